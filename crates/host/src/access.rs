@@ -1,0 +1,273 @@
+//! What programs do: loads, stores and fetches on a CPU, in an address space.
+//!
+//! Each page of an access is one section of the CPU (H4): mailbox, TLB or walk,
+//! data. The `try_` functions are the bare hardware and report a page fault; the
+//! others hand it to the core and go on where it happened, as a kernel and its
+//! program do together.
+
+use crate::arena::Arena;
+use crate::cpu::{BindError, CpuGuard, CpuState};
+use crate::hosted::Hosted;
+use crate::walk::walk;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use softfault::addr::{Access, PAGE_SIZE, Pfn, Vpn};
+use softfault::machine::{Flush, SpaceTag};
+use softfault::table::format::{Format, X86_64};
+use softfault::{AddressSpace, FaultError};
+
+/// The hardware's complaint: the tables allow no such access now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageFault {
+    /// The first byte that was not transferred; those below it were.
+    pub addr: u64,
+    /// What was tried.
+    pub access: Access,
+}
+
+/// The core's answer to a page fault that it could not mend: what a kernel makes
+/// a signal of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trap {
+    /// The first byte that was not transferred; those below it were.
+    pub addr: u64,
+    /// What was tried.
+    pub access: Access,
+    /// Why it may not be.
+    pub cause: FaultError,
+}
+
+impl fmt::Display for Trap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {:#x}: {:?}", self.access, self.addr, self.cause)
+    }
+}
+
+impl core::error::Error for Trap {}
+
+/// One access to bytes of one page, on `cpu`. `data` gets the frame; it runs
+/// inside the section.
+pub(crate) fn access_page<F: Format, T>(
+    machine: &Hosted<F>,
+    cpu: &CpuState,
+    space: SpaceTag,
+    addr: u64,
+    access: Access,
+    data: impl FnOnce(&Arena, Pfn) -> T,
+) -> Result<T, PageFault> {
+    let inside = cpu.enter();
+    let frame = translate(machine, cpu, space, Vpn::of(addr), access).ok_or(PageFault { addr, access })?;
+    let done = data(&machine.arena, frame);
+    drop(inside);
+    Ok(done)
+}
+
+#[inline(always)]
+fn translate<F: Format>(
+    machine: &Hosted<F>,
+    cpu: &CpuState,
+    space: SpaceTag,
+    page: Vpn,
+    access: Access,
+) -> Option<Pfn> {
+    if let Some(hit) = cpu.tlb.lookup(space.id, page) {
+        if !hit.rights.contains(access.needs()) {
+            // As on x86: the fault is raised from the stale entry, which goes.
+            cpu.tlb.invalidate(space.id, Flush::Pages(hit.pages()));
+            return None;
+        }
+        // The first store through a translation cached clean has to walk, for
+        // the dirty bit in the table.
+        if access != Access::Write || hit.dirty {
+            return Some(hit.frame_of(page));
+        }
+    }
+    miss(machine, cpu, space, page, access)
+}
+
+#[inline(never)]
+fn miss<F: Format>(machine: &Hosted<F>, cpu: &CpuState, space: SpaceTag, page: Vpn, access: Access) -> Option<Pfn> {
+    cpu.own.walks.store(cpu.own.walks.load(Relaxed) + 1, Relaxed);
+    let before = cpu.tlb.invalidations();
+    let found = walk::<F>(&machine.arena, cpu, space, page, access)?;
+    if let Some(violations) = &machine.violations {
+        violations.check(&machine.cpus, cpu, space.id, &found);
+    }
+    cpu.tlb.fill(space.id, found, before);
+    Some(found.frame_of(page))
+}
+
+/// Calls `page(addr, part of the bytes)` for each page of `nr_bytes` at `addr`.
+fn each_page<E>(
+    addr: u64,
+    nr_bytes: usize,
+    mut page: impl FnMut(u64, core::ops::Range<usize>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut done = 0;
+    while done < nr_bytes {
+        let at = addr.wrapping_add(done as u64);
+        let part = (PAGE_SIZE - at % PAGE_SIZE).min((nr_bytes - done) as u64) as usize;
+        page(at, done..done + part)?;
+        done += part;
+    }
+    Ok(())
+}
+
+fn offset_of(addr: u64) -> usize {
+    (addr % PAGE_SIZE) as usize
+}
+
+/// A CPU running in an address space, until this is dropped.
+pub struct Running<'a, F: Format = X86_64> {
+    cpu: &'a CpuGuard<'a, F>,
+    space: &'a AddressSpace<'a, Hosted<F>>,
+    tag: SpaceTag,
+}
+
+impl<F: Format> CpuGuard<'_, F> {
+    /// Runs in `space` until the result is dropped; see [`arrive`](Self::arrive).
+    ///
+    /// # Errors
+    ///
+    /// [`BindError::Elsewhere`].
+    pub fn enter<'a>(&'a self, space: &'a AddressSpace<'a, Hosted<F>>) -> Result<Running<'a, F>, BindError> {
+        self.arrive(space)?;
+        Ok(Running { cpu: self, space, tag: space.tag() })
+    }
+
+    /// Loads the space's root table, so to say: from now on shootdowns reach this
+    /// CPU, and its TLB keeps what it learns until [`depart`](Self::depart). May
+    /// be called several times for one space.
+    ///
+    /// # Errors
+    ///
+    /// [`BindError::Elsewhere`] if the CPU is in another space: it has one root
+    /// table at a time.
+    ///
+    /// # Panics
+    ///
+    /// If the space belongs to another machine than the CPU.
+    pub fn arrive(&self, space: &AddressSpace<'_, Hosted<F>>) -> Result<(), BindError> {
+        match self.place.get() {
+            (_, 0) => space.activate(),
+            (id, _) if id != space.tag().id => return Err(BindError::Elsewhere),
+            _ => {}
+        }
+        self.place.set((space.tag().id, self.place.get().1 + 1));
+        Ok(())
+    }
+
+    /// Takes back one [`arrive`](Self::arrive) at this space; with the last one
+    /// the CPU forgets all translations of it. Does nothing if there was none.
+    pub fn depart(&self, space: &AddressSpace<'_, Hosted<F>>) {
+        let (id, times) = self.place.get();
+        if id != space.tag().id || times == 0 {
+            return;
+        }
+        self.place.set((id, times - 1));
+        if times == 1 {
+            // No shootdown reaches this CPU from now on, so nothing may stay.
+            self.state().flush(id, Flush::Space);
+            space.deactivate();
+        }
+    }
+}
+
+impl<F: Format> Drop for Running<'_, F> {
+    fn drop(&mut self) {
+        self.cpu.depart(self.space);
+    }
+}
+
+impl<F: Format> Running<'_, F> {
+    /// The address space.
+    pub fn space(&self) -> &AddressSpace<'_, Hosted<F>> {
+        self.space
+    }
+
+    fn page<T>(&self, addr: u64, access: Access, data: impl FnOnce(&Arena, Pfn) -> T) -> Result<T, PageFault> {
+        access_page(self.cpu.machine, self.cpu.state(), self.tag, addr, access, data)
+    }
+
+    /// Repeats `once` until it succeeds or the core gives up on its fault.
+    fn insist<T>(&self, mut once: impl FnMut() -> Result<T, PageFault>) -> Result<T, Trap> {
+        loop {
+            match once() {
+                Ok(done) => return Ok(done),
+                Err(PageFault { addr, access }) => {
+                    self.space.handle_fault(addr, access).map_err(|cause| Trap { addr, access, cause })?;
+                }
+            }
+        }
+    }
+
+    /// Loads bytes; a page fault ends it.
+    pub fn try_load(&self, addr: u64, into: &mut [u8]) -> Result<(), PageFault> {
+        each_page(addr, into.len(), |at, part| {
+            self.page(at, Access::Read, |arena, frame| arena.load(frame, offset_of(at), &mut into[part]))
+        })
+    }
+
+    /// Stores bytes; a page fault ends it.
+    pub fn try_store(&self, addr: u64, from: &[u8]) -> Result<(), PageFault> {
+        each_page(addr, from.len(), |at, part| {
+            self.page(at, Access::Write, |arena, frame| arena.store(frame, offset_of(at), &from[part]))
+        })
+    }
+
+    /// Fetches an instruction's first byte; a page fault ends it.
+    pub fn try_fetch(&self, addr: u64) -> Result<u8, PageFault> {
+        let mut byte = [0];
+        self.page(addr, Access::Exec, |arena, frame| arena.load(frame, offset_of(addr), &mut byte))?;
+        Ok(byte[0])
+    }
+
+    /// Loads bytes, faulting pages in.
+    pub fn load(&self, addr: u64, into: &mut [u8]) -> Result<(), Trap> {
+        each_page(addr, into.len(), |at, part| self.insist(|| self.try_load(at, &mut into[part.clone()])))
+    }
+
+    /// Stores bytes, faulting pages in.
+    pub fn store(&self, addr: u64, from: &[u8]) -> Result<(), Trap> {
+        each_page(addr, from.len(), |at, part| self.insist(|| self.try_store(at, &from[part.clone()])))
+    }
+
+    /// Fetches an instruction's first byte, faulting its page in.
+    pub fn fetch(&self, addr: u64) -> Result<u8, Trap> {
+        self.insist(|| self.try_fetch(addr))
+    }
+
+    /// Loads a word, at once if it is aligned.
+    #[inline]
+    pub fn read_u64(&self, addr: u64) -> Result<u64, Trap> {
+        if !addr.is_multiple_of(8) {
+            let mut bytes = [0; 8];
+            self.load(addr, &mut bytes)?;
+            return Ok(u64::from_ne_bytes(bytes));
+        }
+        self.insist(|| self.page(addr, Access::Read, |arena, frame| arena.word(frame, offset_of(addr)).load(Acquire)))
+    }
+
+    /// Stores a word, at once if it is aligned.
+    #[inline]
+    pub fn write_u64(&self, addr: u64, value: u64) -> Result<(), Trap> {
+        if !addr.is_multiple_of(8) {
+            return self.store(addr, &value.to_ne_bytes());
+        }
+        self.insist(|| {
+            self.page(addr, Access::Write, |arena, frame| {
+                arena.word(frame, offset_of(addr)).store(value, Release);
+            })
+        })
+    }
+
+    /// Adds to an aligned word in one step, as `lock xadd` does; gives the old
+    /// value. `None` if `addr` is no multiple of 8.
+    pub fn add_u64(&self, addr: u64, n: u64) -> Option<Result<u64, Trap>> {
+        addr.is_multiple_of(8).then(|| {
+            self.insist(|| {
+                self.page(addr, Access::Write, |arena, frame| arena.word(frame, offset_of(addr)).fetch_add(n, AcqRel))
+            })
+        })
+    }
+}

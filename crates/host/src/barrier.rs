@@ -1,0 +1,71 @@
+//! The heavy barrier: every other thread of the process executes a full fence,
+//! and pays nothing for it when nobody asks (H7).
+//!
+//! Its light counterpart is a plain store with a compiler fence, in the core's
+//! sections and in this crate's accesses. `barrier/tests.rs` holds the litmus
+//! test of the pair on the machine that it runs on.
+
+use crate::config::HostedError;
+use core::sync::atomic::{Ordering, fence};
+use rustix::thread::{CpuSet, MembarrierCommand, membarrier, membarrier_query, sched_getaffinity, sched_setaffinity};
+
+/// How the heavy barrier is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Barrier {
+    /// `Membarrier` where the host has it, else `Walk`.
+    Auto,
+    /// `membarrier(2)`, private and expedited: an interrupt to each CPU that runs
+    /// a thread of this process, about 9 us on two virtual CPUs.
+    Membarrier,
+    /// The calling thread moves itself to each CPU in turn, which makes that CPU
+    /// switch threads. Slow, but offered by every Linux; the threads of the
+    /// process must not be confined to CPUs that the caller may not use.
+    Walk,
+}
+
+impl Barrier {
+    /// Registers the process, and says which barrier it is going to be.
+    pub(crate) fn settle(self) -> Result<Barrier, HostedError> {
+        match self {
+            Barrier::Walk => Ok(Barrier::Walk),
+            Barrier::Membarrier if register() => Ok(Barrier::Membarrier),
+            Barrier::Membarrier => Err(HostedError::Barrier),
+            Barrier::Auto if register() => Ok(Barrier::Membarrier),
+            Barrier::Auto => Ok(Barrier::Walk),
+        }
+    }
+
+    /// Passes the barrier; the caller executes a full fence as well.
+    pub(crate) fn pass(self) {
+        fence(Ordering::SeqCst);
+        if self == Barrier::Membarrier && membarrier(MembarrierCommand::PrivateExpedited).is_ok() {
+            return;
+        }
+        // Also the way out if the host takes membarrier away after it was
+        // registered, as a seccomp filter can.
+        walk();
+    }
+}
+
+fn register() -> bool {
+    membarrier_query().contains_command(MembarrierCommand::PrivateExpedited)
+        && membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+}
+
+fn walk() {
+    let home = sched_getaffinity(None);
+    for cpu in 0..CpuSet::MAX_CPU {
+        let mut there = CpuSet::new();
+        there.set(cpu);
+        // Refused for a CPU that is not there or not ours: no thread of the
+        // process runs on it.
+        let _ = sched_setaffinity(None, &there);
+    }
+    if let Ok(home) = home {
+        let _ = sched_setaffinity(None, &home);
+    }
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Break before make: before a page gets another frame or another size, every
+//! translation of it has to be gone everywhere. Arm demands it; x86 forgives
+//! more, so only a check finds who forgets.
+//!
+//! Called by the owner of a TLB inside an access, after the walk and before the
+//! fill.
+
+use crate::cpu::CpuState;
+use crate::tlb::Translation;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use softfault::addr::Vpn;
+use std::sync::{Mutex, PoisonError};
+
+/// What has been found so far.
+#[derive(Default)]
+pub(crate) struct Violations {
+    nr: AtomicU64,
+    first: Mutex<Option<String>>,
+}
+
+impl Violations {
+    /// Looks for a live translation on any of `cpus` that contradicts `found`,
+    /// which `filler` has just walked to.
+    pub(crate) fn check(&self, cpus: &[CpuState], filler: &CpuState, space_id: u64, found: &Translation) {
+        for (i, cpu) in cpus.iter().enumerate() {
+            // Entries of a CPU with requests waiting are dead already: it serves
+            // them before it looks at its TLB. The flag comes first: seen down, it
+            // says that all requests made before the new entry are served.
+            if cpu.mailbox.has_post() {
+                continue;
+            }
+            if let Some(old) = cpu.tlb.live(space_id).find(|old| contradicts(old, found)) {
+                self.record(|| {
+                    format!(
+                        "space {space_id}: CPU {} fills {found:?} while CPU {i} still has {old:?}: \
+                         break before make was forgotten",
+                        cpus.iter().position(|cpu| core::ptr::eq(cpu, filler)).unwrap_or(usize::MAX)
+                    )
+                });
+            }
+        }
+    }
+
+    fn record(&self, text: impl FnOnce() -> String) {
+        self.nr.fetch_add(1, Relaxed);
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(text);
+    }
+
+    pub(crate) fn report(&self) -> (u64, Option<String>) {
+        (self.nr.load(Relaxed), self.first.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+fn contradicts(old: &Translation, new: &Translation) -> bool {
+    let both = old.pages().intersect(&new.pages());
+    let Vpn(page) = both.start;
+    !both.is_empty() && (old.order != new.order || old.frame_of(Vpn(page)) != new.frame_of(Vpn(page)))
+}
+
+#[cfg(test)]
+mod tests;

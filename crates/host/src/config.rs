@@ -1,0 +1,105 @@
+//! What a hosted machine is made of, and why it could not be made.
+
+use crate::barrier::Barrier;
+use core::fmt;
+use rustix::io::Errno;
+use softfault::machine::MAX_CPUS;
+
+/// How invalidations reach other CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// As x86-64 without `INVLPGB`: a request is posted, and the target serves
+    /// it before its next access. Until then its TLB is stale, which nobody may
+    /// notice.
+    Interrupt,
+    /// As Arm's `TLBI` and x86's `INVLPGB`: the entries go at once and the
+    /// target is interrupted by nothing.
+    Broadcast,
+}
+
+/// What a [`Hosted`](crate::Hosted) is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct HostedConfig {
+    /// CPUs, 1 to 512; a thread becomes one by [`bind`](crate::Hosted::bind).
+    pub nr_cpus: usize,
+    /// Physical memory in bytes, a multiple of 4,096, at most 16 TiB. Nothing is
+    /// reserved for it: the host gives pages as they are touched.
+    pub arena_bytes: u64,
+    /// How invalidations reach other CPUs.
+    pub mode: Mode,
+    /// Translations that a CPU's TLB holds, at least 4.
+    pub tlb_entries: usize,
+    /// Whether the host should back the arena with huge pages.
+    pub huge: bool,
+    /// Whether each TLB fill looks for a live translation of the same page to
+    /// another frame or of another size on any CPU: Arm's break-before-make
+    /// rule. Slow; see [`violations`](crate::Hosted::violations).
+    pub strict_bbm: bool,
+    /// How the heavy barrier is made.
+    pub barrier: Barrier,
+    /// Where each CPU's random numbers begin; the same seed gives the same ones.
+    pub seed: u64,
+}
+
+impl Default for HostedConfig {
+    fn default() -> HostedConfig {
+        HostedConfig {
+            nr_cpus: 1,
+            arena_bytes: 64 << 20,
+            mode: Mode::Interrupt,
+            tlb_entries: 1536,
+            huge: false,
+            strict_bbm: false,
+            barrier: Barrier::Auto,
+            seed: 0,
+        }
+    }
+}
+
+/// Why a machine could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostedError {
+    /// `nr_cpus` is out of range.
+    Cpus(usize),
+    /// `arena_bytes` is out of range.
+    Arena(u64),
+    /// `tlb_entries` is out of range.
+    Tlb(usize),
+    /// The host refused the arena.
+    Map(u64, Errno),
+    /// The host has no `membarrier(2)` and the configuration asks for it.
+    Barrier,
+}
+
+impl fmt::Display for HostedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostedError::Cpus(n) => write!(f, "nr_cpus is {n}, should be 1 to {MAX_CPUS}"),
+            HostedError::Arena(n) => {
+                write!(f, "arena_bytes is {n}, should be a multiple of 4096, above 0 and at most 16 TiB")
+            }
+            HostedError::Tlb(n) => write!(f, "tlb_entries is {n}, should be 4 to 1048576"),
+            HostedError::Map(n, errno) => write!(f, "arena_bytes is {n}, the host cannot map that: {errno}"),
+            HostedError::Barrier => {
+                write!(f, "barrier is Membarrier, which this host's kernel does not offer; use Barrier::Auto")
+            }
+        }
+    }
+}
+
+impl core::error::Error for HostedError {}
+
+impl HostedConfig {
+    pub(crate) fn check(&self) -> Result<(), HostedError> {
+        if self.nr_cpus == 0 || self.nr_cpus > MAX_CPUS {
+            return Err(HostedError::Cpus(self.nr_cpus));
+        }
+        if self.arena_bytes == 0 || !self.arena_bytes.is_multiple_of(4096) || self.arena_bytes > 16 << 40 {
+            return Err(HostedError::Arena(self.arena_bytes));
+        }
+        if !(4..=1 << 20).contains(&self.tlb_entries) {
+            return Err(HostedError::Tlb(self.tlb_entries));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! One emulated CPU, and how a thread becomes it.
+//!
+//! No lock on entry. The thread's cell says "CPU n of machine m" in one word, so
+//! that the core's question *which CPU is this?* costs one load, one exclusive
+//! or and one comparison, and a thread of another machine cannot pass (H3).
+
+use crate::hosted::Hosted;
+use crate::mailbox::Mailbox;
+use crate::tlb::Tlb;
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
+use softfault::machine::{CpuId, Flush};
+use softfault::table::format::{Format, X86_64};
+
+/// Bits of a thread's cell that hold the CPU; the machine's number is above.
+pub(crate) const CPU_BITS: u32 = 16;
+/// Table pointers that a CPU's paging-structure cache holds.
+const NR_TABLES_CACHED: usize = 32;
+
+thread_local! {
+    /// The machine's number, from 1, and the CPU; 0 is a thread that is no CPU.
+    static BOUND: Cell<u64> = const { Cell::new(0) };
+    static SPINS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The calling thread's cell.
+#[inline(always)]
+pub(crate) fn bound() -> u64 {
+    BOUND.get()
+}
+
+/// Counts turns of a spin; true every 64th time.
+pub(crate) fn spun_long() -> bool {
+    let spins = SPINS.get().wrapping_add(1);
+    SPINS.set(spins);
+    spins.is_multiple_of(64)
+}
+
+/// What only the owner writes shares no line with what others write.
+#[repr(align(128))]
+pub(crate) struct OwnLine {
+    /// Odd while an access is under way (H4).
+    pub(crate) slot: AtomicU64,
+    /// State of the random numbers.
+    pub(crate) random: AtomicU64,
+    /// Page walks so far.
+    pub(crate) walks: AtomicU64,
+}
+
+/// One CPU.
+pub(crate) struct CpuState {
+    pub(crate) own: OwnLine,
+    /// Whether a thread is bound to it.
+    taken: AtomicBool,
+    pub(crate) mailbox: Mailbox,
+    /// Translations of pages.
+    pub(crate) tlb: Tlb,
+    /// Translations of leaf tables: the paging-structure cache.
+    pub(crate) tables: Tlb,
+}
+
+impl CpuState {
+    pub(crate) fn new(tlb_entries: usize, seed: u64) -> CpuState {
+        CpuState {
+            own: OwnLine { slot: AtomicU64::new(0), random: AtomicU64::new(seed), walks: AtomicU64::new(0) },
+            taken: AtomicBool::new(false),
+            mailbox: Mailbox::default(),
+            tlb: Tlb::new(tlb_entries),
+            tables: Tlb::new(NR_TABLES_CACHED),
+        }
+    }
+
+    /// Drops what this CPU has cached of the space in `what`. Leaf tables stay
+    /// cached unless the whole space goes: who frees a table has to say so.
+    pub(crate) fn flush(&self, space_id: u64, what: Flush) {
+        self.tlb.invalidate(space_id, what);
+        if what == Flush::Space {
+            self.tables.invalidate(space_id, what);
+        }
+    }
+
+    /// Drops all that this CPU has cached.
+    pub(crate) fn flush_all(&self) {
+        self.tlb.invalidate_all();
+        self.tables.invalidate_all();
+    }
+
+    /// Opens the section of an access, and serves what was posted before it.
+    #[inline(always)]
+    pub(crate) fn enter(&self) -> Inside<'_> {
+        let even = self.own.slot.load(Relaxed);
+        debug_assert!(even.is_multiple_of(2), "accesses do not nest");
+        self.own.slot.store(even + 1, Relaxed);
+        // The light half of the barrier (H5, H7).
+        compiler_fence(SeqCst);
+        let inside = Inside { cpu: self, even: even + 2 };
+        if self.mailbox.has_post() {
+            self.mailbox.serve(self);
+        }
+        inside
+    }
+}
+
+/// An access is under way; ends when dropped.
+pub(crate) struct Inside<'a> {
+    cpu: &'a CpuState,
+    even: u64,
+}
+
+impl Drop for Inside<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.cpu.own.slot.store(self.even, Release);
+    }
+}
+
+/// What a CPU has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuStats {
+    /// Page walks: accesses that its TLB did not answer.
+    pub walks: u64,
+    /// Flushes that reached it through its mailbox.
+    pub served: u64,
+    /// Times that its mailbox ran over, and all its translations went.
+    pub overflows: u64,
+}
+
+/// Why a thread could not become a CPU, or a CPU not enter an address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BindError {
+    /// The machine has no such CPU.
+    Unknown(CpuId),
+    /// Another thread is that CPU.
+    Taken(CpuId),
+    /// The calling thread is a CPU already, of this machine or of another.
+    Bound,
+    /// The CPU runs in another address space.
+    Elsewhere,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::Unknown(cpu) => write!(f, "cpu is {}, should be below the machine's nr_cpus", cpu.0),
+            BindError::Taken(cpu) => {
+                write!(f, "cpu is {}, which another thread is bound to; should be a free one", cpu.0)
+            }
+            BindError::Elsewhere => write!(f, "the CPU runs in another address space; it should leave that first"),
+            BindError::Bound => write!(f, "the calling thread is bound to a CPU; should be bound to none"),
+        }
+    }
+}
+
+impl core::error::Error for BindError {}
+
+/// The calling thread is a CPU until this is dropped.
+///
+/// Needed for every call into the core and for every access.
+pub struct CpuGuard<'m, F: Format = X86_64> {
+    pub(crate) machine: &'m Hosted<F>,
+    cpu: CpuId,
+    /// The space that it is in, and how often it arrived there.
+    pub(crate) place: Cell<(u64, u64)>,
+    /// The cell is the thread's, so the guard has to stay there.
+    stays: PhantomData<*const ()>,
+}
+
+impl<'m, F: Format> CpuGuard<'m, F> {
+    pub(crate) fn new(machine: &'m Hosted<F>, cpu: CpuId) -> Result<CpuGuard<'m, F>, BindError> {
+        let state = machine.cpus.get(cpu.0 as usize).ok_or(BindError::Unknown(cpu))?;
+        if bound() != 0 {
+            return Err(BindError::Bound);
+        }
+        // Acquire: what the CPU's last thread did is before all that this one
+        // will do.
+        if state.taken.swap(true, Acquire) {
+            return Err(BindError::Taken(cpu));
+        }
+        BOUND.set(machine.tag | u64::from(cpu.0));
+        Ok(CpuGuard { machine, cpu, place: Cell::new((0, 0)), stays: PhantomData })
+    }
+
+    /// The CPU that the thread is.
+    pub fn id(&self) -> CpuId {
+        self.cpu
+    }
+
+    /// The machine that the CPU belongs to.
+    pub fn machine(&self) -> &'m Hosted<F> {
+        self.machine
+    }
+
+    #[inline(always)]
+    pub(crate) fn state(&self) -> &'m CpuState {
+        &self.machine.cpus[self.cpu.0 as usize]
+    }
+}
+
+impl<F: Format> Drop for CpuGuard<'_, F> {
+    fn drop(&mut self) {
+        BOUND.set(0);
+        self.state().taken.store(false, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The machine as a whole: what it is made of.
+
+use crate::arena::Arena;
+use crate::barrier::Barrier;
+use crate::bbm::Violations;
+use crate::config::{HostedConfig, HostedError, Mode};
+use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats};
+use crate::park::Parking;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use softfault::FrameRange;
+use softfault::addr::Pfn;
+use softfault::machine::CpuId;
+use softfault::table::format::{Format, X86_64};
+use std::time::Instant;
+
+/// A machine in this process; any number of them may exist.
+pub struct Hosted<F: Format = X86_64> {
+    pub(crate) arena: Arena,
+    /// The machine's number shifted past the CPU: what a bound thread's cell
+    /// begins with (H3).
+    pub(crate) tag: u64,
+    pub(crate) mode: Mode,
+    pub(crate) barrier: Barrier,
+    pub(crate) cpus: Box<[CpuState]>,
+    pub(crate) parking: Parking,
+    pub(crate) violations: Option<Violations>,
+    pub(crate) started: Instant,
+    format: PhantomData<fn() -> F>,
+}
+
+impl Hosted<X86_64> {
+    /// A machine with x86-64's page tables of four levels.
+    pub fn new(config: HostedConfig) -> Result<Hosted<X86_64>, HostedError> {
+        Hosted::with_format(config)
+    }
+}
+
+impl<F: Format> Hosted<F> {
+    /// A machine with the page tables of `F`.
+    pub fn with_format(config: HostedConfig) -> Result<Hosted<F>, HostedError> {
+        static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+        config.check()?;
+        let barrier = config.barrier.settle()?;
+        let arena =
+            Arena::new(config.arena_bytes, config.huge).map_err(|errno| HostedError::Map(config.arena_bytes, errno))?;
+        let cpu = |i: usize| CpuState::new(config.tlb_entries, config.seed.wrapping_add((i as u64) << 32));
+        Ok(Hosted {
+            arena,
+            tag: (LAST_NUMBER.fetch_add(1, Relaxed) + 1) << CPU_BITS,
+            mode: config.mode,
+            barrier,
+            cpus: (0..config.nr_cpus).map(cpu).collect(),
+            parking: Parking::default(),
+            violations: config.strict_bbm.then(Violations::default),
+            started: Instant::now(),
+            format: PhantomData,
+        })
+    }
+
+    /// Its memory, for [`Config::regions`](softfault::Config).
+    pub fn regions(&self) -> [FrameRange; 1] {
+        [FrameRange { first: Pfn(0), nr_frames: self.arena.nr_frames() }]
+    }
+
+    /// Makes the calling thread the CPU `cpu` until the guard is dropped.
+    pub fn bind(&self, cpu: CpuId) -> Result<CpuGuard<'_, F>, BindError> {
+        CpuGuard::new(self, cpu)
+    }
+
+    /// How invalidations reach other CPUs.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// How the heavy barrier is made; never [`Barrier::Auto`].
+    pub fn barrier(&self) -> Barrier {
+        self.barrier
+    }
+
+    /// What `cpu` has done so far; `None` if there is no such CPU.
+    pub fn stats(&self, cpu: CpuId) -> Option<CpuStats> {
+        let state = self.cpus.get(cpu.0 as usize)?;
+        let (served, overflows) = state.mailbox.counts();
+        Some(CpuStats { walks: state.own.walks.load(Relaxed), served, overflows })
+    }
+
+    /// With `strict_bbm`: how often a translation was filled while another one
+    /// of the same page was live, and the first case in words. Always `(0, None)`
+    /// without it.
+    pub fn violations(&self) -> (u64, Option<String>) {
+        self.violations.as_ref().map_or((0, None), Violations::report)
+    }
+}

@@ -1,0 +1,67 @@
+//! The hosted machine: Softfault in an ordinary process.
+//!
+//! Physical memory is an arena, threads act as CPUs, page tables are real tables
+//! of the core's format in that arena, and every CPU has an emulated TLB that
+//! goes stale as a real one does. Programs are closures that load and store
+//! through it.
+//!
+//! ```text
+//! Hosted ── bind ──> CpuGuard ── enter(space) ──> Running ── read, write, fetch
+//!   arena              the thread is                 translate: TLB, else walk
+//!   cpus: TLB,         that CPU now                  and set accessed and dirty
+//!   mailbox, slot
+//! ```
+//! [`machine`] is what the core asks for; [`access`] is what programs do;
+//! [`shootdown`], [`walk`] and [`tlb`] are the emulated hardware between them.
+//!
+//! # Invariants
+//!
+//! The core's I1 to I4 rest on these:
+//! - **H1** the arena is one private mapping, readable and writable, aligned to
+//!   2 MiB, mapped when a `Hosted` is made and unmapped when it is dropped; only
+//!   this crate has its address, and gives it out only through `frame_ptr`.
+//! - **H2** program bytes and table entries are touched here by atomic
+//!   operations only, never through references to plain bytes, after a check
+//!   that the frame lies in the arena.
+//! - **H3** a thread is bound to at most one CPU at a time and a CPU to at most
+//!   one thread; the thread's cell says which machine it means, and machine
+//!   numbers are never reused.
+//! - **H4** an access is a section of its CPU: the slot goes odd by a plain
+//!   store before the first look at mailbox or TLB, and even after the last byte
+//!   has moved. Nothing inside it waits for another CPU's access or section.
+//! - **H5** `shootdown` makes the request visible (mailbox, or the remote
+//!   entries themselves), then passes the heavy barrier, then waits for each
+//!   target's slot that is odd. So an access either sees the request or is
+//!   waited for.
+//! - **H6** a TLB entry is filled by its owner alone, with a full fence between
+//!   the fill and a look at the invalidation count; if the count moved since
+//!   before the walk, the entry goes at once. So no entry outlives an
+//!   invalidation that began after its walk.
+//! - **H7** the heavy barrier is `membarrier(2)`, or a walk of the calling thread
+//!   over every CPU that the process may use; each CPU that runs a thread of the
+//!   process executes a full barrier in either.
+//! - **H8** a thread that parks checks the word under the lock that `unpark`
+//!   takes after the word was changed.
+#![deny(unsafe_code)]
+
+mod access;
+mod arena;
+mod barrier;
+mod bbm;
+mod config;
+mod cpu;
+mod hosted;
+mod machine;
+mod mailbox;
+mod park;
+mod shootdown;
+#[cfg(test)]
+mod testing;
+mod tlb;
+mod walk;
+
+pub use access::{PageFault, Running, Trap};
+pub use barrier::Barrier;
+pub use config::{HostedConfig, HostedError, Mode};
+pub use cpu::{BindError, CpuGuard, CpuStats};
+pub use hosted::Hosted;

@@ -1,0 +1,90 @@
+//! What the core asks of its surroundings, answered by the hosted machine.
+#![allow(unsafe_code)]
+
+use crate::cpu::bound;
+use crate::hosted::Hosted;
+use crate::shootdown::pause;
+use core::sync::atomic::Ordering::Relaxed;
+use softfault::addr::Pfn;
+use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault::sync::Word;
+use softfault::table::format::Format;
+
+// SAFETY: I1: H1, `regions` names only frames of the arena, and accesses touch a
+// frame only where a table of the core maps it. I2: H3; a thread keeps its CPU
+// while its guard lives. I3: H7. I4: H4, H5 and H6.
+unsafe impl<F: Format> Machine for Hosted<F> {
+    type Format = F;
+
+    #[inline(always)]
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        self.arena.frame_ptr(pfn)
+    }
+
+    #[inline(always)]
+    fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// # Panics
+    ///
+    /// If the thread is not bound to a CPU of this machine.
+    #[inline(always)]
+    fn this_cpu(&self) -> CpuId {
+        // The machine's own number cancels; anything else leaves more than the
+        // largest CPU number.
+        let cpu = bound() ^ self.tag;
+        if cpu >= self.cpus.len() as u64 {
+            not_bound();
+        }
+        CpuId(cpu as u16)
+    }
+
+    fn heavy_barrier(&self, cpus: &CpuSet) {
+        if !cpus.is_empty() {
+            self.barrier.pass();
+        }
+    }
+
+    fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {
+        self.shoot(self.this_cpu(), space, cpus, what);
+    }
+
+    /// Accesses are over when a shootdown returns, but the core's own sections
+    /// are not the machine's to see.
+    fn shootdown_is_grace(&self) -> bool {
+        false
+    }
+
+    fn relax(&self) {
+        pause();
+    }
+
+    fn park(&self, word: &Word, expected: u64) {
+        self.parking.park(word, expected);
+    }
+
+    fn unpark(&self, word: &Word) {
+        self.parking.unpark(word);
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// splitmix64, a sequence for each CPU.
+    fn random(&self) -> u64 {
+        let state = &self.cpus[self.this_cpu().0 as usize].own.random;
+        let next = state.load(Relaxed).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        state.store(next, Relaxed);
+        let mixed = (next ^ next >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_bound() -> ! {
+    panic!("the calling thread is not a CPU of this machine: keep the guard of `Hosted::bind` alive around the call")
+}

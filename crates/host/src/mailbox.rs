@@ -1,0 +1,78 @@
+//! Flushes that were posted to a CPU and that it has not served yet
+//! ([`Mode::Interrupt`](crate::Mode)).
+//!
+//! Posters and the owner take the lock for a moment each; nobody waits for
+//! anything while holding it. The flag is looked at without it, once an access.
+
+use crate::cpu::CpuState;
+use core::sync::atomic::{AtomicBool, Ordering::*};
+use softfault::machine::Flush;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Requests that fit; one more, and the owner drops all its translations.
+const NR_POSTS: usize = 16;
+
+#[derive(Default)]
+struct Posts {
+    waiting: Vec<(u64, Flush)>,
+    overflow: bool,
+    served: u64,
+    overflows: u64,
+}
+
+/// The requests to one CPU.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    any: AtomicBool,
+    posts: Mutex<Posts>,
+}
+
+impl Mailbox {
+    fn posts(&self) -> MutexGuard<'_, Posts> {
+        // A panic while it was held leaves the list whole: each step is one push.
+        self.posts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is something to serve. The heavy barrier of H5 orders it.
+    #[inline(always)]
+    pub(crate) fn has_post(&self) -> bool {
+        self.any.load(Acquire)
+    }
+
+    /// Asks the owner to flush before its next access.
+    pub(crate) fn post(&self, space_id: u64, what: Flush) {
+        let mut posts = self.posts();
+        if posts.waiting.len() < NR_POSTS {
+            posts.waiting.push((space_id, what));
+        } else {
+            posts.overflow = true;
+        }
+        self.any.store(true, Release);
+    }
+
+    /// Does all that was asked. By the owner, inside an access.
+    #[cold]
+    pub(crate) fn serve(&self, owner: &CpuState) {
+        let mut posts = self.posts();
+        if posts.overflow {
+            owner.flush_all();
+            posts.overflows += 1;
+        } else {
+            posts.waiting.iter().for_each(|(id, what)| owner.flush(*id, *what));
+        }
+        posts.served += posts.waiting.len() as u64;
+        posts.waiting.clear();
+        posts.overflow = false;
+        // Last, and under the lock: who sees the flag down sees clean entries.
+        self.any.store(false, Release);
+    }
+
+    /// Requests served, and times that they did not fit.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let posts = self.posts();
+        (posts.served, posts.overflows)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! Sleeping at a word: a hashed table of locks and condition variables, as the
+//! host's futex is inside, but for words of 64 bits.
+//!
+//! The lock of a bucket is held for a look at the word or for a notification,
+//! never while anything is waited for (H8).
+
+use core::ptr;
+use softfault::sync::{Ordering, Word};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+const NR_BUCKETS: usize = 64;
+
+#[derive(Default)]
+struct Bucket {
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+/// Where threads of one machine sleep.
+pub(crate) struct Parking {
+    buckets: [Bucket; NR_BUCKETS],
+}
+
+impl Default for Parking {
+    fn default() -> Parking {
+        Parking { buckets: core::array::from_fn(|_| Bucket::default()) }
+    }
+}
+
+impl Parking {
+    fn bucket(&self, word: &Word) -> &Bucket {
+        let hash = (ptr::from_ref(word).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.buckets[(hash >> (64 - NR_BUCKETS.ilog2())) as usize]
+    }
+
+    /// Sleeps if `word` is `expected`, until somebody unparks this bucket.
+    pub(crate) fn park(&self, word: &Word, expected: u64) {
+        let bucket = self.bucket(word);
+        let held = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // H8: a change before this is seen; one after it cannot notify before
+        // `wait` has let go of the lock.
+        if word.load(Ordering::SeqCst) == expected {
+            drop(bucket.changed.wait(held).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Wakes all who sleep at the word, and those whose word shares its bucket.
+    pub(crate) fn unpark(&self, word: &Word) {
+        let bucket = self.bucket(word);
+        let held = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        bucket.changed.notify_all();
+        drop(held);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Sleeping and waking, and that no wake-up is lost.
+
+use super::Parking;
+use softfault::sync::{Ordering, Word};
+use std::thread;
+
+#[test]
+fn a_word_that_differs_already_does_not_sleep() {
+    let (parking, word) = (Parking::default(), Word::new(2));
+    parking.park(&word, 1);
+}
+
+/// Two threads hand a token to and fro; one lost wake-up hangs the test.
+#[test]
+fn no_wakeup_is_lost() {
+    const NR_TURNS: u64 = 20_000;
+    let (parking, word) = (Parking::default(), Word::new(0));
+    let player = |side: u64| {
+        for turn in (side..NR_TURNS).step_by(2) {
+            loop {
+                let now = word.load(Ordering::Acquire);
+                if now == turn {
+                    break;
+                }
+                parking.park(&word, now);
+            }
+            word.store(turn + 1, Ordering::Release);
+            parking.unpark(&word);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| player(0));
+        scope.spawn(|| player(1));
+    });
+    assert_eq!(word.load(Ordering::Acquire), NR_TURNS);
+}
+
+#[test]
+fn unpark_wakes_all_who_sleep_there() {
+    let (parking, words) = (Parking::default(), [const { Word::new(0) }; 200]);
+    thread::scope(|scope| {
+        for i in 0..8 {
+            let (parking, words) = (&parking, &words);
+            scope.spawn(move || {
+                for word in words.iter().skip(i / 4) {
+                    while word.load(Ordering::Acquire) == 0 {
+                        parking.park(word, 0);
+                    }
+                }
+            });
+        }
+        // More words than buckets, so that strangers share one.
+        for word in &words {
+            thread::yield_now();
+            word.store(1, Ordering::Release);
+            parking.unpark(word);
+        }
+    });
+}

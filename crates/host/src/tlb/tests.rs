@@ -1,0 +1,88 @@
+//! The TLB alone.
+
+use super::{Tlb, Translation};
+use softfault::addr::{PageRange, Pfn, Rights, Vpn};
+use softfault::machine::Flush;
+use std::collections::HashMap;
+
+fn small(page: u64, pfn: u32) -> Translation {
+    Translation { page: Vpn(page), order: 0, pfn: Pfn(pfn), rights: Rights::READ, dirty: false }
+}
+
+fn fill(tlb: &Tlb, space_id: u64, found: Translation) {
+    tlb.fill(space_id, found, tlb.invalidations());
+}
+
+#[test]
+fn what_is_filled_is_found_in_its_space_only() {
+    let tlb = Tlb::new(64);
+    let all =
+        Translation { page: Vpn(0x7_ffff_fffe), order: 0, pfn: Pfn(u32::MAX), rights: Rights::all(), dirty: true };
+    fill(&tlb, 9, all);
+    assert_eq!(tlb.lookup(9, all.page), Some(all));
+    assert_eq!(tlb.lookup(8, all.page), None);
+    assert_eq!(tlb.lookup(9, Vpn(all.page.0 + 1)), None);
+    fill(&tlb, 9, Translation { dirty: false, pfn: Pfn(3), ..all });
+    assert_eq!(tlb.lookup(9, all.page).unwrap().pfn, Pfn(3), "a refill replaces");
+    assert_eq!(tlb.live(9).count(), 1);
+}
+
+#[test]
+fn it_forgets_when_full_and_never_lies() {
+    let tlb = Tlb::new(64);
+    let mut truth = HashMap::new();
+    for i in 0..4096u64 {
+        let (space, page) = (i % 3, i * 7 % 501);
+        truth.insert((space, page), i as u32);
+        fill(&tlb, space, small(page, i as u32));
+        let found = tlb.lookup(space, Vpn(page)).expect("the newest is never the victim");
+        assert_eq!(found.pfn, Pfn(i as u32));
+    }
+    let mut hits = 0;
+    for (&(space, page), &pfn) in &truth {
+        if let Some(found) = tlb.lookup(space, Vpn(page)) {
+            assert_eq!(found.pfn, Pfn(pfn));
+            hits += 1;
+        }
+    }
+    assert!((1..=64).contains(&hits), "{hits} of {} in 64 entries", truth.len());
+}
+
+#[test]
+fn flushes_take_what_they_name() {
+    let tlb = Tlb::new(1024);
+    let huge = Translation { page: Vpn(1024), order: 9, pfn: Pfn(512), rights: Rights::READ, dirty: false };
+    let refill = || {
+        (0..100).for_each(|page| fill(&tlb, 1, small(page, page as u32)));
+        fill(&tlb, 1, huge);
+        fill(&tlb, 2, small(5, 5));
+    };
+    let pages = |a, b| Flush::Pages(PageRange::new(Vpn(a), Vpn(b)));
+    let have = |page| tlb.lookup(1, Vpn(page)).is_some();
+    refill();
+    tlb.invalidate(1, pages(10, 12));
+    assert!(have(9) && !have(10) && !have(11) && have(12) && have(1100));
+    refill();
+    tlb.invalidate(1, pages(10, 90));
+    assert!(have(9) && !have(10) && !have(89) && have(90) && have(1100));
+    tlb.invalidate(1, pages(1535, 1536));
+    assert!(!have(1024) && !have(1100), "a huge translation goes with any of its pages");
+    refill();
+    tlb.invalidate(1, pages(0, 1025));
+    assert!(!have(1024) && !have(50));
+    refill();
+    tlb.invalidate(1, Flush::Space);
+    assert_eq!(tlb.live(1).count(), 0);
+    assert!(tlb.lookup(2, Vpn(5)).is_some(), "another space's");
+    tlb.invalidate_all();
+    assert!(tlb.lookup(2, Vpn(5)).is_none());
+}
+
+#[test]
+fn a_fill_that_an_invalidation_overtook_is_dropped() {
+    let tlb = Tlb::new(64);
+    let before = tlb.invalidations();
+    tlb.invalidate(1, Flush::Pages(PageRange::new(Vpn(4), Vpn(5))));
+    tlb.fill(1, small(4, 4), before);
+    assert_eq!(tlb.lookup(1, Vpn(4)), None);
+}

@@ -1,0 +1,88 @@
+//! The page walk, as hardware does it: reads the tables in the arena, follows
+//! only what is present, and sets accessed and dirty bits in the leaf entry.
+//!
+//! Runs inside an access (H4). A table that the walk has found may be detached
+//! while it is being read; it is not freed before the access is over.
+
+use crate::arena::Arena;
+use crate::cpu::CpuState;
+use crate::tlb::Translation;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use softfault::addr::{Access, Pfn, Rights, Vpn};
+use softfault::machine::SpaceTag;
+use softfault::table::format::{Entry, Format, Leaf, index_of};
+
+/// The translation of `page`, or `None` where the tables allow no such access.
+pub(crate) fn walk<F: Format>(
+    arena: &Arena,
+    cpu: &CpuState,
+    space: SpaceTag,
+    page: Vpn,
+    access: Access,
+) -> Option<Translation> {
+    if page.0 >= F::USER_PAGES {
+        return None;
+    }
+    let before = cpu.tables.invalidations();
+    let (mut table, mut level) = match cpu.tables.lookup(space.id, page) {
+        Some(cached) => (cached.pfn, 0),
+        None => (space.root, F::LEVELS - 1),
+    };
+    loop {
+        match step::<F>(arena, table, level, page, access)? {
+            Step::Mapped(leaf) => return Some(translation_of::<F>(leaf, level, page)),
+            Step::Table(next) => {
+                (table, level) = (next, level - 1);
+                if level == 0 {
+                    cpu.tables.fill(space.id, table_translation::<F>(next, page), before);
+                }
+            }
+        }
+    }
+}
+
+enum Step {
+    Table(Pfn),
+    Mapped(Leaf),
+}
+
+/// One entry. Accessed and dirty are set by compare-and-swap on the whole word,
+/// so never in an entry that has meanwhile become something else.
+fn step<F: Format>(arena: &Arena, table: Pfn, level: u8, page: Vpn, access: Access) -> Option<Step> {
+    let word = arena.word(table, index_of::<F>(page.0, level) * 8);
+    let mut seen = word.load(Acquire);
+    loop {
+        let leaf = match F::decode(seen, level) {
+            Entry::Table(next) if level > 0 => return Some(Step::Table(next)),
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => leaf,
+            Entry::Table(_) | Entry::None | Entry::Busy | Entry::LockedNone | Entry::Guard => return None,
+        };
+        if !leaf.rights.contains(access.needs()) {
+            return None;
+        }
+        let used = seen | F::ACCESSED | if access == Access::Write { F::DIRTY } else { 0 };
+        if used == seen {
+            return Some(Step::Mapped(leaf));
+        }
+        match word.compare_exchange(seen, used, AcqRel, Acquire) {
+            Ok(_) => {
+                let dirty = leaf.dirty || access == Access::Write;
+                return Some(Step::Mapped(Leaf { accessed: true, dirty, ..leaf }));
+            }
+            Err(now) => seen = now,
+        }
+    }
+}
+
+fn translation_of<F: Format>(leaf: Leaf, level: u8, page: Vpn) -> Translation {
+    let order = F::INDEX_BITS as u8 * level;
+    Translation { page: Vpn(page.0 >> order << order), order, pfn: leaf.pfn, rights: leaf.rights, dirty: leaf.dirty }
+}
+
+fn table_translation<F: Format>(table: Pfn, page: Vpn) -> Translation {
+    let order = F::INDEX_BITS as u8;
+    Translation { page: Vpn(page.0 >> order << order), order, pfn: table, rights: Rights::empty(), dirty: false }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! The walk and the TLB together, on tables made by hand.
+
+use crate::config::Mode;
+use crate::testing::{BOTH_MODES, Bench, RO, RW, leaf};
+use softfault::addr::{PageRange, Pfn, Rights, Vpn};
+use softfault::machine::{CpuId, Flush};
+use softfault::table::format::{Entry, Leaf};
+
+const PAGE: u64 = 0x12345;
+const ADDR: u64 = PAGE << 12;
+
+fn accessed_dirty(entry: Entry) -> (bool, bool) {
+    match entry {
+        Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => (leaf.accessed, leaf.dirty),
+        other => panic!("no leaf: {other:?}"),
+    }
+}
+
+#[test]
+fn a_translation_stays_until_it_is_shot_down() {
+    for mode in BOTH_MODES {
+        let bench = Bench::small(1, mode);
+        let cpu = bench.machine.bind(CpuId(0)).unwrap();
+        let (old, new) = (bench.frame(), bench.frame());
+        bench.poke(old, 1);
+        bench.poke(new, 2);
+        bench.set(PAGE, 0, leaf(old, RO));
+        assert_eq!(bench.load(&cpu, ADDR), Ok(1));
+        bench.set(PAGE, 0, leaf(new, RO));
+        assert_eq!(bench.load(&cpu, ADDR), Ok(1), "stale, as hardware is");
+        bench.shoot(PAGE + 1);
+        assert_eq!(bench.load(&cpu, ADDR), Ok(1), "another page was shot down");
+        bench.shoot(PAGE);
+        assert_eq!(bench.load(&cpu, ADDR), Ok(2));
+        bench.set(PAGE, 0, Entry::None);
+        assert_eq!(bench.load(&cpu, ADDR), Ok(2));
+        bench.shoot_what(Flush::Space);
+        assert_eq!(bench.load(&cpu, ADDR).unwrap_err().addr, ADDR);
+    }
+}
+
+#[test]
+fn accessed_and_dirty_are_set_when_hardware_sets_them() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 0, leaf(bench.frame(), RW));
+    bench.load(&cpu, ADDR).unwrap();
+    assert_eq!(accessed_dirty(bench.get(PAGE, 0)), (true, false));
+    bench.store(&cpu, ADDR, 7).unwrap();
+    assert_eq!(accessed_dirty(bench.get(PAGE, 0)), (true, true), "cached clean: the store walks");
+    // The TLB knows that it is dirty, so a cleared bit stays cleared.
+    bench.set(PAGE, 0, leaf(Pfn(5), RW));
+    bench.store(&cpu, ADDR, 8).unwrap();
+    assert_eq!(accessed_dirty(bench.get(PAGE, 0)), (false, false));
+}
+
+#[test]
+fn a_store_that_finds_the_entry_gone_faults() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 0, leaf(bench.frame(), RW));
+    bench.load(&cpu, ADDR).unwrap();
+    bench.set(PAGE, 0, Entry::Busy);
+    assert!(bench.load(&cpu, ADDR).is_ok(), "the stale translation serves loads");
+    assert!(bench.store(&cpu, ADDR, 1).is_err(), "but the dirty bit has no entry to go to");
+    assert_eq!(bench.get(PAGE, 0), Entry::Busy);
+}
+
+#[test]
+fn only_present_entries_are_followed() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    let frame = bench.frame();
+    for entry in [Entry::None, Entry::Busy, Entry::LockedNone, Entry::Guard, leaf(frame, Rights::empty())] {
+        for level in [0, 1] {
+            // A page of another 2 MiB for each level.
+            let page = PAGE + 512 * u64::from(level);
+            bench.set(page, level, entry);
+            assert!(bench.load(&cpu, page << 12).is_err(), "{entry:?} at level {level}");
+            assert_eq!(bench.get(page, level), entry);
+        }
+    }
+    bench.set(PAGE, 0, Entry::LockedLeaf(Leaf { pfn: frame, rights: RW, accessed: false, dirty: false }));
+    bench.store(&cpu, ADDR, 3).unwrap();
+    let marked = Entry::LockedLeaf(Leaf { pfn: frame, rights: RW, accessed: true, dirty: true });
+    assert_eq!(bench.get(PAGE, 0), marked, "the lock bit is not hardware's");
+}
+
+#[test]
+fn a_huge_leaf_translates_all_its_pages() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 1, leaf(Pfn(512), RW));
+    let first = PAGE & !511;
+    for i in [0, 1, 255, 511] {
+        bench.poke(Pfn(512 + i), 100 + u64::from(i));
+        assert_eq!(bench.load(&cpu, (first + u64::from(i)) << 12), Ok(100 + u64::from(i)));
+    }
+    assert_eq!(bench.machine.stats(CpuId(0)).unwrap().walks, 1, "one translation serves all");
+    bench.set(PAGE, 1, Entry::Busy);
+    bench.shoot(first + 400);
+    assert!(bench.load(&cpu, first << 12).is_err(), "one page's flush takes the whole");
+}
+
+#[test]
+fn more_rights_are_noticed_after_one_spurious_fault() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    let frame = bench.frame();
+    bench.set(PAGE, 0, leaf(frame, RO));
+    bench.load(&cpu, ADDR).unwrap();
+    bench.set(PAGE, 0, leaf(frame, RW));
+    assert!(bench.store(&cpu, ADDR, 1).is_err(), "from the stale entry");
+    assert!(bench.store(&cpu, ADDR, 1).is_ok(), "which is gone now");
+}
+
+#[test]
+fn leaf_tables_stay_cached_until_the_space_is_flushed() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 0, leaf(bench.frame(), RO));
+    bench.load(&cpu, ADDR).unwrap();
+    // The table is taken out, its entries stay.
+    bench.set(PAGE, 1, Entry::Busy);
+    let all = PageRange::new(Vpn(PAGE & !511), Vpn((PAGE & !511) + 512));
+    bench.shoot_what(Flush::Pages(all));
+    assert!(bench.load(&cpu, ADDR).is_ok(), "through the cached table pointer");
+    bench.shoot_what(Flush::Space);
+    assert!(bench.load(&cpu, ADDR).is_err());
+}
+
+#[test]
+fn what_is_not_user_memory_faults() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    for addr in [u64::MAX - 7, 1 << 63, 0x0000_8000_0000_0000, 0x0000_7fff_ffff_f000, 0xffff_8000_0000_0000] {
+        assert!(bench.load(&cpu, addr).is_err(), "{addr:#x}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "machine check")]
+fn a_frame_that_does_not_exist_is_a_machine_check() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 0, leaf(Pfn(u32::MAX), RO));
+    let _ = bench.load(&cpu, ADDR);
+}
+
+#[test]
+fn a_panic_in_an_access_closes_its_section() {
+    let bench = Bench::small(2, Mode::Interrupt);
+    bench.set(PAGE, 0, leaf(Pfn(u32::MAX), RO));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let cpu = bench.machine.bind(CpuId(1)).unwrap();
+            let _ = bench.load(&cpu, ADDR);
+        });
+        assert!(other.join().is_err());
+    });
+    let _cpu = bench.machine.bind(CpuId(0)).unwrap();
+    // Would wait for ever for an access that never ends.
+    bench.shoot(PAGE);
+    assert!(bench.machine.bind(CpuId(1)).is_err(), "this thread is bound");
+}

@@ -1,0 +1,64 @@
+//! The port: all that the subsystem asks of this kernel. A template for others.
+
+use crate::arch::{cpu, time};
+use crate::boot::paging::direct_map;
+use crate::mailbox::{self, Work};
+use crate::sched::parking;
+use softfault::sync::Word;
+use softfault::table::format::X86_64;
+use softfault::{CpuId, CpuSet, Flush, Machine, Pfn, SpaceTag};
+
+/// This machine; everything it has to remember is per CPU or static.
+pub struct Kernel;
+
+// SAFETY: I1: the frames named in mm.rs are memory that the loader reported,
+// nobody else was given, and the direct map shows (K1, K7). I2: a CPU's number
+// is in its block (K3), and the kernel is not interrupted (K2). I3 and I4: each
+// target answers a request after a full barrier and after dropping the
+// translations (mailbox.rs).
+unsafe impl Machine for Kernel {
+    type Format = X86_64;
+
+    #[inline(always)]
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        direct_map(u64::from(pfn.0) << 12)
+    }
+    fn nr_cpus(&self) -> usize {
+        cpu::nr_cpus()
+    }
+    #[inline(always)]
+    fn this_cpu(&self) -> CpuId {
+        CpuId(cpu::index() as u16)
+    }
+    fn heavy_barrier(&self, cpus: &CpuSet) {
+        mailbox::call(cpus, Work::Barrier);
+    }
+    fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {
+        let root = u64::from(space.root.0) << 12;
+        let work = match what {
+            Flush::Pages(range) => Work::Flush { root, start: range.start.addr(), nr_pages: range.nr_pages() },
+            Flush::Space => Work::FlushAll { root },
+        };
+        mailbox::call(cpus, work);
+    }
+    /// Requests are served with no section open (mailbox.rs).
+    fn shootdown_is_grace(&self) -> bool {
+        true
+    }
+    #[inline]
+    fn relax(&self) {
+        mailbox::poll();
+    }
+    fn park(&self, word: &Word, expected: u64) {
+        parking::park(word, expected);
+    }
+    fn unpark(&self, word: &Word) {
+        parking::unpark(word);
+    }
+    fn now_ns(&self) -> u64 {
+        time::now_ns()
+    }
+    fn random(&self) -> u64 {
+        crate::random::next()
+    }
+}

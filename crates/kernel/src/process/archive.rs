@@ -1,0 +1,37 @@
+//! The initial archive (cpio, newc): the programs, and what to run.
+
+use crate::boot::info;
+use crate::boot::paging::direct_map;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The entry that says what to run: path and arguments, each ended by a zero.
+pub const ARGUMENTS: &str = ".softfault/arguments";
+
+/// The archive's bytes; they stay where the loader put them.
+fn bytes() -> &'static [u8] {
+    let span = info::get().archive;
+    // SAFETY: K7: the subsystem and the heap were given other memory; nobody
+    // writes it.
+    unsafe { core::slice::from_raw_parts(direct_map(span.start), (span.end - span.start) as usize) }
+}
+
+/// The file at `path`; a slash in front makes no difference.
+pub fn find(path: &str) -> Option<&'static [u8]> {
+    let path = path.trim_start_matches('/');
+    let mut found = None;
+    for entry in cpio_reader::iter_files(bytes()) {
+        if entry.name().trim_start_matches("./").trim_start_matches('/') == path {
+            found = Some(entry.file());
+        }
+    }
+    found
+}
+
+/// Path of the program and its arguments, the path first.
+pub fn arguments() -> Vec<String> {
+    let list = find(ARGUMENTS).unwrap_or(&[]);
+    list.split_inclusive(|b| *b == 0)
+        .map(|part| String::from_utf8_lossy(part.strip_suffix(&[0]).unwrap_or(part)).into_owned())
+        .collect()
+}

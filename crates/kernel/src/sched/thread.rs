@@ -1,0 +1,254 @@
+//! A thread: a kernel stack, what is saved while it is off its CPU, and what the
+//! program set for it.
+
+use crate::arch::cpu::STACK_BYTES;
+use crate::arch::fpu::{Image, Saved};
+use crate::arch::frame::Frame;
+use crate::arch::time;
+use crate::process::Process;
+use crate::signal::Pending;
+use crate::sync::SpinLock;
+use alloc::alloc::{Layout, alloc, dealloc};
+use alloc::sync::Arc;
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+const RUNNING: u8 = 0;
+/// Running, and the next `block` is to return at once.
+const NOTIFIED: u8 = 1;
+const SLEEPING: u8 = 2;
+
+/// Last word of a kernel stack, to notice that one was too small.
+const CANARY: u64 = 0x5afe_57ac_c0de_b10c;
+
+unsafe extern "C" {
+    fn thread_begin();
+}
+
+/// Memory for kernel code to run on.
+pub struct KernelStack(NonNull<u8>);
+
+// SAFETY: K4: owned memory, used by the CPU that runs the thread.
+unsafe impl Send for KernelStack {}
+// SAFETY: K4: as above.
+unsafe impl Sync for KernelStack {}
+
+impl KernelStack {
+    const LAYOUT: Layout = match Layout::from_size_align(STACK_BYTES, 16) {
+        Ok(layout) => layout,
+        Err(_) => unreachable!(),
+    };
+    /// A new stack, or nothing if the heap has no room.
+    pub fn new() -> Option<KernelStack> {
+        // SAFETY: the layout is not empty.
+        let bottom = NonNull::new(unsafe { alloc(KernelStack::LAYOUT) })?;
+        // SAFETY: K4: just allocated, aligned to 16.
+        unsafe { bottom.cast::<u64>().write(CANARY) };
+        Some(KernelStack(bottom))
+    }
+    /// One past its last byte.
+    pub fn top(&self) -> u64 {
+        self.0.as_ptr() as u64 + STACK_BYTES as u64
+    }
+    /// Whether the stack has never run over.
+    pub fn is_intact(&self) -> bool {
+        // SAFETY: K4: inside the allocation.
+        unsafe { self.0.cast::<u64>().read_volatile() == CANARY }
+    }
+    /// Lays `frame` on top; gives its address.
+    fn put_frame(&self, frame: Frame) -> u64 {
+        let at = self.top() - size_of::<Frame>() as u64;
+        // SAFETY: K4: the new stack is ours alone; its top is aligned to 16 and
+        // the frame's size is a multiple of that.
+        unsafe { (at as *mut Frame).write(frame) };
+        at
+    }
+    /// Lays under `at` what makes a switch go to `begin` with `at` as stack
+    /// pointer; gives the context to switch to.
+    fn put_context(&self, at: u64, begin: u64) -> u64 {
+        let words = (at - 7 * 8) as *mut u64;
+        // SAFETY: K4: as above, and far from the bottom.
+        unsafe {
+            (0..6).for_each(|i| words.add(i).write(0));
+            words.add(6).write(begin);
+        }
+        words as u64
+    }
+}
+
+impl Drop for KernelStack {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; the thread has left it (K4).
+        unsafe { dealloc(self.0.as_ptr(), KernelStack::LAYOUT) }
+    }
+}
+
+/// sigaltstack(2).
+#[derive(Clone, Copy, Default)]
+pub struct AltStack {
+    /// Lowest address.
+    pub start: u64,
+    /// Size; 0 is none.
+    pub bytes: u64,
+}
+
+/// What is known about a thread's signals.
+#[derive(Default)]
+pub struct ThreadSignals {
+    /// Sent to this thread, not delivered yet.
+    pub pending: Pending,
+    /// Blocked ones, bit n-1 for signal n.
+    pub mask: u64,
+    /// The mask to go back to after rt_sigsuspend(2).
+    pub restore_mask: Option<u64>,
+    /// Where handlers with SA_ONSTACK run.
+    pub alt_stack: AltStack,
+}
+
+/// What a thread has used, in nanoseconds and faults.
+#[derive(Default)]
+pub struct Usage {
+    /// In the program.
+    pub user_ns: AtomicU64,
+    /// In the kernel on its behalf.
+    pub system_ns: AtomicU64,
+    /// Page faults that were resolved.
+    pub nr_faults: AtomicU64,
+    last_ns: AtomicU64,
+}
+
+impl Usage {
+    fn since_last(&self) -> u64 {
+        let now = time::now_ns();
+        now.saturating_sub(self.last_ns.swap(now, Ordering::Relaxed))
+    }
+    /// The program has just entered the kernel, or left the CPU for good.
+    pub fn entered_kernel(&self) {
+        self.user_ns.fetch_add(self.since_last(), Ordering::Relaxed);
+    }
+    /// The kernel is about to return to the program, or to switch away.
+    pub fn leaving_kernel(&self) {
+        self.system_ns.fetch_add(self.since_last(), Ordering::Relaxed);
+    }
+    /// The thread is on a CPU again: what went by in between is nobody's.
+    pub fn switched_in(&self) {
+        self.since_last();
+    }
+}
+
+/// A thread.
+pub struct Thread {
+    /// Its number; the first thread's is the process's.
+    pub tid: u32,
+    /// Whose it is; the kernel's own threads have none.
+    pub process: Option<Arc<Process>>,
+    /// Where it runs inside the kernel; idle threads run on boot stacks.
+    pub stack: Option<KernelStack>,
+    pub(super) context: UnsafeCell<u64>,
+    pub(super) on_cpu: AtomicBool,
+    state: AtomicU8,
+    pub(super) fpu: Saved,
+    /// Base of `%fs`: the C library's thread pointer.
+    pub fs_base: AtomicU64,
+    /// Base of the program's `%gs`.
+    pub gs_base: AtomicU64,
+    /// CPUs it may run on, one bit each.
+    pub affinity: AtomicU64,
+    /// Word to clear and wake when it ends (set_tid_address(2)).
+    pub clear_tid: AtomicU64,
+    /// Head of its robust futexes.
+    pub robust_list: AtomicU64,
+    /// exit(2) was called with this status: `1 << 32 | status`.
+    pub exiting: AtomicU64,
+    /// Signals.
+    pub signals: SpinLock<ThreadSignals>,
+    /// Times and faults.
+    pub usage: Usage,
+}
+
+// SAFETY: K4: `context` and `fpu` are used by the CPU that has the thread.
+unsafe impl Sync for Thread {}
+// SAFETY: K4: as above.
+unsafe impl Send for Thread {}
+
+impl Thread {
+    fn bare(tid: u32, process: Option<Arc<Process>>, stack: Option<KernelStack>, context: u64) -> Thread {
+        Thread {
+            tid,
+            process,
+            stack,
+            context: UnsafeCell::new(context),
+            on_cpu: AtomicBool::new(false),
+            state: AtomicU8::new(RUNNING),
+            fpu: Saved::new(Image::initial()),
+            fs_base: AtomicU64::new(0),
+            gs_base: AtomicU64::new(0),
+            affinity: AtomicU64::new(u64::MAX),
+            clear_tid: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
+            exiting: AtomicU64::new(0),
+            signals: SpinLock::new(ThreadSignals::default()),
+            usage: Usage::default(),
+        }
+    }
+    /// A program's thread, which starts with the registers of `frame`; `fpu` is
+    /// its floating-point state.
+    pub fn for_program(tid: u32, process: Arc<Process>, stack: KernelStack, frame: Frame, fpu: Image) -> Thread {
+        let context = stack.put_context(stack.put_frame(frame), thread_begin as *const () as u64);
+        let mut thread = Thread::bare(tid, Some(process), Some(stack), context);
+        thread.fpu = Saved::new(fpu);
+        thread
+    }
+    /// A thread of the kernel's, which starts in `entry`.
+    pub fn for_kernel(stack: KernelStack, entry: extern "C" fn() -> !) -> Thread {
+        // A function expects the stack as a call leaves it: eight off.
+        let context = stack.put_context(stack.top() - 8, entry as *const () as u64);
+        Thread::bare(0, None, Some(stack), context)
+    }
+    /// The thread that a CPU runs when there is no other; it is running now.
+    pub fn idle() -> Thread {
+        let thread = Thread::bare(0, None, None, 0);
+        thread.on_cpu.store(true, Ordering::Relaxed);
+        thread
+    }
+    /// Whether a CPU is on its stack now.
+    pub fn is_on_cpu(&self) -> bool {
+        self.on_cpu.load(Ordering::Acquire)
+    }
+    /// Before the thread leaves its CPU to wait; false if it was woken already.
+    pub(super) fn begin_sleep(&self) -> bool {
+        if self.state.compare_exchange(RUNNING, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            return true;
+        }
+        self.state.store(RUNNING, Ordering::Release);
+        false
+    }
+    /// Ends its sleep, or makes its next one end at once; true if it has to be
+    /// queued.
+    pub(super) fn end_sleep(&self) -> bool {
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            let next = if state == SLEEPING { RUNNING } else { NOTIFIED };
+            if self.state.compare_exchange(state, next, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+                return state == SLEEPING;
+            }
+        }
+    }
+    /// Its process.
+    ///
+    /// # Panics
+    ///
+    /// For a thread of the kernel's, which never gets where this is called.
+    pub fn process(&self) -> &Arc<Process> {
+        self.process.as_ref().expect("a program's thread")
+    }
+    /// Whether something waits that a sleeping system call has to end for.
+    pub fn is_interrupted(&self) -> bool {
+        if self.exiting.load(Ordering::Relaxed) != 0 {
+            return true;
+        }
+        let process = self.process();
+        process.is_ending() || process.has_signal_for(self)
+    }
+}

@@ -1,0 +1,152 @@
+//! System calls: the table, and what all of them share. One file per subject;
+//! a call gets its raw arguments and checks them itself.
+
+mod file;
+mod info;
+mod memory;
+mod signal;
+mod thread;
+mod time;
+
+use crate::arch::frame::Frame;
+use crate::errno::{self, Errno};
+use crate::log;
+use crate::mm::Space;
+use crate::process::Process;
+use crate::sched::{self, Thread};
+use crate::signal::deliver;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+use linux_raw_sys::general as nr;
+
+/// One call: who makes it, with what.
+pub struct Call<'a> {
+    /// The thread.
+    pub thread: &'a Arc<Thread>,
+    /// Its process.
+    pub process: &'a Arc<Process>,
+    /// Arguments, in order.
+    pub args: [u64; 6],
+    /// The registers.
+    pub frame: &'a mut Frame,
+}
+
+impl Call<'_> {
+    /// The program's memory.
+    pub fn space(&self) -> &Space {
+        &self.process.space
+    }
+    /// Argument `n` as the 32-bit number that the call's prototype has.
+    pub fn int(&self, n: usize) -> u32 {
+        self.args[n] as u32
+    }
+}
+
+/// Every system call; `frame` lies on the thread's kernel stack (K8).
+#[unsafe(no_mangle)]
+extern "C" fn syscall_dispatch(frame: &mut Frame) {
+    serve(&sched::current(), frame);
+    deliver::before_return(frame);
+    sched::current().usage.leaving_kernel();
+}
+
+fn serve(thread: &Arc<Thread>, frame: &mut Frame) {
+    thread.usage.entered_kernel();
+    let number = frame.error;
+    let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
+    let mut call = Call { thread, process: thread.process(), args, frame };
+    let result = dispatch(number, &mut call);
+    frame.rax = result.unwrap_or_else(Errno::as_rax);
+}
+
+fn dispatch(number: u64, call: &mut Call) -> errno::Result {
+    let Ok(number) = u32::try_from(number) else { return Err(Errno::ENOSYS) };
+    match number {
+        nr::__NR_mmap => memory::mmap(call),
+        nr::__NR_munmap => memory::munmap(call),
+        nr::__NR_mprotect => memory::mprotect(call),
+        nr::__NR_mremap => memory::mremap(call),
+        nr::__NR_brk => memory::brk(call),
+        nr::__NR_madvise => memory::madvise(call),
+        nr::__NR_mincore => memory::mincore(call),
+
+        nr::__NR_futex => thread::futex(call),
+        nr::__NR_clone => thread::clone(call),
+        nr::__NR_exit => thread::exit(call),
+        nr::__NR_exit_group => thread::exit_group(call),
+        nr::__NR_set_tid_address => thread::set_tid_address(call),
+        nr::__NR_set_robust_list => thread::set_robust_list(call),
+        nr::__NR_arch_prctl => thread::arch_prctl(call),
+        nr::__NR_sched_yield => thread::sched_yield(),
+        nr::__NR_sched_setaffinity => thread::sched_setaffinity(call),
+        nr::__NR_sched_getaffinity => thread::sched_getaffinity(call),
+        nr::__NR_getcpu => thread::getcpu(call),
+        nr::__NR_getpid | nr::__NR_getpgrp => Ok(call.process.pid.into()),
+        nr::__NR_gettid => Ok(call.thread.tid.into()),
+
+        nr::__NR_rt_sigaction => signal::rt_sigaction(call),
+        nr::__NR_rt_sigprocmask => signal::rt_sigprocmask(call),
+        nr::__NR_rt_sigpending => signal::rt_sigpending(call),
+        nr::__NR_rt_sigsuspend => signal::rt_sigsuspend(call),
+        nr::__NR_rt_sigreturn => deliver::sigreturn(call.thread, call.frame),
+        nr::__NR_sigaltstack => signal::sigaltstack(call),
+        nr::__NR_kill => signal::kill(call),
+        nr::__NR_tkill => signal::tkill(call),
+        nr::__NR_tgkill => signal::tgkill(call),
+        nr::__NR_pause => signal::pause(call),
+
+        nr::__NR_write => file::write(call),
+        nr::__NR_writev => file::writev(call),
+        nr::__NR_read => file::read(call),
+        nr::__NR_ioctl => file::ioctl(call),
+        nr::__NR_fstat => file::fstat(call),
+        nr::__NR_newfstatat => file::newfstatat(call),
+        nr::__NR_readlink => file::readlink(call),
+        nr::__NR_poll => file::poll(call),
+        nr::__NR_close => file::close(call),
+        nr::__NR_lseek => file::lseek(call),
+        nr::__NR_open | nr::__NR_access | nr::__NR_stat | nr::__NR_lstat => file::no_such_file(call, 0),
+        nr::__NR_openat | nr::__NR_faccessat | nr::__NR_faccessat2 | nr::__NR_readlinkat => {
+            file::no_such_file(call, 1)
+        }
+
+        nr::__NR_clock_gettime => time::clock_gettime(call),
+        nr::__NR_clock_getres => time::clock_getres(call),
+        nr::__NR_gettimeofday => time::gettimeofday(call),
+        nr::__NR_time => time::time(call),
+        nr::__NR_nanosleep => time::nanosleep(call),
+        nr::__NR_clock_nanosleep => time::clock_nanosleep(call),
+        nr::__NR_getrusage => time::getrusage(call),
+        nr::__NR_times => time::times(call),
+
+        nr::__NR_getrandom => info::getrandom(call),
+        nr::__NR_uname => info::uname(call),
+        nr::__NR_sysinfo => info::sysinfo(call),
+        nr::__NR_prlimit64 => info::prlimit64(call),
+        nr::__NR_getrlimit => info::getrlimit(call),
+        nr::__NR_getcwd => info::getcwd(call),
+        nr::__NR_prctl => info::prctl(call),
+        nr::__NR_getppid
+        | nr::__NR_getuid
+        | nr::__NR_geteuid
+        | nr::__NR_getgid
+        | nr::__NR_getegid => Ok(0),
+
+        // Their callers do without: fork takes over from clone3, nothing from
+        // the others.
+        nr::__NR_clone3 | nr::__NR_rseq | nr::__NR_membarrier => Err(Errno::ENOSYS),
+        _ => unknown(number),
+    }
+}
+
+/// Says once for each number that a program wanted it.
+fn unknown(number: u32) -> errno::Result {
+    static SEEN: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+    if let Some(word) = SEEN.get(number as usize / 64) {
+        let bit = 1 << (number % 64);
+        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            log!("system call {number} is not supported");
+        }
+    }
+    Err(Errno::ENOSYS)
+}

@@ -1,0 +1,163 @@
+//! Calls about signals.
+
+use super::Call;
+use crate::errno::{self, Errno};
+use crate::mm;
+use crate::sched::{self, AltStack};
+use crate::signal::deliver::raw_stack;
+use crate::signal::layout::RawStack;
+use crate::signal::{self, Action, Info, NR_SIGNALS, UNBLOCKABLE, bit};
+use linux_raw_sys::general::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SS_DISABLE, SS_ONSTACK};
+
+const MASK_BYTES: u64 = 8;
+const MIN_ALT_STACK: u64 = 2048;
+const SI_USER: i32 = 0;
+const SI_TKILL: i32 = -6;
+
+fn number(raw: u32) -> errno::Result<u32> {
+    if raw == 0 || raw as usize > NR_SIGNALS { Err(Errno::EINVAL) } else { Ok(raw) }
+}
+
+fn check_mask_bytes(bytes: u64) -> errno::Result<()> {
+    if bytes == MASK_BYTES { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+pub fn rt_sigaction(call: &mut Call) -> errno::Result {
+    let [_, new_at, old_at, bytes, ..] = call.args;
+    let number = number(call.int(0))?;
+    check_mask_bytes(bytes)?;
+    let new = if new_at == 0 { None } else { Some(mm::get::<Action>(call.space(), new_at)?) };
+    if new.is_some() && bit(number) & UNBLOCKABLE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let old = {
+        let mut actions = call.process.actions.lock();
+        let slot = &mut actions[number as usize - 1];
+        let old = *slot;
+        if let Some(new) = new {
+            *slot = new;
+        }
+        old
+    };
+    if old_at != 0 {
+        mm::put(call.space(), old_at, &old)?;
+    }
+    Ok(0)
+}
+
+pub fn rt_sigprocmask(call: &mut Call) -> errno::Result {
+    let [_, new_at, old_at, bytes, ..] = call.args;
+    check_mask_bytes(bytes)?;
+    let new = if new_at == 0 { None } else { Some(mm::get::<u64>(call.space(), new_at)?) };
+    let old = call.thread.signals.lock().mask;
+    if let Some(new) = new {
+        let mask = match call.int(0) {
+            SIG_BLOCK => old | new,
+            SIG_UNBLOCK => old & !new,
+            SIG_SETMASK => new,
+            _ => return Err(Errno::EINVAL),
+        };
+        call.thread.signals.lock().mask = mask & !UNBLOCKABLE;
+    }
+    if old_at != 0 {
+        mm::put(call.space(), old_at, &old)?;
+    }
+    Ok(0)
+}
+
+pub fn rt_sigpending(call: &mut Call) -> errno::Result {
+    if call.args[1] > MASK_BYTES {
+        return Err(Errno::EINVAL);
+    }
+    let (own, mask) = {
+        let signals = call.thread.signals.lock();
+        (signals.pending.set(), signals.mask)
+    };
+    let set = (own | call.process.pending.lock().set()) & mask;
+    mm::copy_out(call.space(), call.args[0], &set.to_le_bytes()[..call.args[1] as usize])?;
+    Ok(0)
+}
+
+/// Waits with another mask; the old one comes back with the handler's return,
+/// for which it is put where the frame is built from.
+pub fn rt_sigsuspend(call: &mut Call) -> errno::Result {
+    check_mask_bytes(call.args[1])?;
+    let mask = mm::get::<u64>(call.space(), call.args[0])?;
+    {
+        let mut signals = call.thread.signals.lock();
+        signals.restore_mask = Some(signals.mask);
+        signals.mask = mask & !UNBLOCKABLE;
+    }
+    pause(call)
+}
+
+pub fn pause(call: &mut Call) -> errno::Result {
+    while !call.thread.is_interrupted() {
+        sched::block();
+    }
+    Err(Errno::EINTR)
+}
+
+pub fn sigaltstack(call: &mut Call) -> errno::Result {
+    let [new_at, old_at, ..] = call.args;
+    let sp = call.frame.rsp;
+    let old = raw_stack(&call.thread.signals.lock().alt_stack, sp);
+    if new_at != 0 {
+        let new = mm::get::<RawStack>(call.space(), new_at)?;
+        if old.flags & SS_ONSTACK != 0 {
+            return Err(Errno::EPERM);
+        }
+        let stack = match new.flags {
+            SS_DISABLE => AltStack::default(),
+            0 | SS_ONSTACK if new.bytes < MIN_ALT_STACK => return Err(Errno::ENOMEM),
+            0 | SS_ONSTACK => AltStack { start: new.sp, bytes: new.bytes },
+            _ => return Err(Errno::EINVAL),
+        };
+        call.thread.signals.lock().alt_stack = stack;
+    }
+    if old_at != 0 {
+        mm::put(call.space(), old_at, &old)?;
+    }
+    Ok(0)
+}
+
+/// To this process, by its number, by 0 (its group) or by -1 (everybody).
+pub fn kill(call: &mut Call) -> errno::Result {
+    let (pid, raw) = (call.int(0) as i32, call.int(1));
+    let own = call.process.pid as i32;
+    if raw as usize > NR_SIGNALS {
+        return Err(Errno::EINVAL);
+    }
+    if ![own, 0, -1, -own].contains(&pid) {
+        return Err(Errno::ESRCH);
+    }
+    if raw != 0 {
+        signal::send_to_process(call.process, Info::sent(raw, SI_USER, call.process.pid));
+    }
+    Ok(0)
+}
+
+fn send(call: &Call, tid: u32, raw: u32) -> errno::Result {
+    if raw as usize > NR_SIGNALS || (tid as i32) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)?;
+    if raw != 0 {
+        signal::send_to_thread(&thread, Info::sent(raw, SI_TKILL, call.process.pid));
+    }
+    Ok(0)
+}
+
+pub fn tkill(call: &mut Call) -> errno::Result {
+    send(call, call.int(0), call.int(1))
+}
+
+pub fn tgkill(call: &mut Call) -> errno::Result {
+    if (call.int(0) as i32) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    if call.int(0) != call.process.pid {
+        return Err(Errno::ESRCH);
+    }
+    send(call, call.int(1), call.int(2))
+}

@@ -1,0 +1,167 @@
+//! Calls about time: clocks, sleeping, what was used.
+
+use super::Call;
+use crate::arch::time::{now_ns, wall_ns};
+use crate::errno::{self, Errno};
+use crate::mm;
+use crate::sched;
+use core::sync::atomic::Ordering;
+use linux_raw_sys::general::{
+    CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPUTIME_ID,
+    CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD,
+    TIMER_ABSTIME,
+};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+fn clock_ns(call: &Call, clock: u32) -> errno::Result<u64> {
+    match clock {
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE => Ok(wall_ns()),
+        CLOCK_MONOTONIC | CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME => Ok(now_ns()),
+        CLOCK_PROCESS_CPUTIME_ID => {
+            let (user, system, _) = call.process.usage();
+            Ok(user + system)
+        }
+        CLOCK_THREAD_CPUTIME_ID => {
+            let usage = &call.thread.usage;
+            Ok(usage.user_ns.load(Ordering::Relaxed) + usage.system_ns.load(Ordering::Relaxed))
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// A `timespec` as nanoseconds, cut at the largest number.
+fn get_timespec(call: &Call, addr: u64) -> errno::Result<u64> {
+    let [seconds, ns] = mm::get::<[u64; 2]>(call.space(), addr)?;
+    if seconds as i64 >= 0 && ns < NS_PER_S {
+        Ok(seconds.saturating_mul(NS_PER_S).saturating_add(ns))
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+fn put_timespec(call: &Call, addr: u64, ns: u64) -> errno::Result<()> {
+    mm::put(call.space(), addr, &[ns / NS_PER_S, ns % NS_PER_S])
+}
+
+/// When a timeout at `addr` is over; none if there is no timeout.
+pub fn deadline(call: &Call, addr: u64, absolute: bool, realtime: bool) -> errno::Result<Option<u64>> {
+    if addr == 0 {
+        return Ok(None);
+    }
+    let ns = get_timespec(call, addr)?;
+    Ok(Some(match (absolute, realtime) {
+        (false, _) => now_ns().saturating_add(ns),
+        (true, false) => ns,
+        (true, true) => now_ns().saturating_add(ns.saturating_sub(wall_ns())),
+    }))
+}
+
+/// Sleeps until the deadline or for ever, or until interrupted.
+pub fn sleep(call: &Call, deadline_ns: Option<u64>) -> errno::Result<()> {
+    loop {
+        if deadline_ns.is_some_and(|d| now_ns() >= d) {
+            return Ok(());
+        }
+        if call.thread.is_interrupted() {
+            return Err(Errno::EINTR);
+        }
+        sched::block_until(deadline_ns);
+    }
+}
+
+pub fn nanosleep(call: &mut Call) -> errno::Result {
+    let end = now_ns().saturating_add(get_timespec(call, call.args[0])?);
+    sleep_or_say_rest(call, end, call.args[1])
+}
+
+fn sleep_or_say_rest(call: &Call, end: u64, rest_at: u64) -> errno::Result {
+    let result = sleep(call, Some(end));
+    if result.is_err() && rest_at != 0 {
+        put_timespec(call, rest_at, end.saturating_sub(now_ns()))?;
+    }
+    result.map(|()| 0)
+}
+
+pub fn clock_nanosleep(call: &mut Call) -> errno::Result {
+    let [clock, flags, request, rest_at, ..] = call.args;
+    let clock = clock as u32;
+    if !matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC | CLOCK_BOOTTIME) {
+        return Err(Errno::EINVAL);
+    }
+    let absolute = flags as u32 & TIMER_ABSTIME != 0;
+    if request == 0 {
+        return Err(Errno::EFAULT);
+    }
+    let end = deadline(call, request, absolute, clock == CLOCK_REALTIME)?.unwrap_or(u64::MAX);
+    sleep_or_say_rest(call, end, if absolute { 0 } else { rest_at })
+}
+
+pub fn clock_gettime(call: &mut Call) -> errno::Result {
+    let ns = clock_ns(call, call.int(0))?;
+    put_timespec(call, call.args[1], ns)?;
+    Ok(0)
+}
+
+pub fn clock_getres(call: &mut Call) -> errno::Result {
+    clock_ns(call, call.int(0))?;
+    if call.args[1] != 0 {
+        put_timespec(call, call.args[1], 1)?;
+    }
+    Ok(0)
+}
+
+fn timeval(ns: u64) -> [u64; 2] {
+    [ns / NS_PER_S, ns % NS_PER_S / 1000]
+}
+
+pub fn gettimeofday(call: &mut Call) -> errno::Result {
+    let [tv_at, tz_at, ..] = call.args;
+    if tv_at != 0 {
+        mm::put(call.space(), tv_at, &timeval(wall_ns()))?;
+    }
+    if tz_at != 0 {
+        mm::put(call.space(), tz_at, &[0u32; 2])?;
+    }
+    Ok(0)
+}
+
+pub fn time(call: &mut Call) -> errno::Result {
+    let seconds = wall_ns() / NS_PER_S;
+    if call.args[0] != 0 {
+        mm::put(call.space(), call.args[0], &seconds)?;
+    }
+    Ok(seconds)
+}
+
+pub fn getrusage(call: &mut Call) -> errno::Result {
+    let (user, system, nr_faults) = match call.int(0) as i32 {
+        who if who == RUSAGE_SELF as i32 => call.process.usage(),
+        who if who == RUSAGE_THREAD as i32 => {
+            let usage = &call.thread.usage;
+            let load = |word: &core::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
+            (load(&usage.user_ns), load(&usage.system_ns), load(&usage.nr_faults))
+        }
+        who if who == RUSAGE_CHILDREN => (0, 0, 0),
+        _ => return Err(Errno::EINVAL),
+    };
+    // Two times, then fourteen numbers, of which the fifth is ru_minflt.
+    let mut words = [0u64; 18];
+    words[..2].copy_from_slice(&timeval(user));
+    words[2..4].copy_from_slice(&timeval(system));
+    let rss = call.space().rss_pages();
+    words[4] = rss.anon.wrapping_add(rss.shmem) * 4;
+    words[8] = nr_faults;
+    mm::put(call.space(), call.args[1], &words)?;
+    Ok(0)
+}
+
+/// In hundredths of a second.
+pub fn times(call: &mut Call) -> errno::Result {
+    const NS_PER_TICK: u64 = NS_PER_S / 100;
+    if call.args[0] != 0 {
+        let (user, system, _) = call.process.usage();
+        mm::put(call.space(), call.args[0], &[user / NS_PER_TICK, system / NS_PER_TICK, 0, 0])?;
+    }
+    Ok(now_ns() / NS_PER_TICK)
+}

@@ -1,0 +1,167 @@
+//! Traps and interrupts: page faults to the subsystem, other exceptions to
+//! signals, the timer and other CPUs' requests to their places.
+
+use crate::arch::apic;
+use crate::arch::frame::Frame;
+use crate::mailbox;
+use crate::power::End;
+use crate::process::Process;
+use crate::sched::{self, Thread};
+use crate::signal::{Info, deliver};
+use crate::log;
+use core::sync::atomic::Ordering;
+use linux_raw_sys::general::{
+    BUS_ADRERR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP,
+    TRAP_BRKPT, TRAP_TRACE,
+};
+use softfault::{Access, FaultError, Vma};
+
+const PAGE_FAULT: u64 = 14;
+/// `si_code` of what the kernel cannot say more about.
+const SI_KERNEL: i32 = 0x80;
+
+/// Every trap and interrupt; `frame` lies on the kernel stack in use (K8).
+#[unsafe(no_mangle)]
+extern "C" fn trap_dispatch(frame: &mut Frame) {
+    // The first thing, before anything here can fault again.
+    let address = x86_64::registers::control::Cr2::read_raw();
+    if !frame.is_user() {
+        return in_kernel(frame, address);
+    }
+    let thread = sched::current();
+    thread.usage.entered_kernel();
+    match frame.vector {
+        PAGE_FAULT => page_fault(&thread, address, frame),
+        apic::TIMER | apic::POKE | apic::SPURIOUS => interrupt(frame.vector),
+        _ => exception(&thread, frame),
+    }
+    drop(thread);
+    deliver::before_return(frame);
+    sched::current().usage.leaving_kernel();
+}
+
+/// Interrupts of an idle CPU; anything else is a bug of the kernel.
+fn in_kernel(frame: &Frame, address: u64) {
+    match frame.vector {
+        apic::TIMER => {
+            apic::end_of_interrupt();
+            sched::tick();
+        }
+        apic::POKE => {
+            apic::end_of_interrupt();
+            mailbox::poll();
+        }
+        apic::SPURIOUS => {}
+        PAGE_FAULT => {
+            panic!("page fault in the kernel: {} of {address:#x}\n{frame}{}", access_of(frame.error).1, InSpace(address))
+        }
+        2 | 8 | 18 => panic!("vector {}: machine check, double fault or NMI\n{frame}", frame.vector),
+        _ => panic!("exception in the kernel\n{frame}"),
+    }
+}
+
+/// Interrupts while a program runs.
+fn interrupt(vector: u64) {
+    if vector != apic::SPURIOUS {
+        apic::end_of_interrupt();
+    }
+    mailbox::poll();
+    if vector == apic::TIMER {
+        sched::tick();
+        sched::yield_now();
+    }
+}
+
+fn access_of(error: u64) -> (Access, &'static str) {
+    match (error & 1 << 4 != 0, error & 1 << 1 != 0) {
+        (true, _) => (Access::Exec, "execution"),
+        (_, true) => (Access::Write, "write"),
+        _ => (Access::Read, "read"),
+    }
+}
+
+fn page_fault(thread: &Thread, address: u64, frame: &Frame) {
+    assert!(frame.error & 1 << 3 == 0, "a table entry with reserved bits at {address:#x}\n{frame}");
+    let process = thread.process();
+    let segv = |code: u32| Info { signal: SIGSEGV, code: code as i32, value: address };
+    let info = match process.space.handle_fault(address, access_of(frame.error).0) {
+        Ok(_) => {
+            thread.usage.nr_faults.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        Err(FaultError::NotMapped) => segv(SEGV_MAPERR),
+        Err(FaultError::BeyondObject) => Info { signal: SIGBUS, code: BUS_ADRERR as i32, value: address },
+        Err(FaultError::OutOfFrames) => return out_of_memory(process, address),
+        Err(_) => segv(SEGV_ACCERR),
+    };
+    deliver::force(thread, info, frame);
+}
+
+/// There is only one program to kill.
+fn out_of_memory(process: &Process, address: u64) {
+    if !process.is_ending() {
+        log!("{}: killed: no memory left for {address:#x}", process.path);
+        process.begin_end(End::Signal(SIGKILL as u8));
+    }
+}
+
+fn exception(thread: &Thread, frame: &Frame) {
+    let at_rip = |signal, code: u32| Info { signal, code: code as i32, value: frame.rip };
+    let info = match frame.vector {
+        0 => at_rip(SIGFPE, FPE_INTDIV),
+        1 => at_rip(SIGTRAP, TRAP_TRACE),
+        3 => at_rip(SIGTRAP, TRAP_BRKPT),
+        6 => at_rip(SIGILL, ILL_ILLOPN),
+        16 | 19 => Info { signal: SIGFPE, code: SI_KERNEL, value: frame.rip },
+        2 | 8 | 18 => panic!("vector {} in a program\n{frame}", frame.vector),
+        _ => Info { signal: SIGSEGV, code: SI_KERNEL, value: 0 },
+    };
+    deliver::force(thread, info, frame);
+}
+
+/// Logs what a program dies of.
+pub fn report_death(process: &Process, info: &Info, frame: &Frame) {
+    let access = match frame.vector {
+        PAGE_FAULT => access_of(frame.error).1,
+        _ => "no access",
+    };
+    let (signal, value) = (info.signal, info.value);
+    log!("{}: killed by signal {signal}, code {}: {access}, address {value:#x}", process.path, info.code);
+    log!("{}", VmaLine(process, value));
+    log!("{frame}");
+}
+
+fn vma_at(process: &Process, address: u64) -> Option<Vma> {
+    let mut found = None;
+    process.space.maps(&mut |vma: &Vma| {
+        if vma.range.contains(softfault::Vpn::of(address)) {
+            found = Some(*vma);
+        }
+    });
+    found
+}
+
+/// Says which mapping an address is in.
+struct VmaLine<'a>(&'a Process, u64);
+
+impl core::fmt::Display for VmaLine<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match vma_at(self.0, self.1) {
+            Some(vma) => write!(f, "  in the mapping {:?} {:?}", vma.range, vma.flags),
+            None => write!(f, "  in no mapping"),
+        }
+    }
+}
+
+/// The same for the space that is loaded, where the kernel itself is at fault.
+struct InSpace(u64);
+
+impl core::fmt::Display for InSpace {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let local = crate::arch::cpu::this().local.try_borrow().ok();
+        match local.and_then(|l| l.current().process.clone()) {
+            Some(process) => write!(f, "\n{}", VmaLine(&process, self.0)),
+            None => Ok(()),
+        }
+    }
+}

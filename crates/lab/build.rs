@@ -1,0 +1,62 @@
+//! Builds the reference kernel, which is a workspace of its own, into this
+//! package's output folder; `run/image.rs` embeds it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// What a `cargo` around this one sets for its own purposes: with it the kernel
+/// would be linted, instrumented or built for another target.
+const NOT_INHERITED: [&str; 10] = [
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_BUILD_TARGET",
+    "CARGO_TARGET_DIR",
+    "CARGO_BUILD_TARGET_DIR",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTDOCFLAGS",
+    "CLIPPY_ARGS",
+];
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name}: cargo sets it"))
+}
+
+fn main() {
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
+    let kernel = crates.join("kernel");
+    for input in ["src", "build.rs", "link.ld", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo:rerun-if-changed={}", kernel.join(input).display());
+    }
+    for input in ["src", "Cargo.toml"] {
+        println!("cargo:rerun-if-changed={}", crates.join("softfault").join(input).display());
+    }
+    println!("cargo:rerun-if-changed={}", crates.join("../Cargo.toml").display());
+
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let image = build(&kernel, &out.join("kernel"));
+    let embedded = out.join("softfault-kernel");
+    fs::copy(&image, &embedded).unwrap_or_else(|e| panic!("{} to {}: {e}", image.display(), embedded.display()));
+}
+
+/// Builds it, always optimised: it is a tool here, not what is being debugged.
+fn build(kernel: &Path, target: &Path) -> PathBuf {
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(kernel.join("Cargo.toml"));
+    cargo.arg("--target-dir").arg(target);
+    for name in NOT_INHERITED {
+        cargo.env_remove(name);
+    }
+    for (name, _) in env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("CARGO_PROFILE_")) {
+        cargo.env_remove(name);
+    }
+    let status = cargo.status().unwrap_or_else(|e| panic!("{cargo:?}: {e}"));
+    assert!(
+        status.success(),
+        "the reference kernel does not build; if its lock file is out of date: \
+         cargo update --workspace --manifest-path crates/kernel/Cargo.toml"
+    );
+    target.join("release/softfault-kernel")
+}

@@ -1,0 +1,165 @@
+//! What may be typed after `softfault conflicts`.
+
+use crate::error::LabError;
+use crate::os;
+use crate::pft::parse_discipline;
+use clap::{Args, ValueEnum};
+use softfault::Discipline;
+
+const HELP: &str = "\
+What is counted
+  CPUs are simulated: one thread takes turns as each of them, one fault a turn, all in one address space.
+  The core's own sources run, compiled a second time so that every atomic operation is noted with the
+  64-byte cache line it falls on.
+  transfer   a write to a line that was last written by another CPU: the line has to travel
+  read miss  a read of a line last written by another CPU, where the reader has neither read nor written
+             it since that write
+  Both are per 1,000 faults. Counting begins before the first fault, so that each CPU's first refill is in it;
+  lines written while the machine was set up count as written by CPU 0.
+  Which cells travelled is told by structure and field.
+
+What it cannot see
+  Bytes of the pages themselves (zeroing), and anything but atomic cells; the core keeps all that CPUs
+  share in such cells, and `cargo xtask check` sees to it. No clock: turns are strictly fair, which real
+  CPUs are not.
+
+Layouts: which pages belong to which CPU
+  own-table    each CPU has a stretch of its own, aligned to 2 MiB: its own leaf tables
+  chunks       stretches of 64 pages, dealt out in turn: leaf tables are shared, lines of entries are not
+  interleaved  single pages, dealt out in turn: 8 entries share a line, so travelling lines cannot be avoided
+
+JSON
+  One object: cpus, layout, discipline, frames, touches, transfers_per_1000_faults,
+  read_misses_per_1000_faults, worst (a list of structure, field and transfers_per_1000_faults, the
+  worst first), and experiment, value, unit, which every experiment has.
+
+Examples:
+  softfault conflicts --cpus 512
+  softfault conflicts --cpus 64 --layout chunks --discipline split
+  softfault conflicts --cpus 512 --touches 1024 --json";
+
+/// Which pages belong to which CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Layout {
+    /// A stretch of its own for each CPU, aligned to 2 MiB
+    OwnTable,
+    /// 64 pages at a time, dealt out in turn
+    Chunks,
+    /// Single pages, dealt out in turn
+    Interleaved,
+}
+
+/// Pages that one leaf table maps.
+const TABLE_PAGES: u64 = 512;
+/// Pages in a chunk: 8 lines of entries.
+const CHUNK_PAGES: u64 = 64;
+
+impl Layout {
+    /// The word on the command line and in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::OwnTable => "own-table",
+            Layout::Chunks => "chunks",
+            Layout::Interleaved => "interleaved",
+        }
+    }
+    /// Which page, from the start of the mapping, CPU `cpu` of `nr_cpus` touches
+    /// as its `turn`th of `touches`.
+    pub fn page(self, cpu: u64, nr_cpus: u64, turn: u64, touches: u64) -> u64 {
+        match self {
+            Layout::OwnTable => cpu * touches.next_multiple_of(TABLE_PAGES) + turn,
+            Layout::Chunks => (turn / CHUNK_PAGES * nr_cpus + cpu) * CHUNK_PAGES + turn % CHUNK_PAGES,
+            Layout::Interleaved => turn * nr_cpus + cpu,
+        }
+    }
+    /// Pages that the mapping needs.
+    pub fn nr_pages(self, nr_cpus: u64, touches: u64) -> u64 {
+        match self {
+            Layout::OwnTable => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
+            Layout::Chunks => nr_cpus * touches.next_multiple_of(CHUNK_PAGES),
+            Layout::Interleaved => nr_cpus * touches,
+        }
+    }
+}
+
+/// What may be typed after `softfault conflicts`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// Simulated CPUs
+    #[arg(long, value_name = "N", default_value = "512", value_parser = clap::value_parser!(u16).range(1..=softfault::machine::MAX_CPUS as i64))]
+    pub cpus: u16,
+    /// Which pages belong to which CPU
+    #[arg(long, value_enum, default_value = "own-table")]
+    pub layout: Layout,
+    /// How faults exclude each other
+    #[arg(long, value_name = "D", default_value = "lockfree", value_parser = parse_discipline)]
+    pub discipline: Discipline,
+    /// First touches per CPU
+    #[arg(long, value_name = "N", default_value = "32768", value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
+    pub touches: u32,
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Options {
+    /// CPUs.
+    pub fn nr_cpus(&self) -> u64 {
+        u64::from(self.cpus)
+    }
+    /// Faults, all CPUs together.
+    pub fn nr_faults(&self) -> u64 {
+        self.nr_cpus() * u64::from(self.touches)
+    }
+    /// Frames of the simulated machine: the pages, 2 % for tables and
+    /// descriptors, and what each CPU may reserve ahead of need.
+    pub fn nr_frames(&self) -> u64 {
+        let pages = self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches));
+        (pages + pages / 50 + self.nr_cpus() * 4 * TABLE_PAGES + (64 << 20) / 4096).next_multiple_of(TABLE_PAGES)
+    }
+    /// Refuses what can be seen to fail.
+    pub fn check(&self) -> Result<(), LabError> {
+        // A frame costs a descriptor, an entry and some lines of our own books; its
+        // bytes are never touched.
+        let needed = self.nr_frames() * 64;
+        let wrong = |wanted: String| LabError::Argument { name: "--touches", given: self.touches.to_string(), wanted };
+        if self.nr_frames() > u64::from(u32::MAX) {
+            return Err(wrong(format!("with {} CPUs is more memory than 16 TiB: should be smaller", self.cpus)));
+        }
+        match os::available_bytes() {
+            Some(available) if needed > available => {
+                Err(wrong(format!("needs about {} MiB of memory: should be smaller", needed >> 20)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_touch_has_a_page_of_its_own_inside_the_mapping() {
+        for layout in [Layout::OwnTable, Layout::Chunks, Layout::Interleaved] {
+            let (nr_cpus, touches) = (5, 700);
+            let pages: HashSet<u64> = (0..nr_cpus)
+                .flat_map(|cpu| (0..touches).map(move |turn| layout.page(cpu, nr_cpus, turn, touches)))
+                .collect();
+            assert_eq!(pages.len() as u64, nr_cpus * touches, "{layout:?}");
+            assert!(pages.into_iter().all(|page| page < layout.nr_pages(nr_cpus, touches)), "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_interleaved_layout_shares_lines_of_entries() {
+        for layout in [Layout::OwnTable, Layout::Chunks] {
+            let line = |cpu, turn| layout.page(cpu, 3, turn, 512) / 8;
+            let of_first: HashSet<u64> = (0..512).map(|turn| line(0, turn)).collect();
+            assert!((0..512).all(|turn| !of_first.contains(&line(1, turn))), "{layout:?}");
+        }
+        assert_eq!(Layout::Interleaved.page(0, 3, 0, 512) / 8, Layout::Interleaved.page(1, 3, 0, 512) / 8);
+    }
+}

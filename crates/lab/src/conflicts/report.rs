@@ -1,0 +1,93 @@
+//! What a run comes to, as text and as JSON.
+
+use super::options::Options;
+use super::simulate::{Counted, Place};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// How many places are named.
+const NR_WORST: usize = 5;
+
+/// The result of a run.
+#[derive(Serialize)]
+pub struct Report {
+    experiment: &'static str,
+    /// Simulated CPUs.
+    pub cpus: u16,
+    layout: &'static str,
+    discipline: &'static str,
+    touches: u32,
+    /// Writes to lines last written by another CPU.
+    pub transfers_per_1000_faults: f64,
+    /// Reads of lines written by another CPU since.
+    pub read_misses_per_1000_faults: f64,
+    worst: Vec<Worst>,
+    value: f64,
+    unit: &'static str,
+}
+
+#[derive(Serialize)]
+struct Worst {
+    structure: String,
+    field: String,
+    transfers_per_1000_faults: f64,
+    read_misses_per_1000_faults: f64,
+}
+
+impl Report {
+    /// Reckons rates.
+    pub fn new(options: &Options, counted: Counted) -> Report {
+        let rate = |count: u64| count as f64 * 1000.0 / counted.nr_faults as f64;
+        let worst = |place: &Place| Worst {
+            structure: place.structure.clone(),
+            field: place.field.clone(),
+            transfers_per_1000_faults: rate(place.transfers),
+            read_misses_per_1000_faults: rate(place.read_misses),
+        };
+        Report {
+            experiment: "conflicts",
+            cpus: options.cpus,
+            layout: options.layout.name(),
+            discipline: options.discipline.name(),
+            touches: options.touches,
+            transfers_per_1000_faults: rate(counted.transfers),
+            read_misses_per_1000_faults: rate(counted.read_misses),
+            worst: counted.places.iter().take(NR_WORST).map(worst).collect(),
+            value: rate(counted.transfers),
+            unit: "transfers/1000 faults",
+        }
+    }
+
+    /// One line.
+    pub fn json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and strings")
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "{} simulated CPUs, {} first touches each, layout {}, discipline {}\n\n\
+             transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
+             read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
+            self.cpus,
+            self.touches,
+            self.layout,
+            self.discipline,
+            self.transfers_per_1000_faults,
+            self.read_misses_per_1000_faults
+        );
+        if self.worst.is_empty() {
+            text.push_str("no line travelled\n");
+            return text;
+        }
+        let _ = writeln!(text, "{:>10} {:>12}   the worst, by structure and field", "transfers", "read misses");
+        for worst in &self.worst {
+            let _ = writeln!(
+                text,
+                "{:>10.2} {:>12.2}   {}.{}",
+                worst.transfers_per_1000_faults, worst.read_misses_per_1000_faults, worst.structure, worst.field
+            );
+        }
+        text
+    }
+}

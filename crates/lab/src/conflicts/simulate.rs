@@ -1,0 +1,161 @@
+//! The run itself: CPUs take turns, each turn one fault, every touch noted.
+
+use super::lines::{Hot, Lines};
+use super::machine::{self, Simulated};
+use super::options::Options;
+use crate::error::LabError;
+use crate::progress;
+use softfault_recorded::addr::{Access, Pfn};
+use softfault_recorded::sync::{Touch, record};
+use softfault_recorded::{AddressSpace, Config, Discipline, FrameRange, Tunables, Vm};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+const PAGE_BYTES: u64 = 4096;
+const TABLE_BYTES: u64 = 2 << 20;
+
+/// One field of one structure, and the lines that travelled for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The structure's name in the core.
+    pub structure: String,
+    /// The field's.
+    pub field: String,
+    /// Writes to lines last written by another CPU.
+    pub transfers: u64,
+    /// Reads of lines written by another CPU since.
+    pub read_misses: u64,
+}
+
+/// What a run counted.
+pub struct Counted {
+    /// Faults taken.
+    pub nr_faults: u64,
+    /// Writes to lines last written by another CPU.
+    pub transfers: u64,
+    /// Reads of lines written by another CPU since.
+    pub read_misses: u64,
+    /// By structure and field, most transfers first.
+    pub places: Vec<Place>,
+}
+
+/// Runs the faults of `options`; `beside` is called within each turn, recorded as
+/// the fault is, and does nothing except in the test that plants a counter.
+pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
+    let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
+    let regions = [FrameRange { first: Pfn(0), nr_frames: options.nr_frames() }];
+    let tunables = Tunables { discipline: recorded(options), ..Tunables::default() };
+    let lines = Rc::new(RefCell::new(Lines::new()));
+    machine::become_cpu(0);
+    let recording = Recording::start(Rc::clone(&lines));
+    let config = Config { regions: &regions, frames_are_zero: true, tunables };
+    // On the heap, so that its address stays what it is while places are looked up.
+    let vm = Box::new(Vm::new(machine, &config).map_err(|e| LabError::subsystem("Vm::new", e))?);
+    let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
+    let base = map(&space, options)?;
+    for cpu in 0..options.cpus {
+        machine::become_cpu(cpu);
+        space.activate();
+    }
+    // Who wrote what so far is remembered; what it cost is not.
+    lines.borrow_mut().start_counting();
+    take_turns(&space, base, options, &mut beside)?;
+    drop(recording);
+    let lines = lines.borrow();
+    let places = by_place(lines.hot(), |_addr| None);
+    for cpu in 0..options.cpus {
+        machine::become_cpu(cpu);
+        space.deactivate();
+    }
+    Ok(Counted { nr_faults: options.nr_faults(), transfers: lines.transfers, read_misses: lines.read_misses, places })
+}
+
+fn take_turns(
+    space: &AddressSpace<Simulated>,
+    base: u64,
+    options: &Options,
+    beside: &mut impl FnMut(),
+) -> Result<(), LabError> {
+    let (nr_cpus, touches) = (options.nr_cpus(), u64::from(options.touches));
+    let bar = progress::bar(touches);
+    for turn in 0..touches {
+        for cpu in 0..nr_cpus {
+            machine::become_cpu(cpu as u16);
+            let addr = base + options.layout.page(cpu, nr_cpus, turn, touches) * PAGE_BYTES;
+            space
+                .handle_fault(addr, Access::Write)
+                .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
+            beside();
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Writable memory for all CPUs' pages, aligned to a leaf table's span.
+fn map(space: &AddressSpace<Simulated>, options: &Options) -> Result<u64, LabError> {
+    let len = options.layout.nr_pages(options.nr_cpus(), u64::from(options.touches)) * PAGE_BYTES + TABLE_BYTES;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let addr = space
+        .mmap(0, len, prot as u64, flags as u64)
+        .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))?;
+    Ok(addr.next_multiple_of(TABLE_BYTES))
+}
+
+/// The recorded core is a crate of its own, with types of its own.
+fn recorded(options: &Options) -> Discipline {
+    let name = options.discipline.name();
+    Discipline::ALL.into_iter().find(|d| d.name() == name).expect("both crates are made of the same sources")
+}
+
+/// While it lives, this thread's touches go into the books.
+struct Recording;
+
+impl Recording {
+    fn start(lines: Rc<RefCell<Lines>>) -> Recording {
+        record(Some(Box::new(move |addr, touch| {
+            let mut lines = lines.borrow_mut();
+            match touch {
+                Touch::Read => lines.read(machine::this_cpu(), addr),
+                Touch::Write => lines.write(machine::this_cpu(), addr),
+            }
+        })));
+        Recording
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        record(None);
+    }
+}
+
+/// Adds up what belongs to one field, wherever in memory it lies.
+fn by_place<'a>(hot: impl Iterator<Item = Hot>, name: impl Fn(usize) -> Option<(&'a str, &'a str)>) -> Vec<Place> {
+    let mut sums: HashMap<(&str, &str), (u64, u64)> = HashMap::new();
+    for word in hot {
+        let sum = sums.entry(name(word.addr).unwrap_or(("elsewhere", "unknown"))).or_default();
+        sum.0 += word.transfers;
+        sum.1 += word.read_misses;
+    }
+    let mut places: Vec<Place> = sums
+        .into_iter()
+        .map(|((structure, field), (transfers, read_misses))| Place {
+            structure: structure.into(),
+            field: field.into(),
+            transfers,
+            read_misses,
+        })
+        .collect();
+    places.sort_by(|a, b| {
+        (b.transfers, b.read_misses, &a.structure, &a.field).cmp(&(a.transfers, a.read_misses, &b.structure, &b.field))
+    });
+    places
+}
+
+#[cfg(test)]
+#[path = "simulate_tests.rs"]
+mod tests;

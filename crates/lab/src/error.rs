@@ -1,0 +1,57 @@
+//! What can go wrong in an experiment, and the exit code that says so.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// Why an experiment has no result.
+#[derive(Debug)]
+pub enum LabError {
+    /// An argument that parses and yet cannot be meant.
+    Argument {
+        /// As it is typed: `--gib`.
+        name: &'static str,
+        /// What was typed.
+        given: String,
+        /// What it should be.
+        wanted: String,
+    },
+    /// The host refused something: memory, a thread, a file.
+    Host {
+        /// What was tried.
+        what: String,
+        /// What came back.
+        why: String,
+    },
+    /// The subsystem did not do what the experiment rests on.
+    Subsystem {
+        /// What was tried.
+        what: String,
+        /// What came back.
+        why: String,
+    },
+}
+
+impl LabError {
+    /// A [`LabError::Host`].
+    pub fn host(what: impl Into<String>, why: impl fmt::Display) -> LabError {
+        LabError::Host { what: what.into(), why: why.to_string() }
+    }
+    /// A [`LabError::Subsystem`].
+    pub fn subsystem(what: impl Into<String>, why: impl fmt::Display) -> LabError {
+        LabError::Subsystem { what: what.into(), why: why.to_string() }
+    }
+    /// 2 for what the caller typed, 1 for the rest.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(if matches!(self, LabError::Argument { .. }) { 2 } else { 1 })
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabError::Argument { name, given, wanted } => write!(f, "{name} {given}: {wanted}"),
+            LabError::Host { what, why } => write!(f, "the host refused: {what}: {why}"),
+            LabError::Subsystem { what, why } => write!(f, "{what}: {why}"),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The `softfault` command: the experiments, one subcommand each, and a tour of
+//! them when it is called without any.
+//!
+//! A subcommand is a folder with an `Options` (what may be typed), a `run`
+//! (the conductor) and files that measure, reckon and print; nothing here
+//! reimplements what the library does.
+//!
+//! | exit code | meaning |
+//! | --- | --- |
+//! | 0 | done |
+//! | 1 | an experiment could not be run, or a check inside it failed |
+//! | 2 | an argument is wrong; the message names it and says what it should be |
+//!
+//! `softfault run` has the program's exit code instead; see its help.
+
+mod conflicts;
+mod error;
+mod os;
+mod pft;
+mod progress;
+mod run;
+mod tour;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  softfault                                    a tour of under a minute
+  softfault pft -g 1 -r 5 -t 1,2               the table of 2004, four disciplines and this host's Linux
+  softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline split,lockfree
+  softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
+  softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
+
+Every subcommand explains its columns and its keys: softfault pft --help";
+
+/// Experiments with the Softfault virtual-memory subsystem, beside this host's Linux.
+#[derive(Parser)]
+#[command(name = "softfault", version, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    experiment: Option<Experiment>,
+}
+
+#[derive(Subcommand)]
+enum Experiment {
+    /// First-touch page faults per second: the experiment of 2004, rerun here
+    Pft(pft::Options),
+    /// Cache lines that CPUs take from each other while they fault, counted for up to 512 CPUs
+    Conflicts(conflicts::Options),
+    /// Run a static Linux program on the reference kernel, in QEMU
+    Run(run::RunOptions),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().experiment {
+        // Its exit code is the program's, whatever that means.
+        Some(Experiment::Run(options)) => return run::main(&options),
+        None => tour::run(),
+        Some(Experiment::Pft(options)) => pft::run(&options),
+        Some(Experiment::Conflicts(options)) => conflicts::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("softfault: {error}");
+            error.exit_code()
+        }
+    }
+}

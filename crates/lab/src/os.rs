@@ -1,0 +1,125 @@
+//! What the experiments need of the host: pinning, CPU time, fresh mappings.
+//!
+//! One of the lab's files with `unsafe`; its invariants:
+//! - **L1** a system call is given pointers to live values of the type that it
+//!   reads or writes, and addresses inside a [`Mapping`] that is still mapped;
+//! - **L2** the bytes of a [`Mapping`] are reached through raw pointers only, and
+//!   threads that write at the same time write different pages.
+
+use crate::error::LabError;
+use std::time::Duration;
+
+/// CPUs that this process may run on, in order.
+pub fn allowed_cpus() -> Result<Vec<usize>, LabError> {
+    // SAFETY: L1: a cpu_set_t is plain bits; the size is that of the value.
+    let (rc, set) = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        (libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set), set)
+    };
+    if rc != 0 {
+        return Err(LabError::host("sched_getaffinity", std::io::Error::last_os_error()));
+    }
+    // SAFETY: L1: the index stays below CPU_SETSIZE, the number of bits in a cpu_set_t.
+    Ok((0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect())
+}
+
+/// Makes the calling thread run on `cpu` and nowhere else.
+pub fn pin(cpu: usize) -> Result<(), LabError> {
+    // SAFETY: L1: a cpu_set_t is plain bits, and `cpu` came from `allowed_cpus`.
+    let rc = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if rc != 0 {
+        return Err(LabError::host(format!("sched_setaffinity to CPU {cpu}"), std::io::Error::last_os_error()));
+    }
+    Ok(())
+}
+
+/// From now on, writing to a pipe that nobody reads (`softfault pft | head`) ends
+/// the process quietly, as it does other commands.
+pub fn end_with_the_reader() {
+    // SAFETY: L1: the default action of a signal, set before there are threads.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Time that a thread has spent on a CPU.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct CpuTime {
+    /// In the program.
+    pub user: Duration,
+    /// In the kernel on its behalf.
+    pub system: Duration,
+}
+
+/// The calling thread's CPU time so far.
+///
+/// getrusage alone is as old as the last timer tick. Reading the thread's CPU
+/// clock first makes the kernel bring its books up to date.
+pub fn thread_cpu_time() -> CpuTime {
+    // SAFETY: L1: a timespec and an rusage are plain numbers.
+    let usage = unsafe {
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut now);
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    let duration = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
+    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+/// Memory that could be had now without swapping, bytes.
+pub fn available_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024)
+}
+
+/// The kernel's release, as `uname -r` prints it.
+pub fn kernel_release() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".into(), |s| s.trim().into())
+}
+
+/// Private anonymous memory of this process, unmapped on drop.
+pub struct Mapping {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: L2: the pointer is only ever used to compute addresses of raw accesses.
+unsafe impl Send for Mapping {}
+// SAFETY: L2: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// `len` bytes that nobody has touched, in base pages.
+    pub fn fresh(len: usize) -> Result<Mapping, LabError> {
+        let refused = |what: &str| LabError::host(format!("{what} of {len} bytes"), std::io::Error::last_os_error());
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: L1: a new mapping, placed by the kernel, takes nothing that is in use.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(refused("mmap"));
+        }
+        let mapping = Mapping { base: base.cast(), len };
+        // SAFETY: L1: the range is the mapping made above.
+        if unsafe { libc::madvise(base, len, libc::MADV_NOHUGEPAGE) } != 0 {
+            return Err(refused("madvise(MADV_NOHUGEPAGE)"));
+        }
+        Ok(mapping)
+    }
+    /// Address of the first byte.
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: L1: it is ours, and nobody has a reference into it (L2).
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}

@@ -1,0 +1,304 @@
+//! Everything that is timed, and what is done right before and after it.
+//!
+//! Each function here runs one row of one repetition and gives a [`Sample`]. All
+//! go through [`together`], so that threads start and stop the clock in the same
+//! way whatever they do in between. The plan, the reckoning and the printing are
+//! in the neighbouring files.
+//!
+//! One of the lab's files with `unsafe` (L1 and L2 are in `os.rs`):
+//! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
+//!   of frames named in `Hosted::regions` may be written through `frame_ptr`;
+//! - **L4** [`Lent`] hands every call on to the machine that it borrows, which
+//!   keeps I1 to I4 itself; there is one `Vm` over it at a time.
+
+use super::options::{Frames, PAGE_BYTES};
+use crate::error::LabError;
+use crate::os::{self, Mapping};
+use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault::sync::Word;
+use softfault::{Access, AddressSpace, Config, Pfn, Tunables, Vm};
+use softfault_host::Hosted;
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// What one row of one repetition took.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sample {
+    /// From the first thread's start to the last one's end.
+    pub wall: Duration,
+    /// CPU time in the program, all threads.
+    pub user: Duration,
+    /// CPU time in the host's kernel, all threads.
+    pub system: Duration,
+}
+
+/// One row: who works, on how many pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// Threads.
+    pub nr_threads: usize,
+    /// Host CPUs to pin them to, in turn.
+    pub cpus: &'a [usize],
+    /// Pages, all threads together.
+    pub nr_pages: u64,
+}
+
+impl Load<'_> {
+    /// The pages of thread `i`: contiguous, and no thread has two more than another.
+    fn share(&self, i: usize) -> Range<u64> {
+        let at = |i: usize| self.nr_pages * i as u64 / self.nr_threads as u64;
+        at(i)..at(i + 1)
+    }
+}
+
+/// Runs `work(i)` on all threads at once. `prepare(i)` comes first on the same
+/// thread, untimed; what it gives is dropped after the clock has stopped.
+fn together<G>(
+    load: &Load,
+    prepare: impl Fn(usize) -> Result<G, LabError> + Sync,
+    work: impl Fn(Range<u64>) -> Result<(), LabError> + Sync,
+) -> Result<Sample, LabError> {
+    let ready = AtomicUsize::new(0);
+    let worker = |i: usize| {
+        let prepared = os::pin(load.cpus[i % load.cpus.len()]).and_then(|()| prepare(i));
+        wait_for_all(&ready, load.nr_threads);
+        let _prepared = prepared?;
+        let (cpu_before, start) = (os::thread_cpu_time(), Instant::now());
+        work(load.share(i))?;
+        let (end, cpu_after) = (Instant::now(), os::thread_cpu_time());
+        Ok((start, end, cpu_after.user - cpu_before.user, cpu_after.system - cpu_before.system))
+    };
+    let worker = &worker;
+    let results: Vec<Result<_, LabError>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..load.nr_threads).map(|i| scope.spawn(move || worker(i))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    let times = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let first = times.iter().map(|t| t.0).min().expect("at least one thread");
+    let last = times.iter().map(|t| t.1).max().expect("at least one thread");
+    Ok(Sample { wall: last - first, user: times.iter().map(|t| t.2).sum(), system: times.iter().map(|t| t.3).sum() })
+}
+
+/// Spins, so that all threads leave within the time that a line takes to travel;
+/// yields now and then for the case that there are more threads than CPUs.
+fn wait_for_all(ready: &AtomicUsize, nr_threads: usize) {
+    ready.fetch_add(1, Ordering::AcqRel);
+    let mut turns = 0u32;
+    while ready.load(Ordering::Acquire) < nr_threads {
+        turns += 1;
+        if turns.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+/// Linux: a store of one byte to each page of a fresh mapping.
+pub fn linux_touch(load: &Load) -> Result<Sample, LabError> {
+    on_fresh_mapping(load, |base, pages| {
+        for page in pages {
+            // SAFETY: L2: inside the mapping, in a page that only this thread touches.
+            unsafe { base.add((page * PAGE_BYTES) as usize).write_volatile(1) };
+        }
+        Ok(())
+    })
+}
+
+/// Linux: one madvise(MADV_POPULATE_WRITE) of each thread's share.
+pub fn linux_populate(load: &Load) -> Result<Sample, LabError> {
+    on_fresh_mapping(load, |base, pages| {
+        let (offset, len) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+        // SAFETY: L1: the share lies in the mapping.
+        let rc = unsafe { libc::madvise(base.add(offset as usize).cast(), len as usize, libc::MADV_POPULATE_WRITE) };
+        if rc != 0 {
+            return Err(LabError::host("madvise(MADV_POPULATE_WRITE)", std::io::Error::last_os_error()));
+        }
+        Ok(())
+    })
+}
+
+/// Runs it twice and keeps the second time: a frame that the hypervisor has taken
+/// back meanwhile costs several microseconds, which is not Linux's doing.
+fn on_fresh_mapping(
+    load: &Load,
+    work: impl Fn(*mut u8, Range<u64>) -> Result<(), LabError> + Sync,
+) -> Result<Sample, LabError> {
+    let run = || {
+        let mapping = Mapping::fresh((load.nr_pages * PAGE_BYTES) as usize)?;
+        together(load, |_| Ok(()), |pages| work(mapping.base(), pages))
+    };
+    run()?;
+    run()
+}
+
+/// Plain zeroing of the arena's first frames, `batch` frames at a time: the time
+/// that no fault path that zeroes in such batches can beat.
+pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError> {
+    let first = first_frame(hosted);
+    together(
+        load,
+        |_| Ok(()),
+        |pages| {
+            let mut page = pages.start;
+            while page < pages.end {
+                let nr = batch.min(pages.end - page);
+                // Opaque, or the compiler joins the calls into one over the whole share.
+                let at = black_box(hosted.frame_ptr(Pfn(first.0 + page as u32)));
+                // SAFETY: L3: frames of this thread's share.
+                unsafe { std::ptr::write_bytes(at, 0, (nr * PAGE_BYTES) as usize) };
+                page += nr;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Softfault: one `handle_fault` for each page of a fresh address space in a
+/// fresh `Vm` over the same arena. No trap, no translation: the fault path alone.
+pub fn faults(load: &Load, hosted: &Hosted, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
+    prepare_frames(hosted, frames);
+    let regions = hosted.regions();
+    let config = Config { regions: &regions, frames_are_zero: frames == Frames::Zeroed, tunables };
+    // The thread that sets up and takes down acts as CPU 0 meanwhile.
+    let bound = bind(hosted, 0)?;
+    let vm = Vm::new(Lent(hosted), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
+    let base = map(&space, load.nr_pages)?;
+    drop(bound);
+
+    let sample = together(
+        load,
+        |i| {
+            let guard = bind(hosted, i)?;
+            space.activate();
+            Ok(Inside { space: &space, _guard: guard })
+        },
+        |pages| {
+            for page in pages {
+                space
+                    .handle_fault(base + page * PAGE_BYTES, Access::Write)
+                    .map_err(|e| LabError::subsystem(format!("fault on page {page}"), e))?;
+            }
+            Ok(())
+        },
+    )?;
+
+    let _bound = bind(hosted, 0)?;
+    verify(&space, hosted, base, load.nr_pages)?;
+    drop(space);
+    Ok(sample)
+}
+
+/// A worker's address space is its CPU's until the worker is done.
+struct Inside<'a, G> {
+    space: &'a AddressSpace<'a, Lent<'a>>,
+    _guard: G,
+}
+
+impl<G> Drop for Inside<'_, G> {
+    fn drop(&mut self) {
+        self.space.deactivate();
+    }
+}
+
+fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>, LabError> {
+    hosted.bind(CpuId(cpu as u16)).map_err(|e| LabError::subsystem(format!("binding CPU {cpu}"), e))
+}
+
+fn map(space: &AddressSpace<Lent>, nr_pages: u64) -> Result<u64, LabError> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    space
+        .mmap(0, nr_pages * PAGE_BYTES, prot as u64, flags as u64)
+        .map_err(|e| LabError::subsystem(format!("mmap of {nr_pages} pages"), e))
+}
+
+/// Makes true what the row claims: a mark in every frame, or zeroes in all of them.
+fn prepare_frames(hosted: &Hosted, frames: Frames) {
+    for region in hosted.regions() {
+        let (base, len) = (hosted.frame_ptr(region.first), region.nr_frames);
+        match frames {
+            // SAFETY: L3: the region's frames are adjacent in the direct map (I1).
+            Frames::Zeroed => unsafe { std::ptr::write_bytes(base, 0, (len * PAGE_BYTES) as usize) },
+            Frames::Fresh => (0..len).for_each(|frame| {
+                // SAFETY: L3: as above.
+                unsafe { base.add((frame * PAGE_BYTES) as usize).cast::<u64>().write(MARK) }
+            }),
+        }
+    }
+}
+
+/// What a dirty frame begins with.
+const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
+/// That every page has a frame, and that the frame has lost its mark: a row whose
+/// faults did less than it claims is no result.
+fn verify(space: &AddressSpace<Lent>, hosted: &Hosted, base: u64, nr_pages: u64) -> Result<(), LabError> {
+    let resident = space.rss_pages().anon;
+    if resident != nr_pages {
+        return Err(LabError::subsystem("after the faults", format!("{resident} of {nr_pages} pages are resident")));
+    }
+    for page in 0..nr_pages {
+        let wrong = |what: &str| LabError::subsystem(format!("page {page} after its fault"), what);
+        let leaf = space.translate(base + page * PAGE_BYTES).ok_or_else(|| wrong("is not mapped"))?;
+        // SAFETY: L3: a frame of the arena, and no other thread is at work now.
+        if unsafe { hosted.frame_ptr(leaf.pfn).cast::<u64>().read() } != 0 {
+            return Err(wrong("is not zero"));
+        }
+    }
+    Ok(())
+}
+
+fn first_frame(hosted: &Hosted) -> Pfn {
+    hosted.regions()[0].first
+}
+
+/// Brings the whole arena near: memory that a virtual machine touches for the
+/// first time ever costs several microseconds a page.
+pub fn warm(hosted: &Hosted) {
+    prepare_frames(hosted, Frames::Zeroed);
+}
+
+/// A machine that outlives the `Vm` over it, so that one warm arena serves all rows.
+struct Lent<'a>(&'a Hosted);
+
+// SAFETY: L4: every call is handed on.
+unsafe impl Machine for Lent<'_> {
+    type Format = <Hosted as Machine>::Format;
+
+    #[inline(always)]
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        self.0.frame_ptr(pfn)
+    }
+    fn nr_cpus(&self) -> usize {
+        self.0.nr_cpus()
+    }
+    #[inline(always)]
+    fn this_cpu(&self) -> CpuId {
+        self.0.this_cpu()
+    }
+    fn heavy_barrier(&self, cpus: &CpuSet) {
+        self.0.heavy_barrier(cpus);
+    }
+    fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {
+        self.0.shootdown(space, cpus, what);
+    }
+    fn shootdown_is_grace(&self) -> bool {
+        self.0.shootdown_is_grace()
+    }
+    #[inline(always)]
+    fn relax(&self) {
+        self.0.relax();
+    }
+    fn park(&self, word: &Word, expected: u64) {
+        self.0.park(word, expected);
+    }
+    fn unpark(&self, word: &Word) {
+        self.0.unpark(word);
+    }
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+}

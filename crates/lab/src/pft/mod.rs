@@ -1,0 +1,105 @@
+//! `softfault pft`: first-touch faults per second, four disciplines of ours and
+//! the host's Linux, in the table of 2004.
+//!
+//! ```text
+//! options ──> plan ──> measure (timed) ──> stats ──> table, json, plot
+//!                                                     history (the rows of 2004)
+//! ```
+//! This file is the conductor. Timing happens in [`measure`] and nowhere else.
+
+mod history;
+mod json;
+pub mod measure;
+mod options;
+mod plan;
+mod plot;
+mod stats;
+mod table;
+
+pub use options::{Against, Options, Rss, parse_discipline};
+pub use stats::Row;
+
+use crate::error::LabError;
+use crate::os;
+use crate::progress;
+use measure::{Load, Sample};
+use plan::{Job, Work};
+use softfault::Tunables;
+use softfault_host::{Hosted, HostedConfig};
+
+/// Runs it and prints what was asked for.
+pub fn run(options: &Options) -> Result<(), LabError> {
+    os::end_with_the_reader();
+    let cpus = os::allowed_cpus()?;
+    note_what_is_odd(options, cpus.len());
+    let rows = measure_rows(options, &cpus)?;
+    if options.json {
+        json::print(&rows);
+    } else {
+        println!("{}", ours(options, &rows));
+        println!("{}", table::of_2004(&history::rows()));
+    }
+    if let Some(file) = &options.plot {
+        plot::draw(file, options, &rows, &history::rows())?;
+        eprintln!("softfault: plot written to {}", file.display());
+    }
+    Ok(())
+}
+
+/// The table of our rows and Linux's.
+pub fn ours(options: &Options, rows: &[Row]) -> String {
+    table::ours(options, rows, &os::kernel_release())
+}
+
+/// All rows of the experiment, in the order in which they are printed.
+pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabError> {
+    let thread_counts = options.thread_counts(cpus.len());
+    let max_threads = *thread_counts.last().expect("thread_counts is never empty");
+    options.check(max_threads)?;
+    let hosted = Hosted::new(HostedConfig {
+        nr_cpus: max_threads,
+        arena_bytes: options.arena_bytes(max_threads),
+        huge: true,
+        ..HostedConfig::default()
+    })
+    .map_err(|e| LabError::host("the hosted machine", e))?;
+    measure::warm(&hosted);
+
+    let jobs = plan::jobs(options, &thread_counts);
+    let bar = progress::bar((jobs.len() * options.reps as usize) as u64);
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); jobs.len()];
+    let mut order = plan::Order::new(options.seed);
+    for rep in 1..=options.reps {
+        for i in order.shuffled(jobs.len()) {
+            bar.set_message(format!("repetition {rep}: {}", jobs[i]));
+            samples[i].push(measure_one(options, &jobs[i], &hosted, cpus)?);
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(stats::rows(options, &jobs, &samples))
+}
+
+fn measure_one(options: &Options, job: &Job, hosted: &Hosted, cpus: &[usize]) -> Result<Sample, LabError> {
+    let load = Load { nr_threads: job.nr_threads, cpus, nr_pages: options.nr_pages() };
+    let tunables = Tunables { rss_percpu: options.rss == Rss::Percpu, ..Tunables::default() };
+    match job.work {
+        Work::Ours(discipline) => measure::faults(&load, hosted, options.frames, Tunables { discipline, ..tunables }),
+        Work::LinuxTouch => measure::linux_touch(&load),
+        Work::LinuxPopulate => measure::linux_populate(&load),
+        Work::ZeroSingly => measure::zero(&load, hosted, 1),
+        Work::ZeroInBatches => measure::zero(&load, hosted, tunables.zero_batch),
+    }
+}
+
+fn note_what_is_odd(options: &Options, nr_cpus: usize) {
+    if options.against == Against::Linux && !options.with_linux() {
+        eprintln!(
+            "softfault: no rows of Linux: with --frames {} a comparison would mean nothing",
+            options.frames.name()
+        );
+    }
+    if let Some(over) = options.thread_counts(nr_cpus).into_iter().find(|&t| t > nr_cpus) {
+        eprintln!("softfault: {over} threads share {nr_cpus} CPUs: such rows measure the host's scheduler too");
+    }
+}

@@ -1,0 +1,197 @@
+//! What may be typed after `softfault pft`, and what it comes to.
+
+use crate::error::LabError;
+use crate::os;
+use clap::{Args, ValueEnum};
+use softfault::Discipline;
+use std::path::PathBuf;
+
+/// Bytes in a page of both systems.
+pub const PAGE_BYTES: u64 = 4096;
+const GIB: f64 = (1u64 << 30) as f64;
+/// Most threads: what a `CpuSet` of the core holds.
+const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
+
+const HELP: &str = "\
+What is measured
+  GIB of anonymous memory is mapped, and each of the threads, pinned to CPUs, writes to its own share of
+  the pages, every page for the first time. Disciplines, Linux and the plain zeroing of the same pages are
+  run in a random order within each repetition, so that the host's moods hit all of them alike.
+
+Rows
+  global        one spinlock per address space (Linux before 2004)
+  fastpath2004  a lock bit in the page-table entry (the patch of 2004)
+  split         a lock per leaf table and a reference count on the VMA (today's Linux)
+  lockfree      a compare-and-swap inside a read section (the default of the library)
+  touch         this host's Linux, a real store to each page: trap and all
+  populate      this host's Linux, madvise(MADV_POPULATE_WRITE): no trap
+  Ours are calls of handle_fault on the hosted machine: they have no trap either, nor memory control
+  groups nor mitigations. The ratio to touch is therefore not like for like.
+
+Columns
+  Gb Rep Threads User System Wall flt/cpu/s fault/wsec
+               as printed in 2004. A fault is a page installed: GIB x REPS / 4096. User and System are summed
+               over threads and repetitions, Wall over repetitions.
+  ns/fault     median over the repetitions of wall time / pages
+  spread       (slowest - fastest repetition) / median
+  x touch, x populate
+               our faults/s over Linux's with as many threads: median of the ratios within a repetition
+  /zero        our time over the time to zero the same pages one by one, likewise
+  /zero batch  our time over the time to zero them in the batches that our refills use
+
+Frames
+  fresh   every frame is dirty when a repetition starts; all zeroing falls inside the timed part
+  zeroed  every frame is known to be zero: the cost of the software alone; never compared with Linux
+
+JSON
+  One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
+  pages, page_bytes, user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
+  ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing as above (null where a ratio would mean
+  nothing), and experiment, value, unit, which every experiment has.
+
+Examples:
+  softfault pft -g 1 -r 5 -t 1,2
+  softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline global,split,lockfree
+  softfault pft -g 0.5 -r 9 -t 1,2,4 --plot faults.svg
+  softfault pft -g 1 -t 1,2 --json | jq -r '[.discipline, .threads, .ns_per_fault] | @tsv'";
+
+/// In which state frames are when a repetition starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Frames {
+    /// Dirty: each has to be zeroed inside the timed part
+    Fresh,
+    /// Known to be zero: the software alone
+    Zeroed,
+}
+
+impl Frames {
+    /// The word in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Frames::Fresh => "fresh",
+            Frames::Zeroed => "zeroed",
+        }
+    }
+}
+
+/// What stands beside our rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Against {
+    /// The host's kernel
+    Linux,
+    /// Nothing
+    None,
+}
+
+/// How `fastpath2004` counts resident pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Rss {
+    /// One counter that all CPUs write, as in the patch
+    Shared,
+    /// A counter per CPU, its author's second idea
+    Percpu,
+}
+
+/// What may be typed after `softfault pft`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// Memory touched in each repetition, GiB; fractions are welcome
+    #[arg(short, long, value_name = "GIB", default_value = "1", value_parser = parse_gib)]
+    pub gib: f64,
+    /// Repetitions of every row
+    #[arg(short, long, value_name = "REPS", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub reps: u32,
+    /// Numbers of threads, separated by commas [default: 1 and the number of CPUs]
+    #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
+    pub threads: Vec<u16>,
+    /// Which of our disciplines, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "global,fastpath2004,split,lockfree", value_parser = parse_discipline)]
+    pub discipline: Vec<Discipline>,
+    /// State of the frames when a repetition starts
+    #[arg(long, value_enum, default_value = "fresh")]
+    pub frames: Frames,
+    /// What stands beside our rows
+    #[arg(long, value_enum, default_value = "linux")]
+    pub against: Against,
+    /// How `fastpath2004` counts resident pages
+    #[arg(long, value_enum, default_value = "shared")]
+    pub rss: Rss,
+    /// Draw faults per second over threads into this file
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
+    pub plot: Option<PathBuf>,
+    /// Print one JSON object per line instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of the order of rows within a repetition
+    #[arg(long, value_name = "N", default_value = "2004")]
+    pub seed: u64,
+}
+
+fn parse_gib(text: &str) -> Result<f64, String> {
+    let wanted = "should be a number of GiB from 0.001 to 16384, such as 1 or 0.25";
+    let gib: f64 = text.parse().map_err(|_| wanted.to_string())?;
+    if (0.001..=16384.0).contains(&gib) { Ok(gib) } else { Err(wanted.into()) }
+}
+
+/// One discipline by its name.
+pub fn parse_discipline(text: &str) -> Result<Discipline, String> {
+    Discipline::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = Discipline::ALL.iter().map(|d| d.name()).collect();
+        format!("should be one of {}", names.join(", "))
+    })
+}
+
+fn parse_svg(text: &str) -> Result<PathBuf, String> {
+    if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
+}
+
+impl Options {
+    /// Pages that one repetition installs.
+    pub fn nr_pages(&self) -> u64 {
+        (self.gib * GIB / PAGE_BYTES as f64) as u64
+    }
+
+    /// Numbers of threads: as typed, each once, or 1 and as many as there are CPUs.
+    pub fn thread_counts(&self, nr_cpus: usize) -> Vec<usize> {
+        let mut counts: Vec<usize> = self.threads.iter().map(|&t| usize::from(t)).collect();
+        if counts.is_empty() {
+            counts = vec![1, nr_cpus.min(MAX_THREADS)];
+        }
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    }
+
+    /// Whether rows of the host's Linux are run: never beside zeroed frames,
+    /// since Linux has to zero its own.
+    pub fn with_linux(&self) -> bool {
+        self.against == Against::Linux && self.frames == Frames::Fresh
+    }
+
+    /// Bytes that the hosted machine's arena needs: the pages, 2 % for tables and
+    /// descriptors, and room for what each CPU reserves ahead of need.
+    pub fn arena_bytes(&self, max_threads: usize) -> u64 {
+        let bytes = self.nr_pages() * PAGE_BYTES;
+        let whole = bytes + bytes / 50 + (64 << 20) + max_threads as u64 * (8 << 20);
+        whole.next_multiple_of(2 << 20)
+    }
+
+    /// Refuses what can be seen to fail before anything is run.
+    pub fn check(&self, max_threads: usize) -> Result<(), LabError> {
+        let wrong = |wanted: String| LabError::Argument { name: "--gib", given: self.gib.to_string(), wanted };
+        if self.nr_pages() < max_threads as u64 {
+            return Err(wrong(format!("should give each of {max_threads} threads a page at least")));
+        }
+        let linux_bytes = if self.with_linux() { self.nr_pages() * PAGE_BYTES } else { 0 };
+        let needed = self.arena_bytes(max_threads) + linux_bytes;
+        match os::available_bytes() {
+            Some(available) if needed > available => Err(wrong(format!(
+                "needs {:.1} GiB of memory and {:.1} GiB are available: should be smaller",
+                needed as f64 / GIB,
+                available as f64 / GIB
+            ))),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Which rows there are, and in which order a repetition runs them.
+
+use super::options::Options;
+use softfault::Discipline;
+use std::fmt;
+
+/// What a row's threads do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// `handle_fault` on each page.
+    Ours(Discipline),
+    /// The host's Linux, a store to each page.
+    LinuxTouch,
+    /// The host's Linux, MADV_POPULATE_WRITE.
+    LinuxPopulate,
+    /// Zeroing page by page: a yardstick, not a row.
+    ZeroSingly,
+    /// Zeroing as our refills do: a yardstick, not a row.
+    ZeroInBatches,
+}
+
+/// One row to be: what is done, by how many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// What.
+    pub work: Work,
+    /// By how many.
+    pub nr_threads: usize,
+}
+
+impl Work {
+    /// Whether it is ours under this discipline.
+    pub fn is(self, discipline: Discipline) -> bool {
+        self == Work::Ours(discipline)
+    }
+    /// The word in tables, in JSON and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Work::Ours(discipline) => discipline.name(),
+            Work::LinuxTouch => "touch",
+            Work::LinuxPopulate => "populate",
+            Work::ZeroSingly => "zeroing one by one",
+            Work::ZeroInBatches => "zeroing in batches",
+        }
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.work.name(), self.nr_threads)
+    }
+}
+
+/// All that each repetition runs, in the order of the output.
+pub fn jobs(options: &Options, thread_counts: &[usize]) -> Vec<Job> {
+    let mut works: Vec<Work> = Vec::new();
+    for work in options.discipline.iter().map(|&d| Work::Ours(d)) {
+        if !works.contains(&work) {
+            works.push(work);
+        }
+    }
+    if options.with_linux() {
+        works.extend([Work::LinuxTouch, Work::LinuxPopulate]);
+    }
+    works.extend([Work::ZeroSingly, Work::ZeroInBatches]);
+    let mut jobs = Vec::new();
+    for work in works {
+        jobs.extend(thread_counts.iter().map(|&nr_threads| Job { work, nr_threads }));
+    }
+    jobs
+}
+
+/// A source of random orders; the same seed gives the same ones.
+pub struct Order {
+    state: u64,
+}
+
+impl Order {
+    /// Begins at `seed`.
+    pub fn new(seed: u64) -> Order {
+        Order { state: seed }
+    }
+    /// splitmix64.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    /// `0..n` in a random order (Fisher and Yates).
+    pub fn shuffled(&mut self, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        for i in (1..n).rev() {
+            order.swap(i, (self.next() % (i as u64 + 1)) as usize);
+        }
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order;
+
+    #[test]
+    fn every_job_once_and_not_always_in_the_same_order() {
+        let mut order = Order::new(1);
+        let (a, b) = (order.shuffled(20), order.shuffled(20));
+        assert_ne!(a, b);
+        for mut jobs in [a, b] {
+            jobs.sort_unstable();
+            assert_eq!(jobs, (0..20).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! From samples to rows: sums, medians, spread, ratios.
+//!
+//! Ratios pair samples of one repetition, and the median of these is taken: the
+//! host's speed drifts by more than the differences of interest.
+
+use super::measure::Sample;
+use super::options::{Frames, Options, PAGE_BYTES};
+use super::plan::{Job, Work};
+
+/// One row of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What was done.
+    pub work: Work,
+    /// Threads.
+    pub nr_threads: usize,
+    /// GiB touched in a repetition.
+    pub gib: f64,
+    /// Repetitions.
+    pub reps: u32,
+    /// State of the frames, as on the command line.
+    pub frames: &'static str,
+    /// Pages installed, all repetitions together.
+    pub pages: u64,
+    /// CPU time in the program, seconds, all threads and repetitions.
+    pub user_s: f64,
+    /// CPU time in the host's kernel, likewise.
+    pub system_s: f64,
+    /// Wall time, seconds, all repetitions.
+    pub wall_s: f64,
+    /// Wall time of each repetition, seconds.
+    pub walls_s: Vec<f64>,
+    /// (Slowest - fastest repetition) / median, by wall time.
+    pub spread: f64,
+    /// Median over repetitions of wall time per page, nanoseconds.
+    pub ns_per_fault: f64,
+    /// Faults/s over those of Linux's touches.
+    pub ratio_to_linux_touch: Option<f64>,
+    /// Faults/s over those of MADV_POPULATE_WRITE.
+    pub ratio_to_linux_populate: Option<f64>,
+    /// Time over the time to zero the pages one by one.
+    pub ratio_to_zeroing: Option<f64>,
+    /// Time over the time to zero them in batches.
+    pub ratio_to_batched_zeroing: Option<f64>,
+}
+
+impl Row {
+    /// Whether the row is of ours.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.work, Work::Ours(_))
+    }
+    /// Whether it is neither ours nor Linux's.
+    pub fn is_yardstick(&self) -> bool {
+        matches!(self.work, Work::ZeroSingly | Work::ZeroInBatches)
+    }
+    /// How many times the other row's faults per second this one has: the median
+    /// over repetitions.
+    pub fn times_as_fast_as(&self, other: &Row) -> f64 {
+        paired(&self.walls_s, &other.walls_s, |own, other| other / own)
+    }
+    /// Pages installed per second of wall time.
+    pub fn faults_per_wall_s(&self) -> f64 {
+        self.pages as f64 / self.wall_s
+    }
+    /// Pages installed per second of CPU time; none if the clock has not moved.
+    pub fn faults_per_cpu_s(&self) -> Option<f64> {
+        let cpu_s = self.user_s + self.system_s;
+        (cpu_s > 0.0).then(|| self.pages as f64 / cpu_s)
+    }
+}
+
+/// `samples[i][rep]` belongs to `jobs[i]`.
+pub fn rows(options: &Options, jobs: &[Job], samples: &[Vec<Sample>]) -> Vec<Row> {
+    let walls = |work: Work, nr_threads: usize| {
+        jobs.iter().position(|job| *job == Job { work, nr_threads }).map(|i| wall_seconds(&samples[i]))
+    };
+    let row = |(job, samples): (&Job, &Vec<Sample>)| {
+        let own = wall_seconds(samples);
+        // Zeroing means nothing beside frames that were zero, nor beside another kernel.
+        let applies = options.frames == Frames::Fresh && matches!(job.work, Work::Ours(_));
+        let beside = |work: Work, ratio: fn(f64, f64) -> f64| {
+            let other = walls(work, job.nr_threads).filter(|_| applies)?;
+            Some(paired(&own, &other, ratio))
+        };
+        let times_faster = |own: f64, other: f64| other / own;
+        let times_longer = |own: f64, other: f64| own / other;
+        let pages = options.nr_pages();
+        Row {
+            work: job.work,
+            nr_threads: job.nr_threads,
+            gib: (pages * PAGE_BYTES) as f64 / (1u64 << 30) as f64,
+            reps: options.reps,
+            frames: options.frames.name(),
+            pages: pages * u64::from(options.reps),
+            user_s: samples.iter().map(|s| s.user.as_secs_f64()).sum(),
+            system_s: samples.iter().map(|s| s.system.as_secs_f64()).sum(),
+            wall_s: own.iter().sum(),
+            spread: spread(&own),
+            ns_per_fault: median(own.iter().copied()) * 1e9 / pages as f64,
+            ratio_to_linux_touch: beside(Work::LinuxTouch, times_faster),
+            ratio_to_linux_populate: beside(Work::LinuxPopulate, times_faster),
+            ratio_to_zeroing: beside(Work::ZeroSingly, times_longer),
+            ratio_to_batched_zeroing: beside(Work::ZeroInBatches, times_longer),
+            walls_s: own,
+        }
+    };
+    jobs.iter().zip(samples).map(row).collect()
+}
+
+fn wall_seconds(samples: &[Sample]) -> Vec<f64> {
+    samples.iter().map(|s| s.wall.as_secs_f64()).collect()
+}
+
+/// Median of the ratios within repetitions.
+fn paired(own: &[f64], other: &[f64], ratio: impl Fn(f64, f64) -> f64) -> f64 {
+    median(own.iter().zip(other).map(|(&own, &other)| ratio(own, other)))
+}
+
+/// The middle value, or the mean of the two in the middle.
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n.is_multiple_of(2) => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        _ => sorted[middle],
+    }
+}
+
+/// (Largest - smallest) / median.
+fn spread(values: &[f64]) -> f64 {
+    let largest = values.iter().copied().fold(f64::MIN, f64::max);
+    let smallest = values.iter().copied().fold(f64::MAX, f64::min);
+    (largest - smallest) / median(values.iter().copied())
+}
+
+#[cfg(test)]
+#[path = "stats_tests.rs"]
+mod tests;

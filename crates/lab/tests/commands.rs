@@ -1,0 +1,116 @@
+//! The command from outside: exit codes, messages, JSON and nothing else.
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn softfault(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_softfault"))
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("it can be started")
+}
+
+fn json_lines(arguments: &str) -> Vec<Value> {
+    let output = softfault(arguments);
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"))).collect()
+}
+
+fn is_refused(arguments: &str, named: &str, wanted: &str) {
+    let output = softfault(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+    assert!(message.contains(named) && message.contains(wanted), "{arguments}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments} prints something besides its error");
+}
+
+#[test]
+fn wrong_arguments_are_named_and_explained() {
+    is_refused("pft -g 0", "--gib", "number of GiB");
+    is_refused("pft -g many", "--gib", "number of GiB");
+    is_refused("pft -g 16384", "--gib", "should be smaller");
+    is_refused("pft -r 0", "--reps", "1..");
+    is_refused("pft -t 1,0", "--threads", "1..");
+    is_refused("pft -t 513", "--threads", "512");
+    is_refused("pft --discipline lockfree,fast", "--discipline", "global, fastpath2004, split, lockfree");
+    is_refused("pft --frames dirty", "--frames", "fresh");
+    is_refused("pft --plot faults.png", "--plot", ".svg");
+    is_refused("conflicts --cpus 0", "--cpus", "1..");
+    is_refused("conflicts --cpus 513", "--cpus", "512");
+    is_refused("conflicts --layout heap", "--layout", "own-table");
+    is_refused("conflicts --discipline fast", "--discipline", "lockfree");
+    is_refused("conflicts --touches 0", "--touches", "1..");
+    is_refused("conflicts --touches 4194304", "--touches", "should be smaller");
+    is_refused("fly", "fly", "softfault");
+}
+
+#[test]
+fn pft_gives_a_line_for_each_row() {
+    let rows = json_lines("pft -g 0.02 -r 2 -t 1,2 --discipline split,lockfree --json");
+    let name = |row: &Value| (row["discipline"].as_str().unwrap().to_string(), row["threads"].as_u64().unwrap());
+    let names: Vec<_> = rows.iter().map(name).collect();
+    for discipline in ["split", "lockfree", "touch", "populate"] {
+        for threads in [1, 2] {
+            assert!(names.contains(&(discipline.into(), threads)), "{discipline} {threads}: {names:?}");
+        }
+    }
+    assert_eq!(rows.len(), 8);
+    for row in &rows {
+        assert_eq!(row["pages"], 2 * (0.02 * 262_144.0) as u64);
+        assert_eq!((row["frames"].as_str(), row["page_bytes"].as_u64()), (Some("fresh"), Some(4096)));
+        let rate = row["pages"].as_f64().unwrap() / row["wall_s"].as_f64().unwrap();
+        assert!((row["faults_per_wall_s"].as_f64().unwrap() / rate - 1.0).abs() < 1e-9);
+        let is_ours = row["system"] == "softfault";
+        for ratio in ["ratio_to_linux_touch", "ratio_to_linux_populate", "ratio_to_zeroing"] {
+            assert_eq!(row[ratio].as_f64().is_some_and(|r| r > 0.0), is_ours, "{ratio} of {row}");
+        }
+    }
+}
+
+#[test]
+fn zeroed_frames_stand_beside_nothing() {
+    let rows = json_lines("pft -g 0.02 -r 2 -t 1 --frames zeroed --discipline lockfree --against linux --json");
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["frames"], "zeroed");
+    for ratio in ["ratio_to_linux_touch", "ratio_to_linux_populate", "ratio_to_zeroing"] {
+        assert!(rows[0][ratio].is_null(), "{ratio}");
+    }
+}
+
+#[test]
+fn the_table_has_the_columns_of_2004_and_its_rows() {
+    let output = softfault("pft -g 0.02 -r 1 -t 1 --discipline global --against none");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let head = "Gb Rep Threads User System Wall flt/cpu/s fault/wsec";
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(text.lines().filter(|line| words(line).contains(head)).count(), 2, "{text}");
+    assert_eq!(text.lines().filter(|line| line.contains("CPUs, ")).count(), 40, "{text}");
+    assert!(!text.contains("linux touch"), "{text}");
+}
+
+#[test]
+fn a_plot_is_written_where_it_was_asked_for() {
+    let file = std::env::temp_dir().join(format!("softfault-{}.svg", std::process::id()));
+    let output = softfault(&format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --plot {}", file.display()));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(text.starts_with("<svg") && text.contains("softfault lockfree") && text.contains("Linux touch"));
+}
+
+#[test]
+fn conflicts_gives_one_object() {
+    for layout in ["own-table", "chunks", "interleaved"] {
+        let rows = json_lines(&format!("conflicts --cpus 8 --touches 1024 --layout {layout} --json"));
+        assert_eq!(rows.len(), 1);
+        let row = &rows[0];
+        assert_eq!((row["cpus"].as_u64(), row["layout"].as_str()), (Some(8), Some(layout)));
+        assert_eq!(row["discipline"], "lockfree");
+        assert!(row["transfers_per_1000_faults"].as_f64().unwrap() >= 0.0);
+        assert!(row["read_misses_per_1000_faults"].as_f64().unwrap() >= 0.0);
+        let worst = row["worst"].as_array().unwrap();
+        assert!(worst.len() <= 5);
+        assert!(worst.iter().all(|w| w["structure"].is_string() && w["field"].is_string()));
+    }
+}

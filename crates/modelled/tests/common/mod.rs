@@ -1,0 +1,160 @@
+//! A machine for the model checker: sixteen pages of address space, a few dozen
+//! frames, CPUs that are loom's threads.
+#![allow(dead_code)]
+
+use softfault_modelled::addr::{Access, Pfn};
+use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_modelled::sync::{self, Word};
+use softfault_modelled::table::format::Toy;
+use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, Tunables, Vm};
+use std::cell::Cell;
+
+pub const NR_FRAMES: u64 = 32;
+pub const NR_CPUS: usize = 3;
+
+loom::thread_local! {
+    static CPU: Cell<u16> = Cell::new(0);
+}
+
+/// Memory that is the same in every execution of a test, so that loom's cells,
+/// which are known by address, are the same too. One per system thread: loom's
+/// threads share it, other tests do not.
+struct Place {
+    arena: *mut u8,
+    vm: *mut Vm<Modelled>,
+}
+
+std::thread_local! {
+    static PLACE: Place = {
+        let layout = std::alloc::Layout::from_size_align(NR_FRAMES as usize * 4096, 4096).unwrap();
+        // SAFETY: I1: the layout has a size; the memory is never given back.
+        let arena = unsafe { std::alloc::alloc_zeroed(layout) };
+        let vm = Box::leak(Box::<Vm<Modelled>>::new_uninit()).as_mut_ptr();
+        Place { arena, vm }
+    };
+}
+
+fn arena() -> *mut u8 {
+    PLACE.with(|p| p.arena)
+}
+
+pub struct Modelled;
+
+// SAFETY: I1: the arena is one allocation, never freed. I2: each loom thread
+// sets its own number. I3: the facade's `probe` is the barrier. I4: there are no
+// translations to drop.
+unsafe impl Machine for Modelled {
+    type Format = Toy;
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        assert!(u64::from(pfn.0) < NR_FRAMES);
+        arena().wrapping_add(pfn.0 as usize * 4096)
+    }
+    fn nr_cpus(&self) -> usize {
+        NR_CPUS
+    }
+    fn this_cpu(&self) -> CpuId {
+        CpuId(CPU.with(Cell::get))
+    }
+    fn heavy_barrier(&self, _: &CpuSet) {}
+    fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {}
+    fn shootdown_is_grace(&self) -> bool {
+        false
+    }
+    fn relax(&self) {
+        loom::thread::yield_now();
+    }
+    fn park(&self, _: &Word, _: u64) {
+        loom::thread::yield_now();
+    }
+    fn unpark(&self, _: &Word) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+}
+
+/// What threads share. Leaked, since loom's threads ask for `'static`, and
+/// taken back by the next execution.
+#[derive(Clone, Copy)]
+pub struct World {
+    pub vm: &'static Vm<Modelled>,
+    pub space: &'static AddressSpace<'static, Modelled>,
+}
+
+pub const RW: u64 = 3;
+pub const READ: u64 = 1;
+pub const FIXED_PRIVATE: u64 = 0x32;
+
+impl World {
+    /// A fresh machine with one space of which `pages` are mapped, in plain
+    /// memory. Groups are filled so that a fault need not refill.
+    pub fn new(discipline: Discipline, start: u64, nr_pages: u64) -> World {
+        // SAFETY: I1, I6: no thread runs yet.
+        unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
+        let regions = [FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }];
+        let tunables = Tunables { discipline, mmap_min_addr: 0, zero_batch: 4, ..Tunables::default() };
+        let config = Config { regions: &regions, frames_are_zero: true, tunables };
+        let place = PLACE.with(|p| p.vm);
+        // SAFETY: I1: the place is this system thread's, leaked, and whoever had
+        // it in the execution before is gone.
+        let vm: &'static Vm<Modelled> = unsafe {
+            place.write(Vm::new(Modelled, &config).unwrap());
+            &*place
+        };
+        let space: &'static _ = Box::leak(Box::new(vm.new_space().unwrap()));
+        let world = World { vm, space };
+        world.map(start, nr_pages);
+        world
+    }
+
+    pub fn map(&self, start: u64, nr_pages: u64) {
+        self.space.mmap(start * 4096, nr_pages * 4096, RW, FIXED_PRIVATE).unwrap();
+    }
+
+    /// Touches a page and takes it away again, so that tables and groups are there.
+    pub fn touch(&self, page: u64) {
+        self.space.handle_fault(page * 4096, Access::Write).unwrap();
+    }
+
+    pub fn check(&self, others: &[&AddressSpace<'static, Modelled>]) {
+        let mut spaces = vec![self.space];
+        spaces.extend(others);
+        let mut counts = vec![0; self.vm.nr_frames() as usize];
+        self.vm.check(&spaces, &mut counts).unwrap();
+    }
+}
+
+/// The calling loom thread is that CPU, and runs the space.
+pub fn be(cpu: u16) {
+    CPU.with(|c| c.set(cpu));
+}
+
+/// Explores every interleaving with at most `preemptions` preemptions.
+pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'static) {
+    let builder = move || {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 100_000;
+        builder
+    };
+    sync::explore(builder, model);
+}
+
+/// Runs the actors as CPUs 1, 2, ... while the words are the model's.
+pub fn run(actors: Vec<Box<dyn FnOnce() + Send>>) {
+    sync::begin();
+    let threads: Vec<_> = actors
+        .into_iter()
+        .enumerate()
+        .map(|(i, actor)| {
+            loom::thread::spawn(move || {
+                be(i as u16 + 1);
+                actor();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    sync::end();
+}

@@ -1,0 +1,82 @@
+//! F1, F2: faults against faults.
+
+mod common;
+
+use common::{World, explore, run};
+use softfault_modelled::{Access, Discipline, Event};
+
+fn both_fault(discipline: Discipline) {
+    explore(2, move || {
+        let w = World::new(discipline, 0, 2);
+        w.touch(1);
+        let fault = move || {
+            w.space.handle_fault(0, Access::Write).unwrap();
+        };
+        run(vec![Box::new(fault), Box::new(fault)]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().anon, 2, "F1: resident +1");
+        assert_eq!(w.vm.event(Event::AnonInstall), 2, "F1: one frame installed");
+    });
+}
+
+#[test]
+fn f1_lockfree() {
+    both_fault(Discipline::Lockfree);
+}
+
+#[test]
+fn f1_fastpath2004() {
+    both_fault(Discipline::Fastpath2004);
+}
+
+#[test]
+fn f1_split() {
+    both_fault(Discipline::Split);
+}
+
+#[test]
+fn f1_global() {
+    both_fault(Discipline::Global);
+}
+
+/// Two faults that both miss the leaf table: one table, the other frame kept.
+#[test]
+fn f1_tables_race_too() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        run(vec![
+            Box::new(move || {
+                w.space.handle_fault(0, Access::Write).unwrap();
+            }),
+            Box::new(move || {
+                w.space.handle_fault(4096, Access::Write).unwrap();
+            }),
+        ]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().tables, 1);
+    });
+}
+
+/// F2: who sees the entry sees a whole descriptor: rmap finds the mapping.
+#[test]
+fn f2_descriptor_before_entry() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(1);
+        let faulter = move || {
+            w.space.handle_fault(0, Access::Write).unwrap();
+        };
+        let reader = move || {
+            let Some(there) = w.space.translate(0) else { return };
+            let mut nr = 0;
+            let _ = w.vm.rmap_anon(there.pfn, &mut |m| {
+                assert_eq!(m.vpn.0, 0);
+                nr += 1;
+                core::ops::ControlFlow::Continue(())
+            });
+            assert_eq!(nr, 1, "F2: the descriptor was not complete when the entry was visible");
+        };
+        run(vec![Box::new(faulter), Box::new(reader)]);
+        w.check(&[]);
+    });
+}

@@ -1,0 +1,100 @@
+//! F3, F4, F8: faults against operations that take memory or rights away.
+
+mod common;
+
+use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
+use softfault_modelled::{Access, Discipline, FaultError};
+
+fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'static) {
+    explore(2, move || {
+        let w = World::new(Discipline::Lockfree, 0, 4);
+        w.touch(1);
+        let fault = move || {
+            w.space.activate();
+            match w.space.handle_fault(0, access) {
+                Ok(_) | Err(FaultError::NotMapped | FaultError::NoRights | FaultError::Guard) => {}
+                Err(other) => panic!("{other}"),
+            }
+            w.space.deactivate();
+        };
+        run(vec![Box::new(fault), Box::new(move || op(w))]);
+        w.check(&[]);
+    });
+}
+
+/// The leaf table stays: another VMA's page is in it.
+#[test]
+fn f3_munmap_of_a_page() {
+    fault_against(Access::Write, |w| w.space.munmap(0, 4096).unwrap());
+}
+
+/// F8: the table goes too, and the frames it was in may be used again.
+#[test]
+fn f8_munmap_of_everything() {
+    fault_against(Access::Write, |w| w.space.munmap(0, 4 * 4096).unwrap());
+}
+
+/// F4: the VMA that the fault found is replaced by another at the same place.
+#[test]
+fn f4_the_mapping_is_replaced() {
+    fault_against(Access::Write, |w| {
+        w.space.munmap(0, 4096).unwrap();
+        w.space.mmap(0, 4096, READ, FIXED_PRIVATE).unwrap();
+    });
+}
+
+#[test]
+fn f3_mprotect_to_fewer_rights() {
+    fault_against(Access::Write, |w| w.space.mprotect(0, 4096, READ).unwrap());
+}
+
+#[test]
+fn f3_mprotect_and_back() {
+    fault_against(Access::Write, |w| {
+        w.space.mprotect(0, 4096, READ).unwrap();
+        w.space.mprotect(0, 4096, RW).unwrap();
+    });
+}
+
+#[test]
+fn f3_dontneed() {
+    fault_against(Access::Write, |w| w.space.madvise(0, 4096, 4).unwrap());
+}
+
+#[test]
+fn f3_dontneed_of_a_whole_table() {
+    fault_against(Access::Write, |w| w.space.madvise(0, 4 * 4096, 4).unwrap());
+}
+
+#[test]
+fn f3_mremap() {
+    fault_against(Access::Write, |w| {
+        // 1 + 2: may move, to a fixed place.
+        w.space.mremap(0, 4096, 4096, 3, 8 * 4096).unwrap();
+    });
+}
+
+#[test]
+fn f3_guard() {
+    fault_against(Access::Write, |w| w.space.madvise(0, 4096, 102).unwrap());
+}
+
+/// A read fault leaves the zero frame, which carries no count.
+#[test]
+fn f3_munmap_of_a_page_being_read() {
+    fault_against(Access::Read, |w| w.space.munmap(0, 4096).unwrap());
+}
+
+/// A CPU that does not run the space faults on it: F7 against F3.
+#[test]
+fn f7_remote_fault_and_munmap() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 4);
+        w.touch(1);
+        let fault = move || {
+            let _ = w.space.handle_fault(0, Access::Write);
+        };
+        run(vec![Box::new(fault), Box::new(move || w.space.munmap(0, 4096).unwrap())]);
+        w.check(&[]);
+    });
+}

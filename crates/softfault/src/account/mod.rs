@@ -1,0 +1,136 @@
+//! Station `account`: what happened, counted where it happened.
+//!
+//! Events are per CPU, added with a plain load and store, and summed when read.
+//! Resident counts are per CPU and address space. Both are exact at rest: when
+//! no operation is under way.
+
+pub(crate) mod rss;
+
+use crate::machine::{CpuId, Machine};
+use crate::vm::Vm;
+
+macro_rules! events {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// One enum variant = one counter = one word in the output. Names are
+        /// those of Linux's `/proc/vmstat` where it has one.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Event { $($(#[$doc])* $variant,)* }
+
+        impl Event {
+            /// All of them.
+            pub const ALL: &'static [Event] = &[$(Event::$variant),*];
+            /// The word in the output.
+            pub const fn name(self) -> &'static str {
+                match self { $(Event::$variant => $name),* }
+            }
+        }
+    };
+}
+
+events! {
+    /// Faults handled, successfully or not.
+    Fault = "pgfault",
+    /// Frames installed by faults on anonymous memory.
+    AnonInstall = "pganon_install",
+    /// Zero frame mapped by a read.
+    ZeroMap = "zero_page_map",
+    /// Private copies made of shared frames.
+    CowBreak = "cow_break",
+    /// Write faults that found the frame theirs alone and kept it.
+    CowReuse = "cow_reuse",
+    /// Pages of shared objects mapped.
+    SharedMap = "shared_map",
+    /// Page tables installed.
+    TableInstall = "pgtable_install",
+    /// Page tables freed.
+    TableFree = "pgtable_free",
+    /// Compare-and-swaps lost to another fault; the frame was kept.
+    Raced = "fault_raced",
+    /// Faults that found an entry owned or locked by an operation and waited.
+    Waited = "fault_waited",
+    /// Faults that found the mapping good already.
+    Spurious = "fault_spurious",
+    /// Plans that the mechanism refused.
+    PlanRejected = "fault_plan_rejected",
+    /// Faults outside every mapping.
+    RefusedNotMapped = "fault_refused_not_mapped",
+    /// Faults for want of a right.
+    RefusedNoRights = "fault_refused_no_rights",
+    /// Faults on a guard.
+    RefusedGuard = "fault_refused_guard",
+    /// Faults beyond the end of an object.
+    RefusedBeyondObject = "fault_refused_beyond_object",
+    /// Faults for want of a frame.
+    RefusedOutOfFrames = "fault_refused_out_of_frames",
+    /// Shootdowns sent, local ones included.
+    Shootdown = "tlb_shootdown",
+    /// Grace periods waited for.
+    Grace = "grace_period",
+    /// Pages unmapped.
+    Unmapped = "pgunmap",
+    /// Address spaces forked.
+    Fork = "fork",
+}
+
+/// Words reserved for events in each CPU's data.
+pub(crate) const NR_EVENTS: usize = 32;
+const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
+
+impl crate::cpu::CpuData {
+    #[inline(always)]
+    pub(crate) fn count(&self, event: Event) {
+        self.events[event as usize].add_owned(1);
+    }
+    pub(crate) fn count_by(&self, event: Event, n: u64) {
+        self.events[event as usize].add_owned(n);
+    }
+}
+
+/// Counters and free frames at one moment; as `/proc/vmstat`.
+#[derive(Clone, Copy, Debug)]
+pub struct VmStat {
+    /// Free frames, those in per-CPU groups included.
+    pub nr_free_pages: u64,
+    /// Frames that were free after [`Vm::new`].
+    pub nr_total_pages: u64,
+    events: [u64; NR_EVENTS],
+}
+
+impl VmStat {
+    /// How often it happened.
+    pub fn get(&self, event: Event) -> u64 {
+        self.events[event as usize]
+    }
+    /// All counters, named.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        [("nr_free_pages", self.nr_free_pages), ("nr_total_pages", self.nr_total_pages)]
+            .into_iter()
+            .chain(Event::ALL.iter().map(|e| (e.name(), self.get(*e))))
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Counts on the calling CPU; for operations, which are outside sections.
+    pub(crate) fn count(&self, event: Event, n: u64) {
+        self.cpu(self.machine.this_cpu()).count_by(event, n);
+    }
+
+    /// Reads all counters. Exact at rest; otherwise each within what happened
+    /// while it was read.
+    pub fn vmstat(&self) -> VmStat {
+        let mut events = [0; NR_EVENTS];
+        let mut nr_grouped = 0;
+        for id in 0..self.machine.nr_cpus() {
+            let cpu = self.cpu(CpuId(id as u16));
+            for (sum, word) in events.iter_mut().zip(&cpu.events) {
+                *sum = word.get().wrapping_add(*sum);
+            }
+            nr_grouped += u64::from(cpu.zeroed.mask.get().count_ones() + cpu.raw.mask.get().count_ones());
+        }
+        VmStat {
+            nr_free_pages: self.frames.nr_free_in_blocks() + nr_grouped,
+            nr_total_pages: self.nr_total_pages,
+            events,
+        }
+    }
+}

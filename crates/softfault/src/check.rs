@@ -1,0 +1,251 @@
+//! The invariants of `docs/invariants.md` that can be checked at rest, each by a
+//! function of its name. Tests run [`Vm::check`] after every operation; nothing
+//! else calls it.
+//!
+//! At rest means: no operation and no fault is under way on any CPU.
+
+use crate::account::Event;
+use crate::addr::{PageRange, Pfn, Rights, Vpn};
+use crate::frame::FrameKind;
+use crate::machine::{CpuId, Machine};
+use crate::mem;
+use crate::space::AddressSpace;
+use crate::space::vma::{Vma, VmaFlags};
+use crate::sync::Word;
+use crate::table::format::{Entry, Format};
+use crate::table::take;
+use crate::vm::Vm;
+use core::ops::ControlFlow;
+
+/// What was found to be wrong, with where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Broken {
+    /// The VMA tree is not one. I18.
+    Tree(crate::space::tree::TreeFault),
+    /// An entry that maps something lies in no VMA. I16.
+    OutsideVma(u64),
+    /// An entry gives a right that its VMA does not. I16.
+    TooManyRights(u64),
+    /// An entry is owned or locked though nobody is at work. I9.
+    LeftOwned(u64),
+    /// A private page is writable and mapped more than once. I13.
+    SharedWritable(u64),
+    /// A table lies wholly in a hole. I19.
+    UselessTable(u64),
+    /// A frame is mapped that is not one to be mapped. I12.
+    BadFrame(Pfn),
+    /// A frame's count of mappings is not the number of its entries. I14.
+    WrongCount(Pfn),
+    /// A frame is free and in use, or neither. I12.
+    Lost(Pfn),
+    /// A frame that is said to be zero is not. I20.
+    NotZero(Pfn),
+    /// Resident counts differ from the tables. I21.
+    WrongRss {
+        /// What was counted.
+        counted: u64,
+        /// What is there.
+        there: u64,
+    },
+    /// A CPU is in a section though nobody is at work. I8.
+    InSection(CpuId),
+    /// The checker was called in a way that cannot give an answer.
+    BadCall(&'static str),
+}
+
+impl core::fmt::Display for Broken {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{self:x?}")
+    }
+}
+impl core::error::Error for Broken {}
+
+impl<M: Machine> Vm<M> {
+    /// Checks everything. `spaces` are all address spaces there are; `counts`
+    /// has an element for each frame of [`nr_frames`](Vm::nr_frames), any value.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong.
+    pub fn check(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
+        if counts.len() < self.nr_frames() as usize {
+            return Err(Broken::BadCall("counts: should have an element per frame"));
+        }
+        counts.fill(0);
+        self.check_sections()?;
+        for space in spaces {
+            space.check_tree()?;
+            space.check_entries(counts)?;
+            space.check_tables(counts)?;
+        }
+        self.check_frames(counts)?;
+        self.check_zero()
+    }
+
+    /// Frames that descriptors are kept for: one past the highest.
+    pub fn nr_frames(&self) -> u64 {
+        self.frames.descs.len() as u64
+    }
+
+    /// I8.
+    fn check_sections(&self) -> Result<(), Broken> {
+        let ids = (0..self.machine.nr_cpus()).map(|id| CpuId(id as u16));
+        match ids.into_iter().find(|id| !self.cpu(*id).slot.get().is_multiple_of(2)) {
+            Some(id) => Err(Broken::InSection(id)),
+            None => Ok(()),
+        }
+    }
+
+    /// I12, I14: every frame is free or used, never both; counts are true.
+    fn check_frames(&self, counts: &[u32]) -> Result<(), Broken> {
+        for p in 1..self.nr_frames() as u32 {
+            let pfn = Pfn(p);
+            let state = self.frames.desc(pfn).state();
+            let free = self.is_free(pfn);
+            let used = !matches!(state.kind(), FrameKind::Free);
+            if free == used {
+                return Err(Broken::Lost(pfn));
+            }
+            let mapped = matches!(state.kind(), FrameKind::Anon | FrameKind::Shared);
+            if mapped && state.maps() != u64::from(counts[p as usize]) {
+                return Err(Broken::WrongCount(pfn));
+            }
+            if state.kind() == FrameKind::Anon && state.maps() == 0 {
+                return Err(Broken::Lost(pfn));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the frame's bit is set or it is in a group.
+    fn is_free(&self, pfn: Pfn) -> bool {
+        let (block, word, bit) = (pfn.0 / 512, pfn.0 / 64 % 8, pfn.0 % 64);
+        let in_block = self.frames.blocks.at(block as usize).free[word as usize].get() & 1 << bit != 0;
+        let base = u64::from(pfn.0) & !63;
+        let in_group = (0..self.machine.nr_cpus()).any(|id| {
+            let cpu = self.cpu(CpuId(id as u16));
+            [&cpu.zeroed, &cpu.raw].iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
+        });
+        in_block || in_group
+    }
+
+    /// I20: what is said to be zero is zero; the zero frame above all.
+    fn check_zero(&self) -> Result<(), Broken> {
+        self.check_is_zero(self.frames.zero)?;
+        for (b, block) in self.frames.blocks.iter().enumerate() {
+            for (w, bits) in block.zero.iter().enumerate() {
+                if bits.get() & !block.free[w].get() != 0 {
+                    return Err(Broken::Lost(Pfn((b * 512 + w * 64) as u32)));
+                }
+            }
+        }
+        for id in 0..self.machine.nr_cpus() {
+            let group = &self.cpu(CpuId(id as u16)).zeroed;
+            let (base, mask) = (group.base.get() as u32, group.mask.get());
+            (0..64).filter(|i| mask & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
+        }
+        Ok(())
+    }
+
+    fn check_is_zero(&self, pfn: Pfn) -> Result<(), Broken> {
+        let words: &[Word; 512] = mem::view(&self.machine, pfn, 0);
+        if words.iter().all(|w| w.get() == 0) { Ok(()) } else { Err(Broken::NotZero(pfn)) }
+    }
+
+    /// The counter of an event, for tests that want one number.
+    pub fn event(&self, event: Event) -> u64 {
+        self.vmstat().get(event)
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// I18.
+    fn check_tree(&self) -> Result<(), Broken> {
+        self.tree().check(&[]).map_err(Broken::Tree)?;
+        let mut nr_pages = 0;
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            nr_pages += vma.range.nr_pages();
+            ControlFlow::Continue(())
+        });
+        let counted = self.nr_mapped_pages();
+        if counted == nr_pages { Ok(()) } else { Err(Broken::WrongRss { counted, there: nr_pages }) }
+    }
+
+    /// I9, I13, I16 for each entry; counts mappings on the way. I21.
+    fn check_entries(&self, counts: &mut [u32]) -> Result<(), Broken> {
+        let mut result = Ok(());
+        let (mut nr_anon, mut nr_shmem) = (0, 0);
+        take::for_each_entry(&self.vm.machine, self.root, Self::user_range(), &mut |vpn, slot| {
+            let vma = self.tree().lookup(vpn).map(|f| f.vma);
+            result = match slot.read().entry {
+                Entry::Leaf(leaf) => {
+                    let kind = self.vm.frames.desc(leaf.pfn).state().kind();
+                    nr_anon += u64::from(kind == FrameKind::Anon);
+                    nr_shmem += u64::from(kind == FrameKind::Shared);
+                    counts[leaf.pfn.0 as usize] += 1;
+                    self.check_leaf(vpn, vma, leaf.pfn, leaf.rights, kind)
+                }
+                Entry::Guard if vma.is_some_and(|v| v.flags.contains(VmaFlags::MAYGUARD)) => Ok(()),
+                Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
+                _ => Err(Broken::LeftOwned(vpn.addr())),
+            };
+            result.is_ok()
+        });
+        result?;
+        let rss = self.rss_pages();
+        if rss.anon != nr_anon {
+            return Err(Broken::WrongRss { counted: rss.anon, there: nr_anon });
+        }
+        if rss.shmem != nr_shmem {
+            return Err(Broken::WrongRss { counted: rss.shmem, there: nr_shmem });
+        }
+        Ok(())
+    }
+
+    fn check_leaf(&self, vpn: Vpn, vma: Option<Vma>, pfn: Pfn, rights: Rights, kind: FrameKind) -> Result<(), Broken> {
+        let Some(vma) = vma else { return Err(Broken::OutsideVma(vpn.addr())) };
+        let allowed = vma.flags.rights();
+        let readable = if allowed.is_empty() { allowed } else { allowed | Rights::READ };
+        if !(rights - readable).is_empty() {
+            return Err(Broken::TooManyRights(vpn.addr()));
+        }
+        let state = self.vm.frames.desc(pfn).state();
+        match kind {
+            FrameKind::Anon if rights.contains(Rights::WRITE) && state.maps() != 1 => {
+                Err(Broken::SharedWritable(vpn.addr()))
+            }
+            FrameKind::Zero if rights.contains(Rights::WRITE) => Err(Broken::SharedWritable(vpn.addr())),
+            FrameKind::Anon | FrameKind::Shared | FrameKind::Zero => Ok(()),
+            _ => Err(Broken::BadFrame(pfn)),
+        }
+    }
+
+    /// I19: every table spans a page of some VMA; I21 for their number.
+    fn check_tables(&self, counts: &mut [u32]) -> Result<(), Broken> {
+        let mut nr = 0;
+        self.check_table(self.root, M::Format::LEVELS - 1, Vpn(0), &mut nr, counts)?;
+        let counted = self.rss_pages().tables;
+        if counted == nr { Ok(()) } else { Err(Broken::WrongRss { counted, there: nr }) }
+    }
+
+    fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64, counts: &mut [u32]) -> Result<(), Broken> {
+        if level == 0 {
+            return Ok(());
+        }
+        let mut below = Ok(());
+        take::for_each_table(&self.vm.machine, table, level, base, &mut |child, span: PageRange| {
+            *nr += 1;
+            let used = self.tree().next(span.start).is_some_and(|f| f.vma.range.overlaps(&span));
+            below = if !used {
+                Err(Broken::UselessTable(span.start.addr()))
+            } else if self.vm.frames.desc(child).state().kind() != FrameKind::Table {
+                Err(Broken::BadFrame(child))
+            } else {
+                self.check_table(child, level - 1, span.start, nr, counts)
+            };
+            below.is_ok()
+        });
+        below
+    }
+}

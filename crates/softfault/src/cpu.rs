@@ -1,0 +1,56 @@
+//! What each CPU has to itself.
+//!
+//! Lines are grouped by who writes them: a fault writes only lines of its own
+//! CPU here, and `attention` has a line of its own because others write it.
+
+use crate::account::NR_EVENTS;
+use crate::frame::GroupData;
+use crate::sync::Word;
+
+/// `attention`: a thief is taking the groups; leave them alone.
+pub(crate) const ATTENTION_THIEF: u64 = 1;
+/// `attention`: an injected failure is armed; take the slow path, which counts.
+pub(crate) const ATTENTION_INJECT: u64 = 2;
+
+/// The VMA that the CPU's last fault found. Valid while the space's generation
+/// is the one noted.
+#[repr(C, align(64))]
+pub(crate) struct HintData {
+    /// Never-reused id of the address space; 0 is no hint.
+    pub(crate) space: Word,
+    pub(crate) generation: Word,
+    pub(crate) start: Word,
+    pub(crate) end: Word,
+    pub(crate) flags: Word,
+    pub(crate) object: Word,
+    pub(crate) pgoff: Word,
+    pub(crate) spare: Word,
+}
+
+/// Per-CPU data.
+#[repr(C, align(64))]
+pub(crate) struct CpuData {
+    /// Even: outside. Odd: in a section. Grows by one at each step.
+    pub(crate) slot: Word,
+    /// Id of the address space that this CPU runs; 0 is none.
+    pub(crate) active: Word,
+    /// Frames that are zero.
+    pub(crate) zeroed: GroupData,
+    /// Frames with any content.
+    pub(crate) raw: GroupData,
+    pub(crate) spare: [Word; 2],
+    pub(crate) hint: HintData,
+    /// Written by others: see the constants above.
+    pub(crate) attention: Word,
+    pub(crate) attention_line: [Word; 7],
+    /// Number + 1 of the block that refills come from; 0 is none.
+    pub(crate) block: Word,
+    /// Where the search for the next block goes on.
+    pub(crate) search: Word,
+    /// Next word of the block to claim.
+    pub(crate) word: Word,
+    pub(crate) refill_line: [Word; 5],
+    pub(crate) events: [Word; NR_EVENTS],
+}
+
+const _: () = assert!(size_of::<CpuData>().is_multiple_of(64));

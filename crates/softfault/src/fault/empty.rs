@@ -1,0 +1,202 @@
+//! An empty entry gets its page; a missing table gets put in.
+//!
+//! The four disciplines differ here and nowhere else in how they exclude other
+//! faults. All of them run in a section, so removal is the same for all.
+//!
+//! | discipline | excludes by | writes shared lines |
+//! | --- | --- | --- |
+//! | `global` | spinlock of the space around walk, recheck, install, accounting | lock, count |
+//! | `fastpath2004` | lock bit in the entry; found set, the access faults again | count, unless per CPU |
+//! | `split` | lock of the leaf table, reference count of the VMA | both |
+//! | `lockfree` | compare-and-swap of the entry | none |
+
+use super::find::FoundVma;
+use super::kit::{Kit, Need};
+use super::{FaultDone, Request, Turn};
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{Access, Pfn, Rights};
+use crate::cpu::CpuData;
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::mem;
+use crate::policy::fault::{FaultPlan, FaultQuestion};
+use crate::space::AddressSpace;
+use crate::space::lock::Spin;
+use crate::space::vma::{ObjectId, VmaFlags};
+use crate::sync::Ordering;
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Leaf};
+use crate::table::walk::{self, Walk};
+use crate::tunables::Discipline;
+
+/// An install lost its race.
+pub(crate) struct Lost;
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Puts a table where the walk found none. The loser of a race keeps its
+    /// frame.
+    #[cold]
+    pub(crate) fn add_table(&self, cpu: &CpuData, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let Some(table) = kit.zeroed(cpu) else { return Turn::Need(Need::Zeroed) };
+        let level = u64::from(hole.level) - 1;
+        self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
+        match hole.fill(Entry::Table(table)) {
+            Ok(()) => {
+                cpu.count(Event::TableInstall);
+                self.rss_line(self.vm.machine.this_cpu()).add(Rss::Tables, 1);
+            }
+            Err(_) => {
+                kit.keep_zeroed(table);
+                cpu.count(Event::Raced);
+            }
+        }
+        // Either way there is a table now: look again, from the top, since the
+        // section is cheap and one way through is easier to get right.
+        Turn::Raced
+    }
+
+    /// An entry that was seen to be none.
+    #[inline(always)]
+    pub(crate) fn fill_empty(
+        &self,
+        cpu: &CpuData,
+        request: &Request,
+        found: &FoundVma<'vm>,
+        slot: Slot<'_, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        if found.vma.object != ObjectId::NONE {
+            return self.fill_shared(cpu, request, found, slot, kit);
+        }
+        let writes = request.access == Access::Write;
+        let question = FaultQuestion { access: request.access, flags: found.vma.flags };
+        match self.vm.machine.fault_policy(&question) {
+            FaultPlan::ZeroFrame if !writes => self.fill_zero(cpu, found, slot),
+            plan => {
+                if plan == FaultPlan::ZeroFrame {
+                    cpu.count(Event::PlanRejected);
+                }
+                self.fill_new(cpu, request, found, slot, kit)
+            }
+        }
+    }
+
+    fn fill_zero(&self, cpu: &CpuData, found: &FoundVma<'vm>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
+        let rights = found.entry_rights() - Rights::WRITE;
+        let leaf = Leaf { pfn: self.vm.frames.zero, rights, accessed: true, dirty: false };
+        match slot.fill(Entry::Leaf(leaf)) {
+            Ok(()) => {
+                self.settle(cpu, Event::ZeroMap);
+                Turn::Done(FaultDone::ZeroFrame)
+            }
+            Err(_) => Turn::Raced,
+        }
+    }
+
+    #[inline(always)]
+    fn fill_new(
+        &self,
+        cpu: &CpuData,
+        request: &Request,
+        found: &FoundVma<'vm>,
+        slot: Slot<'_, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let Some(pfn) = kit.zeroed(cpu) else { return Turn::Need(Need::Zeroed) };
+        if let Some(next) = cpu.zeroed.peek() {
+            mem::prefetch(self.vm.frames.desc(next));
+        }
+        let index = found.vma.index_of(request.vpn);
+        self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family_id(), index);
+        let leaf = new_leaf(found, request, pfn);
+        match self.install(found, request, slot, leaf) {
+            Ok(()) => {
+                self.settle(cpu, Event::AnonInstall);
+                Turn::Done(FaultDone::Installed)
+            }
+            Err(Lost) => {
+                kit.keep_zeroed(pfn);
+                Turn::Raced
+            }
+        }
+    }
+
+    /// Installs and charges, as the discipline has it.
+    #[inline(always)]
+    fn install(
+        &self,
+        found: &FoundVma<'vm>,
+        request: &Request,
+        slot: Slot<'_, M::Format>,
+        leaf: Leaf,
+    ) -> Result<(), Lost> {
+        match self.vm.tunables.discipline {
+            Discipline::Lockfree => {
+                slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
+                self.rss_line(self.vm.machine.this_cpu()).add(Rss::Anon, 1);
+                Ok(())
+            }
+            Discipline::Fastpath2004 => self.install_2004(slot, leaf),
+            Discipline::Split => self.install_split(found, request, slot, leaf),
+            Discipline::Global => self.install_global(request, leaf),
+        }
+    }
+
+    fn install_2004(&self, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
+        slot.test_and_lock().map_err(|_| Lost)?;
+        if self.vm.tunables.rss_percpu {
+            self.rss_line(self.vm.machine.this_cpu()).add(Rss::Anon, 1);
+        } else {
+            self.data().global.rss_anon.fetch_add(1, Ordering::Relaxed);
+        }
+        slot.publish_locked(Entry::Leaf(leaf));
+        Ok(())
+    }
+
+    fn install_split(
+        &self,
+        found: &FoundVma<'vm>,
+        request: &Request,
+        slot: Slot<'_, M::Format>,
+        leaf: Leaf,
+    ) -> Result<(), Lost> {
+        let machine = &self.vm.machine;
+        let table = walk::leaf_table(machine, self.root, request.vpn).ok_or(Lost)?;
+        if let Some(refs) = found.refs {
+            refs.fetch_add(1, Ordering::Acquire);
+        }
+        let lock = Spin::lock(&self.vm.frames.desc(table).link, machine);
+        let result = slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost);
+        if result.is_ok() {
+            self.rss_line(machine.this_cpu()).add(Rss::Anon, 1);
+        }
+        drop(lock);
+        if let Some(refs) = found.refs {
+            refs.fetch_sub(1, Ordering::Release);
+        }
+        result
+    }
+
+    fn install_global(&self, request: &Request, leaf: Leaf) -> Result<(), Lost> {
+        let machine = &self.vm.machine;
+        let global = &self.data().global;
+        let _lock = Spin::lock(&global.lock, machine);
+        let Walk::Leaf(slot) = walk::walk(machine, self.root, request.vpn) else { return Err(Lost) };
+        slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
+        global.rss_anon.add_owned(1);
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn new_leaf(found: &FoundVma<'_>, request: &Request, pfn: Pfn) -> Leaf {
+    let writes = request.access == Access::Write;
+    let mut rights = found.entry_rights();
+    // A forced write leaves the entry as the VMA has it; a page that is only
+    // read stays clean, and writable where nobody shares it.
+    if !found.vma.flags.contains(VmaFlags::WRITE) {
+        rights -= Rights::WRITE;
+    }
+    Leaf { pfn, rights, accessed: true, dirty: writes }
+}

@@ -1,0 +1,136 @@
+//! The conductor: one fault, one way through the house.
+//!
+//! ```text
+//! section ┬ space    which VMA, which rights          find.rs
+//!         ├ table    where the entry is               table/walk.rs
+//!         ├ policy   what to do about it (pure)       policy/fault.rs
+//!         ├ source   a frame with the right bytes     kit.rs, shared.rs
+//!         ├ table    install, atomically              empty.rs, present.rs
+//!         └ account  counters
+//! outside   whatever is slow: refill, zero, copy, shoot down, wait
+//! ```
+//! [`attempt`](AddressSpace::attempt) runs in one section and decides
+//! everything from what it sees there. What it cannot do inside comes back as a
+//! value; the conductor does it with nothing held and attempts again from the
+//! top. Only frames that are the fault's alone are carried from turn to turn.
+
+mod copy;
+mod empty;
+mod find;
+mod kit;
+mod outcome;
+mod present;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+pub use outcome::{FaultDone, FaultError};
+
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{Access, PAGE_SHIFT, Vpn};
+use crate::cpu::CpuData;
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::table::format::Entry;
+use crate::table::walk::{self, Walk};
+use copy::Copying;
+use kit::{Kit, Need};
+
+/// What a fault is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) vpn: Vpn,
+    pub(crate) access: Access,
+    /// Rights of the VMA do not matter: a debugger's write, a program loader's.
+    pub(crate) forced: bool,
+}
+
+/// How one attempt ended.
+pub(crate) enum Turn<'vm, M: Machine> {
+    Done(FaultDone),
+    Refused(FaultError),
+    /// Something is wanted that may not be made in a section.
+    Need(Need),
+    /// An entry belongs to an operation for a moment.
+    Wait,
+    /// A race was lost; what was in hand stays in hand.
+    Raced,
+    /// The entry is ours; the copy has to be made outside.
+    Copy(Copying<'vm, M>),
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Makes one access possible, or says why it is not.
+    ///
+    /// May be called from any CPU, also for a space that the CPU does not run.
+    /// Blocks only in [`Machine::relax`], with nothing held.
+    ///
+    /// # Errors
+    ///
+    /// [`FaultError`]; the address space is as before.
+    ///
+    /// Source: what it does for the program is in mmap(2) and sigaction(2); how
+    /// is in `docs/design.md`.
+    #[inline]
+    pub fn handle_fault(&self, addr: u64, access: Access) -> Result<FaultDone, FaultError> {
+        self.fault(Request { vpn: Vpn(addr >> PAGE_SHIFT), access, forced: false })
+    }
+
+    pub(crate) fn fault(&self, request: Request) -> Result<FaultDone, FaultError> {
+        let _visit = self.visit();
+        let mut kit = Kit::new(self.vm);
+        loop {
+            match self.attempt(&request, &mut kit) {
+                Turn::Done(done) => return Ok(done),
+                Turn::Refused(FaultError::NotMapped) if self.grow_stack(request.vpn) => {}
+                Turn::Refused(error) => return Err(self.refuse(error)),
+                Turn::Need(need) => kit.fetch(need).map_err(|_| self.refuse(FaultError::OutOfFrames))?,
+                Turn::Copy(copying) => return Ok(copying.finish(self)),
+                Turn::Raced => self.vm.count(Event::Raced, 1),
+                Turn::Wait => {
+                    self.vm.count(Event::Waited, 1);
+                    self.vm.machine.relax();
+                }
+            }
+        }
+    }
+
+    /// One turn, in one section.
+    #[inline(always)]
+    fn attempt(&self, request: &Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let section = self.vm.section();
+        let cpu = section.cpu();
+        let Some(found) = self.find(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
+        if !found.allows(request) {
+            return Turn::Refused(FaultError::NoRights);
+        }
+        match walk::walk(&self.vm.machine, self.root, request.vpn) {
+            Walk::Owned => Turn::Wait,
+            Walk::Hole(slot) => self.add_table(cpu, slot, kit),
+            Walk::Leaf(slot) => {
+                let seen = slot.read();
+                match seen.entry {
+                    Entry::None => self.fill_empty(cpu, request, &found, slot, kit),
+                    Entry::Leaf(leaf) => self.fix_present(cpu, request, &found, slot, seen, leaf, kit),
+                    Entry::Guard => Turn::Refused(FaultError::Guard),
+                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn settle(&self, cpu: &CpuData, event: Event) {
+        cpu.count(Event::Fault);
+        cpu.count(event);
+        self.rss_line(self.vm.machine.this_cpu()).add(Rss::MinorFaults, 1);
+    }
+
+    #[cold]
+    fn refuse(&self, error: FaultError) -> FaultError {
+        self.vm.count(Event::Fault, 1);
+        self.vm.count(error.event(), 1);
+        error
+    }
+}

@@ -1,0 +1,66 @@
+//! How a fault ends.
+
+use crate::account::Event;
+
+/// What was done. Only for the curious: every variant means that the access can
+/// be tried again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FaultDone {
+    /// A new private page, all zero.
+    Installed,
+    /// The zero frame, for reading.
+    ZeroFrame,
+    /// A page of a shared object.
+    Shared,
+    /// A private copy of a page that others have too.
+    Copied,
+    /// The page was the space's alone already and may now be written.
+    Reused,
+    /// Rights that the VMA gives and the entry did not show yet.
+    Widened,
+    /// There was nothing left to do.
+    Spurious,
+}
+
+/// Why the access is impossible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FaultError {
+    /// No VMA there: SIGSEGV, `SEGV_MAPERR`.
+    NotMapped,
+    /// The VMA does not give the right: SIGSEGV, `SEGV_ACCERR`.
+    NoRights,
+    /// A guard: SIGSEGV, `SEGV_ACCERR`.
+    Guard,
+    /// Past the end of the object: SIGBUS, `BUS_ADRERR`.
+    BeyondObject,
+    /// No frame; nothing was changed. What happens now is the embedder's to
+    /// decide.
+    OutOfFrames,
+}
+
+impl FaultError {
+    pub(crate) fn event(self) -> Event {
+        match self {
+            FaultError::NotMapped => Event::RefusedNotMapped,
+            FaultError::NoRights => Event::RefusedNoRights,
+            FaultError::Guard => Event::RefusedGuard,
+            FaultError::BeyondObject => Event::RefusedBeyondObject,
+            FaultError::OutOfFrames => Event::RefusedOutOfFrames,
+        }
+    }
+}
+
+impl core::fmt::Display for FaultError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            FaultError::NotMapped => "address: not mapped",
+            FaultError::NoRights => "access: the mapping does not allow it",
+            FaultError::Guard => "address: a guard page",
+            FaultError::BeyondObject => "address: past the end of the object",
+            FaultError::OutOfFrames => "out of frames",
+        })
+    }
+}
+impl core::error::Error for FaultError {}

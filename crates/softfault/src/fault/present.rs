@@ -1,0 +1,115 @@
+//! A page is there but the access faulted all the same.
+
+use super::copy::Copying;
+use super::find::FoundVma;
+use super::kit::{Kit, Need};
+use super::{FaultDone, Request, Turn};
+use crate::account::Event;
+use crate::addr::{Access, Rights};
+use crate::cpu::CpuData;
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::vma::VmaFlags;
+use crate::table::entry::{Seen, Slot};
+use crate::table::format::Leaf;
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
+    pub(crate) fn fix_present(
+        &self,
+        cpu: &CpuData,
+        request: &Request,
+        found: &FoundVma<'vm>,
+        slot: Slot<'vm, M::Format>,
+        seen: Seen,
+        leaf: Leaf,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let private = !found.vma.flags.contains(VmaFlags::SHARED);
+        if request.access == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
+            return self.cow_break(cpu, request, found, slot, seen, leaf, kit);
+        }
+        let mut want = found.entry_rights();
+        if private {
+            // Only a look at the counts may add it: `cow_break`.
+            want -= Rights::WRITE;
+            want |= leaf.rights & Rights::WRITE;
+        }
+        if leaf.rights == want {
+            self.settle(cpu, Event::Spurious);
+            return Turn::Done(FaultDone::Spurious);
+        }
+        match slot.set_rights(seen, Leaf { rights: want, ..leaf }) {
+            Ok(()) => {
+                self.settle(cpu, Event::Spurious);
+                Turn::Done(FaultDone::Widened)
+            }
+            Err(_) => Turn::Raced,
+        }
+    }
+
+    /// A write to a private page that is not writable.
+    #[allow(clippy::too_many_arguments)] // as above
+    fn cow_break(
+        &self,
+        cpu: &CpuData,
+        request: &Request,
+        found: &FoundVma<'vm>,
+        slot: Slot<'vm, M::Format>,
+        seen: Seen,
+        leaf: Leaf,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let desc = self.vm.frames.desc(leaf.pfn);
+        let from_zero = leaf.pfn == self.vm.frames.zero;
+        if !from_zero && desc.state().kind() == FrameKind::Anon && desc.is_exclusive() {
+            return self.reuse(cpu, request, found, slot, seen);
+        }
+        // A frame first, then the entry: nothing may fail once it is Busy.
+        let to = if from_zero { kit.zeroed(cpu) } else { kit.raw(cpu) };
+        let Some(to) = to else { return Turn::Need(if from_zero { Need::Zeroed } else { Need::Raw }) };
+        match slot.take(seen) {
+            Ok(leaf) => {
+                let rights = found.entry_rights();
+                let index = found.vma.index_of(request.vpn);
+                Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index })
+            }
+            Err(_) => {
+                if from_zero {
+                    kit.keep_zeroed(to)
+                } else {
+                    kit.keep_raw(to)
+                }
+                Turn::Raced
+            }
+        }
+    }
+
+    /// The page may be ours alone: decided under the entry's lock bit, since
+    /// fork raises the count only with the bit in hand (I13).
+    fn reuse(
+        &self,
+        cpu: &CpuData,
+        request: &Request,
+        found: &FoundVma<'vm>,
+        slot: Slot<'vm, M::Format>,
+        seen: Seen,
+    ) -> Turn<'vm, M> {
+        let Ok(leaf) = slot.lock(seen) else { return Turn::Raced };
+        if !self.vm.frames.desc(leaf.pfn).is_exclusive() {
+            slot.unlock(leaf);
+            return Turn::Raced;
+        }
+        if !found.vma.flags.contains(VmaFlags::WRITE) {
+            // A forced write: the frame is private, and that is all it asked.
+            slot.unlock(leaf);
+            self.settle(cpu, Event::CowReuse);
+            return Turn::Done(FaultDone::Reused);
+        }
+        let dirty = request.access == Access::Write;
+        slot.unlock(Leaf { rights: found.entry_rights(), accessed: true, dirty: leaf.dirty | dirty, ..leaf });
+        self.settle(cpu, Event::CowReuse);
+        Turn::Done(FaultDone::Reused)
+    }
+}

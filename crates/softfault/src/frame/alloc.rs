@@ -1,0 +1,132 @@
+//! Blocks of 2^order frames, and batches of single ones on their way back.
+
+use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
+use super::refill::Fill;
+use super::{Frames, OutOfFrames};
+use crate::addr::{Order, Pfn};
+use crate::machine::Machine;
+use crate::mem;
+use crate::vm::Vm;
+
+impl<M: Machine> Vm<M> {
+    /// 2^order adjacent frames, aligned to their size, the caller's alone.
+    /// Called with nothing held.
+    pub(crate) fn obtain_order(&self, order: Order, fill: Fill) -> Result<Pfn, OutOfFrames> {
+        if order == Order::BASE {
+            return self.obtain(fill);
+        }
+        if order > Order::MAX {
+            return Err(OutOfFrames);
+        }
+        let found = self.frames.claim_order(order).or_else(|| {
+            self.steal_groups();
+            self.frames.claim_order(order)
+        });
+        let first = found.ok_or(OutOfFrames)?;
+        if fill == Fill::Zeroed {
+            mem::zero_frames(&self.machine, first, order.nr_pages());
+        }
+        Ok(first)
+    }
+
+    /// Gives back 2^order frames that are the caller's alone.
+    pub(crate) fn give_back_order(&self, first: Pfn, order: Order) {
+        let end = u64::from(first.0) + order.nr_pages();
+        (first.0..end as u32).for_each(|p| self.frames.desc(Pfn(p)).clear());
+        let step = order.nr_pages().min(64);
+        for base in (u64::from(first.0)..end).step_by(step as usize) {
+            self.frames.release_word(base & !63, ones(step) << (base % 64), false);
+        }
+    }
+}
+
+impl Frames {
+    fn claim_order(&self, order: Order) -> Option<Pfn> {
+        let nr = order.nr_pages();
+        if nr < BLOCK_FRAMES {
+            return (0..self.blocks.len()).find_map(|b| self.claim_part(b, nr)).map(|p| Pfn(p as u32));
+        }
+        let step = (nr / BLOCK_FRAMES) as usize;
+        (0..self.blocks.len())
+            .step_by(step)
+            .find(|first| first + step <= self.blocks.len() && self.claim_blocks(*first, step))
+            .map(|first| Pfn((first as u64 * BLOCK_FRAMES) as u32))
+    }
+
+    /// `nr` < 512 frames inside block `b`.
+    fn claim_part(&self, b: usize, nr: u64) -> Option<u64> {
+        if self.blocks.at(b).nr_free() < nr {
+            return None;
+        }
+        let base = b as u64 * BLOCK_FRAMES;
+        (0..BLOCK_FRAMES).step_by(nr as usize).find(|at| self.claim_run(b, *at, nr)).map(|at| base + at)
+    }
+
+    fn claim_blocks(&self, first: usize, nr: usize) -> bool {
+        if (first..first + nr).any(|b| self.blocks.at(b).nr_free() < BLOCK_FRAMES) {
+            return false;
+        }
+        for b in first..first + nr {
+            if !self.claim_run(b, 0, BLOCK_FRAMES) {
+                (first..b).for_each(|b| (0..BLOCK_WORDS).for_each(|w| self.blocks.at(b).release(w, !0, false)));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Frames `at..at + nr` of block `b`, all or none.
+    fn claim_run(&self, b: usize, at: u64, nr: u64) -> bool {
+        let block = self.blocks.at(b);
+        let mask = ones(nr.min(64)) << (at % 64);
+        let words = (at / 64) as usize..(at + nr).div_ceil(64) as usize;
+        for w in words.clone() {
+            if block.claim_exact(w, mask).is_none() {
+                (words.start..w).for_each(|w| block.release(w, mask, false));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The lowest `nr` bits, `nr` from 1 to 64.
+fn ones(nr: u64) -> u64 {
+    !0 >> (64 - nr)
+}
+
+/// Frames on their way back, gathered by bitmap word so that adjacent ones cost
+/// one operation together.
+pub(crate) struct FreeBatch<'a> {
+    frames: &'a Frames,
+    base: u64,
+    mask: u64,
+}
+
+impl<'a> FreeBatch<'a> {
+    pub(crate) fn new(frames: &'a Frames) -> FreeBatch<'a> {
+        FreeBatch { frames, base: 0, mask: 0 }
+    }
+    /// Adds a frame that is the caller's alone.
+    #[inline]
+    pub(crate) fn add(&mut self, pfn: Pfn) {
+        self.frames.desc(pfn).clear();
+        let base = u64::from(pfn.0) & !63;
+        if base != self.base {
+            self.flush();
+            self.base = base;
+        }
+        self.mask |= 1 << (pfn.0 & 63);
+    }
+    fn flush(&mut self) {
+        if self.mask != 0 {
+            self.frames.release_word(self.base, core::mem::take(&mut self.mask), false);
+        }
+    }
+}
+
+impl Drop for FreeBatch<'_> {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

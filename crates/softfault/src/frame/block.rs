@@ -1,0 +1,108 @@
+//! 512 frames, 2 MiB: what is free among them, and what of that is zero.
+
+use crate::sync::{Ordering, Word};
+
+/// Frames in a block.
+pub const BLOCK_FRAMES: u64 = 512;
+/// Words of a bitmap over a block.
+pub(crate) const BLOCK_WORDS: usize = 8;
+
+const COUNT: u64 = 0xffff;
+const RESERVED_SHIFT: u32 = 16;
+const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
+
+/// One block. Three lines, so that a CPU at work in its own block writes no
+/// line that another CPU at work in its own writes.
+#[repr(C, align(64))]
+pub struct BlockData {
+    /// Free frames, bits 0..16 (a hint between operations, exact at rest);
+    /// reserving CPU + 1, bits 16..32.
+    pub(crate) state: Word,
+    /// Of the folio that fills the block, once there are such.
+    pub(crate) folio: [Word; 7],
+    /// Bit set: the frame is free. The only authority.
+    pub(crate) free: [Word; BLOCK_WORDS],
+    /// Bit set: the frame is free and all zero. Never set without `free`.
+    pub(crate) zero: [Word; BLOCK_WORDS],
+}
+
+impl BlockData {
+    /// Free frames, as last counted.
+    pub(crate) fn nr_free(&self) -> u64 {
+        self.state.load(Ordering::Relaxed) & COUNT
+    }
+    pub(crate) fn nr_free_exact(&self) -> u64 {
+        self.free.iter().map(|w| u64::from(w.get().count_ones())).sum()
+    }
+    /// Reserves it for CPU number `tag` - 1; `false` where another has it.
+    pub(crate) fn reserve(&self, tag: u64) -> bool {
+        let seen = self.state.load(Ordering::Relaxed);
+        seen & RESERVED == 0
+            && self
+                .state
+                .compare_exchange(seen, seen | tag << RESERVED_SHIFT, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+    }
+    pub(crate) fn unreserve(&self) {
+        self.state.fetch_and(!RESERVED, Ordering::AcqRel);
+    }
+
+    /// Takes all free frames of word `w`, at most `most` of them, lowest first:
+    /// (their bits, those of them that are zero).
+    pub(crate) fn claim_some(&self, w: usize, most: u64) -> (u64, u64) {
+        let mut seen = self.free[w].load(Ordering::Relaxed);
+        loop {
+            let mask = lowest_bits(seen, most);
+            if mask == 0 {
+                return (0, 0);
+            }
+            match self.free[w].compare_exchange(seen, seen & !mask, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return (mask, self.settle_claim(w, mask)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Takes exactly the frames `mask` of word `w`, or none.
+    pub(crate) fn claim_exact(&self, w: usize, mask: u64) -> Option<u64> {
+        let mut seen = self.free[w].load(Ordering::Relaxed);
+        while seen & mask == mask {
+            match self.free[w].compare_exchange(seen, seen & !mask, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Some(self.settle_claim(w, mask)),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// The zero bits of frames that were just taken go with them.
+    fn settle_claim(&self, w: usize, mask: u64) -> u64 {
+        self.state.fetch_sub(u64::from(mask.count_ones()), Ordering::Relaxed);
+        if self.zero[w].load(Ordering::Relaxed) & mask == 0 {
+            return 0;
+        }
+        self.zero[w].fetch_and(!mask, Ordering::AcqRel) & mask
+    }
+
+    /// Gives back the frames `mask` of word `w`.
+    pub(crate) fn release(&self, w: usize, mask: u64, zeroed: bool) {
+        if zeroed {
+            // Before the free bit: from then on the frame can be claimed, and
+            // its zero bit is the claimer's to take.
+            self.zero[w].fetch_or(mask, Ordering::Release);
+        }
+        self.state.fetch_add(u64::from(mask.count_ones()), Ordering::Relaxed);
+        let before = self.free[w].fetch_or(mask, Ordering::AcqRel);
+        debug_assert_eq!(before & mask, 0, "I12: a frame was freed twice");
+    }
+}
+
+/// The lowest `most` set bits.
+fn lowest_bits(bits: u64, most: u64) -> u64 {
+    if u64::from(bits.count_ones()) <= most {
+        return bits;
+    }
+    let mut rest = bits;
+    (0..most).for_each(|_| rest &= rest - 1);
+    bits & !rest
+}

@@ -1,0 +1,153 @@
+//! What is known of one frame, in 32 bytes.
+//!
+//! ```text
+//! state  kind 0..4 | order 4..9 | flags 9..24 | maps 24..46 | pins 46..64
+//! owner  private: frame of the fork family's founder; shared: of the object;
+//!        table: frame of the space it belongs to
+//! index  page index 0..52 in the owner | generation 52..64
+//! link   free for the owner of the moment: the lock of a leaf table
+//! ```
+//! There is no untyped reference count: each reference is a map or a pin, and a
+//! short reader is a section. So nothing unexpected can hold a frame.
+//!
+//! All zeroes is a free frame, so that fresh memory needs no initial write.
+
+use crate::sync::{Ordering, Word};
+
+const MAP_ONE: u64 = 1 << 24;
+const MAPS_MAX: u64 = (1 << 22) - 1;
+
+/// What a frame is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum FrameKind {
+    /// In no use: its bit in the block is set, or it is in a group or a spare.
+    Free = 0,
+    /// Not ours to give: a hole, the metadata.
+    Reserved = 1,
+    /// A page table.
+    Table = 2,
+    /// Spaces, tree nodes, objects.
+    Meta = 3,
+    /// A page of private memory.
+    Anon = 4,
+    /// A page of a shared object.
+    Shared = 5,
+    /// The zero frame.
+    Zero = 6,
+}
+
+impl FrameKind {
+    const fn of(bits: u64) -> FrameKind {
+        match bits & 15 {
+            0 => FrameKind::Free,
+            2 => FrameKind::Table,
+            3 => FrameKind::Meta,
+            4 => FrameKind::Anon,
+            5 => FrameKind::Shared,
+            6 => FrameKind::Zero,
+            _ => FrameKind::Reserved,
+        }
+    }
+}
+
+/// The mapping count would overflow; refused while a refusal is still possible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MapsFull;
+
+/// The first word, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameState(pub u64);
+
+impl FrameState {
+    /// What it is used for.
+    pub fn kind(self) -> FrameKind {
+        FrameKind::of(self.0)
+    }
+    /// Number of table entries that name it.
+    pub fn maps(self) -> u64 {
+        (self.0 >> 24) & MAPS_MAX
+    }
+    /// Number of pins.
+    pub fn pins(self) -> u64 {
+        self.0 >> 46
+    }
+}
+
+/// Descriptor of a frame. See the module.
+#[repr(C)]
+pub struct FrameDesc {
+    pub(crate) state: Word,
+    pub(crate) owner: Word,
+    pub(crate) index: Word,
+    pub(crate) link: Word,
+}
+
+impl FrameDesc {
+    /// The first word.
+    #[inline(always)]
+    pub fn state(&self) -> FrameState {
+        FrameState(self.state.load(Ordering::Acquire))
+    }
+
+    /// Makes a frame that is the caller's alone into something. Becomes visible
+    /// with the entry that names it, whose store releases.
+    #[inline(always)]
+    pub(crate) fn assign(&self, kind: FrameKind, maps: u64, owner: u64, index: u64) {
+        self.owner.set(owner);
+        self.index.set(index);
+        self.state.set(kind as u64 | maps * MAP_ONE);
+    }
+
+    /// Back to free; the caller's alone again.
+    #[inline(always)]
+    pub(crate) fn clear(&self) {
+        self.state.set(FrameKind::Free as u64);
+    }
+
+    /// One more entry names the frame. The caller holds the lock bit of an entry
+    /// that names it already, or the slot of the object that has it, so the
+    /// count cannot be zero or reach it meanwhile.
+    pub(crate) fn map_raise(&self) -> Result<(), MapsFull> {
+        // The margin outnumbers the CPUs that can be between test and addition.
+        if self.state().maps() >= MAPS_MAX - crate::machine::MAX_CPUS as u64 {
+            return Err(MapsFull);
+        }
+        self.state.fetch_add(MAP_ONE, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// One entry less; whether it was the last and no pin is left, so that the
+    /// frame is now the caller's alone.
+    #[inline(always)]
+    pub(crate) fn map_drop(&self) -> bool {
+        let state = self.state();
+        if state.maps() == 1 && state.pins() == 0 && state.kind() == FrameKind::Anon {
+            // Only an entry or a pin can raise the count, and the last entry is
+            // in the caller's hand: no other CPU can reach the frame.
+            return true;
+        }
+        let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
+        after.maps() == 0 && after.pins() == 0
+    }
+
+    /// Whether exactly one entry names it and nothing pins it.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        let state = self.state();
+        state.maps() == 1 && state.pins() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIN_ONE: u64 = 1 << 46;
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let state = FrameState(FrameKind::Anon as u64 | 3 * MAP_ONE | 5 * PIN_ONE | 0x7fff << 9);
+        assert_eq!((state.kind(), state.maps(), state.pins()), (FrameKind::Anon, 3, 5));
+        assert_eq!(size_of::<FrameDesc>(), 32);
+    }
+}

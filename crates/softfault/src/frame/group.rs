@@ -1,0 +1,52 @@
+//! Up to 64 adjacent frames in the hand of one CPU: a base and a mask.
+//!
+//! Owner-only: the words are touched by the CPU inside its section, or by a
+//! thief that has raised the CPU's `attention` and waited for its section to
+//! end (I10). So taking a frame is two plain moves.
+
+use crate::addr::Pfn;
+use crate::sync::Word;
+
+/// Two words of per-CPU data.
+#[repr(C)]
+pub struct GroupData {
+    /// First frame of the 64; a multiple of 64.
+    pub(crate) base: Word,
+    /// Bit i: frame base + i is here.
+    pub(crate) mask: Word,
+}
+
+impl GroupData {
+    /// Takes the lowest frame.
+    #[inline(always)]
+    pub(crate) fn pop(&self) -> Option<Pfn> {
+        let mask = self.mask.get();
+        if mask == 0 {
+            return None;
+        }
+        self.mask.set(mask & (mask - 1));
+        Some(Pfn(self.base.get() as u32 + mask.trailing_zeros()))
+    }
+    /// The frame after the one that [`pop`](Self::pop) gave, if it is here: for
+    /// prefetching its descriptor.
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<Pfn> {
+        let mask = self.mask.get();
+        (mask != 0).then(|| Pfn(self.base.get() as u32 + mask.trailing_zeros()))
+    }
+    /// Puts a frame back; `false` where it is not of this group.
+    #[inline]
+    pub(crate) fn put(&self, pfn: Pfn) -> bool {
+        if u64::from(pfn.0) & !63 != self.base.get() {
+            return false;
+        }
+        self.mask.set(self.mask.get() | 1 << (pfn.0 & 63));
+        true
+    }
+    pub(crate) fn replace(&self, base: u64, mask: u64) -> (u64, u64) {
+        let old = (self.base.get(), self.mask.get());
+        self.base.set(base);
+        self.mask.set(mask);
+        old
+    }
+}

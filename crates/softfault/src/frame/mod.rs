@@ -1,0 +1,70 @@
+//! Station `frame`: who has which frame, and where the next one comes from.
+//!
+//! ```text
+//! fault ── pop ──▶ group of this CPU        two words, owner only
+//!                     │ empty
+//!                  refill (outside the section): claim one bitmap word of the
+//!                     │ CPU's reserved block = up to 64 adjacent frames, zero
+//!                     │ them in runs, hand them to the group
+//!                  blocks: per 2 MiB a free bitmap, a zero bitmap, a count
+//! ```
+//! There is no lock and no list: a frame is free when its bit in the block's
+//! bitmap is set, and whoever clears the bit has it. Reservations only steer
+//! CPUs apart; they are not needed for soundness and are ignored before an
+//! allocation fails. The idea of reserved trees over bitfields is LLFree's
+//! (Wrenger et al., USENIX ATC 2023); groups and zero bitmaps are ours.
+//!
+//! Neighbours: every station gets frames here; this one knows only `mem`,
+//! `section` and the descriptors. Locks on entry: none.
+
+mod alloc;
+mod block;
+mod desc;
+mod group;
+mod refill;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use alloc::FreeBatch;
+pub use block::{BLOCK_FRAMES, BlockData};
+pub use desc::{FrameDesc, FrameKind};
+pub use group::GroupData;
+pub(crate) use refill::Fill;
+
+use crate::addr::Pfn;
+use crate::mem::FrameArray;
+use crate::sync::Word;
+
+/// No frame was left, or none was allowed by an injected failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfFrames;
+
+impl core::fmt::Display for OutOfFrames {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("out of frames")
+    }
+}
+impl core::error::Error for OutOfFrames {}
+
+/// All frames of one [`Vm`](crate::Vm).
+pub struct Frames {
+    pub(crate) descs: FrameArray<FrameDesc>,
+    pub(crate) blocks: FrameArray<BlockData>,
+    /// The one frame that read faults map; carries no count.
+    pub(crate) zero: Pfn,
+    /// Allocations left before an injected failure; `u64::MAX` is off. Looked
+    /// at on the slow path only: arming it empties the groups.
+    pub(crate) inject: Word,
+}
+
+impl Frames {
+    /// The descriptor of a frame.
+    #[inline(always)]
+    pub(crate) fn desc(&self, pfn: Pfn) -> &FrameDesc {
+        self.descs.at(pfn.0 as usize)
+    }
+    /// Frames that bitmaps say are free: exact at rest, less those in groups.
+    pub(crate) fn nr_free_in_blocks(&self) -> u64 {
+        self.blocks.iter().map(BlockData::nr_free_exact).sum()
+    }
+}

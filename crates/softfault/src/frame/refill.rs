@@ -1,0 +1,221 @@
+//! The slow half of getting one frame: claim a word of the CPU's block, zero,
+//! hand to the group. Runs outside every section.
+//!
+//! Order of places to look, so that nobody is told "out of frames" while there
+//! is one: the own block, an unreserved block with plenty, any unreserved one,
+//! blocks that others reserved, and last the groups of other CPUs.
+
+use super::block::BLOCK_WORDS;
+use super::{Frames, OutOfFrames};
+use crate::addr::Pfn;
+use crate::cpu::{ATTENTION_INJECT, ATTENTION_THIEF, CpuData};
+use crate::machine::{CpuId, CpuSet, Machine};
+use crate::mem;
+use crate::sync::{self, Ordering};
+use crate::vm::Vm;
+
+/// What the caller will do with the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fill {
+    /// It has to be all zero.
+    Zeroed,
+    /// It will be overwritten.
+    Raw,
+}
+
+/// Up to 64 frames that were just claimed.
+struct Claim {
+    base: u64,
+    mask: u64,
+    zero: u64,
+}
+
+impl<M: Machine> Vm<M> {
+    /// One frame, the caller's alone. Called with nothing held.
+    pub(crate) fn obtain(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
+        self.frames.count_down()?;
+        loop {
+            {
+                let section = self.section();
+                let cpu = section.cpu();
+                if cpu.attention.load(Ordering::Acquire) & ATTENTION_THIEF == 0 {
+                    if let Some(pfn) = cpu.group(fill).pop() {
+                        return Ok(pfn);
+                    }
+                } else {
+                    drop(section);
+                    self.machine.relax();
+                    continue;
+                }
+            }
+            self.refill(fill)?;
+        }
+    }
+
+    /// Gives back a frame that is the caller's alone. `fill` says what is known
+    /// of its content.
+    pub(crate) fn give_back(&self, pfn: Pfn, fill: Fill) {
+        self.frames.desc(pfn).clear();
+        if fill == Fill::Zeroed {
+            let section = self.section();
+            let cpu = section.cpu();
+            if cpu.attention.load(Ordering::Acquire) == 0 && cpu.zeroed.put(pfn) {
+                return;
+            }
+        }
+        self.frames.release_one(pfn, fill == Fill::Zeroed);
+    }
+
+    fn refill(&self, fill: Fill) -> Result<(), OutOfFrames> {
+        let id = self.machine.this_cpu();
+        let most = self.tunables.zero_batch.clamp(1, 64);
+        let claim = match self.frames.claim(self.cpu(id), id, most) {
+            Some(claim) => claim,
+            None => {
+                self.steal_groups();
+                self.frames.claim(self.cpu(id), id, most).ok_or(OutOfFrames)?
+            }
+        };
+        if fill == Fill::Zeroed {
+            for_each_run(claim.mask & !claim.zero, |first, nr| {
+                mem::zero_frames(&self.machine, Pfn((claim.base + first) as u32), nr);
+            });
+        }
+        let section = self.section();
+        let (base, left) = section.cpu().group(fill).replace(claim.base, claim.mask);
+        drop(section);
+        if left != 0 {
+            self.frames.release_word(base, left, fill == Fill::Zeroed);
+        }
+        Ok(())
+    }
+
+    /// Empties the groups of all CPUs into the blocks. One thief at a time; a
+    /// CPU that wants its group meanwhile waits outside its section.
+    pub(crate) fn steal_groups(&self) {
+        while self.thief.swap(1, Ordering::Acquire) != 0 {
+            self.machine.relax();
+        }
+        for id in 0..self.machine.nr_cpus() {
+            let id = CpuId(id as u16);
+            let cpu = self.cpu(id);
+            cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
+            let mut one = CpuSet::EMPTY;
+            one.insert(id);
+            self.grace(&one);
+            for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false)] {
+                let (base, mask) = group.replace(0, 0);
+                if mask != 0 {
+                    self.frames.release_word(base, mask, zeroed);
+                }
+            }
+            cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
+        }
+        sync::unlock(&self.thief, 0);
+    }
+
+    /// From now on the `n`-th allocation fails, counted from 0, and all after it;
+    /// `None` switches it off. For tests.
+    pub fn fail_allocation(&self, n: Option<u64>) {
+        self.frames.inject.store(n.unwrap_or(u64::MAX), Ordering::SeqCst);
+        for id in 0..self.machine.nr_cpus() {
+            let attention = &self.cpu(CpuId(id as u16)).attention;
+            match n {
+                Some(_) => attention.fetch_or(ATTENTION_INJECT, Ordering::SeqCst),
+                None => attention.fetch_and(!ATTENTION_INJECT, Ordering::SeqCst),
+            };
+        }
+    }
+}
+
+impl CpuData {
+    #[inline(always)]
+    pub(crate) fn group(&self, fill: Fill) -> &super::GroupData {
+        match fill {
+            Fill::Zeroed => &self.zeroed,
+            Fill::Raw => &self.raw,
+        }
+    }
+}
+
+impl Frames {
+    fn count_down(&self) -> Result<(), OutOfFrames> {
+        let left = self.inject.load(Ordering::Relaxed);
+        if left == u64::MAX {
+            return Ok(());
+        }
+        if left == 0 {
+            return Err(OutOfFrames);
+        }
+        self.inject.store(left - 1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn claim(&self, cpu: &CpuData, id: CpuId, most: u64) -> Option<Claim> {
+        loop {
+            let block = cpu.block.get();
+            if block == 0 {
+                if self.reserve_next(cpu, id) {
+                    continue;
+                }
+                return (0..self.blocks.len()).find_map(|b| self.claim_in(b, 0, most).map(|(_, claim)| claim));
+            }
+            let b = block as usize - 1;
+            if let Some((w, claim)) = self.claim_in(b, cpu.word.get() as usize, most) {
+                cpu.word.set(w as u64);
+                return Some(claim);
+            }
+            self.blocks.at(b).unreserve();
+            cpu.block.set(0);
+        }
+    }
+
+    /// Some frames of block `b`, from word `from` on.
+    fn claim_in(&self, b: usize, from: usize, most: u64) -> Option<(usize, Claim)> {
+        let block = self.blocks.at(b);
+        (from..BLOCK_WORDS).find_map(|w| {
+            let (mask, zero) = block.claim_some(w, most);
+            (mask != 0).then(|| (w, Claim { base: (b * 512 + w * 64) as u64, mask, zero }))
+        })
+    }
+
+    /// Finds the CPU a block: one with a word's worth of frames if there is any.
+    fn reserve_next(&self, cpu: &CpuData, id: CpuId) -> bool {
+        let nr = self.blocks.len();
+        let start = cpu.search.get() as usize % nr;
+        for least in [64, 1] {
+            for i in 0..nr {
+                let b = (start + i) % nr;
+                let block = self.blocks.at(b);
+                if block.nr_free() >= least && block.reserve(u64::from(id.0) + 1) {
+                    cpu.block.set(b as u64 + 1);
+                    cpu.word.set(0);
+                    cpu.search.set((b + 1) as u64);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    pub(crate) fn release_one(&self, pfn: Pfn, zeroed: bool) {
+        self.release_word(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63), zeroed);
+    }
+
+    pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
+        self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed);
+    }
+}
+
+/// Calls `f(first, length)` for each run of set bits.
+fn for_each_run(mut mask: u64, mut f: impl FnMut(u64, u64)) {
+    while mask != 0 {
+        let first = mask.trailing_zeros();
+        let length = (mask >> first).trailing_ones();
+        f(u64::from(first), u64::from(length));
+        if first + length == 64 {
+            return;
+        }
+        mask &= !0 << (first + length);
+    }
+}

@@ -1,0 +1,89 @@
+//! A virtual-memory subsystem you can link: `mmap`, demand paging and
+//! copy-on-write behind one [`handle_fault`](AddressSpace::handle_fault).
+//!
+//! A port implements [`Machine`], builds one [`Vm`] over its memory, makes an
+//! [`AddressSpace`] per program, loads [`AddressSpace::tag`]`().root` into the
+//! base register and calls `handle_fault` from its page-fault handler.
+//!
+//! # The house
+//!
+//! A folder is a station; a fault passes them in this order, and a station never
+//! calls back up.
+//!
+//! | station | what it knows | what it must not know |
+//! | --- | --- | --- |
+//! | [`fault`](AddressSpace::handle_fault) | the order of steps, retrying | how anything is stored |
+//! | `space` | VMAs, the operations on them | entries' bits |
+//! | [`policy`] | a question and a plan, both values | memory, locks |
+//! | `source` | where a page's bytes come from | tables |
+//! | [`table`] | entries and how they may change | VMAs |
+//! | [`account`] | counters | what they are for |
+//! | `frame` | which frames are free, their descriptors | who maps them |
+//! | `rmap` | families, from a frame to its entries | policy |
+//!
+//! Below all: `sync` (the one door to shared memory), `mem` (typed views of
+//! frames), `section` (the read side).
+//!
+//! # Lock order
+//!
+//! ```text
+//! writer lock of a space      sleeps; one operation at a time
+//!   family lock               spins; leaf
+//!   thief lock                spins; one CPU empties others' groups
+//! a section                   holds nothing, waits for nothing
+//!   lock bit of an entry      a few instructions; nothing is taken under it
+//!   historic disciplines' spinlocks: the space's, or a leaf table's
+//! an entry in state Busy      owned outside sections; its owner takes no lock
+//! ```
+//! Fork holds the parent's writer lock while it fills the child, which nobody
+//! else can name. No other operation holds two.
+//!
+//! # Not wanted
+//!
+//! A forced allocator; global state; more than two big traits; cleverness with
+//! types or macros; cargo features where a number in [`Tunables`] does; knowing
+//! threads, files or system calls.
+#![no_std]
+#![deny(unsafe_code)]
+#![cfg_attr(softfault_sync, allow(dead_code, missing_docs))]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod account;
+pub mod addr;
+pub mod check;
+mod cpu;
+pub mod errno;
+mod fault;
+mod frame;
+pub mod machine;
+mod mem;
+pub mod policy;
+mod program;
+mod rmap;
+mod section;
+mod source;
+mod space;
+pub mod sync;
+pub mod table;
+mod tunables;
+mod vm;
+mod words;
+
+pub use account::rss::RssPages;
+pub use account::{Event, VmStat};
+pub use addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
+pub use errno::Errno;
+pub use fault::{FaultDone, FaultError};
+pub use frame::OutOfFrames;
+pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
+pub use rmap::Mapping;
+pub use space::ops::{
+    ForkError, MadviseError, MincoreError, MmapError, MprotectError, MremapError, MunmapError, SmapsEntry, Translation,
+};
+pub use space::tree::TreeFault;
+pub use space::vma::{ObjectId, Vma, VmaFlags};
+pub use space::{AccessError, AddressSpace};
+pub use tunables::{Discipline, Tunables};
+pub use vm::{Config, FrameRange, NewVmError, Vm};

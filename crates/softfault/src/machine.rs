@@ -1,0 +1,166 @@
+//! All that the core asks of its surroundings.
+//!
+//! A port implements [`Machine`] once; the core is generic over it, so there is
+//! no dynamic dispatch in a fault. `examples/port_in_100_lines.rs` is the
+//! smallest one that works.
+
+use crate::addr::{PageRange, Pfn};
+use crate::policy;
+use crate::policy::fault::{FaultPlan, FaultQuestion};
+use crate::sync::Word;
+use crate::table::format::Format;
+
+/// The largest number of CPUs that a [`CpuSet`] can hold.
+pub const MAX_CPUS: usize = 512;
+
+/// A CPU, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct CpuId(pub u16);
+
+/// A set of CPUs, by value.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct CpuSet {
+    bits: [u64; MAX_CPUS / 64],
+}
+
+impl CpuSet {
+    /// No CPU.
+    pub const EMPTY: CpuSet = CpuSet { bits: [0; MAX_CPUS / 64] };
+
+    /// The CPUs `0..nr_cpus`.
+    pub fn first(nr_cpus: usize) -> CpuSet {
+        let mut set = CpuSet::EMPTY;
+        (0..nr_cpus).for_each(|i| set.insert(CpuId(i as u16)));
+        set
+    }
+    /// From words of 64 CPUs each, lowest first.
+    pub fn from_words(bits: [u64; MAX_CPUS / 64]) -> CpuSet {
+        CpuSet { bits }
+    }
+    /// Adds `cpu`.
+    pub fn insert(&mut self, cpu: CpuId) {
+        self.bits[cpu.0 as usize / 64] |= 1 << (cpu.0 % 64);
+    }
+    /// Takes `cpu` out.
+    pub fn remove(&mut self, cpu: CpuId) {
+        self.bits[cpu.0 as usize / 64] &= !(1 << (cpu.0 % 64));
+    }
+    /// Whether `cpu` is in it.
+    pub fn contains(&self, cpu: CpuId) -> bool {
+        self.bits[cpu.0 as usize / 64] & (1 << (cpu.0 % 64)) != 0
+    }
+    /// Whether nobody is in it.
+    pub fn is_empty(&self) -> bool {
+        self.bits.iter().all(|w| *w == 0)
+    }
+    /// Whether `cpu` is in it and nobody else, or nobody at all.
+    pub fn is_only(&self, cpu: CpuId) -> bool {
+        let mut rest = *self;
+        rest.remove(cpu);
+        rest.is_empty()
+    }
+    /// The members, lowest first.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.bits.iter().enumerate().flat_map(|(i, &word)| {
+            let mut left = word;
+            core::iter::from_fn(move || {
+                if left == 0 {
+                    return None;
+                }
+                let bit = left.trailing_zeros();
+                left &= left - 1;
+                Some(CpuId((i * 64) as u16 + bit as u16))
+            })
+        })
+    }
+}
+
+/// Names an address space to the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SpaceTag {
+    /// Never reused.
+    pub id: u64,
+    /// The root page table: what the machine loads into its base register.
+    pub root: Pfn,
+}
+
+/// Which translations a shootdown is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flush {
+    /// Those of leaf entries in the range.
+    Pages(PageRange),
+    /// All of the address space, paging-structure caches included: tables are
+    /// about to be freed.
+    Space,
+}
+
+/// The surroundings of the subsystem.
+///
+/// # Safety
+///
+/// The implementor promises invariants I1 to I4 of `docs/invariants.md`:
+/// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame that was
+///   named in the [`Config`](crate::Config), a pointer to 4,096 bytes of memory
+///   that is readable, writable, aligned to 4,096, the same on every call, and
+///   used by nobody but the subsystem and the programs it maps it for;
+/// - **I2** [`this_cpu`](Machine::this_cpu) is below
+///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
+///   number at one time, and it does not change inside a call into the core
+///   except in [`park`](Machine::park) and [`relax`](Machine::relax);
+/// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
+///   has executed a full memory barrier since the call began, or is not running;
+/// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
+///   access with a translation that it had read before the call.
+#[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
+pub unsafe trait Machine: Sized + Sync {
+    /// The page-table format.
+    type Format: Format;
+
+    /// The direct map: where the frame's bytes are.
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8;
+
+    /// How many CPUs there are, at most [`MAX_CPUS`]; constant.
+    fn nr_cpus(&self) -> usize;
+
+    /// The CPU that executes the caller.
+    fn this_cpu(&self) -> CpuId;
+
+    /// Makes every CPU of the set execute a full barrier: an interrupt that is
+    /// waited for, `membarrier(2)`. The calling CPU is never in the set.
+    fn heavy_barrier(&self, cpus: &CpuSet);
+
+    /// Drops translations on every CPU of the set, the calling one included if
+    /// it is a member, and waits until it is done. Spinning in here has to serve
+    /// the requests of others, or two removers wait for each other for ever.
+    fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush);
+
+    /// Whether, once [`shootdown`](Machine::shootdown) returns, every access
+    /// through an old translation and every section that was open when it began
+    /// is over. True of interrupts that are taken only outside sections; false
+    /// of a broadcast invalidation, which interrupts nobody.
+    fn shootdown_is_grace(&self) -> bool;
+
+    /// One turn of a spin, and one chunk of clearing or copying: serves pending
+    /// requests of other CPUs, and lets others run where that is the machine's
+    /// to decide.
+    fn relax(&self);
+
+    /// Waits while `word` has the value `expected`; may return for no reason.
+    /// Called with nothing held.
+    fn park(&self, word: &Word, expected: u64);
+
+    /// Ends the waiting of those who [`park`](Machine::park) at `word`.
+    fn unpark(&self, word: &Word);
+
+    /// What to put into an empty entry. Any answer is sound.
+    #[inline(always)]
+    fn fault_policy(&self, question: &FaultQuestion) -> FaultPlan {
+        policy::fault::linux(question)
+    }
+
+    /// Nanoseconds since some fixed moment.
+    fn now_ns(&self) -> u64;
+
+    /// Any number; it need not be secret.
+    fn random(&self) -> u64;
+}

@@ -1,0 +1,117 @@
+//! Typed views of frames: where the core turns a frame number into a reference.
+//!
+//! One of the few modules with `unsafe`. Everything that the core keeps in
+//! memory is made of [`Word`]s, which are valid with any bits in them and may be
+//! shared freely, so a view of a frame is sound for as long as the machine
+//! exists, even of a frame that has since found another use: a stale view reads
+//! wrong *numbers*, never wrong memory. That the numbers are right is what the
+//! section protocol is for.
+#![allow(unsafe_code)]
+
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::machine::Machine;
+use crate::sync::{self, Word};
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+/// A type that consists of [`Word`]s alone.
+///
+/// # Safety
+///
+/// I5: `repr(C)` or `repr(transparent)`, every field a [`Word`], an array of
+/// them or another such type; no padding, size a multiple of 8, alignment 8 or,
+/// for a padded line, 64.
+pub unsafe trait Words: Sized {}
+
+// SAFETY: I5: repr(transparent) over a u64 in each facade.
+unsafe impl Words for Word {}
+// SAFETY: I5: an array of such types has their alignment and no padding.
+unsafe impl<T: Words, const N: usize> Words for [T; N] {}
+
+/// `T` at byte `offset` of the frame.
+///
+/// # Panics
+///
+/// If it would not lie in the frame, aligned: offsets are the core's own, so
+/// this is a bug of the core, never of its caller.
+#[inline(always)]
+pub fn view<M: Machine, T: Words>(machine: &M, pfn: Pfn, offset: usize) -> &T {
+    assert!(offset + size_of::<T>() <= PAGE_SIZE as usize && offset.is_multiple_of(align_of::<T>()));
+    // SAFETY: I1 (the frame is there and aligned to 4,096) and I5 (any bits are
+    // a valid T); bounds and alignment were checked above.
+    unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<T>() }
+}
+
+/// An array of `T` over adjacent frames.
+pub struct FrameArray<T> {
+    base: NonNull<T>,
+    len: usize,
+    words: PhantomData<T>,
+}
+
+// SAFETY: I5: a T is made of Words, which are made to be shared.
+unsafe impl<T: Words> Sync for FrameArray<T> {}
+// SAFETY: I5: as above.
+unsafe impl<T: Words> Send for FrameArray<T> {}
+
+impl<T: Words> FrameArray<T> {
+    /// Frames that an array of `len` takes.
+    pub const fn frames_for(len: usize) -> u64 {
+        ((len * size_of::<T>()) as u64).div_ceil(PAGE_SIZE)
+    }
+    /// The array in the [`frames_for`](Self::frames_for)`(len)` frames from `first`.
+    pub fn over<M: Machine>(machine: &M, first: Pfn, len: usize) -> FrameArray<T> {
+        let base = NonNull::new(machine.frame_ptr(first).cast()).expect("I1: a frame has an address");
+        FrameArray { base, len, words: PhantomData }
+    }
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Element `i`.
+    ///
+    /// # Panics
+    ///
+    /// If there is none: indices are checked where they come from outside.
+    #[inline(always)]
+    pub fn at(&self, i: usize) -> &T {
+        assert!(i < self.len);
+        // SAFETY: I1 (frames of one region are adjacent in the direct map) and
+        // I5; i is inside the array that `over` was given the frames for.
+        unsafe { &*self.base.as_ptr().add(i) }
+    }
+    /// All elements.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        (0..self.len).map(|i| self.at(i))
+    }
+}
+
+/// Fills `nr_frames` adjacent frames with zeroes.
+///
+/// The frames must be the caller's alone: in no table, on no list (I6).
+#[inline]
+pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
+    let (first, bytes) = (machine.frame_ptr(first), (nr_frames * PAGE_SIZE) as usize);
+    // SAFETY: I1 and I6: nobody else reads or writes these bytes now.
+    unsafe { core::ptr::write_bytes(first, 0, bytes) };
+    sync::zeroed(first, bytes);
+}
+
+/// Copies one frame; `to` must be the caller's alone (I6), `from` may be read by
+/// others meanwhile, and written only if the caller can live with a torn copy.
+pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
+    // SAFETY: I1 and I6; distinct frames do not overlap.
+    unsafe { core::ptr::copy_nonoverlapping(machine.frame_ptr(from), machine.frame_ptr(to), PAGE_SIZE as usize) }
+}
+
+/// Asks for the line at `word` to be brought near for writing; only a hint.
+#[inline(always)]
+pub fn prefetch<T>(word: &T) {
+    #[cfg(all(target_arch = "x86_64", not(softfault_sync)))]
+    // SAFETY: I5: a prefetch has no effect that a program could see, whatever the
+    // address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(core::ptr::from_ref(word).cast());
+    }
+    let _ = word;
+}

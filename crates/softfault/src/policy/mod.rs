@@ -1,0 +1,7 @@
+//! Station `policy`: decisions, as pure functions.
+//!
+//! A policy gets a question by value and gives a plan by value. It holds no
+//! lock, reads no memory, and cannot break anything: the mechanism checks the
+//! plan against what it sees and counts a refusal (`fault_plan_rejected`).
+
+pub mod fault;

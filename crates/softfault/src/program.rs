@@ -1,0 +1,87 @@
+//! The bytes of programs, through the direct map.
+//!
+//! One of the few modules with `unsafe`. Programs write their memory while the
+//! core reads it, so every access here is atomic: relaxed, whole words where
+//! they lie aligned, bytes at the ends. A torn copy of more than a word is what
+//! two programs would see of each other, too.
+//!
+//! These cells are the programs' and not the core's, so they do not come from
+//! `sync`: the model checker and the recorder have no use for them.
+#![allow(unsafe_code)]
+
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::machine::Machine;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+fn check(offset: usize, len: usize) {
+    assert!(offset <= PAGE_SIZE as usize && len <= PAGE_SIZE as usize - offset, "I6: inside one frame");
+}
+
+fn byte<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &AtomicU8 {
+    check(offset, 1);
+    // SAFETY: I1 and I6: inside the frame, and every access of the core to a
+    // program's memory is atomic.
+    unsafe { AtomicU8::from_ptr(machine.frame_ptr(pfn).add(offset)) }
+}
+
+fn word<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &AtomicU64 {
+    check(offset, 8);
+    assert!(offset.is_multiple_of(8));
+    // SAFETY: I1 and I6: inside the frame, aligned, atomic.
+    unsafe { AtomicU64::from_ptr(machine.frame_ptr(pfn).add(offset).cast()) }
+}
+
+/// Copies out of a frame.
+pub(crate) fn read<M: Machine>(machine: &M, pfn: Pfn, offset: usize, into: &mut [u8]) {
+    check(offset, into.len());
+    let mut at = 0;
+    while at < into.len() {
+        if (offset + at).is_multiple_of(8) && into.len() - at >= 8 {
+            let value = word(machine, pfn, offset + at).load(Ordering::Relaxed);
+            into[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            at += 8;
+        } else {
+            into[at] = byte(machine, pfn, offset + at).load(Ordering::Relaxed);
+            at += 1;
+        }
+    }
+}
+
+/// Copies into a frame.
+pub(crate) fn write<M: Machine>(machine: &M, pfn: Pfn, offset: usize, from: &[u8]) {
+    check(offset, from.len());
+    let mut at = 0;
+    while at < from.len() {
+        if (offset + at).is_multiple_of(8) && from.len() - at >= 8 {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&from[at..at + 8]);
+            word(machine, pfn, offset + at).store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+            at += 8;
+        } else {
+            byte(machine, pfn, offset + at).store(from[at], Ordering::Relaxed);
+            at += 1;
+        }
+    }
+}
+
+/// Changes an aligned word of 32 bits; gives the old value. `None` from `f`
+/// leaves it.
+pub(crate) fn update_u32<M: Machine>(
+    machine: &M,
+    pfn: Pfn,
+    offset: usize,
+    f: &mut dyn FnMut(u32) -> Option<u32>,
+) -> u32 {
+    check(offset, 4);
+    assert!(offset.is_multiple_of(4));
+    // SAFETY: I1 and I6: inside the frame, aligned, atomic.
+    let cell = unsafe { AtomicU32::from_ptr(machine.frame_ptr(pfn).add(offset).cast()) };
+    let mut old = cell.load(Ordering::SeqCst);
+    loop {
+        let Some(new) = f(old) else { return old };
+        match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => return old,
+            Err(now) => old = now,
+        }
+    }
+}

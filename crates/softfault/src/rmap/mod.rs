@@ -1,0 +1,182 @@
+//! Station `rmap`: from a frame to the entries that map it.
+//!
+//! Spaces that descend from one another by fork form a *family*, named by the
+//! frame of its founder. A private frame's descriptor names the family and the
+//! page index, which mremap(2) does not change; so the entries that may map it
+//! are, in each member, those of VMAs in which the index falls. Most VMAs lie
+//! where they were first mapped, and there the index is the page number.
+//!
+//! Against Linux's trees of `anon_vma`: no allocation on first write, nothing to
+//! copy at fork but one list link; a walk visits all members of the family, also
+//! those that never had the page. A family of thousands pays for that in reclaim.
+//!
+//! Locks: the family's lock is a leaf: nothing is taken under it but sections.
+
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{Fill, FrameKind};
+use crate::machine::Machine;
+use crate::mem;
+use crate::space::lock::Spin;
+use crate::space::{AddressSpace, SpaceData};
+use crate::sync::Word;
+use crate::table::format::Entry;
+use crate::table::walk::{self, Walk};
+use crate::vm::Vm;
+use core::ops::ControlFlow;
+
+/// In every space: its place in its family. The last four are used in the
+/// founder's only, whose frame stays until the last member is gone.
+#[repr(C)]
+pub(crate) struct FamilyData {
+    /// Frame of the founder.
+    pub(crate) founder: Word,
+    /// Next and previous member, frame + 1.
+    pub(crate) next: Word,
+    pub(crate) prev: Word,
+    /// Whether the founder itself has gone.
+    pub(crate) dead: Word,
+    pub(crate) lock: Word,
+    /// First member, frame + 1.
+    pub(crate) first: Word,
+    pub(crate) nr_members: Word,
+    pub(crate) pad: Word,
+}
+
+fn link(word: &Word) -> Option<Pfn> {
+    word.get().checked_sub(1).map(|p| Pfn(p as u32))
+}
+
+impl<M: Machine> Vm<M> {
+    fn space_data(&self, frame: Pfn) -> &SpaceData {
+        mem::view(&self.machine, frame, 0)
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// What descriptors of private frames say of their owner.
+    #[inline(always)]
+    pub(crate) fn family_id(&self) -> u64 {
+        self.data().family.founder.get()
+    }
+
+    fn founder(&self) -> &'vm FamilyData {
+        &self.vm.space_data(Pfn(self.family_id() as u32)).family
+    }
+
+    pub(crate) fn found_family(&self) {
+        self.data().family.founder.set(u64::from(self.frame.0));
+        self.enlist();
+    }
+
+    pub(crate) fn join_family_of(&self, parent: &AddressSpace<'vm, M>) {
+        self.data().family.founder.set(parent.family_id());
+        self.enlist();
+    }
+
+    fn enlist(&self) {
+        let head = self.founder();
+        let _lock = Spin::lock(&head.lock, &self.vm.machine);
+        let me = u64::from(self.frame.0) + 1;
+        let first = head.first.get();
+        self.data().family.next.set(first);
+        if let Some(first) = link(&head.first) {
+            self.vm.space_data(first).family.prev.set(me);
+        }
+        head.first.set(me);
+        head.nr_members.add_owned(1);
+    }
+
+    /// Leaves the family and gives up the space's own frame, which goes back
+    /// unless others still know the family by it.
+    pub(crate) fn leave_family(&self) {
+        let vm = self.vm;
+        let mine = &self.data().family;
+        let founder_frame = Pfn(self.family_id() as u32);
+        let head = self.founder();
+        let lock = Spin::lock(&head.lock, &vm.machine);
+        match link(&mine.prev) {
+            Some(prev) => vm.space_data(prev).family.next.set(mine.next.get()),
+            None => head.first.set(mine.next.get()),
+        }
+        if let Some(next) = link(&mine.next) {
+            vm.space_data(next).family.prev.set(mine.prev.get());
+        }
+        head.nr_members.add_owned(1u64.wrapping_neg());
+        if founder_frame == self.frame {
+            head.dead.set(1);
+        }
+        let last = head.nr_members.get() == 0 && head.dead.get() == 1;
+        drop(lock);
+        if founder_frame != self.frame {
+            vm.give_back(self.frame, Fill::Raw);
+        }
+        if last {
+            vm.give_back(founder_frame, Fill::Raw);
+        }
+    }
+}
+
+/// One entry that maps a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapping {
+    /// Id of the address space.
+    pub space: u64,
+    /// The page.
+    pub vpn: Vpn,
+}
+
+impl<M: Machine> Vm<M> {
+    /// Calls `f` with each entry that maps the private frame `pfn`. Complete at
+    /// rest; under races an entry that comes or goes may be missed or named.
+    ///
+    /// Locks: takes the family's; `f` runs under it and must not call back.
+    pub fn rmap_anon(&self, pfn: Pfn, f: &mut dyn FnMut(Mapping) -> ControlFlow<()>) -> ControlFlow<()> {
+        let desc = self.frames.desc(pfn);
+        if desc.state().kind() != FrameKind::Anon {
+            return ControlFlow::Continue(());
+        }
+        let head = &self.space_data(Pfn(desc.owner.get() as u32)).family;
+        let index = desc.index.get();
+        let _lock = Spin::lock(&head.lock, &self.machine);
+        let mut at = link(&head.first);
+        while let Some(frame) = at {
+            let data = self.space_data(frame);
+            self.rmap_in(data, pfn, index, f)?;
+            at = link(&data.family.next);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn rmap_in(
+        &self,
+        data: &SpaceData,
+        pfn: Pfn,
+        index: u64,
+        f: &mut dyn FnMut(Mapping) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let root = Pfn(data.root.get() as u32);
+        let _visit = self.visit(data, data.id.get());
+        let tree = crate::space::tree::Tree::new(&self.machine, &data.tree);
+        let mut at = Vpn(0);
+        loop {
+            // One section per VMA: a family may be large, and a section short.
+            let found = {
+                let _section = self.section();
+                let Some(found) = tree.next(at) else { return ControlFlow::Continue(()) };
+                let vma = found.vma;
+                at = vma.range.end;
+                let inside = index.wrapping_sub(vma.pgoff) < vma.range.nr_pages();
+                let vpn = Vpn(vma.range.start.0.wrapping_add(index.wrapping_sub(vma.pgoff)));
+                (inside && self.maps_frame(root, vpn, pfn)).then_some(vpn)
+            };
+            if let Some(vpn) = found {
+                f(Mapping { space: data.id.get(), vpn })?;
+            }
+        }
+    }
+
+    fn maps_frame(&self, root: Pfn, vpn: Vpn, pfn: Pfn) -> bool {
+        let Walk::Leaf(slot) = walk::walk(&self.machine, root, vpn) else { return false };
+        matches!(slot.read().entry, Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if leaf.pfn == pfn)
+    }
+}

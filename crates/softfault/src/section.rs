@@ -1,0 +1,71 @@
+//! Sections: the read side of everything that changes under a fault.
+//!
+//! A fault's lookup, walk and install run inside a section of its CPU. Entering
+//! is a plain store to the CPU's own slot; whoever removes something pays with
+//! the machine's heavy barrier and waits for the slots that were inside. So a
+//! fault writes nothing that another CPU writes, and holds nothing.
+//!
+//! Rules (I8): nothing slow inside, no allocation, no clearing, no waiting;
+//! sections do not nest; no reference into a tree, a table or a VMA survives the
+//! guard. What is carried across is values.
+
+use crate::cpu::CpuData;
+use crate::machine::{CpuSet, Machine};
+use crate::sync;
+use crate::vm::Vm;
+
+/// The CPU is inside until this is dropped.
+#[must_use]
+pub(crate) struct Section<'vm> {
+    cpu: &'vm CpuData,
+    odd: u64,
+}
+
+impl<'vm> Section<'vm> {
+    /// The CPU that is inside.
+    #[inline(always)]
+    pub(crate) fn cpu(&self) -> &'vm CpuData {
+        self.cpu
+    }
+}
+
+impl Drop for Section<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        sync::leave(&self.cpu.slot, self.odd.wrapping_add(1));
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Enters a section of this CPU.
+    #[inline(always)]
+    pub(crate) fn section(&self) -> Section<'_> {
+        let cpu = self.cpu(self.machine.this_cpu());
+        let even = cpu.slot.get();
+        debug_assert!(even.is_multiple_of(2), "I8: sections do not nest");
+        sync::enter(&cpu.slot, even.wrapping_add(1));
+        Section { cpu, odd: even.wrapping_add(1) }
+    }
+
+    /// Returns when every section that was open on a CPU of the set when this
+    /// began has ended. The calling CPU is outside by rule and not waited for.
+    pub(crate) fn grace(&self, cpus: &CpuSet) {
+        let mut others = *cpus;
+        others.remove(self.machine.this_cpu());
+        if others.is_empty() {
+            return;
+        }
+        sync::fence();
+        self.machine.heavy_barrier(&others);
+        for id in others.iter().filter(|id| usize::from(id.0) < self.machine.nr_cpus()) {
+            let slot = &self.cpu(id).slot;
+            let seen = sync::probe(slot);
+            if seen.is_multiple_of(2) {
+                continue;
+            }
+            while sync::probe(slot) == seen {
+                self.machine.relax();
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A program's memory as the program would see it, for those who serve it:
+//! system calls, debuggers, emulated devices.
+//!
+//! Rights are checked and faults taken as for the program's own accesses. Each
+//! page is copied in one section: at most 4 KiB, about 100 ns.
+
+use super::AddressSpace;
+use crate::addr::{Access, PAGE_SIZE, Rights, Vpn};
+use crate::fault::{FaultError, Request};
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::program;
+use crate::table::format::{Entry, Leaf};
+use crate::table::walk::{self, Walk};
+
+/// An access that could not be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessError {
+    /// First byte that was not reached; those before it were.
+    pub at: u64,
+    /// What the program would have been told.
+    pub fault: FaultError,
+}
+
+impl AccessError {
+    /// EFAULT, or ENOMEM for want of a frame.
+    pub fn errno(&self) -> crate::errno::Errno {
+        match self.fault {
+            FaultError::OutOfFrames => crate::errno::Errno::ENOMEM,
+            _ => crate::errno::Errno::EFAULT,
+        }
+    }
+}
+
+impl core::fmt::Display for AccessError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#x}: {}", self.at, self.fault)
+    }
+}
+impl core::error::Error for AccessError {}
+
+/// A page's worth of an access: (address, offset in page, bytes done before).
+fn chunks(addr: u64, len: usize) -> impl Iterator<Item = (u64, usize, core::ops::Range<usize>)> {
+    let mut done = 0;
+    core::iter::from_fn(move || {
+        if done == len {
+            return None;
+        }
+        let at = addr.wrapping_add(done as u64);
+        let offset = (at % PAGE_SIZE) as usize;
+        let n = (PAGE_SIZE as usize - offset).min(len - done);
+        let range = done..done + n;
+        done += n;
+        Some((at, offset, range))
+    })
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Reads as a program's loads would.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]; bytes before `at` have been read.
+    pub fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        for (at, offset, part) in chunks(addr, into.len()) {
+            let part = &mut into[part];
+            self.with_page(at, Access::Read, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, part))?;
+        }
+        Ok(())
+    }
+
+    /// Writes as a program's stores would.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]; bytes before `at` have been written.
+    pub fn write(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
+        for (at, offset, part) in chunks(addr, from.len()) {
+            let part = &from[part];
+            self.with_page(at, Access::Write, &mut |leaf| program::write(&self.vm.machine, leaf.pfn, offset, part))?;
+        }
+        Ok(())
+    }
+
+    /// Changes an aligned 32-bit word atomically, as a futex does; `None` from
+    /// `f` leaves it. Gives the old value.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]; an unaligned address counts as not mapped.
+    pub fn update_u32(&self, addr: u64, f: &mut dyn FnMut(u32) -> Option<u32>) -> Result<u32, AccessError> {
+        if !addr.is_multiple_of(4) {
+            return Err(AccessError { at: addr, fault: FaultError::NotMapped });
+        }
+        let offset = (addr % PAGE_SIZE) as usize;
+        let mut old = 0;
+        self.with_page(addr, Access::Write, &mut |leaf| {
+            old = program::update_u32(&self.vm.machine, leaf.pfn, offset, f);
+        })?;
+        Ok(old)
+    }
+
+    /// Writes without regard to the mapping's rights, into private copies: for
+    /// program loaders and debuggers. Shared mappings keep their rights.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]; bytes before `at` have been written.
+    pub fn write_forced(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
+        for (at, offset, part) in chunks(addr, from.len()) {
+            let part = &from[part];
+            while !self.try_forced(at, offset, part) {
+                let request = Request { vpn: Vpn::of(at), access: Access::Write, forced: true };
+                self.fault(request).map_err(|fault| AccessError { at, fault })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `f` in a section with a mapping that allows the access.
+    fn with_page(&self, at: u64, access: Access, f: &mut dyn FnMut(Leaf)) -> Result<(), AccessError> {
+        let vpn = Vpn::of(at);
+        let _visit = self.visit();
+        if vpn >= Self::user_range().end {
+            return Err(AccessError { at, fault: FaultError::NotMapped });
+        }
+        loop {
+            {
+                let _section = self.vm.section();
+                if let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) {
+                    let seen = slot.read();
+                    if let Entry::Leaf(leaf) = seen.entry
+                        && leaf.rights.contains(access.needs())
+                        && slot.mark(seen, access == Access::Write).is_ok()
+                    {
+                        f(leaf);
+                        return Ok(());
+                    }
+                }
+            }
+            self.handle_fault(at, access).map_err(|fault| AccessError { at, fault })?;
+        }
+    }
+
+    /// Writes under the entry's lock if the page is private and exclusive, so
+    /// that a fork cannot share it half-way.
+    fn try_forced(&self, at: u64, offset: usize, part: &[u8]) -> bool {
+        let vpn = Vpn::of(at);
+        if vpn >= Self::user_range().end {
+            return false;
+        }
+        let _visit = self.visit();
+        let _section = self.vm.section();
+        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return false };
+        let seen = slot.read();
+        let Entry::Leaf(leaf) = seen.entry else { return false };
+        let desc = self.vm.frames.desc(leaf.pfn);
+        let shared_write = desc.state().kind() == FrameKind::Shared && leaf.rights.contains(Rights::WRITE);
+        let private = desc.state().kind() == FrameKind::Anon && desc.is_exclusive();
+        if !private && !shared_write {
+            return false;
+        }
+        let Ok(leaf) = slot.lock(seen) else { return false };
+        let still = shared_write || desc.is_exclusive();
+        if still {
+            program::write(&self.vm.machine, leaf.pfn, offset, part);
+        }
+        slot.unlock(Leaf { accessed: true, dirty: leaf.dirty | still, ..leaf });
+        still
+    }
+}

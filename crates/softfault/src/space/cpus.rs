@@ -1,0 +1,111 @@
+//! Which CPUs an address space has to reckon with.
+//!
+//! A CPU's bit is set before it loads the root table, or before it enters a
+//! section on behalf of a space that it does not run, by a full-fence
+//! read-modify-write; a writer publishes first and reads the set afterwards,
+//! with a fence between. So either the writer sees the bit and waits, or the
+//! visitor sees what was published (I11).
+
+use super::{AddressSpace, SpaceData};
+use crate::account::Event;
+use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
+use crate::sync::{self, Ordering};
+use crate::vm::Vm;
+
+/// The calling CPU counts as one of the space's until this is dropped.
+pub(crate) struct Visit<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    data: &'vm SpaceData,
+    remote: bool,
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// This CPU is about to use the space: call before the root table is loaded.
+    pub fn activate(&self) {
+        let id = self.vm.machine.this_cpu();
+        self.data().cpus.words[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Ordering::SeqCst);
+        sync::fence();
+        self.vm.cpu(id).active.set(self.id);
+    }
+
+    /// This CPU has loaded another root table and holds no translation of this
+    /// space any more.
+    pub fn deactivate(&self) {
+        let id = self.vm.machine.this_cpu();
+        let cpu = self.vm.cpu(id);
+        if cpu.active.get() == self.id {
+            cpu.active.set(0);
+        }
+        self.data().cpus.words[usize::from(id.0) / 64].fetch_and(!(1 << (id.0 % 64)), Ordering::SeqCst);
+    }
+
+    /// For a call that may come from a CPU which does not run the space (a
+    /// debugger, F7): sets its bit for the time of the call.
+    #[inline(always)]
+    pub(crate) fn visit(&self) -> Visit<'vm, M> {
+        self.vm.visit(self.data(), self.id)
+    }
+
+    /// The CPUs to reckon with; after a fence, so that what was written before
+    /// is seen by those who are not in it yet.
+    pub(crate) fn cpus(&self) -> CpuSet {
+        sync::fence();
+        let mut words = [0; MAX_CPUS / 64];
+        let nr_words = self.vm.machine.nr_cpus().div_ceil(64);
+        for (to, from) in words.iter_mut().zip(&self.data().cpus.words).take(nr_words) {
+            *to = from.load(Ordering::SeqCst);
+        }
+        CpuSet::from_words(words)
+    }
+
+    /// Waits until no section uses what was published away before this.
+    pub(crate) fn wait_for_readers(&self) {
+        let cpus = self.cpus();
+        if !cpus.is_only(self.vm.machine.this_cpu()) {
+            self.vm.count(Event::Grace, 1);
+            self.vm.grace(&cpus);
+        }
+    }
+
+    /// Drops translations everywhere; afterwards no access goes through them.
+    pub(crate) fn shootdown(&self, what: Flush) {
+        let cpus = self.cpus();
+        if !cpus.is_empty() {
+            self.vm.count(Event::Shootdown, 1);
+            self.vm.machine.shootdown(self.tag(), &cpus, what);
+        }
+    }
+
+    /// The same, and no section that read the old entries is left either: from
+    /// now on their frames can be freed.
+    pub(crate) fn shootdown_and_wait(&self, what: Flush) {
+        self.shootdown(what);
+        if !self.vm.machine.shootdown_is_grace() {
+            self.wait_for_readers();
+        }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// [`AddressSpace::visit`] for a space known by its data.
+    #[inline(always)]
+    pub(crate) fn visit<'vm>(&'vm self, data: &'vm SpaceData, space_id: u64) -> Visit<'vm, M> {
+        let id = self.machine.this_cpu();
+        let remote = self.cpu(id).active.get() != space_id;
+        if remote {
+            data.cpus.words[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Ordering::SeqCst);
+            sync::fence();
+        }
+        Visit { vm: self, data, remote }
+    }
+}
+
+impl<M: Machine> Drop for Visit<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.remote {
+            let id = self.vm.machine.this_cpu();
+            self.data.cpus.words[usize::from(id.0) / 64].fetch_and(!(1 << (id.0 % 64)), Ordering::SeqCst);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The writer lock: one operation at a time changes an address space.
+//!
+//! Faults never take it. Waiters sleep in the machine, holding nothing.
+
+use super::AddressSpace;
+use crate::machine::Machine;
+use crate::sync::{self, Ordering, Word};
+
+const FREE: u64 = 0;
+const HELD: u64 = 1;
+const HELD_WITH_WAITERS: u64 = 2;
+/// Turns of spinning before sleeping: about the length of a short operation.
+/// A guess.
+const SPINS: u32 = 100;
+
+/// The writer lock is held until this is dropped.
+#[must_use]
+pub(crate) struct Writer<'a, M: Machine> {
+    word: &'a Word,
+    machine: &'a M,
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Takes the writer lock. Called outside sections, with nothing held.
+    pub(crate) fn write_lock(&self) -> Writer<'vm, M> {
+        let word = &self.data().writer.word;
+        let machine = &self.vm.machine;
+        for _ in 0..SPINS {
+            if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return Writer { word, machine };
+            }
+            machine.relax();
+        }
+        while word.swap(HELD_WITH_WAITERS, Ordering::Acquire) != FREE {
+            machine.park(word, HELD_WITH_WAITERS);
+        }
+        Writer { word, machine }
+    }
+}
+
+impl<M: Machine> Drop for Writer<'_, M> {
+    fn drop(&mut self) {
+        if self.word.swap(FREE, Ordering::Release) == HELD_WITH_WAITERS {
+            self.machine.unpark(self.word);
+        }
+    }
+}
+
+/// A spinlock in a word, for the historic disciplines only.
+pub(crate) struct Spin<'a>(&'a Word);
+
+impl<'a> Spin<'a> {
+    pub(crate) fn lock<M: Machine>(word: &'a Word, machine: &M) -> Spin<'a> {
+        while word.swap(1, Ordering::Acquire) != 0 {
+            machine.relax();
+            while !sync::seems_zero(word) {
+                machine.relax();
+            }
+        }
+        Spin(word)
+    }
+}
+
+impl Drop for Spin<'_> {
+    fn drop(&mut self) {
+        sync::unlock(self.0, 0);
+    }
+}

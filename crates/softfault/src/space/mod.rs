@@ -1,0 +1,211 @@
+//! Station `space`: which pages are mapped, by whom, with which rights.
+//!
+//! An [`AddressSpace`] is one frame of [`SpaceData`] plus what hangs from it: the
+//! VMA tree, the page tables, a line of resident counts per CPU. Faults read the
+//! tree in a section; everything that changes it is an operation (`ops/`) under
+//! the one writer lock.
+//!
+//! Order of an operation that takes something away (I7):
+//! publish the new tree, wait until no section uses the old one, take the
+//! entries, shoot down, wait again, free.
+
+mod access;
+pub(crate) mod cpus;
+pub(crate) mod lock;
+pub(crate) mod ops;
+pub(crate) mod placement;
+pub(crate) mod removal;
+pub(crate) mod tree;
+pub(crate) mod vma;
+
+pub use access::AccessError;
+
+use crate::account::rss::{Rss, RssLine, RssPages};
+use crate::addr::{Order, PageRange, Pfn, Vpn};
+use crate::frame::Fill;
+use crate::frame::{FrameKind, OutOfFrames};
+use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag};
+use crate::mem;
+use crate::sync::{Ordering, Word};
+use crate::table::format::Format;
+use crate::vm::Vm;
+use tree::{Tree, TreeRoot};
+
+/// What an address space consists of, in a frame of its own.
+#[repr(C, align(64))]
+pub(crate) struct SpaceData {
+    /// Never reused.
+    pub(crate) id: Word,
+    /// Frame of the root table.
+    pub(crate) root: Word,
+    /// First frame and order of the resident counts.
+    pub(crate) rss_base: Word,
+    pub(crate) rss_order: Word,
+    /// Grows whenever a new tree is published; read by every fault.
+    pub(crate) generation: Word,
+    pub(crate) tree: TreeRoot,
+    /// Held by the operation under way. See `lock`.
+    pub(crate) writer: WriterLine,
+    /// Discipline `global`: the spinlock. Also its resident count.
+    pub(crate) global: GlobalLine,
+    /// CPUs that may hold translations or be in a section of this space.
+    pub(crate) cpus: CpusLine,
+    /// The fork family: see `rmap`.
+    pub(crate) family: crate::rmap::FamilyData,
+    pub(crate) limits: LimitsData,
+}
+
+/// A line of its own: writers spin on it.
+#[repr(C, align(64))]
+pub(crate) struct WriterLine {
+    pub(crate) word: Word,
+    pub(crate) pad: [Word; 7],
+}
+
+/// A line of its own, written by every fault of the historic disciplines.
+#[repr(C, align(64))]
+pub(crate) struct GlobalLine {
+    pub(crate) lock: Word,
+    pub(crate) rss_anon: Word,
+    pub(crate) pad: [Word; 6],
+}
+
+/// One bit per CPU.
+#[repr(C, align(64))]
+pub(crate) struct CpusLine {
+    pub(crate) words: [Word; MAX_CPUS / 64],
+}
+
+/// Under the writer lock.
+#[repr(C, align(64))]
+pub(crate) struct LimitsData {
+    /// Where the heap begins, bytes; 0 is no heap.
+    pub(crate) brk_start: Word,
+    /// Where it ends now, bytes.
+    pub(crate) brk_end: Word,
+    /// Pages in all VMAs (`VmSize`).
+    pub(crate) nr_mapped_pages: Word,
+    /// Most pages in all VMAs (`RLIMIT_AS`); 0 is no limit.
+    pub(crate) limit_as_pages: Word,
+    pub(crate) pad: [Word; 4],
+}
+
+const RSS_OFFSET: usize = 2048;
+const _: () = assert!(size_of::<SpaceData>() <= RSS_OFFSET);
+/// CPUs whose resident counts fit beside the space.
+const RSS_INLINE_CPUS: usize = RSS_OFFSET / size_of::<RssLine>();
+
+/// A program's memory. Dropping it frees everything; no CPU may be active in it
+/// then.
+pub struct AddressSpace<'vm, M: Machine> {
+    pub(crate) vm: &'vm Vm<M>,
+    pub(crate) frame: Pfn,
+    pub(crate) root: Pfn,
+    pub(crate) id: u64,
+    rss_base: Pfn,
+}
+
+impl<M: Machine> Vm<M> {
+    /// An empty address space.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfFrames`]; nothing is kept then.
+    pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
+        let space = self.new_space_parts()?;
+        space.found_family();
+        Ok(space)
+    }
+
+    pub(crate) fn new_space_parts(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
+        let nr_cpus = self.machine.nr_cpus();
+        let frame = self.obtain(Fill::Zeroed)?;
+        let root = match self.obtain(Fill::Zeroed) {
+            Ok(root) => root,
+            Err(e) => {
+                self.give_back(frame, Fill::Zeroed);
+                return Err(e);
+            }
+        };
+        let order = if nr_cpus <= RSS_INLINE_CPUS { None } else { Some(rss_order(nr_cpus)) };
+        let rss_base = match order.map(|order| self.obtain_order(order, Fill::Zeroed)) {
+            None => frame,
+            Some(Ok(base)) => base,
+            Some(Err(e)) => {
+                self.give_back(root, Fill::Zeroed);
+                self.give_back(frame, Fill::Zeroed);
+                return Err(e);
+            }
+        };
+        let id = self.next_space_id.fetch_add(1, Ordering::Relaxed);
+        self.frames.desc(frame).assign(FrameKind::Meta, 0, id, 0);
+        self.frames.desc(root).assign(FrameKind::Table, 0, u64::from(frame.0), 0);
+        let space = AddressSpace { vm: self, frame, root, id, rss_base };
+        let data = space.data();
+        data.id.set(id);
+        data.root.set(u64::from(root.0));
+        data.rss_base.set(u64::from(rss_base.0));
+        data.rss_order.set(order.map_or(u64::MAX, |o| u64::from(o.0)));
+        data.generation.set(1);
+        Ok(space)
+    }
+}
+
+fn rss_order(nr_cpus: usize) -> Order {
+    let nr_frames = (nr_cpus * size_of::<RssLine>()).div_ceil(4096).next_power_of_two();
+    Order(nr_frames.trailing_zeros() as u8)
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    #[inline(always)]
+    pub(crate) fn data(&self) -> &'vm SpaceData {
+        mem::view(&self.vm.machine, self.frame, 0)
+    }
+
+    /// What the machine has to know of it.
+    pub fn tag(&self) -> SpaceTag {
+        SpaceTag { id: self.id, root: self.root }
+    }
+
+    pub(crate) fn tree(&self) -> Tree<'vm, M> {
+        Tree::new(&self.vm.machine, &self.data().tree)
+    }
+
+    /// Pages of the user part.
+    pub(crate) fn user_range() -> PageRange {
+        PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES))
+    }
+
+    /// The resident counts of `cpu`.
+    #[inline(always)]
+    pub(crate) fn rss_line(&self, cpu: CpuId) -> &'vm RssLine {
+        let at = usize::from(cpu.0) * size_of::<RssLine>();
+        if self.rss_base == self.frame {
+            mem::view(&self.vm.machine, self.frame, RSS_OFFSET + at)
+        } else {
+            mem::view(&self.vm.machine, Pfn(self.rss_base.0 + (at / 4096) as u32), at % 4096)
+        }
+    }
+
+    /// Charges on the calling CPU; for operations.
+    pub(crate) fn charge(&self, what: Rss, n: i64) {
+        self.rss_line(self.vm.machine.this_cpu()).add(what, n as u64);
+    }
+
+    /// Resident pages. Exact at rest, never below zero.
+    pub fn rss_pages(&self) -> RssPages {
+        let mut sums = [0u64; 8];
+        for cpu in 0..self.vm.machine.nr_cpus() {
+            let line = self.rss_line(CpuId(cpu as u16));
+            sums.iter_mut().zip(&line.counts).for_each(|(sum, word)| *sum = sum.wrapping_add(word.get()));
+        }
+        sums[Rss::Anon as usize] = sums[Rss::Anon as usize].wrapping_add(self.data().global.rss_anon.get());
+        let at_rest = |what: Rss| (sums[what as usize] as i64).max(0) as u64;
+        RssPages {
+            anon: at_rest(Rss::Anon),
+            shmem: at_rest(Rss::Shmem),
+            tables: at_rest(Rss::Tables),
+            minor_faults: at_rest(Rss::MinorFaults),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! madvise(2).
+
+use super::{is_aligned, page_align, pages};
+use crate::addr::{Access, PageRange, Vpn};
+use crate::errno::op_error;
+use crate::fault::FaultError;
+use crate::machine::{Flush, Machine};
+use crate::space::AddressSpace;
+use crate::space::tree::OutOfNodes;
+use crate::space::vma::{Vma, VmaFlags};
+use crate::table::format::Entry;
+use crate::table::reserve::{self, TableReserve};
+use crate::table::take::{self, Removal};
+
+op_error! {
+    /// Why madvise(2) did not do all.
+    MadviseError {
+        BadAdvice: EINVAL = "advice: should be one of MADV_*",
+        Unaligned: EINVAL = "addr: should be a multiple of the page size",
+        Wraps: EINVAL = "length: should not wrap around",
+        WrongMapping: EINVAL = "advice: does not go with a mapping of this kind",
+        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; the others were treated",
+        NoRights: EINVAL = "advice: the mapping does not allow the access",
+        Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
+        TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
+        OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfNodes> for MadviseError {
+    fn from(_: OutOfNodes) -> MadviseError {
+        MadviseError::OutOfFrames
+    }
+}
+
+/// What an advice amounts to.
+enum Action {
+    /// Only flags of the VMA: (set, cleared).
+    Flags(VmaFlags, VmaFlags),
+    /// Nothing to do without files and reclaim; the range is checked.
+    Nothing,
+    Drop,
+    Free,
+    Populate(Access),
+    Guard,
+    Unguard,
+}
+
+fn action(advice: u64) -> Option<Action> {
+    let none = VmaFlags::empty();
+    let order = VmaFlags::SEQUENTIAL | VmaFlags::RANDOM;
+    let huge = VmaFlags::HUGEPAGE | VmaFlags::NOHUGEPAGE;
+    Some(match advice {
+        0 => Action::Flags(none, order),
+        1 => Action::Flags(VmaFlags::RANDOM, order),
+        2 => Action::Flags(VmaFlags::SEQUENTIAL, order),
+        3 | 20 | 21 => Action::Nothing, // WILLNEED, COLD, PAGEOUT
+        4 => Action::Drop,
+        8 => Action::Free,
+        10 => Action::Flags(VmaFlags::DONTFORK, none),
+        11 => Action::Flags(none, VmaFlags::DONTFORK),
+        14 => Action::Flags(VmaFlags::HUGEPAGE, huge),
+        15 => Action::Flags(VmaFlags::NOHUGEPAGE, huge),
+        16 => Action::Flags(VmaFlags::DONTDUMP, none),
+        17 => Action::Flags(none, VmaFlags::DONTDUMP),
+        18 => Action::Flags(VmaFlags::WIPEONFORK, none),
+        19 => Action::Flags(none, VmaFlags::WIPEONFORK),
+        22 => Action::Populate(Access::Read),
+        23 => Action::Populate(Access::Write),
+        102 => Action::Guard,
+        103 => Action::Unguard,
+        _ => return None,
+    })
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Takes advice about `addr..addr + len`.
+    ///
+    /// # Errors
+    ///
+    /// [`MadviseError`]. As on Linux, with `NotMapped` the mapped pages of the
+    /// range were treated, and with the others those before the offending one.
+    ///
+    /// Source: madvise(2).
+    pub fn madvise(&self, addr: u64, len: u64, advice: u64) -> Result<(), MadviseError> {
+        // The system call takes an int.
+        let action = action(advice & 0xffff_ffff).ok_or(MadviseError::BadAdvice)?;
+        if !is_aligned(addr) {
+            return Err(MadviseError::Unaligned);
+        }
+        let aligned = page_align(len);
+        if len != 0 && aligned == 0 || addr.checked_add(aligned).is_none() {
+            return Err(MadviseError::Wraps);
+        }
+        if aligned == 0 {
+            return Ok(());
+        }
+        let range = pages(addr, aligned);
+        if let Action::Populate(access) = action {
+            return self.populate_range(range, access);
+        }
+        let _writer = self.write_lock();
+        let mut at = range.start;
+        let mut hole = false;
+        while at < range.end {
+            let Some(vma) = self.tree().next(at).map(|f| f.vma).filter(|v| v.range.start < range.end) else {
+                return Err(MadviseError::NotMapped);
+            };
+            hole |= vma.range.start > at;
+            let part = vma.range.intersect(&PageRange::new(at, range.end));
+            self.advise_part(&vma, part, &action)?;
+            at = part.end;
+        }
+        if hole { Err(MadviseError::NotMapped) } else { Ok(()) }
+    }
+
+    fn advise_part(&self, vma: &Vma, part: PageRange, action: &Action) -> Result<(), MadviseError> {
+        let locked = vma.flags.contains(VmaFlags::LOCKED);
+        match action {
+            Action::Flags(set, clear) => self.advise_flags(vma, part, *set, *clear),
+            Action::Nothing => Ok(()),
+            Action::Drop if locked => Err(MadviseError::WrongMapping),
+            Action::Drop => {
+                self.drop_pages(vma, part);
+                Ok(())
+            }
+            Action::Free if vma.flags.contains(VmaFlags::SHARED) => Err(MadviseError::WrongMapping),
+            Action::Free => {
+                self.free_lazily(part);
+                Ok(())
+            }
+            Action::Guard if locked => Err(MadviseError::WrongMapping),
+            Action::Guard => self.install_guards(vma, part),
+            Action::Unguard => {
+                self.remove_guards(part);
+                Ok(())
+            }
+            Action::Populate(_) => unreachable!("handled before the lock"),
+        }
+    }
+
+    fn advise_flags(&self, vma: &Vma, part: PageRange, set: VmaFlags, clear: VmaFlags) -> Result<(), MadviseError> {
+        if set.contains(VmaFlags::WIPEONFORK) && vma.flags.contains(VmaFlags::SHARED) {
+            return Err(MadviseError::WrongMapping);
+        }
+        let mut edit = self.edit();
+        edit.rewrite(part, &mut |v| Vma { flags: (v.flags - clear) | set, ..*v })?;
+        if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
+            return Err(MadviseError::TooManyVmas);
+        }
+        let retired = edit.publish();
+        self.reclaim(retired);
+        Ok(())
+    }
+
+    /// The pages go, the mapping stays. Faults go on meanwhile: what they
+    /// install before the harvest goes too, what they install after it stays.
+    fn drop_pages(&self, vma: &Vma, part: PageRange) {
+        // Guards live in entries, so their tables have to stay.
+        let may_guard = vma.flags.contains(VmaFlags::MAYGUARD);
+        let free_inside = if may_guard { PageRange::new(part.start, part.start) } else { part };
+        self.remove_pages(&Removal { range: part, free_inside, keep_guards: true });
+    }
+
+    /// Marks pages clean and old; reclaim may then drop them instead of writing
+    /// them out. Until there is reclaim they simply stay.
+    fn free_lazily(&self, part: PageRange) {
+        let mut found = false;
+        let machine = &self.vm.machine;
+        take::for_each_entry(machine, self.root, part, &mut |_, slot| {
+            loop {
+                let seen = slot.read();
+                let Entry::Leaf(leaf) = seen.entry else { return true };
+                if !leaf.accessed && !leaf.dirty {
+                    return true;
+                }
+                if slot.clear_hardware_bits(seen).is_ok() {
+                    found = true;
+                    return true;
+                }
+            }
+        });
+        if found {
+            self.shootdown(Flush::Pages(part));
+        }
+    }
+
+    fn install_guards(&self, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
+        let machine = &self.vm.machine;
+        let mut reserve = TableReserve::new(self.vm);
+        let nr_tables = reserve::tables_for(machine, self.root, part);
+        reserve.add(nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
+        if !vma.flags.contains(VmaFlags::MAYGUARD) {
+            // The whole VMA: a flag on a part would split it, which nobody asked.
+            let mut edit = self.edit();
+            edit.rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
+            let retired = edit.publish();
+            self.reclaim(retired);
+        }
+        for vpn in part.start.0..part.end.0 {
+            let slot = reserve.entry_for(self.root, self.frame, Vpn(vpn));
+            while !matches!(slot.read().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
+                // A page is there, or a fault was quicker: it goes, and again.
+                let one = PageRange::new(Vpn(vpn), Vpn(vpn + 1));
+                let rest = PageRange::new(Vpn(vpn), part.end);
+                let range = if matches!(slot.read().entry, Entry::Leaf(_)) { rest } else { one };
+                let free_inside = PageRange::new(part.start, part.start);
+                self.remove_pages(&Removal { range, free_inside, keep_guards: true });
+            }
+        }
+        self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
+        self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
+        Ok(())
+    }
+
+    fn remove_guards(&self, part: PageRange) {
+        take::for_each_entry(&self.vm.machine, self.root, part, &mut |_, slot| {
+            if matches!(slot.read().entry, Entry::Guard) {
+                // Nobody changes a guard but the writer.
+                slot.publish_locked(Entry::None);
+            }
+            true
+        });
+    }
+
+    fn populate_range(&self, range: PageRange, access: Access) -> Result<(), MadviseError> {
+        for vpn in range.start.0..range.end.0 {
+            self.handle_fault(Vpn(vpn).addr(), access).map_err(|error| match error {
+                FaultError::NotMapped => MadviseError::NotMapped,
+                FaultError::NoRights => MadviseError::NoRights,
+                FaultError::OutOfFrames => MadviseError::OutOfFrames,
+                FaultError::Guard | FaultError::BeyondObject => MadviseError::Unreachable,
+            })?;
+        }
+        Ok(())
+    }
+}

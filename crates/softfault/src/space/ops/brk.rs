@@ -1,0 +1,51 @@
+//! brk(2): the heap.
+
+use super::{page_align, pages, task_size};
+use crate::addr::{PageRange, Rights, Vpn};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::placement::occupied;
+use crate::space::vma::VmaFlags;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Where the heap begins, in bytes: once, when a program is loaded.
+    pub fn set_brk(&self, start: u64) {
+        let _writer = self.write_lock();
+        let limits = &self.data().limits;
+        limits.brk_start.set(start);
+        limits.brk_end.set(start);
+    }
+
+    /// Moves the end of the heap to `addr` if it can be; gives where it is
+    /// afterwards. As the system call, not as the library function.
+    ///
+    /// Source: brk(2), "C library/kernel differences".
+    pub fn brk(&self, addr: u64) -> u64 {
+        let _writer = self.write_lock();
+        let limits = &self.data().limits;
+        let (start, end) = (limits.brk_start.get(), limits.brk_end.get());
+        if addr < start || start == 0 || addr > task_size::<M::Format>() {
+            return end;
+        }
+        let (old, new) = (page_align(end), page_align(addr));
+        let moved = match new.cmp(&old) {
+            core::cmp::Ordering::Equal => true,
+            core::cmp::Ordering::Less => self.unmap_range(pages(new, old - new)).is_ok(),
+            core::cmp::Ordering::Greater => self.grow_heap(pages(old, new - old)),
+        };
+        if moved {
+            limits.brk_end.set(addr);
+        }
+        limits.brk_end.get()
+    }
+
+    fn grow_heap(&self, range: PageRange) -> bool {
+        // One page of distance to what lies above, as Linux keeps it.
+        let with_gap = PageRange::new(range.start, Vpn(range.end.0 + 1));
+        if range.end.addr() > task_size::<M::Format>() || occupied(&self.tree().snapshot(), with_gap) {
+            return false;
+        }
+        let flags = VmaFlags::HEAP.with_rights(Rights::READ | Rights::WRITE);
+        self.insert_mapping(range, flags).is_ok()
+    }
+}

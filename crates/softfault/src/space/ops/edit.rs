@@ -1,0 +1,179 @@
+//! A new version of the VMA tree in the making, in the terms of operations.
+//!
+//! Locks on entry: the writer lock.
+
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{Fill, FrameKind};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::tree::{OutOfNodes, Retired, Snapshot, TwoStep, Txn};
+use crate::space::vma::Vma;
+use crate::sync::Ordering;
+
+/// Edits under way. Dropped, nothing has happened.
+pub(crate) struct Edit<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    txn: Txn<'vm, M>,
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    pub(crate) fn edit(&self) -> Edit<'_, 'vm, M> {
+        Edit { space: self, txn: Txn::begin(self.tree()) }
+    }
+
+    /// A frame for tree nodes.
+    fn node_frame(&self) -> Option<Pfn> {
+        let pfn = self.vm.obtain(Fill::Zeroed).ok()?;
+        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), 0);
+        Some(pfn)
+    }
+
+    /// After the publication of a tree: whoever enters a section from now on and
+    /// sees the new generation looks the VMA up again.
+    fn announce(&self) {
+        let generation = &self.data().generation;
+        generation.store(generation.get() + 1, Ordering::Release);
+    }
+
+    /// Frees replaced nodes where nothing else has to be waited for.
+    pub(crate) fn reclaim(&self, retired: Retired<'vm, M>) {
+        if retired.nr_nodes() > 0 {
+            self.wait_for_readers();
+        }
+        retired.free();
+    }
+}
+
+impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
+    /// The version as edited so far.
+    pub(crate) fn tree(&self) -> Snapshot<'_, M> {
+        self.txn.read()
+    }
+
+    pub(crate) fn nr_vmas(&self) -> u64 {
+        self.txn.nr_vmas()
+    }
+
+    fn insert(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
+        let space = self.space;
+        self.txn.insert(vma, &mut || space.node_frame())
+    }
+
+    fn remove(&mut self, start: Vpn) -> Result<Option<Vma>, OutOfNodes> {
+        let space = self.space;
+        self.txn.remove(start, &mut || space.node_frame())
+    }
+
+    fn replace(&mut self, start: Vpn, vma: Vma) -> Result<(), OutOfNodes> {
+        let space = self.space;
+        self.txn.replace(start, vma, &mut || space.node_frame()).map(|_| ())
+    }
+
+    /// Takes the range out of all VMAs, with `vma_split` at its ends.
+    pub(crate) fn carve(&mut self, range: PageRange) -> Result<(), OutOfNodes> {
+        while let Some(vma) = self.first_in(range) {
+            self.cut(&vma, range)?;
+        }
+        Ok(())
+    }
+
+    fn first_in(&self, range: PageRange) -> Option<Vma> {
+        self.tree().next(range.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&range))
+    }
+
+    /// ```text
+    /// AAAAAA   vma        AA**AA   after, both ends kept
+    ///   ++     range
+    /// ```
+    fn cut(&mut self, vma: &Vma, range: PageRange) -> Result<(), OutOfNodes> {
+        let left = PageRange::new(vma.range.start, range.start.min(vma.range.end));
+        let right = PageRange::new(range.end.max(vma.range.start), vma.range.end);
+        match (left.is_empty(), right.is_empty()) {
+            (true, true) => self.remove(vma.range.start).map(|_| ()),
+            (false, true) => self.replace(vma.range.start, vma.part(left)),
+            (true, false) => self.replace(vma.range.start, vma.part(right)),
+            (false, false) => {
+                self.replace(vma.range.start, vma.part(left))?;
+                self.insert(vma.part(right))
+            }
+        }
+    }
+
+    /// Puts a VMA into a hole, merging with its neighbours where they continue
+    /// each other.
+    pub(crate) fn place(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
+        place_in(self.space, &mut self.txn, vma)
+    }
+
+    /// Gives each part of a VMA in `range` what `f` makes of it.
+    pub(crate) fn rewrite(&mut self, range: PageRange, f: &mut dyn FnMut(&Vma) -> Vma) -> Result<(), OutOfNodes> {
+        let mut at = range.start;
+        while let Some(vma) = self.first_in(PageRange::new(at, range.end)) {
+            let part = vma.part(vma.range.intersect(&PageRange::new(at, range.end)));
+            at = part.range.end;
+            let new = f(&part);
+            if new != part {
+                self.cut(&vma, part.range)?;
+                self.place(new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it the space's tree. Free the retired nodes after a grace period.
+    pub(crate) fn publish(self) -> Retired<'vm, M> {
+        let retired = self.txn.publish();
+        self.space.announce();
+        retired
+    }
+
+    /// Freezes what is edited so far as a first version, and goes on.
+    pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
+        TwoEdits { space: self.space, steps: self.txn.seal() }
+    }
+}
+
+/// Two versions, both prepared, to be published one after the other.
+pub(crate) struct TwoEdits<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    steps: TwoStep<'vm, M>,
+}
+
+impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
+    /// Edits the second version: a closure, since the edit is only lent.
+    pub(crate) fn place_second(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
+        place_in(self.space, self.steps.second(), vma)
+    }
+
+    pub(crate) fn nr_vmas(&mut self) -> u64 {
+        self.steps.second().nr_vmas()
+    }
+
+    /// Publishes the first version; the second one comes with what is given back.
+    pub(crate) fn publish_first(self) -> (Retired<'vm, M>, Edit<'a, 'vm, M>) {
+        let (retired, txn) = self.steps.publish_first();
+        self.space.announce();
+        (retired, Edit { space: self.space, txn })
+    }
+}
+
+fn place_in<'vm, M: Machine>(space: &AddressSpace<'vm, M>, txn: &mut Txn<'vm, M>, vma: Vma) -> Result<(), OutOfNodes> {
+    let alloc = &mut || space.node_frame();
+    let mut whole = vma;
+    if let Some(prev) = txn.read().prev(vma.range.start).map(|f| f.vma).filter(|p| p.merges_with(&whole)) {
+        txn.remove(prev.range.start, alloc)?;
+        whole = Vma { range: PageRange::new(prev.range.start, whole.range.end), ..prev };
+    }
+    if let Some(next) = txn.read().lookup(vma.range.end).map(|f| f.vma).filter(|n| whole.merges_with(n)) {
+        txn.remove(next.range.start, alloc)?;
+        whole.range.end = next.range.end;
+    }
+    txn.insert(whole, alloc)
+}
+
+impl<M: Machine> Edit<'_, '_, M> {
+    /// Puts a VMA behind all others, as it is: for copying a whole tree.
+    pub(crate) fn append(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
+        self.insert(vma)
+    }
+}

@@ -1,0 +1,28 @@
+//! The end of an address space, whole.
+
+use crate::addr::{Order, Pfn};
+use crate::frame::Fill;
+use crate::machine::{Flush, Machine};
+use crate::space::AddressSpace;
+use core::ops::ControlFlow;
+
+impl<M: Machine> Drop for AddressSpace<'_, M> {
+    /// Frees all frames, tables and nodes. Nobody can name the space any more; a
+    /// CPU that ran it may still hold translations, so those go first.
+    fn drop(&mut self) {
+        let vm = self.vm;
+        self.shootdown_and_wait(Flush::Space);
+        self.remove_all();
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            vm.object_put(vma.object, vma.range.nr_pages());
+            ControlFlow::Continue(())
+        });
+        self.tree().pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));
+        let data = self.data();
+        let order = data.rss_order.get();
+        if order != u64::MAX {
+            vm.give_back_order(Pfn(data.rss_base.get() as u32), Order(order as u8));
+        }
+        self.leave_family();
+    }
+}

@@ -1,0 +1,205 @@
+//! fork(2): a copy of an address space that shares its frames.
+//!
+//! ```text
+//! for each mapping   lock the entry, raise the count, write the child's entry
+//!                    (plain: nobody can reach it), publish the parent's without
+//!                    the write right, which drops the lock
+//! then               one shootdown of the parent, before fork returns
+//! ```
+//! Faults of the parent's other threads go on all the while: each page of the
+//! child is a value that it had during the fork, and no write after fork has
+//! returned shows in it (F5).
+
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{PageRange, Rights, Vpn};
+use crate::errno::op_error;
+use crate::frame::{Fill, FrameKind};
+use crate::machine::{Flush, Machine};
+use crate::space::AddressSpace;
+use crate::space::vma::{Vma, VmaFlags};
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Leaf};
+use crate::table::take;
+use crate::table::walk::{self, Walk};
+use core::ops::ControlFlow;
+
+op_error! {
+    /// Why fork(2) gave no child.
+    ForkError {
+        OutOfFrames: ENOMEM = "out of frames",
+        MapsFull: ENOMEM = "a page has as many mappings as can be counted",
+    }
+}
+
+impl From<crate::space::tree::OutOfNodes> for ForkError {
+    fn from(_: crate::space::tree::OutOfNodes) -> ForkError {
+        ForkError::OutOfFrames
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// A child that shares every frame with this space, copy-on-write, save
+    /// where `MADV_DONTFORK` or `MADV_WIPEONFORK` say otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`ForkError`]; nothing is kept then. Pages of the parent may have lost
+    /// their write right in the tables; their next write finds them its own.
+    ///
+    /// Source: fork(2), madvise(2).
+    pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
+        let child = self.vm.new_space_parts().map_err(|_| ForkError::OutOfFrames)?;
+        child.join_family_of(self);
+        let _writer = self.write_lock();
+        child.copy_limits(self);
+        let mut write_protected = false;
+        let copied = child.copy_vmas(self).and_then(|()| self.copy_pages(&child, &mut write_protected));
+        if write_protected {
+            // Also after a failure: an entry without the right under a
+            // translation with it would let two frames be seen after the next
+            // copy.
+            self.shootdown_and_wait(Flush::Space);
+        }
+        copied?;
+        self.vm.count(Event::Fork, 1);
+        Ok(child)
+    }
+
+    fn copy_limits(&self, parent: &AddressSpace<'vm, M>) {
+        let (to, from) = (&self.data().limits, &parent.data().limits);
+        to.brk_start.set(from.brk_start.get());
+        to.brk_end.set(from.brk_end.get());
+        to.limit_as_pages.set(from.limit_as_pages.get());
+    }
+
+    /// The child's tree. An object gains the pages at once: dropping the child
+    /// gives back exactly what its tree names.
+    fn copy_vmas(&self, parent: &AddressSpace<'vm, M>) -> Result<(), ForkError> {
+        let mut edit = self.edit();
+        let mut nr_pages = 0;
+        let mut failed = None;
+        let _ = parent.tree().for_each(Self::user_range(), &mut |vma| {
+            if vma.flags.contains(VmaFlags::DONTFORK) {
+                return ControlFlow::Continue(());
+            }
+            nr_pages += vma.range.nr_pages();
+            match edit.append(Vma { flags: vma.flags - VmaFlags::LOCKED, ..vma }) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(e) => {
+                    failed = Some(e);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        if let Some(e) = failed {
+            return Err(e.into());
+        }
+        edit.publish().free();
+        self.data().limits.nr_mapped_pages.set(nr_pages);
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            self.vm.object_get(vma.object, vma.range.nr_pages());
+            ControlFlow::Continue(())
+        });
+        Ok(())
+    }
+
+    fn copy_pages(&self, child: &AddressSpace<'vm, M>, write_protected: &mut bool) -> Result<(), ForkError> {
+        let mut result = Ok(());
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            // Pages of an object are found again by a fault.
+            let skip = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
+            if vma.flags.intersects(skip) && !vma.flags.contains(VmaFlags::MAYGUARD) {
+                return ControlFlow::Continue(());
+            }
+            if vma.flags.intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
+                return ControlFlow::Continue(());
+            }
+            let only_guards = vma.flags.contains(VmaFlags::SHARED);
+            result = self.copy_range(child, vma.range, only_guards, write_protected);
+            if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        result
+    }
+
+    fn copy_range(
+        &self,
+        child: &AddressSpace<'vm, M>,
+        range: PageRange,
+        only_guards: bool,
+        write_protected: &mut bool,
+    ) -> Result<(), ForkError> {
+        let mut result = Ok(());
+        let mut nr_anon = 0;
+        take::for_each_entry(&self.vm.machine, self.root, range, &mut |vpn, slot| {
+            let copied = match self.share_entry(slot, only_guards, write_protected) {
+                Ok(None) => Ok(()),
+                Ok(Some(entry)) => child.set_entry(vpn, entry).inspect_err(|_| self.unshare(entry)).map(|()| {
+                    nr_anon += u64::from(matches!(entry, Entry::Leaf(leaf) if leaf.pfn != self.vm.frames.zero));
+                }),
+                Err(e) => Err(e),
+            };
+            result = copied;
+            result.is_ok()
+        });
+        child.charge(Rss::Anon, nr_anon as i64);
+        result
+    }
+
+    /// Raises the count under the entry's lock and takes the write right away;
+    /// gives the entry that the child is to have.
+    fn share_entry(
+        &self,
+        slot: Slot<'_, M::Format>,
+        only_guards: bool,
+        write_protected: &mut bool,
+    ) -> Result<Option<Entry>, ForkError> {
+        loop {
+            let seen = slot.read();
+            match seen.entry {
+                Entry::None | Entry::Table(_) => return Ok(None),
+                Entry::Guard => return Ok(Some(Entry::Guard)),
+                Entry::Leaf(_) if only_guards => return Ok(None),
+                Entry::Leaf(_) => {
+                    let Ok(leaf) = slot.lock(seen) else { continue };
+                    let raised = leaf.pfn == self.vm.frames.zero || self.vm.frames.desc(leaf.pfn).map_raise().is_ok();
+                    let rights = if raised { leaf.rights - Rights::WRITE } else { leaf.rights };
+                    *write_protected |= rights != leaf.rights;
+                    let shared = Leaf { rights, ..leaf };
+                    slot.unlock(shared);
+                    return if raised { Ok(Some(Entry::Leaf(shared))) } else { Err(ForkError::MapsFull) };
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
+            }
+        }
+    }
+
+    fn unshare(&self, entry: Entry) {
+        if let Entry::Leaf(leaf) = entry
+            && leaf.pfn != self.vm.frames.zero
+        {
+            self.vm.frames.desc(leaf.pfn).map_drop();
+        }
+    }
+
+    /// Sets an entry of a space that nobody else can reach.
+    fn set_entry(&self, vpn: Vpn, entry: Entry) -> Result<(), ForkError> {
+        loop {
+            match walk::walk(&self.vm.machine, self.root, vpn) {
+                Walk::Leaf(slot) => {
+                    slot.set_private(entry);
+                    return Ok(());
+                }
+                Walk::Hole(hole) => {
+                    let table = self.vm.obtain(Fill::Zeroed).map_err(|_| ForkError::OutOfFrames)?;
+                    let level = u64::from(hole.level) - 1;
+                    self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
+                    hole.set_private(Entry::Table(table));
+                    self.charge(Rss::Tables, 1);
+                    self.vm.count(Event::TableInstall, 1);
+                }
+                Walk::Owned => unreachable!("I17: a child that is not published has no owned entries"),
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Growth of a `MAP_GROWSDOWN` mapping by a touch below it.
+
+use crate::addr::{PageRange, Vpn};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::vma::{Vma, VmaFlags};
+
+/// Pages that stay free below a growing mapping, so that it does not run into
+/// what is there unnoticed: 1 MiB, as Linux's `stack_guard_gap`.
+const STACK_GUARD_GAP_PAGES: u64 = 256;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Whether the mapping above `vpn` was made to reach it. Called outside
+    /// sections.
+    #[cold]
+    pub(crate) fn grow_stack(&self, vpn: Vpn) -> bool {
+        if vpn >= Self::user_range().end {
+            return false;
+        }
+        let _writer = self.write_lock();
+        let Some(vma) = self.tree().next(vpn).map(|f| f.vma) else { return false };
+        if vma.range.contains(vpn) {
+            return true; // another thread was here first
+        }
+        let nr_more = vma.range.start.0 - vpn.0;
+        let nr_total = vma.range.nr_pages() + nr_more;
+        if !vma.flags.contains(VmaFlags::GROWSDOWN)
+            || nr_total * 4096 > self.vm.tunables.stack_limit_bytes
+            || vpn < self.min_page()
+            || !self.gap_below(vpn)
+            || !self.fits_limit(nr_more, 0)
+        {
+            return false;
+        }
+        let grown = PageRange::new(vpn, vma.range.start);
+        let below = Vma { range: grown, pgoff: vma.pgoff.wrapping_sub(nr_more), ..vma };
+        let mut edit = self.edit();
+        if edit.place(below).is_err() {
+            return false;
+        }
+        let retired = edit.publish();
+        self.data().limits.nr_mapped_pages.add_owned(nr_more);
+        self.reclaim(retired);
+        true
+    }
+
+    fn gap_below(&self, vpn: Vpn) -> bool {
+        match self.tree().prev(vpn).map(|f| f.vma) {
+            None => true,
+            Some(prev) if prev.flags.rights().is_empty() || prev.flags.contains(VmaFlags::GROWSDOWN) => true,
+            Some(prev) => vpn.0 - prev.range.end.0 >= STACK_GUARD_GAP_PAGES,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! mmap(2), anonymous.
+
+use super::{is_aligned, page_align, pages, task_size};
+use crate::addr::{PAGE_SIZE, PageRange, Rights, Vpn};
+use crate::errno::op_error;
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::placement::occupied;
+use crate::space::tree::OutOfNodes;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::table::take::Removal;
+
+op_error! {
+    /// Why mmap(2) did nothing.
+    MmapError {
+        ZeroLength: EINVAL = "length: should not be 0",
+        Unaligned: EINVAL = "addr: should be a multiple of the page size with MAP_FIXED",
+        BadFlags: EINVAL = "flags: should have exactly one of MAP_SHARED and MAP_PRIVATE, and nothing that contradicts it",
+        NotAnonymous: EBADF = "flags: should have MAP_ANONYMOUS; there are no files here",
+        TooLong: ENOMEM = "length: should fit into the address space",
+        NoHole: ENOMEM = "length: no hole of that size is left",
+        OverLimit: ENOMEM = "length: the limit on the address space (RLIMIT_AS) is reached",
+        TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
+        OutOfFrames: ENOMEM = "out of frames",
+        NoHugePages: ENOMEM = "flags: MAP_HUGETLB: the pool has no huge pages",
+        Occupied: EEXIST = "addr: MAP_FIXED_NOREPLACE: something is mapped there",
+    }
+}
+
+impl From<OutOfNodes> for MmapError {
+    fn from(_: OutOfNodes) -> MmapError {
+        MmapError::OutOfFrames
+    }
+}
+
+const MAP_SHARED: u64 = 1;
+const MAP_PRIVATE: u64 = 2;
+const MAP_TYPE: u64 = 0xf;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_LOCKED: u64 = 0x2000;
+const MAP_NORESERVE: u64 = 0x4000;
+const MAP_POPULATE: u64 = 0x8000;
+const MAP_NONBLOCK: u64 = 0x1_0000;
+const MAP_STACK: u64 = 0x2_0000;
+const MAP_HUGETLB: u64 = 0x4_0000;
+const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Maps anonymous memory; arguments as the system call has them, bits of
+    /// `prot` and `flags` that mean nothing here ignored as Linux ignores them.
+    /// Gives the address, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`MmapError`]; nothing is changed then.
+    ///
+    /// Source: mmap(2).
+    pub fn mmap(&self, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, MmapError> {
+        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        if flags & MAP_ANONYMOUS == 0 {
+            return Err(MmapError::NotAnonymous);
+        }
+        if flags & MAP_HUGETLB != 0 {
+            return Err(MmapError::NoHugePages);
+        }
+        if len == 0 {
+            return Err(MmapError::ZeroLength);
+        }
+        let len = page_align(len);
+        let limit = task_size::<M::Format>();
+        if len == 0 || len > limit {
+            return Err(MmapError::TooLong);
+        }
+        if fixed && addr > limit - len {
+            return Err(MmapError::TooLong);
+        }
+        if fixed && !is_aligned(addr) {
+            return Err(MmapError::Unaligned);
+        }
+        let at = self.map_locked(addr, len, prot, flags, fixed)?;
+        if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || flags & MAP_LOCKED != 0 {
+            // As Linux: the mapping stands even where populating it fails.
+            self.populate_quietly(pages(at, len));
+        }
+        Ok(at)
+    }
+
+    fn map_locked(&self, addr: u64, len: u64, prot: u64, flags: u64, fixed: bool) -> Result<u64, MmapError> {
+        let _writer = self.write_lock();
+        let start = if fixed {
+            Vpn::of(addr)
+        } else {
+            let tree = self.tree().snapshot();
+            self.find_hole(&tree, addr, len / PAGE_SIZE).ok_or(MmapError::NoHole)?
+        };
+        let range = pages(start.addr(), len);
+        if flags & MAP_FIXED_NOREPLACE != 0 && occupied(&self.tree().snapshot(), range) {
+            return Err(MmapError::Occupied);
+        }
+        let flags = vma_flags(prot, flags)?;
+        self.insert_mapping(range, flags)?;
+        Ok(start.addr())
+    }
+
+    /// Maps new memory in place of whatever is in the range. Under the writer lock.
+    pub(crate) fn insert_mapping(&self, range: PageRange, flags: VmaFlags) -> Result<(), MmapError> {
+        let nr_replaced = self.nr_mapped_in(range);
+        if !self.fits_limit(range.nr_pages(), nr_replaced) {
+            return Err(MmapError::OverLimit);
+        }
+        if self.tree().nr_vmas() >= self.vm.tunables.max_map_count {
+            return Err(MmapError::TooManyVmas);
+        }
+        let object = if flags.contains(VmaFlags::SHARED) {
+            self.vm.new_object(range.nr_pages()).map_err(|_| MmapError::OutOfFrames)?
+        } else {
+            ObjectId::NONE
+        };
+        let pgoff = if object == ObjectId::NONE { range.start.0 } else { 0 };
+        let vma = Vma { range, flags, object, pgoff };
+        let result = if nr_replaced == 0 { self.insert_into_hole(vma) } else { self.insert_over(vma) };
+        match result {
+            Ok(()) => self.data().limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
+            Err(_) => self.vm.object_put(object, range.nr_pages()),
+        }
+        result
+    }
+
+    fn insert_into_hole(&self, vma: Vma) -> Result<(), MmapError> {
+        let mut edit = self.edit();
+        edit.place(vma)?;
+        let retired = edit.publish();
+        self.reclaim(retired);
+        Ok(())
+    }
+
+    /// In two versions: the new VMA is visible only after the old pages are gone.
+    fn insert_over(&self, vma: Vma) -> Result<(), MmapError> {
+        let mut edit = self.edit();
+        edit.carve(vma.range)?;
+        let mut edits = edit.seal();
+        edits.place_second(vma)?;
+        if edits.nr_vmas() > self.vm.tunables.max_map_count {
+            return Err(MmapError::TooManyVmas);
+        }
+        let before = self.tree().snapshot();
+        let (retired, second) = edits.publish_first();
+        // Tables stay: they are about to be needed again.
+        let removal = Removal { range: vma.range, free_inside: PageRange::new(Vpn(0), Vpn(0)), keep_guards: false };
+        self.finish_removal(&before, retired, &removal);
+        let retired = second.publish();
+        self.reclaim(retired);
+        Ok(())
+    }
+
+    /// Pages of the range that VMAs have.
+    pub(crate) fn nr_mapped_in(&self, range: PageRange) -> u64 {
+        let mut nr = 0;
+        let _ = self.tree().for_each(range, &mut |vma| {
+            nr += vma.range.intersect(&range).nr_pages();
+            core::ops::ControlFlow::Continue(())
+        });
+        nr
+    }
+
+    /// Whether so many more pages keep to the limit on the address space.
+    pub(crate) fn fits_limit(&self, nr_more: u64, nr_fewer: u64) -> bool {
+        let limits = &self.data().limits;
+        let limit = limits.limit_as_pages.get();
+        limit == 0 || limits.nr_mapped_pages.get() - nr_fewer + nr_more <= limit
+    }
+
+    /// Sets the limit on all VMAs together, in bytes (`RLIMIT_AS`); `None` lifts it.
+    pub fn set_limit_as(&self, limit_bytes: Option<u64>) {
+        let pages = limit_bytes.map_or(0, |bytes| (bytes / PAGE_SIZE).max(1));
+        self.data().limits.limit_as_pages.set(pages);
+    }
+}
+
+fn vma_flags(prot: u64, flags: u64) -> Result<VmaFlags, MmapError> {
+    let mut vma = VmaFlags::empty().with_rights(Rights::from_bits_truncate(prot as u8 & 7));
+    match flags & MAP_TYPE {
+        MAP_SHARED if flags & MAP_GROWSDOWN != 0 => return Err(MmapError::BadFlags),
+        MAP_SHARED => vma |= VmaFlags::SHARED,
+        MAP_PRIVATE => {}
+        _ => return Err(MmapError::BadFlags),
+    }
+    vma.set(VmaFlags::GROWSDOWN, flags & MAP_GROWSDOWN != 0);
+    vma.set(VmaFlags::NORESERVE, flags & MAP_NORESERVE != 0);
+    vma.set(VmaFlags::LOCKED, flags & MAP_LOCKED != 0);
+    vma.set(VmaFlags::STACK, flags & MAP_STACK != 0 && flags & MAP_GROWSDOWN != 0);
+    Ok(vma)
+}

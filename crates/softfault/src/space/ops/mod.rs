@@ -1,0 +1,53 @@
+//! One file per operation. Each has the same shape:
+//!
+//! 1. check the arguments in the order in which Linux does, so that of two
+//!    errors the same one is reported;
+//! 2. take the writer lock;
+//! 3. *prepare*: everything that may fail: the new tree, table frames;
+//! 4. *commit*: publish, wait, remove, free; nothing here fails.
+
+mod advise;
+mod brk;
+mod edit;
+mod exit;
+mod fork;
+mod grow;
+mod map;
+mod mincore;
+mod populate;
+mod protect;
+mod remap;
+mod report;
+#[cfg(test)]
+mod tests;
+mod unmap;
+
+pub use advise::MadviseError;
+pub use fork::ForkError;
+pub use map::MmapError;
+pub use mincore::MincoreError;
+pub use protect::MprotectError;
+pub use remap::MremapError;
+pub use report::{SmapsEntry, Translation};
+pub use unmap::MunmapError;
+
+use crate::addr::{PAGE_SIZE, PageRange, Vpn};
+
+/// First address past the user part: what Linux calls `TASK_SIZE`.
+pub(crate) const fn task_size<F: crate::table::format::Format>() -> u64 {
+    F::USER_PAGES * PAGE_SIZE
+}
+
+/// Rounds up to pages; wraps to 0 as Linux's `PAGE_ALIGN` does.
+pub(crate) const fn page_align(bytes: u64) -> u64 {
+    bytes.wrapping_add(PAGE_SIZE - 1) & !(PAGE_SIZE - 1)
+}
+
+pub(crate) const fn is_aligned(addr: u64) -> bool {
+    addr.is_multiple_of(PAGE_SIZE)
+}
+
+/// The pages of `addr..addr + len`, both aligned and known not to wrap.
+pub(crate) fn pages(addr: u64, len: u64) -> PageRange {
+    PageRange::new(Vpn::of(addr), Vpn::of(addr + len))
+}

@@ -1,0 +1,164 @@
+//! mprotect(2).
+
+use super::{is_aligned, page_align, pages};
+use crate::addr::{PageRange, Rights};
+use crate::errno::op_error;
+use crate::machine::{Flush, Machine};
+use crate::space::AddressSpace;
+use crate::space::tree::OutOfNodes;
+use crate::space::vma::{Vma, VmaFlags};
+use crate::table::format::{Entry, Leaf};
+use crate::table::take;
+
+op_error! {
+    /// Why mprotect(2) did not do all.
+    MprotectError {
+        Unaligned: EINVAL = "addr: should be a multiple of the page size",
+        BadProt: EINVAL = "prot: should be made of PROT_READ, PROT_WRITE, PROT_EXEC, PROT_SEM and one of PROT_GROWSDOWN and PROT_GROWSUP",
+        NotGrowing: EINVAL = "prot: PROT_GROWSDOWN, PROT_GROWSUP: the mapping does not grow that way",
+        Wraps: ENOMEM = "length: should not wrap around",
+        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what lies before it was changed",
+        TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
+        OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfNodes> for MprotectError {
+    fn from(_: OutOfNodes) -> MprotectError {
+        MprotectError::OutOfFrames
+    }
+}
+
+const PROT_SEM: u64 = 8;
+const PROT_GROWSDOWN: u64 = 0x0100_0000;
+const PROT_GROWSUP: u64 = 0x0200_0000;
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Gives the pages of `addr..addr + len` the rights `prot`.
+    ///
+    /// # Errors
+    ///
+    /// [`MprotectError`]; nothing is changed then, save with `NotMapped`: as
+    /// Linux does, the mappings before the hole have their new rights.
+    ///
+    /// Source: mprotect(2).
+    pub fn mprotect(&self, addr: u64, len: u64, prot: u64) -> Result<(), MprotectError> {
+        let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
+        let prot = prot & !grows;
+        if grows == PROT_GROWSDOWN | PROT_GROWSUP {
+            return Err(MprotectError::BadProt);
+        }
+        if !is_aligned(addr) {
+            return Err(MprotectError::Unaligned);
+        }
+        if len == 0 {
+            return Ok(());
+        }
+        let len = page_align(len);
+        if addr.checked_add(len).is_none_or(|end| end <= addr) {
+            return Err(MprotectError::Wraps);
+        }
+        if prot & !(7 | PROT_SEM) != 0 {
+            return Err(MprotectError::BadProt);
+        }
+        let _writer = self.write_lock();
+        let mut range = pages(addr, len);
+        if grows != 0 {
+            range = self.grown_range(range, grows)?;
+        }
+        let mapped = self.mapped_prefix(range);
+        self.protect_range(mapped, Rights::from_bits_truncate(prot as u8 & 7))?;
+        if mapped == range { Ok(()) } else { Err(MprotectError::NotMapped) }
+    }
+
+    fn grown_range(&self, range: PageRange, grows: u64) -> Result<PageRange, MprotectError> {
+        let vma = self.tree().next(range.start).map(|f| f.vma).ok_or(MprotectError::NotMapped)?;
+        if grows == PROT_GROWSUP {
+            let error =
+                if vma.range.start > range.start { MprotectError::NotMapped } else { MprotectError::NotGrowing };
+            return Err(error);
+        }
+        if vma.range.start >= range.end {
+            return Err(MprotectError::NotMapped);
+        }
+        if !vma.flags.contains(VmaFlags::GROWSDOWN) {
+            return Err(MprotectError::NotGrowing);
+        }
+        Ok(PageRange::new(vma.range.start, range.end))
+    }
+
+    /// The range up to its first page without a VMA.
+    pub(crate) fn mapped_prefix(&self, range: PageRange) -> PageRange {
+        let mut end = range.start;
+        while end < range.end {
+            match self.tree().lookup(end) {
+                Some(found) => end = found.vma.range.end,
+                None => break,
+            }
+        }
+        PageRange::new(range.start, end.min(range.end))
+    }
+
+    fn protect_range(&self, range: PageRange, rights: Rights) -> Result<(), MprotectError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut fewer = false;
+        let mut edit = self.edit();
+        edit.rewrite(range, &mut |vma| {
+            fewer |= !(vma.flags.rights() - rights).is_empty();
+            Vma { flags: vma.flags.with_rights(rights), ..*vma }
+        })?;
+        if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
+            return Err(MprotectError::TooManyVmas);
+        }
+        let retired = edit.publish();
+        if retired.nr_nodes() > 0 {
+            // Every fault from here on installs with the new rights, so that one
+            // sweep finds all entries that have too many.
+            self.wait_for_readers();
+            retired.free();
+            self.sweep_rights(range, rights, fewer);
+        } else {
+            retired.free();
+        }
+        Ok(())
+    }
+
+    /// Takes from the entries what the VMA no longer gives, and gives what needs
+    /// no decision. A write right needs one: it is left to the fault.
+    fn sweep_rights(&self, range: PageRange, rights: Rights, fewer: bool) {
+        let machine = &self.vm.machine;
+        let mut shrunk = false;
+        take::for_each_entry(machine, self.root, range, &mut |_, slot| {
+            loop {
+                let seen = slot.read();
+                match seen.entry {
+                    Entry::Leaf(leaf) => {
+                        let new = narrowed(leaf, rights);
+                        if new == leaf.rights {
+                            return true;
+                        }
+                        if slot.set_rights(seen, Leaf { rights: new, ..leaf }).is_ok() {
+                            shrunk |= !(leaf.rights - new).is_empty();
+                            return true;
+                        }
+                    }
+                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
+                    Entry::None | Entry::Guard | Entry::Table(_) => return true,
+                }
+            }
+        });
+        debug_assert!(fewer || !shrunk, "I16: no entry has more rights than its VMA");
+        if shrunk {
+            self.shootdown_and_wait(Flush::Pages(range));
+        }
+    }
+}
+
+fn narrowed(leaf: Leaf, vma: Rights) -> Rights {
+    if vma.is_empty() {
+        return vma;
+    }
+    (vma | Rights::READ) - (Rights::WRITE - leaf.rights)
+}

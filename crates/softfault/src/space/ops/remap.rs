@@ -1,0 +1,282 @@
+//! mremap(2).
+//!
+//! Moving: publish a tree without source and destination, wait, clear the
+//! destination, take the source's entries, shoot down, set them down in the
+//! destination, publish the tree with it. Between the two versions neither place
+//! is mapped; a thread that touches them meanwhile is in a race with mremap in
+//! the program itself.
+
+use super::{is_aligned, page_align, pages, task_size};
+use crate::addr::{PAGE_SIZE, PageRange, Vpn};
+use crate::errno::op_error;
+use crate::machine::{Flush, Machine};
+use crate::space::AddressSpace;
+use crate::space::tree::OutOfNodes;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::table::format::Entry;
+use crate::table::reserve::{self, TableReserve};
+use crate::table::take::{self, Removal};
+
+op_error! {
+    /// Why mremap(2) did nothing.
+    MremapError {
+        BadFlags: EINVAL = "flags: should be made of MREMAP_MAYMOVE, and with it MREMAP_FIXED, MREMAP_DONTUNMAP",
+        Unaligned: EINVAL = "old_address, new_address: should be multiples of the page size",
+        ZeroLength: EINVAL = "new_size: should not be 0",
+        BadTarget: EINVAL = "new_address, new_size: should lie in the address space and not meet the old range",
+        DuplicatePrivate: EINVAL = "old_size: 0 duplicates a shared mapping only",
+        BadDontUnmap: EINVAL = "flags: MREMAP_DONTUNMAP asks for equal sizes",
+        NotMapped: EFAULT = "old_address, old_size: should lie in one mapping",
+        WouldWrap: EINVAL = "new_size: the mapping would wrap in its object",
+        CannotGrow: ENOMEM = "new_size: no room after the mapping, and MREMAP_MAYMOVE is not given",
+        NoHole: ENOMEM = "new_size: no hole of that size is left",
+        OverLimit: ENOMEM = "new_size: the limit on the address space (RLIMIT_AS) is reached",
+        TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
+        OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfNodes> for MremapError {
+    fn from(_: OutOfNodes) -> MremapError {
+        MremapError::OutOfFrames
+    }
+}
+
+const MAYMOVE: u64 = 1;
+const FIXED: u64 = 2;
+const DONTUNMAP: u64 = 4;
+
+/// A move that was checked: `old_len` bytes at `old` become `new` bytes at `to`.
+struct Move {
+    old: PageRange,
+    new: PageRange,
+    keep_old: bool,
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Grows, shrinks or moves a mapping. Gives its address, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`MremapError`]; nothing is changed then, save that with `MREMAP_FIXED`
+    /// the target may have been unmapped, as on Linux.
+    ///
+    /// Source: mremap(2).
+    pub fn mremap(&self, old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64, MremapError> {
+        if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 {
+            return Err(MremapError::BadFlags);
+        }
+        if flags & DONTUNMAP != 0 && old_len != new_len {
+            return Err(MremapError::BadDontUnmap);
+        }
+        if !is_aligned(old) {
+            return Err(MremapError::Unaligned);
+        }
+        let (old_len, new_len) = (page_align(old_len), page_align(new_len));
+        if new_len == 0 {
+            return Err(MremapError::ZeroLength);
+        }
+        let limit = task_size::<M::Format>();
+        if flags & (FIXED | DONTUNMAP) != 0 {
+            check_target(old, old_len, new, new_len, flags, limit)?;
+        } else if new_len > limit {
+            return Err(MremapError::BadTarget);
+        }
+        let _writer = self.write_lock();
+        let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
+        self.remap_locked(vma, old, old_len, new_len, flags, new)
+    }
+
+    fn remap_locked(
+        &self,
+        vma: Vma,
+        old: u64,
+        old_len: u64,
+        new_len: u64,
+        flags: u64,
+        new: u64,
+    ) -> Result<u64, MremapError> {
+        if old_len == 0 && !vma.flags.contains(VmaFlags::SHARED) {
+            return Err(MremapError::DuplicatePrivate);
+        }
+        let moves = flags & (FIXED | DONTUNMAP) != 0;
+        if !moves && old_len >= new_len {
+            if old_len > new_len {
+                self.unmap_range(checked_pages(old + new_len, old_len - new_len)?)
+                    .map_err(|_| MremapError::OutOfFrames)?;
+            }
+            return Ok(old);
+        }
+        if old_len > vma.range.end.addr() - old {
+            return Err(MremapError::NotMapped);
+        }
+        if new_len > old_len {
+            if vma.index_of(Vpn::of(old)).checked_add(new_len / PAGE_SIZE).is_none() {
+                return Err(MremapError::WouldWrap);
+            }
+            if !self.fits_limit((new_len - old_len) / PAGE_SIZE, 0) {
+                return Err(MremapError::OverLimit);
+            }
+        }
+        if !moves && old_len > 0 && self.grow_in_place(&vma, old, old_len, new_len)? {
+            return Ok(old);
+        }
+        if flags & MAYMOVE == 0 {
+            return Err(MremapError::CannotGrow);
+        }
+        if self.tree().nr_vmas() + 2 >= self.vm.tunables.max_map_count {
+            return Err(MremapError::TooManyVmas);
+        }
+        let to = self.target(flags, new, new_len)?;
+        let keep_old = flags & DONTUNMAP != 0 || old_len == 0;
+        let old_pages = pages(old, old_len.min(new_len));
+        if old_len > new_len {
+            self.unmap_range(pages(old + new_len, old_len - new_len)).map_err(|_| MremapError::OutOfFrames)?;
+        }
+        self.move_mapping(&vma, Move { old: old_pages, new: pages(to.addr(), new_len), keep_old })?;
+        Ok(to.addr())
+    }
+
+    fn target(&self, flags: u64, new: u64, new_len: u64) -> Result<Vpn, MremapError> {
+        if flags & FIXED != 0 {
+            // As Linux: what is there goes first, and stays gone.
+            self.unmap_range(pages(new, new_len)).map_err(|_| MremapError::OutOfFrames)?;
+            return Ok(Vpn::of(new));
+        }
+        let hint = if flags & DONTUNMAP != 0 { new } else { 0 };
+        let tree = self.tree().snapshot();
+        self.find_hole(&tree, hint, new_len / PAGE_SIZE).ok_or(MremapError::NoHole)
+    }
+
+    /// Whether there was room behind the mapping.
+    fn grow_in_place(&self, vma: &Vma, old: u64, old_len: u64, new_len: u64) -> Result<bool, MremapError> {
+        let end = old + old_len;
+        let more = new_len - old_len;
+        if vma.range.end.addr() != end || end.checked_add(more).is_none_or(|e| e > task_size::<M::Format>()) {
+            return Ok(false);
+        }
+        let range = pages(end, more);
+        if self.nr_mapped_in(range) != 0 {
+            return Ok(false);
+        }
+        let mut edit = self.edit();
+        edit.place(Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma })?;
+        let retired = edit.publish();
+        self.vm.object_get(vma.object, range.nr_pages());
+        self.data().limits.nr_mapped_pages.add_owned(range.nr_pages());
+        self.reclaim(retired);
+        Ok(true)
+    }
+
+    fn move_mapping(&self, vma: &Vma, m: Move) -> Result<(), MremapError> {
+        let start = Vpn::of(m.old.start.addr());
+        // Private pages keep the index that they were first mapped with, so that
+        // rmap finds them; a shared one its place in the object.
+        let moved = Vma { range: m.new, pgoff: vma.index_of(start), ..*vma };
+        let mut reserve = TableReserve::new(self.vm);
+        let mut edit = self.edit();
+        if !m.keep_old {
+            edit.carve(m.old)?;
+        }
+        let mut edits = edit.seal();
+        edits.place_second(moved)?;
+        if edits.nr_vmas() > self.vm.tunables.max_map_count {
+            return Err(MremapError::TooManyVmas);
+        }
+        if !m.old.is_empty() {
+            let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
+            let nr_tables = reserve::tables_for(&self.vm.machine, self.root, spread);
+            reserve.add(nr_tables).map_err(|_| MremapError::OutOfFrames)?;
+        }
+        self.vm.object_get(vma.object, m.new.nr_pages());
+        let (mut retired, second) = edits.publish_first();
+        self.wait_for_readers();
+        self.carry_entries(&m, vma.object != ObjectId::NONE && m.keep_old, &mut reserve);
+        if !m.keep_old {
+            // The destination is in no tree yet, and its tables have to stay.
+            let hole = self.hole_around(m.old);
+            let free_inside = if m.new.start < m.old.start {
+                PageRange::new(hole.start.max(m.new.end), hole.end)
+            } else {
+                PageRange::new(hole.start, hole.end.min(m.new.start))
+            };
+            let removal = Removal { range: m.old, free_inside, keep_guards: false };
+            self.remove_pages(&removal);
+            self.vm.object_put(vma.object, m.old.nr_pages());
+        }
+        let nr_less = if m.keep_old { 0 } else { m.old.nr_pages() };
+        self.data().limits.nr_mapped_pages.add_owned(m.new.nr_pages().wrapping_sub(nr_less));
+        retired.append(second.publish());
+        self.reclaim(retired);
+        Ok(())
+    }
+
+    /// Takes the source's entries to the destination. With `stay` they remain
+    /// where they are: pages of an object are found again by a fault.
+    fn carry_entries(&self, m: &Move, stay: bool, reserve: &mut TableReserve<'vm, M>) {
+        if stay || m.old.is_empty() {
+            return;
+        }
+        let machine = &self.vm.machine;
+        // Detached in two passes like any removal, but with the rights noted in
+        // the destination before the source forgets them.
+        take::for_each_entry(machine, self.root, m.old, &mut |vpn, slot| {
+            let to = Vpn(m.new.start.0 + (vpn.0 - m.old.start.0));
+            loop {
+                let seen = slot.read();
+                match seen.entry {
+                    Entry::Leaf(_) => {
+                        let to_slot = reserve.entry_for(self.root, self.frame, to);
+                        if let Ok(leaf) = slot.take(seen) {
+                            // Locked: the hardware could use it, but there is no
+                            // VMA, so nobody asks; it keeps rights and frame.
+                            to_slot.set_private(Entry::LockedLeaf(leaf));
+                            return true;
+                        }
+                    }
+                    Entry::Guard => {
+                        reserve.entry_for(self.root, self.frame, to).set_private(Entry::Guard);
+                        slot.set_private(Entry::None);
+                        return true;
+                    }
+                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
+                    Entry::None | Entry::Table(_) => return true,
+                }
+            }
+        });
+        self.shootdown_and_wait(Flush::Pages(m.old));
+        take::for_each_entry(machine, self.root, m.old, &mut |_, slot| {
+            if matches!(slot.read().entry, Entry::Busy) {
+                slot.resolve(Entry::None);
+            }
+            true
+        });
+        let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
+        take::for_each_entry(machine, self.root, spread, &mut |_, slot| {
+            if let Entry::LockedLeaf(leaf) = slot.read().entry {
+                slot.unlock(leaf);
+            }
+            true
+        });
+        self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
+        self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
+    }
+}
+
+fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, flags: u64, limit: u64) -> Result<(), MremapError> {
+    if flags & FIXED != 0 && !is_aligned(new) {
+        return Err(MremapError::Unaligned);
+    }
+    if new_len > limit || flags & FIXED != 0 && new > limit - new_len {
+        return Err(MremapError::BadTarget);
+    }
+    let apart = old.saturating_add(old_len) <= new || new.saturating_add(new_len) <= old;
+    if flags & FIXED != 0 && !apart {
+        return Err(MremapError::BadTarget);
+    }
+    Ok(())
+}
+
+fn checked_pages(addr: u64, len: u64) -> Result<PageRange, MremapError> {
+    addr.checked_add(len).map(|_| pages(addr, len)).ok_or(MremapError::BadTarget)
+}

@@ -1,0 +1,107 @@
+//! What is mapped where: the data of `/proc/PID/maps` and `smaps`, and single
+//! translations.
+
+use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::vma::Vma;
+use crate::table::format::Entry;
+use crate::table::take;
+use crate::table::walk::{self, Walk};
+
+/// What an address translates to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Translation {
+    /// The frame of the page.
+    pub pfn: Pfn,
+    /// What the hardware allows now; copy-on-write may hide a right that the
+    /// VMA gives.
+    pub rights: Rights,
+    /// Size of the mapping.
+    pub order: Order,
+}
+
+/// One VMA with what is resident of it, in pages; as `/proc/PID/smaps`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SmapsEntry {
+    /// The VMA.
+    pub vma: Vma,
+    /// Present pages, the zero frame not counted.
+    pub rss_pages: u64,
+    /// Of these, pages that others map too.
+    pub shared_pages: u64,
+    /// Of these, pages used since it was last cleared.
+    pub referenced_pages: u64,
+    /// Of these, pages written since it was last cleared.
+    pub dirty_pages: u64,
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Calls `f` with each VMA, lowest first. One moment's tree: writers wait.
+    pub fn maps(&self, f: &mut dyn FnMut(&Vma)) {
+        let _writer = self.write_lock();
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            f(&vma);
+            core::ops::ControlFlow::Continue(())
+        });
+    }
+
+    /// Calls `f` with each VMA and what is resident of it.
+    pub fn smaps(&self, f: &mut dyn FnMut(&SmapsEntry)) {
+        let _writer = self.write_lock();
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            f(&self.smaps_of(vma));
+            core::ops::ControlFlow::Continue(())
+        });
+    }
+
+    fn smaps_of(&self, vma: Vma) -> SmapsEntry {
+        let mut entry = SmapsEntry { vma, rss_pages: 0, shared_pages: 0, referenced_pages: 0, dirty_pages: 0 };
+        take::for_each_entry(&self.vm.machine, self.root, vma.range, &mut |_, slot| {
+            if let Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) = slot.read().entry
+                && leaf.pfn != self.vm.frames.zero
+            {
+                entry.rss_pages += 1;
+                entry.shared_pages += u64::from(self.vm.frames.desc(leaf.pfn).state().maps() > 1);
+                entry.referenced_pages += u64::from(leaf.accessed);
+                entry.dirty_pages += u64::from(leaf.dirty);
+            }
+            true
+        });
+        entry
+    }
+
+    /// Pages in all VMAs (`VmSize`).
+    pub fn nr_mapped_pages(&self) -> u64 {
+        self.data().limits.nr_mapped_pages.get()
+    }
+
+    /// Number of VMAs.
+    pub fn nr_vmas(&self) -> u64 {
+        self.tree().nr_vmas()
+    }
+
+    /// The VMA that holds the address, by value.
+    pub fn vma(&self, addr: u64) -> Option<Vma> {
+        self.vma_at(Vpn::of(addr))
+    }
+
+    /// What the address translates to now; `None` where a touch would fault.
+    /// The answer may be out of date when it is given: subscribe to
+    /// invalidations, or use [`read`](Self::read) and [`write`](Self::write).
+    pub fn translate(&self, addr: u64) -> Option<Translation> {
+        let vpn = Vpn::of(addr);
+        if !PageRange::contains(&Self::user_range(), vpn) {
+            return None;
+        }
+        let _visit = self.visit();
+        let _section = self.vm.section();
+        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return None };
+        match slot.read().entry {
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if !leaf.rights.is_empty() => {
+                Some(Translation { pfn: leaf.pfn, rights: leaf.rights, order: Order::BASE })
+            }
+            _ => None,
+        }
+    }
+}

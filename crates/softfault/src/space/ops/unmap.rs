@@ -1,0 +1,79 @@
+//! munmap(2).
+
+use super::{is_aligned, page_align, pages, task_size};
+use crate::addr::PageRange;
+use crate::errno::op_error;
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::tree::{OutOfNodes, Retired, Snapshot};
+use crate::table::take::Removal;
+use core::ops::ControlFlow;
+
+op_error! {
+    /// Why munmap(2) did nothing.
+    MunmapError {
+        Unaligned: EINVAL = "addr: should be a multiple of the page size",
+        OutOfRange: EINVAL = "addr, length: should lie in the address space, length not 0",
+        TooManyVmas: ENOMEM = "the hole would make more mappings than vm.max_map_count",
+        OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfNodes> for MunmapError {
+    fn from(_: OutOfNodes) -> MunmapError {
+        MunmapError::OutOfFrames
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Unmaps what is mapped in `addr..addr + len`; holes are no error.
+    ///
+    /// # Errors
+    ///
+    /// [`MunmapError`]; nothing is changed then.
+    ///
+    /// Source: munmap(2).
+    pub fn munmap(&self, addr: u64, len: u64) -> Result<(), MunmapError> {
+        let limit = task_size::<M::Format>();
+        if !is_aligned(addr) {
+            return Err(MunmapError::Unaligned);
+        }
+        let aligned = page_align(len);
+        if addr > limit || len > limit - addr || aligned == 0 {
+            return Err(MunmapError::OutOfRange);
+        }
+        let _writer = self.write_lock();
+        self.unmap_range(pages(addr, aligned))
+    }
+
+    /// Under the writer lock.
+    pub(crate) fn unmap_range(&self, range: PageRange) -> Result<(), MunmapError> {
+        let nr_pages = self.nr_mapped_in(range);
+        if nr_pages == 0 {
+            return Ok(());
+        }
+        let mut edit = self.edit();
+        edit.carve(range)?;
+        if edit.nr_vmas() > self.vm.tunables.max_map_count {
+            return Err(MunmapError::TooManyVmas);
+        }
+        let before = self.tree().snapshot();
+        let retired = edit.publish();
+        self.data().limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());
+        let removal = Removal { range, free_inside: self.hole_around(range), keep_guards: false };
+        self.finish_removal(&before, retired, &removal);
+        Ok(())
+    }
+
+    /// `before` is the version that still had the range; it can be read until
+    /// `retired` is freed.
+    pub(crate) fn finish_removal(&self, before: &Snapshot<'vm, M>, retired: Retired<'vm, M>, removal: &Removal) {
+        self.wait_for_readers();
+        self.remove_pages(removal);
+        let _ = before.for_each(removal.range, &mut |vma| {
+            self.vm.object_put(vma.object, vma.range.intersect(&removal.range).nr_pages());
+            ControlFlow::Continue(())
+        });
+        retired.free();
+    }
+}

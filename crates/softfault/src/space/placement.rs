@@ -1,0 +1,40 @@
+//! Where a mapping goes that may go anywhere: top-down, as Linux places them.
+
+use super::AddressSpace;
+use super::tree::{Direction, GapRequest, Snapshot};
+use crate::addr::{PageRange, Vpn};
+use crate::machine::Machine;
+use crate::table::format::Format;
+
+/// Pages between the highest placement and the end of the user part: room for
+/// the first stack, its guard gap and randomisation. Linux's default for an
+/// 8 MiB stack limit is 128 MiB plus the gap.
+const STACK_ROOM_PAGES: u64 = (128 << 20 >> 12) + 256;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// The lowest page that may be mapped without asking for it.
+    pub(crate) fn min_page(&self) -> Vpn {
+        Vpn::of(self.vm.tunables.mmap_min_addr.next_multiple_of(4096))
+    }
+
+    /// A hole of `nr_pages`: at the hint if it is free there, else the highest.
+    pub(crate) fn find_hole(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64) -> Option<Vpn> {
+        let user = M::Format::USER_PAGES;
+        if let Some(start) = (hint != 0).then(|| Vpn::of(hint.next_multiple_of(4096)).max(self.min_page()))
+            && start.0.checked_add(nr_pages).is_some_and(|end| end <= user)
+            && !occupied(tree, PageRange::new(start, Vpn(start.0 + nr_pages)))
+        {
+            return Some(start);
+        }
+        let top = Vpn(if user > 4 * STACK_ROOM_PAGES { user - STACK_ROOM_PAGES } else { user });
+        let low = PageRange::new(self.min_page().min(top), top);
+        let find = |window, direction| tree.find_gap(&GapRequest::new(window, nr_pages, direction));
+        // Above the usual room only when below there is none.
+        find(low, Direction::TopDown).or_else(|| find(PageRange::new(low.start, Vpn(user)), Direction::BottomUp))
+    }
+}
+
+/// Whether any VMA has a page of the range.
+pub(crate) fn occupied<M: Machine>(tree: &Snapshot<'_, M>, range: PageRange) -> bool {
+    tree.next(range.start).is_some_and(|f| f.vma.range.overlaps(&range))
+}

@@ -1,0 +1,95 @@
+//! From "these pages go" to frames that are free: the one path for all.
+//!
+//! Locks on entry: the writer lock, no section.
+
+use super::AddressSpace;
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{FrameKind, FreeBatch};
+use crate::machine::{Flush, Machine};
+use crate::table::format::Leaf;
+use crate::table::take::{self, Harvest, Removal};
+use crate::vm::Vm;
+
+/// Frees what a removal brings in.
+struct Sink<'a, M: Machine> {
+    vm: &'a Vm<M>,
+    batch: FreeBatch<'a>,
+    nr_anon: u64,
+    nr_shmem: u64,
+    nr_zero: u64,
+    nr_tables: u64,
+}
+
+impl<M: Machine> Harvest for Sink<'_, M> {
+    #[inline]
+    fn leaf(&mut self, leaf: Leaf) {
+        let desc = self.vm.frames.desc(leaf.pfn);
+        match desc.state().kind() {
+            FrameKind::Anon => {
+                self.nr_anon += 1;
+                if desc.map_drop() {
+                    self.batch.add(leaf.pfn);
+                }
+            }
+            FrameKind::Shared => {
+                self.nr_shmem += 1;
+                // The object keeps the frame, whatever the count says.
+                desc.map_drop();
+            }
+            _ => self.nr_zero += 1,
+        }
+    }
+    fn table(&mut self, table: Pfn) {
+        self.nr_tables += 1;
+        self.batch.add(table);
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    fn sink(&self) -> Sink<'vm, M> {
+        let batch = FreeBatch::new(&self.vm.frames);
+        Sink { vm: self.vm, batch, nr_anon: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
+    }
+
+    /// Removes every mapping of the range. No section may be able to find a VMA
+    /// there any more, unless faults that come back in are welcome (madvise).
+    pub(crate) fn remove_pages(&self, removal: &Removal) {
+        let machine = &self.vm.machine;
+        let taken = take::take(machine, self.root, removal);
+        if !taken.leaves && !taken.tables {
+            return;
+        }
+        // Tables go: the caches of upper levels have to go with them.
+        self.shootdown_and_wait(if taken.tables { Flush::Space } else { Flush::Pages(removal.range) });
+        let mut sink = self.sink();
+        take::harvest(machine, self.root, removal, &mut sink);
+        self.settle_removal(sink);
+    }
+
+    /// Everything, at the end. No CPU runs the space and nobody can name it.
+    pub(crate) fn remove_all(&self) {
+        let mut sink = self.sink();
+        take::empty_all(&self.vm.machine, self.root, &mut sink);
+        sink.nr_tables -= 1; // the root, which was never counted
+        self.settle_removal(sink);
+    }
+
+    fn settle_removal(&self, sink: Sink<'vm, M>) {
+        self.charge(Rss::Anon, -(sink.nr_anon as i64));
+        self.charge(Rss::Shmem, -(sink.nr_shmem as i64));
+        self.charge(Rss::Tables, -(sink.nr_tables as i64));
+        self.vm.count(Event::Unmapped, sink.nr_anon + sink.nr_shmem + sink.nr_zero);
+        self.vm.count(Event::TableFree, sink.nr_tables);
+    }
+
+    /// The hole around a range that no VMA meets: tables wholly inside it serve
+    /// nobody.
+    pub(crate) fn hole_around(&self, range: PageRange) -> PageRange {
+        let tree = self.tree().snapshot();
+        let start = tree.prev_end(range.start).unwrap_or(Vpn(0));
+        let end = tree.next_start(range.start).unwrap_or(Vpn(u64::MAX));
+        PageRange::new(start, end)
+    }
+}

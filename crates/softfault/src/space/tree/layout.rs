@@ -1,0 +1,129 @@
+//! How the tree lies in memory: root words, and nodes of 1 KiB, four to a frame.
+//!
+//! One of the few modules with `unsafe`, for the promise that these types are
+//! made of words alone. A search reads the header and the ends, which follow it
+//! at once; all else that a fault wants to know of its VMA is in one cache line.
+//! Reference counts are apart from it, because the discipline that uses them
+//! writes them on every fault.
+//!
+//! ```text
+//! byte  0      32            192                          832        992
+//! leaf  header ends[20]      records[20]: start, flags,   refs[20]   spare
+//!                            object, pgoff (32 bytes)
+//! inner header last_end[31]  first_start[31]  max_gap[31]  child[31]
+//!              32            280              528          776
+//! ```
+#![allow(unsafe_code)]
+
+use crate::addr::PAGE_SIZE;
+use crate::mem::Words;
+use crate::sync::Word;
+
+/// Bytes of a node.
+pub(super) const NODE_BYTES: usize = 1024;
+/// Nodes of a frame.
+pub(super) const NODES_PER_FRAME: u64 = PAGE_SIZE / NODE_BYTES as u64;
+/// Most VMAs in a leaf.
+pub(super) const LEAF_MAX: usize = 20;
+/// Fewest, but for the root. A third and not a half, so that a mapping that
+/// comes and goes does not split and join a node each time.
+pub(super) const LEAF_MIN: usize = LEAF_MAX / 3;
+/// Most children of an inner node.
+pub(super) const INNER_MAX: usize = 31;
+/// Fewest, but for the root, which has two.
+pub(super) const INNER_MIN: usize = INNER_MAX / 3;
+/// Most levels: they hold 12 million VMAs with every node as empty as it may be.
+/// Bounds the recursion of the edits.
+pub(super) const HEIGHT_MAX: u8 = 8;
+
+/// Where a tree begins; part of the address space's own words. All zeroes is the
+/// empty tree.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub struct TreeRoot {
+    /// The root node of the version published last, 0 for none.
+    pub(super) root: Word,
+    /// VMAs in that version.
+    pub(super) nr_vmas: Word,
+    /// The number of the transaction begun last.
+    pub(super) txn_serial: Word,
+    /// Where nodes come from.
+    pub(super) pool: PoolHead,
+}
+
+/// The nodes in nobody's use, and the frames they all lie in.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub(super) struct PoolHead {
+    /// First free node. Anyone pushes, only the holder of the writer lock pops.
+    pub(super) free: Word,
+    /// The frame that was added last, 0 for none.
+    pub(super) frames: Word,
+    /// Free nodes; never more than there are.
+    pub(super) nr_free: Word,
+    /// Frames.
+    pub(super) nr_frames: Word,
+}
+
+/// The first 32 bytes of each node.
+#[repr(C)]
+pub(super) struct Header {
+    /// Level (bits 8 to 15, 0 is a leaf) and number of entries (bits 0 to 7).
+    pub(super) head: Word,
+    /// The transaction that made the node: it alone may change it, and only
+    /// until it ends. 0 in a free node.
+    pub(super) stamp: Word,
+    /// State (bits 62 and 63) and the next node in that state's list.
+    pub(super) link: Word,
+    /// In the first node of a frame: the next frame of the pool.
+    pub(super) frame_link: Word,
+}
+
+/// What a fault wants to know of the VMA that it found.
+#[repr(C)]
+pub(super) struct Record {
+    pub(super) start: Word,
+    pub(super) flags: Word,
+    pub(super) object: Word,
+    pub(super) pgoff: Word,
+}
+
+/// A node of VMAs.
+#[repr(C)]
+pub(super) struct Leaf {
+    pub(super) header: Header,
+    pub(super) ends: [Word; LEAF_MAX],
+    pub(super) records: [Record; LEAF_MAX],
+    pub(super) refs: [Word; LEAF_MAX],
+    spare: [Word; 4],
+}
+
+/// A node of nodes.
+#[repr(C)]
+pub(super) struct Inner {
+    pub(super) header: Header,
+    /// End of the last VMA below the child.
+    pub(super) last_end: [Word; INNER_MAX],
+    /// Start of the first VMA below the child.
+    pub(super) first_start: [Word; INNER_MAX],
+    /// The largest hole between two VMAs below the child, pages.
+    pub(super) max_gap: [Word; INNER_MAX],
+    /// The child, tagged: see `NodeId::to_child_word`.
+    pub(super) child: [Word; INNER_MAX],
+}
+
+// SAFETY: I5: repr(C), words alone.
+unsafe impl Words for PoolHead {}
+// SAFETY: I5: repr(C), words and a PoolHead.
+unsafe impl Words for TreeRoot {}
+// SAFETY: I5: repr(C), words alone.
+unsafe impl Words for Header {}
+// SAFETY: I5: repr(C), words alone.
+unsafe impl Words for Record {}
+// SAFETY: I5: repr(C), a Header, Records and words.
+unsafe impl Words for Leaf {}
+// SAFETY: I5: repr(C), a Header and words.
+unsafe impl Words for Inner {}
+
+const _: () = assert!(size_of::<Leaf>() == NODE_BYTES && size_of::<Inner>() == NODE_BYTES);
+const _: () = assert!(core::mem::offset_of!(Leaf, records).is_multiple_of(64));

@@ -1,0 +1,198 @@
+//! Where nodes come from and where they go.
+//!
+//! Frames are added when an edit finds too few free nodes, and stay until the
+//! address space ends, so that a node's memory is a node for ever (see `read`).
+//!
+//! Locks on entry: the writer lock to add and to take; none to give back: a
+//! removal may end, and let the next begin, before its grace period does. With
+//! one taker the free list has no ABA problem: what it sees at the head nobody
+//! else takes away, and it can only come back by way of the taker.
+
+use super::Tree;
+use super::layout::{Inner, Leaf, NODES_PER_FRAME};
+use super::node::{NodeId, State};
+use super::slots::Slots;
+use crate::addr::Pfn;
+use crate::machine::Machine;
+use crate::sync::Ordering;
+use core::fmt;
+
+/// Gives a zeroed frame that is the tree's from then on, or none.
+pub type FrameSource<'s> = dyn FnMut() -> Option<Pfn> + 's;
+
+/// No frame for the nodes of an edit, or (12 million VMAs) no level left. The
+/// tree is as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfNodes;
+
+impl fmt::Display for OutOfNodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("alloc: should have given a frame for the nodes of the VMA tree")
+    }
+}
+
+/// Nodes linked through their headers.
+#[derive(Clone, Copy)]
+pub(super) struct Chain {
+    pub(super) first: NodeId,
+    last: NodeId,
+    pub(super) nr_nodes: u64,
+}
+
+impl Chain {
+    pub(super) const EMPTY: Chain = Chain { first: NodeId::NONE, last: NodeId::NONE, nr_nodes: 0 };
+
+    /// Puts a node of the published version on the chain. Readers may be in it,
+    /// and do not look at its link.
+    pub(super) fn retire<M: Machine>(&mut self, tree: Tree<'_, M>, id: NodeId) {
+        tree.header(id).set_state(State::Retired, self.first);
+        if self.first.is_none() {
+            self.last = id;
+        }
+        self.first = id;
+        self.nr_nodes += 1;
+    }
+
+    /// Gives each node a new state; `f` gets the name and the next one's.
+    fn restate<M: Machine>(&self, tree: Tree<'_, M>, f: impl Fn(NodeId, NodeId)) {
+        let mut id = self.first;
+        for _ in 0..self.nr_nodes {
+            let (_, next) = tree.header(id).state();
+            f(id, next);
+            id = next;
+        }
+    }
+
+    /// The nodes were not replaced after all.
+    pub(super) fn revive<M: Machine>(&self, tree: Tree<'_, M>) {
+        self.restate(tree, |id, _| tree.header(id).set_state(State::Live, NodeId::NONE));
+    }
+}
+
+/// The nodes that a version no longer has. Readers may still be in them:
+/// [`free`](Retired::free) them after a grace period that began after the
+/// publication. Dropped, they are lost until the address space ends.
+#[must_use = "nodes that are not freed are lost until the address space ends"]
+pub struct Retired<'a, M: Machine> {
+    tree: Tree<'a, M>,
+    pub(super) chain: Chain,
+}
+
+impl<'a, M: Machine> Retired<'a, M> {
+    pub(super) fn new(tree: Tree<'a, M>, chain: Chain) -> Retired<'a, M> {
+        Retired { tree, chain }
+    }
+
+    /// How many there are.
+    pub fn nr_nodes(&self) -> u64 {
+        self.chain.nr_nodes
+    }
+
+    /// Takes those of `other`, of the same tree, so that both wait for one grace
+    /// period: one that begins after both publications.
+    pub fn append(&mut self, other: Retired<'a, M>) {
+        debug_assert!(core::ptr::eq(self.tree.root, other.tree.root), "other: should be of the same tree");
+        let (ours, theirs) = (self.chain, other.chain);
+        if theirs.first.is_none() {
+            return;
+        }
+        self.tree.header(theirs.last).set_state(State::Retired, ours.first);
+        let last = if ours.first.is_none() { theirs.last } else { ours.last };
+        self.chain = Chain { first: theirs.first, last, nr_nodes: ours.nr_nodes + theirs.nr_nodes };
+    }
+
+    /// Gives them back to the pool. No lock is needed.
+    pub fn free(self) {
+        let tree = self.tree;
+        self.chain.restate(tree, |id, next| {
+            tree.header(id).head.set(0);
+            tree.header(id).stamp.set(0);
+            tree.header(id).set_state(State::Free, next);
+        });
+        push(tree, &self.chain);
+    }
+}
+
+/// Puts a chain of nodes in state `Free` on the pool's list.
+fn push<M: Machine>(tree: Tree<'_, M>, chain: &Chain) {
+    if chain.first.is_none() {
+        return;
+    }
+    let pool = &tree.root.pool;
+    let mut head = pool.free.load(Ordering::Relaxed);
+    loop {
+        tree.header(chain.last).set_state(State::Free, NodeId::from_root_word(head));
+        // Release: the taker finds the links and, on reuse, no store of ours
+        // follows its own.
+        match pool.free.compare_exchange(head, chain.first.to_root_word(), Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => head = now,
+        }
+    }
+    // After the push, so that the count never promises what is not there.
+    pool.nr_free.fetch_add(chain.nr_nodes, Ordering::Release);
+}
+
+/// Gives back one node that no reader has ever seen.
+pub(super) fn give<M: Machine>(tree: Tree<'_, M>, id: NodeId) {
+    let header = tree.header(id);
+    header.head.set(0);
+    header.stamp.set(0);
+    push(tree, &Chain { first: id, last: id, nr_nodes: 1 });
+}
+
+/// A node for the transaction `serial`, empty; [`reserve`] has seen to it that
+/// there is one.
+pub(super) fn take<M: Machine>(tree: Tree<'_, M>, serial: u64, level: u8) -> NodeId {
+    let pool = &tree.root.pool;
+    let mut head = pool.free.load(Ordering::Acquire);
+    loop {
+        let id = NodeId::from_root_word(head);
+        assert!(!id.is_none(), "an edit takes no more nodes than it has reserved");
+        let header = tree.header(id);
+        let (state, next) = header.state();
+        debug_assert_eq!(state, State::Free);
+        match pool.free.compare_exchange(head, next.to_root_word(), Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => {
+                pool.nr_free.fetch_sub(1, Ordering::Relaxed);
+                header.set_state(State::Live, NodeId::NONE);
+                header.stamp.set(serial);
+                match level {
+                    0 => tree.view::<Leaf>(id).clear(level),
+                    _ => tree.view::<Inner>(id).clear(level),
+                }
+                return id;
+            }
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Makes sure that `nr_nodes` are free. What was added stays if it fails.
+pub(super) fn reserve<M: Machine>(tree: Tree<'_, M>, nr_nodes: u64, alloc: &mut FrameSource) -> Result<(), OutOfNodes> {
+    let pool = &tree.root.pool;
+    while pool.nr_free.load(Ordering::Acquire) < nr_nodes {
+        let pfn = alloc().ok_or(OutOfNodes)?;
+        debug_assert!(pfn.0 != 0, "alloc: should give a frame other than frame 0");
+        let first = NodeId::new(pfn, 0);
+        tree.header(first).frame_link.set(pool.frames.get());
+        pool.frames.set(u64::from(pfn.0));
+        pool.nr_frames.add_owned(1);
+        for slot in 0..NODES_PER_FRAME {
+            give(tree, NodeId::new(pfn, slot));
+        }
+    }
+    Ok(())
+}
+
+/// See [`Tree::pool_frames`].
+pub(super) fn for_each_frame<M: Machine>(tree: Tree<'_, M>, f: &mut dyn FnMut(Pfn)) {
+    let pool = &tree.root.pool;
+    let mut frame = pool.frames.get();
+    for _ in 0..pool.nr_frames.get() {
+        let pfn = Pfn(frame as u32);
+        // Read before `f`, which may give the frame to somebody else.
+        frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+        f(pfn);
+    }
+}

@@ -1,0 +1,78 @@
+//! As many VMAs as Linux allows (`vm.max_map_count`), in several orders.
+
+use super::super::{Tree, Txn};
+use super::*;
+
+const NR_VMAS: u64 = 65_530;
+
+fn build_and_empty(order: impl Fn(u64) -> u64) {
+    let (arena, root) = ground(8_000);
+    let tree = Tree::new(&arena, &root);
+    for i in 0..NR_VMAS {
+        let start = 10 + 3 * order(i);
+        let mut txn = Txn::begin(tree);
+        txn.insert(vma(start, start + 2, 0), &mut arena.source()).unwrap();
+        txn.publish().free();
+    }
+    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.nr_vmas(), NR_VMAS);
+    let mut nr_frames = 0;
+    tree.pool_frames(&mut |_| nr_frames += 1);
+    assert_eq!(nr_frames, arena.nr_given());
+    // Half full at worst, when each insertion comes at one end.
+    assert!(nr_frames <= NR_VMAS / 10 / 4 * 11 / 10, "{nr_frames} frames");
+    for i in 0..NR_VMAS {
+        let start = 10 + 3 * order(i);
+        assert_eq!(tree.lookup(Vpn(start + 1)).unwrap().vma, vma(start, start + 2, 0));
+        assert!(tree.lookup(Vpn(start + 2)).is_none());
+    }
+    for i in 0..NR_VMAS {
+        let mut txn = Txn::begin(tree);
+        assert!(txn.remove(Vpn(10 + 3 * order(NR_VMAS - 1 - i)), &mut arena.source()).unwrap().is_some());
+        txn.publish().free();
+        if i % 8_192 == 0 {
+            assert_eq!(tree.check(&[]), Ok(()));
+        }
+    }
+    assert!(tree.snapshot().root.is_none());
+    assert_eq!(tree.check(&[]), Ok(()));
+}
+
+#[test]
+fn upwards() {
+    build_and_empty(|i| i);
+}
+
+#[test]
+fn downwards() {
+    build_and_empty(|i| NR_VMAS - 1 - i);
+}
+
+#[test]
+fn anyhow() {
+    // 7,919 has no divisor in common with 65,530, so this is a permutation.
+    build_and_empty(|i| i * 7_919 % NR_VMAS);
+}
+
+#[test]
+fn all_in_one_transaction() {
+    let (arena, root) = ground(8_000);
+    let tree = Tree::new(&arena, &root);
+    let map = fill(tree, NR_VMAS);
+    let mut txn = Txn::begin(tree);
+    for start in map.keys().filter(|start| **start % 4 == 0) {
+        txn.remove(Vpn(*start), &mut arena.source()).unwrap();
+    }
+    let given = arena.nr_given();
+    drop(txn);
+    assert_same(tree.snapshot(), &map);
+    assert_eq!(tree.check(&[]), Ok(()));
+    // The nodes came back: the same again takes no frame.
+    let mut txn = Txn::begin(tree);
+    for start in map.keys().filter(|start| **start % 4 == 0) {
+        txn.remove(Vpn(*start), &mut arena.source()).unwrap();
+    }
+    txn.publish().free();
+    assert_eq!(arena.nr_given(), given);
+    assert_eq!(tree.check(&[]), Ok(()));
+}

@@ -1,0 +1,155 @@
+//! A transaction: a version in the making, and how it becomes the version.
+//!
+//! What may fail (taking frames) happens while editing; publishing cannot fail
+//! and takes nothing. A transaction that is dropped has never been. Nodes that
+//! it made bear its number in their stamp: those it edits in place, all others
+//! it copies first. Neighbours: `edit` has the edits.
+//!
+//! Locks on entry: the writer lock, from [`Txn::begin`] until the transaction is
+//! published or dropped.
+
+use super::node::{NodeId, NodeRef};
+use super::pool::{Chain, Retired, give};
+use super::read::Snapshot;
+use super::slots::Slots;
+use super::{Tree, pool};
+use crate::machine::Machine;
+use crate::sync::Ordering;
+
+/// A version in the making.
+#[must_use = "a transaction that is not published has no effect"]
+pub struct Txn<'a, M: Machine> {
+    pub(super) tree: Tree<'a, M>,
+    /// The version that it started from.
+    base: NodeId,
+    pub(super) root: NodeId,
+    pub(super) nr_vmas: u64,
+    serial: u64,
+    retired: Chain,
+}
+
+impl<'a, M: Machine> Txn<'a, M> {
+    /// Starts from the version published last.
+    pub fn begin(tree: Tree<'a, M>) -> Txn<'a, M> {
+        Txn::begin_on(tree, tree.snapshot().root, tree.nr_vmas())
+    }
+
+    fn begin_on(tree: Tree<'a, M>, base: NodeId, nr_vmas: u64) -> Txn<'a, M> {
+        tree.root.txn_serial.add_owned(1);
+        Txn { tree, base, root: base, nr_vmas, serial: tree.root.txn_serial.get(), retired: Chain::EMPTY }
+    }
+
+    /// The version as edited so far. The next edit changes it under a reader's
+    /// hands, hence the borrow.
+    pub fn read(&self) -> Snapshot<'_, M> {
+        Snapshot::at(self.tree, self.root)
+    }
+
+    /// Number of VMAs in the version as edited so far.
+    pub fn nr_vmas(&self) -> u64 {
+        self.nr_vmas
+    }
+
+    /// Makes it the version that readers see from now on.
+    pub fn publish(mut self) -> Retired<'a, M> {
+        let words = self.tree.root;
+        debug_assert_eq!(words.root.get(), self.base.to_root_word(), "a second writer, or versions out of order");
+        words.nr_vmas.set(self.nr_vmas);
+        // Release: the nodes are complete before they can be found. SeqCst: what
+        // the caller reads next, to learn who may be inside, is not read before
+        // (on machines where the store is a full barrier; a caller that needs it
+        // everywhere has a fence of its own).
+        words.root.store(self.root.to_root_word(), Ordering::SeqCst);
+        self.base = self.root;
+        self.root = NodeId::NONE;
+        Retired::new(self.tree, core::mem::replace(&mut self.retired, Chain::EMPTY))
+    }
+
+    /// Freezes the version as edited so far and starts another on top of it, so
+    /// that both are ready before the first is published.
+    pub fn seal(self) -> TwoStep<'a, M> {
+        let second = Txn::begin_on(self.tree, self.root, self.nr_vmas);
+        TwoStep { second, first: self }
+    }
+
+    /// A new, empty node.
+    pub(super) fn fresh(&self, level: u8) -> NodeId {
+        pool::take(self.tree, self.serial, level)
+    }
+
+    /// The node itself if this transaction made it, else a copy that takes its
+    /// place.
+    pub(super) fn own(&mut self, id: NodeId) -> NodeId {
+        let header = self.tree.header(id);
+        if header.stamp.get() == self.serial {
+            return id;
+        }
+        let copy = self.fresh(header.level());
+        match self.tree.node(id) {
+            NodeRef::Leaf(leaf) => self.tree.view::<super::Leaf>(copy).append(leaf, 0, leaf.len()),
+            NodeRef::Inner(inner) => self.tree.view::<super::Inner>(copy).append(inner, 0, inner.len()),
+        }
+        self.retired.retire(self.tree, id);
+        copy
+    }
+
+    /// Parts with a node that this version has no more use for.
+    pub(super) fn discard(&mut self, id: NodeId) {
+        match self.tree.header(id).stamp.get() == self.serial {
+            true => give(self.tree, id),
+            false => self.retired.retire(self.tree, id),
+        }
+    }
+
+    /// Gives back the nodes that this transaction made. They hang together:
+    /// below a node of an earlier version there are earlier ones only.
+    fn give_fresh(&self, id: NodeId) {
+        if id.is_none() || self.tree.header(id).stamp.get() != self.serial {
+            return;
+        }
+        if let NodeRef::Inner(inner) = self.tree.node(id) {
+            (0..inner.len()).for_each(|i| self.give_fresh(inner.child(i)));
+        }
+        give(self.tree, id);
+    }
+}
+
+impl<M: Machine> Drop for Txn<'_, M> {
+    /// Nothing has happened. After [`Txn::publish`] there is nothing to do here.
+    fn drop(&mut self) {
+        self.give_fresh(self.root);
+        self.retired.revive(self.tree);
+    }
+}
+
+/// Two versions that are published one after the other: between them a range is
+/// in no VMA while its pages are moved (mremap(2)).
+///
+/// ```text
+///   base    **AAA*****    first   **********    second  ******AAA*
+/// ```
+#[must_use = "versions that are not published have no effect"]
+pub struct TwoStep<'a, M: Machine> {
+    // Dropped in this order: the second stands on the first.
+    second: Txn<'a, M>,
+    first: Txn<'a, M>,
+}
+
+impl<'a, M: Machine> TwoStep<'a, M> {
+    /// The first version, as it was sealed.
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Snapshot<'_, M> {
+        self.first.read()
+    }
+
+    /// The second version, for edits; the first does not change with it.
+    pub fn second(&mut self) -> &mut Txn<'a, M> {
+        &mut self.second
+    }
+
+    /// Makes the first the version that readers see. The second is what remains
+    /// to be published, or dropped.
+    pub fn publish_first(self) -> (Retired<'a, M>, Txn<'a, M>) {
+        (self.first.publish(), self.second)
+    }
+}

@@ -1,0 +1,101 @@
+//! One mapping: a range of pages with one set of rights and one source.
+
+use crate::addr::{PageRange, Rights, Vpn};
+
+bitflags::bitflags! {
+    /// Everything about a VMA that is yes or no. The low three bits are its
+    /// rights.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+    pub struct VmaFlags: u64 {
+        /// May be read.
+        const READ = 1 << 0;
+        /// May be written.
+        const WRITE = 1 << 1;
+        /// May be executed.
+        const EXEC = 1 << 2;
+        /// Writes are seen by all who map the object (`MAP_SHARED`).
+        const SHARED = 1 << 3;
+        /// Grows towards lower addresses (`MAP_GROWSDOWN`).
+        const GROWSDOWN = 1 << 4;
+        /// Takes part in no commitment (`MAP_NORESERVE`).
+        const NORESERVE = 1 << 5;
+        /// Not in the child (`MADV_DONTFORK`).
+        const DONTFORK = 1 << 6;
+        /// Zeroes in the child (`MADV_WIPEONFORK`).
+        const WIPEONFORK = 1 << 7;
+        /// Pages are populated at once and never reclaimed (mlock(2)).
+        const LOCKED = 1 << 8;
+        /// With `LOCKED`: populated only when touched (`MLOCK_ONFAULT`).
+        const ONFAULT = 1 << 9;
+        /// Huge pages wanted (`MADV_HUGEPAGE`).
+        const HUGEPAGE = 1 << 10;
+        /// Huge pages refused (`MADV_NOHUGEPAGE`).
+        const NOHUGEPAGE = 1 << 11;
+        /// Left out of core dumps (`MADV_DONTDUMP`).
+        const DONTDUMP = 1 << 12;
+        /// Belongs to the heap of brk(2).
+        const HEAP = 1 << 13;
+        /// The first stack, for reports only.
+        const STACK = 1 << 14;
+        /// Accesses expected in order (`MADV_SEQUENTIAL`).
+        const SEQUENTIAL = 1 << 15;
+        /// Accesses expected anywhere (`MADV_RANDOM`).
+        const RANDOM = 1 << 16;
+        /// Pages of it may carry guards (`MADV_GUARD_INSTALL`).
+        const MAYGUARD = 1 << 17;
+    }
+}
+
+impl VmaFlags {
+    /// The rights.
+    pub fn rights(self) -> Rights {
+        Rights::from_bits_truncate(self.bits() as u8 & 7)
+    }
+    /// The same flags with other rights.
+    pub fn with_rights(self, rights: Rights) -> VmaFlags {
+        VmaFlags::from_bits_retain((self.bits() & !7) | u64::from(rights.bits()))
+    }
+}
+
+/// Names a shared object: 0 is none (private anonymous memory), anything else
+/// is the number of the frame that the object lives in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+pub struct ObjectId(pub u64);
+
+impl ObjectId {
+    /// Private anonymous memory.
+    pub const NONE: ObjectId = ObjectId(0);
+}
+
+/// A mapping, by value. What is in a tree never changes; a change is a new tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vma {
+    /// Pages; never empty.
+    pub range: PageRange,
+    /// Rights and flags.
+    pub flags: VmaFlags,
+    /// Where shared pages come from.
+    pub object: ObjectId,
+    /// Page index of `range.start`: in the object, or, for private anonymous
+    /// memory, the page number it was first mapped at (mremap(2) keeps it, so
+    /// that rmap finds pages by one index through moves).
+    pub pgoff: u64,
+}
+
+impl Vma {
+    /// Index of `vpn`, which has to lie in the VMA.
+    pub fn index_of(&self, vpn: Vpn) -> u64 {
+        self.pgoff.wrapping_add(vpn.0 - self.range.start.0)
+    }
+    /// `vma_split`, the part of it in `range`, which has to be inside.
+    pub fn part(&self, range: PageRange) -> Vma {
+        Vma { range, pgoff: self.index_of(range.start), ..*self }
+    }
+    /// Whether `next` continues this one so that both can be one VMA.
+    pub fn merges_with(&self, next: &Vma) -> bool {
+        self.range.end == next.range.start
+            && self.flags == next.flags
+            && self.object == next.object
+            && self.pgoff.wrapping_add(self.range.nr_pages()) == next.pgoff
+    }
+}

@@ -1,0 +1,206 @@
+//! The loom facade: each operation is one of the model checker's.
+//!
+//! Loom's atomics cannot be laid over raw memory, and every one of them must be
+//! born before the threads are. So a `Word` here is its raw value plus, while a
+//! model runs, a loom atomic found by address in a registry:
+//!
+//! 1. the closure sets its machine up; words are plain memory;
+//! 2. [`begin`] gives each *known* word a loom atomic with its present value;
+//! 3. threads run; an unknown word is noted, and stays plain for this run;
+//! 4. [`end`] writes the values back for the checkers. If an unknown word was
+//!    met, the run proved nothing: [`explore`] starts again knowing it.
+//!
+//! Loom runs its threads as coroutines of one system thread, so the registry is
+//! thread-local, and never borrowed across an operation.
+
+#![allow(unsafe_code)] // raw values by address, see `begin`
+
+extern crate std;
+
+use super::Ordering;
+use core::sync::atomic::AtomicU64;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+type Cell = Rc<loom::sync::atomic::AtomicU64>;
+
+#[derive(Default)]
+struct Registry {
+    known: BTreeSet<usize>,
+    live: HashMap<usize, Cell>,
+    running: bool,
+    found: bool,
+}
+
+std::thread_local! {
+    static REGISTRY: RefCell<Registry> = RefCell::default();
+}
+
+/// Runs `model` under loom until no unknown word takes part, then in full.
+/// Gives the number of restarts. `model` has to call [`begin`] and [`end`].
+pub fn explore(builder: impl Fn() -> loom::model::Builder, model: impl Fn() + Sync + Send + Clone + 'static) -> usize {
+    REGISTRY.with(|r| *r.borrow_mut() = Registry::default());
+    for restarts in 0.. {
+        let model = model.clone();
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder().check(model)));
+        let Err(payload) = run else { return restarts };
+        // A failure of a run with unknown words proves nothing either.
+        let again = REGISTRY.with(|r| {
+            let mut r = r.borrow_mut();
+            r.running = false;
+            core::mem::take(&mut r.found)
+        });
+        if !again || restarts > 10_000 {
+            std::panic::resume_unwind(payload);
+        }
+    }
+    unreachable!("the loop ends by return or panic")
+}
+
+/// The words become cells of the model. Call before the threads are spawned.
+pub fn begin() {
+    let known: std::vec::Vec<usize> = REGISTRY.with(|r| r.borrow().known.iter().copied().collect());
+    let live = known
+        .into_iter()
+        .map(|addr| {
+            // SAFETY: I1: the address was taken from a live Word of the same
+            // machine, whose memory outlives the exploration.
+            let raw = unsafe { &*(addr as *const AtomicU64) }.load(Ordering::Relaxed);
+            (addr, Rc::new(loom::sync::atomic::AtomicU64::new(raw)))
+        })
+        .collect();
+    REGISTRY.with(|r| {
+        let mut r = r.borrow_mut();
+        r.live = live;
+        r.running = true;
+        r.found = false;
+    });
+}
+
+/// The words become plain memory again, with their last values. Call after the
+/// threads were joined.
+pub fn end() {
+    let live: std::vec::Vec<(usize, Cell)> =
+        REGISTRY.with(|r| r.borrow().live.iter().map(|(a, c)| (*a, c.clone())).collect());
+    for (addr, cell) in live {
+        // SAFETY: I1, as in `begin`.
+        unsafe { &*(addr as *const AtomicU64) }.store(cell.load(Ordering::SeqCst), Ordering::Relaxed);
+    }
+    let found = REGISTRY.with(|r| {
+        let mut r = r.borrow_mut();
+        r.running = false;
+        r.found
+    });
+    if found {
+        std::panic::resume_unwind(std::boxed::Box::new("an unknown word took part"));
+    }
+}
+
+/// A shared 64-bit cell; all zeroes is a valid value.
+#[repr(transparent)]
+#[derive(Default, Debug)]
+pub struct Word(AtomicU64);
+
+impl Word {
+    fn cell(&self) -> Option<Cell> {
+        REGISTRY.with(|r| {
+            let mut r = r.borrow_mut();
+            if !r.running {
+                return None;
+            }
+            let addr = core::ptr::from_ref(self).addr();
+            let cell = r.live.get(&addr).cloned();
+            if cell.is_none() && r.known.insert(addr) {
+                r.found = true;
+            }
+            cell
+        })
+    }
+}
+
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+        #[allow(missing_docs)] // as on core's AtomicU64
+        impl Word {
+            $(#[track_caller] pub fn $name(&self, $($arg: $ty),*) -> $ret {
+                match self.cell() {
+                    Some(cell) => cell.$name($($arg),*),
+                    None => self.0.$name($($arg),*),
+                }
+            })*
+        }
+    };
+}
+
+forward! {
+    load(order: Ordering) -> u64;
+    store(value: u64, order: Ordering) -> ();
+    swap(value: u64, order: Ordering) -> u64;
+    compare_exchange(current: u64, new: u64, ok: Ordering, err: Ordering) -> Result<u64, u64>;
+    fetch_add(n: u64, order: Ordering) -> u64;
+    fetch_sub(n: u64, order: Ordering) -> u64;
+    fetch_or(bits: u64, order: Ordering) -> u64;
+    fetch_and(bits: u64, order: Ordering) -> u64;
+}
+
+#[allow(missing_docs)] // as on core's AtomicU64
+impl Word {
+    pub const fn new(value: u64) -> Word {
+        Word(AtomicU64::new(value))
+    }
+}
+
+/// A full fence.
+pub fn fence() {
+    if REGISTRY.with(|r| r.borrow().running) {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+}
+
+/// The light barrier. A SeqCst fence here would order fault against fault,
+/// which the real one does not do, and would hide bugs; a read-modify-write of
+/// the slot orders this CPU against whoever probes the slot, and nobody else.
+pub fn enter(slot: &Word, odd: u64) {
+    let _ = odd;
+    slot.fetch_add(1, Ordering::AcqRel);
+}
+
+/// A read-modify-write again: loom does not order a plain store after the
+/// read-modify-writes of others that came before it, and a prober could read its
+/// own last value for ever.
+pub fn leave(slot: &Word, even: u64) {
+    let _ = even;
+    slot.fetch_add(1, Ordering::AcqRel);
+}
+
+/// As [`leave`], for the same reason.
+pub fn unlock(word: &Word, value: u64) {
+    word.swap(value, Ordering::AcqRel);
+}
+
+/// The heavy barrier against the slot's owner, and the reading of it.
+pub fn probe(slot: &Word) -> u64 {
+    fence();
+    let value = slot.fetch_add(0, Ordering::AcqRel);
+    fence();
+    value
+}
+
+/// Always worth a try here: a plain load may return the old value for as long as
+/// it likes, and a model has no end then.
+pub fn seems_zero(_: &Word) -> bool {
+    true
+}
+
+/// Words of this memory were zeroed as plain memory: the model's cells follow.
+pub fn zeroed(first: *const u8, bytes: usize) {
+    let range = first.addr()..first.addr() + bytes;
+    let mut cells: std::vec::Vec<(usize, Cell)> = REGISTRY.with(|r| {
+        let r = r.borrow();
+        r.live.iter().filter(|(a, _)| r.running && range.contains(a)).map(|(a, c)| (*a, c.clone())).collect()
+    });
+    // In the order of addresses: a model has to be the same every time.
+    cells.sort_by_key(|(addr, _)| *addr);
+    cells.iter().for_each(|(_, cell)| cell.store(0, Ordering::Relaxed));
+}

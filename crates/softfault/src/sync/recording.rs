@@ -1,0 +1,120 @@
+//! The recording facade: the instruction, and a note of it to the recorder of
+//! this thread.
+
+extern crate std;
+
+use super::Ordering;
+use core::sync::atomic::{AtomicU64, compiler_fence};
+use std::boxed::Box;
+use std::cell::RefCell;
+
+/// What happened to a cell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// The cell was read.
+    Read,
+    /// The cell was written, or read and written; a failed compare-exchange
+    /// counts, since it takes the line exclusively all the same.
+    Write,
+}
+
+type Recorder = Box<dyn FnMut(usize, Touch)>;
+
+std::thread_local! {
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+}
+
+/// From now on this thread tells `recorder` the address and kind of each
+/// touch; `None` stops it. Gives back the recorder that was there.
+pub fn record(recorder: Option<Recorder>) -> Option<Recorder> {
+    RECORDER.with(|r| core::mem::replace(&mut *r.borrow_mut(), recorder))
+}
+
+fn note(word: &Word, touch: Touch) {
+    RECORDER.with(|r| {
+        if let Some(recorder) = r.borrow_mut().as_mut() {
+            recorder(core::ptr::from_ref(word).addr(), touch);
+        }
+    });
+}
+
+/// A shared 64-bit cell; all zeroes is a valid value.
+#[repr(transparent)]
+#[derive(Default, Debug)]
+pub struct Word(AtomicU64);
+
+#[allow(missing_docs)] // as on core's AtomicU64
+impl Word {
+    pub const fn new(value: u64) -> Word {
+        Word(AtomicU64::new(value))
+    }
+    pub fn load(&self, order: Ordering) -> u64 {
+        note(self, Touch::Read);
+        self.0.load(order)
+    }
+    pub fn store(&self, value: u64, order: Ordering) {
+        note(self, Touch::Write);
+        self.0.store(value, order);
+    }
+    pub fn swap(&self, value: u64, order: Ordering) -> u64 {
+        note(self, Touch::Write);
+        self.0.swap(value, order)
+    }
+    pub fn compare_exchange(&self, current: u64, new: u64, ok: Ordering, err: Ordering) -> Result<u64, u64> {
+        note(self, Touch::Write);
+        self.0.compare_exchange(current, new, ok, err)
+    }
+    pub fn fetch_add(&self, n: u64, order: Ordering) -> u64 {
+        note(self, Touch::Write);
+        self.0.fetch_add(n, order)
+    }
+    pub fn fetch_sub(&self, n: u64, order: Ordering) -> u64 {
+        note(self, Touch::Write);
+        self.0.fetch_sub(n, order)
+    }
+    pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        note(self, Touch::Write);
+        self.0.fetch_or(bits, order)
+    }
+    pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        note(self, Touch::Write);
+        self.0.fetch_and(bits, order)
+    }
+}
+
+/// A full fence.
+pub fn fence() {
+    core::sync::atomic::fence(Ordering::SeqCst);
+}
+
+/// See the core facade.
+pub fn enter(slot: &Word, odd: u64) {
+    slot.store(odd, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+}
+
+/// See the core facade.
+pub fn leave(slot: &Word, even: u64) {
+    slot.store(even, Ordering::Release);
+}
+
+/// See the core facade.
+pub fn probe(slot: &Word) -> u64 {
+    slot.load(Ordering::Acquire)
+}
+
+/// Whether the word seems to be 0: for spins, which ask before they try again.
+#[inline(always)]
+pub fn seems_zero(word: &Word) -> bool {
+    word.load(Ordering::Relaxed) == 0
+}
+
+/// Stores into a word that others spin on with read-modify-writes.
+#[inline(always)]
+pub fn unlock(word: &Word, value: u64) {
+    word.store(value, Ordering::Release);
+}
+
+/// Words of this memory were zeroed as plain memory.
+#[inline(always)]
+pub fn zeroed(_: *const u8, _: usize) {}

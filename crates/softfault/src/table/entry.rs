@@ -1,0 +1,188 @@
+//! One entry and the changes that it may undergo. Each change is named here
+//! once, so that the rules of the protocol can be read in one file.
+
+use super::format::{Entry, Format, Leaf};
+use crate::sync::{Ordering, Word};
+use core::marker::PhantomData;
+
+/// An entry in place.
+pub(crate) struct Slot<'a, F: Format> {
+    word: &'a Word,
+    pub(crate) level: u8,
+    format: PhantomData<F>,
+}
+
+impl<F: Format> Clone for Slot<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Format> Copy for Slot<'_, F> {}
+
+/// An entry as it was read: what a compare-and-swap expects to find.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    raw: u64,
+    pub(crate) entry: Entry,
+}
+
+/// The entry was no longer what was seen.
+pub(crate) struct Changed;
+
+impl<'a, F: Format> Slot<'a, F> {
+    #[inline(always)]
+    pub(crate) fn new(word: &'a Word, level: u8) -> Self {
+        Slot { word, level, format: PhantomData }
+    }
+
+    /// Reads it. Acquires what its publisher released: descriptor, content.
+    #[inline(always)]
+    pub(crate) fn read(&self) -> Seen {
+        let raw = self.word.load(Ordering::Acquire);
+        Seen { raw, entry: F::decode(raw, self.level) }
+    }
+
+    /// `None` becomes a mapping, a table or a guard: the only change that a
+    /// fault makes to an empty entry. Releases descriptor and content.
+    #[inline(always)]
+    pub(crate) fn fill(&self, entry: Entry) -> Result<(), Changed> {
+        let none = F::encode(Entry::None, self.level);
+        let new = F::encode(entry, self.level);
+        match self.word.compare_exchange(none, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Changed),
+        }
+    }
+
+    /// A mapping gets other rights on the same frame. Accessed and dirty bits
+    /// that the hardware sets meanwhile are kept (F11).
+    pub(crate) fn set_rights(&self, seen: Seen, leaf: Leaf) -> Result<(), Changed> {
+        self.change(seen, |now| Entry::Leaf(Leaf { accessed: now.accessed, dirty: now.dirty, ..leaf })).map(|_| ())
+    }
+
+    /// Sets the lock bit of a mapping: until [`unlock`](Self::unlock), nobody
+    /// else changes the entry, though the hardware goes on using it.
+    pub(crate) fn lock(&self, seen: Seen) -> Result<Leaf, Changed> {
+        self.change(seen, Entry::LockedLeaf)
+    }
+
+    /// Drops the lock bit and sets the mapping, keeping bits that the hardware
+    /// set meanwhile. The caller has the lock.
+    pub(crate) fn unlock(&self, leaf: Leaf) {
+        let mut now = self.word.load(Ordering::Relaxed);
+        loop {
+            let hardware = now & F::HARDWARE_BITS;
+            let new = F::encode(Entry::Leaf(leaf), self.level) | hardware;
+            match self.word.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => now = other,
+            }
+        }
+    }
+
+    /// A mapping becomes `Busy`: the entry is the caller's until
+    /// [`resolve`](Self::resolve). Gives the mapping as it was at that very
+    /// moment, accessed and dirty bits included. For a change of frame; nothing
+    /// is kept in the entry, which tells it from a removal's.
+    pub(crate) fn take(&self, seen: Seen) -> Result<Leaf, Changed> {
+        self.change(seen, |_| Entry::Busy)
+    }
+
+    /// The same for a removal: the frame number stays in the entry until the
+    /// harvest. Only the writer of the space makes such an entry, so that it
+    /// needs no other memory to know its own.
+    pub(crate) fn take_for_removal(&self, seen: Seen) -> Result<(), Changed> {
+        let mut expected = seen.raw;
+        loop {
+            match self.word.compare_exchange(expected, F::busy_of(expected), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) if same_but_hardware::<F>(now, seen.raw) => expected = now,
+                Err(_) => return Err(Changed),
+            }
+        }
+    }
+
+    /// A table entry becomes `Busy` with the table's number kept. No hardware
+    /// bit changes what it is, so one exchange does.
+    pub(crate) fn take_table(&self) {
+        let raw = self.word.load(Ordering::Acquire);
+        self.word.swap(F::busy_of(raw), Ordering::AcqRel);
+    }
+
+    /// Ends a `Busy` that the caller owns.
+    #[inline(always)]
+    pub(crate) fn resolve(&self, entry: Entry) {
+        debug_assert!(matches!(self.read().entry, Entry::Busy), "I9: only the owner ends a Busy");
+        self.word.store(F::encode(entry, self.level), Ordering::Release);
+    }
+
+    /// Writes an entry that nobody else can reach: the tables of a child that is
+    /// not published (F12).
+    #[inline(always)]
+    pub(crate) fn set_private(&self, entry: Entry) {
+        self.word.set(F::encode(entry, self.level));
+    }
+
+    /// What a removal's `Busy` keeps; `None` for any other entry.
+    #[inline(always)]
+    pub(crate) fn removed(&self) -> Option<Leaf> {
+        F::busy_leaf(self.word.load(Ordering::Acquire))
+    }
+
+    /// Sets accessed (and dirty) as hardware would, for accesses that the core
+    /// makes for a program.
+    pub(crate) fn mark(&self, seen: Seen, dirty: bool) -> Result<(), Changed> {
+        let bits = if dirty { F::ACCESSED | F::DIRTY } else { F::ACCESSED };
+        if seen.raw & bits == bits {
+            return Ok(());
+        }
+        match self.word.compare_exchange(seen.raw, seen.raw | bits, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Changed),
+        }
+    }
+
+    /// Takes accessed and dirty away from a mapping that stays. Contents may be
+    /// judged by them only after a shootdown.
+    pub(crate) fn clear_hardware_bits(&self, seen: Seen) -> Result<(), Changed> {
+        self.word
+            .compare_exchange(seen.raw, seen.raw & !F::HARDWARE_BITS, Ordering::AcqRel, Ordering::Relaxed)
+            .map(|_| ())
+            .map_err(|_| Changed)
+    }
+
+    /// The lock bit taken as the patch of 2004 took it: set, whatever is there;
+    /// `Err` where it was set already or the entry is not none.
+    pub(crate) fn test_and_lock(&self) -> Result<(), Changed> {
+        let none = F::encode(Entry::None, self.level);
+        let locked = F::encode(Entry::LockedNone, self.level);
+        match self.word.compare_exchange(none, locked, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Changed),
+        }
+    }
+
+    /// Publishes into an entry whose lock the caller has, or drops the lock with
+    /// `None`.
+    #[inline(always)]
+    pub(crate) fn publish_locked(&self, entry: Entry) {
+        self.word.store(F::encode(entry, self.level), Ordering::Release);
+    }
+
+    fn change(&self, seen: Seen, to: impl Fn(Leaf) -> Entry) -> Result<Leaf, Changed> {
+        let mut expected = seen.raw;
+        loop {
+            let Entry::Leaf(leaf) = F::decode(expected, self.level) else { return Err(Changed) };
+            let new = F::encode(to(leaf), self.level);
+            match self.word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(leaf),
+                Err(now) if same_but_hardware::<F>(now, seen.raw) => expected = now,
+                Err(_) => return Err(Changed),
+            }
+        }
+    }
+}
+
+fn same_but_hardware<F: Format>(a: u64, b: u64) -> bool {
+    (a ^ b) & !F::HARDWARE_BITS == 0
+}

@@ -1,0 +1,167 @@
+//! x86-64, four and five levels. Bits as in the Intel SDM, volume 3A, 4.5.
+//!
+//! ```text
+//! present      63 NX | 51:12 frame | 9 lock | 7 PS | 6 D | 5 A | 2 U | 1 W | 0 P=1
+//! not present  51:12 frame (kept mapping only) | 9 lock | 8 kept | 4:2 tag | 0 P=0
+//! ```
+//! *Kept* is a mapping that no access may use (`PROT_NONE`): the frame stays,
+//! the present bit goes. A supervisor mapping would not do: the kernel's own
+//! copies to and from the program would go through it.
+
+use super::{Entry, Format, Leaf};
+use crate::addr::{Pfn, Rights};
+
+const P: u64 = 1 << 0;
+const W: u64 = 1 << 1;
+const U: u64 = 1 << 2;
+const A: u64 = 1 << 5;
+const D: u64 = 1 << 6;
+const PS: u64 = 1 << 7;
+const KEPT: u64 = 1 << 8;
+const LOCK: u64 = 1 << 9;
+const NX: u64 = 1 << 63;
+const FRAME: u64 = 0x000f_ffff_ffff_f000;
+const TAG: u64 = 7 << 2;
+const TAG_BUSY: u64 = 1 << 2;
+const TAG_GUARD: u64 = 2 << 2;
+/// Rights of a kept mapping are empty; nothing else to store.
+const fn frame_bits(pfn: Pfn) -> u64 {
+    (pfn.0 as u64) << 12
+}
+
+fn decode_leaf(word: u64) -> Leaf {
+    let mut rights = Rights::empty();
+    if word & P != 0 {
+        rights |= Rights::READ;
+        rights.set(Rights::WRITE, word & W != 0);
+        rights.set(Rights::EXEC, word & NX == 0);
+    }
+    Leaf { pfn: Pfn(((word & FRAME) >> 12) as u32), rights, accessed: word & A != 0, dirty: word & D != 0 }
+}
+
+fn encode_leaf(leaf: Leaf, level: u8) -> u64 {
+    let mut word = frame_bits(leaf.pfn);
+    if leaf.rights.is_empty() {
+        word |= KEPT;
+    } else {
+        // x86-64 has no mapping that can be written or executed but not read.
+        word |= P | U;
+        if leaf.rights.contains(Rights::WRITE) {
+            word |= W;
+        }
+        if !leaf.rights.contains(Rights::EXEC) {
+            word |= NX;
+        }
+        if level > 0 {
+            word |= PS;
+        }
+    }
+    if leaf.accessed {
+        word |= A;
+    }
+    if leaf.dirty {
+        word |= D;
+    }
+    word
+}
+
+fn decode(word: u64, level: u8) -> Entry {
+    let locked = word & LOCK != 0;
+    if word & P != 0 {
+        if level > 0 && word & PS == 0 {
+            return Entry::Table(Pfn(((word & FRAME) >> 12) as u32));
+        }
+        let leaf = decode_leaf(word);
+        return if locked { Entry::LockedLeaf(leaf) } else { Entry::Leaf(leaf) };
+    }
+    if word & KEPT != 0 {
+        let leaf = decode_leaf(word);
+        return if locked { Entry::LockedLeaf(leaf) } else { Entry::Leaf(leaf) };
+    }
+    match word & TAG {
+        TAG_BUSY => Entry::Busy,
+        TAG_GUARD => Entry::Guard,
+        _ if locked => Entry::LockedNone,
+        _ => Entry::None,
+    }
+}
+
+fn encode(entry: Entry, level: u8) -> u64 {
+    match entry {
+        Entry::None => 0,
+        Entry::Table(pfn) => frame_bits(pfn) | P | W | U | A,
+        Entry::Leaf(leaf) => encode_leaf(leaf, level),
+        Entry::Busy => TAG_BUSY,
+        Entry::LockedNone => LOCK,
+        Entry::LockedLeaf(leaf) => encode_leaf(leaf, level) | LOCK,
+        Entry::Guard => TAG_GUARD,
+    }
+}
+
+macro_rules! x86_format {
+    ($(#[$doc:meta])* $name:ident, $levels:expr, $user_bits:expr) => {
+        $(#[$doc])*
+        pub struct $name;
+        impl Format for $name {
+            const LEVELS: u8 = $levels;
+            const INDEX_BITS: u32 = 9;
+            const USER_PAGES: u64 = (1 << ($user_bits - 12)) - 1;
+            #[inline(always)]
+            fn decode(word: u64, level: u8) -> Entry {
+                decode(word, level)
+            }
+            #[inline(always)]
+            fn encode(entry: Entry, level: u8) -> u64 {
+                encode(entry, level)
+            }
+            #[inline(always)]
+            fn busy_of(word: u64) -> u64 {
+                (word & (FRAME | A | D)) | TAG_BUSY
+            }
+            #[inline(always)]
+            fn busy_leaf(word: u64) -> Option<Leaf> {
+                (word & (P | KEPT | TAG) == TAG_BUSY && word & FRAME != 0)
+                    .then(|| Leaf { rights: Rights::empty(), ..decode_leaf(word) })
+            }
+            const HARDWARE_BITS: u64 = A | D;
+            const ACCESSED: u64 = A;
+            const DIRTY: u64 = D;
+            const LOCK: u64 = LOCK;
+        }
+    };
+}
+
+x86_format!(
+    /// Four levels: 128 TiB of user addresses, the last page left out as Linux
+    /// does (a `syscall` in it would return to a non-canonical address).
+    X86_64, 4, 47
+);
+x86_format!(
+    /// Five levels (LA57): 64 PiB of user addresses.
+    X86_64La57, 5, 56
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_survives_encoding() {
+        let leaf = |rights| Leaf { pfn: Pfn(0xabcde), rights, accessed: true, dirty: false };
+        for level in 0..4 {
+            for rights in [Rights::READ, Rights::READ | Rights::WRITE, Rights::READ | Rights::EXEC, Rights::empty()] {
+                for entry in [Entry::Leaf(leaf(rights)), Entry::LockedLeaf(leaf(rights))] {
+                    assert_eq!(decode(encode(entry, level), level), entry, "level {level}");
+                }
+            }
+            for entry in [Entry::None, Entry::Busy, Entry::LockedNone, Entry::Guard] {
+                assert_eq!(decode(encode(entry, level), level), entry);
+                assert_eq!(encode(entry, level) & P, 0);
+            }
+        }
+        let busy = X86_64::busy_of(encode(Entry::Leaf(leaf(Rights::READ)), 0));
+        assert_eq!(decode(busy, 0), Entry::Busy);
+        assert_eq!(X86_64::busy_leaf(busy).map(|l| l.pfn), Some(Pfn(0xabcde)));
+        assert_eq!(decode(encode(Entry::Table(Pfn(7)), 1), 1), Entry::Table(Pfn(7)));
+    }
+}

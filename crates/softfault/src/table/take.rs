@@ -1,0 +1,221 @@
+//! Removal in two passes, with a shootdown and a grace period between them.
+//!
+//! ```text
+//! take     each mapping of the range ─▶ Busy, frame number kept
+//!          each table wholly inside `free_inside` ─▶ Busy, table number kept,
+//!          one exchange for all that is below it
+//! ...      the caller: shootdown, grace
+//! harvest  each of these ─▶ None; mappings and tables given to the caller
+//! ```
+//! Nothing has to be allocated to remember what was taken: it stays where it
+//! stood. No frame is counted down before the shootdown: another space that
+//! drops the last reference would free it under a stale translation of this one.
+//!
+//! Locks on entry: the writer lock of the space, no section.
+
+use super::entry::Slot;
+use super::format::{Entry, Format, Leaf, span_of};
+use super::walk::entry;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::machine::Machine;
+
+/// What a removal is about.
+#[derive(Clone, Copy)]
+pub(crate) struct Removal {
+    /// The pages.
+    pub(crate) range: PageRange,
+    /// Tables whose span lies inside go as a whole. Empty keeps all tables.
+    pub(crate) free_inside: PageRange,
+    /// Guards stay (madvise), or go with their VMA (munmap).
+    pub(crate) keep_guards: bool,
+}
+
+/// What the first pass found.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    /// Mappings taken one by one.
+    pub(crate) leaves: bool,
+    /// Tables taken as a whole.
+    pub(crate) tables: bool,
+}
+
+/// Where the second pass puts what it removes.
+pub(crate) trait Harvest {
+    /// A mapping that is gone.
+    fn leaf(&mut self, leaf: Leaf);
+    /// A table that is gone, empty.
+    fn table(&mut self, table: Pfn);
+}
+
+#[derive(Clone, Copy)]
+struct At {
+    table: Pfn,
+    level: u8,
+    base: Vpn,
+}
+
+impl At {
+    fn root<F: Format>(root: Pfn) -> At {
+        At { table: root, level: F::LEVELS - 1, base: Vpn(0) }
+    }
+    fn below(&self, table: Pfn, span: PageRange) -> At {
+        At { table, level: self.level - 1, base: span.start }
+    }
+}
+
+/// Calls `f(entry, its span)` for each entry of the table whose span meets the range.
+fn for_each_slot<'a, M: Machine>(
+    machine: &'a M,
+    at: At,
+    range: PageRange,
+    mut f: impl FnMut(Slot<'a, M::Format>, PageRange),
+) {
+    let span = span_of::<M::Format>(at.level);
+    let table_pages = span << M::Format::INDEX_BITS;
+    let all = PageRange::new(at.base, Vpn(at.base.0 + table_pages));
+    let part = all.intersect(&range);
+    if part.is_empty() {
+        return;
+    }
+    let first = (part.start.0 - at.base.0) / span;
+    let last = (part.end.0 - 1 - at.base.0) / span;
+    for i in first..=last {
+        let start = Vpn(at.base.0 + i * span);
+        let slot = Slot::new(entry(machine, at.table, i as usize), at.level);
+        f(slot, PageRange::new(start, Vpn(start.0 + span)));
+    }
+}
+
+fn inside(inner: &PageRange, outer: &PageRange) -> bool {
+    outer.start <= inner.start && inner.end <= outer.end
+}
+
+/// First pass.
+pub(crate) fn take<M: Machine>(machine: &M, root: Pfn, removal: &Removal) -> Taken {
+    let mut taken = Taken::default();
+    take_in(machine, At::root::<M::Format>(root), removal, &mut taken);
+    taken
+}
+
+fn take_in<M: Machine>(machine: &M, at: At, removal: &Removal, taken: &mut Taken) {
+    for_each_slot(machine, at, removal.range, |slot, span| {
+        loop {
+            let seen = slot.read();
+            match seen.entry {
+                Entry::None => return,
+                Entry::Table(_) if inside(&span, &removal.free_inside) => {
+                    slot.take_table();
+                    taken.tables = true;
+                    return;
+                }
+                Entry::Table(table) => return take_in(machine, at.below(table, span), removal, taken),
+                Entry::Leaf(_) => {
+                    if slot.take_for_removal(seen).is_ok() {
+                        taken.leaves = true;
+                        return;
+                    }
+                }
+                Entry::Guard if removal.keep_guards => return,
+                Entry::Guard => return slot.set_private(Entry::None),
+                // Somebody's for a moment: a copy under way, a decision.
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
+            }
+        }
+    });
+}
+
+/// Second pass.
+pub(crate) fn harvest<M: Machine>(machine: &M, root: Pfn, removal: &Removal, into: &mut impl Harvest) {
+    harvest_in(machine, At::root::<M::Format>(root), removal, into);
+}
+
+fn harvest_in<M: Machine>(machine: &M, at: At, removal: &Removal, into: &mut impl Harvest) {
+    for_each_slot(machine, at, removal.range, |slot, span| {
+        if let Some(leaf) = slot.removed() {
+            if at.level == 0 {
+                into.leaf(leaf);
+            } else {
+                empty_tree(machine, at.below(leaf.pfn, span), into);
+            }
+            slot.resolve(Entry::None);
+        } else if let Entry::Table(table) = slot.read().entry {
+            harvest_in(machine, at.below(table, span), removal, into);
+        }
+    });
+}
+
+/// Everything in and below a table that no walk can reach any more.
+fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
+    // Above the user part the embedder keeps entries of its own in the root.
+    let user = PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES));
+    for_each_slot(machine, at, user, |slot, span| {
+        loop {
+            match slot.read().entry {
+                Entry::None | Entry::Guard => return,
+                Entry::Leaf(leaf) => return into.leaf(leaf),
+                Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),
+                // A copy that began before the removal: it ends by itself, and
+                // the table stays until it has.
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
+            }
+        }
+    });
+    into.table(at.table);
+}
+
+/// Everything below the root, and the root: for a space that nobody runs.
+pub(crate) fn empty_all<M: Machine>(machine: &M, root: Pfn, into: &mut impl Harvest) {
+    empty_tree(machine, At { table: root, level: M::Format::LEVELS - 1, base: Vpn(0) }, into);
+}
+
+/// Calls `f(page, entry)` for each entry of the range at level 0 that is not
+/// none, until it returns `false`. Under the writer lock.
+pub(crate) fn for_each_entry<M: Machine>(
+    machine: &M,
+    root: Pfn,
+    range: PageRange,
+    f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> bool,
+) -> bool {
+    visit_in(machine, At::root::<M::Format>(root), range, f)
+}
+
+fn visit_in<M: Machine>(
+    machine: &M,
+    at: At,
+    range: PageRange,
+    f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> bool,
+) -> bool {
+    let mut go_on = true;
+    for_each_slot(machine, at, range, |slot, span| {
+        if !go_on {
+            return;
+        }
+        match slot.read().entry {
+            Entry::None => {}
+            Entry::Table(table) if at.level > 0 => go_on = visit_in(machine, at.below(table, span), range, f),
+            _ if at.level == 0 => go_on = f(span.start, slot),
+            _ => {}
+        }
+    });
+    go_on
+}
+
+/// Calls `f(table, its span)` for each table that this one names, until it
+/// returns `false`. At rest.
+pub(crate) fn for_each_table<M: Machine>(
+    machine: &M,
+    table: Pfn,
+    level: u8,
+    base: Vpn,
+    f: &mut dyn FnMut(Pfn, PageRange) -> bool,
+) {
+    let mut go_on = true;
+    let user = PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES));
+    for_each_slot(machine, At { table, level, base }, user, |slot, span| {
+        if let Entry::Table(child) = slot.read().entry
+            && go_on
+        {
+            go_on = f(child, span);
+        }
+    });
+}

@@ -1,0 +1,63 @@
+//! All limits and thresholds, named as Linux names them, with their units.
+
+/// How a fault excludes other faults; see `fault/discipline.rs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Discipline {
+    /// Before 2004: one spinlock per address space around walk, recheck,
+    /// install and accounting; never around allocation or zeroing.
+    Global,
+    /// The patch of 2004: a lock bit in the entry.
+    Fastpath2004,
+    /// Today's Linux: a lock per leaf table, a reference count on the VMA.
+    Split,
+    /// Ours: a section and one compare-and-swap.
+    Lockfree,
+}
+
+impl Discipline {
+    /// All of them, oldest first.
+    pub const ALL: [Discipline; 4] =
+        [Discipline::Global, Discipline::Fastpath2004, Discipline::Split, Discipline::Lockfree];
+    /// The word in output and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Discipline::Global => "global",
+            Discipline::Fastpath2004 => "fastpath2004",
+            Discipline::Split => "split",
+            Discipline::Lockfree => "lockfree",
+        }
+    }
+}
+
+/// Limits and thresholds of one [`Vm`](crate::Vm).
+#[derive(Clone, Copy, Debug)]
+pub struct Tunables {
+    /// How faults exclude each other.
+    pub discipline: Discipline,
+    /// `fastpath2004` only: resident counts per CPU (the author's second idea)
+    /// in place of the one shared counter.
+    pub rss_percpu: bool,
+    /// Most VMAs in an address space (`vm.max_map_count`).
+    pub max_map_count: u64,
+    /// Lowest address that may be mapped, bytes (`vm.mmap_min_addr`).
+    pub mmap_min_addr: u64,
+    /// Most bytes of a mapping that grows down (`RLIMIT_STACK`).
+    pub stack_limit_bytes: u64,
+    /// Frames that a CPU zeroes at one refill, 1 to 64. 64 halve the time per
+    /// frame against single ones (rep stosb has a start-up cost) and are a
+    /// quarter of a 1 MiB second-level cache; more would evict what is in use.
+    pub zero_batch: u64,
+}
+
+impl Default for Tunables {
+    fn default() -> Tunables {
+        Tunables {
+            discipline: Discipline::Lockfree,
+            rss_percpu: false,
+            max_map_count: 65_530,
+            mmap_min_addr: 65_536,
+            stack_limit_bytes: 8 << 20,
+            zero_batch: 64,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! One instance of the subsystem: its frames, its CPUs, its limits.
+
+use crate::addr::Pfn;
+use crate::cpu::CpuData;
+use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames};
+use crate::machine::{CpuId, MAX_CPUS, Machine};
+use crate::mem::{self, FrameArray};
+use crate::sync::Word;
+use crate::tunables::Tunables;
+
+/// Adjacent frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameRange {
+    /// The first.
+    pub first: Pfn,
+    /// How many.
+    pub nr_frames: u64,
+}
+
+impl FrameRange {
+    fn end(&self) -> u64 {
+        u64::from(self.first.0) + self.nr_frames
+    }
+}
+
+/// What a [`Vm`] is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Config<'a> {
+    /// The memory that is the subsystem's, in any order, without overlap. The
+    /// frames of one region must be adjacent in the direct map (I1).
+    pub regions: &'a [FrameRange],
+    /// Whether all of it is zero already.
+    pub frames_are_zero: bool,
+    /// Limits and thresholds.
+    pub tunables: Tunables,
+}
+
+/// Why there is no [`Vm`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NewVmError {
+    /// `regions` is empty, overlaps, or reaches past 2^32 frames.
+    BadRegions,
+    /// [`Machine::nr_cpus`] is 0 or above [`MAX_CPUS`].
+    BadCpus,
+    /// No region has room for the metadata: this many frames in one piece.
+    NoRoom {
+        /// Frames wanted.
+        nr_frames: u64,
+    },
+}
+
+impl core::fmt::Display for NewVmError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            NewVmError::BadRegions => f.write_str("regions: should be non-empty, disjoint and below 2^32 frames"),
+            NewVmError::BadCpus => write!(f, "nr_cpus: should be 1 to {MAX_CPUS}"),
+            NewVmError::NoRoom { nr_frames } => {
+                write!(f, "regions: one should have room for {nr_frames} frames of metadata")
+            }
+        }
+    }
+}
+impl core::error::Error for NewVmError {}
+
+/// The subsystem. No global state: there may be any number of them.
+pub struct Vm<M: Machine> {
+    pub(crate) machine: M,
+    pub(crate) frames: Frames,
+    cpus: FrameArray<CpuData>,
+    pub(crate) tunables: Tunables,
+    pub(crate) next_space_id: Word,
+    /// Held by the CPU that empties the groups of others.
+    pub(crate) thief: Word,
+    pub(crate) nr_total_pages: u64,
+}
+
+impl<M: Machine> Vm<M> {
+    /// Lays the metadata out in the first region that has room for it: 32 bytes
+    /// a frame, 192 bytes per 2 MiB, some lines per CPU.
+    ///
+    /// # Errors
+    ///
+    /// See [`NewVmError`]; nothing is kept then.
+    pub fn new(machine: M, config: &Config<'_>) -> Result<Vm<M>, NewVmError> {
+        let nr_cpus = machine.nr_cpus();
+        if nr_cpus == 0 || nr_cpus > MAX_CPUS {
+            return Err(NewVmError::BadCpus);
+        }
+        let nr_frames = span_of_regions(config.regions)?;
+        let nr_blocks = nr_frames.div_ceil(BLOCK_FRAMES) as usize;
+        let wants = [
+            FrameArray::<FrameDesc>::frames_for(nr_frames as usize),
+            FrameArray::<BlockData>::frames_for(nr_blocks),
+            FrameArray::<CpuData>::frames_for(nr_cpus),
+            1, // the zero frame
+        ];
+        let nr_meta: u64 = wants.iter().sum();
+        let home = config.regions.iter().find(|r| r.nr_frames > nr_meta);
+        let home = home.ok_or(NewVmError::NoRoom { nr_frames: nr_meta })?.first.0;
+        if !config.frames_are_zero {
+            mem::zero_frames(&machine, Pfn(home), nr_meta);
+        }
+        let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
+        let frames = Frames {
+            descs: FrameArray::over(&machine, at(0), nr_frames as usize),
+            blocks: FrameArray::over(&machine, at(1), nr_blocks),
+            zero: at(3),
+            inject: Word::new(u64::MAX),
+        };
+        let cpus = FrameArray::<CpuData>::over(&machine, at(2), nr_cpus);
+        let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
+        frames.settle(config, &meta);
+        for (i, cpu) in cpus.iter().enumerate() {
+            cpu.search.set((i * nr_blocks / nr_cpus) as u64);
+        }
+        let nr_total_pages = frames.nr_free_in_blocks();
+        Ok(Vm {
+            machine,
+            frames,
+            cpus,
+            tunables: config.tunables,
+            next_space_id: Word::new(1),
+            thief: Word::new(0),
+            nr_total_pages,
+        })
+    }
+
+    /// The surroundings.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// Limits and thresholds.
+    pub fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+
+    #[inline(always)]
+    pub(crate) fn cpu(&self, id: CpuId) -> &CpuData {
+        self.cpus.at(usize::from(id.0))
+    }
+}
+
+impl Frames {
+    /// Frees what is in the regions and not metadata; the rest is reserved.
+    fn settle(&self, config: &Config<'_>, meta: &FrameRange) {
+        let usable = |p: u64| {
+            config.regions.iter().any(|r| u64::from(r.first.0) <= p && p < r.end())
+                && !(u64::from(meta.first.0) <= p && p < meta.end())
+        };
+        for b in 0..self.blocks.len() as u64 {
+            for w in 0..8 {
+                let base = b * BLOCK_FRAMES + w * 64;
+                let mut mask = free_mask(config, meta, base, &usable);
+                if base == 0 {
+                    // 0 means "none" where a frame is named in a word.
+                    mask &= !1;
+                }
+                if mask != 0 {
+                    self.release_word(base, mask, config.frames_are_zero);
+                }
+                for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
+                    self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
+                }
+            }
+        }
+        self.desc(self.zero).assign(FrameKind::Zero, 0, 0, 0);
+    }
+}
+
+/// Which of the 64 frames from `base` are usable. Whole words are the rule, so
+/// their ends are looked at first.
+fn free_mask(config: &Config<'_>, meta: &FrameRange, base: u64, usable: &dyn Fn(u64) -> bool) -> u64 {
+    let inside = |r: &FrameRange| u64::from(r.first.0) <= base && base + 64 <= r.end();
+    let clear = meta.end() <= base || base + 64 <= u64::from(meta.first.0);
+    if clear && config.regions.iter().any(inside) {
+        return !0;
+    }
+    (0..64).filter(|i| usable(base + i)).fold(0, |mask, i| mask | 1 << i)
+}
+
+fn span_of_regions(regions: &[FrameRange]) -> Result<u64, NewVmError> {
+    let mut end = 0;
+    for (i, r) in regions.iter().enumerate() {
+        let overlaps = regions[..i].iter().any(|o| u64::from(r.first.0) < o.end() && u64::from(o.first.0) < r.end());
+        if overlaps || r.end() > u64::from(u32::MAX) {
+            return Err(NewVmError::BadRegions);
+        }
+        end = end.max(r.end());
+    }
+    if end == 0 { Err(NewVmError::BadRegions) } else { Ok(end) }
+}

@@ -1,0 +1,26 @@
+//! Which structures consist of words alone: the promise of I5, in one place.
+#![allow(unsafe_code)]
+
+use crate::account::rss::RssLine;
+use crate::cpu::{CpuData, HintData};
+use crate::frame::{BlockData, FrameDesc, GroupData};
+use crate::mem::Words;
+use crate::rmap::FamilyData;
+use crate::source::object::ObjectData;
+use crate::space::{CpusLine, GlobalLine, LimitsData, SpaceData, WriterLine};
+
+macro_rules! words {
+    ($($name:ty),* $(,)?) => {
+        $(
+            // SAFETY: I5: repr(C), every field a Word, an array of Words or a
+            // type of this list; the sizes below leave no room for padding.
+            unsafe impl Words for $name {}
+            const _: () = assert!(size_of::<$name>() % align_of::<$name>() == 0);
+        )*
+    };
+}
+
+words!(
+    BlockData, CpuData, CpusLine, FamilyData, FrameDesc, GlobalLine, GroupData, HintData, LimitsData, ObjectData,
+    RssLine, SpaceData, WriterLine,
+);

@@ -1,0 +1,70 @@
+//! Software cost of a fault, in nanoseconds, for each discipline: the shortest
+//! loop that a change of the fault path can be judged by.
+//!
+//! `cargo run --release -p softfault-testkit --example ns_per_fault [CPUS]`
+
+use softfault::machine::CpuId;
+use softfault::{Access, Config, Discipline, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig};
+use std::sync::Barrier;
+use std::time::Instant;
+
+const PAGES: u64 = 32_768;
+
+fn main() {
+    let nr_cpus: usize = std::env::args().nth(1).map_or(1, |a| a.parse().expect("CPUS: a number"));
+    for zeroed in [true, false] {
+        for discipline in Discipline::ALL {
+            let mut best: Vec<f64> = (0..15).map(|_| run(nr_cpus, discipline, zeroed)).collect();
+            best.sort_by(f64::total_cmp);
+            let fill = if zeroed { "zeroed" } else { "fresh" };
+            println!("{:>14} {fill:>7} {:8.1} ns (min {:.1})", discipline.name(), best[best.len() / 2], best[0]);
+        }
+    }
+}
+
+fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
+    let arena_bytes = 4096 * PAGES * nr_cpus as u64 * 2;
+    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, huge: true, ..HostedConfig::default() }).unwrap();
+    let regions = hosted.regions();
+    use softfault::machine::Machine;
+    for p in 0..arena_bytes / 4096 {
+        // SAFETY: I1, and nobody else has the frames yet.
+        unsafe { hosted.frame_ptr(softfault::Pfn(p as u32)).write_volatile(0) };
+    }
+    let tunables = Tunables { discipline, ..Tunables::default() };
+    let vm = Vm::new(hosted, &Config { regions: &regions, frames_are_zero: zeroed, tunables }).unwrap();
+    let (space, at) = {
+        let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let space = vm.new_space().unwrap();
+        let at = space.mmap(0, PAGES * 4096 * nr_cpus as u64, 3, 0x22).unwrap();
+        (space, at)
+    };
+    let barrier = Barrier::new(nr_cpus);
+    let spans: Vec<(Instant, Instant)> = std::thread::scope(|s| {
+        let workers: Vec<_> = (0..nr_cpus)
+            .map(|cpu| {
+                let (vm, space, barrier) = (&vm, &space, &barrier);
+                s.spawn(move || {
+                    let _cpu = vm.machine().bind(CpuId(cpu as u16)).unwrap();
+                    space.activate();
+                    barrier.wait();
+                    let start = Instant::now();
+                    let base = at + cpu as u64 * PAGES * 4096;
+                    for page in 0..PAGES {
+                        space.handle_fault(base + page * 4096, Access::Write).unwrap();
+                    }
+                    let end = Instant::now();
+                    space.deactivate();
+                    (start, end)
+                })
+            })
+            .collect();
+        workers.into_iter().map(|w| w.join().unwrap()).collect()
+    });
+    let start = spans.iter().map(|s| s.0).min().unwrap();
+    let end = spans.iter().map(|s| s.1).max().unwrap();
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    drop(space);
+    (end - start).as_nanos() as f64 / (PAGES * nr_cpus as u64) as f64
+}

@@ -1,0 +1,181 @@
+//! Sequences on the hosted machine: each step on one of its CPUs, in turn.
+//!
+//! The CPUs stay in their address space between steps, so that translations go
+//! stale unless the core shoots them down, and move only when a step is another
+//! program's.
+
+use crate::op::{Call, HEAP, HEAP_BYTES, Op, Outcome, PAGE, WINDOW, WINDOW_PAGES};
+use softfault::{AddressSpace, Errno, FaultError, Vm};
+use softfault_host::{CpuGuard, Hosted, Running, Trap};
+use std::collections::BTreeMap;
+
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+
+/// The programs of one sequence.
+pub struct Programs<'vm> {
+    spaces: BTreeMap<u64, AddressSpace<'vm, Hosted>>,
+}
+
+impl<'vm> Programs<'vm> {
+    /// The first program, in an empty address space; `None` if the machine has
+    /// no room for it.
+    pub fn new(vm: &'vm Vm<Hosted>) -> Option<Programs<'vm>> {
+        let space = vm.new_space().ok()?;
+        space.set_brk(HEAP);
+        Some(Programs { spaces: BTreeMap::from([(0, space)]) })
+    }
+
+    /// The address space of a program.
+    pub fn space(&self, who: u64) -> Option<&AddressSpace<'vm, Hosted>> {
+        self.spaces.get(&who)
+    }
+
+    /// All address spaces.
+    pub fn spaces(&self) -> impl Iterator<Item = &AddressSpace<'vm, Hosted>> {
+        self.spaces.values()
+    }
+
+    /// Runs a sequence on one CPU. `after` is called behind every step.
+    pub fn run(
+        &mut self,
+        cpu: &CpuGuard<'_>,
+        ops: &[Op],
+        mut after: impl FnMut(&Programs<'vm>, usize),
+    ) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(ops.len());
+        let mut place = None;
+        for (i, op) in ops.iter().enumerate() {
+            if place != Some(op.who) {
+                if let Some(space) = place.and_then(|who| self.space(who)) {
+                    cpu.depart(space);
+                }
+                place = self.space(op.who).map(|space| cpu.arrive(space)).and_then(Result::ok).map(|()| op.who);
+            }
+            let outcome = match op.call {
+                Call::Exit => {
+                    self.space(op.who).inspect(|space| cpu.depart(space));
+                    place = None;
+                    self.exit(op.who)
+                }
+                Call::Fork => self.fork(op),
+                _ => self.step(cpu, op),
+            };
+            outcomes.push(outcome);
+            after(self, i);
+        }
+        if let Some(space) = place.and_then(|who| self.space(who)) {
+            cpu.depart(space);
+        }
+        outcomes
+    }
+
+    /// Exit of a program whose space no CPU is in.
+    pub fn exit(&mut self, who: u64) -> Outcome {
+        self.spaces.remove(&who).map_or(Outcome::Broken(20), |_| Outcome::Value(0))
+    }
+
+    /// Fork, as program `op.who`.
+    pub fn fork(&mut self, op: &Op) -> Outcome {
+        let Some(parent) = self.space(op.who) else { return Outcome::Broken(21) };
+        match parent.fork() {
+            Ok(child) => {
+                self.spaces.insert(op.args[0], child);
+                Outcome::Value(0)
+            }
+            Err(error) => errno(error.errno()),
+        }
+    }
+
+    /// Any other step, on a CPU that is in the program's space or in none.
+    pub fn step(&self, cpu: &CpuGuard<'_>, op: &Op) -> Outcome {
+        let Some(space) = self.space(op.who) else { return Outcome::Broken(22) };
+        match cpu.enter(space) {
+            Ok(running) => step(&running, op),
+            Err(_) => Outcome::Broken(23),
+        }
+    }
+}
+
+/// One step of the program that is running.
+pub fn step(running: &Running<'_>, op: &Op) -> Outcome {
+    let space = running.space();
+    let [a, b, c, d, e, f] = op.args;
+    match op.call {
+        Call::Mmap => settle(space, space.mmap(a, b, c, d).map_err(|e| e.errno()), b, e),
+        Call::Mremap => settle(space, space.mremap(a, b, c, d, e).map_err(|e| e.errno()), c, f),
+        Call::Munmap => plain(space.munmap(a, b).map_err(|e| e.errno())),
+        Call::Mprotect => plain(space.mprotect(a, b, c).map_err(|e| e.errno())),
+        Call::Madvise => plain(space.madvise(a, b, c).map_err(|e| e.errno())),
+        Call::Brk => Outcome::Value(space.brk(a)),
+        Call::Mincore => mincore(space, a, b),
+        Call::Load if b == 1 => {
+            let mut byte = [0];
+            access(running.load(a, &mut byte), |()| u64::from(byte[0]))
+        }
+        Call::Load => access(running.read_u64(a), |word| word),
+        Call::Store if b == 1 => access(running.store(a, &[c as u8]), |()| 0),
+        Call::Store => access(running.write_u64(a, c), |()| 0),
+        Call::Exec => access(running.fetch(a), |_| 0),
+        Call::Fork | Call::Exit => Outcome::Broken(24),
+    }
+}
+
+fn errno(errno: Errno) -> Outcome {
+    Outcome::Errno(errno.0 as u64)
+}
+
+fn plain(result: Result<(), Errno>) -> Outcome {
+    result.map_or_else(errno, |()| Outcome::Value(0))
+}
+
+fn access<T>(result: Result<T, Trap>, value: impl FnOnce(T) -> u64) -> Outcome {
+    match result {
+        Ok(done) => Outcome::Value(value(done)),
+        Err(trap) => signal_of(trap.cause),
+    }
+}
+
+/// What a kernel makes of a fault that the core refuses.
+fn signal_of(cause: FaultError) -> Outcome {
+    match cause {
+        FaultError::NotMapped => Outcome::MAPERR,
+        FaultError::Guard => Outcome::MAPERR,
+        FaultError::NoRights => Outcome::ACCERR,
+        FaultError::BeyondObject => Outcome::ADRERR,
+        _ => Outcome::Broken(25),
+    }
+}
+
+/// As the child on Linux: a place of the callee's choice is moved to `landing`.
+fn settle(space: &AddressSpace<'_, Hosted>, at: Result<u64, Errno>, len: u64, landing: u64) -> Outcome {
+    let at = match at {
+        Ok(at) => at,
+        Err(error) => return errno(error),
+    };
+    let window = WINDOW - (64 << 20)..WINDOW + WINDOW_PAGES * PAGE + (64 << 20);
+    if window.contains(&at) || (HEAP..HEAP + HEAP_BYTES).contains(&at) {
+        return Outcome::Value(at);
+    }
+    let len = len.next_multiple_of(PAGE);
+    let moved = match landing {
+        0 => space.munmap(at, len).is_ok(),
+        _ => space.mremap(at, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, landing) == Ok(landing),
+    };
+    if moved { Outcome::Elsewhere } else { Outcome::Broken(3) }
+}
+
+fn mincore(space: &AddressSpace<'_, Hosted>, addr: u64, len: u64) -> Outcome {
+    let (mut bits, mut nr) = (0u64, 0u32);
+    let result = space.mincore(addr, len, &mut |here| {
+        if nr < 64 {
+            bits |= u64::from(here) << nr;
+        }
+        nr = nr.saturating_add(1);
+    });
+    match result {
+        Ok(()) if nr <= 64 => Outcome::Value(bits),
+        Ok(()) => Outcome::Value(0),
+        Err(error) => errno(error.errno()),
+    }
+}

@@ -1,0 +1,189 @@
+//! Two or three sides, one sequence: where they differ, and the shortest
+//! sequence that still shows it.
+
+use crate::hosted::Programs;
+use crate::linux::{Linux, LinuxError};
+use crate::model::{Expected, Model};
+use crate::op::{Op, Outcome};
+use core::fmt;
+use softfault::{AddressSpace, Config, NewVmError, Tunables, Vm};
+use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
+
+/// A step that did not do what it should.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Its number.
+    pub step: usize,
+    /// What the model says.
+    pub expected: Outcome,
+    /// What the host's Linux did, if it was asked.
+    pub linux: Option<Outcome>,
+    /// What the core did, if it was asked.
+    pub hosted: Option<Outcome>,
+    /// What else is wrong.
+    pub note: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |outcome: Option<Outcome>| outcome.map_or("not asked".into(), |o| o.to_string());
+        let (linux, hosted) = (side(self.linux), side(self.hosted));
+        write!(f, "step {}: model {}, Linux {linux}, softfault {hosted}", self.step, self.expected)?;
+        if self.note.is_empty() { Ok(()) } else { write!(f, "; {}", self.note) }
+    }
+}
+
+/// Who is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sides {
+    /// The host's Linux.
+    pub linux: bool,
+    /// The core on the hosted machine.
+    pub hosted: bool,
+    /// The core's own checker, after each so many steps; 0 is never.
+    pub check_every: usize,
+}
+
+/// Runs sequences on the sides and compares.
+pub struct Judge {
+    sides: Sides,
+    linux: Option<Linux>,
+    vm: Vm<Hosted>,
+}
+
+/// Why there is no judge, or no judgement.
+#[derive(Debug)]
+pub enum JudgeError {
+    /// The child on Linux.
+    Linux(LinuxError),
+    /// The hosted machine.
+    Hosted(HostedError),
+    /// The core.
+    Vm(NewVmError),
+}
+
+impl fmt::Display for JudgeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JudgeError::Linux(error) => error.fmt(f),
+            JudgeError::Hosted(error) => error.fmt(f),
+            JudgeError::Vm(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for JudgeError {}
+
+impl Judge {
+    /// A judge over a machine of its own.
+    pub fn new(sides: Sides, config: HostedConfig, tunables: Tunables) -> Result<Judge, JudgeError> {
+        let linux = if sides.linux { Some(Linux::start().map_err(JudgeError::Linux)?) } else { None };
+        let hosted = Hosted::new(config).map_err(JudgeError::Hosted)?;
+        let regions = hosted.regions();
+        let config = Config { regions: &regions, frames_are_zero: true, tunables };
+        let vm = Vm::new(hosted, &config).map_err(JudgeError::Vm)?;
+        Ok(Judge { sides, linux, vm })
+    }
+
+    /// The machine's subsystem.
+    pub fn vm(&self) -> &Vm<Hosted> {
+        &self.vm
+    }
+
+    /// Runs the steps and finds the first difference, if there is one. A sequence
+    /// that leaves what the model knows is judged up to there.
+    pub fn judge(&mut self, ops: &[Op]) -> Result<Option<Difference>, JudgeError> {
+        let mut model = Model::default();
+        let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
+        let ops = &ops[..expected.len()];
+        let linux = match &mut self.linux {
+            Some(linux) => Some(linux.run(ops).map_err(JudgeError::Linux)?),
+            None => None,
+        };
+        let mut notes = Vec::new();
+        let hosted = self.sides.hosted.then(|| self.run_hosted(ops, &mut notes));
+        for (i, expected) in expected.iter().enumerate() {
+            let (linux, hosted) = (linux.as_ref().map(|l| l[i]), hosted.as_ref().map(|h| h[i]));
+            let good =
+                linux.is_none_or(|seen| expected.allows(seen)) && hosted.is_none_or(|seen| expected.allows(seen));
+            let note = notes.iter().find(|(step, _)| *step == i).map(|(_, note)| note.clone());
+            if !good || note.is_some() {
+                let note = note.unwrap_or_default();
+                return Ok(Some(Difference { step: i, expected: expected.outcome, linux, hosted, note }));
+            }
+        }
+        let end = |(step, note): &(usize, String)| Difference {
+            step: *step,
+            expected: Outcome::Value(0),
+            linux: None,
+            hosted: None,
+            note: note.clone(),
+        };
+        Ok(notes.first().map(end))
+    }
+
+    fn run_hosted(&self, ops: &[Op], notes: &mut Vec<(usize, String)>) -> Vec<Outcome> {
+        let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return vec![Outcome::Broken(30); ops.len()] };
+        let before = self.vm.vmstat().nr_free_pages;
+        let every = self.sides.check_every;
+        let Some(mut programs) = Programs::new(&self.vm) else { return vec![Outcome::Broken(31); ops.len()] };
+        let outcomes = programs.run(&cpu, ops, |programs, i| {
+            if every > 0 && notes.is_empty() && (i % every == every - 1 || i + 1 == ops.len()) {
+                notes.extend(check(&self.vm, programs.spaces()).map(|note| (i, note)));
+            }
+        });
+        drop(programs);
+        self.after_exit(&cpu, before, ops.len(), notes);
+        outcomes
+    }
+
+    fn after_exit(&self, _cpu: &CpuGuard<'_>, before: u64, step: usize, notes: &mut Vec<(usize, String)>) {
+        let after = self.vm.vmstat().nr_free_pages;
+        if after != before {
+            notes.push((step, format!("{before} frames were free before the sequence and {after} after it")));
+        }
+        if let (nr @ 1.., first) = self.vm.machine().violations() {
+            notes.push((step, format!("{nr} violations of break before make: {}", first.unwrap_or_default())));
+        }
+    }
+
+    /// Drops steps as long as a difference remains: the shortest sequence found,
+    /// and its difference.
+    pub fn minimise(&mut self, ops: &[Op], found: Difference) -> (Vec<Op>, Difference) {
+        let (mut ops, mut found) = (ops[..ops.len().min(found.step + 1)].to_vec(), found);
+        let mut chunk = ops.len() / 2;
+        while chunk > 0 {
+            let (mut at, mut dropped) = (0, false);
+            while at < ops.len() {
+                let mut fewer = ops.clone();
+                fewer.drain(at..(at + chunk).min(ops.len()));
+                match self.judge(&fewer) {
+                    Ok(Some(difference)) => {
+                        fewer.truncate(difference.step + 1);
+                        (ops, found, dropped) = (fewer, difference, true);
+                    }
+                    // A child that was lost is replaced; that sequence is no use.
+                    Err(_) => self.linux = Linux::start().ok(),
+                    Ok(None) => at += chunk,
+                }
+                if self.linux.is_none() && self.sides.linux {
+                    return (ops, found);
+                }
+            }
+            if !dropped || chunk > 1 {
+                chunk /= 2;
+            }
+        }
+        (ops, found)
+    }
+}
+
+/// The core's invariants at rest. `spaces` are all there are.
+pub fn check<'s, 'vm: 's>(
+    vm: &'vm Vm<Hosted>,
+    spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted>>,
+) -> Option<String> {
+    let spaces: Vec<_> = spaces.collect();
+    let mut counts = vec![0; vm.nr_frames() as usize];
+    vm.check(&spaces, &mut counts).err().map(|broken| format!("the core's checker: {broken}"))
+}

@@ -1,0 +1,25 @@
+//! What Softfault is tested against.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`op`] | one step of a sequence and its outcome |
+//! | [`model`] | an address space as a map of pages |
+//! | [`generate`] | sequences from a seed |
+//! | [`linux`] | a child process on the host's Linux that executes them |
+//! | [`hosted`] | the hosted machine that executes them |
+//! | [`lockstep`] | the same on several CPUs in turn |
+//! | [`parallel`] | several CPUs at once, each in a part of its own |
+//! | [`judge`] | both and the model, compared; the shortest sequence that differs |
+//! | [`table`] | what a soak has covered |
+#![deny(unsafe_code)]
+
+pub mod generate;
+pub mod hosted;
+pub mod judge;
+pub mod linux;
+pub mod lockstep;
+pub mod model;
+pub mod op;
+pub mod parallel;
+pub mod random;
+pub mod table;

@@ -1,0 +1,192 @@
+//! The host's Linux as the oracle: a child process executes sequences on its own
+//! address space.
+//!
+//! Parent and child share one mapping, the [`Board`]: the parent writes steps
+//! and waits, the child writes outcomes. A step that belongs to a forked program
+//! is executed by a real fork of the child; whose turn it is stands on the board.
+//! The child's half is [`agent`]; its accesses that may fault are in [`probe`].
+//!
+//! Files with `unsafe` in this crate: this one, `linux/agent.rs`,
+//! `linux/probe.rs`. Their invariants:
+//! - **T1** the board is one shared mapping of zeroes, made of atomics alone, and
+//!   lives as long as any process that has its address: the parent unmaps it
+//!   after the child has been reaped; each fork of the child has the mapping for
+//!   itself.
+//! - **T2** between fork and exit the child makes raw system calls and touches
+//!   only the board, its stack and its statics; it never allocates.
+//! - **T3** the child's steps touch only the window, its own heap past the break
+//!   it began with, and mappings that the kernel placed for them.
+#![allow(unsafe_code)]
+
+mod agent;
+mod probe;
+
+use crate::op::{OP_WORDS, OUTCOME_WORDS, Op, Outcome};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Steps that a sequence may have.
+pub const MAX_OPS: usize = 4096;
+/// Programs that a sequence may have.
+pub const MAX_PROGRAMS: u64 = 6;
+/// The parent's turn.
+const PARENT: u32 = 99;
+/// A sequence of [`MAX_OPS`] takes well under a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What parent and children share (T1).
+#[repr(C)]
+pub(crate) struct Board {
+    /// Counts sequences: a fork that is left over from an older one ends itself.
+    epoch: AtomicU32,
+    /// The process of the first program.
+    first: AtomicU32,
+    /// The number of the program whose turn it is, or [`PARENT`].
+    turn: AtomicU32,
+    /// The next step, or the one under way.
+    pos: AtomicU32,
+    nr_ops: AtomicU32,
+    ops: [[AtomicU64; OP_WORDS]; MAX_OPS],
+    outcomes: [[AtomicU64; OUTCOME_WORDS]; MAX_OPS],
+}
+
+impl Board {
+    fn op(&self, i: usize) -> Option<Op> {
+        Op::decode(self.ops.get(i)?.each_ref().map(|word| word.load(Acquire)))
+    }
+
+    fn set_outcome(&self, i: usize, outcome: Outcome) {
+        for (to, word) in self.outcomes[i].iter().zip(outcome.encode()) {
+            to.store(word, Release);
+        }
+    }
+
+    /// Gives the turn to `who`.
+    fn pass_to(&self, who: u32) {
+        self.turn.store(who, SeqCst);
+        futex(&self.turn, libc::FUTEX_WAKE, i32::MAX as u32, None);
+    }
+
+    /// Sleeps for a while if it is still `who`'s turn.
+    fn sleep_while(&self, who: u32) {
+        let while_ns = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        futex(&self.turn, libc::FUTEX_WAIT, who, Some(&while_ns));
+    }
+}
+
+/// The word is shared between processes, so no private futex.
+fn futex(word: &AtomicU32, what: i32, value: u32, timeout: Option<&libc::timespec>) {
+    let timeout = timeout.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: T1: the word is on the board; the timeout is a live reference.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), what, value, timeout) };
+}
+
+/// A child process that executes sequences.
+pub struct Linux {
+    board: &'static Board,
+    child: libc::pid_t,
+}
+
+/// The child could not be started, or did not finish a sequence.
+#[derive(Debug)]
+pub enum LinuxError {
+    /// The host refused memory or a process.
+    Start(io::Error),
+    /// The child died or hung at this step.
+    Lost(usize),
+}
+
+impl core::fmt::Display for LinuxError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            LinuxError::Start(error) => write!(f, "the child process could not be started: {error}"),
+            LinuxError::Lost(step) => {
+                write!(f, "the child process was lost at step {step}; steps should leave it alive")
+            }
+        }
+    }
+}
+
+impl core::error::Error for LinuxError {}
+
+impl Linux {
+    /// Starts a child. It loses root's rights if it has them, so that every host
+    /// refuses it the same things.
+    pub fn start() -> Result<Linux, LinuxError> {
+        let failed = || LinuxError::Start(io::Error::last_os_error());
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: T1: a new mapping; zeroes are valid atomics.
+        let board = unsafe { libc::mmap(core::ptr::null_mut(), size_of::<Board>(), prot, flags, -1, 0) };
+        if board == libc::MAP_FAILED {
+            return Err(failed());
+        }
+        // SAFETY: T1: mapped, page-aligned, and large enough.
+        let board: &'static Board = unsafe { &*board.cast::<Board>() };
+        board.turn.store(PARENT, SeqCst);
+        // SAFETY: T2: the child goes straight into the agent, which never returns.
+        let child = unsafe { libc::fork() };
+        match child {
+            -1 => Err(failed()),
+            0 => agent::serve(board),
+            _ => Ok(Linux { board, child }),
+        }
+    }
+
+    /// Executes a sequence in a fresh address space: what came of each step.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`MAX_OPS`] steps.
+    pub fn run(&mut self, ops: &[Op]) -> Result<Vec<Outcome>, LinuxError> {
+        assert!(ops.len() <= MAX_OPS, "{} steps", ops.len());
+        for (place, op) in self.board.ops.iter().zip(ops) {
+            for (to, word) in place.iter().zip(op.encode()) {
+                to.store(word, Release);
+            }
+        }
+        self.board.nr_ops.store(ops.len() as u32, Release);
+        self.board.pos.store(0, Release);
+        self.board.epoch.fetch_add(1, SeqCst);
+        self.board.pass_to(0);
+        let started = Instant::now();
+        loop {
+            let turn = self.board.turn.load(SeqCst);
+            if turn == PARENT {
+                break;
+            }
+            self.board.sleep_while(turn);
+            if started.elapsed() > PATIENCE || self.is_dead() {
+                return Err(LinuxError::Lost(self.board.pos.load(Acquire) as usize));
+            }
+        }
+        let outcome = |words: &[AtomicU64; OUTCOME_WORDS]| Outcome::decode(words.each_ref().map(|w| w.load(Acquire)));
+        Ok(self.board.outcomes[..ops.len()].iter().map(outcome).collect())
+    }
+
+    fn is_dead(&mut self) -> bool {
+        // SAFETY: T1: our own child; a null status is allowed.
+        let reaped = self.child > 0 && unsafe { libc::waitpid(self.child, core::ptr::null_mut(), libc::WNOHANG) } != 0;
+        if reaped {
+            self.child = 0;
+        }
+        reaped
+    }
+}
+
+impl Drop for Linux {
+    fn drop(&mut self) {
+        // SAFETY: T1: our own child, not reaped yet. Its forks have the mapping for
+        // themselves, and end when they find it dead.
+        unsafe {
+            if self.child > 0 {
+                libc::kill(self.child, libc::SIGKILL);
+                libc::waitpid(self.child, core::ptr::null_mut(), 0);
+            }
+            libc::munmap(core::ptr::from_ref(self.board).cast_mut().cast(), size_of::<Board>());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

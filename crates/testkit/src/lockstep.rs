@@ -1,0 +1,147 @@
+//! One sequence on several CPUs in turn: what each step must give is known, and
+//! a translation that was not shot down on another CPU shows.
+//!
+//! Each CPU is a thread that stays in its address space between steps. One step
+//! is under way at a time.
+
+use crate::generate::Sequence;
+use crate::hosted::Programs;
+use crate::judge::{Difference, check};
+use crate::op::{Call, Op, Outcome};
+use crate::random::Random;
+use softfault::{CpuId, Machine, Vm};
+use softfault_host::{CpuGuard, Hosted};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+
+enum Order {
+    /// Do the step.
+    Step(Op),
+    /// Leave the address space that you are in.
+    Leave,
+}
+
+type Shared<'a, 'vm> = &'a RwLock<Programs<'vm>>;
+
+struct Worker<'a, 'vm> {
+    cpu: CpuGuard<'a>,
+    programs: Shared<'a, 'vm>,
+    /// The program whose space the CPU is in.
+    place: Option<u64>,
+}
+
+impl Worker<'_, '_> {
+    fn serve(mut self, orders: &Receiver<Order>, done: &Sender<Outcome>) {
+        for order in orders {
+            let outcome = match order {
+                Order::Step(op) => self.step(&op),
+                Order::Leave => {
+                    self.go_to(None);
+                    Outcome::Value(0)
+                }
+            };
+            if done.send(outcome).is_err() {
+                break;
+            }
+        }
+        self.go_to(None);
+    }
+
+    fn go_to(&mut self, who: Option<u64>) {
+        if self.place == who {
+            return;
+        }
+        let programs = self.programs.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(space) = self.place.and_then(|place| programs.space(place)) {
+            self.cpu.depart(space);
+        }
+        self.place = who.filter(|who| programs.space(*who).is_some_and(|space| self.cpu.arrive(space).is_ok()));
+    }
+
+    fn step(&mut self, op: &Op) -> Outcome {
+        if op.call == Call::Exit {
+            self.go_to(None);
+            return self.programs.write().unwrap_or_else(PoisonError::into_inner).exit(op.who);
+        }
+        self.go_to(Some(op.who));
+        match op.call {
+            Call::Fork => self.programs.write().unwrap_or_else(PoisonError::into_inner).fork(op),
+            _ => self.programs.read().unwrap_or_else(PoisonError::into_inner).step(&self.cpu, op),
+        }
+    }
+}
+
+/// Runs the sequence on all CPUs but CPU 0, which is the caller's meanwhile; who
+/// does which step depends on `seed`. Gives the first difference.
+///
+/// # Panics
+///
+/// If a CPU that is needed is taken, or there is only one.
+pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
+    let cpu = vm.machine().bind(CpuId(0)).expect("CPU 0 is free");
+    let nr_workers = vm.machine().nr_cpus() - 1;
+    let before = vm.vmstat().nr_free_pages;
+    let programs = RwLock::new(Programs::new(vm)?);
+    let mut found = thread::scope(|scope| {
+        let workers: Vec<(Sender<Order>, Receiver<Outcome>)> = (1..=nr_workers)
+            .map(|id| {
+                let ((orders, get_order), (done, get_done)) = (channel(), channel());
+                let programs = &programs;
+                scope.spawn(move || {
+                    let cpu = vm.machine().bind(CpuId(id as u16)).expect("each CPU has one thread");
+                    Worker { cpu, programs, place: None }.serve(&get_order, &done);
+                });
+                (orders, get_done)
+            })
+            .collect();
+        conduct(vm, &programs, &workers, sequence, seed, check_every)
+    });
+    drop(programs);
+    drop(cpu);
+    let after = vm.vmstat().nr_free_pages;
+    if found.is_none() && after != before {
+        found = Some(note(sequence.len(), format!("{before} frames were free before and {after} after")));
+    }
+    if let (nr @ 1.., first) = vm.machine().violations() {
+        found = found.or(Some(note(sequence.len(), format!("{nr} times: {}", first.unwrap_or_default()))));
+    }
+    found
+}
+
+fn conduct(
+    vm: &Vm<Hosted>,
+    programs: Shared<'_, '_>,
+    workers: &[(Sender<Order>, Receiver<Outcome>)],
+    sequence: &Sequence,
+    seed: u64,
+    check_every: usize,
+) -> Option<Difference> {
+    let ask = |i: usize, order: Order| {
+        let (orders, done) = &workers[i];
+        orders.send(order).ok().and_then(|()| done.recv().ok()).unwrap_or(Outcome::Broken(40))
+    };
+    let mut random = Random::new(seed);
+    for (step, (op, expected)) in sequence.iter().enumerate() {
+        if op.call == Call::Exit {
+            // Nobody may be in a space that ends.
+            (0..workers.len()).for_each(|i| _ = ask(i, Order::Leave));
+        }
+        let seen = ask(random.below(workers.len() as u64) as usize, Order::Step(*op));
+        if !expected.allows(seen) {
+            let hosted = Some(seen);
+            return Some(Difference { step, expected: expected.outcome, linux: None, hosted, note: String::new() });
+        }
+        if check_every > 0 && step % check_every == check_every - 1 {
+            let programs = programs.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(text) = check(vm, programs.spaces()) {
+                return Some(note(step, text));
+            }
+        }
+    }
+    None
+}
+
+fn note(step: usize, note: String) -> Difference {
+    Difference { step, expected: Outcome::Value(0), linux: None, hosted: None, note }
+}

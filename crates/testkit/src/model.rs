@@ -1,0 +1,248 @@
+//! An address space that is obviously right: a map of pages.
+//!
+//! No VMAs, no tables, no frames: each page says what may be done with it and
+//! what is in it. What Linux decides by the boundaries of its VMAs, which depend
+//! on history, the model does not know; where a step would depend on it the
+//! model answers [`Unknown`], and the generator looks for another step.
+//!
+//! `place.rs` has the calls that map, `advise.rs` madvise(2), `access.rs` what
+//! programs do and fork(2).
+
+mod access;
+mod advise;
+mod place;
+
+use crate::op::{Call, HEAP, Op, Outcome, PAGE, TASK_SIZE};
+use std::collections::BTreeMap;
+
+/// `PROT_READ`.
+pub const READ: u64 = 1;
+/// `PROT_WRITE`.
+pub const WRITE: u64 = 2;
+/// `PROT_EXEC`.
+pub const EXEC: u64 = 4;
+
+/// The words of a page that are not zero, by offset in bytes.
+pub(crate) type Content = BTreeMap<u16, u64>;
+
+/// What a page has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Present {
+    /// Nothing yet: zeroes when it is touched.
+    No,
+    /// Zeroes that were read.
+    Zero,
+    /// Memory of its own.
+    Data,
+    /// `No` or `Zero`, the system's choice (a fork need not copy zeroes).
+    Maybe,
+}
+
+/// What is fixed when a page is mapped, or changed by a call for a range.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Attrs {
+    pub(crate) prot: u64,
+    /// The shared object and the page's index in it.
+    pub(crate) object: Option<usize>,
+    pub(crate) dont_fork: bool,
+    pub(crate) wipe_on_fork: bool,
+    /// `MADV_NORMAL`, `RANDOM`, `SEQUENTIAL`: splits VMAs and does nothing else.
+    pub(crate) pattern: u64,
+    /// Other flags that split VMAs.
+    pub(crate) other: u64,
+}
+
+/// A mapped page.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) attrs: Attrs,
+    /// Pages with one number next to each other are surely one VMA; with two
+    /// numbers and equal attributes nobody knows.
+    pub(crate) piece: u64,
+    /// Index in the object.
+    pub(crate) index: u64,
+    pub(crate) present: Present,
+    pub(crate) content: Content,
+    pub(crate) guard: bool,
+    /// `MADV_FREE` since the last store: the system may take it at any time.
+    pub(crate) lazy: bool,
+}
+
+/// A shared object.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Object {
+    pub(crate) nr_pages: u64,
+    pub(crate) pages: BTreeMap<u64, Content>,
+}
+
+/// One program's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Space {
+    pub(crate) pages: BTreeMap<u64, Page>,
+    /// End of the heap, bytes.
+    pub(crate) brk: u64,
+}
+
+/// All programs of a sequence.
+#[derive(Clone, Debug)]
+pub struct Model {
+    pub(crate) spaces: BTreeMap<u64, Space>,
+    pub(crate) objects: Vec<Object>,
+    last_piece: u64,
+}
+
+/// What has to come of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// The outcome.
+    pub outcome: Outcome,
+    /// Bits of its value that are certain.
+    pub certain: u64,
+}
+
+impl Expected {
+    /// Whether `seen` is as expected.
+    pub fn allows(&self, seen: Outcome) -> bool {
+        match (self.outcome, seen) {
+            (Outcome::Value(a), Outcome::Value(b)) => (a ^ b) & self.certain == 0,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// The step depends on what the model does not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unknown;
+
+pub(crate) type Answer = Result<Outcome, Unknown>;
+
+pub(crate) const EPERM: Outcome = Outcome::Errno(1);
+pub(crate) const ENOMEM: Outcome = Outcome::Errno(12);
+pub(crate) const EFAULT: Outcome = Outcome::Errno(14);
+pub(crate) const EEXIST: Outcome = Outcome::Errno(17);
+pub(crate) const EINVAL: Outcome = Outcome::Errno(22);
+pub(crate) const OK: Outcome = Outcome::Value(0);
+
+impl Default for Model {
+    fn default() -> Model {
+        let first = Space { pages: BTreeMap::new(), brk: HEAP };
+        Model { spaces: BTreeMap::from([(0, first)]), objects: Vec::new(), last_piece: 0 }
+    }
+}
+
+impl Model {
+    /// Does the step and says what has to come of it. After [`Unknown`] the model
+    /// is as before.
+    pub fn apply(&mut self, op: &Op) -> Result<Expected, Unknown> {
+        let [a, b, c, d, e, f] = op.args;
+        let certain = |outcome| Expected { outcome, certain: u64::MAX };
+        if !self.spaces.contains_key(&op.who) {
+            return Err(Unknown);
+        }
+        let who = op.who;
+        match op.call {
+            Call::Mmap => self.mmap(who, a, b, c, d, e),
+            Call::Munmap => self.munmap(who, a, b),
+            Call::Mprotect => self.mprotect(who, a, b, c),
+            Call::Mremap => self.mremap(who, [a, b, c, d, e, f]),
+            Call::Brk => self.brk(who, a),
+            Call::Madvise => self.madvise(who, a, b, c),
+            Call::Mincore => return self.mincore(who, a, b),
+            Call::Fork => self.fork(who, a),
+            Call::Exit => self.exit(who),
+            Call::Load => self.load(who, a, b),
+            Call::Store => self.store(who, a, b, c),
+            Call::Exec => self.exec(who, a),
+        }
+        .map(certain)
+    }
+
+    /// Programs that are alive.
+    pub fn programs(&self) -> impl Iterator<Item = u64> + '_ {
+        self.spaces.keys().copied()
+    }
+
+    pub(crate) fn space(&self, who: u64) -> &Space {
+        &self.spaces[&who]
+    }
+
+    pub(crate) fn space_mut(&mut self, who: u64) -> &mut Space {
+        self.spaces.get_mut(&who).expect("checked in apply")
+    }
+
+    pub(crate) fn new_piece(&mut self) -> u64 {
+        self.last_piece += 1;
+        self.last_piece
+    }
+}
+
+impl Space {
+    /// Whether all pages `first..end` are mapped.
+    pub(crate) fn is_full(&self, first: u64, end: u64) -> bool {
+        self.pages.range(first..end).count() as u64 == end - first
+    }
+
+    /// Whether none is.
+    pub(crate) fn is_hole(&self, first: u64, end: u64) -> bool {
+        self.pages.range(first..end).next().is_none()
+    }
+
+    /// Whether `page` and the one before it are surely one VMA, surely two, or
+    /// nobody knows. Both are mapped.
+    pub(crate) fn joined(&self, page: u64) -> Result<bool, Unknown> {
+        let (a, b) = (&self.pages[&(page - 1)], &self.pages[&page]);
+        match (a.piece == b.piece, a.attrs == b.attrs) {
+            (true, true) => Ok(true),
+            (_, false) => Ok(false),
+            (false, true) => Err(Unknown),
+        }
+    }
+}
+
+/// Bytes rounded up to pages; `None` if that wraps to nothing.
+pub(crate) fn page_align(len: u64) -> Option<u64> {
+    len.checked_next_multiple_of(PAGE)
+}
+
+pub(crate) fn is_aligned(addr: u64) -> bool {
+    addr.is_multiple_of(PAGE)
+}
+
+/// First page and end page of a range that lies in user memory.
+pub(crate) fn page_range(addr: u64, len: u64) -> (u64, u64) {
+    debug_assert!(addr <= TASK_SIZE && len <= TASK_SIZE);
+    (addr / PAGE, (addr + len).div_ceil(PAGE))
+}
+
+/// What the generator asks.
+impl Model {
+    /// A mapped range of at most `nr` pages at or behind `from`, else before it.
+    pub(crate) fn mapped_near(&self, who: u64, from: u64, nr: u64) -> Option<(u64, u64)> {
+        let pages = &self.space(who).pages;
+        let (first, _) = pages.range(from..).next().or_else(|| pages.range(..from).next_back())?;
+        let run = pages.range(*first..*first + nr).zip(*first..).take_while(|((number, _), i)| *number == i).count();
+        Some((*first, run as u64))
+    }
+
+    pub(crate) fn is_hole(&self, who: u64, first: u64, end: u64) -> bool {
+        self.space(who).is_hole(first, end)
+    }
+
+    pub(crate) fn rights(&self, who: u64, addr: u64) -> Option<u64> {
+        self.space(who).pages.get(&(addr / PAGE)).map(|page| page.attrs.prot)
+    }
+
+    /// Addresses of words that were written, at most `nr`.
+    pub(crate) fn written_pages(&self, who: u64, nr: usize) -> Vec<u64> {
+        let written = |(number, page): (&u64, &Page)| {
+            let content = match page.attrs.object {
+                Some(object) => self.objects[object].pages.get(&page.index)?,
+                None => &page.content,
+            };
+            content.keys().next_back().map(|offset| number * PAGE + u64::from(*offset))
+        };
+        let all: Vec<u64> = self.space(who).pages.iter().filter_map(written).collect();
+        let step = all.len().div_ceil(nr).max(1);
+        all.into_iter().step_by(step).collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! Loads, stores, fetches, fork and exit.
+
+use super::*;
+
+/// The code of `ret`.
+pub(crate) const RET: u64 = 0xc3;
+
+impl Model {
+    /// Brings the page in for an access that needs one of the rights; else the
+    /// signal.
+    pub(super) fn touch(&mut self, who: u64, number: u64, needs: u64) -> Result<(), Outcome> {
+        let Some(page) = self.space(who).pages.get(&number) else { return Err(Outcome::MAPERR) };
+        let allowed = match needs {
+            // What can be written or executed can be read.
+            READ => page.attrs.prot != 0,
+            _ => page.attrs.prot & needs != 0,
+        };
+        if !allowed {
+            return Err(Outcome::ACCERR);
+        }
+        if page.guard {
+            return Err(GUARDED);
+        }
+        let (object, index) = (page.attrs.object, page.index);
+        if let Some(object) = object {
+            let object = &mut self.objects[object];
+            if index >= object.nr_pages {
+                return Err(Outcome::ADRERR);
+            }
+            object.pages.entry(index).or_default();
+            return Ok(());
+        }
+        let page = self.space_mut(who).pages.get_mut(&number).expect("looked up above");
+        page.lazy &= needs != WRITE;
+        page.present = match (page.present, needs) {
+            (_, WRITE) | (Present::Data, _) => Present::Data,
+            _ => Present::Zero,
+        };
+        Ok(())
+    }
+
+    fn content(&mut self, who: u64, number: u64) -> &mut Content {
+        let page = &self.space(who).pages[&number];
+        match (page.attrs.object, page.index) {
+            (Some(object), index) => self.objects[object].pages.entry(index).or_default(),
+            (None, _) => &mut self.space_mut(who).pages.get_mut(&number).expect("indexed above").content,
+        }
+    }
+
+    pub(super) fn load(&mut self, who: u64, addr: u64, bytes: u64) -> Answer {
+        if !addr.is_multiple_of(bytes) {
+            return Err(Unknown);
+        }
+        if let Err(signal) = self.touch(who, addr / PAGE, READ) {
+            return Ok(signal);
+        }
+        let word = self.content(who, addr / PAGE).get(&word_of(addr)).copied().unwrap_or(0);
+        Ok(Outcome::Value(if bytes == 1 { word >> (addr % 8 * 8) & 0xff } else { word }))
+    }
+
+    pub(super) fn store(&mut self, who: u64, addr: u64, bytes: u64, value: u64) -> Answer {
+        if !addr.is_multiple_of(bytes) {
+            return Err(Unknown);
+        }
+        if let Err(signal) = self.touch(who, addr / PAGE, WRITE) {
+            return Ok(signal);
+        }
+        let word = self.content(who, addr / PAGE).entry(word_of(addr)).or_insert(0);
+        let shift = addr % 8 * 8;
+        *word = if bytes == 1 { *word & !(0xff << shift) | (value & 0xff) << shift } else { value };
+        Ok(OK)
+    }
+
+    pub(super) fn exec(&mut self, who: u64, addr: u64) -> Answer {
+        let number = addr / PAGE;
+        let page = self.space(who).pages.get(&number);
+        // Only a `ret` is safe to run: where nothing forbids it, it has to be one.
+        let runs = page.filter(|page| page.attrs.prot & EXEC != 0 && !page.guard);
+        if let Some(page) = runs {
+            let content = match page.attrs.object.map(|object| &self.objects[object]) {
+                Some(object) if page.index >= object.nr_pages => None,
+                Some(object) => Some(object.pages.get(&page.index)),
+                None => Some(Some(&page.content)),
+            };
+            let word = content.map(|content| content.and_then(|c| c.get(&word_of(addr))).copied().unwrap_or(0));
+            if word.is_some_and(|word| word >> (addr % 8 * 8) & 0xff != RET) {
+                return Err(Unknown);
+            }
+        }
+        // Without the right, Linux on x86 brings an empty page in by a read before
+        // it refuses the fetch.
+        let empty = page.is_some_and(|page| match page.attrs.object {
+            _ if page.guard => true,
+            Some(object) => !self.objects[object].pages.contains_key(&page.index),
+            None => !matches!(page.present, Present::Zero | Present::Data),
+        });
+        if empty && page.is_some_and(|page| page.attrs.prot & EXEC == 0 && page.attrs.prot != 0) {
+            return Err(Unknown);
+        }
+        match self.touch(who, number, EXEC) {
+            Err(signal) => Ok(signal),
+            Ok(()) => Ok(OK),
+        }
+    }
+
+    pub(super) fn fork(&mut self, who: u64, child: u64) -> Answer {
+        if self.spaces.contains_key(&child) {
+            return Err(Unknown);
+        }
+        let mut copy = self.space(who).clone();
+        copy.pages.retain(|_, page| !page.attrs.dont_fork);
+        for page in copy.pages.values_mut() {
+            if page.attrs.wipe_on_fork {
+                page.present = Present::No;
+                page.content.clear();
+                page.guard = false;
+            } else if page.present == Present::Zero {
+                page.present = Present::Maybe;
+            }
+        }
+        self.spaces.insert(child, copy);
+        Ok(OK)
+    }
+
+    pub(super) fn exit(&mut self, who: u64) -> Answer {
+        if who == 0 {
+            return Err(Unknown);
+        }
+        self.spaces.remove(&who);
+        Ok(OK)
+    }
+}
+
+/// What touching a guard page is.
+const GUARDED: Outcome = Outcome::MAPERR;
+
+fn word_of(addr: u64) -> u16 {
+    (addr % PAGE & !7) as u16
+}

@@ -1,0 +1,169 @@
+//! madvise(2) and mincore(2).
+
+use super::*;
+
+const WILLNEED: u64 = 3;
+const DONTNEED: u64 = 4;
+const FREE: u64 = 8;
+const DONTFORK: u64 = 10;
+const DOFORK: u64 = 11;
+const HUGEPAGE: u64 = 14;
+const NOHUGEPAGE: u64 = 15;
+const DONTDUMP: u64 = 16;
+const DODUMP: u64 = 17;
+const WIPEONFORK: u64 = 18;
+const KEEPONFORK: u64 = 19;
+const COLD: u64 = 20;
+const PAGEOUT: u64 = 21;
+const POPULATE_READ: u64 = 22;
+const POPULATE_WRITE: u64 = 23;
+const GUARD_INSTALL: u64 = 102;
+const GUARD_REMOVE: u64 = 103;
+/// Bits of [`Attrs::other`] that madvise keeps there.
+const OTHER_DONTDUMP: u64 = 1 << 40;
+const OTHER_HUGE: u64 = 1 << 41;
+const OTHER_NOHUGE: u64 = 1 << 42;
+
+fn is_known(advice: u64) -> bool {
+    matches!(advice, 0..=4 | 8 | 10 | 11 | 14..=23 | 102 | 103)
+}
+
+impl Model {
+    pub(super) fn madvise(&mut self, who: u64, addr: u64, len: u64, advice: u64) -> Answer {
+        if !is_known(advice) || !is_aligned(addr) {
+            return Ok(EINVAL);
+        }
+        if len > 0 && page_align(len).is_none() {
+            return Ok(EINVAL);
+        }
+        let Some(end) = addr.checked_add(page_align(len).unwrap_or(0)) else { return Ok(EINVAL) };
+        if end == addr {
+            return Ok(OK);
+        }
+        if end > TASK_SIZE {
+            return Err(Unknown);
+        }
+        let (first, end) = (addr / PAGE, end / PAGE);
+        if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
+            return Ok(self.populate(who, first, end, advice == POPULATE_WRITE));
+        }
+        // What may go at any time goes now, or not: the system's choice.
+        let may_go = |page: &Page| page.lazy || page.attrs.object.is_some();
+        if matches!(advice, PAGEOUT | COLD) && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page)) {
+            return Err(Unknown);
+        }
+        let full = self.space(who).is_full(first, end);
+        // VMA by VMA; the first that refuses ends it, holes are passed over.
+        let mut stop = end;
+        let refuses = |page: &Page| match advice {
+            FREE | WIPEONFORK => page.attrs.object.is_some(),
+            _ => false,
+        };
+        let refused = self.space(who).pages.range(first..end).find(|(_, page)| refuses(page)).map(|(n, _)| *n);
+        if let Some(refused) = refused {
+            stop = refused;
+        }
+        self.advise(who, first, stop, advice);
+        Ok(match (refused, full) {
+            (Some(_), _) => EINVAL,
+            (None, false) => ENOMEM,
+            (None, true) => OK,
+        })
+    }
+
+    fn advise(&mut self, who: u64, first: u64, end: u64, advice: u64) {
+        let set = |other: &mut u64, bit: u64| *other |= bit;
+        match advice {
+            WILLNEED | COLD | PAGEOUT => {}
+            FREE => self.each(who, first, end, |page| page.lazy = true),
+            DONTNEED => self.each(who, first, end, |page| {
+                page.lazy = false;
+                page.present = Present::No;
+                page.content.clear();
+            }),
+            GUARD_INSTALL => self.each(who, first, end, |page| {
+                page.present = Present::No;
+                page.content.clear();
+                page.lazy = false;
+                page.guard = true;
+            }),
+            GUARD_REMOVE => self.each(who, first, end, |page| page.guard = false),
+            DONTFORK | DOFORK => self.change_range(who, first, end, &mut |a| a.dont_fork = advice == DONTFORK),
+            WIPEONFORK | KEEPONFORK => {
+                self.change_range(who, first, end, &mut |a| a.wipe_on_fork = advice == WIPEONFORK);
+            }
+            DONTDUMP => self.change_range(who, first, end, &mut |a| set(&mut a.other, OTHER_DONTDUMP)),
+            DODUMP => self.change_range(who, first, end, &mut |a| a.other &= !OTHER_DONTDUMP),
+            HUGEPAGE => self.change_range(who, first, end, &mut |a| a.other = a.other & !OTHER_NOHUGE | OTHER_HUGE),
+            NOHUGEPAGE => self.change_range(who, first, end, &mut |a| a.other = a.other & !OTHER_HUGE | OTHER_NOHUGE),
+            _ => self.change_range(who, first, end, &mut |a| a.pattern = advice),
+        }
+    }
+
+    fn each(&mut self, who: u64, first: u64, end: u64, mut how: impl FnMut(&mut Page)) {
+        self.space_mut(who).pages.range_mut(first..end).for_each(|(_, page)| how(page));
+    }
+
+    /// Page by page until one refuses.
+    fn populate(&mut self, who: u64, first: u64, end: u64, write: bool) -> Outcome {
+        for number in first..end {
+            let Some(page) = self.space(who).pages.get(&number) else { return ENOMEM };
+            let needs = if write { WRITE } else { READ };
+            if page.attrs.prot & needs == 0 {
+                // Readable is what may be read, written or executed, except here.
+                return EINVAL;
+            }
+            if self.touch(who, number, needs).is_err() {
+                return EFAULT;
+            }
+        }
+        OK
+    }
+
+    /// As `MAP_POPULATE` does: what cannot be touched stays as it is.
+    pub(super) fn populate_quietly(&mut self, who: u64, first: u64, end: u64) {
+        for number in first..end {
+            let Some(page) = self.space(who).pages.get(&number) else { return };
+            let shared = page.attrs.object.is_some();
+            let needs = match page.attrs.prot {
+                0 => return,
+                prot if prot & WRITE != 0 && !shared => WRITE,
+                _ => READ,
+            };
+            if self.touch(who, number, needs).is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn mincore(&self, who: u64, addr: u64, len: u64) -> Result<Expected, Unknown> {
+        let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX });
+        if !is_aligned(addr) {
+            return certain(EINVAL);
+        }
+        if addr > TASK_SIZE || len > TASK_SIZE - addr {
+            return certain(ENOMEM);
+        }
+        let (first, end) = page_range(addr, len);
+        if !self.space(who).is_full(first, end) {
+            return certain(ENOMEM);
+        }
+        if end - first > 64 {
+            return certain(OK);
+        }
+        let (mut bits, mut sure) = (0, u64::MAX);
+        for (i, number) in (first..end).enumerate() {
+            let page = &self.space(who).pages[&number];
+            let here = match page.attrs.object {
+                // What the object has counts, guarded or not.
+                Some(object) => self.objects[object].pages.contains_key(&page.index),
+                None => !page.guard && matches!(page.present, Present::Zero | Present::Data),
+            };
+            bits |= u64::from(here) << i;
+            if page.present == Present::Maybe {
+                sure &= !(1 << i);
+            }
+        }
+        Ok(Expected { outcome: Outcome::Value(bits), certain: sure })
+    }
+}

@@ -1,0 +1,215 @@
+//! One step of a sequence: a call of the memory system or an access of a
+//! program, with its raw arguments, and what came of it.
+//!
+//! Steps are plain numbers, so that they can lie in memory that is shared with
+//! another process. All addresses are in the [`WINDOW`], in the heap, or chosen
+//! so that the call must fail: the same on every side.
+
+use core::fmt;
+
+/// Where sequences map things: 64 MiB, with nothing near.
+pub const WINDOW: u64 = 0x10_0000_0000;
+/// Pages in it.
+pub const WINDOW_PAGES: u64 = 16384;
+/// Where sequences see the heap begin; each side has its own place for it.
+pub const HEAP: u64 = 0x20_0000_0000;
+/// Bytes from there that are translated.
+pub const HEAP_BYTES: u64 = 64 << 20;
+/// Bytes in a page.
+pub const PAGE: u64 = 4096;
+/// One past the last user address.
+pub const TASK_SIZE: u64 = 0x7fff_ffff_f000;
+
+/// Which step it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u64)]
+#[allow(missing_docs)] // as the system calls of these names
+pub enum Call {
+    /// addr, len, prot, flags, landing: where to move the mapping if it was put
+    /// anywhere (0: unmap it then).
+    Mmap,
+    /// addr, len
+    Munmap,
+    /// addr, len, prot
+    Mprotect,
+    /// old, old len, new len, flags, new, landing
+    Mremap,
+    /// addr
+    Brk,
+    /// addr, len, advice
+    Madvise,
+    /// addr, len: at most 64 pages; gives a bit for each
+    Mincore,
+    /// number of the child
+    Fork,
+    /// The program ends.
+    Exit,
+    /// addr, bytes: 1 or 8, aligned
+    Load,
+    /// addr, bytes: 1 or 8, aligned; value
+    Store,
+    /// addr: calls the code there, which has to be a `ret`
+    Exec,
+}
+
+impl Call {
+    /// All of them.
+    pub const ALL: [Call; 12] = [
+        Call::Mmap,
+        Call::Munmap,
+        Call::Mprotect,
+        Call::Mremap,
+        Call::Brk,
+        Call::Madvise,
+        Call::Mincore,
+        Call::Fork,
+        Call::Exit,
+        Call::Load,
+        Call::Store,
+        Call::Exec,
+    ];
+}
+
+/// A step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// Which program does it: 0 is the first, the others are its descendants.
+    pub who: u64,
+    /// What.
+    pub call: Call,
+    /// With what; see [`Call`].
+    pub args: [u64; 6],
+}
+
+/// Words of an encoded step.
+pub const OP_WORDS: usize = 8;
+/// Words of an encoded outcome.
+pub const OUTCOME_WORDS: usize = 3;
+
+impl Op {
+    /// A step of program `who`; missing arguments are 0.
+    pub fn new(who: u64, call: Call, given: &[u64]) -> Op {
+        let mut args = [0; 6];
+        args[..given.len()].copy_from_slice(given);
+        Op { who, call, args }
+    }
+    /// As words.
+    pub fn encode(&self) -> [u64; OP_WORDS] {
+        let [a, b, c, d, e, f] = self.args;
+        [self.who, self.call as u64, a, b, c, d, e, f]
+    }
+    /// From words; `None` if they are none.
+    pub fn decode(words: [u64; OP_WORDS]) -> Option<Op> {
+        let [who, call, args @ ..] = words;
+        Some(Op { who, call: *Call::ALL.get(usize::try_from(call).ok()?)?, args })
+    }
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Success, with what the call gave.
+    Value(u64),
+    /// Success at an address of the callee's choice; since moved to the landing.
+    Elsewhere,
+    /// Failure.
+    Errno(u64),
+    /// The access raised a signal.
+    Signal {
+        /// Its number.
+        signo: u64,
+        /// `si_code`.
+        code: u64,
+    },
+    /// Something that must not be: see the text in `docs/testing.md`.
+    Broken(u64),
+}
+
+impl Outcome {
+    /// SIGSEGV, nothing mapped.
+    pub const MAPERR: Outcome = Outcome::Signal { signo: 11, code: 1 };
+    /// SIGSEGV, not allowed.
+    pub const ACCERR: Outcome = Outcome::Signal { signo: 11, code: 2 };
+    /// SIGBUS, past the end of the object.
+    pub const ADRERR: Outcome = Outcome::Signal { signo: 7, code: 2 };
+
+    /// Whether the call did what it was asked.
+    pub fn is_success(&self) -> bool {
+        matches!(self, Outcome::Value(_) | Outcome::Elsewhere)
+    }
+    /// As words.
+    pub fn encode(&self) -> [u64; OUTCOME_WORDS] {
+        match *self {
+            Outcome::Value(v) => [0, v, 0],
+            Outcome::Elsewhere => [1, 0, 0],
+            Outcome::Errno(e) => [2, e, 0],
+            Outcome::Signal { signo, code } => [3, signo, code],
+            Outcome::Broken(why) => [4, why, 0],
+        }
+    }
+    /// From words.
+    pub fn decode(words: [u64; OUTCOME_WORDS]) -> Outcome {
+        match words {
+            [0, v, _] => Outcome::Value(v),
+            [1, ..] => Outcome::Elsewhere,
+            [2, e, _] => Outcome::Errno(e),
+            [3, signo, code] => Outcome::Signal { signo, code },
+            [_, why, _] => Outcome::Broken(why),
+        }
+    }
+    /// The column that it counts in.
+    pub fn label(&self) -> String {
+        match *self {
+            Outcome::Value(_) => "ok".into(),
+            Outcome::Elsewhere => "ok elsewhere".into(),
+            Outcome::Errno(e) => errno_name(e).map_or_else(|| format!("errno {e}"), String::from),
+            Outcome::Signal { signo: 11, code: 1 } => "SEGV_MAPERR".into(),
+            Outcome::Signal { signo: 11, code: 2 } => "SEGV_ACCERR".into(),
+            Outcome::Signal { signo: 7, code: 2 } => "BUS_ADRERR".into(),
+            Outcome::Signal { signo, code } => format!("signal {signo} code {code}"),
+            Outcome::Broken(why) => format!("broken {why}"),
+        }
+    }
+}
+
+/// Linux's name of an errno that memory calls give.
+pub fn errno_name(errno: u64) -> Option<&'static str> {
+    Some(match errno {
+        1 => "EPERM",
+        9 => "EBADF",
+        11 => "EAGAIN",
+        12 => "ENOMEM",
+        13 => "EACCES",
+        14 => "EFAULT",
+        17 => "EEXIST",
+        22 => "EINVAL",
+        38 => "ENOSYS",
+        75 => "EOVERFLOW",
+        95 => "EOPNOTSUPP",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Value(v) => write!(f, "{v:#x}"),
+            other => f.write_str(&other.label()),
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nr = match self.call {
+            Call::Exit => 0,
+            Call::Brk | Call::Fork | Call::Exec => 1,
+            Call::Munmap | Call::Mincore | Call::Load => 2,
+            Call::Mprotect | Call::Madvise | Call::Store => 3,
+            Call::Mmap => 5,
+            Call::Mremap => 6,
+        };
+        let args: Vec<String> = self.args[..nr].iter().map(|a| format!("{a:#x}")).collect();
+        write!(f, "[{}] {}({})", self.who, format!("{:?}", self.call).to_lowercase(), args.join(", "))
+    }
+}

@@ -1,0 +1,136 @@
+//! Several CPUs in one address space at once, each with a sequence in a part of
+//! the window of its own.
+//!
+//! What a CPU does to its part nobody else sees, so each step still must give
+//! what the model says, while tree, tables, counts and TLBs are everybody's. The
+//! parts lie side by side in the same leaf tables. A fork by one CPU copies the
+//! parts of all; only its own part of the child is looked at.
+
+use crate::generate::{Limits, Sequence};
+use crate::hosted::step;
+use crate::judge::{Difference, check};
+use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
+use softfault::{AddressSpace, CpuId, Machine, Vm};
+use softfault_host::{CpuGuard, Hosted};
+use std::collections::BTreeMap;
+use std::sync::Barrier;
+use std::thread;
+
+/// Pages from one part to the next: two parts share a leaf table.
+const STRIDE: u64 = 256;
+/// Pages between parts that nobody maps.
+const GAP: u64 = 16;
+
+/// What the sequence of CPU `i` may use.
+pub fn limits(i: u64, nr_ops: usize) -> Limits {
+    let first = WINDOW / PAGE + i * STRIDE;
+    Limits { nr_ops, nr_programs: 3, pages: (first, STRIDE - GAP), heap: i == 0, guards: true }
+}
+
+/// Runs a sequence on each CPU at once, from CPU 0 on; the first difference of
+/// each CPU that has one. The caller must not be a CPU.
+///
+/// # Panics
+///
+/// If there are more sequences than CPUs, or a CPU is taken.
+pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> {
+    let machine = vm.machine();
+    assert!(sequences.len() <= machine.nr_cpus(), "a CPU for each sequence");
+    let before = vm.vmstat().nr_free_pages;
+    let space = {
+        let _cpu = machine.bind(CpuId(0)).expect("CPU 0 is free");
+        vm.new_space().expect("room for one space")
+    };
+    space.set_brk(HEAP);
+    let start = Barrier::new(sequences.len());
+    let mut found = Vec::new();
+    let play = |i: usize, sequence: &Sequence| {
+        let cpu = machine.bind(CpuId(i as u16)).expect("each CPU has one thread");
+        start.wait();
+        Player { cpu: &cpu, space: &space, children: BTreeMap::new(), place: 0 }.play(sequence)
+    };
+    thread::scope(|scope| {
+        let play = &play;
+        let spawn = |(i, sequence)| scope.spawn(move || play(i, sequence));
+        let threads: Vec<_> = sequences.iter().enumerate().map(spawn).collect();
+        for (i, thread) in threads.into_iter().enumerate() {
+            match thread.join() {
+                Ok(difference) => found.extend(difference.map(|d| (i, d))),
+                Err(_) => found.push((i, note("the thread panicked".into()))),
+            }
+        }
+    });
+    let _cpu = machine.bind(CpuId(0)).expect("CPU 0 is free again");
+    found.extend(check(vm, [&space].into_iter()).map(|text| (0, note(text))));
+    drop(space);
+    let after = vm.vmstat().nr_free_pages;
+    if after != before {
+        found.push((0, note(format!("{before} frames were free before and {after} after"))));
+    }
+    if let (nr @ 1.., first) = machine.violations() {
+        found.push((0, note(format!("{nr} times: {}", first.unwrap_or_default()))));
+    }
+    found
+}
+
+struct Player<'a, 'vm> {
+    cpu: &'a CpuGuard<'a>,
+    space: &'a AddressSpace<'vm, Hosted>,
+    children: BTreeMap<u64, AddressSpace<'vm, Hosted>>,
+    /// The program whose space the CPU is in.
+    place: u64,
+}
+
+impl<'vm> Player<'_, 'vm> {
+    fn space(&self, who: u64) -> Option<&AddressSpace<'vm, Hosted>> {
+        if who == 0 { Some(self.space) } else { self.children.get(&who) }
+    }
+
+    fn play(mut self, sequence: &Sequence) -> Option<Difference> {
+        let _ = self.cpu.arrive(self.space);
+        let mut found = None;
+        for (i, (op, expected)) in sequence.iter().enumerate() {
+            let seen = self.step(op);
+            if !expected.allows(seen) {
+                let hosted = Some(seen);
+                let note = op.to_string();
+                found = Some(Difference { step: i, expected: expected.outcome, linux: None, hosted, note });
+                break;
+            }
+        }
+        self.go_to(0);
+        self.cpu.depart(self.space);
+        found
+    }
+
+    fn go_to(&mut self, who: u64) {
+        if self.place != who {
+            self.space(self.place).inspect(|space| self.cpu.depart(space));
+            self.space(who).inspect(|space| _ = self.cpu.arrive(space));
+            self.place = who;
+        }
+    }
+
+    fn step(&mut self, op: &Op) -> Outcome {
+        self.go_to(if op.call == Call::Exit { 0 } else { op.who });
+        match op.call {
+            Call::Exit => self.children.remove(&op.who).map_or(Outcome::Broken(50), |_| Outcome::Value(0)),
+            Call::Fork => match self.space(op.who).map(AddressSpace::fork) {
+                Some(Ok(child)) => {
+                    self.children.insert(op.args[0], child);
+                    Outcome::Value(0)
+                }
+                Some(Err(error)) => Outcome::Errno(error.errno().0 as u64),
+                None => Outcome::Broken(51),
+            },
+            _ => match self.space(op.who).map(|space| self.cpu.enter(space)) {
+                Some(Ok(running)) => step(&running, op),
+                _ => Outcome::Broken(52),
+            },
+        }
+    }
+}
+
+fn note(note: String) -> Difference {
+    Difference { step: usize::MAX, expected: Outcome::Value(0), linux: None, hosted: None, note }
+}

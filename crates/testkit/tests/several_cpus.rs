@@ -1,0 +1,69 @@
+//! The model against the hosted machine with several CPUs, in both modes of
+//! invalidation and under all four disciplines.
+
+use softfault::{Config, Discipline, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig, Mode};
+use softfault_testkit::generate::{Limits, sequence};
+use softfault_testkit::{lockstep, parallel};
+
+const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
+
+fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
+    let config = HostedConfig {
+        nr_cpus,
+        mode,
+        arena_bytes: 256 << 20,
+        tlb_entries: 128,
+        strict_bbm: true,
+        ..HostedConfig::default()
+    };
+    let hosted = Hosted::new(config).unwrap();
+    let tunables = Tunables { discipline, ..Tunables::default() };
+    let regions = hosted.regions();
+    Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+}
+
+fn small(nr_ops: usize) -> Limits {
+    Limits { nr_ops, pages: (Limits::default().pages.0, 2048), ..Limits::default() }
+}
+
+fn in_turn(mode: Mode) {
+    for discipline in Discipline::ALL {
+        let vm = vm(4, mode, discipline);
+        for seed in 0..8 {
+            let steps = sequence(seed, small(250));
+            if let Some(found) = lockstep::run(&vm, &steps, seed, 60) {
+                let text: Vec<String> = steps.iter().take(found.step + 1).map(|(op, _)| op.to_string()).collect();
+                panic!("{mode:?}, {discipline:?}, seed {seed}: {found}\n{}", text.join("\n"));
+            }
+        }
+    }
+}
+
+#[test]
+fn in_turn_with_interrupts() {
+    in_turn(Mode::Interrupt);
+}
+
+#[test]
+fn in_turn_without_interrupts() {
+    in_turn(Mode::Broadcast);
+}
+
+#[test]
+fn at_once() {
+    for mode in BOTH_MODES {
+        for discipline in Discipline::ALL {
+            let vm = vm(4, mode, discipline);
+            for seed in 0..6 {
+                let limits = |i| parallel::limits(i, 250);
+                let all: Vec<_> = (0..4).map(|i| sequence(seed * 4 + i, limits(i))).collect();
+                for (cpu, found) in parallel::run(&vm, &all) {
+                    let last = found.step.min(all[cpu].len() - 1);
+                    let text: Vec<String> = all[cpu][..=last].iter().map(|(op, _)| op.to_string()).collect();
+                    panic!("{mode:?}, {discipline:?}, seed {seed}, CPU {cpu}: {found}\n{}", text.join("\n"));
+                }
+            }
+        }
+    }
+}

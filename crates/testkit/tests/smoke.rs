@@ -1,0 +1,81 @@
+//! The thinnest slice: map, touch, fork, copy, unmap, exit; everything back.
+
+use softfault::addr::Access;
+use softfault::machine::CpuId;
+use softfault::{AddressSpace, Config, Discipline, Event, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig};
+
+fn vm(nr_cpus: usize, discipline: Discipline) -> Vm<Hosted> {
+    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes: 64 << 20, ..HostedConfig::default() }).unwrap();
+    let regions = hosted.regions();
+    let tunables = Tunables { discipline, ..Tunables::default() };
+    Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+}
+
+fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {
+    let mut counts = vec![0; vm.nr_frames() as usize];
+    vm.check(spaces, &mut counts).unwrap();
+}
+
+const PRIVATE: u64 = 0x22;
+const SHARED: u64 = 0x21;
+const RW: u64 = 3;
+
+#[test]
+fn a_page_lives_and_dies() {
+    for discipline in Discipline::ALL {
+        let vm = vm(1, discipline);
+        let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let before = vm.vmstat().nr_free_pages;
+        {
+            let space = vm.new_space().unwrap();
+            space.activate();
+            check(&vm, &[&space]);
+            let at = space.mmap(0, 1 << 20, RW, PRIVATE).unwrap();
+            check(&vm, &[&space]);
+            for page in 0..256 {
+                space.write(at + page * 4096, &[page as u8; 8]).unwrap();
+            }
+            check(&vm, &[&space]);
+            assert_eq!(space.rss_pages().anon, 256, "{discipline:?}");
+            let child = space.fork().unwrap();
+            check(&vm, &[&space, &child]);
+            child.write(at, b"child").unwrap();
+            space.write(at + 4096, b"parent").unwrap();
+            check(&vm, &[&space, &child]);
+            let mut b = [0; 6];
+            space.read(at, &mut b).unwrap();
+            assert_eq!(b, [0; 6]);
+            child.read(at + 4096, &mut b).unwrap();
+            assert_eq!(b, [1; 6]);
+            assert_eq!(vm.event(Event::CowBreak), 2);
+            drop(child);
+            check(&vm, &[&space]);
+            space.mprotect(at, 8192, 1).unwrap();
+            check(&vm, &[&space]);
+            assert!(space.handle_fault(at, Access::Write).is_err());
+            space.munmap(at + 4096, 4096).unwrap();
+            check(&vm, &[&space]);
+            let moved = space.mremap(at + 8192, 1 << 16, 1 << 17, 1, 0).unwrap();
+            check(&vm, &[&space]);
+            space.read(moved, &mut b).unwrap();
+            assert_eq!(b, [2; 6]);
+            space.madvise(moved, 4096, 4).unwrap();
+            space.read(moved, &mut b).unwrap();
+            assert_eq!(b, [0; 6]);
+            check(&vm, &[&space]);
+            let shared = space.mmap(0, 1 << 16, RW, SHARED).unwrap();
+            space.write(shared, b"before").unwrap();
+            let child = space.fork().unwrap();
+            child.write(shared, b"shared").unwrap();
+            space.read(shared, &mut b).unwrap();
+            assert_eq!(&b, b"shared");
+            check(&vm, &[&space, &child]);
+            space.munmap(at, 1 << 20).unwrap();
+            check(&vm, &[&space, &child]);
+            space.deactivate();
+        }
+        check(&vm, &[]);
+        assert_eq!(vm.vmstat().nr_free_pages, before, "{discipline:?}");
+    }
+}

@@ -1,0 +1,130 @@
+//! `cargo xtask check`: the one gate.
+//!
+//! All steps run even if one fails, so that one round shows everything. The last
+//! line counts tests, and steps that are not tests, as passed or failed.
+
+use crate::shell::{self, Line};
+use crate::{lint, packages, readme};
+use std::time::{Duration, Instant};
+
+/// The tests that boot the reference kernel; cargo's arguments.
+pub const KERNEL_TEST: &str = "test -p softfault-lab --test kernel_programs";
+
+/// What may be typed after `cargo xtask check`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Leave out what takes minutes: model checking and the README's commands
+    #[arg(long)]
+    fast: bool,
+}
+
+/// A part of the gate.
+struct Step {
+    name: &'static str,
+    slow: bool,
+    run: fn(&mut Tally) -> Result<(), String>,
+}
+
+const STEPS: [Step; 9] = [
+    Step { name: "packages", slow: false, run: |_| packages::ensure() },
+    Step { name: "format", slow: false, run: |_| format() },
+    Step { name: "lints of our own", slow: false, run: |_| lint::run() },
+    Step { name: "clippy", slow: false, run: |_| shell::run(&shell::cargo(CLIPPY)) },
+    Step {
+        name: "clippy of the kernel",
+        slow: false,
+        run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(KERNEL)),
+    },
+    Step { name: "documentation", slow: false, run: |_| documentation() },
+    Step { name: "tests", slow: false, run: |tally| tests(&shell::cargo(TESTS), tally) },
+    Step { name: "model checking", slow: true, run: |tally| tests(&shell::cargo(MODELS), tally) },
+    Step { name: "the README's commands", slow: true, run: |_| readme::run() },
+];
+
+const KERNEL: &str = "crates/kernel";
+const CLIPPY: &str = "clippy --workspace --all-targets -- -D warnings";
+const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
+/// The modelled core only makes sense under loom, in its own step.
+const TESTS: &str = "test --workspace --exclude softfault-modelled --no-fail-fast";
+const MODELS: &str = "test --release -p softfault-modelled --no-fail-fast";
+
+/// Results so far.
+#[derive(Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+}
+
+/// Runs the gate.
+pub fn run(options: &Options) -> Result<(), String> {
+    let mut tally = Tally::default();
+    let mut lines = Vec::new();
+    let mut failed_steps = 0;
+    for step in STEPS.iter().filter(|step| !(options.fast && step.slow)) {
+        println!("\n== {}", step.name);
+        let (start, failed_before) = (Instant::now(), tally.failed);
+        let result = (step.run)(&mut tally);
+        lines.push(summary(step, &result, start.elapsed()));
+        match result {
+            Ok(()) => tally.passed += 1,
+            // A step whose tests failed has been counted by its tests.
+            Err(_) => {
+                failed_steps += 1;
+                tally.failed += u64::from(tally.failed == failed_before);
+            }
+        }
+    }
+    println!("\n== summary (below: tests and steps)\n{}", lines.join("\n"));
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if failed_steps == 0 { Ok(()) } else { Err(format!("{failed_steps} steps failed")) }
+}
+
+fn summary(step: &Step, result: &Result<(), String>, took: Duration) -> String {
+    let name = step.name;
+    match result {
+        Ok(()) => format!("ok      {name} ({} s)", took.as_secs()),
+        Err(why) => format!("FAILED  {name} ({} s): {why}", took.as_secs()),
+    }
+}
+
+fn format() -> Result<(), String> {
+    shell::run(&shell::cargo("fmt --all --check"))?;
+    shell::run(&shell::cargo("fmt --check").within(KERNEL))
+}
+
+/// The recorded and the modelled core are the same sources as the core.
+fn documentation() -> Result<(), String> {
+    let doc = "doc --workspace --no-deps --exclude softfault-recorded --exclude softfault-modelled";
+    shell::run(&shell::cargo(doc).with("RUSTDOCFLAGS", "-D warnings"))
+}
+
+fn tests(line: &Line, tally: &mut Tally) -> Result<(), String> {
+    shell::run_watched(line, |text| {
+        if let Some((passed, failed)) = counts(text) {
+            tally.passed += passed;
+            tally.failed += failed;
+        }
+    })
+}
+
+/// From `test result: ok. 12 passed; 0 failed; ...`.
+fn counts(line: &str) -> Option<(u64, u64)> {
+    let rest = line.strip_prefix("test result: ")?;
+    let number = |word: &str| {
+        let before = rest.split(word).next()?.trim_end();
+        before.rsplit([' ', '.']).next()?.parse().ok()
+    };
+    Some((number("passed")?, number("failed")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::counts;
+
+    #[test]
+    fn reads_what_cargo_test_says() {
+        let line = "test result: FAILED. 41 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(counts(line), Some((41, 2)));
+        assert_eq!(counts("test a::b ... ok"), None);
+    }
+}

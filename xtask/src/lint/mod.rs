@@ -1,0 +1,75 @@
+//! Rules of this project that no ready-made tool knows; each is a file here.
+//!
+//! A rule looks at the project's files as text and gives the places that break
+//! it. Text is enough: the rules are about which words may stand where.
+
+mod kernel;
+mod paths;
+mod shape;
+mod sync;
+mod unsafety;
+
+use crate::shell;
+
+/// A file of the project.
+pub struct Source {
+    /// From the top of the checkout, with `/`.
+    pub path: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// A place that breaks a rule.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Breach {
+    /// `path:line`.
+    pub place: String,
+    /// What is wrong and what it should be.
+    pub what: String,
+}
+
+impl Source {
+    /// Whether it is Rust.
+    pub fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+    /// Whether it is only there for tests.
+    pub fn is_test(&self) -> bool {
+        self.path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
+    }
+    /// Lines with their numbers, without `//` comments and without what follows
+    /// `#[cfg(test)]` on an inline module (which our files have at their end).
+    pub fn code_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines: Vec<&str> = self.text.lines().collect();
+        let inline = |i: usize| lines[i].trim() == "#[cfg(test)]" && lines.get(i + 1).is_some_and(|l| is_inline_mod(l));
+        let end = (0..lines.len()).find(|&i| inline(i)).unwrap_or(lines.len());
+        lines.into_iter().take(end).enumerate().map(|(i, line)| (i + 1, line.split("//").next().unwrap_or("")))
+    }
+    /// A breach at a line.
+    pub fn breach(&self, line: usize, what: impl Into<String>) -> Breach {
+        Breach { place: format!("{}:{line}", self.path), what: what.into() }
+    }
+}
+
+fn is_inline_mod(line: &str) -> bool {
+    line.trim().starts_with("mod ") && line.trim().ends_with('{')
+}
+
+/// Runs all rules and prints what breaks them.
+pub fn run() -> Result<(), String> {
+    let mut sources = Vec::new();
+    for path in shell::project_files()? {
+        let bytes = std::fs::read(shell::top().join(&path)).map_err(|e| format!("{path}: {e}"))?;
+        // What is no text has no rules.
+        if let Ok(text) = String::from_utf8(bytes) {
+            sources.push(Source { path, text });
+        }
+    }
+    shape::report_long_files(&sources);
+    let rules = [sync::check, unsafety::check, kernel::check, paths::check, shape::check];
+    let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
+    for breach in &breaches {
+        println!("{}: {}", breach.place, breach.what);
+    }
+    if breaches.is_empty() { Ok(()) } else { Err(format!("{} places break a rule of the project", breaches.len())) }
+}

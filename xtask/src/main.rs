@@ -1,0 +1,73 @@
+//! `cargo xtask ...`: the project's own commands.
+//!
+//! | file | command |
+//! | --- | --- |
+//! | `check.rs` | `check`: the one gate, also what `.ci/run` runs |
+//! | `lint/` | `lint`: rules of this project that no ready-made tool knows |
+//! | `readme.rs` | `readme`: runs what the README tells people to run |
+//! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
+//! | `packages.rs` | which Debian packages the tests need |
+//! | `shell.rs` | running other programs |
+
+mod check;
+mod lint;
+mod mutants;
+mod packages;
+mod readme;
+mod shell;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// The project's own commands.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything that has to hold before a commit: format, lints, docs, tests, README
+    Check(check::Options),
+    /// The project's own lints alone
+    Lint,
+    /// The programs on the reference kernel, in QEMU
+    KernelTest,
+    /// Wrong variants of the code, each of which a named test must notice
+    Mutants(mutants::Options),
+    /// Runs every command of the README's `console` blocks
+    Readme,
+    /// Long runs: `soak differential --seconds N [--seed S]`
+    Soak {
+        /// Passed on as they are
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Check(options) => check::run(&options),
+        Task::Lint => lint::run(),
+        Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
+        Task::Mutants(options) => mutants::run(&options),
+        Task::Readme => readme::run(),
+        Task::Soak { arguments } => soak(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The testkit's binary does the work.
+fn soak(arguments: &[String]) -> Result<(), String> {
+    let mut command = shell::cargo("run --quiet --release -p softfault-testkit --bin soak --");
+    command.args(arguments);
+    shell::run(&command)
+}

@@ -1,0 +1,47 @@
+//! The Debian packages that the tests need, brought when that is possible.
+//!
+//! A kernel test without QEMU would have to be skipped, and a skipped test is
+//! not a pass: so the packages are installed, or named and the check fails.
+
+use crate::shell::{self, Line};
+
+/// A program that the tests call, and the package that has it.
+const NEEDED: [(&str, &str); 3] =
+    [("qemu-system-x86_64", "qemu-system-x86"), ("musl-gcc", "musl-tools"), ("gcc", "gcc")];
+
+/// Sees to it that all of them are there.
+pub fn ensure() -> Result<(), String> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !is_root() || !is_there("apt-get") {
+        return Err(format!("missing Debian packages: install them with `apt-get install {list}`"));
+    }
+    println!("installing {list}");
+    let install = Line::new("apt-get", &format!("install -y --no-install-recommends {list}"));
+    let install = install.with("DEBIAN_FRONTEND", "noninteractive");
+    if shell::run(&install).is_err() {
+        // The lists of a fresh machine may be empty or stale.
+        shell::run(&Line::new("apt-get", "update"))?;
+        shell::run(&install)?;
+    }
+    match self::missing().first() {
+        None => Ok(()),
+        Some(package) => Err(format!("{package} was installed and its program is still not found")),
+    }
+}
+
+fn missing() -> Vec<&'static str> {
+    NEEDED.iter().filter(|(program, _)| !is_there(program)).map(|&(_, package)| package).collect()
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    shell::output_of(&Line::new("id", "-u")).is_ok_and(|id| id.trim() == "0")
+}
