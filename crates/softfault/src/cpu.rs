@@ -12,7 +12,7 @@ pub(crate) const ATTENTION_THIEF: u64 = 1;
 /// `attention`: an injected failure is armed; take the slow path, which counts.
 pub(crate) const ATTENTION_INJECT: u64 = 2;
 
-/// The VMA that the CPU's last fault found. Valid while the space's generation
+/// The VMA that the CPU's last fault found, and the leaf table. Valid while the space's generation
 /// is the one noted.
 #[repr(C, align(64))]
 pub(crate) struct HintData {
@@ -24,7 +24,11 @@ pub(crate) struct HintData {
     pub(crate) flags: Word,
     pub(crate) object: Word,
     pub(crate) pgoff: Word,
-    pub(crate) spare: Word,
+    /// A leaf table, and the number + 1 of the stretch that it maps; valid
+    /// with the rest: who takes a table away raises the generation.
+    pub(crate) table: Word,
+    pub(crate) stretch: Word,
+    pub(crate) spare: [Word; 7],
 }
 
 /// Per-CPU data.

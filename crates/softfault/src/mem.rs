@@ -59,9 +59,12 @@ impl<T: Words> FrameArray<T> {
     pub const fn frames_for(len: usize) -> u64 {
         ((len * size_of::<T>()) as u64).div_ceil(PAGE_SIZE)
     }
-    /// The array in the [`frames_for`](Self::frames_for)`(len)` frames from `first`.
-    pub fn over<M: Machine>(machine: &M, first: Pfn, len: usize) -> FrameArray<T> {
-        let base = NonNull::new(machine.frame_ptr(first).cast()).expect("I1: a frame has an address");
+    /// The array that begins at byte `offset` of frame `first` and goes on
+    /// through the frames after it, as far as `len` reaches.
+    pub fn over<M: Machine>(machine: &M, first: Pfn, offset: usize, len: usize) -> FrameArray<T> {
+        assert!(offset < PAGE_SIZE as usize && offset.is_multiple_of(align_of::<T>()));
+        let base = machine.frame_ptr(first).wrapping_add(offset);
+        let base = NonNull::new(base.cast()).expect("I1: a frame has an address");
         FrameArray { base, len, words: PhantomData }
     }
     /// Number of elements.

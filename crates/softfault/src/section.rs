@@ -10,7 +10,7 @@
 //! guard. What is carried across is values.
 
 use crate::cpu::CpuData;
-use crate::machine::{CpuSet, Machine};
+use crate::machine::{CpuId, CpuSet, Machine};
 use crate::sync;
 use crate::vm::Vm;
 
@@ -18,10 +18,17 @@ use crate::vm::Vm;
 #[must_use]
 pub(crate) struct Section<'vm> {
     cpu: &'vm CpuData,
+    id: CpuId,
     odd: u64,
 }
 
 impl<'vm> Section<'vm> {
+    /// Its number.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> CpuId {
+        self.id
+    }
+
     /// The CPU that is inside.
     #[inline(always)]
     pub(crate) fn cpu(&self) -> &'vm CpuData {
@@ -40,11 +47,12 @@ impl<M: Machine> Vm<M> {
     /// Enters a section of this CPU.
     #[inline(always)]
     pub(crate) fn section(&self) -> Section<'_> {
-        let cpu = self.cpu(self.machine.this_cpu());
+        let id = self.machine.this_cpu();
+        let cpu = self.cpu(id);
         let even = cpu.slot.get();
         debug_assert!(even.is_multiple_of(2), "I8: sections do not nest");
         sync::enter(&cpu.slot, even.wrapping_add(1));
-        Section { cpu, odd: even.wrapping_add(1) }
+        Section { cpu, id, odd: even.wrapping_add(1) }
     }
 
     /// Returns when every section that was open on a CPU of the set when this

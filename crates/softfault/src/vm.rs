@@ -67,7 +67,7 @@ impl core::error::Error for NewVmError {}
 pub struct Vm<M: Machine> {
     pub(crate) machine: M,
     pub(crate) frames: Frames,
-    cpus: FrameArray<CpuData>,
+    pub(crate) cpus: FrameArray<CpuData>,
     pub(crate) tunables: Tunables,
     pub(crate) next_space_id: Word,
     /// Held by the CPU that empties the groups of others.
@@ -103,12 +103,12 @@ impl<M: Machine> Vm<M> {
         }
         let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
         let frames = Frames {
-            descs: FrameArray::over(&machine, at(0), nr_frames as usize),
-            blocks: FrameArray::over(&machine, at(1), nr_blocks),
+            descs: FrameArray::over(&machine, at(0), 0, nr_frames as usize),
+            blocks: FrameArray::over(&machine, at(1), 0, nr_blocks),
             zero: at(3),
             inject: Word::new(u64::MAX),
         };
-        let cpus = FrameArray::<CpuData>::over(&machine, at(2), nr_cpus);
+        let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
         let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
         frames.settle(config, &meta);
         for (i, cpu) in cpus.iter().enumerate() {

@@ -9,7 +9,7 @@
 //! writes the old one while it is copied, and the sequence is the
 //! break-before-make that Arm and RISC-V demand.
 
-use super::FaultDone;
+use super::{FaultDone, Here};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
@@ -42,13 +42,14 @@ impl<'vm, M: Machine> Copying<'vm, M> {
             // translation that writes, and what it wrote belongs in the copy.
             mem::copy_frame(&vm.machine, self.to, self.old.pfn);
         }
-        vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family_id(), self.index);
+        vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family, self.index);
         let leaf = Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true };
         self.slot.resolve(Entry::Leaf(leaf));
-        let cpu = vm.cpu(vm.machine.this_cpu());
+        let id = vm.machine.this_cpu();
+        let here = Here { cpu: vm.cpu(id), rss: space.rss_line(id) };
         if from_zero {
             space.charge(Rss::Anon, 1);
-            space.settle(cpu, Event::AnonInstall);
+            space.settle(&here, Event::AnonInstall);
             return FaultDone::Installed;
         }
         if vm.frames.desc(self.old.pfn).map_drop() {
@@ -59,7 +60,7 @@ impl<'vm, M: Machine> Copying<'vm, M> {
             }
             vm.give_back(self.old.pfn, Fill::Raw);
         }
-        space.settle(cpu, Event::CowBreak);
+        space.settle(&here, Event::CowBreak);
         FaultDone::Copied
     }
 }

@@ -12,11 +12,10 @@
 
 use super::find::FoundVma;
 use super::kit::{Kit, Need};
-use super::{FaultDone, Request, Turn};
+use super::{FaultDone, Here, Request, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn, Rights};
-use crate::cpu::CpuData;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::mem;
@@ -37,18 +36,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Puts a table where the walk found none. The loser of a race keeps its
     /// frame.
     #[cold]
-    pub(crate) fn add_table(&self, cpu: &CpuData, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let Some(table) = kit.zeroed(cpu) else { return Turn::Need(Need::Zeroed) };
+    pub(crate) fn add_table(&self, here: &Here<'_>, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let Some(table) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         match hole.fill(Entry::Table(table)) {
             Ok(()) => {
-                cpu.count(Event::TableInstall);
-                self.rss_line(self.vm.machine.this_cpu()).add(Rss::Tables, 1);
+                here.cpu.count(Event::TableInstall);
+                here.rss.add(Rss::Tables, 1);
             }
             Err(_) => {
                 kit.keep_zeroed(table);
-                cpu.count(Event::Raced);
+                here.cpu.count(Event::Raced);
             }
         }
         // Either way there is a table now: look again, from the top, since the
@@ -60,34 +59,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     pub(crate) fn fill_empty(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         if found.vma.object != ObjectId::NONE {
-            return self.fill_shared(cpu, request, found, slot, kit);
+            return self.fill_shared(here, request, found, slot, kit);
         }
         let writes = request.access == Access::Write;
         let question = FaultQuestion { access: request.access, flags: found.vma.flags };
         match self.vm.machine.fault_policy(&question) {
-            FaultPlan::ZeroFrame if !writes => self.fill_zero(cpu, found, slot),
+            FaultPlan::ZeroFrame if !writes => self.fill_zero(here, found, slot),
             plan => {
                 if plan == FaultPlan::ZeroFrame {
-                    cpu.count(Event::PlanRejected);
+                    here.cpu.count(Event::PlanRejected);
                 }
-                self.fill_new(cpu, request, found, slot, kit)
+                self.fill_new(here, request, found, slot, kit)
             }
         }
     }
 
-    fn fill_zero(&self, cpu: &CpuData, found: &FoundVma<'vm>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
+    fn fill_zero(&self, here: &Here<'_>, found: &FoundVma<'vm>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
         let rights = found.entry_rights() - Rights::WRITE;
         let leaf = Leaf { pfn: self.vm.frames.zero, rights, accessed: true, dirty: false };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
-                self.settle(cpu, Event::ZeroMap);
+                self.settle(here, Event::ZeroMap);
                 Turn::Done(FaultDone::ZeroFrame)
             }
             Err(_) => Turn::Raced,
@@ -97,22 +96,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn fill_new(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Some(pfn) = kit.zeroed(cpu) else { return Turn::Need(Need::Zeroed) };
-        if let Some(next) = cpu.zeroed.peek() {
+        let Some(pfn) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
+        if let Some(next) = here.cpu.zeroed.peek() {
             mem::prefetch(self.vm.frames.desc(next));
         }
         let index = found.vma.index_of(request.vpn);
-        self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family_id(), index);
+        self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, index);
         let leaf = new_leaf(found, request, pfn);
-        match self.install(found, request, slot, leaf) {
+        match self.install(here, found, request, slot, leaf) {
             Ok(()) => {
-                self.settle(cpu, Event::AnonInstall);
+                self.settle(here, Event::AnonInstall);
                 Turn::Done(FaultDone::Installed)
             }
             Err(Lost) => {
@@ -126,6 +125,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn install(
         &self,
+        here: &Here<'_>,
         found: &FoundVma<'vm>,
         request: &Request,
         slot: Slot<'_, M::Format>,
@@ -134,21 +134,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match self.vm.tunables.discipline {
             Discipline::Lockfree => {
                 slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
-                self.rss_line(self.vm.machine.this_cpu()).add(Rss::Anon, 1);
+                here.rss.add(Rss::Anon, 1);
                 Ok(())
             }
-            Discipline::Fastpath2004 => self.install_2004(slot, leaf),
-            Discipline::Split => self.install_split(found, request, slot, leaf),
+            Discipline::Fastpath2004 => self.install_2004(here, slot, leaf),
+            Discipline::Split => self.install_split(here, found, request, slot, leaf),
             Discipline::Global => self.install_global(request, leaf),
         }
     }
 
-    fn install_2004(&self, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
+    fn install_2004(&self, here: &Here<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
         slot.test_and_lock().map_err(|_| Lost)?;
         if self.vm.tunables.rss_percpu {
-            self.rss_line(self.vm.machine.this_cpu()).add(Rss::Anon, 1);
+            here.rss.add(Rss::Anon, 1);
         } else {
-            self.data().global.rss_anon.fetch_add(1, Ordering::Relaxed);
+            self.data.global.rss_anon.fetch_add(1, Ordering::Relaxed);
         }
         slot.publish_locked(Entry::Leaf(leaf));
         Ok(())
@@ -156,6 +156,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_split(
         &self,
+        here: &Here<'_>,
         found: &FoundVma<'vm>,
         request: &Request,
         slot: Slot<'_, M::Format>,
@@ -169,7 +170,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let lock = Spin::lock(&self.vm.frames.desc(table).link, machine);
         let result = slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost);
         if result.is_ok() {
-            self.rss_line(machine.this_cpu()).add(Rss::Anon, 1);
+            here.rss.add(Rss::Anon, 1);
         }
         drop(lock);
         if let Some(refs) = found.refs {
@@ -180,7 +181,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_global(&self, request: &Request, leaf: Leaf) -> Result<(), Lost> {
         let machine = &self.vm.machine;
-        let global = &self.data().global;
+        let global = &self.data.global;
         let _lock = Spin::lock(&global.lock, machine);
         let Walk::Leaf(slot) = walk::walk(machine, self.root, request.vpn) else { return Err(Lost) };
         slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;

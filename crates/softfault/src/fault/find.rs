@@ -1,18 +1,22 @@
 //! Which VMA, which rights: the tree, or the CPU's memory of its last answer.
 
 use super::Request;
-use crate::addr::{Access, PageRange, Rights, Vpn};
+use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
+use crate::table::format::Format;
+use crate::table::walk::{self, Walk};
 use crate::tunables::Discipline;
 
 /// The VMA, by value, and its reference count for the discipline that has one.
 pub(crate) struct FoundVma<'vm> {
     pub(crate) vma: Vma,
     pub(crate) refs: Option<&'vm Word>,
+    /// Whether the CPU's hint is about this VMA, at this generation.
+    pub(crate) hinted: bool,
 }
 
 impl FoundVma<'_> {
@@ -49,7 +53,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.vm.tunables.discipline == Discipline::Split {
             return self.find_in_tree(vpn);
         }
-        let generation = self.data().generation.load(Ordering::Acquire);
+        let generation = self.data.generation.load(Ordering::Acquire);
         let hint = &cpu.hint;
         if hint.space.get() == self.id
             && hint.generation.get() == generation
@@ -62,9 +66,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 object: ObjectId(hint.object.get()),
                 pgoff: hint.pgoff.get(),
             };
-            return Some(FoundVma { vma, refs: None });
+            return Some(FoundVma { vma, refs: None, hinted: true });
         }
-        let found = self.find_in_tree(vpn)?;
+        let mut found = self.find_in_tree(vpn)?;
+        found.hinted = true;
         hint.space.set(self.id);
         hint.generation.set(generation);
         hint.start.set(found.vma.range.start.0);
@@ -72,10 +77,32 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         hint.flags.set(found.vma.flags.bits());
         hint.object.set(found.vma.object.0);
         hint.pgoff.set(found.vma.pgoff);
+        hint.stretch.set(0);
         Some(found)
     }
 
+    /// In the same section as [`find`](Self::find): the entry of `vpn`, by way of
+    /// the leaf table that the CPU used last if it is the same.
+    #[inline(always)]
+    pub(crate) fn walk(&self, cpu: &CpuData, found: &FoundVma<'vm>, vpn: Vpn) -> Walk<'vm, M::Format> {
+        let machine = &self.vm.machine;
+        let stretch = (vpn.0 >> M::Format::INDEX_BITS) + 1;
+        if found.hinted && cpu.hint.stretch.get() == stretch {
+            return Walk::Leaf(walk::leaf_slot(machine, Pfn(cpu.hint.table.get() as u32), vpn));
+        }
+        match walk::leaf_table(machine, self.root, vpn) {
+            None => walk::walk(machine, self.root, vpn),
+            Some(table) => {
+                if found.hinted {
+                    cpu.hint.table.set(u64::from(table.0));
+                    cpu.hint.stretch.set(stretch);
+                }
+                Walk::Leaf(walk::leaf_slot(machine, table, vpn))
+            }
+        }
+    }
+
     fn find_in_tree(&self, vpn: Vpn) -> Option<FoundVma<'vm>> {
-        self.tree().lookup(vpn).map(|found| FoundVma { vma: found.vma, refs: Some(found.refs) })
+        self.tree().lookup(vpn).map(|found| FoundVma { vma: found.vma, refs: Some(found.refs), hinted: false })
     }
 }

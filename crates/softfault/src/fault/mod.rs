@@ -27,13 +27,13 @@ mod tests;
 pub use outcome::{FaultDone, FaultError};
 
 use crate::account::Event;
-use crate::account::rss::Rss;
+use crate::account::rss::{Rss, RssLine};
 use crate::addr::{Access, PAGE_SHIFT, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::table::format::Entry;
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 use copy::Copying;
 use kit::{Kit, Need};
 
@@ -44,6 +44,12 @@ pub(crate) struct Request {
     pub(crate) access: Access,
     /// Rights of the VMA do not matter: a debugger's write, a program loader's.
     pub(crate) forced: bool,
+}
+
+/// The lines that a fault writes besides entry and descriptor.
+pub(crate) struct Here<'a> {
+    pub(crate) cpu: &'a CpuData,
+    pub(crate) rss: &'a RssLine,
 }
 
 /// How one attempt ended.
@@ -78,7 +84,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     pub(crate) fn fault(&self, request: Request) -> Result<FaultDone, FaultError> {
-        let _visit = self.visit();
         let mut kit = Kit::new(self.vm);
         loop {
             match self.attempt(&request, &mut kit) {
@@ -99,20 +104,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// One turn, in one section.
     #[inline(always)]
     fn attempt(&self, request: &Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let section = self.vm.section();
-        let cpu = section.cpu();
-        let Some(found) = self.find(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
+        let section = self.section();
+        let here = Here { cpu: section.cpu(), rss: self.rss_line(section.id()) };
+        let Some(found) = self.find(here.cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
         if !found.allows(request) {
             return Turn::Refused(FaultError::NoRights);
         }
-        match walk::walk(&self.vm.machine, self.root, request.vpn) {
+        match self.walk(here.cpu, &found, request.vpn) {
             Walk::Owned => Turn::Wait,
-            Walk::Hole(slot) => self.add_table(cpu, slot, kit),
+            Walk::Hole(slot) => self.add_table(&here, slot, kit),
             Walk::Leaf(slot) => {
                 let seen = slot.read();
                 match seen.entry {
-                    Entry::None => self.fill_empty(cpu, request, &found, slot, kit),
-                    Entry::Leaf(leaf) => self.fix_present(cpu, request, &found, slot, seen, leaf, kit),
+                    Entry::None => self.fill_empty(&here, request, &found, slot, kit),
+                    Entry::Leaf(leaf) => self.fix_present(&here, request, &found, slot, seen, leaf, kit),
                     Entry::Guard => Turn::Refused(FaultError::Guard),
                     Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
                 }
@@ -121,10 +126,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     #[inline(always)]
-    pub(crate) fn settle(&self, cpu: &CpuData, event: Event) {
-        cpu.count(Event::Fault);
-        cpu.count(event);
-        self.rss_line(self.vm.machine.this_cpu()).add(Rss::MinorFaults, 1);
+    pub(crate) fn settle(&self, here: &Here<'_>, event: Event) {
+        here.cpu.count(Event::Fault);
+        here.cpu.count(event);
+        here.rss.add(Rss::MinorFaults, 1);
     }
 
     #[cold]

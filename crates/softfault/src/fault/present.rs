@@ -3,10 +3,9 @@
 use super::copy::Copying;
 use super::find::FoundVma;
 use super::kit::{Kit, Need};
-use super::{FaultDone, Request, Turn};
+use super::{FaultDone, Here, Request, Turn};
 use crate::account::Event;
 use crate::addr::{Access, Rights};
-use crate::cpu::CpuData;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
@@ -18,7 +17,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
     pub(crate) fn fix_present(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
@@ -28,7 +27,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let private = !found.vma.flags.contains(VmaFlags::SHARED);
         if request.access == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
-            return self.cow_break(cpu, request, found, slot, seen, leaf, kit);
+            return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
         let mut want = found.entry_rights();
         if private {
@@ -37,12 +36,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             want |= leaf.rights & Rights::WRITE;
         }
         if leaf.rights == want {
-            self.settle(cpu, Event::Spurious);
+            self.settle(here, Event::Spurious);
             return Turn::Done(FaultDone::Spurious);
         }
         match slot.set_rights(seen, Leaf { rights: want, ..leaf }) {
             Ok(()) => {
-                self.settle(cpu, Event::Spurious);
+                self.settle(here, Event::Spurious);
                 Turn::Done(FaultDone::Widened)
             }
             Err(_) => Turn::Raced,
@@ -53,7 +52,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[allow(clippy::too_many_arguments)] // as above
     fn cow_break(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
@@ -64,10 +63,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let desc = self.vm.frames.desc(leaf.pfn);
         let from_zero = leaf.pfn == self.vm.frames.zero;
         if !from_zero && desc.state().kind() == FrameKind::Anon && desc.is_exclusive() {
-            return self.reuse(cpu, request, found, slot, seen);
+            return self.reuse(here, request, found, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
-        let to = if from_zero { kit.zeroed(cpu) } else { kit.raw(cpu) };
+        let to = if from_zero { kit.zeroed(here.cpu) } else { kit.raw(here.cpu) };
         let Some(to) = to else { return Turn::Need(if from_zero { Need::Zeroed } else { Need::Raw }) };
         match slot.take(seen) {
             Ok(leaf) => {
@@ -90,7 +89,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// fork raises the count only with the bit in hand (I13).
     fn reuse(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
@@ -104,12 +103,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !found.vma.flags.contains(VmaFlags::WRITE) {
             // A forced write: the frame is private, and that is all it asked.
             slot.unlock(leaf);
-            self.settle(cpu, Event::CowReuse);
+            self.settle(here, Event::CowReuse);
             return Turn::Done(FaultDone::Reused);
         }
         let dirty = request.access == Access::Write;
         slot.unlock(Leaf { rights: found.entry_rights(), accessed: true, dirty: leaf.dirty | dirty, ..leaf });
-        self.settle(cpu, Event::CowReuse);
+        self.settle(here, Event::CowReuse);
         Turn::Done(FaultDone::Reused)
     }
 }

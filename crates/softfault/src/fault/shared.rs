@@ -2,15 +2,14 @@
 
 use super::find::FoundVma;
 use super::kit::{Kit, Need};
-use super::{FaultDone, FaultError, Request, Turn};
+use super::{FaultDone, FaultError, Here, Request, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn};
-use crate::cpu::CpuData;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::source::object::{self, ObjectSlot};
-use crate::space::AddressSpace;
+use crate::space::{AddressSpace, MetaUse};
 use crate::sync::{Ordering, Word};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -18,7 +17,7 @@ use crate::table::format::{Entry, Leaf};
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn fill_shared(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'_, M::Format>,
@@ -30,10 +29,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Refused(FaultError::BeyondObject);
         }
         match self.vm.object_slot(id, index) {
-            ObjectSlot::Hole(word) => self.fill_object(cpu, word, FrameKind::Meta, id.0, index, kit),
+            ObjectSlot::Hole(word) => self.fill_object(here, word, FrameKind::Meta, id.0, MetaUse::Object as u64, kit),
             ObjectSlot::Page(word) => match object::frame_of(word.load(Ordering::Acquire)) {
-                None => self.fill_object(cpu, word, FrameKind::Shared, id.0, index, kit),
-                Some(pfn) => self.map_shared(cpu, request, found, slot, pfn),
+                None => self.fill_object(here, word, FrameKind::Shared, id.0, index, kit),
+                Some(pfn) => self.map_shared(here, request, found, slot, pfn),
             },
         }
     }
@@ -42,14 +41,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// frame. Look again afterwards either way.
     fn fill_object(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         word: &Word,
         kind: FrameKind,
         owner: u64,
         index: u64,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Some(pfn) = kit.zeroed(cpu) else { return Turn::Need(Need::Zeroed) };
+        let Some(pfn) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
         self.vm.frames.desc(pfn).assign(kind, 0, owner, index);
         if object::fill(word, pfn).is_err() {
             kit.keep_zeroed(pfn);
@@ -59,7 +58,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn map_shared(
         &self,
-        cpu: &CpuData,
+        here: &Here<'_>,
         request: &Request,
         found: &FoundVma<'vm>,
         slot: Slot<'_, M::Format>,
@@ -73,8 +72,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let leaf = Leaf { pfn, rights: found.entry_rights(), accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
-                self.rss_line(self.vm.machine.this_cpu()).add(Rss::Shmem, 1);
-                self.settle(cpu, Event::SharedMap);
+                here.rss.add(Rss::Shmem, 1);
+                self.settle(here, Event::SharedMap);
                 Turn::Done(FaultDone::Shared)
             }
             Err(_) => {

@@ -17,6 +17,7 @@
 //! Neighbours: every station gets frames here; this one knows only `mem`,
 //! `section` and the descriptors. Locks on entry: none.
 
+mod age;
 mod alloc;
 mod block;
 mod desc;

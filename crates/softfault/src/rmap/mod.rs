@@ -53,32 +53,17 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// What descriptors of private frames say of their owner.
-    #[inline(always)]
-    pub(crate) fn family_id(&self) -> u64 {
-        self.data().family.founder.get()
-    }
-
     fn founder(&self) -> &'vm FamilyData {
-        &self.vm.space_data(Pfn(self.family_id() as u32)).family
+        &self.vm.space_data(Pfn(self.family as u32)).family
     }
 
-    pub(crate) fn found_family(&self) {
-        self.data().family.founder.set(u64::from(self.frame.0));
-        self.enlist();
-    }
-
-    pub(crate) fn join_family_of(&self, parent: &AddressSpace<'vm, M>) {
-        self.data().family.founder.set(parent.family_id());
-        self.enlist();
-    }
-
-    fn enlist(&self) {
+    /// Becomes a member of its family.
+    pub(crate) fn enlist(&self) {
         let head = self.founder();
         let _lock = Spin::lock(&head.lock, &self.vm.machine);
         let me = u64::from(self.frame.0) + 1;
         let first = head.first.get();
-        self.data().family.next.set(first);
+        self.data.family.next.set(first);
         if let Some(first) = link(&head.first) {
             self.vm.space_data(first).family.prev.set(me);
         }
@@ -90,8 +75,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// unless others still know the family by it.
     pub(crate) fn leave_family(&self) {
         let vm = self.vm;
-        let mine = &self.data().family;
-        let founder_frame = Pfn(self.family_id() as u32);
+        let mine = &self.data.family;
+        let founder_frame = Pfn(self.family as u32);
         let head = self.founder();
         let lock = Spin::lock(&head.lock, &vm.machine);
         match link(&mine.prev) {
@@ -155,13 +140,12 @@ impl<M: Machine> Vm<M> {
         f: &mut dyn FnMut(Mapping) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let root = Pfn(data.root.get() as u32);
-        let _visit = self.visit(data, data.id.get());
         let tree = crate::space::tree::Tree::new(&self.machine, &data.tree);
         let mut at = Vpn(0);
         loop {
             // One section per VMA: a family may be large, and a section short.
             let found = {
-                let _section = self.section();
+                let _section = self.space_section(data, data.id.get());
                 let Some(found) = tree.next(at) else { return ControlFlow::Continue(()) };
                 let vma = found.vma;
                 at = vma.range.end;

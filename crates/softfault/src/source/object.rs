@@ -13,6 +13,7 @@ use crate::addr::Pfn;
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::Machine;
 use crate::mem::{self};
+use crate::space::MetaUse;
 use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
 use crate::vm::Vm;
@@ -55,7 +56,7 @@ impl<M: Machine> Vm<M> {
     /// A new object of `nr_pages`, mapped by that many pages of VMAs.
     pub(crate) fn new_object(&self, nr_pages: u64) -> Result<ObjectId, OutOfFrames> {
         let frame = self.obtain(Fill::Zeroed)?;
-        self.frames.desc(frame).assign(FrameKind::Meta, 0, 0, 0);
+        self.frames.desc(frame).assign(FrameKind::Meta, 0, 0, MetaUse::Object as u64);
         let id = ObjectId(u64::from(frame.0));
         let data = self.object(id);
         data.refs.set(nr_pages);

@@ -120,13 +120,12 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Calls `f` in a section with a mapping that allows the access.
     fn with_page(&self, at: u64, access: Access, f: &mut dyn FnMut(Leaf)) -> Result<(), AccessError> {
         let vpn = Vpn::of(at);
-        let _visit = self.visit();
         if vpn >= Self::user_range().end {
             return Err(AccessError { at, fault: FaultError::NotMapped });
         }
         loop {
             {
-                let _section = self.vm.section();
+                let _section = self.section();
                 if let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) {
                     let seen = slot.read();
                     if let Entry::Leaf(leaf) = seen.entry
@@ -149,8 +148,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if vpn >= Self::user_range().end {
             return false;
         }
-        let _visit = self.visit();
-        let _section = self.vm.section();
+        let _section = self.section();
         let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return false };
         let seen = slot.read();
         let Entry::Leaf(leaf) = seen.entry else { return false };

@@ -8,22 +8,31 @@
 
 use super::{AddressSpace, SpaceData};
 use crate::account::Event;
-use crate::machine::{CpuSet, Flush, MAX_CPUS, Machine};
-use crate::sync::{self, Ordering};
+use crate::cpu::CpuData;
+use crate::machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine};
+use crate::section::Section;
+use crate::sync::{self, Ordering, Word};
 use crate::vm::Vm;
 
-/// The calling CPU counts as one of the space's until this is dropped.
-pub(crate) struct Visit<'vm, M: Machine> {
-    vm: &'vm Vm<M>,
-    data: &'vm SpaceData,
-    remote: bool,
+/// A section in which the CPU counts as one of the space's.
+#[must_use]
+pub(crate) struct SpaceSection<'vm> {
+    // Declared first: the section ends before the bit goes.
+    section: Section<'vm>,
+    _visit: Option<Visit<'vm>>,
+}
+
+/// The bit of a CPU that does not run the space.
+struct Visit<'vm> {
+    word: &'vm Word,
+    bit: u64,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// This CPU is about to use the space: call before the root table is loaded.
     pub fn activate(&self) {
         let id = self.vm.machine.this_cpu();
-        self.data().cpus.words[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Ordering::SeqCst);
+        self.data.cpus.words[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Ordering::SeqCst);
         sync::fence();
         self.vm.cpu(id).active.set(self.id);
     }
@@ -36,14 +45,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if cpu.active.get() == self.id {
             cpu.active.set(0);
         }
-        self.data().cpus.words[usize::from(id.0) / 64].fetch_and(!(1 << (id.0 % 64)), Ordering::SeqCst);
+        self.data.cpus.words[usize::from(id.0) / 64].fetch_and(!(1 << (id.0 % 64)), Ordering::SeqCst);
     }
 
-    /// For a call that may come from a CPU which does not run the space (a
-    /// debugger, F7): sets its bit for the time of the call.
+    /// Enters a section of this space.
     #[inline(always)]
-    pub(crate) fn visit(&self) -> Visit<'vm, M> {
-        self.vm.visit(self.data(), self.id)
+    pub(crate) fn section(&self) -> SpaceSection<'vm> {
+        self.vm.space_section(self.data, self.id)
     }
 
     /// The CPUs to reckon with; after a fence, so that what was written before
@@ -52,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         sync::fence();
         let mut words = [0; MAX_CPUS / 64];
         let nr_words = self.vm.machine.nr_cpus().div_ceil(64);
-        for (to, from) in words.iter_mut().zip(&self.data().cpus.words).take(nr_words) {
+        for (to, from) in words.iter_mut().zip(&self.data.cpus.words).take(nr_words) {
             *to = from.load(Ordering::SeqCst);
         }
         CpuSet::from_words(words)
@@ -87,25 +95,42 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl<M: Machine> Vm<M> {
-    /// [`AddressSpace::visit`] for a space known by its data.
+    /// Enters a section of a space. A CPU that does not run it (a debugger's, F7;
+    /// rmap's) sets its bit first, for the time of the section.
     #[inline(always)]
-    pub(crate) fn visit<'vm>(&'vm self, data: &'vm SpaceData, space_id: u64) -> Visit<'vm, M> {
+    pub(crate) fn space_section<'vm>(&'vm self, data: &'vm SpaceData, space_id: u64) -> SpaceSection<'vm> {
         let id = self.machine.this_cpu();
-        let remote = self.cpu(id).active.get() != space_id;
-        if remote {
-            data.cpus.words[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Ordering::SeqCst);
-            sync::fence();
-        }
-        Visit { vm: self, data, remote }
+        let runs_it = self.cpu(id).active.get() == space_id;
+        let visit = if runs_it { None } else { Some(Visit::begin(data, id)) };
+        SpaceSection { section: self.section(), _visit: visit }
     }
 }
 
-impl<M: Machine> Drop for Visit<'_, M> {
+impl<'vm> SpaceSection<'vm> {
+    /// The CPU that is inside.
     #[inline(always)]
+    pub(crate) fn cpu(&self) -> &'vm CpuData {
+        self.section.cpu()
+    }
+    /// Its number.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> CpuId {
+        self.section.id()
+    }
+}
+
+impl<'vm> Visit<'vm> {
+    #[cold]
+    fn begin(data: &'vm SpaceData, id: CpuId) -> Visit<'vm> {
+        let (word, bit) = (&data.cpus.words[usize::from(id.0) / 64], 1 << (id.0 % 64));
+        word.fetch_or(bit, Ordering::SeqCst);
+        sync::fence();
+        Visit { word, bit }
+    }
+}
+
+impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        if self.remote {
-            let id = self.vm.machine.this_cpu();
-            self.data.cpus.words[usize::from(id.0) / 64].fetch_and(!(1 << (id.0 % 64)), Ordering::SeqCst);
-        }
+        self.word.fetch_and(!self.bit, Ordering::SeqCst);
     }
 }

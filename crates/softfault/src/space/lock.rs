@@ -23,7 +23,7 @@ pub(crate) struct Writer<'a, M: Machine> {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Takes the writer lock. Called outside sections, with nothing held.
     pub(crate) fn write_lock(&self) -> Writer<'vm, M> {
-        let word = &self.data().writer.word;
+        let word = &self.data.writer.word;
         let machine = &self.vm.machine;
         for _ in 0..SPINS {
             if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {

@@ -25,7 +25,7 @@ use crate::addr::{Order, PageRange, Pfn, Vpn};
 use crate::frame::Fill;
 use crate::frame::{FrameKind, OutOfFrames};
 use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag};
-use crate::mem;
+use crate::mem::{self, FrameArray};
 use crate::sync::{Ordering, Word};
 use crate::table::format::Format;
 use crate::vm::Vm;
@@ -90,8 +90,17 @@ pub(crate) struct LimitsData {
     pub(crate) pad: [Word; 4],
 }
 
-const RSS_OFFSET: usize = 2048;
+pub(crate) const RSS_OFFSET: usize = 2048;
 const _: () = assert!(size_of::<SpaceData>() <= RSS_OFFSET);
+/// What a frame of kind `Meta` holds: the `index` of its descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MetaUse {
+    Space = 1,
+    Rss = 2,
+    Tree = 3,
+    Object = 4,
+}
+
 /// CPUs whose resident counts fit beside the space.
 const RSS_INLINE_CPUS: usize = RSS_OFFSET / size_of::<RssLine>();
 
@@ -102,7 +111,11 @@ pub struct AddressSpace<'vm, M: Machine> {
     pub(crate) frame: Pfn,
     pub(crate) root: Pfn,
     pub(crate) id: u64,
-    rss_base: Pfn,
+    pub(crate) data: &'vm SpaceData,
+    /// A line per CPU.
+    pub(crate) rss: FrameArray<RssLine>,
+    /// Frame of the family's founder.
+    pub(crate) family: u64,
 }
 
 impl<M: Machine> Vm<M> {
@@ -112,12 +125,13 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
-        let space = self.new_space_parts()?;
-        space.found_family();
+        let space = self.new_space_parts(None)?;
+        space.enlist();
         Ok(space)
     }
 
-    pub(crate) fn new_space_parts(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
+    /// Not yet a member of its family: of `family`, or one of its own.
+    pub(crate) fn new_space_parts(&self, family: Option<u64>) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         let nr_cpus = self.machine.nr_cpus();
         let frame = self.obtain(Fill::Zeroed)?;
         let root = match self.obtain(Fill::Zeroed) {
@@ -138,16 +152,29 @@ impl<M: Machine> Vm<M> {
             }
         };
         let id = self.next_space_id.fetch_add(1, Ordering::Relaxed);
-        self.frames.desc(frame).assign(FrameKind::Meta, 0, id, 0);
-        self.frames.desc(root).assign(FrameKind::Table, 0, u64::from(frame.0), 0);
-        let space = AddressSpace { vm: self, frame, root, id, rss_base };
-        let data = space.data();
+        self.frames.desc(frame).assign(FrameKind::Meta, 0, id, MetaUse::Space as u64);
+        self.frames.desc(root).assign(FrameKind::Table, 0, u64::from(frame.0), u64::from(M::Format::LEVELS - 1));
+        let data: &SpaceData = mem::view(&self.machine, frame, 0);
+        let family = family.unwrap_or(u64::from(frame.0));
+        let offset = if order.is_none() { RSS_OFFSET } else { 0 };
+        let rss = FrameArray::over(&self.machine, rss_base, offset, nr_cpus);
+        data.family.founder.set(family);
         data.id.set(id);
         data.root.set(u64::from(root.0));
+        if let Some(order) = order {
+            (0..order.nr_pages() as u32).for_each(|i| {
+                self.frames.desc(Pfn(rss_base.0 + i)).assign(
+                    FrameKind::Meta,
+                    0,
+                    u64::from(frame.0),
+                    MetaUse::Rss as u64,
+                );
+            });
+        }
         data.rss_base.set(u64::from(rss_base.0));
         data.rss_order.set(order.map_or(u64::MAX, |o| u64::from(o.0)));
         data.generation.set(1);
-        Ok(space)
+        Ok(AddressSpace { vm: self, frame, root, id, data, rss, family })
     }
 }
 
@@ -157,18 +184,13 @@ fn rss_order(nr_cpus: usize) -> Order {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    #[inline(always)]
-    pub(crate) fn data(&self) -> &'vm SpaceData {
-        mem::view(&self.vm.machine, self.frame, 0)
-    }
-
     /// What the machine has to know of it.
     pub fn tag(&self) -> SpaceTag {
         SpaceTag { id: self.id, root: self.root }
     }
 
     pub(crate) fn tree(&self) -> Tree<'vm, M> {
-        Tree::new(&self.vm.machine, &self.data().tree)
+        Tree::new(&self.vm.machine, &self.data.tree)
     }
 
     /// Pages of the user part.
@@ -178,13 +200,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The resident counts of `cpu`.
     #[inline(always)]
-    pub(crate) fn rss_line(&self, cpu: CpuId) -> &'vm RssLine {
-        let at = usize::from(cpu.0) * size_of::<RssLine>();
-        if self.rss_base == self.frame {
-            mem::view(&self.vm.machine, self.frame, RSS_OFFSET + at)
-        } else {
-            mem::view(&self.vm.machine, Pfn(self.rss_base.0 + (at / 4096) as u32), at % 4096)
-        }
+    pub(crate) fn rss_line(&self, cpu: CpuId) -> &RssLine {
+        self.rss.at(usize::from(cpu.0))
     }
 
     /// Charges on the calling CPU; for operations.
@@ -199,7 +216,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let line = self.rss_line(CpuId(cpu as u16));
             sums.iter_mut().zip(&line.counts).for_each(|(sum, word)| *sum = sum.wrapping_add(word.get()));
         }
-        sums[Rss::Anon as usize] = sums[Rss::Anon as usize].wrapping_add(self.data().global.rss_anon.get());
+        sums[Rss::Anon as usize] = sums[Rss::Anon as usize].wrapping_add(self.data.global.rss_anon.get());
         let at_rest = |what: Rss| (sums[what as usize] as i64).max(0) as u64;
         RssPages {
             anon: at_rest(Rss::Anon),

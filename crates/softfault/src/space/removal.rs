@@ -61,6 +61,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !taken.leaves && !taken.tables {
             return;
         }
+        if taken.tables {
+            // Per-CPU hints name leaf tables; sections that still believe them
+            // are waited for below.
+            self.announce();
+        }
         // Tables go: the caches of upper levels have to go with them.
         self.shootdown_and_wait(if taken.tables { Flush::Space } else { Flush::Pages(removal.range) });
         let mut sink = self.sink();

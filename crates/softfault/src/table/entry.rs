@@ -2,6 +2,7 @@
 //! once, so that the rules of the protocol can be read in one file.
 
 use super::format::{Entry, Format, Leaf};
+use crate::addr::Pfn;
 use crate::sync::{Ordering, Word};
 use core::marker::PhantomData;
 
@@ -40,6 +41,12 @@ impl<'a, F: Format> Slot<'a, F> {
     pub(crate) fn read(&self) -> Seen {
         let raw = self.word.load(Ordering::Acquire);
         Seen { raw, entry: F::decode(raw, self.level) }
+    }
+
+    /// The table that it names.
+    #[inline(always)]
+    pub(crate) fn table(&self) -> Option<Pfn> {
+        F::table(self.word.load(Ordering::Acquire))
     }
 
     /// `None` becomes a mapping, a table or a guard: the only change that a

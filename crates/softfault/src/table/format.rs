@@ -57,6 +57,9 @@ pub trait Format: 'static {
 
     /// What the word says at `level`.
     fn decode(word: u64, level: u8) -> Entry;
+    /// The table that a word above level 0 names: what a walk asks at each
+    /// step, without telling the other states apart.
+    fn table(word: u64) -> Option<Pfn>;
     /// The word that says it at `level`.
     fn encode(entry: Entry, level: u8) -> u64;
     /// The `Busy` word that keeps the frame number (of a mapping or a table) and

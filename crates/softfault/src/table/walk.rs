@@ -34,25 +34,37 @@ pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::
         if level == 0 {
             return Walk::Leaf(slot);
         }
-        match slot.read().entry {
-            Entry::Table(next) => table = next,
-            Entry::None => return Walk::Hole(slot),
-            Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Leaf(_) | Entry::Guard => {
-                return Walk::Owned;
-            }
-        }
+        table = match slot.table() {
+            Some(next) => next,
+            None => return ended_above(slot),
+        };
         level -= 1;
     }
 }
 
-/// The frame of the leaf table that holds `slot`'s entry, for the lock that the
-/// discipline `split` keeps in its descriptor.
+#[cold]
+fn ended_above<F: Format>(slot: Slot<'_, F>) -> Walk<'_, F> {
+    match slot.read().entry {
+        Entry::None => Walk::Hole(slot),
+        // A table, if it was put in just now: looked at again in the next turn.
+        _ => Walk::Owned,
+    }
+}
+
+/// The table that holds the entry of `vpn`, if all above it are there. Valid as
+/// long as the section it was found in, or the space's generation.
+#[inline(always)]
 pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Pfn> {
     let mut table = root;
     for level in (1..M::Format::LEVELS).rev() {
         let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
-        let Entry::Table(next) = slot.read().entry else { return None };
-        table = next;
+        table = slot.table()?;
     }
     Some(table)
+}
+
+/// The entry of `vpn` in its leaf table.
+#[inline(always)]
+pub(crate) fn leaf_slot<M: Machine>(machine: &M, table: Pfn, vpn: Vpn) -> Slot<'_, M::Format> {
+    Slot::new(entry(machine, table, index_of::<M::Format>(vpn.0, 0)), 0)
 }

@@ -11,7 +11,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Where the heap begins, in bytes: once, when a program is loaded.
     pub fn set_brk(&self, start: u64) {
         let _writer = self.write_lock();
-        let limits = &self.data().limits;
+        let limits = &self.data.limits;
         limits.brk_start.set(start);
         limits.brk_end.set(start);
     }
@@ -22,7 +22,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Source: brk(2), "C library/kernel differences".
     pub fn brk(&self, addr: u64) -> u64 {
         let _writer = self.write_lock();
-        let limits = &self.data().limits;
+        let limits = &self.data.limits;
         let (start, end) = (limits.brk_start.get(), limits.brk_end.get());
         if addr < start || start == 0 || addr > task_size::<M::Format>() {
             return end;

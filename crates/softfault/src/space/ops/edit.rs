@@ -5,9 +5,9 @@
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
-use crate::space::AddressSpace;
 use crate::space::tree::{OutOfNodes, Retired, Snapshot, TwoStep, Txn};
 use crate::space::vma::Vma;
+use crate::space::{AddressSpace, MetaUse};
 use crate::sync::Ordering;
 
 /// Edits under way. Dropped, nothing has happened.
@@ -24,14 +24,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// A frame for tree nodes.
     fn node_frame(&self) -> Option<Pfn> {
         let pfn = self.vm.obtain(Fill::Zeroed).ok()?;
-        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), 0);
+        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
         Some(pfn)
     }
 
-    /// After the publication of a tree: whoever enters a section from now on and
-    /// sees the new generation looks the VMA up again.
-    fn announce(&self) {
-        let generation = &self.data().generation;
+    /// After the publication of a tree, or the taking of a table: whoever enters a
+    /// section from now on and sees the new generation looks both up again.
+    pub(crate) fn announce(&self) {
+        let generation = &self.data.generation;
         generation.store(generation.get() + 1, Ordering::Release);
     }
 

@@ -18,7 +18,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
             ControlFlow::Continue(())
         });
         self.tree().pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));
-        let data = self.data();
+        let data = self.data;
         let order = data.rss_order.get();
         if order != u64::MAX {
             vm.give_back_order(Pfn(data.rss_base.get() as u32), Order(order as u8));

@@ -49,8 +49,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
-        let child = self.vm.new_space_parts().map_err(|_| ForkError::OutOfFrames)?;
-        child.join_family_of(self);
+        let child = self.vm.new_space_parts(Some(self.family)).map_err(|_| ForkError::OutOfFrames)?;
+        child.enlist();
         let _writer = self.write_lock();
         child.copy_limits(self);
         let mut write_protected = false;
@@ -67,7 +67,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn copy_limits(&self, parent: &AddressSpace<'vm, M>) {
-        let (to, from) = (&self.data().limits, &parent.data().limits);
+        let (to, from) = (&self.data.limits, &parent.data.limits);
         to.brk_start.set(from.brk_start.get());
         to.brk_end.set(from.brk_end.get());
         to.limit_as_pages.set(from.limit_as_pages.get());
@@ -96,7 +96,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(e.into());
         }
         edit.publish().free();
-        self.data().limits.nr_mapped_pages.set(nr_pages);
+        self.data.limits.nr_mapped_pages.set(nr_pages);
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
             self.vm.object_get(vma.object, vma.range.nr_pages());
             ControlFlow::Continue(())

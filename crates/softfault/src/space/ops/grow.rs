@@ -39,7 +39,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return false;
         }
         let retired = edit.publish();
-        self.data().limits.nr_mapped_pages.add_owned(nr_more);
+        self.data.limits.nr_mapped_pages.add_owned(nr_more);
         self.reclaim(retired);
         true
     }

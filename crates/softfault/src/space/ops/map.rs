@@ -122,7 +122,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let vma = Vma { range, flags, object, pgoff };
         let result = if nr_replaced == 0 { self.insert_into_hole(vma) } else { self.insert_over(vma) };
         match result {
-            Ok(()) => self.data().limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
+            Ok(()) => self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
             Err(_) => self.vm.object_put(object, range.nr_pages()),
         }
         result
@@ -167,7 +167,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Whether so many more pages keep to the limit on the address space.
     pub(crate) fn fits_limit(&self, nr_more: u64, nr_fewer: u64) -> bool {
-        let limits = &self.data().limits;
+        let limits = &self.data.limits;
         let limit = limits.limit_as_pages.get();
         limit == 0 || limits.nr_mapped_pages.get() - nr_fewer + nr_more <= limit
     }
@@ -175,7 +175,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Sets the limit on all VMAs together, in bytes (`RLIMIT_AS`); `None` lifts it.
     pub fn set_limit_as(&self, limit_bytes: Option<u64>) {
         let pages = limit_bytes.map_or(0, |bytes| (bytes / PAGE_SIZE).max(1));
-        self.data().limits.limit_as_pages.set(pages);
+        self.data.limits.limit_as_pages.set(pages);
     }
 }
 

@@ -31,8 +31,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The VMA at a page, by value.
     pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<crate::space::vma::Vma> {
-        let _visit = self.visit();
-        let _section = self.vm.section();
+        let _section = self.section();
         self.tree().lookup(vpn).map(|f| f.vma)
     }
 }

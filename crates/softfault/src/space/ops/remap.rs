@@ -163,7 +163,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         edit.place(Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma })?;
         let retired = edit.publish();
         self.vm.object_get(vma.object, range.nr_pages());
-        self.data().limits.nr_mapped_pages.add_owned(range.nr_pages());
+        self.data.limits.nr_mapped_pages.add_owned(range.nr_pages());
         self.reclaim(retired);
         Ok(true)
     }
@@ -205,7 +205,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.vm.object_put(vma.object, m.old.nr_pages());
         }
         let nr_less = if m.keep_old { 0 } else { m.old.nr_pages() };
-        self.data().limits.nr_mapped_pages.add_owned(m.new.nr_pages().wrapping_sub(nr_less));
+        self.data.limits.nr_mapped_pages.add_owned(m.new.nr_pages().wrapping_sub(nr_less));
         retired.append(second.publish());
         self.reclaim(retired);
         Ok(())

@@ -73,7 +73,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Pages in all VMAs (`VmSize`).
     pub fn nr_mapped_pages(&self) -> u64 {
-        self.data().limits.nr_mapped_pages.get()
+        self.data.limits.nr_mapped_pages.get()
     }
 
     /// Number of VMAs.
@@ -94,8 +94,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !PageRange::contains(&Self::user_range(), vpn) {
             return None;
         }
-        let _visit = self.visit();
-        let _section = self.vm.section();
+        let _section = self.section();
         let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return None };
         match slot.read().entry {
             Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if !leaf.rights.is_empty() => {

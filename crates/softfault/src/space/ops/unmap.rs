@@ -59,7 +59,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let before = self.tree().snapshot();
         let retired = edit.publish();
-        self.data().limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());
+        self.data.limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());
         let removal = Removal { range, free_inside: self.hole_around(range), keep_guards: false };
         self.finish_removal(&before, retired, &removal);
         Ok(())

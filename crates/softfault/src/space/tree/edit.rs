@@ -168,20 +168,16 @@ impl<'a, M: Machine> Txn<'a, M> {
         inner.put(i, &self.branch(left));
     }
 
-    /// Drops roots that do nothing: an inner one of one child, an empty leaf.
+    /// Drops a root that does nothing: an inner one of one child, an empty leaf.
+    /// What is below has as many entries as it needs.
     fn shrink(&mut self) {
-        loop {
-            let below = match self.tree.node(self.root) {
-                NodeRef::Leaf(leaf) if leaf.len() == 0 => NodeId::NONE,
-                NodeRef::Inner(inner) if inner.len() == 1 => inner.child(0),
-                _ => return,
-            };
-            self.discard(self.root);
-            self.root = below;
-            if below.is_none() {
-                return;
-            }
-        }
+        let below = match self.tree.node(self.root) {
+            NodeRef::Leaf(leaf) if leaf.len() == 0 => NodeId::NONE,
+            NodeRef::Inner(inner) if inner.len() == 1 => inner.child(0),
+            _ => return,
+        };
+        self.discard(self.root);
+        self.root = below;
     }
 
     fn replace_below(&mut self, id: NodeId, start: u64, vma: &Vma) -> NodeId {

@@ -71,7 +71,7 @@ pub(super) struct Header {
     /// Level (bits 8 to 15, 0 is a leaf) and number of entries (bits 0 to 7).
     pub(super) head: Word,
     /// The transaction that made the node: it alone may change it, and only
-    /// until it ends. 0 in a free node.
+    /// until it ends.
     pub(super) stamp: Word,
     /// State (bits 62 and 63) and the next node in that state's list.
     pub(super) link: Word,

@@ -106,7 +106,6 @@ impl<'a, M: Machine> Retired<'a, M> {
         let tree = self.tree;
         self.chain.restate(tree, |id, next| {
             tree.header(id).head.set(0);
-            tree.header(id).stamp.set(0);
             tree.header(id).set_state(State::Free, next);
         });
         push(tree, &self.chain);
@@ -135,9 +134,7 @@ fn push<M: Machine>(tree: Tree<'_, M>, chain: &Chain) {
 
 /// Gives back one node that no reader has ever seen.
 pub(super) fn give<M: Machine>(tree: Tree<'_, M>, id: NodeId) {
-    let header = tree.header(id);
-    header.head.set(0);
-    header.stamp.set(0);
+    tree.header(id).head.set(0);
     push(tree, &Chain { first: id, last: id, nr_nodes: 1 });
 }
 

@@ -5,6 +5,7 @@ extern crate std;
 mod arena;
 mod build;
 mod failing;
+mod faults;
 mod gaps;
 mod oracle;
 mod threads;

@@ -93,12 +93,10 @@ impl<'a, M: Machine> Txn<'a, M> {
         copy
     }
 
-    /// Parts with a node that this version has no more use for.
-    pub(super) fn discard(&mut self, id: NodeId) {
-        match self.tree.header(id).stamp.get() == self.serial {
-            true => give(self.tree, id),
-            false => self.retired.retire(self.tree, id),
-        }
+    /// Parts with a node of its own that it has no more use for.
+    pub(super) fn discard(&self, id: NodeId) {
+        debug_assert_eq!(self.tree.header(id).stamp.get(), self.serial);
+        give(self.tree, id);
     }
 
     /// Gives back the nodes that this transaction made. They hang together:

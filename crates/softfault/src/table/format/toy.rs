@@ -2,6 +2,8 @@
 //! x86-64 entries are, so that a whole address space is 16 pages and a model
 //! has few states.
 
+use crate::addr::Pfn;
+
 use super::{Entry, Format, Leaf, X86_64};
 
 /// Two levels of four entries.
@@ -16,6 +18,9 @@ impl Format for Toy {
     }
     fn encode(entry: Entry, level: u8) -> u64 {
         X86_64::encode(entry, level)
+    }
+    fn table(word: u64) -> Option<Pfn> {
+        X86_64::table(word)
     }
     fn busy_of(word: u64) -> u64 {
         X86_64::busy_of(word)

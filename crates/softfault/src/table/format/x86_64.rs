@@ -29,6 +29,7 @@ const fn frame_bits(pfn: Pfn) -> u64 {
     (pfn.0 as u64) << 12
 }
 
+#[inline(always)]
 fn decode_leaf(word: u64) -> Leaf {
     let mut rights = Rights::empty();
     if word & P != 0 {
@@ -39,6 +40,7 @@ fn decode_leaf(word: u64) -> Leaf {
     Leaf { pfn: Pfn(((word & FRAME) >> 12) as u32), rights, accessed: word & A != 0, dirty: word & D != 0 }
 }
 
+#[inline(always)]
 fn encode_leaf(leaf: Leaf, level: u8) -> u64 {
     let mut word = frame_bits(leaf.pfn);
     if leaf.rights.is_empty() {
@@ -65,6 +67,7 @@ fn encode_leaf(leaf: Leaf, level: u8) -> u64 {
     word
 }
 
+#[inline(always)]
 fn decode(word: u64, level: u8) -> Entry {
     let locked = word & LOCK != 0;
     if word & P != 0 {
@@ -86,6 +89,7 @@ fn decode(word: u64, level: u8) -> Entry {
     }
 }
 
+#[inline(always)]
 fn encode(entry: Entry, level: u8) -> u64 {
     match entry {
         Entry::None => 0,
@@ -113,6 +117,10 @@ macro_rules! x86_format {
             #[inline(always)]
             fn encode(entry: Entry, level: u8) -> u64 {
                 encode(entry, level)
+            }
+            #[inline(always)]
+            fn table(word: u64) -> Option<Pfn> {
+                (word & (P | PS) == P).then(|| Pfn(((word & FRAME) >> 12) as u32))
             }
             #[inline(always)]
             fn busy_of(word: u64) -> u64 {

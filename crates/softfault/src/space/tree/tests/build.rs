@@ -16,9 +16,10 @@ fn build_and_empty(order: impl Fn(u64) -> u64) {
     }
     assert_eq!(tree.check(&[]), Ok(()));
     assert_eq!(tree.nr_vmas(), NR_VMAS);
-    let mut nr_frames = 0;
-    tree.pool_frames(&mut |_| nr_frames += 1);
-    assert_eq!(nr_frames, arena.nr_given());
+    let mut frames = std::collections::BTreeSet::new();
+    tree.pool_frames(&mut |pfn| assert!(frames.insert(u64::from(pfn.0)), "{pfn:?} twice"));
+    let nr_frames = arena.nr_given();
+    assert!(frames.into_iter().eq(1..=nr_frames));
     // Half full at worst, when each insertion comes at one end.
     assert!(nr_frames <= NR_VMAS / 10 / 4 * 11 / 10, "{nr_frames} frames");
     for i in 0..NR_VMAS {

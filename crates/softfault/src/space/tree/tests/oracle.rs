@@ -205,3 +205,17 @@ fn a_leaf_names_no_children() {
     assert!((0..INNER_MAX).all(|i| as_inner.child(i) == NodeId::NONE));
     assert!(as_inner.child.iter().any(|word| word.get() != 0));
 }
+
+/// However wrong a node is, a walk through it ends.
+#[test]
+fn a_circle_is_left() {
+    let (arena, root) = ground(4);
+    let tree = Tree::new(&arena, &root);
+    fill(tree, 30);
+    let top = tree.snapshot().root;
+    let inner = tree.view::<Inner>(top);
+    (0..2).for_each(|i| inner.child[i].set(top.to_child_word()));
+    assert!(tree.lookup(Vpn(12)).is_none() && tree.prev(Vpn(12)).is_none());
+    assert_eq!(contents(tree.snapshot()), []);
+    assert!(tree.check(&[]).is_err());
+}

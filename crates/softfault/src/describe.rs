@@ -1,0 +1,113 @@
+//! From an address in the core's memory to a name: which structure, which field.
+//! For recorders and debuggers; nothing in the core uses it.
+
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::cpu::CpuData;
+use crate::frame::{BlockData, FrameDesc, FrameKind};
+use crate::machine::Machine;
+use crate::mem::FrameArray;
+use crate::space::{MetaUse, SpaceData};
+use crate::vm::Vm;
+use core::mem::offset_of;
+
+/// What lies at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Place {
+    /// The structure.
+    pub structure: &'static str,
+    /// The field, or what stands in its place.
+    pub field: &'static str,
+}
+
+/// Fields in the order of their offsets: the last one that begins at or before
+/// the offset is the answer.
+type Fields = &'static [(usize, &'static str)];
+
+const DESC: Fields = &[
+    (offset_of!(FrameDesc, state), "state"),
+    (offset_of!(FrameDesc, owner), "owner"),
+    (offset_of!(FrameDesc, index), "index"),
+    (offset_of!(FrameDesc, link), "link"),
+];
+const BLOCK: Fields = &[
+    (offset_of!(BlockData, state), "state"),
+    (offset_of!(BlockData, folio), "folio"),
+    (offset_of!(BlockData, free), "free"),
+    (offset_of!(BlockData, zero), "zero"),
+];
+const CPU: Fields = &[
+    (offset_of!(CpuData, slot), "slot"),
+    (offset_of!(CpuData, active), "active"),
+    (offset_of!(CpuData, zeroed), "zeroed"),
+    (offset_of!(CpuData, raw), "raw"),
+    (offset_of!(CpuData, hint), "hint"),
+    (offset_of!(CpuData, attention), "attention"),
+    (offset_of!(CpuData, block), "block"),
+    (offset_of!(CpuData, events), "events"),
+];
+const SPACE: Fields = &[
+    (offset_of!(SpaceData, id), "id"),
+    (offset_of!(SpaceData, generation), "generation"),
+    (offset_of!(SpaceData, tree), "tree"),
+    (offset_of!(SpaceData, writer), "writer"),
+    (offset_of!(SpaceData, global), "global"),
+    (offset_of!(SpaceData, cpus), "cpus"),
+    (offset_of!(SpaceData, family), "family"),
+    (offset_of!(SpaceData, limits), "limits"),
+    (crate::space::RSS_OFFSET, "rss"),
+];
+const TABLES: [&str; 5] = ["level 0", "level 1", "level 2", "level 3", "level 4"];
+
+fn field_at(fields: Fields, offset: usize) -> &'static str {
+    fields.iter().rev().find(|(at, _)| *at <= offset).map_or("?", |(_, name)| name)
+}
+
+fn in_array<T: crate::mem::Words>(array: &FrameArray<T>, addr: usize) -> Option<usize> {
+    let first = core::ptr::from_ref(array.at(0)).addr();
+    let offset = addr.checked_sub(first)?;
+    (offset < array.len() * size_of::<T>()).then_some(offset % size_of::<T>())
+}
+
+impl<M: Machine> Vm<M> {
+    /// What lies at an address of this machine's memory, or in the `Vm` itself.
+    pub fn describe(&self, addr: usize) -> Option<Place> {
+        if let Some(at) = in_array(&self.frames.descs, addr) {
+            return Some(Place { structure: "FrameDesc", field: field_at(DESC, at) });
+        }
+        if let Some(at) = in_array(&self.frames.blocks, addr) {
+            return Some(Place { structure: "BlockData", field: field_at(BLOCK, at) });
+        }
+        if let Some(at) = in_array(&self.cpus, addr) {
+            return Some(Place { structure: "CpuData", field: field_at(CPU, at) });
+        }
+        let own = core::ptr::from_ref(self).addr();
+        if (own..own + size_of::<Self>()).contains(&addr) {
+            return Some(Place { structure: "Vm", field: "words" });
+        }
+        self.describe_frame(addr)
+    }
+
+    fn describe_frame(&self, addr: usize) -> Option<Place> {
+        // The direct map is linear within a region, and the metadata lie in one.
+        let base = self.machine.frame_ptr(self.frames.zero).addr();
+        let distance = addr.wrapping_sub(base) as isize;
+        let pfn = i64::from(self.frames.zero.0) + distance.div_euclid(PAGE_SIZE as isize) as i64;
+        if pfn < 0 || pfn >= self.frames.descs.len() as i64 {
+            return None;
+        }
+        let desc = self.frames.desc(Pfn(pfn as u32));
+        let offset = addr % PAGE_SIZE as usize;
+        Some(match desc.state().kind() {
+            FrameKind::Table => Place { structure: "table", field: TABLES[(desc.index.get() as usize).min(4)] },
+            FrameKind::Meta if desc.index.get() == MetaUse::Space as u64 => {
+                Place { structure: "SpaceData", field: field_at(SPACE, offset) }
+            }
+            FrameKind::Meta if desc.index.get() == MetaUse::Rss as u64 => {
+                Place { structure: "RssLine", field: "counts" }
+            }
+            FrameKind::Meta if desc.index.get() == MetaUse::Tree as u64 => Place { structure: "tree", field: "node" },
+            FrameKind::Meta => Place { structure: "object", field: "node" },
+            _ => Place { structure: "frame", field: "bytes" },
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! Memory that looks as it does after a long day: for measurements and tests.
+
+use super::FrameKind;
+use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
+use crate::addr::Pfn;
+use crate::machine::Machine;
+use crate::vm::Vm;
+
+impl<M: Machine> Vm<M> {
+    /// Takes free frames at random out of use for good, so that about
+    /// `free_of_64` in each 64 stay free: no two free frames need be adjacent
+    /// any more, and refills come in ones and twos. There is no free list that
+    /// could be shuffled; scattered bits are what age does to bitmaps.
+    ///
+    /// Call it at rest. Gives the number of frames taken.
+    pub fn age(&self, free_of_64: u32, seed: u64) -> u64 {
+        self.steal_groups();
+        let mut state = seed;
+        let mut nr_taken = 0;
+        for b in 0..self.frames.blocks.len() {
+            for w in 0..BLOCK_WORDS {
+                let keep = random_bits(&mut state, free_of_64);
+                let block = self.frames.blocks.at(b);
+                let out = block.free[w].get() & !keep;
+                if out != 0 && block.claim_exact(w, out).is_some() {
+                    let base = b as u64 * BLOCK_FRAMES + w as u64 * 64;
+                    for i in (0..64).filter(|i| out & 1 << i != 0) {
+                        self.frames.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
+                    }
+                    nr_taken += u64::from(out.count_ones());
+                }
+            }
+        }
+        nr_taken
+    }
+}
+
+/// Each bit set with the chance `of_64` in 64.
+fn random_bits(state: &mut u64, of_64: u32) -> u64 {
+    (0..64).filter(|_| (splitmix(state) & 63) < u64::from(of_64)).fold(0, |bits, i| bits | 1 << i)
+}
+
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
