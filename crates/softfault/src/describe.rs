@@ -33,7 +33,7 @@ const BLOCK: Fields = &[
     (offset_of!(BlockData, state), "state"),
     (offset_of!(BlockData, folio), "folio"),
     (offset_of!(BlockData, free), "free"),
-    (offset_of!(BlockData, zero), "zero"),
+    (offset_of!(BlockData, dirty), "dirty"),
 ];
 const CPU: Fields = &[
     (offset_of!(CpuData, slot), "slot"),

@@ -1,4 +1,4 @@
-//! 512 frames, 2 MiB: what is free among them, and what of that is zero.
+//! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
 
 use crate::sync::{Ordering, Word};
 
@@ -22,8 +22,9 @@ pub struct BlockData {
     pub(crate) folio: [Word; 7],
     /// Bit set: the frame is free. The only authority.
     pub(crate) free: [Word; BLOCK_WORDS],
-    /// Bit set: the frame is free and all zero. Never set without `free`.
-    pub(crate) zero: [Word; BLOCK_WORDS],
+    /// Bit set: the frame, if it is free, may hold anything; clear: it is all
+    /// zero. Says nothing of frames in use, so that taking one need not write it.
+    pub(crate) dirty: [Word; BLOCK_WORDS],
 }
 
 impl BlockData {
@@ -75,21 +76,21 @@ impl BlockData {
         None
     }
 
-    /// The zero bits of frames that were just taken go with them.
+    /// Which of the frames that were just taken are zero.
     fn settle_claim(&self, w: usize, mask: u64) -> u64 {
         self.state.fetch_sub(u64::from(mask.count_ones()), Ordering::Relaxed);
-        if self.zero[w].load(Ordering::Relaxed) & mask == 0 {
-            return 0;
-        }
-        self.zero[w].fetch_and(!mask, Ordering::AcqRel) & mask
+        mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
     /// Gives back the frames `mask` of word `w`.
     pub(crate) fn release(&self, w: usize, mask: u64, zeroed: bool) {
-        if zeroed {
-            // Before the free bit: from then on the frame can be claimed, and
-            // its zero bit is the claimer's to take.
-            self.zero[w].fetch_or(mask, Ordering::Release);
+        // Before the free bit, which releases it: whoever claims the frame sees
+        // what is said of it.
+        let dirty = self.dirty[w].load(Ordering::Relaxed) & mask;
+        if zeroed && dirty != 0 {
+            self.dirty[w].fetch_and(!mask, Ordering::Relaxed);
+        } else if !zeroed && dirty != mask {
+            self.dirty[w].fetch_or(mask, Ordering::Relaxed);
         }
         self.state.fetch_add(u64::from(mask.count_ones()), Ordering::Relaxed);
         let before = self.free[w].fetch_or(mask, Ordering::AcqRel);

@@ -6,13 +6,13 @@
 //!                  refill (outside the section): claim one bitmap word of the
 //!                     │ CPU's reserved block = up to 64 adjacent frames, zero
 //!                     │ them in runs, hand them to the group
-//!                  blocks: per 2 MiB a free bitmap, a zero bitmap, a count
+//!                  blocks: per 2 MiB a free bitmap, a dirty bitmap, a count
 //! ```
 //! There is no lock and no list: a frame is free when its bit in the block's
 //! bitmap is set, and whoever clears the bit has it. Reservations only steer
 //! CPUs apart; they are not needed for soundness and are ignored before an
 //! allocation fails. The idea of reserved trees over bitfields is LLFree's
-//! (Wrenger et al., USENIX ATC 2023); groups and zero bitmaps are ours.
+//! (Wrenger et al., USENIX ATC 2023); groups and dirty bitmaps are ours.
 //!
 //! Neighbours: every station gets frames here; this one knows only `mem`,
 //! `section` and the descriptors. Locks on entry: none.

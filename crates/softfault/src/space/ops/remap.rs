@@ -13,7 +13,7 @@ use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::table::format::Entry;
+use crate::table::format::{Entry, Leaf};
 use crate::table::reserve::{self, TableReserve};
 use crate::table::take::{self, Removal};
 
@@ -218,19 +218,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return;
         }
         let machine = &self.vm.machine;
-        // Detached in two passes like any removal, but with the rights noted in
-        // the destination before the source forgets them.
+        // Taken as a removal takes them, so that a copy under way in a source that
+        // stays mapped is told apart; the rights, which a removal forgets, are
+        // noted in the destination.
         take::for_each_entry(machine, self.root, m.old, &mut |vpn, slot| {
             let to = Vpn(m.new.start.0 + (vpn.0 - m.old.start.0));
             loop {
                 let seen = slot.read();
                 match seen.entry {
-                    Entry::Leaf(_) => {
+                    Entry::Leaf(leaf) => {
                         let to_slot = reserve.entry_for(self.root, self.frame, to);
-                        if let Ok(leaf) = slot.take(seen) {
+                        if slot.take_for_removal(seen).is_ok()
+                            && let Some(kept) = slot.removed()
+                        {
                             // Locked: the hardware could use it, but there is no
                             // VMA, so nobody asks; it keeps rights and frame.
-                            to_slot.set_private(Entry::LockedLeaf(leaf));
+                            let moved = Leaf { rights: leaf.rights, ..kept };
+                            to_slot.set_private(Entry::LockedLeaf(moved));
                             return true;
                         }
                     }
@@ -246,7 +250,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         });
         self.shootdown_and_wait(Flush::Pages(m.old));
         take::for_each_entry(machine, self.root, m.old, &mut |_, slot| {
-            if matches!(slot.read().entry, Entry::Busy) {
+            if slot.removed().is_some() {
                 slot.resolve(Entry::None);
             }
             true
