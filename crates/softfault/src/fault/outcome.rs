@@ -31,7 +31,7 @@ pub enum FaultError {
     NotMapped,
     /// The VMA does not give the right: SIGSEGV, `SEGV_ACCERR`.
     NoRights,
-    /// A guard: SIGSEGV, `SEGV_ACCERR`.
+    /// A guard: SIGSEGV, `SEGV_MAPERR`, as Linux reports it.
     Guard,
     /// Past the end of the object: SIGBUS, `BUS_ADRERR`.
     BeyondObject,

@@ -1,8 +1,10 @@
 //! Where a mapping goes that may go anywhere: top-down, as Linux places them.
 
 use super::AddressSpace;
+use super::ops::grow::STACK_GUARD_GAP_PAGES;
 use super::tree::{Direction, GapRequest, Snapshot};
-use crate::addr::{PageRange, Vpn};
+use super::vma::VmaFlags;
+use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::machine::Machine;
 use crate::table::format::Format;
 
@@ -20,9 +22,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// A hole of `nr_pages`: at the hint if it is free there, else the highest.
     pub(crate) fn find_hole(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64) -> Option<Vpn> {
         let user = M::Format::USER_PAGES;
-        if let Some(start) = (hint != 0).then(|| Vpn::of(hint.next_multiple_of(4096)).max(self.min_page()))
+        if let Some(start) = (hint >= PAGE_SIZE).then(|| Vpn::of(hint).max(self.min_page()))
             && start.0.checked_add(nr_pages).is_some_and(|end| end <= user)
-            && !occupied(tree, PageRange::new(start, Vpn(start.0 + nr_pages)))
+            && fits_at(tree, PageRange::new(start, Vpn(start.0 + nr_pages)))
         {
             return Some(start);
         }
@@ -32,6 +34,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         // Above the usual room only when below there is none.
         find(low, Direction::TopDown).or_else(|| find(PageRange::new(low.start, Vpn(user)), Direction::BottomUp))
     }
+}
+
+/// Whether the range is free, and not close below a mapping that grows down.
+fn fits_at<M: Machine>(tree: &Snapshot<'_, M>, range: PageRange) -> bool {
+    let Some(next) = tree.next(range.start).map(|f| f.vma) else { return true };
+    let gap = if next.flags.contains(VmaFlags::GROWSDOWN) { STACK_GUARD_GAP_PAGES } else { 0 };
+    range.end.0 + gap <= next.range.start.0
 }
 
 /// Whether any VMA has a page of the range.

@@ -224,13 +224,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn populate_range(&self, range: PageRange, access: Access) -> Result<(), MadviseError> {
-        for vpn in range.start.0..range.end.0 {
-            self.handle_fault(Vpn(vpn).addr(), access).map_err(|error| match error {
+        let mut at = range.start;
+        while at < range.end {
+            let vma = self.vma_at(at).ok_or(MadviseError::NotMapped)?;
+            // Stricter than a fault, which lets what may be written be read.
+            if !vma.flags.rights().contains(access.needs()) {
+                return Err(MadviseError::NoRights);
+            }
+            let part = vma.range.intersect(&PageRange::new(at, range.end));
+            self.populate(part, access).map_err(|error| match error {
                 FaultError::NotMapped => MadviseError::NotMapped,
                 FaultError::NoRights => MadviseError::NoRights,
                 FaultError::OutOfFrames => MadviseError::OutOfFrames,
                 FaultError::Guard | FaultError::BeyondObject => MadviseError::Unreachable,
             })?;
+            at = part.end;
         }
         Ok(())
     }

@@ -30,13 +30,18 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (old, new) = (page_align(end), page_align(addr));
         let moved = match new.cmp(&old) {
             core::cmp::Ordering::Equal => true,
-            core::cmp::Ordering::Less => self.unmap_range(pages(new, old - new)).is_ok(),
+            core::cmp::Ordering::Less => self.shrink_heap(pages(new, old - new)),
             core::cmp::Ordering::Greater => self.grow_heap(pages(old, new - old)),
         };
         if moved {
             limits.brk_end.set(addr);
         }
         limits.brk_end.get()
+    }
+
+    /// As Linux: where the program has unmapped all of it already, the end stays.
+    fn shrink_heap(&self, range: PageRange) -> bool {
+        occupied(&self.tree().snapshot(), range) && self.unmap_range(range).is_ok()
     }
 
     fn grow_heap(&self, range: PageRange) -> bool {

@@ -7,7 +7,7 @@ use crate::space::vma::{Vma, VmaFlags};
 
 /// Pages that stay free below a growing mapping, so that it does not run into
 /// what is there unnoticed: 1 MiB, as Linux's `stack_guard_gap`.
-const STACK_GUARD_GAP_PAGES: u64 = 256;
+pub(crate) const STACK_GUARD_GAP_PAGES: u64 = 256;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Whether the mapping above `vpn` was made to reach it. Called outside

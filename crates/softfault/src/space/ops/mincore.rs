@@ -53,8 +53,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         if let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) {
             match slot.read().entry {
                 Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => return true,
-                Entry::Guard => return false,
-                Entry::None | Entry::LockedNone | Entry::Table(_) => {}
+                Entry::Guard if vma.object == ObjectId::NONE => return false,
+                // A guard hides a page of an object from the program, not from this.
+                Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {}
             }
         }
         // Not mapped here, but perhaps there for others who share the object.

@@ -11,7 +11,7 @@ mod brk;
 mod edit;
 mod exit;
 mod fork;
-mod grow;
+pub(crate) mod grow;
 mod map;
 mod mincore;
 mod populate;

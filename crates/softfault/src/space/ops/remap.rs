@@ -66,13 +66,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 {
             return Err(MremapError::BadFlags);
         }
-        if flags & DONTUNMAP != 0 && old_len != new_len {
-            return Err(MremapError::BadDontUnmap);
-        }
         if !is_aligned(old) {
             return Err(MremapError::Unaligned);
         }
         let (old_len, new_len) = (page_align(old_len), page_align(new_len));
+        if flags & DONTUNMAP != 0 && old_len != new_len {
+            return Err(MremapError::BadDontUnmap);
+        }
         if new_len == 0 {
             return Err(MremapError::ZeroLength);
         }
@@ -211,10 +211,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// Takes the source's entries to the destination. With `stay` they remain
-    /// where they are: pages of an object are found again by a fault.
+    /// Takes the source's entries to the destination. With `stay` only guards go;
+    /// pages of an object are found again by a fault.
     fn carry_entries(&self, m: &Move, stay: bool, reserve: &mut TableReserve<'vm, M>) {
-        if stay || m.old.is_empty() {
+        if m.old.is_empty() {
             return;
         }
         let machine = &self.vm.machine;
@@ -226,6 +226,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             loop {
                 let seen = slot.read();
                 match seen.entry {
+                    Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if stay => return true,
                     Entry::Leaf(leaf) => {
                         let to_slot = reserve.entry_for(self.root, self.frame, to);
                         if slot.take_for_removal(seen).is_ok()
@@ -248,9 +249,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
             }
         });
-        self.shootdown_and_wait(Flush::Pages(m.old));
+        if !stay {
+            self.shootdown_and_wait(Flush::Pages(m.old));
+        }
         take::for_each_entry(machine, self.root, m.old, &mut |_, slot| {
-            if slot.removed().is_some() {
+            if !stay && slot.removed().is_some() {
                 slot.resolve(Entry::None);
             }
             true
@@ -274,7 +277,9 @@ fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, flags: u64, limi
     if new_len > limit || flags & FIXED != 0 && new > limit - new_len {
         return Err(MremapError::BadTarget);
     }
-    let apart = old.saturating_add(old_len) <= new || new.saturating_add(new_len) <= old;
+    // Sums wrap, as in Linux: a range past the end of everything meets nothing,
+    // and is refused for not being mapped.
+    let apart = old.wrapping_add(old_len) <= new || new.wrapping_add(new_len) <= old;
     if flags & FIXED != 0 && !apart {
         return Err(MremapError::BadTarget);
     }
