@@ -41,9 +41,11 @@ pub enum Broken {
     Lost(Pfn),
     /// A frame that is said to be zero is not. I20.
     NotZero(Pfn),
-    /// Resident counts differ from the tables. I21.
-    WrongRss {
-        /// What was counted.
+    /// A counter differs from what is there. I21.
+    Miscounted {
+        /// Which counter.
+        what: Counter,
+        /// What it says.
         counted: u64,
         /// What is there.
         there: u64,
@@ -52,6 +54,25 @@ pub enum Broken {
     InSection(CpuId),
     /// The checker was called in a way that cannot give an answer.
     BadCall(&'static str),
+}
+
+/// The counters that are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counter {
+    /// Pages in all VMAs.
+    MappedPages,
+    /// Resident private pages.
+    Anon,
+    /// Resident shared pages.
+    Shmem,
+    /// Page tables.
+    Tables,
+}
+
+impl Counter {
+    fn check(self, counted: u64, there: u64) -> Result<(), Broken> {
+        if counted == there { Ok(()) } else { Err(Broken::Miscounted { what: self, counted, there }) }
+    }
 }
 
 impl core::fmt::Display for Broken {
@@ -161,8 +182,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             nr_pages += vma.range.nr_pages();
             ControlFlow::Continue(())
         });
-        let counted = self.nr_mapped_pages();
-        if counted == nr_pages { Ok(()) } else { Err(Broken::WrongRss { counted, there: nr_pages }) }
+        Counter::MappedPages.check(self.nr_mapped_pages(), nr_pages)
     }
 
     /// I9, I13, I16 for each entry; counts mappings on the way. I21.
@@ -187,13 +207,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         });
         result?;
         let rss = self.rss_pages();
-        if rss.anon != nr_anon {
-            return Err(Broken::WrongRss { counted: rss.anon, there: nr_anon });
-        }
-        if rss.shmem != nr_shmem {
-            return Err(Broken::WrongRss { counted: rss.shmem, there: nr_shmem });
-        }
-        Ok(())
+        Counter::Anon.check(rss.anon, nr_anon)?;
+        Counter::Shmem.check(rss.shmem, nr_shmem)
     }
 
     fn check_leaf(&self, vpn: Vpn, vma: Option<Vma>, pfn: Pfn, rights: Rights, kind: FrameKind) -> Result<(), Broken> {
@@ -218,8 +233,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn check_tables(&self, counts: &mut [u32]) -> Result<(), Broken> {
         let mut nr = 0;
         self.check_table(self.root, M::Format::LEVELS - 1, Vpn(0), &mut nr, counts)?;
-        let counted = self.rss_pages().tables;
-        if counted == nr { Ok(()) } else { Err(Broken::WrongRss { counted, there: nr }) }
+        Counter::Tables.check(self.rss_pages().tables, nr)
     }
 
     fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64, counts: &mut [u32]) -> Result<(), Broken> {

@@ -36,7 +36,10 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         let vm = space.vm;
         let from_zero = self.old.pfn == vm.frames.zero;
         let page = PageRange::new(self.vpn, Vpn(self.vpn.0 + 1));
-        space.shootdown(Flush::Pages(page));
+        // And wait: a section that saw the old entry may be writing to the frame
+        // (a system call's store), or reading it; the mapping that keeps it may be
+        // dropped by another space as soon as ours is.
+        space.shootdown_and_wait(Flush::Pages(page));
         if !from_zero {
             // Only now: while a fork is under way another CPU may still have a
             // translation that writes, and what it wrote belongs in the copy.
@@ -53,11 +56,6 @@ impl<'vm, M: Machine> Copying<'vm, M> {
             return FaultDone::Installed;
         }
         if vm.frames.desc(self.old.pfn).map_drop() {
-            // The last mapping went, while others of this space may still read
-            // the frame in a section that saw the old entry.
-            if !vm.machine.shootdown_is_grace() {
-                space.wait_for_readers();
-            }
             vm.give_back(self.old.pfn, Fill::Raw);
         }
         space.settle(&here, Event::CowBreak);

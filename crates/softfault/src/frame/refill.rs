@@ -81,13 +81,26 @@ impl<M: Machine> Vm<M> {
                 mem::zero_frames(&self.machine, Pfn((claim.base + first) as u32), nr);
             });
         }
-        let section = self.section();
-        let (base, left) = section.cpu().group(fill).replace(claim.base, claim.mask);
-        drop(section);
+        let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
             self.frames.release_word(base, left, fill == Fill::Zeroed);
         }
         Ok(())
+    }
+
+    /// Puts frames into this CPU's group; gives those that were there. Not while a
+    /// thief has the group in its hands (I10).
+    fn swap_group(&self, fill: Fill, base: u64, mask: u64) -> (u64, u64) {
+        loop {
+            {
+                let section = self.section();
+                let cpu = section.cpu();
+                if cpu.attention.load(Ordering::Acquire) & ATTENTION_THIEF == 0 {
+                    return cpu.group(fill).replace(base, mask);
+                }
+            }
+            self.machine.relax();
+        }
     }
 
     /// Empties the groups of all CPUs into the blocks. One thief at a time; a

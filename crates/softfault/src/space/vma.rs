@@ -51,6 +51,10 @@ impl VmaFlags {
     pub fn rights(self) -> Rights {
         Rights::from_bits_truncate(self.bits() as u8 & 7)
     }
+    /// Flags that say what may be in a VMA or what it is called: two VMAs that
+    /// differ in nothing else are one, with all of them.
+    pub const STICKY: VmaFlags = VmaFlags::MAYGUARD.union(VmaFlags::HEAP).union(VmaFlags::STACK);
+
     /// The same flags with other rights.
     pub fn with_rights(self, rights: Rights) -> VmaFlags {
         VmaFlags::from_bits_retain((self.bits() & !7) | u64::from(rights.bits()))
@@ -94,7 +98,7 @@ impl Vma {
     /// Whether `next` continues this one so that both can be one VMA.
     pub fn merges_with(&self, next: &Vma) -> bool {
         self.range.end == next.range.start
-            && self.flags == next.flags
+            && self.flags - VmaFlags::STICKY == next.flags - VmaFlags::STICKY
             && self.object == next.object
             && self.pgoff.wrapping_add(self.range.nr_pages()) == next.pgoff
     }

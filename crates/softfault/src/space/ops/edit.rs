@@ -162,11 +162,13 @@ fn place_in<'vm, M: Machine>(space: &AddressSpace<'vm, M>, txn: &mut Txn<'vm, M>
     let mut whole = vma;
     if let Some(prev) = txn.read().prev(vma.range.start).map(|f| f.vma).filter(|p| p.merges_with(&whole)) {
         txn.remove(prev.range.start, alloc)?;
-        whole = Vma { range: PageRange::new(prev.range.start, whole.range.end), ..prev };
+        let flags = prev.flags | whole.flags;
+        whole = Vma { range: PageRange::new(prev.range.start, whole.range.end), flags, ..prev };
     }
     if let Some(next) = txn.read().lookup(vma.range.end).map(|f| f.vma).filter(|n| whole.merges_with(n)) {
         txn.remove(next.range.start, alloc)?;
-        whole.range.end = next.range.end;
+        whole =
+            Vma { range: PageRange::new(whole.range.start, next.range.end), flags: whole.flags | next.flags, ..whole };
     }
     txn.insert(whole, alloc)
 }

@@ -177,8 +177,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn unshare(&self, entry: Entry) {
         if let Entry::Leaf(leaf) = entry
             && leaf.pfn != self.vm.frames.zero
+            && self.vm.frames.desc(leaf.pfn).map_drop()
         {
-            self.vm.frames.desc(leaf.pfn).map_drop();
+            // A sibling has made its own copy meanwhile, and left this one to the
+            // child that is not to be.
+            self.wait_for_readers();
+            self.vm.give_back(leaf.pfn, Fill::Raw);
         }
     }
 

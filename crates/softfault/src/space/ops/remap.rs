@@ -128,6 +128,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MremapError::TooManyVmas);
         }
         let to = self.target(flags, new, new_len)?;
+        // With an old size of 0 the target may have been the source itself.
+        let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
         let keep_old = flags & DONTUNMAP != 0 || old_len == 0;
         let old_pages = pages(old, old_len.min(new_len));
         if old_len > new_len {
