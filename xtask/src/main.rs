@@ -49,7 +49,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
-        Task::Check(options) => check::run(&options),
+        Task::Check(options) => return check::run(&options),
         Task::Lint => lint::run(),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Mutants(options) => mutants::run(&options),

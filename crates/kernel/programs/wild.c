@@ -13,7 +13,8 @@ static const long left_out[] = {
     SYS_clone,       SYS_kill,         SYS_tkill,        SYS_tgkill,       SYS_rt_sigsuspend,  SYS_arch_prctl,
     SYS_munmap,      SYS_mprotect,     SYS_mremap,       SYS_brk,          SYS_madvise,        SYS_set_robust_list,
     SYS_sigaltstack, SYS_rt_sigaction, SYS_write,        SYS_writev,       SYS_nanosleep,      SYS_clock_nanosleep,
-    SYS_poll,        SYS_mmap,         SYS_rt_sigprocmask, SYS_set_tid_address,
+    SYS_poll,        SYS_mmap,         SYS_rt_sigprocmask, SYS_set_tid_address, SYS_ppoll,     SYS_close,
+    SYS_dup2,        SYS_dup3,
 };
 
 static int is_left_out(long number) {

@@ -5,6 +5,38 @@
 //! `machine` and `mm` (the port and the one `Vm`), `process`, `signal`, `futex`,
 //! `syscall` and `trap` (what programs see). The kernel writes no table entry of
 //! a program's and keeps no list of mappings.
+//!
+//! What its `unsafe` rests on:
+//! - **K1** all physical memory below 512 GiB, devices included, is mapped at
+//!   [`paging::DIRECT_MAP`], in every root table, from before the first Rust code
+//!   for ever; a frame that the subsystem was given is touched by nobody else.
+//! - **K2** compiled kernel code runs with interrupts off; they are on only in
+//!   the one `sti; hlt; cli` of [`cpu::halt_once`], whose callers hold no lock
+//!   and are in no section. No interrupt handler takes a lock that its victim
+//!   could hold.
+//! - **K3** inside the kernel `%gs` is the block of the executing CPU, from before
+//!   its first use; `swapgs` stands at the edges of ring 3 and nowhere else. What
+//!   a block's cells refer to outlives the CPU's use of it.
+//! - **K4** a thread's stack, context and floating-point image are used only by
+//!   the CPU that has it as current, or by the one that made it before it first
+//!   ran; `on_cpu` is cleared, with release, only after its stack was left, and
+//!   a thread is taken from the queue only after that was seen.
+//! - **K5** a program's memory is reached through `AddressSpace` only; with SMAP
+//!   and SMEP on, anything else traps.
+//! - **K6** a privileged instruction or device register named in a block does
+//!   what its manual says and changes no memory that Rust knows of, apart from
+//!   the operand that is named.
+//! - **K7** what the loader left (its tables, the archive, the page at 0x8000)
+//!   lies outside the heap and the subsystem's frames, and is written by nobody
+//!   after it was read.
+//! - **K8** entry code passes a reference to the one frame that it has just built
+//!   on the current kernel stack; nobody else refers to it until the handler
+//!   returns.
+//! - **K9** every root table that is loaded has the kernel's upper half, the same
+//!   in all; it is written once, before the table is first loaded, and the tables
+//!   under it never change after boot.
+//! - **K10** the value of a `Once` is written by the one who moved its state from
+//!   EMPTY to BUSY, and read only after FULL was published.
 #![no_std]
 #![no_main]
 
@@ -14,6 +46,7 @@ mod arch;
 mod boot;
 mod console;
 mod errno;
+mod file;
 mod futex;
 mod heap;
 mod machine;

@@ -1,6 +1,8 @@
 //! The kernel's own first thread: starts the program, waits for its end, tears
 //! it down, and turns the machine off with its status.
 
+use crate::arch::fpu::Image;
+use crate::arch::frame::Frame;
 use crate::arch::time;
 use crate::boot::info::Info;
 use crate::console::{Channel, Line};
@@ -9,8 +11,6 @@ use crate::power::{self, End};
 use crate::process::{Process, archive, elf, stack};
 use crate::sched::{self, KernelStack, Thread};
 use crate::selftest::Selftest;
-use crate::arch::fpu::Image;
-use crate::arch::frame::Frame;
 use crate::{log, mm};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -132,10 +132,10 @@ fn print_stats(process: &Process) {
         let mut line = Line::new(Channel::Stats, false);
         let _ = writeln!(line, "{text}");
     };
-    let (user_ns, system_ns, nr_faults) = process.usage();
-    line(format_args!("user_us {}", user_ns / 1000));
-    line(format_args!("system_us {}", system_ns / 1000));
-    line(format_args!("faults {nr_faults}"));
+    let used = process.used();
+    line(format_args!("user_us {}", used.user_ns / 1000));
+    line(format_args!("system_us {}", used.system_ns / 1000));
+    line(format_args!("faults {}", used.nr_faults));
     let rss = process.space.rss_pages();
     line(format_args!("rss_anon_pages {}", rss.anon));
     line(format_args!("rss_shmem_pages {}", rss.shmem));
@@ -146,11 +146,7 @@ fn print_stats(process: &Process) {
     process.space.maps(&mut |vma| {
         let letter = |flag, letter| if vma.flags.contains(flag) { letter } else { '-' };
         let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
-        let [r, w, x] = [
-            letter(VmaFlags::READ, 'r'),
-            letter(VmaFlags::WRITE, 'w'),
-            letter(VmaFlags::EXEC, 'x'),
-        ];
+        let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
         let shared = if vma.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' };
         let name = match () {
             () if vma.flags.contains(VmaFlags::HEAP) => " [heap]",

@@ -49,7 +49,7 @@ pub struct Once<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is written by the one who moved the state from EMPTY to
+// SAFETY: K10: the value is written by the one who moved the state from EMPTY to
 // BUSY, and read only after FULL was published.
 unsafe impl<T: Send + Sync> Sync for Once<T> {}
 
@@ -66,7 +66,7 @@ impl<T> Once<T> {
     pub fn set(&self, value: T) -> &T {
         let first = self.state.compare_exchange(EMPTY, BUSY, Ordering::Acquire, Ordering::Relaxed);
         assert!(first.is_ok(), "set twice");
-        // SAFETY: BUSY is ours; nobody reads before FULL.
+        // SAFETY: K10: BUSY is ours; nobody reads before FULL.
         unsafe { (*self.value.get()).write(value) };
         self.state.store(FULL, Ordering::Release);
         self.get()
@@ -84,7 +84,7 @@ impl<T> Once<T> {
         if self.state.load(Ordering::Acquire) != FULL {
             return None;
         }
-        // SAFETY: FULL: the value was written and never changes again.
+        // SAFETY: K10: FULL: the value was written and never changes again.
         Some(unsafe { (*self.value.get()).assume_init_ref() })
     }
 }

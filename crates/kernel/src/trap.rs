@@ -3,13 +3,12 @@
 
 use crate::arch::apic;
 use crate::arch::frame::Frame;
+use crate::log;
 use crate::mailbox;
 use crate::power::End;
 use crate::process::Process;
 use crate::sched::{self, Thread};
 use crate::signal::{Info, deliver};
-use crate::log;
-use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
     BUS_ADRERR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP,
     TRAP_BRKPT, TRAP_TRACE,
@@ -28,16 +27,15 @@ extern "C" fn trap_dispatch(frame: &mut Frame) {
     if !frame.is_user() {
         return in_kernel(frame, address);
     }
-    let thread = sched::current();
-    thread.usage.entered_kernel();
-    match frame.vector {
-        PAGE_FAULT => page_fault(&thread, address, frame),
-        apic::TIMER | apic::POKE | apic::SPURIOUS => interrupt(frame.vector),
-        _ => exception(&thread, frame),
-    }
-    drop(thread);
+    sched::with_current(|thread| {
+        thread.usage.entered_kernel();
+        match frame.vector {
+            PAGE_FAULT => page_fault(thread, address, frame),
+            apic::TIMER | apic::POKE | apic::SPURIOUS => interrupt(frame.vector),
+            _ => exception(thread, frame),
+        }
+    });
     deliver::before_return(frame);
-    sched::current().usage.leaving_kernel();
 }
 
 /// Interrupts of an idle CPU; anything else is a bug of the kernel.
@@ -53,7 +51,11 @@ fn in_kernel(frame: &Frame, address: u64) {
         }
         apic::SPURIOUS => {}
         PAGE_FAULT => {
-            panic!("page fault in the kernel: {} of {address:#x}\n{frame}{}", access_of(frame.error).1, InSpace(address))
+            panic!(
+                "page fault in the kernel: {} of {address:#x}\n{frame}{}",
+                access_of(frame.error).1,
+                InSpace(address)
+            )
         }
         2 | 8 | 18 => panic!("vector {}: machine check, double fault or NMI\n{frame}", frame.vector),
         _ => panic!("exception in the kernel\n{frame}"),
@@ -86,10 +88,10 @@ fn page_fault(thread: &Thread, address: u64, frame: &Frame) {
     let segv = |code: u32| Info { signal: SIGSEGV, code: code as i32, value: address };
     let info = match process.space.handle_fault(address, access_of(frame.error).0) {
         Ok(_) => {
-            thread.usage.nr_faults.fetch_add(1, Ordering::Relaxed);
+            thread.usage.faulted();
             return;
         }
-        Err(FaultError::NotMapped) => segv(SEGV_MAPERR),
+        Err(FaultError::NotMapped | FaultError::Guard) => segv(SEGV_MAPERR),
         Err(FaultError::BeyondObject) => Info { signal: SIGBUS, code: BUS_ADRERR as i32, value: address },
         Err(FaultError::OutOfFrames) => return out_of_memory(process, address),
         Err(_) => segv(SEGV_ACCERR),

@@ -40,6 +40,7 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("conflicts --cpus 513", "--cpus", "512");
     is_refused("conflicts --layout heap", "--layout", "own-table");
     is_refused("conflicts --discipline fast", "--discipline", "lockfree");
+    is_refused("conflicts --frames old", "--frames", "aged");
     is_refused("conflicts --touches 0", "--touches", "1..");
     is_refused("conflicts --touches 4194304", "--touches", "should be smaller");
     is_refused("fly", "fly", "softfault");
@@ -70,11 +71,14 @@ fn pft_gives_a_line_for_each_row() {
 
 #[test]
 fn zeroed_frames_stand_beside_nothing() {
-    let rows = json_lines("pft -g 0.02 -r 2 -t 1 --frames zeroed --discipline lockfree --against linux --json");
-    assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0]["frames"], "zeroed");
-    for ratio in ["ratio_to_linux_touch", "ratio_to_linux_populate", "ratio_to_zeroing"] {
-        assert!(rows[0][ratio].is_null(), "{ratio}");
+    for frames in ["zeroed", "aged"] {
+        let arguments = format!("pft -g 0.02 -r 2 -t 1 --frames {frames} --discipline lockfree --against linux --json");
+        let rows = json_lines(&arguments);
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0]["frames"], frames);
+        for ratio in ["ratio_to_linux_touch", "ratio_to_linux_populate", "ratio_to_zeroing"] {
+            assert!(rows[0][ratio].is_null(), "{ratio}");
+        }
     }
 }
 

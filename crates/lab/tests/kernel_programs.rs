@@ -137,6 +137,11 @@ fn floating_point_is_each_threads_own() {
 }
 
 #[test]
+fn pipes_events_and_files_work() {
+    run_ok("pipes", &[]);
+}
+
+#[test]
 fn memory_calls_do_what_they_are_for() {
     run_ok("memory", &[]);
 }
@@ -166,6 +171,15 @@ fn a_stack_that_overflows_is_seen_and_kills() {
         for part in ["killed by signal 11", "write", "address 0x7ff", "in the mapping", "rip "] {
             assert!(ran.errors.contains(part), "{part}: {}", ran.errors);
         }
+    }
+}
+
+#[test]
+fn every_frame_comes_back() {
+    for (program, code) in [("threads", 0), ("memory", 0), ("overflow", 128 + 11), ("oom", 128 + 9)] {
+        let ran = run(&["--mem", "96M", "--verbose"], &compile("frames", program, Libc::Musl), &[]);
+        assert_eq!(ran.code, code, "{program}: {}", ran.errors);
+        assert!(ran.errors.contains("starts") && !ran.errors.contains("did not come back"), "{}", ran.errors);
     }
 }
 

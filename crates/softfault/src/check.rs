@@ -98,7 +98,7 @@ impl<M: Machine> Vm<M> {
         for space in spaces {
             space.check_tree()?;
             space.check_entries(counts)?;
-            space.check_tables(counts)?;
+            space.check_tables()?;
         }
         self.check_frames(counts)?;
         self.check_zero()
@@ -230,13 +230,13 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// I19: every table spans a page of some VMA; I21 for their number.
-    fn check_tables(&self, counts: &mut [u32]) -> Result<(), Broken> {
+    fn check_tables(&self) -> Result<(), Broken> {
         let mut nr = 0;
-        self.check_table(self.root, M::Format::LEVELS - 1, Vpn(0), &mut nr, counts)?;
+        self.check_table(self.root, M::Format::LEVELS - 1, Vpn(0), &mut nr)?;
         Counter::Tables.check(self.rss_pages().tables, nr)
     }
 
-    fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64, counts: &mut [u32]) -> Result<(), Broken> {
+    fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64) -> Result<(), Broken> {
         if level == 0 {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             } else if self.vm.frames.desc(child).state().kind() != FrameKind::Table {
                 Err(Broken::BadFrame(child))
             } else {
-                self.check_table(child, level - 1, span.start, nr, counts)
+                self.check_table(child, level - 1, span.start, nr)
             };
             below.is_ok()
         });

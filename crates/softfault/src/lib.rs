@@ -49,6 +49,8 @@
 
 #[cfg(test)]
 extern crate std;
+#[cfg(test)]
+mod testing;
 
 pub mod account;
 pub mod addr;

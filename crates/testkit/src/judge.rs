@@ -185,5 +185,12 @@ pub fn check<'s, 'vm: 's>(
 ) -> Option<String> {
     let spaces: Vec<_> = spaces.collect();
     let mut counts = vec![0; vm.nr_frames() as usize];
-    vm.check(&spaces, &mut counts).err().map(|broken| format!("the core's checker: {broken}"))
+    let broken = vm.check(&spaces, &mut counts).err()?;
+    let counted: Vec<String> = spaces
+        .iter()
+        .map(|space| {
+            format!("{:?} of {} mapped pages in {} VMAs", space.rss_pages(), space.nr_mapped_pages(), space.nr_vmas())
+        })
+        .collect();
+    Some(format!("the core's checker: {broken}; counted: {}", counted.join("; ")))
 }

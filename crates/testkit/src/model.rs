@@ -5,12 +5,13 @@
 //! on history, the model does not know; where a step would depend on it the
 //! model answers [`Unknown`], and the generator looks for another step.
 //!
-//! `place.rs` has the calls that map, `advise.rs` madvise(2), `access.rs` what
-//! programs do and fork(2).
+//! `place.rs` has the calls that map, `remap.rs` mremap(2), `advise.rs`
+//! madvise(2), `access.rs` what programs do and fork(2).
 
 mod access;
 mod advise;
 mod place;
+mod remap;
 
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, TASK_SIZE};
 use std::collections::BTreeMap;
@@ -26,9 +27,10 @@ pub const EXEC: u64 = 4;
 pub(crate) type Content = BTreeMap<u16, u64>;
 
 /// What a page has got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Present {
     /// Nothing yet: zeroes when it is touched.
+    #[default]
     No,
     /// Zeroes that were read.
     Zero,
@@ -39,7 +41,7 @@ pub(crate) enum Present {
 }
 
 /// What is fixed when a page is mapped, or changed by a call for a range.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Attrs {
     pub(crate) prot: u64,
     /// The shared object and the page's index in it.
@@ -48,12 +50,14 @@ pub(crate) struct Attrs {
     pub(crate) wipe_on_fork: bool,
     /// `MADV_NORMAL`, `RANDOM`, `SEQUENTIAL`: splits VMAs and does nothing else.
     pub(crate) pattern: u64,
+    /// `MAP_GROWSDOWN`.
+    pub(crate) grows: bool,
     /// Other flags that split VMAs.
     pub(crate) other: u64,
 }
 
 /// A mapped page.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     pub(crate) attrs: Attrs,
     /// Pages with one number next to each other are surely one VMA; with two
@@ -66,6 +70,13 @@ pub(crate) struct Page {
     pub(crate) guard: bool,
     /// `MADV_FREE` since the last store: the system may take it at any time.
     pub(crate) lazy: bool,
+}
+
+impl Page {
+    /// The same mapping with nothing in it.
+    pub(crate) fn emptied(&self) -> Page {
+        Page { attrs: self.attrs.clone(), piece: self.piece, index: self.index, ..Page::default() }
+    }
 }
 
 /// A shared object.
@@ -116,7 +127,6 @@ pub struct Unknown;
 
 pub(crate) type Answer = Result<Outcome, Unknown>;
 
-pub(crate) const EPERM: Outcome = Outcome::Errno(1);
 pub(crate) const ENOMEM: Outcome = Outcome::Errno(12);
 pub(crate) const EFAULT: Outcome = Outcome::Errno(14);
 pub(crate) const EEXIST: Outcome = Outcome::Errno(17);

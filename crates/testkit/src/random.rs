@@ -10,7 +10,7 @@ impl Random {
         Random(seed)
     }
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -18,7 +18,7 @@ impl Random {
     }
     /// Below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.number() % n
     }
     /// True in `percent` of 100 cases.
     pub fn chance(&mut self, percent: u64) -> bool {

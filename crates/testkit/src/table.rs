@@ -61,6 +61,7 @@ pub fn class_of(op: &Op) -> String {
                 _ => "hint",
             };
             let extra = match d {
+                d if d & 0x100 != 0 => ", growsdown",
                 d if d & 0x8000 != 0 => ", populate",
                 d if d & 0x4000 != 0 => ", noreserve",
                 _ => "",

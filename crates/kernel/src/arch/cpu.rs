@@ -3,7 +3,7 @@
 //! Kernel code runs with interrupts off (K2), so what a CPU keeps here has one
 //! user at any time, apart from the fields that are atomic on purpose.
 
-use crate::sched::Local;
+use crate::sched::{Local, Thread};
 use core::arch::asm;
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -24,6 +24,8 @@ pub struct Cpu {
     pub kernel_stack: Cell<u64>,
     program_stack: Cell<u64>,
     index: Cell<u32>,
+    /// The thread that runs; the scheduler's `local` owns it.
+    pub current: Cell<*const Thread>,
     /// Its interrupt controller's number.
     pub apic_id: AtomicU32,
     /// What the scheduler keeps per CPU.
@@ -44,6 +46,7 @@ impl Cpu {
             kernel_stack: Cell::new(0),
             program_stack: Cell::new(0),
             index: Cell::new(0),
+            current: Cell::new(core::ptr::null()),
             apic_id: AtomicU32::new(0),
             local: RefCell::new(Local::new()),
         }
@@ -100,9 +103,7 @@ pub fn init(index: usize) -> Result<(), MissingFeatures> {
     unsafe {
         Cr0::update(|f| f.insert(Cr0Flags::WRITE_PROTECT));
         Cr4::update(|f| {
-            f.insert(
-                Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION | Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION,
-            )
+            f.insert(Cr4Flags::SUPERVISOR_MODE_EXECUTION_PROTECTION | Cr4Flags::SUPERVISOR_MODE_ACCESS_PREVENTION)
         });
         Efer::update(|f| f.insert(EferFlags::NO_EXECUTE_ENABLE | EferFlags::SYSTEM_CALL_EXTENSIONS));
     }

@@ -94,7 +94,10 @@ impl fmt::Display for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Frame { rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, .. } = *self;
         let Frame { r12, r13, r14, r15, rip, rflags, cs, error, vector, .. } = *self;
-        writeln!(f, "  rip {rip:016x} rsp {rsp:016x} rflags {rflags:08x} cs {cs:02x} vector {vector} error {error:#x}")?;
+        writeln!(
+            f,
+            "  rip {rip:016x} rsp {rsp:016x} rflags {rflags:08x} cs {cs:02x} vector {vector} error {error:#x}"
+        )?;
         writeln!(f, "  rax {rax:016x} rbx {rbx:016x} rcx {rcx:016x} rdx {rdx:016x}")?;
         writeln!(f, "  rsi {rsi:016x} rdi {rdi:016x} rbp {rbp:016x} r8  {r8:016x}")?;
         writeln!(f, "  r9  {r9:016x} r10 {r10:016x} r11 {r11:016x} r12 {r12:016x}")?;

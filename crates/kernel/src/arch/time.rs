@@ -23,10 +23,14 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// So many ticks in nanoseconds.
+pub fn to_ns(ticks: u64) -> u64 {
+    ((u128::from(ticks) * u128::from(NS_PER_TICK.load(Ordering::Relaxed))) >> 32) as u64
+}
+
 /// Nanoseconds since the clocks were measured.
 pub fn now_ns() -> u64 {
-    let ticks = ticks().wrapping_sub(ORIGIN.load(Ordering::Relaxed));
-    ((u128::from(ticks) * u128::from(NS_PER_TICK.load(Ordering::Relaxed))) >> 32) as u64
+    to_ns(ticks().wrapping_sub(ORIGIN.load(Ordering::Relaxed)))
 }
 
 /// Nanoseconds since 1970.
@@ -43,7 +47,7 @@ fn hpet(offset: u64) -> *mut u64 {
 pub fn measure(ns: u64, during: impl FnOnce()) -> u64 {
     // SAFETY: K1 and K6: the HPET's registers, at their fixed physical address.
     let read = |offset| unsafe { hpet(offset).read_volatile() };
-    // SAFETY: as above; this lets the main counter run.
+    // SAFETY: K1 and K6: as above; this lets the main counter run.
     unsafe { hpet(HPET_CONFIGURATION).write_volatile(read(HPET_CONFIGURATION) | 1) };
     let femtoseconds = (read(HPET_CAPABILITIES) >> 32).max(1);
     let (start, start_ticks) = (read(HPET_COUNTER), ticks());

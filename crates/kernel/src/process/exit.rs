@@ -2,9 +2,9 @@
 
 use super::Process;
 use crate::futex::{self, Key};
+use crate::mm;
 use crate::power::End;
 use crate::sched::{self, Thread};
-use crate::mm;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
 
@@ -15,7 +15,7 @@ const MAX_ROBUST: usize = 2048;
 /// Ends the current thread, whose process or itself was told to; the last one
 /// ends the process.
 pub fn exit_thread() -> ! {
-    leave_process(&sched::current());
+    sched::with_current(leave_process);
     sched::exit_current()
 }
 
@@ -27,13 +27,9 @@ fn leave_process(thread: &Thread) {
         futex::wake(Key::of(process, clear_tid), 1, u32::MAX);
     }
     thread.usage.leaving_kernel();
-    let past = &process.past_usage;
-    for (sum, own) in [
-        (&past.user_ns, &thread.usage.user_ns),
-        (&past.system_ns, &thread.usage.system_ns),
-        (&past.nr_faults, &thread.usage.nr_faults),
-    ] {
-        sum.fetch_add(own.load(Ordering::Relaxed), Ordering::Relaxed);
+    {
+        let mut past = process.past.lock();
+        *past = *past + thread.usage.read();
     }
     if process.remove_thread(thread.tid) {
         let status = thread.exiting.load(Ordering::Relaxed) as u8;
@@ -87,9 +83,7 @@ fn release_robust(thread: &Thread) {
 
 fn release_one(thread: &Thread, addr: u64) {
     let process = thread.process();
-    let died = |value: u32| {
-        (value & FUTEX_TID_MASK == thread.tid).then_some(value & FUTEX_WAITERS | FUTEX_OWNER_DIED)
-    };
+    let died = |value: u32| (value & FUTEX_TID_MASK == thread.tid).then_some(value & FUTEX_WAITERS | FUTEX_OWNER_DIED);
     if let Ok(old) = mm::update(&process.space, addr, died)
         && old & FUTEX_TID_MASK == thread.tid
         && old & FUTEX_WAITERS != 0

@@ -12,10 +12,10 @@ use crate::arch::frame::Frame;
 use crate::errno::{self, Errno};
 use crate::mm::Space;
 use crate::power::End;
-use crate::sched::{self, KernelStack, Thread};
+use crate::sched::{KernelStack, Thread, Used};
 use crate::signal::{Action, NR_SIGNALS, Pending};
 use crate::sync::SpinLock;
-use crate::{heap, signal};
+use crate::{file, heap, signal};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -44,12 +44,14 @@ pub struct Process {
     pub pending: SpinLock<Pending>,
     /// 0, or how it ends: `1 << 32 | kind << 8 | code`.
     ending: AtomicU64,
+    /// What it has open.
+    pub files: SpinLock<file::Table>,
     /// Set by the last thread as the last thing.
     pub ended: AtomicU64,
     /// Who waits for that.
     pub waiter: SpinLock<Option<Arc<Thread>>>,
     /// What threads that have ended had used.
-    pub past_usage: sched::Usage,
+    pub past: SpinLock<Used>,
 }
 
 impl Process {
@@ -63,9 +65,10 @@ impl Process {
             actions: SpinLock::new([Action::default(); NR_SIGNALS]),
             pending: SpinLock::new(Pending::default()),
             ending: AtomicU64::new(0),
+            files: SpinLock::new(file::Table::standard()),
             ended: AtomicU64::new(0),
             waiter: SpinLock::new(None),
-            past_usage: sched::Usage::default(),
+            past: SpinLock::new(Used::default()),
         })
     }
     /// A new thread with the registers of `frame`, not yet running. The first
@@ -134,14 +137,9 @@ impl Process {
         let wanted = (own | self.pending.lock().set()) & !mask;
         wanted != 0 && signal::any_effective(&self.actions.lock(), wanted)
     }
-    /// User time, system time (ns) and page faults of all threads, past and
-    /// present.
-    pub fn usage(&self) -> (u64, u64, u64) {
-        let of = |u: &sched::Usage| {
-            let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-            (load(&u.user_ns), load(&u.system_ns), load(&u.nr_faults))
-        };
-        let add = |a: (u64, u64, u64), b: (u64, u64, u64)| (a.0 + b.0, a.1 + b.1, a.2 + b.2);
-        self.all_threads().iter().map(|t| of(&t.usage)).fold(of(&self.past_usage), add)
+    /// What all threads have used, past and present.
+    pub fn used(&self) -> Used {
+        let past = *self.past.lock();
+        self.all_threads().iter().map(|t| t.usage.read()).fold(past, |a, b| a + b)
     }
 }

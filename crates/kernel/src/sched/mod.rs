@@ -15,8 +15,8 @@ mod thread;
 pub use idle::run_idle;
 pub use queue::{start, wake};
 pub use sleep::{block_until, tick};
-pub use switch::{Local, kernel_thread_started, block, exit_current, leave_space, migrate, yield_now};
-pub use thread::{AltStack, KernelStack, Thread, Usage};
+pub use switch::{Local, block, exit_current, kernel_thread_started, leave_space, migrate, yield_now};
+pub use thread::{AltStack, KernelStack, Thread, Used};
 
 use crate::arch::cpu;
 use alloc::sync::Arc;
@@ -24,4 +24,14 @@ use alloc::sync::Arc;
 /// The thread that executes this.
 pub fn current() -> Arc<Thread> {
     cpu::this().local.borrow().current()
+}
+
+/// Does something with the thread that executes this, without counting a
+/// reference: for what every entry into the kernel does.
+pub fn with_current<R>(f: impl FnOnce(&Thread) -> R) -> R {
+    let thread = cpu::this().current.get();
+    // SAFETY: K4: the CPU's block refers to the thread that runs on it, which
+    // lives as long as its code executes: until `exit_current`, from which the
+    // closure does not come back.
+    f(unsafe { &*thread })
 }

@@ -53,9 +53,8 @@ pub(super) fn pop(me: Option<&Thread>) -> Option<Arc<Thread>> {
     }
     let cpu = cpu::index();
     let mut queue = QUEUE.lock();
-    let ready = |t: &Arc<Thread>| {
-        may_run(t, cpu) && (!t.is_on_cpu() || me.is_some_and(|m| core::ptr::eq(m, Arc::as_ptr(t))))
-    };
+    let ready =
+        |t: &Arc<Thread>| may_run(t, cpu) && (!t.is_on_cpu() || me.is_some_and(|m| core::ptr::eq(m, Arc::as_ptr(t))));
     let at = queue.iter().position(ready)?;
     let thread = queue.remove(at);
     LEN.store(queue.len(), Ordering::SeqCst);

@@ -39,6 +39,7 @@ impl Local {
     }
     /// Makes `thread` this CPU's idle thread, which is running.
     pub fn adopt(&mut self, thread: Arc<Thread>) {
+        cpu::this().current.set(Arc::as_ptr(&thread));
         self.idle = Some(thread.clone());
         self.current = Some(thread);
     }
@@ -94,6 +95,7 @@ fn switch_to(next: Arc<Thread>) {
         // SAFETY: K4: `next` is off its CPU, so its context is complete.
         let load = unsafe { *next.context.get() };
         let save = prev.context.get();
+        cpu::this().current.set(Arc::as_ptr(&next));
         local.current = Some(next);
         local.leaving = Some(prev);
         (save, load)

@@ -6,7 +6,7 @@ use crate::arch::fpu::{Image, Saved};
 use crate::arch::frame::Frame;
 use crate::arch::time;
 use crate::process::Process;
-use crate::signal::Pending;
+use crate::signal::{Pending, UNBLOCKABLE};
 use crate::sync::SpinLock;
 use alloc::alloc::{Layout, alloc, dealloc};
 use alloc::sync::Arc;
@@ -41,7 +41,7 @@ impl KernelStack {
     };
     /// A new stack, or nothing if the heap has no room.
     pub fn new() -> Option<KernelStack> {
-        // SAFETY: the layout is not empty.
+        // SAFETY: K4: the layout is not empty.
         let bottom = NonNull::new(unsafe { alloc(KernelStack::LAYOUT) })?;
         // SAFETY: K4: just allocated, aligned to 16.
         unsafe { bottom.cast::<u64>().write(CANARY) };
@@ -106,34 +106,70 @@ pub struct ThreadSignals {
     pub alt_stack: AltStack,
 }
 
-/// What a thread has used, in nanoseconds and faults.
+/// What a thread has used. Only the thread itself writes, so that a plain load
+/// and store do; times are ticks of the time-stamp counter.
 #[derive(Default)]
 pub struct Usage {
-    /// In the program.
-    pub user_ns: AtomicU64,
-    /// In the kernel on its behalf.
-    pub system_ns: AtomicU64,
+    user: AtomicU64,
+    system: AtomicU64,
+    faults: AtomicU64,
+    last: AtomicU64,
+}
+
+/// A reading of [`Usage`].
+#[derive(Clone, Copy, Default)]
+pub struct Used {
+    /// Nanoseconds in the program.
+    pub user_ns: u64,
+    /// Nanoseconds in the kernel on its behalf.
+    pub system_ns: u64,
     /// Page faults that were resolved.
-    pub nr_faults: AtomicU64,
-    last_ns: AtomicU64,
+    pub nr_faults: u64,
+}
+
+fn add(word: &AtomicU64, n: u64) {
+    word.store(word.load(Ordering::Relaxed) + n, Ordering::Relaxed);
 }
 
 impl Usage {
     fn since_last(&self) -> u64 {
-        let now = time::now_ns();
-        now.saturating_sub(self.last_ns.swap(now, Ordering::Relaxed))
+        let now = time::ticks();
+        let passed = now.saturating_sub(self.last.load(Ordering::Relaxed));
+        self.last.store(now, Ordering::Relaxed);
+        passed
     }
-    /// The program has just entered the kernel, or left the CPU for good.
+    /// The program has just entered the kernel.
     pub fn entered_kernel(&self) {
-        self.user_ns.fetch_add(self.since_last(), Ordering::Relaxed);
+        add(&self.user, self.since_last());
     }
     /// The kernel is about to return to the program, or to switch away.
     pub fn leaving_kernel(&self) {
-        self.system_ns.fetch_add(self.since_last(), Ordering::Relaxed);
+        add(&self.system, self.since_last());
     }
     /// The thread is on a CPU again: what went by in between is nobody's.
     pub fn switched_in(&self) {
         self.since_last();
+    }
+    /// A page fault was resolved.
+    pub fn faulted(&self) {
+        add(&self.faults, 1);
+    }
+    /// All of it, as it is now.
+    pub fn read(&self) -> Used {
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let ns = |word| time::to_ns(load(word));
+        Used { user_ns: ns(&self.user), system_ns: ns(&self.system), nr_faults: load(&self.faults) }
+    }
+}
+
+impl core::ops::Add for Used {
+    type Output = Used;
+    fn add(self, other: Used) -> Used {
+        Used {
+            user_ns: self.user_ns + other.user_ns,
+            system_ns: self.system_ns + other.system_ns,
+            nr_faults: self.nr_faults + other.nr_faults,
+        }
     }
 }
 
@@ -159,6 +195,9 @@ pub struct Thread {
     pub clear_tid: AtomicU64,
     /// Head of its robust futexes.
     pub robust_list: AtomicU64,
+    /// Something may wait that has to be seen to before the program goes on: a
+    /// signal, an end. Cleared by the thread, then it looks.
+    pub attention: AtomicBool,
     /// exit(2) was called with this status: `1 << 32 | status`.
     pub exiting: AtomicU64,
     /// Signals.
@@ -187,6 +226,7 @@ impl Thread {
             affinity: AtomicU64::new(u64::MAX),
             clear_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
+            attention: AtomicBool::new(true),
             exiting: AtomicU64::new(0),
             signals: SpinLock::new(ThreadSignals::default()),
             usage: Usage::default(),
@@ -234,6 +274,11 @@ impl Thread {
                 return state == SLEEPING;
             }
         }
+    }
+    /// Blocks these signals and no others; what waits may be deliverable now.
+    pub fn set_mask(&self, signals: &mut ThreadSignals, mask: u64) {
+        signals.mask = mask & !UNBLOCKABLE;
+        self.attention.store(true, Ordering::SeqCst);
     }
     /// Its process.
     ///

@@ -21,14 +21,21 @@ const RED_ZONE: u64 = 128;
 /// What every return to a program goes through: an end that was ordered, a
 /// signal that waits. Does not return if the thread ends.
 pub fn before_return(frame: &mut Frame) {
-    let goes_on = before_return_of(&sched::current(), frame);
+    let goes_on = sched::with_current(|thread| {
+        let to_do = thread.attention.load(Ordering::Relaxed) || frame.rip >= USER_END;
+        let goes_on = !to_do || see_to(thread, frame);
+        thread.usage.leaving_kernel();
+        goes_on
+    });
     if !goes_on {
         exit::exit_thread();
     }
 }
 
-fn before_return_of(thread: &Thread, frame: &mut Frame) -> bool {
+#[cold]
+fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
     let process = thread.process();
+    thread.attention.store(false, Ordering::SeqCst);
     loop {
         if process.is_ending() || thread.exiting.load(Ordering::Relaxed) != 0 {
             return false;
@@ -107,6 +114,7 @@ pub fn force(thread: &Thread, info: Info, frame: &Frame) {
     let unwanted = signals.mask & bit(info.signal) != 0 || is_ignored(&action, info.signal);
     if !unwanted {
         signals.pending.add(info);
+        thread.attention.store(true, Ordering::SeqCst);
         return;
     }
     drop(signals);
@@ -152,7 +160,7 @@ fn run_handler(
     mm::put(&process.space, at, &raw)?;
 
     let own = if action.nests() { 0 } else { bit(info.signal) };
-    thread.signals.lock().mask = (mask | action.mask | own) & !UNBLOCKABLE;
+    thread.set_mask(&mut thread.signals.lock(), mask | action.mask | own);
     frame.rip = action.handler;
     frame.rsp = at;
     frame.rdi = u64::from(info.signal);
@@ -184,7 +192,7 @@ pub fn sigreturn(thread: &Thread, frame: &mut Frame) -> errno::Result {
         Ok(context) => {
             let stack = context.stack();
             let mut signals = thread.signals.lock();
-            signals.mask = context.mask & !UNBLOCKABLE;
+            thread.set_mask(&mut signals, context.mask);
             let bytes = if stack.flags & SS_DISABLE != 0 { 0 } else { stack.bytes };
             signals.alt_stack = AltStack { start: stack.sp, bytes };
         }

@@ -10,6 +10,7 @@ use crate::arch::{apic, cpu};
 use crate::process::Process;
 use crate::sched::{self, Thread};
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
     SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
     SIGURG, SIGWINCH,
@@ -150,6 +151,7 @@ pub fn any_effective(actions: &[Action; NR_SIGNALS], wanted: u64) -> bool {
 /// Makes a thread look at what waits for it: ends its sleep, and brings it into
 /// the kernel if it runs.
 pub fn interrupt(thread: &Arc<Thread>) {
+    thread.attention.store(true, Ordering::SeqCst);
     sched::wake(thread);
     if thread.is_on_cpu() {
         let me = cpu::index();

@@ -3,6 +3,7 @@
 
 use super::Call;
 use crate::errno::{self, Errno};
+use crate::file::Kind;
 use crate::mm;
 use linux_raw_sys::general::MAP_ANONYMOUS;
 
@@ -14,9 +15,14 @@ macro_rules! to_errno {
 }
 
 pub fn mmap(call: &mut Call) -> errno::Result {
-    let [addr, len, prot, flags, _, _] = call.args;
+    let [addr, len, prot, mut flags, file, _] = call.args;
     if flags & u64::from(MAP_ANONYMOUS) == 0 {
-        return Err(Errno::EBADF);
+        let open = call.process.files.lock().get(file as u32)?;
+        // A mapping of /dev/zero is anonymous memory; there are no others.
+        match open.kind {
+            Kind::Zero => flags |= u64::from(MAP_ANONYMOUS),
+            _ => return Err(Errno::ENODEV),
+        }
     }
     to_errno!(call.space().mmap(addr, len, prot, flags))
 }

@@ -4,6 +4,7 @@
 mod file;
 mod info;
 mod memory;
+mod poll;
 mod signal;
 mod thread;
 mod time;
@@ -22,7 +23,7 @@ use linux_raw_sys::general as nr;
 /// One call: who makes it, with what.
 pub struct Call<'a> {
     /// The thread.
-    pub thread: &'a Arc<Thread>,
+    pub thread: &'a Thread,
     /// Its process.
     pub process: &'a Arc<Process>,
     /// Arguments, in order.
@@ -45,12 +46,11 @@ impl Call<'_> {
 /// Every system call; `frame` lies on the thread's kernel stack (K8).
 #[unsafe(no_mangle)]
 extern "C" fn syscall_dispatch(frame: &mut Frame) {
-    serve(&sched::current(), frame);
+    sched::with_current(|thread| serve(thread, frame));
     deliver::before_return(frame);
-    sched::current().usage.leaving_kernel();
 }
 
-fn serve(thread: &Arc<Thread>, frame: &mut Frame) {
+fn serve(thread: &Thread, frame: &mut Frame) {
     thread.usage.entered_kernel();
     let number = frame.error;
     let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
@@ -95,20 +95,37 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_tgkill => signal::tgkill(call),
         nr::__NR_pause => signal::pause(call),
 
+        nr::__NR_open => file::open(call),
+        nr::__NR_openat => file::openat(call),
+        nr::__NR_close => file::close(call),
+        nr::__NR_read => file::read(call),
+        nr::__NR_readv => file::readv(call),
+        nr::__NR_pread64 => file::pread64(call),
         nr::__NR_write => file::write(call),
         nr::__NR_writev => file::writev(call),
-        nr::__NR_read => file::read(call),
-        nr::__NR_ioctl => file::ioctl(call),
-        nr::__NR_fstat => file::fstat(call),
-        nr::__NR_newfstatat => file::newfstatat(call),
-        nr::__NR_readlink => file::readlink(call),
-        nr::__NR_poll => file::poll(call),
-        nr::__NR_close => file::close(call),
         nr::__NR_lseek => file::lseek(call),
-        nr::__NR_open | nr::__NR_access | nr::__NR_stat | nr::__NR_lstat => file::no_such_file(call, 0),
-        nr::__NR_openat | nr::__NR_faccessat | nr::__NR_faccessat2 | nr::__NR_readlinkat => {
-            file::no_such_file(call, 1)
-        }
+        nr::__NR_ioctl => file::ioctl(call),
+        nr::__NR_fcntl => file::fcntl(call),
+        nr::__NR_dup => file::dup(call),
+        nr::__NR_dup2 => file::dup2(call, false),
+        nr::__NR_dup3 => file::dup2(call, true),
+        nr::__NR_pipe => file::pipe(call, 0),
+        nr::__NR_pipe2 => file::pipe(call, call.int(1)),
+        nr::__NR_eventfd2 => file::eventfd2(call),
+        nr::__NR_fstat => file::fstat(call),
+        nr::__NR_stat | nr::__NR_lstat => file::stat(call),
+        nr::__NR_newfstatat => file::newfstatat(call),
+        nr::__NR_access => file::access(call, 0),
+        nr::__NR_faccessat | nr::__NR_faccessat2 => file::access(call, 1),
+        nr::__NR_readlink => file::readlink(call),
+        nr::__NR_readlinkat => file::readlinkat(call),
+
+        nr::__NR_poll => poll::poll(call),
+        nr::__NR_ppoll => poll::ppoll(call),
+        nr::__NR_epoll_create1 => poll::epoll_create1(call),
+        nr::__NR_epoll_ctl => poll::epoll_ctl(call),
+        nr::__NR_epoll_wait => poll::epoll_wait(call),
+        nr::__NR_epoll_pwait => poll::epoll_pwait(call),
 
         nr::__NR_clock_gettime => time::clock_gettime(call),
         nr::__NR_clock_getres => time::clock_getres(call),
@@ -126,11 +143,7 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_getrlimit => info::getrlimit(call),
         nr::__NR_getcwd => info::getcwd(call),
         nr::__NR_prctl => info::prctl(call),
-        nr::__NR_getppid
-        | nr::__NR_getuid
-        | nr::__NR_geteuid
-        | nr::__NR_getgid
-        | nr::__NR_getegid => Ok(0),
+        nr::__NR_getppid | nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
 
         // Their callers do without: fork takes over from clone3, nothing from
         // the others.

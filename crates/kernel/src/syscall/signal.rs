@@ -57,7 +57,7 @@ pub fn rt_sigprocmask(call: &mut Call) -> errno::Result {
             SIG_SETMASK => new,
             _ => return Err(Errno::EINVAL),
         };
-        call.thread.signals.lock().mask = mask & !UNBLOCKABLE;
+        call.thread.set_mask(&mut call.thread.signals.lock(), mask);
     }
     if old_at != 0 {
         mm::put(call.space(), old_at, &old)?;
@@ -86,7 +86,7 @@ pub fn rt_sigsuspend(call: &mut Call) -> errno::Result {
     {
         let mut signals = call.thread.signals.lock();
         signals.restore_mask = Some(signals.mask);
-        signals.mask = mask & !UNBLOCKABLE;
+        call.thread.set_mask(&mut signals, mask);
     }
     pause(call)
 }

@@ -7,14 +7,14 @@ use crate::errno::{self, Errno};
 use crate::futex::{self, Key};
 use crate::mm::{self, USER_END};
 use crate::power::End;
-use crate::sched::{self, Thread};
 use crate::sched::AltStack;
+use crate::sched::{self, Thread};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SETTLS,
-    CLONE_SIGHAND, CLONE_THREAD, CLONE_VM, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE,
-    FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET,
+    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SETTLS, CLONE_SIGHAND,
+    CLONE_THREAD, CLONE_VM, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT,
+    FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET,
 };
 use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{FsBase, KernelGsBase};
@@ -105,6 +105,7 @@ fn inherit(from: &Thread, to: &Arc<Thread>) {
 /// The thread ends on its way back to the program.
 pub fn exit(call: &mut Call) -> errno::Result {
     call.thread.exiting.store(1 << 32 | call.args[0] & 0xff, Ordering::Relaxed);
+    call.thread.attention.store(true, Ordering::Relaxed);
     Ok(0)
 }
 
@@ -153,7 +154,7 @@ pub fn sched_yield() -> errno::Result {
 
 fn find(call: &Call, tid: u32) -> errno::Result<Arc<Thread>> {
     if tid == 0 {
-        return Ok(call.thread.clone());
+        return Ok(sched::current());
     }
     call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)
 }
@@ -173,7 +174,7 @@ pub fn sched_setaffinity(call: &mut Call) -> errno::Result {
     let thread = find(call, call.int(0))?;
     thread.affinity.store(mask, Ordering::Relaxed);
     // Another thread moves when its turn ends.
-    if Arc::ptr_eq(&thread, call.thread) && mask & 1 << cpu::index() == 0 {
+    if core::ptr::eq(Arc::as_ptr(&thread), call.thread) && mask & 1 << cpu::index() == 0 {
         sched::migrate();
     }
     Ok(0)

@@ -4,8 +4,7 @@ use super::Call;
 use crate::arch::time::{now_ns, wall_ns};
 use crate::errno::{self, Errno};
 use crate::mm;
-use crate::sched;
-use core::sync::atomic::Ordering;
+use crate::sched::{self, Used};
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPUTIME_ID,
     CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD,
@@ -19,12 +18,12 @@ fn clock_ns(call: &Call, clock: u32) -> errno::Result<u64> {
         CLOCK_REALTIME | CLOCK_REALTIME_COARSE => Ok(wall_ns()),
         CLOCK_MONOTONIC | CLOCK_MONOTONIC_RAW | CLOCK_MONOTONIC_COARSE | CLOCK_BOOTTIME => Ok(now_ns()),
         CLOCK_PROCESS_CPUTIME_ID => {
-            let (user, system, _) = call.process.usage();
-            Ok(user + system)
+            let used = call.process.used();
+            Ok(used.user_ns + used.system_ns)
         }
         CLOCK_THREAD_CPUTIME_ID => {
-            let usage = &call.thread.usage;
-            Ok(usage.user_ns.load(Ordering::Relaxed) + usage.system_ns.load(Ordering::Relaxed))
+            let used = call.thread.usage.read();
+            Ok(used.user_ns + used.system_ns)
         }
         _ => Err(Errno::EINVAL),
     }
@@ -135,23 +134,19 @@ pub fn time(call: &mut Call) -> errno::Result {
 }
 
 pub fn getrusage(call: &mut Call) -> errno::Result {
-    let (user, system, nr_faults) = match call.int(0) as i32 {
-        who if who == RUSAGE_SELF as i32 => call.process.usage(),
-        who if who == RUSAGE_THREAD as i32 => {
-            let usage = &call.thread.usage;
-            let load = |word: &core::sync::atomic::AtomicU64| word.load(Ordering::Relaxed);
-            (load(&usage.user_ns), load(&usage.system_ns), load(&usage.nr_faults))
-        }
-        who if who == RUSAGE_CHILDREN => (0, 0, 0),
+    let used = match call.int(0) as i32 {
+        who if who == RUSAGE_SELF as i32 => call.process.used(),
+        who if who == RUSAGE_THREAD as i32 => call.thread.usage.read(),
+        who if who == RUSAGE_CHILDREN => Used::default(),
         _ => return Err(Errno::EINVAL),
     };
     // Two times, then fourteen numbers, of which the fifth is ru_minflt.
     let mut words = [0u64; 18];
-    words[..2].copy_from_slice(&timeval(user));
-    words[2..4].copy_from_slice(&timeval(system));
+    words[..2].copy_from_slice(&timeval(used.user_ns));
+    words[2..4].copy_from_slice(&timeval(used.system_ns));
     let rss = call.space().rss_pages();
     words[4] = rss.anon.wrapping_add(rss.shmem) * 4;
-    words[8] = nr_faults;
+    words[8] = used.nr_faults;
     mm::put(call.space(), call.args[1], &words)?;
     Ok(0)
 }
@@ -160,8 +155,8 @@ pub fn getrusage(call: &mut Call) -> errno::Result {
 pub fn times(call: &mut Call) -> errno::Result {
     const NS_PER_TICK: u64 = NS_PER_S / 100;
     if call.args[0] != 0 {
-        let (user, system, _) = call.process.usage();
-        mm::put(call.space(), call.args[0], &[user / NS_PER_TICK, system / NS_PER_TICK, 0, 0])?;
+        let used = call.process.used();
+        mm::put(call.space(), call.args[0], &[used.user_ns / NS_PER_TICK, used.system_ns / NS_PER_TICK, 0, 0])?;
     }
     Ok(now_ns() / NS_PER_TICK)
 }

@@ -18,6 +18,12 @@ What is counted
   lines written while the machine was set up count as written by CPU 0.
   Which cells travelled is told by structure and field.
 
+Frames
+  fresh  all memory is free and was never used, as after a boot
+  aged   one frame in two is free, scattered at random. Descriptors of two frames share a line, and the other
+         one of the pair has been written by whoever took it: here by CPU 0, which plays the rest of the
+         system. The first write to such a line travels, whatever the library does.
+
 What it cannot see
   Bytes of the pages themselves (zeroing), and anything but atomic cells; the core keeps all that CPUs
   share in such cells, and `cargo xtask check` sees to it. No clock: turns are strictly fair, which real
@@ -47,6 +53,28 @@ pub enum Layout {
     Chunks,
     /// Single pages, dealt out in turn
     Interleaved,
+}
+
+/// In which state memory is when the first fault comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Frames {
+    /// All of it free, as after a boot
+    Fresh,
+    /// Free frames scattered at random between others, as after a long day
+    Aged,
+}
+
+/// Of 64 frames, how many are free in memory that has aged.
+pub const AGED_FREE_OF_64: u32 = 32;
+
+impl Frames {
+    /// The word on the command line and in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Frames::Fresh => "fresh",
+            Frames::Aged => "aged",
+        }
+    }
 }
 
 /// Pages that one leaf table maps.
@@ -98,6 +126,9 @@ pub struct Options {
     /// First touches per CPU
     #[arg(long, value_name = "N", default_value = "32768", value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub touches: u32,
+    /// State of memory when the first fault comes
+    #[arg(long, value_enum, default_value = "fresh")]
+    pub frames: Frames,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -116,7 +147,9 @@ impl Options {
     /// descriptors, and what each CPU may reserve ahead of need.
     pub fn nr_frames(&self) -> u64 {
         let pages = self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches));
-        (pages + pages / 50 + self.nr_cpus() * 4 * TABLE_PAGES + (64 << 20) / 4096).next_multiple_of(TABLE_PAGES)
+        let nr = pages + pages / 50 + self.nr_cpus() * 4 * TABLE_PAGES + (64 << 20) / 4096;
+        let times = if self.frames == Frames::Aged { 64 / u64::from(AGED_FREE_OF_64) } else { 1 };
+        (nr * times).next_multiple_of(TABLE_PAGES)
     }
     /// Refuses what can be seen to fail.
     pub fn check(&self) -> Result<(), LabError> {

@@ -16,6 +16,7 @@ pub struct Report {
     pub cpus: u16,
     layout: &'static str,
     discipline: &'static str,
+    frames: &'static str,
     touches: u32,
     /// Writes to lines last written by another CPU.
     pub transfers_per_1000_faults: f64,
@@ -49,6 +50,7 @@ impl Report {
             cpus: options.cpus,
             layout: options.layout.name(),
             discipline: options.discipline.name(),
+            frames: options.frames.name(),
             touches: options.touches,
             transfers_per_1000_faults: rate(counted.transfers),
             read_misses_per_1000_faults: rate(counted.read_misses),
@@ -66,13 +68,14 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} simulated CPUs, {} first touches each, layout {}, discipline {}\n\n\
+            "{} simulated CPUs, {} first touches each, layout {}, discipline {}, {} frames\n\n\
              transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
              read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
             self.cpus,
             self.touches,
             self.layout,
             self.discipline,
+            self.frames,
             self.transfers_per_1000_faults,
             self.read_misses_per_1000_faults
         );

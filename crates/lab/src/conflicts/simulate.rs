@@ -2,7 +2,7 @@
 
 use super::lines::{Hot, Lines};
 use super::machine::{self, Simulated};
-use super::options::Options;
+use super::options::{AGED_FREE_OF_64, Frames, Options};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::{Access, Pfn};
@@ -52,6 +52,9 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     let config = Config { regions: &regions, frames_are_zero: true, tunables };
     // On the heap, so that its address stays what it is while places are looked up.
     let vm = Box::new(Vm::new(machine, &config).map_err(|e| LabError::subsystem("Vm::new", e))?);
+    if options.frames == Frames::Aged {
+        vm.age(AGED_FREE_OF_64, u64::from(options.cpus));
+    }
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let base = map(&space, options)?;
     for cpu in 0..options.cpus {
@@ -63,7 +66,7 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     take_turns(&space, base, options, &mut beside)?;
     drop(recording);
     let lines = lines.borrow();
-    let places = by_place(lines.hot(), |_addr| None);
+    let places = by_place(lines.hot(), |addr| vm.describe(addr).map(|place| (place.structure, place.field)));
     for cpu in 0..options.cpus {
         machine::become_cpu(cpu);
         space.deactivate();

@@ -1,12 +1,12 @@
 //! The recorder sees what is there, and what is planted.
 
-use super::super::options::Layout;
+use super::super::options::{Frames, Layout};
 use super::*;
 use softfault::Discipline as Typed;
 use softfault_recorded::sync::{Ordering, Word};
 
 fn options(cpus: u16, discipline: Typed) -> Options {
-    Options { cpus, layout: Layout::OwnTable, discipline, touches: 512, json: false }
+    Options { cpus, layout: Layout::OwnTable, discipline, touches: 512, frames: Frames::Fresh, json: false }
 }
 
 #[test]
@@ -34,6 +34,8 @@ fn one_cpu_takes_nothing_from_anybody() {
 fn a_spinlock_is_seen_to_travel_with_every_fault() {
     let counted = run(&options(8, Typed::Global), || ()).unwrap();
     assert!(counted.transfers >= counted.nr_faults * 99 / 100, "{}", counted.transfers);
+    let worst = &counted.places[0];
+    assert_eq!((worst.structure.as_str(), worst.field.as_str()), ("SpaceData", "global"));
 }
 
 /// Not the figure that the README gives, which is measured: one line a fault

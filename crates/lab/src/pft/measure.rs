@@ -7,15 +7,13 @@
 //!
 //! One of the lab's files with `unsafe` (L1 and L2 are in `os.rs`):
 //! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
-//!   of frames named in `Hosted::regions` may be written through `frame_ptr`;
-//! - **L4** [`Lent`] hands every call on to the machine that it borrows, which
-//!   keeps I1 to I4 itself; there is one `Vm` over it at a time.
+//!   of frames named in `Hosted::regions` may be written through `frame_ptr`.
 
-use super::options::{Frames, PAGE_BYTES};
+use super::lent::Lent;
+use super::options::{AGED_FREE_OF_64, Frames, PAGE_BYTES};
 use crate::error::LabError;
 use crate::os::{self, Mapping};
-use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
-use softfault::sync::Word;
+use softfault::machine::{CpuId, Machine};
 use softfault::{Access, AddressSpace, Config, Pfn, Tunables, Vm};
 use softfault_host::Hosted;
 use std::hint::black_box;
@@ -157,10 +155,13 @@ pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError
 pub fn faults(load: &Load, hosted: &Hosted, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
     prepare_frames(hosted, frames);
     let regions = hosted.regions();
-    let config = Config { regions: &regions, frames_are_zero: frames == Frames::Zeroed, tunables };
+    let config = Config { regions: &regions, frames_are_zero: frames.are_zero(), tunables };
     // The thread that sets up and takes down acts as CPU 0 meanwhile.
     let bound = bind(hosted, 0)?;
     let vm = Vm::new(Lent(hosted), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    if frames == Frames::Aged {
+        vm.age(AGED_FREE_OF_64, AGE_SEED);
+    }
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let base = map(&space, load.nr_pages)?;
     drop(bound);
@@ -218,7 +219,7 @@ fn prepare_frames(hosted: &Hosted, frames: Frames) {
         let (base, len) = (hosted.frame_ptr(region.first), region.nr_frames);
         match frames {
             // SAFETY: L3: the region's frames are adjacent in the direct map (I1).
-            Frames::Zeroed => unsafe { std::ptr::write_bytes(base, 0, (len * PAGE_BYTES) as usize) },
+            Frames::Zeroed | Frames::Aged => unsafe { std::ptr::write_bytes(base, 0, (len * PAGE_BYTES) as usize) },
             Frames::Fresh => (0..len).for_each(|frame| {
                 // SAFETY: L3: as above.
                 unsafe { base.add((frame * PAGE_BYTES) as usize).cast::<u64>().write(MARK) }
@@ -226,6 +227,9 @@ fn prepare_frames(hosted: &Hosted, frames: Frames) {
         }
     }
 }
+
+/// Any number: which frames are free after ageing is to repeat from run to run.
+const AGE_SEED: u64 = 64;
 
 /// What a dirty frame begins with.
 const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
@@ -256,49 +260,4 @@ fn first_frame(hosted: &Hosted) -> Pfn {
 /// first time ever costs several microseconds a page.
 pub fn warm(hosted: &Hosted) {
     prepare_frames(hosted, Frames::Zeroed);
-}
-
-/// A machine that outlives the `Vm` over it, so that one warm arena serves all rows.
-struct Lent<'a>(&'a Hosted);
-
-// SAFETY: L4: every call is handed on.
-unsafe impl Machine for Lent<'_> {
-    type Format = <Hosted as Machine>::Format;
-
-    #[inline(always)]
-    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
-        self.0.frame_ptr(pfn)
-    }
-    fn nr_cpus(&self) -> usize {
-        self.0.nr_cpus()
-    }
-    #[inline(always)]
-    fn this_cpu(&self) -> CpuId {
-        self.0.this_cpu()
-    }
-    fn heavy_barrier(&self, cpus: &CpuSet) {
-        self.0.heavy_barrier(cpus);
-    }
-    fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {
-        self.0.shootdown(space, cpus, what);
-    }
-    fn shootdown_is_grace(&self) -> bool {
-        self.0.shootdown_is_grace()
-    }
-    #[inline(always)]
-    fn relax(&self) {
-        self.0.relax();
-    }
-    fn park(&self, word: &Word, expected: u64) {
-        self.0.park(word, expected);
-    }
-    fn unpark(&self, word: &Word) {
-        self.0.unpark(word);
-    }
-    fn now_ns(&self) -> u64 {
-        self.0.now_ns()
-    }
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
 }

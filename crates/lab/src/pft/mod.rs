@@ -9,6 +9,7 @@
 
 mod history;
 mod json;
+mod lent;
 pub mod measure;
 mod options;
 mod plan;

@@ -42,6 +42,8 @@ Columns
 Frames
   fresh   every frame is dirty when a repetition starts; all zeroing falls inside the timed part
   zeroed  every frame is known to be zero: the cost of the software alone; never compared with Linux
+  aged    as zeroed, and one frame in eight is free, scattered at random over eight times the memory, as
+          after a long day: descriptors of neighbouring pages share no cache line any more
 
 JSON
   One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
@@ -62,7 +64,12 @@ pub enum Frames {
     Fresh,
     /// Known to be zero: the software alone
     Zeroed,
+    /// Known to be zero, and scattered: the software alone, after a long day
+    Aged,
 }
+
+/// Of 64 frames, how many are free in memory that has aged.
+pub const AGED_FREE_OF_64: u32 = 8;
 
 impl Frames {
     /// The word in output.
@@ -70,7 +77,12 @@ impl Frames {
         match self {
             Frames::Fresh => "fresh",
             Frames::Zeroed => "zeroed",
+            Frames::Aged => "aged",
         }
+    }
+    /// Whether nothing is left to zero.
+    pub fn are_zero(self) -> bool {
+        self != Frames::Fresh
     }
 }
 
@@ -166,15 +178,17 @@ impl Options {
     /// Whether rows of the host's Linux are run: never beside zeroed frames,
     /// since Linux has to zero its own.
     pub fn with_linux(&self) -> bool {
-        self.against == Against::Linux && self.frames == Frames::Fresh
+        self.against == Against::Linux && !self.frames.are_zero()
     }
 
     /// Bytes that the hosted machine's arena needs: the pages, 2 % for tables and
-    /// descriptors, and room for what each CPU reserves ahead of need.
+    /// descriptors, and room for what each CPU reserves ahead of need; all that
+    /// several times over where most of it will be out of use.
     pub fn arena_bytes(&self, max_threads: usize) -> u64 {
         let bytes = self.nr_pages() * PAGE_BYTES;
         let whole = bytes + bytes / 50 + (64 << 20) + max_threads as u64 * (8 << 20);
-        whole.next_multiple_of(2 << 20)
+        let times = if self.frames == Frames::Aged { 64 / u64::from(AGED_FREE_OF_64) } else { 1 };
+        (whole * times).next_multiple_of(2 << 20)
     }
 
     /// Refuses what can be seen to fail before anything is run.

@@ -4,7 +4,7 @@
 //! host's speed drifts by more than the differences of interest.
 
 use super::measure::Sample;
-use super::options::{Frames, Options, PAGE_BYTES};
+use super::options::{Options, PAGE_BYTES};
 use super::plan::{Job, Work};
 
 /// One row of the result.
@@ -77,7 +77,7 @@ pub fn rows(options: &Options, jobs: &[Job], samples: &[Vec<Sample>]) -> Vec<Row
     let row = |(job, samples): (&Job, &Vec<Sample>)| {
         let own = wall_seconds(samples);
         // Zeroing means nothing beside frames that were zero, nor beside another kernel.
-        let applies = options.frames == Frames::Fresh && matches!(job.work, Work::Ours(_));
+        let applies = !options.frames.are_zero() && matches!(job.work, Work::Ours(_));
         let beside = |work: Work, ratio: fn(f64, f64) -> f64| {
             let other = walls(work, job.nr_threads).filter(|_| applies)?;
             Some(paired(&own, &other, ratio))

@@ -11,7 +11,7 @@ const COLUMNS_2004: [&str; 8] = ["Gb", "Rep", "Threads", "User", "System", "Wall
 
 /// Our rows and Linux's, the yardsticks below them.
 pub fn ours(options: &Options, rows: &[Row], kernel: &str) -> String {
-    let fresh = options.frames == Frames::Fresh;
+    let fresh = !options.frames.are_zero();
     let mut head = vec!["system", "frames"];
     head.extend(COLUMNS_2004);
     head.extend(["ns/fault", "spread"]);
@@ -89,7 +89,7 @@ fn remark(options: &Options, kernel: &str) -> String {
             "Pages of 4 KiB. Ours are calls of handle_fault, without a trap; touch is a real store on Linux {kernel}, \
              trap and all;\npopulate is MADV_POPULATE_WRITE, without a trap. Ratios are medians of pairs within a repetition."
         ),
-        Frames::Zeroed => {
+        Frames::Zeroed | Frames::Aged => {
             "Pages of 4 KiB. The frames were zero before the clock started: this is the cost of the software \
              alone,\nand not to be compared with Linux, which zeroes its own."
                 .into()

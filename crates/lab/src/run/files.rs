@@ -64,9 +64,9 @@ impl Payload {
             }
             files.push((destination, read(&format!("--file {spec}"), &source)?));
         }
-        let program = add_program(&mut files, &options.command[0])?;
+        let program = add_program(&mut files, Path::new(&options.command[0]))?;
         let mut command = vec![program.into_bytes()];
-        command.extend(options.command[1..].iter().map(|a| a.as_os_str().as_bytes().to_vec()));
+        command.extend(options.command[1..].iter().map(|a| a.as_bytes().to_vec()));
         Ok(Payload { files, command })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::RunError;
 use clap::Args;
-use std::path::PathBuf;
+use std::ffi::OsString;
 
 const MIB: u64 = 1 << 20;
 /// Kernel, heap and tables, with room for a small program.
@@ -42,7 +42,8 @@ pub struct RunOptions {
     #[arg(long = "file", value_name = "SRC[:DST]")]
     pub files: Vec<String>,
 
-    /// Parameters of the kernel: discipline=global|fastpath2004|split|lockfree
+    /// Parameters of the kernel: discipline=global|fastpath2004|split|lockfree, and, to see how a
+    /// failure looks, selftest=panic|reset|user-access
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
 
@@ -60,7 +61,7 @@ pub struct RunOptions {
 
     /// The program, as it is called inside the machine or on this host, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
-    pub command: Vec<PathBuf>,
+    pub command: Vec<OsString>,
 }
 
 /// Bytes from `512M` and the like.

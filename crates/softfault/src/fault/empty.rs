@@ -40,19 +40,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Some(table) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
-        match hole.fill(Entry::Table(table)) {
-            Ok(()) => {
-                here.cpu.count(Event::TableInstall);
-                here.rss.add(Rss::Tables, 1);
-            }
-            Err(_) => {
-                kit.keep_zeroed(table);
-                here.cpu.count(Event::Raced);
-            }
+        if hole.fill(Entry::Table(table)).is_err() {
+            kit.keep_zeroed(table);
+            return Turn::Raced;
         }
-        // Either way there is a table now: look again, from the top, since the
-        // section is cheap and one way through is easier to get right.
-        Turn::Raced
+        here.cpu.count(Event::TableInstall);
+        here.rss.add(Rss::Tables, 1);
+        // From the top: the section is cheap, and one way through is easier to
+        // get right than two.
+        Turn::Again
     }
 
     /// An entry that was seen to be none.

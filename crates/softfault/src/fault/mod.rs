@@ -21,8 +21,6 @@ mod kit;
 mod outcome;
 mod present;
 mod shared;
-#[cfg(test)]
-mod tests;
 
 pub use outcome::{FaultDone, FaultError};
 
@@ -60,6 +58,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Need(Need),
     /// An entry belongs to an operation for a moment.
     Wait,
+    /// A step was taken, a table or a page of an object put in: from the top.
+    Again,
     /// A race was lost; what was in hand stays in hand.
     Raced,
     /// The entry is ours; the copy has to be made outside.
@@ -92,6 +92,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Refused(error) => return Err(self.refuse(error)),
                 Turn::Need(need) => kit.fetch(need).map_err(|_| self.refuse(FaultError::OutOfFrames))?,
                 Turn::Copy(copying) => return Ok(copying.finish(self)),
+                Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),
                 Turn::Wait => {
                     self.vm.count(Event::Waited, 1);

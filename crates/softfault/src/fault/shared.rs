@@ -38,7 +38,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// A page or a node into an empty word of the object; the loser keeps its
-    /// frame. Look again afterwards either way.
+    /// frame.
     fn fill_object(
         &self,
         here: &Here<'_>,
@@ -52,8 +52,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.frames.desc(pfn).assign(kind, 0, owner, index);
         if object::fill(word, pfn).is_err() {
             kit.keep_zeroed(pfn);
+            return Turn::Raced;
         }
-        Turn::Raced
+        Turn::Again
     }
 
     fn map_shared(

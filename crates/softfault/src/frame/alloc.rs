@@ -18,6 +18,7 @@ impl<M: Machine> Vm<M> {
         if order > Order::MAX {
             return Err(OutOfFrames);
         }
+        self.frames.count_down()?;
         let found = self.frames.claim_order(order).or_else(|| {
             self.steal_groups();
             self.frames.claim_order(order)

@@ -96,7 +96,7 @@ impl FrameDesc {
     pub(crate) fn assign(&self, kind: FrameKind, maps: u64, owner: u64, index: u64) {
         self.owner.set(owner);
         self.index.set(index);
-        self.state.set(kind as u64 | maps * MAP_ONE);
+        self.state.set(kind as u64 | (maps * MAP_ONE));
     }
 
     /// Back to free; the caller's alone again.
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn fields_do_not_overlap() {
-        let state = FrameState(FrameKind::Anon as u64 | 3 * MAP_ONE | 5 * PIN_ONE | 0x7fff << 9);
+        let state = FrameState(FrameKind::Anon as u64 | (3 * MAP_ONE) | (5 * PIN_ONE) | (0x7fff << 9));
         assert_eq!((state.kind(), state.maps(), state.pins()), (FrameKind::Anon, 3, 5));
         assert_eq!(size_of::<FrameDesc>(), 32);
     }

@@ -152,7 +152,8 @@ impl CpuData {
 }
 
 impl Frames {
-    fn count_down(&self) -> Result<(), OutOfFrames> {
+    /// One allocation; fails if an injected failure says so.
+    pub(super) fn count_down(&self) -> Result<(), OutOfFrames> {
         let left = self.inject.load(Ordering::Relaxed);
         if left == u64::MAX {
             return Ok(());

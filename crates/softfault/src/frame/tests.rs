@@ -1,1 +1,127 @@
+//! The allocator against a set of frame numbers.
 
+use super::refill::Fill;
+use super::{FrameKind, OutOfFrames};
+use crate::addr::{Order, Pfn};
+use crate::mem;
+use crate::sync::Word;
+use crate::testing::{Plain, vm};
+use crate::tunables::Tunables;
+use crate::vm::Vm;
+use std::collections::BTreeMap;
+use std::vec::Vec;
+
+const NR_FRAMES: u64 = 4096;
+
+fn is_zero(vm: &Vm<Plain>, pfn: Pfn) -> bool {
+    let words: &[Word; 512] = mem::view(&vm.machine, pfn, 0);
+    words.iter().all(|w| w.get() == 0)
+}
+
+fn soil(vm: &Vm<Plain>, pfn: Pfn) {
+    let words: &[Word; 512] = mem::view(&vm.machine, pfn, 0);
+    words[usize::from(pfn.0 as u16) % 512].set(!0);
+}
+
+/// What is taken is marked as the tests of whole spaces would find it.
+fn mark(vm: &Vm<Plain>, first: Pfn, order: Order, kind: FrameKind) {
+    (0..order.nr_pages() as u32).for_each(|i| vm.frames.desc(Pfn(first.0 + i)).assign(kind, 0, 0, 0));
+}
+
+#[test]
+fn every_frame_is_given_once_and_comes_back() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let before = vm.vmstat().nr_free_pages;
+    let mut taken = Vec::new();
+    while let Ok(pfn) = vm.obtain(Fill::Zeroed) {
+        assert!(is_zero(&vm, pfn));
+        soil(&vm, pfn);
+        mark(&vm, pfn, Order::BASE, FrameKind::Meta);
+        taken.push(pfn);
+    }
+    assert_eq!(taken.len() as u64, before);
+    taken.sort();
+    taken.dedup();
+    assert_eq!(taken.len() as u64, before, "I12: a frame was given twice");
+    assert_eq!(vm.vmstat().nr_free_pages, 0);
+    taken.iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+    let again = vm.obtain(Fill::Zeroed).unwrap();
+    assert!(is_zero(&vm, again), "I20: a dirty frame was given as zero");
+}
+
+#[test]
+fn random_orders_against_a_map() {
+    let vm = vm(NR_FRAMES, Tunables { zero_batch: 7, ..Tunables::default() });
+    let before = vm.vmstat().nr_free_pages;
+    let mut live: BTreeMap<u32, Order> = BTreeMap::new();
+    let mut state = 1u64;
+    let mut random = |n: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) % n
+    };
+    for _ in 0..20_000 {
+        if random(2) == 0 {
+            let order = Order([0, 0, 0, 1, 3, 6, 7, 8, 9, 10][random(10) as usize]);
+            let fill = if random(2) == 0 { Fill::Zeroed } else { Fill::Raw };
+            let Ok(first) = vm.obtain_order(order, fill) else { continue };
+            assert!(u64::from(first.0).is_multiple_of(order.nr_pages()), "aligned to its size");
+            let below = live.range(..=first.0).next_back().map_or(0, |(p, o)| p + o.nr_pages() as u32);
+            let above = live.range(first.0..).next().map_or(u32::MAX, |(p, _)| *p);
+            assert!(below <= first.0 && first.0 + order.nr_pages() as u32 <= above, "I12: overlaps");
+            if fill == Fill::Zeroed {
+                assert!((0..order.nr_pages() as u32).all(|i| is_zero(&vm, Pfn(first.0 + i))), "I20");
+            }
+            mark(&vm, first, order, FrameKind::Meta);
+            soil(&vm, first);
+            live.insert(first.0, order);
+        } else if let Some((first, order)) = live.range(random(NR_FRAMES) as u32..).next().map(|(p, o)| (*p, *o)) {
+            live.remove(&first);
+            vm.give_back_order(Pfn(first), order);
+        }
+    }
+    for (first, order) in live {
+        vm.give_back_order(Pfn(first), order);
+    }
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+    vm.check(&[], &mut std::vec![0; NR_FRAMES as usize]).unwrap();
+}
+
+#[test]
+fn groups_of_others_are_used_before_an_allocation_fails() {
+    let vm = vm(1024, Tunables::default());
+    let order = Order(6);
+    let single = vm.obtain(Fill::Zeroed).unwrap();
+    mark(&vm, single, Order::BASE, FrameKind::Meta);
+    // 63 frames of the first word are in the group now; blocks alone could give
+    // fewer runs than there are.
+    let mut nr = 1;
+    while vm.obtain_order(Order::BASE, Fill::Raw).is_ok() {
+        nr += 1;
+    }
+    assert_eq!(nr, vm.vmstat().nr_total_pages);
+    assert_eq!(vm.obtain_order(order, Fill::Raw), Err(OutOfFrames));
+}
+
+#[test]
+fn aged_memory_gives_what_is_left() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let before = vm.vmstat().nr_free_pages;
+    let taken = vm.age(4, 7);
+    let left = vm.vmstat().nr_free_pages;
+    assert_eq!(before - taken, left);
+    assert!(left > before / 32 && left < before / 8, "about 4 of 64: {left} of {before}");
+    assert_eq!((0..left).filter(|_| vm.obtain(Fill::Raw).is_ok()).count() as u64, left);
+}
+
+#[test]
+fn an_injected_failure_is_the_one_that_was_asked_for() {
+    let vm = vm(1024, Tunables::default());
+    vm.fail_allocation(Some(2));
+    assert!(vm.obtain(Fill::Zeroed).is_ok());
+    assert!(vm.obtain(Fill::Raw).is_ok());
+    assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames));
+    assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames), "and all after it");
+    vm.fail_allocation(None);
+    assert!(vm.obtain(Fill::Zeroed).is_ok());
+}

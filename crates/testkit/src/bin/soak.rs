@@ -1,39 +1,59 @@
-//! The soak tests: `soak differential --seconds N [--seed S] [--sides LIST]`.
+//! The soak tests: `soak differential|lockstep|parallel [--seconds N] ...`.
 //!
-//! Sequences from consecutive seeds on the host's Linux, on the core and on the
-//! model; ends at the first difference, with the shortest sequence that shows
-//! it, or when the time is up, with a table of what was covered. Exit codes: 0
-//! no difference, 1 a difference, 2 bad arguments, 3 the test could not run.
+//! `differential` runs sequences from consecutive seeds on the host's Linux, on
+//! the core and on the model; it ends at the first difference, with the shortest
+//! sequence that shows it, or when the time is up, with a table of what was
+//! covered. `lockstep` and `parallel` run sequences on several CPUs of the hosted
+//! machine, in both of its modes and under all disciplines, against the model.
+//! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
+//! not run.
 
-use softfault::Tunables;
-use softfault_host::HostedConfig;
+use softfault::{Config, Discipline, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::judge::{Difference, Judge, Sides};
 use softfault_testkit::linux::{Linux, LinuxError};
 use softfault_testkit::op::{Call, Op, Outcome, PAGE, WINDOW};
 use softfault_testkit::table::{Table, class_of};
+use softfault_testkit::{lockstep, parallel};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-const USAGE: &str =
-    "usage: soak differential [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N]";
+const USAGE: &str = "usage: soak differential [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--discipline NAME]";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Test {
+    Differential,
+    Lockstep,
+    Parallel,
+}
 
 struct Options {
+    test: Test,
+    /// CPUs, for `lockstep` and `parallel`.
+    nr_cpus: usize,
     seconds: u64,
     seed: u64,
     sides: Sides,
+    /// The only discipline, or all.
+    discipline: Option<Discipline>,
     /// Different differences to look for before it ends.
     nr_differences: usize,
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     let sides = Sides { linux: true, hosted: true, check_every: 100 };
-    let mut options = Options { seconds: 10, seed: 1, sides, nr_differences: 1 };
-    match args.next().as_deref() {
-        Some("differential") => {}
-        other => return Err(format!("the test is {:?}, should be `differential`", other.unwrap_or("missing"))),
-    }
+    let test = match args.next().as_deref() {
+        Some("differential") => Test::Differential,
+        Some("lockstep") => Test::Lockstep,
+        Some("parallel") => Test::Parallel,
+        other => {
+            let given = other.unwrap_or("missing");
+            return Err(format!("the test is {given}, should be differential, lockstep or parallel"));
+        }
+    };
+    let mut options = Options { test, discipline: None, nr_cpus: 4, seconds: 10, seed: 1, sides, nr_differences: 1 };
     while let Some(name) = args.next() {
         let value = args.next().ok_or(format!("{name} should have a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} is {value}, should be a number"));
@@ -41,6 +61,19 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seconds" => options.seconds = number()?,
             "--seed" => options.seed = number()?,
             "--differences" => options.nr_differences = number()?.max(1) as usize,
+            "--discipline" => {
+                let named = Discipline::ALL.into_iter().find(|d| d.name() == value);
+                options.discipline = Some(
+                    named
+                        .ok_or(format!("--discipline is {value}, should be global, fastpath2004, split or lockfree"))?,
+                );
+            }
+            "--cpus" => {
+                options.nr_cpus = number()? as usize;
+                if !(2..=64).contains(&options.nr_cpus) {
+                    return Err(format!("--cpus is {value}, should be 2 to 64"));
+                }
+            }
             "--check" => options.sides.check_every = number()? as usize,
             "--sides" => {
                 let has = |side| value.split(',').any(|name| name == side);
@@ -72,6 +105,53 @@ fn missing_calls() -> Result<Vec<&'static str>, LinuxError> {
         }
     }
     Ok(missing)
+}
+
+/// Sequences on several CPUs until the time is up.
+fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let (started, mut nr_steps, mut kinds) = (Instant::now(), 0, BTreeSet::new());
+    let machines: Vec<(Mode, Discipline)> = [Mode::Interrupt, Mode::Broadcast]
+        .into_iter()
+        .flat_map(|mode| Discipline::ALL.map(|discipline| (mode, options.discipline.unwrap_or(discipline))))
+        .collect();
+    let mut seed = options.seed;
+    while started.elapsed() < Duration::from_secs(options.seconds) && kinds.len() < options.nr_differences {
+        let (mode, discipline) = machines[(seed - options.seed) as usize % machines.len()];
+        let vm = machine(options.nr_cpus, mode, discipline)?;
+        let cpus = 0..options.nr_cpus as u64;
+        let (sequences, found) = if options.test == Test::Lockstep {
+            let pages = (Limits::default().pages.0, 2048);
+            let steps = sequence(seed, Limits { pages, ..Limits::default() });
+            let found = lockstep::run(&vm, &steps, seed, options.sides.check_every);
+            (vec![steps], found.map(|found| (0, found)).into_iter().collect())
+        } else {
+            let all: Vec<_> = cpus.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300))).collect();
+            let found = parallel::run(&vm, &all);
+            (all, found)
+        };
+        for (i, found) in found {
+            let ops: Vec<Op> = sequences[i].iter().map(|(op, _)| *op).collect();
+            if kinds.insert(kind_of(&ops, &found)) {
+                println!("{mode:?}, {discipline:?}, seed {seed}, sequence {i}: {found}");
+                let last = found.step.min(ops.len() - 1);
+                ops[last.saturating_sub(6)..=last].iter().for_each(|op| println!("  {op}"));
+            }
+        }
+        nr_steps += sequences.iter().map(Vec::len).sum::<usize>();
+        seed += 1;
+    }
+    println!("{nr_steps} steps, seeds {} to {}, {} kinds of difference", options.seed, seed - 1, kinds.len());
+    Ok(ExitCode::from(u8::from(!kinds.is_empty())))
+}
+
+fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
+    let arena_bytes = 256 << 20;
+    let config =
+        HostedConfig { nr_cpus, mode, arena_bytes, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
+    let hosted = Hosted::new(config)?;
+    let regions = hosted.regions();
+    let tunables = Tunables { discipline, ..Tunables::default() };
+    Ok(Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables })?)
 }
 
 fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
@@ -138,13 +218,17 @@ fn tidy(outcome: Outcome) -> Outcome {
     if let Outcome::Value(_) = outcome { Outcome::Value(0) } else { outcome }
 }
 
+fn run(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    if options.test == Test::Differential { soak(options) } else { several(options) }
+}
+
 fn main() -> ExitCode {
     match options(std::env::args().skip(1)) {
         Err(problem) => {
             eprintln!("{problem}\n{USAGE}");
             ExitCode::from(2)
         }
-        Ok(options) => soak(&options).unwrap_or_else(|error| {
+        Ok(options) => run(&options).unwrap_or_else(|error| {
             eprintln!("the soak could not run: {error}");
             ExitCode::from(3)
         }),

@@ -1,1 +1,36 @@
-//!
+//! Sequences repeat, succeed often enough, and have all calls in them.
+
+use super::{Limits, sequence};
+use crate::op::{Call, WINDOW, WINDOW_PAGES};
+
+#[test]
+fn a_seed_gives_one_sequence() {
+    let limits = Limits::default();
+    assert_eq!(sequence(7, limits), sequence(7, limits));
+    assert_ne!(sequence(7, limits), sequence(8, limits));
+}
+
+#[test]
+fn most_steps_succeed_and_every_call_occurs() {
+    let all: Vec<_> = (0..60).flat_map(|seed| sequence(seed, Limits::default())).collect();
+    let good = all.iter().filter(|(_, expected)| expected.outcome.is_success()).count();
+    assert!(good * 100 >= all.len() * 60, "{good} of {} succeed", all.len());
+    for call in Call::ALL {
+        let of_call = || all.iter().filter(|(op, _)| op.call == call);
+        assert!(of_call().count() > 50, "{call:?} hardly occurs");
+        let good = of_call().filter(|(_, expected)| expected.outcome.is_success()).count();
+        assert!(good * 100 >= of_call().count() * 25, "{call:?} hardly ever succeeds");
+    }
+}
+
+/// The child on Linux would lose its own memory.
+#[test]
+fn no_successful_step_reaches_beyond_the_window() {
+    let near = WINDOW..WINDOW + (WINDOW_PAGES + 2500) * 4096;
+    for (op, expected) in (0..200).flat_map(|seed| sequence(seed, Limits::default())) {
+        let ranged = matches!(op.call, Call::Munmap | Call::Mprotect | Call::Madvise);
+        if ranged && expected.outcome.is_success() && near.contains(&op.args[0]) && op.args[1] > 0 {
+            assert!(op.args[0] + op.args[1] <= near.end, "{op}");
+        }
+    }
+}

@@ -45,6 +45,9 @@ fn call(nr: i64, args: [u64; 6]) -> i64 {
 fn prepare() {
     call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as u64, libc::SIGKILL as u64, 0, 0, 0, 0]);
     call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0, 0]);
+    // The usual limits, which the model knows.
+    let stack = [8u64 << 20; 2];
+    call(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as u64, stack.as_ptr() as u64, 0, 0, 0]);
     call(libc::SYS_setresgid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
     call(libc::SYS_setresuid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
     // Changing the user clears the signal that the parent's death sends.

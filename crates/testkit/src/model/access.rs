@@ -9,7 +9,10 @@ impl Model {
     /// Brings the page in for an access that needs one of the rights; else the
     /// signal.
     pub(super) fn touch(&mut self, who: u64, number: u64, needs: u64) -> Result<(), Outcome> {
-        let Some(page) = self.space(who).pages.get(&number) else { return Err(Outcome::MAPERR) };
+        if !self.space(who).pages.contains_key(&number) {
+            self.grow(who, number)?;
+        }
+        let page = &self.space(who).pages[&number];
         let allowed = match needs {
             // What can be written or executed can be read.
             READ => page.attrs.prot != 0,
@@ -39,6 +42,14 @@ impl Model {
         Ok(())
     }
 
+    /// Makes a mapping that grows reach down to page `number`.
+    fn grow(&mut self, who: u64, number: u64) -> Result<(), Outcome> {
+        let Ok(Some((end, head))) = self.space(who).grower(number) else { return Err(Outcome::MAPERR) };
+        let empty = head.emptied();
+        self.space_mut(who).pages.extend((number..end).map(|new| (new, empty.clone())));
+        Ok(())
+    }
+
     fn content(&mut self, who: u64, number: u64) -> &mut Content {
         let page = &self.space(who).pages[&number];
         match (page.attrs.object, page.index) {
@@ -51,6 +62,7 @@ impl Model {
         if !addr.is_multiple_of(bytes) {
             return Err(Unknown);
         }
+        self.space(who).grower(addr / PAGE)?;
         if let Err(signal) = self.touch(who, addr / PAGE, READ) {
             return Ok(signal);
         }
@@ -62,6 +74,7 @@ impl Model {
         if !addr.is_multiple_of(bytes) {
             return Err(Unknown);
         }
+        self.space(who).grower(addr / PAGE)?;
         if let Err(signal) = self.touch(who, addr / PAGE, WRITE) {
             return Ok(signal);
         }
@@ -73,6 +86,9 @@ impl Model {
 
     pub(super) fn exec(&mut self, who: u64, addr: u64) -> Answer {
         let number = addr / PAGE;
+        if self.space(who).grower(number)?.is_some() {
+            return Err(Unknown);
+        }
         let page = self.space(who).pages.get(&number);
         // Only a `ret` is safe to run: where nothing forbids it, it has to be one.
         let runs = page.filter(|page| page.attrs.prot & EXEC != 0 && !page.guard);
@@ -131,9 +147,40 @@ impl Model {
     }
 }
 
+impl Space {
+    /// The mapping that a touch of the unmapped page `number` would make grow:
+    /// its first page's number, and that page.
+    fn grower(&self, number: u64) -> Result<Option<(u64, &Page)>, Unknown> {
+        if self.pages.contains_key(&number) || number < MIN_PAGE {
+            return Ok(None);
+        }
+        let Some((first, head)) = self.pages.range(number..).next().filter(|(_, page)| page.attrs.grows) else {
+            return Ok(None);
+        };
+        if let Some((below, page)) = self.pages.range(..number).next_back() {
+            let counts = !page.attrs.grows && page.attrs.prot != 0;
+            if counts && number - (below + 1) < GUARD_GAP_PAGES {
+                return Ok(None);
+            }
+        }
+        // Its size decides; it may be unknown where it ends.
+        let mut end = first + 1;
+        while end - number <= STACK_LIMIT_PAGES && self.pages.contains_key(&end) && self.joined(end)? {
+            end += 1;
+        }
+        Ok((end - number <= STACK_LIMIT_PAGES).then_some((*first, head)))
+    }
+}
+
+/// Pages that stay free around a mapping that grows.
+pub(super) const GUARD_GAP_PAGES: u64 = 256;
+/// `RLIMIT_STACK`, the usual 8 MiB.
+const STACK_LIMIT_PAGES: u64 = 2048;
+const MIN_PAGE: u64 = 16;
+
 /// What touching a guard page is.
 const GUARDED: Outcome = Outcome::MAPERR;
 
 fn word_of(addr: u64) -> u16 {
-    (addr % PAGE & !7) as u16
+    (addr % PAGE / 8 * 8) as u16
 }

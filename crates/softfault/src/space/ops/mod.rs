@@ -18,8 +18,6 @@ mod populate;
 mod protect;
 mod remap;
 mod report;
-#[cfg(test)]
-mod tests;
 mod unmap;
 
 pub use advise::MadviseError;

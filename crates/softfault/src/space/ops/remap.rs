@@ -78,7 +78,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let limit = task_size::<M::Format>();
         if flags & (FIXED | DONTUNMAP) != 0 {
-            check_target(old, old_len, new, new_len, flags, limit)?;
+            check_target(old, old_len, new, new_len, limit)?;
         } else if new_len > limit {
             return Err(MremapError::BadTarget);
         }
@@ -272,20 +272,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, flags: u64, limit: u64) -> Result<(), MremapError> {
-    if flags & FIXED != 0 && !is_aligned(new) {
+/// With `MREMAP_DONTUNMAP` alone the new address is only a hint, but Linux asks
+/// as much of it.
+fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, limit: u64) -> Result<(), MremapError> {
+    if !is_aligned(new) {
         return Err(MremapError::Unaligned);
     }
-    if new_len > limit || flags & FIXED != 0 && new > limit - new_len {
+    if new_len > limit || new > limit - new_len {
         return Err(MremapError::BadTarget);
     }
     // Sums wrap, as in Linux: a range past the end of everything meets nothing,
     // and is refused for not being mapped.
     let apart = old.wrapping_add(old_len) <= new || new.wrapping_add(new_len) <= old;
-    if flags & FIXED != 0 && !apart {
-        return Err(MremapError::BadTarget);
-    }
-    Ok(())
+    if apart { Ok(()) } else { Err(MremapError::BadTarget) }
 }
 
 fn checked_pages(addr: u64, len: u64) -> Result<PageRange, MremapError> {

@@ -1,0 +1,47 @@
+//! Event counters: eventfd(2).
+
+use super::Ready;
+use crate::errno::{self, Errno};
+use crate::sync::SpinLock;
+
+/// The largest value.
+const MAX: u64 = u64::MAX - 1;
+
+/// A counter.
+pub struct Event {
+    count: SpinLock<u64>,
+    /// A read takes one, not all.
+    is_semaphore: bool,
+}
+
+impl Event {
+    /// Counting from `count`.
+    pub fn new(count: u64, is_semaphore: bool) -> Event {
+        Event { count: SpinLock::new(count), is_semaphore }
+    }
+    /// Takes what a read gives; EAGAIN at zero.
+    pub fn take(&self) -> errno::Result {
+        let mut count = self.count.lock();
+        if *count == 0 {
+            return Err(Errno::EAGAIN);
+        }
+        let taken = if self.is_semaphore { 1 } else { *count };
+        *count -= taken;
+        Ok(taken)
+    }
+    /// Adds; EAGAIN if that would be too much.
+    pub fn add(&self, n: u64) -> errno::Result<()> {
+        if n > MAX {
+            return Err(Errno::EINVAL);
+        }
+        let mut count = self.count.lock();
+        *count = count.checked_add(n).filter(|sum| *sum <= MAX).ok_or(Errno::EAGAIN)?;
+        Ok(())
+    }
+    /// What it is ready for.
+    pub fn ready(&self) -> Ready {
+        let count = *self.count.lock();
+        let data = if count > 0 { Ready::IN } else { Ready::empty() };
+        data | if count < MAX { Ready::OUT } else { Ready::empty() }
+    }
+}

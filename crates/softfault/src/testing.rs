@@ -1,0 +1,67 @@
+//! For unit tests: one CPU and memory.
+#![allow(unsafe_code)]
+
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use crate::sync::Word;
+use crate::table::format::X86_64;
+use crate::tunables::Tunables;
+use crate::vm::{Config, FrameRange, Vm};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+pub(crate) struct Plain {
+    memory: *mut u8,
+    nr_frames: u64,
+}
+
+// SAFETY: I1: the pointer is only handed out.
+unsafe impl Sync for Plain {}
+
+// SAFETY: I1: one allocation that lives as long as the machine. I2 to I4: one
+// CPU, no translations.
+unsafe impl Machine for Plain {
+    type Format = X86_64;
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        assert!(u64::from(pfn.0) < self.nr_frames);
+        self.memory.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize)
+    }
+    fn nr_cpus(&self) -> usize {
+        1
+    }
+    fn this_cpu(&self) -> CpuId {
+        CpuId(0)
+    }
+    fn heavy_barrier(&self, _: &CpuSet) {}
+    fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {}
+    fn shootdown_is_grace(&self) -> bool {
+        true
+    }
+    fn relax(&self) {}
+    fn park(&self, _: &Word, _: u64) {}
+    fn unpark(&self, _: &Word) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+}
+
+fn layout(nr_frames: u64) -> Layout {
+    Layout::from_size_align((nr_frames * PAGE_SIZE) as usize, PAGE_SIZE as usize).unwrap()
+}
+
+impl Drop for Plain {
+    fn drop(&mut self) {
+        // SAFETY: I1: allocated with this layout in `vm`.
+        unsafe { dealloc(self.memory, layout(self.nr_frames)) }
+    }
+}
+
+/// A `Vm` over `nr_frames` zeroed frames.
+pub(crate) fn vm(nr_frames: u64, tunables: Tunables) -> Vm<Plain> {
+    // SAFETY: I1: the layout has a size.
+    let memory = unsafe { alloc_zeroed(layout(nr_frames)) };
+    let regions = [FrameRange { first: Pfn(0), nr_frames }];
+    Vm::new(Plain { memory, nr_frames }, &Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+}

@@ -1,0 +1,177 @@
+//! mremap(2): growing, shrinking, moving, duplicating.
+
+use super::place::MIN_ADDR;
+use super::*;
+use core::ops::Range;
+
+const MAYMOVE: u64 = 1;
+const FIXED: u64 = 2;
+const DONTUNMAP: u64 = 4;
+
+/// The arguments, lengths rounded to pages.
+struct Remap {
+    old: u64,
+    old_len: u64,
+    new_len: u64,
+    may_move: bool,
+    fixed: bool,
+    /// The old place stays mapped, empty.
+    keep: bool,
+    /// With `fixed`, where to.
+    new: u64,
+    /// Else, where the caller moves it afterwards; 0 is nowhere.
+    landing: u64,
+}
+
+impl Remap {
+    fn first(&self) -> u64 {
+        self.old / PAGE
+    }
+    fn old_pages(&self) -> u64 {
+        self.old_len / PAGE
+    }
+    fn new_pages(&self) -> u64 {
+        self.new_len / PAGE
+    }
+    /// Whether the caller says where to, or asks for a move in any case.
+    fn moves(&self) -> bool {
+        self.fixed || self.keep
+    }
+    fn target(&self) -> Option<u64> {
+        let to = if self.fixed { self.new } else { self.landing };
+        (to != 0).then_some(to / PAGE)
+    }
+
+    /// What is wrong with the arguments whatever is mapped.
+    fn is_bad(&self) -> bool {
+        if self.new_len == 0 || self.new_len > TASK_SIZE {
+            return true;
+        }
+        // Sums wrap, as they do in Linux.
+        let overlap = self.old < self.new.wrapping_add(self.new_len) && self.new < self.old.wrapping_add(self.old_len);
+        self.moves() && !self.may_move
+            || self.moves() && (self.new > TASK_SIZE - self.new_len || !is_aligned(self.new) || overlap)
+            || self.keep && self.old_len != self.new_len
+    }
+
+    /// What the model leaves alone: hints, the lowest pages, lengths beyond
+    /// everything.
+    fn is_unknown(&self) -> bool {
+        self.keep && !self.fixed && self.new != 0
+            || self.fixed && self.new < MIN_ADDR
+            || self.old_len > TASK_SIZE && (self.moves() || self.new_len <= self.old_len)
+    }
+}
+
+impl Model {
+    pub(super) fn mremap(&mut self, who: u64, args: [u64; 6]) -> Answer {
+        let [old, old_len, new_len, flags, new, landing] = args;
+        if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0 || !is_aligned(old) {
+            return Ok(EINVAL);
+        }
+        let has = |flag| flags & flag != 0;
+        // As in Linux, a length that wraps when it is rounded is 0.
+        let (old_len, new_len) = (page_align(old_len).unwrap_or(0), page_align(new_len).unwrap_or(0));
+        let (may_move, fixed, keep) = (has(MAYMOVE), has(FIXED), has(DONTUNMAP));
+        let remap = Remap { old, old_len, new_len, may_move, fixed, keep, new, landing };
+        if remap.is_bad() {
+            return Ok(EINVAL);
+        }
+        let Some(head) = self.space(who).pages.get(&remap.first()) else {
+            return if remap.is_unknown() && remap.old_len <= TASK_SIZE { Err(Unknown) } else { Ok(EFAULT) };
+        };
+        let private = head.attrs.object.is_none();
+        if remap.old_len == 0 && private {
+            return Ok(EINVAL);
+        }
+        if remap.is_unknown() || remap.old_len == 0 && remap.keep {
+            return Err(Unknown);
+        }
+        self.remap_mapped(who, &remap)
+    }
+
+    fn remap_mapped(&mut self, who: u64, remap: &Remap) -> Answer {
+        let one_vma = remap.old_len <= TASK_SIZE && self.is_one_vma(who, remap.first(), remap.old_pages())?;
+        if !remap.moves() && remap.new_len <= remap.old_len {
+            // Several VMAs, or a hole: Linux's versions differ.
+            return if one_vma { Ok(self.shrink(who, remap)) } else { Err(Unknown) };
+        }
+        if !one_vma {
+            // Linux 6.17 moves several VMAs at once, older ones refuse.
+            return if remap.fixed { Err(Unknown) } else { Ok(EFAULT) };
+        }
+        let more = remap.first() + remap.old_pages()..remap.first() + remap.new_pages();
+        if !remap.moves() && remap.old_len > 0 && self.space(who).is_hole(more.start, more.end) {
+            if more.end > TASK_SIZE / PAGE {
+                return Err(Unknown);
+            }
+            self.extend(who, more);
+            return Ok(Outcome::Value(remap.old));
+        }
+        if !remap.may_move {
+            return Ok(ENOMEM);
+        }
+        if remap.fixed && remap.old_len == 0 && (remap.new..remap.new + remap.new_len).contains(&remap.old) {
+            // A duplicate over its own original: the target goes first.
+            self.space_mut(who).remove(remap.new / PAGE, (remap.new + remap.new_len) / PAGE);
+            return Ok(EFAULT);
+        }
+        self.relocate(who, remap)
+    }
+
+    fn is_one_vma(&self, who: u64, first: u64, nr_pages: u64) -> Result<bool, Unknown> {
+        for page in first + 1..first + nr_pages {
+            if !self.space(who).pages.contains_key(&page) || !self.space(who).joined(page)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn shrink(&mut self, who: u64, remap: &Remap) -> Outcome {
+        let first = remap.first();
+        self.space_mut(who).remove(first + remap.new_pages(), first + remap.old_pages());
+        Outcome::Value(remap.old)
+    }
+
+    fn extend(&mut self, who: u64, more: Range<u64>) {
+        let space = self.space_mut(who);
+        let last = space.pages[&(more.start - 1)].emptied();
+        let page = |number: u64| Page { index: last.index + 1 + (number - more.start), ..last.emptied() };
+        space.pages.extend(more.clone().map(|number| (number, page(number))));
+    }
+
+    /// Moves or copies to the target, and grows there.
+    fn relocate(&mut self, who: u64, remap: &Remap) -> Answer {
+        let (first, old_pages, new_pages) = (remap.first(), remap.old_pages(), remap.new_pages());
+        if let Some(to) = remap.target() {
+            // Landing on what has just moved away is fine, on what stays is not;
+            // a target never meets its source.
+            let meets = to < first + old_pages && first < to + new_pages;
+            if meets && !remap.fixed && !remap.keep {
+                return Err(Unknown);
+            }
+        }
+        let (piece, left, tail) = (self.new_piece(), self.new_piece(), self.new_piece());
+        let space = self.space_mut(who);
+        let head = space.pages[&first].emptied();
+        let mut moved: Vec<Page> = Vec::new();
+        for number in first..first + old_pages {
+            let Some(page) = space.pages.remove(&number) else { return Err(Unknown) };
+            if remap.keep {
+                space.pages.insert(number, Page { piece: left, ..page.emptied() });
+            }
+            moved.push(Page { piece, ..page });
+        }
+        if remap.keep {
+            // What follows the old place is a VMA of its own now, or is not.
+            let follows = space.pages.range_mut(first + old_pages..).filter(|(_, page)| page.piece == head.piece);
+            follows.for_each(|(_, page)| page.piece = tail);
+        }
+        moved.extend((old_pages..new_pages).map(|i| Page { piece, index: head.index + i, ..head.emptied() }));
+        if let Some(to) = remap.target() {
+            space.pages.extend((to..to + new_pages).zip(moved));
+        }
+        Ok(if remap.fixed { Outcome::Value(remap.new) } else { Outcome::Elsewhere })
+    }
+}

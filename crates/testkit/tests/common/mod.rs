@@ -1,0 +1,182 @@
+//! What the tests of this folder share: machines in every mode and discipline,
+//! several CPUs at once in one address space, and the look at what is left.
+#![allow(dead_code)] // each test file uses its part
+
+use softfault::{AddressSpace, CpuId, Discipline, Machine, Pfn, RssPages, Tunables, Vm};
+use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+pub const PAGE: u64 = 4096;
+pub const NONE: u64 = 0;
+pub const READ: u64 = 1;
+pub const RW: u64 = 3;
+pub const RWX: u64 = 7;
+
+pub const SHARED: u64 = 0x21;
+pub const PRIVATE: u64 = 0x22;
+pub const FIXED: u64 = 0x10;
+pub const GROWSDOWN: u64 = 0x100;
+
+pub const MAYMOVE: u64 = 1;
+pub const MREMAP_FIXED: u64 = 2;
+pub const DONTUNMAP: u64 = 4;
+
+pub const DONTNEED: u64 = 4;
+pub const FREE: u64 = 8;
+pub const DONTFORK: u64 = 10;
+pub const DOFORK: u64 = 11;
+pub const WIPEONFORK: u64 = 18;
+pub const POPULATE_READ: u64 = 22;
+pub const POPULATE_WRITE: u64 = 23;
+pub const GUARD_INSTALL: u64 = 102;
+pub const GUARD_REMOVE: u64 = 103;
+
+/// Where the tests map with `FIXED`: in the middle of a leaf table.
+pub const BASE: u64 = 0x10_0008_0000;
+
+/// One way to run a test.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub discipline: Discipline,
+    pub mode: Mode,
+    pub strict_bbm: bool,
+}
+
+impl Setup {
+    /// The plain one.
+    pub const PLAIN: Setup = Setup { discipline: Discipline::Lockfree, mode: Mode::Interrupt, strict_bbm: false };
+
+    /// Each discipline in each mode with the check for break-before-make, which
+    /// slows TLB fills down; the default discipline also at full speed.
+    pub fn all() -> Vec<Setup> {
+        let modes = [Mode::Interrupt, Mode::Broadcast];
+        let strict = Discipline::ALL
+            .into_iter()
+            .flat_map(|discipline| modes.map(|mode| Setup { discipline, mode, strict_bbm: true }));
+        strict.chain(modes.map(|mode| Setup { mode, ..Setup::PLAIN })).collect()
+    }
+
+    pub fn vm(self, nr_cpus: usize, arena_bytes: u64) -> Vm<Hosted> {
+        let (mode, strict_bbm) = (self.mode, self.strict_bbm);
+        let config =
+            HostedConfig { nr_cpus, arena_bytes, mode, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
+        let hosted = Hosted::new(config).unwrap();
+        let regions = hosted.regions();
+        // The patch of 2004 has two ways to count; one for each mode.
+        let rss_percpu = self.mode == Mode::Broadcast;
+        let tunables = Tunables { discipline: self.discipline, rss_percpu, ..Tunables::default() };
+        Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+    }
+}
+
+pub type Space<'vm> = AddressSpace<'vm, Hosted>;
+
+/// A machine whose CPU 0 is the test's thread, with one address space.
+pub struct World<'a> {
+    pub vm: &'a Vm<Hosted>,
+    pub cpu: &'a CpuGuard<'a>,
+    pub space: &'a Space<'a>,
+}
+
+/// What one of the other CPUs does, until it is told to stop.
+pub type Actor<'a> = &'a (dyn Fn(&Running<'_>, &AtomicBool) + Sync);
+
+/// Runs a test in every setup; afterwards everything has to be whole and back.
+pub fn in_each_setup(nr_cpus: usize, arena_bytes: u64, test: impl Fn(&World<'_>)) {
+    for setup in Setup::all() {
+        eprintln!("{setup:?}");
+        in_setup(setup, nr_cpus, arena_bytes, &test);
+    }
+}
+
+/// The same in one setup.
+pub fn in_setup(setup: Setup, nr_cpus: usize, arena_bytes: u64, test: impl Fn(&World<'_>)) {
+    let vm = setup.vm(nr_cpus, arena_bytes);
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let free_before = vm.vmstat().nr_free_pages;
+    {
+        let space = vm.new_space().unwrap();
+        test(&World { vm: &vm, cpu: &cpu, space: &space });
+        check(&vm, &[&space]);
+    }
+    check(&vm, &[]);
+    assert_eq!(vm.vmstat().nr_free_pages, free_before, "frames were lost or freed twice");
+    assert_eq!(vm.machine().violations(), (0, None));
+}
+
+/// Every invariant that can be checked at rest.
+pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
+    let mut counts = vec![0; vm.nr_frames() as usize];
+    if let Err(broken) = vm.check(spaces, &mut counts) {
+        panic!("{broken}");
+    }
+}
+
+/// Ends the loops of the other CPUs, also when the test fails.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+impl World<'_> {
+    /// CPUs 1, 2, ... run the actors in the world's space while CPU 0 runs `own`;
+    /// when that is over, they are told to stop.
+    pub fn race<T>(&self, actors: &[Actor<'_>], own: impl FnOnce(&Running<'_>) -> T) -> T {
+        let stop = AtomicBool::new(false);
+        let start = Barrier::new(actors.len() + 1);
+        let play = |i: usize| {
+            let cpu = self.vm.machine().bind(CpuId(i as u16 + 1)).unwrap();
+            let running = cpu.enter(self.space).unwrap();
+            start.wait();
+            actors[i](&running, &stop);
+        };
+        thread::scope(|scope| {
+            let play = &play;
+            (0..actors.len()).for_each(|i| drop(scope.spawn(move || play(i))));
+            let _stop = StopAtEnd(&stop);
+            start.wait();
+            own(&self.cpu.enter(self.space).unwrap())
+        })
+    }
+
+    /// Maps private memory at a fixed place.
+    pub fn map(&self, at: u64, nr_pages: u64, prot: u64) {
+        assert_eq!(self.space.mmap(at, nr_pages * PAGE, prot, PRIVATE | FIXED), Ok(at));
+    }
+
+    pub fn rss(&self) -> RssPages {
+        self.space.rss_pages()
+    }
+}
+
+/// Frames by what they are used for; free ones last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Frames {
+    pub nr_tables: u64,
+    /// Nodes of VMA trees: a pool that a space keeps once it has grown.
+    pub nr_tree: u64,
+    /// Nodes of shared objects.
+    pub nr_objects: u64,
+    pub nr_free: u64,
+}
+
+impl Frames {
+    pub fn count(vm: &Vm<Hosted>) -> Frames {
+        let mut frames = Frames { nr_free: vm.vmstat().nr_free_pages, ..Frames::default() };
+        for pfn in 1..vm.nr_frames() as u32 {
+            let addr = vm.machine().frame_ptr(Pfn(pfn)).addr();
+            match vm.describe(addr).map(|place| place.structure) {
+                Some("table") => frames.nr_tables += 1,
+                Some("tree") => frames.nr_tree += 1,
+                Some("object") => frames.nr_objects += 1,
+                _ => {}
+            }
+        }
+        frames
+    }
+}
