@@ -101,8 +101,8 @@ pub enum Flush {
 /// The implementor promises invariants I1 to I4 of `docs/invariants.md`:
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame that was
 ///   named in the [`Config`](crate::Config), a pointer to 4,096 bytes of memory
-///   that is readable, writable, aligned to 4,096, the same on every call, and
-///   used by nobody but the subsystem and the programs it maps it for;
+///   that is readable, writable, aligned to 4,096, the same on every call, next
+///   to that of the frame with the next number, and used by nobody but the subsystem and the programs it maps it for;
 /// - **I2** [`this_cpu`](Machine::this_cpu) is below
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
@@ -142,7 +142,8 @@ pub unsafe trait Machine: Sized + Sync {
 
     /// One turn of a spin, and one chunk of clearing or copying: serves pending
     /// requests of other CPUs, and lets others run where that is the machine's
-    /// to decide.
+    /// to decide. Never called in a section, so that answering here may count as
+    /// the end of all sections of this CPU.
     fn relax(&self);
 
     /// Waits while `word` has the value `expected`; may return for no reason.

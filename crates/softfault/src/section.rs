@@ -50,7 +50,7 @@ impl<M: Machine> Vm<M> {
         let id = self.machine.this_cpu();
         let cpu = self.cpu(id);
         let even = cpu.slot.get();
-        debug_assert!(even.is_multiple_of(2), "I8: sections do not nest");
+        assert!(even.is_multiple_of(2), "I8: sections do not nest: a closure or policy called back");
         sync::enter(&cpu.slot, even.wrapping_add(1));
         Section { cpu, id, odd: even.wrapping_add(1) }
     }

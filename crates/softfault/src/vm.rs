@@ -19,7 +19,7 @@ pub struct FrameRange {
 
 impl FrameRange {
     fn end(&self) -> u64 {
-        u64::from(self.first.0) + self.nr_frames
+        u64::from(self.first.0).saturating_add(self.nr_frames)
     }
 }
 
@@ -72,6 +72,8 @@ pub struct Vm<M: Machine> {
     pub(crate) next_space_id: Word,
     /// Held by the CPU that empties the groups of others.
     pub(crate) thief: Word,
+    /// Held by the one rmap walk under way.
+    pub(crate) rmap_walks: Word,
     pub(crate) nr_total_pages: u64,
 }
 
@@ -122,6 +124,7 @@ impl<M: Machine> Vm<M> {
             tunables: config.tunables,
             next_space_id: Word::new(1),
             thief: Word::new(0),
+            rmap_walks: Word::new(0),
             nr_total_pages,
         })
     }
@@ -129,6 +132,12 @@ impl<M: Machine> Vm<M> {
     /// The surroundings.
     pub fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// The end of the subsystem; the machine can serve another one. That no
+    /// address space is left the borrow checker sees to.
+    pub fn into_machine(self) -> M {
+        self.machine
     }
 
     /// Limits and thresholds.
@@ -184,7 +193,7 @@ fn span_of_regions(regions: &[FrameRange]) -> Result<u64, NewVmError> {
     let mut end = 0;
     for (i, r) in regions.iter().enumerate() {
         let overlaps = regions[..i].iter().any(|o| u64::from(r.first.0) < o.end() && u64::from(o.first.0) < r.end());
-        if overlaps || r.end() > u64::from(u32::MAX) {
+        if overlaps || u64::from(r.first.0).saturating_add(r.nr_frames) > u64::from(u32::MAX) {
             return Err(NewVmError::BadRegions);
         }
         end = end.max(r.end());

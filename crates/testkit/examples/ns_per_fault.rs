@@ -1,7 +1,7 @@
 //! Software cost of a fault, in nanoseconds, for each discipline: the shortest
 //! loop that a change of the fault path can be judged by.
 //!
-//! `cargo run --release -p softfault-testkit --example ns_per_fault [CPUS]`
+//! `cargo run --release -p softfault-testkit --example ns_per_fault [CPUS [PAGES]]`
 
 use softfault::machine::CpuId;
 use softfault::{Access, Config, Discipline, Tunables, Vm};
@@ -9,7 +9,10 @@ use softfault_host::{Hosted, HostedConfig};
 use std::sync::Barrier;
 use std::time::Instant;
 
-const PAGES: u64 = 32_768;
+/// Pages per CPU and round.
+fn pages() -> u64 {
+    std::env::args().nth(2).map_or(32_768, |a| a.parse().expect("PAGES: a number"))
+}
 
 fn main() {
     let nr_cpus: usize = std::env::args().nth(1).map_or(1, |a| a.parse().expect("CPUS: a number"));
@@ -24,7 +27,7 @@ fn main() {
 }
 
 fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
-    let arena_bytes = 4096 * PAGES * nr_cpus as u64 * 2;
+    let arena_bytes = 4096 * pages() * nr_cpus as u64 * 2;
     let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, huge: true, ..HostedConfig::default() }).unwrap();
     let regions = hosted.regions();
     use softfault::machine::Machine;
@@ -37,7 +40,7 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     let (space, at) = {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let space = vm.new_space().unwrap();
-        let at = space.mmap(0, PAGES * 4096 * nr_cpus as u64, 3, 0x22).unwrap();
+        let at = space.mmap(0, pages() * 4096 * nr_cpus as u64, 3, 0x22).unwrap();
         (space, at)
     };
     let barrier = Barrier::new(nr_cpus);
@@ -50,8 +53,8 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
                     space.activate();
                     barrier.wait();
                     let start = Instant::now();
-                    let base = at + cpu as u64 * PAGES * 4096;
-                    for page in 0..PAGES {
+                    let base = at + cpu as u64 * pages() * 4096;
+                    for page in 0..pages() {
                         space.handle_fault(base + page * 4096, Access::Write).unwrap();
                     }
                     let end = Instant::now();
@@ -66,5 +69,5 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     let end = spans.iter().map(|s| s.1).max().unwrap();
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     drop(space);
-    (end - start).as_nanos() as f64 / (PAGES * nr_cpus as u64) as f64
+    (end - start).as_nanos() as f64 / (pages() * nr_cpus as u64) as f64
 }

@@ -6,6 +6,7 @@
 //! | [`model`] | an address space as a map of pages |
 //! | [`generate`] | sequences from a seed |
 //! | [`linux`] | a child process on the host's Linux that executes them |
+//! | [`fuzz`] | sequences from a fuzzer's bytes |
 //! | [`hosted`] | the hosted machine that executes them |
 //! | [`lockstep`] | the same on several CPUs in turn |
 //! | [`parallel`] | several CPUs at once, each in a part of its own |
@@ -13,6 +14,7 @@
 //! | [`table`] | what a soak has covered |
 #![deny(unsafe_code)]
 
+pub mod fuzz;
 pub mod generate;
 pub mod hosted;
 pub mod judge;

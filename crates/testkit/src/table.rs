@@ -99,6 +99,7 @@ fn rights(prot: u64) -> String {
             let letter = |bit: u64, letter| if prot & bit != 0 { letter } else { '-' };
             [letter(1, 'r'), letter(2, 'w'), letter(4, 'x')].iter().collect()
         }
+        _ if prot >> 24 != 0 => "growing".into(),
         _ => "unknown bits".into(),
     }
 }

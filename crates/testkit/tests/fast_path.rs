@@ -470,7 +470,9 @@ fn f7_a_remote_fault_is_charged_to_its_target() {
     in_each_setup(2, ARENA, |w| {
         let other = w.vm.new_space().unwrap();
         w.map(BASE, 64, RW);
-        // CPU 1 runs in the world's space and faults in the other one.
+        // CPU 1 runs in the world's space and faults in the other one. Both have
+        // been through as many changes, so that only their numbers tell them apart.
+        w.space.mmap(0, PAGE, RW, SHARED).unwrap();
         other.mmap(BASE, 64 * PAGE, RW, PRIVATE | FIXED).unwrap();
         let shared = other.mmap(0, 8 * PAGE, RW, SHARED).unwrap();
         let remote = |running: &Running<'_>, _: &AtomicBool| {

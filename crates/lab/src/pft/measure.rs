@@ -9,7 +9,6 @@
 //! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
 //!   of frames named in `Hosted::regions` may be written through `frame_ptr`.
 
-use super::lent::Lent;
 use super::options::{AGED_FREE_OF_64, Frames, PAGE_BYTES};
 use crate::error::LabError;
 use crate::os::{self, Mapping};
@@ -150,15 +149,46 @@ pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError
     )
 }
 
+/// One warm machine, which serves the `Vm`s of all rows one after the other.
+pub struct Arena(Option<Hosted>);
+
+impl Arena {
+    /// With this machine.
+    pub fn of(hosted: Hosted) -> Arena {
+        Arena(Some(hosted))
+    }
+    /// The machine, between two `Vm`s.
+    ///
+    /// # Panics
+    ///
+    /// After a measurement that failed: there is no next one.
+    pub fn hosted(&self) -> &Hosted {
+        self.0.as_ref().expect("the run ends with the first measurement that fails")
+    }
+    fn take(&mut self) -> Hosted {
+        self.0.take().expect("the run ends with the first measurement that fails")
+    }
+    fn put(&mut self, hosted: Hosted) {
+        self.0 = Some(hosted);
+    }
+}
+
 /// Softfault: one `handle_fault` for each page of a fresh address space in a
 /// fresh `Vm` over the same arena. No trap, no translation: the fault path alone.
-pub fn faults(load: &Load, hosted: &Hosted, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
-    prepare_frames(hosted, frames);
-    let regions = hosted.regions();
+pub fn faults(load: &Load, arena: &mut Arena, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
+    prepare_frames(arena.hosted(), frames);
+    let regions = arena.hosted().regions();
     let config = Config { regions: &regions, frames_are_zero: frames.are_zero(), tunables };
+    let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    let sample = faults_in(&vm, load, frames)?;
+    arena.put(vm.into_machine());
+    Ok(sample)
+}
+
+fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, LabError> {
+    let hosted = vm.machine();
     // The thread that sets up and takes down acts as CPU 0 meanwhile.
     let bound = bind(hosted, 0)?;
-    let vm = Vm::new(Lent(hosted), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
     if frames == Frames::Aged {
         vm.age(AGED_FREE_OF_64, AGE_SEED);
     }
@@ -191,7 +221,7 @@ pub fn faults(load: &Load, hosted: &Hosted, frames: Frames, tunables: Tunables) 
 
 /// A worker's address space is its CPU's until the worker is done.
 struct Inside<'a, G> {
-    space: &'a AddressSpace<'a, Lent<'a>>,
+    space: &'a AddressSpace<'a, Hosted>,
     _guard: G,
 }
 
@@ -205,7 +235,7 @@ fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>, Lab
     hosted.bind(CpuId(cpu as u16)).map_err(|e| LabError::subsystem(format!("binding CPU {cpu}"), e))
 }
 
-fn map(space: &AddressSpace<Lent>, nr_pages: u64) -> Result<u64, LabError> {
+fn map(space: &AddressSpace<Hosted>, nr_pages: u64) -> Result<u64, LabError> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     space
@@ -236,7 +266,7 @@ const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// That every page has a frame, and that the frame has lost its mark: a row whose
 /// faults did less than it claims is no result.
-fn verify(space: &AddressSpace<Lent>, hosted: &Hosted, base: u64, nr_pages: u64) -> Result<(), LabError> {
+fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, nr_pages: u64) -> Result<(), LabError> {
     let resident = space.rss_pages().anon;
     if resident != nr_pages {
         return Err(LabError::subsystem("after the faults", format!("{resident} of {nr_pages} pages are resident")));

@@ -9,7 +9,6 @@
 
 mod history;
 mod json;
-mod lent;
 pub mod measure;
 mod options;
 mod plan;
@@ -23,7 +22,7 @@ pub use stats::Row;
 use crate::error::LabError;
 use crate::os;
 use crate::progress;
-use measure::{Load, Sample};
+use measure::{Arena, Load, Sample};
 use plan::{Job, Work};
 use softfault::Tunables;
 use softfault_host::{Hosted, HostedConfig};
@@ -65,6 +64,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     })
     .map_err(|e| LabError::host("the hosted machine", e))?;
     measure::warm(&hosted);
+    let mut arena = Arena::of(hosted);
 
     let jobs = plan::jobs(options, &thread_counts);
     let bar = progress::bar((jobs.len() * options.reps as usize) as u64);
@@ -73,7 +73,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     for rep in 1..=options.reps {
         for i in order.shuffled(jobs.len()) {
             bar.set_message(format!("repetition {rep}: {}", jobs[i]));
-            samples[i].push(measure_one(options, &jobs[i], &hosted, cpus)?);
+            samples[i].push(measure_one(options, &jobs[i], &mut arena, cpus)?);
             bar.inc(1);
         }
     }
@@ -81,15 +81,15 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     Ok(stats::rows(options, &jobs, &samples))
 }
 
-fn measure_one(options: &Options, job: &Job, hosted: &Hosted, cpus: &[usize]) -> Result<Sample, LabError> {
+fn measure_one(options: &Options, job: &Job, arena: &mut Arena, cpus: &[usize]) -> Result<Sample, LabError> {
     let load = Load { nr_threads: job.nr_threads, cpus, nr_pages: options.nr_pages() };
     let tunables = Tunables { rss_percpu: options.rss == Rss::Percpu, ..Tunables::default() };
     match job.work {
-        Work::Ours(discipline) => measure::faults(&load, hosted, options.frames, Tunables { discipline, ..tunables }),
+        Work::Ours(discipline) => measure::faults(&load, arena, options.frames, Tunables { discipline, ..tunables }),
         Work::LinuxTouch => measure::linux_touch(&load),
         Work::LinuxPopulate => measure::linux_populate(&load),
-        Work::ZeroSingly => measure::zero(&load, hosted, 1),
-        Work::ZeroInBatches => measure::zero(&load, hosted, tunables.zero_batch),
+        Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),
+        Work::ZeroInBatches => measure::zero(&load, arena.hosted(), tunables.zero_batch),
     }
 }
 

@@ -163,7 +163,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Some(refs) = found.refs {
             refs.fetch_add(1, Ordering::Acquire);
         }
-        let lock = Spin::lock(&self.vm.frames.desc(table).link, machine);
+        let lock = Spin::lock_in_section(&self.vm.frames.desc(table).link);
         let result = slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost);
         if result.is_ok() {
             here.rss.add(Rss::Anon, 1);
@@ -178,7 +178,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn install_global(&self, request: &Request, leaf: Leaf) -> Result<(), Lost> {
         let machine = &self.vm.machine;
         let global = &self.data.global;
-        let _lock = Spin::lock(&global.lock, machine);
+        let _lock = Spin::lock_in_section(&global.lock);
         let Walk::Leaf(slot) = walk::walk(machine, self.root, request.vpn) else { return Err(Lost) };
         slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
         global.rss_anon.add_owned(1);

@@ -29,12 +29,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if request.access == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
             return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
-        let mut want = found.entry_rights();
-        if private {
-            // Only a look at the counts may add it: `cow_break`.
-            want -= Rights::WRITE;
-            want |= leaf.rights & Rights::WRITE;
-        }
+        // A fault only widens: a right that the VMA gave up goes with mprotect's
+        // sweep, which knows that it has to shoot down. And only a look at the
+        // counts may add the write right to a private page: `cow_break`.
+        let kept_back = if private { Rights::WRITE } else { Rights::empty() };
+        let want = (found.entry_rights() - kept_back) | leaf.rights;
         if leaf.rights == want {
             self.settle(here, Event::Spurious);
             return Turn::Done(FaultDone::Spurious);

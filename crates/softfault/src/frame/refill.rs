@@ -67,14 +67,19 @@ impl<M: Machine> Vm<M> {
     }
 
     fn refill(&self, fill: Fill) -> Result<(), OutOfFrames> {
-        let id = self.machine.this_cpu();
-        let most = self.tunables.zero_batch.clamp(1, 64);
-        let claim = match self.frames.claim(self.cpu(id), id, most) {
-            Some(claim) => claim,
-            None => {
-                self.steal_groups();
-                self.frames.claim(self.cpu(id), id, most).ok_or(OutOfFrames)?
+        let mut most = self.tunables.zero_batch.clamp(1, 64);
+        let claim = loop {
+            // Stealing waits, and the CPU may be another one afterwards.
+            let id = self.machine.this_cpu();
+            if let Some(claim) = self.frames.claim(self.cpu(id), id, most) {
+                break claim;
             }
+            // What was stolen may be gone again before it is claimed; then it is
+            // in somebody's group, and worth another round, by ones.
+            if !self.steal_groups() {
+                return Err(OutOfFrames);
+            }
+            most = 1;
         };
         if fill == Fill::Zeroed {
             for_each_run(claim.mask & !claim.zero, |first, nr| {
@@ -103,28 +108,30 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Empties the groups of all CPUs into the blocks. One thief at a time; a
-    /// CPU that wants its group meanwhile waits outside its section.
-    pub(crate) fn steal_groups(&self) {
+    /// Empties the groups of all CPUs into the blocks; whether there was
+    /// anything. One thief at a time; a CPU that wants its group meanwhile waits
+    /// outside its section.
+    pub(crate) fn steal_groups(&self) -> bool {
         while self.thief.swap(1, Ordering::Acquire) != 0 {
             self.machine.relax();
         }
-        for id in 0..self.machine.nr_cpus() {
-            let id = CpuId(id as u16);
-            let cpu = self.cpu(id);
+        for cpu in self.cpus.iter() {
             cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
-            let mut one = CpuSet::EMPTY;
-            one.insert(id);
-            self.grace(&one);
+        }
+        self.grace(&CpuSet::first(self.machine.nr_cpus()));
+        let mut found = false;
+        for cpu in self.cpus.iter() {
             for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false)] {
                 let (base, mask) = group.replace(0, 0);
                 if mask != 0 {
+                    found = true;
                     self.frames.release_word(base, mask, zeroed);
                 }
             }
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
         }
         sync::unlock(&self.thief, 0);
+        found
     }
 
     /// From now on the `n`-th allocation fails, counted from 0, and all after it;

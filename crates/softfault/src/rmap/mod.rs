@@ -10,15 +10,16 @@
 //! copy at fork but one list link; a walk visits all members of the family, also
 //! those that never had the page. A family of thousands pays for that in reclaim.
 //!
-//! Locks: the family's lock is a leaf: nothing is taken under it but sections.
+//! Locks: one walk at a time (`rmap_walks`), under it the family's lock, under
+//! that nothing but sections.
 
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
 use crate::mem;
 use crate::space::lock::Spin;
-use crate::space::{AddressSpace, SpaceData};
-use crate::sync::Word;
+use crate::space::{AddressSpace, MetaUse, SpaceData};
+use crate::sync::{Ordering, Word};
 use crate::table::format::Entry;
 use crate::table::walk::{self, Walk};
 use crate::vm::Vm;
@@ -71,14 +72,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         head.nr_members.add_owned(1);
     }
 
-    /// Leaves the family and gives up the space's own frame, which goes back
-    /// unless others still know the family by it.
+    /// The first act of the space's end: from now on no walk finds it. A walk
+    /// under way is waited for.
     pub(crate) fn leave_family(&self) {
         let vm = self.vm;
         let mine = &self.data.family;
-        let founder_frame = Pfn(self.family as u32);
         let head = self.founder();
-        let lock = Spin::lock(&head.lock, &vm.machine);
+        let _lock = Spin::lock(&head.lock, &vm.machine);
         match link(&mine.prev) {
             Some(prev) => vm.space_data(prev).family.next.set(mine.next.get()),
             None => head.first.set(mine.next.get()),
@@ -86,6 +86,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Some(next) = link(&mine.next) {
             vm.space_data(next).family.prev.set(mine.prev.get());
         }
+    }
+
+    /// The last act: gives up the space's own frame, which goes back unless
+    /// others still know the family by it.
+    pub(crate) fn give_up_frame(&self) {
+        let vm = self.vm;
+        let founder_frame = Pfn(self.family as u32);
+        let head = self.founder();
+        // Against walks that are about to look at a founder: `rmap_anon`.
+        let _walks = Spin::lock(&vm.rmap_walks, &vm.machine);
+        let lock = Spin::lock(&head.lock, &vm.machine);
         head.nr_members.add_owned(1u64.wrapping_neg());
         if founder_frame == self.frame {
             head.dead.set(1);
@@ -116,12 +127,10 @@ impl<M: Machine> Vm<M> {
     ///
     /// Locks: takes the family's; `f` runs under it and must not call back.
     pub fn rmap_anon(&self, pfn: Pfn, f: &mut dyn FnMut(Mapping) -> ControlFlow<()>) -> ControlFlow<()> {
-        let desc = self.frames.desc(pfn);
-        if desc.state().kind() != FrameKind::Anon {
-            return ControlFlow::Continue(());
-        }
-        let head = &self.space_data(Pfn(desc.owner.get() as u32)).family;
-        let index = desc.index.get();
+        // Keeps founders' frames in place for the time of the walk. One lock for
+        // all is coarse; nothing but reclaim and migration will walk.
+        let _walks = Spin::lock(&self.rmap_walks, &self.machine);
+        let Some((head, index)) = self.family_of(pfn) else { return ControlFlow::Continue(()) };
         let _lock = Spin::lock(&head.lock, &self.machine);
         let mut at = link(&head.first);
         while let Some(frame) = at {
@@ -130,6 +139,24 @@ impl<M: Machine> Vm<M> {
             at = link(&data.family.next);
         }
         ControlFlow::Continue(())
+    }
+
+    /// The family that a private frame names, if it is one: the frame may find
+    /// another use while its descriptor is read.
+    fn family_of(&self, pfn: Pfn) -> Option<(&FamilyData, u64)> {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            return None;
+        }
+        let desc = self.frames.desc(pfn);
+        let (owner, index) = (desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire));
+        if desc.state().kind() != FrameKind::Anon || owner >= self.nr_frames() {
+            return None;
+        }
+        let founder = Pfn(owner as u32);
+        let home = self.frames.desc(founder);
+        let is_space = home.state().kind() == FrameKind::Meta && home.index.get() == MetaUse::Space as u64;
+        let head = &self.space_data(founder).family;
+        (is_space && head.founder.get() == owner).then_some((head, index))
     }
 
     fn rmap_in(

@@ -83,7 +83,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Changes an aligned 32-bit word atomically, as a futex does; `None` from
-    /// `f` leaves it. Gives the old value.
+    /// `f` leaves it. Gives the old value. `f` runs in a section: it must not
+    /// call back.
     ///
     /// # Errors
     ///

@@ -123,9 +123,10 @@ impl<'vm> Visit<'vm> {
     #[cold]
     fn begin(data: &'vm SpaceData, id: CpuId) -> Visit<'vm> {
         let (word, bit) = (&data.cpus.words[usize::from(id.0) / 64], 1 << (id.0 % 64));
-        word.fetch_or(bit, Ordering::SeqCst);
+        let was = word.fetch_or(bit, Ordering::SeqCst);
         sync::fence();
-        Visit { word, bit }
+        // A bit that stood already stays: the CPU has not left the space yet.
+        Visit { word, bit: bit & !was }
     }
 }
 

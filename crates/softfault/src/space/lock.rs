@@ -46,7 +46,7 @@ impl<M: Machine> Drop for Writer<'_, M> {
     }
 }
 
-/// A spinlock in a word, for the historic disciplines only.
+/// A spinlock in a word.
 pub(crate) struct Spin<'a>(&'a Word);
 
 impl<'a> Spin<'a> {
@@ -55,6 +55,20 @@ impl<'a> Spin<'a> {
             machine.relax();
             while !sync::seems_zero(word) {
                 machine.relax();
+            }
+        }
+        Spin(word)
+    }
+
+    /// Inside a section, for the historic disciplines. The machine's `relax` may
+    /// answer a shootdown, which the sender takes for the end of this section;
+    /// so this spin answers nobody. Whoever has the lock is in a section, too,
+    /// and waits for nobody.
+    pub(crate) fn lock_in_section(word: &'a Word) -> Spin<'a> {
+        while word.swap(1, Ordering::Acquire) != 0 {
+            sync::spin();
+            while !sync::seems_zero(word) {
+                sync::spin();
             }
         }
         Spin(word)

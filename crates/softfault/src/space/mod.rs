@@ -27,7 +27,7 @@ use crate::frame::{FrameKind, OutOfFrames};
 use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag};
 use crate::mem::{self, FrameArray};
 use crate::sync::{Ordering, Word};
-use crate::table::format::Format;
+use crate::table::format::{Format, span_of};
 use crate::vm::Vm;
 use tree::{Tree, TreeRoot};
 
@@ -196,6 +196,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Pages of the user part.
     pub(crate) fn user_range() -> PageRange {
         PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES))
+    }
+
+    /// The same, up to the end of its last table: where the user part ends a page
+    /// early, that page is in no hole of the user part but in its tables.
+    pub(crate) fn table_range() -> PageRange {
+        let span = span_of::<M::Format>(M::Format::LEVELS - 1);
+        PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES.next_multiple_of(span)))
     }
 
     /// The resident counts of `cpu`.

@@ -30,9 +30,27 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let top = Vpn(if user > 4 * STACK_ROOM_PAGES { user - STACK_ROOM_PAGES } else { user });
         let low = PageRange::new(self.min_page().min(top), top);
-        let find = |window, direction| tree.find_gap(&GapRequest::new(window, nr_pages, direction));
         // Above the usual room only when below there is none.
-        find(low, Direction::TopDown).or_else(|| find(PageRange::new(low.start, Vpn(user)), Direction::BottomUp))
+        find_gap(tree, low, nr_pages, Direction::TopDown)
+            .or_else(|| find_gap(tree, PageRange::new(low.start, Vpn(user)), nr_pages, Direction::BottomUp))
+    }
+}
+
+/// The first hole in that direction which keeps its distance from mappings that
+/// grow down. Such mappings are few, so each costs one more search.
+fn find_gap<M: Machine>(tree: &Snapshot<'_, M>, window: PageRange, nr_pages: u64, direction: Direction) -> Option<Vpn> {
+    let mut window = window;
+    loop {
+        let start = tree.find_gap(&GapRequest::new(window, nr_pages, direction))?;
+        let range = PageRange::new(start, Vpn(start.0 + nr_pages));
+        if fits_at(tree, range) {
+            return Some(start);
+        }
+        let next = tree.next(range.end)?.vma.range;
+        window = match direction {
+            Direction::TopDown => PageRange::new(window.start, Vpn(next.start.0.saturating_sub(STACK_GUARD_GAP_PAGES))),
+            Direction::BottomUp => PageRange::new(next.end, window.end),
+        };
     }
 }
 

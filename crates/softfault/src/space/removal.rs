@@ -57,6 +57,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// there any more, unless faults that come back in are welcome (madvise).
     pub(crate) fn remove_pages(&self, removal: &Removal) {
         let machine = &self.vm.machine;
+        // Above the user part the root has entries of the embedder's.
+        let removal = &Removal {
+            range: removal.range.intersect(&Self::user_range()),
+            free_inside: removal.free_inside.intersect(&Self::table_range()),
+            ..*removal
+        };
         let taken = take::take(machine, self.root, removal);
         if !taken.leaves && !taken.tables {
             return;
@@ -94,7 +100,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn hole_around(&self, range: PageRange) -> PageRange {
         let tree = self.tree().snapshot();
         let start = tree.prev_end(range.start).unwrap_or(Vpn(0));
-        let end = tree.next_start(range.start).unwrap_or(Vpn(u64::MAX));
+        let end = tree.next_start(range.start).unwrap_or(Self::table_range().end);
         PageRange::new(start, end)
     }
 }

@@ -89,3 +89,9 @@ pub fn unlock(word: &Word, value: u64) {
 /// Words of this memory were zeroed as plain memory.
 #[inline(always)]
 pub fn zeroed(_: *const u8, _: usize) {}
+
+/// One turn of a spin inside a section, where nothing of the machine's may be
+/// called.
+pub fn spin() {
+    core::hint::spin_loop();
+}

@@ -204,3 +204,11 @@ pub fn zeroed(first: *const u8, bytes: usize) {
     cells.sort_by_key(|(addr, _)| *addr);
     cells.iter().for_each(|(_, cell)| cell.store(0, Ordering::Relaxed));
 }
+
+/// One turn of a spin inside a section, where nothing of the machine's may be
+/// called.
+pub fn spin() {
+    if REGISTRY.with(|r| r.borrow().running) {
+        loom::thread::yield_now();
+    }
+}

@@ -123,11 +123,11 @@ impl<'a, F: Format> Slot<'a, F> {
         self.word.store(F::encode(entry, self.level), Ordering::Release);
     }
 
-    /// Writes an entry that nobody else can reach: the tables of a child that is
-    /// not published (F12).
+    /// Writes an entry that nobody else changes: in the tables of a child that is
+    /// not published, by a plain store (F12); rmap may read it.
     #[inline(always)]
     pub(crate) fn set_private(&self, entry: Entry) {
-        self.word.set(F::encode(entry, self.level));
+        self.word.store(F::encode(entry, self.level), Ordering::Release);
     }
 
     /// What a removal's `Busy` keeps; `None` for any other entry.

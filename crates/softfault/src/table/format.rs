@@ -46,8 +46,9 @@ pub struct Leaf {
     pub dirty: bool,
 }
 
-/// A page-table format.
-pub trait Format: 'static {
+/// A page-table format. Sealed: what [`table`](Format::table) says is followed
+/// without a further look, so formats live here, beside their tests.
+pub trait Format: sealed::Sealed + 'static {
     /// Number of levels.
     const LEVELS: u8;
     /// log2 of the entries of a table; at most 9.
@@ -76,6 +77,13 @@ pub trait Format: 'static {
     const DIRTY: u64;
     /// The lock bit: legal in a present leaf and in an otherwise empty entry.
     const LOCK: u64;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Toy {}
+    impl Sealed for super::X86_64 {}
+    impl Sealed for super::X86_64La57 {}
 }
 
 /// Index of the page into the table of `level`.

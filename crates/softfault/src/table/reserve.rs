@@ -4,11 +4,15 @@
 
 use super::entry::Slot;
 use super::format::{Entry, Format, span_of};
+use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::Machine;
 use crate::vm::Vm;
+
+/// Fewer than this many are simply tried.
+const SMALL: u64 = 64;
 
 /// Zeroed frames, the caller's alone.
 pub(crate) struct TableReserve<'vm, M: Machine> {
@@ -22,8 +26,12 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         TableReserve { vm, first: None, nr_used: 0 }
     }
 
-    /// Sets aside what [`tables_for`] counts, or nothing.
+    /// Sets frames aside. Asks first whether there can be so many: zeroing all
+    /// frames of the machine to find out would starve everybody meanwhile.
     pub(crate) fn add(&mut self, nr_tables: u64) -> Result<(), OutOfFrames> {
+        if nr_tables > SMALL && nr_tables > self.vm.vmstat().nr_free_pages {
+            return Err(OutOfFrames);
+        }
         for _ in 0..nr_tables {
             let pfn = self.vm.obtain(Fill::Zeroed)?;
             self.vm.frames.desc(pfn).link.set(self.first.map_or(0, |p| u64::from(p.0) + 1));
@@ -46,14 +54,15 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     }
 
     /// The entry of `vpn`, with the tables above it put in as needed. Faults may
-    /// be doing the same; whoever loses keeps its frame.
-    pub(crate) fn entry_for(&mut self, root: Pfn, space: Pfn, vpn: Vpn) -> Slot<'vm, M::Format> {
+    /// be doing the same; whoever loses keeps its frame. `None` where the reserve
+    /// does not reach: for entries that came after the count.
+    pub(crate) fn entry_for(&mut self, root: Pfn, space: Pfn, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
         loop {
             match walk::walk(&self.vm.machine, root, vpn) {
-                Walk::Leaf(slot) => return slot,
+                Walk::Leaf(slot) => return Some(slot),
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Hole(hole) => {
-                    let table = self.take().expect("I15: the reserve covers what was counted");
+                    let table = self.take()?;
                     let level = u64::from(hole.level) - 1;
                     self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(space.0), level);
                     if hole.fill(Entry::Table(table)).is_ok() {
@@ -82,24 +91,61 @@ impl<M: Machine> Drop for TableReserve<'_, M> {
     }
 }
 
-/// Tables that would have to be put in for entries in all of `range`.
+/// Tables that would have to be put in for entries in all of `range`: at most so
+/// many, since faults only add.
 pub(crate) fn tables_for<M: Machine>(machine: &M, root: Pfn, range: PageRange) -> u64 {
-    if range.is_empty() {
+    let range = range.intersect(&PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES)));
+    missing_below(machine, At::root::<M::Format>(root), range)
+}
+
+fn missing_below<M: Machine>(machine: &M, at: At, range: PageRange) -> u64 {
+    if at.level == 0 {
         return 0;
     }
     let mut nr = 0;
-    for level in 1..M::Format::LEVELS {
-        let span = span_of::<M::Format>(level);
-        let mut at = range.start.0 / span * span;
-        while at < range.end.0 {
-            // Missing exactly if the walk towards it ends in a hole at this
-            // level or above; what is above is counted in its own turn.
-            if matches!(walk::walk(machine, root, Vpn(at.max(range.start.0))), Walk::Hole(slot) if slot.level >= level)
-            {
-                nr += 1;
+    for_each_slot(machine, at, range, |slot, span| {
+        nr += match slot.table() {
+            Some(table) => missing_below(machine, at.below(table, span), range),
+            // None, or owned for a moment and perhaps none afterwards.
+            None => tables_in::<M::Format>(at.level, span.intersect(&range)),
+        };
+    });
+    nr
+}
+
+/// Tables below an empty entry of `level`, for entries in all of `range`.
+fn tables_in<F: Format>(level: u8, range: PageRange) -> u64 {
+    (1..=level).map(|l| range.end.0.div_ceil(span_of::<F>(l)) - range.start.0 / span_of::<F>(l)).sum()
+}
+
+/// Counts the tables for single entries, named in ascending order.
+pub(crate) struct TableCount<'a, M> {
+    machine: &'a M,
+    root: Pfn,
+    last: [u64; 8],
+    nr: u64,
+}
+
+impl<'a, M: Machine> TableCount<'a, M> {
+    pub(crate) fn new(machine: &'a M, root: Pfn) -> Self {
+        TableCount { machine, root, last: [u64::MAX; 8], nr: 0 }
+    }
+
+    pub(crate) fn add(&mut self, vpn: Vpn) {
+        let hole = match walk::walk(self.machine, self.root, vpn) {
+            Walk::Leaf(_) => return,
+            Walk::Hole(slot) => slot.level,
+            Walk::Owned => M::Format::LEVELS - 1,
+        };
+        for level in 1..=hole {
+            let index = vpn.0 / span_of::<M::Format>(level);
+            if core::mem::replace(&mut self.last[usize::from(level)], index) != index {
+                self.nr += 1;
             }
-            at += span;
         }
     }
-    nr
+
+    pub(crate) fn nr(&self) -> u64 {
+        self.nr
+    }
 }

@@ -47,24 +47,25 @@ pub(crate) trait Harvest {
     fn table(&mut self, table: Pfn);
 }
 
+/// A table, and where its span begins.
 #[derive(Clone, Copy)]
-struct At {
-    table: Pfn,
-    level: u8,
-    base: Vpn,
+pub(super) struct At {
+    pub(super) table: Pfn,
+    pub(super) level: u8,
+    pub(super) base: Vpn,
 }
 
 impl At {
-    fn root<F: Format>(root: Pfn) -> At {
+    pub(super) fn root<F: Format>(root: Pfn) -> At {
         At { table: root, level: F::LEVELS - 1, base: Vpn(0) }
     }
-    fn below(&self, table: Pfn, span: PageRange) -> At {
+    pub(super) fn below(&self, table: Pfn, span: PageRange) -> At {
         At { table, level: self.level - 1, base: span.start }
     }
 }
 
 /// Calls `f(entry, its span)` for each entry of the table whose span meets the range.
-fn for_each_slot<'a, M: Machine>(
+pub(super) fn for_each_slot<'a, M: Machine>(
     machine: &'a M,
     at: At,
     range: PageRange,
@@ -80,6 +81,11 @@ fn for_each_slot<'a, M: Machine>(
     let first = (part.start.0 - at.base.0) / span;
     let last = (part.end.0 - 1 - at.base.0) / span;
     for i in first..=last {
+        if at.level == 1 && i > first {
+            // Long passes answer other CPUs between tables; no caller is in a
+            // section.
+            machine.relax();
+        }
         let start = Vpn(at.base.0 + i * span);
         let slot = Slot::new(entry(machine, at.table, i as usize), at.level);
         f(slot, PageRange::new(start, Vpn(start.0 + span)));

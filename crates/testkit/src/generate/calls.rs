@@ -76,6 +76,7 @@ impl Maker {
         let mut prot = self.random.pick(&PROTS);
         match self.random.below(100) {
             0..8 => (addr, len) = self.wild(addr, len),
+            11..15 => prot |= self.random.pick(&[1 << 24, 1 << 24, 1 << 24, 1 << 25, 3 << 24]),
             8..11 => prot = 1 << (4 + self.random.below(20)),
             _ => {}
         }

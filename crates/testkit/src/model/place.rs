@@ -101,9 +101,12 @@ impl Model {
         if prot_alone & !(READ | WRITE | EXEC | SEM) != 0 {
             return Ok(EINVAL);
         }
-        let (first, end) = (addr / PAGE, end / PAGE);
+        let (mut first, end) = (addr / PAGE, end / PAGE);
         if prot != prot_alone {
-            return Err(Unknown);
+            match self.space(who).grown(first, end, prot & GROWSDOWN != 0)? {
+                Ok(start) => first = start,
+                Err(refusal) => return Ok(refusal),
+            }
         }
         self.change(who, first, end, &mut |attrs| attrs.prot = prot_alone & 7);
         Ok(if self.has_hole(who, first, end) { ENOMEM } else { OK })
@@ -192,6 +195,23 @@ impl Space {
             Some((next, page)) if page.attrs.grows => end + GUARD_GAP_PAGES <= *next,
             Some((next, _)) => end <= *next,
         }
+    }
+
+    /// Where mprotect begins with `PROT_GROWSDOWN`: at the start of the first
+    /// mapping in the range. Nothing here grows up.
+    fn grown(&self, first: u64, end: u64, down: bool) -> Result<Result<u64, Outcome>, Unknown> {
+        let Some((number, page)) = self.pages.range(first..end).next() else { return Ok(Err(ENOMEM)) };
+        if !down {
+            return Ok(Err(if *number > first { ENOMEM } else { EINVAL }));
+        }
+        if !page.attrs.grows {
+            return Ok(Err(EINVAL));
+        }
+        let mut start = *number;
+        while self.pages.contains_key(&(start - 1)) && self.joined(start)? {
+            start -= 1;
+        }
+        Ok(Ok(start))
     }
 
     pub(super) fn remove(&mut self, first: u64, end: u64) {

@@ -37,8 +37,10 @@ impl From<OutOfNodes> for MadviseError {
 enum Action {
     /// Only flags of the VMA: (set, cleared).
     Flags(VmaFlags, VmaFlags),
-    /// Nothing to do without files and reclaim; the range is checked.
+    /// Nothing to do without files; the range is checked.
     Nothing,
+    /// COLD, PAGEOUT: nothing to do without reclaim; the range is checked.
+    Age,
     Drop,
     Free,
     Populate(Access),
@@ -54,7 +56,8 @@ fn action(advice: u64) -> Option<Action> {
         0 => Action::Flags(none, order),
         1 => Action::Flags(VmaFlags::RANDOM, order),
         2 => Action::Flags(VmaFlags::SEQUENTIAL, order),
-        3 | 20 | 21 => Action::Nothing, // WILLNEED, COLD, PAGEOUT
+        3 => Action::Nothing, // WILLNEED
+        20 | 21 => Action::Age,
         4 => Action::Drop,
         8 => Action::Free,
         10 => Action::Flags(VmaFlags::DONTFORK, none),
@@ -118,8 +121,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let locked = vma.flags.contains(VmaFlags::LOCKED);
         match action {
             Action::Flags(set, clear) => self.advise_flags(vma, part, *set, *clear),
-            Action::Nothing => Ok(()),
-            Action::Drop if locked => Err(MadviseError::WrongMapping),
+            Action::Drop | Action::Free | Action::Age | Action::Guard if locked => Err(MadviseError::WrongMapping),
+            Action::Nothing | Action::Age => Ok(()),
             Action::Drop => {
                 self.drop_pages(vma, part);
                 Ok(())
@@ -129,7 +132,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.free_lazily(part);
                 Ok(())
             }
-            Action::Guard if locked => Err(MadviseError::WrongMapping),
             Action::Guard => self.install_guards(vma, part),
             Action::Unguard => {
                 self.remove_guards(part);
@@ -198,12 +200,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.reclaim(retired);
         }
         for vpn in part.start.0..part.end.0 {
-            let slot = reserve.entry_for(self.root, self.frame, Vpn(vpn));
+            let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn)) else {
+                debug_assert!(false, "I15: the reserve covers what was counted");
+                return Err(MadviseError::OutOfFrames);
+            };
+            let mut cleared_rest = false;
             while !matches!(slot.read().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
                 // A page is there, or a fault was quicker: it goes, and again.
+                // The rest goes with it, once: pages there are the rule at first,
+                // and a quicker fault after that.
                 let one = PageRange::new(Vpn(vpn), Vpn(vpn + 1));
                 let rest = PageRange::new(Vpn(vpn), part.end);
-                let range = if matches!(slot.read().entry, Entry::Leaf(_)) { rest } else { one };
+                let range = if cleared_rest { one } else { rest };
+                cleared_rest = true;
                 let free_inside = PageRange::new(part.start, part.start);
                 self.remove_pages(&Removal { range, free_inside, keep_guards: true });
             }

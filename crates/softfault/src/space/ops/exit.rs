@@ -11,6 +11,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
     /// CPU that ran it may still hold translations, so those go first.
     fn drop(&mut self) {
         let vm = self.vm;
+        self.leave_family();
         self.shootdown_and_wait(Flush::Space);
         self.remove_all();
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
@@ -23,6 +24,6 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         if order != u64::MAX {
             vm.give_back_order(Pfn(data.rss_base.get() as u32), Order(order as u8));
         }
-        self.leave_family();
+        self.give_up_frame();
     }
 }

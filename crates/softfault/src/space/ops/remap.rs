@@ -14,7 +14,7 @@ use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::format::{Entry, Leaf};
-use crate::table::reserve::{self, TableReserve};
+use crate::table::reserve::{TableCount, TableReserve};
 use crate::table::take::{self, Removal};
 
 op_error! {
@@ -102,7 +102,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let moves = flags & (FIXED | DONTUNMAP) != 0;
         if !moves && old_len >= new_len {
             if old_len > new_len {
-                self.unmap_range(checked_pages(old + new_len, old_len - new_len)?)
+                // Never past the user part: what lies there is the embedder's.
+                self.unmap_range(checked_pages(old + new_len, old_len - new_len, task_size::<M::Format>())?)
                     .map_err(|_| MremapError::OutOfFrames)?;
             }
             return Ok(old);
@@ -117,6 +118,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if !self.fits_limit((new_len - old_len) / PAGE_SIZE, 0) {
                 return Err(MremapError::OverLimit);
             }
+        }
+        if flags & DONTUNMAP != 0 && !self.fits_limit(new_len / PAGE_SIZE, 0) {
+            return Err(MremapError::OverLimit);
         }
         if !moves && old_len > 0 && self.grow_in_place(&vma, old, old_len, new_len)? {
             return Ok(old);
@@ -185,14 +189,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if edits.nr_vmas() > self.vm.tunables.max_map_count {
             return Err(MremapError::TooManyVmas);
         }
-        if !m.old.is_empty() {
-            let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
-            let nr_tables = reserve::tables_for(&self.vm.machine, self.root, spread);
-            reserve.add(nr_tables).map_err(|_| MremapError::OutOfFrames)?;
-        }
+        let nr_tables = self.count_tables(&m);
+        reserve.add(nr_tables).map_err(|_| MremapError::OutOfFrames)?;
         self.vm.object_get(vma.object, m.new.nr_pages());
         let (mut retired, second) = edits.publish_first();
         self.wait_for_readers();
+        // Faults that raced with this call may have filled the source since the
+        // count. If frames run out at this very moment, what they touched stays
+        // behind, as if they had come later.
+        let nr_late = self.count_tables(&m).saturating_sub(nr_tables);
+        let _ = reserve.add(nr_late);
         self.carry_entries(&m, vma.object != ObjectId::NONE && m.keep_old, &mut reserve);
         if !m.keep_old {
             // The destination is in no tree yet, and its tables have to stay.
@@ -213,6 +219,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
+    /// Tables that the destination lacks for the entries that the source has.
+    fn count_tables(&self, m: &Move) -> u64 {
+        let machine = &self.vm.machine;
+        let mut count = TableCount::new(machine, self.root);
+        take::for_each_entry(machine, self.root, m.old, &mut |vpn, _| {
+            count.add(Vpn(m.new.start.0 + (vpn.0 - m.old.start.0)));
+            true
+        });
+        count.nr()
+    }
+
     /// Takes the source's entries to the destination. With `stay` only guards go;
     /// pages of an object are found again by a fault.
     fn carry_entries(&self, m: &Move, stay: bool, reserve: &mut TableReserve<'vm, M>) {
@@ -230,7 +247,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 match seen.entry {
                     Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if stay => return true,
                     Entry::Leaf(leaf) => {
-                        let to_slot = reserve.entry_for(self.root, self.frame, to);
+                        let Some(to_slot) = reserve.entry_for(self.root, self.frame, to) else { return true };
                         if slot.take_for_removal(seen).is_ok()
                             && let Some(kept) = slot.removed()
                         {
@@ -242,7 +259,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         }
                     }
                     Entry::Guard => {
-                        reserve.entry_for(self.root, self.frame, to).set_private(Entry::Guard);
+                        let Some(to_slot) = reserve.entry_for(self.root, self.frame, to) else { return true };
+                        to_slot.set_private(Entry::Guard);
                         slot.set_private(Entry::None);
                         return true;
                     }
@@ -287,6 +305,7 @@ fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, limit: u64) -> R
     if apart { Ok(()) } else { Err(MremapError::BadTarget) }
 }
 
-fn checked_pages(addr: u64, len: u64) -> Result<PageRange, MremapError> {
-    addr.checked_add(len).map(|_| pages(addr, len)).ok_or(MremapError::BadTarget)
+fn checked_pages(addr: u64, len: u64, limit: u64) -> Result<PageRange, MremapError> {
+    let end = addr.checked_add(len).filter(|end| *end <= limit).ok_or(MremapError::BadTarget)?;
+    Ok(PageRange::new(Vpn::of(addr), Vpn::of(end)))
 }

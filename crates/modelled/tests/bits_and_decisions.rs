@@ -1,0 +1,77 @@
+//! F11, and copy-on-write decisions on a page that only one space has left: both
+//! are about an entry that others change between the look and the change.
+
+mod common;
+
+use common::{World, explore, run};
+use softfault_modelled::{Access, AddressSpace, Discipline};
+use std::sync::{Arc, Mutex};
+
+const FREE: u64 = 8;
+const RWX: u64 = 7;
+
+/// A page that has been shared and is no longer: not writable, and whoever writes
+/// may keep it, unless a second fork comes in between.
+#[test]
+fn f5_reuse_against_fork() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(0);
+        drop(w.space.fork().unwrap());
+        let child: Arc<Mutex<Option<AddressSpace<'static, common::Modelled>>>> = Arc::default();
+        let slot = child.clone();
+        run(vec![
+            Box::new(move || {
+                w.space.handle_fault(0, Access::Write).unwrap();
+            }),
+            Box::new(move || *slot.lock().unwrap() = Some(w.space.fork().unwrap())),
+        ]);
+        let child = child.lock().unwrap().take().unwrap();
+        w.check(&[&child]);
+        drop(child);
+        w.check(&[]);
+    });
+}
+
+/// A store to a clean page while its entry changes; afterwards the page is dirty
+/// wherever the store went through.
+fn store_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
+    explore(2, move || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(0);
+        w.space.madvise(0, 4096, FREE).unwrap();
+        let stored = Arc::new(Mutex::new(false));
+        let result = stored.clone();
+        let store = move || {
+            w.space.activate();
+            *result.lock().unwrap() = w.space.write(0, &[1]).is_ok();
+            w.space.deactivate();
+        };
+        run(vec![Box::new(store), Box::new(move || op(w))]);
+        w.check(&[]);
+        let (mut nr_dirty, mut nr_accessed) = (0, 0);
+        w.space.smaps(&mut |entry| {
+            nr_dirty += entry.dirty_pages;
+            nr_accessed += entry.referenced_pages;
+        });
+        let expected = u64::from(*stored.lock().unwrap());
+        assert!(nr_dirty >= expected && nr_accessed >= expected, "F11: a bit is lost");
+    });
+}
+
+#[test]
+fn f11_more_rights() {
+    store_against(|w| w.space.mprotect(0, 4096, RWX).unwrap());
+}
+
+#[test]
+fn f11_a_move() {
+    store_against(|w| {
+        w.space.mremap(0, 4096, 4096, 3, 8 * 4096).unwrap();
+    });
+}
+
+#[test]
+fn f11_fork() {
+    store_against(|w| drop(w.space.fork().unwrap()));
+}

@@ -1,0 +1,247 @@
+//! Sequences from bytes that nobody chose: what a fuzzer mutates, and a corpus
+//! file holds, is a machine and the calls to make on it.
+//!
+//! `coding.rs` has the format. Every string of bytes is a sequence: a step that
+//! the model knows no answer to, or that would reach beyond what sequences may
+//! touch, is left out. The judge is the model, step by step; at the end the
+//! core's checker looks at what is there, and all frames have to come back.
+
+mod coding;
+
+use crate::generate::Sequence;
+use crate::hosted::Programs;
+use crate::judge::check;
+use crate::lockstep;
+use crate::model::{Expected, Model};
+use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use core::ops::Range;
+use softfault::{Config, CpuId, Discipline, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig, Mode};
+
+/// Steps of a sequence; what follows is not read.
+pub const MAX_STEPS: usize = 256;
+/// Pages that one call may map.
+const MAX_PAGES: u64 = 4096;
+/// What four programs and their objects can fill at most, and then some; the
+/// host gives only what is touched.
+const ARENA_BYTES: u64 = 1 << 30;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_FIXED_ANY: u64 = 0x10 | 0x10_0000;
+const MREMAP_FIXED: u64 = 2;
+
+/// The machine that a sequence runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// How faults synchronise.
+    pub discipline: Discipline,
+    /// How invalidations reach other CPUs.
+    pub mode: Mode,
+    /// Three CPUs do the steps in turn, instead of one.
+    pub several: bool,
+    /// With several, decides whose turn it is.
+    pub seed: u8,
+}
+
+/// A machine and what to do on it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Case {
+    /// The machine.
+    pub setup: Setup,
+    /// The steps, with what has to come of each.
+    pub steps: Sequence,
+}
+
+/// Runs the sequence that the bytes are.
+///
+/// # Errors
+///
+/// A difference, and the shortest sequence found that shows one.
+pub fn run(bytes: &[u8]) -> Result<(), String> {
+    let case = Case::decode(bytes);
+    case.judge().map_err(|found| case.shortest(found))
+}
+
+impl Case {
+    /// What the bytes mean.
+    pub fn decode(bytes: &[u8]) -> Case {
+        let (setup, ops) = coding::decode(bytes);
+        Case::new(setup, ops)
+    }
+
+    /// Of these steps those that can be judged.
+    pub fn new(setup: Setup, ops: impl IntoIterator<Item = Op>) -> Case {
+        let mut model = Model::default();
+        let judged = |op: Op| {
+            let op = within_bounds(&model, op)?;
+            let expected = model.apply(&op).ok()?;
+            Some((op, expected))
+        };
+        Case { setup, steps: ops.into_iter().filter_map(judged).take(MAX_STEPS).collect() }
+    }
+
+    /// Bytes that mean this. Values that are stored keep only their lowest byte.
+    pub fn encode(&self) -> Vec<u8> {
+        coding::encode(self.setup, self.steps.iter().map(|(op, _)| op))
+    }
+
+    /// Runs it on a machine of its own.
+    ///
+    /// # Errors
+    ///
+    /// The first difference, and the steps up to it.
+    pub fn judge(&self) -> Result<(), String> {
+        let vm = self.setup.vm()?;
+        let found = if self.setup.several {
+            let last = self.steps.len().max(1);
+            lockstep::run(&vm, &self.steps, self.setup.seed.into(), last).map(|found| (found.step, found.to_string()))
+        } else {
+            alone(&vm, &self.steps)
+        };
+        match found {
+            None => Ok(()),
+            Some((step, what)) => {
+                let shown = self.steps.iter().take(step.saturating_add(1));
+                let text: Vec<String> = shown.map(|(op, _)| format!("  {op}")).collect();
+                Err(format!("{:?}: {what}\n{}", self.setup, text.join("\n")))
+            }
+        }
+    }
+}
+
+impl Case {
+    /// Drops steps as long as something differs: the last difference found.
+    fn shortest(&self, mut found: String) -> String {
+        let mut case = self.clone();
+        let mut chunk = case.steps.len() / 2;
+        while chunk > 0 {
+            let (mut at, mut dropped) = (0, false);
+            while at < case.steps.len() {
+                let mut ops: Vec<Op> = case.steps.iter().map(|(op, _)| *op).collect();
+                ops.drain(at..(at + chunk).min(ops.len()));
+                let fewer = Case::new(self.setup, ops);
+                match fewer.judge() {
+                    Err(difference) => (case, found, dropped) = (fewer, difference, true),
+                    Ok(()) => at += chunk,
+                }
+            }
+            if !dropped || chunk > 1 {
+                chunk /= 2;
+            }
+        }
+        found
+    }
+}
+
+impl Setup {
+    fn vm(self) -> Result<Vm<Hosted>, String> {
+        let config = HostedConfig {
+            nr_cpus: if self.several { 4 } else { 1 },
+            mode: self.mode,
+            arena_bytes: ARENA_BYTES,
+            tlb_entries: 64,
+            strict_bbm: true,
+            ..HostedConfig::default()
+        };
+        let hosted = Hosted::new(config).map_err(|error| error.to_string())?;
+        let regions = hosted.regions();
+        let tunables = Tunables { discipline: self.discipline, ..Tunables::default() };
+        let config = Config { regions: &regions, frames_are_zero: true, tunables };
+        Vm::new(hosted, &config).map_err(|error| error.to_string())
+    }
+}
+
+/// On one CPU: the first step that differs, and how.
+fn alone(vm: &Vm<Hosted>, steps: &[(Op, Expected)]) -> Option<(usize, String)> {
+    let at_end = |what: String| Some((steps.len(), what));
+    let Ok(cpu) = vm.machine().bind(CpuId(0)) else { return at_end("CPU 0 is not free".into()) };
+    let before = vm.vmstat().nr_free_pages;
+    let Some(mut programs) = Programs::new(vm) else { return at_end("no room for a program".into()) };
+    let ops: Vec<Op> = steps.iter().map(|(op, _)| *op).collect();
+    let seen = programs.run(&cpu, &ops, |_, _| {});
+    let wrong = steps.iter().zip(&seen).position(|((_, expected), seen)| !expected.allows(*seen));
+    if let Some(step) = wrong {
+        return Some((step, format!("step {step}: model {}, softfault {}", steps[step].1.outcome, seen[step])));
+    }
+    let broken = check(vm, programs.spaces());
+    drop(programs);
+    let after = vm.vmstat().nr_free_pages;
+    if let (nr @ 1.., first) = vm.machine().violations() {
+        return at_end(format!("{nr} violations of break before make: {}", first.unwrap_or_default()));
+    }
+    if after != before {
+        return at_end(format!("{before} frames were free before and {after} after"));
+    }
+    broken.and_then(at_end)
+}
+
+/// The window with what a mapping at its end may grow into.
+fn is_windows(addr: u64) -> bool {
+    (WINDOW..WINDOW + (WINDOW_PAGES + MAX_PAGES) * PAGE).contains(&addr)
+}
+
+fn is_heaps(addr: u64) -> bool {
+    (HEAP..HEAP + HEAP_BYTES / 2).contains(&addr)
+}
+
+fn is_canonical(addr: u64) -> bool {
+    addr < 1 << 47 || addr >= !0 << 47
+}
+
+/// Lengths that succeed and that a map of pages cannot hold.
+fn is_too_long(len: u64) -> bool {
+    (MAX_PAGES * PAGE + 1..=TASK_SIZE).contains(&len)
+}
+
+/// Whether a mapping may be put there, or the call fails for the address alone.
+fn may_be_put(addr: u64, len: u64) -> bool {
+    let reachable: Range<u64> = 0..TASK_SIZE.saturating_sub(len);
+    is_windows(addr) || is_heaps(addr) || addr % PAGE != 0 || !reachable.contains(&addr)
+}
+
+/// The step, made to keep to the window, the heap and what must fail; `None` if
+/// it cannot be.
+fn within_bounds(model: &Model, mut op: Op) -> Option<Op> {
+    let [a, b, c, d, e, f] = op.args;
+    if !model.programs().any(|alive| alive == op.who) {
+        return None;
+    }
+    let good = match op.call {
+        Call::Mmap => {
+            op.args[4] = landing(model, op.who, e, b);
+            if a < 16 * PAGE {
+                op.args[3] = d & !MAP_GROWSDOWN;
+            }
+            // A hint in the heap, or close to the window, is nobody's to predict.
+            let hint = (WINDOW..WINDOW + WINDOW_PAGES * PAGE).contains(&a) || !is_near(a);
+            !is_too_long(b) && if d & MAP_FIXED_ANY != 0 { may_be_put(a, b) } else { hint }
+        }
+        Call::Mremap => {
+            op.args[5] = landing(model, op.who, f, c);
+            let fixed = d & MREMAP_FIXED != 0;
+            let ours = is_windows(a) || is_heaps(a) || model.rights(op.who, a).is_none();
+            !is_too_long(c) && ours && (!fixed || may_be_put(e, c))
+        }
+        Call::Load | Call::Store if b == 8 => {
+            op.args[0] = a & !7;
+            is_canonical(a)
+        }
+        Call::Load | Call::Store | Call::Exec => is_canonical(a),
+        _ => true,
+    };
+    good.then_some(op)
+}
+
+/// Where the machine looks whether a mapping is the sequence's.
+fn is_near(addr: u64) -> bool {
+    let margin = 64 << 20;
+    (WINDOW - margin - MAX_PAGES * PAGE..WINDOW + WINDOW_PAGES * PAGE + margin).contains(&addr)
+        || (HEAP - MAX_PAGES * PAGE..HEAP + HEAP_BYTES).contains(&addr)
+}
+
+/// A landing has to be a hole of the window.
+fn landing(model: &Model, who: u64, addr: u64, len: u64) -> u64 {
+    let addr = addr & !(PAGE - 1);
+    let (first, nr) = (addr / PAGE, len.div_ceil(PAGE));
+    let inside = is_windows(addr) && nr <= MAX_PAGES && first + nr <= WINDOW / PAGE + WINDOW_PAGES;
+    if inside && model.is_hole(who, first, first + nr) { addr } else { 0 }
+}
