@@ -113,6 +113,16 @@ impl<'a, M: Machine> Tree<'a, M> {
         pool::for_each_frame(*self, f);
     }
 
+    /// The nodes that were left to the next grace period. Under the writer lock.
+    pub fn take_deferred(self) -> Retired<'a, M> {
+        pool::take_deferred(self)
+    }
+
+    /// How many these are.
+    pub fn nr_deferred(&self) -> u64 {
+        self.root.pool.nr_deferred.get()
+    }
+
     /// Nodes that the pool's frames have room for: more cannot be in a tree, so
     /// this bounds every walk, whatever a stale reader finds.
     fn nr_nodes(&self) -> u64 {

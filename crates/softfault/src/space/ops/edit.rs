@@ -35,14 +35,29 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         generation.store(generation.get() + 1, Ordering::Release);
     }
 
-    /// Frees replaced nodes where nothing else has to be waited for.
+    /// Replaced nodes where nothing else has to be waited for: freed at once if
+    /// no other CPU can be reading them, else left to the next grace period. An
+    /// mmap(2) of a program on many CPUs interrupts none of them.
     pub(crate) fn reclaim(&self, retired: Retired<'vm, M>) {
-        if retired.nr_nodes() > 0 {
-            self.wait_for_readers();
+        let alone = self.cpus().is_only(self.vm.machine.this_cpu());
+        if !alone && self.tree().nr_deferred() + retired.nr_nodes() < DEFERRED_NODES_MAX {
+            return retired.defer();
         }
+        let retired = self.with_deferred(retired);
+        self.wait_for_readers();
         retired.free();
     }
+
+    /// Before a grace period: what was left to it comes along.
+    pub(crate) fn with_deferred(&self, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
+        retired.append(self.tree().take_deferred());
+        retired
+    }
 }
+
+/// Retired nodes (1 KiB each) that a space may have waiting. A guess: about
+/// twenty operations between two grace periods.
+const DEFERRED_NODES_MAX: u64 = 64;
 
 impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
     /// The version as edited so far.

@@ -116,6 +116,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if retired.nr_nodes() > 0 {
             // Every fault from here on installs with the new rights, so that one
             // sweep finds all entries that have too many.
+            let retired = self.with_deferred(retired);
             self.wait_for_readers();
             retired.free();
             self.sweep_rights(range, rights, fewer);

@@ -68,6 +68,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// `before` is the version that still had the range; it can be read until
     /// `retired` is freed.
     pub(crate) fn finish_removal(&self, before: &Snapshot<'vm, M>, retired: Retired<'vm, M>, removal: &Removal) {
+        let retired = self.with_deferred(retired);
         self.wait_for_readers();
         self.remove_pages(removal);
         let _ = before.for_each(removal.range, &mut |vma| {

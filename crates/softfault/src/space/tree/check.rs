@@ -153,6 +153,9 @@ impl<M: Machine> Tree<'_, M> {
         let nr_free = pool.nr_free.get();
         let mut nr_nodes = census.nr_nodes + nr_free;
         self.check_list(NodeId::from_root_word(pool.free.get()), nr_free, State::Free, true)?;
+        let deferred = NodeId::from_root_word(pool.deferred_first.get());
+        nr_nodes += pool.nr_deferred.get();
+        self.check_list(deferred, pool.nr_deferred.get(), State::Retired, true)?;
         for retired in retired {
             let chain = &retired.chain;
             nr_nodes += chain.nr_nodes;

@@ -63,6 +63,11 @@ pub(super) struct PoolHead {
     pub(super) nr_free: Word,
     /// Frames.
     pub(super) nr_frames: Word,
+    /// Retired nodes that wait for the next grace period: first, last, number.
+    /// Under the writer lock.
+    pub(super) deferred_first: Word,
+    pub(super) deferred_last: Word,
+    pub(super) nr_deferred: Word,
 }
 
 /// The first 32 bytes of each node.

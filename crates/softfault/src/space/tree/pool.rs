@@ -101,6 +101,22 @@ impl<'a, M: Machine> Retired<'a, M> {
         self.chain = Chain { first: theirs.first, last, nr_nodes: ours.nr_nodes + theirs.nr_nodes };
     }
 
+    /// Leaves them to the next grace period that somebody waits for anyway. Under
+    /// the writer lock.
+    pub fn defer(self) {
+        let pool = &self.tree.root.pool;
+        if self.chain.first.is_none() {
+            return;
+        }
+        let before = NodeId::from_root_word(pool.deferred_first.get());
+        self.tree.header(self.chain.last).set_state(State::Retired, before);
+        if before.is_none() {
+            pool.deferred_last.set(self.chain.last.to_root_word());
+        }
+        pool.deferred_first.set(self.chain.first.to_root_word());
+        pool.nr_deferred.add_owned(self.chain.nr_nodes);
+    }
+
     /// Gives them back to the pool. No lock is needed.
     pub fn free(self) {
         let tree = self.tree;
@@ -110,6 +126,18 @@ impl<'a, M: Machine> Retired<'a, M> {
         });
         push(tree, &self.chain);
     }
+}
+
+/// All that was deferred. Under the writer lock.
+pub(super) fn take_deferred<M: Machine>(tree: Tree<'_, M>) -> Retired<'_, M> {
+    let pool = &tree.root.pool;
+    let chain = Chain {
+        first: NodeId::from_root_word(pool.deferred_first.get()),
+        last: NodeId::from_root_word(pool.deferred_last.get()),
+        nr_nodes: pool.nr_deferred.get(),
+    };
+    [&pool.deferred_first, &pool.deferred_last, &pool.nr_deferred].iter().for_each(|w| w.set(0));
+    Retired::new(tree, chain)
 }
 
 /// Puts a chain of nodes in state `Free` on the pool's list.
