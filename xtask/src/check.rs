@@ -46,8 +46,8 @@ const KERNEL: &str = "crates/kernel";
 const CLIPPY: &str = "clippy --workspace --all-targets --keep-going -- -D warnings";
 const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
 /// The modelled core only makes sense under loom, in its own step.
-const TESTS: &str = "test --workspace --exclude softfault-modelled --no-fail-fast";
-const MODELS: &str = "test --release -p softfault-modelled --no-fail-fast";
+const TESTS: &str = "test --workspace --exclude softfault-modelled --exclude softfault-shuffled --no-fail-fast";
+const MODELS: &str = "test --release -p softfault-modelled -p softfault-shuffled --no-fail-fast";
 
 /// Results so far.
 #[derive(Default)]
@@ -95,7 +95,7 @@ fn format() -> Result<(), String> {
 
 /// The recorded and the modelled core are the same sources as the core.
 fn documentation() -> Result<(), String> {
-    let doc = "doc --workspace --no-deps --exclude softfault-recorded --exclude softfault-modelled";
+    let doc = "doc --workspace --no-deps --exclude softfault-recorded --exclude softfault-modelled --exclude softfault-shuffled";
     shell::run(&shell::cargo(doc).with("RUSTDOCFLAGS", "-D warnings"))
 }
 

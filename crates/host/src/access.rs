@@ -16,6 +16,9 @@ use softfault::machine::{Flush, SpaceTag};
 use softfault::table::format::{Format, X86_64};
 use softfault::{AddressSpace, FaultError};
 
+/// Faults of one access after which nobody can still be in a race.
+const MANY: u32 = 10_000_000;
+
 /// The hardware's complaint: the tables allow no such access now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageFault {
@@ -190,8 +193,12 @@ impl<F: Format> Running<'_, F> {
     }
 
     /// Repeats `once` until it succeeds or the core gives up on its fault.
+    ///
+    /// # Panics
+    ///
+    /// If that never happens: the core has a bug.
     fn insist<T>(&self, mut once: impl FnMut() -> Result<T, PageFault>) -> Result<T, Trap> {
-        loop {
+        for _ in 0..MANY {
             match once() {
                 Ok(done) => return Ok(done),
                 Err(PageFault { addr, access }) => {
@@ -199,6 +206,7 @@ impl<F: Format> Running<'_, F> {
                 }
             }
         }
+        panic!("one access faulted {MANY} times, and each time the core said that it was mended")
     }
 
     /// Loads bytes; a page fault ends it.

@@ -2,13 +2,14 @@
 //! [`Word`].
 //!
 //! A `Word` is a `u64` with atomic operations, valid when zeroed, so that any
-//! structure made of `Word`s alone can be laid over a frame. Three facades give
-//! it three lives, and the rest of the core cannot tell them apart:
+//! structure made of `Word`s alone can be laid over a frame. Four facades give
+//! it four lives, and the rest of the core cannot tell them apart:
 //!
 //! | facade | package | what an operation does |
 //! | --- | --- | --- |
 //! | core | `softfault` | the machine instruction |
 //! | loom | `softfault-modelled` | an operation of the model checker, which tries every order |
+//! | shuttle | `softfault-shuffled` | the instruction, after a point where another thread may be let go on |
 //! | recording | `softfault-recorded` | the instruction, and a note of (cpu, address, kind) |
 //!
 //! Cells that only one CPU writes are `Word`s too, with [`Word::get`] and
@@ -31,6 +32,11 @@ pub use machine::*;
 mod modelled;
 #[cfg(softfault_sync = "loom")]
 pub use modelled::*;
+
+#[cfg(softfault_sync = "shuttle")]
+mod shuffled;
+#[cfg(softfault_sync = "shuttle")]
+pub use shuffled::*;
 
 #[cfg(softfault_sync = "recording")]
 mod recording;

@@ -24,6 +24,15 @@ pub struct Difference {
     pub note: String,
 }
 
+impl Difference {
+    /// Who is alone: the core, or the model (whoever is not asked is with it), or
+    /// nobody by outcomes, if something else is wrong.
+    fn blames(&self) -> (bool, bool) {
+        let alone = |seen: Option<Outcome>| seen.is_some_and(|seen| seen != self.expected);
+        (alone(self.linux), alone(self.hosted))
+    }
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let side = |outcome: Option<Outcome>| outcome.map_or("not asked".into(), |o| o.to_string());
@@ -158,6 +167,8 @@ impl Judge {
                 let mut fewer = ops.clone();
                 fewer.drain(at..(at + chunk).min(ops.len()));
                 match self.judge(&fewer) {
+                    // Another difference may hide behind the one that is sought.
+                    Ok(Some(other)) if other.blames() != found.blames() => at += chunk,
                     Ok(Some(difference)) => {
                         fewer.truncate(difference.step + 1);
                         (ops, found, dropped) = (fewer, difference, true);

@@ -8,6 +8,7 @@
 //! | [`linux`] | a child process on the host's Linux that executes them |
 //! | [`fuzz`] | sequences from a fuzzer's bytes |
 //! | [`hosted`] | the hosted machine that executes them |
+//! | [`native`] | this process's own Linux or reference kernel that executes them |
 //! | [`lockstep`] | the same on several CPUs in turn |
 //! | [`parallel`] | several CPUs at once, each in a part of its own |
 //! | [`judge`] | both and the model, compared; the shortest sequence that differs |
@@ -21,6 +22,7 @@ pub mod judge;
 pub mod linux;
 pub mod lockstep;
 pub mod model;
+pub mod native;
 pub mod op;
 pub mod parallel;
 pub mod random;

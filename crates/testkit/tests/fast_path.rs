@@ -261,7 +261,10 @@ fn f3_guards() {
 fn f3_madv_dontneed() {
     in_each_setup(3, ARENA, |w| {
         w.map(BASE, PAGES, RW);
+        w.map(BASE + PAGES * PAGE, PAGES, RW);
         let finished: [AtomicU64; PAGES as usize] = Default::default();
+        // Odd while the second half, to which only CPU 0 stores, is empty.
+        let (gone, nr_seen) = (AtomicU64::new(0), AtomicU64::new(0));
         let store = |running: &Running<'_>, stop: &AtomicBool| {
             let mut n = 0;
             while !stop.load(SeqCst) {
@@ -272,19 +275,33 @@ fn f3_madv_dontneed() {
                     finished[page as usize].store(n, SeqCst);
                     let back = count_in(page, running.read_u64(at).unwrap());
                     assert!(back == 0 || back == n, "wrote {n} and read {back}");
+                    let before = gone.load(SeqCst);
+                    let other = count_in(PAGES + page, running.read_u64(at + PAGES * PAGE).unwrap());
+                    if before % 2 == 1 && gone.load(SeqCst) == before {
+                        assert_eq!(other, 0, "this CPU still sees the page");
+                        nr_seen.fetch_add(1, SeqCst);
+                    }
                 }
             }
         };
         w.race(&[&store, &churn], |running| {
-            for _ in 0..100 {
+            for round in 0..40 {
                 let before: Vec<u64> = finished.iter().map(|n| n.load(SeqCst)).collect();
-                w.space.madvise(BASE, PAGES * PAGE, DONTNEED).unwrap();
+                w.space.madvise(BASE, 2 * PAGES * PAGE, DONTNEED).unwrap();
+                gone.fetch_add(1, SeqCst);
                 for page in 0..PAGES {
                     let now = count_in(page, running.read_u64(BASE + page * PAGE).unwrap());
                     assert!(now == 0 || now > before[page as usize], "{now} outlived MADV_DONTNEED");
                 }
+                yield_now();
+                gone.fetch_add(1, SeqCst);
+                for page in PAGES..2 * PAGES {
+                    running.write_u64(BASE + page * PAGE, mark(page, round)).unwrap();
+                }
+                yield_now();
             }
         });
+        assert!(nr_seen.load(SeqCst) > 0, "the other CPU never looked");
     });
 }
 
@@ -347,7 +364,7 @@ fn f5_fork_while_siblings_write() {
         let high = |running: &Running<'_>, stop: &AtomicBool| count_up(running, stop, PAGES..2 * PAGES);
         let numbers = |of: &[AtomicU64]| of.iter().map(|n| n.load(SeqCst)).collect::<Vec<_>>();
         w.race(&[&low, &high], |_| {
-            for round in 0..25 {
+            for round in 0..16 {
                 let (least, child) = (numbers(&finished), w.space.fork().unwrap());
                 let most = numbers(&begun);
                 let words = || {
@@ -409,7 +426,7 @@ fn f5_fork_while_a_call_writes() {
             }
         };
         w.race(&[&call, &program], |_| {
-            for _ in 0..25 {
+            for _ in 0..16 {
                 let (least, child) = (finished.load(SeqCst), w.space.fork().unwrap());
                 let most = begun.load(SeqCst);
                 let read = || {
@@ -527,7 +544,7 @@ fn f7_remote_faults_and_munmap() {
 #[test]
 fn f8_tables_go_while_walkers_are_inside() {
     const STRETCH: u64 = 512 * PAGE;
-    const ROUNDS: u64 = 60;
+    const ROUNDS: u64 = 40;
     in_each_setup(3, ARENA, |w| {
         let at = BASE.next_multiple_of(512 * STRETCH);
         let walk = |running: &Running<'_>, stop: &AtomicBool| {

@@ -18,6 +18,7 @@ use softfault_testkit::table::{Table, class_of};
 use softfault_testkit::{lockstep, parallel};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "usage: soak differential [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--discipline NAME]";
@@ -107,6 +108,26 @@ fn missing_calls() -> Result<Vec<&'static str>, LinuxError> {
     Ok(missing)
 }
 
+/// The seed under way, for the watchdog, or [`REPORTING`].
+static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
+const REPORTING: u64 = u64::MAX;
+
+/// Ends the process, as after a difference, when one seed takes a minute: the
+/// core is in a loop, or waits for what never comes.
+fn watch() {
+    std::thread::spawn(|| {
+        let mut before = None;
+        loop {
+            let now = UNDER_WAY.load(Ordering::Relaxed);
+            if before.replace(now) == Some(now) && now != REPORTING {
+                println!("seed {now} hangs: no end after a minute");
+                std::process::exit(1);
+            }
+            std::thread::sleep(Duration::from_secs(60));
+        }
+    });
+}
+
 /// Sequences on several CPUs until the time is up.
 fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (started, mut nr_steps, mut kinds) = (Instant::now(), 0, BTreeSet::new());
@@ -117,6 +138,7 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut seed = options.seed;
     while started.elapsed() < Duration::from_secs(options.seconds) && kinds.len() < options.nr_differences {
         let (mode, discipline) = machines[(seed - options.seed) as usize % machines.len()];
+        UNDER_WAY.store(seed, Ordering::Relaxed);
         let vm = machine(options.nr_cpus, mode, discipline)?;
         let cpus = 0..options.nr_cpus as u64;
         let (sequences, found) = if options.test == Test::Lockstep {
@@ -167,6 +189,7 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (mut table, mut seed, started) = (Table::default(), options.seed, Instant::now());
     let mut kinds = BTreeSet::new();
     while started.elapsed() < Duration::from_secs(options.seconds) {
+        UNDER_WAY.store(seed, Ordering::Relaxed);
         let steps = sequence(seed, limits);
         let ops: Vec<Op> = steps.iter().map(|(op, _)| *op).collect();
         if let Some(found) = judge.judge(&ops)? {
@@ -199,6 +222,7 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
 }
 
 fn report(judge: &mut Judge, seed: u64, ops: &[Op], found: Difference) {
+    UNDER_WAY.store(REPORTING, Ordering::Relaxed);
     println!("seed {seed} differs at {found}\nshortest sequence found:");
     let (ops, found) = judge.minimise(ops, found);
     ops.iter().for_each(|op| println!("  {op}"));
@@ -219,6 +243,7 @@ fn tidy(outcome: Outcome) -> Outcome {
 }
 
 fn run(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    watch();
     if options.test == Test::Differential { soak(options) } else { several(options) }
 }
 

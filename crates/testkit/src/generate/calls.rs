@@ -18,7 +18,7 @@ const ADVICE: [u64; 26] =
 
 impl Maker {
     pub(super) fn mmap(&mut self, who: u64) -> Op {
-        let nr = self.nr_pages();
+        let mut nr = self.nr_pages();
         let kind = if self.random.chance(80) { MAP_PRIVATE } else { MAP_SHARED };
         let mut flags = MAP_ANONYMOUS | kind;
         flags |= self.random.pick(&[0, 0, 0, 0, 0, 0, MAP_POPULATE, MAP_NORESERVE]);
@@ -41,6 +41,12 @@ impl Maker {
             }
             _ => 0,
         };
+        if self.limits.heap && self.random.chance(2) {
+            // In the way of the heap, or in the middle of it.
+            addr = HEAP + self.random.below(100) * PAGE;
+            nr = 1 + nr % 4;
+            flags = flags & !MAP_GROWSDOWN | MAP_FIXED;
+        }
         if addr < PAGE * 16 {
             // The lowest pages are the host's to give or refuse; and what was first
             // mapped so low does not grow on Linux (its page offset would wrap).
@@ -57,7 +63,9 @@ impl Maker {
             }
             // The window's end is the end.
             let (first, nr_pages) = self.limits.pages;
-            len = len.min(((first + nr_pages) * PAGE).saturating_sub(addr).max(PAGE));
+            if addr < HEAP {
+                len = len.min(((first + nr_pages) * PAGE).saturating_sub(addr).max(PAGE));
+            }
         }
         let prot = self.random.pick(&PROTS);
         Op::new(who, Call::Mmap, &[addr, len, prot, flags, landing])

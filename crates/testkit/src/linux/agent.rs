@@ -112,10 +112,12 @@ impl Agent {
         };
         match op.call {
             Call::Fork => {
+                // Before the fork: the child may be slow to begin.
+                let epoch = self.board.epoch.load(SeqCst);
                 let ret = call(libc::SYS_clone, [libc::SIGCHLD as u64, 0, 0, 0, 0, 0]);
                 if ret == 0 {
                     self.me = op.args[0] as u32;
-                    self.epoch = self.board.epoch.load(SeqCst);
+                    self.epoch = epoch;
                     // The child has copies of its parent's frames on its stack and
                     // goes on where the parent was, in its own turn.
                     self.await_turn();

@@ -1,0 +1,167 @@
+//! Steps in this very process, by raw system calls and real accesses: for a
+//! program that runs sequences on the reference kernel, and on the host's Linux
+//! to show that it is right.
+//!
+//! There is one address space and no fork. Several threads may execute steps at
+//! once, each in a part of the window of its own. Their accesses are in `probe`.
+//!
+//! - **T4** from [`Turn::begin`] to [`Turn::end`] nobody in the process
+//!   allocates; steps touch only the window, the heap past the break of the
+//!   beginning, and mappings that the kernel placed for them.
+//! - **T5** the signal handler runs on the stack of the thread that faulted,
+//!   which no step touches, and changes only registers that a probe gives back.
+#![allow(unsafe_code)]
+
+mod probe;
+
+use crate::op::{Call, HEAP, HEAP_BYTES, Op, Outcome, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use probe::{Probe, probe};
+
+const MREMAP_MAYMOVE: u64 = 1;
+const MREMAP_FIXED: u64 = 2;
+/// An account without rights, `nobody` on most systems.
+const NOBODY: u64 = 65534;
+/// Room at the window's ends for what grows.
+const MARGIN_BYTES: u64 = 64 << 20;
+/// Where a program's first stack may lie.
+const TOP_BYTES: u64 = 64 << 20;
+
+fn call(nr: i64, args: [u64; 6]) -> i64 {
+    let [a, b, c, d, e, f] = args;
+    // SAFETY: T4: a raw system call with the step's arguments.
+    let ret = unsafe { libc::syscall(nr, a, b, c, d, e, f) };
+    if ret != -1 {
+        return ret;
+    }
+    // SAFETY: T4: the location of this thread's errno.
+    -i64::from(unsafe { *libc::__errno_location() })
+}
+
+/// Takes the signals, and gives up root's rights and huge pages, so that every
+/// Linux gives the same answers. What a kernel does not know of it has not got.
+pub fn prepare() {
+    probe::install();
+    call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0, 0]);
+    let stack = [8u64 << 20; 2];
+    call(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as u64, stack.as_ptr() as u64, 0, 0, 0]);
+    call(libc::SYS_setresgid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
+    call(libc::SYS_setresuid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
+}
+
+/// Whether the kernel has guard pages.
+pub fn has_guards() -> bool {
+    let turn = Turn::begin();
+    let map = Op::new(0, Call::Mmap, &[WINDOW, PAGE, 3, 0x32]);
+    let good = [map, Op::new(0, Call::Madvise, &[WINDOW, PAGE, 102])].iter().all(|op| turn.step(op).is_success());
+    turn.end();
+    good
+}
+
+/// Whether a step keeps off what is this process's own and the model does not
+/// have: the top of user memory, where its stack is, and what lies below the
+/// heap of the beginning.
+pub fn is_safe(op: &Op) -> bool {
+    let addr = op.args[0];
+    match op.call {
+        Call::Mmap | Call::Munmap => true,
+        Call::Brk => addr == 0 || addr >= HEAP,
+        _ => !(TASK_SIZE - TOP_BYTES..TASK_SIZE).contains(&addr),
+    }
+}
+
+/// While a sequence runs.
+pub struct Turn {
+    /// The break at the beginning.
+    brk: u64,
+    /// Where steps see [`HEAP`]: the first page that nobody has.
+    heap: u64,
+}
+
+impl Turn {
+    /// From here on nobody may allocate (T4).
+    pub fn begin() -> Turn {
+        let brk = call(libc::SYS_brk, [0; 6]) as u64;
+        let heap = brk.next_multiple_of(PAGE);
+        call(libc::SYS_brk, [heap, 0, 0, 0, 0, 0]);
+        Turn { brk, heap }
+    }
+
+    /// Unmaps all that steps may have mapped.
+    pub fn end(&self) {
+        call(libc::SYS_munmap, [WINDOW - MARGIN_BYTES, WINDOW_PAGES * PAGE + 2 * MARGIN_BYTES, 0, 0, 0, 0]);
+        let now = call(libc::SYS_brk, [0; 6]) as u64;
+        if now > self.heap {
+            // A step may have unmapped the heap's end, and then the break does not
+            // shrink: map the hole first.
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u64;
+            call(libc::SYS_mmap, [self.heap, (now - self.heap).next_multiple_of(PAGE), 3, flags, u64::MAX, 0]);
+        }
+        call(libc::SYS_brk, [self.brk, 0, 0, 0, 0, 0]);
+        call(libc::SYS_munmap, [self.heap, HEAP_BYTES, 0, 0, 0, 0]);
+    }
+
+    /// Executes a step of the one program there is.
+    pub fn step(&self, op: &Op) -> Outcome {
+        let [a, b, c, d, e, f] = op.args;
+        let at = self.to_real(a);
+        match op.call {
+            Call::Mmap => self.settle(call(libc::SYS_mmap, [at, b, c, d, u64::MAX, 0]), b, e),
+            Call::Mremap => self.settle(call(libc::SYS_mremap, [at, b, c, d, self.to_real(e), 0]), c, f),
+            Call::Munmap => plain(call(libc::SYS_munmap, [at, b, 0, 0, 0, 0])),
+            Call::Mprotect => plain(call(libc::SYS_mprotect, [at, b, c, 0, 0, 0])),
+            Call::Madvise => plain(call(libc::SYS_madvise, [at, b, c, 0, 0, 0])),
+            Call::Brk => Outcome::Value(self.to_logical(call(libc::SYS_brk, [at, 0, 0, 0, 0, 0]) as u64)),
+            Call::Mincore => mincore(at, b),
+            Call::Load => probe(if b == 1 { Probe::Load1 } else { Probe::Load8 }, at, 0),
+            Call::Store => probe(if b == 1 { Probe::Store1 } else { Probe::Store8 }, at, c),
+            Call::Exec => probe(Probe::Exec, at, 0),
+            Call::Fork | Call::Exit => Outcome::Broken(2),
+        }
+    }
+
+    /// What a placing call gave: an address of ours, or one of the kernel's own
+    /// choice, which is then moved to `landing` or unmapped.
+    fn settle(&self, ret: i64, len: u64, landing: u64) -> Outcome {
+        if ret < 0 {
+            return Outcome::Errno(-ret as u64);
+        }
+        let logical = self.to_logical(ret as u64);
+        let window = WINDOW - MARGIN_BYTES..WINDOW + WINDOW_PAGES * PAGE + MARGIN_BYTES;
+        if window.contains(&logical) || (HEAP..HEAP + HEAP_BYTES).contains(&logical) {
+            return Outcome::Value(logical);
+        }
+        let len = len.next_multiple_of(PAGE);
+        let moved = match landing {
+            0 => call(libc::SYS_munmap, [ret as u64, len, 0, 0, 0, 0]) == 0,
+            _ => {
+                let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+                call(libc::SYS_mremap, [ret as u64, len, len, flags, landing, 0]) == landing as i64
+            }
+        };
+        if moved { Outcome::Elsewhere } else { Outcome::Broken(3) }
+    }
+
+    fn to_real(&self, addr: u64) -> u64 {
+        if (HEAP..HEAP + HEAP_BYTES).contains(&addr) { addr - HEAP + self.heap } else { addr }
+    }
+
+    fn to_logical(&self, addr: u64) -> u64 {
+        if (self.heap..self.heap + HEAP_BYTES).contains(&addr) { addr - self.heap + HEAP } else { addr }
+    }
+}
+
+fn plain(ret: i64) -> Outcome {
+    if ret < 0 { Outcome::Errno(-ret as u64) } else { Outcome::Value(ret as u64) }
+}
+
+/// A bit for each page; of longer ranges only whether it failed.
+fn mincore(addr: u64, len: u64) -> Outcome {
+    // The kernel writes as far as it comes before it fails: at most what can be
+    // mapped in one piece.
+    let mut seen = [0u8; 2 * WINDOW_PAGES as usize];
+    let ret = call(libc::SYS_mincore, [addr, len, seen.as_mut_ptr() as u64, 0, 0, 0]);
+    if ret < 0 || len.div_ceil(PAGE) > 64 {
+        return plain(ret);
+    }
+    Outcome::Value(seen[..64].iter().enumerate().fold(0, |bits, (i, byte)| bits | u64::from(byte & 1) << i))
+}
