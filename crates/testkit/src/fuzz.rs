@@ -22,9 +22,12 @@ use softfault_host::{Hosted, HostedConfig, Mode};
 pub const MAX_STEPS: usize = 256;
 /// Pages that one call may map.
 const MAX_PAGES: u64 = 4096;
-/// What four programs and their objects can fill at most, and then some; the
-/// host gives only what is touched.
-const ARENA_BYTES: u64 = 1 << 30;
+/// Pages that a sequence may ask for in all, copies by fork included; what would
+/// exceed them is left out, so that frames never run out.
+const BUDGET_PAGES: u64 = 32 << 10;
+/// Room for all of them, their tables, and the core's own data. Small, because
+/// the checker looks at each frame.
+const ARENA_BYTES: u64 = 192 << 20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_FIXED_ANY: u64 = 0x10 | 0x10_0000;
 const MREMAP_FIXED: u64 = 2;
@@ -70,9 +73,10 @@ impl Case {
 
     /// Of these steps those that can be judged.
     pub fn new(setup: Setup, ops: impl IntoIterator<Item = Op>) -> Case {
-        let mut model = Model::default();
+        let (mut model, mut budget) = (Model::default(), BUDGET_PAGES);
         let judged = |op: Op| {
             let op = within_bounds(&model, op)?;
+            budget = budget.checked_sub(cost(&model, &op))?;
             let expected = model.apply(&op).ok()?;
             Some((op, expected))
         };
@@ -229,6 +233,18 @@ fn within_bounds(model: &Model, mut op: Op) -> Option<Op> {
         _ => true,
     };
     good.then_some(op)
+}
+
+/// Pages that the step may come to need.
+fn cost(model: &Model, op: &Op) -> u64 {
+    let pages = |len: u64| if len > TASK_SIZE { 0 } else { len.div_ceil(PAGE) };
+    match op.call {
+        Call::Mmap => pages(op.args[1]),
+        Call::Mremap => pages(op.args[2]),
+        Call::Brk => pages(op.args[0].saturating_sub(model.space(op.who).brk)),
+        Call::Fork => model.space(op.who).pages.len() as u64,
+        _ => 0,
+    }
 }
 
 /// Where the machine looks whether a mapping is the sequence's.
