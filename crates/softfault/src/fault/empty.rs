@@ -61,11 +61,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        if found.vma.object != ObjectId::NONE {
+        if found.object() != ObjectId::NONE {
             return self.fill_shared(here, request, found, slot, kit);
         }
         let writes = request.access == Access::Write;
-        let question = FaultQuestion { access: request.access, flags: found.vma.flags };
+        let question = FaultQuestion { access: request.access, flags: found.flags() };
         match self.vm.machine.fault_policy(&question) {
             FaultPlan::ZeroFrame if !writes => self.fill_zero(here, found, slot),
             plan => {
@@ -102,7 +102,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Some(next) = here.cpu.zeroed.peek() {
             mem::prefetch(self.vm.frames.desc(next));
         }
-        let index = found.vma.index_of(request.vpn);
+        let index = found.index_of(request.vpn);
         self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, index);
         let leaf = new_leaf(found, request, pfn);
         match self.install(here, found, request, slot, leaf) {
@@ -192,7 +192,7 @@ fn new_leaf(found: &FoundVma<'_>, request: &Request, pfn: Pfn) -> Leaf {
     let mut rights = found.entry_rights();
     // A forced write leaves the entry as the VMA has it; a page that is only
     // read stays clean, and writable where nobody shares it.
-    if !found.vma.flags.contains(VmaFlags::WRITE) {
+    if !found.flags().contains(VmaFlags::WRITE) {
         rights -= Rights::WRITE;
     }
     Leaf { pfn, rights, accessed: true, dirty: writes }

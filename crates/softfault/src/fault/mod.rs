@@ -106,12 +106,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn attempt(&self, request: &Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let section = self.section();
-        let here = Here { cpu: section.cpu(), rss: self.rss_line(section.id()) };
-        let Some(found) = self.find(here.cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
+        let cpu = section.cpu();
+        let here = Here { cpu, rss: self.rss_line(section.id()) };
+        let Some(found) = self.find(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
         if !found.allows(request) {
             return Turn::Refused(FaultError::NoRights);
         }
-        match self.walk(here.cpu, &found, request.vpn) {
+        match self.walk(cpu, request.vpn) {
             Walk::Owned => Turn::Wait,
             Walk::Hole(slot) => self.add_table(&here, slot, kit),
             Walk::Leaf(slot) => {

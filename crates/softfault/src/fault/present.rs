@@ -25,7 +25,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let private = !found.vma.flags.contains(VmaFlags::SHARED);
+        let private = !found.flags().contains(VmaFlags::SHARED);
         if request.access == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
             return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
@@ -70,7 +70,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match slot.take(seen) {
             Ok(leaf) => {
                 let rights = found.entry_rights();
-                let index = found.vma.index_of(request.vpn);
+                let index = found.index_of(request.vpn);
                 Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index })
             }
             Err(_) => {
@@ -99,7 +99,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             slot.unlock(leaf);
             return Turn::Raced;
         }
-        if !found.vma.flags.contains(VmaFlags::WRITE) {
+        if !found.flags().contains(VmaFlags::WRITE) {
             // A forced write: the frame is private, and that is all it asked.
             slot.unlock(leaf);
             self.settle(here, Event::CowReuse);

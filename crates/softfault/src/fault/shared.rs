@@ -23,8 +23,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let id = found.vma.object;
-        let index = found.vma.index_of(request.vpn);
+        let id = found.object();
+        let index = found.index_of(request.vpn);
         if index >= self.vm.object(id).nr_pages.get() {
             return Turn::Refused(FaultError::BeyondObject);
         }

@@ -86,6 +86,9 @@ impl<M: Machine> Vm<M> {
                 mem::zero_frames(&self.machine, Pfn((claim.base + first) as u32), nr);
             });
         }
+        // Their descriptors are about to be written one by one; scattered ones
+        // would each be waited for. Asked for together, they arrive together.
+        for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
             self.frames.release_word(base, left, fill == Fill::Zeroed);
@@ -225,6 +228,14 @@ impl Frames {
 
     pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
         self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed);
+    }
+}
+
+/// Calls `f` with the number of each set bit.
+fn for_each_bit(mut mask: u64, mut f: impl FnMut(u64)) {
+    while mask != 0 {
+        f(u64::from(mask.trailing_zeros()));
+        mask &= mask - 1;
     }
 }
 
