@@ -100,7 +100,10 @@ const DOC: &str = "doc --workspace --no-deps";
 const DOC_NOT: &str = "--exclude softfault-recorded --exclude softfault-modelled --exclude softfault-shuffled";
 
 fn documentation() -> Result<(), String> {
-    shell::run(&shell::cargo(&format!("{DOC} {DOC_NOT}")).with("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"))
+    shell::run(
+        &shell::cargo(&format!("{DOC} {DOC_NOT}"))
+            .with("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
+    )
 }
 
 fn tests(line: &Line, tally: &mut Tally) -> Result<(), String> {

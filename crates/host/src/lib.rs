@@ -11,8 +11,8 @@
 //!   cpus: TLB,         that CPU now                  and set accessed and dirty
 //!   mailbox, slot
 //! ```
-//! [`machine`] is what the core asks for; [`access`] is what programs do;
-//! [`shootdown`], [`walk`] and [`tlb`] are the emulated hardware between them.
+//! `machine.rs` is what the core asks for; `access.rs` is what programs do;
+//! `shootdown.rs`, `walk.rs` and `tlb.rs` are the emulated hardware between them.
 //!
 //! # Invariants
 //!

@@ -67,11 +67,18 @@ fn on_the_kernel(options: &str, args: &str, nr_least: u64) {
 fn the_hosts_linux_does_what_the_model_says() {
     on_the_host("alone 1 100 300", 25_000);
     on_the_host("threads 4 1 25 300", 25_000);
+    on_the_host("turns 2 1 25 300", 6_000);
 }
 
 #[test]
 fn one_thread() {
     on_the_kernel("--cpus 2", "alone 1 150 300", 40_000);
+}
+
+/// Threads that keep to their CPUs: a translation that should be gone is seen.
+#[test]
+fn two_cpus_in_turn() {
+    on_the_kernel("--cpus 2", "turns 2 1 10 300", 2_500);
 }
 
 #[test]

@@ -21,7 +21,7 @@ const ENOUGH: u32 = 3;
 fn case(seed: u64) -> Case {
     let setup = Setup {
         discipline: Discipline::ALL[seed as usize % 4],
-        mode: if seed / 4 % 2 == 0 { Mode::Interrupt } else { Mode::Broadcast },
+        mode: [Mode::Interrupt, Mode::Broadcast][seed as usize / 4 % 2],
         several: seed / 8 % 2 == 1,
         seed: (seed / 16 % 16) as u8,
     };

@@ -188,7 +188,7 @@ fn is_heaps(addr: u64) -> bool {
 }
 
 fn is_canonical(addr: u64) -> bool {
-    addr < 1 << 47 || addr >= !0 << 47
+    !(1 << 47..!0 << 47).contains(&addr)
 }
 
 /// Lengths that succeed and that a map of pages cannot hold.
@@ -199,7 +199,7 @@ fn is_too_long(len: u64) -> bool {
 /// Whether a mapping may be put there, or the call fails for the address alone.
 fn may_be_put(addr: u64, len: u64) -> bool {
     let reachable: Range<u64> = 0..TASK_SIZE.saturating_sub(len);
-    is_windows(addr) || is_heaps(addr) || addr % PAGE != 0 || !reachable.contains(&addr)
+    is_windows(addr) || is_heaps(addr) || !addr.is_multiple_of(PAGE) || !reachable.contains(&addr)
 }
 
 /// The step, made to keep to the window, the heap and what must fail; `None` if

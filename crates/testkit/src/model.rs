@@ -256,3 +256,6 @@ impl Model {
         all.into_iter().step_by(step).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,29 @@ pub fn is_safe(op: &Op) -> bool {
     }
 }
 
+/// The CPUs that this process may use, of the first 64.
+#[derive(Clone, Copy)]
+pub struct Cpus(u64);
+
+impl Cpus {
+    /// As the kernel says.
+    pub fn allowed() -> Cpus {
+        let mut mask = [0u64; 16];
+        call(libc::SYS_sched_getaffinity, [0, size_of_val(&mask) as u64, mask.as_mut_ptr() as u64, 0, 0, 0]);
+        Cpus(mask[0])
+    }
+
+    /// Goes on with the calling thread on one of them.
+    pub fn hop(self, which: u64) {
+        let mut left = self.0;
+        for _ in 0..which % u64::from(self.0.count_ones().max(1)) {
+            left &= left - 1;
+        }
+        let mask = left & left.wrapping_neg();
+        call(libc::SYS_sched_setaffinity, [0, size_of_val(&mask) as u64, (&raw const mask) as u64, 0, 0, 0]);
+    }
+}
+
 /// While a sequence runs.
 pub struct Turn {
     /// The break at the beginning.

@@ -1,6 +1,6 @@
 //! What a soak has covered: call by class of arguments by result, with counts.
 
-use crate::op::{Call, HEAP, Op, Outcome};
+use crate::op::{Call, HEAP, Op, Outcome, PAGE};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -78,7 +78,8 @@ pub fn class_of(op: &Op) -> String {
                 7 => "dontunmap, fixed".into(),
                 _ => "bad flags".to_string(),
             };
-            let size = match (b, b.cmp(&c)) {
+            // As the call sees them: in whole pages.
+            let size = match (b, b.div_ceil(PAGE).cmp(&c.div_ceil(PAGE))) {
                 (0, _) => "duplicate",
                 (_, core::cmp::Ordering::Less) => "grow",
                 (_, core::cmp::Ordering::Equal) => "same size",

@@ -123,7 +123,8 @@ fn f2_who_sees_the_entry_sees_the_page() {
                 for page in 0..PAGES {
                     w.space.handle_fault(BASE + page * PAGE, Access::Write).unwrap();
                 }
-                (0..6).for_each(|_| yield_now());
+                let before = seen.load(SeqCst);
+                wait_until(|| seen.load(SeqCst) > before);
                 round.fetch_add(1, SeqCst);
                 // Frames go back with something in them.
                 for page in 0..PAGES {
@@ -140,21 +141,28 @@ const PAGES: u64 = 6;
 
 /// Four phases: allowed, changing, forbidden, changing. An access that began and
 /// ended in one of the two that stand still has to do as it says.
-struct Phases(AtomicU64);
+#[derive(Default)]
+struct Phases {
+    now: AtomicU64,
+    nr_judged: AtomicU64,
+}
 
 impl Phases {
-    fn new() -> Phases {
-        Phases(AtomicU64::new(0))
-    }
     fn next(&self) {
-        self.0.fetch_add(1, SeqCst);
+        self.now.fetch_add(1, SeqCst);
+    }
+    /// Until another CPU has tried a few times in this phase.
+    fn wait(&self) {
+        let before = self.nr_judged.load(SeqCst);
+        wait_until(|| self.nr_judged.load(SeqCst) > before + 2);
     }
     fn judge(&self, access: impl FnOnce() -> Result<(), Trap>) {
-        let before = self.0.load(SeqCst);
+        let before = self.now.load(SeqCst);
         let result = access();
-        if self.0.load(SeqCst) != before {
+        if self.now.load(SeqCst) != before {
             return;
         }
+        self.nr_judged.fetch_add(1, SeqCst);
         match (before % 4, result) {
             (0, Err(trap)) => panic!("refused though allowed: {trap}"),
             (2, Ok(())) => panic!("done though the operation that forbids it had returned"),
@@ -173,9 +181,15 @@ fn stores_against(
     refusal: FaultError,
     frozen_at: Option<u64>,
 ) {
+    let nr_runs = AtomicU64::new(0);
     in_each_setup(3, ARENA, |w| {
         w.map(BASE, PAGES, RW);
-        let phases = Phases::new();
+        if nr_runs.fetch_add(1, SeqCst) / 2 % 2 == 0 {
+            // A neighbour keeps the table in place, so that entries go one by one.
+            w.map(BASE + 2 * PAGES * PAGE, 1, RW);
+            w.space.write(BASE + 2 * PAGES * PAGE, b"stays").unwrap();
+        }
+        let phases = Phases::default();
         let store = |running: &Running<'_>, stop: &AtomicBool| {
             let mut n = 0;
             while !stop.load(SeqCst) {
@@ -201,18 +215,20 @@ fn stores_against(
                 phases.next();
                 forbid(w);
                 phases.next();
-                if let Some(at) = frozen_at {
+                if frozen_at.is_none() {
+                    phases.wait();
+                } else if let Some(at) = frozen_at {
                     let words =
                         || (0..PAGES).map(|page| running.read_u64(at + page * PAGE).unwrap()).collect::<Vec<_>>();
                     let first = words();
-                    (0..3).for_each(|_| yield_now());
+                    phases.wait();
                     assert_eq!(words(), first, "a store went through after the operation had returned");
                     (0..PAGES).for_each(|page| _ = count_in(page, first[page as usize]));
                 }
                 phases.next();
                 allow(w);
                 phases.next();
-                (0..2).for_each(|_| yield_now());
+                phases.wait();
             }
         });
     });
@@ -285,7 +301,7 @@ fn f3_madv_dontneed() {
             }
         };
         w.race(&[&store, &churn], |running| {
-            for round in 0..40 {
+            for round in 0..16 {
                 let before: Vec<u64> = finished.iter().map(|n| n.load(SeqCst)).collect();
                 w.space.madvise(BASE, 2 * PAGES * PAGE, DONTNEED).unwrap();
                 gone.fetch_add(1, SeqCst);
@@ -293,12 +309,15 @@ fn f3_madv_dontneed() {
                     let now = count_in(page, running.read_u64(BASE + page * PAGE).unwrap());
                     assert!(now == 0 || now > before[page as usize], "{now} outlived MADV_DONTNEED");
                 }
-                yield_now();
+                let before = nr_seen.load(SeqCst);
+                wait_until(|| nr_seen.load(SeqCst) > before);
                 gone.fetch_add(1, SeqCst);
                 for page in PAGES..2 * PAGES {
                     running.write_u64(BASE + page * PAGE, mark(page, round)).unwrap();
                 }
-                yield_now();
+                // It gets to know them.
+                let n = finished[0].load(SeqCst);
+                wait_until(|| finished[0].load(SeqCst) > n + 1);
             }
         });
         assert!(nr_seen.load(SeqCst) > 0, "the other CPU never looked");
@@ -311,7 +330,7 @@ fn f3_madv_dontneed() {
 fn f4_the_vma_is_replaced_before_the_install() {
     in_each_setup(3, ARENA, |w| {
         w.map(BASE, PAGES, RW);
-        let phases = Phases::new();
+        let phases = Phases::default();
         let store = |running: &Running<'_>, stop: &AtomicBool| {
             while !stop.load(SeqCst) {
                 for page in 0..PAGES {
@@ -331,11 +350,12 @@ fn f4_the_vma_is_replaced_before_the_install() {
                 w.map(BASE, PAGES, READ);
                 phases.next();
                 assert_eq!(read_all(), 0, "new memory is zero");
-                (0..3).for_each(|_| yield_now());
+                phases.wait();
                 assert_eq!(read_all(), 0, "a store went into memory that is read-only");
                 phases.next();
                 w.map(BASE, PAGES, RW);
                 phases.next();
+                phases.wait();
             }
         });
     });
@@ -384,7 +404,9 @@ fn f5_fork_while_siblings_write() {
                         most[page]
                     );
                 }
-                (0..3).for_each(|_| yield_now());
+                wait_until(|| {
+                    finished[0].load(SeqCst) > most[0] && finished[PAGES as usize].load(SeqCst) > most[PAGES as usize]
+                });
                 assert!(words().eq(first.iter().copied()), "what was written after fork shows in the child");
                 // The child's own stores are its own; now it is the first to copy.
                 if round % 2 == 0 {
@@ -438,7 +460,7 @@ fn f5_fork_while_a_call_writes() {
                 for word in first.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())) {
                     assert!((least..=most).contains(&word), "{word} was not there during fork: {least} to {most}");
                 }
-                (0..3).for_each(|_| yield_now());
+                wait_until(|| finished.load(SeqCst) > most);
                 assert_eq!(read(), first, "what was written after fork shows in the child");
             }
         });
@@ -497,6 +519,8 @@ fn f7_a_remote_fault_is_charged_to_its_target() {
                 other.handle_fault(BASE + page * PAGE, Access::Write).unwrap();
             }
             (0..8).for_each(|page| other.write(shared + page * PAGE, b"x").unwrap());
+            // What this CPU remembers of the one must not be taken for the other.
+            other.handle_fault(BASE, Access::Read).unwrap();
             running.write_u64(BASE, 1).unwrap();
         };
         let before = w.vm.event(Event::Fault);
@@ -547,13 +571,16 @@ fn f8_tables_go_while_walkers_are_inside() {
     const ROUNDS: u64 = 40;
     in_each_setup(3, ARENA, |w| {
         let at = BASE.next_multiple_of(512 * STRETCH);
+        let passes = AtomicU64::new(0);
         let walk = |running: &Running<'_>, stop: &AtomicBool| {
             let mut n = 0;
             while !stop.load(SeqCst) {
                 n += 1;
-                for page in 0..PAGES {
-                    // One page in each leaf table: every level comes and goes.
-                    let addr = at + page * STRETCH;
+                passes.store(n, SeqCst);
+                // A few pages in each leaf table, so that a CPU remembers it, and so many
+                // tables that every level comes and goes.
+                for (page, i) in (0..PAGES).flat_map(|page| (0..12).map(move |i| (page, i))) {
+                    let addr = at + page * STRETCH + i * PAGE;
                     match running.write_u64(addr, mark(page, n)).and_then(|()| running.read_u64(addr)) {
                         Ok(word) => assert!([0, n].contains(&count_in(page, word))),
                         Err(trap) => assert_eq!(trap.cause, MAPERR),
@@ -568,11 +595,12 @@ fn f8_tables_go_while_walkers_are_inside() {
                 for page in 0..PAGES {
                     running.read_u64(at + page * STRETCH).unwrap();
                 }
-                if round % 3 == 0 {
+                for _ in 0..round % 4 {
                     // Keeps the mapping and frees its tables.
                     w.space.madvise(at, PAGES * STRETCH, DONTNEED).unwrap();
                 }
-                yield_now();
+                let n = passes.load(SeqCst);
+                wait_until(|| passes.load(SeqCst) > n);
                 w.space.munmap(at, PAGES * STRETCH).unwrap();
             }
         });

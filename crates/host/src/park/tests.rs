@@ -1,8 +1,10 @@
 //! Sleeping and waking, and that no wake-up is lost.
 
 use super::Parking;
+use core::sync::atomic::AtomicBool;
 use softfault::sync::{Ordering, Word};
 use std::thread;
+use std::time::Duration;
 
 #[test]
 fn a_word_that_differs_already_does_not_sleep() {
@@ -56,4 +58,23 @@ fn unpark_wakes_all_who_sleep_there() {
             parking.unpark(word);
         }
     });
+}
+
+/// Between its look at the word and its sleep a thread holds the lock; whoever
+/// wakes must not slip through there.
+#[test]
+fn unpark_waits_for_one_who_is_about_to_sleep() {
+    let (parking, word) = (Parking::default(), Word::new(0));
+    let woken = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let about_to_sleep = parking.bucket(&word).lock.lock().unwrap();
+        scope.spawn(|| {
+            parking.unpark(&word);
+            woken.store(true, Ordering::Release);
+        });
+        thread::sleep(Duration::from_millis(50));
+        assert!(!woken.load(Ordering::Acquire));
+        drop(about_to_sleep);
+    });
+    assert!(woken.load(Ordering::Acquire));
 }

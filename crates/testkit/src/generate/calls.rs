@@ -13,8 +13,8 @@ const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_NOREPLACE: u64 = 0x10_0000;
 const PROTS: [u64; 10] = [3, 3, 3, 3, 1, 1, 0, 7, 5, 2];
-const ADVICE: [u64; 26] =
-    [4, 4, 4, 4, 8, 8, 10, 11, 18, 18, 19, 22, 22, 23, 23, 102, 102, 103, 0, 1, 2, 3, 16, 17, 20, 21];
+const ADVICE: [u64; 28] =
+    [4, 4, 4, 4, 8, 8, 14, 15, 10, 11, 18, 18, 19, 22, 22, 23, 23, 102, 102, 103, 0, 1, 2, 3, 16, 17, 20, 21];
 
 impl Maker {
     pub(super) fn mmap(&mut self, who: u64) -> Op {

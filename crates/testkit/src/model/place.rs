@@ -67,6 +67,7 @@ impl Model {
     }
 
     fn put_new(&mut self, who: u64, at: u64, len: u64, attrs: Attrs) {
+        self.unmap(who, at / PAGE, (at + len) / PAGE);
         let piece = self.new_piece();
         let space = self.space_mut(who);
         for (index, number) in (at / PAGE..(at + len) / PAGE).enumerate() {
@@ -80,7 +81,7 @@ impl Model {
             return Ok(EINVAL);
         }
         let (first, end) = page_range(addr, len);
-        self.space_mut(who).remove(first, end);
+        self.unmap(who, first, end);
         Ok(OK)
     }
 
@@ -161,6 +162,16 @@ impl Model {
         }
     }
 
+    /// Nothing is mapped there any more. What follows is a VMA of its own, also
+    /// when something grows up to it again.
+    pub(super) fn unmap(&mut self, who: u64, first: u64, end: u64) {
+        let space = self.space_mut(who);
+        let mut inside = space.pages.split_off(&first);
+        space.pages.append(&mut inside.split_off(&end));
+        let pieces = inside.values().map(|page| (page.piece, 0)).collect();
+        self.split_after(who, end, &pieces);
+    }
+
     pub(super) fn brk(&mut self, who: u64, addr: u64) -> Answer {
         let space = self.space(who);
         let now = space.brk;
@@ -172,7 +183,7 @@ impl Model {
             if space.is_hole(new_end, old_end) {
                 return Ok(Outcome::Value(now));
             }
-            self.space_mut(who).remove(new_end, old_end);
+            self.unmap(who, new_end, old_end);
         } else if new_end > old_end {
             // One page has to stay free behind the heap.
             if !space.is_hole(old_end, new_end + 1) {
@@ -212,12 +223,5 @@ impl Space {
             start -= 1;
         }
         Ok(Ok(start))
-    }
-
-    pub(super) fn remove(&mut self, first: u64, end: u64) {
-        let gone: Vec<u64> = self.pages.range(first..end).map(|(number, _)| *number).collect();
-        for number in gone {
-            self.pages.remove(&number);
-        }
     }
 }

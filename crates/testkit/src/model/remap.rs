@@ -113,7 +113,7 @@ impl Model {
         }
         if remap.fixed && remap.old_len == 0 && (remap.new..remap.new + remap.new_len).contains(&remap.old) {
             // A duplicate over its own original: the target goes first.
-            self.space_mut(who).remove(remap.new / PAGE, (remap.new + remap.new_len) / PAGE);
+            self.unmap(who, remap.new / PAGE, (remap.new + remap.new_len) / PAGE);
             return Ok(EFAULT);
         }
         self.relocate(who, remap)
@@ -130,7 +130,7 @@ impl Model {
 
     fn shrink(&mut self, who: u64, remap: &Remap) -> Outcome {
         let first = remap.first();
-        self.space_mut(who).remove(first + remap.new_pages(), first + remap.old_pages());
+        self.unmap(who, first + remap.new_pages(), first + remap.old_pages());
         Outcome::Value(remap.old)
     }
 
@@ -152,25 +152,22 @@ impl Model {
                 return Err(Unknown);
             }
         }
-        let (piece, left, tail) = (self.new_piece(), self.new_piece(), self.new_piece());
-        let space = self.space_mut(who);
-        let head = space.pages[&first].emptied();
-        let mut moved: Vec<Page> = Vec::new();
-        for number in first..first + old_pages {
-            let Some(page) = space.pages.remove(&number) else { return Err(Unknown) };
-            if remap.keep {
-                space.pages.insert(number, Page { piece: left, ..page.emptied() });
-            }
-            moved.push(Page { piece, ..page });
-        }
+        let (piece, left) = (self.new_piece(), self.new_piece());
+        let old = || first..first + old_pages;
+        let head = self.space(who).pages[&first].emptied();
+        let mut moved: Vec<(u64, Page)> =
+            self.space(who).pages.range(old()).map(|(n, page)| (*n, page.clone())).collect();
+        self.unmap(who, first, first + old_pages);
         if remap.keep {
-            // What follows the old place is a VMA of its own now, or is not.
-            let follows = space.pages.range_mut(first + old_pages..).filter(|(_, page)| page.piece == head.piece);
-            follows.for_each(|(_, page)| page.piece = tail);
+            let empty = |(number, page): &(u64, Page)| (*number, Page { piece: left, ..page.emptied() });
+            self.space_mut(who).pages.extend(moved.iter().map(empty));
         }
-        moved.extend((old_pages..new_pages).map(|i| Page { piece, index: head.index + i, ..head.emptied() }));
+        moved.extend((old_pages..new_pages).map(|i| (first + i, Page { index: head.index + i, ..head.emptied() })));
+        moved.truncate(new_pages as usize);
         if let Some(to) = remap.target() {
-            space.pages.extend((to..to + new_pages).zip(moved));
+            self.unmap(who, to, to + new_pages);
+            let place = |(number, page)| (number - first + to, Page { piece, ..page });
+            self.space_mut(who).pages.extend(moved.into_iter().map(place));
         }
         Ok(if remap.fixed { Outcome::Value(remap.new) } else { Outcome::Elsewhere })
     }

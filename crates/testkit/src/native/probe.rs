@@ -95,7 +95,8 @@ extern "C" fn on_fault(signo: i32, info: *mut libc::siginfo_t, context: *mut lib
     // SAFETY: T5: the stack that the handler runs on.
     let is_fetch =
         || unsafe { *(registers[libc::REG_RSP as usize] as *const u64) } == softfault_native_back as *const () as u64;
-    if !is_access && !(at == addr && is_fetch()) {
+    let is_step = is_access || at == addr && is_fetch();
+    if !is_step {
         // A fault of the program itself, not of a step: die of it.
         // SAFETY: T5: the default action, on return.
         unsafe { libc::signal(signo, libc::SIG_DFL) };

@@ -7,6 +7,7 @@ use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
+use std::time::{Duration, Instant};
 
 pub const PAGE: u64 = 4096;
 pub const NONE: u64 = 0;
@@ -104,6 +105,19 @@ pub fn in_setup(setup: Setup, nr_cpus: usize, arena_bytes: u64, test: impl Fn(&W
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, free_before, "frames were lost or freed twice");
     assert_eq!(vm.machine().violations(), (0, None));
+}
+
+/// Lets other CPUs run until they have done something.
+///
+/// # Panics
+///
+/// After a while, so that a test whose other thread has failed ends.
+pub fn wait_until(done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < Duration::from_secs(15), "the other CPUs get nowhere");
+        thread::yield_now();
+    }
 }
 
 /// Every invariant that can be checked at rest.

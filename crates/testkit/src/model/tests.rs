@@ -1,0 +1,65 @@
+//! The model by hand, where it was wrong once or is easy to get wrong.
+
+use super::*;
+use crate::op::{Op, WINDOW};
+
+const FIXED: u64 = 0x32; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED
+const SHARED: u64 = 0x31;
+const GROWSDOWN: u64 = 0x100;
+
+fn at(page: u64) -> u64 {
+    WINDOW + page * PAGE
+}
+
+/// Does the steps; gives what has to come of the last.
+fn last(steps: &[(u64, Call, &[u64])]) -> Result<Outcome, Unknown> {
+    let mut model = Model::default();
+    let mut outcome = Err(Unknown);
+    for (who, call, args) in steps {
+        outcome = model.apply(&Op::new(*who, *call, args)).map(|expected| expected.outcome);
+    }
+    outcome
+}
+
+#[test]
+fn a_child_has_what_its_parent_had_and_no_more() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 2 * PAGE, 3, FIXED]);
+    let store: (u64, Call, &[u64]) = (0, Call::Store, &[at(0), 8, 7]);
+    let fork: (u64, Call, &[u64]) = (0, Call::Fork, &[1]);
+    let later: (u64, Call, &[u64]) = (0, Call::Store, &[at(0), 8, 9]);
+    let load: (u64, Call, &[u64]) = (1, Call::Load, &[at(0), 8]);
+    assert_eq!(last(&[map, store, fork, later, load]), Ok(Outcome::Value(7)));
+    let wipe: (u64, Call, &[u64]) = (0, Call::Madvise, &[at(0), PAGE, 18]);
+    assert_eq!(last(&[map, store, wipe, fork, load]), Ok(Outcome::Value(0)));
+    let dont: (u64, Call, &[u64]) = (0, Call::Madvise, &[at(0), PAGE, 10]);
+    assert_eq!(last(&[map, store, dont, fork, load]), Ok(Outcome::MAPERR));
+}
+
+#[test]
+fn a_duplicate_over_its_original_is_refused_and_unmaps_it() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 6 * PAGE, 3, SHARED]);
+    let double: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(0), 0, 11 * PAGE, 3, at(0), 0]);
+    assert_eq!(last(&[map, double]), Ok(EFAULT));
+    assert_eq!(last(&[map, double, (0, Call::Load, &[at(0), 8])]), Ok(Outcome::MAPERR));
+}
+
+/// Two parts of one mapping grow towards each other: on Linux they stay two, and
+/// the model must not say that they are one.
+#[test]
+fn parts_that_meet_again_are_not_surely_one() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(300), 20 * PAGE, 3, FIXED | GROWSDOWN]);
+    let cut: (u64, Call, &[u64]) = (0, Call::Munmap, &[at(305), 5 * PAGE]);
+    let grow: (u64, Call, &[u64]) = (0, Call::Store, &[at(305), 8, 1]);
+    let span: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(302), 10 * PAGE, 20 * PAGE, 1, 0, at(600)]);
+    assert_eq!(last(&[map, cut, grow, (0, Call::Load, &[at(309), 8])]), Ok(Outcome::Value(0)));
+    assert_eq!(last(&[map, cut, grow, span]), Err(Unknown));
+}
+
+#[test]
+fn an_unknown_step_changes_nothing() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 2 * PAGE, 3, FIXED]);
+    let exec: (u64, Call, &[u64]) = (0, Call::Exec, &[at(0)]);
+    assert_eq!(last(&[map, exec]), Err(Unknown));
+    let look: (u64, Call, &[u64]) = (0, Call::Mincore, &[at(0), 2 * PAGE]);
+    assert_eq!(last(&[map, exec, look]), Ok(Outcome::Value(0)));
+}
