@@ -75,16 +75,18 @@ impl CpuState {
     /// Drops what this CPU has cached of the space in `what`. Leaf tables stay
     /// cached unless the whole space goes: who frees a table has to say so.
     pub(crate) fn flush(&self, space_id: u64, what: Flush) {
-        self.tlb.invalidate(space_id, what);
+        // Tables first: a walk through a cached table pointer that is about to go
+        // has to be one that the TLB's count still catches (H6).
         if what == Flush::Space {
             self.tables.invalidate(space_id, what);
         }
+        self.tlb.invalidate(space_id, what);
     }
 
     /// Drops all that this CPU has cached.
     pub(crate) fn flush_all(&self) {
-        self.tlb.invalidate_all();
         self.tables.invalidate_all();
+        self.tlb.invalidate_all();
     }
 
     /// Opens the section of an access, and serves what was posted before it.

@@ -36,7 +36,9 @@
 //! - **H6** a TLB entry is filled by its owner alone, with a full fence between
 //!   the fill and a look at the invalidation count; if the count moved since
 //!   before the walk, the entry goes at once. So no entry outlives an
-//!   invalidation that began after its walk.
+//!   invalidation that began after its walk. The count is read before the cached
+//!   table pointers are, and these are invalidated before the TLB is, so that a
+//!   walk through a pointer that goes is one that began before.
 //! - **H7** the heavy barrier is `membarrier(2)`, or a walk of the calling thread
 //!   over every CPU that the process may use; each CPU that runs a thread of the
 //!   process executes a full barrier in either.

@@ -5,7 +5,7 @@ use crate::testing::{BOTH_MODES, Bench, RW, leaf};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use softfault::addr::Pfn;
 use softfault::machine::{CpuId, Flush};
-use softfault::table::format::Entry;
+use softfault::table::format::{Entry, Format, X86_64};
 use std::thread;
 
 const NR_PAGES: u64 = 8;
@@ -26,10 +26,29 @@ fn mover(bench: &Bench, frames: &[[Pfn; 2]], rounds: u64, shoot: impl Fn(&Bench,
     }
 }
 
+/// The same with whole leaf tables, whose entries stay as they are: only cached
+/// pointers and translations can lead to them.
+fn table_mover(bench: &Bench, tables: &[Pfn; 2], frames: &[[Pfn; 2]], rounds: u64) {
+    for round in 1..=rounds {
+        let new = (round % 2) as usize;
+        bench.set(0, 1, Entry::Busy);
+        bench.shoot_what(Flush::Space);
+        frames.iter().for_each(|frames| {
+            bench.poke(frames[1 - new], DEAD);
+            bench.poke(frames[new], round);
+        });
+        bench.set(0, 1, Entry::Table(tables[new]));
+    }
+}
+
 /// One CPU moves pages, the others load and store: how often one of them saw a
 /// frame that the page had left, and how many accesses there were. An odd number
 /// of rounds leaves the first frames poisoned.
 fn stress(mode: Mode, rounds: u64, shoot: impl Fn(&Bench, u64) + Sync) -> (Bench, u64, u64) {
+    stress_with(mode, |bench, frames| mover(bench, frames, rounds, &shoot))
+}
+
+fn stress_with(mode: Mode, mover: impl Fn(&Bench, &[[Pfn; 2]])) -> (Bench, u64, u64) {
     let bench = Bench::small(3, mode);
     let frames: Vec<[Pfn; 2]> = (0..NR_PAGES).map(|_| [bench.frame(), bench.frame()]).collect();
     (0..).zip(&frames).for_each(|(page, frames)| bench.set(page, 0, leaf(frames[0], RW)));
@@ -62,7 +81,7 @@ fn stress(mode: Mode, rounds: u64, shoot: impl Fn(&Bench, u64) + Sync) -> (Bench
         }
         let _cpu = bench.machine.bind(CpuId(0)).unwrap();
         wait_for_all(1000);
-        mover(&bench, &frames, rounds, shoot);
+        mover(&bench, &frames);
         wait_for_all(1000);
         over.store(true, Relaxed);
     });
@@ -74,6 +93,23 @@ fn stress(mode: Mode, rounds: u64, shoot: impl Fn(&Bench, u64) + Sync) -> (Bench
 fn nobody_uses_a_frame_that_was_shot_down() {
     for mode in BOTH_MODES {
         let (bench, dead, done) = stress(mode, 601, Bench::shoot);
+        assert_eq!(dead, 0, "{mode:?}: of {done} accesses");
+        assert_eq!(bench.machine.violations(), (0, None), "{mode:?}");
+    }
+}
+
+#[test]
+fn nobody_uses_a_table_that_was_shot_down() {
+    for mode in BOTH_MODES {
+        let (bench, dead, done) = stress_with(mode, |bench, frames| {
+            let Entry::Table(first) = bench.get(0, 1) else { panic!("there is a leaf table") };
+            let tables = [first, bench.frame()];
+            for (page, frames) in frames.iter().enumerate() {
+                let word = X86_64::encode(leaf(frames[1], RW), 0);
+                bench.machine.arena.word(tables[1], page * 8).store(word, Relaxed);
+            }
+            table_mover(bench, &tables, frames, 4001);
+        });
         assert_eq!(dead, 0, "{mode:?}: of {done} accesses");
         assert_eq!(bench.machine.violations(), (0, None), "{mode:?}");
     }
