@@ -1,5 +1,6 @@
 //! F11, and copy-on-write decisions on a page that only one space has left: both
-//! are about an entry that others change between the look and the change.
+//! are about an entry that others change between the look and the change. And the
+//! one resident count that two faults share.
 
 mod common;
 
@@ -74,4 +75,17 @@ fn f11_a_move() {
 #[test]
 fn f11_fork() {
     store_against(|w| drop(w.space.fork().unwrap()));
+}
+
+/// Under `global` two faults on two pages add to one count, with plain stores.
+#[test]
+fn f1_global_counts_both() {
+    explore(2, || {
+        let w = World::new(Discipline::Global, 0, 3);
+        w.touch(2);
+        let fault = |page: u64| move || _ = w.space.handle_fault(page * 4096, Access::Write).unwrap();
+        run(vec![Box::new(fault(0)), Box::new(fault(1))]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().anon, 3);
+    });
 }

@@ -1,10 +1,10 @@
 //! The host's Linux as the oracle: a child process executes sequences on its own
 //! address space.
 //!
-//! Parent and child share one mapping, the [`Board`]: the parent writes steps
+//! Parent and child share one mapping, the `Board`: the parent writes steps
 //! and waits, the child writes outcomes. A step that belongs to a forked program
 //! is executed by a real fork of the child; whose turn it is stands on the board.
-//! The child's half is [`agent`]; its accesses that may fault are in [`probe`].
+//! The child's half is `agent.rs`; its accesses that may fault are in `probe.rs`.
 //!
 //! Files with `unsafe` in this crate: this one, `linux/agent.rs`,
 //! `linux/probe.rs`. Their invariants:

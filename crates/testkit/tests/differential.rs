@@ -6,14 +6,15 @@ use softfault_host::HostedConfig;
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::judge::{Judge, Sides};
 use softfault_testkit::table::Table;
+use std::time::{Duration, Instant};
 
-#[test]
-fn the_core_does_what_linux_does() {
+/// Sequences from `first` on for as long as `more` says.
+fn compare(first: u64, mut more: impl FnMut(u64) -> bool) {
     let sides = Sides { linux: true, hosted: true, check_every: 50 };
     let config = HostedConfig { arena_bytes: 512 << 20, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
     let mut judge = Judge::new(sides, config, Tunables::default()).unwrap();
     let mut table = Table::default();
-    for seed in 0..150 {
+    for seed in (first..).take_while(|seed| more(seed - first)) {
         let steps = sequence(seed, Limits::default());
         let ops: Vec<_> = steps.iter().map(|(op, _)| *op).collect();
         if let Some(found) = judge.judge(&ops).unwrap() {
@@ -24,4 +25,18 @@ fn the_core_does_what_linux_does() {
         steps.iter().for_each(|(op, expected)| table.add(op, expected.outcome));
     }
     assert!(table.percent_good() >= 60, "only {}% of the steps succeed", table.percent_good());
+}
+
+#[test]
+fn the_core_does_what_linux_does() {
+    compare(0, |nr| nr < 150);
+}
+
+/// For planted faults (`xtask/mutants/planted.toml`): some need a few thousand
+/// sequences.
+#[test]
+#[ignore = "takes 40 seconds; `cargo xtask soak differential` is the same with a choice"]
+fn the_core_does_what_linux_does_for_long() {
+    let begun = Instant::now();
+    compare(1, |_| begun.elapsed() < Duration::from_secs(40));
 }

@@ -608,6 +608,42 @@ fn f8_tables_go_while_walkers_are_inside() {
     });
 }
 
+/// A CPU that stays in one leaf table remembers it; here the table goes again and
+/// again, and nothing else changes that would make the CPU forget.
+#[test]
+fn f8_a_remembered_table_goes() {
+    in_each_setup(2, ARENA, |w| {
+        let (at, reuse) = (BASE.next_multiple_of(512 * PAGE), BASE + (1 << 30));
+        w.map(at, 512, RW);
+        w.map(reuse, 64, RW);
+        let passes = AtomicU64::new(0);
+        let touch = |running: &Running<'_>, stop: &AtomicBool| {
+            let mut n = 0;
+            while !stop.load(SeqCst) {
+                n += 1;
+                for page in 0..PAGES {
+                    running.write_u64(at + page * PAGE, mark(page, n)).unwrap();
+                    let back = count_in(page, running.read_u64(at + page * PAGE).unwrap());
+                    assert!(back == 0 || back == n, "wrote {n} and read {back}");
+                }
+                passes.store(n, SeqCst);
+            }
+        };
+        w.race(&[&touch], |running| {
+            for _ in 0..16 {
+                let n = passes.load(SeqCst);
+                wait_until(|| passes.load(SeqCst) > n + 1);
+                w.space.madvise(at, 512 * PAGE, DONTNEED).unwrap();
+                // The frames find another use.
+                for page in 0..64 {
+                    (0..512).for_each(|i| running.write_u64(reuse + page * PAGE + 8 * i, u64::MAX).unwrap());
+                }
+                w.space.madvise(reuse, 64 * PAGE, DONTNEED).unwrap();
+            }
+        });
+    });
+}
+
 #[test]
 fn f9_a_write_to_the_zero_page() {
     in_each_setup(3, ARENA, |w| {
@@ -687,9 +723,9 @@ fn f10_out_of_frames_in_the_middle() {
 fn f10_at_the_edge() {
     in_each_setup(3, 2 << 20, |w| {
         let room = w.vm.vmstat().nr_free_pages / 3 - 6;
+        (0..3).for_each(|i| w.map(BASE + (i << 30), room, RW));
         let take = |running: &Running<'_>, i: u64| {
             let at = BASE + (i << 30);
-            assert_eq!(running.space().mmap(at, room * PAGE, RW, PRIVATE | FIXED), Ok(at));
             for round in 0..20 {
                 // A full third, then a few: the rest lies about in groups.
                 for page in 0..if round % 2 == 0 { room } else { 9 } {
@@ -708,9 +744,9 @@ fn f10_at_the_edge() {
 fn f10_past_the_edge() {
     in_each_setup(3, 2 << 20, |w| {
         let room = w.vm.vmstat().nr_free_pages / 2;
+        (0..3).for_each(|i| w.map(BASE + (i << 30), room, RW));
         let take = |running: &Running<'_>, i: u64| {
             let at = BASE + (i << 30);
-            let _ = running.space().mmap(at, room * PAGE, RW, PRIVATE | FIXED);
             for _ in 0..20 {
                 for page in 0..room {
                     match running.write_u64(at + page * PAGE, mark(page, i)) {

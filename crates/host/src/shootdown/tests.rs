@@ -108,7 +108,7 @@ fn nobody_uses_a_table_that_was_shot_down() {
                 let word = X86_64::encode(leaf(frames[1], RW), 0);
                 bench.machine.arena.word(tables[1], page * 8).store(word, Relaxed);
             }
-            table_mover(bench, &tables, frames, 4001);
+            table_mover(bench, &tables, frames, 30_001);
         });
         assert_eq!(dead, 0, "{mode:?}: of {done} accesses");
         assert_eq!(bench.machine.violations(), (0, None), "{mode:?}");
