@@ -125,3 +125,20 @@ fn an_injected_failure_is_the_one_that_was_asked_for() {
     vm.fail_allocation(None);
     assert!(vm.obtain(Fill::Zeroed).is_ok());
 }
+
+/// 2 GiB of memory, of which only the metadata are ever touched.
+#[test]
+fn a_gigabyte_in_one_piece() {
+    let vm = vm(2 << 18, Tunables::default());
+    let before = vm.vmstat().nr_free_pages;
+    let first = vm.obtain_order(Order::MAX, Fill::Raw).unwrap();
+    assert_eq!(first, Pfn(1 << 18), "the half without metadata, aligned to its size");
+    assert_eq!(vm.vmstat().nr_free_pages, before - (1 << 18));
+    assert_eq!(vm.obtain_order(Order::MAX, Fill::Raw), Err(OutOfFrames));
+    let half = vm.obtain_order(Order(17), Fill::Raw).unwrap();
+    assert_eq!(half, Pfn(1 << 17));
+    assert_eq!(vm.obtain_order(Order(19), Fill::Raw), Err(OutOfFrames), "larger than is given");
+    vm.give_back_order(half, Order(17));
+    vm.give_back_order(first, Order::MAX);
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+}
