@@ -211,7 +211,7 @@ fn stores_against(
             }
         };
         w.race(&[&store, &churn], |running| {
-            for _ in 0..16 {
+            for _ in 0..8 {
                 phases.next();
                 forbid(w);
                 phases.next();
@@ -345,7 +345,7 @@ fn f4_the_vma_is_replaced_before_the_install() {
         };
         w.race(&[&store, &churn], |running| {
             let read_all = || (0..PAGES).map(|page| running.read_u64(BASE + page * PAGE).unwrap()).sum::<u64>();
-            for _ in 0..20 {
+            for _ in 0..8 {
                 phases.next();
                 w.map(BASE, PAGES, READ);
                 phases.next();
@@ -384,7 +384,7 @@ fn f5_fork_while_siblings_write() {
         let high = |running: &Running<'_>, stop: &AtomicBool| count_up(running, stop, PAGES..2 * PAGES);
         let numbers = |of: &[AtomicU64]| of.iter().map(|n| n.load(SeqCst)).collect::<Vec<_>>();
         w.race(&[&low, &high], |_| {
-            for round in 0..16 {
+            for round in 0..8 {
                 let (least, child) = (numbers(&finished), w.space.fork().unwrap());
                 let most = numbers(&begun);
                 let words = || {
@@ -448,7 +448,7 @@ fn f5_fork_while_a_call_writes() {
             }
         };
         w.race(&[&call, &program], |_| {
-            for _ in 0..16 {
+            for _ in 0..10 {
                 let (least, child) = (finished.load(SeqCst), w.space.fork().unwrap());
                 let most = begun.load(SeqCst);
                 let read = || {

@@ -193,3 +193,25 @@ impl<'a, F: Format> Slot<'a, F> {
 fn same_but_hardware<F: Format>(a: u64, b: u64) -> bool {
     (a ^ b) & !F::HARDWARE_BITS == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::X86_64;
+    use super::*;
+    use crate::addr::Rights;
+
+    /// F11: the hardware goes on using a locked entry.
+    #[test]
+    fn unlocking_keeps_what_the_hardware_set() {
+        let word = Word::new(0);
+        let slot = Slot::<X86_64>::new(&word, 0);
+        let leaf = Leaf { pfn: Pfn(5), rights: Rights::READ | Rights::WRITE, accessed: false, dirty: false };
+        assert!(slot.fill(Entry::Leaf(leaf)).is_ok());
+        let Ok(locked) = slot.lock(slot.read()) else { panic!("nobody else is here") };
+        assert_eq!(slot.read().entry, Entry::LockedLeaf(leaf));
+        word.fetch_or(X86_64::ACCESSED | X86_64::DIRTY, Ordering::Relaxed);
+        slot.unlock(Leaf { rights: Rights::READ, ..locked });
+        let now = Leaf { rights: Rights::READ, accessed: true, dirty: true, ..leaf };
+        assert_eq!(slot.read().entry, Entry::Leaf(now), "neither bit is lost");
+    }
+}
