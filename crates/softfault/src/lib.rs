@@ -28,7 +28,8 @@
 //!
 //! ```text
 //! writer lock of a space      sleeps; one operation at a time
-//!   family lock               spins; leaf
+//!   rmap walks                spins; one walk at a time, one machine
+//!     family lock             spins
 //!   thief lock                spins; one CPU empties others' groups
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
