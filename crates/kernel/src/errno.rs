@@ -19,8 +19,31 @@ macro_rules! errnos {
 }
 
 errnos!(
-    EPERM, ENOENT, ESRCH, EINTR, EBADF, EAGAIN, EEXIST, ENODEV, EMFILE, EPIPE, EROFS, ENOMEM, EFAULT, EINVAL, ENOTTY,
-    ESPIPE, ERANGE, ENOSYS, ETIMEDOUT
+    EPERM,
+    ENOENT,
+    ESRCH,
+    EINTR,
+    E2BIG,
+    ENOEXEC,
+    EBADF,
+    ECHILD,
+    EAGAIN,
+    ENAMETOOLONG,
+    ELOOP,
+    ELIBBAD,
+    EEXIST,
+    ENODEV,
+    EMFILE,
+    EPIPE,
+    EROFS,
+    ENOMEM,
+    EFAULT,
+    EINVAL,
+    ENOTTY,
+    ESPIPE,
+    ERANGE,
+    ENOSYS,
+    ETIMEDOUT
 );
 
 impl Errno {

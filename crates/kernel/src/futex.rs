@@ -5,8 +5,7 @@
 //! since looking may be a page fault.
 
 use crate::errno::{self, Errno};
-use crate::mm;
-use crate::process::Process;
+use crate::mm::{self, Space};
 use crate::sched::{self, Thread};
 use crate::sync::SpinLock;
 use alloc::collections::VecDeque;
@@ -24,8 +23,9 @@ pub struct Key {
 
 impl Key {
     /// The futex at `addr` in the process.
-    pub fn of(process: &Process, addr: u64) -> Key {
-        Key { space: process.space.tag().id, addr }
+    pub fn of(space: &Space, addr: u64, private: bool) -> Key {
+        let _ = private;
+        Key { space: space.tag().id, addr }
     }
     fn bucket(self) -> usize {
         let hash = (self.addr >> 2 ^ self.space).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -82,15 +82,14 @@ fn leave(waiter: &Arc<Waiter>, key: Key) -> bool {
 
 /// Waits at `addr` while the word there is `expected`, for a wake that has one
 /// of `bits`, or until `deadline_ns`.
-pub fn wait(process: &Process, addr: u64, expected: u32, bits: u32, deadline_ns: Option<u64>) -> errno::Result {
+pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadline_ns: Option<u64>) -> errno::Result {
     if !addr.is_multiple_of(4) || bits == 0 {
         return Err(Errno::EINVAL);
     }
-    let key = Key::of(process, addr);
     let thread = sched::current();
     let waiter = Arc::new(Waiter { thread: thread.clone(), state: AtomicU8::new(WAITING) });
     BUCKETS[key.bucket()].lock().push_back(Place { key, bits, waiter: waiter.clone() });
-    let seen = mm::get::<u32>(&process.space, addr);
+    let seen = mm::get::<u32>(space, addr);
     if seen != Ok(expected) {
         // A wake that chose this thread meanwhile counts: its sender relies on it.
         return match (leave(&waiter, key), seen) {

@@ -2,21 +2,25 @@
 //! it down, and turns the machine off with its status.
 
 use crate::arch::fpu::Image;
-use crate::arch::frame::Frame;
 use crate::arch::time;
 use crate::boot::info::Info;
 use crate::console::{Channel, Line};
-use crate::errno::Errno;
 use crate::power::{self, End};
-use crate::process::{Process, archive, elf, stack};
+use crate::process::exec::{self, Command};
+use crate::process::{self, Mm, Process, archive};
 use crate::sched::{self, KernelStack, Thread};
 use crate::selftest::Selftest;
+use crate::signal;
 use crate::{log, mm};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt::Write;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
+use linux_raw_sys::general::{RLIMIT_STACK, SIGKILL};
 use softfault::{Discipline, Tunables, VmaFlags};
+
+/// How long the end of all processes may take.
+const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// What the command line asks for.
 struct Params {
@@ -67,10 +71,10 @@ extern "C" fn main() -> ! {
         Ok(process) => process,
         Err((path, why)) => refuse(format_args!("{path}: {why}")),
     };
-    wait_for(&process);
+    let _ = process.watchers.wait(None, || process.has_ended().then_some(()));
     let end = process.end().unwrap_or(End::Exit(0));
     if PARAMS.get().stats {
-        print_stats(&process);
+        print_counters();
     }
     tear_down(process, free_before);
     power::off(end)
@@ -79,47 +83,48 @@ extern "C" fn main() -> ! {
 /// Loads the program that the archive names, and lets its first thread run.
 fn launch() -> Result<Arc<Process>, (String, String)> {
     let args = archive::arguments();
-    let path = args.first().cloned().unwrap_or_else(|| archive::ARGUMENTS.to_string());
-    let fail = |why: &dyn core::fmt::Display| (path.clone(), why.to_string());
-    let file = archive::find(&path).ok_or_else(|| fail(&"is not in the archive"))?;
-    let space = mm::new_space().map_err(|_| fail(&elf::LoadError::Memory))?;
-    let loaded = elf::load(&space, file).map_err(|e| fail(&e))?;
-    let env = [String::from("PATH=/bin:/usr/bin"), String::from("HOME=/")];
-    let sp = stack::build(&space, &loaded, &args, &env)
-        .map_err(|_| fail(&"its arguments do not fit on its stack, or there is no memory for one"))?;
-    let process = Process::new(space, path.clone());
-    let thread = process
-        .new_thread(Frame::for_program(loaded.entry, sp), Image::initial())
-        .map_err(|Errno(number)| fail(&format_args!("no memory for a thread (errno {number})")))?;
+    let path = args.first().cloned().unwrap_or_else(|| archive::ARGUMENTS.into());
+    let name = String::from_utf8_lossy(&path).into_owned();
+    let fail = |why: String| (name.clone(), why);
+    let env = ["PATH=/bin:/usr/bin:/sbin:/usr/sbin", "HOME=/", "TERM=linux"].map(|text| text.as_bytes().to_vec());
+    let process = Process::first().map_err(|_| fail("no memory for a process".into()))?;
+    let place = process.place.lock().clone();
+    let stack_bytes = process.limits.lock().now(RLIMIT_STACK);
+    let command = Command { path, args, env: env.into() };
+    let prepared = exec::prepare(&place, command, stack_bytes).map_err(|e| fail(e.to_string()))?;
     if let Some(selftest) = PARAMS.get().selftest {
-        selftest.run(&process.space, sp);
+        selftest.run(&prepared.mm.space, prepared.frame.rsp);
     }
-    log!("{} us: {path} starts", time::now_ns() / 1000);
+    let thread = process
+        .new_leader(prepared.mm, prepared.frame, Image::initial())
+        .map_err(|_| fail("no memory for a thread".into()))?;
+    log!("{} us: {name} starts", time::now_ns() / 1000);
     sched::start(&thread);
     Ok(process)
 }
 
-fn wait_for(process: &Process) {
-    *process.waiter.lock() = Some(sched::current());
-    while process.ended.load(Ordering::Acquire) == 0 {
-        sched::block();
-    }
-}
-
-/// Frees the program's memory, once no CPU has it loaded any more, and checks
-/// that all of it came back.
+/// Ends whoever is left, and checks that all memory came back once no CPU has
+/// any of theirs loaded any more.
 fn tear_down(process: Arc<Process>, free_before: u64) {
-    let path = process.path.clone();
-    let deadline = time::now_ns() + 2_000_000_000;
-    while Arc::strong_count(&process) > 1 {
-        sched::leave_space();
-        assert!(time::now_ns() < deadline, "{path} has ended but is still in use");
-        sched::block_until(Some(time::now_ns() + 50_000));
-    }
+    let pid = process.pid;
     drop(process);
-    let free = free_pages();
-    if free < free_before {
-        log!("{path}: {} pages did not come back", free_before - free);
+    let deadline = time::now_ns() + PATIENCE_NS;
+    loop {
+        let left = process::all();
+        for process in &left {
+            signal::send_to_process(process, signal::Info::sent(SIGKILL, 0, 0));
+        }
+        sched::leave_space();
+        let free = free_pages();
+        if left.is_empty() && free >= free_before {
+            return;
+        }
+        if time::now_ns() > deadline {
+            left.iter().for_each(|p| log!("{}[{}] has not ended", p.name(), p.pid));
+            return log!("{} pages did not come back after process {pid}", free_before.saturating_sub(free));
+        }
+        drop(left);
+        sched::block_until(Some(time::now_ns() + 50_000));
     }
 }
 
@@ -127,23 +132,28 @@ fn free_pages() -> u64 {
     mm::vm().vmstat().nr_free_pages
 }
 
-fn print_stats(process: &Process) {
-    let line = |text: core::fmt::Arguments| {
-        let mut line = Line::new(Channel::Stats, false);
-        let _ = writeln!(line, "{text}");
-    };
-    let used = process.used();
-    line(format_args!("user_us {}", used.user_ns / 1000));
-    line(format_args!("system_us {}", used.system_ns / 1000));
-    line(format_args!("faults {}", used.nr_faults));
-    let rss = process.space.rss_pages();
-    line(format_args!("rss_anon_pages {}", rss.anon));
-    line(format_args!("rss_shmem_pages {}", rss.shmem));
-    line(format_args!("rss_table_pages {}", rss.tables));
-    for (name, value) in mm::vm().vmstat().iter() {
-        line(format_args!("{name} {value}"));
+fn stats_line(text: core::fmt::Arguments) {
+    let mut line = Line::new(Channel::Stats, false);
+    let _ = writeln!(line, "{text}");
+}
+
+/// The last thread of a process is about to leave its memory: what `--stats`
+/// shows of the first one.
+pub fn at_end(process: &Process, mm: &Mm) {
+    static FIRST: AtomicBool = AtomicBool::new(true);
+    let is_wanted = PARAMS.get().stats && process.parent_pid() == process::table::INIT;
+    if !is_wanted || !FIRST.swap(false, Ordering::Relaxed) {
+        return;
     }
-    process.space.maps(&mut |vma| {
+    let used = process.used();
+    stats_line(format_args!("user_us {}", used.user_ns / 1000));
+    stats_line(format_args!("system_us {}", used.system_ns / 1000));
+    stats_line(format_args!("faults {}", used.nr_faults));
+    let rss = mm.space.rss_pages();
+    stats_line(format_args!("rss_anon_pages {}", rss.anon));
+    stats_line(format_args!("rss_shmem_pages {}", rss.shmem));
+    stats_line(format_args!("rss_table_pages {}", rss.tables));
+    mm.space.maps(&mut |vma| {
         let letter = |flag, letter| if vma.flags.contains(flag) { letter } else { '-' };
         let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
         let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
@@ -153,6 +163,12 @@ fn print_stats(process: &Process) {
             () if vma.flags.contains(VmaFlags::STACK) => " [stack]",
             () => "",
         };
-        line(format_args!("{start:012x}-{end:012x} {r}{w}{x}{shared}{name}"));
+        stats_line(format_args!("{start:012x}-{end:012x} {r}{w}{x}{shared}{name}"));
     });
+}
+
+fn print_counters() {
+    for (name, value) in mm::vm().vmstat().iter() {
+        stats_line(format_args!("{name} {value}"));
+    }
 }

@@ -35,8 +35,13 @@ pub fn vm() -> &'static Vm<Kernel> {
 /// A new address space, ready to be loaded.
 pub fn new_space() -> Result<Space, OutOfFrames> {
     let space = vm().new_space()?;
-    paging::add_kernel_half(root_address(&space));
+    prepare_root(&space);
     Ok(space)
+}
+
+/// Makes a space that the subsystem has just made ready to be loaded.
+pub fn prepare_root(space: &Space) {
+    paging::add_kernel_half(root_address(space));
 }
 
 /// Physical address of its root table.

@@ -5,19 +5,19 @@ use crate::arch::apic;
 use crate::arch::frame::Frame;
 use crate::log;
 use crate::mailbox;
-use crate::power::End;
-use crate::process::Process;
+use crate::oom;
+use crate::process::Mm;
 use crate::sched::{self, Thread};
 use crate::signal::{Info, deliver};
 use linux_raw_sys::general::{
-    BUS_ADRERR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTRAP,
-    TRAP_BRKPT, TRAP_TRACE,
+    BUS_ADRERR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
+    TRAP_TRACE,
 };
 use softfault::{Access, FaultError, Vma};
 
 const PAGE_FAULT: u64 = 14;
 /// `si_code` of what the kernel cannot say more about.
-const SI_KERNEL: i32 = 0x80;
+const SI_KERNEL: u32 = 0x80;
 
 /// Every trap and interrupt; `frame` lies on the kernel stack in use (K8).
 #[unsafe(no_mangle)]
@@ -84,58 +84,50 @@ fn access_of(error: u64) -> (Access, &'static str) {
 
 fn page_fault(thread: &Thread, address: u64, frame: &Frame) {
     assert!(frame.error & 1 << 3 == 0, "a table entry with reserved bits at {address:#x}\n{frame}");
-    let process = thread.process();
-    let segv = |code: u32| Info { signal: SIGSEGV, code: code as i32, value: address };
-    let info = match process.space.handle_fault(address, access_of(frame.error).0) {
+    let segv = |code: u32| Info::of_fault(SIGSEGV, code, address);
+    let info = match thread.space().handle_fault(address, access_of(frame.error).0) {
         Ok(_) => {
             thread.usage.faulted();
             return;
         }
         Err(FaultError::NotMapped | FaultError::Guard) => segv(SEGV_MAPERR),
-        Err(FaultError::BeyondObject) => Info { signal: SIGBUS, code: BUS_ADRERR as i32, value: address },
-        Err(FaultError::OutOfFrames) => return out_of_memory(process, address),
+        Err(FaultError::BeyondObject) => Info::of_fault(SIGBUS, BUS_ADRERR, address),
+        Err(FaultError::OutOfFrames) => return oom::out_of_memory(thread, address),
         Err(_) => segv(SEGV_ACCERR),
     };
     deliver::force(thread, info, frame);
 }
 
-/// There is only one program to kill.
-fn out_of_memory(process: &Process, address: u64) {
-    if !process.is_ending() {
-        log!("{}: killed: no memory left for {address:#x}", process.path);
-        process.begin_end(End::Signal(SIGKILL as u8));
-    }
-}
-
 fn exception(thread: &Thread, frame: &Frame) {
-    let at_rip = |signal, code: u32| Info { signal, code: code as i32, value: frame.rip };
+    let at_rip = |signal, code| Info::of_fault(signal, code, frame.rip);
     let info = match frame.vector {
         0 => at_rip(SIGFPE, FPE_INTDIV),
         1 => at_rip(SIGTRAP, TRAP_TRACE),
         3 => at_rip(SIGTRAP, TRAP_BRKPT),
         6 => at_rip(SIGILL, ILL_ILLOPN),
-        16 | 19 => Info { signal: SIGFPE, code: SI_KERNEL, value: frame.rip },
+        16 | 19 => at_rip(SIGFPE, SI_KERNEL),
         2 | 8 | 18 => panic!("vector {} in a program\n{frame}", frame.vector),
-        _ => Info { signal: SIGSEGV, code: SI_KERNEL, value: 0 },
+        _ => Info::of_fault(SIGSEGV, SI_KERNEL, 0),
     };
     deliver::force(thread, info, frame);
 }
 
 /// Logs what a program dies of.
-pub fn report_death(process: &Process, info: &Info, frame: &Frame) {
+pub fn report_death(thread: &Thread, info: &Info, frame: &Frame) {
     let access = match frame.vector {
         PAGE_FAULT => access_of(frame.error).1,
         _ => "no access",
     };
     let (signal, value) = (info.signal, info.value);
-    log!("{}: killed by signal {signal}, code {}: {access}, address {value:#x}", process.path, info.code);
-    log!("{}", VmaLine(process, value));
+    let (mm, pid) = (thread.mm(), thread.process().pid);
+    log!("{}[{pid}]: killed by signal {signal}, code {}: {access}, address {value:#x}", mm.path, info.code);
+    log!("{}", VmaLine(mm, value));
     log!("{frame}");
 }
 
-fn vma_at(process: &Process, address: u64) -> Option<Vma> {
+fn vma_at(mm: &Mm, address: u64) -> Option<Vma> {
     let mut found = None;
-    process.space.maps(&mut |vma: &Vma| {
+    mm.space.maps(&mut |vma: &Vma| {
         if vma.range.contains(softfault::Vpn::of(address)) {
             found = Some(*vma);
         }
@@ -144,7 +136,7 @@ fn vma_at(process: &Process, address: u64) -> Option<Vma> {
 }
 
 /// Says which mapping an address is in.
-struct VmaLine<'a>(&'a Process, u64);
+struct VmaLine<'a>(&'a Mm, u64);
 
 impl core::fmt::Display for VmaLine<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -161,9 +153,9 @@ struct InSpace(u64);
 impl core::fmt::Display for InSpace {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let local = crate::arch::cpu::this().local.try_borrow().ok();
-        match local.and_then(|l| l.current().process.clone()) {
-            Some(process) => write!(f, "\n{}", VmaLine(&process, self.0)),
-            None => Ok(()),
+        match local.map(|l| l.current()) {
+            Some(thread) if thread.process.is_some() => write!(f, "\n{}", VmaLine(thread.mm(), self.0)),
+            _ => Ok(()),
         }
     }
 }

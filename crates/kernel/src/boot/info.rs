@@ -134,10 +134,10 @@ impl Info {
             self.nr_spans += 1;
         }
     }
-    /// The heap lies right behind the image: a sixteenth of memory, 4 to 64 MiB.
+    /// The heap lies right behind the image: an eighth of memory, 4 to 256 MiB.
     fn place_heap(&mut self) -> Result<(), BootError> {
         let start = image_bounds().end;
-        let bytes = (self.memory_bytes() / 16).clamp(4 << 20, 64 << 20) & !(PAGE - 1);
+        let bytes = (self.memory_bytes() / 8).clamp(4 << 20, 256 << 20) & !(PAGE - 1);
         self.heap = Span { start, end: start + bytes };
         let home = self.spans[..self.nr_spans].iter().find(|s| s.start <= start && start < s.end);
         let Some(home) = home else { return Err(BootError::Memory) };

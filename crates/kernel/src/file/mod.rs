@@ -153,6 +153,18 @@ pub fn wait<T>(
 pub struct Table(BTreeMap<u32, Arc<Open>>);
 
 impl Table {
+    /// For a child.
+    pub fn duplicate(&self) -> Table {
+        Table(self.0.clone())
+    }
+    /// What a new program does not keep: no number is marked so yet.
+    pub fn take_cloexec(&mut self) -> Vec<Arc<Open>> {
+        Vec::new()
+    }
+    /// All of it, when the process ends.
+    pub fn take_all(&mut self) -> Vec<Arc<Open>> {
+        core::mem::take(&mut self.0).into_values().collect()
+    }
     /// Standard input, output and error output.
     pub fn standard() -> Table {
         let kinds = [Kind::Null, Kind::Output(Channel::Output), Kind::Output(Channel::Error)];

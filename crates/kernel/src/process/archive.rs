@@ -2,7 +2,6 @@
 
 use crate::boot::info;
 use crate::boot::paging::direct_map;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The entry that says what to run: path and arguments, each ended by a zero.
@@ -29,9 +28,7 @@ pub fn find(path: &str) -> Option<&'static [u8]> {
 }
 
 /// Path of the program and its arguments, the path first.
-pub fn arguments() -> Vec<String> {
+pub fn arguments() -> Vec<Vec<u8>> {
     let list = find(ARGUMENTS).unwrap_or(&[]);
-    list.split_inclusive(|b| *b == 0)
-        .map(|part| String::from_utf8_lossy(part.strip_suffix(&[0]).unwrap_or(part)).into_owned())
-        .collect()
+    list.split_inclusive(|b| *b == 0).map(|part| part.strip_suffix(&[0]).unwrap_or(part).to_vec()).collect()
 }

@@ -1,45 +1,72 @@
-//! Loading a static ELF program, at its own addresses or (static-pie) at ours.
+//! Loading an ELF program, at its own addresses or (position-independent) at
+//! ours, and the loader that it may name.
 
+use crate::errno::Errno;
+use crate::fs;
 use crate::log;
 use crate::mm::{Space, USER_END};
+use alloc::vec::Vec;
 use core::fmt;
-use elf::ElfBytes;
 use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, PT_PHDR};
 use elf::endian::LittleEndian;
-use elf::segment::ProgramHeader;
-use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
+use elf::file::{Class, FileHeader, parse_ident};
+use elf::segment::{ProgramHeader, SegmentTable};
+use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE};
 
 const PAGE: u64 = 4096;
 /// Where a position-independent program goes: two thirds up, as on Linux.
 const PIE_BASE: u64 = 0x5555_5555_4000;
+const IDENT_BYTES: usize = 16;
+const HEADER_BYTES: usize = 64;
+const SEGMENT_BYTES: usize = 56;
+/// Program headers, together.
+const MAX_HEADERS_BYTES: usize = 65_536;
+const MAX_PATH: u64 = 4096;
 
 /// Why a file is no program that can run here.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadError {
-    /// Not an ELF file for this kind of machine.
+    /// Not an ELF file for this kind of machine, or one that contradicts itself.
     Format,
-    /// Wants a dynamic loader.
-    Dynamic,
+    /// The loader that it names is not there, or is none.
+    Loader(Errno),
     /// A segment lies where no program can have it.
     Address,
     /// No memory for it.
     Memory,
+    /// The file cannot be read.
+    Read(Errno),
+}
+
+impl LoadError {
+    /// As execve(2) gives it.
+    pub fn errno(self) -> Errno {
+        match self {
+            LoadError::Format => Errno::ENOEXEC,
+            LoadError::Address | LoadError::Memory => Errno::ENOMEM,
+            LoadError::Loader(errno) | LoadError::Read(errno) => errno,
+        }
+    }
 }
 
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             LoadError::Format => "is not a 64-bit x86-64 ELF program",
-            LoadError::Dynamic => "is linked dynamically; it has to be linked with -static",
+            LoadError::Loader(_) => "is linked dynamically, and its loader is not in the archive",
             LoadError::Address => "has a segment outside the program's half of the address space",
             LoadError::Memory => "does not fit into the machine's memory",
+            LoadError::Read(_) => "cannot be read",
         })
     }
 }
 
 /// A program in memory, as its first instructions need to know it.
+#[derive(Debug, Clone, Copy)]
 pub struct Loaded {
-    /// First instruction.
+    /// Where the thread begins: the loader's first instruction if there is one.
+    pub start: u64,
+    /// First instruction of the program itself.
     pub entry: u64,
     /// Where its program headers are, in its memory.
     pub headers: u64,
@@ -47,46 +74,130 @@ pub struct Loaded {
     pub header_bytes: u64,
     /// How many.
     pub nr_headers: u64,
+    /// Where the loader lies; 0 without one.
+    pub loader_base: u64,
 }
 
-/// Maps and fills the segments of `file`, and says where the heap begins.
-pub fn load(space: &Space, file: &[u8]) -> Result<Loaded, LoadError> {
-    let elf = ElfBytes::<LittleEndian>::minimal_parse(file).map_err(|_| LoadError::Format)?;
-    let header = elf.ehdr;
-    if header.e_machine != EM_X86_64 || header.class != elf::file::Class::ELF64 {
+/// What a file says of itself.
+struct Head {
+    header: FileHeader<LittleEndian>,
+    segments: Vec<ProgramHeader>,
+}
+
+fn read_exactly(program: &fs::Program, at: u64, into: &mut [u8]) -> Result<(), LoadError> {
+    match program.read_at(at, into) {
+        Ok(len) if len == into.len() => Ok(()),
+        Ok(_) => Err(LoadError::Format),
+        Err(errno) => Err(LoadError::Read(errno)),
+    }
+}
+
+fn read_head(program: &fs::Program) -> Result<Head, LoadError> {
+    let format = |_| LoadError::Format;
+    let mut bytes = [0u8; HEADER_BYTES];
+    read_exactly(program, 0, &mut bytes)?;
+    let ident = parse_ident::<LittleEndian>(&bytes[..IDENT_BYTES]).map_err(format)?;
+    if ident.1 != Class::ELF64 {
         return Err(LoadError::Format);
     }
-    let base = match header.e_type {
+    let header = FileHeader::parse_tail(ident, &bytes[IDENT_BYTES..]).map_err(format)?;
+    let headers_bytes = usize::from(header.e_phnum) * SEGMENT_BYTES;
+    let fits = header.e_machine == EM_X86_64
+        && usize::from(header.e_phentsize) == SEGMENT_BYTES
+        && (1..=MAX_HEADERS_BYTES).contains(&headers_bytes);
+    if !fits {
+        return Err(LoadError::Format);
+    }
+    let mut table = alloc::vec![0u8; headers_bytes];
+    read_exactly(program, header.e_phoff, &mut table)?;
+    let segments = SegmentTable::new(LittleEndian, Class::ELF64, &table).iter().collect();
+    Ok(Head { header, segments })
+}
+
+impl Head {
+    fn loads(&self) -> impl Iterator<Item = &ProgramHeader> {
+        self.segments.iter().filter(|s| s.p_type == PT_LOAD && s.p_memsz > 0)
+    }
+    /// Addresses from the first to the last segment, rounded to pages.
+    fn span(&self) -> Result<(u64, u64), LoadError> {
+        let start = self.loads().map(|s| s.p_vaddr & !(PAGE - 1)).min().ok_or(LoadError::Format)?;
+        let end = |s: &ProgramHeader| s.p_vaddr.checked_add(s.p_memsz).filter(|e| *e <= USER_END);
+        let ends: Option<Vec<u64>> = self.loads().map(end).collect();
+        let end = ends.and_then(|ends| ends.into_iter().max()).ok_or(LoadError::Address)?;
+        Ok((start, end.next_multiple_of(PAGE)))
+    }
+    /// Maps and fills the segments, `base` above the addresses they name.
+    fn map(&self, space: &Space, program: &fs::Program, base: u64) -> Result<(), LoadError> {
+        self.loads().try_for_each(|segment| map_segment(space, program, segment, base))
+    }
+    /// Where the program headers come to lie, if any segment has them.
+    fn headers_at(&self, base: u64) -> u64 {
+        let own = self.segments.iter().find(|s| s.p_type == PT_PHDR).map(|s| s.p_vaddr);
+        let inside = |s: &ProgramHeader| {
+            let offset = self.header.e_phoff.wrapping_sub(s.p_offset);
+            (offset < s.p_filesz).then(|| s.p_vaddr.wrapping_add(offset))
+        };
+        own.or_else(|| self.loads().find_map(inside)).map_or(0, |at| base.wrapping_add(at))
+    }
+    /// Path of the loader that the program names.
+    fn loader(&self, program: &fs::Program) -> Result<Option<Vec<u8>>, LoadError> {
+        let Some(segment) = self.segments.iter().find(|s| s.p_type == PT_INTERP) else { return Ok(None) };
+        if !(2..=MAX_PATH).contains(&segment.p_filesz) {
+            return Err(LoadError::Format);
+        }
+        let mut path = alloc::vec![0u8; segment.p_filesz as usize];
+        read_exactly(program, segment.p_offset, &mut path)?;
+        if path.pop() != Some(0) || path.contains(&0) {
+            return Err(LoadError::Format);
+        }
+        Ok(Some(path))
+    }
+}
+
+/// Loads `program`, the loader that it names too, and says where the heap begins.
+pub fn load(space: &Space, program: &fs::Program, place: &fs::Place) -> Result<Loaded, LoadError> {
+    let head = read_head(program)?;
+    let base = match head.header.e_type {
         ET_EXEC => 0,
         ET_DYN => PIE_BASE,
         _ => return Err(LoadError::Format),
     };
-    let segments = elf.segments().ok_or(LoadError::Format)?;
-    if segments.iter().any(|s| s.p_type == PT_INTERP) {
-        return Err(LoadError::Dynamic);
-    }
-    let (mut end, mut headers) = (0, None);
-    for segment in segments.iter().filter(|s| s.p_type == PT_LOAD && s.p_memsz > 0) {
-        end = end.max(map_segment(space, file, &segment, base)?);
-        let offset = header.e_phoff.wrapping_sub(segment.p_offset);
-        if offset < segment.p_filesz {
-            headers = headers.or(Some(base + segment.p_vaddr + offset));
-        }
-    }
-    if let Some(own) = segments.iter().find(|s| s.p_type == PT_PHDR) {
-        headers = Some(base.wrapping_add(own.p_vaddr));
-    }
-    let entry = base.wrapping_add(header.e_entry);
-    if end == 0 || entry >= USER_END {
+    let loader = head.loader(program)?;
+    let (_, end) = head.span()?;
+    let entry = base + head.header.e_entry.min(USER_END);
+    if base + end > USER_END || entry >= USER_END {
         return Err(LoadError::Address);
     }
-    space.set_brk(end.next_multiple_of(PAGE));
+    head.map(space, program, base)?;
+    space.set_brk(base + end);
+    let (start, loader_base) = match loader {
+        Some(path) => load_loader(space, place, &path)?,
+        None => (entry, 0),
+    };
     Ok(Loaded {
+        start,
         entry,
-        headers: headers.unwrap_or(0),
-        header_bytes: u64::from(header.e_phentsize),
-        nr_headers: u64::from(header.e_phnum),
+        headers: head.headers_at(base),
+        header_bytes: SEGMENT_BYTES as u64,
+        nr_headers: head.header.e_phnum.into(),
+        loader_base,
     })
+}
+
+/// Loads the loader where the address space has room; its first instruction, and
+/// where it lies.
+fn load_loader(space: &Space, place: &fs::Place, path: &[u8]) -> Result<(u64, u64), LoadError> {
+    let program = fs::open_program(place, path).map_err(LoadError::Loader)?;
+    let head = read_head(&program).map_err(|_| LoadError::Loader(Errno::ELIBBAD))?;
+    if head.header.e_type != ET_DYN {
+        return Err(LoadError::Loader(Errno::ELIBBAD));
+    }
+    let (start, end) = head.span()?;
+    let room = u64::from(MAP_PRIVATE | MAP_ANONYMOUS);
+    let at = space.mmap(0, end - start, u64::from(PROT_NONE), room).map_err(|_| LoadError::Memory)?;
+    let base = at.wrapping_sub(start);
+    head.map(space, &program, base)?;
+    Ok((base.wrapping_add(head.header.e_entry), base))
 }
 
 fn protection(flags: u32) -> u64 {
@@ -95,12 +206,10 @@ fn protection(flags: u32) -> u64 {
 }
 
 /// One segment: mapped with the rights that it is to have, filled past them.
-/// Gives its last address + 1.
-fn map_segment(space: &Space, file: &[u8], segment: &ProgramHeader, base: u64) -> Result<u64, LoadError> {
-    let start = base.checked_add(segment.p_vaddr).ok_or(LoadError::Address)?;
+fn map_segment(space: &Space, program: &fs::Program, segment: &ProgramHeader, base: u64) -> Result<(), LoadError> {
+    let start = base.wrapping_add(segment.p_vaddr);
     let end = start.checked_add(segment.p_memsz).filter(|e| *e <= USER_END).ok_or(LoadError::Address)?;
-    let file_end = segment.p_offset.checked_add(segment.p_filesz).ok_or(LoadError::Format)?;
-    let bytes = file.get(segment.p_offset as usize..file_end as usize).ok_or(LoadError::Format)?;
+    segment.p_offset.checked_add(segment.p_filesz).ok_or(LoadError::Format)?;
     if segment.p_filesz > segment.p_memsz {
         return Err(LoadError::Format);
     }
@@ -110,6 +219,19 @@ fn map_segment(space: &Space, file: &[u8], segment: &ProgramHeader, base: u64) -
         log!("segment {start:#x}..{end:#x}: {error}");
         LoadError::Address
     })?;
-    space.write_forced(start, bytes).map_err(|_| LoadError::Memory)?;
-    Ok(end)
+    fill(space, program, start, segment)
+}
+
+/// Copies the segment's bytes, a page at a time.
+fn fill(space: &Space, program: &fs::Program, start: u64, segment: &ProgramHeader) -> Result<(), LoadError> {
+    let mut page = [0u8; PAGE as usize];
+    let mut done = 0;
+    while done < segment.p_filesz {
+        let room = PAGE - (start + done) % PAGE;
+        let part = &mut page[..room.min(segment.p_filesz - done) as usize];
+        read_exactly(program, segment.p_offset + done, part)?;
+        space.write_forced(start + done, part).map_err(|_| LoadError::Memory)?;
+        done += part.len() as u64;
+    }
+    Ok(())
 }

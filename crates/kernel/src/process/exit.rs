@@ -1,12 +1,16 @@
 //! The end of threads and processes.
 
-use super::Process;
+use super::{Process, table};
 use crate::futex::{self, Key};
+use crate::main_thread;
 use crate::mm;
 use crate::power::End;
 use crate::sched::{self, Thread};
+use crate::signal::{self, Info};
 use core::sync::atomic::Ordering;
-use linux_raw_sys::general::{FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS};
+use linux_raw_sys::general::{
+    CLD_DUMPED, CLD_EXITED, CLD_KILLED, FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, SA_NOCLDWAIT, SIGCHLD,
+};
 
 /// Most robust futexes that are looked at: the list is the program's and may
 /// have no end.
@@ -23,28 +27,95 @@ fn leave_process(thread: &Thread) {
     let process = thread.process();
     release_robust(thread);
     let clear_tid = thread.clear_tid.load(Ordering::Relaxed);
-    if clear_tid != 0 && mm::put(&process.space, clear_tid, &0u32).is_ok() {
-        futex::wake(Key::of(process, clear_tid), 1, u32::MAX);
+    if clear_tid != 0 && mm::put(thread.space(), clear_tid, &0u32).is_ok() {
+        futex::wake(Key::of(thread.space(), clear_tid, false), 1, u32::MAX);
     }
     thread.usage.leaving_kernel();
     {
         let mut past = process.past.lock();
         *past = *past + thread.usage.read();
     }
-    if process.remove_thread(thread.tid) {
-        let status = thread.exiting.load(Ordering::Relaxed) as u8;
+    let successor = thread.successor.lock().take();
+    if let Some(new) = successor {
+        thread.mm().leave();
+        process.release_parent();
+        process.hand_over(thread, &new);
+        return sched::start(&new);
+    }
+    let status = thread.exiting.load(Ordering::Relaxed) as u8;
+    if process.remove_thread(thread) {
         process.begin_end(End::Exit(status));
+        main_thread::at_end(process, thread.mm());
+        thread.mm().leave();
         finish(process);
+    } else {
+        thread.mm().leave();
+        process.watchers.wake_all();
     }
 }
 
-/// Says that nobody runs in the process any more.
-fn finish(process: &Process) {
-    process.ended.store(1, Ordering::Release);
-    let waiter = process.waiter.lock().clone();
-    if let Some(waiter) = waiter {
-        sched::wake(&waiter);
+impl Process {
+    /// Takes an ended thread off the list; whether it was the last.
+    fn remove_thread(&self, thread: &Thread) -> bool {
+        let mut threads = self.threads.lock();
+        let gone = threads.remove(&thread.tid);
+        let last = threads.is_empty();
+        drop(threads);
+        drop(gone);
+        last
     }
+}
+
+/// Nobody runs in the process any more: gives back what it has and says so.
+fn finish(process: &Process) {
+    process.alarm.set(process.pid, 0, 0);
+    let files = process.files.lock().take_all();
+    drop(files);
+    process.peak_at_end();
+    process.set_mm(None);
+    let orphans = table::children(process.pid);
+    for (orphan, _) in orphans {
+        let signal = orphan.death_signal.load(Ordering::Relaxed);
+        if signal != 0 {
+            signal::send_to_process(&orphan, Info::sent(signal.into(), 0, process.pid));
+        }
+    }
+    table::disown_children(process.pid);
+    process.ended.store(true, Ordering::Release);
+    process.release_parent();
+    tell_parent(process);
+}
+
+/// Whether the parent wants to hear of its children's ends at all.
+fn is_heard(parent: &Process) -> bool {
+    let action = parent.actions.lock()[SIGCHLD as usize - 1];
+    action.handler != signal::SIG_IGN && action.flags & u64::from(SA_NOCLDWAIT) == 0
+}
+
+fn tell_parent(process: &Process) {
+    let parent = table::find(process.parent_pid()).filter(|p| !p.has_ended());
+    let Some(parent) = parent else {
+        table::remove(process.pid);
+        return;
+    };
+    let signal = u32::from(process.exit_signal);
+    if signal != 0 {
+        signal::send_to_process(&parent, end_info(process, signal));
+    }
+    if signal == SIGCHLD && !is_heard(&parent) {
+        table::remove(process.pid);
+    }
+    parent.watchers.wake_all();
+}
+
+/// What SIGCHLD says about the end of a child.
+fn end_info(process: &Process, signal: u32) -> Info {
+    let (code, status) = match process.end() {
+        Some(End::Signal(number)) => (CLD_KILLED, number),
+        Some(End::Exit(status)) => (CLD_EXITED, status),
+        _ => (CLD_DUMPED, 0),
+    };
+    Info::of_child(signal, code as i32, process.pid, status.into())
 }
 
 /// Marks the robust futexes that the thread holds as left by a dead owner
@@ -55,8 +126,7 @@ fn release_robust(thread: &Thread) {
     if head == 0 {
         return;
     }
-    let space = &thread.process().space;
-    let word = |addr: u64| mm::get::<u64>(space, addr).ok();
+    let word = |addr: u64| mm::get::<u64>(thread.space(), addr).ok();
     let (Some(first), Some(offset), Some(pending)) =
         (word(head), word(head.wrapping_add(8)), word(head.wrapping_add(16)))
     else {
@@ -82,12 +152,11 @@ fn release_robust(thread: &Thread) {
 }
 
 fn release_one(thread: &Thread, addr: u64) {
-    let process = thread.process();
     let died = |value: u32| (value & FUTEX_TID_MASK == thread.tid).then_some(value & FUTEX_WAITERS | FUTEX_OWNER_DIED);
-    if let Ok(old) = mm::update(&process.space, addr, died)
+    if let Ok(old) = mm::update(thread.space(), addr, died)
         && old & FUTEX_TID_MASK == thread.tid
         && old & FUTEX_WAITERS != 0
     {
-        futex::wake(Key::of(process, addr), 1, u32::MAX);
+        futex::wake(Key::of(thread.space(), addr, false), 1, u32::MAX);
     }
 }

@@ -1,41 +1,67 @@
-//! A process: an address space, the threads in it, how signals are handled, how
-//! it ends. Files under it: the archive of programs (`archive`), loading one
-//! (`elf`, `stack`), ending (`exit`).
+//! A process: memory, threads, open files, how signals are handled, how it ends.
+//!
+//! `mm` is its memory, `table` says who is whose, `fork` and `exec` make and
+//! replace processes, `elf` and `stack` lay a program out, `exit` and `wait` are
+//! the two sides of its end, `limits` what it may have, `timer` its alarm.
 
 pub mod archive;
 pub mod elf;
+pub mod exec;
 pub mod exit;
+pub mod fork;
+pub mod limits;
+mod mm;
 pub mod stack;
+pub mod table;
+pub mod timer;
+pub mod wait;
+
+pub use mm::Mm;
+pub use table::{all, find};
 
 use crate::arch::fpu::Image;
 use crate::arch::frame::Frame;
 use crate::errno::{self, Errno};
-use crate::mm::Space;
+use crate::file;
+use crate::fs;
+use crate::heap;
 use crate::power::End;
-use crate::sched::{KernelStack, Thread, Used};
-use crate::signal::{Action, NR_SIGNALS, Pending};
+use crate::sched::{KernelStack, Thread, Used, Waiters};
+use crate::signal::{self, Action, NR_SIGNALS, Pending};
 use crate::sync::SpinLock;
-use crate::{file, heap, signal};
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use limits::Limits;
+use wait::ChildUsage;
 
-/// Heap that a thread may cost, generously: so many threads there can be.
-const HEAP_PER_THREAD: u64 = 64 * 1024;
+/// Heap that a thread costs, generously.
+const HEAP_PER_THREAD: usize = 48 * 1024;
+/// Heap that a process costs beside its threads.
+const HEAP_PER_PROCESS: usize = 16 * 1024;
 
-static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-static NR_THREADS: AtomicU64 = AtomicU64::new(0);
+/// What each process starts from.
+pub struct Inherited {
+    /// What happens on each signal; signal n at n-1.
+    pub actions: [Action; NR_SIGNALS],
+    /// What it has open.
+    pub files: file::Table,
+    /// Where relative paths begin, and which rights new files do not get.
+    pub place: fs::Place,
+    /// What it may have.
+    pub limits: Limits,
+}
 
 /// A process.
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// Its memory.
-    pub space: Space,
-    /// Path of its program.
-    pub path: String,
+    /// Its memory; none once its last thread has left it.
+    mm: SpinLock<Option<Arc<Mm>>>,
+    /// A name given by prctl(2), or none.
+    given_name: SpinLock<Option<String>>,
     /// Threads that have not ended.
     pub threads: SpinLock<BTreeMap<u32, Arc<Thread>>>,
     /// What happens on each signal; signal n at n-1.
@@ -44,68 +70,132 @@ pub struct Process {
     pub pending: SpinLock<Pending>,
     /// 0, or how it ends: `1 << 32 | kind << 8 | code`.
     ending: AtomicU64,
+    /// 0, or the thread that is replacing the program: the others have to end.
+    replacing: AtomicU32,
     /// What it has open.
     pub files: SpinLock<file::Table>,
+    /// Where relative paths begin, and which rights new files do not get.
+    pub place: SpinLock<fs::Place>,
+    /// What it may have.
+    pub limits: SpinLock<Limits>,
     /// Set by the last thread as the last thing.
-    pub ended: AtomicU64,
-    /// Who waits for that.
-    pub waiter: SpinLock<Option<Arc<Thread>>>,
+    ended: AtomicBool,
+    /// The signal that its end sends to the parent, or 0.
+    pub exit_signal: u8,
+    /// Running, stopped by a signal, and whether its parent knows.
+    pub stop: wait::Stop,
+    /// Threads of this process that wait for its children, and whoever waits for
+    /// its own end.
+    pub watchers: Waiters,
+    /// Set when a child of vfork(2) needs its parent's memory no more.
+    released: AtomicBool,
     /// What threads that have ended had used.
     pub past: SpinLock<Used>,
+    /// What children that were waited for had used.
+    pub children_used: SpinLock<ChildUsage>,
+    /// Alarm clock.
+    pub alarm: timer::Alarm,
+    /// Signal to send it when its parent ends; prctl(2).
+    pub death_signal: AtomicU8,
+    _charge: heap::Charge,
 }
 
 impl Process {
-    /// A process without threads.
-    pub fn new(space: Space, path: String) -> Arc<Process> {
-        Arc::new(Process {
-            pid: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            space,
-            path,
+    /// A process without threads and memory, not in the table.
+    fn bare(pid: u32, from: Inherited, exit_signal: u8) -> errno::Result<Arc<Process>> {
+        let charge = heap::charge(HEAP_PER_PROCESS).map_err(|_| Errno::EAGAIN)?;
+        Ok(Arc::new(Process {
+            pid,
+            mm: SpinLock::new(None),
+            given_name: SpinLock::new(None),
             threads: SpinLock::new(BTreeMap::new()),
-            actions: SpinLock::new([Action::default(); NR_SIGNALS]),
+            actions: SpinLock::new(from.actions),
             pending: SpinLock::new(Pending::default()),
             ending: AtomicU64::new(0),
-            files: SpinLock::new(file::Table::standard()),
-            ended: AtomicU64::new(0),
-            waiter: SpinLock::new(None),
+            replacing: AtomicU32::new(0),
+            files: SpinLock::new(from.files),
+            place: SpinLock::new(from.place),
+            limits: SpinLock::new(from.limits),
+            ended: AtomicBool::new(false),
+            exit_signal,
+            stop: wait::Stop::default(),
+            watchers: Waiters::new(),
+            released: AtomicBool::new(false),
             past: SpinLock::new(Used::default()),
-        })
+            children_used: SpinLock::new(ChildUsage::default()),
+            alarm: timer::Alarm::default(),
+            death_signal: AtomicU8::new(0),
+            _charge: charge,
+        }))
     }
-    /// A new thread with the registers of `frame`, not yet running. The first
-    /// one has the process's number.
-    pub fn new_thread(self: &Arc<Process>, frame: Frame, fpu: Image) -> errno::Result<Arc<Thread>> {
-        let limit = heap::bytes() / HEAP_PER_THREAD;
-        if NR_THREADS.fetch_add(1, Ordering::Relaxed) >= limit {
-            NR_THREADS.fetch_sub(1, Ordering::Relaxed);
-            return Err(Errno::EAGAIN);
-        }
-        let Some(stack) = KernelStack::new() else {
-            NR_THREADS.fetch_sub(1, Ordering::Relaxed);
-            return Err(Errno::EAGAIN);
+    /// The first process; it has no parent.
+    pub fn first() -> errno::Result<Arc<Process>> {
+        let from = Inherited {
+            actions: [Action::default(); NR_SIGNALS],
+            files: file::Table::standard(),
+            place: fs::Place::default(),
+            limits: Limits::default(),
         };
-        let first = self.threads.lock().is_empty();
-        let tid = if first { self.pid } else { NEXT_ID.fetch_add(1, Ordering::Relaxed) };
-        let thread = Arc::new(Thread::for_program(tid, self.clone(), stack, frame, fpu));
-        self.threads.lock().insert(tid, thread.clone());
+        let process = Process::bare(table::new_id(), from, 0)?;
+        table::insert(&process, table::INIT);
+        Ok(process)
+    }
+    /// Its memory, if it has any still.
+    pub fn mm(&self) -> Option<Arc<Mm>> {
+        self.mm.lock().clone()
+    }
+    fn set_mm(&self, mm: Option<Arc<Mm>>) {
+        let before = core::mem::replace(&mut *self.mm.lock(), mm);
+        drop(before);
+    }
+    /// A new thread with the registers of `frame`, not yet running and in no
+    /// list.
+    fn new_thread_in(
+        self: &Arc<Process>,
+        tid: u32,
+        mm: Arc<Mm>,
+        frame: Frame,
+        fpu: Image,
+    ) -> errno::Result<Arc<Thread>> {
+        let charge = heap::charge(HEAP_PER_THREAD).map_err(|_| Errno::EAGAIN)?;
+        let stack = KernelStack::new().ok_or(Errno::EAGAIN)?;
+        mm.enter();
+        Ok(Arc::new(Thread::for_program(tid, self.clone(), mm, stack, frame, fpu, charge)))
+    }
+    /// The process's first thread, which has its number.
+    pub fn new_leader(self: &Arc<Process>, mm: Arc<Mm>, frame: Frame, fpu: Image) -> errno::Result<Arc<Thread>> {
+        let thread = self.new_thread_in(self.pid, mm.clone(), frame, fpu)?;
+        self.set_mm(Some(mm));
+        self.threads.lock().insert(self.pid, thread.clone());
         Ok(thread)
     }
-    /// Takes an ended thread off the list; whether it was the last.
-    fn remove_thread(&self, tid: u32) -> bool {
-        let mut threads = self.threads.lock();
-        let gone = threads.remove(&tid);
-        let last = threads.is_empty();
-        drop(threads);
-        drop(gone);
-        NR_THREADS.fetch_sub(1, Ordering::Relaxed);
-        last
+    /// One more thread.
+    pub fn new_thread(self: &Arc<Process>, mm: Arc<Mm>, frame: Frame, fpu: Image) -> errno::Result<Arc<Thread>> {
+        let thread = self.new_thread_in(table::new_id(), mm, frame, fpu)?;
+        self.threads.lock().insert(thread.tid, thread.clone());
+        Ok(thread)
     }
     /// The threads, as they are now.
     pub fn all_threads(&self) -> Vec<Arc<Thread>> {
         self.threads.lock().values().cloned().collect()
     }
+    /// How many threads it has.
+    pub fn nr_threads(&self) -> usize {
+        self.threads.lock().len()
+    }
     /// Whether all its threads are to end.
     pub fn is_ending(&self) -> bool {
         self.ending.load(Ordering::Relaxed) != 0
+    }
+    /// Whether `thread` is to end, because all are or because another thread
+    /// replaces the program.
+    pub fn wants_end_of(&self, thread: &Thread) -> bool {
+        let replacing = self.replacing.load(Ordering::Relaxed);
+        self.is_ending() || replacing != 0 && replacing != thread.tid
+    }
+    /// Whether nobody runs in it any more.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
     /// How it ends, if that is known.
     pub fn end(&self) -> Option<End> {
@@ -141,5 +231,46 @@ impl Process {
     pub fn used(&self) -> Used {
         let past = *self.past.lock();
         self.all_threads().iter().map(|t| t.usage.read()).fold(past, |a, b| a + b)
+    }
+    /// Number of its parent.
+    pub fn parent_pid(&self) -> u32 {
+        table::parent(self.pid)
+    }
+    /// Its group's number.
+    pub fn group(&self) -> u32 {
+        table::group_and_session(self.pid).map_or(0, |g| g.0)
+    }
+    /// Its session's number.
+    pub fn session(&self) -> u32 {
+        table::group_and_session(self.pid).map_or(0, |g| g.1)
+    }
+    /// What it is called: at most 15 bytes.
+    pub fn name(&self) -> String {
+        let given = self.given_name.lock().clone();
+        given.or_else(|| self.mm().map(|mm| mm.name().to_string())).unwrap_or_default()
+    }
+    /// prctl(PR_SET_NAME).
+    pub fn set_name(&self, name: Option<String>) {
+        let before = core::mem::replace(&mut *self.given_name.lock(), name);
+        drop(before);
+    }
+    /// As /proc shows it: running, sleeping, stopped, ended.
+    #[allow(dead_code)] // /proc comes with the file system
+    pub fn state_letter(&self) -> char {
+        match () {
+            () if self.has_ended() => 'Z',
+            () if self.stop.is_stopped() => 'T',
+            () if self.all_threads().iter().any(|t| t.is_on_cpu()) => 'R',
+            () => 'S',
+        }
+    }
+    /// What a child gets.
+    pub fn inherited(&self) -> Inherited {
+        Inherited {
+            actions: *self.actions.lock(),
+            files: self.files.lock().duplicate(),
+            place: self.place.lock().clone(),
+            limits: self.limits.lock().clone(),
+        }
     }
 }

@@ -11,12 +11,14 @@ mod queue;
 mod sleep;
 mod switch;
 mod thread;
+mod waiters;
 
 pub use idle::run_idle;
 pub use queue::{start, wake};
-pub use sleep::{block_until, tick};
+pub use sleep::{block_until, tick, timer_changed};
 pub use switch::{Local, block, exit_current, kernel_thread_started, leave_space, migrate, yield_now};
 pub use thread::{AltStack, KernelStack, Thread, Used};
+pub use waiters::{WaitEnd, Waiters};
 
 use crate::arch::cpu;
 use alloc::sync::Arc;

@@ -2,6 +2,7 @@
 
 use super::{Thread, block, current, wake};
 use crate::arch::{apic, time};
+use crate::process::timer;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -23,9 +24,14 @@ fn publish(sleepers: &BTreeMap<Key, Arc<Thread>>) {
 
 /// Sets this CPU's timer for whatever comes first.
 fn set_timer() {
-    let earliest = EARLIEST_NS.load(Ordering::Relaxed);
+    let earliest = EARLIEST_NS.load(Ordering::Relaxed).min(timer::earliest_ns());
     let left = earliest.saturating_sub(time::now_ns());
     apic::set_timer(left.clamp(1_000, TURN_NS));
+}
+
+/// An alarm was set: this CPU's timer may have to ring earlier.
+pub fn timer_changed() {
+    set_timer();
 }
 
 /// As [`block`], but no longer than until `deadline_ns`.
@@ -66,5 +72,6 @@ pub fn tick() {
             None => break,
         }
     }
+    timer::tick();
     set_timer();
 }

@@ -4,7 +4,7 @@ use super::{Thread, queue};
 use crate::arch::{cpu, descriptors};
 use crate::boot::paging;
 use crate::mm;
-use crate::process::Process;
+use crate::process::Mm;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use x86_64::VirtAddr;
@@ -18,7 +18,7 @@ pub struct Local {
     leaving: Option<Arc<Thread>>,
     /// Whose address space is loaded. Kept while idle threads run: coming back
     /// to it then costs nothing.
-    loaded: Option<Arc<Process>>,
+    loaded: Option<Arc<Mm>>,
 }
 
 unsafe extern "C" {
@@ -45,16 +45,16 @@ impl Local {
     }
 }
 
-/// Loads the address space of `process`, if it is not loaded. The CPU's block is
-/// not borrowed across calls into the subsystem.
-fn enter_space(process: &Arc<Process>) {
-    let is_loaded = cpu::this().local.borrow().loaded.as_ref().is_some_and(|p| Arc::ptr_eq(p, process));
+/// Loads an address space, if it is not loaded. The CPU's block is not borrowed
+/// across calls into the subsystem.
+fn enter_space(mm: &Arc<Mm>) {
+    let is_loaded = cpu::this().local.borrow().loaded.as_ref().is_some_and(|p| Arc::ptr_eq(p, mm));
     if is_loaded {
         return;
     }
-    process.space.activate();
-    paging::load_root(mm::root_address(&process.space));
-    let before = cpu::this().local.borrow_mut().loaded.replace(process.clone());
+    mm.space.activate();
+    paging::load_root(mm::root_address(&mm.space));
+    let before = cpu::this().local.borrow_mut().loaded.replace(mm.clone());
     if let Some(before) = before {
         before.space.deactivate();
     }
@@ -73,8 +73,8 @@ pub fn leave_space() {
 /// thread that called is switched to again.
 fn switch_to(next: Arc<Thread>) {
     next.on_cpu.store(true, Ordering::Relaxed);
-    if let Some(process) = &next.process {
-        enter_space(process);
+    if let Some(mm) = next.any_mm() {
+        enter_space(mm);
         FsBase::write(VirtAddr::new(next.fs_base.load(Ordering::Relaxed)));
         KernelGsBase::write(VirtAddr::new(next.gs_base.load(Ordering::Relaxed)));
         next.usage.switched_in();

@@ -5,7 +5,9 @@ use crate::arch::cpu::STACK_BYTES;
 use crate::arch::fpu::{Image, Saved};
 use crate::arch::frame::Frame;
 use crate::arch::time;
-use crate::process::Process;
+use crate::heap::Charge;
+use crate::mm::Space;
+use crate::process::{Mm, Process};
 use crate::signal::{Pending, UNBLOCKABLE};
 use crate::sync::SpinLock;
 use alloc::alloc::{Layout, alloc, dealloc};
@@ -179,6 +181,8 @@ pub struct Thread {
     pub tid: u32,
     /// Whose it is; the kernel's own threads have none.
     pub process: Option<Arc<Process>>,
+    /// The memory that it runs in, all its life.
+    mm: Option<Arc<Mm>>,
     /// Where it runs inside the kernel; idle threads run on boot stacks.
     pub stack: Option<KernelStack>,
     pub(super) context: UnsafeCell<u64>,
@@ -204,6 +208,9 @@ pub struct Thread {
     pub signals: SpinLock<ThreadSignals>,
     /// Times and faults.
     pub usage: Usage,
+    /// Begins when this thread has ended: the process's new program.
+    pub successor: SpinLock<Option<Arc<Thread>>>,
+    _charge: Option<Charge>,
 }
 
 // SAFETY: K4: `context` and `fpu` are used by the CPU that has the thread.
@@ -216,6 +223,7 @@ impl Thread {
         Thread {
             tid,
             process,
+            mm: None,
             stack,
             context: UnsafeCell::new(context),
             on_cpu: AtomicBool::new(false),
@@ -230,14 +238,26 @@ impl Thread {
             exiting: AtomicU64::new(0),
             signals: SpinLock::new(ThreadSignals::default()),
             usage: Usage::default(),
+            successor: SpinLock::new(None),
+            _charge: None,
         }
     }
     /// A program's thread, which starts with the registers of `frame`; `fpu` is
     /// its floating-point state.
-    pub fn for_program(tid: u32, process: Arc<Process>, stack: KernelStack, frame: Frame, fpu: Image) -> Thread {
+    pub fn for_program(
+        tid: u32,
+        process: Arc<Process>,
+        mm: Arc<Mm>,
+        stack: KernelStack,
+        frame: Frame,
+        fpu: Image,
+        charge: Charge,
+    ) -> Thread {
         let context = stack.put_context(stack.put_frame(frame), thread_begin as *const () as u64);
         let mut thread = Thread::bare(tid, Some(process), Some(stack), context);
         thread.fpu = Saved::new(fpu);
+        thread.mm = Some(mm);
+        thread._charge = Some(charge);
         thread
     }
     /// A thread of the kernel's, which starts in `entry`.
@@ -288,12 +308,32 @@ impl Thread {
     pub fn process(&self) -> &Arc<Process> {
         self.process.as_ref().expect("a program's thread")
     }
+    /// The memory that it runs in.
+    ///
+    /// # Panics
+    ///
+    /// As [`Thread::process`].
+    #[inline]
+    pub fn mm(&self) -> &Arc<Mm> {
+        self.mm.as_ref().expect("a program's thread")
+    }
+    /// The address space that it runs in.
+    #[inline]
+    pub fn space(&self) -> &Space {
+        &self.mm().space
+    }
+    /// The memory that it runs in, if it is a program's.
+    pub(super) fn any_mm(&self) -> Option<&Arc<Mm>> {
+        self.mm.as_ref()
+    }
+    /// Whether it is to end when it comes to the edge of the kernel.
+    pub fn is_to_end(&self) -> bool {
+        self.exiting.load(Ordering::Relaxed) != 0
+            || self.process().wants_end_of(self)
+            || self.successor.lock().is_some()
+    }
     /// Whether something waits that a sleeping system call has to end for.
     pub fn is_interrupted(&self) -> bool {
-        if self.exiting.load(Ordering::Relaxed) != 0 {
-            return true;
-        }
-        let process = self.process();
-        process.is_ending() || process.has_signal_for(self)
+        self.is_to_end() || self.process().has_signal_for(self)
     }
 }

@@ -12,8 +12,14 @@ use crate::process::{Process, exit};
 use crate::sched::{self, AltStack, Thread};
 use crate::trap;
 use core::sync::atomic::Ordering;
-use linux_raw_sys::general::{SIGKILL, SIGSEGV, SS_DISABLE, SS_ONSTACK};
+use linux_raw_sys::general::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK};
 use zerocopy::FromZeros;
+
+/// Signals that a program's own instructions cause.
+const FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit(SIGTRAP) | bit(SIGSYS);
+/// `si_code`: up to here a program sent it, above the kernel did.
+const SI_USER: i32 = 0;
+const SI_KERNEL: i32 = 0x80;
 
 /// Below the stack pointer, the program's for use without moving it.
 const RED_ZONE: u64 = 128;
@@ -37,8 +43,12 @@ fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
     let process = thread.process();
     thread.attention.store(false, Ordering::SeqCst);
     loop {
-        if process.is_ending() || thread.exiting.load(Ordering::Relaxed) != 0 {
+        if thread.is_to_end() {
             return false;
+        }
+        if process.stop.is_stopped() {
+            sched::block();
+            continue;
         }
         let Some(info) = next_signal(thread, process) else { break };
         take(thread, process, info, frame);
@@ -46,7 +56,7 @@ fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
     restart_call(frame);
     if frame.rip >= USER_END {
         // Such an `iret` would fault inside the kernel.
-        kill(process, &Info { signal: SIGSEGV, code: 0x80, value: 0 }, frame);
+        kill(thread, &Info { signal: SIGSEGV, code: SI_KERNEL, ..Info::default() }, frame);
         return false;
     }
     true
@@ -83,7 +93,10 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame) {
         return;
     }
     if action.handler == SIG_DFL || bit(info.signal) & UNBLOCKABLE != 0 {
-        return kill(process, &info, frame);
+        return match bit(info.signal) & super::STOPS {
+            0 => kill(thread, &info, frame),
+            _ => super::stop(process, info.signal),
+        };
     }
     if frame.vector == SYSCALL_VECTOR && frame.rax == Errno::RESTART.as_rax() {
         if action.restarts() {
@@ -92,17 +105,17 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame) {
             frame.rax = Errno::EINTR.as_rax();
         }
     }
-    if run_handler(thread, process, &action, &info, frame).is_err() {
-        kill(process, &Info { signal: SIGSEGV, code: 0x80, value: frame.rsp }, frame);
+    if run_handler(thread, &action, &info, frame).is_err() {
+        kill(thread, &Info::of_fault(SIGSEGV, SI_KERNEL as u32, frame.rsp), frame);
     }
 }
 
-/// The signal ends the process.
-fn kill(process: &Process, info: &Info, frame: &Frame) {
-    if info.signal != SIGKILL {
-        trap::report_death(process, info, frame);
+/// The signal ends the process. What its own instruction caused is reported.
+fn kill(thread: &Thread, info: &Info, frame: &Frame) {
+    if bit(info.signal) & FAULTS != 0 && info.code > SI_USER {
+        trap::report_death(thread, info, frame);
     }
-    process.begin_end(End::Signal(info.signal as u8));
+    thread.process().begin_end(End::Signal(info.signal as u8));
 }
 
 /// Raises a signal that the thread's own instruction caused: if it is blocked or
@@ -118,7 +131,7 @@ pub fn force(thread: &Thread, info: Info, frame: &Frame) {
         return;
     }
     drop(signals);
-    kill(process, &info, frame);
+    kill(thread, &info, frame);
 }
 
 fn is_on(stack: &AltStack, sp: u64) -> bool {
@@ -137,13 +150,7 @@ pub fn raw_stack(stack: &AltStack, sp: u64) -> RawStack {
 
 /// Lays the frame on the program's stack and points its registers at the
 /// handler.
-fn run_handler(
-    thread: &Thread,
-    process: &Process,
-    action: &Action,
-    info: &Info,
-    frame: &mut Frame,
-) -> errno::Result<()> {
+fn run_handler(thread: &Thread, action: &Action, info: &Info, frame: &mut Frame) -> errno::Result<()> {
     let (mask, saved_mask, alt) = {
         let mut signals = thread.signals.lock();
         (signals.mask, signals.restore_mask.take().unwrap_or(signals.mask), signals.alt_stack)
@@ -155,9 +162,9 @@ fn run_handler(
 
     let mut image = Image::current();
     join_fpu(&mut image.0, frame);
-    mm::copy_out(&process.space, fpu_at, &image.0)?;
+    mm::copy_out(thread.space(), fpu_at, &image.0)?;
     let raw = RawFrame::new(frame, info, saved_mask, raw_stack(&alt, frame.rsp), fpu_at, action.restorer);
-    mm::put(&process.space, at, &raw)?;
+    mm::put(thread.space(), at, &raw)?;
 
     let own = if action.nests() { 0 } else { bit(info.signal) };
     thread.set_mask(&mut thread.signals.lock(), mask | action.mask | own);
@@ -175,7 +182,7 @@ fn run_handler(
 
 /// rt_sigreturn(2): the handler has returned to its restorer.
 pub fn sigreturn(thread: &Thread, frame: &mut Frame) -> errno::Result {
-    let space = &thread.process().space;
+    let space = thread.space();
     let at = frame.rsp.wrapping_sub(8);
     let restored = mm::get::<RawContext>(space, at.wrapping_add(CONTEXT_OFFSET)).and_then(|context| {
         let fpu_at = context.restore(frame);
@@ -196,7 +203,7 @@ pub fn sigreturn(thread: &Thread, frame: &mut Frame) -> errno::Result {
             let bytes = if stack.flags & SS_DISABLE != 0 { 0 } else { stack.bytes };
             signals.alt_stack = AltStack { start: stack.sp, bytes };
         }
-        Err(_) => force(thread, Info { signal: SIGSEGV, code: 0x80, value: at }, frame),
+        Err(_) => force(thread, Info::of_fault(SIGSEGV, SI_KERNEL as u32, at), frame),
     }
     Ok(frame.rax)
 }

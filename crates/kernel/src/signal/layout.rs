@@ -56,7 +56,7 @@ pub struct RawContext {
 /// `siginfo_t`.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
-struct RawInfo {
+pub struct RawInfo {
     signal: u32,
     errno: u32,
     code: i32,
@@ -84,6 +84,15 @@ const UC_STRICT_RESTORE_SS: u64 = 4;
 
 const _: () = assert!(size_of::<RawFrame>() == 440 && size_of::<RawContext>() == 304);
 
+impl RawInfo {
+    /// What programs read of it.
+    pub fn new(info: &Info) -> RawInfo {
+        let mut rest = [0; 13];
+        rest[0] = info.extra;
+        RawInfo { signal: info.signal, errno: 0, code: info.code, pad: 0, value: info.value, rest }
+    }
+}
+
 impl RawFrame {
     /// For the interrupted program in `frame`.
     pub fn new(frame: &Frame, info: &Info, mask: u64, stack: RawStack, fpu: u64, restorer: u64) -> RawFrame {
@@ -108,11 +117,10 @@ impl RawFrame {
             reserved: [0; 8],
         };
         let flags = UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS;
-        let value = info.value;
         RawFrame {
             return_to: restorer,
             context: RawContext { flags, link: 0, stack, registers, mask },
-            info: RawInfo { signal: info.signal, errno: 0, code: info.code, pad: 0, value, rest: [0; 13] },
+            info: RawInfo::new(info),
         }
     }
 }

@@ -7,13 +7,13 @@ pub mod deliver;
 pub mod layout;
 
 use crate::arch::{apic, cpu};
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::sched::{self, Thread};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
-    SIGURG, SIGWINCH,
+    CLD_CONTINUED, CLD_STOPPED, SA_NOCLDSTOP, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT,
+    SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -32,16 +32,10 @@ pub const fn bit(signal: u32) -> u64 {
 
 /// Cannot be blocked, ignored or handled.
 pub const UNBLOCKABLE: u64 = bit(SIGKILL) | bit(SIGSTOP);
-/// Whose default is to do nothing. Stopping a program is not supported: the
-/// stop signals count among them.
-const IGNORED_BY_DEFAULT: u64 = bit(SIGCHLD)
-    | bit(SIGCONT)
-    | bit(SIGURG)
-    | bit(SIGWINCH)
-    | bit(SIGSTOP)
-    | bit(SIGTSTP)
-    | bit(SIGTTIN)
-    | bit(SIGTTOU);
+/// Whose default is to do nothing.
+const IGNORED_BY_DEFAULT: u64 = bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH);
+/// Whose default is to stop the process.
+pub const STOPS: u64 = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 
 /// What a program wants done on a signal; as the raw call has it.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable)]
@@ -88,12 +82,23 @@ pub struct Info {
     pub code: i32,
     /// `si_addr`, or `si_pid` and `si_uid`.
     pub value: u64,
+    /// `si_status`, or the value of sigqueue(3).
+    pub extra: u64,
 }
 
 impl Info {
     /// Sent by a program: `code` is `SI_USER` or `SI_TKILL`.
     pub fn sent(signal: u32, code: i32, pid: u32) -> Info {
-        Info { signal, code, value: u64::from(pid) }
+        Info { signal, code, value: u64::from(pid), extra: 0 }
+    }
+    /// About a child: `code` is one of `CLD_*`, `status` what it exited with or
+    /// the signal.
+    pub fn of_child(signal: u32, code: i32, pid: u32, status: u64) -> Info {
+        Info { signal, code, value: u64::from(pid), extra: status }
+    }
+    /// What an instruction at, or an access to, `address` caused.
+    pub fn of_fault(signal: u32, code: u32, address: u64) -> Info {
+        Info { signal, code: code as i32, value: address, extra: 0 }
     }
 }
 
@@ -101,12 +106,12 @@ impl Info {
 #[derive(Clone)]
 pub struct Pending {
     set: u64,
-    info: [(i32, u64); NR_SIGNALS],
+    info: [(i32, u64, u64); NR_SIGNALS],
 }
 
 impl Default for Pending {
     fn default() -> Pending {
-        Pending { set: 0, info: [(0, 0); NR_SIGNALS] }
+        Pending { set: 0, info: [(0, 0, 0); NR_SIGNALS] }
     }
 }
 
@@ -119,7 +124,7 @@ impl Pending {
     pub fn add(&mut self, info: Info) {
         if self.set & bit(info.signal) == 0 {
             self.set |= bit(info.signal);
-            self.info[info.signal as usize - 1] = (info.code, info.value);
+            self.info[info.signal as usize - 1] = (info.code, info.value, info.extra);
         }
     }
     /// Takes the lowest one that is not in `mask`.
@@ -130,8 +135,12 @@ impl Pending {
         }
         let at = wanted.trailing_zeros();
         self.set &= !(1 << at);
-        let (code, value) = self.info[at as usize];
-        Some(Info { signal: at + 1, code, value })
+        let (code, value, extra) = self.info[at as usize];
+        Some(Info { signal: at + 1, code, value, extra })
+    }
+    /// Forgets these.
+    fn drop_set(&mut self, set: u64) {
+        self.set &= !set;
     }
 }
 
@@ -159,14 +168,66 @@ pub fn interrupt(thread: &Arc<Thread>) {
     }
 }
 
+/// What handlers are there are forgotten; what is ignored stays ignored.
+pub fn forget_handlers(actions: &mut [Action; NR_SIGNALS]) {
+    for action in actions.iter_mut() {
+        let handler = if action.handler == SIG_IGN { SIG_IGN } else { SIG_DFL };
+        *action = Action { handler, ..Action::default() };
+    }
+}
+
+/// Whether a signal to this process can ever matter: one that is ignored matters
+/// only while somebody blocks it.
+fn matters(process: &Process, signal: u32) -> bool {
+    let action = process.actions.lock()[signal as usize - 1];
+    !is_ignored(&action, signal) || process.all_threads().iter().any(|t| t.signals.lock().mask & bit(signal) != 0)
+}
+
+/// What some signals do when they are sent, not when they are taken.
+fn act_on_sending(process: &Process, signal: u32) {
+    if signal == SIGCONT || signal == SIGKILL {
+        process.pending.lock().drop_set(STOPS);
+        if process.stop.resume() {
+            process.all_threads().iter().for_each(interrupt);
+            tell_parent(process, CLD_CONTINUED, SIGCONT);
+        }
+    } else if bit(signal) & STOPS != 0 {
+        process.pending.lock().drop_set(bit(SIGCONT));
+    }
+}
+
 /// Sends to one thread.
 pub fn send_to_thread(thread: &Arc<Thread>, info: Info) {
-    thread.signals.lock().pending.add(info);
-    interrupt(thread);
+    act_on_sending(thread.process(), info.signal);
+    if matters(thread.process(), info.signal) {
+        thread.signals.lock().pending.add(info);
+        interrupt(thread);
+    }
 }
 
 /// Sends to a process; any thread that does not block it may take it.
 pub fn send_to_process(process: &Process, info: Info) {
-    process.pending.lock().add(info);
-    process.all_threads().iter().for_each(interrupt);
+    act_on_sending(process, info.signal);
+    if matters(process, info.signal) {
+        process.pending.lock().add(info);
+        process.all_threads().iter().for_each(interrupt);
+    }
+}
+
+/// Stops a process until SIGCONT.
+fn stop(process: &Process, signal: u32) {
+    if process.stop.stop(signal) {
+        process.all_threads().iter().for_each(interrupt);
+        tell_parent(process, CLD_STOPPED, signal);
+    }
+}
+
+/// Tells the parent that a child was stopped or goes on.
+fn tell_parent(process: &Process, code: u32, signal: u32) {
+    let Some(parent) = process::find(process.parent_pid()) else { return };
+    let wants = parent.actions.lock()[SIGCHLD as usize - 1].flags & u64::from(SA_NOCLDSTOP) == 0;
+    if wants {
+        send_to_process(&parent, Info::of_child(SIGCHLD, code as i32, process.pid, signal.into()));
+    }
+    parent.watchers.wake_all();
 }

@@ -304,7 +304,7 @@ fn read_link(call: &Call, path_at: u64, out: u64, bytes: u64) -> errno::Result {
     if bytes as i32 <= 0 {
         return Err(Errno::EINVAL);
     }
-    let path = call.process.path.as_bytes();
+    let path = call.thread.mm().path.as_bytes();
     let len = path.len().min(bytes as usize);
     mm::copy_out(call.space(), out, &path[..len])?;
     Ok(len as u64)

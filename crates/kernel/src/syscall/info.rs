@@ -5,13 +5,17 @@ use crate::arch::time::now_ns;
 use crate::boot::info;
 use crate::errno::{self, Errno};
 use crate::mm;
-use crate::process::stack::STACK_BYTES;
+use crate::process::limits::LimitError;
+use crate::process::{self, Process};
 use crate::random;
-use linux_raw_sys::general::{RLIMIT_NOFILE, RLIMIT_STACK};
-use linux_raw_sys::prctl::{PR_GET_NAME, PR_SET_NAME, PR_SET_VMA};
-
-const RLIM_INFINITY: u64 = u64::MAX;
-const NR_LIMITS: u32 = 16;
+use crate::signal::NR_SIGNALS;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use linux_raw_sys::prctl::{
+    PR_GET_DUMPABLE, PR_GET_NAME, PR_GET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG, PR_SET_VMA,
+};
 
 pub fn getrandom(call: &mut Call) -> errno::Result {
     let [out, len, flags, ..] = call.args;
@@ -53,40 +57,83 @@ pub fn sysinfo(call: &mut Call) -> errno::Result {
     words[0] = now_ns() / 1_000_000_000;
     words[4] = info::get().memory_bytes();
     words[5] = free_bytes();
-    words[10] = 1;
+    words[10] = process::all().len() as u64;
     words[13] = 1;
     mm::put(call.space(), call.args[0], &words)?;
     Ok(0)
 }
 
-fn limit(which: u32) -> errno::Result<[u64; 2]> {
-    match which {
-        RLIMIT_STACK => Ok([STACK_BYTES, RLIM_INFINITY]),
-        RLIMIT_NOFILE => Ok([1024, 4096]),
-        _ if which < NR_LIMITS => Ok([RLIM_INFINITY; 2]),
-        _ => Err(Errno::EINVAL),
+/// The process that a call means: its own, or another by number.
+fn process_of(call: &Call, pid: u32) -> errno::Result<Arc<Process>> {
+    match pid {
+        0 => Ok(call.process.clone()),
+        _ => process::find(pid).ok_or(Errno::ESRCH),
     }
 }
 
-/// Limits can be read; setting one is refused.
+fn set_limit(process: &Process, which: u32, pair: [u64; 2]) -> errno::Result<()> {
+    let limits = {
+        let mut limits = process.limits.lock();
+        limits.set(which, pair).map_err(|_: LimitError| Errno::EINVAL)?;
+        limits.clone()
+    };
+    if let Some(mm) = process.mm() {
+        mm.space.set_limit_as(limits.address_space_bytes());
+    }
+    Ok(())
+}
+
 pub fn prlimit64(call: &mut Call) -> errno::Result {
     let [_, _, new_at, old_at, ..] = call.args;
-    let limit = limit(call.int(1))?;
-    if call.int(0) != 0 && call.int(0) != call.process.pid {
-        return Err(Errno::ESRCH);
-    }
+    let process = process_of(call, call.int(0))?;
+    let before = process.limits.lock().get(call.int(1)).ok_or(Errno::EINVAL)?;
     if new_at != 0 {
-        mm::get::<[u64; 2]>(call.space(), new_at)?;
-        return Err(Errno::EPERM);
+        let new = mm::get::<[u64; 2]>(call.space(), new_at)?;
+        set_limit(&process, call.int(1), new)?;
     }
     if old_at != 0 {
-        mm::put(call.space(), old_at, &limit)?;
+        mm::put(call.space(), old_at, &before)?;
     }
     Ok(0)
 }
 
 pub fn getrlimit(call: &mut Call) -> errno::Result {
-    mm::put(call.space(), call.args[1], &limit(call.int(0))?)?;
+    let limit = call.process.limits.lock().get(call.int(0)).ok_or(Errno::EINVAL)?;
+    mm::put(call.space(), call.args[1], &limit)?;
+    Ok(0)
+}
+
+pub fn setrlimit(call: &mut Call) -> errno::Result {
+    let new = mm::get::<[u64; 2]>(call.space(), call.args[1])?;
+    set_limit(call.process, call.int(0), new)?;
+    Ok(0)
+}
+
+/// Three numbers of one kind, all of them root's.
+pub fn getresid(call: &mut Call) -> errno::Result {
+    for at in &call.args[..3] {
+        mm::put(call.space(), *at, &0u32)?;
+    }
+    Ok(0)
+}
+
+/// Version 3, all capabilities.
+pub fn capget(call: &mut Call) -> errno::Result {
+    const VERSION_3: u32 = 0x2008_0522;
+    let [head_at, data_at, ..] = call.args;
+    let version = mm::get::<u32>(call.space(), head_at)?;
+    if version != VERSION_3 {
+        mm::put(call.space(), head_at, &VERSION_3)?;
+        return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL) };
+    }
+    if data_at != 0 {
+        mm::put(call.space(), data_at, &[u32::MAX, u32::MAX, 0, 0x1ff, 0x1ff, 0])?;
+    }
+    Ok(0)
+}
+
+pub fn sched_getparam(call: &mut Call) -> errno::Result {
+    mm::put(call.space(), call.args[1], &0u32)?;
     Ok(0)
 }
 
@@ -98,21 +145,35 @@ pub fn getcwd(call: &mut Call) -> errno::Result {
     Ok(2)
 }
 
+/// A thread's name is its process's here.
 pub fn prctl(call: &mut Call) -> errno::Result {
     match call.int(0) {
         PR_SET_NAME => {
-            mm::get::<u8>(call.space(), call.args[1])?;
+            let name = super::process::read_text(call, call.args[1], usize::MAX, Errno::EINVAL)?;
+            let name = String::from_utf8_lossy(&name[..name.len().min(15)]).into_owned();
+            call.process.set_name(Some(name));
             Ok(0)
         }
         PR_GET_NAME => {
             let mut name = [0u8; 16];
-            let path = call.process.path.rsplit('/').next().unwrap_or("").as_bytes();
-            let len = path.len().min(15);
-            name[..len].copy_from_slice(&path[..len]);
+            let text = call.process.name();
+            let len = text.len().min(15);
+            name[..len].copy_from_slice(&text.as_bytes()[..len]);
             mm::copy_out(call.space(), call.args[1], &name)?;
             Ok(0)
         }
-        // Names of mappings are for reports only.
+        PR_SET_PDEATHSIG if call.args[1] <= NR_SIGNALS as u64 => {
+            call.process.death_signal.store(call.args[1] as u8, Ordering::Relaxed);
+            Ok(0)
+        }
+        PR_GET_PDEATHSIG => {
+            let signal = u32::from(call.process.death_signal.load(Ordering::Relaxed));
+            mm::put(call.space(), call.args[1], &signal)?;
+            Ok(0)
+        }
+        PR_GET_DUMPABLE => Ok(1),
+        PR_SET_DUMPABLE | PR_SET_NO_NEW_PRIVS => Ok(0),
+        // Names of mappings are for reports only, and not kept.
         PR_SET_VMA => Err(Errno::EINVAL),
         _ => Err(Errno::EINVAL),
     }

@@ -5,6 +5,7 @@ mod file;
 mod info;
 mod memory;
 mod poll;
+mod process;
 mod signal;
 mod thread;
 mod time;
@@ -35,7 +36,7 @@ pub struct Call<'a> {
 impl Call<'_> {
     /// The program's memory.
     pub fn space(&self) -> &Space {
-        &self.process.space
+        self.thread.space()
     }
     /// Argument `n` as the 32-bit number that the call's prototype has.
     pub fn int(&self, n: usize) -> u32 {
@@ -71,7 +72,20 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_mincore => memory::mincore(call),
 
         nr::__NR_futex => thread::futex(call),
-        nr::__NR_clone => thread::clone(call),
+        nr::__NR_clone => process::clone(call),
+        nr::__NR_clone3 => process::clone3(call),
+        nr::__NR_fork => process::fork(call),
+        nr::__NR_vfork => process::vfork(call),
+        nr::__NR_execve => process::execve(call),
+        nr::__NR_execveat => process::execveat(call),
+        nr::__NR_wait4 => process::wait4(call),
+        nr::__NR_waitid => process::waitid(call),
+        nr::__NR_setpgid => process::setpgid(call),
+        nr::__NR_getpgid => process::getpgid(call),
+        nr::__NR_getpgrp => Ok(call.process.group().into()),
+        nr::__NR_setsid => process::setsid(call),
+        nr::__NR_getsid => process::getsid(call),
+        nr::__NR_getppid => Ok(call.process.parent_pid().into()),
         nr::__NR_exit => thread::exit(call),
         nr::__NR_exit_group => thread::exit_group(call),
         nr::__NR_set_tid_address => thread::set_tid_address(call),
@@ -81,13 +95,15 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_sched_setaffinity => thread::sched_setaffinity(call),
         nr::__NR_sched_getaffinity => thread::sched_getaffinity(call),
         nr::__NR_getcpu => thread::getcpu(call),
-        nr::__NR_getpid | nr::__NR_getpgrp => Ok(call.process.pid.into()),
+        nr::__NR_getpid => Ok(call.process.pid.into()),
         nr::__NR_gettid => Ok(call.thread.tid.into()),
 
         nr::__NR_rt_sigaction => signal::rt_sigaction(call),
         nr::__NR_rt_sigprocmask => signal::rt_sigprocmask(call),
         nr::__NR_rt_sigpending => signal::rt_sigpending(call),
         nr::__NR_rt_sigsuspend => signal::rt_sigsuspend(call),
+        nr::__NR_rt_sigtimedwait => signal::rt_sigtimedwait(call),
+        nr::__NR_rt_sigqueueinfo => signal::rt_sigqueueinfo(call),
         nr::__NR_rt_sigreturn => deliver::sigreturn(call.thread, call.frame),
         nr::__NR_sigaltstack => signal::sigaltstack(call),
         nr::__NR_kill => signal::kill(call),
@@ -135,19 +151,34 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_clock_nanosleep => time::clock_nanosleep(call),
         nr::__NR_getrusage => time::getrusage(call),
         nr::__NR_times => time::times(call),
+        nr::__NR_alarm => time::alarm(call),
+        nr::__NR_setitimer => time::setitimer(call),
+        nr::__NR_getitimer => time::getitimer(call),
 
         nr::__NR_getrandom => info::getrandom(call),
         nr::__NR_uname => info::uname(call),
         nr::__NR_sysinfo => info::sysinfo(call),
         nr::__NR_prlimit64 => info::prlimit64(call),
         nr::__NR_getrlimit => info::getrlimit(call),
+        nr::__NR_setrlimit => info::setrlimit(call),
+        nr::__NR_getresuid | nr::__NR_getresgid => info::getresid(call),
+        nr::__NR_getgroups => Ok(0),
+        nr::__NR_getpriority => Ok(20),
+        nr::__NR_capget => info::capget(call),
+        nr::__NR_syslog => Ok(0),
         nr::__NR_getcwd => info::getcwd(call),
         nr::__NR_prctl => info::prctl(call),
-        nr::__NR_getppid | nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
+        nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
+        // There is one user, who may be anybody: to become another changes
+        // nothing.
+        nr::__NR_setuid | nr::__NR_setgid | nr::__NR_setreuid | nr::__NR_setregid | nr::__NR_setresuid => Ok(0),
+        nr::__NR_setresgid | nr::__NR_setfsuid | nr::__NR_setfsgid | nr::__NR_setgroups | nr::__NR_capset => Ok(0),
+        nr::__NR_setpriority | nr::__NR_sched_setscheduler | nr::__NR_sched_setparam => Ok(0),
+        nr::__NR_sched_getscheduler | nr::__NR_personality => Ok(0),
+        nr::__NR_sched_getparam => info::sched_getparam(call),
 
-        // Their callers do without: fork takes over from clone3, nothing from
-        // the others.
-        nr::__NR_clone3 | nr::__NR_rseq | nr::__NR_membarrier => Err(Errno::ENOSYS),
+        // Their callers do without.
+        nr::__NR_rseq | nr::__NR_membarrier => Err(Errno::ENOSYS),
         _ => unknown(number),
     }
 }

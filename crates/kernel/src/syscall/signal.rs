@@ -1,12 +1,16 @@
 //! Calls about signals.
 
-use super::Call;
+use super::{Call, time};
+use crate::arch::time::now_ns;
 use crate::errno::{self, Errno};
 use crate::mm;
+use crate::process::{self, Process, table};
 use crate::sched::{self, AltStack};
 use crate::signal::deliver::raw_stack;
-use crate::signal::layout::RawStack;
+use crate::signal::layout::{RawInfo, RawStack};
 use crate::signal::{self, Action, Info, NR_SIGNALS, UNBLOCKABLE, bit};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use linux_raw_sys::general::{SIG_BLOCK, SIG_SETMASK, SIG_UNBLOCK, SS_DISABLE, SS_ONSTACK};
 
 const MASK_BYTES: u64 = 8;
@@ -121,43 +125,103 @@ pub fn sigaltstack(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-/// To this process, by its number, by 0 (its group) or by -1 (everybody).
-pub fn kill(call: &mut Call) -> errno::Result {
-    let (pid, raw) = (call.int(0) as i32, call.int(1));
-    let own = call.process.pid as i32;
+/// Waits for one of a set of blocked signals and takes it.
+pub fn rt_sigtimedwait(call: &mut Call) -> errno::Result {
+    let [set_at, info_at, timeout_at, bytes, ..] = call.args;
+    check_mask_bytes(bytes)?;
+    let set = mm::get::<u64>(call.space(), set_at)? & !UNBLOCKABLE;
+    let deadline = time::deadline(call, timeout_at, false, false)?;
+    let info = loop {
+        let own = call.thread.signals.lock().pending.take(!set);
+        if let Some(info) = own.or_else(|| call.process.pending.lock().take(!set)) {
+            break info;
+        }
+        if deadline.is_some_and(|d| now_ns() >= d) {
+            return Err(Errno::EAGAIN);
+        }
+        if call.thread.is_interrupted() {
+            return Err(Errno::EINTR);
+        }
+        sched::block_until(deadline);
+    };
+    if info_at != 0 {
+        mm::put(call.space(), info_at, &RawInfo::new(&info))?;
+    }
+    Ok(info.signal.into())
+}
+
+/// Who is meant by kill(2): a process, a group, everybody but the caller.
+fn targets(call: &Call, pid: i32) -> Vec<Arc<Process>> {
+    let own = call.process.pid;
+    let mut all = match pid {
+        0 => table::in_group(call.process.group()),
+        -1 => process::all().into_iter().filter(|p| p.pid != own).collect(),
+        _ if pid < 0 => table::in_group(pid.unsigned_abs()),
+        _ => process::find(pid as u32).into_iter().collect(),
+    };
+    // The caller comes last: it might not come back.
+    all.sort_by_key(|p| p.pid == own);
+    all
+}
+
+fn send_to_all(call: &Call, raw: u32, code: i32, extra: u64) -> errno::Result {
+    let pid = call.int(0) as i32;
     if raw as usize > NR_SIGNALS {
         return Err(Errno::EINVAL);
     }
-    if ![own, 0, -1, -own].contains(&pid) {
+    let targets = targets(call, pid);
+    if targets.is_empty() {
         return Err(Errno::ESRCH);
     }
     if raw != 0 {
-        signal::send_to_process(call.process, Info::sent(raw, SI_USER, call.process.pid));
+        let info = Info { extra, ..Info::sent(raw, code, call.process.pid) };
+        targets.iter().filter(|p| !p.has_ended()).for_each(|p| signal::send_to_process(p, info));
     }
     Ok(0)
 }
 
-fn send(call: &Call, tid: u32, raw: u32) -> errno::Result {
+pub fn kill(call: &mut Call) -> errno::Result {
+    send_to_all(call, call.int(1), SI_USER, 0)
+}
+
+/// sigqueue(3): to one process, with a value.
+pub fn rt_sigqueueinfo(call: &mut Call) -> errno::Result {
+    // signo, errno | code, pad | pid, uid | value
+    let [_, code, _, value] = mm::get::<[u64; 4]>(call.space(), call.args[2])?;
+    let code = code as u32 as i32;
+    if call.int(0) as i32 <= 0 {
+        return Err(Errno::ESRCH);
+    }
+    // Only the kernel may say that it was the kernel, or tkill(2).
+    if code >= 0 || code == SI_TKILL {
+        return Err(Errno::EPERM);
+    }
+    send_to_all(call, call.int(1), code, value)
+}
+
+fn send(call: &Call, process: &Process, tid: u32, raw: u32) -> errno::Result {
     if raw as usize > NR_SIGNALS || (tid as i32) <= 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)?;
+    let thread = process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)?;
     if raw != 0 {
         signal::send_to_thread(&thread, Info::sent(raw, SI_TKILL, call.process.pid));
     }
     Ok(0)
 }
 
+/// The thread may be of any process.
 pub fn tkill(call: &mut Call) -> errno::Result {
-    send(call, call.int(0), call.int(1))
+    let tid = call.int(0);
+    let has = |p: &Arc<Process>| p.threads.lock().contains_key(&tid);
+    let home = process::all().into_iter().find(has);
+    send(call, home.as_ref().unwrap_or(call.process), tid, call.int(1))
 }
 
 pub fn tgkill(call: &mut Call) -> errno::Result {
-    if (call.int(0) as i32) <= 0 {
+    if (call.int(0) as i32) <= 0 || (call.int(1) as i32) <= 0 {
         return Err(Errno::EINVAL);
     }
-    if call.int(0) != call.process.pid {
-        return Err(Errno::ESRCH);
-    }
-    send(call, call.int(1), call.int(2))
+    let process = process::find(call.int(0)).ok_or(Errno::ESRCH)?;
+    send(call, &process, call.int(1), call.int(2))
 }

@@ -1,8 +1,10 @@
 //! Calls about threads: making and ending them, futexes, where they run.
 
+use super::process::{CloneArgs, tell_numbers};
 use super::{Call, time};
 use crate::arch::cpu;
 use crate::arch::fpu::Image;
+use crate::arch::frame::Frame;
 use crate::errno::{self, Errno};
 use crate::futex::{self, Key};
 use crate::mm::{self, USER_END};
@@ -12,9 +14,8 @@ use crate::sched::{self, Thread};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_FILES, CLONE_FS, CLONE_PARENT_SETTID, CLONE_SETTLS, CLONE_SIGHAND,
-    CLONE_THREAD, CLONE_VM, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT,
-    FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET,
+    FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG, FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET,
+    FUTEX_WAKE, FUTEX_WAKE_BITSET,
 };
 use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{FsBase, KernelGsBase};
@@ -27,16 +28,17 @@ const ARCH_GET_GS: u32 = 0x1004;
 pub fn futex(call: &mut Call) -> errno::Result {
     let [addr, op, value, timeout, other, last] = call.args;
     let (op, value) = (op as u32, value as u32);
-    let key = Key::of(call.process, addr);
+    let private = op & FUTEX_PRIVATE_FLAG != 0;
+    let key = Key::of(call.space(), addr, private);
     let realtime = op & FUTEX_CLOCK_REALTIME != 0;
     match op & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
         FUTEX_WAIT => {
             let deadline = time::deadline(call, timeout, false, false)?;
-            futex::wait(call.process, addr, value, u32::MAX, deadline)
+            futex::wait(call.space(), key, addr, value, u32::MAX, deadline)
         }
         FUTEX_WAIT_BITSET => {
             let deadline = time::deadline(call, timeout, true, realtime)?;
-            futex::wait(call.process, addr, value, last as u32, deadline)
+            futex::wait(call.space(), key, addr, value, last as u32, deadline)
         }
         _ if !addr.is_multiple_of(4) => Err(Errno::EINVAL),
         _ if addr >= USER_END => Err(Errno::EFAULT),
@@ -51,43 +53,17 @@ pub fn futex(call: &mut Call) -> errno::Result {
             if op == FUTEX_CMP_REQUEUE && mm::get::<u32>(call.space(), addr)? != last as u32 {
                 return Err(Errno::EAGAIN);
             }
-            Ok(futex::requeue(key, Key::of(call.process, other), value, timeout as u32))
+            Ok(futex::requeue(key, Key::of(call.space(), other, private), value, timeout as u32))
         }
         _ => Err(Errno::ENOSYS),
     }
 }
 
-/// Makes a thread. Processes come by another road, which is not built yet.
-pub fn clone(call: &mut Call) -> errno::Result {
-    let [flags, stack, parent_tid, child_tid, tls, _] = call.args;
-    let flags = flags as u32;
-    let thread_flags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
-    if flags & thread_flags != thread_flags {
-        return Err(Errno::ENOSYS);
-    }
-    if flags & CLONE_SETTLS != 0 && tls >= USER_END {
-        return Err(Errno::EPERM);
-    }
-    let mut frame = call.frame.clone();
-    frame.rax = 0;
-    frame.vector = 0;
-    if stack != 0 {
-        frame.rsp = stack;
-    }
-    let thread = call.process.new_thread(frame, Image::current())?;
+/// Makes a thread of the same process; what is to be checked of `args` was.
+pub fn new_thread(call: &mut Call, args: &CloneArgs, frame: Frame) -> errno::Result {
+    let thread = call.process.new_thread(call.thread.mm().clone(), frame, Image::current())?;
     inherit(call.thread, &thread);
-    if flags & CLONE_SETTLS != 0 {
-        thread.fs_base.store(tls, Ordering::Relaxed);
-    }
-    if flags & CLONE_CHILD_CLEARTID != 0 {
-        thread.clear_tid.store(child_tid, Ordering::Relaxed);
-    }
-    // As on Linux, a bad pointer here does not undo the thread.
-    for (flag, addr) in [(CLONE_PARENT_SETTID, parent_tid), (CLONE_CHILD_SETTID, child_tid)] {
-        if flags & flag != 0 {
-            let _ = mm::put(call.space(), addr, &thread.tid);
-        }
-    }
+    tell_numbers(call.thread, args, &thread);
     sched::start(&thread);
     Ok(thread.tid.into())
 }

@@ -7,8 +7,8 @@ use crate::mm;
 use crate::sched::{self, Used};
 use linux_raw_sys::general::{
     CLOCK_BOOTTIME, CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPUTIME_ID,
-    CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD,
-    TIMER_ABSTIME,
+    CLOCK_REALTIME, CLOCK_REALTIME_COARSE, CLOCK_THREAD_CPUTIME_ID, ITIMER_PROF, ITIMER_REAL, ITIMER_VIRTUAL,
+    RUSAGE_CHILDREN, RUSAGE_SELF, RUSAGE_THREAD, TIMER_ABSTIME,
 };
 
 const NS_PER_S: u64 = 1_000_000_000;
@@ -133,21 +133,78 @@ pub fn time(call: &mut Call) -> errno::Result {
     Ok(seconds)
 }
 
-pub fn getrusage(call: &mut Call) -> errno::Result {
-    let used = match call.int(0) as i32 {
-        who if who == RUSAGE_SELF as i32 => call.process.used(),
-        who if who == RUSAGE_THREAD as i32 => call.thread.usage.read(),
-        who if who == RUSAGE_CHILDREN => Used::default(),
-        _ => return Err(Errno::EINVAL),
-    };
-    // Two times, then fourteen numbers, of which the fifth is ru_minflt.
+/// `struct rusage`: two times, then fourteen numbers, of which the first is the
+/// largest resident size and the third from there ru_minflt.
+pub fn rusage(used: &Used, peak_kib: u64) -> [u64; 18] {
     let mut words = [0u64; 18];
     words[..2].copy_from_slice(&timeval(used.user_ns));
     words[2..4].copy_from_slice(&timeval(used.system_ns));
-    let rss = call.space().rss_pages();
-    words[4] = rss.anon.wrapping_add(rss.shmem) * 4;
+    words[4] = peak_kib;
     words[8] = used.nr_faults;
+    words
+}
+
+pub fn getrusage(call: &mut Call) -> errno::Result {
+    let words = match call.int(0) as i32 {
+        who if who == RUSAGE_SELF as i32 => rusage(&call.process.used(), call.process.peak_kib()),
+        who if who == RUSAGE_THREAD as i32 => rusage(&call.thread.usage.read(), call.process.peak_kib()),
+        who if who == RUSAGE_CHILDREN => {
+            let below = *call.process.children_used.lock();
+            rusage(&below.used, below.peak_kib)
+        }
+        _ => return Err(Errno::EINVAL),
+    };
     mm::put(call.space(), call.args[1], &words)?;
+    Ok(0)
+}
+
+fn get_timeval(call: &Call, addr: u64) -> errno::Result<u64> {
+    let [seconds, us] = mm::get::<[u64; 2]>(call.space(), addr)?;
+    if seconds as i64 >= 0 && us < 1_000_000 {
+        Ok(seconds.saturating_mul(NS_PER_S).saturating_add(us * 1000))
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// In whole seconds; what was left is rounded, but never down to nothing.
+pub fn alarm(call: &mut Call) -> errno::Result {
+    let value = u64::from(call.int(0)) * NS_PER_S;
+    let (left, _) = call.process.alarm.set(call.process.pid, value, 0);
+    Ok(if left == 0 { 0 } else { ((left + NS_PER_S / 2) / NS_PER_S).max(1) })
+}
+
+fn put_itimer(call: &Call, addr: u64, (value, interval): (u64, u64)) -> errno::Result<()> {
+    let [a, b] = timeval(interval);
+    // A time that is left is never shown as none.
+    let [c, d] = timeval(if value == 0 { 0 } else { value.max(1000) });
+    mm::put(call.space(), addr, &[a, b, c, d])
+}
+
+/// Real time only: what a program uses is not watched.
+pub fn setitimer(call: &mut Call) -> errno::Result {
+    let [_, new_at, old_at, ..] = call.args;
+    if call.int(0) != ITIMER_REAL {
+        return Err(Errno::EINVAL);
+    }
+    let (interval, value) = match new_at {
+        0 => (0, 0),
+        at => (get_timeval(call, at)?, get_timeval(call, at.wrapping_add(16))?),
+    };
+    let before = call.process.alarm.set(call.process.pid, value, interval);
+    if old_at != 0 {
+        put_itimer(call, old_at, before)?;
+    }
+    Ok(0)
+}
+
+pub fn getitimer(call: &mut Call) -> errno::Result {
+    let now = match call.int(0) {
+        ITIMER_REAL => call.process.alarm.get(),
+        ITIMER_VIRTUAL | ITIMER_PROF => (0, 0),
+        _ => return Err(Errno::EINVAL),
+    };
+    put_itimer(call, call.args[1], now)?;
     Ok(0)
 }
 
@@ -156,7 +213,9 @@ pub fn times(call: &mut Call) -> errno::Result {
     const NS_PER_TICK: u64 = NS_PER_S / 100;
     if call.args[0] != 0 {
         let used = call.process.used();
-        mm::put(call.space(), call.args[0], &[used.user_ns / NS_PER_TICK, used.system_ns / NS_PER_TICK, 0, 0])?;
+        let below = call.process.children_used.lock().used;
+        let all = [used.user_ns, used.system_ns, below.user_ns, below.system_ns];
+        mm::put(call.space(), call.args[0], &all.map(|ns| ns / NS_PER_TICK))?;
     }
     Ok(now_ns() / NS_PER_TICK)
 }

@@ -1,0 +1,190 @@
+//! execve(2): another program in the same process.
+//!
+//! The new memory is built beside the old one and may fail at any point without
+//! a trace. Then the other threads are made to end, and a new thread takes over
+//! the process's number; the old one ends, and with it the old memory, whole.
+
+use super::elf::LoadError;
+use super::stack::NoStack;
+use super::{Mm, Process, elf, stack};
+use crate::arch::fpu::Image;
+use crate::arch::frame::Frame;
+use crate::errno::{self, Errno};
+use crate::fs;
+use crate::mm;
+use crate::sched::Thread;
+use crate::signal;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+/// Interpreters of interpreters, at most.
+const MAX_SCRIPTS: usize = 5;
+/// Of the first line of a script, this much is looked at.
+const MAX_LINE: usize = 256;
+
+/// Arguments or environment: texts without zeroes.
+pub type Texts = Vec<Vec<u8>>;
+
+/// What is to be run.
+pub struct Command {
+    /// Path of the file.
+    pub path: Vec<u8>,
+    /// Its arguments, the name it is called by first.
+    pub args: Texts,
+    /// Its environment.
+    pub env: Texts,
+}
+
+/// Why a program cannot be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The file, or a script's interpreter, cannot be had.
+    File(Errno),
+    /// It is no program.
+    Load(LoadError),
+    /// Its stack cannot be made.
+    Stack(NoStack),
+    /// There is no memory.
+    Memory,
+}
+
+impl Refusal {
+    /// As execve(2) gives it.
+    pub fn errno(self) -> Errno {
+        match self {
+            Refusal::File(errno) => errno,
+            Refusal::Load(error) => error.errno(),
+            Refusal::Stack(error) => error.errno(),
+            Refusal::Memory => Errno::ENOMEM,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::File(Errno::ENOENT) => f.write_str("is not in the archive, or its interpreter is not"),
+            Refusal::File(Errno::ENOEXEC) => f.write_str("is a script that names no interpreter"),
+            Refusal::File(Errno(number)) => write!(f, "cannot be read as a program (errno {number})"),
+            Refusal::Load(error) => error.fmt(f),
+            Refusal::Stack(NoStack::Arguments) => f.write_str("its arguments do not fit on its stack"),
+            Refusal::Stack(NoStack::Memory) | Refusal::Memory => f.write_str("does not fit into the machine's memory"),
+        }
+    }
+}
+
+/// A program in new memory, ready to begin.
+pub struct Prepared {
+    /// The memory.
+    pub mm: Arc<Mm>,
+    /// Its first registers.
+    pub frame: Frame,
+}
+
+/// What the first line of a script names.
+struct Interpreter {
+    path: Vec<u8>,
+    /// All that follows, as one.
+    argument: Option<Vec<u8>>,
+}
+
+/// The interpreter, if the file is a script.
+fn interpreter(head: &[u8]) -> errno::Result<Option<Interpreter>> {
+    let Some(line) = head.strip_prefix(b"#!") else { return Ok(None) };
+    let line = line.split(|b| *b == b'\n').next().unwrap_or(b"").trim_ascii();
+    if line.is_empty() {
+        return Err(Errno::ENOEXEC);
+    }
+    let end = line.iter().position(|b| *b == b' ' || *b == b'\t').unwrap_or(line.len());
+    let argument = line[end..].trim_ascii();
+    let argument = (!argument.is_empty()).then(|| argument.to_vec());
+    Ok(Some(Interpreter { path: line[..end].to_vec(), argument }))
+}
+
+/// Follows scripts to their interpreters; the file to load, and the arguments as
+/// it gets them.
+fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Result<(fs::Program, Vec<u8>)> {
+    for _ in 0..MAX_SCRIPTS {
+        let program = fs::open_program(place, &path)?;
+        let mut head = [0u8; MAX_LINE];
+        let len = program.read_at(0, &mut head)?;
+        let Some(interpreter) = interpreter(&head[..len])? else { return Ok((program, path)) };
+        let mut new = alloc::vec![interpreter.path.clone()];
+        new.extend(interpreter.argument);
+        new.push(path);
+        new.extend(args.drain(..).skip(1));
+        *args = new;
+        path = interpreter.path;
+    }
+    Err(Errno::ELOOP)
+}
+
+/// Builds the memory of the program; `stack_bytes` is how far its stack may
+/// grow.
+pub fn prepare(place: &fs::Place, command: Command, stack_bytes: u64) -> Result<Prepared, Refusal> {
+    let Command { path, mut args, env } = command;
+    if args.is_empty() {
+        args.push(Vec::new());
+    }
+    let called = path.clone();
+    let (program, path) = resolve(place, path, &mut args).map_err(Refusal::File)?;
+    let space = mm::new_space().map_err(|_| Refusal::Memory)?;
+    let loaded = elf::load(&space, &program, place).map_err(Refusal::Load)?;
+    let texts = stack::Texts { path: &called, args: &args, env: &env };
+    let sp = stack::build(&space, &loaded, &texts, stack_bytes).map_err(Refusal::Stack)?;
+    let cmdline = args.iter().flat_map(|a| a.iter().copied().chain([0])).collect();
+    let mm = Mm::new(space, String::from_utf8_lossy(&path).into_owned(), cmdline);
+    Ok(Prepared { mm, frame: Frame::for_program(loaded.start, sp) })
+}
+
+impl Process {
+    /// Replaces the program that `thread` runs: after this it has to end, and
+    /// `Thread::successor` begins.
+    pub fn exec(self: &Arc<Process>, thread: &Thread, prepared: Prepared) -> errno::Result<()> {
+        let new = self.new_thread_in(self.pid, prepared.mm.clone(), prepared.frame, Image::initial())?;
+        if let Err(errno) = self.end_other_threads(thread) {
+            new.mm().leave();
+            return Err(errno);
+        }
+        {
+            let mut old = thread.signals.lock();
+            let mut signals = new.signals.lock();
+            signals.mask = old.mask;
+            core::mem::swap(&mut signals.pending, &mut old.pending);
+        }
+        new.affinity.store(thread.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
+        signal::forget_handlers(&mut self.actions.lock());
+        let closed = self.files.lock().take_cloexec();
+        drop(closed);
+        self.set_name(None);
+        self.set_mm(Some(prepared.mm));
+        *thread.successor.lock() = Some(new);
+        thread.attention.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+    /// Makes all threads but this one end, and waits until they have.
+    fn end_other_threads(&self, thread: &Thread) -> errno::Result<()> {
+        if self.replacing.compare_exchange(0, thread.tid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return Err(Errno::EAGAIN);
+        }
+        self.all_threads().iter().filter(|t| t.tid != thread.tid).for_each(signal::interrupt);
+        let alone = self.watchers.wait(None, || match self.is_ending() {
+            true => Some(Err(Errno::EINTR)),
+            false => (self.nr_threads() == 1).then_some(Ok(())),
+        });
+        let result = alone.unwrap_or(Ok(()));
+        self.replacing.store(0, Ordering::Release);
+        result
+    }
+    /// The old thread is through: the new one takes its place.
+    pub(super) fn hand_over(&self, old: &Thread, new: &Arc<Thread>) {
+        let mut threads = self.threads.lock();
+        let gone = threads.remove(&old.tid);
+        let replaced = threads.insert(new.tid, new.clone());
+        drop(threads);
+        drop((gone, replaced));
+    }
+}

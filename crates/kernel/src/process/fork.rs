@@ -1,0 +1,79 @@
+//! A child: fork(2), vfork(2), clone(2) without CLONE_THREAD.
+
+use super::{Mm, Process, table};
+use crate::arch::fpu::Image;
+use crate::arch::frame::Frame;
+use crate::errno;
+use crate::sched::{self, Thread};
+use crate::signal;
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+
+/// What sets a child apart from its parent.
+pub struct Plan {
+    /// Runs in the parent's memory (CLONE_VM).
+    pub shares_memory: bool,
+    /// The parent sleeps until the child ends or runs another program
+    /// (CLONE_VFORK).
+    pub parent_waits: bool,
+    /// Handlers are forgotten (CLONE_CLEAR_SIGHAND).
+    pub clears_handlers: bool,
+    /// Sent to the parent at the end.
+    pub exit_signal: u8,
+    /// Becomes a sibling of the caller (CLONE_PARENT).
+    pub same_parent: bool,
+}
+
+impl Process {
+    /// Makes a child with one thread, a copy of `thread` with the registers of
+    /// `frame`; it is in the table but does not run yet.
+    ///
+    /// Everything that can fail comes before the child can be seen.
+    pub fn fork(self: &Arc<Process>, thread: &Thread, plan: &Plan, frame: Frame) -> errno::Result<Arc<Thread>> {
+        let mut from = self.inherited();
+        if plan.clears_handlers {
+            signal::forget_handlers(&mut from.actions);
+        }
+        let child = Process::bare(table::new_id(), from, plan.exit_signal)?;
+        let mm: Arc<Mm> = if plan.shares_memory { thread.mm().clone() } else { thread.mm().fork()? };
+        let first = child.new_leader(mm, frame, Image::current())?;
+        child.set_name(self.given_name.lock().clone());
+        first.fs_base.store(thread.fs_base.load(Ordering::Relaxed), Ordering::Relaxed);
+        first.gs_base.store(thread.gs_base.load(Ordering::Relaxed), Ordering::Relaxed);
+        first.affinity.store(thread.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
+        {
+            let own = thread.signals.lock();
+            let mut signals = first.signals.lock();
+            signals.mask = own.mask;
+            signals.alt_stack = if plan.shares_memory { Default::default() } else { own.alt_stack };
+        }
+        let parent = if plan.same_parent { self.parent_pid() } else { self.pid };
+        table::insert(&child, parent);
+        if plan.same_parent
+            && let Some((group, _)) = table::group_and_session(self.pid)
+        {
+            let _ = table::set_group(child.pid, child.pid, group);
+        }
+        Ok(first)
+    }
+    /// Sleeps until the child has released the memory that it shares, or until
+    /// this process is to end.
+    pub fn wait_for_release(&self, thread: &Thread, child: &Process) {
+        let _ = child
+            .watchers
+            .wait(None, || (child.released.load(Ordering::Acquire) || self.wants_end_of(thread)).then_some(()));
+    }
+    /// Says that it needs a parent's memory no more.
+    pub(super) fn release_parent(&self) {
+        self.released.store(true, Ordering::Release);
+        self.watchers.wake_all();
+    }
+}
+
+/// Lets a child run, and its parent wait for it if that is the plan.
+pub fn start(process: &Process, thread: &Thread, plan: &Plan, first: &Arc<Thread>) {
+    sched::start(first);
+    if plan.parent_waits {
+        process.wait_for_release(thread, first.process());
+    }
+}

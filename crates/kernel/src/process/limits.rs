@@ -1,0 +1,63 @@
+//! Resource limits: getrlimit(2).
+
+use linux_raw_sys::general::{
+    RLIMIT_AS, RLIMIT_CORE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_RTPRIO,
+    RLIMIT_SIGPENDING, RLIMIT_STACK,
+};
+
+/// No limit.
+pub const INFINITY: u64 = u64::MAX;
+const NR_LIMITS: usize = 16;
+
+/// The present and the largest allowed value of each.
+#[derive(Clone)]
+pub struct Limits([[u64; 2]; NR_LIMITS]);
+
+impl Default for Limits {
+    /// As Linux starts programs, with what this kernel can hold.
+    fn default() -> Limits {
+        let mut all = [[INFINITY; 2]; NR_LIMITS];
+        all[RLIMIT_STACK as usize] = [8 << 20, INFINITY];
+        all[RLIMIT_CORE as usize] = [0, INFINITY];
+        all[RLIMIT_NPROC as usize] = [4096, 4096];
+        all[RLIMIT_NOFILE as usize] = [1024, 4096];
+        all[RLIMIT_MEMLOCK as usize] = [8 << 20, 8 << 20];
+        all[RLIMIT_SIGPENDING as usize] = [4096, 4096];
+        all[RLIMIT_MSGQUEUE as usize] = [819_200, 819_200];
+        all[RLIMIT_NICE as usize] = [0, 0];
+        all[RLIMIT_RTPRIO as usize] = [0, 0];
+        Limits(all)
+    }
+}
+
+/// Why a limit was not set.
+pub enum LimitError {
+    /// There is no such limit.
+    Unknown,
+    /// The present value would be above the largest.
+    Inverted,
+}
+
+impl Limits {
+    /// Both values of a limit, if there is such a one.
+    pub fn get(&self, which: u32) -> Option<[u64; 2]> {
+        self.0.get(which as usize).copied()
+    }
+    /// What may be used now.
+    pub fn now(&self, which: u32) -> u64 {
+        self.get(which).map_or(INFINITY, |pair| pair[0])
+    }
+    /// Sets both values. Everybody may raise the largest: everybody is root.
+    pub fn set(&mut self, which: u32, pair: [u64; 2]) -> Result<(), LimitError> {
+        let slot = self.0.get_mut(which as usize).ok_or(LimitError::Unknown)?;
+        if pair[0] > pair[1] {
+            return Err(LimitError::Inverted);
+        }
+        *slot = pair;
+        Ok(())
+    }
+    /// The size of the address space, if it is limited.
+    pub fn address_space_bytes(&self) -> Option<u64> {
+        Some(self.now(RLIMIT_AS)).filter(|bytes| *bytes != INFINITY)
+    }
+}

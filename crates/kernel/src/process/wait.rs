@@ -1,0 +1,176 @@
+//! Waiting for children: wait4(2), waitid(2), and what they tell.
+
+use super::{Process, table};
+use crate::power::End;
+use crate::sched::Used;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+const RUNNING: u8 = 0;
+const STOPPED: u8 = 1;
+
+/// Stopped by a signal or not, and what the parent has not heard of yet.
+#[derive(Default)]
+pub struct Stop {
+    state: AtomicU8,
+    /// 0, or the event's status, to be told once.
+    untold: AtomicU64,
+    peak_kib: AtomicU64,
+}
+
+/// A continued child, as a status word.
+const CONTINUED: u32 = 0xffff;
+
+impl Stop {
+    /// Whether its threads stay where they are.
+    pub fn is_stopped(&self) -> bool {
+        self.state.load(Ordering::Acquire) == STOPPED
+    }
+    /// Stopped by `signal`; false if it was already.
+    pub fn stop(&self, signal: u32) -> bool {
+        let first = self.state.swap(STOPPED, Ordering::AcqRel) == RUNNING;
+        if first {
+            self.untold.store(u64::from(signal << 8 | 0x7f), Ordering::Release);
+        }
+        first
+    }
+    /// Goes on; false if it was not stopped.
+    pub fn resume(&self) -> bool {
+        let was = self.state.swap(RUNNING, Ordering::AcqRel) == STOPPED;
+        if was {
+            self.untold.store(CONTINUED.into(), Ordering::Release);
+        }
+        was
+    }
+    /// The event that the parent asks for, which is then told.
+    fn tell(&self, stops: bool, resumes: bool, keep: bool) -> Option<u32> {
+        let untold = self.untold.load(Ordering::Acquire) as u32;
+        let wanted = if untold == CONTINUED { resumes } else { stops };
+        if untold == 0 || !wanted {
+            return None;
+        }
+        if !keep {
+            self.untold.store(0, Ordering::Release);
+        }
+        Some(untold)
+    }
+}
+
+/// What children had used, and the largest of them.
+#[derive(Clone, Copy, Default)]
+pub struct ChildUsage {
+    /// Times and faults, summed.
+    pub used: Used,
+    /// The largest resident size of any, KiB.
+    pub peak_kib: u64,
+}
+
+/// Which children are meant.
+#[derive(Clone, Copy)]
+pub enum Which {
+    /// Any.
+    Any,
+    /// This one.
+    Process(u32),
+    /// Any of this group.
+    Group(u32),
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Which children.
+    pub which: Which,
+    /// Their ends.
+    pub ends: bool,
+    /// Their being stopped.
+    pub stops: bool,
+    /// Their going on.
+    pub resumes: bool,
+    /// What is told may be told again.
+    pub keep: bool,
+}
+
+/// News of a child.
+pub struct News {
+    /// Its number.
+    pub pid: u32,
+    /// The status word of wait(2).
+    pub status: u32,
+    /// What it and its own children had used.
+    pub usage: ChildUsage,
+}
+
+/// What came of looking.
+pub enum Look {
+    /// This.
+    News(News),
+    /// Nothing yet.
+    Nothing,
+    /// There is no such child.
+    NoChild,
+}
+
+/// The status word of wait(2).
+fn status_of(end: Option<End>) -> u32 {
+    match end {
+        Some(End::Signal(number)) => number.into(),
+        Some(End::Exit(status)) => u32::from(status) << 8,
+        _ => 0,
+    }
+}
+
+impl Process {
+    /// Looks for news of a child; the news of an end frees the child unless it is
+    /// to be kept.
+    pub fn look_for_child(&self, wanted: &Wanted) -> Look {
+        let mut found = false;
+        for (child, group) in table::children(self.pid) {
+            let meant = match wanted.which {
+                Which::Any => true,
+                Which::Process(pid) => child.pid == pid,
+                Which::Group(wanted) => group == wanted,
+            };
+            if !meant {
+                continue;
+            }
+            found = true;
+            if child.has_ended() {
+                if wanted.ends
+                    && let Some(news) = self.take_end(&child, wanted.keep)
+                {
+                    return Look::News(news);
+                }
+            } else if let Some(status) = child.stop.tell(wanted.stops, wanted.resumes, wanted.keep) {
+                return Look::News(News { pid: child.pid, status, usage: child.usage_with_children() });
+            }
+        }
+        if found { Look::Nothing } else { Look::NoChild }
+    }
+    /// The end of a child; none if another thread was faster.
+    fn take_end(&self, child: &Arc<Process>, keep: bool) -> Option<News> {
+        if !keep && !table::remove(child.pid) {
+            return None;
+        }
+        let usage = child.usage_with_children();
+        if !keep {
+            let mut sum = self.children_used.lock();
+            sum.used = sum.used + usage.used;
+            sum.peak_kib = sum.peak_kib.max(usage.peak_kib);
+        }
+        Some(News { pid: child.pid, status: status_of(child.end()), usage })
+    }
+    fn usage_with_children(&self) -> ChildUsage {
+        let below = *self.children_used.lock();
+        ChildUsage { used: self.used() + below.used, peak_kib: self.peak_kib().max(below.peak_kib) }
+    }
+    /// The largest resident size so far, KiB.
+    pub fn peak_kib(&self) -> u64 {
+        let now = self.mm().map_or(0, |mm| mm.note_resident() * 4);
+        self.stop.peak_kib.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+    /// Keeps it for after the memory has gone.
+    pub(super) fn peak_at_end(&self) {
+        self.peak_kib();
+    }
+}
