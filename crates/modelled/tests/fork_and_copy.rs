@@ -3,7 +3,7 @@
 mod common;
 
 use common::{World, explore, run};
-use softfault_modelled::{Access, AddressSpace, Discipline};
+use softfault_modelled::{Access, AddressSpace, Discipline, FaultError};
 use std::sync::{Arc, Mutex};
 
 type Child = Arc<Mutex<Option<AddressSpace<'static, common::Modelled>>>>;
@@ -87,5 +87,26 @@ fn f9_two_writes_to_the_zero_frame() {
         run(vec![Box::new(write), Box::new(write)]);
         w.check(&[]);
         assert_eq!(w.space.rss_pages().anon, 1);
+    });
+}
+
+/// F8, I9: the copy owns an entry of a table that the removal takes.
+#[test]
+fn f8_cow_break_against_munmap_of_everything() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(0);
+        let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
+        let write = move || {
+            w.space.activate();
+            match w.space.handle_fault(0, Access::Write) {
+                Ok(_) | Err(FaultError::NotMapped) => {}
+                Err(other) => panic!("{other}"),
+            }
+            w.space.deactivate();
+        };
+        run(vec![Box::new(write), Box::new(move || w.space.munmap(0, 2 * 4096).unwrap())]);
+        w.check(&[child]);
+        assert_eq!(w.space.rss_pages().anon, 0);
     });
 }

@@ -98,9 +98,10 @@ impl<M: Machine> Vm<M> {
         for space in spaces {
             space.check_tree()?;
             space.check_entries(counts)?;
-            space.check_tables()?;
+            space.check_tables(counts)?;
         }
         self.check_frames(counts)?;
+        self.check_objects(spaces, counts)?;
         self.check_zero()
     }
 
@@ -132,7 +133,13 @@ impl<M: Machine> Vm<M> {
             if mapped && state.maps() != u64::from(counts[p as usize]) {
                 return Err(Broken::WrongCount(pfn));
             }
-            if state.kind() == FrameKind::Anon && state.maps() == 0 {
+            // A page that no entry maps, a table that none names: lost to everybody.
+            let nr_named = match state.kind() {
+                FrameKind::Anon => state.maps(),
+                FrameKind::Table => u64::from(counts[p as usize]),
+                _ => 1,
+            };
+            if nr_named == 0 {
                 return Err(Broken::Lost(pfn));
             }
         }
@@ -229,27 +236,30 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// I19: every table spans a page of some VMA; I21 for their number.
-    fn check_tables(&self) -> Result<(), Broken> {
+    /// I19: every table spans a page of some VMA; I21 for their number. Counts the
+    /// entries that name each table.
+    fn check_tables(&self, counts: &mut [u32]) -> Result<(), Broken> {
         let mut nr = 0;
-        self.check_table(self.root, M::Format::LEVELS - 1, Vpn(0), &mut nr)?;
+        counts[self.root.0 as usize] += 1;
+        self.check_table(self.root, M::Format::LEVELS - 1, Vpn(0), &mut nr, counts)?;
         Counter::Tables.check(self.rss_pages().tables, nr)
     }
 
-    fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64) -> Result<(), Broken> {
+    fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64, counts: &mut [u32]) -> Result<(), Broken> {
         if level == 0 {
             return Ok(());
         }
         let mut below = Ok(());
         take::for_each_table(&self.vm.machine, table, level, base, &mut |child, span: PageRange| {
             *nr += 1;
+            counts[child.0 as usize] += 1;
             let used = self.tree().next(span.start).is_some_and(|f| f.vma.range.overlaps(&span));
             below = if !used {
                 Err(Broken::UselessTable(span.start.addr()))
             } else if self.vm.frames.desc(child).state().kind() != FrameKind::Table {
                 Err(Broken::BadFrame(child))
             } else {
-                self.check_table(child, level - 1, span.start, nr)
+                self.check_table(child, level - 1, span.start, nr, counts)
             };
             below.is_ok()
         });

@@ -53,7 +53,10 @@ pub(crate) struct CpuData {
     pub(crate) search: Word,
     /// Next word of the block to claim.
     pub(crate) word: Word,
-    pub(crate) refill_line: [Word; 5],
+    /// The CPU's zone: the first of its blocks, and the first that is not.
+    pub(crate) zone_start: Word,
+    pub(crate) zone_end: Word,
+    pub(crate) refill_line: [Word; 3],
     pub(crate) events: [Word; NR_EVENTS],
 }
 

@@ -16,6 +16,7 @@ impl Errno {
     pub const EFAULT: Errno = Errno(14);
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
+    pub const EOVERFLOW: Errno = Errno(75);
 
     /// As errno(3) spells it.
     pub const fn name(self) -> &'static str {
@@ -28,6 +29,7 @@ impl Errno {
             Errno::EFAULT => "EFAULT",
             Errno::EEXIST => "EEXIST",
             Errno::EINVAL => "EINVAL",
+            Errno::EOVERFLOW => "EOVERFLOW",
             Errno(_) => "errno",
         }
     }

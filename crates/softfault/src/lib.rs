@@ -27,6 +27,7 @@
 //! # Lock order
 //!
 //! ```text
+//! size lock of an object      sleeps; one change of size, one discard at a time
 //! writer lock of a space      sleeps; one operation at a time
 //!   rmap walks                spins; one walk at a time, one machine
 //!     family lock             spins
@@ -84,8 +85,10 @@ pub use fault::{FaultDone, FaultError};
 pub use frame::OutOfFrames;
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
 pub use rmap::Mapping;
+pub use source::handle::SharedObject;
 pub use space::ops::{
-    ForkError, MadviseError, MincoreError, MmapError, MprotectError, MremapError, MunmapError, SmapsEntry, Translation,
+    ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError, ObjectPart,
+    SmapsEntry, Translation,
 };
 pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};

@@ -64,6 +64,13 @@ pub(crate) fn write<M: Machine>(machine: &M, pfn: Pfn, offset: usize, from: &[u8
     }
 }
 
+/// Zeroes part of a frame.
+pub(crate) fn zero<M: Machine>(machine: &M, pfn: Pfn, offset: usize, len: usize) {
+    static ZEROES: [u8; PAGE_SIZE as usize] = [0; PAGE_SIZE as usize];
+    check(offset, len);
+    write(machine, pfn, offset, &ZEROES[..len]);
+}
+
 /// Changes an aligned word of 32 bits; gives the old value. `None` from `f`
 /// leaves it.
 pub(crate) fn update_u32<M: Machine>(

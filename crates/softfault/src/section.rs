@@ -48,7 +48,12 @@ impl<M: Machine> Vm<M> {
     #[inline(always)]
     pub(crate) fn section(&self) -> Section<'_> {
         let id = self.machine.this_cpu();
-        let cpu = self.cpu(id);
+        self.section_of(id, self.cpu(id))
+    }
+
+    /// The same for who has looked already which CPU this is.
+    #[inline(always)]
+    pub(crate) fn section_of<'vm>(&self, id: CpuId, cpu: &'vm CpuData) -> Section<'vm> {
         let even = cpu.slot.get();
         assert!(even.is_multiple_of(2), "I8: sections do not nest: a closure or policy called back");
         sync::enter(&cpu.slot, even.wrapping_add(1));

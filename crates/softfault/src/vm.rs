@@ -113,10 +113,8 @@ impl<M: Machine> Vm<M> {
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
         let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
         frames.settle(config, &meta);
-        for (i, cpu) in cpus.iter().enumerate() {
-            cpu.search.set((i * nr_blocks / nr_cpus) as u64);
-        }
         let nr_total_pages = frames.nr_free_in_blocks();
+        frames.deal_out(&cpus, nr_total_pages);
         Ok(Vm {
             machine,
             frames,
@@ -152,6 +150,22 @@ impl<M: Machine> Vm<M> {
 }
 
 impl Frames {
+    /// Gives each CPU a zone of blocks with about as many free frames as the
+    /// others'.
+    fn deal_out(&self, cpus: &FrameArray<CpuData>, nr_free: u64) {
+        let nr_cpus = cpus.len() as u64;
+        let (mut block, mut nr_before) = (0, 0);
+        for (i, cpu) in cpus.iter().enumerate() {
+            cpu.zone_start.set(block as u64);
+            while block < self.blocks.len() && nr_before * nr_cpus < nr_free * (i as u64 + 1) {
+                nr_before += self.blocks.at(block).nr_free();
+                block += 1;
+            }
+            cpu.zone_end.set(block as u64);
+            cpu.search.set(cpu.zone_start.get());
+        }
+    }
+
     /// Frees what is in the regions and not metadata; the rest is reserved.
     fn settle(&self, config: &Config<'_>, meta: &FrameRange) {
         let usable = |p: u64| {

@@ -14,6 +14,7 @@ use crate::judge::check;
 use crate::lockstep;
 use crate::model::{Expected, Model};
 use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use crate::shortest::shortest;
 use core::ops::Range;
 use softfault::{Config, CpuId, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
@@ -114,25 +115,10 @@ impl Case {
 
 impl Case {
     /// Drops steps as long as something differs: the last difference found.
-    fn shortest(&self, mut found: String) -> String {
-        let mut case = self.clone();
-        let mut chunk = case.steps.len() / 2;
-        while chunk > 0 {
-            let (mut at, mut dropped) = (0, false);
-            while at < case.steps.len() {
-                let mut ops: Vec<Op> = case.steps.iter().map(|(op, _)| *op).collect();
-                ops.drain(at..(at + chunk).min(ops.len()));
-                let fewer = Case::new(self.setup, ops);
-                match fewer.judge() {
-                    Err(difference) => (case, found, dropped) = (fewer, difference, true),
-                    Ok(()) => at += chunk,
-                }
-            }
-            if !dropped || chunk > 1 {
-                chunk /= 2;
-            }
-        }
-        found
+    fn shortest(&self, found: String) -> String {
+        let ops = self.steps.iter().map(|(op, _)| *op).collect();
+        let judge = |fewer: &[Op]| Case::new(self.setup, fewer.iter().copied()).judge().err();
+        shortest(ops, found, |fewer| judge(fewer).map(|difference| (difference, fewer.len()))).1
     }
 }
 

@@ -3,10 +3,12 @@
 //!
 //! The generator keeps the model beside it, so it knows what is mapped, and
 //! drops a step whose outcome the model does not know. This file chooses ranges;
-//! `calls.rs` makes the steps.
+//! `calls.rs` makes the steps, `rare.rs` those that chance alone rarely makes.
 
 mod calls;
+mod rare;
 
+use crate::features::Features;
 use crate::model::{Expected, Model};
 use crate::op::{Call, HEAP, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
 use crate::random::Random;
@@ -24,8 +26,8 @@ pub struct Limits {
     pub heap: bool,
     /// Whether mappings may grow (`MAP_GROWSDOWN`), which looks beyond the pages.
     pub grows: bool,
-    /// Whether the host has guard pages (`MADV_GUARD_INSTALL`, Linux 6.13).
-    pub guards: bool,
+    /// What all sides have.
+    pub features: Features,
 }
 
 impl Default for Limits {
@@ -36,7 +38,7 @@ impl Default for Limits {
             pages: (WINDOW / PAGE, WINDOW_PAGES),
             heap: true,
             grows: true,
-            guards: true,
+            features: Features::default(),
         }
     }
 }
@@ -46,7 +48,8 @@ pub type Sequence = Vec<(Op, Expected)>;
 
 /// The sequence of `seed`.
 pub fn sequence(seed: u64, limits: Limits) -> Sequence {
-    let mut maker = Maker { random: Random::new(seed), model: Model::default(), limits, done: Vec::new() };
+    let model = Model::new(limits.features);
+    let mut maker = Maker { random: Random::new(seed), model, limits, done: Vec::new() };
     while maker.done.len() < limits.nr_ops {
         let op = maker.step();
         maker.push(op);
@@ -64,6 +67,9 @@ struct Maker {
 
 impl Maker {
     fn push(&mut self, op: Op) {
+        if !self.limits.features.cover(&op) {
+            return;
+        }
         if let Ok(expected) = self.model.apply(&op) {
             self.done.push((op, expected));
         }
@@ -97,7 +103,8 @@ impl Maker {
             52..58 => self.mincore(who),
             58..60 => self.fork_or_exit(who),
             60..76 => self.load(who),
-            76..97 => self.store(who),
+            76..94 => self.store(who),
+            94..97 => self.rare(who),
             _ => self.exec(who),
         }
     }

@@ -4,7 +4,7 @@
 //! stale unless the core shoots them down, and move only when a step is another
 //! program's.
 
-use crate::op::{Call, HEAP, HEAP_BYTES, Op, Outcome, PAGE, WINDOW, WINDOW_PAGES};
+use crate::op::{Call, HEAP, Op, Outcome, PAGE, is_ours};
 use softfault::{AddressSpace, Errno, FaultError, Vm};
 use softfault_host::{CpuGuard, Hosted, Running, Trap};
 use std::collections::BTreeMap;
@@ -153,8 +153,7 @@ fn settle(space: &AddressSpace<'_, Hosted>, at: Result<u64, Errno>, len: u64, la
         Ok(at) => at,
         Err(error) => return errno(error),
     };
-    let window = WINDOW - (64 << 20)..WINDOW + WINDOW_PAGES * PAGE + (64 << 20);
-    if window.contains(&at) || (HEAP..HEAP + HEAP_BYTES).contains(&at) {
+    if is_ours(at) {
         return Outcome::Value(at);
     }
     let len = len.next_multiple_of(PAGE);

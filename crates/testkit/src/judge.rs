@@ -1,10 +1,11 @@
-//! Two or three sides, one sequence: where they differ, and the shortest
-//! sequence that still shows it.
+//! Two or three sides, one sequence: where they differ.
 
+use crate::features::Features;
 use crate::hosted::Programs;
 use crate::linux::{Linux, LinuxError};
 use crate::model::{Expected, Model};
 use crate::op::{Op, Outcome};
+use crate::shortest::shortest;
 use core::fmt;
 use softfault::{AddressSpace, Config, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
@@ -102,7 +103,8 @@ impl Judge {
     /// Runs the steps and finds the first difference, if there is one. A sequence
     /// that leaves what the model knows is judged up to there.
     pub fn judge(&mut self, ops: &[Op]) -> Result<Option<Difference>, JudgeError> {
-        let mut model = Model::default();
+        let features = if self.sides.hosted { Features::default() } else { Features::all() };
+        let mut model = Model::new(features);
         let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
         let ops = &ops[..expected.len()];
         let linux = match &mut self.linux {
@@ -159,33 +161,24 @@ impl Judge {
     /// Drops steps as long as a difference remains: the shortest sequence found,
     /// and its difference.
     pub fn minimise(&mut self, ops: &[Op], found: Difference) -> (Vec<Op>, Difference) {
-        let (mut ops, mut found) = (ops[..ops.len().min(found.step + 1)].to_vec(), found);
-        let mut chunk = ops.len() / 2;
-        while chunk > 0 {
-            let (mut at, mut dropped) = (0, false);
-            while at < ops.len() {
-                let mut fewer = ops.clone();
-                fewer.drain(at..(at + chunk).min(ops.len()));
-                match self.judge(&fewer) {
-                    // Another difference may hide behind the one that is sought.
-                    Ok(Some(other)) if other.blames() != found.blames() => at += chunk,
-                    Ok(Some(difference)) => {
-                        fewer.truncate(difference.step + 1);
-                        (ops, found, dropped) = (fewer, difference, true);
-                    }
+        let ops = ops[..ops.len().min(found.step + 1)].to_vec();
+        let blames = found.blames();
+        shortest(ops, found, |fewer| {
+            if self.linux.is_none() && self.sides.linux {
+                return None;
+            }
+            match self.judge(fewer) {
+                // Another difference may hide behind the one that is sought.
+                Ok(other) => {
+                    other.filter(|other| other.blames() == blames).map(|other| (other.clone(), other.step + 1))
+                }
+                Err(_) => {
                     // A child that was lost is replaced; that sequence is no use.
-                    Err(_) => self.linux = Linux::start().ok(),
-                    Ok(None) => at += chunk,
-                }
-                if self.linux.is_none() && self.sides.linux {
-                    return (ops, found);
+                    self.linux = Linux::start().ok();
+                    None
                 }
             }
-            if !dropped || chunk > 1 {
-                chunk /= 2;
-            }
-        }
-        (ops, found)
+        })
     }
 }
 

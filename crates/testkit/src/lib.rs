@@ -5,16 +5,19 @@
 //! | [`op`] | one step of a sequence and its outcome |
 //! | [`model`] | an address space as a map of pages |
 //! | [`generate`] | sequences from a seed |
+//! | [`features`] | what kernels may lack |
 //! | [`linux`] | a child process on the host's Linux that executes them |
 //! | [`fuzz`] | sequences from a fuzzer's bytes |
 //! | [`hosted`] | the hosted machine that executes them |
 //! | [`native`] | this process's own Linux or reference kernel that executes them |
 //! | [`lockstep`] | the same on several CPUs in turn |
 //! | [`parallel`] | several CPUs at once, each in a part of its own |
-//! | [`judge`] | both and the model, compared; the shortest sequence that differs |
+//! | [`judge`] | both and the model, compared |
+//! | [`shortest`] | the shortest sequence that still differs |
 //! | [`table`] | what a soak has covered |
 #![deny(unsafe_code)]
 
+pub mod features;
 pub mod fuzz;
 pub mod generate;
 pub mod hosted;
@@ -26,4 +29,5 @@ pub mod native;
 pub mod op;
 pub mod parallel;
 pub mod random;
+pub mod shortest;
 pub mod table;

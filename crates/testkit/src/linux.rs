@@ -4,10 +4,9 @@
 //! Parent and child share one mapping, the `Board`: the parent writes steps
 //! and waits, the child writes outcomes. A step that belongs to a forked program
 //! is executed by a real fork of the child; whose turn it is stands on the board.
-//! The child's half is `agent.rs`; its accesses that may fault are in `probe.rs`.
+//! The child's half is `agent.rs`; its steps are those of `native.rs`.
 //!
-//! Files with `unsafe` in this crate: this one, `linux/agent.rs`,
-//! `linux/probe.rs`. Their invariants:
+//! Invariants of this file and of `agent.rs`:
 //! - **T1** the board is one shared mapping of zeroes, made of atomics alone, and
 //!   lives as long as any process that has its address: the parent unmaps it
 //!   after the child has been reaped; each fork of the child has the mapping for
@@ -19,8 +18,8 @@
 #![allow(unsafe_code)]
 
 mod agent;
-mod probe;
 
+use crate::features::Features;
 use crate::op::{OP_WORDS, OUTCOME_WORDS, Op, Outcome};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::io;
@@ -162,6 +161,11 @@ impl Linux {
         }
         let outcome = |words: &[AtomicU64; OUTCOME_WORDS]| Outcome::decode(words.each_ref().map(|w| w.load(Acquire)));
         Ok(self.board.outcomes[..ops.len()].iter().map(outcome).collect())
+    }
+
+    /// What this host's kernel has.
+    pub fn features(&mut self) -> Result<Features, LinuxError> {
+        Features::probe(|steps| Ok(self.run(steps)?.last().is_some_and(Outcome::is_success)))
     }
 
     fn is_dead(&mut self) -> bool {

@@ -13,6 +13,7 @@ mod advise;
 mod place;
 mod remap;
 
+use crate::features::{Feature, Features, LOCKED_PAGES_MAX};
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, TASK_SIZE};
 use std::collections::BTreeMap;
 
@@ -52,6 +53,8 @@ pub(crate) struct Attrs {
     pub(crate) pattern: u64,
     /// `MAP_GROWSDOWN`.
     pub(crate) grows: bool,
+    /// `MAP_LOCKED`.
+    pub(crate) locked: bool,
     /// Other flags that split VMAs.
     pub(crate) other: u64,
 }
@@ -100,6 +103,7 @@ pub struct Model {
     pub(crate) spaces: BTreeMap<u64, Space>,
     pub(crate) objects: Vec<Object>,
     last_piece: u64,
+    features: Features,
 }
 
 /// What has to come of a step.
@@ -135,12 +139,18 @@ pub(crate) const OK: Outcome = Outcome::Value(0);
 
 impl Default for Model {
     fn default() -> Model {
-        let first = Space { pages: BTreeMap::new(), brk: HEAP };
-        Model { spaces: BTreeMap::from([(0, first)]), objects: Vec::new(), last_piece: 0 }
+        Model::new(Features::default())
     }
 }
 
 impl Model {
+    /// One program without memory, on a kernel that has these features; what
+    /// another one does is unknown.
+    pub fn new(features: Features) -> Model {
+        let first = Space { pages: BTreeMap::new(), brk: HEAP };
+        Model { spaces: BTreeMap::from([(0, first)]), objects: Vec::new(), last_piece: 0, features }
+    }
+
     /// Does the step and says what has to come of it. After [`Unknown`] the model
     /// is as before.
     pub fn apply(&mut self, op: &Op) -> Result<Expected, Unknown> {
@@ -190,6 +200,12 @@ impl Space {
     /// Whether all pages `first..end` are mapped.
     pub(crate) fn is_full(&self, first: u64, end: u64) -> bool {
         self.pages.range(first..end).count() as u64 == end - first
+    }
+
+    /// Whether so many more pages could be locked.
+    pub(crate) fn can_lock(&self, nr_pages: u64) -> Result<(), Unknown> {
+        let nr_locked = self.pages.values().filter(|page| page.attrs.locked).count() as u64;
+        if nr_locked + nr_pages <= LOCKED_PAGES_MAX { Ok(()) } else { Err(Unknown) }
     }
 
     /// Whether none is.

@@ -1,9 +1,9 @@
-//! Steps in this very process, by raw system calls and real accesses: for a
-//! program that runs sequences on the reference kernel, and on the host's Linux
-//! to show that it is right.
+//! Steps in this very process, by raw system calls and real accesses: for the
+//! child of `linux.rs`, and for a program that runs sequences on the reference
+//! kernel (on the host's Linux, too, to show that it is right).
 //!
-//! There is one address space and no fork. Several threads may execute steps at
-//! once, each in a part of the window of its own. Their accesses are in `probe`.
+//! Fork and exit are the child's own. Several threads may execute steps at once,
+//! each in a part of the window of its own. Their accesses are in `probe`.
 //!
 //! - **T4** from [`Turn::begin`] to [`Turn::end`] nobody in the process
 //!   allocates; steps touch only the window, the heap past the break of the
@@ -14,19 +14,19 @@
 
 mod probe;
 
-use crate::op::{Call, HEAP, HEAP_BYTES, Op, Outcome, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use crate::features::{Features, LOCKED_PAGES_MAX};
+use crate::op::{Call, HEAP, HEAP_BYTES, MARGIN_BYTES, Op, Outcome, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES, is_ours};
+use core::convert::Infallible;
 use probe::{Probe, probe};
 
 const MREMAP_MAYMOVE: u64 = 1;
 const MREMAP_FIXED: u64 = 2;
 /// An account without rights, `nobody` on most systems.
 const NOBODY: u64 = 65534;
-/// Room at the window's ends for what grows.
-const MARGIN_BYTES: u64 = 64 << 20;
 /// Where a program's first stack may lie.
 const TOP_BYTES: u64 = 64 << 20;
 
-fn call(nr: i64, args: [u64; 6]) -> i64 {
+pub(crate) fn call(nr: i64, args: [u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = args;
     // SAFETY: T4: a raw system call with the step's arguments.
     let ret = unsafe { libc::syscall(nr, a, b, c, d, e, f) };
@@ -42,19 +42,27 @@ fn call(nr: i64, args: [u64; 6]) -> i64 {
 pub fn prepare() {
     probe::install();
     call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0, 0]);
-    let stack = [8u64 << 20; 2];
-    call(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as u64, stack.as_ptr() as u64, 0, 0, 0]);
+    limit(libc::RLIMIT_STACK, 8 << 20);
+    // Refused to who is not root and has less; then sequences go without.
+    limit(libc::RLIMIT_MEMLOCK, 16 * LOCKED_PAGES_MAX * PAGE);
     call(libc::SYS_setresgid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
     call(libc::SYS_setresuid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
 }
 
-/// Whether the kernel has guard pages.
-pub fn has_guards() -> bool {
-    let turn = Turn::begin();
-    let map = Op::new(0, Call::Mmap, &[WINDOW, PAGE, 3, 0x32]);
-    let good = [map, Op::new(0, Call::Madvise, &[WINDOW, PAGE, 102])].iter().all(|op| turn.step(op).is_success());
-    turn.end();
-    good
+fn limit(which: u32, bytes: u64) {
+    let limits = [bytes; 2];
+    call(libc::SYS_prlimit64, [0, u64::from(which), limits.as_ptr() as u64, 0, 0, 0]);
+}
+
+/// What the kernel has.
+pub fn features() -> Features {
+    let run = |steps: &[Op]| {
+        let turn = Turn::begin();
+        let good = steps.iter().fold(false, |_, op| turn.step(op).is_success());
+        turn.end();
+        Ok::<_, Infallible>(good)
+    };
+    Features::probe(run).unwrap_or_else(|never| match never {})
 }
 
 /// Whether a step keeps off what is this process's own and the model does not
@@ -149,8 +157,7 @@ impl Turn {
             return Outcome::Errno(-ret as u64);
         }
         let logical = self.to_logical(ret as u64);
-        let window = WINDOW - MARGIN_BYTES..WINDOW + WINDOW_PAGES * PAGE + MARGIN_BYTES;
-        if window.contains(&logical) || (HEAP..HEAP + HEAP_BYTES).contains(&logical) {
+        if is_ours(logical) {
             return Outcome::Value(logical);
         }
         let len = len.next_multiple_of(PAGE);

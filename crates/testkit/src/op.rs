@@ -17,8 +17,17 @@ pub const HEAP: u64 = 0x20_0000_0000;
 pub const HEAP_BYTES: u64 = 64 << 20;
 /// Bytes in a page.
 pub const PAGE: u64 = 4096;
+/// Bytes at both ends of the window into which mappings may grow.
+pub const MARGIN_BYTES: u64 = 64 << 20;
 /// One past the last user address.
 pub const TASK_SIZE: u64 = 0x7fff_ffff_f000;
+
+/// Whether a mapping there is where a sequence put it, and not of the callee's
+/// choice.
+pub fn is_ours(addr: u64) -> bool {
+    let window = WINDOW - MARGIN_BYTES..WINDOW + WINDOW_PAGES * PAGE + MARGIN_BYTES;
+    window.contains(&addr) || (HEAP..HEAP + HEAP_BYTES).contains(&addr)
+}
 
 /// Which step it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

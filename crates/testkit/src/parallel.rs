@@ -24,7 +24,8 @@ const GAP: u64 = 16;
 /// What the sequence of CPU `i` may use.
 pub fn limits(i: u64, nr_ops: usize) -> Limits {
     let first = WINDOW / PAGE + i * STRIDE;
-    Limits { nr_ops, nr_programs: 3, pages: (first, STRIDE - GAP), heap: i == 0, grows: false, guards: true }
+    let pages = (first, STRIDE - GAP);
+    Limits { nr_ops, nr_programs: 3, pages, heap: i == 0, grows: false, ..Limits::default() }
 }
 
 /// Runs a sequence on each CPU at once, from CPU 0 on; the first difference of

@@ -63,6 +63,7 @@ pub fn class_of(op: &Op) -> String {
             let extra = match d {
                 d if d & 0x100 != 0 => ", growsdown",
                 d if d & 0x8000 != 0 => ", populate",
+                d if d & 0x2000 != 0 => ", locked",
                 d if d & 0x4000 != 0 => ", noreserve",
                 _ => "",
             };
@@ -79,7 +80,8 @@ pub fn class_of(op: &Op) -> String {
                 _ => "bad flags".to_string(),
             };
             // As the call sees them: in whole pages.
-            let size = match (b, b.div_ceil(PAGE).cmp(&c.div_ceil(PAGE))) {
+            let whole = |len: u64| len.checked_next_multiple_of(PAGE).unwrap_or(0);
+            let size = match (whole(b), whole(b).cmp(&whole(c))) {
                 (0, _) => "duplicate",
                 (_, core::cmp::Ordering::Less) => "grow",
                 (_, core::cmp::Ordering::Equal) => "same size",
@@ -113,6 +115,7 @@ fn advice(advice: u64) -> String {
         3 => "willneed",
         4 => "dontneed",
         8 => "free",
+        9 => "remove",
         10 => "dontfork",
         11 => "dofork",
         14 => "hugepage",
@@ -125,6 +128,8 @@ fn advice(advice: u64) -> String {
         21 => "pageout",
         22 => "populate_read",
         23 => "populate_write",
+        24 => "dontneed_locked",
+        25 => "collapse",
         102 => "guard_install",
         103 => "guard_remove",
         _ => "unknown",

@@ -3,19 +3,27 @@
 
 use softfault::Tunables;
 use softfault_host::HostedConfig;
+use softfault_testkit::features::Features;
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::judge::{Judge, Sides};
+use softfault_testkit::linux::Linux;
 use softfault_testkit::table::Table;
 use std::time::{Duration, Instant};
+
+/// Of what the core has, what the host has, too.
+fn host_features() -> Features {
+    Linux::start().unwrap().features().unwrap().and(Features::default())
+}
 
 /// Sequences from `first` on for as long as `more` says.
 fn compare(first: u64, mut more: impl FnMut(u64) -> bool) {
     let sides = Sides { linux: true, hosted: true, check_every: 50 };
     let config = HostedConfig { arena_bytes: 512 << 20, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
+    let limits = Limits { features: host_features(), ..Limits::default() };
     let mut judge = Judge::new(sides, config, Tunables::default()).unwrap();
     let mut table = Table::default();
     for seed in (first..).take_while(|seed| more(seed - first)) {
-        let steps = sequence(seed, Limits::default());
+        let steps = sequence(seed, limits);
         let ops: Vec<_> = steps.iter().map(|(op, _)| *op).collect();
         if let Some(found) = judge.judge(&ops).unwrap() {
             let (ops, found) = judge.minimise(&ops, found);

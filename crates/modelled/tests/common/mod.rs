@@ -131,7 +131,10 @@ pub fn be(cpu: u16) {
     CPU.with(|c| c.set(cpu));
 }
 
-/// Explores every interleaving with at most `preemptions` preemptions.
+/// Explores interleavings with at most `preemptions` preemptions. Not all of them:
+/// loom remembers one last access of each word, so that a thread which loads a
+/// word and then stores to it hides that another had loaded it before
+/// (tokio-rs/loom#166). Each protocol has mutants here that show what is found.
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'static) {
     let builder = move || {
         let mut builder = loom::model::Builder::new();

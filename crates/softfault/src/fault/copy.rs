@@ -36,13 +36,15 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         let vm = space.vm;
         let from_zero = self.old.pfn == vm.frames.zero;
         let page = PageRange::new(self.vpn, Vpn(self.vpn.0 + 1));
-        // And wait: a section that saw the old entry may be writing to the frame
-        // (a system call's store), or reading it; the mapping that keeps it may be
-        // dropped by another space as soon as ours is.
-        space.shootdown_and_wait(Flush::Pages(page));
+        space.shootdown(Flush::Pages(page));
         if !from_zero {
             // Only now: while a fork is under way another CPU may still have a
-            // translation that writes, and what it wrote belongs in the copy.
+            // translation that writes, and what it wrote belongs in the copy. And
+            // wait: a section that saw the old entry may be writing to the frame (a
+            // system call's store), or reading it; the mapping that keeps it may be
+            // dropped by another space as soon as ours is. The zero frame nobody
+            // writes and nothing frees: who still reads it reads what was there.
+            space.wait_after_shootdown();
             mem::copy_frame(&vm.machine, self.to, self.old.pfn);
         }
         vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family, self.index);
@@ -52,13 +54,13 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         let here = Here { cpu: vm.cpu(id), rss: space.rss_line(id) };
         if from_zero {
             space.charge(Rss::Anon, 1);
-            space.settle(&here, Event::AnonInstall);
+            space.settle(here, Event::AnonInstall);
             return FaultDone::Installed;
         }
         if vm.frames.desc(self.old.pfn).map_drop() {
             vm.give_back(self.old.pfn, Fill::Raw);
         }
-        space.settle(&here, Event::CowBreak);
+        space.settle(here, Event::CowBreak);
         FaultDone::Copied
     }
 }

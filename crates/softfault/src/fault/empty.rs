@@ -36,7 +36,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Puts a table where the walk found none. The loser of a race keeps its
     /// frame.
     #[cold]
-    pub(crate) fn add_table(&self, here: &Here<'_>, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    pub(crate) fn add_table(&self, here: Here<'_>, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let Some(table) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
@@ -55,17 +55,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     pub(crate) fn fill_empty(
         &self,
-        here: &Here<'_>,
-        request: &Request,
-        found: &FoundVma<'vm>,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         if found.object() != ObjectId::NONE {
             return self.fill_shared(here, request, found, slot, kit);
         }
-        let writes = request.access == Access::Write;
-        let question = FaultQuestion { access: request.access, flags: found.flags() };
+        let writes = request.access() == Access::Write;
+        let question = FaultQuestion { access: request.access(), flags: found.flags() };
         match self.vm.machine.fault_policy(&question) {
             FaultPlan::ZeroFrame if !writes => self.fill_zero(here, found, slot),
             plan => {
@@ -77,7 +77,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn fill_zero(&self, here: &Here<'_>, found: &FoundVma<'vm>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
+    #[inline(always)]
+    fn fill_zero(&self, here: Here<'_>, found: FoundVma<'vm>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
         let rights = found.entry_rights() - Rights::WRITE;
         let leaf = Leaf { pfn: self.vm.frames.zero, rights, accessed: true, dirty: false };
         match slot.fill(Entry::Leaf(leaf)) {
@@ -92,9 +93,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn fill_new(
         &self,
-        here: &Here<'_>,
-        request: &Request,
-        found: &FoundVma<'vm>,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
@@ -121,9 +122,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn install(
         &self,
-        here: &Here<'_>,
-        found: &FoundVma<'vm>,
-        request: &Request,
+        here: Here<'_>,
+        found: FoundVma<'vm>,
+        request: Request,
         slot: Slot<'_, M::Format>,
         leaf: Leaf,
     ) -> Result<(), Lost> {
@@ -139,7 +140,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn install_2004(&self, here: &Here<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
+    fn install_2004(&self, here: Here<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
         slot.test_and_lock().map_err(|_| Lost)?;
         if self.vm.tunables.rss_percpu {
             here.rss.add(Rss::Anon, 1);
@@ -152,9 +153,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_split(
         &self,
-        here: &Here<'_>,
-        found: &FoundVma<'vm>,
-        request: &Request,
+        here: Here<'_>,
+        found: FoundVma<'vm>,
+        request: Request,
         slot: Slot<'_, M::Format>,
         leaf: Leaf,
     ) -> Result<(), Lost> {
@@ -175,7 +176,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         result
     }
 
-    fn install_global(&self, request: &Request, leaf: Leaf) -> Result<(), Lost> {
+    fn install_global(&self, request: Request, leaf: Leaf) -> Result<(), Lost> {
         let machine = &self.vm.machine;
         let global = &self.data.global;
         let _lock = Spin::lock_in_section(&global.lock);
@@ -187,8 +188,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 #[inline(always)]
-fn new_leaf(found: &FoundVma<'_>, request: &Request, pfn: Pfn) -> Leaf {
-    let writes = request.access == Access::Write;
+fn new_leaf(found: FoundVma<'_>, request: Request, pfn: Pfn) -> Leaf {
+    let writes = request.access() == Access::Write;
     let mut rights = found.entry_rights();
     // A forced write leaves the entry as the VMA has it; a page that is only
     // read stays clean, and writable where nobody shares it.

@@ -1,12 +1,13 @@
 //! Which VMA, which rights: the tree, or the CPU's memory of its last answer.
 
-use super::Request;
+use super::{Request, Want};
 use crate::addr::{Access, Pfn, Rights, Vpn};
 use crate::cpu::{CpuData, HintData};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::{Ordering, Word};
+use crate::table::entry::Slot;
 use crate::table::format::Format;
 use crate::table::walk::{self, Walk};
 use crate::tunables::Discipline;
@@ -14,6 +15,7 @@ use crate::tunables::Discipline;
 /// The VMA, as the CPU's hint has it, and its reference count for the discipline
 /// that has one. Read word by word from the hint: a copy of it would be stored in
 /// halves and loaded whole, which stalls (5 ns of a fault's 17, measured).
+#[derive(Clone, Copy)]
 pub(crate) struct FoundVma<'vm> {
     hint: &'vm HintData,
     pub(crate) refs: Option<&'vm Word>,
@@ -39,12 +41,14 @@ impl FoundVma<'_> {
     /// Whether the VMA gives what the access needs. Any right at all lets a page
     /// be read: no format here can express less, and Linux says the same.
     #[inline(always)]
-    pub(crate) fn allows(&self, request: &Request) -> bool {
+    pub(crate) fn allows(&self, request: Request) -> bool {
         let rights = self.flags().rights();
-        match request.access {
+        match request.access() {
             // As FOLL_FORCE in ptrace(2): private copies may be forced, what
             // others share may not.
-            _ if request.forced => !self.flags().contains(VmaFlags::SHARED) || rights.contains(Rights::WRITE),
+            _ if request.want == Want::ForcedWrite => {
+                !self.flags().contains(VmaFlags::SHARED) || rights.contains(Rights::WRITE)
+            }
             Access::Read => !rights.is_empty(),
             Access::Write => rights.contains(Rights::WRITE),
             Access::Exec => rights.contains(Rights::EXEC),
@@ -72,7 +76,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             && hint.generation.get() == generation
             && hint.start.get() <= vpn.0
             && vpn.0 < hint.end.get()
-            && self.vm.tunables.discipline != Discipline::Split
         {
             return Some(FoundVma { hint, refs: None });
         }
@@ -83,7 +86,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
     fn find_in_tree(&self, hint: &'vm HintData, generation: u64, vpn: Vpn) -> Option<FoundVma<'vm>> {
         let found = self.tree().lookup(vpn)?;
-        hint.space.set(self.id);
+        // `split` needs the reference count of each VMA it finds: no hint of it lasts.
+        let lasts = self.vm.tunables.discipline != Discipline::Split;
+        hint.space.set(if lasts { self.id } else { 0 });
         hint.generation.set(generation);
         hint.start.set(found.vma.range.start.0);
         hint.end.set(found.vma.range.end.0);
@@ -94,20 +99,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Some(FoundVma { hint, refs: Some(found.refs) })
     }
 
-    /// In the same section as [`find`](Self::find): the entry of `vpn`, by way of
-    /// the leaf table that the CPU used last if it is the same.
+    /// In the same section as [`find`](Self::find): the entry of `vpn`, if it is
+    /// in the leaf table that the CPU used last.
     #[inline(always)]
-    pub(crate) fn walk(&self, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
+    pub(crate) fn leaf_by_hint(&self, cpu: &CpuData, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
+        let is_same = cpu.hint.stretch.get() == (vpn.0 >> M::Format::INDEX_BITS) + 1;
+        is_same.then(|| walk::leaf_slot(&self.vm.machine, Pfn(cpu.hint.table.get() as u32), vpn))
+    }
+
+    /// The same from the root; the leaf table is remembered.
+    #[inline(never)]
+    pub(crate) fn walk_from_root(&self, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
         let machine = &self.vm.machine;
-        let stretch = (vpn.0 >> M::Format::INDEX_BITS) + 1;
-        if cpu.hint.stretch.get() == stretch {
-            return Walk::Leaf(walk::leaf_slot(machine, Pfn(cpu.hint.table.get() as u32), vpn));
-        }
         match walk::leaf_table(machine, self.root, vpn) {
             None => walk::walk(machine, self.root, vpn),
             Some(table) => {
                 cpu.hint.table.set(u64::from(table.0));
-                cpu.hint.stretch.set(stretch);
+                cpu.hint.stretch.set((vpn.0 >> M::Format::INDEX_BITS) + 1);
                 Walk::Leaf(walk::leaf_slot(machine, table, vpn))
             }
         }

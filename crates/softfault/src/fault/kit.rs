@@ -29,6 +29,14 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         Kit { vm, zeroed: None, raw: None }
     }
 
+    /// The end of a fault that was done in its first turn: only a turn that fails
+    /// leaves something in the hand.
+    #[inline(always)]
+    pub(crate) fn forget_empty(self) {
+        debug_assert!(self.zeroed.is_none() && self.raw.is_none());
+        core::mem::forget(self);
+    }
+
     /// Outside the section: gets what was lacking.
     pub(crate) fn fetch(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {

@@ -35,16 +35,35 @@ use crate::table::walk::Walk;
 use copy::Copying;
 use kit::{Kit, Need};
 
-/// What a fault is about.
+/// What a fault is about. Two words, so that it stays in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) vpn: Vpn,
-    pub(crate) access: Access,
-    /// Rights of the VMA do not matter: a debugger's write, a program loader's.
-    pub(crate) forced: bool,
+    pub(crate) want: Want,
+}
+
+/// What a fault has to make possible.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// An access of the program's.
+    Access(Access),
+    /// A write for which rights of the VMA do not matter: a debugger's, a program
+    /// loader's.
+    ForcedWrite,
+}
+
+impl Request {
+    #[inline(always)]
+    pub(crate) fn access(self) -> Access {
+        match self.want {
+            Want::Access(access) => access,
+            Want::ForcedWrite => Access::Write,
+        }
+    }
 }
 
 /// The lines that a fault writes besides entry and descriptor.
+#[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
     pub(crate) cpu: &'a CpuData,
     pub(crate) rss: &'a RssLine,
@@ -80,13 +99,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// is in `docs/design.md`.
     #[inline]
     pub fn handle_fault(&self, addr: u64, access: Access) -> Result<FaultDone, FaultError> {
-        self.fault(Request { vpn: Vpn(addr >> PAGE_SHIFT), access, forced: false })
+        self.turn(Request { vpn: Vpn(addr >> PAGE_SHIFT), want: Want::Access(access) })
     }
 
+    /// The same for the core's own callers: one copy for all of them, so that the
+    /// port's handler has one to itself, with no call on the way.
+    #[inline(never)]
     pub(crate) fn fault(&self, request: Request) -> Result<FaultDone, FaultError> {
+        self.turn(request)
+    }
+
+    #[inline(always)]
+    fn turn(&self, request: Request) -> Result<FaultDone, FaultError> {
         let mut kit = Kit::new(self.vm);
+        match self.attempt(request, &mut kit) {
+            Turn::Done(done) => {
+                kit.forget_empty();
+                Ok(done)
+            }
+            turn => self.go_on(request, kit, turn),
+        }
+    }
+
+    /// All that is slow, and the turns after it. Apart from the first turn, which
+    /// most faults end in, so that this costs them no registers.
+    #[inline(never)]
+    fn go_on(&self, request: Request, mut kit: Kit<'vm, M>, mut turn: Turn<'vm, M>) -> Result<FaultDone, FaultError> {
         loop {
-            match self.attempt(&request, &mut kit) {
+            match turn {
                 Turn::Done(done) => return Ok(done),
                 Turn::Refused(FaultError::NotMapped) if self.grow_stack(request.vpn) => {}
                 Turn::Refused(error) => return Err(self.refuse(error)),
@@ -99,12 +139,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     self.vm.machine.relax();
                 }
             }
+            turn = self.attempt(request, &mut kit);
         }
     }
 
     /// One turn, in one section.
     #[inline(always)]
-    fn attempt(&self, request: &Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn attempt(&self, request: Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let section = self.section();
         let cpu = section.cpu();
         let here = Here { cpu, rss: self.rss_line(section.id()) };
@@ -112,23 +153,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !found.allows(request) {
             return Turn::Refused(FaultError::NoRights);
         }
-        match self.walk(cpu, request.vpn) {
-            Walk::Owned => Turn::Wait,
-            Walk::Hole(slot) => self.add_table(&here, slot, kit),
-            Walk::Leaf(slot) => {
-                let seen = slot.read();
-                match seen.entry {
-                    Entry::None => self.fill_empty(&here, request, &found, slot, kit),
-                    Entry::Leaf(leaf) => self.fix_present(&here, request, &found, slot, seen, leaf, kit),
-                    Entry::Guard => Turn::Refused(FaultError::Guard),
-                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
-                }
-            }
+        let slot = match self.leaf_by_hint(cpu, request.vpn) {
+            Some(slot) => slot,
+            None => match self.walk_from_root(cpu, request.vpn) {
+                Walk::Leaf(slot) => slot.of_leaf_table(),
+                Walk::Hole(slot) => return self.add_table(here, slot, kit),
+                Walk::Owned => return Turn::Wait,
+            },
+        };
+        let seen = slot.read();
+        match seen.entry {
+            Entry::None => self.fill_empty(here, request, found, slot, kit),
+            Entry::Leaf(leaf) => self.fix_present(here, request, found, slot, seen, leaf, kit),
+            Entry::Guard => Turn::Refused(FaultError::Guard),
+            Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
         }
     }
 
     #[inline(always)]
-    pub(crate) fn settle(&self, here: &Here<'_>, event: Event) {
+    pub(crate) fn settle(&self, here: Here<'_>, event: Event) {
         here.cpu.count(Event::Fault);
         here.cpu.count(event);
         here.rss.add(Rss::MinorFaults, 1);

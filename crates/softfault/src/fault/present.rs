@@ -14,19 +14,20 @@ use crate::table::entry::{Seen, Slot};
 use crate::table::format::Leaf;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    #[inline(never)]
     #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
     pub(crate) fn fix_present(
         &self,
-        here: &Here<'_>,
-        request: &Request,
-        found: &FoundVma<'vm>,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let private = !found.flags().contains(VmaFlags::SHARED);
-        if request.access == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
+        if request.access() == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
             return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
         // A fault only widens: a right that the VMA gave up goes with mprotect's
@@ -51,9 +52,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[allow(clippy::too_many_arguments)] // as above
     fn cow_break(
         &self,
-        here: &Here<'_>,
-        request: &Request,
-        found: &FoundVma<'vm>,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
@@ -88,9 +89,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// fork raises the count only with the bit in hand (I13).
     fn reuse(
         &self,
-        here: &Here<'_>,
-        request: &Request,
-        found: &FoundVma<'vm>,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
         seen: Seen,
     ) -> Turn<'vm, M> {
@@ -105,7 +106,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.settle(here, Event::CowReuse);
             return Turn::Done(FaultDone::Reused);
         }
-        let dirty = request.access == Access::Write;
+        let dirty = request.access() == Access::Write;
         slot.unlock(Leaf { rights: found.entry_rights(), accessed: true, dirty: leaf.dirty | dirty, ..leaf });
         self.settle(here, Event::CowReuse);
         Turn::Done(FaultDone::Reused)

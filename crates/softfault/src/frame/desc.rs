@@ -16,6 +16,8 @@ use crate::sync::{Ordering, Word};
 
 const MAP_ONE: u64 = 1 << 24;
 const MAPS_MAX: u64 = (1 << 22) - 1;
+/// A page that its object has given up while it was mapped.
+const ORPHAN: u64 = 1 << 9;
 
 /// What a frame is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +74,10 @@ impl FrameState {
     pub fn pins(self) -> u64 {
         self.0 >> 46
     }
+    /// Whether it has left its object: the last entry that goes frees it.
+    pub fn is_orphan(self) -> bool {
+        self.0 & ORPHAN != 0
+    }
 }
 
 /// Descriptor of a frame. See the module.
@@ -108,6 +114,7 @@ impl FrameDesc {
     /// One more entry names the frame. The caller holds the lock bit of an entry
     /// that names it already, or the slot of the object that has it, so the
     /// count cannot be zero or reach it meanwhile.
+    #[inline]
     pub(crate) fn map_raise(&self) -> Result<(), MapsFull> {
         // The margin outnumbers the CPUs that can be between test and addition.
         if self.state().maps() >= MAPS_MAX - crate::machine::MAX_CPUS as u64 {
@@ -129,6 +136,20 @@ impl FrameDesc {
         }
         let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
         after.maps() == 0 && after.pins() == 0
+    }
+
+    /// One entry less for a page of an object; whether the frame is now the
+    /// caller's alone. Else the object has it, or other entries.
+    pub(crate) fn map_drop_shared(&self) -> bool {
+        let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
+        after.is_orphan() && after.maps() == 0 && after.pins() == 0
+    }
+
+    /// The page has left its object, and no section can find it there any more;
+    /// whether no entry names it, so that the frame is now the caller's alone.
+    pub(crate) fn orphan(&self) -> bool {
+        let before = FrameState(self.state.fetch_or(ORPHAN, Ordering::AcqRel));
+        before.maps() == 0 && before.pins() == 0
     }
 
     /// Whether exactly one entry names it and nothing pins it.

@@ -10,8 +10,9 @@
 //! ```
 //! There is no lock and no list: a frame is free when its bit in the block's
 //! bitmap is set, and whoever clears the bit has it. Reservations only steer
-//! CPUs apart; they are not needed for soundness and are ignored before an
-//! allocation fails. The idea of reserved trees over bitfields is LLFree's
+//! CPUs apart, and zones (an equal share of the blocks for each CPU, looked at
+//! first) keep a CPU at the frames that it gave back itself; neither is needed
+//! for soundness, and both are ignored before an allocation fails. The idea of reserved trees over bitfields is LLFree's
 //! (Wrenger et al., USENIX ATC 2023); groups and dirty bitmaps are ours.
 //!
 //! Neighbours: every station gets frames here; this one knows only `mem`,

@@ -2,8 +2,9 @@
 //! hand to the group. Runs outside every section.
 //!
 //! Order of places to look, so that nobody is told "out of frames" while there
-//! is one: the own block, an unreserved block with plenty, any unreserved one,
-//! blocks that others reserved, and last the groups of other CPUs.
+//! is one: the own block, an unreserved one of the own zone with some, any
+//! unreserved one with plenty, any unreserved one, blocks that others reserved,
+//! and last the groups of other CPUs.
 
 use super::block::BLOCK_WORDS;
 use super::{Frames, OutOfFrames};
@@ -13,6 +14,13 @@ use crate::machine::{CpuId, CpuSet, Machine};
 use crate::mem;
 use crate::sync::{self, Ordering};
 use crate::vm::Vm;
+use core::ops::Range;
+
+/// Free frames that make a block worth reserving at once: a word's worth.
+const WORD: u64 = 64;
+/// And in the own zone: refills of four frames on average; a line of descriptors
+/// taken from another CPU costs about what a refill does. A guess.
+const WORTH_STAYING: u64 = 32;
 
 /// What the caller will do with the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,23 +211,31 @@ impl Frames {
         })
     }
 
-    /// Finds the CPU a block: one with a word's worth of frames if there is any.
+    /// Finds the CPU a block. Its zone comes first, unless little is left there: a
+    /// frame that this CPU gave back has its descriptor, and its neighbour's, in this
+    /// CPU's cache.
     fn reserve_next(&self, cpu: &CpuData, id: CpuId) -> bool {
-        let nr = self.blocks.len();
-        let start = cpu.search.get() as usize % nr;
-        for least in [64, 1] {
-            for i in 0..nr {
-                let b = (start + i) % nr;
-                let block = self.blocks.at(b);
-                if block.nr_free() >= least && block.reserve(u64::from(id.0) + 1) {
-                    cpu.block.set(b as u64 + 1);
-                    cpu.word.set(0);
-                    cpu.search.set((b + 1) as u64);
-                    return true;
-                }
-            }
+        let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
+        let all = 0..self.blocks.len();
+        [(&zone, WORD), (&zone, WORTH_STAYING), (&all, WORD), (&all, 1)]
+            .into_iter()
+            .any(|(blocks, least)| self.reserve_in(cpu, id, blocks, least))
+    }
+
+    /// The same among some blocks, on from where the last search ended.
+    fn reserve_in(&self, cpu: &CpuData, id: CpuId, blocks: &Range<usize>, least: u64) -> bool {
+        let search = cpu.search.get() as usize;
+        let start = if blocks.contains(&search) { search } else { blocks.start };
+        let found = (start..blocks.end).chain(blocks.start..start).find(|b| {
+            let block = self.blocks.at(*b);
+            block.nr_free() >= least && block.reserve(u64::from(id.0) + 1)
+        });
+        if let Some(b) = found {
+            cpu.block.set(b as u64 + 1);
+            cpu.word.set(0);
+            cpu.search.set((b + 1) as u64);
         }
-        false
+        found.is_some()
     }
 
     pub(crate) fn release_one(&self, pfn: Pfn, zeroed: bool) {

@@ -3,6 +3,7 @@
 use super::refill::Fill;
 use super::{FrameKind, OutOfFrames};
 use crate::addr::{Order, Pfn};
+use crate::check::Broken;
 use crate::mem;
 use crate::sync::Word;
 use crate::testing::{Plain, vm};
@@ -124,6 +125,32 @@ fn an_injected_failure_is_the_one_that_was_asked_for() {
     assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames), "and all after it");
     vm.fail_allocation(None);
     assert!(vm.obtain(Fill::Zeroed).is_ok());
+}
+
+/// Blocks count as one allocation each, and a refused one takes nothing.
+#[test]
+fn an_injected_failure_stops_blocks_too() {
+    let vm = vm(1024, Tunables::default());
+    let before = vm.vmstat().nr_free_pages;
+    for order in [Order(3), Order(6)] {
+        vm.fail_allocation(Some(1));
+        let first = vm.obtain_order(order, Fill::Zeroed).unwrap();
+        assert_eq!(vm.obtain_order(order, Fill::Zeroed), Err(OutOfFrames));
+        assert_eq!(vm.vmstat().nr_free_pages, before - order.nr_pages());
+        vm.fail_allocation(None);
+        vm.give_back_order(first, order);
+        assert_eq!(vm.vmstat().nr_free_pages, before);
+    }
+}
+
+#[test]
+fn a_table_that_no_entry_names_is_noticed() {
+    let vm = vm(1024, Tunables::default());
+    let mut counts = std::vec![0; 1024];
+    assert_eq!(vm.check(&[], &mut counts), Ok(()));
+    let pfn = vm.obtain(Fill::Zeroed).unwrap();
+    mark(&vm, pfn, Order::BASE, FrameKind::Table);
+    assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
 }
 
 /// 2 GiB of memory, of which only the metadata are ever touched.

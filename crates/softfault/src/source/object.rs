@@ -1,15 +1,19 @@
-//! A shared anonymous object: page index to frame, for as long as any VMA maps
-//! a page of it.
+//! A shared object: page index to frame, for as long as a VMA maps a page of it
+//! or the embedder has a handle.
 //!
-//! A radix tree of frames, 512 words each, as deep as the size asks. Words are
-//! filled by compare-and-swap from zero and never change until the object dies,
-//! so readers need no lock; they run in a section, and the object is freed after
-//! a grace period that begins when no VMA names it.
+//! A radix tree of frames, 512 words each, as high as the highest page in it
+//! asks: a new top is put above the old one when a page needs it. Nodes stay
+//! until the object dies. The word of a page is filled by compare-and-swap from
+//! zero, and emptied by `discard` alone, which waits for all sections before it
+//! frees the frame. So whoever reads a page's word does it in a section; who only
+//! asks whether there is a page needs none.
 //!
 //! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging leave it
-//! alone, and only what maps, unmaps or forks touches it.
+//! alone, and only what maps, unmaps or forks touches it. A handle counts as one.
+//!
+//! Locks on entry: none.
 
-use crate::addr::Pfn;
+use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::Machine;
 use crate::mem::{self};
@@ -18,19 +22,54 @@ use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
 use crate::vm::Vm;
 
-const INDEX_BITS: u32 = 9;
+pub(super) const INDEX_BITS: u32 = 9;
+/// Enough for every page below [`MAX_OBJECT_BYTES`].
+const HEIGHT_MAX: u32 = 6;
+/// Largest size of an object: what a file's offset can express.
+pub(crate) const MAX_OBJECT_BYTES: u64 = i64::MAX as u64;
+const _: () = assert!((MAX_OBJECT_BYTES / PAGE_SIZE) >> (INDEX_BITS * HEIGHT_MAX) == 0);
 
 /// Header of an object, in a frame of its own; the rest of the frame is unused.
 #[repr(C)]
 pub(crate) struct ObjectData {
-    /// Pages of VMAs that map it.
+    /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
-    /// Size; fixed.
-    pub(crate) nr_pages: Word,
-    /// Levels of nodes, 1 to 4.
-    pub(crate) height: Word,
-    /// The top node, + 1.
+    /// 1 while the embedder has a handle.
+    pub(crate) handles: Word,
+    /// Changes under `resize`.
+    pub(crate) size_bytes: Word,
+    /// The top node: see [`Top`].
     pub(crate) top: Word,
+    /// Held while the size changes or pages are taken out. Sleeps.
+    pub(crate) resize: Word,
+}
+
+/// The top node and its height in one word, so that no reader sees one of them
+/// without the other. 0 is an empty object.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Top(u64);
+
+impl Top {
+    const HEIGHT_SHIFT: u32 = 40;
+
+    #[inline]
+    pub(super) fn of(data: &ObjectData) -> Top {
+        Top(data.top.load(Ordering::Acquire))
+    }
+    fn new(node: Pfn, height: u32) -> Top {
+        Top((u64::from(node.0) + 1) | (u64::from(height) << Top::HEIGHT_SHIFT))
+    }
+    /// Levels of nodes; 0 without any.
+    pub(super) fn height(self) -> u32 {
+        (self.0 >> Top::HEIGHT_SHIFT) as u32
+    }
+    pub(super) fn node(self) -> Option<Pfn> {
+        frame_of(self.0 & ((1 << Top::HEIGHT_SHIFT) - 1))
+    }
+    /// Whether the tree is high enough for the page.
+    fn reaches(self, index: u64) -> bool {
+        index >> (INDEX_BITS * self.height()) == 0
+    }
 }
 
 /// Where a look-up ended.
@@ -39,6 +78,8 @@ pub(crate) enum ObjectSlot<'a> {
     Page(&'a Word),
     /// A word whose node is missing.
     Hole(&'a Word),
+    /// The tree is too low for the page, or has no node at all.
+    Low(Top),
 }
 
 /// The frame that a filled word names.
@@ -47,27 +88,43 @@ pub(crate) fn frame_of(word: u64) -> Option<Pfn> {
     word.checked_sub(1).map(|pfn| Pfn(pfn as u32))
 }
 
-/// Fills an empty word; gives the frame that is there afterwards if it was not.
-pub(crate) fn fill(word: &Word, pfn: Pfn) -> Result<(), ()> {
-    word.compare_exchange(0, u64::from(pfn.0) + 1, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| ())
+impl ObjectSlot<'_> {
+    /// The page's frame, if there is one.
+    #[inline]
+    pub(crate) fn frame(&self) -> Option<Pfn> {
+        match self {
+            ObjectSlot::Page(word) => frame_of(word.load(Ordering::Acquire)),
+            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
+        }
+    }
 }
 
+/// Somebody else was quicker; the frame is the caller's still, and zero.
+pub(crate) struct LostFill;
+
 impl<M: Machine> Vm<M> {
-    /// A new object of `nr_pages`, mapped by that many pages of VMAs.
-    pub(crate) fn new_object(&self, nr_pages: u64) -> Result<ObjectId, OutOfFrames> {
+    /// A new object, with `refs` as they are to be. Nothing else is allocated.
+    pub(crate) fn new_object(&self, size_bytes: u64, refs: u64) -> Result<ObjectId, OutOfFrames> {
         let frame = self.obtain(Fill::Zeroed)?;
+        // Headers have no owner; nodes have their header.
         self.frames.desc(frame).assign(FrameKind::Meta, 0, 0, MetaUse::Object as u64);
         let id = ObjectId(u64::from(frame.0));
         let data = self.object(id);
-        data.refs.set(nr_pages);
-        data.nr_pages.set(nr_pages);
-        data.height.set((1..6).find(|h| nr_pages <= 1 << (INDEX_BITS * h)).map_or(6, u64::from));
+        data.refs.set(refs);
+        data.size_bytes.set(size_bytes);
         Ok(id)
     }
 
     #[inline]
     pub(crate) fn object(&self, id: ObjectId) -> &ObjectData {
         mem::view(&self.machine, Pfn(id.0 as u32), 0)
+    }
+
+    /// Pages that its size covers, the last one perhaps in part. In a section the
+    /// answer stays good for what is put in: see `discard`.
+    #[inline]
+    pub(crate) fn object_nr_pages(&self, id: ObjectId) -> u64 {
+        self.object(id).size_bytes.load(Ordering::Acquire).div_ceil(PAGE_SIZE)
     }
 
     /// `nr_pages` more pages of VMAs map it.
@@ -77,8 +134,8 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// `nr_pages` fewer; the last one frees it. The caller has waited since the
-    /// VMAs went, so no section can still be looking.
+    /// `nr_pages` fewer, or the handle; the last one frees it. The caller has
+    /// waited since the VMAs went, so no section can still be looking.
     pub(crate) fn object_put(&self, id: ObjectId, nr_pages: u64) {
         if id == ObjectId::NONE || nr_pages == 0 {
             return;
@@ -87,8 +144,9 @@ impl<M: Machine> Vm<M> {
         if data.refs.fetch_sub(nr_pages, Ordering::AcqRel) != nr_pages {
             return;
         }
-        if let Some(top) = frame_of(data.top.load(Ordering::Acquire)) {
-            self.free_node(top, data.height.get() as u32);
+        let top = Top::of(data);
+        if let Some(node) = top.node() {
+            self.free_node(node, top.height());
         }
         self.give_back(Pfn(id.0 as u32), Fill::Raw);
     }
@@ -107,15 +165,71 @@ impl<M: Machine> Vm<M> {
         self.give_back(node, Fill::Raw);
     }
 
-    /// Looks a page up. In a section, or with a VMA that cannot go.
+    /// Looks a page up. In a section if the frame is to be used, else with
+    /// something that keeps the object: a VMA that cannot go, a handle.
     pub(crate) fn object_slot(&self, id: ObjectId, index: u64) -> ObjectSlot<'_> {
-        let data = self.object(id);
-        let mut word = &data.top;
-        for height in (0..data.height.get() as u32).rev() {
-            let Some(node) = frame_of(word.load(Ordering::Acquire)) else { return ObjectSlot::Hole(word) };
+        let top = Top::of(self.object(id));
+        let Some(mut node) = top.node().filter(|_| top.reaches(index)) else { return ObjectSlot::Low(top) };
+        let mut height = top.height();
+        loop {
+            height -= 1;
             let i = (index >> (INDEX_BITS * height)) & 511;
-            word = mem::view(&self.machine, node, i as usize * 8);
+            let word: &Word = mem::view(&self.machine, node, i as usize * 8);
+            if height == 0 {
+                return ObjectSlot::Page(word);
+            }
+            let Some(below) = frame_of(word.load(Ordering::Acquire)) else { return ObjectSlot::Hole(word) };
+            node = below;
         }
-        ObjectSlot::Page(word)
+    }
+
+    /// Puts a frame of zeroes, the caller's alone, where the look-up of `index`
+    /// found nothing: one step on the way to the page, or the page. In the
+    /// section of the look-up, after a look at the size.
+    pub(crate) fn object_fill(
+        &self,
+        id: ObjectId,
+        index: u64,
+        slot: &ObjectSlot<'_>,
+        pfn: Pfn,
+    ) -> Result<(), LostFill> {
+        let desc = self.frames.desc(pfn);
+        let fill = |word: &Word| {
+            let named = u64::from(pfn.0) + 1;
+            word.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
+        };
+        match slot {
+            ObjectSlot::Page(word) => {
+                desc.assign(FrameKind::Shared, 0, id.0, index);
+                fill(word)
+            }
+            ObjectSlot::Hole(word) => {
+                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::Object as u64);
+                fill(word)
+            }
+            ObjectSlot::Low(top) => {
+                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::Object as u64);
+                self.raise_top(id, index, *top, pfn)
+            }
+        }
+    }
+
+    /// A new top above the one that was seen, which becomes its first child; in
+    /// an empty object at once one of the right height.
+    fn raise_top(&self, id: ObjectId, index: u64, seen: Top, pfn: Pfn) -> Result<(), LostFill> {
+        let first: &Word = mem::view(&self.machine, pfn, 0);
+        let height = match seen.node() {
+            None => (1..HEIGHT_MAX).find(|h| index >> (INDEX_BITS * h) == 0).unwrap_or(HEIGHT_MAX),
+            Some(below) => {
+                first.set(u64::from(below.0) + 1);
+                seen.height() + 1
+            }
+        };
+        let new = Top::new(pfn, height);
+        let top = &self.object(id).top;
+        top.compare_exchange(seen.0, new.0, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| {
+            first.set(0);
+            LostFill
+        })
     }
 }

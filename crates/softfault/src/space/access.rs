@@ -6,7 +6,7 @@
 
 use super::AddressSpace;
 use crate::addr::{Access, PAGE_SIZE, Rights, Vpn};
-use crate::fault::{FaultError, Request};
+use crate::fault::{FaultError, Request, Want};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::program;
@@ -111,7 +111,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         for (at, offset, part) in chunks(addr, from.len()) {
             let part = &from[part];
             while !self.try_forced(at, offset, part) {
-                let request = Request { vpn: Vpn::of(at), access: Access::Write, forced: true };
+                let request = Request { vpn: Vpn::of(at), want: Want::ForcedWrite };
                 self.fault(request).map_err(|fault| AccessError { at, fault })?;
             }
         }

@@ -88,6 +88,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// now on their frames can be freed.
     pub(crate) fn shootdown_and_wait(&self, what: Flush) {
         self.shootdown(what);
+        self.wait_after_shootdown();
+    }
+
+    /// The second half of [`shootdown_and_wait`](Self::shootdown_and_wait).
+    pub(crate) fn wait_after_shootdown(&self) {
         if !self.vm.machine.shootdown_is_grace() {
             self.wait_for_readers();
         }
@@ -100,9 +105,10 @@ impl<M: Machine> Vm<M> {
     #[inline(always)]
     pub(crate) fn space_section<'vm>(&'vm self, data: &'vm SpaceData, space_id: u64) -> SpaceSection<'vm> {
         let id = self.machine.this_cpu();
-        let runs_it = self.cpu(id).active.get() == space_id;
+        let cpu = self.cpu(id);
+        let runs_it = cpu.active.get() == space_id;
         let visit = if runs_it { None } else { Some(Visit::begin(data, id)) };
-        SpaceSection { section: self.section(), _visit: visit }
+        SpaceSection { section: self.section_of(id, cpu), _visit: visit }
     }
 }
 

@@ -23,19 +23,22 @@ pub(crate) struct Writer<'a, M: Machine> {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Takes the writer lock. Called outside sections, with nothing held.
     pub(crate) fn write_lock(&self) -> Writer<'vm, M> {
-        let word = &self.data.writer.word;
-        let machine = &self.vm.machine;
-        for _ in 0..SPINS {
-            if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Writer { word, machine };
-            }
-            machine.relax();
-        }
-        while word.swap(HELD_WITH_WAITERS, Ordering::Acquire) != FREE {
-            machine.park(word, HELD_WITH_WAITERS);
-        }
-        Writer { word, machine }
+        lock_word(&self.data.writer.word, &self.vm.machine)
     }
+}
+
+/// Takes the lock in a word that was zero when nobody knew of it.
+pub(crate) fn lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> Writer<'a, M> {
+    for _ in 0..SPINS {
+        if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Writer { word, machine };
+        }
+        machine.relax();
+    }
+    while word.swap(HELD_WITH_WAITERS, Ordering::Acquire) != FREE {
+        machine.park(word, HELD_WITH_WAITERS);
+    }
+    Writer { word, machine }
 }
 
 impl<M: Machine> Drop for Writer<'_, M> {

@@ -87,7 +87,9 @@ pub(crate) struct LimitsData {
     pub(crate) nr_mapped_pages: Word,
     /// Most pages in all VMAs (`RLIMIT_AS`); 0 is no limit.
     pub(crate) limit_as_pages: Word,
-    pub(crate) pad: [Word; 4],
+    /// Flags that new mappings get besides their own (mlockall(2)).
+    pub(crate) lock_future: Word,
+    pub(crate) pad: [Word; 3],
 }
 
 pub(crate) const RSS_OFFSET: usize = 2048;

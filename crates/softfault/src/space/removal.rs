@@ -35,8 +35,10 @@ impl<M: Machine> Harvest for Sink<'_, M> {
             }
             FrameKind::Shared => {
                 self.nr_shmem += 1;
-                // The object keeps the frame, whatever the count says.
-                desc.map_drop();
+                // The object keeps the frame, unless it has let it go.
+                if desc.map_drop_shared() {
+                    self.batch.add(leaf.pfn);
+                }
             }
             _ => self.nr_zero += 1,
         }

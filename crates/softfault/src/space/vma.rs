@@ -43,6 +43,8 @@ bitflags::bitflags! {
         const RANDOM = 1 << 16;
         /// Pages of it may carry guards (`MADV_GUARD_INSTALL`).
         const MAYGUARD = 1 << 17;
+        /// Never to be made writable: its object was opened for reading.
+        const NEVERWRITE = 1 << 18;
     }
 }
 

@@ -27,6 +27,11 @@ pub(crate) struct Seen {
     pub(crate) entry: Entry,
 }
 
+/// The same, not taken apart yet: what passes over whole tables hand around, so
+/// that an entry costs them a word and not a structure.
+#[derive(Clone, Copy)]
+pub(crate) struct Unread(u64);
+
 /// The entry was no longer what was seen.
 pub(crate) struct Changed;
 
@@ -34,6 +39,38 @@ impl<'a, F: Format> Slot<'a, F> {
     #[inline(always)]
     pub(crate) fn new(word: &'a Word, level: u8) -> Self {
         Slot { word, level, format: PhantomData }
+    }
+
+    /// The same entry, known to be one of a leaf table: lets the compiler forget
+    /// the levels.
+    #[inline(always)]
+    pub(crate) fn of_leaf_table(self) -> Self {
+        debug_assert!(self.level == 0);
+        Slot { level: 0, ..self }
+    }
+
+    /// Loads it, as [`read`](Self::read) does.
+    #[inline(always)]
+    pub(crate) fn load(&self) -> Unread {
+        Unread(self.word.load(Ordering::Acquire))
+    }
+
+    /// What was loaded, taken apart.
+    #[inline(always)]
+    pub(crate) fn seen(&self, loaded: Unread) -> Seen {
+        Seen { raw: loaded.0, entry: F::decode(loaded.0, self.level) }
+    }
+
+    /// Whether what was loaded says `None`.
+    #[inline(always)]
+    pub(crate) fn is_none(&self, loaded: Unread) -> bool {
+        loaded.0 == F::encode(Entry::None, self.level)
+    }
+
+    /// As [`removed`](Self::removed), of what was loaded.
+    #[inline(always)]
+    pub(crate) fn was_removed(&self, loaded: Unread) -> Option<Leaf> {
+        F::busy_leaf(loaded.0)
     }
 
     /// Reads it. Acquires what its publisher released: descriptor, content.
@@ -69,19 +106,29 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Sets the lock bit of a mapping: until [`unlock`](Self::unlock), nobody
     /// else changes the entry, though the hardware goes on using it.
+    #[inline]
     pub(crate) fn lock(&self, seen: Seen) -> Result<Leaf, Changed> {
-        self.change(seen, Entry::LockedLeaf)
+        let mut expected = seen.raw;
+        loop {
+            let Entry::Leaf(leaf) = F::decode(expected, self.level) else { return Err(Changed) };
+            match self.word.compare_exchange(expected, expected | F::LOCK, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(leaf),
+                Err(now) if same_but_hardware::<F>(now, seen.raw) => expected = now,
+                Err(_) => return Err(Changed),
+            }
+        }
     }
 
     /// Drops the lock bit and sets the mapping, keeping bits that the hardware
-    /// set meanwhile. The caller has the lock.
-    pub(crate) fn unlock(&self, leaf: Leaf) {
+    /// set meanwhile. The caller has the lock. Gives what the entry is now.
+    #[inline]
+    pub(crate) fn unlock(&self, leaf: Leaf) -> Unread {
         let mut now = self.word.load(Ordering::Relaxed);
         loop {
             let hardware = now & F::HARDWARE_BITS;
             let new = F::encode(Entry::Leaf(leaf), self.level) | hardware;
             match self.word.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
+                Ok(_) => return Unread(new),
                 Err(other) => now = other,
             }
         }
@@ -128,6 +175,12 @@ impl<'a, F: Format> Slot<'a, F> {
     #[inline(always)]
     pub(crate) fn set_private(&self, entry: Entry) {
         self.word.store(F::encode(entry, self.level), Ordering::Release);
+    }
+
+    /// The same for an entry that another table has already.
+    #[inline(always)]
+    pub(crate) fn copy_private(&self, from: Unread) {
+        self.word.store(from.0, Ordering::Release);
     }
 
     /// What a removal's `Busy` keeps; `None` for any other entry.

@@ -87,6 +87,7 @@ mod sealed {
 }
 
 /// Index of the page into the table of `level`.
+#[inline(always)]
 pub fn index_of<F: Format>(vpn: u64, level: u8) -> usize {
     ((vpn >> (F::INDEX_BITS * u32::from(level))) & ((1 << F::INDEX_BITS) - 1)) as usize
 }

@@ -13,9 +13,9 @@
 //!
 //! Locks on entry: the writer lock of the space, no section.
 
-use super::entry::Slot;
-use super::format::{Entry, Format, Leaf, span_of};
-use super::walk::entry;
+use super::entry::{Slot, Unread};
+use super::format::{Entry, Format, Leaf, index_of, span_of};
+use super::walk::{entries, entry};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::Machine;
 
@@ -64,6 +64,17 @@ impl At {
     }
 }
 
+/// Which entries of the table have spans that meet the range.
+fn indices<F: Format>(at: At, range: PageRange) -> core::ops::Range<usize> {
+    let span = span_of::<F>(at.level);
+    let all = PageRange::new(at.base, Vpn(at.base.0 + (span << F::INDEX_BITS)));
+    let part = all.intersect(&range);
+    if part.is_empty() {
+        return 0..0;
+    }
+    ((part.start.0 - at.base.0) / span) as usize..(part.end.0 - at.base.0).div_ceil(span) as usize
+}
+
 /// Calls `f(entry, its span)` for each entry of the table whose span meets the range.
 pub(super) fn for_each_slot<'a, M: Machine>(
     machine: &'a M,
@@ -72,23 +83,36 @@ pub(super) fn for_each_slot<'a, M: Machine>(
     mut f: impl FnMut(Slot<'a, M::Format>, PageRange),
 ) {
     let span = span_of::<M::Format>(at.level);
-    let table_pages = span << M::Format::INDEX_BITS;
-    let all = PageRange::new(at.base, Vpn(at.base.0 + table_pages));
-    let part = all.intersect(&range);
-    if part.is_empty() {
-        return;
+    for i in indices::<M::Format>(at, range) {
+        let start = Vpn(at.base.0 + i as u64 * span);
+        f(Slot::new(entry(machine, at.table, i), at.level), PageRange::new(start, Vpn(start.0 + span)));
     }
-    let first = (part.start.0 - at.base.0) / span;
-    let last = (part.end.0 - 1 - at.base.0) / span;
-    for i in first..=last {
-        if at.level == 1 && i > first {
+}
+
+/// Calls `f(entry, what it was loaded as, its span)` for those of them that are
+/// not none: most of most tables is, so that a hole costs a load and a test.
+#[inline]
+fn for_each_used<'a, M: Machine>(
+    machine: &'a M,
+    at: At,
+    range: PageRange,
+    mut f: impl FnMut(Slot<'a, M::Format>, Unread, PageRange),
+) {
+    let span = span_of::<M::Format>(at.level);
+    let words = entries(machine, at.table);
+    for i in indices::<M::Format>(at, range) {
+        let slot = Slot::new(&words[i], at.level);
+        let loaded = slot.load();
+        if slot.is_none(loaded) {
+            continue;
+        }
+        let start = Vpn(at.base.0 + i as u64 * span);
+        f(slot, loaded, PageRange::new(start, Vpn(start.0 + span)));
+        if at.level == 1 {
             // Long passes answer other CPUs between tables; no caller is in a
             // section.
             machine.relax();
         }
-        let start = Vpn(at.base.0 + i * span);
-        let slot = Slot::new(entry(machine, at.table, i as usize), at.level);
-        f(slot, PageRange::new(start, Vpn(start.0 + span)));
     }
 }
 
@@ -104,9 +128,9 @@ pub(crate) fn take<M: Machine>(machine: &M, root: Pfn, removal: &Removal) -> Tak
 }
 
 fn take_in<M: Machine>(machine: &M, at: At, removal: &Removal, taken: &mut Taken) {
-    for_each_slot(machine, at, removal.range, |slot, span| {
+    for_each_used(machine, at, removal.range, |slot, mut loaded, span| {
         loop {
-            let seen = slot.read();
+            let seen = slot.seen(loaded);
             match seen.entry {
                 Entry::None => return,
                 Entry::Table(_) if inside(&span, &removal.free_inside) => {
@@ -126,6 +150,7 @@ fn take_in<M: Machine>(machine: &M, at: At, removal: &Removal, taken: &mut Taken
                 // Somebody's for a moment: a copy under way, a decision.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
             }
+            loaded = slot.load();
         }
     });
 }
@@ -136,15 +161,15 @@ pub(crate) fn harvest<M: Machine>(machine: &M, root: Pfn, removal: &Removal, int
 }
 
 fn harvest_in<M: Machine>(machine: &M, at: At, removal: &Removal, into: &mut impl Harvest) {
-    for_each_slot(machine, at, removal.range, |slot, span| {
-        if let Some(leaf) = slot.removed() {
+    for_each_used(machine, at, removal.range, |slot, loaded, span| {
+        if let Some(leaf) = slot.was_removed(loaded) {
             if at.level == 0 {
                 into.leaf(leaf);
             } else {
                 empty_tree(machine, at.below(leaf.pfn, span), into);
             }
             slot.resolve(Entry::None);
-        } else if let Entry::Table(table) = slot.read().entry {
+        } else if let Entry::Table(table) = slot.seen(loaded).entry {
             harvest_in(machine, at.below(table, span), removal, into);
         }
     });
@@ -154,9 +179,9 @@ fn harvest_in<M: Machine>(machine: &M, at: At, removal: &Removal, into: &mut imp
 fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
     // Above the user part the embedder keeps entries of its own in the root.
     let user = PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES));
-    for_each_slot(machine, at, user, |slot, span| {
+    for_each_used(machine, at, user, |slot, mut loaded, span| {
         loop {
-            match slot.read().entry {
+            match slot.seen(loaded).entry {
                 Entry::None | Entry::Guard => return,
                 Entry::Leaf(leaf) => return into.leaf(leaf),
                 Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),
@@ -164,6 +189,7 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
                 // the table stays until it has.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
             }
+            loaded = slot.load();
         }
     });
     into.table(at.table);
@@ -182,25 +208,36 @@ pub(crate) fn for_each_entry<M: Machine>(
     range: PageRange,
     f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> bool,
 ) -> bool {
+    for_each_leaf_table(machine, root, range, &mut |table, part| {
+        let words = entries(machine, table);
+        (part.start.0..part.end.0).all(|vpn| {
+            let slot = Slot::new(&words[index_of::<M::Format>(vpn, 0)], 0);
+            slot.is_none(slot.load()) || f(Vpn(vpn), slot)
+        })
+    })
+}
+
+/// Calls `f(table, pages of it)` for each leaf table that the range meets, until
+/// it returns `false`. Under the writer lock.
+pub(crate) fn for_each_leaf_table<M: Machine>(
+    machine: &M,
+    root: Pfn,
+    range: PageRange,
+    f: &mut dyn FnMut(Pfn, PageRange) -> bool,
+) -> bool {
     visit_in(machine, At::root::<M::Format>(root), range, f)
 }
 
-fn visit_in<M: Machine>(
-    machine: &M,
-    at: At,
-    range: PageRange,
-    f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> bool,
-) -> bool {
+fn visit_in<M: Machine>(machine: &M, at: At, range: PageRange, f: &mut dyn FnMut(Pfn, PageRange) -> bool) -> bool {
     let mut go_on = true;
-    for_each_slot(machine, at, range, |slot, span| {
-        if !go_on {
-            return;
-        }
-        match slot.read().entry {
-            Entry::None => {}
-            Entry::Table(table) if at.level > 0 => go_on = visit_in(machine, at.below(table, span), range, f),
-            _ if at.level == 0 => go_on = f(span.start, slot),
-            _ => {}
+    for_each_used(machine, at, range, |slot, loaded, span| {
+        if let Entry::Table(table) = slot.seen(loaded).entry
+            && go_on
+        {
+            go_on = match at.level {
+                1 => f(table, span.intersect(&range)),
+                _ => visit_in(machine, at.below(table, span), range, f),
+            };
         }
     });
     go_on
@@ -217,8 +254,8 @@ pub(crate) fn for_each_table<M: Machine>(
 ) {
     let mut go_on = true;
     let user = PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES));
-    for_each_slot(machine, At { table, level, base }, user, |slot, span| {
-        if let Entry::Table(child) = slot.read().entry
+    for_each_used(machine, At { table, level, base }, user, |slot, loaded, span| {
+        if let Entry::Table(child) = slot.seen(loaded).entry
             && go_on
         {
             go_on = f(child, span);

@@ -23,6 +23,13 @@ pub(crate) fn entry<M: Machine>(machine: &M, table: Pfn, i: usize) -> &Word {
     mem::view(machine, table, i * 8)
 }
 
+/// All words of a table's frame: for passes, which would otherwise turn the
+/// frame's number into an address once an entry.
+#[inline(always)]
+pub(crate) fn entries<M: Machine>(machine: &M, table: Pfn) -> &[Word; 512] {
+    mem::view(machine, table, 0)
+}
+
 /// Walks to the entry of `vpn`. Runs in a section, or under the writer lock
 /// where no table can go.
 #[inline(always)]

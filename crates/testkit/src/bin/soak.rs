@@ -12,8 +12,8 @@ use softfault::{Config, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::judge::{Difference, Judge, Sides};
-use softfault_testkit::linux::{Linux, LinuxError};
-use softfault_testkit::op::{Call, Op, Outcome, PAGE, WINDOW};
+use softfault_testkit::linux::Linux;
+use softfault_testkit::op::{Op, Outcome};
 use softfault_testkit::table::{Table, class_of};
 use softfault_testkit::{lockstep, parallel};
 use std::collections::BTreeSet;
@@ -89,25 +89,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The calls that this host's kernel lacks.
-fn missing_calls() -> Result<Vec<&'static str>, LinuxError> {
-    let probes = [
-        ("MADV_GUARD_INSTALL (Linux 6.13)", Call::Madvise, [WINDOW, PAGE, 102, 0]),
-        ("MADV_POPULATE_READ (Linux 5.14)", Call::Madvise, [WINDOW, PAGE, 22, 0]),
-        ("MREMAP_DONTUNMAP (Linux 5.7)", Call::Mremap, [WINDOW, PAGE, PAGE, 5]),
-    ];
-    let mut linux = Linux::start()?;
-    let mut missing = Vec::new();
-    for (name, call, args) in probes {
-        let map = Op::new(0, Call::Mmap, &[WINDOW, 2 * PAGE, 3, 0x32]);
-        let outcomes = linux.run(&[map, Op::new(0, call, &args)])?;
-        if !outcomes[1].is_success() {
-            missing.push(name);
-        }
-    }
-    Ok(missing)
-}
-
 /// The seed under way, for the watchdog, or [`REPORTING`].
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 const REPORTING: u64 = u64::MAX;
@@ -179,10 +160,11 @@ fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Host
 fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut limits = Limits::default();
     if options.sides.linux {
-        for name in missing_calls()? {
-            println!("this host's kernel lacks {name}: left out");
-            limits.guards &= !name.contains("GUARD");
+        let host = Linux::start()?.features()?;
+        for feature in host.missing() {
+            println!("this host's kernel lacks {}: left out", feature.name());
         }
+        limits.features = if options.sides.hosted { host.and(limits.features) } else { host };
     }
     let config = HostedConfig { arena_bytes: 512 << 20, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
     let mut judge = Judge::new(options.sides, config, Tunables::default())?;

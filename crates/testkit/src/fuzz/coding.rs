@@ -35,32 +35,24 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_BITS: [u64; 7] = [0, 0x10, 0x10_0000, 0x100, 0x8000, 0x4000, 0x1_0000];
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
-/// The type follows in a byte.
+const MAP_LOCKED: u64 = 0x2000;
+/// The type follows in a byte, with a bit for `MAP_LOCKED`.
 const MAP_TYPE_FOLLOWS: u8 = 0x80;
+const TYPE_LOCKED: u8 = 0x10;
 /// The right or flag follows in eight bytes.
 const RAW_FOLLOWS: u8 = 0x80;
 const PROT_BITS: [u64; 6] = [1, 2, 4, 8, 1 << 24, 1 << 25];
 const ADVICE_RAW: u8 = 255;
 
-/// Calls by their four bits; the frequent ones have two places.
-const CALLS: [Call; 16] = [
-    Call::Mmap,
-    Call::Munmap,
-    Call::Mprotect,
-    Call::Mremap,
-    Call::Brk,
-    Call::Madvise,
-    Call::Mincore,
-    Call::Fork,
-    Call::Exit,
-    Call::Load,
-    Call::Store,
-    Call::Exec,
-    Call::Mmap,
-    Call::Madvise,
-    Call::Mremap,
-    Call::Store,
-];
+/// Calls have four bits; those that one for each leaves over are frequent ones
+/// again.
+const FREQUENT: [Call; 4] = [Call::Mmap, Call::Madvise, Call::Mremap, Call::Store];
+const _: () = assert!(Call::ALL.len() + FREQUENT.len() == 16);
+
+fn call_of(bits: u8) -> Call {
+    let bits = usize::from(bits);
+    *Call::ALL.get(bits).unwrap_or_else(|| &FREQUENT[bits - Call::ALL.len()])
+}
 
 struct Reader<'a>(&'a [u8]);
 
@@ -106,7 +98,10 @@ impl Reader<'_> {
     fn mmap_flags(&mut self) -> u64 {
         let byte = self.byte();
         let kind = match (byte & MAP_TYPE_FOLLOWS != 0, byte & 1 != 0) {
-            (true, _) => u64::from(self.byte() & 0xf),
+            (true, _) => {
+                let kind = self.byte();
+                u64::from(kind & 0xf) | if kind & TYPE_LOCKED != 0 { MAP_LOCKED } else { 0 }
+            }
             (_, true) => MAP_SHARED,
             _ => MAP_PRIVATE,
         };
@@ -115,7 +110,7 @@ impl Reader<'_> {
 
     fn step(&mut self) -> Op {
         let head = self.byte();
-        let call = CALLS[usize::from(head & 0xf)];
+        let call = call_of(head & 0xf);
         let bytes = if head & 0x40 != 0 { 1 } else { 8 };
         let args = match call {
             Call::Mmap => [self.place(), self.length(), self.bits(&PROT_BITS), self.mmap_flags(), self.place(), 0],
@@ -236,18 +231,20 @@ impl Writer {
 
     fn mmap_flags(&mut self, flags: u64) {
         let byte = set_in(flags, &MAP_BITS);
-        match flags & 0xf {
+        match flags & (0xf | MAP_LOCKED) {
             MAP_SHARED => self.0.push(byte | 1),
             MAP_PRIVATE => self.0.push(byte),
-            kind => self.0.extend([byte | MAP_TYPE_FOLLOWS, kind as u8]),
+            kind => {
+                let locked = if kind & MAP_LOCKED != 0 { TYPE_LOCKED } else { 0 };
+                self.0.extend([byte | MAP_TYPE_FOLLOWS, (kind & 0xf) as u8 | locked]);
+            }
         }
     }
 
     fn step(&mut self, op: &Op) {
         let [a, b, c, d, e, f] = op.args;
         let narrow = matches!(op.call, Call::Load | Call::Store) && b == 1;
-        let call = CALLS.iter().position(|call| *call == op.call).unwrap_or(0) as u8;
-        self.0.push(call | (op.who as u8 & 3) << 4 | u8::from(narrow) << 6);
+        self.0.push(op.call as u8 | (op.who as u8 & 3) << 4 | u8::from(narrow) << 6);
         match op.call {
             Call::Exit => return,
             Call::Fork => return self.0.push(a.wrapping_sub(1) as u8),

@@ -4,25 +4,48 @@ use super::Maker;
 use crate::model::{EXEC, READ, WRITE};
 use crate::op::{Call, HEAP, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
 
-const MAP_SHARED: u64 = 1;
-const MAP_PRIVATE: u64 = 2;
-const MAP_FIXED: u64 = 0x10;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_POPULATE: u64 = 0x8000;
-const MAP_NOREPLACE: u64 = 0x10_0000;
-const PROTS: [u64; 10] = [3, 3, 3, 3, 1, 1, 0, 7, 5, 2];
-const ADVICE: [u64; 28] =
-    [4, 4, 4, 4, 8, 8, 14, 15, 10, 11, 18, 18, 19, 22, 22, 23, 23, 102, 102, 103, 0, 1, 2, 3, 16, 17, 20, 21];
+pub(super) const MAP_SHARED: u64 = 1;
+pub(super) const MAP_PRIVATE: u64 = 2;
+pub(super) const MAP_FIXED: u64 = 0x10;
+pub(super) const MAP_ANONYMOUS: u64 = 0x20;
+pub(super) const MAP_GROWSDOWN: u64 = 0x100;
+pub(super) const MAP_LOCKED: u64 = 0x2000;
+pub(super) const MAP_NORESERVE: u64 = 0x4000;
+pub(super) const MAP_POPULATE: u64 = 0x8000;
+pub(super) const MAP_NOREPLACE: u64 = 0x10_0000;
+/// Pages of a locked mapping: a few of these fit.
+pub(super) const LOCKED_PAGES: u64 = 64;
+pub(super) const PROTS: [u64; 20] = [3, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 0, 0, 7, 7, 5, 2, 2, 4];
+pub(super) const ADVICE: [u64; 31] = [
+    4, 4, 4, 4, 8, 8, 9, 14, 15, 10, 11, 18, 18, 19, 22, 22, 23, 23, 24, 25, 102, 102, 103, 0, 1, 2, 3, 16, 17, 20, 21,
+];
 
 impl Maker {
     pub(super) fn mmap(&mut self, who: u64) -> Op {
         let mut nr = self.nr_pages();
         let kind = if self.random.chance(80) { MAP_PRIVATE } else { MAP_SHARED };
         let mut flags = MAP_ANONYMOUS | kind;
-        flags |= self.random.pick(&[0, 0, 0, 0, 0, 0, MAP_POPULATE, MAP_NORESERVE]);
-        if self.limits.grows && self.random.chance(8) {
+        flags |= self.random.pick(&[
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            MAP_POPULATE,
+            MAP_POPULATE,
+            MAP_NORESERVE,
+            MAP_LOCKED,
+        ]);
+        if flags & MAP_LOCKED != 0 {
+            nr = nr.min(LOCKED_PAGES);
+        } else if self.limits.grows && self.random.chance(8) {
             flags |= MAP_GROWSDOWN;
         }
         let mut addr = match self.random.below(10) {
@@ -103,6 +126,10 @@ impl Maker {
         if flags & 4 != 0 && self.random.chance(80) {
             new_len = old_len;
         }
+        if flags & 2 != 0 && self.random.chance(30) {
+            // Only equal sizes move over several mappings.
+            new_len = old_len;
+        }
         let (first, nr_pages) = self.limits.pages;
         let end = (first + nr_pages) * PAGE;
         if (first * PAGE..end).contains(&old) {
@@ -150,9 +177,6 @@ impl Maker {
     pub(super) fn madvise(&mut self, who: u64) -> Op {
         let (mut addr, mut len) = self.range(who);
         let mut advice = self.random.pick(&ADVICE);
-        if !self.limits.guards && advice > 100 {
-            advice = 4;
-        }
         match self.random.below(100) {
             0..7 => (addr, len) = self.wild(addr, len),
             7..9 => advice = self.random.pick(&[5, 6, 7, 26, 99, 104, u64::MAX]),

@@ -1,6 +1,7 @@
 //! Sequences repeat, succeed often enough, and have all calls in them.
 
 use super::{Limits, sequence};
+use crate::features::Features;
 use crate::op::{Call, WINDOW, WINDOW_PAGES};
 
 #[test]
@@ -21,6 +22,16 @@ fn most_steps_succeed_and_every_call_occurs() {
         let good = of_call().filter(|(_, expected)| expected.outcome.is_success()).count();
         assert!(good * 100 >= of_call().count() * 25, "{call:?} hardly ever succeeds");
     }
+}
+
+#[test]
+fn what_a_kernel_lacks_is_not_asked_of_it() {
+    let nothing = Features::none();
+    let limits = |features| Limits { features, ..Limits::default() };
+    let steps = |features| (0..20).flat_map(move |seed| sequence(seed, limits(features)));
+    assert!(steps(nothing).all(|(op, _)| nothing.cover(&op)));
+    let asked = steps(Features::all()).filter(|(op, expected)| !nothing.cover(op) && expected.outcome.is_success());
+    assert!(asked.count() > 200);
 }
 
 /// The child on Linux would lose its own memory.

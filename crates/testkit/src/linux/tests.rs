@@ -9,11 +9,12 @@ use crate::random::Random;
 #[test]
 fn the_model_agrees_about_shaken_sequences() {
     let mut linux = Linux::start().unwrap();
+    let limits = limits(&mut linux);
     let mut random = Random::new(0);
     for seed in 0..600 {
         let keep = 30 + random.below(60);
-        let mut model = Model::default();
-        let steps = sequence(seed, Limits::default()).into_iter().filter(|_| random.chance(keep));
+        let mut model = Model::new(limits.features);
+        let steps = sequence(seed, limits).into_iter().filter(|_| random.chance(keep));
         // Where the model is at a loss, the sequence ends.
         let steps: Vec<_> = steps.map_while(|(op, _)| Some((op, model.apply(&op).ok()?))).collect();
         compare(&mut linux, seed, &steps);
@@ -23,9 +24,15 @@ fn the_model_agrees_about_shaken_sequences() {
 #[test]
 fn the_model_agrees_with_the_host() {
     let mut linux = Linux::start().unwrap();
+    let limits = limits(&mut linux);
     for seed in 0..200 {
-        compare(&mut linux, seed, &sequence(seed, Limits::default()));
+        compare(&mut linux, seed, &sequence(seed, limits));
     }
+}
+
+/// All that the host has, also what the core lacks.
+fn limits(linux: &mut Linux) -> Limits {
+    Limits { features: linux.features().unwrap(), ..Limits::default() }
 }
 
 fn compare(linux: &mut Linux, seed: u64, steps: &Sequence) {

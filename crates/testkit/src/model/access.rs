@@ -126,6 +126,7 @@ impl Model {
         let mut copy = self.space(who).clone();
         copy.pages.retain(|_, page| !page.attrs.dont_fork);
         for page in copy.pages.values_mut() {
+            page.attrs.locked = false;
             if page.attrs.wipe_on_fork {
                 page.present = Present::No;
                 page.content.clear();

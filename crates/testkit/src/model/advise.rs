@@ -5,6 +5,7 @@ use super::*;
 const WILLNEED: u64 = 3;
 const DONTNEED: u64 = 4;
 const FREE: u64 = 8;
+const REMOVE: u64 = 9;
 const DONTFORK: u64 = 10;
 const DOFORK: u64 = 11;
 const HUGEPAGE: u64 = 14;
@@ -17,6 +18,8 @@ const COLD: u64 = 20;
 const PAGEOUT: u64 = 21;
 const POPULATE_READ: u64 = 22;
 const POPULATE_WRITE: u64 = 23;
+const DONTNEED_LOCKED: u64 = 24;
+const COLLAPSE: u64 = 25;
 const GUARD_INSTALL: u64 = 102;
 const GUARD_REMOVE: u64 = 103;
 /// Bits of [`Attrs::other`] that madvise keeps there.
@@ -25,7 +28,7 @@ const OTHER_HUGE: u64 = 1 << 41;
 const OTHER_NOHUGE: u64 = 1 << 42;
 
 fn is_known(advice: u64) -> bool {
-    matches!(advice, 0..=4 | 8 | 10 | 11 | 14..=23 | 102 | 103)
+    matches!(advice, 0..=4 | 8..=11 | 14..=25 | 102 | 103)
 }
 
 impl Model {
@@ -52,11 +55,21 @@ impl Model {
         if matches!(advice, PAGEOUT | COLD) && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page)) {
             return Err(Unknown);
         }
+        // A hole in an object: not a thing of memory alone.
+        let has_object = |page: &Page| page.attrs.object.is_some() && !page.attrs.locked;
+        let head = self.space(who).pages.range(first..end).next();
+        if advice == REMOVE && head.is_some_and(|(_, page)| has_object(page)) {
+            return Err(Unknown);
+        }
         let full = self.space(who).is_full(first, end);
         // VMA by VMA; the first that refuses ends it, holes are passed over.
         let mut stop = end;
         let refuses = |page: &Page| match advice {
-            FREE | WIPEONFORK => page.attrs.object.is_some(),
+            FREE => page.attrs.locked || page.attrs.object.is_some(),
+            DONTNEED | COLD | PAGEOUT | GUARD_INSTALL => page.attrs.locked,
+            WIPEONFORK => page.attrs.object.is_some(),
+            // Sequences run without huge pages, and holes are made in objects only.
+            COLLAPSE | REMOVE => true,
             _ => false,
         };
         let refused = self.space(who).pages.range(first..end).find(|(_, page)| refuses(page)).map(|(n, _)| *n);
@@ -74,9 +87,9 @@ impl Model {
     fn advise(&mut self, who: u64, first: u64, end: u64, advice: u64) {
         let set = |other: &mut u64, bit: u64| *other |= bit;
         match advice {
-            WILLNEED | COLD | PAGEOUT => {}
+            WILLNEED | COLD | PAGEOUT | COLLAPSE | REMOVE => {}
             FREE => self.each(who, first, end, |page| page.lazy = true),
-            DONTNEED => self.each(who, first, end, |page| {
+            DONTNEED | DONTNEED_LOCKED => self.each(who, first, end, |page| {
                 page.lazy = false;
                 page.present = Present::No;
                 page.content.clear();

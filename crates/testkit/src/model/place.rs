@@ -9,6 +9,7 @@ const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_LOCKED: u64 = 0x2000;
 const MAP_NORESERVE: u64 = 0x4000;
 const MAP_POPULATE: u64 = 0x8000;
 const MAP_NONBLOCK: u64 = 0x1_0000;
@@ -45,6 +46,10 @@ impl Model {
             MAP_PRIVATE => false,
             _ => return Ok(EINVAL),
         };
+        let locked = flags & MAP_LOCKED != 0;
+        if locked {
+            self.space(who).can_lock(len / PAGE)?;
+        }
         let in_window = (WINDOW..WINDOW + WINDOW_PAGES * PAGE).contains(&hint);
         let placed = fixed || (in_window && self.space(who).takes_hint(hint / PAGE, (hint + len) / PAGE));
         let at = match (placed, landing) {
@@ -58,9 +63,9 @@ impl Model {
             self.objects.len() - 1
         });
         let grows = flags & MAP_GROWSDOWN != 0;
-        let attrs = Attrs { prot: prot & 7, object, grows, other: flags & MAP_NORESERVE, ..Attrs::default() };
+        let attrs = Attrs { prot: prot & 7, object, grows, locked, other: flags & MAP_NORESERVE, ..Attrs::default() };
         self.put_new(who, at, len, attrs);
-        if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE {
+        if locked || flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE {
             self.populate_quietly(who, at / PAGE, (at + len) / PAGE);
         }
         Ok(if placed { Outcome::Value(at) } else { Outcome::Elsewhere })
@@ -109,8 +114,25 @@ impl Model {
                 Err(refusal) => return Ok(refusal),
             }
         }
+        let filled = self.filled_by_mprotect(who, first, end, prot);
+        if !filled.is_empty() && !self.features.has(Feature::LockedWrites) {
+            return Err(Unknown);
+        }
         self.change(who, first, end, &mut |attrs| attrs.prot = prot_alone & 7);
+        for number in filled {
+            _ = self.touch(who, number, WRITE);
+        }
         Ok(if self.has_hole(who, first, end) { ENOMEM } else { OK })
+    }
+
+    /// Pages up to the first hole that are locked and private and become writable:
+    /// they get memory of their own at once.
+    fn filled_by_mprotect(&self, who: u64, first: u64, end: u64, prot: u64) -> Vec<u64> {
+        let pages = self.space(who).pages.range(first..end).zip(first..).take_while(|((number, _), i)| *number == i);
+        let is_filled = |page: &Page| {
+            page.attrs.locked && page.attrs.object.is_none() && page.attrs.prot & WRITE == 0 && prot & WRITE != 0
+        };
+        pages.filter(|((_, page), _)| is_filled(page)).map(|(_, number)| number).collect()
     }
 
     fn has_hole(&self, who: u64, first: u64, end: u64) -> bool {

@@ -91,21 +91,30 @@ impl Model {
     }
 
     fn remap_mapped(&mut self, who: u64, remap: &Remap) -> Answer {
-        let one_vma = remap.old_len <= TASK_SIZE && self.is_one_vma(who, remap.first(), remap.old_pages())?;
         if !remap.moves() && remap.new_len <= remap.old_len {
-            // Several VMAs, or a hole: Linux's versions differ.
-            return if one_vma { Ok(self.shrink(who, remap)) } else { Err(Unknown) };
+            return Ok(self.shrink(who, remap));
         }
-        if !one_vma {
-            // Linux 6.17 moves several VMAs at once, older ones refuse.
-            return if remap.fixed { Err(Unknown) } else { Ok(EFAULT) };
+        if !self.may_be_taken(who, remap)? {
+            return Ok(EFAULT);
+        }
+        let mut old = self.space(who).pages.range(remap.first()..=remap.first() + remap.old_pages().saturating_sub(1));
+        let locked = old.any(|(_, page)| page.attrs.locked);
+        if locked && remap.keep {
+            // Linux counts these pages as locked twice, and never less again.
+            return Err(Unknown);
+        }
+        if locked && remap.new_len > remap.old_len {
+            self.space(who).can_lock(remap.new_pages())?;
         }
         let more = remap.first() + remap.old_pages()..remap.first() + remap.new_pages();
         if !remap.moves() && remap.old_len > 0 && self.space(who).is_hole(more.start, more.end) {
             if more.end > TASK_SIZE / PAGE {
                 return Err(Unknown);
             }
-            self.extend(who, more);
+            self.extend(who, more.clone());
+            if locked {
+                self.populate_quietly(who, more.start, more.end);
+            }
             return Ok(Outcome::Value(remap.old));
         }
         if !remap.may_move {
@@ -117,6 +126,20 @@ impl Model {
             return Ok(EFAULT);
         }
         self.relocate(who, remap)
+    }
+
+    /// Whether what is moved or grows lies in one VMA, where it has to.
+    fn may_be_taken(&self, who: u64, remap: &Remap) -> Result<bool, Unknown> {
+        let is_one = |nr_pages| self.is_one_vma(who, remap.first(), nr_pages);
+        if !remap.fixed {
+            return is_one(remap.old_pages());
+        }
+        if !self.features.has(Feature::Several) {
+            // Others are refused, before or after the target is gone.
+            return if is_one(remap.old_pages())? { Ok(true) } else { Err(Unknown) };
+        }
+        // What is cut off may be anything.
+        Ok(remap.old_len == remap.new_len || is_one(remap.old_pages().min(remap.new_pages()))?)
     }
 
     fn is_one_vma(&self, who: u64, first: u64, nr_pages: u64) -> Result<bool, Unknown> {
@@ -152,23 +175,39 @@ impl Model {
                 return Err(Unknown);
             }
         }
-        let (piece, left) = (self.new_piece(), self.new_piece());
-        let old = || first..first + old_pages;
         let head = self.space(who).pages[&first].emptied();
-        let mut moved: Vec<(u64, Page)> =
-            self.space(who).pages.range(old()).map(|(n, page)| (*n, page.clone())).collect();
-        self.unmap(who, first, first + old_pages);
+        let mut moved = self.copies(who, first..first + old_pages);
         if remap.keep {
-            let empty = |(number, page): &(u64, Page)| (*number, Page { piece: left, ..page.emptied() });
-            self.space_mut(who).pages.extend(moved.iter().map(empty));
+            self.put(who, moved.iter().map(|(number, page)| (*number, page.emptied())).collect());
+        } else {
+            self.unmap(who, first, first + old_pages);
         }
         moved.extend((old_pages..new_pages).map(|i| (first + i, Page { index: head.index + i, ..head.emptied() })));
         moved.truncate(new_pages as usize);
         if let Some(to) = remap.target() {
-            self.unmap(who, to, to + new_pages);
-            let place = |(number, page)| (number - first + to, Page { piece, ..page });
-            self.space_mut(who).pages.extend(moved.into_iter().map(place));
+            self.put(who, moved.into_iter().map(|(number, page)| (number - first + to, page)).collect());
+            if head.attrs.locked {
+                self.populate_quietly(who, to + old_pages, to + new_pages);
+            }
         }
         Ok(if remap.fixed { Outcome::Value(remap.new) } else { Outcome::Elsewhere })
+    }
+
+    fn copies(&self, who: u64, range: Range<u64>) -> Vec<(u64, Page)> {
+        self.space(who).pages.range(range).map(|(number, page)| (*number, page.clone())).collect()
+    }
+
+    /// Maps these pages in place of what is there; where they leave a gap, that
+    /// stays. Their pieces are new ones.
+    fn put(&mut self, who: u64, mut pages: Vec<(u64, Page)>) {
+        let mut names = BTreeMap::new();
+        for (_, page) in &mut pages {
+            page.piece = *names.entry(page.piece).or_insert_with(|| self.new_piece());
+        }
+        for run in pages.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
+            let (first, last) = (run[0].0, run[run.len() - 1].0);
+            self.unmap(who, first, last + 1);
+        }
+        self.space_mut(who).pages.extend(pages);
     }
 }

@@ -6,6 +6,7 @@ use crate::op::{Op, WINDOW};
 const FIXED: u64 = 0x32; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED
 const SHARED: u64 = 0x31;
 const GROWSDOWN: u64 = 0x100;
+const LOCKED: u64 = 0x2000;
 
 fn at(page: u64) -> u64 {
     WINDOW + page * PAGE
@@ -13,7 +14,7 @@ fn at(page: u64) -> u64 {
 
 /// Does the steps; gives what has to come of the last.
 fn last(steps: &[(u64, Call, &[u64])]) -> Result<Outcome, Unknown> {
-    let mut model = Model::default();
+    let mut model = Model::new(Features::all());
     let mut outcome = Err(Unknown);
     for (who, call, args) in steps {
         outcome = model.apply(&Op::new(*who, *call, args)).map(|expected| expected.outcome);
@@ -62,4 +63,58 @@ fn an_unknown_step_changes_nothing() {
     assert_eq!(last(&[map, exec]), Err(Unknown));
     let look: (u64, Call, &[u64]) = (0, Call::Mincore, &[at(0), 2 * PAGE]);
     assert_eq!(last(&[map, exec, look]), Ok(Outcome::Value(0)));
+}
+
+#[test]
+fn a_move_of_several_takes_their_hole_along_and_leaves_the_target_there() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 6 * PAGE, 3, FIXED]);
+    let store: (u64, Call, &[u64]) = (0, Call::Store, &[at(5), 8, 7]);
+    let cut: (u64, Call, &[u64]) = (0, Call::Munmap, &[at(2), PAGE]);
+    let target: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(12), PAGE, 1, FIXED]);
+    let shift: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(0), 6 * PAGE, 6 * PAGE, 3, at(10)]);
+    let load = |page: u64| last(&[map, store, cut, target, shift, (0, Call::Load, &[at(page), 8])]);
+    assert_eq!(last(&[map, cut, target, shift]), Ok(Outcome::Value(at(10))));
+    assert_eq!(load(15), Ok(Outcome::Value(7)));
+    assert_eq!(load(12), Ok(Outcome::Value(0)));
+    assert_eq!(load(5), Ok(Outcome::MAPERR));
+    let grow: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(0), 6 * PAGE, 7 * PAGE, 3, at(10)]);
+    assert_eq!(last(&[map, cut, grow]), Ok(EFAULT));
+    let head: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(2), 4 * PAGE, 4 * PAGE, 3, at(10)]);
+    assert_eq!(last(&[map, cut, head]), Ok(EFAULT));
+}
+
+#[test]
+fn what_mremap_cuts_off_may_be_anything() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 6 * PAGE, 3, FIXED]);
+    let cut: (u64, Call, &[u64]) = (0, Call::Munmap, &[at(2), PAGE]);
+    let shrink: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(0), 6 * PAGE, PAGE, 0]);
+    assert_eq!(last(&[map, cut, shrink]), Ok(Outcome::Value(at(0))));
+    assert_eq!(last(&[map, cut, shrink, (0, Call::Load, &[at(4), 8])]), Ok(Outcome::MAPERR));
+    assert_eq!(last(&[map, cut, shrink, (0, Call::Load, &[at(0), 8])]), Ok(Outcome::Value(0)));
+}
+
+#[test]
+fn locked_memory_is_there_and_stays_but_not_in_a_child() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 2 * PAGE, 1, FIXED | LOCKED]);
+    let look: (u64, Call, &[u64]) = (0, Call::Mincore, &[at(0), 4 * PAGE]);
+    let grow: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(0), 2 * PAGE, 4 * PAGE, 0]);
+    assert_eq!(last(&[map, grow, look]), Ok(Outcome::Value(0xf)));
+    let dropped = [at(0), PAGE, 4];
+    let drop = |who| (who, Call::Madvise, &dropped[..]);
+    assert_eq!(last(&[map, drop(0)]), Ok(EINVAL));
+    assert_eq!(last(&[map, (0, Call::Fork, &[1]), drop(1)]), Ok(OK));
+    let always: (u64, Call, &[u64]) = (0, Call::Madvise, &[at(0), PAGE, 24]);
+    assert_eq!(last(&[map, grow, always, look]), Ok(Outcome::Value(0xe)));
+    // What the zero page stood for is copied when it becomes writable: there again.
+    let write: (u64, Call, &[u64]) = (0, Call::Mprotect, &[at(0), PAGE, 3]);
+    assert_eq!(last(&[map, grow, always, write, look]), Ok(Outcome::Value(0xf)));
+}
+
+#[test]
+fn advice_that_only_files_or_huge_pages_take() {
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), PAGE, 3, FIXED]);
+    for advice in [9, 25] {
+        let of = |page| last(&[map, (0, Call::Madvise, &[at(page), PAGE, advice])]);
+        assert_eq!((of(0), of(1)), (Ok(EINVAL), Ok(ENOMEM)), "{advice}");
+    }
 }

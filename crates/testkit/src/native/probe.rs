@@ -1,8 +1,7 @@
 //! Accesses that may fault, on any thread: five instructions at known addresses,
 //! and a signal handler that hands what happened back in registers.
 //!
-//! Unlike the child's probes in `linux/probe.rs` there is no state to share, so
-//! threads do not meet.
+//! There is no state to share, so threads do not meet.
 #![allow(unsafe_code)]
 
 use crate::op::Outcome;

@@ -42,7 +42,11 @@ enum Action {
     /// COLD, PAGEOUT: nothing to do without reclaim; the range is checked.
     Age,
     Drop,
+    /// DONTNEED_LOCKED: locked pages, too.
+    DropLocked,
     Free,
+    /// REMOVE, COLLAPSE: nothing that is here can take it.
+    Refused,
     Populate(Access),
     Guard,
     Unguard,
@@ -60,6 +64,7 @@ fn action(advice: u64) -> Option<Action> {
         20 | 21 => Action::Age,
         4 => Action::Drop,
         8 => Action::Free,
+        9 | 25 => Action::Refused,
         10 => Action::Flags(VmaFlags::DONTFORK, none),
         11 => Action::Flags(none, VmaFlags::DONTFORK),
         14 => Action::Flags(VmaFlags::HUGEPAGE, huge),
@@ -70,6 +75,7 @@ fn action(advice: u64) -> Option<Action> {
         19 => Action::Flags(none, VmaFlags::WIPEONFORK),
         22 => Action::Populate(Access::Read),
         23 => Action::Populate(Access::Write),
+        24 => Action::DropLocked,
         102 => Action::Guard,
         103 => Action::Unguard,
         _ => return None,
@@ -122,8 +128,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match action {
             Action::Flags(set, clear) => self.advise_flags(vma, part, *set, *clear),
             Action::Drop | Action::Free | Action::Age | Action::Guard if locked => Err(MadviseError::WrongMapping),
+            Action::Refused => Err(MadviseError::WrongMapping),
             Action::Nothing | Action::Age => Ok(()),
-            Action::Drop => {
+            Action::Drop | Action::DropLocked => {
                 self.drop_pages(vma, part);
                 Ok(())
             }

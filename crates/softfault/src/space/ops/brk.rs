@@ -21,11 +21,21 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// Source: brk(2), "C library/kernel differences".
     pub fn brk(&self, addr: u64) -> u64 {
+        let (grown, end) = self.move_break(addr);
+        if !grown.is_empty() && !self.future_locks().is_empty() {
+            self.populate_quietly(grown);
+        }
+        end
+    }
+
+    /// What the heap gained, and where it ends.
+    fn move_break(&self, addr: u64) -> (PageRange, u64) {
+        let none = PageRange::new(Vpn(0), Vpn(0));
         let _writer = self.write_lock();
         let limits = &self.data.limits;
         let (start, end) = (limits.brk_start.get(), limits.brk_end.get());
         if addr < start || start == 0 || addr > task_size::<M::Format>() {
-            return end;
+            return (none, end);
         }
         let (old, new) = (page_align(end), page_align(addr));
         let moved = match new.cmp(&old) {
@@ -36,7 +46,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         if moved {
             limits.brk_end.set(addr);
         }
-        limits.brk_end.get()
+        let grown = if moved && new > old { pages(old, new - old) } else { none };
+        (grown, limits.brk_end.get())
     }
 
     /// As Linux: where the program has unmapped all of it already, the end stays.
@@ -51,6 +62,6 @@ impl<M: Machine> AddressSpace<'_, M> {
             return false;
         }
         let flags = VmaFlags::HEAP.with_rights(Rights::READ | Rights::WRITE);
-        self.insert_mapping(range, flags).is_ok()
+        self.insert_mapping(range, flags, None).is_ok()
     }
 }

@@ -191,6 +191,7 @@ fn place_in<'vm, M: Machine>(space: &AddressSpace<'vm, M>, txn: &mut Txn<'vm, M>
 impl<M: Machine> Edit<'_, '_, M> {
     /// Puts a VMA behind all others, as it is: for copying a whole tree.
     pub(crate) fn append(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
-        self.insert(vma)
+        let space = self.space;
+        self.txn.append(vma, &mut || space.node_frame())
     }
 }

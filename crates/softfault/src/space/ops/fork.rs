@@ -12,14 +12,15 @@
 
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Rights, Vpn};
+use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
-use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf};
+use crate::sync::Word;
+use crate::table::entry::{Slot, Unread};
+use crate::table::format::{Entry, Leaf, index_of};
 use crate::table::take;
 use crate::table::walk::{self, Walk};
 use core::ops::ControlFlow;
@@ -84,7 +85,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 return ControlFlow::Continue(());
             }
             nr_pages += vma.range.nr_pages();
-            match edit.append(Vma { flags: vma.flags - VmaFlags::LOCKED, ..vma }) {
+            match edit.append(Vma { flags: vma.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT, ..vma }) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(e) => {
                     failed = Some(e);
@@ -130,80 +131,101 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         write_protected: &mut bool,
     ) -> Result<(), ForkError> {
         let mut result = Ok(());
-        let mut nr_anon = 0;
-        take::for_each_entry(&self.vm.machine, self.root, range, &mut |vpn, slot| {
-            let copied = match self.share_entry(slot, only_guards, write_protected) {
-                Ok(None) => Ok(()),
-                Ok(Some(entry)) => child.set_entry(vpn, entry).inspect_err(|_| self.unshare(entry)).map(|()| {
-                    nr_anon += u64::from(matches!(entry, Entry::Leaf(leaf) if leaf.pfn != self.vm.frames.zero));
-                }),
-                Err(e) => Err(e),
-            };
-            result = copied;
+        take::for_each_leaf_table(&self.vm.machine, self.root, range, &mut |table, part| {
+            result = self.copy_table(child, table, part, only_guards, write_protected);
             result.is_ok()
         });
-        child.charge(Rss::Anon, nr_anon as i64);
+        result
+    }
+
+    /// The part of one leaf table. The child's own is put in before anything is
+    /// shared, so that what is shared has its entry.
+    fn copy_table(
+        &self,
+        child: &AddressSpace<'vm, M>,
+        table: Pfn,
+        part: PageRange,
+        only_guards: bool,
+        write_protected: &mut bool,
+    ) -> Result<(), ForkError> {
+        let from = walk::entries(&self.vm.machine, table);
+        let mut to = None;
+        let mut nr_anon = 0;
+        let mut result = Ok(());
+        for vpn in (part.start.0..part.end.0).map(Vpn) {
+            let i = index_of::<M::Format>(vpn.0, 0);
+            let slot = Slot::new(&from[i], 0);
+            let loaded = slot.load();
+            if slot.is_none(loaded) || only_guards && slot.seen(loaded).entry != Entry::Guard {
+                continue;
+            }
+            let copied = match to {
+                Some(_) => Ok(()),
+                None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
+            };
+            match copied.and_then(|()| self.share_entry(slot, loaded, write_protected)) {
+                Ok(None) => {}
+                Ok(Some((word, nr))) => {
+                    nr_anon += nr;
+                    to.iter().for_each(|to| Slot::<M::Format>::new(&to[i], 0).copy_private(word));
+                }
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            }
+        }
+        child.charge(Rss::Anon, nr_anon);
         result
     }
 
     /// Raises the count under the entry's lock and takes the write right away;
-    /// gives the entry that the child is to have.
+    /// gives the entry that the child is to have, and whether that is a page.
+    #[inline]
     fn share_entry(
         &self,
         slot: Slot<'_, M::Format>,
-        only_guards: bool,
+        mut loaded: Unread,
         write_protected: &mut bool,
-    ) -> Result<Option<Entry>, ForkError> {
+    ) -> Result<Option<(Unread, i64)>, ForkError> {
         loop {
-            let seen = slot.read();
+            let seen = slot.seen(loaded);
             match seen.entry {
                 Entry::None | Entry::Table(_) => return Ok(None),
-                Entry::Guard => return Ok(Some(Entry::Guard)),
-                Entry::Leaf(_) if only_guards => return Ok(None),
+                Entry::Guard => return Ok(Some((loaded, 0))),
                 Entry::Leaf(_) => {
-                    let Ok(leaf) = slot.lock(seen) else { continue };
-                    let raised = leaf.pfn == self.vm.frames.zero || self.vm.frames.desc(leaf.pfn).map_raise().is_ok();
-                    let rights = if raised { leaf.rights - Rights::WRITE } else { leaf.rights };
-                    *write_protected |= rights != leaf.rights;
-                    let shared = Leaf { rights, ..leaf };
-                    slot.unlock(shared);
-                    return if raised { Ok(Some(Entry::Leaf(shared))) } else { Err(ForkError::MapsFull) };
+                    if let Ok(leaf) = slot.lock(seen) {
+                        let nr_anon = i64::from(leaf.pfn != self.vm.frames.zero);
+                        let raised = nr_anon == 0 || self.vm.frames.desc(leaf.pfn).map_raise().is_ok();
+                        let rights = if raised { leaf.rights - Rights::WRITE } else { leaf.rights };
+                        *write_protected |= rights != leaf.rights;
+                        let now = slot.unlock(Leaf { rights, ..leaf });
+                        return if raised { Ok(Some((now, nr_anon))) } else { Err(ForkError::MapsFull) };
+                    }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
             }
+            loaded = slot.load();
         }
     }
 
-    fn unshare(&self, entry: Entry) {
-        if let Entry::Leaf(leaf) = entry
-            && leaf.pfn != self.vm.frames.zero
-            && self.vm.frames.desc(leaf.pfn).map_drop()
-        {
-            // A sibling has made its own copy meanwhile, and left this one to the
-            // child that is not to be.
-            self.wait_for_readers();
-            self.vm.give_back(leaf.pfn, Fill::Raw);
-        }
-    }
-
-    /// Sets an entry of a space that nobody else can reach.
-    fn set_entry(&self, vpn: Vpn, entry: Entry) -> Result<(), ForkError> {
+    /// The entries of the leaf table of a page, in a space that nobody else can
+    /// reach.
+    fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], ForkError> {
+        let machine = &self.vm.machine;
         loop {
-            match walk::walk(&self.vm.machine, self.root, vpn) {
-                Walk::Leaf(slot) => {
-                    slot.set_private(entry);
-                    return Ok(());
-                }
-                Walk::Hole(hole) => {
-                    let table = self.vm.obtain(Fill::Zeroed).map_err(|_| ForkError::OutOfFrames)?;
-                    let level = u64::from(hole.level) - 1;
-                    self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
-                    hole.set_private(Entry::Table(table));
-                    self.charge(Rss::Tables, 1);
-                    self.vm.count(Event::TableInstall, 1);
-                }
-                Walk::Owned => unreachable!("I17: a child that is not published has no owned entries"),
+            if let Some(table) = walk::leaf_table(machine, self.root, vpn) {
+                return Ok(walk::entries(machine, table));
             }
+            let Walk::Hole(hole) = walk::walk(machine, self.root, vpn) else {
+                unreachable!("I17: a child that is not published has no owned entries")
+            };
+            let table = self.vm.obtain(Fill::Zeroed).map_err(|_| ForkError::OutOfFrames)?;
+            let level = u64::from(hole.level) - 1;
+            self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
+            hole.set_private(Entry::Table(table));
+            self.charge(Rss::Tables, 1);
+            self.vm.count(Event::TableInstall, 1);
         }
     }
 }

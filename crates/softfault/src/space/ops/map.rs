@@ -1,9 +1,11 @@
-//! mmap(2), anonymous.
+//! mmap(2): anonymous memory, and shared objects that the embedder has.
 
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Rights, Vpn};
 use crate::errno::op_error;
 use crate::machine::Machine;
+use crate::source::handle::SharedObject;
+use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::AddressSpace;
 use crate::space::placement::occupied;
 use crate::space::tree::OutOfNodes;
@@ -17,6 +19,11 @@ op_error! {
         Unaligned: EINVAL = "addr: should be a multiple of the page size with MAP_FIXED",
         BadFlags: EINVAL = "flags: should have exactly one of MAP_SHARED and MAP_PRIVATE, and nothing that contradicts it",
         NotAnonymous: EBADF = "flags: should have MAP_ANONYMOUS; there are no files here",
+        NotShared: EINVAL = "flags: should have MAP_SHARED; private copies of an object are the embedder's to make",
+        OtherVm: EINVAL = "object: should belong to the same Vm as the address space",
+        OffsetUnaligned: EINVAL = "offset_bytes: should be a multiple of the page size",
+        OffsetOverflow: EOVERFLOW = "offset_bytes, length: should end within the largest size of an object",
+        NoWriteRight: EACCES = "prot: PROT_WRITE: the object is given for reading",
         TooLong: ENOMEM = "length: should fit into the address space",
         NoHole: ENOMEM = "length: no hole of that size is left",
         OverLimit: ENOMEM = "length: the limit on the address space (RLIMIT_AS) is reached",
@@ -33,6 +40,25 @@ impl From<OutOfNodes> for MmapError {
     }
 }
 
+/// Which part of an object is to be mapped, and how.
+pub struct ObjectPart<'a, 'vm, M: Machine> {
+    /// The object.
+    pub object: &'a SharedObject<'vm, M>,
+    /// Where the mapping begins in it; a multiple of the page size.
+    pub offset_bytes: u64,
+    /// Whether the mapping may be writable, now or by a later mprotect(2).
+    pub may_write: bool,
+}
+
+/// The same, checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Given {
+    object: ObjectId,
+    pgoff: u64,
+    flags: VmaFlags,
+}
+
+const PROT_WRITE: u64 = 2;
 const MAP_SHARED: u64 = 1;
 const MAP_PRIVATE: u64 = 2;
 const MAP_TYPE: u64 = 0xf;
@@ -58,7 +84,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mmap(2).
     pub fn mmap(&self, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, MmapError> {
-        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         if flags & MAP_ANONYMOUS == 0 {
             return Err(MmapError::NotAnonymous);
         }
@@ -68,6 +93,57 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
+        self.map_checked(addr, len, prot, flags, None)
+    }
+
+    /// Maps `part` of an object, shared: stores go to the object, and all who map
+    /// it see them. Pages beyond its size are refused when they are touched. The
+    /// mapping keeps the object; the handle may go.
+    ///
+    /// # Errors
+    ///
+    /// [`MmapError`]; nothing is changed then.
+    ///
+    /// Source: mmap(2).
+    pub fn mmap_object(
+        &self,
+        addr: u64,
+        len: u64,
+        prot: u64,
+        flags: u64,
+        part: ObjectPart<'_, 'vm, M>,
+    ) -> Result<u64, MmapError> {
+        if !core::ptr::eq(part.object.vm, self.vm) {
+            return Err(MmapError::OtherVm);
+        }
+        if !is_aligned(part.offset_bytes) {
+            return Err(MmapError::OffsetUnaligned);
+        }
+        if len == 0 {
+            return Err(MmapError::ZeroLength);
+        }
+        if flags & MAP_TYPE != MAP_SHARED {
+            return Err(MmapError::NotShared);
+        }
+        if prot & PROT_WRITE != 0 && !part.may_write {
+            return Err(MmapError::NoWriteRight);
+        }
+        if len > task_size::<M::Format>() {
+            return Err(MmapError::TooLong);
+        }
+        if part.offset_bytes > MAX_OBJECT_BYTES - len {
+            return Err(MmapError::OffsetOverflow);
+        }
+        let given = Given {
+            object: part.object.id,
+            pgoff: part.offset_bytes / PAGE_SIZE,
+            flags: if part.may_write { VmaFlags::empty() } else { VmaFlags::NEVERWRITE },
+        };
+        self.map_checked(addr, len, prot, flags, Some(given))
+    }
+
+    fn map_checked(&self, addr: u64, len: u64, prot: u64, flags: u64, given: Option<Given>) -> Result<u64, MmapError> {
+        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let len = page_align(len);
         let limit = task_size::<M::Format>();
         if len == 0 || len > limit {
@@ -79,15 +155,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if fixed && !is_aligned(addr) {
             return Err(MmapError::Unaligned);
         }
-        let at = self.map_locked(addr, len, prot, flags, fixed)?;
-        if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE || flags & MAP_LOCKED != 0 {
+        let at = self.map_locked(addr, len, prot, flags, given)?;
+        if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE
+            || flags & MAP_LOCKED != 0
+            || !self.future_locks().is_empty()
+        {
             // As Linux: the mapping stands even where populating it fails.
             self.populate_quietly(pages(at, len));
         }
         Ok(at)
     }
 
-    fn map_locked(&self, addr: u64, len: u64, prot: u64, flags: u64, fixed: bool) -> Result<u64, MmapError> {
+    fn map_locked(&self, addr: u64, len: u64, prot: u64, flags: u64, given: Option<Given>) -> Result<u64, MmapError> {
+        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let _writer = self.write_lock();
         let start = if fixed {
             Vpn::of(addr)
@@ -100,12 +180,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Occupied);
         }
         let flags = vma_flags(prot, flags)?;
-        self.insert_mapping(range, flags)?;
+        self.insert_mapping(range, flags, given)?;
         Ok(start.addr())
     }
 
-    /// Maps new memory in place of whatever is in the range. Under the writer lock.
-    pub(crate) fn insert_mapping(&self, range: PageRange, flags: VmaFlags) -> Result<(), MmapError> {
+    /// Maps new memory, or the object that is given, in place of whatever is in
+    /// the range. Under the writer lock.
+    pub(crate) fn insert_mapping(
+        &self,
+        range: PageRange,
+        flags: VmaFlags,
+        given: Option<Given>,
+    ) -> Result<(), MmapError> {
+        let flags = flags | self.future_locks();
         let nr_replaced = self.nr_mapped_in(range);
         if !self.fits_limit(range.nr_pages(), nr_replaced) {
             return Err(MmapError::OverLimit);
@@ -113,19 +200,27 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.tree().nr_vmas() >= self.vm.tunables.max_map_count {
             return Err(MmapError::TooManyVmas);
         }
-        let object = if flags.contains(VmaFlags::SHARED) {
-            self.vm.new_object(range.nr_pages()).map_err(|_| MmapError::OutOfFrames)?
-        } else {
-            ObjectId::NONE
-        };
-        let pgoff = if object == ObjectId::NONE { range.start.0 } else { 0 };
-        let vma = Vma { range, flags, object, pgoff };
+        let vma = self.new_vma(range, flags, given)?;
         let result = if nr_replaced == 0 { self.insert_into_hole(vma) } else { self.insert_over(vma) };
         match result {
             Ok(()) => self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
-            Err(_) => self.vm.object_put(object, range.nr_pages()),
+            Err(_) => self.vm.object_put(vma.object, range.nr_pages()),
         }
         result
+    }
+
+    /// The VMA, and its references to the object.
+    fn new_vma(&self, range: PageRange, flags: VmaFlags, given: Option<Given>) -> Result<Vma, MmapError> {
+        let nr_pages = range.nr_pages();
+        if let Some(given) = given {
+            self.vm.object_get(given.object, nr_pages);
+            return Ok(Vma { range, flags: flags | given.flags, object: given.object, pgoff: given.pgoff });
+        }
+        if flags.contains(VmaFlags::SHARED) {
+            let object = self.vm.new_object(nr_pages * PAGE_SIZE, nr_pages).map_err(|_| MmapError::OutOfFrames)?;
+            return Ok(Vma { range, flags, object, pgoff: 0 });
+        }
+        Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 })
     }
 
     fn insert_into_hole(&self, vma: Vma) -> Result<(), MmapError> {

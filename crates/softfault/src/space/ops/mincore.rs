@@ -4,10 +4,8 @@ use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::Vpn;
 use crate::errno::op_error;
 use crate::machine::Machine;
-use crate::source::object::{self, ObjectSlot};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
-use crate::sync::Ordering;
 use crate::table::format::Entry;
 use crate::table::walk::{self, Walk};
 
@@ -60,8 +58,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         // Not mapped here, but perhaps there for others who share the object.
         vma.object != ObjectId::NONE
-            && vma.index_of(vpn) < self.vm.object(vma.object).nr_pages.get()
-            && matches!(self.vm.object_slot(vma.object, vma.index_of(vpn)),
-                ObjectSlot::Page(word) if object::frame_of(word.load(Ordering::Acquire)).is_some())
+            && vma.index_of(vpn) < self.vm.object_nr_pages(vma.object)
+            && self.vm.object_slot(vma.object, vma.index_of(vpn)).frame().is_some()
     }
 }

@@ -1,7 +1,7 @@
 //! Faults ahead of the program: `MAP_POPULATE`, `MADV_POPULATE_*`.
 
 use crate::addr::{Access, PageRange, Vpn};
-use crate::fault::FaultError;
+use crate::fault::{FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
@@ -11,7 +11,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// cannot be. Called with nothing held.
     pub(crate) fn populate(&self, range: PageRange, access: Access) -> Result<(), FaultError> {
         for vpn in range.start.0..range.end.0 {
-            self.handle_fault(Vpn(vpn).addr(), access)?;
+            self.fault(Request { vpn: Vpn(vpn), want: Want::Access(access) })?;
         }
         Ok(())
     }
@@ -21,7 +21,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub(crate) fn populate_quietly(&self, range: PageRange) {
         let Some(vma) = self.vma_at(range.start) else { return };
         let rights = vma.flags.rights();
-        if rights.is_empty() {
+        if rights.is_empty() || vma.flags.contains(VmaFlags::ONFAULT) {
             return;
         }
         let private_write = vma.flags.contains(VmaFlags::WRITE) && !vma.flags.contains(VmaFlags::SHARED);

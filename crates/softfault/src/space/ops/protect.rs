@@ -9,6 +9,7 @@ use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::{Entry, Leaf};
 use crate::table::take;
+use core::ops::ControlFlow;
 
 op_error! {
     /// Why mprotect(2) did not do all.
@@ -18,6 +19,7 @@ op_error! {
         NotGrowing: EINVAL = "prot: PROT_GROWSDOWN, PROT_GROWSUP: the mapping does not grow that way",
         Wraps: ENOMEM = "length: should not wrap around",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what lies before it was changed",
+        NeverWritable: EACCES = "prot: PROT_WRITE: a mapping of the range shows what may only be read; those before it were changed",
         TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
         OutOfFrames: ENOMEM = "out of frames",
     }
@@ -67,7 +69,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             range = self.grown_range(range, grows)?;
         }
         let mapped = self.mapped_prefix(range);
-        self.protect_range(mapped, Rights::from_bits_truncate(prot as u8 & 7))?;
+        let rights = Rights::from_bits_truncate(prot as u8 & 7);
+        let allowed = if rights.contains(Rights::WRITE) { self.writable_prefix(mapped) } else { mapped };
+        self.protect_range(allowed, rights)?;
+        if allowed != mapped {
+            return Err(MprotectError::NeverWritable);
+        }
         if mapped == range { Ok(()) } else { Err(MprotectError::NotMapped) }
     }
 
@@ -97,6 +104,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
         }
         PageRange::new(range.start, end.min(range.end))
+    }
+
+    /// The range, all of it mapped, up to the first VMA that may not be written.
+    fn writable_prefix(&self, range: PageRange) -> PageRange {
+        let mut end = range.end;
+        let _ = self.tree().for_each(range, &mut |vma| {
+            if vma.flags.contains(VmaFlags::NEVERWRITE) {
+                end = vma.range.start.max(range.start);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        PageRange::new(range.start, end)
     }
 
     fn protect_range(&self, range: PageRange, rights: Rights) -> Result<(), MprotectError> {

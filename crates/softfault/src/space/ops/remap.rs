@@ -82,9 +82,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         } else if new_len > limit {
             return Err(MremapError::BadTarget);
         }
-        let _writer = self.write_lock();
+        let writer = self.write_lock();
         let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
-        self.remap_locked(vma, old, old_len, new_len, flags, new)
+        let at = self.remap_locked(vma, old, old_len, new_len, flags, new)?;
+        drop(writer);
+        if vma.flags.contains(VmaFlags::LOCKED) && new_len > old_len {
+            // As Linux: what is locked is there; where that fails, it stands.
+            self.populate_quietly(pages(at + old_len, new_len - old_len));
+        }
+        Ok(at)
     }
 
     fn remap_locked(
@@ -183,6 +189,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut edit = self.edit();
         if !m.keep_old {
             edit.carve(m.old)?;
+        } else if !m.old.is_empty() && vma.flags.contains(VmaFlags::LOCKED) {
+            // As Linux: locked is what has moved, and no part of the mapping any more.
+            edit.rewrite(vma.range, &mut |v| Vma { flags: v.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT, ..*v })?;
         }
         let mut edits = edit.seal();
         edits.place_second(moved)?;

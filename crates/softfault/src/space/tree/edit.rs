@@ -40,6 +40,43 @@ impl<'a, M: Machine> Txn<'a, M> {
         Ok(())
     }
 
+    /// Adds `vma` behind all others: what fork does with each, so that it has a
+    /// short way of its own where the last leaf is this transaction's and has room.
+    pub fn append(&mut self, vma: Vma, alloc: &mut FrameSource) -> Result<(), OutOfNodes> {
+        debug_assert!(!vma.range.is_empty(), "vma: should have a page");
+        if self.root.is_none() || self.append_below(self.root, &vma).is_none() {
+            return self.insert(vma, alloc);
+        }
+        self.nr_vmas += 1;
+        Ok(())
+    }
+
+    /// Gives the hole before the VMA, by which the spans above may have grown;
+    /// `None` where it takes an insertion, and nothing has happened.
+    fn append_below(&self, id: NodeId, vma: &Vma) -> Option<u64> {
+        if self.tree.header(id).stamp.get() != self.serial {
+            return None;
+        }
+        match self.tree.node(id) {
+            NodeRef::Leaf(leaf) => {
+                let last = leaf.len().checked_sub(1).filter(|last| last + 1 < Leaf::MAX)?;
+                let end = leaf.entry(last).range.end.0;
+                debug_assert!(end <= vma.range.start.0, "vma: should lie behind all others");
+                leaf.insert_at(last + 1, vma);
+                Some(vma.range.start.0 - end)
+            }
+            NodeRef::Inner(inner) => {
+                let last = inner.len().checked_sub(1)?;
+                let mut branch = inner.entry(last);
+                let gap = self.append_below(branch.child, vma)?;
+                branch.span.last = vma.range.end.0;
+                branch.span.max_gap = branch.span.max_gap.max(gap);
+                inner.put(last, &branch);
+                Some(gap)
+            }
+        }
+    }
+
     /// Takes out the VMA that starts at `start`; `None` if there is none.
     pub fn remove(&mut self, start: Vpn, alloc: &mut FrameSource) -> Result<Option<Vma>, OutOfNodes> {
         let Some(old) = self.starting_at(start) else { return Ok(None) };

@@ -24,7 +24,7 @@ pub struct Txn<'a, M: Machine> {
     base: NodeId,
     pub(super) root: NodeId,
     pub(super) nr_vmas: u64,
-    serial: u64,
+    pub(super) serial: u64,
     retired: Chain,
 }
 

@@ -19,6 +19,7 @@ mod play;
 mod stage;
 
 use play::{Counts, Play, report};
+use softfault_testkit::features::Features;
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::native::{self, Cpus};
 use softfault_testkit::op::{Op, Outcome};
@@ -108,11 +109,12 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     native::prepare();
-    let guards = native::has_guards();
-    if !guards {
-        println!("this kernel lacks MADV_GUARD_INSTALL: left out");
+    let kernel = native::features();
+    for feature in kernel.missing() {
+        println!("this kernel lacks {}: left out", feature.name());
     }
-    let limits = Limits { nr_ops: options.nr_ops, nr_programs: 1, guards, ..Limits::default() };
+    let features = kernel.and(Features::default());
+    let limits = Limits { nr_ops: options.nr_ops, nr_programs: 1, features, ..Limits::default() };
     // Asked before any thread keeps to one of them.
     let (cpus, mut counts) = (Cpus::allowed(), Counts::default());
     for seed in options.seed..options.seed.saturating_add(options.nr_sequences) {

@@ -7,6 +7,7 @@ use softfault_testkit::model::{Expected, Model};
 use softfault_testkit::native::{self, Cpus, Turn};
 use softfault_testkit::op::{Call, Op, Outcome};
 use softfault_testkit::random::Random;
+use softfault_testkit::shortest::shortest;
 
 /// Steps before which a thread moves to another CPU, where threads do.
 const HOPS_PERCENT: u64 = 10;
@@ -68,27 +69,13 @@ fn judge(ops: &[Op], mode: Mode, cpus: Cpus) -> Option<Difference> {
 }
 
 /// Drops steps as long as a difference remains.
-pub fn minimise(mut ops: Vec<Op>, mut found: Difference, mode: Mode, cpus: Cpus) -> (Vec<Op>, Difference) {
+pub fn minimise(mut ops: Vec<Op>, found: Difference, mode: Mode, cpus: Cpus) -> (Vec<Op>, Difference) {
     ops.truncate(found.step + 1);
-    let mut chunk = ops.len() / 2;
-    while chunk > 0 {
-        let (mut at, mut dropped) = (0, false);
-        while at < ops.len() {
-            let mut fewer = ops.clone();
-            fewer.drain(at..(at + chunk).min(ops.len()));
-            match judge(&fewer, mode, cpus) {
-                Some(difference) => {
-                    fewer.truncate(difference.step + 1);
-                    (ops, found, dropped) = (fewer, difference, true);
-                }
-                None => at += chunk,
-            }
-        }
-        if !dropped || chunk > 1 {
-            chunk /= 2;
-        }
-    }
-    (ops, found)
+    shortest(ops, found, |fewer| {
+        let found = judge(fewer, mode, cpus)?;
+        let nr_steps = found.step + 1;
+        Some((found, nr_steps))
+    })
 }
 
 /// On standard output.

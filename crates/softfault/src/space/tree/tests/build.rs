@@ -77,3 +77,25 @@ fn all_in_one_transaction() {
     assert_eq!(arena.nr_given(), given);
     assert_eq!(tree.check(&[]), Ok(()));
 }
+
+#[test]
+fn one_behind_the_other() {
+    let (arena, root) = ground(8_000);
+    let tree = Tree::new(&arena, &root);
+    let (mut map, mut rng, mut end) = (Map::new(), Rng(5), 0);
+    // The first transaction begins with nothing, the others with nodes that are
+    // not theirs.
+    for _ in 0..8 {
+        let mut txn = Txn::begin(tree);
+        for _ in 0..700 {
+            let start = end + rng.below(5);
+            end = start + 1 + rng.below(3);
+            txn.append(vma(start, end, 0), &mut arena.source()).unwrap();
+            map.insert(start, vma(start, end, 0));
+        }
+        assert_eq!(txn.nr_vmas(), map.len() as u64);
+        txn.publish().free();
+        assert_eq!(tree.check(&[]), Ok(()));
+        assert_same(tree.snapshot(), &map);
+    }
+}

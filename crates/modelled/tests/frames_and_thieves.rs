@@ -1,0 +1,67 @@
+//! F10, I10: the last frames are in groups, and one CPU takes them out of the
+//! hands of others that are just using or filling theirs.
+
+mod common;
+
+use common::{World, explore, run};
+use softfault_modelled::{Access, Discipline, FaultError};
+
+/// All free frames go for good, but for `nr_left`, which lie in the blocks: every
+/// group is empty.
+fn nearly_nothing(nr_left: u64) -> World {
+    let w = World::new(Discipline::Lockfree, 0, 8);
+    (0..nr_left).for_each(|page| w.touch(page));
+    w.touch(7);
+    w.vm.age(0, 1);
+    w.space.madvise(0, nr_left * 4096, 4).unwrap();
+    assert_eq!(w.vm.vmstat().nr_free_pages, nr_left);
+    w
+}
+
+/// Touches a page; whether there was a frame for it.
+fn touch(w: World, page: u64) -> bool {
+    match w.space.handle_fault(page * 4096, Access::Write) {
+        Ok(_) => true,
+        Err(FaultError::OutOfFrames) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// One fault is filling its group while the other finds the blocks empty and
+/// steals. Whoever comes too late is refused; no frame is lost or had twice.
+#[test]
+fn f10_a_thief_against_a_refill() {
+    explore(2, || {
+        let w = nearly_nothing(1);
+        run(vec![Box::new(move || _ = touch(w, 0)), Box::new(move || _ = touch(w, 1))]);
+        w.check(&[]);
+        let nr_pages = w.space.rss_pages().anon - 1;
+        assert_eq!(w.vm.vmstat().nr_free_pages, 1 - nr_pages);
+    });
+}
+
+/// One CPU gets the last frame, finds no second one and gives it back, while the
+/// other steals.
+#[test]
+fn f10_a_thief_against_giving_back() {
+    explore(2, || {
+        let w = nearly_nothing(1);
+        run(vec![Box::new(move || assert!(w.vm.new_space().is_err())), Box::new(move || _ = touch(w, 1))]);
+        w.check(&[]);
+        let nr_pages = w.space.rss_pages().anon - 1;
+        assert_eq!(w.vm.vmstat().nr_free_pages, 1 - nr_pages);
+    });
+}
+
+/// A CPU whose group has frames takes two of them while another CPU steals.
+#[test]
+fn f10_a_thief_against_faults() {
+    explore(2, || {
+        let w = nearly_nothing(3);
+        let owner = move || _ = (touch(w, 0), touch(w, 1));
+        run(vec![Box::new(owner), Box::new(move || _ = touch(w, 2))]);
+        w.check(&[]);
+        let nr_pages = w.space.rss_pages().anon - 1;
+        assert_eq!(w.vm.vmstat().nr_free_pages, 3 - nr_pages);
+    });
+}

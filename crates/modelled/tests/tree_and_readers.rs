@@ -1,0 +1,50 @@
+//! F6: a fault looks a VMA up while the tree changes around it. What it finds has
+//! to be of one version: an end of one and rights of another are a mapping that
+//! never was.
+
+mod common;
+
+use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
+use softfault_modelled::{Access, Discipline, FaultError, Rights};
+
+const NONE: u64 = 0;
+
+/// Page 6 may be read and page 7 written, all the time; what comes and goes lies
+/// below, in the same node of the tree, and moves their records in it.
+fn lookup_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
+    explore(2, move || {
+        let w = World::new(Discipline::Lockfree, 7, 1);
+        w.space.mmap(6 * 4096, 4096, READ, FIXED_PRIVATE).unwrap();
+        w.touch(7);
+        w.space.madvise(7 * 4096, 4096, 4).unwrap();
+        let fault = move || {
+            w.space.activate();
+            let written = w.space.handle_fault(7 * 4096, Access::Write);
+            assert!(written.is_ok(), "F6: page 7 may be written: {written:?}");
+            let refused = w.space.handle_fault(6 * 4096, Access::Write);
+            assert_eq!(refused, Err(FaultError::NoRights), "F6: page 6 may not be written");
+            w.space.deactivate();
+        };
+        run(vec![Box::new(fault), Box::new(move || op(w))]);
+        w.check(&[]);
+        assert_eq!(w.space.translate(7 * 4096).map(|t| t.rights), Some(Rights::READ | Rights::WRITE));
+    });
+}
+
+/// The second mmap(2) may not build its node where the fault is still reading the
+/// one that the first replaced.
+#[test]
+fn f6_two_mappings_appear() {
+    lookup_against(|w| {
+        w.space.mmap(2 * 4096, 4096, NONE, FIXED_PRIVATE).unwrap();
+        w.space.mmap(0, 4096, READ, FIXED_PRIVATE).unwrap();
+    });
+}
+
+#[test]
+fn f6_a_mapping_comes_and_goes() {
+    lookup_against(|w| {
+        w.space.mmap(2 * 4096, 4096, RW, FIXED_PRIVATE).unwrap();
+        w.space.munmap(2 * 4096, 4096).unwrap();
+    });
+}

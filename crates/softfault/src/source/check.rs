@@ -1,0 +1,95 @@
+//! What has to be true of objects at rest: I14 for their references, I12 for
+//! their frames. Part of `Vm::check`.
+
+use super::object::Top;
+use crate::addr::Pfn;
+use crate::check::Broken;
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::mem;
+use crate::space::vma::ObjectId;
+use crate::space::{AddressSpace, MetaUse};
+use crate::sync::Word;
+use crate::vm::Vm;
+use core::ops::ControlFlow;
+
+/// What a frame is to an object.
+enum Part {
+    Header,
+    Node,
+    Page { orphan: bool },
+}
+
+impl<M: Machine> Vm<M> {
+    /// Every object is kept by exactly the VMAs and the handle that it counts, and
+    /// every frame of an object is where its descriptor says. `counts` is used for
+    /// frames that no entry may map: pages of VMAs of a header, 1 for a node that
+    /// was reached.
+    pub(crate) fn check_objects(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
+        for space in spaces {
+            let _ = space.tree().for_each(AddressSpace::<M>::user_range(), &mut |vma| {
+                if vma.object != ObjectId::NONE {
+                    let count = &mut counts[vma.object.0 as usize];
+                    *count = count.wrapping_add(vma.range.nr_pages() as u32);
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        let frames = (1..self.nr_frames() as u32).map(Pfn);
+        for pfn in frames.clone().filter(|pfn| matches!(self.object_part(*pfn), Some(Part::Header))) {
+            let data = self.object(ObjectId(u64::from(pfn.0)));
+            let there = u64::from(counts[pfn.0 as usize]).wrapping_add(data.handles.get());
+            if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
+                return Err(Broken::WrongCount(pfn));
+            }
+            let top = Top::of(data);
+            if let Some(node) = top.node() {
+                self.count_nodes(node, top.height(), counts);
+            }
+        }
+        for pfn in frames {
+            let is_lost = match self.object_part(pfn) {
+                Some(Part::Node) => counts[pfn.0 as usize] != 1,
+                Some(Part::Page { orphan: true }) => self.frames.desc(pfn).state().maps() == 0,
+                Some(Part::Page { orphan: false }) => !self.is_in_its_object(pfn),
+                Some(Part::Header) | None => false,
+            };
+            if is_lost {
+                return Err(Broken::Lost(pfn));
+            }
+        }
+        Ok(())
+    }
+
+    fn object_part(&self, pfn: Pfn) -> Option<Part> {
+        let desc = self.frames.desc(pfn);
+        let state = desc.state();
+        match state.kind() {
+            FrameKind::Meta if desc.index.get() != MetaUse::Object as u64 => None,
+            FrameKind::Meta if desc.owner.get() == 0 => Some(Part::Header),
+            FrameKind::Meta => Some(Part::Node),
+            FrameKind::Shared => Some(Part::Page { orphan: state.is_orphan() }),
+            _ => None,
+        }
+    }
+
+    fn count_nodes(&self, node: Pfn, height: u32, counts: &mut [u32]) {
+        counts[node.0 as usize] += 1;
+        if height == 1 {
+            return;
+        }
+        for i in 0..512 {
+            let word: &Word = mem::view(&self.machine, node, i * 8);
+            if let Some(below) = super::object::frame_of(word.get()) {
+                self.count_nodes(below, height - 1, counts);
+            }
+        }
+    }
+
+    fn is_in_its_object(&self, pfn: Pfn) -> bool {
+        let desc = self.frames.desc(pfn);
+        let header = Pfn(desc.owner.get() as u32);
+        matches!(self.object_part(header), Some(Part::Header))
+            && self.object_slot(ObjectId(desc.owner.get()), desc.index.get()).frame() == Some(pfn)
+    }
+}

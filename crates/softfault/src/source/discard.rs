@@ -1,0 +1,113 @@
+//! How pages leave an object that lives on: shrinking, punching holes.
+//!
+//! ```text
+//! size     stored first, when it shrinks; after a grace period nobody puts a
+//!          page in beyond it
+//! take     the words are emptied; the frames hang together by their links
+//! grace    of all CPUs: a section that had read a word has ended, and what it
+//!          did with the frame is done: it is mapped, or it is not
+//! orphan   a frame that no entry maps is freed; one that is mapped still is
+//!          freed by whoever drops its last entry. One word, the frame's state,
+//!          decides between them
+//! ```
+//! Mappings are not looked for here: an object does not know its VMAs. Until the
+//! embedder has called `zap_object` for each space, those who had a page mapped
+//! keep seeing it, and nobody else does.
+//!
+//! Locks on entry: none, no section. Takes the object's `resize`, under which
+//! nothing is taken but sections.
+
+use super::object::{MAX_OBJECT_BYTES, frame_of};
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::frame::FreeBatch;
+use crate::machine::{CpuSet, Machine};
+use crate::program;
+use crate::space::lock::lock_word;
+use crate::space::vma::ObjectId;
+use crate::sync::Ordering;
+use crate::vm::Vm;
+use core::ops::{ControlFlow, Range};
+
+/// Frames that were taken out of an object, from link to link: the frame + 1.
+struct Chain<'a, M: Machine> {
+    vm: &'a Vm<M>,
+    first: u64,
+}
+
+impl<M: Machine> Chain<'_, M> {
+    fn push(&mut self, pfn: Pfn) {
+        self.vm.frames.desc(pfn).link.set(self.first);
+        self.first = u64::from(pfn.0) + 1;
+    }
+
+    /// After the grace period: frees what is mapped nowhere.
+    fn release(self) {
+        let mut batch = FreeBatch::new(&self.vm.frames);
+        let mut at = self.first;
+        while let Some(pfn) = frame_of(at) {
+            let desc = self.vm.frames.desc(pfn);
+            at = desc.link.get();
+            // Before the frame is given up: whoever has it next wants a zero there.
+            desc.link.set(0);
+            if desc.orphan() {
+                batch.add(pfn);
+            }
+        }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    pub(crate) fn object_set_size(&self, id: ObjectId, size_bytes: u64) {
+        let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
+        let data = self.object(id);
+        let _resize = lock_word(&data.resize, &self.machine);
+        let old_bytes = data.size_bytes.get();
+        if size_bytes > old_bytes {
+            // What a mapping wrote past the old end, in its last page.
+            self.object_zero(id, old_bytes..old_bytes.next_multiple_of(PAGE_SIZE));
+            data.size_bytes.store(size_bytes, Ordering::Release);
+        } else if size_bytes < old_bytes {
+            data.size_bytes.store(size_bytes, Ordering::Release);
+            self.grace_everywhere();
+            self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
+            self.take_pages(id, size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE));
+        }
+    }
+
+    pub(crate) fn object_discard(&self, id: ObjectId, pages: Range<u64>) {
+        let _resize = lock_word(&self.object(id).resize, &self.machine);
+        let end = pages.end.min(self.object_nr_pages(id));
+        self.take_pages(id, pages.start..end);
+    }
+
+    /// Zeroes bytes of one page, if it is there.
+    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let _section = self.section();
+        if let Some(pfn) = self.object_slot(id, bytes.start / PAGE_SIZE).frame() {
+            program::zero(&self.machine, pfn, (bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
+        }
+    }
+
+    /// Under `resize`: one taker at a time, so that a frame is in one chain.
+    fn take_pages(&self, id: ObjectId, pages: Range<u64>) {
+        let mut chain = Chain { vm: self, first: 0 };
+        let _ = self.for_each_page(id, &pages, &mut |_, word| {
+            if let Some(pfn) = frame_of(word.swap(0, Ordering::AcqRel)) {
+                chain.push(pfn);
+            }
+            ControlFlow::Continue(())
+        });
+        if chain.first != 0 {
+            self.grace_everywhere();
+            chain.release();
+        }
+    }
+
+    /// Any CPU may be looking at an object, whichever space it runs.
+    fn grace_everywhere(&self) {
+        self.grace(&CpuSet::first(self.machine.nr_cpus()));
+    }
+}

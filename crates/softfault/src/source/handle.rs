@@ -1,0 +1,284 @@
+//! What the embedder holds of a shared object: a file in memory, a segment.
+//!
+//! Reads and writes go to the frames that mappings show, each page in a section
+//! of its own, so that they and the programs see the same bytes at once.
+//!
+//! Locks on entry: none, no section.
+
+use super::object::{INDEX_BITS, MAX_OBJECT_BYTES, ObjectSlot, Top, frame_of};
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::frame::{Fill, OutOfFrames};
+use crate::machine::Machine;
+use crate::mem;
+use crate::program;
+use crate::space::vma::ObjectId;
+use crate::sync::{Ordering, Word};
+use crate::vm::Vm;
+use core::ops::{ControlFlow, Range};
+
+/// Memory that spaces can share, with a size in bytes, and pages only where
+/// something was written or touched. Lives as long as this handle or a mapping of
+/// it, whichever ends last.
+pub struct SharedObject<'vm, M: Machine> {
+    pub(crate) vm: &'vm Vm<M>,
+    pub(crate) id: ObjectId,
+}
+
+/// Pages copied before other CPUs are answered: about 20 us. A guess.
+const PAGES_PER_TURN: u64 = 64;
+
+impl<M: Machine> Vm<M> {
+    /// An empty object, all zero. Sizes above [`SharedObject::MAX_BYTES`] count as
+    /// that.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfFrames`]; nothing is kept then.
+    pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
+        let id = self.new_object(size_bytes.min(MAX_OBJECT_BYTES), 1)?;
+        self.object(id).handles.set(1);
+        Ok(SharedObject { vm: self, id })
+    }
+
+    /// Calls `f` with the number and the word of each page that is there, in order,
+    /// until it breaks off. What comes and goes meanwhile may be left out.
+    pub(crate) fn for_each_page(
+        &self,
+        id: ObjectId,
+        pages: &Range<u64>,
+        f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let top = Top::of(self.object(id));
+        match top.node() {
+            Some(node) => self.walk_node(node, top.height() - 1, 0, pages, f),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    /// `level` 0 has pages; `base` is the number of the first page below the node.
+    fn walk_node(
+        &self,
+        node: Pfn,
+        level: u32,
+        base: u64,
+        pages: &Range<u64>,
+        f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let shift = INDEX_BITS * level;
+        let first = (pages.start.saturating_sub(base) >> shift).min(512);
+        let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(512);
+        for i in first..end {
+            let word: &Word = mem::view(&self.machine, node, i as usize * 8);
+            match frame_of(word.load(Ordering::Acquire)) {
+                None => {}
+                Some(_) if level == 0 => f(base + i, word)?,
+                Some(below) => {
+                    self.walk_node(below, level - 1, base + (i << shift), pages, f)?;
+                    self.machine.relax();
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl<'vm, M: Machine> SharedObject<'vm, M> {
+    /// The largest size: 2^63 - 1 bytes.
+    pub const MAX_BYTES: u64 = MAX_OBJECT_BYTES;
+
+    /// Names it, as [`Vma::object`](crate::Vma) does.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// The size, in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.vm.object(self.id).size_bytes.load(Ordering::Acquire)
+    }
+
+    /// Changes the size, to [`MAX_BYTES`](Self::MAX_BYTES) at most.
+    ///
+    /// What is beyond a smaller size is gone, and zero if the object grows again.
+    /// Mappings made before show it still, and only they, until
+    /// [`zap_object`](crate::AddressSpace::zap_object) has been called for each
+    /// space; new accesses are refused with
+    /// [`BeyondObject`](crate::FaultError::BeyondObject).
+    pub fn set_size_bytes(&self, size_bytes: u64) {
+        self.vm.object_set_size(self.id, size_bytes);
+    }
+
+    /// Takes pages out of the object, by number: they are zero when they are
+    /// asked for again. About mappings see [`set_size_bytes`](Self::set_size_bytes).
+    pub fn discard(&self, pages: Range<u64>) {
+        self.vm.object_discard(self.id, pages);
+    }
+
+    /// Zeroes bytes: whole pages by [`discard`](Self::discard), the ends in place.
+    pub fn zero(&self, bytes: Range<u64>) {
+        let end = bytes.end.min(self.size_bytes());
+        if bytes.start >= end {
+            return;
+        }
+        let first_whole = bytes.start.next_multiple_of(PAGE_SIZE);
+        if first_whole >= end {
+            return self.vm.object_zero(self.id, bytes.start..end);
+        }
+        self.vm.object_zero(self.id, bytes.start..first_whole);
+        self.discard(first_whole / PAGE_SIZE..end / PAGE_SIZE);
+        self.vm.object_zero(self.id, end / PAGE_SIZE * PAGE_SIZE..end);
+    }
+
+    /// Pages that it has, mapped or not. Looks at all of them.
+    pub fn nr_resident_pages(&self) -> u64 {
+        let mut nr = 0;
+        let _ = self.vm.for_each_page(self.id, &(0..u64::MAX), &mut |_, _| {
+            nr += 1;
+            ControlFlow::Continue(())
+        });
+        nr
+    }
+
+    /// The first page of the range that it has, by number: the others are zero.
+    pub fn next_resident(&self, pages: Range<u64>) -> Option<u64> {
+        let mut found = None;
+        let _ = self.vm.for_each_page(self.id, &pages, &mut |index, _| {
+            found = Some(index);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Whether a VMA of any space maps a page of it.
+    pub fn is_mapped(&self) -> bool {
+        self.nr_mapped_pages() != 0
+    }
+
+    /// Pages of VMAs that map it, those of all spaces together.
+    pub fn nr_mapped_pages(&self) -> u64 {
+        self.vm.object(self.id).refs.load(Ordering::Relaxed) - 1
+    }
+
+    /// Reads up to the size; gives the number of bytes. Pages that are not there
+    /// are zero, and stay away.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+        let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
+        for part in self.parts(offset, len) {
+            let into = &mut into[part.done..part.done + part.len];
+            let _section = self.vm.section();
+            match self.vm.object_slot(self.id, part.index).frame() {
+                Some(pfn) => program::read(&self.vm.machine, pfn, part.start, into),
+                None => into.fill(0),
+            }
+        }
+        len
+    }
+
+    /// Writes up to the size; bytes beyond it are left out.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfFrames`]: nothing is written, save where pages were
+    /// [discarded](Self::discard) at the same time. Pages of zeroes may have
+    /// been added.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), OutOfFrames> {
+        let len = from.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
+        for part in self.parts(offset, len) {
+            self.with_frame(part.index, &mut |_| ())?;
+        }
+        for part in self.parts(offset, len) {
+            let from = &from[part.done..part.done + part.len];
+            self.with_frame(part.index, &mut |pfn| program::write(&self.vm.machine, pfn, part.start, from))?;
+        }
+        Ok(())
+    }
+
+    /// Calls `f` in a section with the page's frame, made if there is none; not
+    /// at all if the page lies beyond the size.
+    fn with_frame(&self, index: u64, f: &mut dyn FnMut(Pfn)) -> Result<(), OutOfFrames> {
+        let mut spare = Spare { vm: self.vm, frame: None };
+        loop {
+            {
+                let _section = self.vm.section();
+                if index >= self.vm.object_nr_pages(self.id) {
+                    return Ok(());
+                }
+                let slot = self.vm.object_slot(self.id, index);
+                if let Some(pfn) = slot.frame() {
+                    f(pfn);
+                    return Ok(());
+                }
+                if spare.put_into(self.id, index, &slot) {
+                    continue;
+                }
+            }
+            spare.frame = Some(self.vm.obtain(Fill::Zeroed)?);
+        }
+    }
+
+    /// The pages of `len` bytes from `offset`; answers other CPUs now and then.
+    fn parts(&self, offset: u64, len: usize) -> impl Iterator<Item = Part> {
+        let mut done = 0;
+        core::iter::from_fn(move || {
+            if done == len {
+                return None;
+            }
+            let at = offset + done as u64;
+            let start = (at % PAGE_SIZE) as usize;
+            let part = Part { index: at / PAGE_SIZE, start, done, len: (PAGE_SIZE as usize - start).min(len - done) };
+            if part.index % PAGES_PER_TURN == PAGES_PER_TURN - 1 {
+                self.vm.machine.relax();
+            }
+            done += part.len;
+            Some(part)
+        })
+    }
+}
+
+/// The part of an access that is in one page.
+struct Part {
+    index: u64,
+    /// Where in the page.
+    start: usize,
+    /// Bytes of the access before it.
+    done: usize,
+    len: usize,
+}
+
+/// A frame of zeroes in the hand of a writer; goes back if it is not used.
+struct Spare<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    frame: Option<Pfn>,
+}
+
+impl<M: Machine> Spare<'_, M> {
+    /// Whether there was a frame to put in, even if somebody else was quicker.
+    fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> bool {
+        let Some(pfn) = self.frame.take() else { return false };
+        if self.vm.object_fill(id, index, slot, pfn).is_err() {
+            self.vm.frames.desc(pfn).clear();
+            self.frame = Some(pfn);
+        }
+        true
+    }
+}
+
+impl<M: Machine> Drop for Spare<'_, M> {
+    fn drop(&mut self) {
+        if let Some(pfn) = self.frame.take() {
+            self.vm.give_back(pfn, Fill::Zeroed);
+        }
+    }
+}
+
+impl<M: Machine> Drop for SharedObject<'_, M> {
+    fn drop(&mut self) {
+        self.vm.object(self.id).handles.set(0);
+        self.vm.object_put(self.id, 1);
+    }
+}
+
+impl<M: Machine> core::fmt::Debug for SharedObject<'_, M> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("SharedObject").field("id", &self.id).field("size_bytes", &self.size_bytes()).finish()
+    }
+}

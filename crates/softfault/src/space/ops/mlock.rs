@@ -1,0 +1,232 @@
+//! mlock(2) and its family: pages that stay.
+//!
+//! There is no reclaim yet, so a locked page stays anyway; what these calls do is
+//! mark mappings, bring their pages in, and keep to the limit. How much is locked
+//! is read from the tree: no counter to keep true through splits and merges.
+
+use super::{page_align, pages};
+use crate::addr::{Access, PAGE_SIZE, PageRange};
+use crate::errno::op_error;
+use crate::fault::FaultError;
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::tree::OutOfNodes;
+use crate::space::vma::{Vma, VmaFlags};
+use core::ops::ControlFlow;
+
+op_error! {
+    /// Why a call of the mlock(2) family did not do all.
+    MlockError {
+        BadFlags: EINVAL = "flags: should be MLOCK_ONFAULT or 0; for mlockall MCL_CURRENT, MCL_FUTURE or both, and MCL_ONFAULT",
+        NotAllowed: EPERM = "limit: is 0 (RLIMIT_MEMLOCK)",
+        OverLimit: ENOMEM = "addr, length: more would be locked than RLIMIT_MEMLOCK allows",
+        Wraps: EINVAL = "length: should not wrap around",
+        NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what lies before it was changed",
+        Unreachable: ENOMEM = "addr, length: a page of the range cannot be accessed; all of it was marked",
+        NotPresent: EAGAIN = "out of frames for the pages; all of the range was marked",
+        TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
+        OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfNodes> for MlockError {
+    fn from(_: OutOfNodes) -> MlockError {
+        MlockError::OutOfFrames
+    }
+}
+
+const MLOCK_ONFAULT: u64 = 1;
+const MCL_CURRENT: u64 = 1;
+const MCL_FUTURE: u64 = 2;
+const MCL_ONFAULT: u64 = 4;
+/// What these calls set and clear.
+const MASK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::ONFAULT);
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Locks the pages of `addr..addr + len` and brings them in, unless `flags`
+    /// say `MLOCK_ONFAULT`. mlock(2) is this with no flags. `limit_bytes` is the
+    /// program's `RLIMIT_MEMLOCK`; `None` for one that has `CAP_IPC_LOCK`.
+    ///
+    /// # Errors
+    ///
+    /// [`MlockError`]. As on Linux, pages are marked up to the first hole, and a
+    /// page that could not be brought in leaves all of the range marked.
+    ///
+    /// Source: mlock(2), getrlimit(2).
+    pub fn mlock(&self, addr: u64, len: u64, flags: u64, limit_bytes: Option<u64>) -> Result<(), MlockError> {
+        let set = match flags & 0xffff_ffff {
+            0 => VmaFlags::LOCKED,
+            MLOCK_ONFAULT => MASK,
+            _ => return Err(MlockError::BadFlags),
+        };
+        if limit_bytes == Some(0) {
+            return Err(MlockError::NotAllowed);
+        }
+        let (addr, len) = rounded(addr, len);
+        {
+            let _writer = self.write_lock();
+            if let Some(limit) = limit_bytes.map(|bytes| bytes / PAGE_SIZE) {
+                // The range may be locked in part; nothing of it is counted twice.
+                let end = addr.saturating_add(len);
+                let again = if end > addr { self.nr_locked_in(pages(addr, end - addr)) } else { 0 };
+                if (len / PAGE_SIZE).saturating_add(self.nr_locked_in(Self::user_range())) - again > limit {
+                    return Err(MlockError::OverLimit);
+                }
+            }
+            self.mark(addr, len, set)?;
+        }
+        if len == 0 { Ok(()) } else { self.bring_in(pages(addr, len)) }
+    }
+
+    /// Unlocks the pages of `addr..addr + len`.
+    ///
+    /// # Errors
+    ///
+    /// [`MlockError`]; pages are unmarked up to the first hole.
+    ///
+    /// Source: mlock(2).
+    pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
+        let (addr, len) = rounded(addr, len);
+        let _writer = self.write_lock();
+        self.mark(addr, len, VmaFlags::empty())
+    }
+
+    /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
+    /// `limit_bytes` as in [`mlock`](Self::mlock). Pages that cannot be brought in
+    /// are left out, as on Linux.
+    ///
+    /// # Errors
+    ///
+    /// [`MlockError`]; nothing is changed then.
+    ///
+    /// Source: mlock(2).
+    pub fn mlockall(&self, flags: u64, limit_bytes: Option<u64>) -> Result<(), MlockError> {
+        let flags = flags & 0xffff_ffff;
+        if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
+            return Err(MlockError::BadFlags);
+        }
+        if limit_bytes == Some(0) {
+            return Err(MlockError::NotAllowed);
+        }
+        let set = if flags & MCL_ONFAULT != 0 { MASK } else { VmaFlags::LOCKED };
+        let current = flags & MCL_CURRENT != 0;
+        {
+            let _writer = self.write_lock();
+            let nr_mapped = self.data.limits.nr_mapped_pages.get();
+            if current && limit_bytes.is_some_and(|limit| nr_mapped > limit / PAGE_SIZE) {
+                return Err(MlockError::OverLimit);
+            }
+            if current {
+                self.rewrite_locks(Self::user_range(), set)?;
+            }
+            let future = if flags & MCL_FUTURE != 0 { set } else { VmaFlags::empty() };
+            self.data.limits.lock_future.set(future.bits());
+        }
+        let mut at = Self::user_range().start;
+        while let Some(vma) = self.vma_from(at).filter(|_| current) {
+            let _ = self.bring_in(vma.range);
+            at = vma.range.end;
+        }
+        Ok(())
+    }
+
+    /// Unlocks everything, and what will be mapped is not locked.
+    ///
+    /// # Errors
+    ///
+    /// [`MlockError::OutOfFrames`]; nothing is changed then.
+    ///
+    /// Source: mlock(2).
+    pub fn munlockall(&self) -> Result<(), MlockError> {
+        let _writer = self.write_lock();
+        self.rewrite_locks(Self::user_range(), VmaFlags::empty())?;
+        self.data.limits.lock_future.set(0);
+        Ok(())
+    }
+
+    /// Pages of all locked VMAs, present or not (`VmLck`).
+    pub fn nr_locked_pages(&self) -> u64 {
+        let _writer = self.write_lock();
+        self.nr_locked_in(Self::user_range())
+    }
+
+    /// What a new mapping is marked with besides its own flags.
+    pub(crate) fn future_locks(&self) -> VmaFlags {
+        VmaFlags::from_bits_retain(self.data.limits.lock_future.get())
+    }
+
+    /// Under the writer lock.
+    fn nr_locked_in(&self, range: PageRange) -> u64 {
+        let mut nr = 0;
+        let _ = self.tree().for_each(range, &mut |vma| {
+            if vma.flags.contains(VmaFlags::LOCKED) {
+                nr += vma.range.intersect(&range).nr_pages();
+            }
+            ControlFlow::Continue(())
+        });
+        nr
+    }
+
+    /// Under the writer lock: the range, up to its first hole.
+    fn mark(&self, addr: u64, len: u64, set: VmaFlags) -> Result<(), MlockError> {
+        if len == 0 {
+            return Ok(());
+        }
+        if addr.checked_add(len).is_none() {
+            return Err(MlockError::Wraps);
+        }
+        let range = pages(addr, len);
+        let mapped = self.mapped_prefix(range);
+        self.rewrite_locks(mapped, set)?;
+        if mapped == range { Ok(()) } else { Err(MlockError::NotMapped) }
+    }
+
+    fn rewrite_locks(&self, range: PageRange, set: VmaFlags) -> Result<(), MlockError> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut edit = self.edit();
+        edit.rewrite(range, &mut |vma| Vma { flags: (vma.flags - MASK) | set, ..*vma })?;
+        if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
+            return Err(MlockError::TooManyVmas);
+        }
+        let retired = edit.publish();
+        self.reclaim(retired);
+        Ok(())
+    }
+
+    /// Pages of the locked VMAs of the range, up to the first that cannot be. With
+    /// nothing held: what another thread does to the range meanwhile is its affair.
+    fn bring_in(&self, range: PageRange) -> Result<(), MlockError> {
+        let mut rest = range;
+        while let Some(vma) = self.vma_from(rest.start).filter(|vma| vma.range.overlaps(&rest)) {
+            let part = vma.range.intersect(&rest);
+            rest.start = part.end;
+            if !vma.flags.contains(VmaFlags::LOCKED) || vma.flags.contains(VmaFlags::ONFAULT) {
+                continue;
+            }
+            if vma.flags.rights().is_empty() {
+                return Err(MlockError::Unreachable);
+            }
+            let private_write = vma.flags & (VmaFlags::WRITE | VmaFlags::SHARED) == VmaFlags::WRITE;
+            let access = if private_write { Access::Write } else { Access::Read };
+            self.populate(part, access).map_err(|error| match error {
+                FaultError::OutOfFrames => MlockError::NotPresent,
+                _ => MlockError::Unreachable,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The first VMA that ends after the page, by value.
+    fn vma_from(&self, at: crate::addr::Vpn) -> Option<Vma> {
+        let _section = self.section();
+        self.tree().next(at).map(|f| f.vma)
+    }
+}
+
+/// Whole pages, with Linux's wrap: a length that rounds up past 2^64 is none.
+fn rounded(addr: u64, len: u64) -> (u64, u64) {
+    let start = addr & !(PAGE_SIZE - 1);
+    (start, page_align(len.wrapping_add(addr - start)))
+}

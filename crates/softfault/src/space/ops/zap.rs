@@ -1,0 +1,41 @@
+//! Dropping one space's view of pages that an object has lost.
+
+use crate::addr::{PageRange, Vpn};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::vma::{ObjectId, Vma};
+use crate::table::take::Removal;
+use core::ops::Range;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Takes this space's entries for the pages of the object, by number: the next
+    /// access finds what the object has then. Called for each space after
+    /// [`discard`](crate::SharedObject::discard) or a smaller
+    /// [size](crate::SharedObject::set_size_bytes).
+    ///
+    /// Any id may be given; one that this space does not map is no error.
+    pub fn zap_object(&self, id: ObjectId, object_pages: Range<u64>) {
+        if id == ObjectId::NONE {
+            return;
+        }
+        let _writer = self.write_lock();
+        let mut at = Vpn(0);
+        while let Some(vma) = self.tree().next(at).map(|f| f.vma) {
+            at = vma.range.end;
+            let part = if vma.object == id { pages_of(&vma, &object_pages) } else { None };
+            if let Some(range) = part {
+                // Tables stay, as for guards: the mapping does, too.
+                let free_inside = PageRange::new(range.start, range.start);
+                self.remove_pages(&Removal { range, free_inside, keep_guards: true });
+            }
+        }
+    }
+}
+
+/// The part of the VMA that shows these pages of its object.
+fn pages_of(vma: &Vma, object_pages: &Range<u64>) -> Option<PageRange> {
+    let nr_pages = vma.range.nr_pages();
+    let first = object_pages.start.saturating_sub(vma.pgoff).min(nr_pages);
+    let end = object_pages.end.saturating_sub(vma.pgoff).min(nr_pages);
+    (first < end).then(|| PageRange::new(Vpn(vma.range.start.0 + first), Vpn(vma.range.start.0 + end)))
+}
