@@ -14,7 +14,8 @@ static const long left_out[] = {
     SYS_munmap,      SYS_mprotect,     SYS_mremap,       SYS_brk,          SYS_madvise,        SYS_set_robust_list,
     SYS_sigaltstack, SYS_rt_sigaction, SYS_write,        SYS_writev,       SYS_nanosleep,      SYS_clock_nanosleep,
     SYS_poll,        SYS_mmap,         SYS_rt_sigprocmask, SYS_set_tid_address, SYS_ppoll,     SYS_close,
-    SYS_dup2,        SYS_dup3,
+    SYS_dup2,        SYS_dup3,         SYS_select,       SYS_pselect6,     SYS_rt_sigtimedwait, SYS_clone3,
+    SYS_alarm,       SYS_setitimer,    SYS_setrlimit,    SYS_prlimit64,    SYS_close_range,
 };
 
 static int is_left_out(long number) {

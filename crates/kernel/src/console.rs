@@ -12,6 +12,8 @@ const PACKET: u8 = 0x1e;
 /// Who is speaking to whom.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
+    /// The program's standard input; nothing is sent through it.
+    Input = b'i' as isize,
     /// The program's standard output.
     Output = b'o' as isize,
     /// The program's standard error.

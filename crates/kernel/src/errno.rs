@@ -35,7 +35,6 @@ errnos!(
     ENODEV,
     EMFILE,
     EPIPE,
-    EROFS,
     ENOMEM,
     EFAULT,
     EINVAL,
@@ -43,7 +42,23 @@ errnos!(
     ESPIPE,
     ERANGE,
     ENOSYS,
-    ETIMEDOUT
+    ETIMEDOUT,
+    ENOSPC,
+    EBUSY, EOVERFLOW,
+    EIO,
+    EISDIR,
+    ENOTDIR,
+    ENOTEMPTY,
+    EXDEV,
+    EACCES,
+    EFBIG,
+    ENXIO,
+    EOPNOTSUPP,
+
+    ETXTBSY,
+    EAFNOSUPPORT,
+    EPROTONOSUPPORT,
+    ENOTSOCK
 );
 
 impl Errno {

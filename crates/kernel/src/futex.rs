@@ -11,24 +11,42 @@ use crate::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, Ordering};
+use softfault::{ObjectId, Vpn};
 
 const NR_BUCKETS: usize = 64;
 
-/// What identifies a futex: the address space and the address in it.
+/// What identifies a futex: in shared memory the object and the place in it, so
+/// that all who map it mean the same one; else the address space and the address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    space: u64,
-    addr: u64,
+    home: Home,
+    at: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    Space(u64),
+    Object(u64),
 }
 
 impl Key {
-    /// The futex at `addr` in the process.
+    /// The futex at `addr`. `private` says that nobody else is meant, whatever the
+    /// memory; then it need not be looked up. What is not mapped is private.
     pub fn of(space: &Space, addr: u64, private: bool) -> Key {
-        let _ = private;
-        Key { space: space.tag().id, addr }
+        let shared = if private { None } else { space.vma(addr).filter(|vma| vma.object != ObjectId::NONE) };
+        match shared {
+            Some(vma) => {
+                let at = vma.index_of(Vpn::of(addr)) << 12 | addr & 0xfff;
+                Key { home: Home::Object(vma.object.0), at }
+            }
+            None => Key { home: Home::Space(space.tag().id), at: addr },
+        }
     }
     fn bucket(self) -> usize {
-        let hash = (self.addr >> 2 ^ self.space).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let home = match self.home {
+            Home::Space(id) | Home::Object(id) => id,
+        };
+        let hash = (self.at >> 2 ^ home).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (hash >> 58) as usize
     }
 }

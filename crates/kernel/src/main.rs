@@ -37,6 +37,9 @@
 //!   under it never change after boot.
 //! - **K10** the value of a `Once` is written by the one who moved its state from
 //!   EMPTY to BUSY, and read only after FULL was published.
+//! - **K11** the word of a sleeping lock leaves FREE by one thread's
+//!   compare-and-swap or swap, with acquire order, and comes back to it by that
+//!   thread's release.
 #![no_std]
 #![no_main]
 
@@ -60,6 +63,7 @@ mod process;
 mod random;
 mod sched;
 mod selftest;
+mod shm;
 mod signal;
 mod sync;
 mod syscall;

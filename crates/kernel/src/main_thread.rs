@@ -5,13 +5,14 @@ use crate::arch::fpu::Image;
 use crate::arch::time;
 use crate::boot::info::Info;
 use crate::console::{Channel, Line};
+use crate::file::console;
 use crate::power::{self, End};
 use crate::process::exec::{self, Command};
 use crate::process::{self, Mm, Process, archive};
 use crate::sched::{self, KernelStack, Thread};
 use crate::selftest::Selftest;
 use crate::signal;
-use crate::{log, mm};
+use crate::{fs, log, mm, shm};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -38,6 +39,10 @@ fn parse(cmdline: &str) -> Params {
                 Some(discipline) => params.tunables.discipline = discipline,
                 None => refuse(format_args!("discipline={name}: should be global, fastpath2004, split or lockfree")),
             },
+            Some(("tty", size)) => match parse_size(size) {
+                Some(size) => console::set_terminal(size),
+                None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
+            },
             Some(("selftest", name)) => match Selftest::named(name) {
                 Some(selftest) => params.selftest = Some(selftest),
                 None => refuse(format_args!("selftest={name}: should be panic, reset or user-access")),
@@ -46,6 +51,12 @@ fn parse(cmdline: &str) -> Params {
         }
     }
     params
+}
+
+/// `24x80`.
+fn parse_size(text: &str) -> Option<[u16; 2]> {
+    let (rows, columns) = text.split_once('x')?;
+    Some([rows.parse().ok()?, columns.parse().ok()?])
 }
 
 /// Says why the program cannot be run, and ends.
@@ -88,6 +99,9 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
     let fail = |why: String| (name.clone(), why);
     let env = ["PATH=/bin:/usr/bin:/sbin:/usr/sbin", "HOME=/", "TERM=linux"].map(|text| text.as_bytes().to_vec());
     let process = Process::first().map_err(|_| fail("no memory for a process".into()))?;
+    if console::is_terminal() {
+        console::set_foreground(process.pid);
+    }
     let place = process.place.lock().clone();
     let stack_bytes = process.limits.lock().now(RLIMIT_STACK);
     let command = Command { path, args, env: env.into() };
@@ -121,7 +135,15 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
         }
         if time::now_ns() > deadline {
             left.iter().for_each(|p| log!("{}[{}] has not ended", p.name(), p.pid));
-            return log!("{} pages did not come back after process {pid}", free_before.saturating_sub(free));
+            // Beside the log, where nobody overlooks it.
+            let mut line = Line::new(Channel::Error, false);
+            let _ = writeln!(line, "kernel: {} pages did not come back from process {pid}", free_before.saturating_sub(free));
+            return;
+        }
+        if left.is_empty() {
+            // Files that nobody has open any more go with their names.
+            fs::tree::clear();
+            shm::all().iter().for_each(|segment| shm::doom(segment));
         }
         drop(left);
         sched::block_until(Some(time::now_ns() + 50_000));

@@ -3,6 +3,8 @@
 
 use crate::arch::apic;
 use crate::arch::frame::Frame;
+use crate::arch::serial::SERIAL;
+use crate::file::console;
 use crate::log;
 use crate::mailbox;
 use crate::oom;
@@ -31,7 +33,7 @@ extern "C" fn trap_dispatch(frame: &mut Frame) {
         thread.usage.entered_kernel();
         match frame.vector {
             PAGE_FAULT => page_fault(thread, address, frame),
-            apic::TIMER | apic::POKE | apic::SPURIOUS => interrupt(frame.vector),
+            apic::TIMER | apic::POKE | apic::SPURIOUS | SERIAL => interrupt(frame.vector),
             _ => exception(thread, frame),
         }
     });
@@ -48,6 +50,10 @@ fn in_kernel(frame: &Frame, address: u64) {
         apic::POKE => {
             apic::end_of_interrupt();
             mailbox::poll();
+        }
+        SERIAL => {
+            apic::end_of_interrupt();
+            console::pump();
         }
         apic::SPURIOUS => {}
         PAGE_FAULT => {
@@ -68,6 +74,9 @@ fn interrupt(vector: u64) {
         apic::end_of_interrupt();
     }
     mailbox::poll();
+    if vector == SERIAL {
+        console::pump();
+    }
     if vector == apic::TIMER {
         sched::tick();
         sched::yield_now();

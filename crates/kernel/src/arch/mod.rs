@@ -6,6 +6,7 @@ pub mod cpu;
 pub mod descriptors;
 pub mod fpu;
 pub mod frame;
+pub mod serial;
 pub mod time;
 
 core::arch::global_asm!(include_str!("bytes.s"));

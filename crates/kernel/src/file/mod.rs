@@ -1,33 +1,42 @@
 //! What a program has open: its table of numbers, and the kinds of things behind
-//! them. There is no file system: files of the initial archive can be read, two
-//! devices are there, the rest is made by calls (pipes, event counters, epoll).
+//! them: files of the tree (`crate::fs`), devices, pipes, event counters, sets
+//! of files that are watched.
 //!
-//! Whoever waits for a file to become ready waits in [`wait`]; whoever makes one
-//! ready calls [`changed`].
+//! Whoever waits for a file to become ready waits in [`bell::wait`]; whoever makes
+//! one ready rings its bell. No lock is held on entry.
 
+pub mod bell;
+pub mod console;
 mod epoll;
 mod event;
-mod pipe;
-mod plain;
+pub mod open;
+pub mod pipe;
+mod table;
 
 pub use epoll::Epoll;
 pub use event::Event;
-pub use pipe::{Reader, Writer, pipe};
-pub use plain::Plain;
+pub use open::open;
+pub use table::{MAX_OPEN, Table};
 
-use crate::arch::time::now_ns;
 use crate::console::Channel;
 use crate::errno::{self, Errno};
-use crate::process::archive;
-use crate::sched::{self, Thread};
-use crate::sync::SpinLock;
-use alloc::collections::BTreeMap;
+use crate::fs::proc::Text;
+use crate::fs::sleeping::SleepingLock;
+use crate::fs::{Body, Inode, mapped, walk};
+use crate::heap;
+use crate::mm;
+use crate::sched::Thread;
+use crate::sync::Once;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use bell::{Bell, Places};
+use core::sync::atomic::{AtomicU32, Ordering};
+use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
+use pipe::{Pipe, Reader, Writer};
 
-/// Numbers are below this.
-pub const MAX_OPEN: u32 = 1024;
+/// Heap that an open file costs.
+const HEAP_BYTES: usize = 320;
 
 bitflags::bitflags! {
     /// What a file is ready for; values as poll(2) and epoll(7) have them.
@@ -46,167 +55,222 @@ bitflags::bitflags! {
 
 /// A kind of file.
 pub enum Kind {
-    /// At its end from the beginning: standard input, `/dev/null`.
+    /// `/dev/null`.
     Null,
     /// `/dev/zero`.
     Zero,
-    /// The program's output or error output.
-    Output(Channel),
-    /// A file of the archive.
-    Plain(Plain),
-    /// The end of a pipe that is read.
-    Reader(Reader),
-    /// The end that is written.
-    Writer(Writer),
+    /// `/dev/full`.
+    Full,
+    /// `/dev/random`, `/dev/urandom`.
+    Random,
+    /// The program's input, output or error output.
+    Console(Channel),
+    /// A plain file.
+    File,
+    /// A directory.
+    Dir,
+    /// A generated file.
+    Text(Text),
+    /// A pipe, to be read, written or both.
+    Pipe {
+        /// The end to read from.
+        reader: Option<Reader>,
+        /// The end to write to.
+        writer: Option<Writer>,
+    },
     /// eventfd(2).
     Event(Event),
     /// epoll(7).
     Epoll(Epoll),
+    /// Opened with O_PATH: a place, nothing to read or write.
+    Path,
+}
+
+/// Where an open file was found.
+pub struct Spot {
+    /// The directory.
+    pub dir: Arc<Inode>,
+    /// The name in it.
+    pub name: Box<[u8]>,
 }
 
 /// An open file; numbers that were duplicated share one.
 pub struct Open {
     /// What it is.
     pub kind: Kind,
-    /// Calls fail with EAGAIN where they would wait.
-    pub nonblocking: AtomicBool,
-    /// Grows with each change of what it is ready for.
-    pub generation: AtomicU64,
+    /// The file.
+    pub inode: Arc<Inode>,
+    /// Where it was found, if it has a name.
+    pub spot: Option<Spot>,
+    /// Where the next read or write begins.
+    pub position: SleepingLock<u64>,
+    flags: AtomicU32,
+    _charge: heap::Charge,
 }
 
 impl Open {
-    fn new(kind: Kind) -> Arc<Open> {
-        Arc::new(Open { kind, nonblocking: AtomicBool::new(false), generation: AtomicU64::new(1) })
+    /// Not yet shared: `spot` may still be set.
+    pub fn bare(kind: Kind, inode: Arc<Inode>, flags: u32, spot: Option<Spot>) -> errno::Result<Arc<Open>> {
+        let charge = heap::charge(HEAP_BYTES + spot.as_ref().map_or(0, |spot| spot.name.len()))?;
+        Ok(Arc::new(Open {
+            kind,
+            inode,
+            spot,
+            position: SleepingLock::new(0),
+            flags: AtomicU32::new(flags),
+            _charge: charge,
+        }))
+    }
+    /// Without a name.
+    pub fn new(kind: Kind, inode: Arc<Inode>, flags: u32) -> errno::Result<Arc<Open>> {
+        Open::bare(kind, inode, flags, None)
+    }
+    /// Something that calls make, which is in no directory.
+    pub fn nameless(kind: Kind, what: &'static str, flags: u32) -> errno::Result<Arc<Open>> {
+        Open::new(kind, Inode::new(Body::Nameless(what), 0o600)?, flags)
+    }
+    /// Access mode and status flags, as F_GETFL gives them.
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+    /// F_SETFL: the flags of `mask` become those of `flags`.
+    pub fn set_flags(&self, flags: u32, mask: u32) {
+        self.flags.store(self.flags() & !mask | flags & mask, Ordering::Relaxed);
+    }
+    /// Whether it may be read.
+    pub fn may_read(&self) -> bool {
+        self.flags() & O_PATH == 0 && matches!(self.flags() & O_ACCMODE, O_RDONLY | O_RDWR)
+    }
+    /// Whether it may be written.
+    pub fn may_write(&self) -> bool {
+        self.flags() & O_PATH == 0 && matches!(self.flags() & O_ACCMODE, O_WRONLY | O_RDWR)
+    }
+    /// Whether writes go to the end.
+    pub fn appends(&self) -> bool {
+        self.flags() & O_APPEND != 0
+    }
+    /// Whether calls fail with EAGAIN where they would wait.
+    pub fn is_nonblocking(&self) -> bool {
+        self.flags() & O_NONBLOCK != 0
+    }
+    /// The path that it was found at, with a note if it is there no more.
+    pub fn path(&self) -> errno::Result<Vec<u8>> {
+        let Some(spot) = self.spot.as_ref().filter(|s| !s.name.is_empty()) else {
+            return walk::path_of_dir(&self.inode);
+        };
+        let mut path = walk::path_of_dir(&spot.dir)?;
+        path.try_reserve(spot.name.len() + 12).map_err(|_| Errno::ENOMEM)?;
+        if !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        path.extend_from_slice(&spot.name);
+        let found = walk::lookup(&spot.dir, &spot.name)?;
+        if found.is_none_or(|inode| inode.number != self.inode.number) {
+            path.extend_from_slice(b" (deleted)");
+        }
+        Ok(path)
+    }
+    /// The shared object that holds its content, for mapping it.
+    pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
+        let object = self.inode.object()?;
+        // Without a name it can still be mapped.
+        let _ = self.path().and_then(|path| mapped::set(object.id(), &self.inode, &path));
+        Ok(object)
     }
     /// What it is ready for.
     pub fn ready(&self) -> Ready {
         match &self.kind {
-            Kind::Null | Kind::Zero | Kind::Plain(_) => Ready::IN | Ready::OUT,
-            Kind::Output(_) => Ready::OUT,
-            Kind::Reader(end) => end.ready(),
-            Kind::Writer(end) => end.ready(),
+            Kind::Null | Kind::Zero | Kind::Full | Kind::Random | Kind::File | Kind::Dir | Kind::Text(_) => {
+                Ready::IN | Ready::OUT
+            }
+            Kind::Console(channel) => console::ready(*channel),
+            Kind::Pipe { reader, writer } => {
+                reader.as_ref().map_or(Ready::empty(), Reader::ready)
+                    | writer.as_ref().map_or(Ready::empty(), Writer::ready)
+            }
             Kind::Event(event) => event.ready(),
             Kind::Epoll(epoll) => epoll.ready(),
+            Kind::Path => Ready::empty(),
         }
+    }
+    /// The bells that ring when it may have become ready, each with what for.
+    fn bells(&self) -> [Option<(&Arc<Bell>, Ready)>; 2] {
+        match &self.kind {
+            Kind::Pipe { reader, writer } => [
+                reader.as_ref().map(|r| (r.pipe().bell_of_readers(), Ready::IN)),
+                writer.as_ref().map(|w| (w.pipe().bell_of_writers(), Ready::OUT)),
+            ],
+            Kind::Event(event) => [Some((&event.filled, Ready::IN)), Some((&event.emptied, Ready::OUT))],
+            Kind::Console(_) => [CONSOLE.try_get().map(|b| (b, Ready::IN)), None],
+            Kind::Epoll(epoll) => [Some((epoll.bell(), Ready::IN)), None],
+            _ => [None, None],
+        }
+    }
+    /// Has a thread wait for it, and, if it is a set, for what is in it.
+    pub fn enter(&self, places: &mut Places) -> errno::Result<()> {
+        self.bells().into_iter().flatten().try_for_each(|(bell, _)| places.add(bell))?;
+        if let Kind::Epoll(epoll) = &self.kind { epoll.enter(places) } else { Ok(()) }
+    }
+    /// Differs from what it was before if the file may have become ready for one
+    /// of `events` since, or its other side has gone.
+    pub fn nr_rings(&self, events: Ready) -> u64 {
+        let bells = self.bells();
+        let has_both = bells[0].is_some() && bells[1].is_some();
+        let counted = bells.into_iter().flatten().filter(|(_, on)| !has_both || events.intersects(*on));
+        counted.map(|(bell, _)| bell.nr_rings()).fold(0, u64::wrapping_add)
     }
     /// Does `step` until it gives something other than EAGAIN, waiting in
     /// between unless the file does not want that.
     pub fn retry<T>(&self, thread: &Thread, mut step: impl FnMut() -> errno::Result<T>) -> errno::Result<T> {
-        let once = self.nonblocking.load(Ordering::Relaxed);
-        let done = wait(thread, None, || match step() {
-            Err(Errno::EAGAIN) if !once => None,
-            other => Some(other),
-        })?;
-        let result = done.unwrap_or(Err(Errno::EAGAIN));
-        if result.is_ok() {
-            self.generation.fetch_add(1, Ordering::Relaxed);
-            changed();
+        if self.is_nonblocking() {
+            return step();
         }
-        result
+        let done = bell::wait(
+            thread,
+            None,
+            |places| self.enter(places),
+            || match step() {
+                Err(Errno::EAGAIN) => None,
+                other => Some(other),
+            },
+        )?;
+        done.unwrap_or(Err(Errno::EAGAIN))
     }
 }
 
-/// Threads that wait for any file to change. One list for all: waits are few.
-static WATCHERS: SpinLock<Vec<Arc<Thread>>> = SpinLock::new(Vec::new());
+/// A pipe without a name: the end to read, the end to write.
+pub fn new_pipe(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
+    let pipe = Pipe::nameless()?;
+    let (reader, writer, _) = pipe.open(true, true);
+    let inode = Inode::new(Body::Pipe(pipe), 0o600)?;
+    let read = Kind::Pipe { reader, writer: None };
+    let write = Kind::Pipe { reader: None, writer };
+    Ok((Open::new(read, inode.clone(), flags | O_RDONLY)?, Open::new(write, inode, flags | O_WRONLY)?))
+}
 
-/// Some file may be ready now that was not before.
+/// Two ends that both read and write, each what the other wrote.
+pub fn new_pair(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
+    let (there, back) = (Pipe::nameless()?, Pipe::nameless()?);
+    let end = |from: &Arc<Pipe>, to: &Arc<Pipe>| {
+        let kind = Kind::Pipe { reader: from.open(true, false).0, writer: to.open(false, true).1 };
+        Open::new(kind, Inode::new(Body::Socket, 0o777)?, flags | O_RDWR)
+    };
+    Ok((end(&there, &back)?, end(&back, &there)?))
+}
+
+/// What rings when something was typed.
+static CONSOLE: Once<Arc<Bell>> = Once::new();
+
+/// Makes it, before the first process.
+fn make_console_bell() {
+    if CONSOLE.try_get().is_none() {
+        CONSOLE.set(Arc::new(Bell::new()));
+    }
+}
+
+/// Something was typed, which can be read now.
 pub fn changed() {
-    let watchers = core::mem::take(&mut *WATCHERS.lock());
-    watchers.iter().for_each(sched::wake);
-}
-
-fn forget(thread: &Arc<Thread>) {
-    WATCHERS.lock().retain(|t| !Arc::ptr_eq(t, thread));
-}
-
-/// Asks `question` after each change until it has an answer; none once
-/// `deadline_ns` has passed.
-pub fn wait<T>(
-    thread: &Thread,
-    deadline_ns: Option<u64>,
-    mut question: impl FnMut() -> Option<T>,
-) -> errno::Result<Option<T>> {
-    if let Some(answer) = question() {
-        return Ok(Some(answer));
-    }
-    let me = sched::current();
-    loop {
-        WATCHERS.lock().push(me.clone());
-        let answer = question();
-        let over = deadline_ns.is_some_and(|d| now_ns() >= d);
-        let interrupted = thread.is_interrupted();
-        if answer.is_none() && !over && !interrupted {
-            sched::block_until(deadline_ns);
-        }
-        forget(&me);
-        match answer {
-            Some(answer) => return Ok(Some(answer)),
-            None if over => return Ok(None),
-            None if interrupted && deadline_ns.is_some() => return Err(Errno::EINTR),
-            None if interrupted => return Err(Errno::RESTART),
-            None => {}
-        }
-    }
-}
-
-/// A process's numbers.
-pub struct Table(BTreeMap<u32, Arc<Open>>);
-
-impl Table {
-    /// For a child.
-    pub fn duplicate(&self) -> Table {
-        Table(self.0.clone())
-    }
-    /// What a new program does not keep: no number is marked so yet.
-    pub fn take_cloexec(&mut self) -> Vec<Arc<Open>> {
-        Vec::new()
-    }
-    /// All of it, when the process ends.
-    pub fn take_all(&mut self) -> Vec<Arc<Open>> {
-        core::mem::take(&mut self.0).into_values().collect()
-    }
-    /// Standard input, output and error output.
-    pub fn standard() -> Table {
-        let kinds = [Kind::Null, Kind::Output(Channel::Output), Kind::Output(Channel::Error)];
-        Table((0..).zip(kinds.map(Open::new)).collect())
-    }
-    /// The file behind a number.
-    pub fn get(&self, number: u32) -> errno::Result<Arc<Open>> {
-        self.0.get(&number).cloned().ok_or(Errno::EBADF)
-    }
-    /// Gives an open file the lowest free number from `least` on.
-    pub fn put(&mut self, open: Arc<Open>, least: u32) -> errno::Result<u32> {
-        let number = (least..MAX_OPEN).find(|n| !self.0.contains_key(n)).ok_or(Errno::EMFILE)?;
-        self.0.insert(number, open);
-        Ok(number)
-    }
-    /// Opens something new.
-    pub fn add(&mut self, kind: Kind, nonblocking: bool) -> errno::Result<u32> {
-        let open = Open::new(kind);
-        open.nonblocking.store(nonblocking, Ordering::Relaxed);
-        self.put(open, 0)
-    }
-    /// Gives an open file this number; what had it before.
-    pub fn replace(&mut self, open: Arc<Open>, number: u32) -> errno::Result<Option<Arc<Open>>> {
-        if number >= MAX_OPEN {
-            return Err(Errno::EBADF);
-        }
-        Ok(self.0.insert(number, open))
-    }
-    /// Takes a number away; what it stood for.
-    pub fn remove(&mut self, number: u32) -> errno::Result<Arc<Open>> {
-        self.0.remove(&number).ok_or(Errno::EBADF)
-    }
-}
-
-/// What is at `path`.
-pub fn find(path: &[u8]) -> errno::Result<Kind> {
-    match path {
-        b"/dev/null" => Ok(Kind::Null),
-        b"/dev/zero" => Ok(Kind::Zero),
-        _ => {
-            let path = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
-            archive::find(path).map(|bytes| Kind::Plain(Plain::new(bytes))).ok_or(Errno::ENOENT)
-        }
+    if let Some(bell) = CONSOLE.try_get() {
+        bell.ring();
     }
 }

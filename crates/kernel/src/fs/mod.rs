@@ -1,27 +1,50 @@
-//! Where programs come from: the initial archive. No more than that yet.
-use crate::errno::{self, Errno};
-use crate::process::archive;
-/// Where a process is; there is one place only.
-#[derive(Clone, Default)]
+//! The file system: one tree of names in memory, filled from the initial
+//! archive, and beside it the generated files of `/proc` and `/sys`.
+//!
+//! `inode` is what a file is, `content` the bytes of a plain one, `tree` the
+//! names in directories, `walk` turns a path into an inode, `change` makes,
+//! moves and removes names, `initial` fills the tree at boot, `proc` generates.
+//! Bytes of files are the archive's own or lie in shared objects of the memory
+//! subsystem, never on the kernel's heap; names and inodes are charged to it.
+//!
+//! Locks: the tree has one spin lock, under which nothing but the heap's is
+//! taken; what is taken out of the tree is dropped after it. Contents and
+//! positions have sleeping locks, taken with no spin lock held.
+
+pub mod change;
+pub mod content;
+pub mod initial;
+pub mod inode;
+pub mod mapped;
+pub mod proc;
+mod program;
+pub mod sleeping;
+pub mod tree;
+pub mod walk;
+
+pub use inode::{Body, Inode};
+pub use program::{Program, open_program};
+
+use alloc::sync::Arc;
+
+/// Longest name in a directory.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Longest path, with the zero at its end.
+pub const MAX_PATH_BYTES: usize = 4096;
+
+/// Where a process is in the tree.
+#[derive(Clone)]
 pub struct Place {
-    _root: (),
+    /// Where relative paths begin.
+    pub cwd: Arc<Inode>,
+    /// Mode bits that new files do not get.
+    pub umask: u32,
 }
 
-/// A file to be run.
-pub struct Program(&'static [u8]);
-
-impl Program {
-    /// Bytes from `at` on; how many there were.
-    pub fn read_at(&self, at: u64, into: &mut [u8]) -> errno::Result<usize> {
-        let from = self.0.get(at as usize..).unwrap_or(&[]);
-        let len = from.len().min(into.len());
-        into[..len].copy_from_slice(&from[..len]);
-        Ok(len)
+impl Default for Place {
+    /// At the root, with the usual mask.
+    fn default() -> Place {
+        initial::init();
+        Place { cwd: tree::root(), umask: 0o022 }
     }
-}
-
-/// The program at `path`.
-pub fn open_program(_place: &Place, path: &[u8]) -> errno::Result<Program> {
-    let path = core::str::from_utf8(path).map_err(|_| Errno::ENOENT)?;
-    archive::find(path).map(Program).ok_or(Errno::ENOENT)
 }

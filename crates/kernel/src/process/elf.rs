@@ -11,7 +11,8 @@ use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD,
 use elf::endian::LittleEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::segment::{ProgramHeader, SegmentTable};
-use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE};
+use linux_raw_sys::general::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE};
+use softfault::ObjectPart;
 
 const PAGE: u64 = 4096;
 /// Where a position-independent program goes: two thirds up, as on Linux.
@@ -205,21 +206,48 @@ fn protection(flags: u32) -> u64 {
     bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC)
 }
 
-/// One segment: mapped with the rights that it is to have, filled past them.
+/// One segment. What the program cannot write is the file itself, mapped; the
+/// rest is memory of its own, filled past the rights that it is to have.
 fn map_segment(space: &Space, program: &fs::Program, segment: &ProgramHeader, base: u64) -> Result<(), LoadError> {
     let start = base.wrapping_add(segment.p_vaddr);
     let end = start.checked_add(segment.p_memsz).filter(|e| *e <= USER_END).ok_or(LoadError::Address)?;
-    segment.p_offset.checked_add(segment.p_filesz).ok_or(LoadError::Format)?;
+    let file_end = segment.p_offset.checked_add(segment.p_filesz).ok_or(LoadError::Format)?;
     if segment.p_filesz > segment.p_memsz {
         return Err(LoadError::Format);
     }
+    let is_file = segment.p_flags & PF_W == 0
+        && segment.p_filesz == segment.p_memsz
+        && segment.p_offset % PAGE == start % PAGE
+        && file_end <= program.inode().size_bytes();
     let first = start & !(PAGE - 1);
+    let (bytes, rights) = (end - first, protection(segment.p_flags));
+    if is_file {
+        return map_file(space, program, first, bytes, rights, segment.p_offset & !(PAGE - 1));
+    }
     let flags = u64::from(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
-    space.mmap(first, end - first, protection(segment.p_flags), flags).map_err(|error| {
+    space.mmap(first, bytes, rights, flags).map_err(|error| {
         log!("segment {start:#x}..{end:#x}: {error}");
         LoadError::Address
     })?;
     fill(space, program, start, segment)
+}
+
+/// All who run the program share these pages; nobody can make them writable.
+fn map_file(
+    space: &Space,
+    program: &fs::Program,
+    first: u64,
+    bytes: u64,
+    rights: u64,
+    offset_bytes: u64,
+) -> Result<(), LoadError> {
+    let object = program.object().map_err(|_| LoadError::Memory)?;
+    let part = ObjectPart { object: &object, offset_bytes, may_write: false };
+    space.mmap_object(first, bytes, rights, u64::from(MAP_SHARED | MAP_FIXED), part).map_err(|error| {
+        log!("segment at {first:#x}: {error}");
+        LoadError::Address
+    })?;
+    Ok(())
 }
 
 /// Copies the segment's bytes, a page at a time.

@@ -106,12 +106,12 @@ fn interpreter(head: &[u8]) -> errno::Result<Option<Interpreter>> {
 
 /// Follows scripts to their interpreters; the file to load, and the arguments as
 /// it gets them.
-fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Result<(fs::Program, Vec<u8>)> {
+fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Result<fs::Program> {
     for _ in 0..MAX_SCRIPTS {
         let program = fs::open_program(place, &path)?;
         let mut head = [0u8; MAX_LINE];
         let len = program.read_at(0, &mut head)?;
-        let Some(interpreter) = interpreter(&head[..len])? else { return Ok((program, path)) };
+        let Some(interpreter) = interpreter(&head[..len])? else { return Ok(program) };
         let mut new = alloc::vec![interpreter.path.clone()];
         new.extend(interpreter.argument);
         new.push(path);
@@ -125,18 +125,17 @@ fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Res
 /// Builds the memory of the program; `stack_bytes` is how far its stack may
 /// grow.
 pub fn prepare(place: &fs::Place, command: Command, stack_bytes: u64) -> Result<Prepared, Refusal> {
-    let Command { path, mut args, env } = command;
+    let Command { path: called, mut args, env } = command;
     if args.is_empty() {
         args.push(Vec::new());
     }
-    let called = path.clone();
-    let (program, path) = resolve(place, path, &mut args).map_err(Refusal::File)?;
+    let program = resolve(place, called.clone(), &mut args).map_err(Refusal::File)?;
     let space = mm::new_space().map_err(|_| Refusal::Memory)?;
     let loaded = elf::load(&space, &program, place).map_err(Refusal::Load)?;
     let texts = stack::Texts { path: &called, args: &args, env: &env };
     let sp = stack::build(&space, &loaded, &texts, stack_bytes).map_err(Refusal::Stack)?;
     let cmdline = args.iter().flat_map(|a| a.iter().copied().chain([0])).collect();
-    let mm = Mm::new(space, String::from_utf8_lossy(&path).into_owned(), cmdline);
+    let mm = Mm::new(space, String::from_utf8_lossy(&program.path).into_owned(), cmdline, sp);
     Ok(Prepared { mm, frame: Frame::for_program(loaded.start, sp) })
 }
 

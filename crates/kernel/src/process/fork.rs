@@ -30,7 +30,7 @@ impl Process {
     ///
     /// Everything that can fail comes before the child can be seen.
     pub fn fork(self: &Arc<Process>, thread: &Thread, plan: &Plan, frame: Frame) -> errno::Result<Arc<Thread>> {
-        let mut from = self.inherited();
+        let mut from = self.inherited()?;
         if plan.clears_handlers {
             signal::forget_handlers(&mut from.actions);
         }

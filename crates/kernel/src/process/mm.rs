@@ -20,6 +20,9 @@ pub struct Mm {
     pub path: String,
     /// Its arguments, each ended by a zero.
     pub args: Vec<u8>,
+    /// Where its first stack began: arguments and environment can be found from
+    /// there.
+    pub first_sp: u64,
     /// Threads that run in it and have not ended.
     nr_users: AtomicU32,
     /// The most pages that were resident, as far as anybody looked.
@@ -28,15 +31,15 @@ pub struct Mm {
 
 impl Mm {
     /// Of a new program; without users.
-    pub fn new(space: Space, path: String, args: Vec<u8>) -> Arc<Mm> {
+    pub fn new(space: Space, path: String, args: Vec<u8>, first_sp: u64) -> Arc<Mm> {
         let (nr_users, peak_pages) = (AtomicU32::new(0), AtomicU64::new(0));
-        Arc::new(Mm { space, path, args, nr_users, peak_pages })
+        Arc::new(Mm { space, path, args, first_sp, nr_users, peak_pages })
     }
     /// A copy for a child, as fork(2) makes it.
     pub fn fork(&self) -> errno::Result<Arc<Mm>> {
         let space = self.space.fork().map_err(|error| Errno(error.errno().0 as u16))?;
         mm::prepare_root(&space);
-        Ok(Mm::new(space, self.path.clone(), self.args.clone()))
+        Ok(Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp))
     }
     /// One more thread runs in it.
     pub fn enter(&self) {
@@ -50,6 +53,7 @@ impl Mm {
         if self.nr_users.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Without memory for the new tree all goes later.
             let _ = self.space.munmap(0, USER_END);
+            crate::shm::sweep();
         }
     }
     /// Keeps the largest resident size, and gives it in pages.

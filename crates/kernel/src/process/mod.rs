@@ -33,7 +33,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use limits::Limits;
 use wait::ChildUsage;
 
@@ -52,6 +52,8 @@ pub struct Inherited {
     pub place: fs::Place,
     /// What it may have.
     pub limits: Limits,
+    /// What `/proc/PID/oom_score_adj` says.
+    pub oom_score_adj: i32,
 }
 
 /// A process.
@@ -95,6 +97,8 @@ pub struct Process {
     pub children_used: SpinLock<ChildUsage>,
     /// Alarm clock.
     pub alarm: timer::Alarm,
+    /// What `/proc/PID/oom_score_adj` says; who is killed does not depend on it.
+    pub oom_score_adj: AtomicI32,
     /// Signal to send it when its parent ends; prctl(2).
     pub death_signal: AtomicU8,
     _charge: heap::Charge,
@@ -124,6 +128,7 @@ impl Process {
             past: SpinLock::new(Used::default()),
             children_used: SpinLock::new(ChildUsage::default()),
             alarm: timer::Alarm::default(),
+            oom_score_adj: AtomicI32::new(from.oom_score_adj),
             death_signal: AtomicU8::new(0),
             _charge: charge,
         }))
@@ -135,6 +140,7 @@ impl Process {
             files: file::Table::standard(),
             place: fs::Place::default(),
             limits: Limits::default(),
+            oom_score_adj: 0,
         };
         let process = Process::bare(table::new_id(), from, 0)?;
         table::insert(&process, table::INIT);
@@ -265,12 +271,13 @@ impl Process {
         }
     }
     /// What a child gets.
-    pub fn inherited(&self) -> Inherited {
-        Inherited {
+    pub fn inherited(&self) -> errno::Result<Inherited> {
+        Ok(Inherited {
             actions: *self.actions.lock(),
-            files: self.files.lock().duplicate(),
+            files: self.files.lock().duplicate()?,
             place: self.place.lock().clone(),
             limits: self.limits.lock().clone(),
-        }
+            oom_score_adj: self.oom_score_adj.load(Ordering::Relaxed),
+        })
     }
 }

@@ -214,6 +214,13 @@ pub fn send_to_process(process: &Process, info: Info) {
     }
 }
 
+/// Whether this signal would stop the thread's process or run a handler, not be
+/// passed over.
+pub fn would_stop(thread: &Thread, signal: u32) -> bool {
+    let action = thread.process().actions.lock()[signal as usize - 1];
+    action.handler != SIG_IGN && thread.signals.lock().mask & bit(signal) == 0
+}
+
 /// Stops a process until SIGCONT.
 fn stop(process: &Process, signal: u32) {
     if process.stop.stop(signal) {

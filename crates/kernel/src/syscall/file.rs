@@ -1,173 +1,184 @@
-//! Calls about files: opening, reading, writing, and what they are.
+//! Calls about open files and their numbers: opening, closing, duplicating,
+//! seeking, flags.
 
 use super::Call;
-use crate::console;
+use super::path::{From, open_file, read_path, resolve};
 use crate::errno::{self, Errno};
-use crate::file::{self, Event, Kind, Open};
+use crate::file::{self, Event, Kind, Open, Spot};
+use crate::fs::change::{self, New};
+use crate::fs::walk::{self, Follow, Walked};
+use crate::fs::{Body, Inode};
 use crate::mm;
-use crate::signal::{self, Info};
+use crate::process;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, EFD_NONBLOCK, EFD_SEMAPHORE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_SETFD, F_SETFL,
-    O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY, S_IFCHR, S_IFIFO, S_IFREG, SIGPIPE,
+    EFD_NONBLOCK, EFD_SEMAPHORE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETLK, F_GETOWN, F_GETPIPE_SZ,
+    F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETOWN, F_SETPIPE_SZ, F_UNLCK,
+    FD_CLOEXEC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW,
+    O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, RLIMIT_NOFILE, S_IFLNK,
 };
-use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Bytes that are copied at a time.
-const CHUNK_BYTES: u64 = 1024;
-/// Most bytes of a read or write, as on Linux.
-const MAX_BYTES: u64 = 0x7fff_f000;
-/// Most parts of a readv(2) or writev(2).
-const MAX_PARTS: u64 = 1024;
-const MAX_PATH: usize = 4096;
+/// Without O_DIRECTORY, which is part of O_TMPFILE.
+const TMPFILE: u32 = linux_raw_sys::general::O_TMPFILE & !O_DIRECTORY;
+/// `O_LARGEFILE` as F_GETFL shows it; the generic value is 0 here.
+const LARGE: u32 = 0o100_000;
+/// Flags that only matter while the file is opened.
+const OPENING: u32 = O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | O_NOCTTY | TMPFILE;
+/// Flags that F_SETFL changes: those two, O_ASYNC, O_DIRECT, O_NOATIME.
+const SETTABLE: u32 = O_APPEND | O_NONBLOCK | 0o20_000 | 0o40_000 | 0o1_000_000;
 
-fn open_file(call: &Call, n: usize) -> errno::Result<Arc<Open>> {
-    call.process.files.lock().get(call.int(n))
+const MFD_CLOEXEC: u32 = 1;
+const MFD_KNOWN: u32 = 0x1f;
+
+/// RLIMIT_NOFILE.
+pub fn limit(call: &Call) -> u64 {
+    call.process.limits.lock().now(RLIMIT_NOFILE)
 }
 
-/// Passes bytes of the program on, part by part; an error only if it comes
-/// before the first.
-fn send(call: &Call, open: &Open, addr: u64, len: u64) -> errno::Result {
-    let mut done = 0;
-    while done < len {
-        let mut chunk = [0u8; CHUNK_BYTES as usize];
-        let part = (len - done).min(CHUNK_BYTES);
-        let bytes = &mut chunk[..part as usize];
-        let sent =
-            mm::copy_in(call.space(), addr.wrapping_add(done), bytes).and_then(|()| send_chunk(call, open, bytes));
-        match sent {
-            Ok(sent) => done += sent,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
+/// Puts what was opened under the lowest free number.
+pub fn add(call: &Call, open: Arc<Open>, flags: u32) -> errno::Result {
+    let limit = limit(call);
+    let number = call.process.files.lock().put(open.clone(), 0, flags & O_CLOEXEC != 0, limit);
+    drop(open);
+    // Even the lowest number may be beyond the limit.
+    number.map(u64::from).map_err(|e| if e == Errno::EINVAL { Errno::EMFILE } else { e })
+}
+
+/// What open(2) found or made at a path.
+fn find_or_create(call: &Call, from: From, n: usize, flags: u32, mode: u32) -> errno::Result<(Walked, bool)> {
+    let exclusive = flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
+    let follow = match () {
+        () if exclusive => Follow::Never,
+        () if flags & O_NOFOLLOW != 0 => Follow::Slash,
+        () => Follow::Last,
+    };
+    let mut found = resolve(call, from, n, follow)?;
+    if found.inode.is_some() || flags & O_CREAT == 0 {
+        if found.inode.is_some() && exclusive {
+            return Err(Errno::EEXIST);
         }
+        return Ok((found, false));
     }
-    Ok(done)
-}
-
-fn send_chunk(call: &Call, open: &Open, bytes: &[u8]) -> errno::Result {
-    match &open.kind {
-        Kind::Output(channel) => console::send(*channel, bytes),
-        Kind::Null | Kind::Zero => {}
-        Kind::Writer(pipe) => {
-            let sent = open.retry(call.thread, || pipe.put(bytes));
-            if sent == Err(Errno::EPIPE) {
-                let info = Info::sent(SIGPIPE, 0, call.process.pid);
-                signal::send_to_thread(&crate::sched::current(), info);
-            }
-            return sent;
-        }
-        Kind::Event(event) => {
-            let Ok(n) = <[u8; 8]>::try_from(bytes) else { return Err(Errno::EINVAL) };
-            open.retry(call.thread, || event.add(u64::from_le_bytes(n)))?;
-        }
-        Kind::Plain(_) | Kind::Reader(_) | Kind::Epoll(_) => return Err(Errno::EBADF),
+    if found.wants_dir {
+        return Err(Errno::EISDIR);
     }
-    Ok(bytes.len() as u64)
-}
-
-/// Reads up to `len` bytes for the program.
-fn receive(call: &Call, open: &Open, addr: u64, len: u64) -> errno::Result {
-    let mut done = 0;
-    while done < len {
-        let part = (len - done).min(CHUNK_BYTES);
-        // Only the first part is waited for.
-        let bytes = match receive_chunk(call, open, part, done == 0) {
-            Ok(bytes) => bytes,
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
-        };
-        let copied = mm::copy_out(call.space(), addr.wrapping_add(done), &bytes);
-        match copied {
-            Ok(()) => {}
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
+    let mode = mode & !call.process.place.lock().umask;
+    match change::create(&found, New::File, mode) {
+        Ok(inode) => {
+            found.inode = Some(inode);
+            Ok((found, true))
         }
-        if let Kind::Plain(plain) = &open.kind {
-            plain.seek(bytes.len() as i64, 1)?;
-        }
-        done += bytes.len() as u64;
-        if (bytes.len() as u64) < part || matches!(open.kind, Kind::Event(_)) {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-fn receive_chunk(call: &Call, open: &Open, max: u64, waits: bool) -> errno::Result<Vec<u8>> {
-    match &open.kind {
-        Kind::Null => Ok(Vec::new()),
-        Kind::Zero => Ok(alloc::vec![0; max as usize]),
-        Kind::Plain(plain) => Ok(plain.part(plain.position(), max).to_vec()),
-        Kind::Reader(pipe) if waits => open.retry(call.thread, || pipe.take(max as usize)),
-        Kind::Reader(pipe) => pipe.take(max as usize),
-        Kind::Event(_) if max < 8 => Err(Errno::EINVAL),
-        Kind::Event(event) => open.retry(call.thread, || event.take()).map(|n| n.to_le_bytes().to_vec()),
-        Kind::Output(_) | Kind::Writer(_) | Kind::Epoll(_) => Err(Errno::EBADF),
+        // Somebody else made it meanwhile.
+        Err(Errno::EEXIST) if !exclusive => Ok((resolve(call, from, n, follow)?, false)),
+        Err(errno) => Err(errno),
     }
 }
 
-pub fn write(call: &mut Call) -> errno::Result {
-    let open = open_file(call, 0)?;
-    send(call, &open, call.args[1], call.args[2].min(MAX_BYTES))
+fn check_kind(inode: &Inode, flags: u32) -> errno::Result<()> {
+    if inode.kind() == S_IFLNK && flags & O_PATH == 0 {
+        return Err(if flags & O_DIRECTORY != 0 { Errno::ENOTDIR } else { Errno::ELOOP });
+    }
+    if flags & O_DIRECTORY != 0 && !inode.is_dir() {
+        return Err(Errno::ENOTDIR);
+    }
+    if inode.is_dir() && flags & O_PATH == 0 && (flags & O_ACCMODE != O_RDONLY || flags & O_CREAT != 0) {
+        return Err(Errno::EISDIR);
+    }
+    Ok(())
 }
 
-pub fn read(call: &mut Call) -> errno::Result {
-    let open = open_file(call, 0)?;
-    receive(call, &open, call.args[1], call.args[2].min(MAX_BYTES))
-}
-
-pub fn pread64(call: &mut Call) -> errno::Result {
-    let [_, addr, len, offset, ..] = call.args;
-    let open = open_file(call, 0)?;
-    if (offset as i64) < 0 {
+fn open_path(call: &mut Call, from: From, n: usize, flags: u32, mode: u32) -> errno::Result {
+    let flags = if flags & O_PATH != 0 { flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) } else { flags };
+    if flags & O_ACCMODE == O_ACCMODE {
         return Err(Errno::EINVAL);
     }
-    let Kind::Plain(plain) = &open.kind else { return Err(Errno::ESPIPE) };
-    let bytes = plain.part(offset, len.min(MAX_BYTES));
-    mm::copy_out(call.space(), addr, bytes)?;
-    Ok(bytes.len() as u64)
+    if flags & TMPFILE != 0 {
+        return open_unnamed(call, from, n, flags, mode);
+    }
+    let (found, is_new) = find_or_create(call, from, n, flags, mode)?;
+    let inode = found.inode.clone().ok_or(Errno::ENOENT)?;
+    check_kind(&inode, flags)?;
+    if !is_new && (flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0) && is_running(&found, &inode) {
+        return Err(Errno::ETXTBSY);
+    }
+    let kind = match &found.open {
+        _ if flags & O_PATH != 0 => Kind::Path,
+        // What has no name can be opened again only if it is a pipe.
+        Some(open) if matches!(open.inode.body, Body::Nameless(_)) => return Err(Errno::ENXIO),
+        _ => file::open(&inode, flags, call.thread)?,
+    };
+    if flags & O_TRUNC != 0 && !is_new && flags & O_PATH == 0 && matches!(kind, Kind::File) {
+        super::attributes::set_size(&inode, 0)?;
+    }
+    let spot = match found.open {
+        Some(open) => open.spot.as_ref().map(|s| Spot { dir: s.dir.clone(), name: s.name.clone() }),
+        None => Some(Spot { dir: found.dir, name: found.name }),
+    };
+    let kept = flags & !OPENING | if flags & O_PATH == 0 { LARGE | O_LARGEFILE } else { 0 };
+    add(call, Open::bare(kind, inode, kept, spot)?, flags)
 }
 
-type Transfer = fn(&Call, &Open, u64, u64) -> errno::Result;
+/// Whether a process runs the program that is in the file.
+fn is_running(found: &Walked, inode: &Inode) -> bool {
+    if inode.meta().mode & 0o111 == 0 || !matches!(inode.body, Body::File(_)) {
+        return false;
+    }
+    let Ok(mut path) = walk::path_of_dir(&found.dir) else { return false };
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(&found.name);
+    process::all().iter().filter_map(|p| p.mm()).any(|mm| mm.path.as_bytes() == path)
+}
 
-/// The parts of a list one by one, until one is not done wholly.
-fn each_part(call: &Call, transfer: Transfer) -> errno::Result {
-    let [_, list, nr, ..] = call.args;
-    let open = open_file(call, 0)?;
-    if nr > MAX_PARTS {
+/// O_TMPFILE: a file without a name.
+fn open_unnamed(call: &Call, from: From, n: usize, flags: u32, mode: u32) -> errno::Result {
+    if flags & O_ACCMODE == O_RDONLY || flags & O_DIRECTORY == 0 {
         return Err(Errno::EINVAL);
     }
-    let mut done = 0;
-    for i in 0..nr {
-        let part = mm::get::<[u64; 2]>(call.space(), list.wrapping_add(i * 16));
-        let moved = part.and_then(|[addr, len]| {
-            if (len as i64) < 0 {
-                return Err(Errno::EINVAL);
-            }
-            Ok((len, transfer(call, &open, addr, len.min(MAX_BYTES))?))
-        });
-        match moved {
-            Ok((len, moved)) => {
-                done += moved;
-                if moved < len {
-                    break;
-                }
-            }
-            Err(_) if done > 0 => break,
-            Err(errno) => return Err(errno),
-        }
+    let dir = resolve(call, from, n, Follow::Last)?.found()?;
+    if !dir.is_dir() {
+        return Err(Errno::ENOTDIR);
     }
-    Ok(done)
+    if !matches!(dir.body, Body::Dir) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let inode = change::inode(New::File, mode & !call.process.place.lock().umask)?;
+    inode.change(|meta| meta.nr_links = 0);
+    let name = alloc::format!("#{}", inode.number).into_bytes().into();
+    add(call, Open::bare(Kind::File, inode, flags & !OPENING | LARGE, Some(Spot { dir, name }))?, flags)
 }
 
-pub fn writev(call: &mut Call) -> errno::Result {
-    each_part(call, send)
+pub fn open(call: &mut Call) -> errno::Result {
+    let (flags, mode) = (call.int(1), call.int(2));
+    open_path(call, From::Cwd, 0, flags, mode)
 }
 
-pub fn readv(call: &mut Call) -> errno::Result {
-    each_part(call, receive)
+pub fn openat(call: &mut Call) -> errno::Result {
+    let (flags, mode) = (call.int(2), call.int(3));
+    open_path(call, From::Argument(0), 1, flags, mode)
+}
+
+pub fn creat(call: &mut Call) -> errno::Result {
+    let mode = call.int(1);
+    open_path(call, From::Cwd, 0, O_CREAT | O_WRONLY | O_TRUNC, mode)
+}
+
+pub fn memfd_create(call: &mut Call) -> errno::Result {
+    let flags = call.int(1);
+    if flags & !MFD_KNOWN != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let name = read_path(call, call.args[0]).map_err(|e| if e == Errno::ENAMETOOLONG { Errno::EINVAL } else { e })?;
+    if name.len() > 249 {
+        return Err(Errno::EINVAL);
+    }
+    let inode = change::inode(New::File, 0o777)?;
+    inode.change(|meta| meta.nr_links = 0);
+    let name = [b"memfd:", &name[..]].concat().into();
+    let spot = Spot { dir: crate::fs::tree::root(), name };
+    let open = Open::bare(Kind::File, inode, O_RDWR | LARGE, Some(spot))?;
+    add(call, open, if flags & MFD_CLOEXEC != 0 { O_CLOEXEC } else { 0 })
 }
 
 pub fn close(call: &mut Call) -> errno::Result {
@@ -176,212 +187,196 @@ pub fn close(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-pub fn lseek(call: &mut Call) -> errno::Result {
-    let open = open_file(call, 0)?;
-    match &open.kind {
-        Kind::Plain(plain) => plain.seek(call.args[1] as i64, call.int(2)),
-        Kind::Null | Kind::Zero => Ok(0),
-        _ => Err(Errno::ESPIPE),
+/// close_range(2).
+pub fn close_range(call: &mut Call) -> errno::Result {
+    const UNSHARE: u32 = 2;
+    const CLOEXEC: u32 = 4;
+    let (first, last, flags) = (call.int(0), call.int(1), call.int(2));
+    if first > last || flags & !(UNSHARE | CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
     }
-}
-
-/// None of them is a terminal.
-pub fn ioctl(call: &mut Call) -> errno::Result {
-    open_file(call, 0)?;
-    Err(Errno::ENOTTY)
-}
-
-/// The path at `addr`, if it is one that anybody could mean here: longer ones
-/// are cut.
-fn read_path(call: &Call, addr: u64) -> errno::Result<Vec<u8>> {
-    let mut path = Vec::new();
-    while path.len() < MAX_PATH {
-        match mm::get::<u8>(call.space(), addr.wrapping_add(path.len() as u64))? {
-            0 => break,
-            byte => path.push(byte),
+    let mut at = first;
+    loop {
+        let mut files = call.process.files.lock();
+        let Some(number) = files.numbers(at).next().filter(|n| *n <= last) else { return Ok(0) };
+        let gone = match flags & CLOEXEC {
+            0 => Some(files.remove(number)),
+            _ => {
+                files.set_closes_on_exec(number, true)?;
+                None
+            }
+        };
+        drop(files);
+        drop(gone);
+        match number.checked_add(1) {
+            Some(next) => at = next,
+            None => return Ok(0),
         }
     }
-    Ok(path)
 }
 
-fn open_at(call: &mut Call, n: usize) -> errno::Result {
-    let path = read_path(call, call.args[n])?;
-    let flags = call.int(n + 1);
-    let kind = file::find(&path)?;
-    if matches!(kind, Kind::Plain(_)) && flags & O_ACCMODE != O_RDONLY {
-        return Err(Errno::EROFS);
+pub fn lseek(call: &mut Call) -> errno::Result {
+    const DATA: u32 = 3;
+    const HOLE: u32 = 4;
+    let open = open_file(call, 0)?;
+    let (offset, whence) = (call.args[1] as i64, call.int(2));
+    let size = match &open.kind {
+        Kind::File => open.inode.size_bytes(),
+        Kind::Dir | Kind::Text(_) => 0,
+        Kind::Null | Kind::Zero | Kind::Full | Kind::Random => return Ok(0),
+        Kind::Path => return Err(Errno::EBADF),
+        _ => return Err(Errno::ESPIPE),
+    };
+    let is_file = matches!(open.kind, Kind::File);
+    let mut position = open.position.lock();
+    let base = match whence {
+        0 => 0,
+        1 => *position,
+        2 if is_file => size,
+        // Holes are not told apart from zeroes: there is one at the end.
+        DATA | HOLE if is_file => {
+            if offset < 0 || offset as u64 >= size {
+                return Err(Errno::ENXIO);
+            }
+            *position = if whence == DATA { offset as u64 } else { size };
+            return Ok(*position);
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let at = base.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+    *position = at;
+    Ok(at)
+}
+
+/// Locks of files are always free: nobody can hold one.
+fn get_lock(call: &Call) -> errno::Result {
+    let kind: u16 = mm::get(call.space(), call.args[2])?;
+    if kind > 2 {
+        return Err(Errno::EINVAL);
     }
-    call.process.files.lock().add(kind, flags & O_NONBLOCK != 0).map(u64::from)
-}
-
-pub fn open(call: &mut Call) -> errno::Result {
-    open_at(call, 0)
-}
-
-pub fn openat(call: &mut Call) -> errno::Result {
-    open_at(call, 1)
-}
-
-/// access(2) and its kin: argument `n` is the path, the next what for.
-pub fn access(call: &mut Call, n: usize) -> errno::Result {
-    let path = read_path(call, call.args[n])?;
-    let kind = file::find(&path)?;
-    // Write permission is bit 1.
-    if call.int(n + 1) & 2 != 0 && matches!(kind, Kind::Plain(_)) { Err(Errno::EROFS) } else { Ok(0) }
-}
-
-/// `struct stat`.
-#[derive(FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-struct RawStat {
-    dev: u64,
-    ino: u64,
-    nr_links: u64,
-    mode: u32,
-    uid: u32,
-    gid: u32,
-    pad: u32,
-    rdev: u64,
-    size: u64,
-    block_bytes: u64,
-    blocks: u64,
-    times: [u64; 6],
-    reserved: [u64; 3],
-}
-
-const _: () = assert!(size_of::<RawStat>() == 144);
-
-fn put_stat(call: &Call, kind: &Kind, out: u64) -> errno::Result {
-    let (mode, size) = match kind {
-        Kind::Plain(plain) => (S_IFREG | 0o555, plain.len()),
-        Kind::Reader(_) | Kind::Writer(_) => (S_IFIFO | 0o600, 0),
-        _ => (S_IFCHR | 0o620, 0),
-    };
-    let stat = RawStat {
-        dev: 1,
-        ino: 1,
-        nr_links: 1,
-        mode,
-        uid: 0,
-        gid: 0,
-        pad: 0,
-        rdev: 0,
-        size,
-        block_bytes: 4096,
-        blocks: size.div_ceil(512),
-        times: [0; 6],
-        reserved: [0; 3],
-    };
-    mm::put(call.space(), out, &stat)?;
+    mm::put(call.space(), call.args[2], &(F_UNLCK as u16))?;
     Ok(0)
 }
 
-pub fn fstat(call: &mut Call) -> errno::Result {
-    let open = open_file(call, 0)?;
-    put_stat(call, &open.kind, call.args[1])
-}
-
-pub fn stat(call: &mut Call) -> errno::Result {
-    let path = read_path(call, call.args[0])?;
-    put_stat(call, &file::find(&path)?, call.args[1])
-}
-
-pub fn newfstatat(call: &mut Call) -> errno::Result {
-    let [_, path_at, out, flags, ..] = call.args;
-    let path = read_path(call, path_at)?;
-    if path.is_empty() && flags as u32 & AT_EMPTY_PATH != 0 {
-        let open = open_file(call, 0)?;
-        return put_stat(call, &open.kind, out);
+fn pipe_of(open: &Open) -> errno::Result<&Arc<file::pipe::Pipe>> {
+    match &open.inode.body {
+        Body::Pipe(pipe) => Ok(pipe),
+        _ => Err(Errno::EBADF),
     }
-    put_stat(call, &file::find(&path)?, out)
-}
-
-fn read_link(call: &Call, path_at: u64, out: u64, bytes: u64) -> errno::Result {
-    let path = read_path(call, path_at)?;
-    if path != b"/proc/self/exe" {
-        return Err(if file::find(&path).is_ok() { Errno::EINVAL } else { Errno::ENOENT });
-    }
-    if bytes as i32 <= 0 {
-        return Err(Errno::EINVAL);
-    }
-    let path = call.thread.mm().path.as_bytes();
-    let len = path.len().min(bytes as usize);
-    mm::copy_out(call.space(), out, &path[..len])?;
-    Ok(len as u64)
-}
-
-pub fn readlink(call: &mut Call) -> errno::Result {
-    let [path, out, bytes, ..] = call.args;
-    read_link(call, path, out, bytes)
-}
-
-pub fn readlinkat(call: &mut Call) -> errno::Result {
-    let [_, path, out, bytes, ..] = call.args;
-    read_link(call, path, out, bytes)
 }
 
 pub fn fcntl(call: &mut Call) -> errno::Result {
     let open = open_file(call, 0)?;
-    match call.int(1) {
-        F_GETFL => {
-            let mode = match open.kind {
-                Kind::Output(_) | Kind::Writer(_) => O_WRONLY,
-                Kind::Event(_) => O_RDWR,
-                _ => O_RDONLY,
-            };
-            let nonblocking = if open.nonblocking.load(Ordering::Relaxed) { O_NONBLOCK } else { 0 };
-            Ok(u64::from(mode | nonblocking))
+    let (number, argument) = (call.int(0), call.int(2));
+    let command = call.int(1);
+    let files = &call.process.files;
+    match command {
+        F_DUPFD | F_DUPFD_CLOEXEC => {
+            let limit = limit(call);
+            files.lock().put(open.clone(), argument, command == F_DUPFD_CLOEXEC, limit).map(u64::from)
         }
+        F_GETFD => Ok(u64::from(files.lock().closes_on_exec(number)?)),
+        F_SETFD => files.lock().set_closes_on_exec(number, argument & FD_CLOEXEC != 0).map(|()| 0),
+        F_GETFL => Ok(open.flags().into()),
+        _ if matches!(open.kind, Kind::Path) => Err(Errno::EBADF),
         F_SETFL => {
-            open.nonblocking.store(call.int(2) & O_NONBLOCK != 0, Ordering::Relaxed);
+            open.set_flags(argument, SETTABLE);
             Ok(0)
         }
-        // Nothing is ever executed: the flag to close then has no effect.
-        F_GETFD | F_SETFD => Ok(0),
-        F_DUPFD | F_DUPFD_CLOEXEC => call.process.files.lock().put(open, call.int(2)).map(u64::from),
+        F_GETLK | F_OFD_GETLK => get_lock(call),
+        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
+            let kind: u16 = mm::get(call.space(), call.args[2])?;
+            if kind > 2 { Err(Errno::EINVAL) } else { Ok(0) }
+        }
+        F_GETOWN | F_SETOWN => Ok(0),
+        F_GETPIPE_SZ => Ok(pipe_of(&open)?.capacity() as u64),
+        F_SETPIPE_SZ => pipe_of(&open)?.set_capacity(call.args[2] as usize),
         _ => Err(Errno::EINVAL),
     }
 }
 
 pub fn dup(call: &mut Call) -> errno::Result {
     let open = open_file(call, 0)?;
-    call.process.files.lock().put(open, 0).map(u64::from)
+    add(call, open, 0)
 }
 
-/// dup2(2), and dup3(2) if `strict`: that refuses equal numbers.
-pub fn dup2(call: &mut Call, strict: bool) -> errno::Result {
-    let (from, to) = (call.int(0), call.int(1));
-    let open = open_file(call, 0)?;
-    if from == to {
-        return if strict { Err(Errno::EINVAL) } else { Ok(to.into()) };
+/// dup2(2).
+pub fn dup2(call: &mut Call) -> errno::Result {
+    if call.int(0) == call.int(1) {
+        open_file(call, 0)?;
+        return Ok(call.int(0).into());
     }
-    let before = call.process.files.lock().replace(open, to)?;
-    drop(before);
-    Ok(to.into())
+    put_at(call, 0)
 }
 
-/// pipe(2) and pipe2(2).
-pub fn pipe(call: &mut Call, flags: u32) -> errno::Result {
-    let nonblocking = flags & O_NONBLOCK != 0;
-    let (reader, writer) = file::pipe();
-    let numbers = {
-        let mut files = call.process.files.lock();
-        let first = files.add(Kind::Reader(reader), nonblocking)?;
-        (first, files.add(Kind::Writer(writer), nonblocking))
-    };
-    let put = match numbers {
-        (first, Ok(second)) => mm::put(call.space(), call.args[0], &[first, second]),
-        (_, Err(errno)) => Err(errno),
-    };
+/// dup3(2).
+pub fn dup3(call: &mut Call) -> errno::Result {
+    if call.int(0) == call.int(1) || call.int(2) & !O_CLOEXEC != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let flags = call.int(2);
+    put_at(call, flags)
+}
+
+fn put_at(call: &Call, flags: u32) -> errno::Result {
+    let open = open_file(call, 0)?;
+    let limit = limit(call);
+    let before = call.process.files.lock().replace(open, call.int(1), flags & O_CLOEXEC != 0, limit)?;
+    drop(before);
+    Ok(call.int(1).into())
+}
+
+/// Two numbers at once, stored at `addr`; none if anything fails.
+pub fn add_both(call: &Call, ends: (Arc<Open>, Arc<Open>), flags: u32, addr: u64) -> errno::Result {
+    let first = add(call, ends.0, flags)? as u32;
+    let second = add(call, ends.1, flags).map(|n| n as u32);
+    let put = second.and_then(|second| mm::put(call.space(), addr, &[first, second]));
     if put.is_err() {
-        let gone = [Ok(numbers.0), numbers.1].map(|n| n.and_then(|n| call.process.files.lock().remove(n)));
+        let numbers = [Ok(first), second];
+        let gone = numbers.map(|n| n.and_then(|n| call.process.files.lock().remove(n)));
         drop(gone);
     }
     put.map(|()| 0)
 }
 
-pub fn eventfd2(call: &mut Call) -> errno::Result {
-    let flags = call.int(1);
+/// pipe(2) and pipe2(2).
+pub fn pipe(call: &mut Call, flags: u32) -> errno::Result {
+    // O_DIRECT asks for packets, which there are not.
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    add_both(call, file::new_pipe(flags & O_NONBLOCK)?, flags, call.args[0])
+}
+
+pub fn eventfd2(call: &mut Call, flags: u32) -> errno::Result {
+    if flags & !(EFD_SEMAPHORE | EFD_NONBLOCK | O_CLOEXEC) != 0 {
+        return Err(Errno::EINVAL);
+    }
     let event = Event::new(call.int(0).into(), flags & EFD_SEMAPHORE != 0);
-    call.process.files.lock().add(Kind::Event(event), flags & EFD_NONBLOCK != 0).map(u64::from)
+    add(call, Open::nameless(Kind::Event(event), "[eventfd]", O_RDWR | flags & O_NONBLOCK)?, flags)
+}
+
+/// Everything is where it will stay.
+pub fn sync_file(call: &mut Call) -> errno::Result {
+    let open = open_file(call, 0)?;
+    if matches!(open.kind, Kind::File | Kind::Dir) { Ok(0) } else { Err(Errno::EINVAL) }
+}
+
+/// Everything is in memory already.
+pub fn fadvise64(call: &mut Call) -> errno::Result {
+    const MOST: u32 = 5;
+    let open = open_file(call, 0)?;
+    match open.kind {
+        Kind::Path => Err(Errno::EBADF),
+        Kind::Pipe { .. } => Err(Errno::ESPIPE),
+        _ if call.int(3) > MOST || (call.args[2] as i64) < 0 => Err(Errno::EINVAL),
+        _ => Ok(0),
+    }
+}
+
+/// Nobody else can hold it.
+pub fn flock(call: &mut Call) -> errno::Result {
+    open_file(call, 0)?;
+    // LOCK_SH, LOCK_EX or LOCK_UN, with LOCK_NB or not.
+    if matches!(call.int(1) & !4, 1 | 2 | 8) { Ok(0) } else { Err(Errno::EINVAL) }
 }

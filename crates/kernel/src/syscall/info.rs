@@ -137,14 +137,6 @@ pub fn sched_getparam(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-pub fn getcwd(call: &mut Call) -> errno::Result {
-    if call.args[1] < 2 {
-        return Err(Errno::ERANGE);
-    }
-    mm::copy_out(call.space(), call.args[0], b"/\0")?;
-    Ok(2)
-}
-
 /// A thread's name is its process's here.
 pub fn prctl(call: &mut Call) -> errno::Result {
     match call.int(0) {

@@ -1,11 +1,12 @@
 //! Calls about memory: the raw arguments go to the subsystem, its errors to the
-//! program. What needs a file has none here.
+//! program. Mappings of files are in `map_file`, locks in `lock`, memory policy
+//! in `numa`, segments of System V in `shm`.
 
-use super::Call;
+use super::{Call, map_file};
 use crate::errno::{self, Errno};
-use crate::file::Kind;
-use crate::mm;
-use linux_raw_sys::general::MAP_ANONYMOUS;
+use crate::{mm, shm};
+use linux_raw_sys::general::{MAP_ANONYMOUS, MS_ASYNC};
+use softfault::VmaFlags;
 
 /// An error of the subsystem as the program sees it.
 macro_rules! to_errno {
@@ -13,22 +14,28 @@ macro_rules! to_errno {
         $result.map_err(|error| Errno(error.errno().0 as u16))
     };
 }
+pub(super) use to_errno;
 
 pub fn mmap(call: &mut Call) -> errno::Result {
-    let [addr, len, prot, mut flags, file, _] = call.args;
-    if flags & u64::from(MAP_ANONYMOUS) == 0 {
-        let open = call.process.files.lock().get(file as u32)?;
-        // A mapping of /dev/zero is anonymous memory; there are no others.
-        match open.kind {
-            Kind::Zero => flags |= u64::from(MAP_ANONYMOUS),
-            _ => return Err(Errno::ENODEV),
-        }
+    let [addr, len, prot, flags, file, offset] = call.args;
+    if !offset.is_multiple_of(4096) {
+        return Err(Errno::EINVAL);
     }
-    to_errno!(call.space().mmap(addr, len, prot, flags))
+    let at = if flags & u64::from(MAP_ANONYMOUS) == 0 {
+        let open = call.process.files.lock().get(file as u32)?;
+        map_file::map(call, &open)?
+    } else {
+        to_errno!(call.space().mmap(addr, len, prot, flags))?
+    };
+    // It may have taken the place of something.
+    shm::sweep();
+    Ok(at)
 }
 
 pub fn munmap(call: &mut Call) -> errno::Result {
-    to_errno!(call.space().munmap(call.args[0], call.args[1])).map(|()| 0)
+    to_errno!(call.space().munmap(call.args[0], call.args[1]))?;
+    shm::sweep();
+    Ok(0)
 }
 
 pub fn mprotect(call: &mut Call) -> errno::Result {
@@ -37,7 +44,9 @@ pub fn mprotect(call: &mut Call) -> errno::Result {
 
 pub fn mremap(call: &mut Call) -> errno::Result {
     let [old, old_len, new_len, flags, new, _] = call.args;
-    to_errno!(call.space().mremap(old, old_len, new_len, flags, new))
+    let at = to_errno!(call.space().mremap(old, old_len, new_len, flags, new))?;
+    shm::sweep();
+    Ok(at)
 }
 
 pub fn brk(call: &mut Call) -> errno::Result {
@@ -72,4 +81,69 @@ pub fn mincore(call: &mut Call) -> errno::Result {
             return Ok(0);
         }
     }
+}
+
+/// The pages of `addr..addr + len`, for calls that take part of a page for all of
+/// it: first and last address, or EINVAL where it would wrap.
+pub fn whole_pages(addr: u64, len: u64) -> errno::Result<(u64, u64)> {
+    let start = addr & !0xfff;
+    let len = len.wrapping_add(addr - start).wrapping_add(0xfff) & !0xfff;
+    Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
+}
+
+/// Calls `f` with what each VMA of the range has of it; whether there was no hole.
+pub fn for_each_part(call: &Call, start: u64, end: u64, mut f: impl FnMut(u64, u64, VmaFlags)) -> bool {
+    let mut parts = alloc::vec::Vec::new();
+    let mut at = start;
+    let mut whole = true;
+    call.space().maps(&mut |vma| {
+        let (from, to) = (vma.range.start.addr().max(start), vma.range.end.addr().min(end));
+        if from < to {
+            whole &= from == at;
+            at = to;
+            parts.push((from, to, vma.flags));
+        }
+    });
+    parts.into_iter().for_each(|(from, to, flags)| f(from, to, flags));
+    whole && at >= end
+}
+
+/// What is shared is in one place only: there is nothing to write back.
+pub fn msync(call: &mut Call) -> errno::Result {
+    const MS_INVALIDATE: u32 = 2;
+    const MS_SYNC: u32 = 4;
+    let [addr, len, ..] = call.args;
+    let flags = call.int(2);
+    let both = MS_ASYNC | MS_SYNC;
+    if flags & !(both | MS_INVALIDATE) != 0 || flags & both == both || !addr.is_multiple_of(4096) {
+        return Err(Errno::EINVAL);
+    }
+    let len = len.wrapping_add(0xfff) & !0xfff;
+    let end = addr.checked_add(len).ok_or(Errno::ENOMEM)?;
+    let mut is_locked = false;
+    let whole = for_each_part(call, addr, end, |_, _, vma| is_locked |= vma.contains(VmaFlags::LOCKED));
+    match () {
+        () if flags & MS_INVALIDATE != 0 && is_locked => Err(Errno::EBUSY),
+        () if whole => Ok(0),
+        () => Err(Errno::ENOMEM),
+    }
+}
+
+/// Mappings that are not in order do not exist here.
+pub fn remap_file_pages(_: &mut Call) -> errno::Result {
+    Err(Errno::EINVAL)
+}
+
+/// As on a processor without protection keys.
+pub fn pkey_alloc(call: &mut Call) -> errno::Result {
+    if call.args[0] != 0 || call.args[1] & !3 != 0 { Err(Errno::EINVAL) } else { Err(Errno::ENOSPC) }
+}
+
+pub fn pkey_free(_: &mut Call) -> errno::Result {
+    Err(Errno::EINVAL)
+}
+
+/// mprotect(2) with the key -1, which every page has; there is no other.
+pub fn pkey_mprotect(call: &mut Call) -> errno::Result {
+    if call.int(3) as i32 == -1 { mprotect(call) } else { Err(Errno::EINVAL) }
 }

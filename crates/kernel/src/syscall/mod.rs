@@ -1,17 +1,32 @@
 //! System calls: the table, and what all of them share. One file per subject;
 //! a call gets its raw arguments and checks them itself.
 
+mod attributes;
+mod epoll;
 mod file;
 mod info;
+mod ioctl;
+mod list;
+mod lock;
+mod map_file;
 mod memory;
+mod names;
+mod numa;
+mod path;
 mod poll;
 mod process;
+mod rw;
+mod shm;
 mod signal;
+mod socket;
+mod stat;
 mod thread;
 mod time;
+mod transfer;
 
 use crate::arch::frame::Frame;
 use crate::errno::{self, Errno};
+use crate::fs::walk::Follow;
 use crate::log;
 use crate::mm::Space;
 use crate::process::Process;
@@ -20,6 +35,7 @@ use crate::signal::deliver;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as nr;
+use path::From;
 
 /// One call: who makes it, with what.
 pub struct Call<'a> {
@@ -70,6 +86,25 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_brk => memory::brk(call),
         nr::__NR_madvise => memory::madvise(call),
         nr::__NR_mincore => memory::mincore(call),
+        nr::__NR_msync => memory::msync(call),
+        nr::__NR_remap_file_pages => memory::remap_file_pages(call),
+        nr::__NR_pkey_alloc => memory::pkey_alloc(call),
+        nr::__NR_pkey_free => memory::pkey_free(call),
+        nr::__NR_pkey_mprotect => memory::pkey_mprotect(call),
+        nr::__NR_process_madvise => Err(Errno::ENOSYS),
+        nr::__NR_mlock => lock::mlock(call),
+        nr::__NR_mlock2 => lock::mlock2(call),
+        nr::__NR_munlock => lock::munlock(call),
+        nr::__NR_mlockall => lock::mlockall(call),
+        nr::__NR_munlockall => lock::munlockall(call),
+        nr::__NR_mbind => numa::mbind(call),
+        nr::__NR_set_mempolicy => numa::set_mempolicy(call),
+        nr::__NR_get_mempolicy => numa::get_mempolicy(call),
+        nr::__NR_set_mempolicy_home_node => numa::set_mempolicy_home_node(call),
+        nr::__NR_shmget => shm::shmget(call),
+        nr::__NR_shmat => shm::shmat(call),
+        nr::__NR_shmdt => shm::shmdt(call),
+        nr::__NR_shmctl => shm::shmctl(call),
 
         nr::__NR_futex => thread::futex(call),
         nr::__NR_clone => process::clone(call),
@@ -113,35 +148,104 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
 
         nr::__NR_open => file::open(call),
         nr::__NR_openat => file::openat(call),
+        nr::__NR_creat => file::creat(call),
+        nr::__NR_memfd_create => file::memfd_create(call),
         nr::__NR_close => file::close(call),
-        nr::__NR_read => file::read(call),
-        nr::__NR_readv => file::readv(call),
-        nr::__NR_pread64 => file::pread64(call),
-        nr::__NR_write => file::write(call),
-        nr::__NR_writev => file::writev(call),
+        nr::__NR_close_range => file::close_range(call),
         nr::__NR_lseek => file::lseek(call),
-        nr::__NR_ioctl => file::ioctl(call),
         nr::__NR_fcntl => file::fcntl(call),
         nr::__NR_dup => file::dup(call),
-        nr::__NR_dup2 => file::dup2(call, false),
-        nr::__NR_dup3 => file::dup2(call, true),
+        nr::__NR_dup2 => file::dup2(call),
+        nr::__NR_dup3 => file::dup3(call),
         nr::__NR_pipe => file::pipe(call, 0),
         nr::__NR_pipe2 => file::pipe(call, call.int(1)),
-        nr::__NR_eventfd2 => file::eventfd2(call),
-        nr::__NR_fstat => file::fstat(call),
-        nr::__NR_stat | nr::__NR_lstat => file::stat(call),
-        nr::__NR_newfstatat => file::newfstatat(call),
-        nr::__NR_access => file::access(call, 0),
-        nr::__NR_faccessat | nr::__NR_faccessat2 => file::access(call, 1),
-        nr::__NR_readlink => file::readlink(call),
-        nr::__NR_readlinkat => file::readlinkat(call),
+        nr::__NR_eventfd => file::eventfd2(call, 0),
+        nr::__NR_eventfd2 => file::eventfd2(call, call.int(1)),
+        nr::__NR_fsync | nr::__NR_fdatasync | nr::__NR_syncfs => file::sync_file(call),
+        nr::__NR_sync => Ok(0),
+        nr::__NR_flock => file::flock(call),
+        nr::__NR_fadvise64 => file::fadvise64(call),
+        nr::__NR_ioctl => ioctl::ioctl(call),
+
+        nr::__NR_read => rw::read(call),
+        nr::__NR_readv => rw::readv(call),
+        nr::__NR_pread64 => rw::pread64(call),
+        nr::__NR_preadv => rw::preadv(call),
+        nr::__NR_preadv2 => rw::vector2(call, false),
+        nr::__NR_write => rw::write(call),
+        nr::__NR_writev => rw::writev(call),
+        nr::__NR_pwrite64 => rw::pwrite64(call),
+        nr::__NR_pwritev => rw::pwritev(call),
+        nr::__NR_pwritev2 => rw::vector2(call, true),
+        nr::__NR_sendfile => rw::sendfile(call),
+        nr::__NR_copy_file_range => rw::copy_file_range(call),
+        nr::__NR_splice | nr::__NR_tee | nr::__NR_vmsplice => Err(Errno::EINVAL),
+
+        nr::__NR_stat => stat::stat(call, Follow::Last),
+        nr::__NR_lstat => stat::stat(call, Follow::Slash),
+        nr::__NR_fstat => stat::fstat(call),
+        nr::__NR_newfstatat => stat::newfstatat(call),
+        nr::__NR_statx => stat::statx(call),
+        nr::__NR_access => stat::access(call),
+        nr::__NR_faccessat => stat::faccessat(call, 0),
+        nr::__NR_faccessat2 => stat::faccessat(call, call.int(3)),
+        nr::__NR_statfs => stat::statfs(call),
+        nr::__NR_fstatfs => stat::fstatfs(call),
+        nr::__NR_getdents => list::getdents(call, list::Layout::Old),
+        nr::__NR_getdents64 => list::getdents(call, list::Layout::New),
+
+        nr::__NR_mkdir => names::mkdir(call, From::Cwd, 0),
+        nr::__NR_mkdirat => names::mkdir(call, From::Argument(0), 1),
+        nr::__NR_mknod => names::mknod(call, From::Cwd, 0),
+        nr::__NR_mknodat => names::mknod(call, From::Argument(0), 1),
+        nr::__NR_rmdir => names::rmdir(call),
+        nr::__NR_unlink => names::unlink(call),
+        nr::__NR_unlinkat => names::unlinkat(call),
+        nr::__NR_rename => names::rename(call),
+        nr::__NR_renameat => names::renameat(call, 0),
+        nr::__NR_renameat2 => names::renameat(call, call.int(4)),
+        nr::__NR_link => names::link(call),
+        nr::__NR_linkat => names::linkat(call),
+        nr::__NR_symlink => names::symlink(call, From::Cwd, 1),
+        nr::__NR_symlinkat => names::symlink(call, From::Argument(1), 2),
+        nr::__NR_readlink => names::readlink(call, From::Cwd, 0),
+        nr::__NR_readlinkat => names::readlink(call, From::Argument(0), 1),
+        nr::__NR_getcwd => names::getcwd(call),
+        nr::__NR_chdir => names::chdir(call),
+        nr::__NR_fchdir => names::fchdir(call),
+        nr::__NR_umask => names::umask(call),
+        nr::__NR_chroot => names::chroot(call),
+
+        nr::__NR_chmod => attributes::chmod(call),
+        nr::__NR_fchmod => attributes::fchmod(call),
+        nr::__NR_fchmodat => attributes::fchmodat(call, 0),
+        nr::__NR_fchmodat2 => attributes::fchmodat(call, call.int(3)),
+        nr::__NR_chown => attributes::chown(call, Follow::Last),
+        nr::__NR_lchown => attributes::chown(call, Follow::Slash),
+        nr::__NR_fchown => attributes::fchown(call),
+        nr::__NR_fchownat => attributes::fchownat(call),
+        nr::__NR_utimensat => attributes::utimensat(call),
+        nr::__NR_utimes => attributes::utimes(call, From::Cwd, 0),
+        nr::__NR_futimesat => attributes::utimes(call, From::Argument(0), 1),
+        nr::__NR_utime => attributes::utime(call),
+        nr::__NR_truncate => attributes::truncate(call),
+        nr::__NR_ftruncate => attributes::ftruncate(call),
+        nr::__NR_fallocate => attributes::fallocate(call),
 
         nr::__NR_poll => poll::poll(call),
         nr::__NR_ppoll => poll::ppoll(call),
-        nr::__NR_epoll_create1 => poll::epoll_create1(call),
-        nr::__NR_epoll_ctl => poll::epoll_ctl(call),
-        nr::__NR_epoll_wait => poll::epoll_wait(call),
-        nr::__NR_epoll_pwait => poll::epoll_pwait(call),
+        nr::__NR_select => poll::select(call),
+        nr::__NR_pselect6 => poll::pselect6(call),
+        nr::__NR_epoll_create => epoll::create(call, 0),
+        nr::__NR_epoll_create1 => epoll::create(call, call.int(0)),
+        nr::__NR_epoll_ctl => epoll::ctl(call),
+        nr::__NR_epoll_wait => epoll::wait(call),
+        nr::__NR_epoll_pwait => epoll::pwait(call),
+        nr::__NR_epoll_pwait2 => epoll::pwait2(call),
+
+        nr::__NR_socket => Err(Errno::EAFNOSUPPORT),
+        nr::__NR_socketpair => socket::socketpair(call),
+        nr::__NR_getpeername | nr::__NR_getsockname | nr::__NR_getsockopt | nr::__NR_setsockopt => socket::none(call),
 
         nr::__NR_clock_gettime => time::clock_gettime(call),
         nr::__NR_clock_getres => time::clock_getres(call),
@@ -166,7 +270,6 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_getpriority => Ok(20),
         nr::__NR_capget => info::capget(call),
         nr::__NR_syslog => Ok(0),
-        nr::__NR_getcwd => info::getcwd(call),
         nr::__NR_prctl => info::prctl(call),
         nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
         // There is one user, who may be anybody: to become another changes

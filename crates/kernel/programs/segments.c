@@ -1,0 +1,185 @@
+/* Memory between processes without files: System V segments, futexes in shared memory, and the calls that ask for
+   pages to stay or lie somewhere. */
+#define _GNU_SOURCE
+#include "check.h"
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096L
+#define RW (PROT_READ | PROT_WRITE)
+/* <linux/futex.h> is not there for every C library. */
+#define FUTEX_WAIT 0
+#define FUTEX_WAKE 1
+
+static void finish(pid_t pid) {
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(status == 0);
+}
+
+static long nr_attached(int id) {
+    struct shmid_ds status;
+    CHECK(shmctl(id, IPC_STAT, &status) == 0);
+    return status.shm_nattch;
+}
+
+static void segments(void) {
+    int id = shmget(IPC_PRIVATE, 3 * PAGE - 5, IPC_CREAT | 0640);
+    CHECK(id >= 0);
+    struct shmid_ds status;
+    CHECK(shmctl(id, IPC_STAT, &status) == 0);
+    CHECK(status.shm_segsz == 3 * PAGE - 5 && status.shm_nattch == 0 && status.shm_cpid == getpid());
+    CHECK((status.shm_perm.mode & 0777) == 0640 && status.shm_atime == 0);
+    char *p = shmat(id, 0, 0);
+    CHECK(p != (char *)-1 && p[0] == 0 && p[3 * PAGE - 1] == 0);
+    strcpy(p + PAGE, "parent");
+    char *q = shmat(id, 0, SHM_RDONLY);
+    CHECK(q != (char *)-1 && q != p && strcmp(q + PAGE, "parent") == 0);
+    CHECK(mprotect(q, PAGE, RW) == -1 && errno == EACCES);
+    CHECK(nr_attached(id) == 2);
+    pid_t pid = fork();
+    if (pid == 0) {
+        CHECK(strcmp(q + PAGE, "parent") == 0);
+        CHECK(nr_attached(id) == 4);
+        strcpy(p + 2 * PAGE, "child");
+        CHECK(shmdt(q) == 0);
+        _exit(0);
+    }
+    finish(pid);
+    CHECK(strcmp(q + 2 * PAGE, "child") == 0 && nr_attached(id) == 2);
+    CHECK(shmctl(id, IPC_STAT, &status) == 0 && status.shm_lpid == pid);
+    CHECK(shmdt(p + PAGE) == -1 && errno == EINVAL);
+    CHECK(shmdt(p) == 0 && shmdt(p) == -1 && errno == EINVAL);
+    /* Doomed, it lives as long as it is attached. */
+    CHECK(shmctl(id, IPC_RMID, 0) == 0);
+    CHECK(shmctl(id, IPC_STAT, &status) == 0 && (status.shm_perm.mode & 01000) && status.shm_nattch == 1);
+    CHECK(strcmp(q + 2 * PAGE, "child") == 0);
+    CHECK(shmdt(q) == 0);
+    CHECK(shmctl(id, IPC_STAT, &status) == -1 && (errno == EINVAL || errno == EIDRM));
+    CHECK(shmat(id, 0, 0) == (void *)-1 && (errno == EINVAL || errno == EIDRM));
+}
+
+static void keys(void) {
+    key_t key = 0x5f00 + getpid();
+    CHECK(shmget(key, PAGE, 0) == -1 && errno == ENOENT);
+    int id = shmget(key, PAGE, IPC_CREAT | 0600);
+    CHECK(id >= 0 && shmget(key, 0, 0) == id && shmget(key, PAGE, IPC_CREAT) == id);
+    CHECK(shmget(key, PAGE, IPC_CREAT | IPC_EXCL) == -1 && errno == EEXIST);
+    CHECK(shmget(key, 2 * PAGE, 0) == -1 && errno == EINVAL);
+    CHECK(shmget(key + 1000000, 0, IPC_CREAT) == -1 && errno == EINVAL);
+    struct shmid_ds status;
+    CHECK(shmctl(id, IPC_STAT, &status) == 0);
+    status.shm_perm.mode = 0444;
+    CHECK(shmctl(id, IPC_SET, &status) == 0 && shmctl(id, IPC_STAT, &status) == 0);
+    CHECK((status.shm_perm.mode & 0777) == 0444 && status.shm_perm.__key == key);
+    struct shm_info info;
+    int highest = shmctl(0, SHM_INFO, (struct shmid_ds *)&info);
+    CHECK(highest >= 0 && info.used_ids >= 1 && info.shm_tot >= 1);
+    int found = 0;
+    for (int i = 0; i <= highest; i++)
+        found |= shmctl(i, SHM_STAT, &status) == id;
+    CHECK(found);
+    struct shminfo limits;
+    CHECK(shmctl(0, IPC_INFO, (struct shmid_ds *)&limits) == highest && limits.shmmin == 1 && limits.shmmni == 4096);
+    CHECK(shmctl(id, IPC_RMID, 0) == 0);
+    CHECK(shmget(key, PAGE, 0) == -1 && errno == ENOENT);
+    CHECK(shmctl(id, 99, &status) == -1 && errno == EINVAL);
+    CHECK(shmctl(-1, IPC_STAT, &status) == -1 && errno == EINVAL);
+}
+
+static void places(void) {
+    int id = shmget(IPC_PRIVATE, 2 * PAGE, IPC_CREAT | 0600);
+    char *room = mmap(0, 8 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(munmap(room + 2 * PAGE, 6 * PAGE) == 0);
+    CHECK(shmat(id, room + 3 * PAGE + 1, 0) == (void *)-1 && errno == EINVAL);
+    CHECK(shmat(id, room + PAGE, 0) == (void *)-1 && errno == EINVAL);
+    CHECK(shmat(id, 0, SHM_REMAP) == (void *)-1 && errno == EINVAL);
+    CHECK(shmat(id, room + 3 * PAGE + 1, SHM_RND) == room + 3 * PAGE);
+    CHECK(shmat(id, room + PAGE, SHM_REMAP) == room + PAGE);
+    strcpy(room + PAGE, "seen");
+    CHECK(strcmp(room + 3 * PAGE, "seen") == 0);
+    /* Half of it unmapped: the rest goes with shmdt. */
+    CHECK(munmap(room + 3 * PAGE, PAGE) == 0);
+    CHECK(shmdt(room + PAGE) == 0);
+    CHECK(shmctl(id, IPC_RMID, 0) == 0);
+    CHECK(munmap(room + 4 * PAGE, PAGE) == 0);
+    struct shmid_ds status;
+    CHECK(shmctl(id, IPC_STAT, &status) == -1);
+    CHECK(munmap(room, PAGE) == 0);
+}
+
+static long futex(int *word, int op, int value, const struct timespec *timeout) {
+    return syscall(SYS_futex, word, op, value, timeout, 0, 0);
+}
+
+/* Two mappings of one page, in two processes: one futex. */
+static void futexes(void) {
+    int *mine = mmap(0, PAGE, RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(mine != MAP_FAILED);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int *moved = mremap(mine, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)0x10000000);
+        CHECK(moved == (void *)0x10000000);
+        __atomic_store_n(moved + 1, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(moved, __ATOMIC_SEQ_CST) == 0)
+            futex(moved, FUTEX_WAIT, 0, 0);
+        __atomic_store_n(moved + 2, 1, __ATOMIC_SEQ_CST);
+        futex(moved + 2, FUTEX_WAKE, 1, 0);
+        _exit(0);
+    }
+    struct timespec second = {1, 0}, moment = {0, 20000000};
+    while (__atomic_load_n(mine + 1, __ATOMIC_SEQ_CST) == 0)
+        nanosleep(&moment, 0);
+    nanosleep(&moment, 0);
+    __atomic_store_n(mine, 1, __ATOMIC_SEQ_CST);
+    futex(mine, FUTEX_WAKE, 1, 0);
+    while (__atomic_load_n(mine + 2, __ATOMIC_SEQ_CST) == 0)
+        futex(mine + 2, FUTEX_WAIT, 0, &second);
+    finish(pid);
+    /* What is private is not meant by others: the child's wake does not reach the parent's copy. */
+    int *alone = mmap(0, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pid = fork();
+    if (pid == 0) {
+        _exit(futex(alone, FUTEX_WAKE, 1, 0) != 0);
+    }
+    CHECK(futex(alone, FUTEX_WAIT, 0, &moment) == -1 && errno == ETIMEDOUT);
+    finish(pid);
+}
+
+static void locks(void) {
+    char *p = mmap(0, 4 * PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char resident[4];
+    CHECK(mlock(p + 5, PAGE) == 0 && mincore(p, 4 * PAGE, resident) == 0);
+    CHECK((resident[0] & 1) && (resident[1] & 1) && !(resident[2] & 1));
+    CHECK(syscall(SYS_mlock2, p + 2 * PAGE, PAGE, 1 /* MLOCK_ONFAULT */) == 0 && mincore(p, 4 * PAGE, resident) == 0);
+    CHECK(!(resident[2] & 1));
+    CHECK(syscall(SYS_mlock2, p, PAGE, 2) == -1 && errno == EINVAL);
+    CHECK(munlock(p, 4 * PAGE) == 0);
+    CHECK(munmap(p + 3 * PAGE, PAGE) == 0);
+    CHECK(mlock(p, 4 * PAGE) == -1 && errno == ENOMEM);
+    CHECK(munlock(p, 4 * PAGE) == -1 && errno == ENOMEM);
+    CHECK(mlockall(0) == -1 && errno == EINVAL);
+    CHECK(munlockall() == 0);
+    CHECK(msync(p, 3 * PAGE, MS_SYNC) == 0 && msync(p, 4 * PAGE, MS_ASYNC) == -1 && errno == ENOMEM);
+    CHECK(msync(p, PAGE, MS_SYNC | MS_ASYNC) == -1 && errno == EINVAL);
+    CHECK(msync(p + 1, PAGE, MS_SYNC) == -1 && errno == EINVAL);
+    CHECK(msync(p, PAGE, 64) == -1 && errno == EINVAL);
+}
+
+int main(void) {
+    segments();
+    keys();
+    places();
+    futexes();
+    locks();
+    puts("segments ok");
+    return 0;
+}

@@ -1,0 +1,393 @@
+//! Texts about a process's memory and state, and its memory itself.
+
+use super::system::{List, Mask, all_cpus};
+use crate::errno::{self, Errno};
+use crate::fs::mapped;
+use super::text::Buffer;
+use crate::mm::{Space, USER_END, get};
+use crate::process::{Mm, Process};
+use crate::process::limits::INFINITY;
+use crate::signal::NR_SIGNALS;
+use alloc::string::ToString;
+use core::fmt::{self, Write};
+use core::sync::atomic::Ordering;
+use softfault::{SmapsEntry, Vma, VmaFlags};
+
+const NS_PER_TICK: u64 = 10_000_000;
+/// Of an environment that a program has made endless, this much is shown.
+const MAX_ENVIRONMENT_BYTES: usize = 1 << 20;
+
+/// Sizes of a program's memory, in pages.
+#[derive(Default)]
+struct Sizes {
+    all: u64,
+    anon: u64,
+    shmem: u64,
+    tables: u64,
+    text: u64,
+    data: u64,
+    stack: u64,
+    locked: u64,
+}
+
+fn sizes(process: &Process) -> Sizes {
+    let Some(mm) = process.mm() else { return Sizes::default() };
+    let rss = mm.space.rss_pages();
+    let mut sizes = Sizes {
+        all: mm.space.nr_mapped_pages(),
+        anon: rss.anon,
+        shmem: rss.shmem,
+        tables: rss.tables,
+        ..Sizes::default()
+    };
+    mm.space.maps(&mut |vma| {
+        let nr = vma.range.nr_pages();
+        let has = |flag| vma.flags.contains(flag);
+        match () {
+            () if has(VmaFlags::STACK) => sizes.stack += nr,
+            () if has(VmaFlags::EXEC) => sizes.text += nr,
+            () if has(VmaFlags::WRITE) && !has(VmaFlags::SHARED) => sizes.data += nr,
+            () => {}
+        }
+        if has(VmaFlags::LOCKED) {
+            sizes.locked += nr;
+        }
+    });
+    sizes
+}
+
+fn state(process: &Process) -> &'static str {
+    match process.state_letter() {
+        'R' => "R (running)",
+        'T' => "T (stopped)",
+        'Z' => "Z (zombie)",
+        _ => "S (sleeping)",
+    }
+}
+
+/// Bit n-1 for each signal n that is ignored, and for each that is caught.
+fn actions(process: &Process) -> (u64, u64) {
+    const IGNORE: u64 = 1;
+    let actions = process.actions.lock();
+    (0..NR_SIGNALS).fold((0, 0), |(ignored, caught), n| match actions[n].handler {
+        0 => (ignored, caught),
+        IGNORE => (ignored | 1 << n, caught),
+        _ => (ignored, caught | 1 << n),
+    })
+}
+
+/// `status`.
+pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Result {
+    let pid = process.pid;
+    writeln!(out, "Name:\t{}\nUmask:\t{:04o}\nState:\t{}", process.name(), process.place.lock().umask, state(process))?;
+    writeln!(out, "Tgid:\t{pid}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t0", process.parent_pid())?;
+    writeln!(out, "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0")?;
+    writeln!(out, "NStgid:\t{pid}\nNSpid:\t{number}\nNSpgid:\t{}\nNSsid:\t{}", process.group(), process.session())?;
+    let sizes = sizes(process);
+    let rss = sizes.anon + sizes.shmem;
+    let lines = [
+        ("VmPeak", sizes.all),
+        ("VmSize", sizes.all),
+        ("VmLck", sizes.locked),
+        ("VmPin", 0),
+        ("VmHWM", peak(process).max(rss)),
+        ("VmRSS", rss),
+        ("RssAnon", sizes.anon),
+        ("RssFile", 0),
+        ("RssShmem", sizes.shmem),
+        ("VmData", sizes.data),
+        ("VmStk", sizes.stack),
+        ("VmExe", sizes.text),
+        ("VmLib", 0),
+        ("VmPTE", sizes.tables),
+        ("VmSwap", 0),
+    ];
+    if process.mm().is_some() {
+        lines.iter().try_for_each(|(name, pages)| writeln!(out, "{name}:\t{:>8} kB", pages * 4))?;
+    }
+    let thread = process.threads.lock().get(&number).cloned();
+    let (own, blocked, affinity) = thread.map_or((0, 0, all_cpus()), |thread| {
+        let signals = thread.signals.lock();
+        (signals.pending.set(), signals.mask, thread.affinity.load(Ordering::Relaxed) & all_cpus())
+    });
+    let pending = process.pending.lock().set();
+    let (ignored, caught) = actions(process);
+    writeln!(out, "Threads:\t{}\nSigQ:\t0/4096", process.nr_threads())?;
+    writeln!(out, "SigPnd:\t{own:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}")?;
+    writeln!(out, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}")?;
+    writeln!(out, "CapInh:\t0000000000000000\nCapPrm:\t000001ffffffffff\nCapEff:\t000001ffffffffff")?;
+    writeln!(out, "CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t0")?;
+    writeln!(out, "Cpus_allowed:\t{}\nCpus_allowed_list:\t{}", Mask(affinity), List(affinity))?;
+    writeln!(out, "Mems_allowed:\t1\nMems_allowed_list:\t0")?;
+    writeln!(out, "voluntary_ctxt_switches:\t0\nnonvoluntary_ctxt_switches:\t0")
+}
+
+/// The most pages that were resident.
+fn peak(process: &Process) -> u64 {
+    process.mm().map_or(0, |mm| mm.note_resident())
+}
+
+/// `stat`: 52 numbers; those that nobody counts here are 0.
+pub fn stat(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Result {
+    let used = process.used();
+    let sizes = sizes(process);
+    write!(out, "{number} ({}) {} {} ", process.name(), process.state_letter(), process.parent_pid())?;
+    write!(out, "{} {} 0 -1 0 {} 0 0 0 ", process.group(), process.session(), used.nr_faults)?;
+    write!(out, "{} {} 0 0 20 0 ", used.user_ns / NS_PER_TICK, used.system_ns / NS_PER_TICK)?;
+    write!(out, "{} 0 0 {} {} ", process.nr_threads(), sizes.all * 4096, sizes.anon + sizes.shmem)?;
+    writeln!(out, "{} 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0", u64::MAX)
+}
+
+/// `statm`, in pages.
+pub fn statm(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    let sizes = sizes(process);
+    let data = sizes.data + sizes.stack;
+    writeln!(out, "{} {} {} {} 0 {data} 0", sizes.all, sizes.anon + sizes.shmem, sizes.shmem, sizes.text)
+}
+
+/// `limits`.
+pub fn limits(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    const NAMES: [(&str, &str); 16] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    let limits = process.limits.lock().clone();
+    writeln!(out, "{:<26}{:<21}{:<21}{:<10}", "Limit", "Soft Limit", "Hard Limit", "Units")?;
+    for (which, (name, unit)) in (0..).zip(NAMES) {
+        let [soft, hard] = limits.get(which).unwrap_or([INFINITY; 2]);
+        writeln!(out, "{name:<26}{:<21}{:<21}{unit:<10}", Bound(soft).to_string(), Bound(hard).to_string())?;
+    }
+    Ok(())
+}
+
+struct Bound(u64);
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == INFINITY { f.write_str("unlimited") } else { write!(f, "{}", self.0) }
+    }
+}
+
+/// One line of `maps`.
+struct Line<'a>(&'a Vma);
+
+impl fmt::Display for Line<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let vma = self.0;
+        let has = |flag| vma.flags.contains(flag);
+        let letter = |flag, letter| if has(flag) { letter } else { '-' };
+        let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
+        let shared = if has(VmaFlags::SHARED) { 's' } else { 'p' };
+        let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
+        let offset = if has(VmaFlags::SHARED) { vma.pgoff * 4096 } else { 0 };
+        let file = if has(VmaFlags::SHARED) { mapped::find(vma.object) } else { None };
+        let (device, number) = file.as_ref().map_or((0, 0), |name| (name.device, name.inode_number));
+        let numbers = format_args!("{shared} {offset:08x} 00:{device:02x} {number}");
+        let head = alloc::format!("{start:08x}-{end:08x} {r}{w}{x}{numbers}");
+        match file {
+            Some(name) => write!(f, "{head:<73}{}", Escaped(&name.path().unwrap_or_default())),
+            None if has(VmaFlags::HEAP) => write!(f, "{head:<73}[heap]"),
+            None if has(VmaFlags::STACK) => write!(f, "{head:<73}[stack]"),
+            None if has(VmaFlags::SHARED) => write!(f, "{head:<73}/dev/zero (deleted)"),
+            None => write!(f, "{head} "),
+        }
+    }
+}
+
+/// A path in a line: a newline in it is written as a number.
+struct Escaped<'a>(&'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            let mut lines = chunk.valid().split('\n');
+            f.write_str(lines.next().unwrap_or(""))?;
+            lines.try_for_each(|line| write!(f, "\\012{line}"))?;
+            if chunk.invalid().is_empty() { Ok(()) } else { f.write_char(char::REPLACEMENT_CHARACTER) }
+        })
+    }
+}
+
+/// `maps`.
+pub fn maps(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    let Some(mm) = process.mm() else { return Ok(()) };
+    let mut result = Ok(());
+    mm.space.maps(&mut |vma| {
+        if result.is_ok() {
+            result = writeln!(out, "{}", Line(vma));
+        }
+    });
+    result
+}
+
+/// The numbers of one mapping, or of all, in pages.
+#[derive(Default)]
+struct Sums {
+    size: u64,
+    rss: u64,
+    shared: u64,
+    referenced: u64,
+    dirty: u64,
+    anonymous: u64,
+    locked: u64,
+}
+
+impl Sums {
+    fn add(&mut self, entry: &SmapsEntry) {
+        let has = |flag| entry.vma.flags.contains(flag);
+        self.size += entry.vma.range.nr_pages();
+        self.rss += entry.rss_pages;
+        self.shared += entry.shared_pages;
+        self.referenced += entry.referenced_pages;
+        self.dirty += entry.dirty_pages;
+        self.anonymous += if has(VmaFlags::SHARED) { 0 } else { entry.rss_pages };
+        self.locked += if has(VmaFlags::LOCKED) { entry.rss_pages } else { 0 };
+    }
+    /// Pages that are shared and dirty are not told apart from the others: they
+    /// are counted as private where that can be.
+    fn write(&self, out: &mut dyn Write, with_size: bool) -> fmt::Result {
+        let private = self.rss - self.shared;
+        let private_dirty = self.dirty.min(private);
+        let shared_dirty = self.dirty - private_dirty;
+        if with_size {
+            writeln!(out, "Size:           {:>8} kB", self.size * 4)?;
+            writeln!(out, "KernelPageSize:        4 kB\nMMUPageSize:           4 kB")?;
+        }
+        let lines = [
+            ("Rss:", self.rss),
+            ("Pss:", private + self.shared / 2),
+            ("Shared_Clean:", self.shared - shared_dirty),
+            ("Shared_Dirty:", shared_dirty),
+            ("Private_Clean:", private - private_dirty),
+            ("Private_Dirty:", private_dirty),
+            ("Referenced:", self.referenced),
+            ("Anonymous:", self.anonymous),
+            ("LazyFree:", 0),
+            ("AnonHugePages:", 0),
+            ("ShmemPmdMapped:", 0),
+            ("FilePmdMapped:", 0),
+            ("Shared_Hugetlb:", 0),
+            ("Private_Hugetlb:", 0),
+            ("Swap:", 0),
+            ("SwapPss:", 0),
+            ("Locked:", self.locked),
+        ];
+        lines.iter().try_for_each(|(name, pages)| writeln!(out, "{name:<16}{:>8} kB", pages * 4))
+    }
+}
+
+fn vm_flags(vma: &Vma, out: &mut dyn Write) -> fmt::Result {
+    const NAMES: [(VmaFlags, &str); 14] = [
+        (VmaFlags::READ, "rd"),
+        (VmaFlags::WRITE, "wr"),
+        (VmaFlags::EXEC, "ex"),
+        (VmaFlags::SHARED, "sh"),
+        (VmaFlags::GROWSDOWN, "gd"),
+        (VmaFlags::LOCKED, "lo"),
+        (VmaFlags::SEQUENTIAL, "sr"),
+        (VmaFlags::RANDOM, "rr"),
+        (VmaFlags::DONTFORK, "dc"),
+        (VmaFlags::WIPEONFORK, "wf"),
+        (VmaFlags::DONTDUMP, "dd"),
+        (VmaFlags::NORESERVE, "nr"),
+        (VmaFlags::HUGEPAGE, "hg"),
+        (VmaFlags::NOHUGEPAGE, "nh"),
+    ];
+    write!(out, "VmFlags:")?;
+    for (_, name) in NAMES.iter().filter(|(flag, _)| vma.flags.contains(*flag)) {
+        write!(out, " {name}")?;
+    }
+    writeln!(out, " mr mw me")
+}
+
+/// `smaps`.
+pub fn smaps(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    let Some(mm) = process.mm() else { return Ok(()) };
+    let mut result = Ok(());
+    mm.space.smaps(&mut |entry| {
+        if result.is_ok() {
+            let mut sums = Sums::default();
+            sums.add(entry);
+            result = writeln!(out, "{}", Line(&entry.vma))
+                .and_then(|()| sums.write(out, true))
+                .and_then(|()| writeln!(out, "THPeligible:           0"))
+                .and_then(|()| vm_flags(&entry.vma, out));
+        }
+    });
+    result
+}
+
+/// `smaps_rollup`.
+pub fn smaps_rollup(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    let Some(mm) = process.mm() else { return Ok(()) };
+    let mut sums = Sums::default();
+    let (mut start, mut end) = (u64::MAX, 0);
+    mm.space.smaps(&mut |entry| {
+        start = start.min(entry.vma.range.start.addr());
+        end = entry.vma.range.end.addr();
+        sums.add(entry);
+    });
+    writeln!(out, "{start:08x}-{end:08x} ---p 00000000 00:00 0                          [rollup]")?;
+    sums.write(out, false)
+}
+
+/// `environ`: read from the program's stack, where it may have been changed.
+pub fn write_environment(mm: &Mm, out: &mut Buffer) -> errno::Result<()> {
+    let word = |at: u64| get::<u64>(&mm.space, at).ok();
+    let Some(nr_args) = word(mm.first_sp) else { return Ok(()) };
+    let first = mm.first_sp.wrapping_add(nr_args.wrapping_add(2).wrapping_mul(8));
+    let mut left = MAX_ENVIRONMENT_BYTES;
+    for n in 0.. {
+        let text = word(first.wrapping_add(n * 8)).filter(|at| *at != 0);
+        let Some(mut at) = text else { break };
+        loop {
+            let mut part = [0; 64];
+            let nr = (4096 - at % 4096).min(part.len() as u64) as usize;
+            if mm.space.read(at, &mut part[..nr]).is_err() || left < nr {
+                return Ok(());
+            }
+            let end = part[..nr].iter().position(|byte| *byte == 0);
+            out.push(&part[..end.map_or(nr, |end| end + 1)])?;
+            (at, left) = (at + nr as u64, left - nr);
+            if end.is_some() {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `mem`: the program's bytes at these addresses.
+pub fn read_memory(space: &Space, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
+    space.read(offset, into).map(|()| into.len()).map_err(|_| Errno::EIO)
+}
+
+/// `pagemap`: a word for each page, with a bit for presence and, for root, the
+/// frame's number.
+pub fn read_pagemap(space: &Space, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
+    const PRESENT: u64 = 1 << 63;
+    if !offset.is_multiple_of(8) || !into.len().is_multiple_of(8) {
+        return Err(Errno::EINVAL);
+    }
+    let mut done = 0;
+    for (page, word) in (offset / 8..USER_END / 4096).zip(into.chunks_exact_mut(8)) {
+        let entry = space.translate(page * 4096).map_or(0, |t| PRESENT | u64::from(t.pfn.0));
+        word.copy_from_slice(&entry.to_le_bytes());
+        done += 8;
+    }
+    Ok(done)
+}

@@ -1,0 +1,29 @@
+//! mlock(2) and its kin: the library's, without a limit, since everybody is root.
+
+use super::Call;
+use super::memory::to_errno;
+use crate::errno::{self, Errno};
+
+fn lock(call: &Call, flags: u64) -> errno::Result {
+    to_errno!(call.space().mlock(call.args[0], call.args[1], flags, None)).map(|()| 0)
+}
+
+pub fn mlock(call: &mut Call) -> errno::Result {
+    lock(call, 0)
+}
+
+pub fn mlock2(call: &mut Call) -> errno::Result {
+    lock(call, call.args[2])
+}
+
+pub fn munlock(call: &mut Call) -> errno::Result {
+    to_errno!(call.space().munlock(call.args[0], call.args[1])).map(|()| 0)
+}
+
+pub fn mlockall(call: &mut Call) -> errno::Result {
+    to_errno!(call.space().mlockall(call.args[0], None)).map(|()| 0)
+}
+
+pub fn munlockall(call: &mut Call) -> errno::Result {
+    to_errno!(call.space().munlockall()).map(|()| 0)
+}
