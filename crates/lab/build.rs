@@ -1,5 +1,6 @@
-//! Builds the reference kernel, which is a workspace of its own, into this
-//! package's output folder; `run/image.rs` embeds it.
+//! Builds the reference kernel, and the probe that `softfault compare` runs on it
+//! and on Linux, into this package's output folder; `run/image.rs` embeds them.
+//! Each is a workspace of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,26 +26,37 @@ fn variable(name: &str) -> String {
 }
 
 fn main() {
-    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
-    let kernel = crates.join("kernel");
-    for input in ["src", "build.rs", "link.ld", "Cargo.toml", "Cargo.lock"] {
+    let lab = PathBuf::from(variable("CARGO_MANIFEST_DIR"));
+    let crates = lab.join("..");
+    let (kernel, probe) = (crates.join("kernel"), lab.join("probe"));
+    for input in ["src", "build.rs", "Cargo.toml", "Cargo.lock"] {
         println!("cargo:rerun-if-changed={}", kernel.join(input).display());
+        println!("cargo:rerun-if-changed={}", probe.join(input).display());
     }
+    println!("cargo:rerun-if-changed={}", kernel.join("link.ld").display());
     for input in ["src", "Cargo.toml"] {
         println!("cargo:rerun-if-changed={}", crates.join("softfault").join(input).display());
     }
     println!("cargo:rerun-if-changed={}", crates.join("../Cargo.toml").display());
 
     let out = PathBuf::from(variable("OUT_DIR"));
-    let image = build(&kernel, &out.join("kernel"));
-    let embedded = out.join("softfault-kernel");
-    fs::copy(&image, &embedded).unwrap_or_else(|e| panic!("{} to {}: {e}", image.display(), embedded.display()));
+    embed(&kernel, &out.join("kernel"), &out.join("softfault-kernel"));
+    embed(&probe, &out.join("probe"), &out.join("softfault-probe"));
+}
+
+/// Puts the binary of the package's name there.
+fn embed(package: &Path, target: &Path, embedded: &Path) {
+    build(package, target);
+    let name = embedded.file_name().unwrap_or_default();
+    let image = target.join("release").join(name);
+    fs::copy(&image, embedded).unwrap_or_else(|e| panic!("{} to {}: {e}", image.display(), embedded.display()));
 }
 
 /// Builds it, always optimised: it is a tool here, not what is being debugged.
-fn build(kernel: &Path, target: &Path) -> PathBuf {
+fn build(package: &Path, target: &Path) {
+    let manifest = package.join("Cargo.toml");
     let mut cargo = Command::new(variable("CARGO"));
-    cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(kernel.join("Cargo.toml"));
+    cargo.args(["build", "--release", "--locked", "--manifest-path"]).arg(&manifest);
     cargo.arg("--target-dir").arg(target);
     for name in NOT_INHERITED {
         cargo.env_remove(name);
@@ -55,8 +67,7 @@ fn build(kernel: &Path, target: &Path) -> PathBuf {
     let status = cargo.status().unwrap_or_else(|e| panic!("{cargo:?}: {e}"));
     assert!(
         status.success(),
-        "the reference kernel does not build; if its lock file is out of date: \
-         cargo update --workspace --manifest-path crates/kernel/Cargo.toml"
+        "{0} does not build; if its lock file is out of date: cargo update --workspace --manifest-path {0}",
+        manifest.display()
     );
-    target.join("release/softfault-kernel")
 }

@@ -15,17 +15,20 @@
 //! seconds = 120   # optional; a test that hangs for longer has noticed, too
 //! ```
 //!
-//! Work is done on a copy of the tree in `target/mutants`. Every test must pass
-//! on the unchanged copy and every mutant must compile, or a failure would say
-//! nothing.
+//! Work is done on a mirror of the tree in `target/mutants/tree`. Every test must
+//! pass on the unchanged mirror and every mutant must compile, or a failure would
+//! say nothing. The unchanged tests come first, all together: in between they
+//! would cost a build each. `target/mutants/logs` keeps what each test printed, so
+//! that one can see whether a mutant was killed for the right reason.
 
-use crate::shell::{self, Line};
+mod place;
+
+use crate::shell;
+use place::Place;
 use serde::Deserialize;
 use std::collections::HashSet;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// What may be typed after `cargo xtask mutants`.
 #[derive(clap::Args)]
@@ -69,6 +72,8 @@ enum Verdict {
     Hung,
     Survived,
     DoesNotCompile,
+    /// The test fails without the mutant.
+    BadTest,
 }
 
 /// Runs the chosen ones and prints a table.
@@ -84,22 +89,26 @@ pub fn run(options: &Options) -> Result<(), String> {
         println!("{} mutants, each of which matches exactly once", chosen.len());
         return Ok(());
     }
-    let tree = shell::top().join("target/mutants/tree");
-    copy_tree(&tree)?;
-    let mut passed_unchanged = HashSet::new();
-    let mut bad = 0;
-    println!("{:<40} {:>8} {:<16} why", "mutant", "seconds", "verdict");
+    let begun = Instant::now();
+    let place = Place::mirror(&shell::top().join("target/mutants"), options.verbose)?;
+    let unchanged = place.all_unchanged(&chosen);
+    unchanged.values().flat_map(|result| result.as_ref().err()).for_each(|wrong| println!("{wrong}"));
+    println!("{} tests on the unchanged tree, {} s", unchanged.len(), begun.elapsed().as_secs());
+    println!("{:<40} {:>8} {:<17} why", "mutant", "seconds", "verdict");
+    let mut bad = Vec::new();
     for mutant in &chosen {
-        if passed_unchanged.insert(mutant.test.clone()) {
-            must_pass_unchanged(mutant, &tree, options.verbose)?;
-        }
         let start = Instant::now();
-        let verdict = try_one(mutant, &tree, options.verbose)?;
-        println!("{:<40} {:>8} {:<16} {}", mutant.name, start.elapsed().as_secs(), verdict.name(), mutant.why);
-        bad += usize::from(!verdict.is_good());
+        let verdict = match unchanged[&mutant.test] {
+            Ok(took) => place.try_one(mutant, took)?,
+            Err(_) => Verdict::BadTest,
+        };
+        println!("{:<40} {:>8} {:<17} {}", mutant.name, start.elapsed().as_secs(), verdict.name(), mutant.why);
+        if !verdict.is_good() {
+            bad.push(mutant.name.as_str());
+        }
     }
-    println!("{} of {} mutants killed", chosen.len() - bad, chosen.len());
-    if bad == 0 { Ok(()) } else { Err(format!("mutants: {bad} not killed")) }
+    println!("{} of {} mutants killed, {} s", chosen.len() - bad.len(), chosen.len(), begun.elapsed().as_secs());
+    if bad.is_empty() { Ok(()) } else { Err(format!("mutants: not killed: {}", bad.join(", "))) }
 }
 
 impl Options {
@@ -115,6 +124,7 @@ impl Verdict {
             Verdict::Hung => "killed (hung)",
             Verdict::Survived => "SURVIVED",
             Verdict::DoesNotCompile => "DOES NOT COMPILE",
+            Verdict::BadTest => "TEST FAILS ANYWAY",
         }
     }
     fn is_good(self) -> bool {
@@ -132,69 +142,14 @@ impl Mutant {
             n => Err(format!("{}: `from` should stand once in {}, and stands {n} times", self.name, self.file)),
         }
     }
-    /// The test, or with `compile_only` just its build.
-    fn command(&self, tree: &Path, compile_only: bool) -> Result<Command, String> {
-        let mut words = self.test.split_whitespace();
-        if words.next() != Some("cargo") || words.next() != Some("test") {
-            return Err(format!("{}: `test` should begin with `cargo test`", self.name));
+    /// What follows `cargo test`.
+    fn arguments(&self) -> Result<Vec<&str>, String> {
+        let words: Vec<&str> = self.test.split_whitespace().collect();
+        match words.strip_prefix(&["cargo", "test"]) {
+            Some(arguments) => Ok(arguments.to_vec()),
+            None => Err(format!("{}: `test` should begin with `cargo test`", self.name)),
         }
-        let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-        command.arg("test").args(compile_only.then_some("--no-run")).args(words).current_dir(tree);
-        // A group of its own, so that a test that hangs can be ended with its children.
-        command.env("CARGO_TARGET_DIR", shell::top().join("target/mutants/build")).process_group(0);
-        Ok(command)
     }
-}
-
-fn must_pass_unchanged(mutant: &Mutant, tree: &Path, verbose: bool) -> Result<(), String> {
-    let mut command = mutant.command(tree, false)?;
-    let output = command.stderr(stderr(verbose)).output().map_err(|e| format!("{}: {e}", mutant.test))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !output.status.success() {
-        return Err(format!("{}: `{}` fails on the unchanged tree:\n{text}", mutant.name, mutant.test));
-    }
-    if !text.lines().any(|line| line.starts_with("test ") && line.ends_with("... ok")) {
-        return Err(format!("{}: `{}` runs no test", mutant.name, mutant.test));
-    }
-    Ok(())
-}
-
-/// Puts the mutant in, runs its test, takes it out again.
-fn try_one(mutant: &Mutant, tree: &Path, verbose: bool) -> Result<Verdict, String> {
-    let path = tree.join(&mutant.file);
-    let before = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-    write(&path, &mutant.applied(tree)?)?;
-    let verdict = judge(mutant, tree, verbose);
-    write(&path, &before)?;
-    verdict
-}
-
-fn judge(mutant: &Mutant, tree: &Path, verbose: bool) -> Result<Verdict, String> {
-    let failed = |e: std::io::Error| format!("{}: {e}", mutant.name);
-    let mut compile = mutant.command(tree, true)?;
-    let compiles = compile.stdout(Stdio::null()).stderr(stderr(verbose)).status().map_err(failed)?;
-    if !compiles.success() {
-        return Ok(Verdict::DoesNotCompile);
-    }
-    let mut test = mutant.command(tree, false)?;
-    let out = if verbose { Stdio::inherit() } else { Stdio::null() };
-    let mut child = test.stdout(out).stderr(stderr(verbose)).spawn().map_err(failed)?;
-    let deadline = Instant::now() + Duration::from_secs(mutant.seconds);
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok(if status.success() { Verdict::Survived } else { Verdict::Killed });
-        }
-        if Instant::now() > deadline {
-            shell::run(&Line::new("kill", &format!("-KILL -- -{}", child.id())))?;
-            child.wait().map_err(failed)?;
-            return Ok(Verdict::Hung);
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn stderr(verbose: bool) -> Stdio {
-    if verbose { Stdio::inherit() } else { Stdio::null() }
 }
 
 fn read_lists() -> Result<Vec<Mutant>, String> {
@@ -216,26 +171,6 @@ fn read_lists() -> Result<Vec<Mutant>, String> {
     }
 }
 
-/// Writes only what differs, so that cargo builds only what changed.
-fn copy_tree(tree: &Path) -> Result<(), String> {
-    for file in shell::project_files()? {
-        let text = std::fs::read(shell::top().join(&file)).map_err(|e| format!("{file}: {e}"))?;
-        let to = tree.join(&file);
-        if std::fs::read(&to).is_ok_and(|there| there == text) {
-            continue;
-        }
-        let folder = to.parent().expect("a file lies in a folder");
-        std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(&to, text))
-            .map_err(|e| format!("{}: {e}", to.display()))?;
-    }
-    Ok(())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,7 +178,7 @@ mod tests {
     #[test]
     fn every_entry_matches_exactly_once() {
         for mutant in read_lists().unwrap() {
-            assert!(mutant.command(Path::new("."), true).is_ok(), "{}", mutant.name);
+            assert!(mutant.arguments().is_ok(), "{}", mutant.name);
             let text = mutant.applied(&shell::top()).unwrap();
             assert!(text.contains(&mutant.to), "{}", mutant.name);
         }

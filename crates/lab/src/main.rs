@@ -11,14 +11,16 @@
 //! | 1 | an experiment could not be run, or a check inside it failed |
 //! | 2 | an argument is wrong; the message names it and says what it should be |
 //!
-//! `softfault run` has the program's exit code instead; see its help.
+//! `softfault run` and `softfault compare` have the program's exit code instead; see their help.
 
+mod compare;
 mod conflicts;
 mod error;
 mod os;
 mod pft;
 mod progress;
 mod run;
+mod shell;
 mod tour;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +33,8 @@ Examples:
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline split,lockfree
   softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
+  softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
+  softfault shell                              busybox on the reference kernel, to poke at it
 
 Every subcommand explains its columns and its keys: softfault pft --help";
 
@@ -50,12 +54,18 @@ enum Experiment {
     Conflicts(conflicts::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
+    /// An interactive shell on the reference kernel
+    Shell(shell::Options),
+    /// Time a program on the reference kernel and on Debian's Linux, in the same QEMU
+    Compare(compare::Options),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().experiment {
         // Its exit code is the program's, whatever that means.
         Some(Experiment::Run(options)) => return run::main(&options),
+        Some(Experiment::Shell(options)) => return shell::main(&options),
+        Some(Experiment::Compare(options)) => return compare::main(&options),
         None => tour::run(),
         Some(Experiment::Pft(options)) => pft::run(&options),
         Some(Experiment::Conflicts(options)) => conflicts::run(&options),

@@ -4,95 +4,18 @@
 //! A tool that is missing fails the test and names its Debian package: a kernel
 //! test that was skipped is not a pass.
 
+mod programs;
+
+use programs::{BOTH, Libc, compile, run, run_ok, same_as_host, softfault};
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// A C library, by the compiler that links with it.
-#[derive(Clone, Copy)]
-enum Libc {
-    Musl,
-    Glibc,
-}
-
-const BOTH: [Libc; 2] = [Libc::Musl, Libc::Glibc];
-
-impl Libc {
-    fn compiler(self) -> (&'static str, &'static str) {
-        match self {
-            Libc::Musl => ("musl-gcc", "musl-tools"),
-            Libc::Glibc => ("gcc", "gcc libc6-dev"),
-        }
-    }
-}
-
-/// Compiles a program; each test has a copy of its own.
-fn compile(test: &str, program: &str, libc: Libc) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/programs").join(format!("{program}.c"));
-    let (compiler, package) = libc.compiler();
-    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{program}-{compiler}"));
-    let output = Command::new(compiler)
-        .args(["-static", "-O1", "-pthread", "-o"])
-        .args([&binary, &source])
-        .output()
-        .unwrap_or_else(|e| panic!("{compiler}: {e}; install the Debian packages: {package}"));
-    assert!(output.status.success(), "{compiler} {}: {}", source.display(), text(&output.stderr));
-    binary
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// What a run printed and returned.
-struct Ran {
-    code: i32,
-    output: String,
-    errors: String,
-}
-
-fn softfault(args: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } =
-        Command::new(env!("CARGO_BIN_EXE_softfault")).arg("run").args(args).output().expect("it was just built");
-    let code = status.code().expect("no signal kills it");
-    let ran = Ran { code, output: text(&stdout), errors: text(&stderr) };
-    assert_ne!(ran.code, 253, "{}", ran.errors);
-    ran
-}
-
-/// Runs a program with these options and arguments.
-fn run(options: &[&str], binary: &Path, args: &[&str]) -> Ran {
-    let binary = binary.to_str().expect("paths here are UTF-8");
-    softfault(&[&["--timeout", "120"], options, &["--", binary], args].concat())
-}
-
-/// Runs a program that prints `NAME ok` and nothing else, with both libraries.
-fn run_ok(program: &str, options: &[&str]) {
-    for libc in BOTH {
-        let ran = run(options, &compile(program, program, libc), &[]);
-        let wanted = format!("{program} ok\n");
-        assert_eq!((ran.code, &ran.output), (0, &wanted), "{} {options:?}: {}", libc.compiler().0, ran.errors);
-        assert_eq!(ran.errors, "", "{} {options:?}", libc.compiler().0);
-    }
-}
-
-/// A program that prints `ok WHAT` for each of its parts and `done` at the end:
-/// the same on this host's Linux and on the reference kernel.
-fn run_parts(program: &str, options: &[&str]) {
-    for libc in BOTH {
-        let binary = compile("parts", program, libc);
-        let host = Command::new(&binary).output().expect("it was just compiled");
-        let host = text(&host.stdout);
-        assert!(host.ends_with("done\n") && !host.contains("FAILED"), "on the host: {host}");
-        let ran = run(options, &binary, &[]);
-        assert_eq!((ran.code, &ran.output), (0, &host), "{} {options:?}: {}", libc.compiler().0, ran.errors);
-    }
-}
 
 #[test]
 fn processes_fork_run_programs_and_end() {
-    run_parts("processes", &["--cpus", "2"]);
-    run_parts("processes", &["--cpus", "1"]);
+    for libc in BOTH {
+        let binary = compile("processes", "processes", libc);
+        same_as_host(&binary, &["--cpus", "2"]);
+        same_as_host(&binary, &["--cpus", "1"]);
+    }
 }
 
 #[test]
@@ -223,7 +146,7 @@ fn failures_of_the_machine_have_codes_of_their_own() {
         assert!(ran.errors.contains(says), "{name}: {}", ran.errors);
     }
     let spin = compile("failures", "spin", Libc::Musl);
-    let ran = softfault(&["--timeout", "1", "--", spin.to_str().expect("UTF-8")]);
+    let ran = softfault(&["--timeout", "5", "--", spin.to_str().expect("UTF-8")]);
     assert_eq!((ran.code, ran.output.as_str()), (251, "spinning\n"), "{}", ran.errors);
 }
 
@@ -254,4 +177,16 @@ fn bad_arguments_are_named() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// System V segments, futexes in shared memory, mlock and its kin.
+#[test]
+fn memory_between_processes() {
+    run_ok("segments", &["--cpus", "2"]);
+}
+
+/// Shared and private mappings of files, whose sizes change meanwhile.
+#[test]
+fn mappings_of_files() {
+    run_ok("mappings", &["--cpus", "2"]);
 }

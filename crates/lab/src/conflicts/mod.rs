@@ -2,11 +2,14 @@
 //! fault, counted for as many CPUs as the core knows.
 //!
 //! ```text
+//!                history: how memory came to be what it is, where it has aged
+//!                │
 //! options ──> simulate: faults, turn by turn, on the recorded core
 //!                │ every touch of a shared cell          machine: CPUs in turn
 //!                └──> lines: who wrote the line last ──> report
 //! ```
 
+mod history;
 mod lines;
 mod machine;
 mod options;

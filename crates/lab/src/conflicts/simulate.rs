@@ -1,8 +1,9 @@
 //! The run itself: CPUs take turns, each turn one fault, every touch noted.
 
+use super::history;
 use super::lines::{Hot, Lines};
 use super::machine::{self, Simulated};
-use super::options::{AGED_FREE_OF_64, Frames, Options};
+use super::options::{Frames, Options};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::{Access, Pfn};
@@ -52,14 +53,14 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     let config = Config { regions: &regions, frames_are_zero: true, tunables };
     // On the heap, so that its address stays what it is while places are looked up.
     let vm = Box::new(Vm::new(machine, &config).map_err(|e| LabError::subsystem("Vm::new", e))?);
-    if options.frames == Frames::Aged {
-        vm.age(AGED_FREE_OF_64, u64::from(options.cpus));
-    }
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let base = map(&space, options)?;
     for cpu in 0..options.cpus {
         machine::become_cpu(cpu);
         space.activate();
+    }
+    if options.frames == Frames::Aged {
+        history::fill_and_thin_out(&vm, &space, options)?;
     }
     // Who wrote what so far is remembered; what it cost is not.
     lines.borrow_mut().start_counting();

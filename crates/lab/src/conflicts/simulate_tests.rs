@@ -45,3 +45,10 @@ fn lockfree_faults_share_hardly_a_line() {
     let counted = run(&options(16, Typed::Lockfree), || ()).unwrap();
     assert!(counted.transfers * 1000 < 50 * counted.nr_faults, "{:?}", counted.places);
 }
+
+/// Where CPUs take each other's frames, most descriptors travel: 900 and more.
+#[test]
+fn cpus_that_aged_their_memory_keep_to_it() {
+    let counted = run(&Options { frames: Frames::Aged, ..options(8, Typed::Lockfree) }, || ()).unwrap();
+    assert!(counted.transfers * 1000 < 50 * counted.nr_faults, "{:?}", counted.places);
+}

@@ -17,7 +17,8 @@ mod stats;
 mod table;
 
 pub use options::{Against, Options, Rss, parse_discipline};
-pub use stats::Row;
+pub use stats::{Row, median, spread};
+pub use table::plain as plain_table;
 
 use crate::error::LabError;
 use crate::os;

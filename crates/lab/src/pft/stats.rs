@@ -129,7 +129,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// (Largest - smallest) / median.
-fn spread(values: &[f64]) -> f64 {
+pub fn spread(values: &[f64]) -> f64 {
     let largest = values.iter().copied().fold(f64::MIN, f64::max);
     let smallest = values.iter().copied().fold(f64::MAX, f64::min);
     (largest - smallest) / median(values.iter().copied())

@@ -119,7 +119,7 @@ pub fn of_2004(rows: &[OldRow]) -> String {
 }
 
 /// A table without rules, numbers to the right after the first `nr_labels` columns.
-fn plain(head: &[&str], nr_labels: usize) -> Table {
+pub fn plain(head: &[&str], nr_labels: usize) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(head);
     for column in table.column_iter_mut().skip(nr_labels) {

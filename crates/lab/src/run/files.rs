@@ -1,14 +1,28 @@
 //! The files that go into the machine, and which of them is the program.
 
-use super::{RunError, RunOptions};
+use super::{MachineOptions, RunError};
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+/// What is at a path.
+#[derive(Clone)]
+pub enum Content {
+    /// A file, with its permissions.
+    File { bytes: Vec<u8>, mode: u32 },
+    /// A folder, empty or not.
+    Folder,
+    /// A symbolic link to there.
+    Link(Vec<u8>),
+}
+
 /// Everything that is packed.
+#[derive(Clone)]
 pub struct Payload {
-    /// Path inside the machine (absolute), content.
-    pub files: Vec<(String, Vec<u8>)>,
+    /// Path inside the machine (absolute), content; folders before what is in them.
+    pub files: Vec<(String, Content)>,
     /// The program's path inside the machine, and its arguments.
     pub command: Vec<Vec<u8>>,
 }
@@ -43,6 +57,9 @@ fn split(spec: &str) -> Result<(PathBuf, String), RunError> {
     Ok((source, destination))
 }
 
+/// Permissions of a file that `--file` names: who names a program means to run it.
+const EXECUTABLE: u32 = 0o755;
+
 fn read(argument: &str, path: &Path) -> Result<Vec<u8>, RunError> {
     fs::read(path).map_err(|e| wrong(format!("{argument}: should be a readable file: {e}")))
 }
@@ -53,45 +70,112 @@ fn check_program(name: &str, bytes: &[u8]) -> Result<(), RunError> {
     if is_elf { Ok(()) } else { Err(wrong(format!("{name}: should be a 64-bit x86-64 ELF program"))) }
 }
 
+/// A script names its interpreter, which the kernel then looks for.
+fn is_script(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"#!")
+}
+
 impl Payload {
-    /// Reads the files that the options name.
-    pub fn collect(options: &RunOptions) -> Result<Payload, RunError> {
-        let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    /// Reads what the options name, and finds the program.
+    pub fn collect(options: &MachineOptions, command: &[OsString]) -> Result<Payload, RunError> {
+        let mut files = Vec::new();
+        if let Some(root) = &options.root {
+            add_folder(&mut files, root, "")?;
+        }
+        let nr_from_root = files.len();
         for spec in &options.files {
             let (source, destination) = split(spec)?;
-            if files.iter().any(|(path, _)| *path == destination) {
+            if files[nr_from_root..].iter().any(|(path, _)| *path == destination) {
                 return Err(wrong(format!("--file {spec}: there should be one file only at {destination}")));
             }
-            files.push((destination, read(&format!("--file {spec}"), &source)?));
+            let content = Content::File { bytes: read(&format!("--file {spec}"), &source)?, mode: EXECUTABLE };
+            match files[..nr_from_root].iter_mut().find(|(path, _)| *path == destination) {
+                Some((_, of_root)) => *of_root = content,
+                None => files.push((destination, content)),
+            }
         }
-        let program = add_program(&mut files, Path::new(&options.command[0]))?;
-        let mut command = vec![program.into_bytes()];
-        command.extend(options.command[1..].iter().map(|a| a.as_bytes().to_vec()));
-        Ok(Payload { files, command })
+        let program = add_program(&mut files, Path::new(&command[0]))?;
+        let mut whole = vec![program.into_bytes()];
+        whole.extend(command[1..].iter().map(|a| a.as_bytes().to_vec()));
+        Ok(Payload { files, command: whole })
     }
+}
+
+/// What is below a folder of the host's, to go below `inside`. Devices, sockets
+/// and the like stay where they are.
+fn add_folder(files: &mut Vec<(String, Content)>, folder: &Path, inside: &str) -> Result<(), RunError> {
+    let unreadable =
+        |path: &Path, e: std::io::Error| wrong(format!("--root: {}: should be readable: {e}", path.display()));
+    let mut names: Vec<OsString> = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, e))? {
+        names.push(entry.map_err(|e| unreadable(folder, e))?.file_name());
+    }
+    names.sort();
+    for name in names {
+        let source = folder.join(&name);
+        let name = name.to_str().ok_or_else(|| wrong(format!("--root: {}: should be UTF-8", source.display())))?;
+        let destination = format!("{inside}/{name}");
+        let about = fs::symlink_metadata(&source).map_err(|e| unreadable(&source, e))?;
+        if about.is_dir() {
+            files.push((destination.clone(), Content::Folder));
+            add_folder(files, &source, &destination)?;
+        } else if about.is_symlink() {
+            let target = fs::read_link(&source).map_err(|e| unreadable(&source, e))?;
+            files.push((destination, Content::Link(target.as_os_str().as_bytes().to_vec())));
+        } else if about.is_file() {
+            let bytes = fs::read(&source).map_err(|e| unreadable(&source, e))?;
+            files.push((destination, Content::File { bytes, mode: about.permissions().mode() & 0o7777 }));
+        }
+    }
+    Ok(())
+}
+
+/// What is at an absolute path, links followed as a kernel would.
+fn resolve<'a>(files: &'a [(String, Content)], path: &Path) -> Option<&'a Content> {
+    let mut rest: Vec<OsString> = path.iter().rev().map(OsString::from).collect();
+    let mut at = PathBuf::new();
+    let mut found = None;
+    // As many steps as a path of such links can take, for one that leads in a circle.
+    for _ in 0..4096 {
+        let Some(name) = rest.pop() else { return found };
+        match name.as_bytes() {
+            b"/" => at = PathBuf::from("/"),
+            b"." => {}
+            b".." => _ = at.pop(),
+            _ => at.push(&name),
+        }
+        found = files.iter().find(|(path, _)| Path::new(path) == at).map(|(_, content)| content);
+        if let Some(Content::Link(target)) = found {
+            at.pop();
+            rest.extend(Path::new(OsStr::from_bytes(target)).iter().rev().map(OsString::from));
+        }
+    }
+    None
 }
 
 /// Finds the program among the files, or on the host and adds it; gives its path
 /// inside the machine.
-fn add_program(files: &mut Vec<(String, Vec<u8>)>, program: &Path) -> Result<String, RunError> {
+fn add_program(files: &mut Vec<(String, Content)>, program: &Path) -> Result<String, RunError> {
     let name = program.display().to_string();
-    if let Some((path, bytes)) = files.iter().find(|(path, _)| Path::new(path) == program) {
-        check_program(&name, bytes)?;
-        return Ok(path.clone());
+    match resolve(files, program) {
+        Some(Content::Folder) => return Err(wrong(format!("{name}: should be a program, and is a folder"))),
+        Some(Content::File { bytes, .. }) if !is_script(bytes) => return check_program(&name, bytes).map(|()| name),
+        Some(_) => return Ok(name),
+        None => {}
     }
     if !program.is_file() {
-        return Err(wrong(format!("{name}: should be the DST of a --file, or a program on this host")));
+        return Err(wrong(format!("{name}: should be the DST of a --file, in --root, or a program on this host")));
     }
     let inside = match program.to_str() {
         Some(path) if program.is_absolute() => path.to_owned(),
         _ => default_destination(program).ok_or_else(|| wrong(format!("{name}: should be a name in UTF-8")))?,
     };
     if files.iter().any(|(path, _)| *path == inside) {
-        return Err(wrong(format!("{name}: a --file is at {inside} already; should be called by that path")));
+        return Err(wrong(format!("{name}: a file is at {inside} already; should be called by that path")));
     }
     let bytes = read(&name, program)?;
     check_program(&name, &bytes)?;
-    files.push((inside.clone(), bytes));
+    files.push((inside.clone(), Content::File { bytes, mode: EXECUTABLE }));
     Ok(inside)
 }
 
@@ -108,6 +192,19 @@ mod tests {
         assert_eq!(at("b:/"), None);
         assert_eq!(at("b:/c/"), None);
         assert_eq!(at(".."), None);
+    }
+
+    #[test]
+    fn links_are_followed() {
+        let link = |to: &str| Content::Link(to.as_bytes().to_vec());
+        let file = Content::File { bytes: b"x".to_vec(), mode: 0o755 };
+        let at = |path: &str, content: Content| (path.to_string(), content);
+        let mut files = vec![at("/bin", link("usr/bin")), at("/usr", Content::Folder), at("/usr/bin/sh", link("dash"))];
+        files.extend([at("/usr/bin/dash", file), at("/up", link("../usr")), at("/round", link("/round"))]);
+        let is_file = |path: &str| matches!(resolve(&files, Path::new(path)), Some(Content::File { .. }));
+        assert!(is_file("/bin/sh") && is_file("/usr/bin/dash") && is_file("/up/./bin/../bin/sh"));
+        assert!(!is_file("/bin") && !is_file("/bin/ash") && !is_file("/round") && !is_file("bin/sh"));
+        assert!(matches!(resolve(&files, Path::new("/usr")), Some(Content::Folder)));
     }
 
     #[test]

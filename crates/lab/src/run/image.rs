@@ -1,4 +1,6 @@
-//! The reference kernel, as `build.rs` built it.
+//! What `build.rs` built.
 
-/// An ELF file that QEMU's `-kernel` takes (PVH).
+/// The reference kernel: an ELF file that QEMU's `-kernel` takes (PVH).
 pub const KERNEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softfault-kernel"));
+/// The program that times other programs, for both systems.
+pub const PROBE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softfault-probe"));

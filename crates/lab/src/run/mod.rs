@@ -4,32 +4,26 @@
 //!
 //! `options` says what may be typed, `files` collects what goes into the
 //! machine, `archive` packs it, `qemu` starts and ends the machine, `packets`
-//! takes its output apart.
+//! takes its output apart, `verdict` says what its end means. `softfault compare`
+//! uses them, too.
 
-mod archive;
-mod files;
-mod image;
+pub mod archive;
+pub mod files;
+pub mod image;
 mod options;
-mod packets;
-mod qemu;
-mod scratch;
+pub mod packets;
+pub mod qemu;
+pub mod scratch;
+pub mod verdict;
 
-pub use options::RunOptions;
+pub use options::{LEAST_BYTES, MachineOptions, RunOptions};
 
 use files::Payload;
-use packets::End;
-use qemu::Outcome;
+use qemu::{Machine, Output};
+use scratch::Scratch;
 use std::fmt;
 use std::process::ExitCode;
-
-/// The kernel gave up.
-pub const EXIT_PANIC: u8 = 250;
-/// `--timeout` was over.
-pub const EXIT_TIMEOUT: u8 = 251;
-/// The machine reset itself: a triple fault.
-pub const EXIT_TRIPLE_FAULT: u8 = 252;
-/// There is no QEMU.
-pub const EXIT_NO_QEMU: u8 = 253;
+use verdict::EXIT_NO_QEMU;
 
 /// Why nothing was run.
 #[derive(Debug)]
@@ -40,12 +34,19 @@ pub enum RunError {
     NoQemu,
     /// The host refused something.
     Host(String),
+    /// The machine, or the program in it, did not come to its end.
+    Machine {
+        /// What a caller is to see.
+        code: u8,
+        /// The reason.
+        why: String,
+    },
 }
 
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::Argument(text) | RunError::Host(text) => f.write_str(text),
+            RunError::Argument(text) | RunError::Host(text) | RunError::Machine { why: text, .. } => f.write_str(text),
             RunError::NoQemu => f.write_str(
                 "qemu-system-x86_64: not found; install the Debian package qemu-system-x86 \
                  (apt-get install qemu-system-x86)",
@@ -55,16 +56,18 @@ impl fmt::Display for RunError {
 }
 
 impl RunError {
-    fn exit_code(&self) -> u8 {
+    /// What the command returns for it.
+    pub fn exit_code(&self) -> u8 {
         match self {
             RunError::Argument(_) => 2,
             RunError::NoQemu => EXIT_NO_QEMU,
             RunError::Host(_) => 1,
+            RunError::Machine { code, .. } => *code,
         }
     }
 }
 
-/// Runs it; the exit code is the program's, or one of those above.
+/// Runs it; the exit code is the program's, or one of `verdict`.
 pub fn main(options: &RunOptions) -> ExitCode {
     let code = run(options).unwrap_or_else(|error| {
         eprintln!("softfault run: {error}");
@@ -74,47 +77,35 @@ pub fn main(options: &RunOptions) -> ExitCode {
 }
 
 fn run(options: &RunOptions) -> Result<u8, RunError> {
-    let payload = Payload::collect(options)?;
+    let given = &options.machine;
+    let payload = Payload::collect(given, &options.command)?;
     let archive = archive::pack(&payload);
-    options.check_memory(archive.len() as u64)?;
-    let outcome = qemu::run(options, &archive)?;
-    Ok(judge(options, &outcome))
-}
-
-fn last_line(text: &[u8]) -> String {
-    let text = String::from_utf8_lossy(text);
-    text.trim_end().lines().next_back().unwrap_or("no reason given").to_owned()
-}
-
-/// One line says it all.
-fn refused(why: &str, code: u8) -> u8 {
-    eprintln!("softfault run: {why}");
-    code
-}
-
-/// The exit code, with the log where something went wrong.
-fn judge(options: &RunOptions, outcome: &Outcome) -> u8 {
-    let (code, why) = match (outcome.end, outcome.timed_out, outcome.qemu_status) {
-        (Some(End::Exit(status)), ..) => (status, None),
-        (Some(End::Signal(number)), ..) => (128 + number, Some(format!("the program was killed by signal {number}"))),
-        (Some(End::Panic), ..) => (EXIT_PANIC, Some("the kernel panicked".to_owned())),
-        (Some(End::Refused), ..) => return refused(&last_line(&outcome.log), 2),
-        (None, true, _) => (EXIT_TIMEOUT, Some(format!("not done after {} s", options.timeout))),
-        (None, false, Some(0)) => (EXIT_TRIPLE_FAULT, Some("the machine reset itself: a triple fault".to_owned())),
-        (None, false, Some(_)) if outcome.log.is_empty() => {
-            return refused(&last_line(outcome.qemu_errors.as_bytes()), 1);
-        }
-        (None, false, status) => {
-            let status = status.map_or("a signal".to_owned(), |s| format!("status {s}"));
-            (1, Some(format!("QEMU ended with {status} before the program did")))
-        }
+    given.check_memory(LEAST_BYTES, archive.len() as u64)?;
+    let scratch = Scratch::new()?;
+    let machine = Machine {
+        nr_cpus: given.nr_cpus(),
+        mem_bytes: given.mem,
+        // The kernel wants SMEP and SMAP.
+        cpu: "max".to_owned(),
+        counted: false,
+        kernel: scratch.put("kernel", image::KERNEL)?,
+        archive: scratch.put("archive", &archive)?,
+        append: format!("{}{}", if options.stats { "stats " } else { "" }, given.append),
+        serial: None,
+        keys: None,
+        timeout_s: given.timeout,
+        verbose: given.verbose,
     };
-    if let Some(why) = why {
-        if !options.verbose {
-            eprint!("{}", String::from_utf8_lossy(&outcome.log));
+    let outcome = machine.run(Output::PassedOn)?;
+    let verdict = verdict::judge(&outcome, given.timeout);
+    if let Some(why) = verdict.why {
+        if verdict.log_tells {
+            if !given.verbose {
+                eprint!("{}", String::from_utf8_lossy(&outcome.log));
+            }
+            eprint!("{}", outcome.qemu_errors);
         }
-        eprint!("{}", outcome.qemu_errors);
         eprintln!("softfault run: {why}");
     }
-    code
+    Ok(verdict.code)
 }

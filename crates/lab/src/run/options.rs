@@ -1,12 +1,15 @@
-//! What may be typed after `softfault run`.
+//! What may be typed after `softfault run`, and of it what other commands that boot
+//! a machine take, too.
 
 use super::RunError;
 use clap::Args;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 const MIB: u64 = 1 << 20;
+const DEFAULT_CPUS: u32 = 2;
 /// Kernel, heap and tables, with room for a small program.
-const LEAST_BYTES: u64 = 32 * MIB;
+pub const LEAST_BYTES: u64 = 32 * MIB;
 /// What the kernel's direct map reaches.
 const MOST_BYTES: u64 = 512 << 30;
 
@@ -26,13 +29,12 @@ Examples:
   softfault run --file data.txt:/etc/data --file ./hello -- /hello world
   softfault run --append discipline=split -- ./hello";
 
-/// Run a static Linux program on the reference kernel, in QEMU
+/// The machine and what is in it: for every command that boots one.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = HELP)]
-pub struct RunOptions {
-    /// CPUs of the machine, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub cpus: u32,
+pub struct MachineOptions {
+    /// CPUs of the machine, 1 to 64 [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub cpus: Option<u32>,
 
     /// Memory of the machine: a number of bytes, or with K, M or G behind it
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
@@ -42,7 +44,11 @@ pub struct RunOptions {
     #[arg(long = "file", value_name = "SRC[:DST]")]
     pub files: Vec<String>,
 
-    /// Parameters of the kernel: discipline=global|fastpath2004|split|lockfree, and, to see how a
+    /// A folder of the host's whose content becomes the machine's file system; `--file` adds to it
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+
+    /// Parameters of the reference kernel: discipline=global|fastpath2004|split|lockfree, and, to see how a
     /// failure looks, selftest=panic|reset|user-access
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
@@ -51,13 +57,21 @@ pub struct RunOptions {
     #[arg(long, value_name = "SECS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
 
-    /// Print counters (vmstat) and mappings at the program's exit, on standard error
-    #[arg(long)]
-    pub stats: bool,
-
     /// Print the kernel's log and QEMU's command line as they come, on standard error
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+/// Run a static Linux program on the reference kernel, in QEMU
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct RunOptions {
+    #[command(flatten)]
+    pub machine: MachineOptions,
+
+    /// Print counters (vmstat) and mappings at the program's exit, on standard error
+    #[arg(long)]
+    pub stats: bool,
 
     /// The program, as it is called inside the machine or on this host, and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
@@ -78,10 +92,15 @@ fn parse_size(text: &str) -> Result<u64, String> {
     if (LEAST_BYTES..=MOST_BYTES).contains(&bytes) { Ok(bytes) } else { Err(wrong()) }
 }
 
-impl RunOptions {
-    /// Whether the machine has room for the archive and what is loaded from it.
-    pub fn check_memory(&self, archive_bytes: u64) -> Result<(), RunError> {
-        let needed = LEAST_BYTES + 2 * archive_bytes;
+impl MachineOptions {
+    /// Its CPUs.
+    pub fn nr_cpus(&self) -> u32 {
+        self.cpus.unwrap_or(DEFAULT_CPUS)
+    }
+    /// Whether the machine has room for the archive and what is loaded from it,
+    /// beside a kernel that takes so much.
+    pub fn check_memory(&self, kernel_bytes: u64, archive_bytes: u64) -> Result<(), RunError> {
+        let needed = kernel_bytes + 2 * archive_bytes;
         if self.mem >= needed {
             return Ok(());
         }

@@ -46,8 +46,8 @@ pub struct Sinks<'a> {
     pub output: &'a mut dyn Write,
     /// The program's error output, and statistics.
     pub errors: &'a mut dyn Write,
-    /// Whether the log goes there too, at once.
-    pub show_log: bool,
+    /// Whom the log is shown to as it comes.
+    pub log: Option<&'a mut dyn Write>,
 }
 
 /// Reads the next packet; nothing at the end of the stream, or where the stream
@@ -86,8 +86,8 @@ pub fn sort(stream: &mut dyn Read, sinks: &mut Sinks) -> io::Result<Rest> {
             }
             b'e' | b's' => sinks.errors.write_all(&content)?,
             b'l' => {
-                if sinks.show_log {
-                    sinks.errors.write_all(&content)?;
+                if let Some(log) = &mut sinks.log {
+                    log.write_all(&content)?;
                 }
                 rest.log.extend_from_slice(&content);
             }
@@ -104,7 +104,7 @@ mod tests {
 
     fn sorted(stream: &[u8]) -> (Vec<u8>, Vec<u8>, Rest) {
         let (mut output, mut errors) = (Vec::new(), Vec::new());
-        let mut sinks = Sinks { output: &mut output, errors: &mut errors, show_log: false };
+        let mut sinks = Sinks { output: &mut output, errors: &mut errors, log: None };
         let rest = sort(&mut &stream[..], &mut sinks).expect("a slice can be read");
         (output, errors, rest)
     }

@@ -1,0 +1,178 @@
+//! What may be typed after `softfault compare`.
+
+use super::boot::System;
+use crate::run::{MachineOptions, RunError};
+use clap::{Args, ValueEnum};
+use regex_lite::Regex;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Without the features that make Linux clear and copy pages a byte at a time,
+/// which QEMU emulates a byte at a time: clearing is the same work on both then.
+pub const CPU: &str = "max,-erms,-fsrm";
+/// With them; what is measured is an artefact of the emulation.
+pub const CPU_DEFAULT: &str = "max";
+/// Debian's kernel, as it can be booted at all.
+const LINUX_BYTES: u64 = 128 << 20;
+
+const HELP: &str = "\
+Both systems boot in the same QEMU, with the same CPUs, memory and files, in turns. On both, a child first touches most
+of the memory, twice, so that neither pays for what QEMU's host has not provided yet. Then PROGRAM is run and timed from
+fork to wait4. Its output goes to files in the machine's memory meanwhile; it is printed once, as are its errors and its
+exit status, as `softfault run` does; with --json it goes to standard error. Figures are medians over the boots;
+spread is (slowest - fastest) / median of the wall time; ratio is Linux over the reference kernel for the time, the
+reference kernel over Linux for --rate: above 1, the reference kernel is ahead.
+
+Linux is Debian's linux-image-cloud-amd64, fetched by apt-get and unpacked into $XDG_CACHE_HOME or ~/.cache, never
+installed; it boots with init_on_alloc=0, mitigations=off and transparent_hugepage=never unless told otherwise.
+
+--icount measures no program but counts instructions that the systems take for a fault, a munmap, a fork; the same in
+each run, on any host. A write fault is counted without the 512 steps of `rep stosq` that clear the page.
+
+--json: an object per system with `system`, `wall_s`, `user_s`, `system_s`, `minor_faults`, `major_faults`,
+`max_rss_kib`, `spread`, `rate` (with --rate), then one with `ratio_wall` and `ratio_rate`; null if the program's exit
+statuses differ.
+
+--timeout is for each boot. Exit codes: the program's, and those of softfault run: 2 for wrong arguments, 250 to 253
+for failures of the machine.
+
+Examples:
+  softfault compare -- ./fork_loop 100                      wall, user and system time, faults, peak memory
+  softfault compare --cpus 1 --reps 9 --json -- ./pft -t 1
+  softfault compare --rate 'average:([0-9]+)' -- ./page_fault1 -t 2 -s 1
+  softfault compare --thp always --cpu-default --root ./tree -- /bin/sh /script.sh
+  softfault compare --icount";
+
+/// Linux's huge pages.
+#[derive(Clone, Copy, ValueEnum, Debug)]
+pub enum HugePages {
+    Never,
+    Always,
+    Madvise,
+}
+
+/// Linux's mitigations of the CPU's leaks.
+#[derive(Clone, Copy, ValueEnum, Debug)]
+pub enum Mitigations {
+    Off,
+    Auto,
+}
+
+/// Time a program on the reference kernel and on Debian's Linux, in the same QEMU
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub struct Options {
+    #[command(flatten)]
+    pub machine: MachineOptions,
+
+    /// Boots of each system
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub reps: u32,
+
+    /// Runs of the program in each boot, whose median counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub inner: u32,
+
+    /// A Debian package with another Linux kernel
+    #[arg(long, value_name = "FILE.deb")]
+    pub linux: Option<PathBuf>,
+
+    /// Linux's transparent huge pages
+    #[arg(long, value_name = "WHEN", default_value = "never")]
+    pub thp: HugePages,
+
+    /// Linux's mitigations of the CPU's leaks
+    #[arg(long, value_name = "HOW", default_value = "off")]
+    pub mitigations: Mitigations,
+
+    /// QEMU's CPU model for both
+    #[arg(long, value_name = "MODEL", default_value = CPU)]
+    pub cpu: String,
+
+    /// The CPU model `max`, with which QEMU emulates Linux's clearing a byte at a time: an artefact, and labelled so
+    #[arg(long, conflicts_with = "cpu")]
+    pub cpu_default: bool,
+
+    /// Boot one of the systems only
+    #[arg(long, value_name = "SYSTEM")]
+    pub only: Option<System>,
+
+    /// A regular expression that finds a rate in the program's output: its first group, where it matches last
+    #[arg(long, value_name = "REGEX", value_parser = parse_rate)]
+    pub rate: Option<Regex>,
+
+    /// Print JSON, an object per line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Write a plot of every boot
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_plot)]
+    pub plot: Option<PathBuf>,
+
+    /// Count instructions of faults, munmap and fork instead of timing a program
+    #[arg(long, conflicts_with_all = ["command", "rate", "plot", "inner", "reps", "files", "root"])]
+    pub icount: bool,
+
+    /// The program, as it is called inside the machine or on this host, and its arguments
+    #[arg(last = true, required_unless_present = "icount", value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+fn parse_rate(text: &str) -> Result<Regex, String> {
+    Regex::new(text).map_err(|e| format!("should be a regular expression such as 'average:([0-9]+)': {e}"))
+}
+
+fn parse_plot(text: &str) -> Result<PathBuf, String> {
+    if text.ends_with(".svg") { Ok(text.into()) } else { Err("should end in .svg".into()) }
+}
+
+impl Options {
+    /// The CPU model for both.
+    pub fn cpu(&self) -> &str {
+        if self.cpu_default { CPU_DEFAULT } else { &self.cpu }
+    }
+    /// Whether a fault on Linux costs what it costs on this emulation alone.
+    pub fn is_artefact(&self) -> bool {
+        !self.cpu().split(',').any(|feature| feature == "-erms")
+    }
+    /// CPUs of either machine: counting needs one.
+    pub fn nr_cpus(&self) -> Result<u32, RunError> {
+        match (self.icount, self.machine.cpus) {
+            (true, None | Some(1)) => Ok(1),
+            (true, Some(n)) => Err(RunError::Argument(format!("--cpus {n}: should be 1 with --icount"))),
+            (false, _) => Ok(self.machine.nr_cpus()),
+        }
+    }
+    /// The systems to boot.
+    pub fn systems(&self) -> Vec<System> {
+        match self.only {
+            Some(system) => vec![system],
+            None => vec![System::Softfault, System::Linux],
+        }
+    }
+    /// Whether there is room for what is in the archive, under either system.
+    pub fn check_memory(&self, archive_bytes: u64) -> Result<(), RunError> {
+        let kernel = if self.only == Some(System::Softfault) { crate::run::LEAST_BYTES } else { LINUX_BYTES };
+        self.machine.check_memory(kernel, archive_bytes)
+    }
+    /// Linux's word for `--thp`.
+    pub fn huge_pages(&self) -> &'static str {
+        match self.thp {
+            HugePages::Never => "never",
+            HugePages::Always => "always",
+            HugePages::Madvise => "madvise",
+        }
+    }
+    /// Linux's command line.
+    pub fn linux_append(&self) -> String {
+        let thp = self.huge_pages();
+        let mitigations = match self.mitigations {
+            Mitigations::Off => "off",
+            Mitigations::Auto => "auto",
+        };
+        let quiet = if self.machine.verbose { "" } else { " quiet" };
+        // On a busy host the emulated timer may come late; Linux would refuse to boot.
+        let always = "console=ttyS0 panic=-1 no_timer_check init_on_alloc=0";
+        format!("{always} mitigations={mitigations} transparent_hugepage={thp}{quiet}")
+    }
+}

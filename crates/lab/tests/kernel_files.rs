@@ -1,0 +1,153 @@
+//! Files on the reference kernel: the same calls give the same as on this host's
+//! Linux, and shells run scripts.
+//!
+//! A tool that is missing fails the test and names its Debian package: a kernel
+//! test that was skipped is not a pass.
+
+mod programs;
+
+use programs::{BOTH, Libc, Ran, compile, run, softfault, text};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const BUSYBOX: (&str, &str) = ("/usr/bin/busybox", "busybox-static");
+const BASH: (&str, &str) = ("/usr/bin/bash-static", "bash-static");
+/// Where scripts work, inside the machine.
+const WORK: &str = "work";
+
+/// A program that prints what each call gives.
+fn same_transcript(program: &str) {
+    for libc in BOTH {
+        let binary = compile("files", program, libc);
+        let host = Command::new(&binary).stdin(Stdio::null()).output().expect("it was just compiled");
+        let ran = run(&[], &binary, &[]);
+        assert!(host.status.success() && host.stdout.len() > 2000, "{program} on the host: {}", host.status);
+        let (host, ours) = (text(&host.stdout), &ran.output);
+        let differing: Vec<_> = host.lines().zip(ours.lines()).filter(|(a, b)| a != b).take(5).collect();
+        assert!(differing.is_empty(), "{} {program}: Linux and this: {differing:#?}", libc.compiler().0);
+        assert_eq!((ran.code, ours), (0, &host), "{} {program}: {}", libc.compiler().0, ran.errors);
+    }
+}
+
+#[test]
+fn names_are_made_moved_and_followed_as_on_linux() {
+    same_transcript("names");
+}
+
+#[test]
+fn files_and_pipes_are_read_and_written_as_on_linux() {
+    same_transcript("io");
+}
+
+/// A statically linked program of the host's.
+fn tool((path, package): (&str, &str)) -> PathBuf {
+    let bytes = fs::read(path).unwrap_or_else(|e| panic!("{path}: {e}; install the Debian package {package}"));
+    let is_dynamic = bytes.windows(9).any(|w| w == b"ld-linux-");
+    assert!(!is_dynamic, "{path} is not static; install the Debian package {package}");
+    path.into()
+}
+
+/// A tree with the two shells and busybox's commands, and the scripts.
+fn tree(test: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("root-{test}"));
+    let _ = fs::remove_dir_all(&root);
+    let bin = root.join("bin");
+    fs::create_dir_all(&bin).expect("a folder for tests");
+    fs::create_dir_all(root.join(WORK)).expect("a folder for tests");
+    for (tool, name) in [(tool(BUSYBOX), "busybox"), (tool(BASH), "bash")] {
+        fs::copy(tool, bin.join(name)).expect("room for a copy");
+    }
+    let list = Command::new(bin.join("busybox")).arg("--list").output().expect("it was just copied");
+    for applet in text(&list.stdout).lines().filter(|a| *a != "busybox") {
+        symlink("busybox", bin.join(applet)).expect("a fresh folder");
+    }
+    for script in ["files.sh", "files.bash"] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/programs").join(script);
+        fs::copy(source, root.join(script)).expect("it is in the tree");
+    }
+    // What begins a script in the machine as `on_host` does outside.
+    let start = "#!/bin/sh\ncd /work\nexport LC_ALL=C\nexport PATH=/bin\nexec \"$@\" </dev/null\n";
+    fs::write(root.join("start"), start).expect("room for a line");
+    fs::set_permissions(root.join("start"), fs::Permissions::from_mode(0o755)).expect("its owner may");
+    root
+}
+
+/// What the script prints on this host, with the same commands.
+fn on_host(root: &Path, shell: &str, script: &str) -> String {
+    let output = Command::new(root.join("bin").join(shell))
+        .arg(root.join(script))
+        .current_dir(root.join(WORK))
+        .env_clear()
+        .env("PATH", root.join("bin"))
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output()
+        .expect("it was just copied");
+    let printed = text(&output.stdout);
+    assert!(output.status.success() && printed.lines().count() > 20, "on the host: {printed}{}", text(&output.stderr));
+    // The machine begins with an empty folder, too.
+    fs::remove_dir_all(root.join(WORK)).expect("made above");
+    fs::create_dir_all(root.join(WORK)).expect("a folder for tests");
+    printed
+}
+
+fn in_machine(root: &Path, cpus: &str, command: &[&str]) -> Ran {
+    let root = root.to_str().expect("paths here are UTF-8");
+    softfault(&[&["--timeout", "280", "--cpus", cpus, "--root", root, "--", "/start"], command].concat())
+}
+
+fn same_script(shell: &str, script: &str, cpus: &[&str]) {
+    let root = tree(script);
+    let host = on_host(&root, shell, script);
+    for cpus in cpus {
+        let ran = in_machine(&root, cpus, &[&format!("/bin/{shell}"), &format!("/{script}")]);
+        assert_eq!((ran.code, &ran.output), (0, &host), "{cpus} CPUs: {}", ran.errors);
+        assert!(!ran.errors.contains("did not come back"), "{}", ran.errors);
+    }
+}
+
+#[test]
+fn a_busybox_script_prints_what_it_prints_on_linux() {
+    same_script("sh", "files.sh", &["1", "2"]);
+}
+
+#[test]
+fn a_bash_script_prints_what_it_prints_on_linux() {
+    same_script("bash", "files.bash", &["1", "2"]);
+}
+
+#[test]
+fn proc_tells_about_files() {
+    let root = tree("proc");
+    let script = "exec 5</etc/passwd; ls -l /proc/self/fd/5 | grep -c ' -> /etc/passwd$'
+        grep -c 'r-xs .* /bin/busybox$' /proc/self/maps
+        MARK=found /bin/cat /proc/self/environ | tr '\\0' '\\n' | grep MARK
+        echo -17 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj
+        echo 5000 >/proc/self/oom_score_adj || echo refused
+        grep -c . /proc/self/mountinfo";
+    let ran = in_machine(&root, "1", &["/bin/sh", "-c", script]);
+    assert_eq!((ran.code, ran.output.as_str()), (0, "1\n1\nMARK=found\n-17\nrefused\n3\n"), "{}", ran.errors);
+}
+
+#[test]
+fn files_without_end_are_refused_and_given_back() {
+    for (mem, cpus) in [("48M", "1"), ("64M", "2")] {
+        let binary = compile("files", "fills", Libc::Musl);
+        let ran = run(&["--mem", mem, "--cpus", cpus], &binary, &[]);
+        assert!(ran.output.ends_with("done\n") && !ran.output.contains("FAILED"), "{}{}", ran.output, ran.errors);
+        assert_eq!(ran.code, 0, "{}{}", ran.output, ran.errors);
+        assert!(!ran.errors.contains("did not come back"), "{}", ran.errors);
+    }
+}
+
+#[test]
+fn random_calls_about_files_do_no_harm() {
+    let binary = compile("files", "filefuzz", Libc::Musl);
+    for seed in ["1", "2"] {
+        let ran = run(&["--mem", "128M"], &binary, &[seed, "3000"]);
+        assert_eq!((ran.code, ran.output.as_str()), (0, "filefuzz ok\n"), "seed {seed}: {}", ran.errors);
+        assert!(!ran.errors.contains("did not come back"), "seed {seed}: {}", ran.errors);
+    }
+}

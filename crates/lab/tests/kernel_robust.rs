@@ -1,0 +1,40 @@
+//! Programs that misbehave, on the reference kernel: what they do to themselves
+//! is their own, the kernel lives and has its memory back.
+
+mod programs;
+
+use programs::{BOTH, Libc, compile, run, same_as_host};
+
+#[test]
+fn misbehaving_programs_are_cleaned_up() {
+    let binary = compile("robust", "robust", Libc::Musl);
+    let ran = run(&["--mem", "128M"], &binary, &[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.output, ran.errors);
+    assert!(ran.output.ends_with("done\n") && !ran.output.contains("FAILED"), "{}", ran.output);
+    assert!(!ran.errors.contains("did not come back"), "{}", ran.errors);
+}
+
+#[test]
+fn wild_system_calls_do_no_harm() {
+    let binary = compile("robust", "fuzzcalls", Libc::Musl);
+    for seed in ["11", "12"] {
+        let ran = run(&["--mem", "256M"], &binary, &[seed, "150"]);
+        assert_eq!((ran.code, ran.output.as_str()), (0, "fuzzcalls ok\n"), "seed {seed}: {}", ran.errors);
+        assert!(!ran.errors.contains("did not come back"), "seed {seed}: {}", ran.errors);
+    }
+}
+
+#[test]
+fn files_that_are_no_programs_are_refused_as_on_linux() {
+    for libc in BOTH {
+        same_as_host(&compile("robust", "elves", libc), &["--mem", "128M"]);
+    }
+}
+
+#[test]
+fn programs_with_changed_bytes_do_no_harm() {
+    let binary = compile("robust", "elves", Libc::Musl);
+    let ran = run(&["--mem", "128M"], &binary, &["7", "400"]);
+    assert_eq!((ran.code, ran.output.as_str()), (0, "elves ok\n"), "{}", ran.errors);
+    assert!(!ran.errors.contains("did not come back"), "{}", ran.errors);
+}

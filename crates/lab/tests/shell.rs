@@ -1,0 +1,74 @@
+//! `softfault shell`, with what is typed coming through a pipe.
+
+use std::io::{Read, Write};
+use std::process::{Command, Output, Stdio};
+
+fn shell(args: &[&str], typed: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
+    command.arg("shell").args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("it was just built");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(typed.as_bytes()).expect("it reads all");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn commands_are_typed_and_run() {
+    let output = shell(&[], "echo a$((6*7))b\nls /bin | grep -c busybox\nexit 5\n");
+    let (shown, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(5), "{shown}{errors}");
+    // A terminal shows what is typed, then what comes of it, each line from its beginning.
+    for line in ["echo a$((6*7))b\r\n", "\r\na42b\r\n", "\r\n1\r\n"] {
+        assert!(shown.contains(line), "{line:?}: {shown:?}{errors}");
+    }
+}
+
+/// Reads until `wanted` was shown.
+fn read_until(from: &mut impl Read, shown: &mut String, wanted: &str) {
+    let mut bytes = [0; 256];
+    while !shown.contains(wanted) {
+        let nr = from.read(&mut bytes).expect("it shows something");
+        assert!(nr > 0, "ended before {wanted:?}: {shown:?}");
+        shown.push_str(&text(&bytes[..nr]));
+    }
+}
+
+#[test]
+fn keys_edit_interrupt_and_end() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_softfault"));
+    command.args(["shell", "--cpus", "1"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it was just built");
+    let (mut keys, mut screen) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+    let mut shown = String::new();
+    keys.write_all(b"echo eraxx\x7f\x7fsed\n").expect("it reads");
+    read_until(&mut screen, &mut shown, "\r\nerased\r\n");
+    // Ctrl-C reaches whoever runs in the foreground, not the shell.
+    keys.write_all(b"sh -c 'echo be''gun; sleep 1000'\n").expect("it reads");
+    read_until(&mut screen, &mut shown, "\r\nbegun\r\n");
+    keys.write_all(&[3]).expect("it reads");
+    keys.write_all(b"echo e''nded $?\n").expect("it reads");
+    read_until(&mut screen, &mut shown, "\r\nended 130\r\n");
+    // Ctrl-D is the end of input.
+    keys.write_all(&[4]).expect("it reads");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{shown}");
+}
+
+#[test]
+fn the_machine_can_be_ended() {
+    let output = shell(&[], "while true; do true; done\n\x1d");
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("ended from the keyboard"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_busybox_that_is_none_is_refused() {
+    let output = shell(&["--busybox", "/bin/false"], "");
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("/bin/false") && errors.contains("should be a busybox"), "{errors}");
+}

@@ -1,0 +1,197 @@
+//! Where mutants are put in and tests are run: a mirror of the tree, a build
+//! folder of its own, and a log for each mutant. `mutants.rs` says which.
+
+use super::{Mutant, Verdict};
+use crate::shell::{self, Line};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where the work is done.
+pub struct Place {
+    top: PathBuf,
+    verbose: bool,
+}
+
+impl Place {
+    /// Makes `top/tree` what the tree is. Writes only what differs, so that cargo
+    /// builds only what changed.
+    pub fn mirror(top: &Path, verbose: bool) -> Result<Place, String> {
+        let place = Place { top: top.into(), verbose };
+        let wanted: HashSet<String> = shell::project_files()?.into_iter().collect();
+        let tree = place.tree();
+        for folder in [&tree, &top.join("logs")] {
+            std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        }
+        remove_unwanted(&tree, "", &wanted).map_err(|e| format!("{}: {e}", tree.display()))?;
+        for file in wanted {
+            let text = std::fs::read(shell::top().join(&file)).map_err(|e| format!("{file}: {e}"))?;
+            let to = tree.join(&file);
+            if std::fs::read(&to).is_ok_and(|there| there == text) {
+                continue;
+            }
+            let folder = to.parent().expect("a file lies in a folder");
+            std::fs::create_dir_all(folder)
+                .and_then(|()| std::fs::write(&to, text))
+                .map_err(|e| format!("{}: {e}", to.display()))?;
+        }
+        Ok(place)
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.top.join("tree")
+    }
+
+    /// The mutant's test, or with `compile_only` just its build.
+    fn command(&self, mutant: &Mutant, compile_only: bool) -> Result<Command, String> {
+        let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+        command.arg("test").args(compile_only.then_some("--no-run")).args(mutant.arguments()?);
+        // Nobody debugs these builds, and debug information is much of what they cost.
+        for profile in ["DEV", "TEST", "RELEASE"] {
+            command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), "false");
+        }
+        // A group of its own, so that a test that hangs can be ended with its children.
+        command.current_dir(self.tree()).env("CARGO_TARGET_DIR", self.top.join("build")).process_group(0);
+        Ok(command)
+    }
+
+    fn compiles(&self, mutant: &Mutant) -> Result<bool, String> {
+        let mut command = self.command(mutant, true)?;
+        let errors = if self.verbose { Stdio::inherit() } else { Stdio::null() };
+        let status = command.stdout(Stdio::null()).stderr(errors).status();
+        Ok(status.map_err(|e| format!("{}: {e}", mutant.name))?.success())
+    }
+
+    /// Runs the test, its output to a log; `None` if it had to be ended.
+    fn test(&self, mutant: &Mutant, log: &str, limit: Duration) -> Result<Option<bool>, String> {
+        let failed = |e: std::io::Error| format!("{}: {e}", mutant.name);
+        let out = File::create(self.log(log)).map_err(failed)?;
+        let mut command = self.command(mutant, false)?;
+        command.stdout(out.try_clone().map_err(failed)?).stderr(out);
+        let mut child = command.spawn().map_err(failed)?;
+        let deadline = Instant::now() + limit;
+        let result = loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                break Some(status.success());
+            }
+            if Instant::now() > deadline {
+                shell::run(&Line::new("kill", &format!("-KILL -- -{}", child.id())))?;
+                child.wait().map_err(failed)?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
+        if self.verbose {
+            println!("{}", self.logged(log));
+        }
+        Ok(result)
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.top.join("logs").join(format!("{name}.txt"))
+    }
+
+    fn logged(&self, name: &str) -> String {
+        std::fs::read(self.log(name)).map_or(String::new(), |text| String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Each test once on the unchanged tree: how long it takes, or what is wrong
+    /// with it.
+    pub fn all_unchanged(&self, mutants: &[Mutant]) -> HashMap<String, Result<Duration, String>> {
+        let mut took = HashMap::new();
+        for mutant in mutants {
+            if !took.contains_key(&mutant.test) {
+                took.insert(mutant.test.clone(), self.unchanged(mutant));
+            }
+        }
+        took
+    }
+
+    fn unchanged(&self, mutant: &Mutant) -> Result<Duration, String> {
+        let wrong = |what: &str| format!("`{}` {what} on the unchanged tree", mutant.test);
+        if !self.compiles(mutant)? {
+            return Err(wrong("does not compile"));
+        }
+        let start = Instant::now();
+        let passed = self.test(mutant, "unchanged", Duration::from_secs(3600))?;
+        let text = self.logged("unchanged");
+        if passed != Some(true) {
+            return Err(format!("{}:\n{text}", wrong("fails")));
+        }
+        if !text.lines().any(|line| line.starts_with("test ") && line.ends_with("... ok")) {
+            return Err(wrong("runs no test"));
+        }
+        Ok(start.elapsed())
+    }
+
+    /// Puts the mutant in, runs its test, takes it out again.
+    pub fn try_one(&self, mutant: &Mutant, unchanged: Duration) -> Result<Verdict, String> {
+        let path = self.tree().join(&mutant.file);
+        let before = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        write(&path, &mutant.applied(&self.tree())?)?;
+        let verdict = self.judge(mutant, unchanged);
+        write(&path, &before)?;
+        verdict
+    }
+
+    fn judge(&self, mutant: &Mutant, unchanged: Duration) -> Result<Verdict, String> {
+        if !self.compiles(mutant)? {
+            return Ok(Verdict::DoesNotCompile);
+        }
+        // A busy host is no hang.
+        let limit = Duration::from_secs(mutant.seconds).max(3 * unchanged);
+        Ok(match self.test(mutant, &mutant.name, limit)? {
+            None => Verdict::Hung,
+            Some(true) => Verdict::Survived,
+            Some(false) => Verdict::Killed,
+        })
+    }
+}
+
+/// Removes every file of the folder that is not wanted, and folders without one:
+/// a test or module that is gone from the tree would still be built in its copy.
+fn remove_unwanted(folder: &Path, name: &str, wanted: &HashSet<String>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = format!("{name}{}", entry.file_name().to_string_lossy());
+        if !entry.file_type()?.is_dir() {
+            if !wanted.contains(&name) {
+                std::fs::remove_file(entry.path())?;
+            }
+            continue;
+        }
+        remove_unwanted(&entry.path(), &format!("{name}/"), wanted)?;
+        if std::fs::read_dir(entry.path())?.next().is_none() {
+            std::fs::remove_dir(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_wanted_goes() {
+        let top = std::env::temp_dir().join(format!("softfault-mutants-{}", std::process::id()));
+        for file in ["kept.rs", "gone.rs", "some/kept.rs", "some/gone.rs", "none/at/all/gone.rs"] {
+            let path = top.join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let wanted = HashSet::from(["kept.rs".to_string(), "some/kept.rs".to_string()]);
+        remove_unwanted(&top, "", &wanted).unwrap();
+        let there = |file: &str| top.join(file).exists();
+        assert!(there("kept.rs") && there("some/kept.rs"));
+        assert!(!there("gone.rs") && !there("some/gone.rs") && !there("none"));
+        std::fs::remove_dir_all(&top).unwrap();
+    }
+}
