@@ -5,11 +5,13 @@
 //! | `check.rs` | `check`: the one gate, also what `.ci/run` runs |
 //! | `lint/` | `lint`: rules of this project that no ready-made tool knows |
 //! | `readme.rs` | `readme`: runs what the README tells people to run |
+//! | `clients.rs` | `clients`: other people's memory programs, cloned and built static |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | which Debian packages the tests need |
 //! | `shell.rs` | running other programs |
 
 mod check;
+mod clients;
 mod lint;
 mod mutants;
 mod packages;
@@ -35,6 +37,8 @@ enum Task {
     Lint,
     /// The programs on the reference kernel, in QEMU
     KernelTest,
+    /// Other people's memory programs for the reference kernel: clones and builds them
+    Clients(clients::Options),
     /// Wrong variants of the code, each of which a named test must notice
     Mutants(mutants::Options),
     /// Runs every command of the README's `console` blocks
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Task::Check(options) => return check::run(&options),
         Task::Lint => lint::run(),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
+        Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Readme => readme::run(),
         Task::Soak { arguments } => soak(&arguments),

@@ -6,8 +6,13 @@
 use crate::shell::{self, Line};
 
 /// A program that the tests call, and the package that has it.
-const NEEDED: [(&str, &str); 3] =
-    [("qemu-system-x86_64", "qemu-system-x86"), ("musl-gcc", "musl-tools"), ("gcc", "gcc")];
+const NEEDED: [(&str, &str); 5] = [
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("musl-gcc", "musl-tools"),
+    ("gcc", "gcc"),
+    ("busybox", "busybox-static"),
+    ("bash-static", "bash-static"),
+];
 
 /// Sees to it that all of them are there.
 pub fn ensure() -> Result<(), String> {
@@ -37,7 +42,8 @@ fn missing() -> Vec<&'static str> {
     NEEDED.iter().filter(|(program, _)| !is_there(program)).map(|&(_, package)| package).collect()
 }
 
-fn is_there(program: &str) -> bool {
+/// Whether a program is on the search path.
+pub fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -2,6 +2,7 @@
 // the lines are the same.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -112,6 +113,17 @@ static void programs(void) {
     check(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 9, "and its status");
     check(posix_spawn(&pid, "/no/such/program", 0, 0, args, environ) == ENOENT, "posix_spawn of nothing");
     check(execve("/no/such/program", args, environ) == -1 && errno == ENOENT, "execve of nothing");
+    int fd = open(self, O_RDONLY);
+    pid = fork();
+    if (pid == 0) {
+        syscall(SYS_execveat, fd, "", args, environ, AT_EMPTY_PATH);
+        _exit(127);
+    }
+    check(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 9, "execveat of an open file");
+    check(syscall(SYS_execveat, fd, "x", args, environ, 0) == -1 && errno == ENOTDIR, "execveat in what is no directory");
+    check(syscall(SYS_execveat, fd, "", args, environ, 0) == -1 && errno == ENOENT, "execveat of no name");
+    close(fd);
+    check(syscall(SYS_execveat, fd, "", args, environ, AT_EMPTY_PATH) == -1 && errno == EBADF, "execveat of a bad number");
     char **volatile wild = (char **)8;
     check(execve(self, wild, environ) == -1 && errno == EFAULT, "execve with wild arguments");
 }
@@ -183,6 +195,21 @@ static void groups(void) {
     check(waitpid(leader, &status, WNOHANG) == 0, "and lives");
     kill(-leader, SIGKILL);
     check(waitpid(-leader, &status, 0) == leader && WIFSIGNALED(status), "the group is killed");
+    int ends[2];
+    check(pipe(ends) == 0, "pipe");
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    pid_t late = fork();
+    if (late == 0) {
+        char *args[] = {"x", "pause", "0", 0};
+        close(ends[0]);
+        execve(self, args, environ);
+        _exit(127);
+    }
+    close(ends[1]);
+    check(read(ends[0], &status, 1) == 0, "the child runs its program");
+    close(ends[0]);
+    check(setpgid(late, late) == -1 && errno == EACCES, "too late for another group");
+    kill(late, SIGKILL), waitpid(late, &status, 0);
     check(setsid() == -1 || getsid(0) == getpid(), "session");
 }
 
@@ -246,6 +273,8 @@ int main(int argc, char **argv) {
         printf("%s %s %s %s\n", argv[0], argv[1], argv[2], getenv("KEY"));
         return 3;
     }
+    if (argc == 3 && strcmp(argv[1], "pause") == 0)
+        for (;;) pause();
     if (argc == 3 && strcmp(argv[1], "exit") == 0) return atoi(argv[2]);
     self = argv[0];
     statuses();

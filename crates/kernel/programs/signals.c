@@ -7,6 +7,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,12 @@ static void count(int number) {
     volatile long double spoil_more = 1.125L;
     spoil = spoil * spoil_more + nr_handled;
     nr_handled++;
+}
+
+static volatile int nr_spoiled;
+static void spoiled(int number) {
+    (void)number;
+    nr_spoiled++;
 }
 
 static void repair(int number, siginfo_t *info, void *context) {
@@ -124,11 +131,47 @@ static void masks_hold(void) {
     CHECK(kill(getpid(), SIGUSR1) == 0 && nr_handled == 1);
 }
 
+/* A handler that finds no stack becomes SIGSEGV, and that one's handler runs. */
+static void without_a_stack(void) {
+    nr_handled = 0;
+    char *stack = mmap(0, 16 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t alternate = {.ss_sp = stack, .ss_size = 16 * PAGE}, none = {.ss_flags = SS_DISABLE};
+    CHECK(sigaltstack(&alternate, 0) == 0);
+    on(SIGUSR1, spoiled, SA_ONSTACK);
+    on(SIGSEGV, count, 0);
+    raise(SIGUSR1);
+    CHECK(nr_handled == 1 && nr_spoiled == 0);
+    CHECK(sigaltstack(&none, 0) == 0);
+    raise(SIGUSR1);
+    CHECK(nr_handled == 1 && nr_spoiled == 1);
+}
+
+static int queued_value;
+static void take_value(int number, siginfo_t *info, void *context) {
+    (void)number, (void)context;
+    queued_value = info->si_value.sival_int;
+}
+
+/* To one thread, with a value. */
+static void queued_to_a_thread(void) {
+    struct sigaction action = {.sa_sigaction = take_value, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGUSR2, &action, 0) == 0);
+    siginfo_t info = {.si_code = SI_QUEUE};
+    info.si_value.sival_int = 815;
+    CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGUSR2, &info) == 0 && queued_value == 815);
+    CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), 12345678, SIGUSR2, &info) == -1 && errno == ESRCH);
+    info.si_code = SI_USER;
+    CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), 12345678, SIGUSR2, &info) == -1 && errno == EPERM);
+    CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGUSR2, &info) == 0);
+}
+
 int main(void) {
     faults_in_the_middle_of_arithmetic();
     interrupts_calls();
     reaches_a_thread_that_makes_no_calls();
     masks_hold();
+    without_a_stack();
+    queued_to_a_thread();
     puts("signals ok");
     return 0;
 }

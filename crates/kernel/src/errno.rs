@@ -44,7 +44,8 @@ errnos!(
     ENOSYS,
     ETIMEDOUT,
     ENOSPC,
-    EBUSY, EOVERFLOW,
+    EBUSY,
+    EOVERFLOW,
     EIO,
     EISDIR,
     ENOTDIR,
@@ -54,7 +55,6 @@ errnos!(
     EFBIG,
     ENXIO,
     EOPNOTSUPP,
-
     ETXTBSY,
     EAFNOSUPPORT,
     EPROTONOSUPPORT,

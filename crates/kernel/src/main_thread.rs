@@ -137,7 +137,11 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
             left.iter().for_each(|p| log!("{}[{}] has not ended", p.name(), p.pid));
             // Beside the log, where nobody overlooks it.
             let mut line = Line::new(Channel::Error, false);
-            let _ = writeln!(line, "kernel: {} pages did not come back from process {pid}", free_before.saturating_sub(free));
+            let _ = writeln!(
+                line,
+                "kernel: {} pages did not come back from process {pid}",
+                free_before.saturating_sub(free)
+            );
             return;
         }
         if left.is_empty() {

@@ -41,11 +41,17 @@ fn files_and_pipes_are_read_and_written_as_on_linux() {
     same_transcript("io");
 }
 
+/// Whether an ELF file names a loader (a program header of type PT_INTERP).
+fn is_dynamic(elf: &[u8]) -> bool {
+    let half = |at: usize| usize::from(u16::from_le_bytes([elf[at], elf[at + 1]]));
+    let (first, bytes, nr) = (half(0x20), half(0x36), half(0x38));
+    (0..nr).any(|n| elf[first + n * bytes..].starts_with(&3u32.to_le_bytes()))
+}
+
 /// A statically linked program of the host's.
 fn tool((path, package): (&str, &str)) -> PathBuf {
     let bytes = fs::read(path).unwrap_or_else(|e| panic!("{path}: {e}; install the Debian package {package}"));
-    let is_dynamic = bytes.windows(9).any(|w| w == b"ld-linux-");
-    assert!(!is_dynamic, "{path} is not static; install the Debian package {package}");
+    assert!(!is_dynamic(&bytes), "{path} is not static; install the Debian package {package}");
     path.into()
 }
 

@@ -98,7 +98,7 @@ impl Feature {
 pub struct Features(u32);
 
 /// What the core has not got, and a new Linux has.
-const NOT_IN_CORE: [Feature; 2] = [Several, LockedWrites];
+const NOT_IN_CORE: [Feature; 0] = [];
 
 /// What the core has.
 impl Default for Features {

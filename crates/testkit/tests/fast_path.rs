@@ -814,23 +814,27 @@ fn f11_accessed_and_dirty_survive_a_change_of_rights() {
 fn f11_dirty_survives_a_move() {
     in_each_setup(2, ARENA, |w| {
         const AWAY: u64 = BASE + (64 << 20);
+        // What was stored before the pages were made clean may lie on clean ones: the
+        // round is stored, which begins when they are.
+        let round = AtomicU64::new(0);
         let store = |running: &Running<'_>, stop: &AtomicBool| {
             while !stop.load(SeqCst) {
                 for page in 0..PAGES {
-                    let _ = running.write_u64(BASE + page * PAGE, mark(page, 1));
+                    let _ = running.write_u64(BASE + page * PAGE, mark(page, round.load(SeqCst)));
                 }
             }
         };
         w.map(BASE, PAGES, RW);
         w.race(&[&store], |running| {
-            for _ in 0..25 {
+            for now in 1..=25 {
                 (0..PAGES).for_each(|page| running.write_u64(BASE + page * PAGE, mark(page, 0)).unwrap());
                 w.space.madvise(BASE, PAGES * PAGE, FREE).unwrap();
+                round.store(now, SeqCst);
                 yield_now();
                 w.space.mremap(BASE, PAGES * PAGE, PAGES * PAGE, MAYMOVE | MREMAP_FIXED, AWAY).unwrap();
                 let mut dirty = 0;
                 w.space.smaps(&mut |entry| dirty += entry.dirty_pages);
-                let stored = (0..PAGES).filter(|page| running.read_u64(AWAY + page * PAGE) == Ok(mark(*page, 1)));
+                let stored = (0..PAGES).filter(|page| running.read_u64(AWAY + page * PAGE) == Ok(mark(*page, now)));
                 assert!(stored.count() as u64 <= dirty, "a page was stored to and is clean");
                 w.space.mremap(AWAY, PAGES * PAGE, PAGES * PAGE, MAYMOVE | MREMAP_FIXED, BASE).unwrap();
             }

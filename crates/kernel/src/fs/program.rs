@@ -16,6 +16,10 @@ pub struct Program {
 /// Finds the program at `path`, as execve(2) does.
 pub fn open_program(place: &Place, path: &[u8]) -> errno::Result<Program> {
     let found = walk::walk(&place.cwd, path, walk::Follow::Last)?;
+    if let Some(open) = &found.open {
+        let path = open.path()?;
+        return Program::new(open.inode.clone(), path);
+    }
     let mut full = match &found.dir {
         dir if found.name.is_empty() || found.inode.is_none() => walk::path_of_dir(dir).unwrap_or_default(),
         dir => walk::path_of_dir(dir)?,
@@ -24,15 +28,17 @@ pub fn open_program(place: &Place, path: &[u8]) -> errno::Result<Program> {
         full.push(b'/');
     }
     full.extend_from_slice(&found.name);
-    let inode = found.found()?;
-    // Even root needs somebody to be allowed to execute it.
-    if inode.content().is_err() || inode.meta().mode & 0o111 == 0 {
-        return Err(Errno::EACCES);
-    }
-    Ok(Program { inode, path: full })
+    Program::new(found.found()?, full)
 }
 
 impl Program {
+    fn new(inode: Arc<Inode>, path: Vec<u8>) -> errno::Result<Program> {
+        // Even root needs somebody to be allowed to execute it.
+        if inode.content().is_err() || inode.meta().mode & 0o111 == 0 {
+            return Err(Errno::EACCES);
+        }
+        Ok(Program { inode, path })
+    }
     /// Reads from `offset` on, up to the end.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
         self.inode.read_at(offset, into)

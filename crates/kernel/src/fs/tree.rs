@@ -219,48 +219,83 @@ fn check_replaced(tree: &Dirs, inode: &Inode, replaced: &Inode) -> errno::Result
     }
 }
 
+/// What a move takes out of the tree, to be dropped after the lock.
+struct Gone {
+    _entries: [Option<Entry>; 2],
+    _directory: Option<Directory>,
+    _before: Option<(Arc<Inode>, Arc<[u8]>)>,
+}
+
+/// Whether the move may be made; what it would replace. Nothing to do if both
+/// names stand for the same.
+fn check_rename(
+    tree: &Dirs,
+    (dir, name): (&Inode, &[u8]),
+    (to, new_name): (&Inode, &[u8]),
+    inode: &Inode,
+    exclusive: bool,
+) -> errno::Result<Option<Arc<Inode>>> {
+    let found = tree.get(&dir.number).and_then(|d| d.entries.get(name));
+    if found.is_none_or(|e| e.inode.number != inode.number) || !tree.contains_key(&to.number) {
+        return Err(Errno::ENOENT);
+    }
+    if is_mount(inode) {
+        return Err(Errno::EBUSY);
+    }
+    if is_dir(inode) && is_inside(tree, to, inode) {
+        return Err(Errno::EINVAL);
+    }
+    let replaced = tree.get(&to.number).and_then(|d| d.entries.get(new_name)).map(|e| e.inode.clone());
+    if let Some(replaced) = &replaced {
+        if exclusive {
+            return Err(Errno::EEXIST);
+        }
+        if replaced.number != inode.number {
+            check_replaced(tree, inode, replaced)?;
+        }
+    }
+    Ok(replaced)
+}
+
+/// Moves, and takes out what was replaced.
+fn move_entry(
+    tree: &mut Dirs,
+    dir: &Inode,
+    name: &[u8],
+    to: &Arc<Inode>,
+    entry: Entry,
+    replaced: Option<&Inode>,
+) -> Gone {
+    let (number, new_name) = (entry.inode.number, entry.name.clone());
+    let directory = replaced.and_then(|r| tree.remove(&r.number));
+    let old = tree.get_mut(&dir.number).and_then(|d| d.take(name));
+    let over = tree.get_mut(&to.number).and_then(|d| {
+        let over = d.take(&new_name);
+        d.put(entry);
+        over
+    });
+    let before = tree.get_mut(&number).map(|moved| {
+        let parent = core::mem::replace(&mut moved.parent, to.clone());
+        (parent, core::mem::replace(&mut moved.name, new_name))
+    });
+    Gone { _entries: [old, over], _directory: directory, _before: before }
+}
+
 /// Moves `name` of `dir` to what `entry` says in `to`, which it replaces unless
 /// `exclusive`. The inode is `entry`'s.
 pub fn rename(dir: &Arc<Inode>, name: &[u8], to: &Arc<Inode>, entry: Entry, exclusive: bool) -> errno::Result<()> {
-    let (inode, new_name) = (entry.inode.clone(), entry.name.clone());
-    let mut entry = Some(entry);
-    let (replaced, gone) = {
+    let inode = entry.inode.clone();
+    // Both outlive the lock.
+    let replaced;
+    let gone;
+    {
         let mut tree = TREE.lock();
-        let tree = &mut *tree;
-        let found = tree.get(&dir.number).and_then(|d| d.entries.get(name));
-        if found.is_none_or(|e| e.inode.number != inode.number) || !tree.contains_key(&to.number) {
-            return Err(Errno::ENOENT);
+        replaced = check_rename(&tree, (dir, name), (to, &entry.name), &inode, exclusive)?;
+        if replaced.as_ref().is_some_and(|r| r.number == inode.number) {
+            return Ok(());
         }
-        if is_mount(&inode) {
-            return Err(Errno::EBUSY);
-        }
-        if is_dir(&inode) && is_inside(tree, to, &inode) {
-            return Err(Errno::EINVAL);
-        }
-        let replaced = tree.get(&to.number).and_then(|d| d.entries.get(&new_name)).map(|e| e.inode.clone());
-        if let Some(replaced) = &replaced {
-            if exclusive {
-                return Err(Errno::EEXIST);
-            }
-            if replaced.number == inode.number {
-                return Ok(());
-            }
-            check_replaced(tree, &inode, replaced)?;
-        }
-        let directory = replaced.as_ref().and_then(|r| tree.remove(&r.number));
-        let old = tree.get_mut(&dir.number).and_then(|d| d.take(name));
-        let target = tree.get_mut(&to.number);
-        let over = target.and_then(|d| {
-            let over = d.take(&new_name);
-            entry.take().into_iter().for_each(|entry| d.put(entry));
-            over
-        });
-        let before = tree.get_mut(&inode.number).map(|moved| {
-            let parent = core::mem::replace(&mut moved.parent, to.clone());
-            (parent, core::mem::replace(&mut moved.name, new_name))
-        });
-        (replaced, (directory, old, over, before))
-    };
+        gone = move_entry(&mut tree, dir, name, to, entry, replaced.as_deref());
+    }
     drop(gone);
     if let Some(replaced) = &replaced {
         forget_link(to, replaced);

@@ -9,6 +9,7 @@ use crate::file::Open;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Symbolic links that one path may lead through.
 const MAX_LINKS: usize = 40;
@@ -110,7 +111,7 @@ struct Rest {
 
 impl Rest {
     /// The next name; nothing at the end.
-    fn next(&mut self) -> Option<core::ops::Range<usize>> {
+    fn next(&mut self) -> Option<Range<usize>> {
         let slashes = self.bytes[self.at..].iter().take_while(|b| **b == b'/').count();
         let start = self.at + slashes;
         let len = self.bytes[start..].iter().take_while(|b| **b != b'/').count();
@@ -137,6 +138,14 @@ impl Rest {
     }
 }
 
+/// A walk under way.
+struct Walk {
+    rest: Rest,
+    at: Arc<Inode>,
+    last: Last,
+    nr_links: usize,
+}
+
 /// Follows `path` from `start`. An empty path is nowhere.
 pub fn walk(start: &Arc<Inode>, path: &[u8], follow: Follow) -> errno::Result<Walked> {
     if path.is_empty() {
@@ -145,81 +154,93 @@ pub fn walk(start: &Arc<Inode>, path: &[u8], follow: Follow) -> errno::Result<Wa
     if path.len() >= MAX_PATH_BYTES {
         return Err(Errno::ENAMETOOLONG);
     }
-    let mut rest = Rest { bytes: copy(path)?, at: 0 };
-    let mut at = if path[0] == b'/' { tree::root() } else { start.clone() };
-    let mut last = Last::None;
-    let mut nr_links = 0;
-    while let Some(range) = rest.next() {
-        if !at.is_dir() {
+    let at = if path[0] == b'/' { tree::root() } else { start.clone() };
+    let mut walk = Walk { rest: Rest { bytes: copy(path)?, at: 0 }, at, last: Last::None, nr_links: 0 };
+    while let Some(range) = walk.rest.next() {
+        if !walk.at.is_dir() {
             return Err(Errno::ENOTDIR);
         }
-        let (is_last, has_slash) = (rest.is_last(), rest.has_slash());
-        let name = &rest.bytes[range.clone()];
+        if let Some(end) = walk.step(range, follow)? {
+            return Ok(end);
+        }
+    }
+    walk.end_in_directory()
+}
+
+impl Walk {
+    /// Goes on by one name; where the path leads, if that was the last.
+    fn step(&mut self, range: Range<usize>, follow: Follow) -> errno::Result<Option<Walked>> {
+        let name = &self.rest.bytes[range];
         match name {
-            b"." => last = Last::Dot,
+            b"." => self.last = Last::Dot,
             b".." => {
-                last = Last::DotDot;
-                at = above(&at)?;
+                self.last = Last::DotDot;
+                self.at = above(&self.at)?;
             }
             _ if name.len() > MAX_NAME_BYTES => return Err(Errno::ENAMETOOLONG),
             _ => {
-                last = Last::Name;
-                let found = lookup(&at, name)?;
-                let target = match &found {
-                    Some(inode) if !is_last || follow == Follow::Last || follow == Follow::Slash && has_slash => {
-                        link(inode)?
-                    }
-                    _ => None,
-                };
+                self.last = Last::Name;
+                let found = lookup(&self.at, name)?;
+                let (is_last, has_slash) = (self.rest.is_last(), self.rest.has_slash());
+                let follows = !is_last || follow == Follow::Last || follow == Follow::Slash && has_slash;
+                let target = found.as_ref().filter(|_| follows).map_or(Ok(None), link)?;
                 match (target, found) {
-                    (Some(target), _) => {
-                        nr_links += 1;
-                        if nr_links > MAX_LINKS {
-                            return Err(Errno::ELOOP);
-                        }
-                        last = Last::None;
-                        match target {
-                            Link::Path(path) if path.is_empty() => return Err(Errno::ENOENT),
-                            Link::Path(path) => {
-                                if path[0] == b'/' {
-                                    at = tree::root();
-                                }
-                                rest.put_before(path)?;
-                            }
-                            Link::Jump(Jump::Inode(inode)) => at = inode,
-                            Link::Jump(Jump::Open(open)) if is_last && !has_slash => {
-                                let inode = Some(open.inode.clone());
-                                return Ok(Walked {
-                                    dir: at,
-                                    name: Box::default(),
-                                    last,
-                                    inode,
-                                    open: Some(open),
-                                    wants_dir: false,
-                                });
-                            }
-                            Link::Jump(Jump::Open(open)) => at = open.inode.clone(),
-                        }
-                    }
+                    (Some(target), _) => return self.follow(target),
                     (None, found) if is_last => {
-                        let wants_dir = has_slash && follow != Follow::Never;
-                        if wants_dir && found.as_ref().is_some_and(|f| !f.is_dir()) {
-                            return Err(Errno::ENOTDIR);
-                        }
                         let name = name.into();
-                        return Ok(Walked { dir: at, name, last, inode: found, open: None, wants_dir: has_slash });
+                        return self.end_at(name, found, follow).map(Some);
                     }
-                    (None, Some(found)) => at = found,
+                    (None, Some(found)) => self.at = found,
                     (None, None) => return Err(Errno::ENOENT),
                 }
             }
         }
+        Ok(None)
     }
-    if rest.has_slash() && !at.is_dir() {
-        return Err(Errno::ENOTDIR);
+    /// Goes on where a link leads.
+    fn follow(&mut self, target: Link) -> errno::Result<Option<Walked>> {
+        self.nr_links += 1;
+        if self.nr_links > MAX_LINKS {
+            return Err(Errno::ELOOP);
+        }
+        self.last = Last::None;
+        let is_end = self.rest.is_last() && !self.rest.has_slash();
+        match target {
+            Link::Path(path) if path.is_empty() => return Err(Errno::ENOENT),
+            Link::Path(path) => {
+                if path[0] == b'/' {
+                    self.at = tree::root();
+                }
+                self.rest.put_before(path)?;
+            }
+            Link::Jump(Jump::Inode(inode)) => self.at = inode,
+            Link::Jump(Jump::Open(open)) if is_end => {
+                let (dir, inode) = (self.at.clone(), Some(open.inode.clone()));
+                let (name, last) = (Box::default(), self.last);
+                return Ok(Some(Walked { dir, name, last, inode, open: Some(open), wants_dir: false }));
+            }
+            Link::Jump(Jump::Open(open)) => self.at = open.inode.clone(),
+        }
+        Ok(None)
     }
-    let wants_dir = at.is_dir();
-    Ok(Walked { dir: at.clone(), name: Box::default(), last, inode: Some(at), open: None, wants_dir })
+    /// The end at a name, which nothing needs to have.
+    fn end_at(&self, name: Box<[u8]>, inode: Option<Arc<Inode>>, follow: Follow) -> errno::Result<Walked> {
+        let has_slash = self.rest.has_slash();
+        let needs_dir = has_slash && follow != Follow::Never;
+        if needs_dir && inode.as_ref().is_some_and(|inode| !inode.is_dir()) {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(Walked { dir: self.at.clone(), name, last: self.last, inode, open: None, wants_dir: has_slash })
+    }
+    /// The end where the path says no name: at `.`, `..`, `/`, behind a link.
+    fn end_in_directory(self) -> errno::Result<Walked> {
+        let wants_dir = self.at.is_dir();
+        if self.rest.has_slash() && !wants_dir {
+            return Err(Errno::ENOTDIR);
+        }
+        let (dir, inode) = (self.at.clone(), Some(self.at));
+        Ok(Walked { dir, name: Box::default(), last: self.last, inode, open: None, wants_dir })
+    }
 }
 
 /// The path of a directory from the root; ENOENT for one that was removed.

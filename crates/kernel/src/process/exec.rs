@@ -156,6 +156,8 @@ impl Process {
         }
         new.affinity.store(thread.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
         signal::forget_handlers(&mut self.actions.lock());
+        // Whoever sees an end of a pipe close knows that the program is replaced.
+        self.has_executed.store(true, Ordering::SeqCst);
         let closed = self.files.lock().take_cloexec();
         drop(closed);
         self.set_name(None);

@@ -17,7 +17,7 @@ pub mod timer;
 pub mod wait;
 
 pub use mm::Mm;
-pub use table::{all, find};
+pub use table::{all, find, find_with_thread};
 
 use crate::arch::fpu::Image;
 use crate::arch::frame::Frame;
@@ -80,6 +80,8 @@ pub struct Process {
     pub place: SpinLock<fs::Place>,
     /// What it may have.
     pub limits: SpinLock<Limits>,
+    /// Has replaced its program since it was forked.
+    pub has_executed: AtomicBool,
     /// Set by the last thread as the last thing.
     ended: AtomicBool,
     /// The signal that its end sends to the parent, or 0.
@@ -120,6 +122,7 @@ impl Process {
             files: SpinLock::new(from.files),
             place: SpinLock::new(from.place),
             limits: SpinLock::new(from.limits),
+            has_executed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             exit_signal,
             stop: wait::Stop::default(),
@@ -260,14 +263,17 @@ impl Process {
         let before = core::mem::replace(&mut *self.given_name.lock(), name);
         drop(before);
     }
-    /// As /proc shows it: running, sleeping, stopped, ended.
-    #[allow(dead_code)] // /proc comes with the file system
-    pub fn state_letter(&self) -> char {
-        match () {
-            () if self.has_ended() => 'Z',
-            () if self.stop.is_stopped() => 'T',
-            () if self.all_threads().iter().any(|t| t.is_on_cpu()) => 'R',
-            () => 'S',
+    /// What one of its threads does, as /proc shows it: runs or could run, sleeps,
+    /// is stopped, has ended. A process's own letter is that of its first thread:
+    /// programs wait for it to sleep.
+    pub fn state_letter(&self, tid: u32) -> char {
+        let thread = self.threads.lock().get(&tid).cloned();
+        match thread {
+            _ if self.has_ended() => 'Z',
+            None => 'Z',
+            _ if self.stop.is_stopped() => 'T',
+            Some(thread) if thread.is_asleep() => 'S',
+            Some(_) => 'R',
         }
     }
     /// What a child gets.

@@ -90,6 +90,11 @@ pub fn find(pid: u32) -> Option<Arc<Process>> {
     with(pid, |e| e.process.clone())
 }
 
+/// The process that has a thread with this number.
+pub fn find_with_thread(tid: u32) -> Option<Arc<Process>> {
+    find(tid).or_else(|| all().into_iter().find(|p| p.threads.lock().contains_key(&tid)))
+}
+
 /// All of them, those that have ended and were not waited for included.
 pub fn all() -> Vec<Arc<Process>> {
     TABLE.lock().values().map(|e| e.process.clone()).collect()
@@ -123,6 +128,8 @@ pub enum GroupError {
     NotFound,
     /// Another session, or a leader.
     NotAllowed,
+    /// The child runs a program of its own already.
+    TooLate,
 }
 
 /// setpgid(2): `caller` puts `pid`, itself or a child of its, into `group`.
@@ -130,6 +137,9 @@ pub fn set_group(caller: u32, pid: u32, group: u32) -> Result<(), GroupError> {
     let mut table = TABLE.lock();
     let session = table.get(&caller).ok_or(GroupError::NotFound)?.session;
     let target = table.get(&pid).filter(|e| pid == caller || e.parent == caller).ok_or(GroupError::NotFound)?;
+    if pid != caller && target.session == session && target.process.has_executed.load(Ordering::Relaxed) {
+        return Err(GroupError::TooLate);
+    }
     let is_leader = target.session == pid;
     let group_exists = group == pid || table.values().any(|e| e.group == group && e.session == session);
     if target.session != session || is_leader || !group_exists {

@@ -276,6 +276,10 @@ impl Thread {
     pub fn is_on_cpu(&self) -> bool {
         self.on_cpu.load(Ordering::Acquire)
     }
+    /// Whether it waits for somebody to wake it.
+    pub fn is_asleep(&self) -> bool {
+        self.state.load(Ordering::Acquire) == SLEEPING
+    }
     /// Before the thread leaves its CPU to wait; false if it was woken already.
     pub(super) fn begin_sleep(&self) -> bool {
         if self.state.compare_exchange(RUNNING, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok() {

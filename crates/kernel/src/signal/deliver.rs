@@ -106,7 +106,13 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame) {
         }
     }
     if run_handler(thread, &action, &info, frame).is_err() {
-        kill(thread, &Info::of_fault(SIGSEGV, SI_KERNEL as u32, frame.rsp), frame);
+        let no_room = Info::of_fault(SIGSEGV, SI_KERNEL as u32, 0);
+        // Its handler may have another stack; without one that can be written,
+        // there is nobody left to tell.
+        match info.signal {
+            SIGSEGV => kill(thread, &no_room, frame),
+            _ => force(thread, no_room, frame),
+        }
     }
 }
 
@@ -152,8 +158,8 @@ pub fn raw_stack(stack: &AltStack, sp: u64) -> RawStack {
 /// handler.
 fn run_handler(thread: &Thread, action: &Action, info: &Info, frame: &mut Frame) -> errno::Result<()> {
     let (mask, saved_mask, alt) = {
-        let mut signals = thread.signals.lock();
-        (signals.mask, signals.restore_mask.take().unwrap_or(signals.mask), signals.alt_stack)
+        let signals = thread.signals.lock();
+        (signals.mask, signals.restore_mask.unwrap_or(signals.mask), signals.alt_stack)
     };
     let switch = action.on_alt_stack() && alt.bytes != 0 && !is_on(&alt, frame.rsp);
     let top = if switch { alt.start.wrapping_add(alt.bytes) } else { frame.rsp.wrapping_sub(RED_ZONE) };
@@ -167,7 +173,11 @@ fn run_handler(thread: &Thread, action: &Action, info: &Info, frame: &mut Frame)
     mm::put(thread.space(), at, &raw)?;
 
     let own = if action.nests() { 0 } else { bit(info.signal) };
-    thread.set_mask(&mut thread.signals.lock(), mask | action.mask | own);
+    {
+        let mut signals = thread.signals.lock();
+        signals.restore_mask = None;
+        thread.set_mask(&mut signals, mask | action.mask | own);
+    }
     frame.rip = action.handler;
     frame.rsp = at;
     frame.rdi = u64::from(info.signal);

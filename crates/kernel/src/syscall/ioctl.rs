@@ -98,4 +98,3 @@ fn terminal(call: &Call, request: u32) -> errno::Result<()> {
         _ => Err(Errno::ENOTTY),
     }
 }
-

@@ -139,6 +139,7 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_rt_sigsuspend => signal::rt_sigsuspend(call),
         nr::__NR_rt_sigtimedwait => signal::rt_sigtimedwait(call),
         nr::__NR_rt_sigqueueinfo => signal::rt_sigqueueinfo(call),
+        nr::__NR_rt_tgsigqueueinfo => signal::rt_tgsigqueueinfo(call),
         nr::__NR_rt_sigreturn => deliver::sigreturn(call.thread, call.frame),
         nr::__NR_sigaltstack => signal::sigaltstack(call),
         nr::__NR_kill => signal::kill(call),

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::errno::{self, Errno};
+use crate::fs::walk::{Follow, walk};
 use crate::mm::{self, USER_END};
 use crate::process::exec::{self, Command, Texts};
 use crate::process::fork::{self, Plan};
@@ -11,15 +12,17 @@ use crate::process::wait::{ChildUsage, Look, News, Wanted, Which};
 use crate::process::{self, Process};
 use crate::sched::{Thread, WaitEnd};
 use crate::signal::NR_SIGNALS;
+use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    __WALL, __WCLONE, __WNOTHREAD, CLD_CONTINUED, CLD_EXITED, CLD_KILLED, CLD_STOPPED, CLONE_CHILD_CLEARTID,
-    CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_FS, CLONE_INTO_CGROUP, CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET,
-    CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_PARENT, CLONE_PARENT_SETTID, CLONE_PIDFD,
-    CLONE_PTRACE, CLONE_SETTLS, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM, P_ALL, P_PGID, P_PID, RLIMIT_NPROC,
-    RLIMIT_STACK, SIGCHLD, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WSTOPPED, WUNTRACED,
+    __WALL, __WCLONE, __WNOTHREAD, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, CLD_CONTINUED, CLD_EXITED, CLD_KILLED,
+    CLD_STOPPED, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, CLONE_CLEAR_SIGHAND, CLONE_FS, CLONE_INTO_CGROUP,
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_PARENT,
+    CLONE_PARENT_SETTID, CLONE_PIDFD, CLONE_PTRACE, CLONE_SETTLS, CLONE_SIGHAND, CLONE_THREAD, CLONE_VFORK, CLONE_VM,
+    P_ALL, P_PGID, P_PID, RLIMIT_NPROC, RLIMIT_STACK, S_IFLNK, SIGCHLD, WCONTINUED, WEXITED, WNOHANG, WNOWAIT,
+    WSTOPPED, WUNTRACED,
 };
 
 /// A path, or one argument, with its end.
@@ -225,15 +228,37 @@ fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Resu
     Ok(0)
 }
 
+/// A path relative to something open is `/dev/fd/N/...`: that is also what a
+/// script's interpreter is told.
 pub fn execveat(call: &mut Call) -> errno::Result {
-    let [_, path, args, env, flags, _] = call.args;
-    if flags != 0 {
+    let [_, at, args, env, _, _] = call.args;
+    let (number, flags) = (call.int(0), call.int(4));
+    if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
         return Err(Errno::EINVAL);
     }
-    let path = read_text(call, path, MAX_PATH, Errno::ENAMETOOLONG)?;
-    let at_cwd = call.int(0) as i32 == linux_raw_sys::general::AT_FDCWD;
-    if !path.starts_with(b"/") && !at_cwd {
-        return Err(Errno::ENOSYS);
+    let mut path = read_text(call, at, MAX_PATH, Errno::ENAMETOOLONG)?;
+    if path.is_empty() && flags & AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let is_name = !path.is_empty();
+    if !path.starts_with(b"/") && number as i32 != AT_FDCWD {
+        let open = call.process.files.lock().get(number)?;
+        if is_name && !open.inode.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        let mut full = format!("/dev/fd/{number}").into_bytes();
+        if is_name {
+            full.push(b'/');
+        }
+        full.append(&mut path);
+        path = full;
+    }
+    if is_name && flags & AT_SYMLINK_NOFOLLOW != 0 {
+        let cwd = call.process.place.lock().cwd.clone();
+        let last = walk(&cwd, &path, Follow::Never)?.found()?;
+        if last.kind() == S_IFLNK {
+            return Err(Errno::ELOOP);
+        }
     }
     exec_path(call, path, args, env)
 }
@@ -337,6 +362,7 @@ fn group_errno(error: GroupError) -> Errno {
     match error {
         GroupError::NotFound => Errno::ESRCH,
         GroupError::NotAllowed => Errno::EPERM,
+        GroupError::TooLate => Errno::EACCES,
     }
 }
 

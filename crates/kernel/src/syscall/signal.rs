@@ -157,7 +157,7 @@ fn targets(call: &Call, pid: i32) -> Vec<Arc<Process>> {
         0 => table::in_group(call.process.group()),
         -1 => process::all().into_iter().filter(|p| p.pid != own).collect(),
         _ if pid < 0 => table::in_group(pid.unsigned_abs()),
-        _ => process::find(pid as u32).into_iter().collect(),
+        _ => process::find_with_thread(pid as u32).into_iter().collect(),
     };
     // The caller comes last: it might not come back.
     all.sort_by_key(|p| p.pid == own);
@@ -186,26 +186,42 @@ pub fn kill(call: &mut Call) -> errno::Result {
 
 /// sigqueue(3): to one process, with a value.
 pub fn rt_sigqueueinfo(call: &mut Call) -> errno::Result {
-    // signo, errno | code, pad | pid, uid | value
-    let [_, code, _, value] = mm::get::<[u64; 4]>(call.space(), call.args[2])?;
-    let code = code as u32 as i32;
+    let (code, value) = queued_info(call, call.args[2], call.int(0))?;
     if call.int(0) as i32 <= 0 {
         return Err(Errno::ESRCH);
-    }
-    // Only the kernel may say that it was the kernel, or tkill(2).
-    if code >= 0 || code == SI_TKILL {
-        return Err(Errno::EPERM);
     }
     send_to_all(call, call.int(1), code, value)
 }
 
-fn send(call: &Call, process: &Process, tid: u32, raw: u32) -> errno::Result {
+/// What a program says about the signal that it sends to `target`: code and
+/// value.
+fn queued_info(call: &Call, at: u64, target: u32) -> errno::Result<(i32, u64)> {
+    // signo, errno | code, pad | pid, uid | value
+    let [_, code, _, value] = mm::get::<[u64; 4]>(call.space(), at)?;
+    let code = code as u32 as i32;
+    // Only the kernel may tell others that it was the kernel, or tkill(2).
+    if (code >= 0 || code == SI_TKILL) && target != call.thread.tid { Err(Errno::EPERM) } else { Ok((code, value)) }
+}
+
+/// As rt_sigqueueinfo(2), to one thread.
+pub fn rt_tgsigqueueinfo(call: &mut Call) -> errno::Result {
+    let (code, value) = queued_info(call, call.args[3], call.int(1))?;
+    let (pid, tid) = (call.int(0), call.int(1));
+    if (pid as i32) <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let process = process::find(pid).ok_or(Errno::ESRCH)?;
+    send(&process, tid, call.int(2), Info { extra: value, ..Info::sent(0, code, call.process.pid) })
+}
+
+/// Sends `raw` with the rest of `info`.
+fn send(process: &Process, tid: u32, raw: u32, info: Info) -> errno::Result {
     if raw as usize > NR_SIGNALS || (tid as i32) <= 0 {
         return Err(Errno::EINVAL);
     }
     let thread = process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)?;
     if raw != 0 {
-        signal::send_to_thread(&thread, Info::sent(raw, SI_TKILL, call.process.pid));
+        signal::send_to_thread(&thread, Info { signal: raw, ..info });
     }
     Ok(0)
 }
@@ -213,9 +229,9 @@ fn send(call: &Call, process: &Process, tid: u32, raw: u32) -> errno::Result {
 /// The thread may be of any process.
 pub fn tkill(call: &mut Call) -> errno::Result {
     let tid = call.int(0);
-    let has = |p: &Arc<Process>| p.threads.lock().contains_key(&tid);
-    let home = process::all().into_iter().find(has);
-    send(call, home.as_ref().unwrap_or(call.process), tid, call.int(1))
+    let home = process::find_with_thread(tid);
+    let info = Info::sent(0, SI_TKILL, call.process.pid);
+    send(home.as_ref().unwrap_or(call.process), tid, call.int(1), info)
 }
 
 pub fn tgkill(call: &mut Call) -> errno::Result {
@@ -223,5 +239,5 @@ pub fn tgkill(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let process = process::find(call.int(0)).ok_or(Errno::ESRCH)?;
-    send(call, &process, call.int(1), call.int(2))
+    send(&process, call.int(1), call.int(2), Info::sent(0, SI_TKILL, call.process.pid))
 }

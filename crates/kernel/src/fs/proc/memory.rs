@@ -1,12 +1,12 @@
 //! Texts about a process's memory and state, and its memory itself.
 
 use super::system::{List, Mask, all_cpus};
+use super::text::Buffer;
 use crate::errno::{self, Errno};
 use crate::fs::mapped;
-use super::text::Buffer;
 use crate::mm::{Space, USER_END, get};
-use crate::process::{Mm, Process};
 use crate::process::limits::INFINITY;
+use crate::process::{Mm, Process};
 use crate::signal::NR_SIGNALS;
 use alloc::string::ToString;
 use core::fmt::{self, Write};
@@ -56,8 +56,8 @@ fn sizes(process: &Process) -> Sizes {
     sizes
 }
 
-fn state(process: &Process) -> &'static str {
-    match process.state_letter() {
+fn state(process: &Process, number: u32) -> &'static str {
+    match process.state_letter(number) {
         'R' => "R (running)",
         'T' => "T (stopped)",
         'Z' => "Z (zombie)",
@@ -79,7 +79,13 @@ fn actions(process: &Process) -> (u64, u64) {
 /// `status`.
 pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Result {
     let pid = process.pid;
-    writeln!(out, "Name:\t{}\nUmask:\t{:04o}\nState:\t{}", process.name(), process.place.lock().umask, state(process))?;
+    writeln!(
+        out,
+        "Name:\t{}\nUmask:\t{:04o}\nState:\t{}",
+        process.name(),
+        process.place.lock().umask,
+        state(process, number)
+    )?;
     writeln!(out, "Tgid:\t{pid}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t0", process.parent_pid())?;
     writeln!(out, "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0")?;
     writeln!(out, "NStgid:\t{pid}\nNSpid:\t{number}\nNSpgid:\t{}\nNSsid:\t{}", process.group(), process.session())?;
@@ -131,7 +137,7 @@ fn peak(process: &Process) -> u64 {
 pub fn stat(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Result {
     let used = process.used();
     let sizes = sizes(process);
-    write!(out, "{number} ({}) {} {} ", process.name(), process.state_letter(), process.parent_pid())?;
+    write!(out, "{number} ({}) {} {} ", process.name(), process.state_letter(number), process.parent_pid())?;
     write!(out, "{} {} 0 -1 0 {} 0 0 0 ", process.group(), process.session(), used.nr_faults)?;
     write!(out, "{} {} 0 0 20 0 ", used.user_ns / NS_PER_TICK, used.system_ns / NS_PER_TICK)?;
     write!(out, "{} 0 0 {} {} ", process.nr_threads(), sizes.all * 4096, sizes.anon + sizes.shmem)?;

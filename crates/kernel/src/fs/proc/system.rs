@@ -92,7 +92,7 @@ pub fn stat(out: &mut dyn Write) -> fmt::Result {
         let part = |ns| ticks(ns) / nr_cpus;
         writeln!(out, "cpu{n} {} 0 {} {} 0 0 0 0 0 0", part(used.0), part(used.1), idle / nr_cpus)?;
     }
-    let running = processes.iter().filter(|p| p.state_letter() == 'R').count();
+    let running = processes.iter().filter(|p| p.state_letter(p.pid) == 'R').count();
     writeln!(out, "intr 0\nctxt 0\nbtime {}", (wall_ns() - now_ns()) / NS_PER_S)?;
     writeln!(out, "processes {}\nprocs_running {running}\nprocs_blocked 0", processes.len())
 }
@@ -106,7 +106,7 @@ pub fn uptime(out: &mut dyn Write) -> fmt::Result {
 /// `/proc/loadavg`; nobody averages.
 pub fn loadavg(out: &mut dyn Write) -> fmt::Result {
     let processes = process::all();
-    let running = processes.iter().filter(|p| p.state_letter() == 'R').count();
+    let running = processes.iter().filter(|p| p.state_letter(p.pid) == 'R').count();
     let last = processes.iter().map(|p| p.pid).max().unwrap_or(0);
     writeln!(out, "0.00 0.00 0.00 {running}/{} {last}", processes.len())
 }

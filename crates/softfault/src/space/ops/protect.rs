@@ -63,7 +63,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if prot & !(7 | PROT_SEM) != 0 {
             return Err(MprotectError::BadProt);
         }
-        let _writer = self.write_lock();
+        let mut writer = self.write_lock();
         let mut range = pages(addr, len);
         if grows != 0 {
             range = self.grown_range(range, grows)?;
@@ -71,7 +71,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mapped = self.mapped_prefix(range);
         let rights = Rights::from_bits_truncate(prot as u8 & 7);
         let allowed = if rights.contains(Rights::WRITE) { self.writable_prefix(mapped) } else { mapped };
-        self.protect_range(allowed, rights)?;
+        let mut rest = allowed;
+        while let Some(part) = self.first_to_fill(rest, rights) {
+            self.protect_range(PageRange::new(rest.start, part.end), rights)?;
+            rest.start = part.end;
+            // Faults take the lock for themselves.
+            drop(writer);
+            self.populate_quietly(part);
+            writer = self.write_lock();
+        }
+        self.protect_range(rest, rights)?;
         if allowed != mapped {
             return Err(MprotectError::NeverWritable);
         }
@@ -92,6 +101,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MprotectError::NotGrowing);
         }
         Ok(PageRange::new(vma.range.start, range.end))
+    }
+
+    /// The first part that is locked and private and becomes writable: as on
+    /// Linux, it gets pages of its own at once.
+    fn first_to_fill(&self, range: PageRange, rights: Rights) -> Option<PageRange> {
+        if !rights.contains(Rights::WRITE) {
+            return None;
+        }
+        let mut found = None;
+        let _ = self.tree().for_each(range, &mut |vma| {
+            let kind = vma.flags & (VmaFlags::LOCKED | VmaFlags::SHARED | VmaFlags::WRITE);
+            if kind != VmaFlags::LOCKED {
+                return ControlFlow::Continue(());
+            }
+            found = Some(vma.range.intersect(&range));
+            ControlFlow::Break(())
+        });
+        found
     }
 
     /// The range up to its first page without a VMA.

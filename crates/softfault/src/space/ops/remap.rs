@@ -59,7 +59,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`MremapError`]; nothing is changed then, save that with `MREMAP_FIXED`
-    /// the target may have been unmapped, as on Linux.
+    /// the target may have been unmapped, and of several mappings the first ones
+    /// moved, as on Linux.
     ///
     /// Source: mremap(2).
     pub fn mremap(&self, old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64, MremapError> {
@@ -84,6 +85,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let writer = self.write_lock();
         let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
+        if flags & FIXED != 0 && old_len == new_len {
+            return self.move_each(old, old_len, flags, new);
+        }
         let at = self.remap_locked(vma, old, old_len, new_len, flags, new)?;
         drop(writer);
         if vma.flags.contains(VmaFlags::LOCKED) && new_len > old_len {
@@ -91,6 +95,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.populate_quietly(pages(at + old_len, new_len - old_len));
         }
         Ok(at)
+    }
+
+    /// A move to a fixed place may be of several mappings: one after the other,
+    /// up to the first that is refused. Holes stay holes, and leave the target as
+    /// it is.
+    fn move_each(&self, old: u64, len: u64, flags: u64, new: u64) -> Result<u64, MremapError> {
+        let end = Vpn::of(old.saturating_add(len).min(task_size::<M::Format>()));
+        let mut rest = PageRange::new(Vpn::of(old), end);
+        while let Some(vma) = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest)) {
+            let part = vma.range.intersect(&rest);
+            let (start, part_len) = (part.start.addr(), part.nr_pages() * PAGE_SIZE);
+            self.remap_locked(vma, start, part_len, part_len, flags, new + (start - old))?;
+            rest.start = part.end;
+        }
+        Ok(new)
     }
 
     fn remap_locked(
@@ -114,7 +133,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             return Ok(old);
         }
-        if old_len > vma.range.end.addr() - old {
+        // With a fixed place, what is cut off may be of other mappings.
+        let kept_len = if flags & FIXED != 0 { old_len.min(new_len) } else { old_len };
+        if kept_len > vma.range.end.addr() - old {
             return Err(MremapError::NotMapped);
         }
         if new_len > old_len {
@@ -143,7 +164,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let keep_old = flags & DONTUNMAP != 0 || old_len == 0;
         let old_pages = pages(old, old_len.min(new_len));
         if old_len > new_len {
-            self.unmap_range(pages(old + new_len, old_len - new_len)).map_err(|_| MremapError::OutOfFrames)?;
+            let tail = checked_pages(old + new_len, old_len - new_len, task_size::<M::Format>())?;
+            self.unmap_range(tail).map_err(|_| MremapError::OutOfFrames)?;
         }
         self.move_mapping(&vma, Move { old: old_pages, new: pages(to.addr(), new_len), keep_old })?;
         Ok(to.addr())
