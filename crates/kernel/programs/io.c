@@ -10,12 +10,14 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -310,6 +312,116 @@ static void devices(void) {
     SAY(close(null) | close(zero) | close(full));
 }
 
+static void sparse(void) {
+    int file = open("sparse", O_RDWR | O_CREAT, 0644);
+    SAY(pwrite(file, buffer, 65536, 0));
+    SAY(pwrite(file, buffer, 65536, 1 << 20));
+    SAY(ftruncate(file, 2 << 20));
+    SAY(lseek(file, 5, SEEK_DATA));
+    SAY(lseek(file, 5, SEEK_HOLE));
+    SAY(lseek(file, 65536, SEEK_DATA));
+    SAY(lseek(file, 70000, SEEK_HOLE));
+    SAY(lseek(file, (1 << 20) + 7, SEEK_DATA));
+    SAY(lseek(file, 1 << 20, SEEK_HOLE));
+    SAY(lseek(file, (1 << 20) + 65536, SEEK_DATA));
+    SAY(lseek(file, (2 << 20) - 1, SEEK_HOLE));
+    SAY(lseek(file, 2 << 20, SEEK_HOLE));
+    SAY(lseek(file, -1, SEEK_DATA));
+    SAY(close(file));
+}
+
+static int lock(int file, int command, int type, long start, long len) {
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = len};
+    int result = fcntl(file, command, &lock);
+    if (result == 0 && command == F_GETLK)
+        printf("  type %d whence %d start %ld len %ld %s\n", lock.l_type, lock.l_whence, (long)lock.l_start,
+               (long)lock.l_len, lock.l_pid == 0 ? "nobody" : lock.l_pid == getppid() ? "parent" : "somebody");
+    return result;
+}
+
+/* Does this in a child and waits for it. */
+#define CHILD(...)                                                                                                     \
+    do {                                                                                                               \
+        fflush(stdout);                                                                                                \
+        if (fork() == 0) {                                                                                             \
+            __VA_ARGS__;                                                                                               \
+            fflush(stdout);                                                                                            \
+            _exit(0);                                                                                                  \
+        }                                                                                                              \
+        wait(NULL);                                                                                                    \
+    } while (0)
+
+static void locks(void) {
+    int file = open("locked", O_RDWR | O_CREAT, 0644), reads = open("locked", O_RDONLY);
+    SAY(lock(file, F_SETLK, F_WRLCK, 100, 100));
+    SAY(lock(file, F_GETLK, F_WRLCK, 0, 0));
+    CHILD(SAY(lock(file, F_GETLK, F_RDLCK, 0, 0)); SAY(lock(file, F_SETLK, F_RDLCK, 150, 1)); SAY(lock(file, F_SETLK, F_WRLCK, 200, 0));
+          SAY(lock(file, F_SETLK, F_WRLCK, 0, 100)); SAY(lock(file, F_SETLK, F_WRLCK, 99, 2)));
+    SAY(lock(file, F_SETLK, F_UNLCK, 140, 20));
+    CHILD(SAY(lock(file, F_GETLK, F_WRLCK, 0, 0)); SAY(lock(file, F_GETLK, F_WRLCK, 150, 0)); SAY(lock(file, F_SETLK, F_WRLCK, 140, 20));
+          SAY(lock(file, F_SETLK, F_WRLCK, 139, 1)); SAY(lock(file, F_SETLK, F_RDLCK, 160, 1)));
+    SAY(lock(file, F_SETLK, F_RDLCK, 0, 0));
+    CHILD(SAY(lock(file, F_SETLK, F_RDLCK, 0, 0)); SAY(lock(file, F_SETLK, F_WRLCK, 5, 5)));
+    SAY(lock(reads, F_SETLK, F_WRLCK, 0, 1));
+    SAY(lock(file, F_SETLK, 7, 0, 1));
+    SAY(lock(file, F_SETLK, F_RDLCK, -5, 1));
+    SAY(lock(file, F_SETLK, F_RDLCK, 5, -6));
+    SAY(lock(file, F_GETLK, F_UNLCK, 0, 1));
+    SAY(fcntl(file, F_SETLK, (void *)1));
+    SAY(close(reads));
+    CHILD(SAY(lock(file, F_SETLK, F_WRLCK, 0, 0)));
+    int ends[2], go[2];
+    char byte;
+    SAY(pipe(ends) | pipe(go));
+    fflush(stdout);
+    if (fork() == 0) {
+        lock(file, F_SETLK, F_WRLCK, 0, 0);
+        (void)!write(ends[1], "x", 1);
+        (void)!read(go[0], &byte, 1);
+        usleep(20000);
+        _exit(0);
+    }
+    SAY(read(ends[0], &byte, 1));
+    SAY(lock(file, F_SETLK, F_WRLCK, 0, 1));
+    SAY(write(go[1], "x", 1));
+    SAY(lock(file, F_SETLKW, F_WRLCK, 0, 1));
+    wait(NULL);
+    SAY(flock(file, LOCK_EX));
+    int again = open("locked", O_RDWR), copy = dup(file);
+    SAY(flock(again, LOCK_SH | LOCK_NB));
+    SAY(flock(copy, LOCK_SH));
+    SAY(flock(again, LOCK_SH | LOCK_NB));
+    SAY(flock(again, LOCK_EX | LOCK_NB));
+    SAY(close(file));
+    CHILD(SAY(flock(again, LOCK_EX | LOCK_NB)));
+    SAY(close(copy));
+    SAY(flock(again, LOCK_EX | LOCK_NB));
+    SAY(flock(again, 16));
+    SAY(flock(again, LOCK_UN));
+    SAY(close(again) | close(ends[0]) | close(ends[1]) | close(go[0]) | close(go[1]));
+}
+
+static void limited(void) {
+    struct rlimit before, limit;
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before;
+    limit.rlim_cur = 5000;
+    signal(SIGXFSZ, SIG_IGN);
+    int file = open("limited", O_RDWR | O_CREAT, 0644);
+    SAY(setrlimit(RLIMIT_FSIZE, &limit));
+    SAY(write(file, buffer, 4000));
+    SAY(write(file, buffer, 4000));
+    SAY(write(file, buffer, 1));
+    SAY(write(file, buffer, 0));
+    SAY(pwrite(file, buffer, 10, 4990));
+    SAY(pwrite(file, buffer, 10, 6000));
+    SAY(ftruncate(file, 5001));
+    SAY(ftruncate(file, 5000));
+    SAY(ftruncate(file, 10));
+    SAY(setrlimit(RLIMIT_FSIZE, &before));
+    SAY(close(file));
+}
+
 int main(void) {
     strcpy(base, "/tmp/ioXXXXXX");
     if (!mkdtemp(base) || chdir(base))
@@ -320,7 +432,10 @@ int main(void) {
     pipes();
     waiting();
     devices();
-    SAY(unlink("data") | unlink("vector") | unlink("copy") | unlink("fifo"));
+    sparse();
+    locks();
+    limited();
+    SAY(unlink("locked") | unlink("sparse") | unlink("limited") | unlink("data") | unlink("vector") | unlink("copy") | unlink("fifo"));
     SAY(chdir("/") | rmdir(base));
     return 0;
 }

@@ -30,6 +30,7 @@ errnos!(
     EAGAIN,
     ENAMETOOLONG,
     ELOOP,
+    ENOLCK,
     ELIBBAD,
     EEXIST,
     ENODEV,

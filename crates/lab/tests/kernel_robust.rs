@@ -3,7 +3,7 @@
 
 mod programs;
 
-use programs::{BOTH, Libc, compile, run, same_as_host};
+use programs::{BOTH, Libc, compile, run, same_as_host, softfault};
 
 #[test]
 fn misbehaving_programs_are_cleaned_up() {
@@ -37,4 +37,14 @@ fn programs_with_changed_bytes_do_no_harm() {
     let ran = run(&["--mem", "128M"], &binary, &["7", "400"]);
     assert_eq!((ran.code, ran.output.as_str()), (0, "elves ok\n"), "{}", ran.errors);
     assert!(!ran.errors.contains("did not come back"), "{}", ran.errors);
+}
+
+#[test]
+fn two_thousand_forks_leave_nothing_behind() {
+    let bash = "/bin/bash-static";
+    assert!(std::path::Path::new(bash).is_file(), "{bash}: install the Debian package bash-static");
+    let ran = softfault(&["--", bash, "-c", "for i in {1..2000}; do (:); done; echo $i"]);
+    assert_eq!((ran.code, ran.output.as_str()), (0, "2000\n"), "{}", ran.errors);
+    // The kernel says on the error output how many pages are missing at the end.
+    assert_eq!(ran.errors, "");
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{World, explore, run};
+use common::{World, explore, let_others_run_in_shootdowns_of, run};
 use softfault_modelled::{Access, AddressSpace, Discipline, FaultError};
 use std::sync::{Arc, Mutex};
 
@@ -93,6 +93,7 @@ fn f9_two_writes_to_the_zero_frame() {
 /// F8, I9: the copy owns an entry of a table that the removal takes.
 #[test]
 fn f8_cow_break_against_munmap_of_everything() {
+    let_others_run_in_shootdowns_of(1);
     explore(2, || {
         let w = World::new(Discipline::Lockfree, 0, 2);
         w.touch(0);

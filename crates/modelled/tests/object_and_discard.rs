@@ -90,6 +90,26 @@ fn a_read_against_a_discard() {
     });
 }
 
+/// The same, and whoever has the frame next writes to it.
+#[test]
+fn a_read_against_a_discard_and_a_first_touch() {
+    explore(2, || {
+        let (w, object) = world();
+        w.map(1, 1);
+        let read = move || {
+            let mut word = [0; 8];
+            assert_eq!(object.read(0, &mut word), 8);
+            assert!(word == [7; 8] || word == [0; 8], "{word:?}");
+        };
+        let reuse = move || {
+            object.discard(0..1);
+            w.space.write(4096, &[9; 8]).unwrap();
+        };
+        run(vec![Box::new(read), Box::new(reuse)]);
+        w.check(&[]);
+    });
+}
+
 /// A write is in the object or in what was discarded; its page is one of them.
 #[test]
 fn a_write_against_a_discard() {

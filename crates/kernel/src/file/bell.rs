@@ -10,6 +10,7 @@ use crate::errno::{self, Errno};
 use crate::heap;
 use crate::sched::{self, Thread};
 use crate::sync::SpinLock;
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +19,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const HEAP_PER_PLACE: usize = 80;
 /// So many places are in what a thread costs: to read a pipe never fails for want
 /// of memory.
-const NR_FREE_PLACES: usize = 4;
+const NR_FREE_PLACES: usize = 2;
 
 /// One direction of one file: what is rung when it may have become ready.
 pub struct Bell {
-    waiters: SpinLock<Vec<Arc<Thread>>>,
+    waiters: SpinLock<VecDeque<Arc<Thread>>>,
     /// How often it has rung.
     nr_rings: AtomicU64,
 }
@@ -30,20 +31,18 @@ pub struct Bell {
 impl Bell {
     /// Nobody waits.
     pub const fn new() -> Bell {
-        Bell { waiters: SpinLock::new(Vec::new()), nr_rings: AtomicU64::new(0) }
+        Bell { waiters: SpinLock::new(VecDeque::new()), nr_rings: AtomicU64::new(0) }
     }
     /// Wakes those who wait; each looks for itself whether it has what it waits
     /// for. Called after the change, with no lock held.
     pub fn ring(&self) {
         self.nr_rings.fetch_add(1, Ordering::Release);
-        let woken = {
-            let mut waiters = self.waiters.lock();
-            if waiters.is_empty() {
-                return;
-            }
-            core::mem::take(&mut *waiters)
-        };
-        woken.iter().for_each(sched::wake);
+        // The list keeps its memory; who comes again meanwhile is behind these.
+        let nr = self.waiters.lock().len();
+        for _ in 0..nr {
+            let first = self.waiters.lock().pop_front();
+            first.iter().for_each(sched::wake);
+        }
     }
     /// Differs from what it was before if it has rung since.
     pub fn nr_rings(&self) -> u64 {
@@ -52,7 +51,7 @@ impl Bell {
     fn enter(&self, thread: &Arc<Thread>) -> errno::Result<()> {
         let mut waiters = self.waiters.lock();
         waiters.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
-        waiters.push(thread.clone());
+        waiters.push_back(thread.clone());
         Ok(())
     }
     fn leave(&self, thread: &Arc<Thread>) {
@@ -64,24 +63,33 @@ impl Bell {
 /// The places of one thread that waits; it leaves them when this is dropped.
 pub struct Places {
     thread: Arc<Thread>,
-    bells: Vec<(Arc<Bell>, Option<heap::Charge>)>,
+    first: [Option<Arc<Bell>>; NR_FREE_PLACES],
+    more: Vec<(Arc<Bell>, heap::Charge)>,
 }
 
 impl Places {
+    fn new() -> Places {
+        Places { thread: sched::current(), first: [const { None }; NR_FREE_PLACES], more: Vec::new() }
+    }
     /// Waits for `bell`, too.
     pub fn add(&mut self, bell: &Arc<Bell>) -> errno::Result<()> {
-        let is_free = self.bells.len() < NR_FREE_PLACES;
-        let charge = if is_free { None } else { Some(heap::charge(HEAP_PER_PLACE)?) };
-        self.bells.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
+        if let Some(free) = self.first.iter_mut().find(|place| place.is_none()) {
+            bell.enter(&self.thread)?;
+            *free = Some(bell.clone());
+            return Ok(());
+        }
+        let charge = heap::charge(HEAP_PER_PLACE)?;
+        self.more.try_reserve(1).map_err(|_| Errno::ENOMEM)?;
         bell.enter(&self.thread)?;
-        self.bells.push((bell.clone(), charge));
+        self.more.push((bell.clone(), charge));
         Ok(())
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
-        self.bells.iter().for_each(|(bell, _)| bell.leave(&self.thread));
+        let bells = self.first.iter().flatten().chain(self.more.iter().map(|(bell, _)| bell));
+        bells.for_each(|bell| bell.leave(&self.thread));
     }
 }
 
@@ -98,7 +106,7 @@ pub fn wait<T>(
         return Ok(Some(answer));
     }
     loop {
-        let mut places = Places { thread: sched::current(), bells: Vec::new() };
+        let mut places = Places::new();
         // In place before the question is asked: a ring in between makes the
         // sleep end at once.
         enter(&mut places)?;

@@ -9,6 +9,7 @@ pub mod bell;
 pub mod console;
 mod epoll;
 mod event;
+pub mod locks;
 pub mod open;
 pub mod pipe;
 mod table;
@@ -31,7 +32,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bell::{Bell, Places};
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use pipe::{Pipe, Reader, Writer};
 
@@ -105,6 +106,8 @@ pub struct Open {
     /// Where the next read or write begins.
     pub position: SleepingLock<u64>,
     flags: AtomicU32,
+    /// A lock was asked for in its name.
+    has_locks: AtomicBool,
     _charge: heap::Charge,
 }
 
@@ -118,6 +121,7 @@ impl Open {
             spot,
             position: SleepingLock::new(0),
             flags: AtomicU32::new(flags),
+            has_locks: AtomicBool::new(false),
             _charge: charge,
         }))
     }
@@ -136,6 +140,10 @@ impl Open {
     /// F_SETFL: the flags of `mask` become those of `flags`.
     pub fn set_flags(&self, flags: u32, mask: u32) {
         self.flags.store(self.flags() & !mask | flags & mask, Ordering::Relaxed);
+    }
+    /// A lock is about to be its own: closing it gives that up.
+    pub fn note_lock(&self) {
+        self.has_locks.store(true, Ordering::Relaxed);
     }
     /// Whether it may be read.
     pub fn may_read(&self) -> bool {
@@ -238,6 +246,14 @@ impl Open {
     }
 }
 
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.has_locks.load(Ordering::Relaxed) {
+            locks::release(locks::Owner::Open(core::ptr::from_ref(self) as usize), Some(self.inode.number));
+        }
+    }
+}
+
 /// A pipe without a name: the end to read, the end to write.
 pub fn new_pipe(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
     let pipe = Pipe::nameless()?;
@@ -261,10 +277,11 @@ pub fn new_pair(flags: u32) -> errno::Result<(Arc<Open>, Arc<Open>)> {
 /// What rings when something was typed.
 static CONSOLE: Once<Arc<Bell>> = Once::new();
 
-/// Makes it, before the first process.
-fn make_console_bell() {
+/// Makes the bells that are always there, before the first process.
+fn make_bells() {
     if CONSOLE.try_get().is_none() {
         CONSOLE.set(Arc::new(Bell::new()));
+        locks::init();
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Table(BTreeMap<u32, Slot>);
 impl Table {
     /// Standard input, output and error output.
     pub fn standard() -> Table {
-        super::make_console_bell();
+        super::make_bells();
         let mut table = Table(BTreeMap::new());
         // Who sits at a terminal reads and writes through any of the three.
         let input = if console::is_terminal() { O_RDWR } else { O_RDONLY };

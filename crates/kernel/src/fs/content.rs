@@ -86,6 +86,24 @@ impl Content {
             Bytes::Object(object) => object.read(offset, into),
         }
     }
+    /// The first offset from `from` on that holds data, or the first that holds
+    /// none; the end is a hole. Nothing behind the last data.
+    pub fn seek(&self, from: u64, data: bool) -> Option<u64> {
+        let size = self.size_bytes();
+        if from >= size {
+            return None;
+        }
+        let Bytes::Object(object) = self.bytes() else { return Some(if data { from } else { size }) };
+        let pages = from / PAGE_BYTES..size.div_ceil(PAGE_BYTES);
+        let page = match data {
+            true => object.next_resident(pages)?,
+            false => {
+                let is_data = |page: &u64| object.next_resident(*page..*page + 1).is_some();
+                return Some(pages.into_iter().find(|p| !is_data(p)).map_or(size, |p| (p * PAGE_BYTES).max(from)));
+            }
+        };
+        Some((page * PAGE_BYTES).max(from))
+    }
     /// The right to change it; sleeps while somebody else has it.
     pub fn writer(&self) -> Writer<'_> {
         Writer { content: self, _writing: self.writing.lock() }

@@ -104,6 +104,18 @@ impl Inode {
         let now = now();
         self.change(|meta| (meta.modified_ns, meta.changed_ns) = (now, now));
     }
+    /// Its content was read: noted where it tells something new, and once a day
+    /// (as Linux with `relatime`).
+    pub fn touch_read(&self) {
+        const DAY_NS: i64 = 86_400_000_000_000;
+        let now = now();
+        self.change(|meta| {
+            let before = meta.accessed_ns;
+            if before <= meta.modified_ns || before <= meta.changed_ns || now - before > DAY_NS {
+                meta.accessed_ns = now;
+            }
+        });
+    }
     /// Something about it has just been changed.
     pub fn touch_meta(&self) {
         let now = now();

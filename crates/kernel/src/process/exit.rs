@@ -1,6 +1,7 @@
 //! The end of threads and processes.
 
 use super::{Process, table};
+use crate::file;
 use crate::futex::{self, Key};
 use crate::main_thread;
 use crate::mm;
@@ -69,6 +70,7 @@ impl Process {
 /// Nobody runs in the process any more: gives back what it has and says so.
 fn finish(process: &Process) {
     process.alarm.set(process.pid, 0, 0);
+    file::locks::release(file::locks::Owner::Process(process.pid), None);
     let files = process.files.lock().take_all();
     drop(files);
     process.peak_at_end();

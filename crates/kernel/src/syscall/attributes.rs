@@ -155,6 +155,14 @@ pub fn utime(call: &mut Call) -> errno::Result {
     set_times(&*resolve(call, From::Cwd, 0, Follow::Last)?.found()?, times[0], times[1])
 }
 
+/// truncate(2) and ftruncate(2): growing has a limit.
+fn truncate_to(call: &Call, inode: &Arc<Inode>, size: u64) -> errno::Result {
+    if size > inode.size_bytes() {
+        super::transfer::room_below_limit(call, size - 1, 1)?;
+    }
+    set_size(inode, size)
+}
+
 /// Cuts or extends a plain file.
 pub fn set_size(inode: &Arc<Inode>, size: u64) -> errno::Result {
     let content = inode.content()?;
@@ -167,7 +175,8 @@ pub fn truncate(call: &mut Call) -> errno::Result {
     if (call.args[1] as i64) < 0 {
         return Err(Errno::EINVAL);
     }
-    set_size(&resolve(call, From::Cwd, 0, Follow::Last)?.found()?, call.args[1])
+    let inode = resolve(call, From::Cwd, 0, Follow::Last)?.found()?;
+    truncate_to(call, &inode, call.args[1])
 }
 
 pub fn ftruncate(call: &mut Call) -> errno::Result {
@@ -177,7 +186,7 @@ pub fn ftruncate(call: &mut Call) -> errno::Result {
     let open = open_file(call, 0)?;
     match open.kind {
         Kind::Path => Err(Errno::EBADF),
-        Kind::File if open.may_write() => set_size(&open.inode, call.args[1]),
+        Kind::File if open.may_write() => truncate_to(call, &open.inode, call.args[1]),
         _ => Err(Errno::EINVAL),
     }
 }

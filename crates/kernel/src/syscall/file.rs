@@ -4,6 +4,7 @@
 use super::Call;
 use super::path::{From, open_file, read_path, resolve};
 use crate::errno::{self, Errno};
+use crate::file::locks::{self, Owner};
 use crate::file::{self, Event, Kind, Open, Spot};
 use crate::fs::change::{self, New};
 use crate::fs::walk::{self, Follow, Walked};
@@ -13,9 +14,9 @@ use crate::process;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{
     EFD_NONBLOCK, EFD_SEMAPHORE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETLK, F_GETOWN, F_GETPIPE_SZ,
-    F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETOWN, F_SETPIPE_SZ, F_UNLCK,
-    FD_CLOEXEC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW,
-    O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, RLIMIT_NOFILE, S_IFLNK,
+    F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETOWN, F_SETPIPE_SZ, FD_CLOEXEC,
+    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK,
+    O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, RLIMIT_NOFILE, S_IFLNK,
 };
 
 /// Without O_DIRECTORY, which is part of O_TMPFILE.
@@ -183,8 +184,14 @@ pub fn memfd_create(call: &mut Call) -> errno::Result {
 
 pub fn close(call: &mut Call) -> errno::Result {
     let gone = call.process.files.lock().remove(call.int(0))?;
-    drop(gone);
+    release_locks(call, &gone);
     Ok(0)
+}
+
+/// A process has closed one of its numbers for a file, and with it lost its locks
+/// on the file.
+fn release_locks(call: &Call, closed: &Open) {
+    locks::release(Owner::Process(call.process.pid), Some(closed.inode.number));
 }
 
 /// close_range(2).
@@ -207,6 +214,7 @@ pub fn close_range(call: &mut Call) -> errno::Result {
             }
         };
         drop(files);
+        gone.iter().flatten().for_each(|open| release_locks(call, open));
         drop(gone);
         match number.checked_add(1) {
             Some(next) => at = next,
@@ -233,12 +241,9 @@ pub fn lseek(call: &mut Call) -> errno::Result {
         0 => 0,
         1 => *position,
         2 if is_file => size,
-        // Holes are not told apart from zeroes: there is one at the end.
         DATA | HOLE if is_file => {
-            if offset < 0 || offset as u64 >= size {
-                return Err(Errno::ENXIO);
-            }
-            *position = if whence == DATA { offset as u64 } else { size };
+            let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            *position = open.inode.content()?.seek(from, whence == DATA).ok_or(Errno::ENXIO)?;
             return Ok(*position);
         }
         _ => return Err(Errno::EINVAL),
@@ -246,16 +251,6 @@ pub fn lseek(call: &mut Call) -> errno::Result {
     let at = base.checked_add_signed(offset).filter(|at| *at <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
     *position = at;
     Ok(at)
-}
-
-/// Locks of files are always free: nobody can hold one.
-fn get_lock(call: &Call) -> errno::Result {
-    let kind: u16 = mm::get(call.space(), call.args[2])?;
-    if kind > 2 {
-        return Err(Errno::EINVAL);
-    }
-    mm::put(call.space(), call.args[2], &(F_UNLCK as u16))?;
-    Ok(0)
 }
 
 fn pipe_of(open: &Open) -> errno::Result<&Arc<file::pipe::Pipe>> {
@@ -283,10 +278,8 @@ pub fn fcntl(call: &mut Call) -> errno::Result {
             open.set_flags(argument, SETTABLE);
             Ok(0)
         }
-        F_GETLK | F_OFD_GETLK => get_lock(call),
-        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
-            let kind: u16 = mm::get(call.space(), call.args[2])?;
-            if kind > 2 { Err(Errno::EINVAL) } else { Ok(0) }
+        F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW => {
+            super::file_lock::fcntl(call, &open, command)
         }
         F_GETOWN | F_SETOWN => Ok(0),
         F_GETPIPE_SZ => Ok(pipe_of(&open)?.capacity() as u64),
@@ -322,6 +315,7 @@ fn put_at(call: &Call, flags: u32) -> errno::Result {
     let open = open_file(call, 0)?;
     let limit = limit(call);
     let before = call.process.files.lock().replace(open, call.int(1), flags & O_CLOEXEC != 0, limit)?;
+    before.iter().for_each(|open| release_locks(call, open));
     drop(before);
     Ok(call.int(1).into())
 }
@@ -372,11 +366,4 @@ pub fn fadvise64(call: &mut Call) -> errno::Result {
         _ if call.int(3) > MOST || (call.args[2] as i64) < 0 => Err(Errno::EINVAL),
         _ => Ok(0),
     }
-}
-
-/// Nobody else can hold it.
-pub fn flock(call: &mut Call) -> errno::Result {
-    open_file(call, 0)?;
-    // LOCK_SH, LOCK_EX or LOCK_UN, with LOCK_NB or not.
-    if matches!(call.int(1) & !4, 1 | 2 | 8) { Ok(0) } else { Err(Errno::EINVAL) }
 }

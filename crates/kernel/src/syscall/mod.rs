@@ -4,6 +4,7 @@
 mod attributes;
 mod epoll;
 mod file;
+mod file_lock;
 mod info;
 mod ioctl;
 mod list;
@@ -164,7 +165,7 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_eventfd2 => file::eventfd2(call, call.int(1)),
         nr::__NR_fsync | nr::__NR_fdatasync | nr::__NR_syncfs => file::sync_file(call),
         nr::__NR_sync => Ok(0),
-        nr::__NR_flock => file::flock(call),
+        nr::__NR_flock => file_lock::flock(call),
         nr::__NR_fadvise64 => file::fadvise64(call),
         nr::__NR_ioctl => ioctl::ioctl(call),
 

@@ -12,7 +12,7 @@ use crate::mm::{self, Space};
 use crate::process::table;
 use crate::random;
 use crate::signal::{self, Info};
-use linux_raw_sys::general::{SIGPIPE, SIGTTIN};
+use linux_raw_sys::general::{RLIMIT_FSIZE, SIGPIPE, SIGTTIN, SIGXFSZ};
 
 /// Bytes that are moved at a time.
 pub const PAGE_BYTES: u64 = 4096;
@@ -132,7 +132,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
         return Err(Errno::EBADF);
     }
     match &open.kind {
-        Kind::File => write_file(open, from, offset),
+        Kind::File => write_file(call, open, from, offset),
         Kind::Null | Kind::Zero => Ok(from.left()),
         Kind::Random => by_pages(0, from.left(), |_, page| from.take(page).map(|()| page.len())),
         Kind::Full if from.left() == 0 => Ok(0),
@@ -162,7 +162,18 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
     }
 }
 
-fn write_file(open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Result {
+/// Bytes that may be written at `start`, of `len`: RLIMIT_FSIZE. Where there are
+/// none the program gets a signal, too.
+pub fn room_below_limit(call: &Call, start: u64, len: u64) -> errno::Result {
+    let limit = call.process.limits.lock().now(RLIMIT_FSIZE);
+    if len > 0 && start >= limit {
+        signal::send_to_thread(&crate::sched::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
+        return Err(Errno::EFBIG);
+    }
+    Ok(limit.saturating_sub(start).min(len))
+}
+
+fn write_file(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Result {
     let content = open.inode.content()?;
     let mut position = offset.is_none().then(|| open.position.lock());
     let writer = content.writer();
@@ -171,7 +182,8 @@ fn write_file(open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Res
         (Some(position), _) => **position,
         (None, offset) => offset.unwrap_or(0),
     };
-    let done = by_pages(start, from.left(), |at, page| {
+    let left = from.left().min(room_below_limit(call, start, from.left())?);
+    let done = by_pages(start, left, |at, page| {
         from.take(page)?;
         writer.write_at(at, page)?;
         Ok(page.len())
@@ -234,6 +246,9 @@ pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> e
             let done = read_file(open, to, start)?;
             if let Some(position) = &mut position {
                 **position = start + done;
+            }
+            if matches!(open.kind, Kind::File) && done > 0 {
+                open.inode.touch_read();
             }
             Ok(done)
         }

@@ -16,6 +16,16 @@ loom::thread_local! {
     static CPU: Cell<u16> = Cell::new(0);
 }
 
+std::thread_local! {
+    static SLOW_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
+}
+
+/// Shootdowns of this CPU take so long that others get on with what they do.
+/// What that shows takes no preemption.
+pub fn let_others_run_in_shootdowns_of(cpu: u16) {
+    SLOW_CPU.set(Some(CpuId(cpu)));
+}
+
 /// Memory that is the same in every execution of a test, so that loom's cells,
 /// which are known by address, are the same too. One per system thread: loom's
 /// threads share it, other tests do not.
@@ -56,7 +66,11 @@ unsafe impl Machine for Modelled {
         CpuId(CPU.with(Cell::get))
     }
     fn heavy_barrier(&self, _: &CpuSet) {}
-    fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {}
+    fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {
+        if SLOW_CPU.get() == Some(self.this_cpu()) {
+            loom::thread::yield_now();
+        }
+    }
     fn shootdown_is_grace(&self) -> bool {
         false
     }
