@@ -26,7 +26,7 @@ struct Step {
     run: fn(&mut Tally) -> Result<(), String>,
 }
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { name: "packages", slow: false, run: |_| packages::ensure() },
     Step { name: "format", slow: false, run: |_| format() },
     Step { name: "lints of our own", slow: false, run: |_| lint::run() },
@@ -36,6 +36,7 @@ const STEPS: [Step; 9] = [
         slow: false,
         run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(KERNEL)),
     },
+    Step { name: "clippy of the probe", slow: false, run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(PROBE)) },
     Step { name: "documentation", slow: false, run: |_| documentation() },
     Step { name: "tests", slow: false, run: |tally| tests(&shell::cargo(TESTS), tally) },
     Step { name: "model checking", slow: true, run: |tally| tests(&shell::cargo(MODELS), tally) },
@@ -43,6 +44,7 @@ const STEPS: [Step; 9] = [
 ];
 
 const KERNEL: &str = "crates/kernel";
+const PROBE: &str = "crates/lab/probe";
 const CLIPPY: &str = "clippy --workspace --all-targets --keep-going -- -D warnings";
 const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
 /// The modelled core only makes sense under loom, in its own step.
@@ -90,7 +92,8 @@ fn summary(step: &Step, result: &Result<(), String>, took: Duration) -> String {
 
 fn format() -> Result<(), String> {
     shell::run(&shell::cargo("fmt --all --check"))?;
-    shell::run(&shell::cargo("fmt --check").within(KERNEL))
+    shell::run(&shell::cargo("fmt --check").within(KERNEL))?;
+    shell::run(&shell::cargo("fmt --check").within(PROBE))
 }
 
 /// Links to private items are allowed: the tours name modules that only readers of

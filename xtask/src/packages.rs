@@ -4,6 +4,7 @@
 //! not a pass: so the packages are installed, or named and the check fails.
 
 use crate::shell::{self, Line};
+use std::path::PathBuf;
 
 /// A program that the tests call, and the package that has it.
 const NEEDED: [(&str, &str); 5] = [
@@ -14,8 +15,31 @@ const NEEDED: [(&str, &str); 5] = [
     ("bash-static", "bash-static"),
 ];
 
-/// Sees to it that all of them are there.
+/// What `softfault compare` fetches a package of when its tests run.
+const META_PACKAGE: &str = "linux-image-cloud-amd64";
+
+/// Sees to it that all of them are there, and that apt can tell where to fetch
+/// the Linux that the reference kernel is compared with.
 pub fn ensure() -> Result<(), String> {
+    ensure_programs()?;
+    if is_root() && is_there("apt-get") && !linux_was_fetched() {
+        // The lists of a fresh machine may be empty or stale. If they cannot be
+        // brought, the tests that need them say so.
+        let updated = shell::run(&Line::new("apt-get", "-q update"));
+        println!("{META_PACKAGE}: apt's lists {}", if updated.is_ok() { "are new" } else { "are as they were" });
+    }
+    Ok(())
+}
+
+/// Whether `softfault compare` has a kernel in its cache.
+fn linux_was_fetched() -> bool {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    let entries = cache.and_then(|cache| std::fs::read_dir(cache.join("softfault")).ok());
+    entries.is_some_and(|mut e| e.any(|e| e.is_ok_and(|e| e.path().join("vmlinuz").is_file())))
+}
+
+fn ensure_programs() -> Result<(), String> {
     let missing = missing();
     if missing.is_empty() {
         return Ok(());

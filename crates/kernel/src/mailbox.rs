@@ -63,6 +63,8 @@ static REQUESTS: [Request; MAX_CPUS] = [const {
 }; MAX_CPUS];
 /// CPUs that halted while they wait for answers.
 static ASLEEP: AtomicU64 = AtomicU64::new(0);
+/// CPUs that look at their inbox all the time: they need no interrupt.
+static POLLING: AtomicU64 = AtomicU64::new(0);
 static INBOXES: [Inbox; MAX_CPUS] = [const { Inbox(AtomicU64::new(0)) }; MAX_CPUS];
 
 impl Work {
@@ -116,7 +118,10 @@ pub fn call(cpus: &CpuSet, work: Work) {
         let target = left.trailing_zeros() as usize;
         left &= left - 1;
         INBOXES[target].0.fetch_or(1 << me, Ordering::SeqCst);
-        apic::poke(target);
+        // Whoever has just stopped polling looks once more after it said so.
+        if POLLING.load(Ordering::SeqCst) & 1 << target == 0 {
+            apic::poke(target);
+        }
     }
     wait_for_answers(me, request);
     fence(Ordering::SeqCst);
@@ -127,17 +132,27 @@ pub fn call(cpus: &CpuSet, work: Work) {
 /// running.
 fn wait_for_answers(me: usize, request: &Request) {
     let end = time::now_ns() + SPIN_NS;
-    while request.pending.load(Ordering::Acquire) != 0 {
+    let answered = || request.pending.load(Ordering::Acquire) == 0;
+    poll_until(|| answered() || time::now_ns() >= end);
+    while !answered() {
         poll();
-        if time::now_ns() < end {
-            continue;
-        }
         ASLEEP.fetch_or(1 << me, Ordering::SeqCst);
         if request.pending.load(Ordering::SeqCst) != 0 {
             cpu::halt_once();
         }
         ASLEEP.fetch_and(!(1 << me), Ordering::SeqCst);
     }
+}
+
+/// Serves other CPUs until `done`; they need not interrupt this one meanwhile.
+pub fn poll_until(mut done: impl FnMut() -> bool) {
+    let me = cpu::index();
+    POLLING.fetch_or(1 << me, Ordering::SeqCst);
+    while !done() {
+        poll();
+    }
+    POLLING.fetch_and(!(1 << me), Ordering::SeqCst);
+    poll();
 }
 
 /// Serves what other CPUs have asked of this one.

@@ -6,6 +6,9 @@ mod common;
 use common::{World, explore, run};
 use softfault_modelled::{Access, Discipline, FaultError};
 
+/// One shows every mutant; two take a minute for all three tests, and show no more.
+const PREEMPTIONS: usize = 1;
+
 /// All free frames go for good, but for `nr_left`, which lie in the blocks: every
 /// group is empty.
 fn nearly_nothing(nr_left: u64) -> World {
@@ -31,7 +34,7 @@ fn touch(w: World, page: u64) -> bool {
 /// steals. Whoever comes too late is refused; no frame is lost or had twice.
 #[test]
 fn f10_a_thief_against_a_refill() {
-    explore(2, || {
+    explore(PREEMPTIONS, || {
         let w = nearly_nothing(1);
         run(vec![Box::new(move || _ = touch(w, 0)), Box::new(move || _ = touch(w, 1))]);
         w.check(&[]);
@@ -44,7 +47,7 @@ fn f10_a_thief_against_a_refill() {
 /// other steals.
 #[test]
 fn f10_a_thief_against_giving_back() {
-    explore(2, || {
+    explore(PREEMPTIONS, || {
         let w = nearly_nothing(1);
         run(vec![Box::new(move || assert!(w.vm.new_space().is_err())), Box::new(move || _ = touch(w, 1))]);
         w.check(&[]);
@@ -56,7 +59,7 @@ fn f10_a_thief_against_giving_back() {
 /// A CPU whose group has frames takes two of them while another CPU steals.
 #[test]
 fn f10_a_thief_against_faults() {
-    explore(2, || {
+    explore(PREEMPTIONS, || {
         let w = nearly_nothing(3);
         let owner = move || _ = (touch(w, 0), touch(w, 1));
         run(vec![Box::new(owner), Box::new(move || _ = touch(w, 2))]);

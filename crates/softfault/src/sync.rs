@@ -8,7 +8,7 @@
 //! | facade | package | what an operation does |
 //! | --- | --- | --- |
 //! | core | `softfault` | the machine instruction |
-//! | loom | `softfault-modelled` | an operation of the model checker, which tries every order |
+//! | loom | `softfault-modelled` | an operation of the model checker, which tries orders; not quite all: it keeps one last access a word |
 //! | shuttle | `softfault-shuffled` | the instruction, after a point where another thread may be let go on |
 //! | recording | `softfault-recorded` | the instruction, and a note of (cpu, address, kind) |
 //!

@@ -1,6 +1,7 @@
 //! The end of threads and processes.
 
 use super::{Process, table};
+use crate::arch::time;
 use crate::file;
 use crate::futex::{self, Key};
 use crate::main_thread;
@@ -38,7 +39,7 @@ fn leave_process(thread: &Thread) {
     }
     let successor = thread.successor.lock().take();
     if let Some(new) = successor {
-        thread.mm().leave();
+        leave_memory(thread);
         process.release_parent();
         process.hand_over(thread, &new);
         return sched::start(&new);
@@ -47,12 +48,19 @@ fn leave_process(thread: &Thread) {
     if process.remove_thread(thread) {
         process.begin_end(End::Exit(status));
         main_thread::at_end(process, thread.mm());
-        thread.mm().leave();
+        leave_memory(thread);
         finish(process);
     } else {
-        thread.mm().leave();
+        leave_memory(thread);
         process.watchers.wake_all();
     }
+}
+
+/// Taking the pages away is work on the program's behalf, too.
+fn leave_memory(thread: &Thread) {
+    let begin = time::now_ns();
+    thread.mm().leave();
+    thread.process().past.lock().system_ns += time::now_ns() - begin;
 }
 
 impl Process {

@@ -17,15 +17,11 @@ fn spin() -> bool {
     let me = 1 << cpu::index();
     SPINNING.fetch_or(me, Ordering::SeqCst);
     let end = time::now_ns() + SPIN_NS;
-    let found = loop {
-        if queue::looks_busy() {
-            break true;
-        }
-        mailbox::poll();
-        if time::now_ns() > end {
-            break false;
-        }
-    };
+    let mut found = false;
+    mailbox::poll_until(|| {
+        found = queue::looks_busy();
+        found || time::now_ns() > end
+    });
     SPINNING.fetch_and(!me, Ordering::SeqCst);
     found
 }

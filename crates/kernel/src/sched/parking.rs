@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 use softfault::sync::{Ordering, Word};
 
 const NR_BUCKETS: usize = 16;
-/// Waits are short as a rule: a CPU that runs is about to end them.
-const SPIN_NS: u64 = 5_000;
+/// Waits are short as a rule: a CPU that runs is about to end them, and to sleep
+/// and be woken takes longer than most of them.
+const SPIN_NS: u64 = 50_000;
 /// Longest sleep; whoever waits looks again on its own.
 const LOOK_AGAIN_NS: u64 = 10_000_000;
 
@@ -25,11 +26,13 @@ fn bucket(address: usize) -> &'static Bucket {
 /// Waits while `word` is `expected`; may return early.
 pub fn park(word: &Word, expected: u64) {
     let end = time::now_ns() + SPIN_NS;
-    while time::now_ns() < end {
-        if word.load(Ordering::Acquire) != expected {
-            return;
-        }
-        mailbox::poll();
+    let mut changed = false;
+    mailbox::poll_until(|| {
+        changed = word.load(Ordering::Acquire) != expected;
+        changed || time::now_ns() >= end
+    });
+    if changed {
+        return;
     }
     let address = core::ptr::from_ref(word) as usize;
     let me = current();

@@ -32,7 +32,17 @@ pub fn mmap(call: &mut Call) -> errno::Result {
     Ok(at)
 }
 
+/// The largest resident size (ru_maxrss) is known only if somebody looks before
+/// pages go; what is small makes no difference to it.
+fn note_peak(call: &Call, bytes: u64) {
+    const LEAST_BYTES: u64 = 1 << 20;
+    if bytes >= LEAST_BYTES {
+        call.thread.mm().note_resident();
+    }
+}
+
 pub fn munmap(call: &mut Call) -> errno::Result {
+    note_peak(call, call.args[1]);
     to_errno!(call.space().munmap(call.args[0], call.args[1]))?;
     shm::sweep();
     Ok(0)
@@ -55,6 +65,7 @@ pub fn brk(call: &mut Call) -> errno::Result {
 
 pub fn madvise(call: &mut Call) -> errno::Result {
     let [addr, len, advice, ..] = call.args;
+    note_peak(call, len);
     to_errno!(call.space().madvise(addr, len, u64::from(advice as u32))).map(|()| 0)
 }
 
