@@ -3,6 +3,7 @@
 // an error: nobody can tell the one from the other but by surviving.
 // With arguments SEED and ROUNDS: programs with random bytes changed, which may do what they like but end.
 #define _GNU_SOURCE
+#include "random.h"
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -158,14 +159,6 @@ static void cases(void) {
     many[10] = 0;
     show("many arguments", met(PATH, many));
     unlink(PATH);
-}
-
-static uint64_t state;
-static uint64_t next(void) {
-    state += 0x9e3779b97f4a7c15;
-    uint64_t z = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
 }
 
 static void random_case(void) {

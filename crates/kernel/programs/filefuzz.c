@@ -2,6 +2,7 @@
    has to live; afterwards all can be removed. Not for Linux: it would remove and change what is not its own.
    Usage: filefuzz [SEED [CALLS]] */
 #define _GNU_SOURCE
+#include "random.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,14 +23,6 @@
 #include <unistd.h>
 
 enum { NR_CHILDREN = 4, BYTES = 20000 };
-
-static uint64_t state;
-static uint64_t next(void) {
-    state += 0x9e3779b97f4a7c15;
-    uint64_t z = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
 
 static char buffer[BYTES], path_a[9000], path_b[9000];
 static char *map;

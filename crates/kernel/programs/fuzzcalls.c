@@ -2,6 +2,7 @@
 // live, and afterwards as much memory has to be free as before. Not for Linux: some calls work there.
 // Usage: fuzzcalls [SEED [ROUNDS]]
 #define _GNU_SOURCE
+#include "random.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
@@ -18,14 +19,6 @@
 #include <unistd.h>
 
 enum { CALLS_PER_CHILD = 200, NR_CALLS = 470 };
-
-static uint64_t state;
-static uint64_t next(void) {
-    state += 0x9e3779b97f4a7c15;
-    uint64_t z = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
 
 static char *area;
 

@@ -1,6 +1,5 @@
-# The entry, and the byte functions that compiled code calls by name: there is
-# no C library. Sizes here are small; `rep movsq` is for QEMU, which emulates the
-# byte form one byte at a time.
+# The entry: there is no C library. The byte functions that compiled code calls by
+# name are the kernel's own (crates/kernel/src/arch/bytes.s).
 
 .global _start
 _start:
@@ -8,72 +7,4 @@ _start:
     mov rdi, rsp
     and rsp, -16
     call probe_main
-    ud2
-
-.global memcpy
-memcpy:
-    mov rax, rdi
-    mov rcx, rdx
-    shr rcx, 3
-    rep movsq
-    mov ecx, edx
-    and ecx, 7
-    rep movsb
-    ret
-
-.global memmove
-memmove:
-    mov rax, rdi
-    sub rax, rsi
-    cmp rax, rdx
-    jae memcpy
-    mov rax, rdi
-    lea rdi, [rdi + rdx - 1]
-    lea rsi, [rsi + rdx - 1]
-    mov rcx, rdx
-    std
-    rep movsb
-    cld
-    ret
-
-.global memset
-memset:
-    mov r8, rdi
-    mov eax, esi
-    mov rcx, rdx
-    rep stosb
-    mov rax, r8
-    ret
-
-.global memcmp
-.global bcmp
-memcmp:
-bcmp:
-    xor eax, eax
-    xor ecx, ecx
-1:  cmp rcx, rdx
-    jae 2f
-    movzx eax, byte ptr [rdi + rcx]
-    movzx r8d, byte ptr [rsi + rcx]
-    inc rcx
-    sub eax, r8d
-    jz 1b
-    ret
-2:  xor eax, eax
-    ret
-
-.global strlen
-strlen:
-    xor eax, eax
-1:  cmp byte ptr [rdi + rax], 0
-    je 2f
-    inc rax
-    jmp 1b
-2:  ret
-
-# Named by the precompiled libraries; nothing unwinds.
-.global rust_eh_personality
-.global _Unwind_Resume
-rust_eh_personality:
-_Unwind_Resume:
     ud2

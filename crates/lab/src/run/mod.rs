@@ -76,26 +76,38 @@ pub fn main(options: &RunOptions) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(options: &RunOptions) -> Result<u8, RunError> {
-    let given = &options.machine;
-    let payload = Payload::collect(given, &options.command)?;
-    let archive = archive::pack(&payload);
-    given.check_memory(LEAST_BYTES, archive.len() as u64)?;
-    let scratch = Scratch::new()?;
-    let machine = Machine {
+/// The reference kernel with an archive, on the machine that the options ask for;
+/// `params` go before theirs.
+pub fn reference_machine(
+    given: &MachineOptions,
+    scratch: &Scratch,
+    archive: &[u8],
+    params: &str,
+) -> Result<Machine, RunError> {
+    Ok(Machine {
         nr_cpus: given.nr_cpus(),
         mem_bytes: given.mem,
         // The kernel wants SMEP and SMAP.
         cpu: "max".to_owned(),
         counted: false,
         kernel: scratch.put("kernel", image::KERNEL)?,
-        archive: scratch.put("archive", &archive)?,
-        append: format!("{}{}", if options.stats { "stats " } else { "" }, given.append),
+        archive: scratch.put("archive", archive)?,
+        append: format!("{params}{}", given.append),
         serial: None,
         keys: None,
         timeout_s: given.timeout,
         verbose: given.verbose,
-    };
+    })
+}
+
+fn run(options: &RunOptions) -> Result<u8, RunError> {
+    let given = &options.machine;
+    let payload = Payload::collect(given, &options.command)?;
+    let archive = archive::pack(&payload);
+    given.check_memory(LEAST_BYTES, archive.len() as u64)?;
+    let scratch = Scratch::new()?;
+    let stats = if options.stats { "stats " } else { "" };
+    let machine = reference_machine(given, &scratch, &archive, stats)?;
     let outcome = machine.run(Output::PassedOn)?;
     let verdict = verdict::judge(&outcome, given.timeout);
     if let Some(why) = verdict.why {

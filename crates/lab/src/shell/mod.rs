@@ -9,7 +9,7 @@ mod keys;
 use crate::run::files::{Content, Payload};
 use crate::run::qemu::{Machine, Output};
 use crate::run::scratch::Scratch;
-use crate::run::{LEAST_BYTES, MachineOptions, RunError, archive, image, verdict};
+use crate::run::{LEAST_BYTES, MachineOptions, RunError, archive, reference_machine, verdict};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -99,18 +99,11 @@ fn run(options: &Options) -> Result<u8, RunError> {
     given.check_memory(LEAST_BYTES, archive.len() as u64)?;
     let scratch = Scratch::new()?;
     let [rows, columns] = keys::window_size();
+    let params = format!("tty={rows}x{columns} ");
     let machine = Machine {
-        nr_cpus: given.nr_cpus(),
-        mem_bytes: given.mem,
-        cpu: "max".to_owned(),
-        counted: false,
-        kernel: scratch.put("kernel", image::KERNEL)?,
-        archive: scratch.put("archive", &archive)?,
-        append: format!("tty={rows}x{columns} {}", given.append),
-        serial: None,
         keys: Some(keys::pass_on),
         timeout_s: TIMEOUT_S,
-        verbose: given.verbose,
+        ..reference_machine(given, &scratch, &archive, &params)?
     };
     let raw = keys::Raw::enter();
     let outcome = machine.run(Output::PassedOn);
