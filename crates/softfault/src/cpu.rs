@@ -4,6 +4,7 @@
 //! CPU here, and `attention` has a line of its own because others write it.
 
 use crate::account::NR_EVENTS;
+use crate::account::sizes::SizeCounts;
 use crate::frame::GroupData;
 use crate::sync::Word;
 
@@ -58,6 +59,7 @@ pub(crate) struct CpuData {
     pub(crate) zone_end: Word,
     pub(crate) refill_line: [Word; 3],
     pub(crate) events: [Word; NR_EVENTS],
+    pub(crate) sizes: SizeCounts,
 }
 
 const _: () = assert!(size_of::<CpuData>().is_multiple_of(64));

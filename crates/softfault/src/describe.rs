@@ -44,6 +44,7 @@ const CPU: Fields = &[
     (offset_of!(CpuData, attention), "attention"),
     (offset_of!(CpuData, block), "block"),
     (offset_of!(CpuData, events), "events"),
+    (offset_of!(CpuData, sizes), "sizes"),
 ];
 const SPACE: Fields = &[
     (offset_of!(SpaceData, id), "id"),

@@ -32,6 +32,7 @@
 //!   rmap walks                spins; one walk at a time, one machine
 //!     family lock             spins
 //!   thief lock                spins; one CPU empties others' groups
+//! knobs of huge pages         spins; one change of them
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
 //!   historic disciplines' spinlocks: the space's, or a leaf table's
@@ -62,6 +63,7 @@ mod describe;
 pub mod errno;
 mod fault;
 mod frame;
+mod huge;
 pub mod machine;
 mod mem;
 pub mod policy;
@@ -77,12 +79,14 @@ mod vm;
 mod words;
 
 pub use account::rss::RssPages;
+pub use account::sizes::SizeStat;
 pub use account::{Event, VmStat};
 pub use addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
 pub use describe::Place;
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::OutOfFrames;
+pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
 pub use rmap::Mapping;
 pub use source::handle::SharedObject;

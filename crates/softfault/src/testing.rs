@@ -6,7 +6,7 @@ use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use crate::sync::Word;
 use crate::table::format::X86_64;
 use crate::tunables::Tunables;
-use crate::vm::{Config, FrameRange, Vm};
+use crate::vm::{Config, FrameRange, NewVmError, Vm};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
 pub(crate) struct Plain {
@@ -60,8 +60,13 @@ impl Drop for Plain {
 
 /// A `Vm` over `nr_frames` zeroed frames.
 pub(crate) fn vm(nr_frames: u64, tunables: Tunables) -> Vm<Plain> {
+    try_vm(nr_frames, tunables).unwrap()
+}
+
+/// The same, where the tunables may be refused.
+pub(crate) fn try_vm(nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, NewVmError> {
     // SAFETY: I1: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout(nr_frames)) };
     let regions = [FrameRange { first: Pfn(0), nr_frames }];
-    Vm::new(Plain { memory, nr_frames }, &Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+    Vm::new(Plain { memory, nr_frames }, &Config { regions: &regions, frames_are_zero: true, tunables })
 }

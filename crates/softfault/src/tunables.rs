@@ -1,5 +1,7 @@
 //! All limits and thresholds, named as Linux names them, with their units.
 
+use crate::huge::knobs::HugeKnobs;
+
 /// How a fault excludes other faults; see `fault/discipline.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Discipline {
@@ -47,6 +49,12 @@ pub struct Tunables {
     /// frame against single ones (rep stosb has a start-up cost) and are a
     /// quarter of a 1 MiB second-level cache; more would evict what is in use.
     pub zero_batch: u64,
+    /// The knobs of huge pages at the beginning; later
+    /// [`Vm::set_huge_knobs`](crate::Vm::set_huge_knobs).
+    pub thp: HugeKnobs,
+    /// No huge page as long as the [`Vm`](crate::Vm) lives, by advice neither
+    /// (boot parameter `transparent_hugepage=0`): `thp` may allow none then.
+    pub thp_off: bool,
 }
 
 impl Default for Tunables {
@@ -58,6 +66,8 @@ impl Default for Tunables {
             mmap_min_addr: 65_536,
             stack_limit_bytes: 8 << 20,
             zero_batch: 64,
+            thp: HugeKnobs::DEFAULT,
+            thp_off: false,
         }
     }
 }

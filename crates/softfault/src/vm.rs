@@ -3,6 +3,8 @@
 use crate::addr::Pfn;
 use crate::cpu::CpuData;
 use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames};
+use crate::huge::knobs::KnobError;
+use crate::huge::now::HugeWords;
 use crate::machine::{CpuId, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
 use crate::sync::Word;
@@ -48,6 +50,8 @@ pub enum NewVmError {
         /// Frames wanted.
         nr_frames: u64,
     },
+    /// The knobs of huge pages cannot be like this.
+    BadKnobs(KnobError),
 }
 
 impl core::fmt::Display for NewVmError {
@@ -58,6 +62,7 @@ impl core::fmt::Display for NewVmError {
             NewVmError::NoRoom { nr_frames } => {
                 write!(f, "regions: one should have room for {nr_frames} frames of metadata")
             }
+            NewVmError::BadKnobs(error) => write!(f, "tunables.thp: {error}"),
         }
     }
 }
@@ -75,6 +80,7 @@ pub struct Vm<M: Machine> {
     /// Held by the one rmap walk under way.
     pub(crate) rmap_walks: Word,
     pub(crate) nr_total_pages: u64,
+    pub(crate) huge: HugeWords,
 }
 
 impl<M: Machine> Vm<M> {
@@ -89,6 +95,7 @@ impl<M: Machine> Vm<M> {
         if nr_cpus == 0 || nr_cpus > MAX_CPUS {
             return Err(NewVmError::BadCpus);
         }
+        let huge = HugeWords::new(&config.tunables.thp, config.tunables.thp_off).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of_regions(config.regions)?;
         let nr_blocks = nr_frames.div_ceil(BLOCK_FRAMES) as usize;
         let wants = [
@@ -124,6 +131,7 @@ impl<M: Machine> Vm<M> {
             thief: Word::new(0),
             rmap_walks: Word::new(0),
             nr_total_pages,
+            huge,
         })
     }
 

@@ -5,6 +5,7 @@
 //! no operation is under way.
 
 pub(crate) mod rss;
+pub(crate) mod sizes;
 
 use crate::machine::{CpuId, Machine};
 use crate::vm::Vm;
@@ -70,10 +71,53 @@ events! {
     Unmapped = "pgunmap",
     /// Address spaces forked.
     Fork = "fork",
+    /// Huge pages (2 MiB) that faults installed.
+    ThpFaultAlloc = "thp_fault_alloc",
+    /// Faults that could have used a huge page and found none.
+    ThpFaultFallback = "thp_fault_fallback",
+    /// Huge pages taken for a collapse.
+    ThpCollapseAlloc = "thp_collapse_alloc",
+    /// Collapses for which there was no huge page.
+    ThpCollapseAllocFailed = "thp_collapse_alloc_failed",
+    /// Huge folios split into frames.
+    ThpSplitPage = "thp_split_page",
+    /// Huge mappings split into entries.
+    ThpSplitPmd = "thp_split_pmd",
+    /// Huge folios that wait to be split. None does here: the last mapping's end
+    /// splits.
+    ThpDeferredSplitPage = "thp_deferred_split_page",
+    /// Huge folios split for being mostly zeroes.
+    ThpUnderusedSplitPage = "thp_underused_split_page",
+    /// Huge zero pages made.
+    ThpZeroPageAlloc = "thp_zero_page_alloc",
+    /// Huge zero pages that could not be made.
+    ThpZeroPageAllocFailed = "thp_zero_page_alloc_failed",
+    /// Collapses refused for `max_ptes_none`.
+    ThpScanExceedNonePte = "thp_scan_exceed_none_pte",
+    /// Collapses refused for `max_ptes_swap`.
+    ThpScanExceedSwapPte = "thp_scan_exceed_swap_pte",
+    /// Collapses refused for `max_ptes_shared`.
+    ThpScanExceedSharePte = "thp_scan_exceed_share_pte",
+    /// Compactions begun for somebody who waits.
+    CompactStall = "compact_stall",
+    /// Of these, with a block made.
+    CompactSuccess = "compact_success",
+    /// Of these, without.
+    CompactFail = "compact_fail",
+    /// Frames looked at to be moved.
+    CompactMigrateScanned = "compact_migrate_scanned",
+    /// Frames set aside to be moved, or to be moved to.
+    CompactIsolated = "compact_isolated",
+    /// Pages moved to another frame.
+    PgmigrateSuccess = "pgmigrate_success",
+    /// Pages that could not be moved.
+    PgmigrateFail = "pgmigrate_fail",
+    /// Huge pages split in order to be moved.
+    ThpMigrationSplit = "thp_migration_split",
 }
 
 /// Words reserved for events in each CPU's data.
-pub(crate) const NR_EVENTS: usize = 32;
+pub(crate) const NR_EVENTS: usize = 64;
 const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 
 impl crate::cpu::CpuData {

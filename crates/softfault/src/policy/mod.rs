@@ -5,3 +5,4 @@
 //! plan against what it sees and counts a refusal (`fault_plan_rejected`).
 
 pub mod fault;
+pub mod huge;

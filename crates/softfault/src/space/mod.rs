@@ -11,6 +11,7 @@
 
 mod access;
 pub(crate) mod cpus;
+mod huge;
 pub(crate) mod lock;
 pub(crate) mod ops;
 pub(crate) mod placement;
@@ -89,7 +90,9 @@ pub(crate) struct LimitsData {
     pub(crate) limit_as_pages: Word,
     /// Flags that new mappings get besides their own (mlockall(2)).
     pub(crate) lock_future: Word,
-    pub(crate) pad: [Word; 3],
+    /// 1: no huge pages in this space (`PR_SET_THP_DISABLE`). Read by faults.
+    pub(crate) thp_disable: Word,
+    pub(crate) pad: [Word; 2],
 }
 
 pub(crate) const RSS_OFFSET: usize = 2048;

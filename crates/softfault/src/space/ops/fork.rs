@@ -72,6 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         to.brk_start.set(from.brk_start.get());
         to.brk_end.set(from.brk_end.get());
         to.limit_as_pages.set(from.limit_as_pages.get());
+        to.thp_disable.set(from.thp_disable.get());
     }
 
     /// The child's tree. An object gains the pages at once: dropping the child

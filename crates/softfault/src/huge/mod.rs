@@ -1,0 +1,4 @@
+//! Huge pages: what is common to all stations that know them.
+
+pub(crate) mod knobs;
+pub(crate) mod now;
