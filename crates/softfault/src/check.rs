@@ -13,9 +13,11 @@ use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
 use crate::table::format::{Entry, Format};
-use crate::table::take;
+use crate::table::take::{self, Next};
 use crate::vm::Vm;
 use core::ops::ControlFlow;
+
+mod huge;
 
 /// What was found to be wrong, with where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +33,8 @@ pub enum Broken {
     LeftOwned(u64),
     /// A private page is writable and mapped more than once. I13.
     SharedWritable(u64),
+    /// A huge mapping without its deposit, or a deposit without one. I25.
+    Deposit(u64),
     /// A table lies wholly in a hole. I19.
     UselessTable(u64),
     /// A frame is mapped that is not one to be mapped. I12.
@@ -63,6 +67,8 @@ pub enum Counter {
     MappedPages,
     /// Resident private pages.
     Anon,
+    /// Of these, the ones in huge mappings.
+    AnonHuge,
     /// Resident shared pages.
     Shmem,
     /// Page tables.
@@ -123,6 +129,10 @@ impl<M: Machine> Vm<M> {
     fn check_frames(&self, counts: &[u32]) -> Result<(), Broken> {
         for p in 1..self.nr_frames() as u32 {
             let pfn = Pfn(p);
+            if let Some(result) = self.check_in_folio(pfn, counts) {
+                result?;
+                continue;
+            }
             let state = self.frames.desc(pfn).state();
             let free = self.is_free(pfn);
             let used = !matches!(state.kind(), FrameKind::Free);
@@ -130,7 +140,7 @@ impl<M: Machine> Vm<M> {
                 return Err(Broken::Lost(pfn));
             }
             let mapped = matches!(state.kind(), FrameKind::Anon | FrameKind::Shared);
-            if mapped && state.maps() != u64::from(counts[p as usize]) {
+            if mapped && state.maps() != huge::nr_small(counts[p as usize]) {
                 return Err(Broken::WrongCount(pfn));
             }
             // A page that no entry maps, a table that none names: lost to everybody.
@@ -161,6 +171,7 @@ impl<M: Machine> Vm<M> {
     /// I20: what is said to be zero is zero; the zero frame above all.
     fn check_zero(&self) -> Result<(), Broken> {
         self.check_is_zero(self.frames.zero)?;
+        self.check_huge_zero()?;
         for id in 0..self.machine.nr_cpus() {
             let group = &self.cpu(CpuId(id as u16)).zeroed;
             let (base, mask) = (group.base.get() as u32, group.mask.get());
@@ -195,10 +206,13 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// I9, I13, I16 for each entry; counts mappings on the way. I21.
     fn check_entries(&self, counts: &mut [u32]) -> Result<(), Broken> {
         let mut result = Ok(());
-        let (mut nr_anon, mut nr_shmem) = (0, 0);
-        take::for_each_entry(&self.vm.machine, self.root, Self::user_range(), &mut |vpn, slot| {
+        let (mut nr_anon, mut nr_shmem, mut nr_huge) = (0, 0, 0);
+        self.for_each_entry(Self::user_range(), &mut |vpn, slot| {
             let vma = self.tree().lookup(vpn).map(|f| f.vma);
             result = match slot.read().entry {
+                Entry::Leaf(leaf) if slot.level > 0 => {
+                    self.check_huge(vpn, leaf, vma, counts).map(|nr_pages| nr_huge += nr_pages)
+                }
                 Entry::Leaf(leaf) => {
                     let kind = self.vm.frames.desc(leaf.pfn).state().kind();
                     nr_anon += u64::from(kind == FrameKind::Anon);
@@ -210,11 +224,12 @@ impl<M: Machine> AddressSpace<'_, M> {
                 Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
                 _ => Err(Broken::LeftOwned(vpn.addr())),
             };
-            result.is_ok()
+            if result.is_ok() { Next::GoOn } else { Next::Stop }
         });
         result?;
         let rss = self.rss_pages();
-        Counter::Anon.check(rss.anon, nr_anon)?;
+        Counter::Anon.check(rss.anon, nr_anon + nr_huge)?;
+        Counter::AnonHuge.check(rss.anon_huge, nr_huge)?;
         Counter::Shmem.check(rss.shmem, nr_shmem)
     }
 
@@ -248,6 +263,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn check_table(&self, table: Pfn, level: u8, base: Vpn, nr: &mut u64, counts: &mut [u32]) -> Result<(), Broken> {
         if level == 0 {
             return Ok(());
+        }
+        if level == 1 {
+            *nr += self.check_twin(table, base, counts)?;
         }
         let mut below = Ok(());
         take::for_each_table(&self.vm.machine, table, level, base, &mut |child, span: PageRange| {

@@ -57,7 +57,9 @@ pub(crate) struct CpuData {
     /// The CPU's zone: the first of its blocks, and the first that is not.
     pub(crate) zone_start: Word,
     pub(crate) zone_end: Word,
-    pub(crate) refill_line: [Word; 3],
+    /// The block that the last huge frame came from.
+    pub(crate) huge_search: Word,
+    pub(crate) refill_line: [Word; 2],
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
 }

@@ -115,6 +115,8 @@ impl<M: Machine> Vm<M> {
             descs: FrameArray::over(&machine, at(0), 0, nr_frames as usize),
             blocks: FrameArray::over(&machine, at(1), 0, nr_blocks),
             zero: at(3),
+            huge_zero: Word::new(0),
+            nr_emptied: Word::new(0),
             inject: Word::new(u64::MAX),
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);

@@ -16,6 +16,9 @@ pub(crate) enum Rss {
     Tables = 2,
     /// Faults handled (`minflt`).
     MinorFaults = 3,
+    /// Private pages in huge mappings (`AnonHugePages`); they are counted as
+    /// private pages, too.
+    Huge = 4,
 }
 
 /// The counters of one space on one CPU.
@@ -42,4 +45,6 @@ pub struct RssPages {
     pub tables: u64,
     /// Faults handled so far.
     pub minor_faults: u64,
+    /// Of the private pages, those in huge mappings.
+    pub anon_huge: u64,
 }

@@ -65,11 +65,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return self.fill_shared(here, request, found, slot, kit);
         }
         let writes = request.access() == Access::Write;
-        let question = FaultQuestion { access: request.access(), flags: found.flags() };
+        if self.vm.mid_orders_any()
+            && let Some(turn) = self.fill_batch(here, request, found, kit)
+        {
+            return turn;
+        }
+        let question = FaultQuestion::base(request.access(), found.flags());
         match self.vm.machine.fault_policy(&question) {
             FaultPlan::ZeroFrame if !writes => self.fill_zero(here, found, slot),
             plan => {
-                if plan == FaultPlan::ZeroFrame {
+                if plan != FaultPlan::NewFrame {
                     here.cpu.count(Event::PlanRejected);
                 }
                 self.fill_new(here, request, found, slot, kit)

@@ -1,7 +1,7 @@
 //! Which VMA, which rights: the tree, or the CPU's memory of its last answer.
 
 use super::{Request, Want};
-use crate::addr::{Access, Pfn, Rights, Vpn};
+use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
 use crate::cpu::{CpuData, HintData};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
@@ -36,6 +36,16 @@ impl FoundVma<'_> {
     #[inline(always)]
     pub(crate) fn index_of(&self, vpn: Vpn) -> u64 {
         self.hint.pgoff.get().wrapping_add(vpn.0 - self.hint.start.get())
+    }
+
+    /// Whether all of the pages lie in the VMA.
+    pub(crate) fn covers(&self, range: PageRange) -> bool {
+        self.hint.start.get() <= range.start.0 && range.end.0 <= self.hint.end.get()
+    }
+
+    /// The generation of the space that it was found in.
+    pub(crate) fn generation(&self) -> u64 {
+        self.hint.generation.get()
     }
 
     /// Whether the VMA gives what the access needs. Any right at all lets a page

@@ -1,9 +1,12 @@
 //! What a fault carries from turn to turn: frames that are its alone.
 
-use crate::addr::Pfn;
+use crate::account::Event;
+use crate::account::sizes::SizeEvent;
+use crate::addr::{Order, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::{Fill, OutOfFrames};
+use crate::frame::{Fill, HugeFrame, OutOfFrames};
 use crate::machine::Machine;
+use crate::policy::huge::Orders;
 use crate::sync::Ordering;
 use crate::vm::Vm;
 
@@ -14,6 +17,22 @@ pub(crate) enum Need {
     Zeroed,
     /// A frame to copy into.
     Raw,
+    /// Adjacent frames of zeroes, to be touched first at this one.
+    Batch { order: Order, sub_page: u32 },
+    /// A huge frame of zeroes, with what a new huge mapping takes. `advised` says
+    /// how hard to try.
+    Huge { sub_page: u32, with_twin: bool, advised: bool },
+    /// The huge zero frame, with the same.
+    HugeZero { with_twin: bool },
+    /// A huge frame in place of one that is mapped.
+    HugeCopy { sub_page: u32, zeroed: bool, advised: bool },
+}
+
+/// Tables that a new huge mapping takes.
+#[derive(Clone, Copy)]
+pub(crate) struct HugeParts {
+    pub(crate) deposit: Pfn,
+    pub(crate) twin: Option<Pfn>,
 }
 
 /// The fault's frames. What is left at the end goes back.
@@ -21,12 +40,25 @@ pub(crate) struct Kit<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     zeroed: Option<Pfn>,
     raw: Option<Pfn>,
+    /// Everything for larger sizes; empty in the first turn.
+    large: Large,
+}
+
+/// What is in hand of larger sizes.
+#[derive(Clone, Copy, Default)]
+struct Large {
+    /// Sizes for which there was nothing.
+    failed: u16,
+    batch: Option<(Pfn, Order)>,
+    huge: Option<HugeFrame>,
+    deposit: Option<Pfn>,
+    twin: Option<Pfn>,
 }
 
 impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, zeroed: None, raw: None }
+        Kit { vm, zeroed: None, raw: None, large: Large::default() }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails
@@ -42,6 +74,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         match need {
             Need::Zeroed => self.zeroed = Some(self.vm.obtain(Fill::Zeroed)?),
             Need::Raw => self.raw = Some(self.vm.obtain(Fill::Raw)?),
+            need => self.fetch_large(need),
         }
         Ok(())
     }
@@ -64,6 +97,132 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         self.vm.frames.desc(pfn).clear();
         debug_assert!(self.zeroed.is_none());
         self.zeroed = Some(pfn);
+    }
+
+    /// What is not to be had is noted, and the fault goes on with something
+    /// smaller.
+    #[inline(never)]
+    fn fetch_large(&mut self, need: Need) {
+        let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
+        if self.try_large(need).is_err() {
+            self.large.failed |= 1 << order.0;
+            self.vm.count_size(SizeEvent::AnonFaultFallback, order);
+            if order == Order::PMD {
+                self.vm.count(Event::ThpFaultFallback, 1);
+            }
+        }
+    }
+
+    fn try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
+        match need {
+            Need::Zeroed | Need::Raw => Ok(()),
+            Need::Batch { order, sub_page } => {
+                self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
+                Ok(())
+            }
+            Need::Huge { sub_page, with_twin, advised } => {
+                self.get_huge(sub_page, true, advised)?;
+                self.get_parts(with_twin)
+            }
+            Need::HugeZero { with_twin } => {
+                self.vm.make_huge_zero()?;
+                self.get_parts(with_twin)
+            }
+            Need::HugeCopy { sub_page, zeroed, advised } => self.get_huge(sub_page, zeroed, advised),
+        }
+    }
+
+    fn get_huge(&mut self, sub_page: u32, zeroed: bool, advised: bool) -> Result<(), OutOfFrames> {
+        let mut huge = match self.large.huge {
+            Some(huge) => huge,
+            None => self.vm.obtain_huge_for_fault(advised)?,
+        };
+        if zeroed && !huge.is_zero {
+            self.vm.zero_huge(huge.first, sub_page);
+            huge.is_zero = true;
+        }
+        self.large.huge = Some(huge);
+        Ok(())
+    }
+
+    fn get_parts(&mut self, with_twin: bool) -> Result<(), OutOfFrames> {
+        if self.large.deposit.is_none() {
+            self.large.deposit = Some(self.vm.obtain(Fill::Raw)?);
+        }
+        if with_twin && self.large.twin.is_none() {
+            self.large.twin = Some(self.vm.obtain(Fill::Zeroed)?);
+        }
+        Ok(())
+    }
+
+    /// Sizes that have not failed yet in this fault.
+    pub(crate) fn untried(&self) -> Orders {
+        Orders(!self.large.failed)
+    }
+
+    /// In the section: adjacent frames of zeroes, if they are of that order.
+    pub(crate) fn batch(&mut self, order: Order) -> Option<Pfn> {
+        let (first, of) = self.large.batch?;
+        if of != order {
+            return None;
+        }
+        self.large.batch = None;
+        Some(first)
+    }
+
+    /// In the section: a huge frame, of zeroes if it has to be.
+    pub(crate) fn huge(&mut self, zeroed: bool) -> Option<Pfn> {
+        let huge = self.large.huge.filter(|huge| huge.is_zero || !zeroed)?;
+        self.large.huge = None;
+        Some(huge.first)
+    }
+
+    /// The same, of zeroes, and the tables of a new huge mapping; all or nothing.
+    pub(crate) fn huge_with_parts(&mut self, with_twin: bool) -> Option<(Pfn, HugeParts)> {
+        self.large.huge.filter(|huge| huge.is_zero)?;
+        let parts = self.parts(with_twin)?;
+        self.huge(true).map(|first| (first, parts))
+    }
+
+    /// The tables alone.
+    pub(crate) fn parts(&mut self, with_twin: bool) -> Option<HugeParts> {
+        let deposit = self.large.deposit?;
+        if with_twin && self.large.twin.is_none() {
+            return None;
+        }
+        self.large.deposit = None;
+        let twin = if with_twin { self.large.twin.take() } else { None };
+        Some(HugeParts { deposit, twin })
+    }
+
+    /// Back into the hand. What it holds is not known any more: a copy may not
+    /// have begun, so it counts as zero only where it must be.
+    pub(crate) fn keep_huge(&mut self, first: Pfn, is_zero: bool) {
+        self.large.huge = Some(HugeFrame { first, is_zero });
+    }
+
+    pub(crate) fn keep_deposit(&mut self, pfn: Pfn) {
+        self.large.deposit = Some(pfn);
+    }
+
+    pub(crate) fn keep_twin(&mut self, pfn: Pfn) {
+        self.vm.frames.desc(pfn).clear();
+        self.large.twin = Some(pfn);
+    }
+
+    fn give_back_large(&mut self) {
+        if let Some((first, order)) = self.large.batch.take() {
+            self.vm.frames.release_run(first, order.nr_pages(), true);
+        }
+        if let Some(huge) = self.large.huge.take() {
+            self.vm.give_back_huge(huge.first, huge.is_zero);
+        }
+        if let Some(pfn) = self.large.deposit.take() {
+            self.vm.give_back(pfn, Fill::Raw);
+        }
+        if let Some(pfn) = self.large.twin.take() {
+            self.vm.give_back(pfn, Fill::Zeroed);
+        }
     }
 
     /// In the section: a frame to copy into.
@@ -94,5 +253,6 @@ impl<M: Machine> Drop for Kit<'_, M> {
         if let Some(pfn) = self.raw.take() {
             self.vm.give_back(pfn, Fill::Raw);
         }
+        self.give_back_large();
     }
 }

@@ -5,7 +5,7 @@
 //!         ├ table    where the entry is               table/walk.rs
 //!         ├ policy   what to do about it (pure)       policy/fault.rs
 //!         ├ source   a frame with the right bytes     kit.rs, shared.rs
-//!         ├ table    install, atomically              empty.rs, present.rs
+//!         ├ table    install, atomically              empty.rs, batch.rs, huge.rs, present.rs
 //!         └ account  counters
 //! outside   whatever is slow: refill, zero, copy, shoot down, wait
 //! ```
@@ -14,9 +14,12 @@
 //! value; the conductor does it with nothing held and attempts again from the
 //! top. Only frames that are the fault's alone are carried from turn to turn.
 
+mod batch;
 mod copy;
+mod copy_huge;
 mod empty;
 mod find;
+mod huge;
 mod kit;
 mod outcome;
 mod present;
@@ -33,6 +36,7 @@ use crate::space::AddressSpace;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
 use copy::Copying;
+use copy_huge::{CopyingHuge, Splitting};
 use kit::{Kit, Need};
 
 /// What a fault is about. Two words, so that it stays in registers.
@@ -83,6 +87,10 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Raced,
     /// The entry is ours; the copy has to be made outside.
     Copy(Copying<'vm, M>),
+    /// The same for a huge page.
+    CopyHuge(CopyingHuge<'vm, M>),
+    /// A huge mapping is ours, to be split before the page is looked at.
+    Split(Splitting<'vm, M>),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -132,6 +140,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Refused(error) => return Err(self.refuse(error)),
                 Turn::Need(need) => kit.fetch(need).map_err(|_| self.refuse(FaultError::OutOfFrames))?,
                 Turn::Copy(copying) => return Ok(copying.finish(self)),
+                Turn::CopyHuge(copying) => return Ok(copying.finish(self)),
+                Turn::Split(splitting) => splitting.finish(self),
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),
                 Turn::Wait => {
@@ -157,7 +167,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Some(slot) => slot,
             None => match self.walk_from_root(cpu, request.vpn) {
                 Walk::Leaf(slot) => slot.of_leaf_table(),
-                Walk::Hole(slot) => return self.add_table(here, slot, kit),
+                Walk::Hole(hole) => return self.fill_hole(here, request, found, hole, kit),
+                Walk::Huge(pmd) => return self.fix_huge(here, request, found, pmd, kit),
                 Walk::Owned => return Turn::Wait,
             },
         };

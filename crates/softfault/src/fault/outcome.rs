@@ -1,6 +1,7 @@
 //! How a fault ends.
 
 use crate::account::Event;
+use crate::addr::Order;
 
 /// What was done. Only for the curious: every variant means that the access can
 /// be tried again.
@@ -9,8 +10,14 @@ use crate::account::Event;
 pub enum FaultDone {
     /// A new private page, all zero.
     Installed,
+    /// The same with its neighbours: so many pages, aligned to their number.
+    Folio(Order),
+    /// A huge page of private memory, all zero.
+    Huge,
     /// The zero frame, for reading.
     ZeroFrame,
+    /// The huge zero frame, for reading.
+    HugeZero,
     /// A page of a shared object.
     Shared,
     /// A private copy of a page that others have too.

@@ -6,7 +6,6 @@ use super::kit::{Kit, Need};
 use super::{FaultDone, Here, Request, Turn};
 use crate::account::Event;
 use crate::addr::{Access, Rights};
-use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
@@ -30,6 +29,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if request.access() == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
             return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
+        self.widen(here, found, slot, seen, leaf)
+    }
+
+    /// Gives the entry, whatever its size, the rights that need no decision.
+    pub(crate) fn widen(
+        &self,
+        here: Here<'_>,
+        found: FoundVma<'vm>,
+        slot: Slot<'vm, M::Format>,
+        seen: Seen,
+        leaf: Leaf,
+    ) -> Turn<'vm, M> {
+        let private = !found.flags().contains(VmaFlags::SHARED);
         // A fault only widens: a right that the VMA gave up goes with mprotect's
         // sweep, which knows that it has to shoot down. And only a look at the
         // counts may add the write right to a private page: `cow_break`.
@@ -60,9 +72,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let desc = self.vm.frames.desc(leaf.pfn);
         let from_zero = leaf.pfn == self.vm.frames.zero;
-        if !from_zero && desc.state().kind() == FrameKind::Anon && desc.is_exclusive() {
+        if self.is_exclusive(slot, leaf.pfn) {
             return self.reuse(here, request, found, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
@@ -87,7 +98,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The page may be ours alone: decided under the entry's lock bit, since
     /// fork raises the count only with the bit in hand (I13).
-    fn reuse(
+    pub(crate) fn reuse(
         &self,
         here: Here<'_>,
         request: Request,
@@ -96,7 +107,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         seen: Seen,
     ) -> Turn<'vm, M> {
         let Ok(leaf) = slot.lock(seen) else { return Turn::Raced };
-        if !self.vm.frames.desc(leaf.pfn).is_exclusive() {
+        if !self.is_exclusive(slot, leaf.pfn) {
             slot.unlock(leaf);
             return Turn::Raced;
         }

@@ -1,6 +1,6 @@
 //! Blocks of 2^order frames, and batches of single ones on their way back.
 
-use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
+use super::block::BLOCK_FRAMES;
 use super::refill::Fill;
 use super::{Frames, OutOfFrames};
 use crate::addr::{Order, Pfn};
@@ -42,7 +42,7 @@ impl<M: Machine> Vm<M> {
 }
 
 impl Frames {
-    fn claim_order(&self, order: Order) -> Option<Pfn> {
+    pub(super) fn claim_order(&self, order: Order) -> Option<Pfn> {
         let nr = order.nr_pages();
         if nr < BLOCK_FRAMES {
             return (0..self.blocks.len()).find_map(|b| self.claim_part(b, nr)).map(|p| Pfn(p as u32));
@@ -69,7 +69,7 @@ impl Frames {
         }
         for b in first..first + nr {
             if !self.claim_run(b, 0, BLOCK_FRAMES) {
-                (first..b).for_each(|b| (0..BLOCK_WORDS).for_each(|w| self.blocks.at(b).release(w, !0, false)));
+                (first..b).for_each(|b| self.release_run(Pfn((b as u64 * BLOCK_FRAMES) as u32), BLOCK_FRAMES, false));
                 return false;
             }
         }
@@ -77,13 +77,15 @@ impl Frames {
     }
 
     /// Frames `at..at + nr` of block `b`, all or none.
-    fn claim_run(&self, b: usize, at: u64, nr: u64) -> bool {
+    pub(super) fn claim_run(&self, b: usize, at: u64, nr: u64) -> bool {
         let block = self.blocks.at(b);
         let mask = ones(nr.min(64)) << (at % 64);
         let words = (at / 64) as usize..(at + nr).div_ceil(64) as usize;
         for w in words.clone() {
             if block.claim_exact(w, mask).is_none() {
-                (words.start..w).for_each(|w| block.release(w, mask, false));
+                for w in words.start..w {
+                    block.release(w, mask, false);
+                }
                 return false;
             }
         }

@@ -1,5 +1,6 @@
 //! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
 
+use super::folio::FolioData;
 use crate::sync::{Ordering, Word};
 
 /// Frames in a block.
@@ -18,8 +19,8 @@ pub struct BlockData {
     /// Free frames, bits 0..16 (a hint between operations, exact at rest);
     /// reserving CPU + 1, bits 16..32.
     pub(crate) state: Word,
-    /// Of the folio that fills the block, once there are such.
-    pub(crate) folio: [Word; 7],
+    /// The folio that fills the block, if there is one.
+    pub(crate) folio: FolioData,
     /// Bit set: the frame is free. The only authority.
     pub(crate) free: [Word; BLOCK_WORDS],
     /// Bit set: the frame, if it is free, may hold anything; clear: it is all
@@ -43,6 +44,10 @@ impl BlockData {
                 .state
                 .compare_exchange(seen, seen | tag << RESERVED_SHIFT, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
+    }
+    /// Whether a CPU takes its small frames from it.
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & RESERVED != 0
     }
     pub(crate) fn unreserve(&self) {
         self.state.fetch_and(!RESERVED, Ordering::AcqRel);
@@ -82,8 +87,9 @@ impl BlockData {
         mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
-    /// Gives back the frames `mask` of word `w`.
-    pub(crate) fn release(&self, w: usize, mask: u64, zeroed: bool) {
+    /// Gives back the frames `mask` of word `w`. Whether all of the block is free
+    /// now, as far as its count knows.
+    pub(crate) fn release(&self, w: usize, mask: u64, zeroed: bool) -> bool {
         // Before the free bit, which releases it: whoever claims the frame sees
         // what is said of it.
         let dirty = self.dirty[w].load(Ordering::Relaxed) & mask;
@@ -92,9 +98,11 @@ impl BlockData {
         } else if !zeroed && dirty != mask {
             self.dirty[w].fetch_or(mask, Ordering::Relaxed);
         }
-        self.state.fetch_add(u64::from(mask.count_ones()), Ordering::Relaxed);
+        let nr = u64::from(mask.count_ones());
+        let nr_free = (self.state.fetch_add(nr, Ordering::Relaxed) & COUNT) + nr;
         let before = self.free[w].fetch_or(mask, Ordering::AcqRel);
         debug_assert_eq!(before & mask, 0, "I12: a frame was freed twice");
+        nr_free == BLOCK_FRAMES
     }
 }
 

@@ -14,8 +14,12 @@
 
 use crate::sync::{Ordering, Word};
 
-const MAP_ONE: u64 = 1 << 24;
+pub(super) const MAP_ONE: u64 = 1 << 24;
 const MAPS_MAX: u64 = (1 << 22) - 1;
+/// Most mappings that are asked for one by one, and most huge mappings of a
+/// folio: a split adds the second to the first and must not fail. The margin
+/// outnumbers the CPUs that can be between test and addition.
+pub(super) const MAPS_LIMIT: u64 = MAPS_MAX / 2 - crate::machine::MAX_CPUS as u64;
 /// A page that its object has given up while it was mapped.
 const ORPHAN: u64 = 1 << 9;
 
@@ -40,7 +44,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    const fn of(bits: u64) -> FrameKind {
+    pub(super) const fn of(bits: u64) -> FrameKind {
         match bits & 15 {
             0 => FrameKind::Free,
             2 => FrameKind::Table,
@@ -116,12 +120,17 @@ impl FrameDesc {
     /// count cannot be zero or reach it meanwhile.
     #[inline]
     pub(crate) fn map_raise(&self) -> Result<(), MapsFull> {
-        // The margin outnumbers the CPUs that can be between test and addition.
-        if self.state().maps() >= MAPS_MAX - crate::machine::MAX_CPUS as u64 {
+        if self.state().maps() >= MAPS_LIMIT {
             return Err(MapsFull);
         }
         self.state.fetch_add(MAP_ONE, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// One more entry, where a huge one is split that counts for the frame
+    /// already: cannot fail.
+    pub(super) fn map_raise_split(&self) {
+        self.state.fetch_add(MAP_ONE, Ordering::AcqRel);
     }
 
     /// One entry less; whether it was the last and no pin is left, so that the

@@ -22,7 +22,9 @@ mod age;
 mod alloc;
 mod block;
 mod desc;
+mod folio;
 mod group;
+mod huge;
 mod refill;
 #[cfg(test)]
 mod tests;
@@ -31,6 +33,7 @@ pub(crate) use alloc::FreeBatch;
 pub use block::{BLOCK_FRAMES, BlockData};
 pub use desc::{FrameDesc, FrameKind};
 pub use group::GroupData;
+pub(crate) use huge::HugeFrame;
 pub(crate) use refill::Fill;
 
 use crate::addr::Pfn;
@@ -54,6 +57,10 @@ pub struct Frames {
     pub(crate) blocks: FrameArray<BlockData>,
     /// The one frame that read faults map; carries no count.
     pub(crate) zero: Pfn,
+    /// First frame of the huge zero frame, + 1; 0 until it is first asked for.
+    pub(crate) huge_zero: Word,
+    /// How often a block has become wholly free.
+    pub(crate) nr_emptied: Word,
     /// Allocations left before an injected failure; `u64::MAX` is off. Looked
     /// at on the slow path only: arming it empties the groups.
     pub(crate) inject: Word,

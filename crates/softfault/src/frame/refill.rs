@@ -243,7 +243,9 @@ impl Frames {
     }
 
     pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
-        self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed);
+        if self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed) {
+            self.nr_emptied.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What to put into an empty entry of private anonymous memory.
 
-use crate::addr::Access;
+use crate::addr::{Access, Order};
+use crate::policy::huge::Orders;
 use crate::space::vma::VmaFlags;
 
 /// What a policy is told.
@@ -10,6 +11,18 @@ pub struct FaultQuestion {
     pub access: Access,
     /// The VMA's rights and flags.
     pub flags: VmaFlags,
+    /// Sizes above a base page that are allowed, lie in the VMA and are empty.
+    pub orders: Orders,
+    /// Whether reads may share the huge zero frame (`use_zero_page`).
+    pub use_zero_page: bool,
+}
+
+impl FaultQuestion {
+    /// For a page that can be a base page only.
+    #[inline(always)]
+    pub const fn base(access: Access, flags: VmaFlags) -> FaultQuestion {
+        FaultQuestion { access, flags, orders: Orders::NONE, use_zero_page: false }
+    }
 }
 
 /// What it may answer.
@@ -19,14 +32,25 @@ pub enum FaultPlan {
     ZeroFrame,
     /// Map a new frame.
     NewFrame,
+    /// Map the huge zero frame, not writable. Refused for a write, and where 2 MiB
+    /// are not among the sizes.
+    HugeZero,
+    /// Map so many new frames at once. Refused where the size is not among those
+    /// that were named.
+    NewFolio(Order),
 }
 
 /// As Linux does: reads share the zero frame, writes get a frame.
 #[inline(always)]
 pub fn linux(question: &FaultQuestion) -> FaultPlan {
-    match question.access {
-        Access::Write => FaultPlan::NewFrame,
-        Access::Read | Access::Exec => FaultPlan::ZeroFrame,
+    let largest = question.orders.highest();
+    match (question.access, largest) {
+        (Access::Write, Some(order)) => FaultPlan::NewFolio(order),
+        (Access::Write, None) => FaultPlan::NewFrame,
+        // Where a huge page is to be had: the huge zero frame, or a page at once.
+        (_, Some(Order::PMD)) if question.use_zero_page => FaultPlan::HugeZero,
+        (_, Some(Order::PMD)) => FaultPlan::NewFolio(Order::PMD),
+        (_, _) => FaultPlan::ZeroFrame,
     }
 }
 

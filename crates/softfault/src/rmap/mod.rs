@@ -20,8 +20,7 @@ use crate::mem;
 use crate::space::lock::Spin;
 use crate::space::{AddressSpace, MetaUse, SpaceData};
 use crate::sync::{Ordering, Word};
-use crate::table::format::Entry;
-use crate::table::walk::{self, Walk};
+use crate::table::walk;
 use crate::vm::Vm;
 use core::ops::ControlFlow;
 
@@ -147,16 +146,25 @@ impl<M: Machine> Vm<M> {
         if u64::from(pfn.0) >= self.nr_frames() {
             return None;
         }
-        let desc = self.frames.desc(pfn);
-        let (owner, index) = (desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire));
-        if desc.state().kind() != FrameKind::Anon || owner >= self.nr_frames() {
-            return None;
-        }
+        let (owner, index) = self.anon_owner(pfn).filter(|(owner, _)| *owner < self.nr_frames())?;
         let founder = Pfn(owner as u32);
         let home = self.frames.desc(founder);
         let is_space = home.state().kind() == FrameKind::Meta && home.index.get() == MetaUse::Space as u64;
         let head = &self.space_data(founder).family;
         (is_space && head.founder.get() == owner).then_some((head, index))
+    }
+
+    /// Owner and index of a private frame, from its own descriptor or from that of
+    /// the folio that it is a part of.
+    fn anon_owner(&self, pfn: Pfn) -> Option<(u64, u64)> {
+        let desc = self.frames.desc(pfn);
+        if desc.state().kind() == FrameKind::Anon {
+            return Some((desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire)));
+        }
+        let folio = self.frames.folio(pfn);
+        let part = u64::from(pfn.0) % Self::NR_SUB_FRAMES;
+        (folio.state().kind() == FrameKind::Anon && self.is_part(pfn))
+            .then(|| (folio.owner.load(Ordering::Acquire), folio.index.load(Ordering::Acquire) + part))
     }
 
     fn rmap_in(
@@ -187,7 +195,6 @@ impl<M: Machine> Vm<M> {
     }
 
     fn maps_frame(&self, root: Pfn, vpn: Vpn, pfn: Pfn) -> bool {
-        let Walk::Leaf(slot) = walk::walk(&self.machine, root, vpn) else { return false };
-        matches!(slot.read().entry, Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if leaf.pfn == pfn)
+        walk::mapped(&self.machine, root, vpn).is_some_and(|mapped| mapped.leaf.pfn == pfn)
     }
 }

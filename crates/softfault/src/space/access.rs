@@ -5,13 +5,14 @@
 //! page is copied in one section: at most 4 KiB, about 100 ns.
 
 use super::AddressSpace;
-use crate::addr::{Access, PAGE_SIZE, Rights, Vpn};
+use crate::addr::{Access, PAGE_SIZE, Pfn, Rights, Vpn};
 use crate::fault::{FaultError, Request, Want};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::program;
-use crate::table::format::{Entry, Leaf};
-use crate::table::walk::{self, Walk};
+use crate::table::entry::Slot;
+use crate::table::format::Leaf;
+use crate::table::walk::{self, Mapped};
 
 /// An access that could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,15 +128,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         loop {
             {
                 let _section = self.section();
-                if let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) {
-                    let seen = slot.read();
-                    if let Entry::Leaf(leaf) = seen.entry
-                        && leaf.rights.contains(access.needs())
-                        && slot.mark(seen, access == Access::Write).is_ok()
-                    {
-                        f(leaf);
-                        return Ok(());
-                    }
+                if let Some(mapped) = walk::mapped(&self.vm.machine, self.root, vpn)
+                    && !mapped.is_locked
+                    && mapped.leaf.rights.contains(access.needs())
+                    && mapped.slot.mark(mapped.seen, access == Access::Write).is_ok()
+                {
+                    f(mapped.leaf);
+                    return Ok(());
                 }
             }
             self.handle_fault(at, access).map_err(|fault| AccessError { at, fault })?;
@@ -150,21 +149,30 @@ impl<M: Machine> AddressSpace<'_, M> {
             return false;
         }
         let _section = self.section();
-        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return false };
-        let seen = slot.read();
-        let Entry::Leaf(leaf) = seen.entry else { return false };
-        let desc = self.vm.frames.desc(leaf.pfn);
-        let shared_write = desc.state().kind() == FrameKind::Shared && leaf.rights.contains(Rights::WRITE);
-        let private = desc.state().kind() == FrameKind::Anon && desc.is_exclusive();
-        if !private && !shared_write {
+        let Some(Mapped { slot, seen, leaf: page, .. }) = walk::mapped(&self.vm.machine, self.root, vpn) else {
+            return false;
+        };
+        let desc = self.vm.frames.desc(page.pfn);
+        let shared_write = desc.state().kind() == FrameKind::Shared && page.rights.contains(Rights::WRITE);
+        if !shared_write && !self.is_exclusive(slot, page.pfn) {
             return false;
         }
         let Ok(leaf) = slot.lock(seen) else { return false };
-        let still = shared_write || desc.is_exclusive();
+        let still = shared_write || self.is_exclusive(slot, page.pfn);
         if still {
-            program::write(&self.vm.machine, leaf.pfn, offset, part);
+            program::write(&self.vm.machine, page.pfn, offset, part);
         }
         slot.unlock(Leaf { accessed: true, dirty: leaf.dirty | still, ..leaf });
         still
+    }
+
+    /// Whether the page is private and nobody maps it but this entry, whatever its
+    /// size. The zero frames are nobody's.
+    pub(crate) fn is_exclusive(&self, slot: Slot<'_, M::Format>, pfn: Pfn) -> bool {
+        if slot.level > 0 {
+            return self.vm.folio_is_exclusive(self.vm.frames.folio(pfn).first());
+        }
+        let desc = self.vm.frames.desc(pfn);
+        desc.state().kind() == FrameKind::Anon && desc.is_exclusive()
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod lock;
 pub(crate) mod ops;
 pub(crate) mod placement;
 pub(crate) mod removal;
+mod split;
 pub(crate) mod tree;
 pub(crate) mod vma;
 
@@ -235,6 +236,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             shmem: at_rest(Rss::Shmem),
             tables: at_rest(Rss::Tables),
             minor_faults: at_rest(Rss::MinorFaults),
+            anon_huge: at_rest(Rss::Huge),
         }
     }
 }

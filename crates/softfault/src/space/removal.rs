@@ -9,6 +9,7 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::table::format::Leaf;
+use crate::table::pmd;
 use crate::table::take::{self, Harvest, Removal};
 use crate::vm::Vm;
 
@@ -17,6 +18,7 @@ struct Sink<'a, M: Machine> {
     vm: &'a Vm<M>,
     batch: FreeBatch<'a>,
     nr_anon: u64,
+    nr_huge: u64,
     nr_shmem: u64,
     nr_zero: u64,
     nr_tables: u64,
@@ -43,16 +45,31 @@ impl<M: Machine> Harvest for Sink<'_, M> {
             _ => self.nr_zero += 1,
         }
     }
+    fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn) {
+        let vm = self.vm;
+        if vm.is_huge_zero(leaf.pfn) {
+            self.nr_zero += 1;
+        } else {
+            self.nr_huge += Vm::<M>::NR_SUB_FRAMES;
+            vm.folio_map_drop(leaf.pfn, &mut self.batch);
+        }
+        if let Some(deposit) = pmd::withdraw(&vm.machine, &vm.frames, table, base) {
+            self.table(deposit);
+        }
+    }
     fn table(&mut self, table: Pfn) {
-        self.nr_tables += 1;
-        self.batch.add(table);
+        let twin = if self.vm.frames.is_level_1(table) { self.vm.frames.take_twin(table) } else { None };
+        for table in [Some(table), twin].into_iter().flatten() {
+            self.nr_tables += 1;
+            self.batch.add(table);
+        }
     }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn sink(&self) -> Sink<'vm, M> {
         let batch = FreeBatch::new(&self.vm.frames);
-        Sink { vm: self.vm, batch, nr_anon: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
+        Sink { vm: self.vm, batch, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
     }
 
     /// Removes every mapping of the range. No section may be able to find a VMA
@@ -65,7 +82,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             free_inside: removal.free_inside.intersect(&Self::table_range()),
             ..*removal
         };
-        let taken = take::take(machine, self.root, removal);
+        let taken = take::take(machine, self.root, removal, &mut |pmd| self.pmd_split(pmd));
         if !taken.leaves && !taken.tables {
             return;
         }
@@ -90,10 +107,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn settle_removal(&self, sink: Sink<'vm, M>) {
-        self.charge(Rss::Anon, -(sink.nr_anon as i64));
+        let nr_anon = sink.nr_anon + sink.nr_huge;
+        self.charge(Rss::Anon, -(nr_anon as i64));
+        self.charge(Rss::Huge, -(sink.nr_huge as i64));
         self.charge(Rss::Shmem, -(sink.nr_shmem as i64));
         self.charge(Rss::Tables, -(sink.nr_tables as i64));
-        self.vm.count(Event::Unmapped, sink.nr_anon + sink.nr_shmem + sink.nr_zero);
+        self.vm.count(Event::Unmapped, nr_anon + sink.nr_shmem + sink.nr_zero);
         self.vm.count(Event::TableFree, sink.nr_tables);
     }
 

@@ -1,7 +1,7 @@
 //! One entry and the changes that it may undergo. Each change is named here
 //! once, so that the rules of the protocol can be read in one file.
 
-use super::format::{Entry, Format, Leaf};
+use super::format::{Entry, Format, Kept, Leaf};
 use crate::addr::Pfn;
 use crate::sync::{Ordering, Word};
 use core::marker::PhantomData;
@@ -69,8 +69,8 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// As [`removed`](Self::removed), of what was loaded.
     #[inline(always)]
-    pub(crate) fn was_removed(&self, loaded: Unread) -> Option<Leaf> {
-        F::busy_leaf(loaded.0)
+    pub(crate) fn was_removed(&self, loaded: Unread) -> Option<Kept> {
+        F::kept(loaded.0, self.level)
     }
 
     /// Reads it. Acquires what its publisher released: descriptor, content.
@@ -183,10 +183,13 @@ impl<'a, F: Format> Slot<'a, F> {
         self.word.store(from.0, Ordering::Release);
     }
 
-    /// What a removal's `Busy` keeps; `None` for any other entry.
+    /// The mapping that a removal's `Busy` keeps; `None` for any other entry.
     #[inline(always)]
     pub(crate) fn removed(&self) -> Option<Leaf> {
-        F::busy_leaf(self.word.load(Ordering::Acquire))
+        match self.was_removed(self.load()) {
+            Some(Kept::Leaf(leaf)) => Some(leaf),
+            Some(Kept::Table(_)) | None => None,
+        }
     }
 
     /// Sets accessed (and dirty) as hardware would, for accesses that the core

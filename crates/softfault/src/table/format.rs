@@ -3,7 +3,7 @@
 //!
 //! Levels count from 0, the leaf tables whose entries map base pages.
 
-use crate::addr::{Pfn, Rights};
+use crate::addr::{Order, Pfn, Rights};
 
 mod toy;
 mod x86_64;
@@ -46,6 +46,15 @@ pub struct Leaf {
     pub dirty: bool,
 }
 
+/// What an entry that a removal has taken keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// A mapping, its rights forgotten.
+    Leaf(Leaf),
+    /// A table with all that is below it.
+    Table(Pfn),
+}
+
 /// A page-table format. Sealed: what [`table`](Format::table) says is followed
 /// without a further look, so formats live here, beside their tests.
 pub trait Format: sealed::Sealed + 'static {
@@ -64,10 +73,11 @@ pub trait Format: sealed::Sealed + 'static {
     /// The word that says it at `level`.
     fn encode(entry: Entry, level: u8) -> u64;
     /// The `Busy` word that keeps the frame number (of a mapping or a table) and
-    /// the accessed and dirty bits of `word`.
+    /// the accessed and dirty bits of `word`, and which of the two it was.
     fn busy_of(word: u64) -> u64;
-    /// What a `Busy` word keeps; `None` where it is not one or keeps nothing.
-    fn busy_leaf(word: u64) -> Option<Leaf>;
+    /// What a `Busy` word of `level` keeps; `None` where it is not one or keeps
+    /// nothing.
+    fn kept(word: u64, level: u8) -> Option<Kept>;
     /// The bits that hardware may set at any moment in a present leaf; a
     /// compare-and-swap that only they made fail is tried again.
     const HARDWARE_BITS: u64;
@@ -90,6 +100,11 @@ mod sealed {
 #[inline(always)]
 pub fn index_of<F: Format>(vpn: u64, level: u8) -> usize {
     ((vpn >> (F::INDEX_BITS * u32::from(level))) & ((1 << F::INDEX_BITS) - 1)) as usize
+}
+
+/// The order of a mapping by an entry of level 1: what a leaf table maps.
+pub const fn huge_order<F: Format>() -> Order {
+    Order(F::INDEX_BITS as u8)
 }
 
 /// Base pages that one entry of `level` covers.

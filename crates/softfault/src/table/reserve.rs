@@ -4,6 +4,7 @@
 
 use super::entry::Slot;
 use super::format::{Entry, Format, span_of};
+use super::pmd::PmdSlot;
 use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};
@@ -56,23 +57,57 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     /// The entry of `vpn`, with the tables above it put in as needed. Faults may
     /// be doing the same; whoever loses keeps its frame. `None` where the reserve
     /// does not reach: for entries that came after the count.
-    pub(crate) fn entry_for(&mut self, root: Pfn, space: Pfn, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
+    pub(crate) fn entry_for(
+        &mut self,
+        root: Pfn,
+        space: Pfn,
+        vpn: Vpn,
+        split: &mut dyn FnMut(PmdSlot<'_, M::Format>),
+    ) -> Option<Slot<'vm, M::Format>> {
         loop {
             match walk::walk(&self.vm.machine, root, vpn) {
                 Walk::Leaf(slot) => return Some(slot),
                 Walk::Owned => self.vm.machine.relax(),
+                Walk::Huge(pmd) => split(pmd),
+                Walk::Hole(hole) => self.fill_hole(space, hole.slot)?,
+            }
+        }
+    }
+
+    /// The entry of level 1 over `vpn`, in a table that has a twin: for a huge
+    /// mapping that moves to where nothing is. `None` as above, or where
+    /// something is.
+    pub(crate) fn pmd_for(&mut self, root: Pfn, space: Pfn, vpn: Vpn) -> Option<PmdSlot<'vm, M::Format>> {
+        loop {
+            match walk::walk(&self.vm.machine, root, vpn) {
+                Walk::Owned => self.vm.machine.relax(),
+                Walk::Leaf(_) | Walk::Huge(_) => return None,
+                Walk::Hole(hole) if hole.slot.level > 1 => self.fill_hole(space, hole.slot)?,
                 Walk::Hole(hole) => {
-                    let table = self.take()?;
-                    let level = u64::from(hole.level) - 1;
-                    self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(space.0), level);
-                    if hole.fill(Entry::Table(table)).is_ok() {
+                    if self.vm.frames.twin(hole.table).is_some() {
+                        return Some(hole);
+                    }
+                    let twin = self.take()?;
+                    if self.vm.frames.put_twin(hole.table, twin) {
                         self.nr_used += 1;
                     } else {
-                        self.put(table);
+                        self.put(twin);
                     }
                 }
             }
         }
+    }
+
+    fn fill_hole(&mut self, space: Pfn, hole: Slot<'_, M::Format>) -> Option<()> {
+        let table = self.take()?;
+        let level = u64::from(hole.level) - 1;
+        self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(space.0), level);
+        if hole.fill(Entry::Table(table)).is_ok() {
+            self.nr_used += 1;
+        } else {
+            self.put(table);
+        }
+        Some(())
     }
 
     fn put(&mut self, pfn: Pfn) {
@@ -133,8 +168,9 @@ impl<'a, M: Machine> TableCount<'a, M> {
 
     pub(crate) fn add(&mut self, vpn: Vpn) {
         let hole = match walk::walk(self.machine, self.root, vpn) {
-            Walk::Leaf(_) => return,
-            Walk::Hole(slot) => slot.level,
+            // A huge mapping brings its own table when it is split.
+            Walk::Leaf(_) | Walk::Huge(_) => return,
+            Walk::Hole(hole) => hole.slot.level,
             Walk::Owned => M::Format::LEVELS - 1,
         };
         for level in 1..=hole {

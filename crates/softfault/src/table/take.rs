@@ -14,7 +14,8 @@
 //! Locks on entry: the writer lock of the space, no section.
 
 use super::entry::{Slot, Unread};
-use super::format::{Entry, Format, Leaf, index_of, span_of};
+use super::format::{Entry, Format, Kept, Leaf, index_of, span_of};
+use super::pmd::PmdSlot;
 use super::walk::{entries, entry};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::Machine;
@@ -43,8 +44,30 @@ pub(crate) struct Taken {
 pub(crate) trait Harvest {
     /// A mapping that is gone.
     fn leaf(&mut self, leaf: Leaf);
+    /// A huge one, which stood in `table` for the pages from `base`: its deposit
+    /// is there still.
+    fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn);
     /// A table that is gone, empty.
     fn table(&mut self, table: Pfn);
+}
+
+/// What a pass does after an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Goes on.
+    GoOn,
+    /// Ends.
+    Stop,
+    /// Looks at the same entry again: it has become a table.
+    Again,
+}
+
+/// What a pass over a range meets, table by table.
+pub(crate) enum Part<'a, F: Format> {
+    /// A leaf table, and the pages of it that are meant.
+    Table(Pfn, PageRange),
+    /// An entry above one that is neither none nor a table.
+    Huge(PmdSlot<'a, F>),
 }
 
 /// A table, and where its span begins.
@@ -61,6 +84,9 @@ impl At {
     }
     pub(super) fn below(&self, table: Pfn, span: PageRange) -> At {
         At { table, level: self.level - 1, base: span.start }
+    }
+    fn pmd<'a, F: Format>(&self, slot: Slot<'a, F>, span: PageRange) -> PmdSlot<'a, F> {
+        PmdSlot { slot, table: self.table, base: span.start }
     }
 }
 
@@ -120,14 +146,25 @@ fn inside(inner: &PageRange, outer: &PageRange) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// First pass.
-pub(crate) fn take<M: Machine>(machine: &M, root: Pfn, removal: &Removal) -> Taken {
+/// First pass. Huge mappings that reach out of the range are given to `split`.
+pub(crate) fn take<M: Machine>(
+    machine: &M,
+    root: Pfn,
+    removal: &Removal,
+    split: &mut dyn FnMut(PmdSlot<'_, M::Format>),
+) -> Taken {
     let mut taken = Taken::default();
-    take_in(machine, At::root::<M::Format>(root), removal, &mut taken);
+    take_in(machine, At::root::<M::Format>(root), removal, &mut taken, split);
     taken
 }
 
-fn take_in<M: Machine>(machine: &M, at: At, removal: &Removal, taken: &mut Taken) {
+fn take_in<M: Machine>(
+    machine: &M,
+    at: At,
+    removal: &Removal,
+    taken: &mut Taken,
+    split: &mut dyn FnMut(PmdSlot<'_, M::Format>),
+) {
     for_each_used(machine, at, removal.range, |slot, mut loaded, span| {
         loop {
             let seen = slot.seen(loaded);
@@ -138,7 +175,8 @@ fn take_in<M: Machine>(machine: &M, at: At, removal: &Removal, taken: &mut Taken
                     taken.tables = true;
                     return;
                 }
-                Entry::Table(table) => return take_in(machine, at.below(table, span), removal, taken),
+                Entry::Table(table) => return take_in(machine, at.below(table, span), removal, taken, split),
+                Entry::Leaf(_) if at.level > 0 && !inside(&span, &removal.range) => split(at.pmd(slot, span)),
                 Entry::Leaf(_) => {
                     if slot.take_for_removal(seen).is_ok() {
                         taken.leaves = true;
@@ -162,16 +200,18 @@ pub(crate) fn harvest<M: Machine>(machine: &M, root: Pfn, removal: &Removal, int
 
 fn harvest_in<M: Machine>(machine: &M, at: At, removal: &Removal, into: &mut impl Harvest) {
     for_each_used(machine, at, removal.range, |slot, loaded, span| {
-        if let Some(leaf) = slot.was_removed(loaded) {
-            if at.level == 0 {
-                into.leaf(leaf);
-            } else {
-                empty_tree(machine, at.below(leaf.pfn, span), into);
+        match slot.was_removed(loaded) {
+            Some(Kept::Leaf(leaf)) if at.level == 0 => into.leaf(leaf),
+            Some(Kept::Leaf(leaf)) => into.huge(leaf, at.table, span.start),
+            Some(Kept::Table(table)) => empty_tree(machine, at.below(table, span), into),
+            None => {
+                if let Entry::Table(table) = slot.seen(loaded).entry {
+                    harvest_in(machine, at.below(table, span), removal, into);
+                }
+                return;
             }
-            slot.resolve(Entry::None);
-        } else if let Entry::Table(table) = slot.seen(loaded).entry {
-            harvest_in(machine, at.below(table, span), removal, into);
         }
+        slot.resolve(Entry::None);
     });
 }
 
@@ -183,7 +223,8 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
         loop {
             match slot.seen(loaded).entry {
                 Entry::None | Entry::Guard => return,
-                Entry::Leaf(leaf) => return into.leaf(leaf),
+                Entry::Leaf(leaf) if at.level == 0 => return into.leaf(leaf),
+                Entry::Leaf(leaf) => return into.huge(leaf, at.table, span.start),
                 Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),
                 // A copy that began before the removal: it ends by itself, and
                 // the table stays until it has.
@@ -200,47 +241,53 @@ pub(crate) fn empty_all<M: Machine>(machine: &M, root: Pfn, into: &mut impl Harv
     empty_tree(machine, At { table: root, level: M::Format::LEVELS - 1, base: Vpn(0) }, into);
 }
 
-/// Calls `f(page, entry)` for each entry of the range at level 0 that is not
-/// none, until it returns `false`. Under the writer lock.
-pub(crate) fn for_each_entry<M: Machine>(
+/// Calls `f` with each leaf table and each huge entry that the range meets,
+/// until it says to stop. Under the writer lock.
+pub(crate) fn for_each_part<M: Machine>(
     machine: &M,
     root: Pfn,
     range: PageRange,
-    f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> bool,
-) -> bool {
-    for_each_leaf_table(machine, root, range, &mut |table, part| {
-        let words = entries(machine, table);
-        (part.start.0..part.end.0).all(|vpn| {
-            let slot = Slot::new(&words[index_of::<M::Format>(vpn, 0)], 0);
-            slot.is_none(slot.load()) || f(Vpn(vpn), slot)
-        })
-    })
-}
-
-/// Calls `f(table, pages of it)` for each leaf table that the range meets, until
-/// it returns `false`. Under the writer lock.
-pub(crate) fn for_each_leaf_table<M: Machine>(
-    machine: &M,
-    root: Pfn,
-    range: PageRange,
-    f: &mut dyn FnMut(Pfn, PageRange) -> bool,
-) -> bool {
+    f: &mut dyn FnMut(Part<'_, M::Format>) -> Next,
+) -> Next {
     visit_in(machine, At::root::<M::Format>(root), range, f)
 }
 
-fn visit_in<M: Machine>(machine: &M, at: At, range: PageRange, f: &mut dyn FnMut(Pfn, PageRange) -> bool) -> bool {
-    let mut go_on = true;
-    for_each_used(machine, at, range, |slot, loaded, span| {
-        if let Entry::Table(table) = slot.seen(loaded).entry
-            && go_on
-        {
-            go_on = match at.level {
-                1 => f(table, span.intersect(&range)),
-                _ => visit_in(machine, at.below(table, span), range, f),
+fn visit_in<M: Machine>(machine: &M, at: At, range: PageRange, f: &mut dyn FnMut(Part<'_, M::Format>) -> Next) -> Next {
+    let mut next = Next::GoOn;
+    for_each_used(machine, at, range, |slot, mut loaded, span| {
+        while next != Next::Stop {
+            next = match slot.seen(loaded).entry {
+                Entry::None => Next::GoOn,
+                Entry::Table(table) if at.level == 1 => f(Part::Table(table, span.intersect(&range))),
+                Entry::Table(table) => visit_in(machine, at.below(table, span), range, f),
+                _ if at.level == 1 => f(Part::Huge(at.pmd(slot, span))),
+                // Nothing stands above level 1 but tables.
+                _ => Next::GoOn,
             };
+            if next != Next::Again {
+                return;
+            }
+            loaded = slot.load();
         }
     });
-    go_on
+    next
+}
+
+/// Calls `f(page, entry)` for each entry of a leaf table's part that is not none.
+pub(crate) fn for_each_in_table<M: Machine>(
+    machine: &M,
+    table: Pfn,
+    part: PageRange,
+    f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> Next,
+) -> Next {
+    let words = entries(machine, table);
+    for vpn in part.start.0..part.end.0 {
+        let slot = Slot::new(&words[index_of::<M::Format>(vpn, 0)], 0);
+        if !slot.is_none(slot.load()) && f(Vpn(vpn), slot) == Next::Stop {
+            return Next::Stop;
+        }
+    }
+    Next::GoOn
 }
 
 /// Calls `f(table, its span)` for each table that this one names, until it

@@ -1,7 +1,8 @@
 //! From an address to its entry.
 
-use super::entry::Slot;
-use super::format::{Entry, Format, index_of};
+use super::entry::{Seen, Slot};
+use super::format::{Entry, Format, Leaf, index_of, span_of};
+use super::pmd::PmdSlot;
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::mem;
@@ -12,7 +13,9 @@ pub(crate) enum Walk<'a, F: Format> {
     /// The entry of the base page.
     Leaf(Slot<'a, F>),
     /// An empty entry above it: a table is missing.
-    Hole(Slot<'a, F>),
+    Hole(PmdSlot<'a, F>),
+    /// The entry above it maps a huge page.
+    Huge(PmdSlot<'a, F>),
     /// An entry on the way is owned by an operation.
     Owned,
 }
@@ -43,19 +46,49 @@ pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::
         }
         table = match slot.table() {
             Some(next) => next,
-            None => return ended_above(slot),
+            None => return ended_above(slot, table, vpn),
         };
         level -= 1;
     }
 }
 
 #[cold]
-fn ended_above<F: Format>(slot: Slot<'_, F>) -> Walk<'_, F> {
+fn ended_above<F: Format>(slot: Slot<'_, F>, table: Pfn, vpn: Vpn) -> Walk<'_, F> {
+    let place = PmdSlot { slot, table, base: Vpn(vpn.0 & !(span_of::<F>(slot.level) - 1)) };
     match slot.read().entry {
-        Entry::None => Walk::Hole(slot),
+        Entry::None => Walk::Hole(place),
+        Entry::Leaf(_) | Entry::LockedLeaf(_) => Walk::Huge(place),
         // A table, if it was put in just now: looked at again in the next turn.
-        _ => Walk::Owned,
+        Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard => Walk::Owned,
     }
+}
+
+/// A page as an entry of any size shows it.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapped<'a, F: Format> {
+    /// The entry.
+    pub(crate) slot: Slot<'a, F>,
+    pub(crate) seen: Seen,
+    /// What it says of this one page: the frame is the page's own.
+    pub(crate) leaf: Leaf,
+    pub(crate) is_locked: bool,
+}
+
+/// What maps `vpn`, whatever its size; `None` for anything that is no mapping.
+/// In a section, or under the writer lock.
+pub(crate) fn mapped<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Mapped<'_, M::Format>> {
+    let (slot, part) = match walk(machine, root, vpn) {
+        Walk::Leaf(slot) => (slot, 0),
+        Walk::Huge(pmd) => (pmd.slot, vpn.0 - pmd.base.0),
+        Walk::Hole(_) | Walk::Owned => return None,
+    };
+    let seen = slot.read();
+    let (leaf, is_locked) = match seen.entry {
+        Entry::Leaf(leaf) => (leaf, false),
+        Entry::LockedLeaf(leaf) => (leaf, true),
+        _ => return None,
+    };
+    Some(Mapped { slot, seen, leaf: Leaf { pfn: Pfn(leaf.pfn.0 + part as u32), ..leaf }, is_locked })
 }
 
 /// The table that holds the entry of `vpn`, if all above it are there. Valid as
@@ -64,6 +97,16 @@ fn ended_above<F: Format>(slot: Slot<'_, F>) -> Walk<'_, F> {
 pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Pfn> {
     let mut table = root;
     for level in (1..M::Format::LEVELS).rev() {
+        let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
+        table = slot.table()?;
+    }
+    Some(table)
+}
+
+/// The table of level 1 that covers `vpn`, if all above it are there.
+pub(crate) fn pmd_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Pfn> {
+    let mut table = root;
+    for level in (2..M::Format::LEVELS).rev() {
         let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
         table = slot.table()?;
     }

@@ -9,8 +9,9 @@ use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
+use crate::table::pmd::PmdSlot;
 use crate::table::reserve::{self, TableReserve};
-use crate::table::take::{self, Removal};
+use crate::table::take::{self, Next, Part, Removal};
 
 op_error! {
     /// Why madvise(2) did not do all.
@@ -158,6 +159,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MadviseError::TooManyVmas);
         }
         let retired = edit.publish();
+        self.split_edges(part);
         self.reclaim(retired);
         Ok(())
     }
@@ -175,17 +177,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// them out. Until there is reclaim they simply stay.
     fn free_lazily(&self, part: PageRange) {
         let mut found = false;
-        let machine = &self.vm.machine;
-        take::for_each_entry(machine, self.root, part, &mut |_, slot| {
+        self.for_each_entry(part, &mut |_, slot| {
             loop {
                 let seen = slot.read();
-                let Entry::Leaf(leaf) = seen.entry else { return true };
+                let leaf = match seen.entry {
+                    Entry::Leaf(leaf) => leaf,
+                    Entry::Table(_) => return Next::Again,
+                    _ => return Next::GoOn,
+                };
                 if !leaf.accessed && !leaf.dirty {
-                    return true;
+                    return Next::GoOn;
                 }
                 if slot.clear_hardware_bits(seen).is_ok() {
                     found = true;
-                    return true;
+                    return Next::GoOn;
                 }
             }
         });
@@ -207,7 +212,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.reclaim(retired);
         }
         for vpn in part.start.0..part.end.0 {
-            let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn)) else {
+            let split = &mut |pmd: PmdSlot<'_, M::Format>| self.pmd_split(pmd);
+            let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn), split) else {
                 debug_assert!(false, "I15: the reserve covers what was counted");
                 return Err(MadviseError::OutOfFrames);
             };
@@ -230,12 +236,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn remove_guards(&self, part: PageRange) {
-        take::for_each_entry(&self.vm.machine, self.root, part, &mut |_, slot| {
-            if matches!(slot.read().entry, Entry::Guard) {
-                // Nobody changes a guard but the writer.
-                slot.publish_locked(Entry::None);
-            }
-            true
+        take::for_each_part(&self.vm.machine, self.root, part, &mut |found| match found {
+            Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |_, slot| {
+                if matches!(slot.read().entry, Entry::Guard) {
+                    // Nobody changes a guard but the writer.
+                    slot.publish_locked(Entry::None);
+                }
+                Next::GoOn
+            }),
+            // No guard is in a huge mapping.
+            Part::Huge(_) => Next::GoOn,
         });
     }
 

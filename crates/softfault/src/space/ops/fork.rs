@@ -21,8 +21,10 @@ use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
 use crate::table::entry::{Slot, Unread};
 use crate::table::format::{Entry, Leaf, index_of};
-use crate::table::take;
+use crate::table::pmd::{self, PmdSlot, TWIN_LEVEL};
+use crate::table::take::{self, Next, Part};
 use crate::table::walk::{self, Walk};
+use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 op_error! {
@@ -132,9 +134,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         write_protected: &mut bool,
     ) -> Result<(), ForkError> {
         let mut result = Ok(());
-        take::for_each_leaf_table(&self.vm.machine, self.root, range, &mut |table, part| {
-            result = self.copy_table(child, table, part, only_guards, write_protected);
-            result.is_ok()
+        take::for_each_part(&self.vm.machine, self.root, range, &mut |part| {
+            let done = match part {
+                Part::Table(table, pages) => {
+                    self.copy_table(child, table, pages, only_guards, write_protected).map(|()| Next::GoOn)
+                }
+                Part::Huge(_) if only_guards => Ok(Next::GoOn),
+                Part::Huge(pmd) => self.copy_huge(child, pmd, write_protected),
+            };
+            done.unwrap_or_else(|error| {
+                result = Err(error);
+                Next::Stop
+            })
         });
         result
     }
@@ -210,6 +221,82 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
+    /// A huge mapping is shared as it is: one count for all of it. The child's
+    /// entry, and its deposit, are there before the count is raised.
+    fn copy_huge(
+        &self,
+        child: &AddressSpace<'vm, M>,
+        pmd: PmdSlot<'_, M::Format>,
+        write_protected: &mut bool,
+    ) -> Result<Next, ForkError> {
+        let to = child.pmd_for(pmd.base)?;
+        let deposit = child.new_table(0)?;
+        loop {
+            let seen = pmd.slot.read();
+            match seen.entry {
+                Entry::Leaf(_) => {
+                    let Ok(leaf) = pmd.slot.lock(seen) else { continue };
+                    let of_zero = self.vm.is_huge_zero(leaf.pfn);
+                    let raised = of_zero || self.vm.folio_map_raise(leaf.pfn).is_ok();
+                    let rights = if raised { leaf.rights - Rights::WRITE } else { leaf.rights };
+                    *write_protected |= rights != leaf.rights;
+                    let now = pmd.slot.unlock(Leaf { rights, ..leaf });
+                    if !raised {
+                        child.drop_table(deposit);
+                        return Err(ForkError::MapsFull);
+                    }
+                    pmd::deposit::<M>(&self.vm.machine, &self.vm.frames, to.table, to.base, deposit);
+                    to.slot.copy_private(now);
+                    if !of_zero {
+                        child.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64);
+                        child.charge(Rss::Huge, Vm::<M>::NR_SUB_FRAMES as i64);
+                    }
+                    return Ok(Next::GoOn);
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
+                Entry::Table(_) | Entry::None | Entry::Guard => {
+                    child.drop_table(deposit);
+                    return Ok(Next::Again);
+                }
+            }
+        }
+    }
+
+    /// A page table of this space, which nobody else can reach: charged, and in no
+    /// place yet.
+    fn new_table(&self, level: u64) -> Result<Pfn, ForkError> {
+        let table = self.vm.obtain(Fill::Zeroed).map_err(|_| ForkError::OutOfFrames)?;
+        self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
+        self.charge(Rss::Tables, 1);
+        self.vm.count(Event::TableInstall, 1);
+        Ok(table)
+    }
+
+    fn drop_table(&self, table: Pfn) {
+        self.vm.give_back(table, Fill::Zeroed);
+        self.charge(Rss::Tables, -1);
+        self.vm.count(Event::TableFree, 1);
+    }
+
+    /// The entry of level 1 over a page, in a table that has a twin.
+    fn pmd_for(&self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, ForkError> {
+        let machine = &self.vm.machine;
+        loop {
+            let Walk::Hole(hole) = walk::walk(machine, self.root, vpn) else {
+                unreachable!("I17: a child that is not published has in it what fork put there")
+            };
+            if hole.slot.level > 1 {
+                hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
+                continue;
+            }
+            if self.vm.frames.twin(hole.table).is_none() {
+                let twin = self.new_table(TWIN_LEVEL)?;
+                self.vm.frames.put_twin(hole.table, twin);
+            }
+            return Ok(hole);
+        }
+    }
+
     /// The entries of the leaf table of a page, in a space that nobody else can
     /// reach.
     fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], ForkError> {
@@ -221,12 +308,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let Walk::Hole(hole) = walk::walk(machine, self.root, vpn) else {
                 unreachable!("I17: a child that is not published has no owned entries")
             };
-            let table = self.vm.obtain(Fill::Zeroed).map_err(|_| ForkError::OutOfFrames)?;
-            let level = u64::from(hole.level) - 1;
-            self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
-            hole.set_private(Entry::Table(table));
-            self.charge(Rss::Tables, 1);
-            self.vm.count(Event::TableInstall, 1);
+            hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
         }
     }
 }

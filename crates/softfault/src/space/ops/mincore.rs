@@ -48,7 +48,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn is_resident(&self, vma: &Vma, vpn: Vpn) -> bool {
-        if let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) {
+        let walk = walk::walk(&self.vm.machine, self.root, vpn);
+        if matches!(walk, Walk::Huge(_)) {
+            return true;
+        }
+        if let Walk::Leaf(slot) = walk {
             match slot.read().entry {
                 Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => return true,
                 Entry::Guard if vma.object == ObjectId::NONE => return false,

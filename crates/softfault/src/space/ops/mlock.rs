@@ -191,6 +191,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MlockError::TooManyVmas);
         }
         let retired = edit.publish();
+        self.split_edges(range);
         self.reclaim(retired);
         Ok(())
     }

@@ -1,19 +1,38 @@
 //! Faults ahead of the program: `MAP_POPULATE`, `MADV_POPULATE_*`.
 
-use crate::addr::{Access, PageRange, Vpn};
-use crate::fault::{FaultError, Request, Want};
+use crate::addr::{Access, Order, PageRange, Vpn};
+use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
+use crate::table::format::huge_order;
+use crate::table::walk::{self, Walk};
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Makes every page of the range present for `access`, up to the first that
     /// cannot be. Called with nothing held.
     pub(crate) fn populate(&self, range: PageRange, access: Access) -> Result<(), FaultError> {
-        for vpn in range.start.0..range.end.0 {
-            self.fault(Request { vpn: Vpn(vpn), want: Want::Access(access) })?;
+        let mut vpn = range.start;
+        while vpn < range.end {
+            let done = self.fault(Request { vpn, want: Want::Access(access) })?;
+            let order = match done {
+                FaultDone::Folio(order) => order,
+                FaultDone::Huge | FaultDone::HugeZero => huge_order::<M::Format>(),
+                FaultDone::Spurious => self.order_at(vpn),
+                _ => Order::BASE,
+            };
+            vpn = Vpn((vpn.0 + 1).next_multiple_of(order.nr_pages()));
         }
         Ok(())
+    }
+
+    /// Size of the mapping that shows the page, which had nothing to be done.
+    fn order_at(&self, vpn: Vpn) -> Order {
+        let _section = self.section();
+        match walk::walk(&self.vm.machine, self.root, vpn) {
+            Walk::Huge(_) => huge_order::<M::Format>(),
+            Walk::Leaf(_) | Walk::Hole(_) | Walk::Owned => Order::BASE,
+        }
     }
 
     /// For `MAP_POPULATE`: writable private memory is populated for writing,

@@ -8,7 +8,7 @@ use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::{Entry, Leaf};
-use crate::table::take;
+use crate::table::take::Next;
 use core::ops::ControlFlow;
 
 op_error! {
@@ -176,24 +176,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Takes from the entries what the VMA no longer gives, and gives what needs
     /// no decision. A write right needs one: it is left to the fault.
     fn sweep_rights(&self, range: PageRange, rights: Rights, fewer: bool) {
-        let machine = &self.vm.machine;
         let mut shrunk = false;
-        take::for_each_entry(machine, self.root, range, &mut |_, slot| {
+        self.for_each_entry(range, &mut |_, slot| {
             loop {
                 let seen = slot.read();
                 match seen.entry {
                     Entry::Leaf(leaf) => {
                         let new = narrowed(leaf, rights);
                         if new == leaf.rights {
-                            return true;
+                            return Next::GoOn;
                         }
                         if slot.set_rights(seen, Leaf { rights: new, ..leaf }).is_ok() {
                             shrunk |= !(leaf.rights - new).is_empty();
-                            return true;
+                            return Next::GoOn;
                         }
                     }
-                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
-                    Entry::None | Entry::Guard | Entry::Table(_) => return true,
+                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
+                    Entry::Table(_) => return Next::Again,
+                    Entry::None | Entry::Guard => return Next::GoOn,
                 }
             }
         });

@@ -13,9 +13,13 @@ use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
+use crate::table::pmd;
 use crate::table::reserve::{TableCount, TableReserve};
-use crate::table::take::{self, Removal};
+use crate::table::take::{Next, Removal};
+use crate::table::walk;
+use crate::vm::Vm;
 
 op_error! {
     /// Why mremap(2) did nothing.
@@ -51,6 +55,13 @@ struct Move {
     old: PageRange,
     new: PageRange,
     keep_old: bool,
+}
+
+impl Move {
+    /// Where a page of the source goes.
+    fn target(&self, vpn: Vpn) -> Vpn {
+        Vpn(self.new.start.0 + (vpn.0 - self.old.start.0))
+    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -250,13 +261,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// Tables that the destination lacks for the entries that the source has.
+    /// Tables that the destination lacks for the entries that the source has. A
+    /// huge mapping that moves as it is needs a twin in place of a leaf table; one
+    /// that is going to be split has its pages in two leaf tables at most.
     fn count_tables(&self, m: &Move) -> u64 {
         let machine = &self.vm.machine;
         let mut count = TableCount::new(machine, self.root);
-        take::for_each_entry(machine, self.root, m.old, &mut |vpn, _| {
-            count.add(Vpn(m.new.start.0 + (vpn.0 - m.old.start.0)));
-            true
+        self.for_each_entry(m.old, &mut |vpn, slot| {
+            count.add(m.target(vpn));
+            if slot.level > 0 {
+                count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
+            }
+            Next::GoOn
         });
         count.nr()
     }
@@ -267,57 +283,103 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if m.old.is_empty() {
             return;
         }
-        let machine = &self.vm.machine;
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
-        take::for_each_entry(machine, self.root, m.old, &mut |vpn, slot| {
-            let to = Vpn(m.new.start.0 + (vpn.0 - m.old.start.0));
-            loop {
-                let seen = slot.read();
-                match seen.entry {
-                    Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if stay => return true,
-                    Entry::Leaf(leaf) => {
-                        let Some(to_slot) = reserve.entry_for(self.root, self.frame, to) else { return true };
-                        if slot.take_for_removal(seen).is_ok()
-                            && let Some(kept) = slot.removed()
-                        {
-                            // Locked: the hardware could use it, but there is no
-                            // VMA, so nobody asks; it keeps rights and frame.
-                            let moved = Leaf { rights: leaf.rights, ..kept };
-                            to_slot.set_private(Entry::LockedLeaf(moved));
-                            return true;
-                        }
-                    }
-                    Entry::Guard => {
-                        let Some(to_slot) = reserve.entry_for(self.root, self.frame, to) else { return true };
-                        to_slot.set_private(Entry::Guard);
-                        slot.set_private(Entry::None);
-                        return true;
-                    }
-                    Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
-                    Entry::None | Entry::Table(_) => return true,
-                }
-            }
-        });
+        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, stay, reserve));
         if !stay {
             self.shootdown_and_wait(Flush::Pages(m.old));
+            self.for_each_entry(m.old, &mut |vpn, slot| {
+                if slot.removed().is_some() {
+                    if slot.level > 0 {
+                        self.carry_deposit(vpn, m.target(vpn));
+                    }
+                    slot.resolve(Entry::None);
+                }
+                Next::GoOn
+            });
         }
-        take::for_each_entry(machine, self.root, m.old, &mut |_, slot| {
-            if !stay && slot.removed().is_some() {
-                slot.resolve(Entry::None);
-            }
-            true
-        });
         let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
-        take::for_each_entry(machine, self.root, spread, &mut |_, slot| {
+        self.for_each_entry(spread, &mut |_, slot| {
             if let Entry::LockedLeaf(leaf) = slot.read().entry {
                 slot.unlock(leaf);
             }
-            true
+            Next::GoOn
         });
         self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
         self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// One entry of the source, huge or not, to its place in the destination.
+    fn carry_entry(
+        &self,
+        m: &Move,
+        vpn: Vpn,
+        slot: Slot<'_, M::Format>,
+        stay: bool,
+        reserve: &mut TableReserve<'vm, M>,
+    ) -> Next {
+        let to = m.target(vpn);
+        loop {
+            let seen = slot.read();
+            match seen.entry {
+                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if stay => return Next::GoOn,
+                Entry::Leaf(leaf) => {
+                    let to_slot = if slot.level > 0 {
+                        self.huge_target(to, reserve)
+                    } else {
+                        reserve.entry_for(self.root, self.frame, to, &mut |_| ())
+                    };
+                    let Some(to_slot) = to_slot else {
+                        if slot.level > 0 {
+                            self.split_at(Vpn(vpn.0 + 1));
+                            return Next::Again;
+                        }
+                        return Next::GoOn;
+                    };
+                    if slot.take_for_removal(seen).is_ok()
+                        && let Some(kept) = slot.removed()
+                    {
+                        // Locked: the hardware could use it, but there is no VMA,
+                        // so nobody asks; it keeps rights and frame.
+                        to_slot.set_private(Entry::LockedLeaf(Leaf { rights: leaf.rights, ..kept }));
+                        return Next::GoOn;
+                    }
+                }
+                Entry::Guard => {
+                    let Some(to_slot) = reserve.entry_for(self.root, self.frame, to, &mut |_| ()) else {
+                        return Next::GoOn;
+                    };
+                    to_slot.set_private(Entry::Guard);
+                    slot.set_private(Entry::None);
+                    return Next::GoOn;
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
+                Entry::Table(_) => return Next::Again,
+                Entry::None => return Next::GoOn,
+            }
+        }
+    }
+
+    /// Where a huge mapping can go as it is: to an aligned place, with the tables
+    /// that it takes.
+    fn huge_target(&self, to: Vpn, reserve: &mut TableReserve<'vm, M>) -> Option<Slot<'vm, M::Format>> {
+        let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
+        let pmd = if is_aligned { reserve.pmd_for(self.root, self.frame, to) } else { None };
+        pmd.map(|pmd| pmd.slot)
+    }
+
+    /// The deposit goes with its mapping. Both entries are owned by this call.
+    fn carry_deposit(&self, from: Vpn, to: Vpn) {
+        let (machine, frames) = (&self.vm.machine, &self.vm.frames);
+        let tables = (walk::pmd_table(machine, self.root, from), walk::pmd_table(machine, self.root, to));
+        if let (Some(from_table), Some(to_table)) = tables
+            && let Some(leaf_table) = pmd::withdraw::<M>(machine, frames, from_table, from)
+        {
+            pmd::deposit::<M>(machine, frames, to_table, to, leaf_table);
+        }
     }
 }
 

@@ -5,9 +5,10 @@ use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::Vma;
-use crate::table::format::Entry;
-use crate::table::take;
-use crate::table::walk::{self, Walk};
+use crate::table::format::{Entry, Leaf, huge_order};
+use crate::table::take::Next;
+use crate::table::walk;
+use crate::vm::Vm;
 
 /// What an address translates to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,18 @@ pub struct SmapsEntry {
     pub referenced_pages: u64,
     /// Of these, pages written since it was last cleared.
     pub dirty_pages: u64,
+    /// Of these, private pages in huge mappings (`AnonHugePages`).
+    pub anon_huge_pages: u64,
+}
+
+impl SmapsEntry {
+    fn add(&mut self, nr_pages: u64, is_shared: bool, leaf: Leaf) {
+        let nr_if = |yes: bool| if yes { nr_pages } else { 0 };
+        self.rss_pages += nr_pages;
+        self.shared_pages += nr_if(is_shared);
+        self.referenced_pages += nr_if(leaf.accessed);
+        self.dirty_pages += nr_if(leaf.dirty);
+    }
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
@@ -56,19 +69,33 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn smaps_of(&self, vma: Vma) -> SmapsEntry {
-        let mut entry = SmapsEntry { vma, rss_pages: 0, shared_pages: 0, referenced_pages: 0, dirty_pages: 0 };
-        take::for_each_entry(&self.vm.machine, self.root, vma.range, &mut |_, slot| {
-            if let Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) = slot.read().entry
-                && leaf.pfn != self.vm.frames.zero
-            {
-                entry.rss_pages += 1;
-                entry.shared_pages += u64::from(self.vm.frames.desc(leaf.pfn).state().maps() > 1);
-                entry.referenced_pages += u64::from(leaf.accessed);
-                entry.dirty_pages += u64::from(leaf.dirty);
+        let mut entry =
+            SmapsEntry { vma, rss_pages: 0, shared_pages: 0, referenced_pages: 0, dirty_pages: 0, anon_huge_pages: 0 };
+        self.for_each_entry(vma.range, &mut |_, slot| {
+            match slot.read().entry {
+                Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(&mut entry, leaf),
+                Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),
+                Entry::Table(_) => return Next::Again,
+                _ => {}
             }
-            true
+            Next::GoOn
         });
         entry
+    }
+
+    fn add_page(&self, entry: &mut SmapsEntry, leaf: Leaf) {
+        if leaf.pfn != self.vm.frames.zero {
+            let is_shared = self.vm.frames.desc(leaf.pfn).state().maps() > 1;
+            entry.add(1, is_shared, leaf);
+        }
+    }
+
+    fn add_huge(&self, entry: &mut SmapsEntry, leaf: Leaf) {
+        if !self.vm.is_huge_zero(leaf.pfn) {
+            let is_shared = !self.vm.folio_is_exclusive(leaf.pfn);
+            entry.add(Vm::<M>::NR_SUB_FRAMES, is_shared, leaf);
+            entry.anon_huge_pages += Vm::<M>::NR_SUB_FRAMES;
+        }
     }
 
     /// Pages in all VMAs (`VmSize`).
@@ -95,12 +122,9 @@ impl<M: Machine> AddressSpace<'_, M> {
             return None;
         }
         let _section = self.section();
-        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return None };
-        match slot.read().entry {
-            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if !leaf.rights.is_empty() => {
-                Some(Translation { pfn: leaf.pfn, rights: leaf.rights, order: Order::BASE })
-            }
-            _ => None,
-        }
+        let mapped = walk::mapped(&self.vm.machine, self.root, vpn)?;
+        let Leaf { pfn, rights, .. } = mapped.leaf;
+        let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
+        (!rights.is_empty()).then_some(Translation { pfn, rights, order })
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::addr::Pfn;
 
-use super::{Entry, Format, Leaf, X86_64};
+use super::{Entry, Format, Kept, X86_64};
 
 /// Two levels of four entries.
 pub struct Toy;
@@ -25,8 +25,8 @@ impl Format for Toy {
     fn busy_of(word: u64) -> u64 {
         X86_64::busy_of(word)
     }
-    fn busy_leaf(word: u64) -> Option<Leaf> {
-        X86_64::busy_leaf(word)
+    fn kept(word: u64, level: u8) -> Option<Kept> {
+        X86_64::kept(word, level)
     }
     const HARDWARE_BITS: u64 = X86_64::HARDWARE_BITS;
     const ACCESSED: u64 = X86_64::ACCESSED;

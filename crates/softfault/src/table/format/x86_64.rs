@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! present      63 NX | 51:12 frame | 9 lock | 7 PS | 6 D | 5 A | 2 U | 1 W | 0 P=1
-//! not present  51:12 frame (kept mapping only) | 9 lock | 8 kept | 4:2 tag | 0 P=0
+//! not present  51:12 frame (kept, or busy) | 9 lock | 8 kept | 7 PS | 4:2 tag | 0 P=0
 //! ```
 //! *Kept* is a mapping that no access may use (`PROT_NONE`): the frame stays,
 //! the present bit goes. A supervisor mapping would not do: the kernel's own
 //! copies to and from the program would go through it.
 
-use super::{Entry, Format, Leaf};
+use super::{Entry, Format, Kept, Leaf};
 use crate::addr::{Pfn, Rights};
 
 const P: u64 = 1 << 0;
@@ -54,9 +54,11 @@ fn encode_leaf(leaf: Leaf, level: u8) -> u64 {
         if !leaf.rights.contains(Rights::EXEC) {
             word |= NX;
         }
-        if level > 0 {
-            word |= PS;
-        }
+    }
+    // Also where nothing is present: it tells a mapping that is kept, or taken,
+    // from a table.
+    if level > 0 {
+        word |= PS;
     }
     if leaf.accessed {
         word |= A;
@@ -106,6 +108,15 @@ fn encode(entry: Entry, level: u8) -> u64 {
     }
 }
 
+#[inline(always)]
+fn kept(word: u64, level: u8) -> Option<Kept> {
+    if word & (P | KEPT | TAG) != TAG_BUSY || word & FRAME == 0 {
+        return None;
+    }
+    let leaf = Leaf { rights: Rights::empty(), ..decode_leaf(word) };
+    Some(if level > 0 && word & PS == 0 { Kept::Table(leaf.pfn) } else { Kept::Leaf(leaf) })
+}
+
 macro_rules! x86_format {
     ($(#[$doc:meta])* $name:ident, $levels:expr, $user_bits:expr) => {
         $(#[$doc])*
@@ -128,12 +139,11 @@ macro_rules! x86_format {
             }
             #[inline(always)]
             fn busy_of(word: u64) -> u64 {
-                (word & (FRAME | A | D)) | TAG_BUSY
+                (word & (FRAME | A | D | PS)) | TAG_BUSY
             }
             #[inline(always)]
-            fn busy_leaf(word: u64) -> Option<Leaf> {
-                (word & (P | KEPT | TAG) == TAG_BUSY && word & FRAME != 0)
-                    .then(|| Leaf { rights: Rights::empty(), ..decode_leaf(word) })
+            fn kept(word: u64, level: u8) -> Option<Kept> {
+                kept(word, level)
             }
             const HARDWARE_BITS: u64 = A | D;
             const ACCESSED: u64 = A;
@@ -171,9 +181,15 @@ mod tests {
                 assert_eq!(encode(entry, level) & P, 0);
             }
         }
-        let busy = X86_64::busy_of(encode(Entry::Leaf(leaf(Rights::READ)), 0));
-        assert_eq!(decode(busy, 0), Entry::Busy);
-        assert_eq!(X86_64::busy_leaf(busy).map(|l| l.pfn), Some(Pfn(0xabcde)));
+        for level in 0..2 {
+            for rights in [Rights::READ, Rights::empty()] {
+                let busy = X86_64::busy_of(encode(Entry::Leaf(leaf(rights)), level));
+                assert_eq!(decode(busy, level), Entry::Busy);
+                assert_eq!(X86_64::kept(busy, level), Some(Kept::Leaf(leaf(Rights::empty()))));
+            }
+        }
+        let busy = X86_64::busy_of(encode(Entry::Table(Pfn(7)), 1));
+        assert_eq!(X86_64::kept(busy, 1), Some(Kept::Table(Pfn(7))));
         assert_eq!(decode(encode(Entry::Table(Pfn(7)), 1), 1), Entry::Table(Pfn(7)));
     }
 }

@@ -1,0 +1,129 @@
+//! Sizes between a base page and a huge one: adjacent frames for adjacent pages,
+//! in one fault.
+//!
+//! Such a page is not an object: each frame has its descriptor, its entry and its
+//! count, and nothing has ever to be split. What is gained is one fault in place
+//! of up to 256, zeroing in one go, and frames that hardware which merges
+//! adjacent translations finds adjacent. The entries are filled one by one; one
+//! that somebody else fills meanwhile is his, and the frame meant for it goes
+//! back.
+//!
+//! Locks on entry: in a section.
+
+use super::find::FoundVma;
+use super::kit::{Kit, Need};
+use super::{FaultDone, Here, Request, Turn};
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::account::sizes::SizeEvent;
+use crate::addr::{Access, Order, PageRange, Pfn, Rights, Vpn};
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::policy::fault::FaultPlan;
+use crate::policy::huge::Orders;
+use crate::space::AddressSpace;
+use crate::space::vma::VmaFlags;
+use crate::table::format::{Entry, Leaf};
+use crate::table::walk;
+use crate::tunables::Discipline;
+
+/// The aligned pages of that order around `vpn`.
+fn around(vpn: Vpn, order: Order) -> PageRange {
+    let start = Vpn(vpn.0 & !(order.nr_pages() - 1));
+    PageRange::new(start, Vpn(start.0 + order.nr_pages()))
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// The page with its neighbours, if a larger size is allowed and fits; `None`
+    /// where it is to be a base page.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fill_batch(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Option<Turn<'vm, M>> {
+        if self.vm.tunables.discipline != Discipline::Lockfree {
+            return None;
+        }
+        let table = walk::leaf_table(&self.vm.machine, self.root, request.vpn)?;
+        let orders = self.orders_around(found, table, request.vpn, kit);
+        if orders.is_empty() {
+            return None;
+        }
+        let question = self.question(request, found, orders);
+        let order = match self.vm.machine.fault_policy(&question) {
+            FaultPlan::NewFolio(order) if orders.contains(order) => order,
+            FaultPlan::NewFolio(_) | FaultPlan::HugeZero => {
+                here.cpu.count(Event::PlanRejected);
+                return None;
+            }
+            FaultPlan::ZeroFrame | FaultPlan::NewFrame => return None,
+        };
+        let range = around(request.vpn, order);
+        let Some(first) = kit.batch(order) else {
+            return Some(Turn::Need(Need::Batch { order, sub_page: (request.vpn.0 - range.start.0) as u32 }));
+        };
+        Some(self.fill_range(here, request, found, table, range, first, order))
+    }
+
+    /// Sizes whose aligned pages lie in the VMA and are all empty.
+    fn orders_around(&self, found: FoundVma<'vm>, table: Pfn, vpn: Vpn, kit: &Kit<'vm, M>) -> Orders {
+        let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(kit.untried());
+        let is_free = |order: &Order| {
+            let range = around(vpn, *order);
+            let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).read().entry, Entry::None);
+            found.covers(range) && range.nr_pages() < Self::NR_LEAVES && (range.start.0..range.end.0).all(is_none)
+        };
+        allowed.iter().filter(is_free).fold(Orders::NONE, |all, order| Orders(all.0 | 1 << order.0))
+    }
+
+    /// Pages of a leaf table.
+    const NR_LEAVES: u64 = crate::vm::Vm::<M>::NR_SUB_FRAMES;
+
+    fn leaf_at(&self, table: Pfn, vpn: Vpn) -> crate::table::entry::Slot<'vm, M::Format> {
+        walk::leaf_slot(&self.vm.machine, table, vpn)
+    }
+
+    #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
+    fn fill_range(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        table: Pfn,
+        range: PageRange,
+        first: Pfn,
+        order: Order,
+    ) -> Turn<'vm, M> {
+        let mut rights = found.entry_rights();
+        if !found.flags().contains(VmaFlags::WRITE) {
+            rights -= Rights::WRITE;
+        }
+        let mut nr_filled = 0;
+        let mut has_page = false;
+        for (i, vpn) in (range.start.0..range.end.0).map(Vpn).enumerate() {
+            let pfn = Pfn(first.0 + i as u32);
+            let is_page = vpn == request.vpn;
+            self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, found.index_of(vpn));
+            let dirty = is_page && request.access() == Access::Write;
+            let leaf = Leaf { pfn, rights, accessed: is_page, dirty };
+            if self.leaf_at(table, vpn).fill(Entry::Leaf(leaf)).is_ok() {
+                nr_filled += 1;
+                has_page |= is_page;
+            } else {
+                self.vm.frames.desc(pfn).clear();
+                self.vm.frames.release_one(pfn, true);
+            }
+        }
+        here.rss.add(Rss::Anon, nr_filled);
+        if !has_page {
+            return Turn::Raced;
+        }
+        here.cpu.count_size(SizeEvent::AnonFaultAlloc, order);
+        self.settle(here, Event::AnonInstall);
+        Turn::Done(FaultDone::Folio(order))
+    }
+}

@@ -1,0 +1,82 @@
+//! The slow half of copy-on-write of huge pages, outside the section: as
+//! `copy`, for 2 MiB.
+//!
+//! The entry is `Busy` and ours; the deposit stays where it is, since what comes
+//! is huge again.
+
+use super::{FaultDone, Here};
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::account::sizes::SizeEvent;
+use crate::addr::{Order, Pfn, Rights};
+use crate::frame::{FrameKind, FreeBatch};
+use crate::machine::{Flush, Machine};
+use crate::mem;
+use crate::space::AddressSpace;
+use crate::table::format::{Entry, Leaf};
+use crate::table::pmd::PmdSlot;
+use crate::vm::Vm;
+
+/// A huge mapping that is `Busy` and the fault's, to be split. Has to be
+/// finished; it cannot fail.
+#[must_use]
+pub(crate) struct Splitting<'vm, M: Machine> {
+    pub(crate) pmd: PmdSlot<'vm, M::Format>,
+    pub(crate) old: Leaf,
+}
+
+impl<'vm, M: Machine> Splitting<'vm, M> {
+    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) {
+        space.finish_split(self.pmd, self.old);
+    }
+}
+
+/// A copy of a huge page under way. Has to be finished; it cannot fail.
+#[must_use]
+pub(crate) struct CopyingHuge<'vm, M: Machine> {
+    pub(crate) pmd: PmdSlot<'vm, M::Format>,
+    pub(crate) old: Leaf,
+    /// First frame of the new page; zero already where the old one is.
+    pub(crate) to: Pfn,
+    pub(crate) rights: Rights,
+    /// Of its first page.
+    pub(crate) index: u64,
+    /// The one that faulted.
+    pub(crate) sub_page: u32,
+}
+
+impl<'vm, M: Machine> CopyingHuge<'vm, M> {
+    pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> FaultDone {
+        let vm = space.vm;
+        let from_zero = vm.is_huge_zero(self.old.pfn);
+        space.shootdown(Flush::Pages(self.pmd.span()));
+        if !from_zero {
+            // As for a small page: what others wrote until now belongs in the copy,
+            // and sections that saw the old entry may still be at the old frames.
+            space.wait_after_shootdown();
+            self.copy(vm);
+        }
+        vm.frames.folio(self.to).assign(FrameKind::Anon, space.family, self.index);
+        self.pmd.slot.resolve(Entry::Leaf(Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true }));
+        let id = vm.machine.this_cpu();
+        let here = Here { cpu: vm.cpu(id), rss: space.rss_line(id) };
+        here.cpu.count_size(SizeEvent::AnonFaultAlloc, Order::PMD);
+        if from_zero {
+            here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
+            here.rss.add(Rss::Huge, Vm::<M>::NR_SUB_FRAMES);
+            space.settle(here, Event::ThpFaultAlloc);
+            return FaultDone::Huge;
+        }
+        vm.folio_map_drop(self.old.pfn, &mut FreeBatch::new(&vm.frames));
+        space.settle(here, Event::CowBreak);
+        FaultDone::Copied
+    }
+
+    /// Answers other CPUs between pages.
+    fn copy(&self, vm: &Vm<M>) {
+        for i in 0..Vm::<M>::NR_SUB_FRAMES as u32 {
+            mem::copy_frame(&vm.machine, Pfn(self.to.0 + i), Pfn(self.old.pfn.0 + i));
+            vm.machine.relax();
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Huge pages in a fault: an empty stretch gets one, a mapped one is widened,
+//! copied or split.
+//!
+//! ```text
+//! hole of level 1 ─▶ policy ─▶ folio, deposit, twin in hand? ─▶ lock the entry
+//!    ─▶ is the tree still the one that was asked? ─▶ deposit ─▶ mapping
+//! ```
+//! Everything may fail here and falls back: to a smaller size, at last to 4 KiB
+//! in a leaf table, in the same VMA, without anybody being told. What failed is
+//! not tried again in the same fault.
+//!
+//! The look at the generation after the lock (fences on both sides) is what lets
+//! an operation that puts an edge of a VMA inside a stretch go without waiting
+//! for sections: it publishes, then looks at the entry (`space/split.rs`).
+//!
+//! Neighbours: `kit` brings what is needed, `copy_huge` is the slow half.
+//! Locks on entry: in a section.
+
+use super::copy_huge::{CopyingHuge, Splitting};
+use super::find::FoundVma;
+use super::kit::{HugeParts, Kit, Need};
+use super::{FaultDone, Here, Request, Turn};
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::account::sizes::SizeEvent;
+use crate::addr::{Access, Order, Pfn, Rights};
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::policy::fault::{FaultPlan, FaultQuestion};
+use crate::policy::huge::{CowHuge, Orders};
+use crate::space::AddressSpace;
+use crate::space::vma::{ObjectId, VmaFlags};
+use crate::sync::{self, Ordering};
+use crate::table::entry::Seen;
+use crate::table::format::{Entry, Leaf};
+use crate::table::pmd::{self, PmdSlot};
+use crate::vm::Vm;
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// The walk ended above the leaf tables: a huge page if one is allowed and
+    /// fits, else the table that is missing.
+    #[cold]
+    pub(crate) fn fill_hole(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        hole: PmdSlot<'vm, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let orders = self.orders_of_hole(found, &hole, kit);
+        if !orders.is_empty() {
+            let question = self.question(request, found, orders);
+            let writes = request.access() == Access::Write;
+            match self.vm.machine.fault_policy(&question) {
+                FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(here, request, found, hole, kit),
+                FaultPlan::HugeZero if !writes => return self.fill_huge_zero(here, request, found, hole, kit),
+                FaultPlan::HugeZero | FaultPlan::NewFolio(_) => here.cpu.count(Event::PlanRejected),
+                FaultPlan::ZeroFrame | FaultPlan::NewFrame => {}
+            }
+        }
+        self.add_table(here, hole.slot, kit)
+    }
+
+    /// The huge size, or none: allowed by knobs and VMA, all of it inside the VMA,
+    /// and not tried before.
+    fn orders_of_hole(&self, found: FoundVma<'vm>, hole: &PmdSlot<'_, M::Format>, kit: &Kit<'vm, M>) -> Orders {
+        if hole.slot.level != 1 || found.object() != ObjectId::NONE || !found.covers(hole.span()) {
+            return Orders::NONE;
+        }
+        self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried())
+    }
+
+    pub(crate) fn question(&self, request: Request, found: FoundVma<'vm>, orders: Orders) -> FaultQuestion {
+        let use_zero_page = self.vm.huge_now().use_zero_page();
+        FaultQuestion { access: request.access(), flags: found.flags(), orders, use_zero_page }
+    }
+
+    fn fill_huge(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        hole: PmdSlot<'vm, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let with_twin = self.vm.frames.twin(hole.table).is_none();
+        let Some((folio, parts)) = kit.huge_with_parts(with_twin) else {
+            let advised = found.flags().contains(VmaFlags::HUGEPAGE);
+            let sub_page = (request.vpn.0 - hole.base.0) as u32;
+            return Turn::Need(Need::Huge { sub_page, with_twin, advised });
+        };
+        let writes = request.access() == Access::Write;
+        let mut rights = found.entry_rights();
+        if !found.flags().contains(VmaFlags::WRITE) {
+            rights -= Rights::WRITE;
+        }
+        let leaf = Leaf { pfn: folio, rights, accessed: true, dirty: writes };
+        self.vm.frames.folio(folio).assign(FrameKind::Anon, self.family, found.index_of(hole.base));
+        if self.put_huge(here, found, hole, leaf, parts, kit).is_err() {
+            self.vm.frames.folio(folio).unassign();
+            kit.keep_huge(folio, true);
+            return Turn::Raced;
+        }
+        here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
+        here.rss.add(Rss::Huge, Vm::<M>::NR_SUB_FRAMES);
+        here.cpu.count_size(SizeEvent::AnonFaultAlloc, Order::PMD);
+        self.settle(here, Event::ThpFaultAlloc);
+        Turn::Done(FaultDone::Huge)
+    }
+
+    fn fill_huge_zero(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        hole: PmdSlot<'vm, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let with_twin = self.vm.frames.twin(hole.table).is_none();
+        let zero = self.vm.frames.huge_zero.load(Ordering::Acquire).checked_sub(1);
+        let (Some(zero), Some(parts)) = (zero, kit.parts(with_twin)) else {
+            return Turn::Need(Need::HugeZero { with_twin });
+        };
+        let rights = found.entry_rights() - Rights::WRITE;
+        let leaf = Leaf { pfn: Pfn(zero as u32), rights, accessed: true, dirty: false };
+        if self.put_huge(here, found, hole, leaf, parts, kit).is_err() {
+            return Turn::Raced;
+        }
+        debug_assert!(request.access() != Access::Write);
+        self.settle(here, Event::ZeroMap);
+        Turn::Done(FaultDone::HugeZero)
+    }
+
+    /// Makes the mapping, with its deposit. What is not used stays in the kit.
+    fn put_huge(
+        &self,
+        here: Here<'_>,
+        found: FoundVma<'vm>,
+        hole: PmdSlot<'vm, M::Format>,
+        leaf: Leaf,
+        parts: HugeParts,
+        kit: &mut Kit<'vm, M>,
+    ) -> Result<(), super::empty::Lost> {
+        let frames = &self.vm.frames;
+        let mut nr_tables = 1;
+        if let Some(twin) = parts.twin {
+            if frames.put_twin(hole.table, twin) {
+                nr_tables += 1;
+            } else {
+                kit.keep_twin(twin);
+            }
+        }
+        if hole.slot.test_and_lock().is_err() {
+            here.rss.add(Rss::Tables, nr_tables - 1);
+            kit.keep_deposit(parts.deposit);
+            return Err(super::empty::Lost);
+        }
+        sync::fence();
+        if self.data.generation.load(Ordering::Acquire) != found.generation() {
+            hole.slot.publish_locked(Entry::None);
+            here.rss.add(Rss::Tables, nr_tables - 1);
+            kit.keep_deposit(parts.deposit);
+            return Err(super::empty::Lost);
+        }
+        frames.desc(parts.deposit).assign(FrameKind::Table, 0, u64::from(self.frame.0), 0);
+        pmd::deposit::<M>(&self.vm.machine, frames, hole.table, hole.base, parts.deposit);
+        hole.slot.publish_locked(Entry::Leaf(leaf));
+        here.cpu.count_by(Event::TableInstall, nr_tables);
+        here.rss.add(Rss::Tables, nr_tables);
+        Ok(())
+    }
+
+    /// A huge mapping is there but the access faulted all the same.
+    #[cold]
+    pub(crate) fn fix_huge(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        pmd: PmdSlot<'vm, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let seen = pmd.slot.read();
+        match seen.entry {
+            Entry::Leaf(leaf) if request.access() == Access::Write && !leaf.rights.contains(Rights::WRITE) => {
+                self.cow_break_huge(here, request, found, pmd, seen, leaf, kit)
+            }
+            Entry::Leaf(leaf) => self.widen(here, found, pmd.slot, seen, leaf),
+            Entry::None | Entry::Table(_) | Entry::Guard => Turn::Raced,
+            Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => Turn::Wait,
+        }
+    }
+
+    /// A write to a huge page that is not writable: kept if it is ours alone,
+    /// copied whole if that is wanted and possible, else split, and the small
+    /// page is looked at in the next turn.
+    #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
+    fn cow_break_huge(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        found: FoundVma<'vm>,
+        pmd: PmdSlot<'vm, M::Format>,
+        seen: Seen,
+        leaf: Leaf,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        if self.is_exclusive(pmd.slot, leaf.pfn) {
+            return self.reuse(here, request, found, pmd.slot, seen);
+        }
+        let from_zero = self.vm.is_huge_zero(leaf.pfn);
+        let whole = from_zero || self.vm.huge_now().cow() == CowHuge::Copy;
+        let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried());
+        if !whole || orders.is_empty() {
+            return match pmd.slot.take(seen) {
+                Ok(old) => Turn::Split(Splitting { pmd, old }),
+                Err(_) => Turn::Raced,
+            };
+        }
+        let sub_page = (request.vpn.0 - pmd.base.0) as u32;
+        let Some(to) = kit.huge(from_zero) else {
+            let advised = found.flags().contains(VmaFlags::HUGEPAGE);
+            return Turn::Need(Need::HugeCopy { sub_page, zeroed: from_zero, advised });
+        };
+        match pmd.slot.take(seen) {
+            Ok(old) => {
+                let (rights, index) = (found.entry_rights(), found.index_of(pmd.base));
+                Turn::CopyHuge(CopyingHuge { pmd, old, to, rights, index, sub_page })
+            }
+            Err(_) => {
+                kit.keep_huge(to, from_zero);
+                Turn::Raced
+            }
+        }
+    }
+}

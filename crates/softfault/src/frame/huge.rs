@@ -1,0 +1,147 @@
+//! Huge frames: whole blocks, or what the format calls huge.
+//!
+//! A CPU looks in its own zone first, on from where it found the last one, so
+//! that CPUs meet in no block's line as long as each has free ones. A block that
+//! serves somebody's small frames is left alone as long as there are others.
+//!
+//! Locks on entry: none, no section.
+
+use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
+use super::{FrameKind, Frames, OutOfFrames};
+use crate::account::Event;
+use crate::addr::{Order, Pfn};
+use crate::cpu::CpuData;
+use crate::machine::Machine;
+use crate::mem;
+use crate::sync::Ordering;
+use crate::vm::Vm;
+use core::ops::Range;
+
+/// A huge frame that is the caller's alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HugeFrame {
+    pub(crate) first: Pfn,
+    /// Whether it is known to be all zero.
+    pub(crate) is_zero: bool,
+}
+
+impl<M: Machine> Vm<M> {
+    /// A huge frame, the caller's alone. Called with nothing held.
+    pub(crate) fn obtain_huge(&self) -> Result<HugeFrame, OutOfFrames> {
+        self.frames.count_down()?;
+        let cpu = self.cpu(self.machine.this_cpu());
+        self.frames.claim_huge(cpu, Self::NR_SUB_FRAMES).ok_or(OutOfFrames)
+    }
+
+    /// The same for a fault, which has not much time.
+    pub(crate) fn obtain_huge_for_fault(&self, advised: bool) -> Result<HugeFrame, OutOfFrames> {
+        let _ = self.huge_now().defrag().effort(advised);
+        self.obtain_huge()
+    }
+
+    /// Zeroes one that is the caller's alone, the page that is wanted first last.
+    /// Called with nothing held.
+    pub(crate) fn zero_huge(&self, first: Pfn, _sub_page: u32) {
+        (0..Self::NR_SUB_FRAMES as u32).for_each(|i| {
+            mem::zero_frames(&self.machine, Pfn(first.0 + i), 1);
+            self.machine.relax();
+        });
+    }
+
+    /// Adjacent frames of zeroes, aligned to their number, for one fault.
+    pub(crate) fn obtain_batch(&self, order: Order, _sub_page: u32) -> Result<Pfn, OutOfFrames> {
+        self.frames.count_down()?;
+        let first = self.frames.claim_order(order).ok_or(OutOfFrames)?;
+        if !self.frames.is_clean(first, order.nr_pages()) {
+            mem::zero_frames(&self.machine, first, order.nr_pages());
+        }
+        Ok(first)
+    }
+
+    /// Sees to it that there is a huge zero frame. It stays for good.
+    pub(crate) fn make_huge_zero(&self) -> Result<(), OutOfFrames> {
+        if self.frames.huge_zero.load(Ordering::Acquire) != 0 {
+            return Ok(());
+        }
+        let Ok(huge) = self.obtain_huge() else {
+            self.count(Event::ThpZeroPageAllocFailed, 1);
+            return Err(OutOfFrames);
+        };
+        if !huge.is_zero {
+            self.zero_huge(huge.first, 0);
+        }
+        self.frames.folio(huge.first).state.set(FrameKind::Zero as u64);
+        let named = u64::from(huge.first.0) + 1;
+        if self.frames.huge_zero.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            self.give_back_huge(huge.first, true);
+        } else {
+            self.count(Event::ThpZeroPageAlloc, 1);
+        }
+        Ok(())
+    }
+
+    /// Gives it back.
+    pub(crate) fn give_back_huge(&self, first: Pfn, is_zero: bool) {
+        self.frames.folio(first).state.set(0);
+        self.frames.release_run(first, Self::NR_SUB_FRAMES, is_zero);
+    }
+}
+
+impl Frames {
+    fn claim_huge(&self, cpu: &CpuData, nr: u64) -> Option<HugeFrame> {
+        let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
+        let all = 0..self.blocks.len();
+        let found = [(&zone, false), (&all, false), (&all, true)]
+            .into_iter()
+            .find_map(|(blocks, also_reserved)| self.claim_huge_in(cpu, blocks, also_reserved, nr));
+        found.map(|first| HugeFrame { first, is_zero: self.is_clean(first, nr) })
+    }
+
+    fn claim_huge_in(&self, cpu: &CpuData, blocks: &Range<usize>, also_reserved: bool, nr: u64) -> Option<Pfn> {
+        let search = cpu.huge_search.get() as usize;
+        let start = if blocks.contains(&search) { search } else { blocks.start };
+        for b in (start..blocks.end).chain(blocks.start..start) {
+            let block = self.blocks.at(b);
+            if block.nr_free() < nr || !also_reserved && block.is_reserved() {
+                continue;
+            }
+            if let Some(first) = self.claim_huge_of(b, block, nr) {
+                cpu.huge_search.set(b as u64);
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    fn claim_huge_of(&self, b: usize, block: &BlockData, nr: u64) -> Option<Pfn> {
+        let at = (0..BLOCK_FRAMES).step_by(nr as usize).find(|at| self.claim_run(b, *at, nr))?;
+        let first = Pfn((b as u64 * BLOCK_FRAMES + at) as u32);
+        if block.folio.reserve(first) {
+            return Some(first);
+        }
+        self.release_run(first, nr, false);
+        None
+    }
+
+    /// Whether all frames of the run, which was just claimed, are zero.
+    fn is_clean(&self, first: Pfn, nr: u64) -> bool {
+        words_of(first, nr).all(|(b, w, mask)| self.blocks.at(b).dirty[w].get() & mask == 0)
+    }
+
+    /// Gives back adjacent frames, aligned to their number, whose descriptors say
+    /// that they are free already.
+    pub(crate) fn release_run(&self, first: Pfn, nr: u64, zeroed: bool) {
+        for (b, w, mask) in words_of(first, nr) {
+            self.release_word(b as u64 * BLOCK_FRAMES + w as u64 * 64, mask, zeroed);
+        }
+    }
+}
+
+/// The bitmap words that a run of frames, aligned to its length, has a part in:
+/// block, word, bits.
+fn words_of(first: Pfn, nr: u64) -> impl Iterator<Item = (usize, usize, u64)> {
+    let first = u64::from(first.0);
+    let mask = (!0u64 >> (64 - nr.min(64))) << (first % 64);
+    (first / 64..(first + nr).div_ceil(64))
+        .map(move |word| ((word / BLOCK_WORDS as u64) as usize, (word % BLOCK_WORDS as u64) as usize, mask))
+}

@@ -1,0 +1,129 @@
+//! `pmd_split`: a huge mapping becomes 512 small ones of the same frames.
+//!
+//! ```text
+//! mapping ─▶ Busy ─▶ shootdown ─▶ fill the deposited leaf table ─▶ table
+//! ```
+//! It allocates nothing and cannot fail: the leaf table was put aside when the
+//! mapping was made, and the counts have room (`MAPS_LIMIT`). Between the
+//! shootdown and the table no CPU has a translation, so that none ever holds one
+//! of each size. Nobody has to wait for sections: one that saw the old entry uses
+//! frames that stay where they are, with the rights that they had.
+//!
+//! No subscriber is told: what was mapped stays mapped, byte for byte.
+//!
+//! Locks on entry: none, no section. Whoever made the entry `Busy` splits it.
+
+use super::AddressSpace;
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{PageRange, Pfn, Rights, Vpn};
+use crate::frame::FrameKind;
+use crate::machine::{Flush, Machine};
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Leaf};
+use crate::table::pmd::{self, PmdSlot};
+use crate::table::take::{self, Next, Part};
+use crate::table::walk::{self, Walk};
+use crate::vm::Vm;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Splits the mapping that stands in the entry; whatever else stands there is
+    /// left, or waited for.
+    pub(crate) fn pmd_split(&self, pmd: PmdSlot<'_, M::Format>) {
+        loop {
+            let seen = pmd.slot.read();
+            match seen.entry {
+                Entry::Leaf(_) => {
+                    if let Ok(old) = pmd.slot.take(seen) {
+                        return self.finish_split(pmd, old);
+                    }
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
+                Entry::None | Entry::Table(_) | Entry::Guard => return,
+            }
+        }
+    }
+
+    /// Returns nothing, since nothing can go wrong.
+    pub(crate) fn finish_split(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf) {
+        self.shootdown(Flush::Pages(pmd.span()));
+        let table = self.fill_deposit(&pmd, old);
+        pmd.slot.resolve(Entry::Table(table));
+        self.vm.count(Event::ThpSplitPmd, 1);
+    }
+
+    /// Makes the deposit show what the mapping showed.
+    fn fill_deposit(&self, pmd: &PmdSlot<'_, M::Format>, old: Leaf) -> Pfn {
+        let machine = &self.vm.machine;
+        let table = pmd::withdraw(machine, &self.vm.frames, pmd.table, pmd.base);
+        let table = table.expect("I25: each huge mapping has a deposit");
+        let of_zero = self.vm.is_huge_zero(old.pfn);
+        if !of_zero {
+            let dissolved = self.vm.folio_deal_out(old.pfn);
+            self.vm.count(Event::ThpSplitPage, u64::from(dissolved));
+            self.charge(Rss::Huge, -(Vm::<M>::NR_SUB_FRAMES as i64));
+        }
+        let words = walk::entries(machine, table);
+        for (i, word) in words.iter().enumerate().take(Vm::<M>::NR_SUB_FRAMES as usize) {
+            let leaf = if of_zero {
+                Leaf { pfn: self.vm.frames.zero, rights: old.rights - Rights::WRITE, ..old }
+            } else {
+                Leaf { pfn: Pfn(old.pfn.0 + i as u32), ..old }
+            };
+            Slot::<M::Format>::new(word, 0).set_private(Entry::Leaf(leaf));
+        }
+        self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), 0);
+        table
+    }
+
+    /// Splits what reaches over the page's start: for edges of VMAs, after the
+    /// tree that has them was published. Whoever installs a huge mapping looks at
+    /// the generation once more when the entry is locked; so either it is seen
+    /// here, or it is not made. Under the writer lock.
+    pub(crate) fn split_at(&self, vpn: Vpn) {
+        if vpn.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES) || vpn >= Self::user_range().end {
+            return;
+        }
+        crate::sync::fence();
+        loop {
+            match walk::walk(&self.vm.machine, self.root, vpn) {
+                Walk::Huge(pmd) => self.pmd_split(pmd),
+                Walk::Owned => self.vm.machine.relax(),
+                Walk::Leaf(_) | Walk::Hole(_) => return,
+            }
+        }
+    }
+
+    /// Both ends of a range.
+    pub(crate) fn split_edges(&self, range: PageRange) {
+        self.split_at(range.start);
+        self.split_at(range.end);
+    }
+
+    /// Calls `f(page, entry)` for each entry of the range that is not none, huge
+    /// ones (of level 1) with their first page. Those that reach out of the range
+    /// are split before. Under the writer lock.
+    pub(crate) fn for_each_entry(&self, range: PageRange, f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> Next) -> Next {
+        let machine = &self.vm.machine;
+        take::for_each_part(machine, self.root, range, &mut |part| match part {
+            Part::Table(table, pages) => take::for_each_in_table(machine, table, pages, f),
+            Part::Huge(pmd) => {
+                let span = pmd.span();
+                if range.start <= span.start && span.end <= range.end {
+                    f(span.start, pmd.slot)
+                } else {
+                    self.pmd_split(pmd);
+                    Next::Again
+                }
+            }
+        })
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Whether a huge entry that names the frame maps the huge zero frame.
+    #[inline]
+    pub(crate) fn is_huge_zero(&self, first: Pfn) -> bool {
+        self.frames.huge_zero.get() == u64::from(first.0) + 1
+    }
+}

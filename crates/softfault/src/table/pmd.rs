@@ -1,0 +1,110 @@
+//! Entries of level 1 that map a huge page, and their deposits.
+//!
+//! A huge mapping can be split at any moment without an allocation: it was given
+//! the leaf table that the split will need when it was made. The deposits of a
+//! table of level 1 lie in its *twin*, a frame of as many words, which the
+//! table's descriptor names: word i is the deposit of entry i. So there is no
+//! list, and whoever owns an entry (its lock bit, its `Busy`) owns the word.
+//!
+//! Locks on entry: a section or the writer lock; for the words the entry.
+
+use super::entry::Slot;
+use super::format::{Format, span_of};
+use super::walk;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{FrameKind, Frames};
+use crate::machine::Machine;
+use crate::sync::{Ordering, Word};
+
+/// An entry of level 1 in place.
+pub(crate) struct PmdSlot<'a, F: Format> {
+    pub(crate) slot: Slot<'a, F>,
+    /// The table that it is in.
+    pub(crate) table: Pfn,
+    /// First page of its span.
+    pub(crate) base: Vpn,
+}
+
+impl<F: Format> Clone for PmdSlot<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F: Format> Copy for PmdSlot<'_, F> {}
+
+impl<F: Format> PmdSlot<'_, F> {
+    /// The pages that it covers.
+    pub(crate) fn span(&self) -> PageRange {
+        PageRange::new(self.base, Vpn(self.base.0 + span_of::<F>(1)))
+    }
+}
+
+/// The frame that a word of a twin or a descriptor's link names: frame + 1.
+fn named(word: &Word) -> Option<Pfn> {
+    word.load(Ordering::Acquire).checked_sub(1).map(|p| Pfn(p as u32))
+}
+
+impl Frames {
+    /// The twin of a table of level 1, if it has one already.
+    pub(crate) fn twin(&self, table: Pfn) -> Option<Pfn> {
+        named(&self.desc(table).link)
+    }
+
+    /// Gives the table a twin: a frame of zeroes, the caller's alone. `false`
+    /// where somebody was quicker, and the frame is the caller's still.
+    pub(crate) fn put_twin(&self, table: Pfn, twin: Pfn) -> bool {
+        let owner = self.desc(table).owner.get();
+        self.desc(twin).assign(FrameKind::Table, 0, owner, TWIN_LEVEL);
+        let named = u64::from(twin.0) + 1;
+        self.desc(table).link.compare_exchange(0, named, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether a table, which nobody can reach any more, is one that may have a
+    /// twin. What a link means in other frames is their business.
+    pub(crate) fn is_level_1(&self, table: Pfn) -> bool {
+        self.desc(table).index.get() == 1
+    }
+
+    /// Takes the twin from a table that nobody can reach any more.
+    pub(crate) fn take_twin(&self, table: Pfn) -> Option<Pfn> {
+        let twin = self.twin(table);
+        self.desc(table).link.set(0);
+        twin
+    }
+}
+
+/// What the descriptor of a twin has in the place of its level.
+pub(crate) const TWIN_LEVEL: u64 = 15;
+
+/// The deposit's word of entry `index` of a table that has a twin.
+fn word<'a, M: Machine>(machine: &'a M, frames: &Frames, table: Pfn, index: usize) -> Option<&'a Word> {
+    frames.twin(table).map(|twin| walk::entry(machine, twin, index))
+}
+
+/// Which entry of its table covers the page.
+fn index<F: Format>(base: Vpn) -> usize {
+    super::format::index_of::<F>(base.0, 1)
+}
+
+/// Puts a leaf table, the caller's alone, into the entry's deposit. The caller
+/// owns the entry and has seen the twin.
+pub(crate) fn deposit<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base: Vpn, leaf_table: Pfn) {
+    let word = word(machine, frames, table, index::<M::Format>(base));
+    debug_assert!(word.is_some_and(|w| w.get() == 0), "I25: one deposit for each huge mapping");
+    if let Some(word) = word {
+        word.set(u64::from(leaf_table.0) + 1);
+    }
+}
+
+/// Takes the entry's deposit. The caller owns the entry.
+pub(crate) fn withdraw<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base: Vpn) -> Option<Pfn> {
+    let word = word(machine, frames, table, index::<M::Format>(base))?;
+    let leaf_table = named(word);
+    word.set(0);
+    leaf_table
+}
+
+/// Looks at it, at rest.
+pub(crate) fn deposited<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base: Vpn) -> Option<Pfn> {
+    named(word(machine, frames, table, index::<M::Format>(base))?)
+}
