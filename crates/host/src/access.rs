@@ -10,7 +10,7 @@ use crate::cpu::{BindError, CpuGuard, CpuState};
 use crate::hosted::Hosted;
 use crate::walk::walk;
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use softfault::addr::{Access, PAGE_SIZE, Pfn, Vpn};
 use softfault::machine::{Flush, SpaceTag};
 use softfault::table::format::{Format, X86_64};
@@ -73,6 +73,7 @@ fn translate<F: Format>(
     page: Vpn,
     access: Access,
 ) -> Option<Pfn> {
+    cpu.own.counters.lookup();
     if let Some(hit) = cpu.tlb.lookup(space.id, page) {
         if !hit.rights.contains(access.needs()) {
             // As on x86: the fault is raised from the stale entry, which goes.
@@ -90,7 +91,7 @@ fn translate<F: Format>(
 
 #[inline(never)]
 fn miss<F: Format>(machine: &Hosted<F>, cpu: &CpuState, space: SpaceTag, page: Vpn, access: Access) -> Option<Pfn> {
-    cpu.own.walks.store(cpu.own.walks.load(Relaxed) + 1, Relaxed);
+    cpu.own.counters.walk();
     let before = cpu.tlb.invalidations();
     let found = walk::<F>(&machine.arena, cpu, space, page, access)?;
     if let Some(violations) = &machine.violations {

@@ -3,7 +3,7 @@
 //! more, so only a check finds who forgets.
 //!
 //! Called by the owner of a TLB inside an access, after the walk and before the
-//! fill.
+//! fill. Takes one mailbox's lock at a time, for a look through one TLB.
 
 use crate::cpu::CpuState;
 use crate::tlb::Translation;
@@ -23,13 +23,12 @@ impl Violations {
     /// which `filler` has just walked to.
     pub(crate) fn check(&self, cpus: &[CpuState], filler: &CpuState, space_id: u64, found: &Translation) {
         for (i, cpu) in cpus.iter().enumerate() {
-            // Entries of a CPU with requests waiting are dead already: it serves
-            // them before it looks at its TLB. The flag comes first: seen down, it
-            // says that all requests made before the new entry are served.
-            if cpu.mailbox.has_post() {
-                continue;
-            }
-            if let Some(old) = cpu.tlb.live(space_id).find(|old| contradicts(old, found)) {
+            // What waiting requests name is dead already: the CPU serves them before
+            // it looks at its TLB. The requests are held while the TLB is looked at,
+            // so that none is served in between.
+            let posts = cpu.mailbox.waiting();
+            let is_alive = |old: &Translation| !posts.as_ref().is_some_and(|p| p.take(space_id, &old.pages()));
+            if let Some(old) = cpu.tlb.live(space_id).find(|old| contradicts(old, found) && is_alive(old)) {
                 self.record(|| {
                     format!(
                         "space {space_id}: CPU {} fills {found:?} while CPU {i} still has {old:?}: \

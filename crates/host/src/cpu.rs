@@ -4,6 +4,7 @@
 //! that the core's question *which CPU is this?* costs one load, one exclusive
 //! or and one comparison, and a thread of another machine cannot pass (H3).
 
+use crate::counts::{Baseline, Counters};
 use crate::hosted::Hosted;
 use crate::mailbox::Mailbox;
 use crate::tlb::Tlb;
@@ -45,8 +46,7 @@ pub(crate) struct OwnLine {
     pub(crate) slot: AtomicU64,
     /// State of the random numbers.
     pub(crate) random: AtomicU64,
-    /// Page walks so far.
-    pub(crate) walks: AtomicU64,
+    pub(crate) counters: Counters,
 }
 
 /// One CPU.
@@ -59,16 +59,18 @@ pub(crate) struct CpuState {
     pub(crate) tlb: Tlb,
     /// Translations of leaf tables: the paging-structure cache.
     pub(crate) tables: Tlb,
+    pub(crate) baseline: Baseline,
 }
 
 impl CpuState {
     pub(crate) fn new(tlb_entries: usize, seed: u64) -> CpuState {
         CpuState {
-            own: OwnLine { slot: AtomicU64::new(0), random: AtomicU64::new(seed), walks: AtomicU64::new(0) },
+            own: OwnLine { slot: AtomicU64::new(0), random: AtomicU64::new(seed), counters: Counters::default() },
             taken: AtomicBool::new(false),
             mailbox: Mailbox::default(),
             tlb: Tlb::new(tlb_entries),
             tables: Tlb::new(NR_TABLES_CACHED),
+            baseline: Baseline::default(),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::arena::Arena;
 use crate::barrier::Barrier;
 use crate::bbm::Violations;
 use crate::config::{HostedConfig, HostedError, Mode};
+use crate::counts::TlbStats;
 use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats};
 use crate::park::Parking;
 use core::marker::PhantomData;
@@ -82,7 +83,22 @@ impl<F: Format> Hosted<F> {
     pub fn stats(&self, cpu: CpuId) -> Option<CpuStats> {
         let state = self.cpus.get(cpu.0 as usize)?;
         let (served, overflows) = state.mailbox.counts();
-        Some(CpuStats { walks: state.own.walks.load(Relaxed), served, overflows })
+        Some(CpuStats { walks: state.own.counters.walks(), served, overflows })
+    }
+
+    /// What the TLB of `cpu` was asked since the last reset; `None` if there is
+    /// no such CPU. While the CPU is at work, as of some moment for each count.
+    pub fn tlb_stats(&self, cpu: CpuId) -> Option<TlbStats> {
+        let state = self.cpus.get(cpu.0 as usize)?;
+        Some(state.baseline.stats::<F>(&state.own.counters))
+    }
+
+    /// Begins to count anew what the TLB of `cpu` is asked; its translations
+    /// stay, so that a second pass over the same memory can be told from the
+    /// first. `false` if there is no such CPU.
+    pub fn reset_tlb_stats(&self, cpu: CpuId) -> bool {
+        let state = self.cpus.get(cpu.0 as usize);
+        state.inspect(|state| state.baseline.reset(&state.own.counters)).is_some()
     }
 
     /// With `strict_bbm`: how often a translation was filled while another one

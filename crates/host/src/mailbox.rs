@@ -6,6 +6,7 @@
 
 use crate::cpu::CpuState;
 use core::sync::atomic::{AtomicBool, Ordering::*};
+use softfault::addr::PageRange;
 use softfault::machine::Flush;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,11 +14,22 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const NR_POSTS: usize = 16;
 
 #[derive(Default)]
-struct Posts {
+pub(crate) struct Posts {
     waiting: Vec<(u64, Flush)>,
     overflow: bool,
     served: u64,
     overflows: u64,
+}
+
+impl Posts {
+    /// Whether a translation of `pages` goes when they are served.
+    pub(crate) fn take(&self, space_id: u64, pages: &PageRange) -> bool {
+        let takes = |what: &Flush| match what {
+            Flush::Pages(range) => range.overlaps(pages),
+            Flush::Space => true,
+        };
+        self.overflow || self.waiting.iter().any(|(id, what)| *id == space_id && takes(what))
+    }
 }
 
 /// The requests to one CPU.
@@ -37,6 +49,12 @@ impl Mailbox {
     #[inline(always)]
     pub(crate) fn has_post(&self) -> bool {
         self.any.load(Acquire)
+    }
+
+    /// What waits to be served, held up while the result lives. `None` says that
+    /// all requests made before the call are served: the flag goes down last.
+    pub(crate) fn waiting(&self) -> Option<MutexGuard<'_, Posts>> {
+        self.has_post().then(|| self.posts())
     }
 
     /// Asks the owner to flush before its next access.

@@ -30,7 +30,10 @@ pub(crate) fn walk<F: Format>(
     };
     loop {
         match step::<F>(arena, table, level, page, access)? {
-            Step::Mapped(leaf) => return Some(translation_of::<F>(leaf, level, page)),
+            Step::Mapped(leaf) => {
+                cpu.own.counters.found_at(level);
+                return Some(translation_of::<F>(leaf, level, page));
+            }
             Step::Table(next) => {
                 (table, level) = (next, level - 1);
                 if level == 0 {
@@ -74,8 +77,15 @@ fn step<F: Format>(arena: &Arena, table: Pfn, level: u8, page: Vpn, access: Acce
     }
 }
 
+/// # Panics
+///
+/// If a leaf above level 0 names a frame that is not aligned to its size: bits
+/// that have to be 0 are set, for which hardware raises a fault that no kernel
+/// can mend.
 fn translation_of<F: Format>(leaf: Leaf, level: u8, page: Vpn) -> Translation {
     let order = F::INDEX_BITS as u8 * level;
+    let aligned = u64::from(leaf.pfn.0).is_multiple_of(1 << order);
+    assert!(aligned, "machine check: {leaf:?} at level {level} for {page:?}, frame not aligned to 2^{order}");
     Translation { page: Vpn(page.0 >> order << order), order, pfn: leaf.pfn, rights: leaf.rights, dirty: leaf.dirty }
 }
 

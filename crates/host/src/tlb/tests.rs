@@ -78,6 +78,47 @@ fn flushes_take_what_they_name() {
     assert!(tlb.lookup(2, Vpn(5)).is_none());
 }
 
+fn huge(page: u64, pfn: u32) -> Translation {
+    Translation { order: 9, ..small(page, pfn) }
+}
+
+#[test]
+fn both_sizes_share_1536_entries() {
+    let tlb = Tlb::new(1536);
+    let nr_live = || tlb.live(1).count();
+    // As a strided pass fills it: hashing leaves some sets short, none long.
+    (0..1536).for_each(|page| fill(&tlb, 1, small(page, page as u32)));
+    assert!((1400..=1536).contains(&nr_live()), "{} of 1536 sequential pages stay", nr_live());
+    (0..4096).for_each(|page| fill(&tlb, 1, small(page, page as u32)));
+    assert_eq!(nr_live(), 1536, "full, and not one more");
+    for i in 0..4096u64 {
+        fill(&tlb, 1, huge(1 << 20 | i << 9, 512 * i as u32));
+        assert!(tlb.lookup(1, Vpn((1 << 20 | i << 9) + 511)).is_some(), "the newest is never the victim");
+    }
+    assert_eq!(nr_live(), 1536);
+    let orders = |order| tlb.live(1).filter(|t| t.order == order).count();
+    assert!(orders(9) > 1400, "huge ones have taken the place of small ones: {} and {}", orders(9), orders(0));
+}
+
+#[test]
+fn a_range_takes_every_huge_translation_that_it_touches() {
+    let tlb = Tlb::new(1536);
+    // Ranges that are probed page by page, and longer ones.
+    for nr in [1, 2, 32, 33, 513, 1024] {
+        for start in [511, 512, 513, 1000, 1023, 1024] {
+            (0..8).for_each(|i| fill(&tlb, 1, huge(i * 512, 512 * i as u32)));
+            (0..8).for_each(|i| fill(&tlb, 2, huge(i * 512, 512 * i as u32)));
+            let range = PageRange::new(Vpn(start), Vpn(start + nr));
+            tlb.invalidate(1, Flush::Pages(range));
+            for i in 0..8 {
+                let touched = i * 512 < start + nr && start < (i + 1) * 512;
+                assert_eq!(tlb.lookup(1, Vpn(i * 512 + 77)).is_none(), touched, "{i} after {range:?}");
+                assert!(tlb.lookup(2, Vpn(i * 512 + 77)).is_some(), "another space's");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_fill_that_an_invalidation_overtook_is_dropped() {
     let tlb = Tlb::new(64);

@@ -103,6 +103,96 @@ fn a_huge_leaf_translates_all_its_pages() {
 }
 
 #[test]
+fn accessed_and_dirty_of_a_huge_page_are_in_its_own_entry() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    let first = PAGE & !511;
+    bench.set(PAGE, 1, leaf(Pfn(512), RW));
+    bench.load(&cpu, (first + 3) << 12).unwrap();
+    assert_eq!(accessed_dirty(bench.get(PAGE, 1)), (true, false));
+    bench.store(&cpu, (first + 500) << 12, 1).unwrap();
+    assert_eq!(accessed_dirty(bench.get(PAGE, 1)), (true, true), "one bit for all of it");
+    // Known to be dirty, so that no page of it walks again.
+    bench.set(PAGE, 1, leaf(Pfn(512), RW));
+    bench.store(&cpu, first << 12, 1).unwrap();
+    assert_eq!(accessed_dirty(bench.get(PAGE, 1)), (false, false));
+    assert_eq!(bench.machine.stats(CpuId(0)).unwrap().walks, 2);
+}
+
+#[test]
+fn a_store_that_finds_the_huge_entry_gone_faults() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 1, leaf(Pfn(512), RW));
+    bench.load(&cpu, ADDR).unwrap();
+    bench.set(PAGE, 1, Entry::Busy);
+    assert!(bench.load(&cpu, ADDR).is_ok(), "stale");
+    assert!(bench.store(&cpu, ADDR, 1).is_err(), "a split has begun");
+    assert_eq!(bench.get(PAGE, 1), Entry::Busy);
+}
+
+#[test]
+fn a_huge_leaf_obeys_rights_and_its_lock_bit_is_not_hardwares() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 1, leaf(Pfn(512), RO));
+    assert!(bench.load(&cpu, ADDR).is_ok());
+    assert!(bench.store(&cpu, ADDR, 1).is_err());
+    let locked = |accessed, dirty| Entry::LockedLeaf(Leaf { pfn: Pfn(512), rights: RW, accessed, dirty });
+    bench.set(PAGE, 1, locked(false, false));
+    bench.store(&cpu, ADDR, 1).unwrap();
+    assert_eq!(bench.get(PAGE, 1), locked(true, true));
+    bench.set(PAGE, 1, leaf(Pfn(512), Rights::empty()));
+    bench.shoot(PAGE);
+    assert!(bench.load(&cpu, ADDR).is_err(), "kept, not present");
+}
+
+#[test]
+fn huge_and_small_leaves_live_beside_each_other() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    let (huge, small) = (PAGE & !511, (PAGE & !511) + 512);
+    bench.set(huge, 1, leaf(Pfn(512), RO));
+    bench.set(small, 0, leaf(Pfn(1024), RO));
+    bench.poke(Pfn(512), 1);
+    bench.poke(Pfn(1024), 2);
+    let both = || (bench.load(&cpu, huge << 12).ok(), bench.load(&cpu, small << 12).ok());
+    assert_eq!(both(), (Some(1), Some(2)));
+    bench.set(huge, 1, Entry::None);
+    bench.set(small, 0, Entry::None);
+    bench.shoot_what(Flush::Pages(PageRange::new(Vpn(small - 1), Vpn(small))));
+    assert_eq!(both(), (None, Some(2)), "the last page of the huge one");
+    bench.set(huge, 1, leaf(Pfn(512), RO));
+    assert_eq!(both(), (Some(1), Some(2)));
+    bench.set(huge, 1, Entry::None);
+    bench.shoot_what(Flush::Pages(PageRange::new(Vpn(small), Vpn(small + 512))));
+    assert_eq!(bench.load(&cpu, small << 12).ok(), None);
+    assert_eq!(bench.load(&cpu, huge << 12), Ok(1), "its neighbour's flush is not its own");
+}
+
+#[test]
+fn a_leaf_of_a_gibibyte_translates_all_its_pages() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(0, 2, leaf(Pfn(0), RO));
+    for frame in [600, 5000] {
+        bench.poke(Pfn(frame), u64::from(frame));
+        assert_eq!(bench.load(&cpu, u64::from(frame) << 12), Ok(u64::from(frame)));
+    }
+    let stats = bench.machine.tlb_stats(CpuId(0)).unwrap();
+    assert_eq!((stats.misses, stats.loads), (1, 2));
+}
+
+#[test]
+#[should_panic(expected = "machine check")]
+fn a_huge_leaf_over_frames_that_are_not_aligned_is_a_machine_check() {
+    let bench = Bench::small(1, Mode::Interrupt);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    bench.set(PAGE, 1, leaf(Pfn(513), RO));
+    let _ = bench.load(&cpu, ADDR);
+}
+
+#[test]
 fn more_rights_are_noticed_after_one_spurious_fault() {
     let bench = Bench::small(1, Mode::Interrupt);
     let cpu = bench.machine.bind(CpuId(0)).unwrap();

@@ -1,0 +1,113 @@
+//! What a CPU's TLB was asked, and what its misses would have cost hardware.
+//!
+//! The owner of a CPU counts with plain loads and stores in its own line; no
+//! lock. A reset by anybody keeps what was counted until then and takes it off
+//! later readings, so it never races with the owner.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use softfault::table::format::Format;
+use std::sync::{Mutex, PoisonError};
+
+/// Levels of the deepest format.
+const MAX_LEVELS: usize = 5;
+
+/// The running counts of one CPU, written by its owner.
+#[derive(Default)]
+pub(crate) struct Counters {
+    lookups: AtomicU64,
+    walks: AtomicU64,
+    /// Walks that found a translation, by the level of its entry.
+    found: [AtomicU64; MAX_LEVELS],
+}
+
+#[inline(always)]
+fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+impl Counters {
+    #[inline(always)]
+    pub(crate) fn lookup(&self) {
+        count(&self.lookups);
+    }
+    pub(crate) fn walk(&self) {
+        count(&self.walks);
+    }
+    pub(crate) fn found_at(&self, level: u8) {
+        count(&self.found[usize::from(level)]);
+    }
+    /// Walks since the CPU was made.
+    pub(crate) fn walks(&self) -> u64 {
+        self.walks.load(Relaxed)
+    }
+    fn read(&self) -> Counts {
+        Counts {
+            lookups: self.lookups.load(Relaxed),
+            walks: self.walks(),
+            found: core::array::from_fn(|level| self.found[level].load(Relaxed)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    lookups: u64,
+    walks: u64,
+    found: [u64; MAX_LEVELS],
+}
+
+/// Where a CPU's readings begin.
+#[derive(Default)]
+pub(crate) struct Baseline(Mutex<Counts>);
+
+impl Baseline {
+    pub(crate) fn reset(&self, counters: &Counters) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters.read();
+    }
+
+    pub(crate) fn stats<F: Format>(&self, counters: &Counters) -> TlbStats {
+        let (base, now) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner), counters.read());
+        let (lookups, misses) = (now.lookups.wrapping_sub(base.lookups), now.walks.wrapping_sub(base.walks));
+        let mut stats = TlbStats { lookups, misses, ..TlbStats::default() };
+        for level in 0..F::LEVELS {
+            let nr = now.found[usize::from(level)].wrapping_sub(base.found[usize::from(level)]);
+            let nr_read = F::LEVELS - level;
+            stats.loads += nr * u64::from(nr_read);
+            stats.loads_nested_small += nr * nested_loads(nr_read, F::LEVELS);
+            stats.loads_nested_huge += nr * nested_loads(nr_read, F::LEVELS - 1);
+        }
+        stats
+    }
+}
+
+/// Memory loads of a two-dimensional walk: the guest's walk reads `nr_guest`
+/// entries, and each of their addresses, and at last that of the data, is first
+/// translated by a walk of the hypervisor's `nr_host` levels.
+pub const fn nested_loads(nr_guest: u8, nr_host: u8) -> u64 {
+    (nr_guest as u64 + 1) * (nr_host as u64 + 1) - 1
+}
+
+/// What a CPU's TLB was asked since the last
+/// [`reset_tlb_stats`](crate::Hosted::reset_tlb_stats).
+///
+/// Loads are those of hardware that caches no table entries between walks, for
+/// walks that found a translation; one that ended in a page fault is a miss and
+/// no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TlbStats {
+    /// Accesses to a page: the TLB was looked at once for each.
+    pub lookups: u64,
+    /// Lookups that led to a walk: nothing cached, or a first store through what
+    /// was cached clean.
+    pub misses: u64,
+    /// Table entries read by the walks: with four levels 4 for a page of 4 KiB,
+    /// 3 for one of 2 MiB.
+    pub loads: u64,
+    /// The same in a guest whose hypervisor maps it by 4 KiB pages: 24 and 19.
+    pub loads_nested_small: u64,
+    /// The same in a guest whose hypervisor maps it by 2 MiB pages: 19 and 15.
+    pub loads_nested_huge: u64,
+}
+
+#[cfg(test)]
+mod tests;
