@@ -126,7 +126,7 @@ impl Default for HugeKnobs {
 op_error! {
     /// Why the knobs of huge pages stay as they were.
     KnobError {
-        NoSuchSize: EINVAL = "hugepages-<n>kB: should be 16 to 2048, a power of two",
+        NoSuchSize: EINVAL = "hugepages-NkB: N should be 16 to 2048, a power of two",
         PagesToScan: EINVAL = "khugepaged/pages_to_scan: should be at least 1",
         MaxPtesNone: EINVAL = "khugepaged/max_ptes_none: should be at most 511",
         MaxPtesSwap: EINVAL = "khugepaged/max_ptes_swap: should be at most 511",
