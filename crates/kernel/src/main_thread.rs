@@ -7,7 +7,7 @@ use crate::boot::info::Info;
 use crate::console::{Channel, Line};
 use crate::file::console;
 use crate::power::{self, End};
-use crate::process::exec::{self, Command};
+use crate::process::exec::{self, Command, Inherited};
 use crate::process::{self, Mm, Process, archive};
 use crate::sched::{self, KernelStack, Thread};
 use crate::selftest::Selftest;
@@ -18,6 +18,7 @@ use alloc::sync::Arc;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::{RLIMIT_STACK, SIGKILL};
+use softfault::policy::huge::Enabled;
 use softfault::{Discipline, Tunables, VmaFlags};
 
 /// How long the end of all processes may take.
@@ -39,6 +40,13 @@ fn parse(cmdline: &str) -> Params {
                 Some(discipline) => params.tunables.discipline = discipline,
                 None => refuse(format_args!("discipline={name}: should be global, fastpath2004, split or lockfree")),
             },
+            Some(("transparent_hugepage", when)) => match huge_pages(when) {
+                Some((enabled, off)) => (params.tunables.thp.enabled, params.tunables.thp_off) = (enabled, off),
+                None => complain(format_args!(
+                    "transparent_hugepage={when}: should be always, madvise, never, 0 (off for good) or 2 (madvise); \
+                     left as it was"
+                )),
+            },
             Some(("tty", size)) => match parse_size(size) {
                 Some(size) => console::set_terminal(size),
                 None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
@@ -53,10 +61,25 @@ fn parse(cmdline: &str) -> Params {
     params
 }
 
+/// When there are huge pages, and whether they are off for good. The numbers are
+/// those of the year in which they came.
+fn huge_pages(word: &str) -> Option<(Enabled, bool)> {
+    match word {
+        "0" => Some((Enabled::Never, true)),
+        "2" => Some((Enabled::Madvise, false)),
+        _ => Enabled::parse(word).map(|enabled| (enabled, false)),
+    }
+}
+
 /// `24x80`.
 fn parse_size(text: &str) -> Option<[u16; 2]> {
     let (rows, columns) = text.split_once('x')?;
     Some([rows.parse().ok()?, columns.parse().ok()?])
+}
+
+/// Says what is wrong where nobody overlooks it, and goes on.
+fn complain(what: core::fmt::Arguments) {
+    let _ = writeln!(Line::new(Channel::Error, false), "kernel: {what}");
 }
 
 /// Says why the program cannot be run, and ends.
@@ -103,9 +126,9 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
         console::set_foreground(process.pid);
     }
     let place = process.place.lock().clone();
-    let stack_bytes = process.limits.lock().now(RLIMIT_STACK);
+    let inherited = Inherited { stack_bytes: process.limits.lock().now(RLIMIT_STACK), thp_disable: false };
     let command = Command { path, args, env: env.into() };
-    let prepared = exec::prepare(&place, command, stack_bytes).map_err(|e| fail(e.to_string()))?;
+    let prepared = exec::prepare(&place, command, &inherited).map_err(|e| fail(e.to_string()))?;
     if let Some(selftest) = PARAMS.get().selftest {
         selftest.run(&prepared.mm.space, prepared.frame.rsp);
     }
@@ -135,13 +158,7 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
         }
         if time::now_ns() > deadline {
             left.iter().for_each(|p| log!("{}[{}] has not ended", p.name(), p.pid));
-            // Beside the log, where nobody overlooks it.
-            let mut line = Line::new(Channel::Error, false);
-            let _ = writeln!(
-                line,
-                "kernel: {} pages did not come back from process {pid}",
-                free_before.saturating_sub(free)
-            );
+            complain(format_args!("{} pages did not come back from process {pid}", free_before.saturating_sub(free)));
             return;
         }
         if left.is_empty() {

@@ -104,6 +104,7 @@ fn a_table_a_plot_and_a_label() {
     for wanted in ["ARTEFACT", "-cpu max,", "transparent_hugepage=always", "minor faults", "ratio by wall time: "] {
         assert!(table.contains(wanted), "{wanted} is not in: {table}");
     }
+    assert_eq!(table.matches("transparent_hugepage=always").count(), 2, "both systems: {table}");
     let row = |system: &str| table.lines().any(|line| line.trim_start().starts_with(&format!("{system} ")));
     assert!(row("softfault") && row("linux"), "{table}");
     let plot = std::fs::read_to_string(&plot).expect("it was written");

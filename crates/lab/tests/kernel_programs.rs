@@ -179,6 +179,26 @@ fn bad_arguments_are_named() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// The knobs of huge pages, with each setting that a boot can begin with.
+#[test]
+fn knobs_of_huge_pages_are_where_linux_has_them() {
+    let binary = compile("hugeknobs", "hugeknobs", Libc::Musl);
+    let cases = [("always", "always"), ("madvise", "madvise"), ("never", "never"), ("0", "off"), ("2", "madvise")];
+    for (parameter, first) in cases {
+        let ran = run(&["--append", &format!("transparent_hugepage={parameter}")], &binary, &[first]);
+        assert_eq!((ran.code, ran.output.as_str()), (0, "hugeknobs ok\n"), "{parameter}: {}", ran.errors);
+        assert_eq!(ran.errors, "", "{parameter}");
+    }
+    let default = softfault::HugeKnobs::DEFAULT.enabled.name();
+    let ran = run(
+        &["--append", "transparent_hugepage=sometimes"],
+        &compile("hugeknobs", "hugeknobs", Libc::Glibc),
+        &[default],
+    );
+    assert_eq!((ran.code, ran.output.as_str()), (0, "hugeknobs ok\n"), "{}", ran.errors);
+    assert!(ran.errors.contains("transparent_hugepage=sometimes: should be always,"), "{}", ran.errors);
+}
+
 /// System V segments, futexes in shared memory, mlock and its kin.
 #[test]
 fn memory_between_processes() {

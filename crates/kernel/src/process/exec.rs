@@ -122,18 +122,26 @@ fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Res
     Err(Errno::ELOOP)
 }
 
-/// Builds the memory of the program; `stack_bytes` is how far its stack may
-/// grow.
-pub fn prepare(place: &fs::Place, command: Command, stack_bytes: u64) -> Result<Prepared, Refusal> {
+/// What the new memory takes over from the old one.
+pub struct Inherited {
+    /// How far its stack may grow.
+    pub stack_bytes: u64,
+    /// No huge pages (PR_SET_THP_DISABLE).
+    pub thp_disable: bool,
+}
+
+/// Builds the memory of the program.
+pub fn prepare(place: &fs::Place, command: Command, inherited: &Inherited) -> Result<Prepared, Refusal> {
     let Command { path: called, mut args, env } = command;
     if args.is_empty() {
         args.push(Vec::new());
     }
     let program = resolve(place, called.clone(), &mut args).map_err(Refusal::File)?;
     let space = mm::new_space().map_err(|_| Refusal::Memory)?;
+    space.set_thp_disable(inherited.thp_disable);
     let loaded = elf::load(&space, &program, place).map_err(Refusal::Load)?;
     let texts = stack::Texts { path: &called, args: &args, env: &env };
-    let sp = stack::build(&space, &loaded, &texts, stack_bytes).map_err(Refusal::Stack)?;
+    let sp = stack::build(&space, &loaded, &texts, inherited.stack_bytes).map_err(Refusal::Stack)?;
     let cmdline = args.iter().flat_map(|a| a.iter().copied().chain([0])).collect();
     let mm = Mm::new(space, String::from_utf8_lossy(&program.path).into_owned(), cmdline, sp);
     Ok(Prepared { mm, frame: Frame::for_program(loaded.start, sp) })

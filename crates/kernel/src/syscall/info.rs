@@ -13,8 +13,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::prctl::{
-    PR_GET_DUMPABLE, PR_GET_NAME, PR_GET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_NO_NEW_PRIVS,
-    PR_SET_PDEATHSIG, PR_SET_VMA,
+    PR_GET_DUMPABLE, PR_GET_NAME, PR_GET_PDEATHSIG, PR_GET_THP_DISABLE, PR_SET_DUMPABLE, PR_SET_NAME,
+    PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE, PR_SET_VMA,
 };
 
 pub fn getrandom(call: &mut Call) -> errno::Result {
@@ -163,6 +163,12 @@ pub fn prctl(call: &mut Call) -> errno::Result {
             mm::put(call.space(), call.args[1], &signal)?;
             Ok(0)
         }
+        // What is not used has to be zero: it would mean something newer.
+        PR_SET_THP_DISABLE if call.args[2..5] == [0; 3] => {
+            call.space().set_thp_disable(call.args[1] != 0);
+            Ok(0)
+        }
+        PR_GET_THP_DISABLE if call.args[1..5] == [0; 4] => Ok(call.space().thp_disable().into()),
         PR_GET_DUMPABLE => Ok(1),
         PR_SET_DUMPABLE | PR_SET_NO_NEW_PRIVS => Ok(0),
         // Names of mappings are for reports only, and not kept.

@@ -4,7 +4,7 @@ use super::Call;
 use crate::errno::{self, Errno};
 use crate::fs::walk::{Follow, walk};
 use crate::mm::{self, USER_END};
-use crate::process::exec::{self, Command, Texts};
+use crate::process::exec::{self, Command, Inherited, Texts};
 use crate::process::fork::{self, Plan};
 use crate::process::stack;
 use crate::process::table::{self, GroupError};
@@ -222,7 +222,8 @@ fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Resu
     let args = read_texts(call, args, &mut budget)?;
     let env = read_texts(call, env, &mut budget)?;
     let place = call.process.place.lock().clone();
-    let prepared = exec::prepare(&place, Command { path, args, env }, stack_bytes).map_err(|e| e.errno())?;
+    let inherited = Inherited { stack_bytes, thp_disable: call.space().thp_disable() };
+    let prepared = exec::prepare(&place, Command { path, args, env }, &inherited).map_err(|e| e.errno())?;
     prepared.mm.space.set_limit_as(call.process.limits.lock().address_space_bytes());
     call.process.exec(call.thread, prepared)?;
     Ok(0)

@@ -12,6 +12,13 @@ pub const ARGUMENTS: &CStr = c"/.softfault/arguments";
 /// When to use huge pages, and where Linux is told so.
 const HUGE_PAGES: &CStr = c"/.softfault/huge-pages";
 const HUGE_PAGES_KNOB: &CStr = c"/sys/kernel/mm/transparent_hugepage/enabled";
+/// Linux's defaults, and the reference kernel's: what else it leaves off in a small
+/// machine.
+const OTHER_KNOBS: [(&CStr, &[u8]); 3] = [
+    (c"/sys/kernel/mm/transparent_hugepage/defrag", b"madvise"),
+    (c"/sys/kernel/mm/transparent_hugepage/use_zero_page", b"1"),
+    (c"/sys/kernel/mm/transparent_hugepage/khugepaged/defrag", b"1"),
+];
 /// Most bytes of arguments, and most arguments.
 const ARGUMENT_BYTES: usize = 1 << 20;
 const NR_ARGUMENTS: usize = 1 << 14;
@@ -37,11 +44,17 @@ pub fn become_init() -> Console {
 
 /// Linux leaves them off in a small machine, whatever its command line says.
 fn set_huge_pages() {
-    let (asked, knob) = (sys::open(HUGE_PAGES, O_RDONLY), sys::open(HUGE_PAGES_KNOB, O_WRONLY));
+    let asked = sys::open(HUGE_PAGES, O_RDONLY);
     let mut text = [0; 16];
     let len = sys::read(asked, &mut text);
-    sys::write(knob, &text[..len]);
     sys::close(asked);
+    set_knob(HUGE_PAGES_KNOB, &text[..len]);
+    OTHER_KNOBS.iter().for_each(|(knob, value)| set_knob(knob, value));
+}
+
+fn set_knob(file: &CStr, value: &[u8]) {
+    let knob = sys::open(file, O_WRONLY);
+    sys::write(knob, value);
     sys::close(knob);
 }
 

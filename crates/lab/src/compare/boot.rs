@@ -92,7 +92,7 @@ impl Bench {
         let mut machines = Vec::new();
         for system in options.systems() {
             let (path, kernel, append) = match (system, linux) {
-                (System::Softfault, _) => (PROBE, scratch.put("kernel", image::KERNEL)?, given.append.clone()),
+                (System::Softfault, _) => (PROBE, scratch.put("kernel", image::KERNEL)?, options.softfault_append()),
                 (System::Linux, Some(linux)) => {
                     (PROBE_AS_INIT, linux.image.clone(), format!("{} rdinit={PROBE_AS_INIT}", options.linux_append()))
                 }

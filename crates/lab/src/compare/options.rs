@@ -24,7 +24,8 @@ spread is (slowest - fastest) / median of the wall time; ratio is Linux over the
 reference kernel over Linux for --rate: above 1, the reference kernel is ahead.
 
 Linux is Debian's linux-image-cloud-amd64, fetched by apt-get and unpacked into $XDG_CACHE_HOME or ~/.cache, never
-installed; it boots with init_on_alloc=0, mitigations=off and transparent_hugepage=never unless told otherwise.
+installed; it boots with init_on_alloc=0 and mitigations=off unless told otherwise. Both boot with
+transparent_hugepage=never, or what --thp says; --append is for the reference kernel alone.
 
 --icount measures no program but counts instructions that the systems take for a fault, a munmap, a fork; the same in
 each run, on any host. A write fault is counted without the 512 steps of `rep stosq` that clear the page.
@@ -43,7 +44,7 @@ Examples:
   softfault compare --thp always --cpu-default --root ./tree -- /bin/sh /script.sh
   softfault compare --icount";
 
-/// Linux's huge pages.
+/// When either system uses huge pages.
 #[derive(Clone, Copy, ValueEnum, Debug)]
 pub enum HugePages {
     Never,
@@ -77,7 +78,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE.deb")]
     pub linux: Option<PathBuf>,
 
-    /// Linux's transparent huge pages
+    /// Transparent huge pages of both systems
     #[arg(long, value_name = "WHEN", default_value = "never")]
     pub thp: HugePages,
 
@@ -155,13 +156,19 @@ impl Options {
         let kernel = if self.only == Some(System::Softfault) { crate::run::LEAST_BYTES } else { LINUX_BYTES };
         self.machine.check_memory(kernel, archive_bytes)
     }
-    /// Linux's word for `--thp`.
+    /// The word for `--thp`, the same on both.
     pub fn huge_pages(&self) -> &'static str {
         match self.thp {
             HugePages::Never => "never",
             HugePages::Always => "always",
             HugePages::Madvise => "madvise",
         }
+    }
+    /// The reference kernel's command line; what was asked for comes last, and so
+    /// prevails.
+    pub fn softfault_append(&self) -> String {
+        let thp = format!("transparent_hugepage={}", self.huge_pages());
+        if self.machine.append.is_empty() { thp } else { format!("{thp} {}", self.machine.append) }
     }
     /// Linux's command line.
     pub fn linux_append(&self) -> String {

@@ -12,7 +12,7 @@ pub fn title(options: &Options, nr_cpus: u32, linux: Option<&Kernel>) -> String 
     let (cpu, mem_mib) = (options.cpu(), options.machine.mem >> 20);
     let mut text = format!("QEMU -cpu {cpu}, {nr_cpus} CPU(s), {mem_mib} MiB");
     if options.only != Some(System::Linux) {
-        let _ = write!(text, "\nsoftfault: the reference kernel {}", options.machine.append);
+        let _ = write!(text, "\nsoftfault: the reference kernel, {}", options.softfault_append());
     }
     if let Some(kernel) = linux {
         let _ = write!(text, "\nlinux: {}, {}", kernel.name, options.linux_append());

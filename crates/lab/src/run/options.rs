@@ -27,7 +27,7 @@ Examples:
   softfault run -- ./hello                       a static program of this host's
   softfault run --cpus 2 --mem 1G --stats -- ./pft -t 2
   softfault run --file data.txt:/etc/data --file ./hello -- /hello world
-  softfault run --append discipline=split -- ./hello";
+  softfault run --append 'discipline=split transparent_hugepage=madvise' -- ./hello";
 
 /// The machine and what is in it: for every command that boots one.
 #[derive(Args, Clone, Debug)]
@@ -48,8 +48,9 @@ pub struct MachineOptions {
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 
-    /// Parameters of the reference kernel: discipline=global|fastpath2004|split|lockfree, and, to see how a
-    /// failure looks, selftest=panic|reset|user-access
+    /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, for good; 2 is
+    /// madvise), discipline=global|fastpath2004|split|lockfree, and, to see how a failure looks,
+    /// selftest=panic|reset|user-access
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
 

@@ -1,9 +1,9 @@
 //! Which sizes of page a fault or a collapse may use, and how hard it may try:
 //! the knobs of `/sys/kernel/mm/transparent_hugepage`, in Linux's words.
 //!
-//! Values and pure functions; who keeps them is [`crate::huge`].
+//! Values and pure functions; who keeps them is `huge/`.
 
-use crate::addr::Order;
+use crate::addr::{Order, PageRange};
 use crate::space::vma::VmaFlags;
 use core::fmt;
 
@@ -162,6 +162,14 @@ impl Orders {
     #[inline(always)]
     pub const fn and(self, other: Orders) -> Orders {
         Orders(self.0 & other.0)
+    }
+    /// Those of which `range` has room for one, aligned.
+    pub fn fitting(self, range: PageRange) -> Orders {
+        let fits = |order: Order| {
+            let start = range.start.0.checked_next_multiple_of(order.nr_pages());
+            start.and_then(|start| start.checked_add(order.nr_pages())).is_some_and(|end| end <= range.end.0)
+        };
+        Orders(self.iter().filter(|order| fits(*order)).fold(0, |bits, order| bits | 1 << order.0))
     }
     /// Largest first: the order in which they are tried.
     pub fn iter(self) -> impl Iterator<Item = Order> {

@@ -1,6 +1,7 @@
 //! The words of the knobs, sets of sizes, and which sizes are eligible.
 
 use super::*;
+use crate::addr::Vpn;
 use Enabled as E;
 use SizeEnabled as S;
 use std::string::String;
@@ -106,4 +107,18 @@ fn sets_of_orders() {
     assert_eq!(some.below(Order(2)), Orders::NONE);
     assert_eq!(some.below(Order(18)), some);
     assert!(some.contains(Order(4)) && !some.contains(Order(5)) && !some.contains(Order(18)));
+}
+
+#[test]
+fn a_size_fits_where_an_aligned_page_of_it_does() {
+    let fitting = |start, end| Orders::ALL.fitting(PageRange::new(Vpn(start), Vpn(end)));
+    assert_eq!(fitting(512, 1024), Orders::ALL);
+    assert_eq!(fitting(511, 1535), Orders::ALL);
+    assert_eq!(fitting(513, 1535), Orders::MID);
+    assert_eq!(fitting(4, 8), Orders(1 << 2));
+    assert_eq!(fitting(5, 11), Orders::NONE);
+    assert_eq!(fitting(5, 12), Orders(1 << 2));
+    assert_eq!(fitting(7, 7), Orders::NONE);
+    assert_eq!(fitting(u64::MAX - 2, u64::MAX), Orders::NONE);
+    assert_eq!(Orders::PMD.fitting(PageRange::new(Vpn(0), Vpn(511))), Orders::NONE);
 }

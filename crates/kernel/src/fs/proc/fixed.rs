@@ -1,5 +1,6 @@
 //! The names of `/proc` and `/sys` that are always there.
 
+use super::huge::{self, Setting, Stat};
 use super::knobs::{self, Knob};
 use super::process::Subject;
 use super::system;
@@ -15,7 +16,7 @@ use core::fmt::{self, Write};
 
 /// A name and what it stands for.
 pub struct Fixed {
-    name: &'static str,
+    pub(super) name: &'static str,
     pub(super) what: What,
 }
 
@@ -29,6 +30,9 @@ pub(super) enum What {
     File(fn(&mut dyn Write) -> fmt::Result),
     Line(&'static str),
     Knob(&'static Knob),
+    /// A knob of huge pages, and a counter of theirs.
+    Setting(Setting),
+    Stat(Stat),
     /// `self` and `thread-self`.
     Own {
         thread: bool,
@@ -36,7 +40,7 @@ pub(super) enum What {
     Link(&'static str),
 }
 
-const fn dir(name: &'static str, inside: &'static [Fixed]) -> Fixed {
+pub(super) const fn dir(name: &'static str, inside: &'static [Fixed]) -> Fixed {
     Fixed { name, what: What::Dir(inside) }
 }
 const fn file(name: &'static str, write: fn(&mut dyn Write) -> fmt::Result) -> Fixed {
@@ -121,7 +125,7 @@ static SYS_ROOT: Fixed = dir(
     "sys",
     &[
         dir("devices", &[dir("system", &[Fixed { name: "cpu", what: What::Cpus(&CPU) }, dir("node", &NODE)])]),
-        dir("kernel", &[dir("mm", &[])]),
+        dir("kernel", &[dir("mm", &[dir("transparent_hugepage", &huge::NAMES)])]),
     ],
 );
 
@@ -154,7 +158,8 @@ impl Fixed {
     pub(super) fn about(&self) -> Kind {
         match &self.what {
             What::Dir(_) | What::Processes(_) | What::Cpus(_) => DIR,
-            What::File(_) | What::Line(_) => FILE,
+            What::File(_) | What::Line(_) | What::Stat(_) => FILE,
+            What::Setting(_) => Kind { mode: 0o644, ..FILE },
             What::Knob(knob) if knob.is_writable => Kind { mode: 0o644, ..FILE },
             What::Knob(_) => FILE,
             What::Own { .. } | What::Link(_) => LINK,
@@ -205,6 +210,8 @@ impl Fixed {
             What::File(write) => write(buffer),
             What::Line(text) => buffer.write_str(text),
             What::Knob(knob) => writeln!(buffer, "{}", knob.get()),
+            What::Setting(setting) => setting.write(buffer),
+            What::Stat(stat) => stat.write(buffer),
             _ => return Err(Errno::EINVAL),
         };
         written.map_err(|_| Errno::ENOMEM)

@@ -118,6 +118,8 @@ pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Resul
     });
     let pending = process.pending.lock().set();
     let (ignored, caught) = actions(process);
+    let may_be_huge = process.mm().is_some_and(|mm| !mm.space.thp_disable());
+    writeln!(out, "THP_enabled:\t{}", u8::from(may_be_huge))?;
     writeln!(out, "Threads:\t{}\nSigQ:\t0/4096", process.nr_threads())?;
     writeln!(out, "SigPnd:\t{own:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}")?;
     writeln!(out, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}")?;
@@ -320,6 +322,11 @@ fn vm_flags(vma: &Vma, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, " mr mw me")
 }
 
+/// Whether a fault in it could, as things stand, be given more than a base page.
+fn may_be_huge(space: &Space, vma: &Vma) -> bool {
+    !space.huge_orders(vma.flags).fitting(vma.range).is_empty()
+}
+
 /// `smaps`.
 pub fn smaps(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
     let Some(mm) = process.mm() else { return Ok(()) };
@@ -330,7 +337,7 @@ pub fn smaps(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
             sums.add(entry);
             result = writeln!(out, "{}", Line(&entry.vma))
                 .and_then(|()| sums.write(out, true))
-                .and_then(|()| writeln!(out, "THPeligible:           0"))
+                .and_then(|()| writeln!(out, "THPeligible:    {:>8}", u8::from(may_be_huge(&mm.space, &entry.vma))))
                 .and_then(|()| vm_flags(&entry.vma, out));
         }
     });

@@ -3,9 +3,10 @@
 //!
 //! `fixed` has the names that are always there, `process` those of a process,
 //! `system` and `memory` write the texts, `knobs` are the numbers that can be
-//! set, `text` is an open file.
+//! set, `huge` the knobs of huge pages, `text` is an open file.
 
 mod fixed;
+mod huge;
 pub mod knobs;
 mod memory;
 mod process;

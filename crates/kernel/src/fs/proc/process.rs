@@ -96,12 +96,12 @@ fn all_names() -> impl Iterator<Item = &'static Of> {
 }
 
 fn mounts(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
-    writeln!(out, "tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\nsysfs /sys sysfs ro,relatime 0 0")
+    writeln!(out, "tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\nsysfs /sys sysfs rw,relatime 0 0")
 }
 
 fn mountinfo(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "1 1 0:2 / / rw,relatime - tmpfs tmpfs rw")?;
-    writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys ro,relatime - sysfs sysfs ro")
+    writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys rw,relatime - sysfs sysfs rw")
 }
 
 impl Subject {

@@ -54,8 +54,11 @@ pub struct Text {
 }
 
 impl Text {
-    /// Opens it.
-    pub fn open(generated: &Generated, _for_writing: bool) -> errno::Result<Text> {
+    /// Opens it. As in sysfs, not even root opens a mere number for writing.
+    pub fn open(generated: &Generated, for_writing: bool) -> errno::Result<Text> {
+        if for_writing && matches!(generated.node, Node::Fixed(fixed::Fixed { what: fixed::What::Stat(_), .. })) {
+            return Err(Errno::EACCES);
+        }
         Ok(Text { node: generated.node, buffer: SleepingLock::new(None) })
     }
     /// Reads from `offset` on.
@@ -91,6 +94,13 @@ impl Text {
         match self.node {
             Node::Fixed(fixed::Fixed { what: fixed::What::Knob(knob), .. }) => {
                 knobs::set(knob, bytes)?;
+                Ok(bytes.len())
+            }
+            // As sysfs does: each write is a value of its own, wherever it goes.
+            Node::Fixed(fixed::Fixed { what: fixed::What::Setting(setting), .. }) => {
+                if !bytes.is_empty() {
+                    setting.set(bytes)?;
+                }
                 Ok(bytes.len())
             }
             Node::Of(subject, of) => of.write_raw(subject, offset, bytes),
