@@ -22,7 +22,8 @@
 //! | `rmap` | families, from a frame to its entries | policy |
 //!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
-//! frames), `section` (the read side).
+//! frames), `section` (the read side). [`clear`] is what clears and copies large
+//! pages for all of them.
 //!
 //! # Lock order
 //!
@@ -58,6 +59,7 @@ mod testing;
 pub mod account;
 pub mod addr;
 pub mod check;
+pub mod clear;
 mod cpu;
 mod describe;
 pub mod errno;

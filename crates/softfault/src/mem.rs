@@ -14,6 +14,8 @@ use crate::sync::{self, Word};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+pub mod stream;
+
 /// A type that consists of [`Word`]s alone.
 ///
 /// # Safety
@@ -100,11 +102,19 @@ pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     sync::zeroed(first, bytes);
 }
 
-/// Copies one frame; `to` must be the caller's alone (I6), `from` may be read by
-/// others meanwhile, and written only if the caller can live with a torn copy.
+/// Copies one frame, as [`copy_frames`] does.
 pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
+    copy_frames(machine, to, from, 1);
+}
+
+/// Copies adjacent frames; `to` must be the caller's alone (I6), `from` may be
+/// read by others meanwhile, and written only if the caller can live with a torn
+/// copy.
+#[inline]
+pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
+    let bytes = (nr_frames * PAGE_SIZE) as usize;
     // SAFETY: I1 and I6; distinct frames do not overlap.
-    unsafe { core::ptr::copy_nonoverlapping(machine.frame_ptr(from), machine.frame_ptr(to), PAGE_SIZE as usize) }
+    unsafe { core::ptr::copy_nonoverlapping(machine.frame_ptr(from), machine.frame_ptr(to), bytes) }
 }
 
 /// Asks for the line at `word` to be brought near for writing; only a hint.

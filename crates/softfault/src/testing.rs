@@ -12,6 +12,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 pub(crate) struct Plain {
     memory: *mut u8,
     nr_frames: u64,
+    /// Turns of [`Machine::relax`] so far.
+    pub(crate) nr_relaxed: Word,
 }
 
 // SAFETY: I1: the pointer is only handed out.
@@ -36,7 +38,9 @@ unsafe impl Machine for Plain {
     fn shootdown_is_grace(&self) -> bool {
         true
     }
-    fn relax(&self) {}
+    fn relax(&self) {
+        self.nr_relaxed.add_owned(1);
+    }
     fn park(&self, _: &Word, _: u64) {}
     fn unpark(&self, _: &Word) {}
     fn now_ns(&self) -> u64 {
@@ -67,6 +71,7 @@ pub(crate) fn vm(nr_frames: u64, tunables: Tunables) -> Vm<Plain> {
 pub(crate) fn try_vm(nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, NewVmError> {
     // SAFETY: I1: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout(nr_frames)) };
+    let nr_relaxed = Word::new(0);
     let regions = [FrameRange { first: Pfn(0), nr_frames }];
-    Vm::new(Plain { memory, nr_frames }, &Config { regions: &regions, frames_are_zero: true, tunables })
+    Vm::new(Plain { memory, nr_frames, nr_relaxed }, &Config { regions: &regions, frames_are_zero: true, tunables })
 }

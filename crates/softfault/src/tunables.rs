@@ -1,6 +1,7 @@
 //! All limits and thresholds, named as Linux names them, with their units.
 
 use crate::huge::knobs::HugeKnobs;
+use crate::policy::clear::ClearOrder;
 
 /// How a fault excludes other faults; see `fault/discipline.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -55,6 +56,9 @@ pub struct Tunables {
     /// No huge page as long as the [`Vm`](crate::Vm) lives, by advice neither
     /// (boot parameter `transparent_hugepage=0`): `thp` may allow none then.
     pub thp_off: bool,
+    /// The order in which large pages are cleared and copied; `None` leaves it to
+    /// what [`calibrate`](crate::clear::calibrate) measured, page size by page size.
+    pub clear_order: Option<ClearOrder>,
 }
 
 impl Default for Tunables {
@@ -68,6 +72,7 @@ impl Default for Tunables {
             zero_batch: 64,
             thp: HugeKnobs::DEFAULT,
             thp_off: false,
+            clear_order: None,
         }
     }
 }

@@ -79,6 +79,8 @@ pub struct Vm<M: Machine> {
     pub(crate) thief: Word,
     /// Held by the one rmap walk under way.
     pub(crate) rmap_walks: Word,
+    /// The order of clearing for each size of page; see `clear.rs`.
+    pub(crate) clear_orders: Word,
     pub(crate) nr_total_pages: u64,
     pub(crate) huge: HugeWords,
 }
@@ -132,6 +134,7 @@ impl<M: Machine> Vm<M> {
             next_space_id: Word::new(1),
             thief: Word::new(0),
             rmap_walks: Word::new(0),
+            clear_orders: Word::new(0),
             nr_total_pages,
             huge,
         })

@@ -4,5 +4,6 @@
 //! lock, reads no memory, and cannot break anything: the mechanism checks the
 //! plan against what it sees and counts a refusal (`fault_plan_rejected`).
 
+pub mod clear;
 pub mod fault;
 pub mod huge;

@@ -1,0 +1,146 @@
+//! Clearing and copying large pages, in the orders of [`policy::clear`].
+//!
+//! One mechanism for both: runs come from the plan, are cut into pieces, and the
+//! machine gets a word in ([`Machine::relax`]) after each 64 frames at most. So
+//! nothing here may be called inside a section (I8), and the frames written to
+//! are the caller's alone (I6) until it returns: what has been streamed past the
+//! caches is in memory by then.
+//!
+//! Which order serves best is measured by [`calibrate`], once for a machine and
+//! for each size of page, and kept in the [`Vm`].
+
+mod calibrate;
+
+pub use crate::policy::clear::{ClearOrder, Plan, Run, WARM_RADIUS};
+pub use calibrate::{ClearTable, calibrate};
+
+use crate::addr::{Order, Pfn};
+use crate::machine::Machine;
+use crate::mem::{self, stream};
+use crate::policy;
+use crate::vm::Vm;
+
+/// Most frames that are cleared or copied at one go, and between two turns of
+/// [`Machine::relax`]. One string instruction over 4 KiB runs at half the speed
+/// of one over 64 KiB; beyond 256 KiB, some 6 microseconds, nothing is gained.
+pub const CHUNK_FRAMES: u64 = 64;
+
+/// A sub-page of the source cannot be read: copying stopped there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Poisoned {
+    /// Its index.
+    pub index: u64,
+}
+
+impl core::fmt::Display for Poisoned {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "sub-page {} of the source: should be readable memory, and is poisoned", self.index)
+    }
+}
+impl core::error::Error for Poisoned {}
+
+/// Fills the 2^order frames from `first` with zeroes; `hint` is the index of the
+/// one that is needed first, if that is known.
+pub fn clear_folio<M: Machine>(machine: &M, first: Pfn, order: Order, hint: Option<u64>, how: ClearOrder) {
+    // Nothing can fail, and the compiler knows it.
+    let Ok(()) =
+        in_pieces(machine, how.plan(order.nr_pages(), hint), |piece| -> Result<(), core::convert::Infallible> {
+            let at = Pfn(first.0 + piece.start as u32);
+            if piece.is_streaming {
+                stream::zero_frames(machine, at, piece.count);
+            } else {
+                mem::zero_frames(machine, at, piece.count);
+            }
+            Ok(())
+        });
+}
+
+/// Copies the 2^order frames from `from` to those from `to`; `hint` as for
+/// [`clear_folio`]. `check` is asked about each sub-page right before it is read.
+///
+/// # Errors
+///
+/// What `check` said; some of the copy has been written then, and none of it
+/// after that.
+pub fn copy_folio<M: Machine>(
+    machine: &M,
+    to: Pfn,
+    from: Pfn,
+    order: Order,
+    hint: Option<u64>,
+    how: ClearOrder,
+    check: &mut impl FnMut(u64) -> Result<(), Poisoned>,
+) -> Result<(), Poisoned> {
+    in_pieces(machine, how.plan(order.nr_pages(), hint), |piece| {
+        piece.indices().try_for_each(&mut *check)?;
+        let at = |base: Pfn| Pfn(base.0 + piece.start as u32);
+        if piece.is_streaming {
+            stream::copy_frames(machine, at(to), at(from), piece.count);
+        } else {
+            mem::copy_frames(machine, at(to), at(from), piece.count);
+        }
+        Ok(())
+    })
+}
+
+/// Does `work` on pieces of the plan's runs, in order, until one fails.
+fn in_pieces<M: Machine, E>(machine: &M, plan: Plan, mut work: impl FnMut(Run) -> Result<(), E>) -> Result<(), E> {
+    let mut nr_since = 0;
+    let mut result = Ok(());
+    for piece in plan.flat_map(pieces) {
+        // Of single sub-pages several are done between two turns: a turn may cost
+        // as much as clearing one.
+        if nr_since + piece.count > CHUNK_FRAMES {
+            machine.relax();
+            nr_since = 0;
+        }
+        nr_since += piece.count;
+        result = work(piece);
+        if result.is_err() {
+            break;
+        }
+    }
+    stream::done();
+    result
+}
+
+/// A run in pieces that are dealt with at one go: single sub-pages if it goes
+/// backward, since a piece itself goes forward.
+fn pieces(run: Run) -> impl Iterator<Item = Run> {
+    let step = if run.is_backward { 1 } else { CHUNK_FRAMES };
+    (0..run.count.div_ceil(step)).map(move |i| {
+        let offset = if run.is_backward { run.count - 1 - i } else { i * step };
+        Run { start: run.start + offset, count: step.min(run.count - offset), ..run }
+    })
+}
+
+/// Bits that the order for one size takes in `Vm::clear_orders`: 0 is not known,
+/// else the place in [`ClearOrder::ALL`] + 1.
+const BITS: u32 = 3;
+const _: () = assert!(BITS * (Order::MAX.0 as u32 + 1) <= u64::BITS && ClearOrder::ALL.len() < 1 << BITS);
+
+impl<M: Machine> Vm<M> {
+    /// The order in which a page of 2^order frames is cleared or copied: the
+    /// tunable's, else the calibrated one, else the usual one.
+    pub fn clear_order(&self, order: Order) -> ClearOrder {
+        if let Some(how) = self.tunables.clear_order {
+            return how;
+        }
+        let known = self.clear_orders.get() >> (BITS * u32::from(order.0.min(Order::MAX.0))) & ((1 << BITS) - 1);
+        let known = (known as usize).checked_sub(1).and_then(|i| ClearOrder::ALL.get(i));
+        known.copied().unwrap_or(policy::clear::usual(order))
+    }
+
+    /// From now on pages are cleared as `table` says is best.
+    pub fn set_clear_orders(&self, table: &ClearTable) {
+        let word = |order: u8| {
+            let best = table.best(Order(order))?;
+            let place = ClearOrder::ALL.iter().position(|how| *how == best)?;
+            Some((place as u64 + 1) << (BITS * u32::from(order)))
+        };
+        self.clear_orders.set((0..=Order::MAX.0).filter_map(word).fold(0, |all, one| all | one));
+    }
+}
+
+#[cfg(test)]
+mod tests;
