@@ -54,7 +54,8 @@ impl ClearTable {
 
 /// Measures every order on pages of every size up to 2 MiB that `scratch` has
 /// room for. The frames are the caller's alone and are zero afterwards where they
-/// were used; with less of them than the caches hold, all orders look better than
+/// were used. They should be several times what the caches hold: in less, every
+/// page is warm before it is cleared, and stores past the caches look worse than
 /// they are. Called with nothing held.
 pub fn calibrate<M: Machine>(machine: &M, scratch: FrameRange) -> ClearTable {
     let mut table = ClearTable::default();
