@@ -13,6 +13,8 @@
 //!
 //! `softfault run` and `softfault compare` have the program's exit code instead; see their help.
 
+mod clear_huge;
+mod clearing;
 mod compare;
 mod conflicts;
 mod error;
@@ -32,6 +34,7 @@ Examples:
   softfault pft -g 1 -r 5 -t 1,2               the table of 2004, four disciplines and this host's Linux
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline split,lockfree
   softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
+  softfault clear-huge                         the orders of 2017 and 2026 for clearing a huge page, and ours
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
   softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
   softfault shell                              busybox on the reference kernel, to poke at it
@@ -52,6 +55,8 @@ enum Experiment {
     Pft(pft::Options),
     /// Cache lines that CPUs take from each other while they fault, counted for up to 512 CPUs
     Conflicts(conflicts::Options),
+    /// Clearing and copying a 2 MiB page: GB/s of each order, and how warm it leaves what is touched next
+    ClearHuge(clear_huge::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
     /// An interactive shell on the reference kernel
@@ -69,6 +74,7 @@ fn main() -> ExitCode {
         None => tour::run(),
         Some(Experiment::Pft(options)) => pft::run(&options),
         Some(Experiment::Conflicts(options)) => conflicts::run(&options),
+        Some(Experiment::ClearHuge(options)) => clear_huge::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

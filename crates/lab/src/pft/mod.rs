@@ -17,6 +17,7 @@ mod stats;
 mod table;
 
 pub use options::{Against, Options, Rss, parse_discipline};
+pub use plan::Order as RandomOrder;
 pub use stats::{Row, median, spread};
 pub use table::plain as plain_table;
 
