@@ -87,7 +87,7 @@ pub use addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn
 pub use describe::Place;
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
-pub use frame::OutOfFrames;
+pub use frame::{Fragmentation, OutOfFrames};
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
 pub use rmap::Mapping;

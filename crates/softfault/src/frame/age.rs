@@ -20,18 +20,46 @@ impl<M: Machine> Vm<M> {
         for b in 0..self.frames.blocks.len() {
             for w in 0..BLOCK_WORDS {
                 let keep = random_bits(&mut state, free_of_64);
-                let block = self.frames.blocks.at(b);
-                let out = block.free[w].get() & !keep;
-                if out != 0 && block.claim_exact(w, out).is_some() {
-                    let base = b as u64 * BLOCK_FRAMES + w as u64 * 64;
-                    for i in (0..64).filter(|i| out & 1 << i != 0) {
-                        self.frames.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
-                    }
-                    nr_taken += u64::from(out.count_ones());
-                }
+                let out = self.frames.blocks.at(b).free[w].get() & !keep;
+                nr_taken += self.take_for_good(b, w, out);
             }
         }
         nr_taken
+    }
+
+    /// Takes one free frame at random out of use for good in `percent` of the
+    /// blocks, each picked by chance: memory with as much free as before and few
+    /// or no blocks that are whole.
+    ///
+    /// Call it at rest. Gives the number of frames taken.
+    pub fn hold_one_in_each_block(&self, percent: u32, seed: u64) -> u64 {
+        self.steal_groups();
+        let mut state = seed;
+        let mut nr_taken = 0;
+        for b in 0..self.frames.blocks.len() {
+            let (chance, at) = (splitmix(&mut state) % 100, splitmix(&mut state) % BLOCK_FRAMES);
+            if chance >= u64::from(percent) {
+                continue;
+            }
+            let words = (0..=BLOCK_WORDS).map(|i| ((at / 64) as usize + i) % BLOCK_WORDS);
+            let from = |i: usize, bits: u64| if i == 0 { bits & !0 << (at % 64) } else { bits };
+            let free = words.enumerate().map(|(i, w)| (w, from(i, self.frames.blocks.at(b).free[w].get())));
+            let found = free.into_iter().find(|(_, bits)| *bits != 0);
+            nr_taken += found.map_or(0, |(w, bits)| self.take_for_good(b, w, bits & bits.wrapping_neg()));
+        }
+        nr_taken
+    }
+
+    /// The frames `mask` of word `w` in block `b`, which are free.
+    fn take_for_good(&self, b: usize, w: usize, mask: u64) -> u64 {
+        if mask == 0 || self.frames.blocks.at(b).claim_exact(w, mask).is_none() {
+            return 0;
+        }
+        let base = b as u64 * BLOCK_FRAMES + w as u64 * 64;
+        for i in (0..64).filter(|i| mask & 1 << i != 0) {
+            self.frames.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
+        }
+        u64::from(mask.count_ones())
     }
 }
 

@@ -1,0 +1,79 @@
+//! How much of free memory lies in pieces that are too small.
+//!
+//! Reads the blocks' bitmaps and nothing else: exact at rest, a fair guess while
+//! others are at work. Frames in the groups of CPUs count as used, as do those on
+//! Linux's per-CPU lists. Locks on entry: none.
+
+use super::Frames;
+use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
+use crate::addr::Order;
+use crate::machine::Machine;
+use crate::sync::Ordering;
+use crate::vm::Vm;
+
+/// Free memory as it looks to who wants 2^order adjacent, aligned frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragmentation {
+    /// Free frames.
+    pub nr_free: u64,
+    /// Those of them that lie in aligned runs of 2^order free frames.
+    pub nr_usable: u64,
+}
+
+impl Fragmentation {
+    /// The share of free memory that is of no use for the order, in thousandths:
+    /// 0 where all of it is in pieces large enough, 1,000 where none is, or
+    /// where nothing is free at all.
+    ///
+    /// Source: `unusable_index` in Linux's debugfs, directory `extfrag`.
+    pub fn unusable_permille(&self) -> u64 {
+        match self.nr_free {
+            0 => 1000,
+            nr_free => (nr_free - self.nr_usable.min(nr_free)) * 1000 / nr_free,
+        }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// How fragmented free memory is for blocks of 2^order frames. No frame is
+    /// usable for an order above [`Order::MAX`].
+    pub fn fragmentation(&self, order: Order) -> Fragmentation {
+        let frames = &self.frames;
+        let nr_usable = match u32::from(order.0) {
+            small @ 0..=9 => frames.blocks.iter().map(|block| usable_in(block, small)).sum(),
+            large if order <= Order::MAX => frames.usable_above(large),
+            _ => 0,
+        };
+        Fragmentation { nr_free: frames.blocks.iter().map(BlockData::nr_free_exact).sum(), nr_usable }
+    }
+}
+
+impl Frames {
+    /// In runs of whole blocks, `order` above 9.
+    fn usable_above(&self, order: u32) -> u64 {
+        let step = 1 << (order - BLOCK_FRAMES.ilog2());
+        let is_free = |b: usize| self.blocks.at(b).nr_free_exact() == BLOCK_FRAMES;
+        let runs = (0..self.blocks.len() / step).filter(|i| (i * step..(i + 1) * step).all(is_free));
+        (runs.count() as u64) << order
+    }
+}
+
+/// Frames of the block in aligned runs of 2^order free ones.
+fn usable_in(block: &BlockData, order: u32) -> u64 {
+    let words: [u64; BLOCK_WORDS] = core::array::from_fn(|w| block.free[w].load(Ordering::Relaxed));
+    if order < 6 {
+        return words.iter().map(|word| u64::from(run_starts(*word, order).count_ones()) << order).sum();
+    }
+    let whole = |run: &&[u64]| run.iter().all(|word| *word == !0);
+    (words.chunks_exact(1 << (order - 6)).filter(whole).count() as u64) << order
+}
+
+/// Where in the word an aligned run of 2^order set bits begins; `order` below 6.
+fn run_starts(word: u64, order: u32) -> u64 {
+    let runs = (0..order).fold(word, |runs, doubling| runs & runs >> (1 << doubling));
+    let aligned = u64::MAX / ((1 << (1 << order)) - 1);
+    runs & aligned
+}
+
+#[cfg(test)]
+mod tests;
