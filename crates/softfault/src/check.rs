@@ -35,6 +35,8 @@ pub enum Broken {
     SharedWritable(u64),
     /// A huge mapping without its deposit, or a deposit without one. I25.
     Deposit(u64),
+    /// A private frame is pinned and mapped more than once. I23.
+    SharedPinned(Pfn),
     /// A table lies wholly in a hole. I19.
     UselessTable(u64),
     /// A frame is mapped that is not one to be mapped. I12.
@@ -73,6 +75,8 @@ pub enum Counter {
     Shmem,
     /// Page tables.
     Tables,
+    /// Pins that were raised and not released.
+    Pins,
 }
 
 impl Counter {
@@ -125,8 +129,9 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// I12, I14: every frame is free or used, never both; counts are true.
+    /// I12, I14, I23: every frame is free or used, never both; counts are true.
     fn check_frames(&self, counts: &[u32]) -> Result<(), Broken> {
+        let mut nr_pins = 0;
         for p in 1..self.nr_frames() as u32 {
             let pfn = Pfn(p);
             if let Some(result) = self.check_in_folio(pfn, counts) {
@@ -134,6 +139,7 @@ impl<M: Machine> Vm<M> {
                 continue;
             }
             let state = self.frames.desc(pfn).state();
+            nr_pins += state.pins();
             let free = self.is_free(pfn);
             let used = !matches!(state.kind(), FrameKind::Free);
             if free == used {
@@ -143,9 +149,13 @@ impl<M: Machine> Vm<M> {
             if mapped && state.maps() != huge::nr_small(counts[p as usize]) {
                 return Err(Broken::WrongCount(pfn));
             }
-            // A page that no entry maps, a table that none names: lost to everybody.
+            if state.kind() == FrameKind::Anon && state.pins() > 0 && state.maps() > 1 {
+                return Err(Broken::SharedPinned(pfn));
+            }
+            // A page that no entry maps and nothing pins, a table that none names:
+            // lost to everybody.
             let nr_named = match state.kind() {
-                FrameKind::Anon => state.maps(),
+                FrameKind::Anon => state.maps() + state.pins(),
                 FrameKind::Table => u64::from(counts[p as usize]),
                 _ => 1,
             };
@@ -153,7 +163,9 @@ impl<M: Machine> Vm<M> {
                 return Err(Broken::Lost(pfn));
             }
         }
-        Ok(())
+        let stat = self.vmstat();
+        let nr_held = stat.get(Event::PinAcquired).wrapping_sub(stat.get(Event::PinReleased));
+        Counter::Pins.check(nr_held, nr_pins)
     }
 
     /// Whether the frame's bit is set or it is in a group.

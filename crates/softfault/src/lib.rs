@@ -20,6 +20,7 @@
 //! | [`account`] | counters | what they are for |
 //! | `frame` | which frames are free, their descriptors | who maps them |
 //! | `rmap` | families, from a frame to its entries | policy |
+//! | `pin` | how a frame is held from outside | operations |
 //!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
 //! frames), `section` (the read side). [`clear`] is what clears and copies large
@@ -68,6 +69,7 @@ mod frame;
 mod huge;
 pub mod machine;
 mod mem;
+mod pin;
 pub mod policy;
 mod program;
 mod rmap;
@@ -90,6 +92,7 @@ pub use fault::{FaultDone, FaultError};
 pub use frame::{Fragmentation, OutOfFrames};
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
+pub use pin::{Pin, PinError, Term};
 pub use rmap::Mapping;
 pub use source::handle::SharedObject;
 pub use space::ops::{

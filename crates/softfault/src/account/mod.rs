@@ -114,6 +114,22 @@ events! {
     PgmigrateFail = "pgmigrate_fail",
     /// Huge pages split in order to be moved.
     ThpMigrationSplit = "thp_migration_split",
+    /// Pinned pages that a fork copied.
+    ForkPinned = "fork_pinned_copy",
+    /// Pins raised.
+    PinAcquired = "nr_foll_pin_acquired",
+    /// Pins released.
+    PinReleased = "nr_foll_pin_released",
+    /// Pins raised at the first look, without a fault.
+    PinQuick = "pin_quick",
+    /// Pins that needed a fault, or a second look.
+    PinSlow = "pin_slow",
+    /// Pins meant to last.
+    PinLongterm = "pin_longterm",
+    /// Looks that found the entry changed; the pin was undone.
+    PinRaced = "pin_raced",
+    /// Pins refused because the count was at its limit.
+    PinRefusedFull = "pin_refused_full",
 }
 
 /// Words reserved for events in each CPU's data.

@@ -9,11 +9,11 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Order, Pfn, Rights};
+use crate::clear;
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
-use crate::mem;
 use crate::space::AddressSpace;
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, huge_order};
 use crate::table::pmd::PmdSlot;
 use crate::vm::Vm;
 
@@ -72,11 +72,11 @@ impl<'vm, M: Machine> CopyingHuge<'vm, M> {
         FaultDone::Copied
     }
 
-    /// Answers other CPUs between pages.
     fn copy(&self, vm: &Vm<M>) {
-        for i in 0..Vm::<M>::NR_SUB_FRAMES as u32 {
-            mem::copy_frame(&vm.machine, Pfn(self.to.0 + i), Pfn(self.old.pfn.0 + i));
-            vm.machine.relax();
-        }
+        let order = huge_order::<M::Format>();
+        let hint = Some(u64::from(self.sub_page));
+        // No frame here is known to be bad, so the copy has nobody to ask.
+        let _ =
+            clear::copy_folio(&vm.machine, self.to, self.old.pfn, order, hint, vm.clear_order(order), &mut |_| Ok(()));
     }
 }

@@ -64,15 +64,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if found.object() != ObjectId::NONE {
             return self.fill_shared(here, request, found, slot, kit);
         }
-        let writes = request.access() == Access::Write;
         if self.vm.mid_orders_any()
             && let Some(turn) = self.fill_batch(here, request, found, kit)
         {
             return turn;
         }
-        let question = FaultQuestion::base(request.access(), found.flags());
+        let wants_own = request.wants_own();
+        let access = if wants_own { Access::Write } else { request.access() };
+        let question = FaultQuestion::base(access, found.flags());
         match self.vm.machine.fault_policy(&question) {
-            FaultPlan::ZeroFrame if !writes => self.fill_zero(here, found, slot),
+            FaultPlan::ZeroFrame if !wants_own => self.fill_zero(here, found, slot),
             plan => {
                 if plan != FaultPlan::NewFrame {
                     here.cpu.count(Event::PlanRejected);

@@ -51,10 +51,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let orders = self.orders_of_hole(found, &hole, kit);
         if !orders.is_empty() {
             let question = self.question(request, found, orders);
-            let writes = request.access() == Access::Write;
             match self.vm.machine.fault_policy(&question) {
                 FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(here, request, found, hole, kit),
-                FaultPlan::HugeZero if !writes => return self.fill_huge_zero(here, request, found, hole, kit),
+                FaultPlan::HugeZero if !request.wants_own() => {
+                    return self.fill_huge_zero(here, request, found, hole, kit);
+                }
                 FaultPlan::HugeZero | FaultPlan::NewFolio(_) => here.cpu.count(Event::PlanRejected),
                 FaultPlan::ZeroFrame | FaultPlan::NewFrame => {}
             }
@@ -73,7 +74,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     pub(crate) fn question(&self, request: Request, found: FoundVma<'vm>, orders: Orders) -> FaultQuestion {
         let use_zero_page = self.vm.huge_now().use_zero_page();
-        FaultQuestion { access: request.access(), flags: found.flags(), orders, use_zero_page }
+        let access = if request.wants_own() { Access::Write } else { request.access() };
+        FaultQuestion { access, flags: found.flags(), orders, use_zero_page }
     }
 
     fn fill_huge(
@@ -183,7 +185,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let seen = pmd.slot.read();
         match seen.entry {
-            Entry::Leaf(leaf) if request.access() == Access::Write && !leaf.rights.contains(Rights::WRITE) => {
+            Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
                 self.cow_break_huge(here, request, found, pmd, seen, leaf, kit)
             }
             Entry::Leaf(leaf) => self.widen(here, found, pmd.slot, seen, leaf),

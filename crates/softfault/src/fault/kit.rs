@@ -138,7 +138,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
             None => self.vm.obtain_huge_for_fault(advised)?,
         };
         if zeroed && !huge.is_zero {
-            self.vm.zero_huge(huge.first, sub_page);
+            self.vm.zero_huge(huge.first, Some(u64::from(sub_page)));
             huge.is_zero = true;
         }
         self.large.huge = Some(huge);

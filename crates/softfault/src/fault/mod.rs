@@ -54,6 +54,9 @@ pub(crate) enum Want {
     /// A write for which rights of the VMA do not matter: a debugger's, a program
     /// loader's.
     ForcedWrite,
+    /// A private page that no other space maps, whether it may be written or not:
+    /// what a pin for reading needs, too. Shared memory is only read.
+    Unshare,
 }
 
 impl Request {
@@ -62,7 +65,14 @@ impl Request {
         match self.want {
             Want::Access(access) => access,
             Want::ForcedWrite => Access::Write,
+            Want::Unshare => Access::Read,
         }
+    }
+
+    /// Whether a private page has to be the space's alone afterwards.
+    #[inline(always)]
+    pub(crate) fn wants_own(self) -> bool {
+        matches!(self.want, Want::Access(Access::Write) | Want::ForcedWrite | Want::Unshare)
     }
 }
 

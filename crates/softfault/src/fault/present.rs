@@ -26,7 +26,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let private = !found.flags().contains(VmaFlags::SHARED);
-        if request.access() == Access::Write && private && !leaf.rights.contains(Rights::WRITE) {
+        if request.wants_own() && private && !leaf.rights.contains(Rights::WRITE) {
             return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
         self.widen(here, found, slot, seen, leaf)
@@ -60,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// A write to a private page that is not writable.
+    /// A write to a private page that is not writable, or a pin of one.
     #[allow(clippy::too_many_arguments)] // as above
     fn cow_break(
         &self,
@@ -112,8 +112,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Raced;
         }
         if !found.flags().contains(VmaFlags::WRITE) {
-            // A forced write: the frame is private, and that is all it asked.
-            slot.unlock(leaf);
+            // A forced write, or a pin: the frame is private, and that is what they
+            // asked. Rights only widen here, as in `fix_present`.
+            slot.unlock(Leaf { rights: found.entry_rights() | leaf.rights, ..leaf });
             self.settle(here, Event::CowReuse);
             return Turn::Done(FaultDone::Reused);
         }

@@ -12,6 +12,7 @@
 //!
 //! All zeroes is a free frame, so that fresh memory needs no initial write.
 
+use crate::machine::MAX_CPUS;
 use crate::sync::{Ordering, Word};
 
 pub(super) const MAP_ONE: u64 = 1 << 24;
@@ -19,7 +20,9 @@ const MAPS_MAX: u64 = (1 << 22) - 1;
 /// Most mappings that are asked for one by one, and most huge mappings of a
 /// folio: a split adds the second to the first and must not fail. The margin
 /// outnumbers the CPUs that can be between test and addition.
-pub(super) const MAPS_LIMIT: u64 = MAPS_MAX / 2 - crate::machine::MAX_CPUS as u64;
+pub(super) const MAPS_LIMIT: u64 = MAPS_MAX / 2 - MAX_CPUS as u64;
+const PIN_ONE: u64 = 1 << 46;
+const PINS_MAX: u64 = (1 << 18) - 1;
 /// A page that its object has given up while it was mapped.
 const ORPHAN: u64 = 1 << 9;
 
@@ -61,6 +64,10 @@ impl FrameKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapsFull;
 
+/// The count of pins would overflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PinsFull;
+
 /// The first word, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameState(pub u64);
@@ -78,9 +85,12 @@ impl FrameState {
     pub fn pins(self) -> u64 {
         self.0 >> 46
     }
-    /// Whether it has left its object: the last entry that goes frees it.
+    /// Whether it has left its object: the last entry or pin that goes frees it.
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
+    }
+    fn is_unused(self) -> bool {
+        self.maps() == 0 && self.pins() == 0
     }
 }
 
@@ -117,14 +127,14 @@ impl FrameDesc {
 
     /// One more entry names the frame. The caller holds the lock bit of an entry
     /// that names it already, or the slot of the object that has it, so the
-    /// count cannot be zero or reach it meanwhile.
+    /// count cannot be zero or reach it meanwhile. Gives the state as it was at
+    /// that very moment, which a pin changes by a read-modify-write too (I23).
     #[inline]
-    pub(crate) fn map_raise(&self) -> Result<(), MapsFull> {
+    pub(crate) fn map_raise(&self) -> Result<FrameState, MapsFull> {
         if self.state().maps() >= MAPS_LIMIT {
             return Err(MapsFull);
         }
-        self.state.fetch_add(MAP_ONE, Ordering::AcqRel);
-        Ok(())
+        Ok(FrameState(self.state.fetch_add(MAP_ONE, Ordering::AcqRel)))
     }
 
     /// One more entry, where a huge one is split that counts for the frame
@@ -143,28 +153,52 @@ impl FrameDesc {
             // in the caller's hand: no other CPU can reach the frame.
             return true;
         }
-        let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
-        after.maps() == 0 && after.pins() == 0
+        FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE)).is_unused()
     }
 
     /// One entry less for a page of an object; whether the frame is now the
     /// caller's alone. Else the object has it, or other entries.
     pub(crate) fn map_drop_shared(&self) -> bool {
         let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
-        after.is_orphan() && after.maps() == 0 && after.pins() == 0
+        after.is_orphan() && after.is_unused()
     }
 
     /// The page has left its object, and no section can find it there any more;
-    /// whether no entry names it, so that the frame is now the caller's alone.
+    /// whether no entry names it and nothing pins it, so that the frame is now
+    /// the caller's alone.
     pub(crate) fn orphan(&self) -> bool {
-        let before = FrameState(self.state.fetch_or(ORPHAN, Ordering::AcqRel));
-        before.maps() == 0 && before.pins() == 0
+        FrameState(self.state.fetch_or(ORPHAN, Ordering::AcqRel)).is_unused()
     }
 
-    /// Whether exactly one entry names it and nothing pins it.
+    /// One more pin. The caller is in the section in which it read an entry that
+    /// names the frame, so that the frame is nobody else's meanwhile. Gives the
+    /// state as it was at that very moment.
+    #[inline]
+    pub(crate) fn pin_raise(&self) -> Result<FrameState, PinsFull> {
+        // As for mappings.
+        if self.state().pins() >= PINS_MAX - MAX_CPUS as u64 {
+            return Err(PinsFull);
+        }
+        Ok(FrameState(self.state.fetch_add(PIN_ONE, Ordering::AcqRel)))
+    }
+
+    /// One pin less; whether nothing else held the frame, so that it is now the
+    /// caller's alone. A page of an object is the object's until it is an orphan.
+    pub(crate) fn pin_drop(&self) -> bool {
+        let after = FrameState(self.state.fetch_sub(PIN_ONE, Ordering::AcqRel).wrapping_sub(PIN_ONE));
+        let is_ours = match after.kind() {
+            FrameKind::Anon => true,
+            FrameKind::Shared => after.is_orphan(),
+            _ => false,
+        };
+        is_ours && after.is_unused()
+    }
+
+    /// Whether exactly one entry names it. Pins change nothing about that: a
+    /// private frame is exclusive when it is pinned, and fork copies it instead of
+    /// sharing it (I23).
     pub(crate) fn is_exclusive(&self) -> bool {
-        let state = self.state();
-        state.maps() == 1 && state.pins() == 0
+        self.state().maps() == 1
     }
 }
 
@@ -172,12 +206,37 @@ impl FrameDesc {
 mod tests {
     use super::*;
 
-    const PIN_ONE: u64 = 1 << 46;
-
     #[test]
     fn fields_do_not_overlap() {
         let state = FrameState(FrameKind::Anon as u64 | (3 * MAP_ONE) | (5 * PIN_ONE) | (0x7fff << 9));
         assert_eq!((state.kind(), state.maps(), state.pins()), (FrameKind::Anon, 3, 5));
         assert_eq!(size_of::<FrameDesc>(), 32);
+    }
+
+    fn desc(state: u64) -> FrameDesc {
+        FrameDesc { state: Word::new(state), owner: Word::new(0), index: Word::new(0), link: Word::new(0) }
+    }
+
+    /// The margin lies below the limit: the count can neither wrap nor be missed.
+    #[test]
+    fn pins_are_refused_before_they_overflow() {
+        let full = desc(FrameKind::Anon as u64 | MAP_ONE | ((PINS_MAX - MAX_CPUS as u64) << 46));
+        assert_eq!(full.pin_raise(), Err(PinsFull));
+        assert!(!full.pin_drop());
+        assert_eq!(full.pin_raise().map(FrameState::pins), Ok(PINS_MAX - MAX_CPUS as u64 - 1));
+    }
+
+    /// Whoever comes last has the frame: entry or pin, and of an object's page
+    /// only once the object has lost it.
+    #[test]
+    fn the_last_one_frees() {
+        let private = desc(FrameKind::Anon as u64 | MAP_ONE | PIN_ONE);
+        assert_eq!((private.map_drop(), private.pin_drop()), (false, true));
+        let private = desc(FrameKind::Anon as u64 | MAP_ONE | PIN_ONE);
+        assert_eq!((private.pin_drop(), private.map_drop()), (false, true));
+        let shared = desc(FrameKind::Shared as u64 | (2 * PIN_ONE));
+        assert_eq!((shared.pin_drop(), shared.orphan(), shared.pin_drop()), (false, false, true));
+        let derived_later = desc(PIN_ONE);
+        assert!(!derived_later.pin_drop(), "a frame inside a whole folio is the folio's");
     }
 }

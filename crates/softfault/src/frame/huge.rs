@@ -10,10 +10,11 @@ use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
 use super::{FrameKind, Frames, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{Order, Pfn};
+use crate::clear;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
-use crate::mem;
 use crate::sync::Ordering;
+use crate::table::format::huge_order;
 use crate::vm::Vm;
 use core::ops::Range;
 
@@ -41,19 +42,17 @@ impl<M: Machine> Vm<M> {
 
     /// Zeroes one that is the caller's alone, the page that is wanted first last.
     /// Called with nothing held.
-    pub(crate) fn zero_huge(&self, first: Pfn, _sub_page: u32) {
-        (0..Self::NR_SUB_FRAMES as u32).for_each(|i| {
-            mem::zero_frames(&self.machine, Pfn(first.0 + i), 1);
-            self.machine.relax();
-        });
+    pub(crate) fn zero_huge(&self, first: Pfn, sub_page: Option<u64>) {
+        let order = huge_order::<M::Format>();
+        clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order));
     }
 
     /// Adjacent frames of zeroes, aligned to their number, for one fault.
-    pub(crate) fn obtain_batch(&self, order: Order, _sub_page: u32) -> Result<Pfn, OutOfFrames> {
+    pub(crate) fn obtain_batch(&self, order: Order, sub_page: u32) -> Result<Pfn, OutOfFrames> {
         self.frames.count_down()?;
         let first = self.frames.claim_order(order).ok_or(OutOfFrames)?;
         if !self.frames.is_clean(first, order.nr_pages()) {
-            mem::zero_frames(&self.machine, first, order.nr_pages());
+            clear::clear_folio(&self.machine, first, order, Some(u64::from(sub_page)), self.clear_order(order));
         }
         Ok(first)
     }
@@ -68,7 +67,7 @@ impl<M: Machine> Vm<M> {
             return Err(OutOfFrames);
         };
         if !huge.is_zero {
-            self.zero_huge(huge.first, 0);
+            self.zero_huge(huge.first, None);
         }
         self.frames.folio(huge.first).state.set(FrameKind::Zero as u64);
         let named = u64::from(huge.first.0) + 1;

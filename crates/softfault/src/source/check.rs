@@ -48,9 +48,10 @@ impl<M: Machine> Vm<M> {
             }
         }
         for pfn in frames {
+            let state = self.frames.desc(pfn).state();
             let is_lost = match self.object_part(pfn) {
                 Some(Part::Node) => counts[pfn.0 as usize] != 1,
-                Some(Part::Page { orphan: true }) => self.frames.desc(pfn).state().maps() == 0,
+                Some(Part::Page { orphan: true }) => state.maps() == 0 && state.pins() == 0,
                 Some(Part::Page { orphan: false }) => !self.is_in_its_object(pfn),
                 Some(Part::Header) | None => false,
             };

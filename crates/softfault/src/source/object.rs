@@ -158,8 +158,12 @@ impl<M: Machine> Vm<M> {
             if height > 1 {
                 self.free_node(below, height - 1);
             } else {
-                debug_assert_eq!(self.frames.desc(below).state().maps(), 0, "I14: an object outlives its mappings");
-                self.give_back(below, Fill::Raw);
+                let desc = self.frames.desc(below);
+                debug_assert_eq!(desc.state().maps(), 0, "I14: an object outlives its mappings");
+                // Else the last pin frees it (I23).
+                if desc.orphan() {
+                    self.give_back(below, Fill::Raw);
+                }
             }
         }
         self.give_back(node, Fill::Raw);

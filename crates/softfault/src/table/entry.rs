@@ -80,6 +80,12 @@ impl<'a, F: Format> Slot<'a, F> {
         Seen { raw, entry: F::decode(raw, self.level) }
     }
 
+    /// Whether it is what was seen, but for bits that the hardware sets.
+    #[inline]
+    pub(crate) fn is_still(&self, seen: Seen) -> bool {
+        same_but_hardware::<F>(self.word.load(Ordering::Acquire), seen.raw)
+    }
+
     /// The table that it names.
     #[inline(always)]
     pub(crate) fn table(&self) -> Option<Pfn> {

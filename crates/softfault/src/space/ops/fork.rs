@@ -9,6 +9,9 @@
 //! Faults of the parent's other threads go on all the while: each page of the
 //! child is a value that it had during the fork, and no write after fork has
 //! returned shows in it (F5).
+//!
+//! A page that is pinned stays the parent's, and the child gets a copy (I23):
+//! whoever holds the pin and the parent go on seeing each other's writes.
 
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -16,6 +19,7 @@ use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
+use crate::mem;
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
@@ -39,6 +43,16 @@ impl From<crate::space::tree::OutOfNodes> for ForkError {
     fn from(_: crate::space::tree::OutOfNodes) -> ForkError {
         ForkError::OutOfFrames
     }
+}
+
+/// What sharing one entry came to.
+enum Shared {
+    /// Nothing to share.
+    Nothing,
+    /// The entry that the child is to have, and whether that is a page.
+    Entry(Unread, i64),
+    /// The child needs a copy.
+    Pinned,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -175,11 +189,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Some(_) => Ok(()),
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
-            match copied.and_then(|()| self.share_entry(slot, loaded, write_protected)) {
-                Ok(None) => {}
-                Ok(Some((word, nr))) => {
+            let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
+            let shared = copied.and_then(|()| self.share_entry(slot, loaded, write_protected));
+            let copied = match shared {
+                Ok(Shared::Nothing) => Ok(None),
+                Ok(Shared::Entry(word, nr)) => {
                     nr_anon += nr;
-                    to.iter().for_each(|to| Slot::<M::Format>::new(&to[i], 0).copy_private(word));
+                    child_slot().iter().for_each(|to| to.copy_private(word));
+                    Ok(None)
+                }
+                Ok(Shared::Pinned) => self.copy_pinned(slot, vpn),
+                Err(e) => Err(e),
+            };
+            match copied {
+                Ok(None) => {}
+                Ok(Some(leaf)) => {
+                    nr_anon += 1;
+                    child_slot().iter().for_each(|to| to.set_private(Entry::Leaf(leaf)));
                 }
                 Err(e) => {
                     result = Err(e);
@@ -191,28 +217,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         result
     }
 
-    /// Raises the count under the entry's lock and takes the write right away;
-    /// gives the entry that the child is to have, and whether that is a page.
+    /// Raises the count under the entry's lock and takes the write right away.
     #[inline]
     fn share_entry(
         &self,
         slot: Slot<'_, M::Format>,
         mut loaded: Unread,
         write_protected: &mut bool,
-    ) -> Result<Option<(Unread, i64)>, ForkError> {
+    ) -> Result<Shared, ForkError> {
         loop {
             let seen = slot.seen(loaded);
             match seen.entry {
-                Entry::None | Entry::Table(_) => return Ok(None),
-                Entry::Guard => return Ok(Some((loaded, 0))),
+                Entry::None | Entry::Table(_) => return Ok(Shared::Nothing),
+                Entry::Guard => return Ok(Shared::Entry(loaded, 0)),
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
-                        let nr_anon = i64::from(leaf.pfn != self.vm.frames.zero);
-                        let raised = nr_anon == 0 || self.vm.frames.desc(leaf.pfn).map_raise().is_ok();
-                        let rights = if raised { leaf.rights - Rights::WRITE } else { leaf.rights };
-                        *write_protected |= rights != leaf.rights;
-                        let now = slot.unlock(Leaf { rights, ..leaf });
-                        return if raised { Ok(Some((now, nr_anon))) } else { Err(ForkError::MapsFull) };
+                        return self.share_locked(slot, leaf, write_protected);
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
@@ -295,6 +315,66 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             return Ok(hole);
         }
+    }
+
+    /// The lock bit first, then the look at the pins, which is the raise itself: a
+    /// pin that this does not see will see the bit (I23).
+    #[inline]
+    fn share_locked(
+        &self,
+        slot: Slot<'_, M::Format>,
+        leaf: Leaf,
+        write_protected: &mut bool,
+    ) -> Result<Shared, ForkError> {
+        let is_zero = leaf.pfn == self.vm.frames.zero;
+        let desc = self.vm.frames.desc(leaf.pfn);
+        let raised = if is_zero { Ok(false) } else { desc.map_raise().map(|before| before.pins() > 0) };
+        let refused = match raised {
+            Ok(false) => None,
+            Ok(true) => {
+                let freed = desc.map_drop();
+                debug_assert!(!freed, "I14: the parent's entry names it still");
+                Some(Ok(Shared::Pinned))
+            }
+            Err(_) => Some(Err(ForkError::MapsFull)),
+        };
+        let rights = if refused.is_none() { leaf.rights - Rights::WRITE } else { leaf.rights };
+        *write_protected |= rights != leaf.rights;
+        let now = slot.unlock(Leaf { rights, ..leaf });
+        refused.unwrap_or(Ok(Shared::Entry(now, i64::from(!is_zero))))
+    }
+
+    /// Copies a pinned page: entry -> Busy -> shootdown -> copy -> the entry as it
+    /// was, so that what the child gets is a value that the page had, and the
+    /// parent's page keeps frame and rights. A frame first: nothing may fail once
+    /// the entry is Busy.
+    #[cold]
+    fn copy_pinned(&self, slot: Slot<'_, M::Format>, vpn: Vpn) -> Result<Option<Leaf>, ForkError> {
+        let vm = self.vm;
+        let to = vm.obtain(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
+        let old = loop {
+            let seen = slot.read();
+            match seen.entry {
+                Entry::Leaf(_) => {
+                    if let Ok(leaf) = slot.take(seen) {
+                        break leaf;
+                    }
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
+                // Under the writer lock no page goes; if one has, there is none to copy.
+                Entry::None | Entry::Table(_) | Entry::Guard => {
+                    vm.give_back(to, Fill::Raw);
+                    return Ok(None);
+                }
+            }
+        };
+        self.shootdown_and_wait(Flush::Pages(PageRange::new(vpn, Vpn(vpn.0 + 1))));
+        mem::copy_frame(&vm.machine, to, old.pfn);
+        let index = vm.frames.desc(old.pfn).index.get();
+        vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
+        slot.resolve(Entry::Leaf(old));
+        vm.count(Event::ForkPinned, 1);
+        Ok(Some(Leaf { pfn: to, dirty: true, ..old }))
     }
 
     /// The entries of the leaf table of a page, in a space that nobody else can

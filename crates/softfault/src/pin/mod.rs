@@ -1,0 +1,202 @@
+//! Station `pin`: frames that stay where they are while a device, or another
+//! program, works on them.
+//!
+//! ```text
+//! quick   in a section: entry read, pin raised, entry read again       raise.rs
+//! slow    a fault makes the page present, writable, or the space's alone
+//!         (`Want::Unshare`); then the quick way again
+//! held    a value; nothing else of the page's is kept: it may be unmapped,
+//!         protected, forked, its space may end
+//! release one read-modify-write, from any CPU; the last holder frees the frame
+//! ```
+//! A private page is made the space's alone before it is pinned, for reading,
+//! too, and fork copies a pinned page instead of sharing it. So a pinned private
+//! frame has at most one mapping, a write fault may always keep it, and what the
+//! holder and the program write they both see (I23).
+//!
+//! Pages of shared objects are pinned as they are.
+//!
+//! Neighbours: `fault` for the slow way, `frame` for the counts. Locks on entry:
+//! none, no section.
+
+mod raise;
+
+use crate::account::Event;
+use crate::addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, Pfn, Vpn};
+use crate::fault::{FaultError, Request, Want};
+use crate::frame::Fill;
+use crate::machine::Machine;
+use crate::program;
+use crate::space::AddressSpace;
+use crate::vm::Vm;
+use raise::Tried;
+
+/// How long a pin is meant to last. Every pinned frame is unmovable, so that both
+/// ask the same of the page until there are zones from which frames must be able
+/// to leave; what is long is counted by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Term {
+    /// For one transfer.
+    Short,
+    /// Until somebody says so: registered buffers, a guest's memory.
+    Long,
+}
+
+/// Why a page could not be pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PinError {
+    /// The page cannot be touched in this way. Counted as the fault is.
+    Fault(FaultError),
+    /// The frame has as many pins as can be counted.
+    PinsFull,
+}
+
+impl PinError {
+    /// EFAULT, or ENOMEM for want of a frame or of room in its count.
+    pub fn errno(&self) -> crate::errno::Errno {
+        match self {
+            PinError::PinsFull | PinError::Fault(FaultError::OutOfFrames) => crate::errno::Errno::ENOMEM,
+            PinError::Fault(_) => crate::errno::Errno::EFAULT,
+        }
+    }
+}
+
+impl core::fmt::Display for PinError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            PinError::Fault(fault) => write!(f, "{fault}"),
+            PinError::PinsFull => f.write_str("addr: the page has as many pins as can be counted"),
+        }
+    }
+}
+impl core::error::Error for PinError {}
+
+/// A frame that stays where it is until this is dropped, whatever becomes of the
+/// page and its space. Forgotten, it stays for ever.
+#[must_use]
+pub struct Pin<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    pfn: Pfn,
+    order: Order,
+    term: Term,
+}
+
+impl<M: Machine> Pin<'_, M> {
+    /// The frame of the 4 KiB page.
+    pub fn pfn(&self) -> Pfn {
+        self.pfn
+    }
+    /// Size of the mapping that it was found in.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+    /// What was asked for.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+    /// Copies bytes of the frame, from `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If they do not lie in one page.
+    pub fn read(&self, offset: usize, into: &mut [u8]) {
+        program::read(&self.vm.machine, self.pfn, offset, into);
+    }
+    /// Writes bytes of the frame, from `offset`. Only a pin that was asked for
+    /// writing may be written through: a page that the program may not write is
+    /// its own all the same.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        program::write(&self.vm.machine, self.pfn, offset, from);
+    }
+}
+
+impl<M: Machine> Drop for Pin<'_, M> {
+    /// From any CPU, outside sections: the frame goes back if the page has gone.
+    fn drop(&mut self) {
+        let is_last = self.vm.frames.desc(self.pfn).pin_drop();
+        self.vm.count(Event::PinReleased, 1);
+        if is_last {
+            self.vm.give_back(self.pfn, Fill::Raw);
+        }
+    }
+}
+
+impl<M: Machine> core::fmt::Debug for Pin<'_, M> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Pin({:?}, {:?})", self.pfn, self.term)
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Pins the frame of the page at `addr`, after making the access possible as
+    /// the program's own would. May be called from any CPU.
+    ///
+    /// # Errors
+    ///
+    /// [`PinError`]; nothing is pinned then.
+    ///
+    /// Source: what `O_DIRECT` of open(2) and io_uring_register(2) need.
+    pub fn pin_page(&self, addr: u64, access: Access, term: Term) -> Result<Pin<'vm, M>, PinError> {
+        let vpn = Vpn(addr >> PAGE_SHIFT);
+        if vpn >= Self::user_range().end {
+            return Err(PinError::Fault(FaultError::NotMapped));
+        }
+        let mut quick = true;
+        loop {
+            match self.try_pin(vpn, access) {
+                Tried::Pinned(pfn, order) => {
+                    self.vm.count(Event::PinAcquired, 1);
+                    self.vm.count(if quick { Event::PinQuick } else { Event::PinSlow }, 1);
+                    if term == Term::Long {
+                        self.vm.count(Event::PinLongterm, 1);
+                    }
+                    return Ok(Pin { vm: self.vm, pfn, order, term });
+                }
+                Tried::Full => {
+                    self.vm.count(Event::PinRefusedFull, 1);
+                    return Err(PinError::PinsFull);
+                }
+                Tried::Changed => self.vm.count(Event::PinRaced, 1),
+                Tried::NotYet => {}
+            }
+            quick = false;
+            let want = if access == Access::Write { Want::Access(access) } else { Want::Unshare };
+            self.fault(Request { vpn, want }).map_err(PinError::Fault)?;
+        }
+    }
+
+    /// Pins one page after the other, as many as there are places in `into`, all
+    /// or none. Pins that were there are released first.
+    ///
+    /// # Errors
+    ///
+    /// [`PinError`] of the first page that refused; `into` is empty then.
+    pub fn pin_range(
+        &self,
+        addr: u64,
+        access: Access,
+        term: Term,
+        into: &mut [Option<Pin<'vm, M>>],
+    ) -> Result<(), PinError> {
+        into.iter_mut().for_each(|place| *place = None);
+        for i in 0..into.len() {
+            let pinned = match addr.checked_add(i as u64 * PAGE_SIZE) {
+                Some(at) => self.pin_page(at, access, term),
+                None => Err(PinError::Fault(FaultError::NotMapped)),
+            };
+            match pinned {
+                Ok(pin) => into[i] = Some(pin),
+                Err(error) => {
+                    into[..i].iter_mut().for_each(|place| *place = None);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! The quick way: one look, in one section.
+//!
+//! ```text
+//! pin   state += pin       ; entry still the same?   else: undo, the slow way
+//! fork  entry locked       ; state += map, pins?     else: undo, copy
+//! ```
+//! Both changes of the state are read-modify-writes of one word, and one of them
+//! comes second: if it is fork's, fork sees the pin; if it is the pin's, it
+//! acquires what fork released before, and sees the lock bit. So no fence is
+//! needed besides (I23).
+//!
+//! In the section in which its entry was read a frame cannot be freed: whoever
+//! takes the entry waits for the section before it drops the count, and sees the
+//! pin then.
+
+use crate::addr::{Access, Order, Pfn, Rights, Vpn};
+use crate::frame::{FrameDesc, FrameKind};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::table::entry::{Seen, Slot};
+use crate::table::format::{Entry, Format, Leaf};
+use crate::table::walk::{self, Walk};
+
+/// How a look ended.
+pub(super) enum Tried {
+    Pinned(Pfn, Order),
+    /// The count of pins is at its limit.
+    Full,
+    /// The entry changed between the two looks.
+    Changed,
+    /// A fault has something to do first.
+    NotYet,
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    pub(super) fn try_pin(&self, vpn: Vpn, access: Access) -> Tried {
+        let _section = self.section();
+        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return Tried::NotYet };
+        let seen = slot.read();
+        let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
+        if !leaf.rights.contains(access.needs()) {
+            return Tried::NotYet;
+        }
+        let desc = self.vm.frames.desc(leaf.pfn);
+        match desc.state().kind() {
+            // Writable is exclusive (I13).
+            FrameKind::Anon if leaf.rights.contains(Rights::WRITE) => raise(slot, seen, leaf, desc, access),
+            FrameKind::Shared => raise(slot, seen, leaf, desc, access),
+            FrameKind::Anon if desc.is_exclusive() => raise_locked(slot, seen, desc),
+            _ => Tried::NotYet,
+        }
+    }
+}
+
+fn raise<F: Format>(slot: Slot<'_, F>, seen: Seen, leaf: Leaf, desc: &FrameDesc, access: Access) -> Tried {
+    // Before the pin: what is written through it is the program's data, though no
+    // store of the program's sets the bit.
+    if slot.mark(seen, access == Access::Write).is_err() {
+        return Tried::Changed;
+    }
+    if desc.pin_raise().is_err() {
+        return Tried::Full;
+    }
+    if slot.is_still(seen) {
+        return Tried::Pinned(leaf.pfn, Order::BASE);
+    }
+    let freed = desc.pin_drop();
+    debug_assert!(!freed, "I23: an entry read in this section keeps its frame");
+    Tried::Changed
+}
+
+/// A page that may not be written just now: whether it is the space's alone is
+/// decided under the entry's lock bit, as reuse decides it (I13).
+fn raise_locked<F: Format>(slot: Slot<'_, F>, seen: Seen, desc: &FrameDesc) -> Tried {
+    let Ok(leaf) = slot.lock(seen) else { return Tried::Changed };
+    let tried = match desc.pin_raise() {
+        Err(_) => Tried::Full,
+        Ok(before) if before.maps() == 1 => Tried::Pinned(leaf.pfn, Order::BASE),
+        Ok(_) => {
+            desc.pin_drop();
+            Tried::Changed
+        }
+    };
+    slot.unlock(Leaf { accessed: true, ..leaf });
+    tried
+}
