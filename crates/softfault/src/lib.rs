@@ -90,6 +90,7 @@ pub use describe::Place;
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::{Fragmentation, OutOfFrames};
+pub use huge::khugepaged::Scan;
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
 pub use pin::{Pin, PinError, Term};

@@ -114,6 +114,26 @@ events! {
     PgmigrateFail = "pgmigrate_fail",
     /// Huge pages split in order to be moved.
     ThpMigrationSplit = "thp_migration_split",
+    /// Huge pages made of small ones.
+    Collapsed = "pages_collapsed",
+    /// Collapses refused: knobs, advice or process allow none there.
+    CollapseNotAllowed = "collapse_not_allowed",
+    /// Collapses refused: not in one private mapping.
+    CollapseOutsideVma = "collapse_outside_vma",
+    /// Collapses refused: huge already.
+    CollapseAlreadyHuge = "collapse_already_huge",
+    /// Collapses refused: nothing was ever touched.
+    CollapseEmpty = "collapse_empty",
+    /// Collapses refused: a page is pinned.
+    CollapsePinned = "collapse_pinned",
+    /// Collapses refused: a guard.
+    CollapseGuard = "collapse_guard",
+    /// Collapses refused: an entry was somebody's.
+    CollapseBusy = "collapse_busy",
+    /// Collapses refused: nothing used lately.
+    CollapseNotReferenced = "collapse_not_referenced",
+    /// Collapses refused: no frame for a table.
+    CollapseNoFrame = "collapse_no_frame",
     /// Pinned pages that a fork copied.
     ForkPinned = "fork_pinned_copy",
     /// Pins raised.
@@ -133,7 +153,7 @@ events! {
 }
 
 /// Words reserved for events in each CPU's data.
-pub(crate) const NR_EVENTS: usize = 64;
+pub(crate) const NR_EVENTS: usize = 96;
 const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 
 impl crate::cpu::CpuData {

@@ -78,9 +78,9 @@ impl FolioData {
         FolioState(self.state.load(Ordering::Acquire))
     }
 
-    /// In the block of frames that were just claimed; `false` where the block has
-    /// a folio already (a format whose huge pages are smaller than a block).
-    pub(super) fn reserve(&self, first: Pfn) -> bool {
+    /// In the block of frames that are the caller's alone; `false` where the block
+    /// has a folio already (a format whose huge pages are smaller than a block).
+    pub(crate) fn reserve(&self, first: Pfn) -> bool {
         let to = FrameKind::Reserved as u64;
         let done = self.state.compare_exchange(0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if done {

@@ -40,6 +40,11 @@ impl<M: Machine> Vm<M> {
         self.obtain_huge()
     }
 
+    /// The same for a collapse, which has time.
+    pub(crate) fn obtain_huge_for_collapse(&self) -> Result<HugeFrame, OutOfFrames> {
+        self.obtain_huge()
+    }
+
     /// Zeroes one that is the caller's alone, the page that is wanted first last.
     /// Called with nothing held.
     pub(crate) fn zero_huge(&self, first: Pfn, sub_page: Option<u64>) {

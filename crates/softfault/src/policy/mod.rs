@@ -5,5 +5,6 @@
 //! plan against what it sees and counts a refusal (`fault_plan_rejected`).
 
 pub mod clear;
+pub mod collapse;
 pub mod fault;
 pub mod huge;

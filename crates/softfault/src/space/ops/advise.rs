@@ -5,6 +5,7 @@ use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::machine::{Flush, Machine};
+use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
@@ -22,6 +23,8 @@ op_error! {
         WrongMapping: EINVAL = "advice: does not go with a mapping of this kind",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; the others were treated",
         NoRights: EINVAL = "advice: the mapping does not allow the access",
+        NoHugePage: EINVAL = "advice: MADV_COLLAPSE: no huge page is allowed there, or there is nothing to make it of",
+        InUse: EAGAIN = "advice: MADV_COLLAPSE: a page is pinned or in use for a moment",
         Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
         TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
         OutOfFrames: ENOMEM = "out of frames",
@@ -46,8 +49,10 @@ enum Action {
     /// DONTNEED_LOCKED: locked pages, too.
     DropLocked,
     Free,
-    /// REMOVE, COLLAPSE: nothing that is here can take it.
+    /// REMOVE: nothing that is here can take it.
     Refused,
+    /// COLLAPSE.
+    Collapse,
     Populate(Access),
     Guard,
     Unguard,
@@ -65,7 +70,8 @@ fn action(advice: u64) -> Option<Action> {
         20 | 21 => Action::Age,
         4 => Action::Drop,
         8 => Action::Free,
-        9 | 25 => Action::Refused,
+        9 => Action::Refused,
+        25 => Action::Collapse,
         10 => Action::Flags(VmaFlags::DONTFORK, none),
         11 => Action::Flags(none, VmaFlags::DONTFORK),
         14 => Action::Flags(VmaFlags::HUGEPAGE, huge),
@@ -109,6 +115,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Populate(access) = action {
             return self.populate_range(range, access);
         }
+        if let Action::Collapse = action {
+            return self.collapse_advised(range);
+        }
         let _writer = self.write_lock();
         let mut at = range.start;
         let mut hole = false;
@@ -145,7 +154,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.remove_guards(part);
                 Ok(())
             }
-            Action::Populate(_) => unreachable!("handled before the lock"),
+            Action::Populate(_) | Action::Collapse => unreachable!("handled before the lock"),
         }
     }
 
@@ -247,6 +256,26 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // No guard is in a huge mapping.
             Part::Huge(_) => Next::GoOn,
         });
+    }
+
+    /// Takes the lock for each huge page apart.
+    fn collapse_advised(&self, range: PageRange) -> Result<(), MadviseError> {
+        let mut at = range.start;
+        let mut hole = false;
+        while at < range.end {
+            let Some(vma) = self.vma_from(at).filter(|v| v.range.start < range.end) else {
+                return Err(MadviseError::NotMapped);
+            };
+            hole |= vma.range.start > at;
+            let part = vma.range.intersect(&PageRange::new(at, range.end));
+            self.collapse_range(&vma, part).map_err(|refusal| match refusal {
+                CollapseRefusal::NoHugeFrame | CollapseRefusal::NoFrame => MadviseError::OutOfFrames,
+                CollapseRefusal::Pinned | CollapseRefusal::Busy => MadviseError::InUse,
+                _ => MadviseError::NoHugePage,
+            })?;
+            at = part.end;
+        }
+        if hole { Err(MadviseError::NotMapped) } else { Ok(()) }
     }
 
     fn populate_range(&self, range: PageRange, access: Access) -> Result<(), MadviseError> {

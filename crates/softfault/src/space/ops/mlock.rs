@@ -220,7 +220,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// The first VMA that ends after the page, by value.
-    fn vma_from(&self, at: crate::addr::Vpn) -> Option<Vma> {
+    pub(super) fn vma_from(&self, at: crate::addr::Vpn) -> Option<Vma> {
         let _section = self.section();
         self.tree().next(at).map(|f| f.vma)
     }

@@ -8,6 +8,7 @@
 
 mod advise;
 mod brk;
+mod collapse;
 mod edit;
 mod exit;
 mod fork;

@@ -1,0 +1,99 @@
+//! khugepaged, one step at a time: the scan of one space for memory that is to
+//! become huge.
+//!
+//! The core has no threads and no list of programs. The embedder's daemon goes
+//! round its spaces, gives each a number of entries to look at (`pages_to_scan`),
+//! sleeps `scan_sleep_millisecs` between rounds and `alloc_sleep_millisecs` after
+//! one that found no huge frame, and wakes early when a block becomes free
+//! ([`Vm::nr_blocks_emptied`]).
+//!
+//! Locks on entry: none, no section. Takes the writer lock of the space for one
+//! huge page at a time.
+
+use crate::addr::{PageRange, Vpn};
+use crate::machine::Machine;
+use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
+use crate::policy::huge::Orders;
+use crate::space::AddressSpace;
+use crate::space::vma::{ObjectId, Vma};
+use crate::sync::Ordering;
+use crate::vm::Vm;
+
+/// What one step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scan {
+    /// Entries that were looked at.
+    pub nr_scanned: u64,
+    /// Huge pages that were made.
+    pub nr_collapsed: u64,
+    /// Where the next step of this space goes on, bytes; `None` at its end.
+    pub next: Option<u64>,
+    /// Why the last stretch that was looked at stayed as it was.
+    pub refused: Option<CollapseRefusal>,
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Looks at up to `nr_ptes` entries from address `from` on, and makes huge
+    /// pages of what knobs, advice and limits allow. Ends early where no huge frame
+    /// is to be had.
+    ///
+    /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst.
+    pub fn khugepaged_scan(&self, from: u64, nr_ptes: u64) -> Scan {
+        let knobs = self.vm.huge_knobs().khugepaged;
+        let limits = CollapseLimits {
+            max_ptes_none: u64::from(knobs.max_ptes_none),
+            max_ptes_shared: u64::from(knobs.max_ptes_shared),
+            wants_referenced: true,
+        };
+        let mut scan = Scan { next: Some(from), ..Scan::default() };
+        while scan.nr_scanned < nr_ptes
+            && let Some(at) = scan.next
+        {
+            scan.next = self.scan_stretch(Vpn::of(at), &limits, &mut scan).map(Vpn::addr);
+            if scan.refused == Some(CollapseRefusal::NoHugeFrame) {
+                break;
+            }
+        }
+        scan
+    }
+
+    /// The first stretch from `at` on that may become huge; where to go on.
+    fn scan_stretch(&self, at: Vpn, limits: &CollapseLimits, scan: &mut Scan) -> Option<Vpn> {
+        let nr = Vm::<M>::NR_SUB_FRAMES;
+        let _writer = self.write_lock();
+        let vma = self.tree().next(at).map(|f| f.vma)?;
+        // A look at a VMA costs something, too, or a space of a million small ones
+        // would be one step.
+        scan.nr_scanned += 1;
+        let base = Vpn(vma.range.start.max(at).0.next_multiple_of(nr));
+        let stretch = PageRange::new(base, Vpn(base.0 + nr));
+        if stretch.end > vma.range.end || !self.may_scan(&vma) {
+            return Some(vma.range.end);
+        }
+        match self.collapse_at(&vma, base, limits) {
+            Ok(()) => {
+                scan.nr_scanned += nr;
+                scan.nr_collapsed += 1;
+                scan.refused = None;
+            }
+            Err(refusal) => {
+                let is_cheap = matches!(refusal, CollapseRefusal::Empty | CollapseRefusal::AlreadyHuge);
+                scan.nr_scanned += if is_cheap { 0 } else { nr };
+                scan.refused = Some(refusal);
+            }
+        }
+        Some(stretch.end)
+    }
+
+    fn may_scan(&self, vma: &Vma) -> bool {
+        vma.object == ObjectId::NONE && !self.huge_orders(vma.flags).and(Orders::PMD).is_empty()
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// How often a block of 2 MiB has become wholly free: when it has grown, a
+    /// collapse that found none may be tried again.
+    pub fn nr_blocks_emptied(&self) -> u64 {
+        self.frames.nr_emptied.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,132 @@
+//! Whether 512 small pages become a huge one.
+//!
+//! The mechanism counts what stands in a leaf table, asks before it touches
+//! anything, and asks again once nobody can change what it counted.
+
+/// What stands in the entries of one leaf table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CollapseQuestion {
+    /// Entries without a page of their own: none, or the zero frame.
+    pub nr_none: u64,
+    /// Private pages that other spaces map, too.
+    pub nr_shared: u64,
+    /// Pages that are pinned.
+    pub nr_pinned: u64,
+    /// Guards.
+    pub nr_guards: u64,
+    /// Entries that belong to somebody for a moment.
+    pub nr_busy: u64,
+    /// Pages that were used lately.
+    pub nr_referenced: u64,
+}
+
+/// How far a collapse goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CollapseLimits {
+    /// Most entries without a page (`max_ptes_none`).
+    pub max_ptes_none: u64,
+    /// Most pages that others map (`max_ptes_shared`).
+    pub max_ptes_shared: u64,
+    /// Whether memory that nobody uses is left as it is.
+    pub wants_referenced: bool,
+}
+
+impl CollapseLimits {
+    /// `MADV_COLLAPSE`: the program knows what it wants.
+    pub const NONE: CollapseLimits =
+        CollapseLimits { max_ptes_none: u64::MAX, max_ptes_shared: u64::MAX, wants_referenced: false };
+}
+
+/// Why nothing was collapsed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CollapseRefusal {
+    /// Knobs, advice or the process itself allow no huge page there.
+    NotAllowed,
+    /// The 2 MiB do not lie in one private mapping.
+    OutsideVma,
+    /// It is a huge page already.
+    AlreadyHuge,
+    /// There is no leaf table: nothing was ever touched.
+    Empty,
+    /// More entries without a page than `max_ptes_none`.
+    ExceedNone,
+    /// More shared pages than `max_ptes_shared`.
+    ExceedShared,
+    /// A page is pinned.
+    Pinned,
+    /// A guard stands there.
+    Guard,
+    /// An entry belongs to somebody for a moment.
+    Busy,
+    /// Nothing was used lately.
+    NotReferenced,
+    /// No block is free.
+    NoHugeFrame,
+    /// No frame for a table.
+    NoFrame,
+}
+
+impl CollapseRefusal {
+    /// The word in the output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CollapseRefusal::NotAllowed => "not_allowed",
+            CollapseRefusal::OutsideVma => "outside_vma",
+            CollapseRefusal::AlreadyHuge => "already_huge",
+            CollapseRefusal::Empty => "empty",
+            CollapseRefusal::ExceedNone => "exceed_none",
+            CollapseRefusal::ExceedShared => "exceed_shared",
+            CollapseRefusal::Pinned => "pinned",
+            CollapseRefusal::Guard => "guard",
+            CollapseRefusal::Busy => "busy",
+            CollapseRefusal::NotReferenced => "not_referenced",
+            CollapseRefusal::NoHugeFrame => "no_huge_frame",
+            CollapseRefusal::NoFrame => "no_frame",
+        }
+    }
+}
+
+/// As Linux decides, but for pins, which it takes for any reference too many.
+///
+/// # Errors
+///
+/// Why not.
+pub fn linux(question: &CollapseQuestion, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
+    if question.nr_guards > 0 {
+        Err(CollapseRefusal::Guard)
+    } else if question.nr_busy > 0 {
+        Err(CollapseRefusal::Busy)
+    } else if question.nr_none > limits.max_ptes_none {
+        Err(CollapseRefusal::ExceedNone)
+    } else if question.nr_shared > limits.max_ptes_shared {
+        Err(CollapseRefusal::ExceedShared)
+    } else if question.nr_pinned > 0 {
+        Err(CollapseRefusal::Pinned)
+    } else if limits.wants_referenced && question.nr_referenced == 0 {
+        Err(CollapseRefusal::NotReferenced)
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_its_reason() {
+        let limits = CollapseLimits { max_ptes_none: 10, max_ptes_shared: 5, wants_referenced: true };
+        let good = CollapseQuestion { nr_none: 10, nr_shared: 5, nr_referenced: 1, ..CollapseQuestion::default() };
+        assert_eq!(linux(&good, &limits), Ok(()));
+        let refused = |question: CollapseQuestion| linux(&question, &limits).unwrap_err();
+        assert_eq!(refused(CollapseQuestion { nr_none: 11, ..good }), CollapseRefusal::ExceedNone);
+        assert_eq!(refused(CollapseQuestion { nr_shared: 6, ..good }), CollapseRefusal::ExceedShared);
+        assert_eq!(refused(CollapseQuestion { nr_pinned: 1, ..good }), CollapseRefusal::Pinned);
+        assert_eq!(refused(CollapseQuestion { nr_guards: 1, ..good }), CollapseRefusal::Guard);
+        assert_eq!(refused(CollapseQuestion { nr_busy: 1, ..good }), CollapseRefusal::Busy);
+        assert_eq!(refused(CollapseQuestion { nr_referenced: 0, ..good }), CollapseRefusal::NotReferenced);
+        let untouched = CollapseQuestion { nr_none: 512, ..CollapseQuestion::default() };
+        assert_eq!(linux(&untouched, &CollapseLimits::NONE), Ok(()));
+    }
+}

@@ -1,0 +1,274 @@
+//! Small pages become a huge one, or everything stays as it was.
+
+mod common;
+
+use common::{FIXED, GUARD_INSTALL, NONE, PAGE, PRIVATE, READ, RW, SHARED};
+use softfault::addr::Access;
+use softfault::policy::collapse::CollapseRefusal;
+use softfault::policy::huge::Enabled;
+use softfault::{AddressSpace, CpuId, Event, HugeKnobs, MadviseError, Term, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+const HUGE: u64 = 2 << 20;
+const AT: u64 = 0x10_0000_0000;
+const COLLAPSE: u64 = 25;
+const DONTNEED: u64 = 4;
+
+/// Small pages only, until somebody collapses.
+fn vm(nr_cpus: usize, arena_bytes: u64) -> Vm<Hosted> {
+    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, ..HostedConfig::default() }).unwrap();
+    let regions = hosted.regions();
+    let thp = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+    let tunables = Tunables { thp, ..Tunables::default() };
+    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
+}
+
+fn enable(vm: &Vm<Hosted>) {
+    vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, ..vm.huge_knobs() }).unwrap();
+}
+
+fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {
+    let mut counts = vec![0; vm.nr_frames() as usize];
+    vm.check(spaces, &mut counts).unwrap();
+}
+
+fn with_space(test: impl Fn(&Vm<Hosted>, &AddressSpace<'_, Hosted>)) {
+    let vm = vm(1, 64 << 20);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    {
+        let space = vm.new_space().unwrap();
+        space.activate();
+        test(&vm, &space);
+        check(&vm, &[&space]);
+        space.deactivate();
+    }
+    check(&vm, &[]);
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+}
+
+fn map(space: &AddressSpace<'_, Hosted>, at: u64, len: u64) {
+    assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
+}
+
+fn byte(space: &AddressSpace<'_, Hosted>, at: u64) -> u8 {
+    let mut b = [0];
+    space.read(at, &mut b).unwrap();
+    b[0]
+}
+
+fn huge_pages(space: &AddressSpace<'_, Hosted>) -> u64 {
+    space.rss_pages().anon_huge / 512
+}
+
+#[test]
+fn every_second_page_is_there_and_none_is_lost() {
+    with_space(|vm, space| {
+        map(space, AT, 2 * HUGE);
+        (0..1024).step_by(2).for_each(|page| space.write(AT + page * PAGE, &[page as u8 | 1]).unwrap());
+        assert_eq!(space.madvise(AT, 2 * HUGE, COLLAPSE), Ok(()));
+        check(vm, &[space]);
+        assert_eq!((huge_pages(space), space.rss_pages().anon), (2, 1024));
+        for page in 0..1024 {
+            let expected = if page % 2 == 0 { page as u8 | 1 } else { 0 };
+            assert_eq!(byte(space, AT + page * PAGE), expected);
+        }
+        space.write(AT + PAGE, &[5]).unwrap();
+        space.munmap(AT + PAGE, PAGE).unwrap();
+        check(vm, &[space]);
+        assert_eq!(byte(space, AT + 2 * PAGE), 3);
+    });
+}
+
+#[test]
+fn after_a_split_the_same_block_is_used_again() {
+    with_space(|vm, space| {
+        map(space, AT, HUGE);
+        (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        space.collapse(AT).unwrap();
+        let nr_allocated = vm.event(Event::ThpCollapseAlloc);
+        space.mprotect(AT + 9 * PAGE, PAGE, READ).unwrap();
+        assert_eq!(huge_pages(space), 0);
+        space.mprotect(AT + 9 * PAGE, PAGE, RW).unwrap();
+        space.collapse(AT).unwrap();
+        check(vm, &[space]);
+        assert_eq!(huge_pages(space), 1);
+        assert_eq!(vm.event(Event::ThpCollapseAlloc), nr_allocated, "nothing was copied");
+        (0..512).for_each(|page| assert_eq!(byte(space, AT + page * PAGE), page as u8));
+        space.write(AT, &[1]).unwrap();
+    });
+}
+
+#[test]
+fn each_reason_to_refuse_has_its_name() {
+    with_space(|vm, space| {
+        map(space, AT, 2 * HUGE);
+        assert_eq!(space.collapse(AT), Err(CollapseRefusal::Empty));
+        assert_eq!(space.collapse(AT + PAGE), Err(CollapseRefusal::OutsideVma));
+        space.write(AT, &[1]).unwrap();
+        space.collapse(AT).unwrap();
+        assert_eq!(space.collapse(AT), Err(CollapseRefusal::AlreadyHuge));
+        space.write(AT + HUGE, &[1]).unwrap();
+        let pin = space.pin_page(AT + HUGE, Access::Write, Term::Short).unwrap();
+        assert_eq!(space.collapse(AT + HUGE), Err(CollapseRefusal::Pinned));
+        assert_eq!(space.madvise(AT + HUGE, HUGE, COLLAPSE), Err(MadviseError::InUse));
+        drop(pin);
+        space.madvise(AT + HUGE + PAGE, PAGE, GUARD_INSTALL).unwrap();
+        assert_eq!(space.collapse(AT + HUGE), Err(CollapseRefusal::Guard));
+        space.mmap(AT + 4 * HUGE, HUGE, RW, SHARED | FIXED).unwrap();
+        assert_eq!(space.collapse(AT + 4 * HUGE), Err(CollapseRefusal::OutsideVma));
+        space.set_thp_disable(true);
+        assert_eq!(space.collapse(AT + HUGE), Err(CollapseRefusal::NotAllowed));
+        check(vm, &[space]);
+    });
+}
+
+#[test]
+fn what_a_child_shares_is_copied_and_stays_the_childs() {
+    with_space(|vm, space| {
+        map(space, AT, HUGE);
+        (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        let child = space.fork().unwrap();
+        space.collapse(AT).unwrap();
+        check(vm, &[space, &child]);
+        space.write(AT + 7 * PAGE, &[99]).unwrap();
+        assert_eq!((byte(space, AT + 7 * PAGE), byte(&child, AT + 7 * PAGE)), (99, 7));
+        child.collapse(AT).unwrap();
+        check(vm, &[space, &child]);
+        (0..512).filter(|page| *page != 7).for_each(|page| assert_eq!(byte(&child, AT + page * PAGE), page as u8));
+    });
+}
+
+#[test]
+fn rights_are_those_of_the_mapping() {
+    with_space(|_, space| {
+        map(space, AT, HUGE);
+        space.write(AT, &[1]).unwrap();
+        space.mprotect(AT, HUGE, READ).unwrap();
+        space.collapse(AT).unwrap();
+        assert!(space.handle_fault(AT, Access::Write).is_err());
+        space.mprotect(AT, HUGE, NONE).unwrap();
+        assert!(space.handle_fault(AT, Access::Read).is_err());
+        space.mprotect(AT, HUGE, RW).unwrap();
+        assert_eq!(byte(space, AT), 1);
+        space.write(AT, &[2]).unwrap();
+    });
+}
+
+#[test]
+fn khugepaged_finds_what_it_may_have() {
+    with_space(|vm, space| {
+        map(space, AT, 3 * HUGE);
+        map(space, AT + 8 * HUGE, HUGE);
+        space.madvise(AT + 8 * HUGE, HUGE, 15).unwrap();
+        for at in [AT, AT + 2 * HUGE, AT + 8 * HUGE] {
+            (0..20).for_each(|page| space.write(at + page * PAGE, &[1]).unwrap());
+        }
+        assert_eq!(space.khugepaged_scan(0, 1 << 20).nr_collapsed, 0, "the knob says never");
+        enable(vm);
+        let mut knobs = vm.huge_knobs();
+        knobs.khugepaged.max_ptes_none = 100;
+        vm.set_huge_knobs(&knobs).unwrap();
+        let scan = space.khugepaged_scan(0, 1 << 20);
+        assert_eq!((scan.nr_collapsed, scan.next), (0, None));
+        assert_eq!(vm.event(Event::ThpScanExceedNonePte), 2);
+        knobs.khugepaged.max_ptes_none = 511;
+        vm.set_huge_knobs(&knobs).unwrap();
+        // In small steps, as a daemon goes.
+        let (mut from, mut nr_collapsed) = (0, 0);
+        loop {
+            let scan = space.khugepaged_scan(from, 1);
+            nr_collapsed += scan.nr_collapsed;
+            match scan.next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        assert_eq!(nr_collapsed, 2);
+        check(vm, &[space]);
+        assert_eq!(huge_pages(space), 2);
+    });
+}
+
+/// T9.
+#[test]
+fn when_an_allocation_fails_everything_is_as_before() {
+    for k in 0..6 {
+        with_space(|vm, space| {
+            map(space, AT, HUGE);
+            (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+            vm.fail_allocation(Some(k));
+            let result = space.collapse(AT);
+            vm.fail_allocation(None);
+            check(vm, &[space]);
+            assert_eq!(huge_pages(space), u64::from(result.is_ok()));
+            (0..512).for_each(|page| assert_eq!(byte(space, AT + page * PAGE), page as u8));
+            assert_eq!(result.is_err(), k < 2, "a twin, a huge frame");
+        });
+    }
+}
+
+/// T8: one CPU collapses, others fault, pin, unmap and fork.
+#[test]
+fn collapse_against_everybody() {
+    let vm = vm(3, 96 << 20);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    let stop = AtomicBool::new(false);
+    {
+        let space = vm.new_space().unwrap();
+        map(&space, AT, 4 * HUGE);
+        let (space, stop, vm) = (&space, &stop, &vm);
+        std::thread::scope(|scope| {
+            for cpu in 1..3u64 {
+                scope.spawn(move || {
+                    let _cpu = vm.machine().bind(CpuId(cpu as u16)).unwrap();
+                    let mut state = cpu;
+                    // The pages of this CPU: what it wrote last into each.
+                    let mut pages = vec![0u8; 2048];
+                    while !stop.load(SeqCst) {
+                        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                        let page = ((state >> 33) % 1024) * 2 + cpu - 1;
+                        let at = AT + page * PAGE;
+                        assert_eq!(byte(space, at), pages[page as usize], "page {page}");
+                        match (state >> 60) % 8 {
+                            0 => {
+                                let one = AT + page * PAGE;
+                                space.madvise(one, PAGE, DONTNEED).unwrap();
+                                pages[page as usize] = 0;
+                            }
+                            2 if cpu == 1 => {
+                                let child = space.fork().unwrap();
+                                assert_eq!(byte(&child, at), pages[page as usize]);
+                            }
+                            _ => {
+                                pages[page as usize] = page as u8;
+                                space.write(at, &[page as u8]).unwrap();
+                            }
+                        }
+                    }
+                });
+            }
+            let mut nr_collapsed = 0;
+            let begun = std::time::Instant::now();
+            for round in 0.. {
+                if nr_collapsed == 60 || begun.elapsed().as_secs() > 20 {
+                    break;
+                }
+                let at = AT + (round % 4) * HUGE;
+                nr_collapsed += u64::from(space.collapse(at).is_ok());
+                if round % 3 == 0 {
+                    // An edge of a mapping inside, and away again.
+                    space.madvise(at + 5 * PAGE, PAGE, 1).unwrap();
+                    space.madvise(at, HUGE, 0).unwrap();
+                }
+            }
+            stop.store(true, SeqCst);
+            assert_eq!(nr_collapsed, 60, "collapses do not get anywhere");
+        });
+        check(vm, &[space]);
+    }
+    check(&vm, &[]);
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+}
