@@ -18,6 +18,7 @@ mod clearing;
 mod compare;
 mod conflicts;
 mod error;
+mod largepages;
 mod os;
 mod pft;
 mod progress;
@@ -35,6 +36,7 @@ Examples:
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline split,lockfree
   softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
   softfault clear-huge                         the orders of 2017 and 2026 for clearing a huge page, and ours
+  softfault largepages --size 0.5              what do 2 MiB pages save? the program of 2011
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
   softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
   softfault shell                              busybox on the reference kernel, to poke at it
@@ -57,6 +59,8 @@ enum Experiment {
     Conflicts(conflicts::Options),
     /// Clearing and copying a 2 MiB page: GB/s of each order, and how warm it leaves what is touched next
     ClearHuge(clear_huge::Options),
+    /// A memset of fresh memory, with and without huge pages: the experiment of 2011, rerun here
+    Largepages(largepages::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
     /// An interactive shell on the reference kernel
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
         Some(Experiment::Pft(options)) => pft::run(&options),
         Some(Experiment::Conflicts(options)) => conflicts::run(&options),
         Some(Experiment::ClearHuge(options)) => clear_huge::run(&options),
+        Some(Experiment::Largepages(options)) => largepages::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -82,10 +82,41 @@ pub fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(|_| "unknown".into(), |s| s.trim().into())
 }
 
+/// Which pages the host should give a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostPages {
+    /// 4 KiB only.
+    Small,
+    /// 2 MiB where it has one.
+    Huge,
+}
+
+/// Bytes of this process in `len` from `base` that the host maps by huge pages
+/// now (`AnonHugePages` of the mappings that overlap them); 0 if it does not say.
+pub fn huge_bytes(base: *mut u8, len: usize) -> u64 {
+    std::fs::read_to_string("/proc/self/smaps").map_or(0, |text| anon_huge_bytes(&text, base.addr(), len))
+}
+
+fn anon_huge_bytes(smaps: &str, base: usize, len: usize) -> u64 {
+    let (mut overlaps, mut sum_kib) = (false, 0);
+    for line in smaps.lines() {
+        if let Some(kib) = line.strip_prefix("AnonHugePages:") {
+            let kib = kib.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
+            sum_kib += if overlaps { kib } else { 0 };
+        } else if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-')) {
+            let at = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+            overlaps = at(start) < base + len && base < at(end);
+        }
+    }
+    sum_kib * 1024
+}
+
 /// Private anonymous memory of this process, unmapped on drop.
 pub struct Mapping {
     base: *mut u8,
     len: usize,
+    /// All that is mapped, where that is more.
+    whole: (*mut u8, usize),
 }
 
 // SAFETY: L2: the pointer is only ever used to compute addresses of raw accesses.
@@ -96,17 +127,33 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// `len` bytes that nobody has touched, in base pages.
     pub fn fresh(len: usize) -> Result<Mapping, LabError> {
+        Mapping::with(len, 0, HostPages::Small)
+    }
+    /// `len` bytes that nobody has touched, in pages of that size if the host
+    /// can, aligned to 2 MiB.
+    pub fn aligned(len: usize, pages: HostPages) -> Result<Mapping, LabError> {
+        Mapping::with(len, 2 << 20, pages)
+    }
+    /// Aligned to `align` bytes, or to a page if that is 0.
+    fn with(len: usize, align: usize, pages: HostPages) -> Result<Mapping, LabError> {
         let refused = |what: &str| LabError::host(format!("{what} of {len} bytes"), std::io::Error::last_os_error());
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: L1: a new mapping, placed by the kernel, takes nothing that is in use.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
-        if base == libc::MAP_FAILED {
+        let whole = unsafe { libc::mmap(std::ptr::null_mut(), len + align, rights, flags, -1, 0) };
+        if whole == libc::MAP_FAILED {
             return Err(refused("mmap"));
         }
-        let mapping = Mapping { base: base.cast(), len };
-        // SAFETY: L1: the range is the mapping made above.
-        if unsafe { libc::madvise(base, len, libc::MADV_NOHUGEPAGE) } != 0 {
+        let base = whole.map_addr(|addr| addr.next_multiple_of(align.max(1)));
+        let mapping = Mapping { base: base.cast(), len, whole: (whole.cast(), len + align) };
+        let advice = match pages {
+            HostPages::Small => libc::MADV_NOHUGEPAGE,
+            HostPages::Huge => libc::MADV_HUGEPAGE,
+        };
+        // SAFETY: L1: the range is in the mapping made above.
+        let rc = unsafe { libc::madvise(base, len, advice) };
+        // A host without huge pages gives small ones; `huge_bytes` tells.
+        if rc != 0 && pages == HostPages::Small {
             return Err(refused("madvise(MADV_NOHUGEPAGE)"));
         }
         Ok(mapping)
@@ -115,11 +162,45 @@ impl Mapping {
     pub fn base(&self) -> *mut u8 {
         self.base
     }
+    /// Bytes of it that the host maps by huge pages now.
+    pub fn huge_bytes(&self) -> u64 {
+        huge_bytes(self.base, self.len)
+    }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: L1: it is ours, and nobody has a reference into it (L2).
-        unsafe { libc::munmap(self.base.cast(), self.len) };
+        unsafe { libc::munmap(self.whole.0.cast(), self.whole.1) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn huge_pages_of_the_mappings_that_overlap() {
+        let smaps = "1000-3000 rw-p 00000000 00:00 0 \nSize: 8 kB\nAnonHugePages:      2048 kB\nTHPeligible: 1\n\
+                     3000-5000 rw-p 00000000 00:00 0 [heap]\nAnonHugePages:      4096 kB\n";
+        let bytes = |base, len| anon_huge_bytes(smaps, base, len);
+        assert_eq!(bytes(0x1000, 0x2000), 2 << 20);
+        assert_eq!(bytes(0x2fff, 0x2), 6 << 20);
+        assert_eq!(bytes(0x3000, 0x1000), 4 << 20);
+        assert_eq!((bytes(0, 0x1000), bytes(0x5000, 0x1000)), (0, 0));
+    }
+
+    #[test]
+    fn an_aligned_mapping_is_aligned_and_usable_to_its_end() {
+        for pages in [HostPages::Small, HostPages::Huge] {
+            let mapping = Mapping::aligned(4 << 20, pages).unwrap();
+            assert!(mapping.base().addr().is_multiple_of(2 << 20));
+            // SAFETY: L2: the first and the last byte.
+            unsafe {
+                mapping.base().write(1);
+                mapping.base().add((4 << 20) - 1).write(2);
+            }
+            assert!(mapping.huge_bytes() <= if pages == HostPages::Small { 0 } else { 4 << 20 });
+        }
     }
 }

@@ -43,6 +43,14 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("conflicts --frames old", "--frames", "aged");
     is_refused("conflicts --touches 0", "--touches", "1..");
     is_refused("conflicts --touches 4194304", "--touches", "should be smaller");
+    is_refused("largepages --size 0", "--size", "number of GiB");
+    is_refused("largepages --size 3g", "--size", "number of GiB");
+    is_refused("largepages --size 0.0015", "--size", "2 MiB at least");
+    is_refused("largepages --size 16384", "--size", "should be smaller");
+    is_refused("largepages --reps 0", "--reps", "1..");
+    is_refused("largepages --tlb-entries 3", "--tlb-entries", "4..");
+    is_refused("largepages --against 2011", "--against", "linux");
+    is_refused("largepages --plot pages", "--plot", ".svg");
     is_refused("fly", "fly", "softfault");
 }
 
@@ -101,6 +109,36 @@ fn a_plot_is_written_where_it_was_asked_for() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     assert!(text.starts_with("<svg") && text.contains("softfault lockfree") && text.contains("Linux touch"));
+}
+
+#[test]
+fn largepages_gives_rows_passes_and_ratios() {
+    let file = std::env::temp_dir().join(format!("softfault-largepages-{}.svg", std::process::id()));
+    let lines = json_lines(&format!("largepages --size 0.03 --reps 2 --json --plot {}", file.display()));
+    let plot = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(plot.starts_with("<svg") && plot.contains("softfault on") && plot.contains("2011, off"));
+    let of = |system: &str, thp: &str, row: &str| {
+        let is_it = |line: &&Value| line["system"] == system && line["thp"] == thp && line["row"] == row;
+        lines.iter().find(is_it).unwrap_or_else(|| panic!("{system} {thp} {row}")).clone()
+    };
+    for system in ["softfault", "linux"] {
+        for (thp, row) in [("off", "memset_fresh"), ("on", "memset_third"), ("off", "stride"), ("on", "stride_again")] {
+            let line = of(system, thp, row);
+            assert!(line["seconds"].as_f64().unwrap() > 0.0 && line["seconds_2011"].as_f64().unwrap() > 0.04, "{line}");
+        }
+        assert_eq!(of(system, "off", "stride")["huge_share"], 0.0);
+    }
+    let nr_pages = 0.03 * 262_144.0;
+    let nr_pages = nr_pages as u64 / 512 * 512;
+    let cold = of("softfault", "off", "tlb_cold");
+    assert_eq!((cold["lookups"].as_u64(), cold["misses"].as_u64()), (Some(nr_pages), Some(nr_pages)));
+    assert_eq!(cold["loads"].as_u64(), Some(4 * nr_pages));
+    assert_eq!(
+        (cold["loads_nested_4k"].as_u64(), cold["loads_nested_2m"].as_u64()),
+        (Some(24 * nr_pages), Some(19 * nr_pages))
+    );
+    assert!(of("softfault", "on", "ratio_to_linux_on")["value"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

@@ -165,10 +165,16 @@ impl Arena {
     pub fn hosted(&self) -> &Hosted {
         self.0.as_ref().expect("the run ends with the first measurement that fails")
     }
-    fn take(&mut self) -> Hosted {
+    /// Takes it, to make a `Vm` of.
+    ///
+    /// # Panics
+    ///
+    /// As [`hosted`](Arena::hosted).
+    pub fn take(&mut self) -> Hosted {
         self.0.take().expect("the run ends with the first measurement that fails")
     }
-    fn put(&mut self, hosted: Hosted) {
+    /// Puts back what a `Vm` was made of.
+    pub fn put(&mut self, hosted: Hosted) {
         self.0 = Some(hosted);
     }
 }
@@ -231,7 +237,8 @@ impl<G> Drop for Inside<'_, G> {
     }
 }
 
-fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>, LabError> {
+/// The calling thread becomes that CPU.
+pub fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>, LabError> {
     hosted.bind(CpuId(cpu as u16)).map_err(|e| LabError::subsystem(format!("binding CPU {cpu}"), e))
 }
 
@@ -244,7 +251,7 @@ fn map(space: &AddressSpace<Hosted>, nr_pages: u64) -> Result<u64, LabError> {
 }
 
 /// Makes true what the row claims: a mark in every frame, or zeroes in all of them.
-fn prepare_frames(hosted: &Hosted, frames: Frames) {
+pub fn prepare_frames(hosted: &Hosted, frames: Frames) {
     for region in hosted.regions() {
         let (base, len) = (hosted.frame_ptr(region.first), region.nr_frames);
         match frames {

@@ -16,7 +16,8 @@ mod plot;
 mod stats;
 mod table;
 
-pub use options::{Against, Options, Rss, parse_discipline};
+pub use measure::bind;
+pub use options::{Against, Frames, Options, Rss, parse_discipline, parse_gib, parse_svg};
 pub use plan::Order as RandomOrder;
 pub use stats::{Row, median, spread};
 pub use table::plain as plain_table;

@@ -140,7 +140,8 @@ pub struct Options {
     pub seed: u64,
 }
 
-fn parse_gib(text: &str) -> Result<f64, String> {
+/// Some memory.
+pub fn parse_gib(text: &str) -> Result<f64, String> {
     let wanted = "should be a number of GiB from 0.001 to 16384, such as 1 or 0.25";
     let gib: f64 = text.parse().map_err(|_| wanted.to_string())?;
     if (0.001..=16384.0).contains(&gib) { Ok(gib) } else { Err(wanted.into()) }
@@ -154,7 +155,8 @@ pub fn parse_discipline(text: &str) -> Result<Discipline, String> {
     })
 }
 
-fn parse_svg(text: &str) -> Result<PathBuf, String> {
+/// The name of a file for a plot.
+pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
     if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
 }
 

@@ -1,0 +1,178 @@
+//! What may be typed after `softfault largepages`, and whether memory allows it.
+
+use super::program::{PAGE_BYTES, PIECE_BYTES};
+use crate::error::LabError;
+use crate::os;
+use crate::pft::{parse_gib, parse_svg};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+const GIB: f64 = (1u64 << 30) as f64;
+/// What the program of 2011 used.
+const DEFAULT_GIB: f64 = 3.0;
+/// Below this the default is not made smaller: better to say that there is no memory.
+const SMALLEST_GIB: f64 = 0.25;
+
+const HELP: &str = "\
+What is measured
+  The program that transparent huge pages were shown with in 2011: a memset of fresh memory, so that every
+  page has to be faulted in, two more memsets of the same memory, and twice a write of one byte in each
+  4,096. Each on our hosted machine and on this host's Linux, with 4 KiB pages (off) and with 2 MiB pages
+  (on), all in a random order within each repetition. The program works on at most 2 MiB at a time.
+
+Rows
+  memset of fresh memory    page faults and stores; all zeroing falls inside the timed part
+  second, third memset      stores alone; what the TLB costs a memset
+  a byte in each 4,096      in 2011 printed as \"random access tlb miss\"; it is a stride, which the CPU
+                            foresees, and so less of a burden than random access would be
+  the same again
+
+Columns
+  off, on    milliseconds, the median over the repetitions, and in brackets (slowest - fastest) / median
+  hugetlb    later: comes with hugetlbfs
+  2011       as printed then, for 3 GiB, the mean of two runs
+
+Not like for like
+  Ours has no trap: the first row is a call of handle_fault for each page, a walk to its frame, and the
+  stores. The later rows are the speed of this CPU on memory that the host maps by pages of the same size
+  as ours: with one program there is nothing of ours in them. What our tables would cost is in the second
+  table, from an emulated TLB. Linux runs in memory that it has just had in its hands.
+
+The emulated TLB
+  One store to each page, twice, through a TLB of --tlb-entries translations of either size.
+  lookups    pages accessed
+  misses     lookups that led to a walk of the tables, in the first pass (cold) and in the second
+  loads      table entries read by hardware that caches none between walks: native, in a guest whose
+             hypervisor maps it by 4 KiB pages (nested 4K), and by 2 MiB pages (nested 2M). A nested walk
+             is two-dimensional: 24 loads with 4 KiB pages on both sides, 19 with 2 MiB on one, 15 on both.
+
+JSON
+  One object per line: first the rows: experiment, system, thp, row, gib, reps, huge_share (the part that
+  was mapped by huge pages), seconds, spread, seconds_2011 (of the same setting, 3 GiB); then the passes, row
+  tlb_cold and tlb_second: lookups, misses, loads, loads_nested_4k, loads_nested_2m; then the ratios, row
+  ratio_to_linux_on and ratio_to_off: how many times as fast our memset of fresh memory is with huge pages,
+  spread. Keys that mean nothing on a line are null; value and unit, which every experiment has, are on all.
+
+Examples:
+  softfault largepages
+  softfault largepages --size 0.5 --reps 7 --plot largepages.svg
+  softfault largepages --size 1 --tlb-entries 64 --json | jq -r 'select(.misses) | [.thp, .row, .misses] | @tsv'";
+
+/// What stands beside our rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Against {
+    /// The host's kernel
+    Linux,
+    /// Nothing but 2011
+    None,
+}
+
+/// What may be typed after `softfault largepages`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// Memory of the program, GiB; fractions are welcome [default: 3, or less where memory is short]
+    #[arg(short, long, value_name = "GIB", value_parser = parse_gib)]
+    pub size: Option<f64>,
+    /// Repetitions of everything
+    #[arg(short, long, value_name = "REPS", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub reps: u32,
+    /// Translations that the emulated TLB holds
+    #[arg(long, value_name = "N", default_value = "1536", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
+    pub tlb_entries: u32,
+    /// What stands beside our rows
+    #[arg(long, value_enum, default_value = "linux")]
+    pub against: Against,
+    /// Draw the time of each row into this file
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
+    pub plot: Option<PathBuf>,
+    /// Print one JSON object per line instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of the order of rows within a repetition
+    #[arg(long, value_name = "N", default_value = "2011")]
+    pub seed: u64,
+}
+
+impl Options {
+    /// Whether the program also runs on the host's Linux.
+    pub fn with_linux(&self) -> bool {
+        self.against == Against::Linux
+    }
+
+    /// Bytes of an arena for that many pages: 2 % for tables and descriptors, and
+    /// what CPUs hold ahead of need.
+    pub fn arena_bytes(nr_pages: u64) -> u64 {
+        let bytes = nr_pages * PAGE_BYTES;
+        (bytes + bytes / 50 + (64 << 20)).next_multiple_of(PIECE_BYTES)
+    }
+
+    /// Bytes that the host has to have: two arenas, and Linux's copy.
+    fn needed_bytes(&self, nr_pages: u64) -> u64 {
+        2 * Self::arena_bytes(nr_pages) + if self.with_linux() { nr_pages * PAGE_BYTES } else { 0 }
+    }
+
+    /// Pages of the program: whole huge pages, and no more than memory allows.
+    pub fn settle(&self) -> Result<u64, LabError> {
+        self.settle_in(os::available_bytes().unwrap_or(u64::MAX))
+    }
+
+    fn settle_in(&self, available: u64) -> Result<u64, LabError> {
+        let pages_of = |gib: f64| (gib * GIB / PIECE_BYTES as f64) as u64 * (PIECE_BYTES / PAGE_BYTES);
+        let fits = |gib: f64| self.needed_bytes(pages_of(gib)) <= available;
+        let in_gib = |bytes: u64| bytes as f64 / GIB;
+        let gib = self.size.unwrap_or(DEFAULT_GIB);
+        let wrong = |wanted: String| LabError::Argument { name: "--size", given: gib.to_string(), wanted };
+        if pages_of(gib) == 0 {
+            return Err(wrong("should be one huge page of 2 MiB at least: 0.002".into()));
+        }
+        if fits(gib) {
+            return Ok(pages_of(gib));
+        }
+        let smaller = (1..12).rev().map(|quarters| f64::from(quarters) / 4.0).find(|gib| fits(*gib));
+        match (self.size, smaller) {
+            (None, Some(smaller)) if smaller >= SMALLEST_GIB => {
+                eprintln!(
+                    "softfault: --size {smaller} instead of {gib}: that needs {:.1} GiB of memory, and {:.1} are available",
+                    in_gib(self.needed_bytes(pages_of(gib))),
+                    in_gib(available)
+                );
+                Ok(pages_of(smaller))
+            }
+            _ => Err(wrong(format!(
+                "needs {:.1} GiB of memory and {:.1} GiB are available: should be smaller",
+                in_gib(self.needed_bytes(pages_of(gib))),
+                in_gib(available)
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn typed(text: &str) -> Options {
+        Typed::parse_from(std::iter::once("largepages").chain(text.split_whitespace())).options
+    }
+
+    #[test]
+    fn the_default_shrinks_where_memory_is_short_and_a_wish_does_not() {
+        let gib = |n: f64| (n * GIB) as u64;
+        let pages = |n: f64| gib(n) / PAGE_BYTES;
+        assert_eq!(typed("").settle_in(u64::MAX).ok(), Some(pages(3.0)));
+        assert_eq!(typed("").settle_in(gib(4.0)).ok(), Some(pages(1.25)));
+        assert!(typed("").settle_in(gib(0.5)).is_err());
+        assert!(typed("--size 3").settle_in(gib(4.0)).is_err());
+        assert_eq!(typed("--size 0.5").settle_in(gib(4.0)).ok(), Some(pages(0.5)));
+        assert_eq!(typed("--size 0.0021").settle_in(gib(4.0)).ok(), Some(512), "whole huge pages");
+        assert!(typed("--size 0.001").settle_in(gib(4.0)).is_err());
+    }
+}

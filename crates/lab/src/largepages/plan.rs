@@ -1,0 +1,118 @@
+//! What is run: systems, settings of huge pages, the five rows.
+
+use super::options::Options;
+use std::fmt;
+
+/// Whose memory it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum System {
+    /// The hosted machine.
+    Softfault,
+    /// The host's kernel.
+    Linux,
+}
+
+/// Whether the program may have huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Thp {
+    /// 4 KiB pages only.
+    Off,
+    /// 2 MiB pages wherever one fits.
+    On,
+}
+
+impl System {
+    /// The word in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            System::Softfault => "softfault",
+            System::Linux => "linux",
+        }
+    }
+}
+
+impl Thp {
+    /// Both.
+    pub const ALL: [Thp; 2] = [Thp::Off, Thp::On];
+    /// The word in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Thp::Off => "off",
+            Thp::On => "on",
+        }
+    }
+}
+
+/// One run of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job {
+    /// Where.
+    pub system: System,
+    /// With what pages.
+    pub thp: Thp,
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, huge pages {}", self.system.name(), self.thp.name())
+    }
+}
+
+/// All that each repetition runs.
+pub fn jobs(options: &Options) -> Vec<Job> {
+    let systems = if options.with_linux() { vec![System::Softfault, System::Linux] } else { vec![System::Softfault] };
+    systems.into_iter().flat_map(|system| Thp::ALL.map(|thp| Job { system, thp })).collect()
+}
+
+/// The rows of the program, in its order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Row {
+    /// Page faults and stores.
+    Fresh,
+    /// Stores alone.
+    Second,
+    /// The same again.
+    Third,
+    /// One byte in each 4,096.
+    Stride,
+    /// The same again.
+    StrideAgain,
+}
+
+/// Rows.
+pub const NR_ROWS: usize = 5;
+
+impl Row {
+    /// All of them.
+    pub const ALL: [Row; NR_ROWS] = [Row::Fresh, Row::Second, Row::Third, Row::Stride, Row::StrideAgain];
+    /// The word in JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            Row::Fresh => "memset_fresh",
+            Row::Second => "memset_second",
+            Row::Third => "memset_third",
+            Row::Stride => "stride",
+            Row::StrideAgain => "stride_again",
+        }
+    }
+    /// In the table.
+    pub fn label(self) -> &'static str {
+        match self {
+            Row::Fresh => "memset of fresh memory",
+            Row::Second => "second memset",
+            Row::Third => "third memset",
+            Row::Stride => "a byte in each 4,096 (*)",
+            Row::StrideAgain => "the same again (*)",
+        }
+    }
+    /// What the program of 2011 printed.
+    pub fn name_2011(self) -> &'static str {
+        match self {
+            Row::Fresh => "memset page fault",
+            Row::Second => "memset tlb miss",
+            Row::Third => "memset second tlb miss",
+            Row::Stride => "random access tlb miss",
+            Row::StrideAgain => "random access second tlb miss",
+        }
+    }
+}

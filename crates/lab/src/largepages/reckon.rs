@@ -1,0 +1,163 @@
+//! From samples to medians, spreads and ratios.
+//!
+//! Ratios pair samples of one repetition, and the median of these is taken: the
+//! host's speed drifts by more than the differences of interest.
+
+use super::history::Then;
+use super::options::Options;
+use super::passes::Passes;
+use super::plan::{Job, NR_ROWS, Row, System, Thp};
+use super::program::{PAGE_BYTES, Sample};
+use crate::os;
+use crate::pft::{median, spread};
+
+/// One system with one setting.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Which.
+    pub job: Job,
+    /// Of each row, over the repetitions: median seconds, (slowest - fastest) / median.
+    pub rows: [Figure; NR_ROWS],
+    /// Which part of the memory was mapped by huge pages, at least.
+    pub huge_share: f64,
+    /// Seconds of the first row, by repetition.
+    firsts_s: Vec<f64>,
+}
+
+/// A median and how far the samples are from each other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figure {
+    /// The median.
+    pub median: f64,
+    /// (Largest - smallest) / median.
+    pub spread: f64,
+}
+
+impl Figure {
+    /// Of these samples.
+    pub fn of(values: &[f64]) -> Figure {
+        Figure { median: median(values.iter().copied()), spread: spread(values) }
+    }
+}
+
+/// All that a run has found.
+pub struct Report {
+    /// GiB.
+    pub gib: f64,
+    /// Repetitions.
+    pub reps: u32,
+    /// Entries of the emulated TLB.
+    pub tlb_entries: u32,
+    /// Release of the host's kernel.
+    pub kernel: String,
+    /// Ours, then Linux's.
+    pub columns: Vec<Column>,
+    /// Through the emulated TLB.
+    pub passes: Vec<Passes>,
+    /// Which part of the arena for huge pages the host maps by such.
+    pub host_huge_share: f64,
+}
+
+impl Report {
+    /// `samples[i][rep]` belongs to `jobs[i]`.
+    pub fn new(
+        options: &Options,
+        nr_pages: u64,
+        jobs: &[Job],
+        samples: &[Vec<Sample>],
+        passes: Vec<Passes>,
+        host_huge_share: f64,
+    ) -> Report {
+        Report {
+            gib: (nr_pages * PAGE_BYTES) as f64 / (1u64 << 30) as f64,
+            reps: options.reps,
+            tlb_entries: options.tlb_entries,
+            kernel: os::kernel_release(),
+            columns: jobs.iter().zip(samples).map(|(job, samples)| column(*job, samples)).collect(),
+            passes,
+            host_huge_share,
+        }
+    }
+
+    /// One system with one setting, if it was run.
+    pub fn column(&self, system: System, thp: Thp) -> Option<&Column> {
+        self.columns.iter().find(|column| column.job == Job { system, thp })
+    }
+
+    /// How many times as fast as the other our memset of fresh memory is with
+    /// huge pages.
+    pub fn times_as_fast_as(&self, system: System, thp: Thp) -> Option<Figure> {
+        let (own, other) = (self.column(System::Softfault, Thp::On)?, self.column(system, thp)?);
+        let ratios: Vec<f64> = own.firsts_s.iter().zip(&other.firsts_s).map(|(own, other)| other / own).collect();
+        Some(Figure::of(&ratios))
+    }
+
+    /// How many times fewer misses the first pass has with huge pages.
+    pub fn times_fewer_misses(&self) -> Option<f64> {
+        let of = |thp| self.passes.iter().find(|p| p.thp == thp).map(|p| p.cold.misses as f64);
+        Some(of(Thp::Off)? / of(Thp::On)?)
+    }
+
+    /// Seconds in 2011 with the same setting, for [`GIB_2011`](super::history::GIB_2011).
+    pub fn seconds_2011(row: Row, thp: Thp) -> f64 {
+        Then::Thp(thp).seconds()[row as usize]
+    }
+}
+
+fn column(job: Job, samples: &[Sample]) -> Column {
+    let seconds = |row: usize| -> Vec<f64> { samples.iter().map(|s| s.times[row].as_secs_f64()).collect() };
+    Column {
+        job,
+        rows: std::array::from_fn(|row| Figure::of(&seconds(row))),
+        huge_share: samples.iter().map(|s| s.huge_share).fold(1.0, f64::min),
+        firsts_s: seconds(Row::Fresh as usize),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use softfault_host::TlbStats;
+    use std::time::Duration;
+
+    /// Two repetitions, the second one twice as slow.
+    pub fn report() -> Report {
+        let jobs: Vec<Job> = [System::Softfault, System::Linux]
+            .into_iter()
+            .flat_map(|system| Thp::ALL.map(|thp| Job { system, thp }))
+            .collect();
+        let sample = |first_ms: u64, huge_share: f64| Sample {
+            times: std::array::from_fn(|row| Duration::from_millis(if row == 0 { first_ms } else { 10 })),
+            huge_share,
+        };
+        let samples: Vec<Vec<Sample>> = [(40, 0.0), (20, 1.0), (80, 0.0), (60, 0.5)]
+            .map(|(ms, share)| vec![sample(ms, share), sample(2 * ms, share / 2.0)])
+            .into();
+        let stats = |misses| TlbStats { lookups: 1024, misses, loads: 4 * misses, ..TlbStats::default() };
+        let passes = vec![
+            Passes { thp: Thp::Off, cold: stats(1024), second: stats(1000) },
+            Passes { thp: Thp::On, cold: stats(2), second: stats(0) },
+        ];
+        Report {
+            gib: 0.5,
+            reps: 2,
+            tlb_entries: 1536,
+            kernel: "6.0".into(),
+            columns: jobs.iter().zip(&samples).map(|(job, samples)| column(*job, samples)).collect(),
+            passes,
+            host_huge_share: 1.0,
+        }
+    }
+
+    #[test]
+    fn ratios_pair_what_belongs_to_one_repetition() {
+        let report = report();
+        let ratio = report.times_as_fast_as(System::Linux, Thp::On).unwrap();
+        assert_eq!((ratio.median, ratio.spread), (3.0, 0.0), "although the times differ by a factor of 2");
+        assert_eq!(report.times_as_fast_as(System::Softfault, Thp::Off).unwrap().median, 2.0);
+        assert_eq!(report.times_fewer_misses(), Some(512.0));
+        let column = report.column(System::Linux, Thp::On).unwrap();
+        assert_eq!((column.rows[0].median, column.huge_share), (0.09, 0.25), "the least share is told");
+        assert!(column.rows[0].spread > 0.6 && column.rows[1].spread == 0.0);
+    }
+}
