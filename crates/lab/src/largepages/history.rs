@@ -11,20 +11,27 @@ pub const GIB_2011: f64 = 3.0;
 /// One configuration of 2011.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// Transparent huge pages off or on.
-    Thp(Thp),
+    /// Without transparent huge pages.
+    Off,
+    /// With them.
+    On,
     /// hugetlbfs, by a library that replaces malloc.
     Hugetlbfs,
 }
 
 impl Then {
     /// All of them.
-    pub const ALL: [Then; 3] = [Then::Thp(Thp::Off), Then::Thp(Thp::On), Then::Hugetlbfs];
+    pub const ALL: [Then; 3] = [Then::Off, Then::On, Then::Hugetlbfs];
+
+    /// With the same setting.
+    pub fn with(thp: Thp) -> Then {
+        if thp.is_huge() { Then::On } else { Then::Off }
+    }
 
     fn name_2011(self) -> &'static str {
         match self {
-            Then::Thp(Thp::Off) => "THP off",
-            Then::Thp(Thp::On) => "THP on",
+            Then::Off => "THP off",
+            Then::On => "THP on",
             Then::Hugetlbfs => "libhugetlbfs",
         }
     }

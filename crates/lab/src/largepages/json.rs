@@ -1,7 +1,7 @@
 //! The result as JSON, one object per line.
 
 use super::plan::{Row, System, Thp};
-use super::reckon::{Column, Figure, Report};
+use super::reckon::{COMPARISONS, Column, Comparison, Figure, Report};
 use serde::Serialize;
 use softfault_host::TlbStats;
 
@@ -59,10 +59,8 @@ impl Report {
             lines.push(self.pass(passes.thp, "tlb_cold", &passes.cold));
             lines.push(self.pass(passes.thp, "tlb_second", &passes.second));
         }
-        let ratios = [("ratio_to_linux_on", System::Linux, Thp::On), ("ratio_to_off", System::Softfault, Thp::Off)];
-        for (row, system, thp) in ratios {
-            let figure = self.times_as_fast_as(system, thp);
-            lines.extend(figure.map(|figure| self.ratio(row, figure)));
+        for comparison in &COMPARISONS {
+            lines.extend(self.times_as_fast_as(comparison).map(|figure| self.ratio(comparison, figure)));
         }
         lines
     }
@@ -92,12 +90,12 @@ impl Report {
         }
     }
 
-    fn ratio(&self, row: &'static str, figure: Figure) -> Line<'static> {
+    fn ratio(&self, comparison: &Comparison, figure: Figure) -> Line<'static> {
         Line {
             spread: Some(figure.spread),
             value: figure.median,
             unit: "times as fast",
-            ..self.line(System::Softfault, Thp::On, row)
+            ..self.line(System::Softfault, comparison.own, comparison.key)
         }
     }
 }
@@ -117,7 +115,7 @@ mod tests {
     #[test]
     fn rows_passes_and_ratios_with_the_same_keys() {
         let lines: Vec<Value> = report().lines().iter().map(|line| serde_json::to_value(line).unwrap()).collect();
-        assert_eq!(lines.len(), 4 * 5 + 4 + 2);
+        assert_eq!(lines.len(), 5 * 5 + 4 + 3);
         let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert!(lines.iter().all(|line| keys(line) == keys(&lines[0]) && line["experiment"] == "largepages"));
         assert_eq!(keys(&lines[0]).len(), 17);
@@ -127,6 +125,6 @@ mod tests {
         assert!(first["misses"].is_null());
         let cold = lines.iter().find(|line| line["row"] == "tlb_cold" && line["thp"] == "on").unwrap();
         assert_eq!((cold["misses"].as_u64(), cold["unit"].as_str()), (Some(2), Some("misses")));
-        assert_eq!(lines.last().unwrap()["value"], 2.0);
+        assert_eq!(lines.last().unwrap()["value"], 4.0);
     }
 }

@@ -10,10 +10,7 @@ use std::time::Instant;
 /// the hypervisor has taken back costs several microseconds, which is not Linux's
 /// doing.
 pub fn run(thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
-    let pages = match thp {
-        Thp::Off => HostPages::Small,
-        Thp::On => HostPages::Huge,
-    };
+    let pages = if thp.is_huge() { HostPages::Huge } else { HostPages::Small };
     let fresh = || Mapping::aligned((nr_pages * PAGE_BYTES) as usize, pages);
     let warm = fresh()?;
     pieces(&warm, nr_pages).into_iter().for_each(fill);

@@ -67,7 +67,7 @@ pub fn measure(options: &Options) -> Result<Report, LabError> {
     bar.set_message("passes through the emulated TLB");
     let passes = alone(cpu, || passes::count(&mut arenas, nr_pages))?;
     bar.finish_and_clear();
-    Ok(Report::new(options, nr_pages, &jobs, &samples, passes, arenas.host_huge_share()))
+    Ok(Report::new(options, nr_pages, &jobs, &samples, passes, &arenas))
 }
 
 /// Runs it on a thread of its own that stays on one CPU.

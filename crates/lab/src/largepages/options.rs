@@ -1,10 +1,12 @@
 //! What may be typed after `softfault largepages`, and whether memory allows it.
 
 use super::program::{PAGE_BYTES, PIECE_BYTES};
+use crate::clearing::{parse_order, parse_svg};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::{parse_gib, parse_svg};
+use crate::pft::parse_gib;
 use clap::{Args, ValueEnum};
+use softfault::clear::ClearOrder;
 use std::path::PathBuf;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -29,6 +31,8 @@ Rows
 
 Columns
   off, on    milliseconds, the median over the repetitions, and in brackets (slowest - fastest) / median
+  on, zeroed the same as on, but that all frames had been zeroed before the clock started, as idle CPUs do:
+             no zeroing inside the timed part, so never to be compared without saying so
   hugetlb    later: comes with hugetlbfs
   2011       as printed then, for 3 GiB, the mean of two runs
 
@@ -50,8 +54,8 @@ JSON
   One object per line: first the rows: experiment, system, thp, row, gib, reps, huge_share (the part that
   was mapped by huge pages), seconds, spread, seconds_2011 (of the same setting, 3 GiB); then the passes, row
   tlb_cold and tlb_second: lookups, misses, loads, loads_nested_4k, loads_nested_2m; then the ratios, row
-  ratio_to_linux_on and ratio_to_off: how many times as fast our memset of fresh memory is with huge pages,
-  spread. Keys that mean nothing on a line are null; value and unit, which every experiment has, are on all.
+  ratio_to_linux_on, ratio_to_off, ratio_zeroed_to_linux_on: how many times as fast our memset of fresh
+  memory is with huge pages, spread. thp is off, on or on_zeroed. Keys that mean nothing on a line are null; value and unit, which every experiment has, are on all.
 
 Examples:
   softfault largepages
@@ -80,6 +84,9 @@ pub struct Options {
     /// Translations that the emulated TLB holds
     #[arg(long, value_name = "N", default_value = "1536", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub tlb_entries: u32,
+    /// In which order our huge pages are cleared [default: what a short measurement finds best]
+    #[arg(long, value_name = "ORDER", value_parser = parse_order)]
+    pub clear_order: Option<ClearOrder>,
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,

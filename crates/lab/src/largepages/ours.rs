@@ -17,6 +17,7 @@ use crate::error::LabError;
 use crate::os;
 use crate::pft::measure::{self, Arena};
 use crate::pft::{Frames, bind};
+use softfault::clear::{ClearOrder, ClearTable, calibrate};
 use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
 use softfault::{Access, Config, HugeKnobs, Order, Tunables, Vm};
@@ -31,6 +32,9 @@ pub struct Arenas {
     huge: Arena,
     small: Arena,
     host_huge_share: f64,
+    /// In which order huge pages are to be cleared; else as was measured.
+    wanted: Option<ClearOrder>,
+    measured: ClearTable,
 }
 
 impl Arenas {
@@ -51,7 +55,9 @@ impl Arenas {
         let base = huge.frame_ptr(huge.regions()[0].first);
         let len = Options::arena_bytes(nr_pages);
         let host_huge_share = os::huge_bytes(base, len as usize) as f64 / len as f64;
-        Ok(Arenas { huge: Arena::of(huge), small: Arena::of(small), host_huge_share })
+        let measured = calibrate(&huge, huge.regions()[0]);
+        let wanted = options.clear_order;
+        Ok(Arenas { huge: Arena::of(huge), small: Arena::of(small), host_huge_share, wanted, measured })
     }
 
     /// Which part of the arena for huge pages the host has mapped by such.
@@ -59,12 +65,36 @@ impl Arenas {
         self.host_huge_share
     }
 
-    /// The machine whose memory the host maps by pages of this size.
-    pub fn of(&mut self, thp: Thp) -> &mut Arena {
-        match thp {
-            Thp::Off => &mut self.small,
-            Thp::On => &mut self.huge,
-        }
+    /// Sets up a `Vm` over the arena that the host maps as `arena` says, and an
+    /// address space in it; runs `play` in that.
+    pub fn on_stage<T>(
+        &mut self,
+        arena: Thp,
+        thp: Thp,
+        nr_pages: u64,
+        play: impl FnOnce(&Stage<'_>) -> Result<T, LabError>,
+    ) -> Result<T, LabError> {
+        let tunables = self.tunables(thp);
+        let arena = if arena.is_huge() { &mut self.huge } else { &mut self.small };
+        let frames = if thp == Thp::OnZeroed { Frames::Zeroed } else { Frames::Fresh };
+        measure::prepare_frames(arena.hosted(), frames);
+        let regions = arena.hosted().regions();
+        let config = Config { regions: &regions, frames_are_zero: frames.are_zero(), tunables };
+        let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+        vm.set_clear_orders(&self.measured);
+        let done = in_space(&vm, nr_pages, play)?;
+        arena.put(vm.into_machine());
+        Ok(done)
+    }
+
+    fn tunables(&self, thp: Thp) -> Tunables {
+        let enabled = if thp.is_huge() { Enabled::Always } else { Enabled::Never };
+        Tunables { thp: HugeKnobs { enabled, ..HugeKnobs::DEFAULT }, clear_order: self.wanted, ..Tunables::default() }
+    }
+
+    /// In which order 2 MiB are cleared.
+    pub fn clear_order(&self) -> ClearOrder {
+        self.wanted.or(self.measured.best(Order::PMD)).unwrap_or(ClearOrder::Forward)
     }
 }
 
@@ -126,31 +156,6 @@ impl Stage<'_> {
     }
 }
 
-/// Sets up a `Vm` over the arena, all of its frames dirty, and an address space
-/// in it; runs `play` in that.
-pub fn on_stage<T>(
-    arena: &mut Arena,
-    thp: Thp,
-    nr_pages: u64,
-    play: impl FnOnce(&Stage<'_>) -> Result<T, LabError>,
-) -> Result<T, LabError> {
-    measure::prepare_frames(arena.hosted(), Frames::Fresh);
-    let regions = arena.hosted().regions();
-    let config = Config { regions: &regions, frames_are_zero: false, tunables: tunables(thp) };
-    let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
-    let done = in_space(&vm, nr_pages, play)?;
-    arena.put(vm.into_machine());
-    Ok(done)
-}
-
-fn tunables(thp: Thp) -> Tunables {
-    let enabled = match thp {
-        Thp::Off => Enabled::Never,
-        Thp::On => Enabled::Always,
-    };
-    Tunables { thp: HugeKnobs { enabled, ..HugeKnobs::DEFAULT }, ..Tunables::default() }
-}
-
 fn in_space<T>(
     vm: &Vm<Hosted>,
     nr_pages: u64,
@@ -175,10 +180,10 @@ pub fn run(arenas: &mut Arenas, thp: Thp, nr_pages: u64) -> Result<Sample, LabEr
         Ok(start.elapsed())
     };
     let first = match thp {
-        Thp::On => None,
-        Thp::Off => Some(on_stage(&mut arenas.huge, thp, nr_pages, timed_first)?),
+        Thp::Off => Some(arenas.on_stage(Thp::On, thp, nr_pages, timed_first)?),
+        Thp::On | Thp::OnZeroed => None,
     };
-    on_stage(arenas.of(thp), thp, nr_pages, |stage| {
+    arenas.on_stage(thp, thp, nr_pages, |stage| {
         let took = timed_first(stage)?;
         let (pieces, huge_share) = stage.pieces()?;
         let times = rows_of(first.unwrap_or(took), later_rows(&pieces));

@@ -19,6 +19,8 @@ pub enum Thp {
     Off,
     /// 2 MiB pages wherever one fits.
     On,
+    /// The same, and all frames had been zeroed before the program began.
+    OnZeroed,
 }
 
 impl System {
@@ -32,13 +34,18 @@ impl System {
 }
 
 impl Thp {
-    /// Both.
-    pub const ALL: [Thp; 2] = [Thp::Off, Thp::On];
+    /// What Linux can be asked for, too.
+    pub const BOTH: [Thp; 2] = [Thp::Off, Thp::On];
+    /// Whether there are huge pages.
+    pub fn is_huge(self) -> bool {
+        self != Thp::Off
+    }
     /// The word in output.
     pub fn name(self) -> &'static str {
         match self {
             Thp::Off => "off",
             Thp::On => "on",
+            Thp::OnZeroed => "on_zeroed",
         }
     }
 }
@@ -60,8 +67,9 @@ impl fmt::Display for Job {
 
 /// All that each repetition runs.
 pub fn jobs(options: &Options) -> Vec<Job> {
-    let systems = if options.with_linux() { vec![System::Softfault, System::Linux] } else { vec![System::Softfault] };
-    systems.into_iter().flat_map(|system| Thp::ALL.map(|thp| Job { system, thp })).collect()
+    let ours = [Thp::Off, Thp::On, Thp::OnZeroed].map(|thp| Job { system: System::Softfault, thp });
+    let linux = Thp::BOTH.map(|thp| Job { system: System::Linux, thp });
+    ours.into_iter().chain(linux.into_iter().filter(|_| options.with_linux())).collect()
 }
 
 /// The rows of the program, in its order.

@@ -1,7 +1,7 @@
 //! The plot: the time per GiB of each row, on a logarithmic axis.
 
 use super::history::{GIB_2011, Then};
-use super::plan::{NR_ROWS, Row, Thp};
+use super::plan::{NR_ROWS, Row};
 use super::reckon::Report;
 use crate::error::LabError;
 use plotters::prelude::*;
@@ -31,8 +31,8 @@ fn series(report: &Report) -> Vec<Series> {
     });
     let of_2011 = Then::ALL.into_iter().map(|then| Series {
         name: match then {
-            Then::Thp(Thp::Off) => "2011, off".into(),
-            Then::Thp(Thp::On) => "2011, on".into(),
+            Then::Off => "2011, off".into(),
+            Then::On => "2011, on".into(),
             Then::Hugetlbfs => "2011, hugetlbfs".into(),
         },
         ms_per_gib: then.seconds().map(|seconds| seconds * 1e3 / GIB_2011),

@@ -5,6 +5,7 @@
 
 use super::history::Then;
 use super::options::Options;
+use super::ours::Arenas;
 use super::passes::Passes;
 use super::plan::{Job, NR_ROWS, Row, System, Thp};
 use super::program::{PAGE_BYTES, Sample};
@@ -56,7 +57,43 @@ pub struct Report {
     pub passes: Vec<Passes>,
     /// Which part of the arena for huge pages the host maps by such.
     pub host_huge_share: f64,
+    /// In which order our huge pages are cleared.
+    pub clear_order: &'static str,
 }
+
+/// Two of our columns that are looked at side by side.
+pub struct Comparison {
+    /// The word in JSON.
+    pub key: &'static str,
+    /// Ours.
+    pub own: Thp,
+    /// What it stands beside.
+    pub other: Job,
+    /// In words.
+    pub text: &'static str,
+}
+
+/// The ratios that are told.
+pub const COMPARISONS: [Comparison; 3] = [
+    Comparison {
+        key: "ratio_to_linux_on",
+        own: Thp::On,
+        other: Job { system: System::Linux, thp: Thp::On },
+        text: "huge pages: {} times as fast as this Linux with huge pages (goal: 1.5)",
+    },
+    Comparison {
+        key: "ratio_to_off",
+        own: Thp::On,
+        other: Job { system: System::Softfault, thp: Thp::Off },
+        text: "huge pages: {} times as fast as ours without",
+    },
+    Comparison {
+        key: "ratio_zeroed_to_linux_on",
+        own: Thp::OnZeroed,
+        other: Job { system: System::Linux, thp: Thp::On },
+        text: "huge pages that idle CPUs had zeroed before: {} times as fast as this Linux with huge pages",
+    },
+];
 
 impl Report {
     /// `samples[i][rep]` belongs to `jobs[i]`.
@@ -66,7 +103,7 @@ impl Report {
         jobs: &[Job],
         samples: &[Vec<Sample>],
         passes: Vec<Passes>,
-        host_huge_share: f64,
+        arenas: &Arenas,
     ) -> Report {
         Report {
             gib: (nr_pages * PAGE_BYTES) as f64 / (1u64 << 30) as f64,
@@ -75,7 +112,8 @@ impl Report {
             kernel: os::kernel_release(),
             columns: jobs.iter().zip(samples).map(|(job, samples)| column(*job, samples)).collect(),
             passes,
-            host_huge_share,
+            host_huge_share: arenas.host_huge_share(),
+            clear_order: arenas.clear_order().name(),
         }
     }
 
@@ -84,10 +122,10 @@ impl Report {
         self.columns.iter().find(|column| column.job == Job { system, thp })
     }
 
-    /// How many times as fast as the other our memset of fresh memory is with
-    /// huge pages.
-    pub fn times_as_fast_as(&self, system: System, thp: Thp) -> Option<Figure> {
-        let (own, other) = (self.column(System::Softfault, Thp::On)?, self.column(system, thp)?);
+    /// How many times as fast as the other our memset of fresh memory is.
+    pub fn times_as_fast_as(&self, comparison: &Comparison) -> Option<Figure> {
+        let Comparison { own, other, .. } = *comparison;
+        let (own, other) = (self.column(System::Softfault, own)?, self.column(other.system, other.thp)?);
         let ratios: Vec<f64> = own.firsts_s.iter().zip(&other.firsts_s).map(|(own, other)| other / own).collect();
         Some(Figure::of(&ratios))
     }
@@ -100,7 +138,7 @@ impl Report {
 
     /// Seconds in 2011 with the same setting, for [`GIB_2011`](super::history::GIB_2011).
     pub fn seconds_2011(row: Row, thp: Thp) -> f64 {
-        Then::Thp(thp).seconds()[row as usize]
+        Then::with(thp).seconds()[row as usize]
     }
 }
 
@@ -124,13 +162,14 @@ pub mod tests {
     pub fn report() -> Report {
         let jobs: Vec<Job> = [System::Softfault, System::Linux]
             .into_iter()
-            .flat_map(|system| Thp::ALL.map(|thp| Job { system, thp }))
+            .flat_map(|system| Thp::BOTH.map(|thp| Job { system, thp }))
+            .chain([Job { system: System::Softfault, thp: Thp::OnZeroed }])
             .collect();
         let sample = |first_ms: u64, huge_share: f64| Sample {
             times: std::array::from_fn(|row| Duration::from_millis(if row == 0 { first_ms } else { 10 })),
             huge_share,
         };
-        let samples: Vec<Vec<Sample>> = [(40, 0.0), (20, 1.0), (80, 0.0), (60, 0.5)]
+        let samples: Vec<Vec<Sample>> = [(40, 0.0), (20, 1.0), (80, 0.0), (60, 0.5), (15, 1.0)]
             .map(|(ms, share)| vec![sample(ms, share), sample(2 * ms, share / 2.0)])
             .into();
         let stats = |misses| TlbStats { lookups: 1024, misses, loads: 4 * misses, ..TlbStats::default() };
@@ -146,15 +185,16 @@ pub mod tests {
             columns: jobs.iter().zip(&samples).map(|(job, samples)| column(*job, samples)).collect(),
             passes,
             host_huge_share: 1.0,
+            clear_order: "forward",
         }
     }
 
     #[test]
     fn ratios_pair_what_belongs_to_one_repetition() {
         let report = report();
-        let ratio = report.times_as_fast_as(System::Linux, Thp::On).unwrap();
+        let ratio = report.times_as_fast_as(&COMPARISONS[0]).unwrap();
         assert_eq!((ratio.median, ratio.spread), (3.0, 0.0), "although the times differ by a factor of 2");
-        assert_eq!(report.times_as_fast_as(System::Softfault, Thp::Off).unwrap().median, 2.0);
+        assert_eq!(report.times_as_fast_as(&COMPARISONS[1]).unwrap().median, 2.0);
         assert_eq!(report.times_fewer_misses(), Some(512.0));
         let column = report.column(System::Linux, Thp::On).unwrap();
         assert_eq!((column.rows[0].median, column.huge_share), (0.09, 0.25), "the least share is told");

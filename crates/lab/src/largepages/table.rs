@@ -2,7 +2,7 @@
 
 use super::history::{GIB_2011, Then};
 use super::plan::{Row, System, Thp};
-use super::reckon::{Figure, Report};
+use super::reckon::{COMPARISONS, Column, Figure, Report};
 use crate::pft::plain_table;
 use std::fmt::Write;
 
@@ -23,23 +23,22 @@ impl Report {
     }
 
     fn times(&self) -> impl std::fmt::Display {
-        let head_of = |system: &str| ["off", "on", "hugetlb"].map(|thp| format!("{system} {thp}"));
-        let mut head = vec![String::new()];
-        head.extend(head_of("softfault"));
-        let with_linux = self.column(System::Linux, Thp::Off).is_some();
-        if with_linux {
-            head.extend(head_of("linux"));
-        }
-        head.extend(["2011 off", "2011 on", "2011 hugetlbfs"].map(String::from));
-        let mut table = plain_table(&head.iter().map(String::as_str).collect::<Vec<_>>(), 1);
+        // None is a column of what there is not yet.
+        let columns = |system, last: &'static str| {
+            let columns = self.columns.iter().filter(move |c| c.job.system == system).map(Some);
+            columns.map(move |c| (c, c.map_or(last, heading))).chain([(None, last)])
+        };
+        let ours = columns(System::Softfault, "hugetlb");
+        let linux = columns(System::Linux, "linux hugetlb").filter(|_| self.column(System::Linux, Thp::On).is_some());
+        let columns: Vec<(Option<&Column>, &str)> = ours.chain(linux).collect();
+        let mut head = vec![""];
+        head.extend(columns.iter().map(|(_, heading)| heading));
+        head.extend(["2011 off", "2011 on", "2011 hugetlbfs"]);
+        let mut table = plain_table(&head, 1);
         for row in Row::ALL {
             let mut cells = vec![row.label().to_string()];
-            for system in [System::Softfault, System::Linux].into_iter().take(if with_linux { 2 } else { 1 }) {
-                for thp in Thp::ALL {
-                    cells.push(self.column(system, thp).map_or("-".into(), |c| milliseconds(c.rows[row as usize])));
-                }
-                cells.push("later".into());
-            }
+            let time = |column: &Option<&Column>| column.map_or("later".into(), |c| milliseconds(c.rows[row as usize]));
+            cells.extend(columns.iter().map(|(column, _)| time(column)));
             cells.extend(Then::ALL.map(|then| format!("{:.1}", then.seconds()[row as usize] * 1e3)));
             table.add_row(cells);
         }
@@ -56,6 +55,7 @@ impl Report {
             let _ = write!(text, ", {} off {:.1} %", column.job.system.name(), 100.0 * column.huge_share);
         }
         let _ = write!(text, "; our arena by the host {:.1} %", 100.0 * self.host_huge_share);
+        let _ = write!(text, "; huge pages are cleared in the order {}", self.clear_order);
         let _ = write!(
             text,
             "\nOurs has no trap; Linux is {}; 2011 is {GIB_2011} GiB, from the message of Linux's commit.\n\
@@ -82,22 +82,26 @@ impl Report {
 
     fn ratios(&self) -> String {
         let mut text = String::new();
-        for (system, thp, name) in [
-            (System::Linux, Thp::On, "this Linux with huge pages (at least 1.5 is the goal)"),
-            (System::Softfault, Thp::Off, "ours without"),
-        ] {
-            if let Some(Figure { median, spread }) = self.times_as_fast_as(system, thp) {
-                let _ = writeln!(
-                    text,
-                    "memset of fresh memory, huge pages: {median:.2} times as fast as {name}, spread {:.0}%",
-                    spread * 100.0
-                );
+        for comparison in &COMPARISONS {
+            if let Some(Figure { median, spread }) = self.times_as_fast_as(comparison) {
+                let told = comparison.text.replace("{}", &format!("{median:.2}"));
+                let _ = writeln!(text, "memset of fresh memory, {told}, spread {:.0}%", spread * 100.0);
             }
         }
         if let Some(times) = self.times_fewer_misses() {
             let _ = writeln!(text, "TLB misses of the cold pass, huge pages: {times:.0} times fewer (goal: 400)");
         }
         text
+    }
+}
+
+fn heading(column: &Column) -> &'static str {
+    match (column.job.system, column.job.thp) {
+        (System::Softfault, Thp::Off) => "softfault off",
+        (System::Softfault, Thp::On) => "on",
+        (_, Thp::OnZeroed) => "on, zeroed",
+        (System::Linux, Thp::Off) => "linux off",
+        (System::Linux, Thp::On) => "linux on",
     }
 }
 
@@ -119,7 +123,10 @@ mod tests {
         let text = report().text();
         let line = |start: &str| text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words(line("memset of fresh")).contains("30.0 (67%) later 120.0 (67%) 90.0 (67%) later 2182.6 1566.8"));
+        assert!(
+            words(line("memset of fresh"))
+                .contains("60.0 (67%) 30.0 (67%) 22.5 (67%) later 120.0 (67%) 90.0 (67%) later 2182.6 1566.8")
+        );
         assert!(words(line("a byte in each 4,096 (*)")).ends_with("44.2 41.6 41.6"));
         assert!(text.contains("3.00 times as fast as this Linux with huge pages"), "{text}");
         assert!(text.contains("512 times fewer") && text.contains("in truth a stride"), "{text}");

@@ -17,7 +17,7 @@ mod stats;
 mod table;
 
 pub use measure::bind;
-pub use options::{Against, Frames, Options, Rss, parse_discipline, parse_gib, parse_svg};
+pub use options::{Against, Frames, Options, Rss, parse_discipline, parse_gib};
 pub use plan::Order as RandomOrder;
 pub use stats::{Row, median, spread};
 pub use table::plain as plain_table;

@@ -155,8 +155,7 @@ pub fn parse_discipline(text: &str) -> Result<Discipline, String> {
     })
 }
 
-/// The name of a file for a plot.
-pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
+fn parse_svg(text: &str) -> Result<PathBuf, String> {
     if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
 }
 
