@@ -2,12 +2,13 @@
 //! makes an inode that says what it stands for, each open file its text.
 //!
 //! `fixed` has the names that are always there, `process` those of a process,
-//! `system` and `memory` write the texts, `knobs` are the numbers that can be
-//! set, `huge` the knobs of huge pages, `text` is an open file.
+//! `system`, `memory` and `mappings` write the texts, `knobs` are the numbers that
+//! can be set, `huge` the knobs of huge pages, `text` is an open file.
 
 mod fixed;
 mod huge;
 pub mod knobs;
+mod mappings;
 mod memory;
 mod process;
 mod system;

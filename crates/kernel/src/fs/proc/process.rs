@@ -1,8 +1,8 @@
 //! `/proc/PID` and what is in it.
 
-use super::memory;
 use super::text::Buffer;
 use super::{DIR, FILE, Jump, Kind, LINK, Node};
+use super::{mappings, memory};
 use crate::errno::{self, Errno};
 use crate::file::Open;
 use crate::fs::{Body, tree, walk};
@@ -65,9 +65,9 @@ static NAMES: [Of; 24] = [
     text("status", memory::status),
     text("stat", memory::stat),
     text("statm", memory::statm),
-    text("maps", memory::maps),
-    text("smaps", memory::smaps),
-    text("smaps_rollup", memory::smaps_rollup),
+    text("maps", mappings::maps),
+    text("smaps", mappings::smaps),
+    text("smaps_rollup", mappings::smaps_rollup),
     text("limits", memory::limits),
     text(COMM, |process, _, out| writeln!(out, "{}", process.name())),
     text("mounts", mounts),
