@@ -2,6 +2,7 @@
    is to be the first argument at the beginning, or `off`: never, for good. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "hugefiles.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,43 +11,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define TOP "/sys/kernel/mm/transparent_hugepage/"
-#define MIB (1L << 20)
-#ifndef PR_SET_THP_DISABLE
-#define PR_SET_THP_DISABLE 41
-#define PR_GET_THP_DISABLE 42
-#endif
-
-static char text[1 << 16];
-
-/* What a file says, the last end of a line left out. */
-static const char *get(const char *path) {
-    int fd = open(path, O_RDONLY);
-    if (fd < 0)
-        return "no such file";
-    size_t len = 0;
-    ssize_t n;
-    while ((n = read(fd, text + len, sizeof text - 1 - len)) > 0)
-        len += n;
-    close(fd);
-    if (len > 0 && text[len - 1] == '\n')
-        len--;
-    text[len] = 0;
-    return text;
-}
-
-/* Writes to a file in one go; 0 or the error. */
-static int set(const char *path, const char *value) {
-    int fd = open(path, O_WRONLY | O_TRUNC);
-    if (fd < 0)
-        return errno;
-    ssize_t n = write(fd, value, strlen(value));
-    int error = n < 0 ? errno : 0;
-    CHECK(n < 0 || n == (ssize_t)strlen(value));
-    close(fd);
-    return error;
-}
 
 static int is(const char *path, const char *wanted) {
     if (strcmp(get(path), wanted) == 0)
@@ -141,24 +105,6 @@ static void sizes(int is_off) {
     }
 }
 
-/* The number behind the name of a mapping's line in smaps, or of a file of such lines. */
-static long of_mapping(const void *at, const char *name) {
-    char line[64];
-    get("/proc/self/smaps");
-    sprintf(line, "\n%lx-", (long)at);
-    char *mapping = strstr(text, line);
-    CHECK(mapping);
-    char *value = strstr(mapping, name);
-    CHECK(value);
-    return atol(value + strlen(name));
-}
-
-static long status(const char *name) {
-    char *value = strstr(get("/proc/self/status"), name);
-    CHECK(value);
-    return atol(value + strlen(name));
-}
-
 /* Which mappings may get huge pages, by knobs, advice and size. */
 static void eligible(void) {
     char *p = mmap(0, 8 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -186,12 +132,12 @@ static void eligible(void) {
 
 /* Huge pages refused by a process: by its children, and by what it runs, too. */
 static void refusal(const char *self) {
-    CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0 && status("THP_enabled:") == 1);
+    CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0 && of_file("/proc/self/status", "THP_enabled:") == 1);
     CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 1) == -1 && errno == EINVAL);
     CHECK(prctl(PR_GET_THP_DISABLE, 1, 0, 0, 0) == -1 && errno == EINVAL);
     CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0);
     CHECK(prctl(PR_SET_THP_DISABLE, 7, 0, 0, 0) == 0);
-    CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 && status("THP_enabled:") == 0);
+    CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 && of_file("/proc/self/status", "THP_enabled:") == 0);
     pid_t pid = fork();
     if (pid == 0) {
         CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1);
@@ -200,7 +146,7 @@ static void refusal(const char *self) {
     }
     int result;
     CHECK(waitpid(pid, &result, 0) == pid && result == 0);
-    CHECK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0 && status("THP_enabled:") == 1);
+    CHECK(prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) == 0 && of_file("/proc/self/status", "THP_enabled:") == 1);
     if ((pid = fork()) == 0) {
         CHECK(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 0);
         CHECK(prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0);
@@ -225,7 +171,7 @@ static void counters(void) {
 int main(int argc, char **argv) {
     CHECK(argc == 2);
     if (strcmp(argv[1], "refused") == 0)
-        return !(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 && status("THP_enabled:") == 0);
+        return !(prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 && of_file("/proc/self/status", "THP_enabled:") == 0);
     int is_off = strcmp(argv[1], "off") == 0;
     char now[32];
     sprintf(now, "[%s]", is_off ? "never" : argv[1]);

@@ -19,7 +19,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::{RLIMIT_STACK, SIGKILL};
 use softfault::policy::huge::Enabled;
-use softfault::{Discipline, Tunables, VmaFlags};
+use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
 
 /// How long the end of all processes may take.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -171,8 +171,10 @@ fn tear_down(process: Arc<Process>, free_before: u64) {
     }
 }
 
+/// Free, or in the huge zero page, which stays once it is made.
 fn free_pages() -> u64 {
-    mm::vm().vmstat().nr_free_pages
+    let stat = mm::vm().vmstat();
+    stat.nr_free_pages + stat.get(Event::ThpZeroPageAlloc) * Order::PMD.nr_pages()
 }
 
 fn stats_line(text: core::fmt::Arguments) {

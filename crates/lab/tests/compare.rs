@@ -4,6 +4,8 @@
 //! Linux is fetched once, by apt-get. Where there is none, tests fail and say so:
 //! a comparison that was skipped is not a pass.
 
+mod programs;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -88,6 +90,18 @@ fn both_systems_run_the_program_and_are_told_apart() {
     let wall = number(linux, "wall_s") / number(ours, "wall_s");
     assert!((number(ratio, "ratio_wall") / wall - 1.0).abs() < 1e-9, "{ratio} and {wall}");
     assert_eq!(number(ratio, "ratio_rate"), 1.0);
+}
+
+/// Who gets huge pages and what the files say of them: the program finds the same
+/// on both.
+#[test]
+fn huge_pages_are_where_they_are_on_linux() {
+    let program = programs::compile("compare", "hugeuse", programs::Libc::Musl);
+    let program = program.to_str().expect("UTF-8");
+    let output = compare(&["--thp", "always", "--reps", "1", "--mem", "512M", "--json", "--", program]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert!(errors.contains("hugeuse ok\n") && !errors.contains("differ"), "{errors}");
 }
 
 #[test]

@@ -199,6 +199,20 @@ fn knobs_of_huge_pages_are_where_linux_has_them() {
     assert!(ran.errors.contains("transparent_hugepage=sometimes: should be always,"), "{}", ran.errors);
 }
 
+/// Who gets huge pages, and what the files say of them; with
+/// `transparent_hugepage=0` there is none from the first output on.
+#[test]
+fn huge_pages_are_where_the_knobs_say() {
+    for libc in BOTH {
+        let binary = compile("hugeuse", "hugeuse", libc);
+        for (when, arguments) in [("always", &[][..]), ("0", &["off"][..])] {
+            let ran = run(&["--append", &format!("transparent_hugepage={when}")], &binary, arguments);
+            assert_eq!((ran.code, ran.output.as_str()), (0, "hugeuse ok\n"), "{when}: {}", ran.errors);
+            assert_eq!(ran.errors, "", "{when}");
+        }
+    }
+}
+
 /// System V segments, futexes in shared memory, mlock and its kin.
 #[test]
 fn memory_between_processes() {

@@ -68,6 +68,7 @@ struct Sums {
     dirty: u64,
     anonymous: u64,
     locked: u64,
+    anon_huge: u64,
 }
 
 impl Sums {
@@ -79,6 +80,7 @@ impl Sums {
         self.referenced += entry.referenced_pages;
         self.dirty += entry.dirty_pages;
         self.anonymous += if has(VmaFlags::SHARED) { 0 } else { entry.rss_pages };
+        self.anon_huge += entry.anon_huge_pages;
         self.locked += if has(VmaFlags::LOCKED) { entry.rss_pages } else { 0 };
     }
     /// Pages that are shared and dirty are not told apart from the others: they
@@ -101,7 +103,7 @@ impl Sums {
             ("Referenced:", self.referenced),
             ("Anonymous:", self.anonymous),
             ("LazyFree:", 0),
-            ("AnonHugePages:", 0),
+            ("AnonHugePages:", self.anon_huge),
             ("ShmemPmdMapped:", 0),
             ("FilePmdMapped:", 0),
             ("Shared_Hugetlb:", 0),

@@ -7,15 +7,19 @@ use crate::boot::info;
 use crate::mm;
 use crate::process;
 use core::fmt::{self, Write};
+use softfault::{Order, RssPages};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Pages that programs have resident, added up: private, shared, tables.
-fn resident() -> (u64, u64, u64) {
-    let mut sum = (0, 0, 0);
+/// Pages that programs have resident, added up.
+fn resident() -> RssPages {
+    let mut sum = RssPages::default();
     for mm in process::all().iter().filter_map(|p| p.mm()) {
         let rss = mm.space.rss_pages();
-        sum = (sum.0 + rss.anon, sum.1 + rss.shmem, sum.2 + rss.tables);
+        sum.anon += rss.anon;
+        sum.shmem += rss.shmem;
+        sum.tables += rss.tables;
+        sum.anon_huge += rss.anon_huge;
     }
     sum
 }
@@ -36,7 +40,7 @@ pub fn node_meminfo(out: &mut dyn Write) -> fmt::Result {
 
 fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
     let stat = mm::vm().vmstat();
-    let (anon, shmem, tables) = resident();
+    let RssPages { anon, shmem, tables, anon_huge, .. } = resident();
     let used = stat.nr_total_pages.saturating_sub(stat.nr_free_pages);
     let lines = [
         ("MemTotal:", stat.nr_total_pages),
@@ -63,6 +67,7 @@ fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
         ("PageTables:", tables),
         ("CommitLimit:", stat.nr_total_pages),
         ("Committed_AS:", used),
+        ("AnonHugePages:", anon_huge),
     ];
     lines.iter().try_for_each(|(name, pages)| kib(out, prefix, name, *pages))?;
     for name in ["HugePages_Total:", "HugePages_Free:", "HugePages_Rsvd:", "HugePages_Surp:"] {
@@ -73,7 +78,8 @@ fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
 
 /// `/proc/vmstat`: the subsystem's counters.
 pub fn vmstat(out: &mut dyn Write) -> fmt::Result {
-    mm::vm().vmstat().iter().try_for_each(|(name, value)| writeln!(out, "{name} {value}"))
+    mm::vm().vmstat().iter().try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
+    writeln!(out, "nr_anon_transparent_hugepages {}", resident().anon_huge / Order::PMD.nr_pages())
 }
 
 /// `/proc/stat`, as far as it is known.
