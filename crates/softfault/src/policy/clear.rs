@@ -58,16 +58,16 @@ impl ClearOrder {
         let target = hint.filter(|hint| *hint < nr_subpages).unwrap_or(0);
         let around = |radius: u64| target.saturating_sub(radius)..(target + radius + 1).min(nr_subpages);
         match self {
-            ClearOrder::Forward => Plan::of([Run::forward(0..nr_subpages), Run::EMPTY, Run::EMPTY]),
-            ClearOrder::Converge => Plan::of([Run::EMPTY; 3]).then_converge(0..nr_subpages, target),
+            ClearOrder::Forward => Plan::of(target, [Run::forward(0..nr_subpages), Run::EMPTY, Run::EMPTY]),
+            ClearOrder::Converge => Plan::of(target, [Run::EMPTY; 3]).then_converge(0..nr_subpages),
             ClearOrder::Runs => {
                 let last = around(LAST_RUN_RADIUS);
-                Plan::of([Run::forward(last.end..nr_subpages), Run::forward(0..last.start), Run::forward(last)])
+                Plan::of(target, [Run::forward(last.end..nr_subpages), Run::forward(0..last.start), Run::forward(last)])
             }
             ClearOrder::Hybrid => {
                 let warm = around(WARM_RADIUS);
                 let (right, left) = (Run::forward(warm.end..nr_subpages), Run::forward(0..warm.start));
-                Plan::of([right.past_caches(), left.past_caches(), Run::EMPTY]).then_converge(warm, target)
+                Plan::of(target, [right.past_caches(), left.past_caches(), Run::EMPTY]).then_converge(warm)
             }
         }
     }
@@ -122,6 +122,7 @@ impl Run {
 /// sub-page once.
 #[derive(Clone, Debug)]
 pub struct Plan {
+    target: u64,
     runs: [Run; 3],
     next_run: usize,
     /// `nr_pairs` pairs inwards from both ends of this window follow the runs.
@@ -132,8 +133,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn of(runs: [Run; 3]) -> Plan {
-        Plan { runs, next_run: 0, window_start: 0, nr_pairs: 0, next_step: 0 }
+    fn of(target: u64, runs: [Run; 3]) -> Plan {
+        Plan { target, runs, next_run: 0, window_start: 0, nr_pairs: 0, next_step: 0 }
+    }
+
+    /// Index of the sub-page that is needed first.
+    pub fn target(&self) -> u64 {
+        self.target
+    }
+    /// Whether some of it passes the caches.
+    pub fn is_streaming(&self) -> bool {
+        self.runs.iter().any(|run| run.is_streaming && run.count > 0)
     }
 
     /// The order of 2017 for the sub-pages `range`, which comes last; uses the
@@ -149,8 +159,8 @@ impl Plan {
     /// window is the last 2(N - n), [2n - N, N), and the rest is left of it. The
     /// windows are the largest that the page has room for, so nothing is cleared
     /// twice and nothing needs a third case.
-    fn then_converge(mut self, range: Range<u64>, target: u64) -> Plan {
-        let (nr, n) = (range.end - range.start, target - range.start);
+    fn then_converge(mut self, range: Range<u64>) -> Plan {
+        let (nr, n) = (range.end - range.start, self.target - range.start);
         let rest;
         if 2 * n <= nr {
             rest = Run::backward(range.start + 2 * n..range.end);

@@ -100,6 +100,9 @@ fn hybrid_streams_what_is_far_and_nothing_else() {
     for nr in SIZES {
         for target in targets(nr) {
             let mut is_near_begun = false;
+            let plan = ClearOrder::Hybrid.plan(nr, Some(target));
+            assert_eq!(plan.target(), target);
+            assert_eq!(plan.is_streaming(), plan.clone().any(|run| run.is_streaming), "{nr} {target}");
             for run in ClearOrder::Hybrid.plan(nr, Some(target)) {
                 for i in run.indices() {
                     assert_eq!(run.is_streaming, i.abs_diff(target) > WARM_RADIUS, "{nr} {target}: {i}");
