@@ -13,6 +13,7 @@
 //!
 //! `softfault run` and `softfault compare` have the program's exit code instead; see their help.
 
+mod anon_w_seq;
 mod clear_huge;
 mod clearing;
 mod compare;
@@ -37,6 +38,7 @@ Examples:
   softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
   softfault clear-huge                         the orders of 2017 and 2026 for clearing a huge page, and ours
   softfault largepages --size 0.5              what do 2 MiB pages save? the program of 2011
+  softfault anon-w-seq --processes 2           what these orders do for programs that write their memory
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
   softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
   softfault shell                              busybox on the reference kernel, to poke at it
@@ -61,6 +63,8 @@ enum Experiment {
     ClearHuge(clear_huge::Options),
     /// A memset of fresh memory, with and without huge pages: the experiment of 2011, rerun here
     Largepages(largepages::Options),
+    /// Processes that write their own memory, each 2 MiB of it cleared first: the experiment of 2017
+    AnonWSeq(anon_w_seq::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
     /// An interactive shell on the reference kernel
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         Some(Experiment::Conflicts(options)) => conflicts::run(&options),
         Some(Experiment::ClearHuge(options)) => clear_huge::run(&options),
         Some(Experiment::Largepages(options)) => largepages::run(&options),
+        Some(Experiment::AnonWSeq(options)) => anon_w_seq::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -25,11 +25,6 @@ impl Folios {
         Ok(folios)
     }
 
-    /// How many.
-    pub fn nr(&self) -> u64 {
-        self.nr
-    }
-
     fn first(&self, i: u64) -> Pfn {
         let first = self.hosted.regions()[0].first;
         Pfn(first.0 + (i % self.nr * NR_SUBPAGES) as u32)

@@ -1,0 +1,95 @@
+//! The table, the figures beside those of 2017, and JSON.
+
+use super::options::Options;
+use super::rows::{Row, Work};
+use crate::clearing::history;
+use crate::pft::plain_table;
+use serde::Serialize;
+use softfault::clear::ClearOrder;
+use std::fmt::Write;
+
+/// The table and what it means.
+pub fn text(options: &Options, rows: &[Row], kernel: &str) -> String {
+    let nr_processes = options.nr_processes().unwrap_or(0);
+    let mut table = plain_table(&["system", "GB/s", "spread", "x forward", "x linux"], 1);
+    for row in rows {
+        table.add_row([
+            format!("{} {}", system(row), if row.work == Work::Linux { "huge pages" } else { row.work.name() }),
+            format!("{:.2}", row.bytes_per_s / 1e9),
+            format!("{:.0}%", row.spread * 100.0),
+            times(row.ratio_to_forward),
+            times(row.ratio_to_linux),
+        ]);
+    }
+    let mut text = format!(
+        "{nr_processes} processes, each clears and then writes {} MiB, 2 MiB at a time\n\n{table}\n\n",
+        options.mib
+    );
+    for how in [ClearOrder::Converge, ClearOrder::Runs, ClearOrder::Hybrid] {
+        let row = rows.iter().find(|row| row.work == Work::Ours(how));
+        if let Some(ratio) = row.and_then(|row| row.ratio_to_forward) {
+            let then = if how == ClearOrder::Converge { of_2017() } else { String::new() };
+            let _ = writeln!(text, "{} over forward: {:+.1}%{then}", how.name(), (ratio - 1.0) * 100.0);
+        }
+    }
+    if rows.iter().any(|row| row.work == Work::Linux) {
+        let _ = writeln!(text, "linux: fresh huge memory on Linux {kernel}, trap and all; ours have no trap.");
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn of_2017() -> String {
+    format!(
+        "   (2017, {} processes: {:+.1}%, time in the program {:+.1}%)",
+        history::PROCESSES_2017,
+        history::THROUGHPUT_2017_PERCENT,
+        history::USER_TIME_2017_PERCENT
+    )
+}
+
+fn system(row: &Row) -> &'static str {
+    if row.work == Work::Linux { "linux" } else { "softfault" }
+}
+
+fn times(ratio: Option<f64>) -> String {
+    ratio.map_or("-".into(), |r| format!("{r:.2}"))
+}
+
+/// The keys, in their order; renaming a field here is a change of the format.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    system: &'a str,
+    order: &'a str,
+    processes: usize,
+    threads: u32,
+    mib: u64,
+    reps: u32,
+    ratio_to_forward: Option<f64>,
+    ratio_to_linux: Option<f64>,
+    value: f64,
+    unit: &'a str,
+    spread: f64,
+}
+
+/// An object for each row; `threads` is that of each process.
+pub fn print_json(options: &Options, rows: &[Row]) {
+    for row in rows {
+        let line = Line {
+            experiment: "anon-w-seq",
+            system: system(row),
+            order: row.work.name(),
+            processes: options.nr_processes().unwrap_or(0),
+            threads: 1,
+            mib: options.mib,
+            reps: options.reps,
+            ratio_to_forward: row.ratio_to_forward,
+            ratio_to_linux: row.ratio_to_linux,
+            value: row.bytes_per_s / 1e9,
+            unit: "GB/s",
+            spread: row.spread,
+        };
+        println!("{}", serde_json::to_string(&line).expect("a flat struct of numbers and strings"));
+    }
+}

@@ -1,0 +1,78 @@
+//! One of the processes: does what it reads on standard input, a line a run, and
+//! writes the nanoseconds from the common start to its end on standard output.
+//!
+//! Its own memory is made and touched before it says that it is ready, so that a
+//! run times clearing and writing and nothing else.
+
+use super::options::Options;
+use super::rows::Work;
+use crate::clearing::folios::Folios;
+use crate::clearing::linux::{self, Fresh};
+use crate::error::LabError;
+use crate::os;
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What it says when it can start; the first time with whether the host gives it
+/// huge pages.
+pub const READY: &str = "ready";
+
+/// Serves until its input ends, which it does when the command ends.
+pub fn run(options: &Options, cpu: usize) -> Result<(), LabError> {
+    os::pin(cpu)?;
+    let folios = Folios::new(options.nr_folios())?;
+    say(&format!("{READY} {}", options.with_linux() && linux::gives_huge_pages()?))?;
+    while let Some(name) = hear()? {
+        let work =
+            Work::named(&name).ok_or_else(|| LabError::subsystem("what to run", format!("`{name}` is no order")))?;
+        let took = match work {
+            Work::Ours(how) => run_at_start(|| {
+                for i in 0..options.nr_folios() {
+                    folios.clear(i, 0, how);
+                    folios.span(i).write_all();
+                }
+            })?,
+            Work::Linux => {
+                // Memory that the hypervisor has taken back meanwhile costs much
+                // more than a fault, which is not Linux's doing.
+                let warm = Fresh::new(options.nr_folios())?;
+                (0..warm.nr()).for_each(|i| warm.span(i).touch(0));
+                drop(warm);
+                let fresh = Fresh::new(options.nr_folios())?;
+                // It clears when the first word of each page is written.
+                run_at_start(|| (0..fresh.nr()).for_each(|i| fresh.span(i).write_all()))?
+            }
+        };
+        say(&took.as_nanos().to_string())?;
+    }
+    Ok(())
+}
+
+/// Says that it is ready, hears when all start, and gives the time from then: a
+/// process that had to wait for a CPU is late by that.
+fn run_at_start(work: impl FnOnce()) -> Result<Duration, LabError> {
+    say(READY)?;
+    let heard = hear()?.unwrap_or_default();
+    let start_ns = heard.parse().map_err(|_| LabError::subsystem("when to start", format!("`{heard}` is no time")))?;
+    let start = Duration::from_nanos(start_ns);
+    while now()? < start {
+        std::thread::yield_now();
+    }
+    work();
+    Ok(now()?.saturating_sub(start))
+}
+
+/// By the clock that all processes share.
+pub fn now() -> Result<Duration, LabError> {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| LabError::host("the clock", e))
+}
+
+/// The next line, if there is one.
+fn hear() -> Result<Option<String>, LabError> {
+    std::io::stdin().lines().next().transpose().map_err(|e| LabError::host("reading what to run", e))
+}
+
+fn say(line: &str) -> Result<(), LabError> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| LabError::host("writing to the command", e))
+}
