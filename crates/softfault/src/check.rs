@@ -168,10 +168,10 @@ impl<M: Machine> Vm<M> {
         Counter::Pins.check(nr_held, nr_pins)
     }
 
-    /// Whether the frame's bit is set or it is in a group.
+    /// Whether the frame's bit is clear or it is in a group.
     fn is_free(&self, pfn: Pfn) -> bool {
         let (block, word, bit) = (pfn.0 / 512, pfn.0 / 64 % 8, pfn.0 % 64);
-        let in_block = self.frames.blocks.at(block as usize).free[word as usize].get() & 1 << bit != 0;
+        let in_block = self.frames.blocks.at(block as usize).free_word(word as usize) & 1 << bit != 0;
         let base = u64::from(pfn.0) & !63;
         let in_group = (0..self.machine.nr_cpus()).any(|id| {
             let cpu = self.cpu(CpuId(id as u16));

@@ -32,7 +32,7 @@ const DESC: Fields = &[
 const BLOCK: Fields = &[
     (offset_of!(BlockData, state), "state"),
     (offset_of!(BlockData, folio), "folio"),
-    (offset_of!(BlockData, free), "free"),
+    (BlockData::USED_OFFSET, "used"),
     (offset_of!(BlockData, dirty), "dirty"),
 ];
 const CPU: Fields = &[

@@ -193,9 +193,7 @@ impl Frames {
                     // 0 means "none" where a frame is named in a word.
                     mask &= !1;
                 }
-                if mask != 0 {
-                    self.release_word(base, mask, config.frames_are_zero);
-                }
+                self.blocks.at(b as usize).settle(w as usize, !mask, config.frames_are_zero);
                 for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
                     self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
                 }

@@ -34,8 +34,13 @@ Layouts: which pages belong to which CPU
   chunks       stretches of 64 pages, dealt out in turn: leaf tables are shared, lines of entries are not
   interleaved  single pages, dealt out in turn: 8 entries share a line, so travelling lines cannot be avoided
 
+Pages
+  small  4 KiB each
+  huge   2 MiB each: every fault maps a whole block, zero as after a boot. Layouts count in huge pages, so that
+         own-table is 1 GiB for each CPU. The default is 512 touches then.
+
 JSON
-  One object: cpus, layout, discipline, frames, touches, transfers_per_1000_faults,
+  One object: cpus, layout, discipline, frames, pages, touches, transfers_per_1000_faults,
   read_misses_per_1000_faults, worst (a list of structure, field and transfers_per_1000_faults, the
   worst first), and experiment, value, unit, which every experiment has.
 
@@ -62,6 +67,32 @@ pub enum Frames {
     Fresh,
     /// Used by the same CPUs before; what is free lies scattered between what is not
     Aged,
+}
+
+/// What a fault maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Pages {
+    /// 4 KiB
+    Small,
+    /// 2 MiB
+    Huge,
+}
+
+impl Pages {
+    /// The word on the command line and in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pages::Small => "small",
+            Pages::Huge => "huge",
+        }
+    }
+    /// Frames of one page.
+    pub fn nr_frames(self) -> u64 {
+        match self {
+            Pages::Small => 1,
+            Pages::Huge => TABLE_PAGES,
+        }
+    }
 }
 
 /// Of 64 frames, how many are free in memory that has aged.
@@ -124,11 +155,14 @@ pub struct Options {
     #[arg(long, value_name = "D", default_value = "lockfree", value_parser = parse_discipline)]
     pub discipline: Discipline,
     /// First touches per CPU
-    #[arg(long, value_name = "N", default_value = "32768", default_value_if("frames", "aged", "4096"), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
+    #[arg(long, value_name = "N", default_value = "32768", default_value_ifs([("pages", "huge", "512"), ("frames", "aged", "4096")]), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub touches: u32,
     /// State of memory when the first fault comes
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
+    /// What a fault maps
+    #[arg(long, value_enum, default_value = "small")]
+    pub pages: Pages,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -146,16 +180,23 @@ impl Options {
     /// Frames of the simulated machine: the pages, 2 % for tables and
     /// descriptors, and what each CPU may reserve ahead of need.
     pub fn nr_frames(&self) -> u64 {
-        let pages = self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches));
+        let pages = self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches)) * self.pages.nr_frames();
         let nr = pages + pages / 50 + self.nr_cpus() * 4 * TABLE_PAGES + (64 << 20) / 4096;
         let times = if self.frames == Frames::Aged { 64 / AGED_FREE_OF_64 } else { 1 };
         (nr * times).next_multiple_of(TABLE_PAGES)
     }
     /// Refuses what can be seen to fail.
     pub fn check(&self) -> Result<(), LabError> {
+        if self.pages == Pages::Huge && self.frames == Frames::Aged {
+            let wanted = "with --pages huge should be fresh: aged memory has no whole block left".into();
+            return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
+        }
         // A frame costs a descriptor, an entry and some lines of our own books; its
-        // bytes are never touched.
-        let needed = self.nr_frames() * 64;
+        // bytes are never touched. A huge page costs its block and its tables.
+        let needed = match self.pages {
+            Pages::Small => self.nr_frames() * 64,
+            Pages::Huge => self.nr_frames() / TABLE_PAGES * 8192,
+        };
         let wrong = |wanted: String| LabError::Argument { name: "--touches", given: self.touches.to_string(), wanted };
         if self.nr_frames() > u64::from(u32::MAX) {
             return Err(wrong(format!("with {} CPUs is more memory than 16 TiB: should be smaller", self.cpus)));

@@ -17,6 +17,7 @@ pub struct Report {
     layout: &'static str,
     discipline: &'static str,
     frames: &'static str,
+    pages: &'static str,
     touches: u32,
     /// Writes to lines last written by another CPU.
     pub transfers_per_1000_faults: f64,
@@ -51,6 +52,7 @@ impl Report {
             layout: options.layout.name(),
             discipline: options.discipline.name(),
             frames: options.frames.name(),
+            pages: options.pages.name(),
             touches: options.touches,
             transfers_per_1000_faults: rate(counted.transfers),
             read_misses_per_1000_faults: rate(counted.read_misses),
@@ -68,11 +70,12 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} simulated CPUs, {} first touches each, layout {}, discipline {}, {} frames\n\n\
+            "{} simulated CPUs, {} first touches of {} pages each, layout {}, discipline {}, {} frames\n\n\
              transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
              read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
             self.cpus,
             self.touches,
+            self.pages,
             self.layout,
             self.discipline,
             self.frames,

@@ -3,18 +3,19 @@
 use super::history;
 use super::lines::{Hot, Lines};
 use super::machine::{self, Simulated};
-use super::options::{Frames, Options};
+use super::options::{Frames, Options, Pages};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::{Access, Pfn};
 use softfault_recorded::sync::{Touch, record};
-use softfault_recorded::{AddressSpace, Config, Discipline, FrameRange, Tunables, Vm};
+use softfault_recorded::policy::huge::Enabled;
+use softfault_recorded::{AddressSpace, Config, Discipline, FaultDone, FrameRange, HugeKnobs, Tunables, Vm};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 const PAGE_BYTES: u64 = 4096;
-const TABLE_BYTES: u64 = 2 << 20;
+const TABLE_ENTRIES: u64 = 512;
 
 /// One field of one structure, and the lines that travelled for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +47,9 @@ pub struct Counted {
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
     let regions = [FrameRange { first: Pfn(0), nr_frames: options.nr_frames() }];
-    let tunables = Tunables { discipline: recorded(options), ..Tunables::default() };
+    let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
+    let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
+    let tunables = Tunables { discipline: recorded(options), thp, ..Tunables::default() };
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));
@@ -86,10 +89,14 @@ fn take_turns(
     for turn in 0..touches {
         for cpu in 0..nr_cpus {
             machine::become_cpu(cpu as u16);
-            let addr = base + options.layout.page(cpu, nr_cpus, turn, touches) * PAGE_BYTES;
-            space
+            let page = options.layout.page(cpu, nr_cpus, turn, touches);
+            let addr = base + page * options.pages.nr_frames() * PAGE_BYTES;
+            let done = space
                 .handle_fault(addr, Access::Write)
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
+            if (done == FaultDone::Huge) != (options.pages == Pages::Huge) {
+                return Err(LabError::subsystem(format!("fault {turn} of CPU {cpu}"), WrongSize));
+            }
             beside();
         }
         bar.inc(1);
@@ -98,15 +105,17 @@ fn take_turns(
     Ok(())
 }
 
-/// Writable memory for all CPUs' pages, aligned to a leaf table's span.
+/// Writable memory for all CPUs' pages, aligned to the span of a table of them.
 fn map(space: &AddressSpace<Simulated>, options: &Options) -> Result<u64, LabError> {
-    let len = options.layout.nr_pages(options.nr_cpus(), u64::from(options.touches)) * PAGE_BYTES + TABLE_BYTES;
+    let unit_bytes = options.pages.nr_frames() * PAGE_BYTES;
+    let table_bytes = unit_bytes * TABLE_ENTRIES;
+    let len = options.layout.nr_pages(options.nr_cpus(), u64::from(options.touches)) * unit_bytes + table_bytes;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let addr = space
         .mmap(0, len, prot as u64, flags as u64)
         .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))?;
-    Ok(addr.next_multiple_of(TABLE_BYTES))
+    Ok(addr.next_multiple_of(table_bytes))
 }
 
 /// The recorded core is a crate of its own, with types of its own.
@@ -114,6 +123,17 @@ fn recorded(options: &Options) -> Discipline {
     let name = options.discipline.name();
     Discipline::ALL.into_iter().find(|d| d.name() == name).expect("both crates are made of the same sources")
 }
+
+/// A fault mapped another size than was asked for: the count would mean nothing.
+#[derive(Debug)]
+struct WrongSize;
+
+impl std::fmt::Display for WrongSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a page of another size was mapped than --pages says")
+    }
+}
+impl std::error::Error for WrongSize {}
 
 /// While it lives, this thread's touches go into the books.
 struct Recording;

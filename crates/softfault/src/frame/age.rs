@@ -20,7 +20,7 @@ impl<M: Machine> Vm<M> {
         for b in 0..self.frames.blocks.len() {
             for w in 0..BLOCK_WORDS {
                 let keep = random_bits(&mut state, free_of_64);
-                let out = self.frames.blocks.at(b).free[w].get() & !keep;
+                let out = self.frames.blocks.at(b).free_word(w) & !keep;
                 nr_taken += self.take_for_good(b, w, out);
             }
         }
@@ -43,7 +43,7 @@ impl<M: Machine> Vm<M> {
             }
             let words = (0..=BLOCK_WORDS).map(|i| ((at / 64) as usize + i) % BLOCK_WORDS);
             let from = |i: usize, bits: u64| if i == 0 { bits & !0 << (at % 64) } else { bits };
-            let free = words.enumerate().map(|(i, w)| (w, from(i, self.frames.blocks.at(b).free[w].get())));
+            let free = words.enumerate().map(|(i, w)| (w, from(i, self.frames.blocks.at(b).free_word(w))));
             let found = free.into_iter().find(|(_, bits)| *bits != 0);
             nr_taken += found.map_or(0, |(w, bits)| self.take_for_good(b, w, bits & bits.wrapping_neg()));
         }

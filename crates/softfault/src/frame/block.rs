@@ -16,13 +16,14 @@ const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
 /// line that another CPU at work in its own writes.
 #[repr(C, align(64))]
 pub struct BlockData {
-    /// Free frames, bits 0..16 (a hint between operations, exact at rest);
-    /// reserving CPU + 1, bits 16..32.
+    /// Frames in use, bits 0..16 (a hint between operations, exact at rest);
+    /// reserving CPU + 1, bits 16..32. Zero is a block that is wholly free, so
+    /// that blocks need no line written before they are first used.
     pub(crate) state: Word,
     /// The folio that fills the block, if there is one.
     pub(crate) folio: FolioData,
-    /// Bit set: the frame is free. The only authority.
-    pub(crate) free: [Word; BLOCK_WORDS],
+    /// Bit clear: the frame is free. The only authority.
+    used: [Word; BLOCK_WORDS],
     /// Bit set: the frame, if it is free, may hold anything; clear: it is all
     /// zero. Says nothing of frames in use, so that taking one need not write it.
     pub(crate) dirty: [Word; BLOCK_WORDS],
@@ -31,10 +32,27 @@ pub struct BlockData {
 impl BlockData {
     /// Free frames, as last counted.
     pub(crate) fn nr_free(&self) -> u64 {
-        self.state.load(Ordering::Relaxed) & COUNT
+        BLOCK_FRAMES.saturating_sub(self.state.load(Ordering::Relaxed) & COUNT)
+    }
+    /// The free frames of word `w`, a bit each.
+    pub(crate) fn free_word(&self, w: usize) -> u64 {
+        !self.used[w].load(Ordering::Relaxed)
+    }
+    /// For the map of fields.
+    pub(crate) const USED_OFFSET: usize = core::mem::offset_of!(BlockData, used);
+    /// At the very beginning: frames that are not there to be used, and what is not
+    /// zero of the others.
+    pub(crate) fn settle(&self, w: usize, unusable: u64, are_zero: bool) {
+        if unusable != 0 {
+            self.used[w].set(unusable);
+            self.state.set(self.state.get() + u64::from(unusable.count_ones()));
+        }
+        if !are_zero {
+            self.dirty[w].set(!unusable);
+        }
     }
     pub(crate) fn nr_free_exact(&self) -> u64 {
-        self.free.iter().map(|w| u64::from(w.get().count_ones())).sum()
+        (0..BLOCK_WORDS).map(|w| u64::from(self.free_word(w).count_ones())).sum()
     }
     /// Reserves it for CPU number `tag` - 1; `false` where another has it.
     pub(crate) fn reserve(&self, tag: u64) -> bool {
@@ -56,13 +74,13 @@ impl BlockData {
     /// Takes all free frames of word `w`, at most `most` of them, lowest first:
     /// (their bits, those of them that are zero).
     pub(crate) fn claim_some(&self, w: usize, most: u64) -> (u64, u64) {
-        let mut seen = self.free[w].load(Ordering::Relaxed);
+        let mut seen = self.used[w].load(Ordering::Relaxed);
         loop {
-            let mask = lowest_bits(seen, most);
+            let mask = lowest_bits(!seen, most);
             if mask == 0 {
                 return (0, 0);
             }
-            match self.free[w].compare_exchange(seen, seen & !mask, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.used[w].compare_exchange(seen, seen | mask, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return (mask, self.settle_claim(w, mask)),
                 Err(now) => seen = now,
             }
@@ -71,9 +89,9 @@ impl BlockData {
 
     /// Takes exactly the frames `mask` of word `w`, or none.
     pub(crate) fn claim_exact(&self, w: usize, mask: u64) -> Option<u64> {
-        let mut seen = self.free[w].load(Ordering::Relaxed);
-        while seen & mask == mask {
-            match self.free[w].compare_exchange(seen, seen & !mask, Ordering::AcqRel, Ordering::Relaxed) {
+        let mut seen = self.used[w].load(Ordering::Relaxed);
+        while seen & mask == 0 {
+            match self.used[w].compare_exchange(seen, seen | mask, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(self.settle_claim(w, mask)),
                 Err(now) => seen = now,
             }
@@ -83,14 +101,14 @@ impl BlockData {
 
     /// Which of the frames that were just taken are zero.
     fn settle_claim(&self, w: usize, mask: u64) -> u64 {
-        self.state.fetch_sub(u64::from(mask.count_ones()), Ordering::Relaxed);
+        self.state.fetch_add(u64::from(mask.count_ones()), Ordering::Relaxed);
         mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
     /// Gives back the frames `mask` of word `w`. Whether all of the block is free
     /// now, as far as its count knows.
     pub(crate) fn release(&self, w: usize, mask: u64, zeroed: bool) -> bool {
-        // Before the free bit, which releases it: whoever claims the frame sees
+        // Before the bit, which releases it: whoever claims the frame sees
         // what is said of it.
         let dirty = self.dirty[w].load(Ordering::Relaxed) & mask;
         if zeroed && dirty != 0 {
@@ -99,10 +117,10 @@ impl BlockData {
             self.dirty[w].fetch_or(mask, Ordering::Relaxed);
         }
         let nr = u64::from(mask.count_ones());
-        let nr_free = (self.state.fetch_add(nr, Ordering::Relaxed) & COUNT) + nr;
-        let before = self.free[w].fetch_or(mask, Ordering::AcqRel);
-        debug_assert_eq!(before & mask, 0, "I12: a frame was freed twice");
-        nr_free == BLOCK_FRAMES
+        let nr_used = (self.state.fetch_sub(nr, Ordering::Relaxed) & COUNT).wrapping_sub(nr);
+        let before = self.used[w].fetch_and(!mask, Ordering::AcqRel);
+        debug_assert_eq!(before & mask, mask, "I12: a frame was freed twice");
+        nr_used == 0
     }
 }
 

@@ -30,7 +30,7 @@ const ORPHAN: u64 = 1 << 9;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
-    /// In no use: its bit in the block is set, or it is in a group or a spare.
+    /// In no use: its bit in the block is clear, or it is in a group or a spare.
     Free = 0,
     /// Not ours to give: a hole, the metadata.
     Reserved = 1,

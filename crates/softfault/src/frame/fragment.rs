@@ -8,7 +8,6 @@ use super::Frames;
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
 use crate::addr::Order;
 use crate::machine::Machine;
-use crate::sync::Ordering;
 use crate::vm::Vm;
 
 /// Free memory as it looks to who wants 2^order adjacent, aligned frames.
@@ -60,7 +59,7 @@ impl Frames {
 
 /// Frames of the block in aligned runs of 2^order free ones.
 fn usable_in(block: &BlockData, order: u32) -> u64 {
-    let words: [u64; BLOCK_WORDS] = core::array::from_fn(|w| block.free[w].load(Ordering::Relaxed));
+    let words: [u64; BLOCK_WORDS] = core::array::from_fn(|w| block.free_word(w));
     if order < 6 {
         return words.iter().map(|word| u64::from(run_starts(*word, order).count_ones()) << order).sum();
     }

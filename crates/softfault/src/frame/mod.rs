@@ -6,10 +6,10 @@
 //!                  refill (outside the section): claim one bitmap word of the
 //!                     │ CPU's reserved block = up to 64 adjacent frames, zero
 //!                     │ them in runs, hand them to the group
-//!                  blocks: per 2 MiB a free bitmap, a dirty bitmap, a count
+//!                  blocks: per 2 MiB a bitmap of used frames, one of dirty ones, a count
 //! ```
 //! There is no lock and no list: a frame is free when its bit in the block's
-//! bitmap is set, and whoever clears the bit has it. Reservations only steer
+//! bitmap is clear, and whoever sets the bit has it. Reservations only steer
 //! CPUs apart, and zones (an equal share of the blocks for each CPU, looked at
 //! first) keep a CPU at the frames that it gave back itself; neither is needed
 //! for soundness, and both are ignored before an allocation fails. The idea of reserved trees over bitfields is LLFree's

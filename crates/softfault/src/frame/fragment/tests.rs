@@ -15,7 +15,7 @@ fn counted<M: Machine>(vm: &Vm<M>, order: Order) -> Fragmentation {
     let blocks = &vm.frames.blocks;
     let is_free = |p: u64| {
         let block = blocks.at((p / BLOCK_FRAMES) as usize);
-        block.free[(p % BLOCK_FRAMES / 64) as usize].get() & 1 << (p % 64) != 0
+        block.free_word((p % BLOCK_FRAMES / 64) as usize) & 1 << (p % 64) != 0
     };
     let end = blocks.len() as u64 * BLOCK_FRAMES;
     let size = order.nr_pages();
