@@ -30,11 +30,11 @@ pub fn run(options: &Options) -> Result<(), LabError> {
         return worker::run(options, cpu);
     }
     os::end_with_the_reader();
-    let rows = measure_rows(options)?;
+    let (rows, nr_processes) = (measure_rows(options)?, options.nr_processes()?);
     if options.json {
-        output::print_json(options, &rows);
+        output::print_json(options, nr_processes, &rows);
     } else {
-        println!("{}", output::text(options, &rows, &os::kernel_release()));
+        println!("{}", output::text(options, nr_processes, &rows, &os::kernel_release()));
     }
     if let Some(file) = &options.plot {
         plot::draw(file, options, &rows)?;

@@ -32,10 +32,12 @@ Columns
   spread      (slowest - fastest repetition) / median
   x forward   GB/s over those of forward: median of the ratios within a repetition
   x linux     likewise over those of Linux
+  Below the table: what a modelled last-level cache of 1.25 MiB (20 ways, least recently used) holds
+  of the page when it is written: what the gain of 2017 rested on.
 
 JSON
   One object per line and nothing else on standard output: experiment, system, order, processes, threads, mib,
-  reps, ratio_to_forward, ratio_to_linux, value, unit, spread.
+  reps, ratio_to_forward, ratio_to_linux, modelled_hits, value, unit, spread.
 
 Examples:
   softfault anon-w-seq --processes 2

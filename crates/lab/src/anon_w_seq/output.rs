@@ -2,24 +2,31 @@
 
 use super::options::Options;
 use super::rows::{Row, Work};
-use crate::clearing::history;
+use crate::clearing::{cache, history};
 use crate::pft::plain_table;
 use serde::Serialize;
 use softfault::clear::ClearOrder;
 use std::fmt::Write;
 
 /// The table and what it means.
-pub fn text(options: &Options, rows: &[Row], kernel: &str) -> String {
-    let nr_processes = options.nr_processes().unwrap_or(0);
-    let mut table = plain_table(&["system", "GB/s", "spread", "x forward", "x linux"], 1);
+pub fn text(options: &Options, nr_processes: usize, rows: &[Row], kernel: &str) -> String {
+    let with_linux = rows.iter().any(|row| row.work == Work::Linux);
+    let mut head = vec!["system", "GB/s", "spread", "x forward"];
+    if with_linux {
+        head.push("x linux");
+    }
+    let mut table = plain_table(&head, 1);
     for row in rows {
-        table.add_row([
+        let mut cells = vec![
             format!("{} {}", system(row), if row.work == Work::Linux { "huge pages" } else { row.work.name() }),
             format!("{:.2}", row.bytes_per_s / 1e9),
             format!("{:.0}%", row.spread * 100.0),
             times(row.ratio_to_forward),
-            times(row.ratio_to_linux),
-        ]);
+        ];
+        if with_linux {
+            cells.push(times(row.ratio_to_linux));
+        }
+        table.add_row(cells);
     }
     let mut text = format!(
         "{nr_processes} processes, each clears and then writes {} MiB, 2 MiB at a time\n\n{table}\n\n",
@@ -32,11 +39,22 @@ pub fn text(options: &Options, rows: &[Row], kernel: &str) -> String {
             let _ = writeln!(text, "{} over forward: {:+.1}%{then}", how.name(), (ratio - 1.0) * 100.0);
         }
     }
-    if rows.iter().any(|row| row.work == Work::Linux) {
+    text.push_str(&modelled(rows));
+    if with_linux {
         let _ = writeln!(text, "linux: fresh huge memory on Linux {kernel}, trap and all; ours have no trap.");
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// What the gain of 2017 rested on, whatever this machine's caches are.
+fn modelled(rows: &[Row]) -> String {
+    let found = |row: &Row| Some(format!("{} {:.0}%", row.work.name(), row.modelled_hits()? * 100.0));
+    format!(
+        "Lines that the writes find in a modelled cache of {:.2} MiB for each process: {}.\n",
+        cache::CACHE_BYTES as f64 / f64::from(1 << 20),
+        rows.iter().filter_map(found).collect::<Vec<_>>().join(", ")
+    )
 }
 
 fn of_2017() -> String {
@@ -68,24 +86,26 @@ struct Line<'a> {
     reps: u32,
     ratio_to_forward: Option<f64>,
     ratio_to_linux: Option<f64>,
+    modelled_hits: Option<f64>,
     value: f64,
     unit: &'a str,
     spread: f64,
 }
 
 /// An object for each row; `threads` is that of each process.
-pub fn print_json(options: &Options, rows: &[Row]) {
+pub fn print_json(options: &Options, nr_processes: usize, rows: &[Row]) {
     for row in rows {
         let line = Line {
             experiment: "anon-w-seq",
             system: system(row),
             order: row.work.name(),
-            processes: options.nr_processes().unwrap_or(0),
+            processes: nr_processes,
             threads: 1,
             mib: options.mib,
             reps: options.reps,
             ratio_to_forward: row.ratio_to_forward,
             ratio_to_linux: row.ratio_to_linux,
+            modelled_hits: row.modelled_hits(),
             value: row.bytes_per_s / 1e9,
             unit: "GB/s",
             spread: row.spread,

@@ -1,6 +1,6 @@
 //! From samples to rows: medians, spread, ratios.
 
-use crate::clearing::paired;
+use crate::clearing::{cache, paired};
 use crate::pft::{median, spread};
 use softfault::clear::ClearOrder;
 
@@ -40,6 +40,15 @@ pub struct Row {
     pub ratio_to_forward: Option<f64>,
     /// Throughput over that of Linux.
     pub ratio_to_linux: Option<f64>,
+}
+
+impl Row {
+    /// Share of the lines written that a modelled cache holds after the clear; what
+    /// Linux does is its own affair.
+    pub fn modelled_hits(&self) -> Option<f64> {
+        let order = if let Work::Ours(how) = self.work { Some(how) } else { None };
+        order.map(|how| cache::residue(how, 0).in_sequence)
+    }
 }
 
 /// `samples[i][rep]` belongs to `works[i]`.

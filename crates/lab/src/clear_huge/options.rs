@@ -37,6 +37,7 @@ Columns
             where the page ends before that)
   near      share of the target and 8 sub-pages on each side that a modelled last-level cache of 1.25 MiB
             (one thread's share in 2017; 20 ways, least recently used) holds after the clear
+  kept      share of what filled that cache before
 
 Copying (--copy)
   The same orders on a copy-on-write of 2 MiB, source in step; and `4 KiB`, the copy of the one sub-page that is
@@ -45,7 +46,7 @@ Copying (--copy)
 JSON
   One object per line and nothing else on standard output: experiment, metric (clear, copy or first_touch),
   system, order, load (idle or streaming), target, distance (null unless first_touch), threads, bytes,
-  bytes_touched, near_resident, ratio_to_converge, ratio_to_linux, value, unit, spread.
+  bytes_touched, near_resident, kept_resident, ratio_to_converge, ratio_to_linux, value, unit, spread.
 
 Examples:
   softfault clear-huge

@@ -86,6 +86,7 @@ mod tests {
             bytes_touched: 0,
             ratio_to_converge: None,
             ratio_to_linux: None,
+            residue: None,
             touches: DISTANCES.map(touch).to_vec(),
         };
         let text = svg("a title", &[row(Load::Idle), row(Load::Streaming)]).unwrap();

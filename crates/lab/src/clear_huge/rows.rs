@@ -2,6 +2,7 @@
 
 use super::measure::{Job, Load, Sample, Work};
 use super::options::Options;
+use crate::clearing::cache::{self, Residue};
 use crate::clearing::{paired, quartile_spread};
 use crate::pft::median;
 use softfault::clear::ClearOrder;
@@ -34,6 +35,8 @@ pub struct Row {
     pub ratio_to_converge: Option<f64>,
     /// GB/s over those of Linux's touches.
     pub ratio_to_linux: Option<f64>,
+    /// What a modelled cache holds after clearing in this order.
+    pub residue: Option<Residue>,
     /// By distance.
     pub touches: Vec<Touch>,
 }
@@ -67,10 +70,17 @@ pub fn rows(options: &Options, load: Load, works: &[Work], samples: &[(Job, Vec<
                 bytes_touched: of(work).find_map(|(_, s)| s.first()).map_or(0, |s| s.bytes_touched),
                 ratio_to_converge: beside(converge),
                 ratio_to_linux: beside(Work::Linux),
+                residue: modelled(options, work),
                 touches: of(work).map(|(job, samples)| touch(job, samples)).collect(),
             }
         })
         .collect()
+}
+
+/// Copying reads the source as well, which the model does not have.
+fn modelled(options: &Options, work: Work) -> Option<Residue> {
+    let order = if let Work::Clear(how) = work { Some(how) } else { None };
+    order.map(|how| cache::residue(how, options.target))
 }
 
 fn touch(job: &Job, samples: &[Sample]) -> Touch {
@@ -111,6 +121,8 @@ mod tests {
         assert_eq!((rows[0].ratio_to_converge, rows[0].ratio_to_linux), (Some(2.0), Some(4.0)));
         assert_eq!((rows[1].ratio_to_converge, rows[1].ratio_to_linux), (None, Some(2.0)));
         assert_eq!((rows[2].ratio_to_converge, rows[2].ratio_to_linux), (None, None));
+        assert_eq!(rows[1].residue.map(|r| r.near), Some(1.0));
+        assert_eq!(rows[2].residue, None, "what Linux does is its own affair");
         assert_eq!(
             rows[1].touches.iter().map(|t| (t.distance, t.ns_per_line)).collect::<Vec<_>>(),
             [(0, 2.0), (8, 2.0)]

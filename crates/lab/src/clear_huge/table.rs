@@ -35,6 +35,9 @@ fn table(options: &Options, rows: &[&Row]) -> comfy_table::Table {
     let mut head: Vec<String> = ["system", "GB/s", "us", "spread", "x converge"].map(String::from).to_vec();
     head.push(if options.copy { "touched" } else { "x linux" }.into());
     head.extend(DISTANCES.map(|distance| format!("+{distance}")));
+    if !options.copy {
+        head.extend(["near", "kept"].map(String::from));
+    }
     let mut table = plain_table(&head.iter().map(String::as_str).collect::<Vec<_>>(), 1);
     for row in rows {
         let system = if row.work == Work::Linux { "linux" } else { "softfault" };
@@ -48,6 +51,11 @@ fn table(options: &Options, rows: &[&Row]) -> comfy_table::Table {
         cells.push(if options.copy { kib(row.bytes_touched) } else { times(row.ratio_to_linux) });
         let touch = |distance: &u64| row.touches.iter().find(|touch| touch.distance == *distance);
         cells.extend(DISTANCES.iter().map(|d| touch(d).map_or("-".into(), |t| format!("{:.1}", t.ns_per_line))));
+        if !options.copy {
+            let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0));
+            cells.push(share(row.residue.map(|residue| residue.near)));
+            cells.push(share(row.residue.map(|residue| residue.kept)));
+        }
         table.add_row(cells);
     }
     table
@@ -74,6 +82,10 @@ fn remark(options: &Options, kernel: &str) -> String {
         text.push_str("touched: bytes read and written. A huge copy-on-write copies all 2 MiB, a small one 4 KiB.\n");
         return text;
     }
+    text.push_str(
+        "near, kept: in a modelled last-level cache of 1.25 MiB, the share of the target and 8 sub-pages on each side\n\
+                   that is there after the clear, and of what was there before it.\n",
+    );
     if options.with_linux() {
         let _ = writeln!(
             text,

@@ -8,11 +8,14 @@ use softfault::clear::{ClearOrder, clear_folio, copy_folio};
 use softfault::machine::Machine;
 use softfault::{Order, Pfn};
 use softfault_host::{Hosted, HostedConfig};
+use std::marker::PhantomData;
 
 /// Some large pages, warm in the sense that the host has given memory for all.
 pub struct Folios {
     hosted: Hosted,
     nr: u64,
+    /// Spans are raw: one thread has them all.
+    one_thread: PhantomData<*const ()>,
 }
 
 impl Folios {
@@ -20,7 +23,7 @@ impl Folios {
     pub fn new(nr: u64) -> Result<Folios, LabError> {
         let config = HostedConfig { arena_bytes: nr * HUGE_BYTES, huge: true, ..HostedConfig::default() };
         let hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
-        let folios = Folios { hosted, nr };
+        let folios = Folios { hosted, nr, one_thread: PhantomData };
         (0..nr).for_each(|i| folios.span(i).soil());
         Ok(folios)
     }

@@ -6,19 +6,22 @@ use super::HUGE_BYTES;
 use super::span::Span;
 use crate::error::LabError;
 use crate::os::Mapping;
+use std::marker::PhantomData;
 
 /// Memory that nobody has touched, in which each first touch gives 2 MiB if the
 /// host has them.
 pub struct Fresh {
     mapping: Mapping,
     nr: u64,
+    /// Spans are raw: one thread has them all.
+    one_thread: PhantomData<*const ()>,
 }
 
 impl Fresh {
     /// `nr` large pages.
     pub fn new(nr: u64) -> Result<Fresh, LabError> {
         // One more, since the host places it where it likes.
-        let fresh = Fresh { mapping: Mapping::fresh(((nr + 1) * HUGE_BYTES) as usize)?, nr };
+        let fresh = Fresh { mapping: Mapping::fresh(((nr + 1) * HUGE_BYTES) as usize)?, nr, one_thread: PhantomData };
         let (base, len) = (fresh.base(), (nr * HUGE_BYTES) as usize);
         // SAFETY: L1: the aligned part of the mapping.
         if unsafe { libc::madvise(base.cast(), len, libc::MADV_HUGEPAGE) } != 0 {

@@ -1,6 +1,7 @@
 //! What `softfault clear-huge` and `softfault anon-w-seq` share: large pages of
 //! ours and of the host's, made cold, cleared, touched; the figures of then.
 
+pub mod cache;
 pub mod folios;
 pub mod history;
 pub mod linux;
