@@ -19,12 +19,14 @@ mod clearing;
 mod compare;
 mod conflicts;
 mod error;
+mod fragment;
 mod largepages;
 mod os;
 mod pft;
 mod progress;
 mod run;
 mod shell;
+mod stage;
 mod tour;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +41,7 @@ Examples:
   softfault clear-huge                         the orders of 2017 and 2026 for clearing a huge page, and ours
   softfault largepages --size 0.5              what do 2 MiB pages save? the program of 2011
   softfault anon-w-seq --processes 2           what these orders do for programs that write their memory
+  softfault fragment --share 50                memory without whole 2 MiB blocks, and a program in it
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
   softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
   softfault shell                              busybox on the reference kernel, to poke at it
@@ -65,6 +68,8 @@ enum Experiment {
     Largepages(largepages::Options),
     /// Processes that write their own memory, each 2 MiB of it cleared first: the experiment of 2017
     AnonWSeq(anon_w_seq::Options),
+    /// Memory fragmented on purpose, how far it is, and what huge pages cost a program there
+    Fragment(fragment::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
     /// An interactive shell on the reference kernel
@@ -85,6 +90,7 @@ fn main() -> ExitCode {
         Some(Experiment::ClearHuge(options)) => clear_huge::run(&options),
         Some(Experiment::Largepages(options)) => largepages::run(&options),
         Some(Experiment::AnonWSeq(options)) => anon_w_seq::run(&options),
+        Some(Experiment::Fragment(options)) => fragment::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

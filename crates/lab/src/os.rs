@@ -37,6 +37,14 @@ pub fn pin(cpu: usize) -> Result<(), LabError> {
     Ok(())
 }
 
+/// Runs `work` on a thread of its own that stays on `cpu`.
+pub fn on_cpu<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T, LabError> + Send) -> Result<T, LabError> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| pin(cpu).and_then(|()| work()));
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 /// From now on, writing to a pipe that nobody reads (`softfault pft | head`) ends
 /// the process quietly, as it does other commands.
 pub fn end_with_the_reader() {

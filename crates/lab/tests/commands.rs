@@ -52,6 +52,13 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("largepages --clear-order best", "--clear-order", "forward, converge, runs, hybrid");
     is_refused("largepages --against 2011", "--against", "linux");
     is_refused("largepages --plot pages", "--plot", ".svg");
+    is_refused("fragment --size 0.02", "--size", "32 MiB at least");
+    is_refused("fragment --size 16384", "--size", "should be smaller");
+    is_refused("fragment --share 101", "--share", "0..=100");
+    is_refused("fragment --share half", "--share", "invalid");
+    is_refused("fragment --defrag sometimes", "--defrag", "defer+madvise");
+    is_refused("fragment --reps 0", "--reps", "1..");
+    is_refused("fragment --plot index.txt", "--plot", ".svg");
     is_refused("fly", "fly", "softfault");
 }
 
@@ -140,6 +147,37 @@ fn largepages_gives_rows_passes_and_ratios() {
         (Some(24 * nr_pages), Some(19 * nr_pages))
     );
     assert!(of("softfault", "on", "ratio_to_linux_on")["value"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn fragment_leaves_no_block_whole_and_the_program_falls_back() {
+    for kind in ["", "--movable"] {
+        let lines = json_lines(&format!("fragment --size 0.1 --reps 2 --json --defrag never {kind}"));
+        let index = |order: u64, when: &str| {
+            let line = lines.iter().find(|line| line["order"] == order).unwrap_or_else(|| panic!("order {order}"));
+            line[when].as_f64().unwrap()
+        };
+        assert_eq!((index(0, "index_before"), index(0, "index_after")), (0.0, 0.0));
+        assert!(index(9, "index_before") < 0.2, "as after a boot");
+        assert_eq!(index(9, "index_after"), 1.0, "{kind}: no whole block");
+        assert!(index(8, "index_after") < 1.0 && index(1, "index_after") < 0.1, "{kind}: all of it is still free");
+        let program = |enabled: &str| lines.iter().find(|line| line["enabled"] == enabled).unwrap();
+        let (always, never) = (program("always"), program("never"));
+        assert!(always["thp_fault_fallback"].as_f64().unwrap() >= 10.0, "{kind}: {always}");
+        assert_eq!((always["huge_share"].as_f64(), never["thp_fault_fallback"].as_f64()), (Some(0.0), Some(0.0)));
+        assert!(lines.last().unwrap()["value"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn blocks_that_were_spared_become_huge_pages() {
+    for kind in ["", "--movable"] {
+        let lines = json_lines(&format!("fragment --size 0.1 --reps 1 --json --share 0 {kind}"));
+        let line = lines.iter().find(|line| line["order"] == 9).unwrap();
+        assert!(line["index_after"].as_f64().unwrap() < 0.3, "{kind}: {line}");
+        let always = lines.iter().find(|line| line["enabled"] == "always").unwrap();
+        assert!(always["thp_fault_alloc"].as_f64().unwrap() >= 10.0 && always["huge_share"] == 1.0, "{kind}: {always}");
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The program on the host's Linux.
 
 use super::plan::Thp;
-use super::program::{PAGE_BYTES, PIECE_BYTES, Piece, Sample, fill, later_rows, rows_of, verify};
+use super::program::{Sample, later_rows, rows_of, verify};
 use crate::error::LabError;
 use crate::os::{HostPages, Mapping};
+use crate::stage::{PAGE_BYTES, PIECE_BYTES, Piece, fill};
 use std::time::Instant;
 
 /// Runs it on memory that the host has had in its hands just before: a frame that

@@ -60,22 +60,14 @@ pub fn measure(options: &Options) -> Result<Report, LabError> {
     for rep in 1..=options.reps {
         for i in order.shuffled(jobs.len()) {
             bar.set_message(format!("repetition {rep}: {}", jobs[i]));
-            samples[i].push(alone(cpu, || measure_one(&jobs[i], nr_pages, &mut arenas))?);
+            samples[i].push(os::on_cpu(cpu, || measure_one(&jobs[i], nr_pages, &mut arenas))?);
             bar.inc(1);
         }
     }
     bar.set_message("passes through the emulated TLB");
-    let passes = alone(cpu, || passes::count(&mut arenas, nr_pages))?;
+    let passes = os::on_cpu(cpu, || passes::count(&mut arenas, nr_pages))?;
     bar.finish_and_clear();
     Ok(Report::new(options, nr_pages, &jobs, &samples, passes, &arenas))
-}
-
-/// Runs it on a thread of its own that stays on one CPU.
-fn alone<T: Send>(cpu: usize, work: impl FnOnce() -> Result<T, LabError> + Send) -> Result<T, LabError> {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| os::pin(cpu).and_then(|()| work()));
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
 }
 
 fn measure_one(job: &Job, nr_pages: u64, arenas: &mut Arenas) -> Result<Sample, LabError> {

@@ -1,31 +1,25 @@
 //! The program on the hosted machine.
 //!
-//! A page fault is a call of `handle_fault`; the program's stores go straight to
-//! the frame that the page then has, at the speed of this CPU. Which frame that
-//! is the core is asked through `translate`, inside the timed part: that is a
-//! walk of the tables, which hardware does, too.
-//!
-//! The CPU's own TLB sees the arena, not our tables. So the rows after the first
+//! Faults and stores are those of [`crate::stage`]; the core's `translate` is in
+//! the timed part. The CPU's own TLB sees the arena, not our tables. So the rows after the first
 //! run in an arena that the host maps by pages of the size that ours have. The
 //! first row always runs in the one of huge pages: a kernel reaches frames through
 //! a direct map of huge pages, whatever it gives the program.
 
 use super::options::Options;
 use super::plan::Thp;
-use super::program::{PAGE_BYTES, Piece, Sample, fill, later_rows, rows_of, verify};
+use super::program::{Sample, later_rows, rows_of, verify};
 use crate::error::LabError;
 use crate::os;
+use crate::pft::Frames;
 use crate::pft::measure::{self, Arena};
-use crate::pft::{Frames, bind};
+use crate::stage::{self, Mapped, Stage};
 use softfault::clear::{ClearOrder, ClearTable, calibrate};
 use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
-use softfault::{Access, Config, HugeKnobs, Order, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig, Running};
+use softfault::{Config, HugeKnobs, Order, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig};
 use std::time::{Duration, Instant};
-
-/// Where the program's memory begins: aligned for any size of page.
-const BASE: u64 = 1 << 40;
 
 /// Two machines, for the whole experiment.
 pub struct Arenas {
@@ -82,7 +76,7 @@ impl Arenas {
         let config = Config { regions: &regions, frames_are_zero: frames.are_zero(), tunables };
         let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
         vm.set_clear_orders(&self.measured);
-        let done = in_space(&vm, nr_pages, play)?;
+        let done = stage::on_stage(&vm, nr_pages, play)?;
         arena.put(vm.into_machine());
         Ok(done)
     }
@@ -98,80 +92,6 @@ impl Arenas {
     }
 }
 
-/// A CPU in an address space with the program's memory mapped.
-pub struct Stage<'a> {
-    /// The machine.
-    pub machine: &'a Hosted,
-    /// The calling thread as a CPU in the address space.
-    pub running: &'a Running<'a>,
-    nr_pages: u64,
-}
-
-impl Stage<'_> {
-    /// Addresses of the program's memory.
-    pub fn addresses(&self) -> std::ops::Range<u64> {
-        BASE..BASE + self.nr_pages * PAGE_BYTES
-    }
-
-    /// The memory that is mapped at `addr`, to the end of that page, and whether
-    /// the page is a huge one.
-    fn piece(&self, addr: u64) -> Result<(Piece, bool), LabError> {
-        let found = self.running.space().translate(addr);
-        let found = found.ok_or_else(|| LabError::subsystem(format!("{addr:#x} after its fault"), "is not mapped"))?;
-        let size = found.order.nr_pages() * PAGE_BYTES;
-        let len = (size - addr % size).min(self.addresses().end - addr);
-        Ok((Piece { at: self.machine.frame_ptr(found.pfn), len }, found.order >= Order::PMD))
-    }
-
-    /// The first row: faults each page in and sets its bytes.
-    pub fn first_touch(&self) -> Result<(), LabError> {
-        let mut addr = self.addresses().start;
-        while addr < self.addresses().end {
-            self.running
-                .space()
-                .handle_fault(addr, Access::Write)
-                .map_err(|e| LabError::subsystem(format!("fault at {addr:#x}"), e))?;
-            let (piece, _) = self.piece(addr)?;
-            fill(piece);
-            addr += piece.len;
-        }
-        Ok(())
-    }
-
-    /// Everything that is mapped now, and the part of it that is in huge pages.
-    /// Frames that are adjacent are one piece: a memset does not stop at a page's
-    /// end.
-    fn pieces(&self) -> Result<(Vec<Piece>, f64), LabError> {
-        let (mut pieces, mut huge_bytes, mut addr) = (Vec::<Piece>::new(), 0, self.addresses().start);
-        while addr < self.addresses().end {
-            let (piece, is_huge) = self.piece(addr)?;
-            huge_bytes += if is_huge { piece.len } else { 0 };
-            addr += piece.len;
-            match pieces.last_mut() {
-                Some(last) if last.is_before(&piece) => last.len += piece.len,
-                _ => pieces.push(piece),
-            }
-        }
-        Ok((pieces, huge_bytes as f64 / (self.nr_pages * PAGE_BYTES) as f64))
-    }
-}
-
-fn in_space<T>(
-    vm: &Vm<Hosted>,
-    nr_pages: u64,
-    play: impl FnOnce(&Stage<'_>) -> Result<T, LabError>,
-) -> Result<T, LabError> {
-    let cpu = bind(vm.machine(), 0)?;
-    let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    space
-        .mmap(BASE, nr_pages * PAGE_BYTES, prot as u64, flags as u64)
-        .map_err(|e| LabError::subsystem(format!("mmap of {nr_pages} pages"), e))?;
-    let running = cpu.enter(&space).map_err(|e| LabError::subsystem("entering the address space", e))?;
-    play(&Stage { machine: vm.machine(), running: &running, nr_pages })
-}
-
 /// Runs the program once.
 pub fn run(arenas: &mut Arenas, thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
     let timed_first = |stage: &Stage<'_>| -> Result<Duration, LabError> {
@@ -185,7 +105,7 @@ pub fn run(arenas: &mut Arenas, thp: Thp, nr_pages: u64) -> Result<Sample, LabEr
     };
     arenas.on_stage(thp, thp, nr_pages, |stage| {
         let took = timed_first(stage)?;
-        let (pieces, huge_share) = stage.pieces()?;
+        let Mapped { pieces, huge_share } = stage.mapped()?;
         let times = rows_of(first.unwrap_or(took), later_rows(&pieces));
         verify(&pieces)?;
         Ok(Sample { times, huge_share })

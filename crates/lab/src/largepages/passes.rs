@@ -3,10 +3,10 @@
 //! A memset looks the TLB up more often than a stride of 4,096 does, but misses
 //! as often: once for each page that is not cached when it comes to it.
 
-use super::ours::{Arenas, Stage};
+use super::ours::Arenas;
 use super::plan::Thp;
-use super::program::PAGE_BYTES;
 use crate::error::LabError;
+use crate::stage::{PAGE_BYTES, Stage};
 use softfault::machine::CpuId;
 use softfault_host::TlbStats;
 

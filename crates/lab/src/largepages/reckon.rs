@@ -8,9 +8,10 @@ use super::options::Options;
 use super::ours::Arenas;
 use super::passes::Passes;
 use super::plan::{Job, NR_ROWS, Row, System, Thp};
-use super::program::{PAGE_BYTES, Sample};
+use super::program::Sample;
 use crate::os;
 use crate::pft::{median, spread};
+use crate::stage::PAGE_BYTES;
 
 /// One system with one setting.
 #[derive(Clone, Debug)]

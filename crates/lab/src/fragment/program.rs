@@ -1,0 +1,91 @@
+//! The program, timed in fragmented memory.
+//!
+//! One of the lab's files with `unsafe` (L8 is in `stage.rs`).
+
+use super::holders::with_holders;
+use super::options::Options;
+use crate::error::LabError;
+use crate::pft::Frames;
+use crate::pft::measure::{self, Arena};
+use crate::stage::{Piece, Stage, fill, on_stage};
+use softfault::policy::huge::Enabled;
+use softfault::{Config, Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
+use softfault_host::Hosted;
+use std::time::{Duration, Instant};
+
+/// Both settings, in the order of the output.
+pub const ENABLED: [Enabled; 2] = [Enabled::Always, Enabled::Never];
+/// Orders that are told of.
+pub const NR_ORDERS: usize = Order::MAX.0 as usize + 1;
+
+/// Free memory as each order sees it.
+pub type Index = [Fragmentation; NR_ORDERS];
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Before frames were kept, and after.
+    pub index: [Index; 2],
+    /// Faults and stores.
+    pub memset: Duration,
+    /// Those, stores once more, and loads.
+    pub whole: Duration,
+    /// Of what the program read.
+    pub sum: u64,
+    /// Which part of its memory was mapped by huge pages.
+    pub huge_share: f64,
+    /// Of the machine's counters, during the program.
+    pub thp_fault_alloc: u64,
+    /// Likewise.
+    pub thp_fault_fallback: u64,
+}
+
+/// Fragments fresh memory and runs the program in it.
+pub fn run(options: &Options, arena: &mut Arena, enabled: Enabled) -> Result<Sample, LabError> {
+    measure::prepare_frames(arena.hosted(), Frames::Fresh);
+    let regions = arena.hosted().regions();
+    let thp = HugeKnobs { enabled, defrag: options.defrag, ..HugeKnobs::DEFAULT };
+    let tunables = Tunables { thp, ..Tunables::default() };
+    let config = Config { regions: &regions, frames_are_zero: false, tunables };
+    let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    let before = index(&vm);
+    let sample = with_holders(options, &vm, || {
+        let after = index(&vm);
+        let nr_pages = Options::program_pages(after[0].nr_free);
+        on_stage(&vm, nr_pages, |stage| timed(&vm, stage, [before, after]))
+    })?;
+    arena.put(vm.into_machine());
+    Ok(sample)
+}
+
+fn index(vm: &Vm<Hosted>) -> Index {
+    std::array::from_fn(|order| vm.fragmentation(Order(order as u8)))
+}
+
+fn timed(vm: &Vm<Hosted>, stage: &Stage<'_>, index: [Index; 2]) -> Result<Sample, LabError> {
+    let count = |event| vm.vmstat().get(event);
+    let before = [count(Event::ThpFaultAlloc), count(Event::ThpFaultFallback)];
+    let start = Instant::now();
+    stage.first_touch()?;
+    let memset = start.elapsed();
+    // Which pieces there are is our own question, not the program's.
+    let mapped = stage.mapped()?;
+    let start = Instant::now();
+    mapped.pieces.iter().copied().for_each(fill);
+    let sum = mapped.pieces.iter().map(|piece| sum(*piece)).fold(0, u64::wrapping_add);
+    Ok(Sample {
+        index,
+        memset,
+        whole: memset + start.elapsed(),
+        sum,
+        huge_share: mapped.huge_share,
+        thp_fault_alloc: count(Event::ThpFaultAlloc) - before[0],
+        thp_fault_fallback: count(Event::ThpFaultFallback) - before[1],
+    })
+}
+
+fn sum(piece: Piece) -> u64 {
+    // SAFETY: L8: the piece is aligned to a page and as long as it says.
+    let words = unsafe { std::slice::from_raw_parts(piece.at.cast::<u64>(), piece.len as usize / 8) };
+    words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+}

@@ -1,0 +1,162 @@
+//! From samples to medians, spreads and the ratio.
+
+use super::options::Options;
+use super::program::{ENABLED, Index, NR_ORDERS, Sample};
+use crate::error::LabError;
+use crate::pft::{median, spread};
+
+/// A median and how far the samples are from each other.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Figure {
+    /// The median.
+    pub median: f64,
+    /// (Largest - smallest) / median.
+    pub spread: f64,
+}
+
+impl Figure {
+    fn of(values: &[f64]) -> Figure {
+        Figure { median: median(values.iter().copied()), spread: spread(values) }
+    }
+}
+
+/// The program with one setting.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The word.
+    pub enabled: &'static str,
+    /// Seconds of all of it.
+    pub whole_s: Figure,
+    /// Seconds of the first memset.
+    pub memset_s: Figure,
+    /// Medians.
+    pub huge_share: f64,
+    /// Huge pages that faults installed.
+    pub thp_fault_alloc: f64,
+    /// Huge faults that found none.
+    pub thp_fault_fallback: f64,
+}
+
+/// All that a run has found.
+pub struct Report {
+    /// What was kept.
+    pub kind: &'static str,
+    /// In how many of the blocks, percent.
+    pub share: u32,
+    /// The word.
+    pub defrag: &'static str,
+    /// Repetitions.
+    pub reps: u32,
+    /// Before and after, of the first run; all begin alike.
+    pub index: [Index; 2],
+    /// As [`ENABLED`].
+    pub programs: Vec<Program>,
+    /// Seconds of the whole with `always` over those with `never`.
+    pub ratio: Figure,
+    /// The same of the first memset.
+    pub memset_ratio: Figure,
+}
+
+impl Report {
+    /// `samples[i][rep]` belongs to `ENABLED[i]`.
+    ///
+    /// # Errors
+    ///
+    /// If two runs have read different things.
+    pub fn new(options: &Options, samples: Vec<Vec<Sample>>) -> Result<Report, LabError> {
+        let first = &samples[0][0];
+        if let Some(other) = samples.iter().flatten().find(|sample| sample.sum != first.sum) {
+            let why = format!("one run has read {:#x}, another one {:#x}", first.sum, other.sum);
+            return Err(LabError::subsystem("the program in fragmented memory", why));
+        }
+        let ratio = |of: fn(&Sample) -> f64| {
+            let ratios: Vec<f64> = samples[0].iter().zip(&samples[1]).map(|(own, other)| of(own) / of(other)).collect();
+            Figure::of(&ratios)
+        };
+        Ok(Report {
+            kind: options.kind(),
+            share: options.share,
+            defrag: options.defrag.name(),
+            reps: options.reps,
+            index: first.index,
+            programs: ENABLED.iter().zip(&samples).map(|(enabled, samples)| program(enabled.name(), samples)).collect(),
+            ratio: ratio(|sample| sample.whole.as_secs_f64()),
+            memset_ratio: ratio(|sample| sample.memset.as_secs_f64()),
+        })
+    }
+
+    /// The index of each order from 0 to 1, before and after, as far as memory is
+    /// large enough for the order at all.
+    pub fn indices(&self) -> impl Iterator<Item = (usize, [f64; 2])> + '_ {
+        let nr_free = self.index[0][0].nr_free;
+        let share = move |when: usize, order: usize| self.index[when][order].unusable_permille() as f64 / 1000.0;
+        (0..NR_ORDERS)
+            .filter(move |order| 1 << order <= nr_free)
+            .map(move |order| (order, [share(0, order), share(1, order)]))
+    }
+}
+
+fn program(enabled: &'static str, samples: &[Sample]) -> Program {
+    let of = |value: fn(&Sample) -> f64| samples.iter().map(value).collect::<Vec<f64>>();
+    let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
+    Program {
+        enabled,
+        whole_s: Figure::of(&of(|sample| sample.whole.as_secs_f64())),
+        memset_s: Figure::of(&of(|sample| sample.memset.as_secs_f64())),
+        huge_share: middle(|sample| sample.huge_share),
+        thp_fault_alloc: middle(|sample| sample.thp_fault_alloc as f64),
+        thp_fault_fallback: middle(|sample| sample.thp_fault_fallback as f64),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use clap::Parser;
+    use softfault::Fragmentation;
+    use std::time::Duration;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn sample(ms: u64, sum: u64) -> Sample {
+        let index = |nr_usable| [Fragmentation { nr_free: 4096, nr_usable }; NR_ORDERS];
+        Sample {
+            index: [index(4096), index(1024)],
+            memset: Duration::from_millis(ms / 2),
+            whole: Duration::from_millis(ms),
+            sum,
+            huge_share: 0.0,
+            thp_fault_alloc: 0,
+            thp_fault_fallback: 7,
+        }
+    }
+
+    fn report_of(samples: Vec<Vec<Sample>>) -> Result<Report, LabError> {
+        Report::new(&Typed::parse_from(["fragment", "--movable", "--share", "50", "--reps", "2"]).options, samples)
+    }
+
+    /// Twice as slow in the second repetition, and always a tenth slower.
+    pub fn report() -> Report {
+        report_of(vec![vec![sample(220, 1), sample(440, 1)], vec![sample(200, 1), sample(400, 1)]]).unwrap()
+    }
+
+    #[test]
+    fn the_ratio_pairs_what_belongs_to_one_repetition() {
+        let report = report();
+        assert!((report.ratio.median - 1.1).abs() < 1e-9 && report.ratio.spread < 1e-9);
+        assert!((report.programs[1].whole_s.median - 0.3).abs() < 1e-9);
+        let indices: Vec<_> = report.indices().collect();
+        assert_eq!(indices.len(), 13, "4,096 frames are no block of order 13");
+        assert_eq!(indices[9], (9, [0.0, 0.75]));
+    }
+
+    #[test]
+    fn a_program_that_reads_something_else_is_no_result() {
+        let error = report_of(vec![vec![sample(1, 1)], vec![sample(1, 2)]]).err().unwrap();
+        assert!(error.to_string().contains("has read 0x1, another one 0x2"), "{error}");
+    }
+}
