@@ -3,35 +3,15 @@
 #define _GNU_SOURCE
 #include "check.h"
 #include "hugefiles.h"
+#include "hugemaps.h"
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HUGE (2 * MIB)
-#define RW (PROT_READ | PROT_WRITE)
-
-/* A mapping of its own of so many bytes, aligned to 2 MiB, without neighbours. */
-static char *map(long bytes) {
-    char *p = mmap(0, bytes + 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    CHECK(p != MAP_FAILED);
-    char *at = (char *)(((long)p + HUGE) & -HUGE);
-    CHECK(mprotect(at, bytes, RW) == 0);
-    return at;
-}
-
-static void fill(char *p, long bytes) {
-    for (long i = 0; i < bytes; i += PAGE)
-        *(long *)(p + i) = i + 1;
-}
-
-static int is_filled(const char *p, long bytes) {
-    for (long i = 0; i < bytes; i += PAGE)
-        if (*(const long *)(p + i) != i + 1)
-            return 0;
-    return 1;
-}
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
 static long huge_kib(const void *at) {
     return of_mapping(at, "AnonHugePages:");
@@ -114,12 +94,30 @@ static void sizes_between(void) {
     CHECK(set(SIZE(2048) "enabled", "inherit") == 0 && set(SIZE(64) "enabled", "never") == 0);
 }
 
+/* By advice, whatever the knobs say: unless the program itself has refused. */
+static void collapses(void) {
+    CHECK(set(TOP "enabled", "never") == 0);
+    char *p = map(2 * HUGE);
+    fill(p, 2 * HUGE);
+    CHECK(huge_kib(p) == 0 && madvise(p, HUGE, MADV_COLLAPSE) == 0);
+    CHECK(huge_kib(p) == HUGE / 1024 && is_filled(p, 2 * HUGE));
+    CHECK(madvise(p, 2 * HUGE, MADV_COLLAPSE) == 0 && madvise(p, 2 * HUGE, MADV_COLLAPSE) == 0);
+    CHECK(huge_kib(p) == 2 * HUGE / 1024 && is_filled(p, 2 * HUGE));
+    CHECK(munmap(p, 2 * HUGE) == 0);
+    p = map(HUGE);
+    fill(p, HUGE);
+    CHECK(madvise(p, HUGE, MADV_NOHUGEPAGE) == 0);
+    CHECK(madvise(p, HUGE, MADV_COLLAPSE) == -1 && errno == EINVAL && huge_kib(p) == 0);
+    CHECK(munmap(p, HUGE) == 0 && set(TOP "enabled", "always") == 0);
+}
+
 static void none_at_all(void) {
     CHECK(of_file("/proc/vmstat", "thp_fault_alloc ") == 0 && of_file("/proc/meminfo", "AnonHugePages:") == 0);
     char *p = map(4 * HUGE);
     CHECK(madvise(p, 4 * HUGE, MADV_HUGEPAGE) == 0);
     set(TOP "enabled", "always");
     fill(p, 4 * HUGE);
+    CHECK(madvise(p, 4 * HUGE, MADV_COLLAPSE) == -1 && errno == EINVAL);
     CHECK(huge_kib(p) == 0 && of_file("/proc/meminfo", "AnonHugePages:") == 0);
     CHECK(of_file("/proc/vmstat", "thp_fault_alloc ") == 0 && number_in(SIZE(2048) "stats/anon_fault_alloc") == 0);
     for (int kib = 16; kib <= 2048; kib *= 2) {
@@ -136,6 +134,7 @@ int main(int argc, char **argv) {
         faults();
         zeroes();
         refusals();
+        collapses();
         if (access(SIZE(64), F_OK) == 0)
             sizes_between();
     }

@@ -53,6 +53,7 @@ mod file;
 mod fs;
 mod futex;
 mod heap;
+mod khugepaged;
 mod machine;
 mod mailbox;
 mod main_thread;

@@ -77,7 +77,7 @@ fn both_systems_run_the_program_and_are_told_apart() {
     for (object, system) in [(ours, "softfault"), (linux, "linux")] {
         assert_eq!(object["system"], system);
         assert_eq!((object["boots"].as_u64(), object["exit_status"].as_u64()), (Some(2), Some(7)));
-        assert_eq!(object["artefact"], false);
+        assert_eq!((&object["artefact"], &object["thp"]), (&Value::from(false), &Value::from("never")));
         assert_eq!(number(object, "rate"), 34.0);
         assert_eq!(number(object, "major_faults"), 0.0);
         let faults = number(object, "minor_faults");

@@ -213,6 +213,21 @@ fn huge_pages_are_where_the_knobs_say() {
     }
 }
 
+/// T16: khugepaged makes huge pages of small ones when somebody else's memory
+/// becomes free.
+#[test]
+fn memory_becomes_huge_when_another_program_exits() {
+    for cpus in ["1", "2"] {
+        run_ok("hugegrows", &["--mem", "96M", "--cpus", cpus]);
+    }
+}
+
+/// T1: without a free block the same program does the same on small pages.
+#[test]
+fn without_free_blocks_all_goes_on_with_small_pages() {
+    run_ok("hugelack", &["--mem", "96M"]);
+}
+
 /// System V segments, futexes in shared memory, mlock and its kin.
 #[test]
 fn memory_between_processes() {

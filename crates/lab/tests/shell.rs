@@ -28,6 +28,14 @@ fn commands_are_typed_and_run() {
     }
 }
 
+#[test]
+fn the_kernel_gets_its_parameters() {
+    let parameters = ["--append", "transparent_hugepage=madvise"];
+    let output = shell(&parameters, "cat /proc/cmdline /sys/kernel/mm/transparent_hugepage/enabled\n");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("transparent_hugepage=madvise\r\nalways [madvise] never\r\n"), "{shown:?}");
+}
+
 /// Reads until `wanted` was shown.
 fn read_until(from: &mut impl Read, shown: &mut String, wanted: &str) {
     let mut bytes = [0; 256];

@@ -90,6 +90,11 @@ pub fn find(pid: u32) -> Option<Arc<Process>> {
     with(pid, |e| e.process.clone())
 }
 
+/// The process with this number, or the one with the next.
+pub fn next(pid: u32) -> Option<Arc<Process>> {
+    TABLE.lock().range(pid..).next().map(|(_, e)| e.process.clone())
+}
+
 /// The process that has a thread with this number.
 pub fn find_with_thread(tid: u32) -> Option<Arc<Process>> {
     find(tid).or_else(|| all().into_iter().find(|p| p.threads.lock().contains_key(&tid)))

@@ -2,6 +2,7 @@
 
 use super::{Thread, block, current, wake};
 use crate::arch::{apic, time};
+use crate::khugepaged;
 use crate::process::timer;
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
@@ -73,5 +74,6 @@ pub fn tick() {
         }
     }
     timer::tick();
+    khugepaged::tick();
     set_timer();
 }

@@ -24,6 +24,7 @@ struct Line<'a> {
     mem_bytes: u64,
     cpu: &'a str,
     artefact: bool,
+    thp: &'a str,
 }
 
 #[derive(Serialize)]
@@ -56,6 +57,7 @@ pub fn lines(options: &Options, nr_cpus: u32, rows: &[(Row, u8)], ratio: Option<
             mem_bytes: options.machine.mem,
             cpu: options.cpu(),
             artefact: options.is_artefact(),
+            thp: options.huge_pages(),
         };
         text.push_str(&object(&line));
     }

@@ -4,7 +4,7 @@
 
 use super::fixed::{Fixed, What, dir};
 use crate::errno::{self, Errno};
-use crate::mm;
+use crate::{khugepaged, mm};
 use core::fmt::{self, Write};
 use core::num::IntErrorKind;
 use softfault::policy::huge::{Defrag, Enabled, SizeEnabled};
@@ -33,7 +33,9 @@ impl Setting {
             understood = (self.set)(knobs, self.order, text);
             Ok(())
         });
-        understood.and(changed.map_err(|error| Errno(error.errno().0 as u16)))
+        understood.and(changed.map_err(|error| Errno(error.errno().0 as u16)))?;
+        khugepaged::look_again();
+        Ok(())
     }
 }
 
@@ -106,7 +108,7 @@ pub(super) static NAMES: [Fixed; 14] = [
     dir("hugepages-2048kB", &SIZES[7]),
 ];
 
-static KHUGEPAGED: [Fixed; 7] = [
+static KHUGEPAGED: [Fixed; 9] = [
     knob!("defrag", khugepaged.defrag, flag as u8),
     knob!("pages_to_scan", khugepaged.pages_to_scan, number as u32),
     knob!("scan_sleep_millisecs", khugepaged.scan_sleep_millisecs, number as u32),
@@ -114,6 +116,8 @@ static KHUGEPAGED: [Fixed; 7] = [
     knob!("max_ptes_none", khugepaged.max_ptes_none, number as u32),
     knob!("max_ptes_swap", khugepaged.max_ptes_swap, number as u32),
     knob!("max_ptes_shared", khugepaged.max_ptes_shared, number as u32),
+    stat("pages_collapsed", Order::PMD, |_| khugepaged::pages_collapsed()),
+    stat("full_scans", Order::BASE, |_| khugepaged::full_scans()),
 ];
 
 /// `hugepages-<n>kB/`.
