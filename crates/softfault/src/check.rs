@@ -134,12 +134,12 @@ impl<M: Machine> Vm<M> {
         let mut nr_pins = 0;
         for p in 1..self.nr_frames() as u32 {
             let pfn = Pfn(p);
+            let state = self.frames.desc(pfn).state();
+            nr_pins += state.pins();
             if let Some(result) = self.check_in_folio(pfn, counts) {
                 result?;
                 continue;
             }
-            let state = self.frames.desc(pfn).state();
-            nr_pins += state.pins();
             let free = self.is_free(pfn);
             let used = !matches!(state.kind(), FrameKind::Free);
             if free == used {

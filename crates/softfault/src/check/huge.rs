@@ -87,6 +87,9 @@ impl<M: Machine> Vm<M> {
             return None;
         }
         let desc = self.frames.desc(pfn).state();
+        if desc.pins() > 0 && (!state.was_pinned() || state.maps() + nr_small(counts[pfn.0 as usize]) > 1) {
+            return Some(Err(Broken::SharedPinned(pfn)));
+        }
         let count = counts[pfn.0 as usize];
         let is_first = folio.first() == pfn;
         let good = match kind {

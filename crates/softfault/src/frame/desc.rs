@@ -182,6 +182,12 @@ impl FrameDesc {
         Ok(FrameState(self.state.fetch_add(PIN_ONE, Ordering::AcqRel)))
     }
 
+    /// Whether it is pinned, by a change of the word that changes nothing: a pin
+    /// that it does not see will see what the caller did before.
+    pub(crate) fn has_pins_now(&self) -> bool {
+        FrameState(self.state.fetch_or(0, Ordering::AcqRel)).pins() > 0
+    }
+
     /// One pin less; whether nothing else held the frame, so that it is now the
     /// caller's alone. A page of an object is the object's until it is an orphan.
     pub(crate) fn pin_drop(&self) -> bool {

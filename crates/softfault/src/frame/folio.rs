@@ -175,6 +175,15 @@ impl<M: Machine> Vm<M> {
         !state.is_derived() || Self::sub_frames(first).all(|(_, pfn)| self.frames.desc(pfn).state().maps() == 1)
     }
 
+    /// Whether a frame of it is pinned. The caller has the lock bit of the only
+    /// entry, as the one who pins has (or will find its entry changed): both change
+    /// the words that they look at, so one of them comes second and sees the other
+    /// (I23).
+    pub(crate) fn folio_has_pins(&self, first: Pfn) -> bool {
+        FolioState(self.frames.folio(first).state.fetch_or(0, Ordering::AcqRel)).was_pinned()
+            && Self::sub_frames(first).any(|(_, pfn)| self.frames.desc(pfn).has_pins_now())
+    }
+
     /// One more huge entry names it. The caller has the lock bit of an entry that
     /// does, so that the folio stays one.
     pub(crate) fn folio_map_raise(&self, first: Pfn) -> Result<(), MapsFull> {

@@ -19,6 +19,7 @@ use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::table::entry::{Seen, Slot};
 use crate::table::format::{Entry, Format, Leaf};
+use crate::table::pmd::PmdSlot;
 use crate::table::walk::{self, Walk};
 
 /// How a look ended.
@@ -35,7 +36,11 @@ pub(super) enum Tried {
 impl<M: Machine> AddressSpace<'_, M> {
     pub(super) fn try_pin(&self, vpn: Vpn, access: Access) -> Tried {
         let _section = self.section();
-        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else { return Tried::NotYet };
+        let slot = match walk::walk(&self.vm.machine, self.root, vpn) {
+            Walk::Leaf(slot) => slot,
+            Walk::Huge(pmd) => return self.try_pin_huge(pmd, vpn, access),
+            Walk::Hole(_) | Walk::Owned => return Tried::NotYet,
+        };
         let seen = slot.read();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
         if !leaf.rights.contains(access.needs()) {
@@ -49,6 +54,36 @@ impl<M: Machine> AddressSpace<'_, M> {
             FrameKind::Anon if desc.is_exclusive() => raise_locked(slot, seen, desc),
             _ => Tried::NotYet,
         }
+    }
+
+    /// A page of a huge mapping: the pin is its own frame's, and the folio is told
+    /// first, so that fork and whoever drops the last entry know to look (I26).
+    fn try_pin_huge(&self, pmd: PmdSlot<'_, M::Format>, vpn: Vpn, access: Access) -> Tried {
+        let seen = pmd.slot.read();
+        let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
+        if !leaf.rights.contains(access.needs()) || self.vm.is_huge_zero(leaf.pfn) {
+            return Tried::NotYet;
+        }
+        let folio = self.vm.frames.folio(leaf.pfn);
+        let pfn = Pfn(leaf.pfn.0 + (vpn.0 - pmd.base.0) as u32);
+        let desc = self.vm.frames.desc(pfn);
+        if leaf.rights.contains(Rights::WRITE) {
+            folio.note_pin();
+            return match raise(pmd.slot, seen, leaf, desc, access) {
+                Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
+                tried => tried,
+            };
+        }
+        let Ok(leaf) = pmd.slot.lock(seen) else { return Tried::Changed };
+        // No other entry can come while the only one is locked.
+        let tried = if self.vm.folio_is_exclusive(leaf.pfn) {
+            folio.note_pin();
+            desc.pin_raise().map_or(Tried::Full, |_| Tried::Pinned(pfn, Order::PMD))
+        } else {
+            Tried::NotYet
+        };
+        pmd.slot.unlock(Leaf { accessed: true, ..leaf });
+        tried
     }
 }
 

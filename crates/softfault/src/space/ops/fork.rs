@@ -257,6 +257,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Entry::Leaf(_) => {
                     let Ok(leaf) = pmd.slot.lock(seen) else { continue };
                     let of_zero = self.vm.is_huge_zero(leaf.pfn);
+                    if !of_zero && self.vm.folio_has_pins(leaf.pfn) {
+                        // The pages that are pinned have to be copied, and they alone.
+                        pmd.slot.unlock(leaf);
+                        child.drop_table(deposit);
+                        self.pmd_split(pmd);
+                        return Ok(Next::Again);
+                    }
                     let raised = of_zero || self.vm.folio_map_raise(leaf.pfn).is_ok();
                     let rights = if raised { leaf.rights - Rights::WRITE } else { leaf.rights };
                     *write_protected |= rights != leaf.rights;
