@@ -9,7 +9,7 @@
 mod coding;
 
 use crate::generate::Sequence;
-use crate::hosted::Programs;
+use crate::hosted::{Programs, nr_free_pages};
 use crate::judge::check;
 use crate::lockstep;
 use crate::model::{Expected, Model};
@@ -144,7 +144,7 @@ impl Setup {
 fn alone(vm: &Vm<Hosted>, steps: &[(Op, Expected)]) -> Option<(usize, String)> {
     let at_end = |what: String| Some((steps.len(), what));
     let Ok(cpu) = vm.machine().bind(CpuId(0)) else { return at_end("CPU 0 is not free".into()) };
-    let before = vm.vmstat().nr_free_pages;
+    let before = nr_free_pages(vm);
     let Some(mut programs) = Programs::new(vm) else { return at_end("no room for a program".into()) };
     let ops: Vec<Op> = steps.iter().map(|(op, _)| *op).collect();
     let seen = programs.run(&cpu, &ops, |_, _| {});
@@ -154,7 +154,7 @@ fn alone(vm: &Vm<Hosted>, steps: &[(Op, Expected)]) -> Option<(usize, String)> {
     }
     let broken = check(vm, programs.spaces());
     drop(programs);
-    let after = vm.vmstat().nr_free_pages;
+    let after = nr_free_pages(vm);
     if let (nr @ 1.., first) = vm.machine().violations() {
         return at_end(format!("{nr} violations of break before make: {}", first.unwrap_or_default()));
     }

@@ -3,9 +3,11 @@
 //!
 //! The generator keeps the model beside it, so it knows what is mapped, and
 //! drops a step whose outcome the model does not know. This file chooses ranges;
-//! `calls.rs` makes the steps, `rare.rs` those that chance alone rarely makes.
+//! `calls.rs` makes the steps, `rare.rs` and `huge.rs` those that chance alone rarely
+//! makes.
 
 mod calls;
+mod huge;
 mod rare;
 
 use crate::features::Features;
@@ -28,6 +30,10 @@ pub struct Limits {
     pub grows: bool,
     /// What all sides have.
     pub features: Features,
+    /// Whether the knobs of huge pages are the sequence's to set.
+    pub knobs: bool,
+    /// Whether a Linux does the steps, too.
+    pub linux: bool,
 }
 
 impl Default for Limits {
@@ -39,6 +45,8 @@ impl Default for Limits {
             heap: true,
             grows: true,
             features: Features::default(),
+            knobs: true,
+            linux: false,
         }
     }
 }
@@ -48,8 +56,12 @@ pub type Sequence = Vec<(Op, Expected)>;
 
 /// The sequence of `seed`.
 pub fn sequence(seed: u64, limits: Limits) -> Sequence {
-    let model = Model::new(limits.features);
+    let mut model = Model::new(limits.features);
+    if limits.linux {
+        model = model.beside_linux();
+    }
     let mut maker = Maker { random: Random::new(seed), model, limits, done: Vec::new() };
+    maker.first_knobs();
     while maker.done.len() < limits.nr_ops {
         let op = maker.step();
         maker.push(op);
@@ -102,9 +114,10 @@ impl Maker {
             35..52 => self.madvise(who),
             52..58 => self.mincore(who),
             58..60 => self.fork_or_exit(who),
-            60..76 => self.load(who),
-            76..94 => self.store(who),
-            94..97 => self.rare(who),
+            60..75 => self.load(who),
+            75..91 => self.store(who),
+            91..95 => self.huge(who),
+            95..98 => self.rare(who),
             _ => self.exec(who),
         }
     }
@@ -113,7 +126,8 @@ impl Maker {
         let nr = match self.random.below(100) {
             0..60 => 1 + self.random.below(8),
             60..88 => 1 + self.random.below(64),
-            88..98 => 1 + self.random.below(600),
+            88..95 => 1 + self.random.below(600),
+            95..98 => 512 * (1 + self.random.below(2)) + self.random.pick(&[0, 0, 0, 1]),
             _ => 1 + self.random.below(2500),
         };
         nr.min(self.limits.pages.1 / 2)
@@ -123,9 +137,11 @@ impl Maker {
     /// meet each other and the ends of tables.
     fn page(&mut self) -> u64 {
         let (first, nr_pages) = self.limits.pages;
-        match self.random.chance(75) {
-            true => first + (416 + self.random.below(192)) % nr_pages,
-            false => first + self.random.below(nr_pages),
+        match self.random.below(100) {
+            0..70 => first + (416 + self.random.below(192)) % nr_pages,
+            // Where a huge page begins.
+            70..80 => first + 512 * self.random.below(4) % nr_pages,
+            _ => first + self.random.below(nr_pages),
         }
     }
 

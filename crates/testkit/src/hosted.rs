@@ -4,8 +4,10 @@
 //! stale unless the core shoots them down, and move only when a step is another
 //! program's.
 
-use crate::op::{Call, HEAP, Op, Outcome, PAGE, is_ours};
-use softfault::{AddressSpace, Errno, FaultError, Vm};
+use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_ours};
+use core::fmt;
+use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
+use softfault::{AddressSpace, Errno, Event, FaultError, HugeKnobs, Order, Vm};
 use softfault_host::{CpuGuard, Hosted, Running, Trap};
 use std::collections::BTreeMap;
 
@@ -14,6 +16,7 @@ const MREMAP_FIXED: u64 = 2;
 
 /// The programs of one sequence.
 pub struct Programs<'vm> {
+    vm: &'vm Vm<Hosted>,
     spaces: BTreeMap<u64, AddressSpace<'vm, Hosted>>,
 }
 
@@ -23,7 +26,7 @@ impl<'vm> Programs<'vm> {
     pub fn new(vm: &'vm Vm<Hosted>) -> Option<Programs<'vm>> {
         let space = vm.new_space().ok()?;
         space.set_brk(HEAP);
-        Some(Programs { spaces: BTreeMap::from([(0, space)]) })
+        Some(Programs { vm, spaces: BTreeMap::from([(0, space)]) })
     }
 
     /// The address space of a program.
@@ -91,14 +94,64 @@ impl<'vm> Programs<'vm> {
     pub fn step(&self, cpu: &CpuGuard<'_>, op: &Op) -> Outcome {
         let Some(space) = self.space(op.who) else { return Outcome::Broken(22) };
         match cpu.enter(space) {
-            Ok(running) => step(&running, op),
+            Ok(running) => step(self.vm, &running, op),
             Err(_) => Outcome::Broken(23),
         }
     }
 }
 
+/// What is free; the huge zero page stays once it is there.
+pub fn nr_free_pages(vm: &Vm<Hosted>) -> u64 {
+    vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc)
+}
+
+/// What happened to huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HugeCounts {
+    /// Faults that got one of 2 MiB.
+    pub nr_faults: u64,
+    /// Faults that got one of 16 KiB to 1 MiB.
+    pub nr_mid: u64,
+    /// Mappings split.
+    pub nr_splits: u64,
+    /// Pages made of small ones.
+    pub nr_collapsed: u64,
+}
+
+impl HugeCounts {
+    /// Adds those of a machine.
+    pub fn add(&mut self, vm: &Vm<Hosted>) {
+        let mid = |order: u8| vm.huge_stat(Order(order)).map_or(0, |stat| stat.anon_fault_alloc);
+        self.nr_faults += vm.event(Event::ThpFaultAlloc);
+        self.nr_mid += (2..9).map(mid).sum::<u64>();
+        self.nr_splits += vm.event(Event::ThpSplitPmd);
+        self.nr_collapsed += vm.event(Event::ThpCollapseAlloc);
+    }
+}
+
+impl fmt::Display for HugeCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed } = self;
+        write!(
+            f,
+            "huge pages: {nr_faults} faults, {nr_mid} of 16 KiB to 1 MiB, {nr_splits} splits, {nr_collapsed} collapses"
+        )
+    }
+}
+
+/// The knobs that a step sets.
+pub fn knobs(bits: KnobBits) -> HugeKnobs {
+    let enabled = [Enabled::Always, Enabled::Madvise, Enabled::Never][bits.enabled() as usize];
+    let cow = if bits.copies_whole() { CowHuge::Copy } else { CowHuge::Split };
+    let mut knobs = HugeKnobs { enabled, cow, use_zero_page: bits.zero_page(), ..HugeKnobs::DEFAULT };
+    if bits.all_sizes() {
+        knobs.sizes.fill(SizeEnabled::Always);
+    }
+    knobs
+}
+
 /// One step of the program that is running.
-pub fn step(running: &Running<'_>, op: &Op) -> Outcome {
+pub fn step(vm: &Vm<Hosted>, running: &Running<'_>, op: &Op) -> Outcome {
     let space = running.space();
     let [a, b, c, d, e, f] = op.args;
     match op.call {
@@ -117,6 +170,11 @@ pub fn step(running: &Running<'_>, op: &Op) -> Outcome {
         Call::Store if b == 1 => access(running.store(a, &[c as u8]), |()| 0),
         Call::Store => access(running.write_u64(a, c), |()| 0),
         Call::Exec => access(running.fetch(a), |_| 0),
+        Call::Knobs => vm.set_huge_knobs(&knobs(KnobBits(a))).map_or_else(|e| errno(e.errno()), |()| Outcome::Value(0)),
+        Call::ThpDisable => {
+            space.set_thp_disable(a != 0);
+            Outcome::Value(0)
+        }
         Call::Fork | Call::Exit => Outcome::Broken(24),
     }
 }

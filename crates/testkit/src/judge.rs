@@ -1,7 +1,7 @@
 //! Two or three sides, one sequence: where they differ.
 
 use crate::features::Features;
-use crate::hosted::Programs;
+use crate::hosted::{Programs, nr_free_pages};
 use crate::linux::{Linux, LinuxError};
 use crate::model::{Expected, Model};
 use crate::op::{Op, Outcome};
@@ -105,10 +105,13 @@ impl Judge {
     pub fn judge(&mut self, ops: &[Op]) -> Result<Option<Difference>, JudgeError> {
         let features = if self.sides.hosted { Features::default() } else { Features::all() };
         let mut model = Model::new(features);
+        if self.sides.linux {
+            model = model.beside_linux();
+        }
         let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
         let ops = &ops[..expected.len()];
         let linux = match &mut self.linux {
-            Some(linux) => Some(linux.run(ops).map_err(JudgeError::Linux)?),
+            Some(linux) => Some(linux.run_expecting(ops, &expected).map_err(JudgeError::Linux)?),
             None => None,
         };
         let mut notes = Vec::new();
@@ -135,7 +138,7 @@ impl Judge {
 
     fn run_hosted(&self, ops: &[Op], notes: &mut Vec<(usize, String)>) -> Vec<Outcome> {
         let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return vec![Outcome::Broken(30); ops.len()] };
-        let before = self.vm.vmstat().nr_free_pages;
+        let before = nr_free_pages(&self.vm);
         let every = self.sides.check_every;
         let Some(mut programs) = Programs::new(&self.vm) else { return vec![Outcome::Broken(31); ops.len()] };
         let outcomes = programs.run(&cpu, ops, |programs, i| {
@@ -149,7 +152,7 @@ impl Judge {
     }
 
     fn after_exit(&self, _cpu: &CpuGuard<'_>, before: u64, step: usize, notes: &mut Vec<(usize, String)>) {
-        let after = self.vm.vmstat().nr_free_pages;
+        let after = nr_free_pages(&self.vm);
         if after != before {
             notes.push((step, format!("{before} frames were free before the sequence and {after} after it")));
         }

@@ -5,7 +5,7 @@
 //! is under way at a time.
 
 use crate::generate::Sequence;
-use crate::hosted::Programs;
+use crate::hosted::{Programs, nr_free_pages};
 use crate::judge::{Difference, check};
 use crate::op::{Call, Op, Outcome};
 use crate::random::Random;
@@ -81,7 +81,7 @@ impl Worker<'_, '_> {
 pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
     let cpu = vm.machine().bind(CpuId(0)).expect("CPU 0 is free");
     let nr_workers = vm.machine().nr_cpus() - 1;
-    let before = vm.vmstat().nr_free_pages;
+    let before = nr_free_pages(vm);
     let programs = RwLock::new(Programs::new(vm)?);
     let mut found = thread::scope(|scope| {
         let workers: Vec<(Sender<Order>, Receiver<Outcome>)> = (1..=nr_workers)
@@ -99,7 +99,7 @@ pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) 
     });
     drop(programs);
     drop(cpu);
-    let after = vm.vmstat().nr_free_pages;
+    let after = nr_free_pages(vm);
     if found.is_none() && after != before {
         found = Some(note(sequence.len(), format!("{before} frames were free before and {after} after")));
     }

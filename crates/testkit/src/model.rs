@@ -6,15 +6,18 @@
 //! model answers [`Unknown`], and the generator looks for another step.
 //!
 //! `place.rs` has the calls that map, `remap.rs` mremap(2), `advise.rs`
-//! madvise(2), `access.rs` what programs do and fork(2).
+//! madvise(2), `access.rs` what programs do and fork(2), `huge.rs` what huge pages
+//! leave to the system.
 
 mod access;
 mod advise;
+mod huge;
 mod place;
 mod remap;
 
+use self::huge::HugeKnown;
 use crate::features::{Feature, Features, LOCKED_PAGES_MAX};
-use crate::op::{Call, HEAP, Op, Outcome, PAGE, TASK_SIZE};
+use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, TASK_SIZE};
 use std::collections::BTreeMap;
 
 /// `PROT_READ`.
@@ -37,7 +40,8 @@ pub(crate) enum Present {
     Zero,
     /// Memory of its own.
     Data,
-    /// `No` or `Zero`, the system's choice (a fork need not copy zeroes).
+    /// Zeroes that are there or not, the system's choice: a fork need not copy
+    /// them, and a page may have come with its neighbours.
     Maybe,
 }
 
@@ -92,6 +96,8 @@ pub(crate) struct Object {
 /// One program's memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Space {
+    /// Huge pages are refused (prctl(2)).
+    pub(crate) thp_disable: bool,
     pub(crate) pages: BTreeMap<u64, Page>,
     /// End of the heap, bytes.
     pub(crate) brk: u64,
@@ -104,6 +110,7 @@ pub struct Model {
     pub(crate) objects: Vec<Object>,
     last_piece: u64,
     features: Features,
+    huge: huge::HugeKnown,
 }
 
 /// What has to come of a step.
@@ -113,13 +120,20 @@ pub struct Expected {
     pub outcome: Outcome,
     /// Bits of its value that are certain.
     pub certain: u64,
+    /// Whether the call may as well fail in one of the ways of `MADV_COLLAPSE`:
+    /// what it did is seen in what is resident.
+    pub may_refuse: bool,
 }
+
+/// EAGAIN, ENOMEM, EBUSY, EINVAL
+const REFUSALS: [u64; 4] = [11, 12, 16, 22];
 
 impl Expected {
     /// Whether `seen` is as expected.
     pub fn allows(&self, seen: Outcome) -> bool {
         match (self.outcome, seen) {
             (Outcome::Value(a), Outcome::Value(b)) => (a ^ b) & self.certain == 0,
+            (_, Outcome::Errno(errno)) if self.may_refuse => REFUSALS.contains(&errno),
             (a, b) => a == b,
         }
     }
@@ -147,15 +161,21 @@ impl Model {
     /// One program without memory, on a kernel that has these features; what
     /// another one does is unknown.
     pub fn new(features: Features) -> Model {
-        let first = Space { pages: BTreeMap::new(), brk: HEAP };
-        Model { spaces: BTreeMap::from([(0, first)]), objects: Vec::new(), last_piece: 0, features }
+        let first = Space { thp_disable: false, pages: BTreeMap::new(), brk: HEAP };
+        Model {
+            spaces: BTreeMap::from([(0, first)]),
+            objects: Vec::new(),
+            last_piece: 0,
+            features,
+            huge: HugeKnown::default(),
+        }
     }
 
     /// Does the step and says what has to come of it. After [`Unknown`] the model
     /// is as before.
     pub fn apply(&mut self, op: &Op) -> Result<Expected, Unknown> {
         let [a, b, c, d, e, f] = op.args;
-        let certain = |outcome| Expected { outcome, certain: u64::MAX };
+        let certain = |outcome| Expected { outcome, certain: u64::MAX, may_refuse: false };
         if !self.spaces.contains_key(&op.who) {
             return Err(Unknown);
         }
@@ -166,6 +186,7 @@ impl Model {
             Call::Mprotect => self.mprotect(who, a, b, c),
             Call::Mremap => self.mremap(who, [a, b, c, d, e, f]),
             Call::Brk => self.brk(who, a),
+            Call::Madvise if c == huge::COLLAPSE => return self.collapse(who, a, b),
             Call::Madvise => self.madvise(who, a, b, c),
             Call::Mincore => return self.mincore(who, a, b),
             Call::Fork => self.fork(who, a),
@@ -173,6 +194,8 @@ impl Model {
             Call::Load => self.load(who, a, b),
             Call::Store => self.store(who, a, b, c),
             Call::Exec => self.exec(who, a),
+            Call::Knobs => self.knobs(KnobBits(a)),
+            Call::ThpDisable => self.set_thp_disable(who, a),
         }
         .map(certain)
     }

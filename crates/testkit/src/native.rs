@@ -37,16 +37,20 @@ pub(crate) fn call(nr: i64, args: [u64; 6]) -> i64 {
     -i64::from(unsafe { *libc::__errno_location() })
 }
 
-/// Takes the signals, and gives up root's rights and huge pages, so that every
-/// Linux gives the same answers. What a kernel does not know of it has not got.
+/// Takes the signals, and gives up root's rights, and huge pages until a step asks
+/// for them, so that every Linux gives the same answers. What a kernel does not know of it has not got.
 pub fn prepare() {
     probe::install();
-    call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0, 0]);
+    refuse_huge_pages();
     limit(libc::RLIMIT_STACK, 8 << 20);
     // Refused to who is not root and has less; then sequences go without.
     limit(libc::RLIMIT_MEMLOCK, 16 * LOCKED_PAGES_MAX * PAGE);
     call(libc::SYS_setresgid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
     call(libc::SYS_setresuid, [NOBODY, NOBODY, NOBODY, 0, 0, 0]);
+}
+
+fn refuse_huge_pages() {
+    call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, 1, 0, 0, 0, 0]);
 }
 
 fn limit(which: u32, bytes: u64) {
@@ -117,8 +121,9 @@ impl Turn {
         Turn { brk, heap }
     }
 
-    /// Unmaps all that steps may have mapped.
+    /// Unmaps all that steps may have mapped, and refuses huge pages again.
     pub fn end(&self) {
+        refuse_huge_pages();
         call(libc::SYS_munmap, [WINDOW - MARGIN_BYTES, WINDOW_PAGES * PAGE + 2 * MARGIN_BYTES, 0, 0, 0, 0]);
         let now = call(libc::SYS_brk, [0; 6]) as u64;
         if now > self.heap {
@@ -146,6 +151,8 @@ impl Turn {
             Call::Load => probe(if b == 1 { Probe::Load1 } else { Probe::Load8 }, at, 0),
             Call::Store => probe(if b == 1 { Probe::Store1 } else { Probe::Store8 }, at, c),
             Call::Exec => probe(Probe::Exec, at, 0),
+            Call::Knobs => Outcome::Value(0),
+            Call::ThpDisable => plain(call(libc::SYS_prctl, [libc::PR_SET_THP_DISABLE as u64, a, 0, 0, 0, 0])),
             Call::Fork | Call::Exit => Outcome::Broken(2),
         }
     }

@@ -59,11 +59,52 @@ pub enum Call {
     Store,
     /// addr: calls the code there, which has to be a `ret`
     Exec,
+    /// setting: the machine's knobs of huge pages; see [`KnobBits`]. Linux keeps
+    /// its own.
+    Knobs,
+    /// 1 or 0: whether the program refuses huge pages (prctl(2)).
+    ThpDisable,
+}
+
+/// The knobs of huge pages in the argument of [`Call::Knobs`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KnobBits(pub u64);
+
+impl KnobBits {
+    /// How many settings there are.
+    pub const COUNT: u64 = 1 << 5;
+
+    /// `enabled`: 0 always, 1 madvise, 2 and 3 never.
+    pub fn enabled(self) -> u64 {
+        (self.0 & 3).min(2)
+    }
+    /// Whether every size is set to always, from 16 KiB to 2 MiB.
+    pub fn all_sizes(self) -> bool {
+        self.0 & 4 != 0
+    }
+    /// Whether a write to a shared huge page copies all of it.
+    pub fn copies_whole(self) -> bool {
+        self.0 & 8 != 0
+    }
+    /// Whether reads may get the huge zero page.
+    pub fn zero_page(self) -> bool {
+        self.0 & 16 == 0
+    }
+    /// Whether no memory gets pages above 4 KiB, but by `MADV_COLLAPSE`.
+    pub fn is_never(self) -> bool {
+        self.enabled() == 2 && !self.all_sizes()
+    }
+    /// The class that it counts in.
+    pub fn class(self) -> String {
+        let enabled = ["always", "madvise", "never"][self.enabled() as usize];
+        let sizes = if self.all_sizes() { ", all sizes" } else { "" };
+        format!("{enabled}{sizes}, {}", if self.copies_whole() { "copy" } else { "split" })
+    }
 }
 
 impl Call {
     /// All of them.
-    pub const ALL: [Call; 12] = [
+    pub const ALL: [Call; 14] = [
         Call::Mmap,
         Call::Munmap,
         Call::Mprotect,
@@ -76,6 +117,8 @@ impl Call {
         Call::Load,
         Call::Store,
         Call::Exec,
+        Call::Knobs,
+        Call::ThpDisable,
     ];
 }
 
@@ -190,6 +233,7 @@ pub fn errno_name(errno: u64) -> Option<&'static str> {
         12 => "ENOMEM",
         13 => "EACCES",
         14 => "EFAULT",
+        16 => "EBUSY",
         17 => "EEXIST",
         22 => "EINVAL",
         38 => "ENOSYS",
@@ -212,7 +256,7 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nr = match self.call {
             Call::Exit => 0,
-            Call::Brk | Call::Fork | Call::Exec => 1,
+            Call::Brk | Call::Fork | Call::Exec | Call::Knobs | Call::ThpDisable => 1,
             Call::Munmap | Call::Mincore | Call::Load => 2,
             Call::Mprotect | Call::Madvise | Call::Store => 3,
             Call::Mmap => 5,

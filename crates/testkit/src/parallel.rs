@@ -7,7 +7,7 @@
 //! parts of all; only its own part of the child is looked at.
 
 use crate::generate::{Limits, Sequence};
-use crate::hosted::step;
+use crate::hosted::{nr_free_pages, step};
 use crate::judge::{Difference, check};
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
 use softfault::{AddressSpace, CpuId, Machine, Vm};
@@ -18,14 +18,19 @@ use std::thread;
 
 /// Pages from one part to the next: two parts share a leaf table.
 const STRIDE: u64 = 256;
+/// The same where huge pages are to find room; every other edge is in the middle
+/// of a leaf table.
+const WIDE_STRIDE: u64 = 1280;
 /// Pages between parts that nobody maps.
 const GAP: u64 = 16;
 
-/// What the sequence of CPU `i` may use.
-pub fn limits(i: u64, nr_ops: usize) -> Limits {
-    let first = WINDOW / PAGE + i * STRIDE;
-    let pages = (first, STRIDE - GAP);
-    Limits { nr_ops, nr_programs: 3, pages, heap: i == 0, grows: false, ..Limits::default() }
+/// What the sequence of CPU `i` may use. The knobs of huge pages are everybody's,
+/// so one of the CPUs sets them.
+pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
+    let stride = if wide { WIDE_STRIDE } else { STRIDE };
+    let first = WINDOW / PAGE + i * stride;
+    let pages = (first, stride - GAP);
+    Limits { nr_ops, nr_programs: 3, pages, heap: i == 0, grows: false, knobs: i == 0, ..Limits::default() }
 }
 
 /// Runs a sequence on each CPU at once, from CPU 0 on; the first difference of
@@ -37,7 +42,7 @@ pub fn limits(i: u64, nr_ops: usize) -> Limits {
 pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> {
     let machine = vm.machine();
     assert!(sequences.len() <= machine.nr_cpus(), "a CPU for each sequence");
-    let before = vm.vmstat().nr_free_pages;
+    let before = nr_free_pages(vm);
     let space = {
         let _cpu = machine.bind(CpuId(0)).expect("CPU 0 is free");
         vm.new_space().expect("room for one space")
@@ -48,7 +53,7 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> 
     let play = |i: usize, sequence: &Sequence| {
         let cpu = machine.bind(CpuId(i as u16)).expect("each CPU has one thread");
         start.wait();
-        Player { cpu: &cpu, space: &space, children: BTreeMap::new(), place: 0 }.play(sequence)
+        Player { vm, cpu: &cpu, space: &space, children: BTreeMap::new(), place: 0 }.play(sequence)
     };
     thread::scope(|scope| {
         let play = &play;
@@ -64,7 +69,7 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> 
     let _cpu = machine.bind(CpuId(0)).expect("CPU 0 is free again");
     found.extend(check(vm, [&space].into_iter()).map(|text| (0, note(text))));
     drop(space);
-    let after = vm.vmstat().nr_free_pages;
+    let after = nr_free_pages(vm);
     if after != before {
         found.push((0, note(format!("{before} frames were free before and {after} after"))));
     }
@@ -75,6 +80,7 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> 
 }
 
 struct Player<'a, 'vm> {
+    vm: &'vm Vm<Hosted>,
     cpu: &'a CpuGuard<'a>,
     space: &'a AddressSpace<'vm, Hosted>,
     children: BTreeMap<u64, AddressSpace<'vm, Hosted>>,
@@ -125,7 +131,7 @@ impl<'vm> Player<'_, 'vm> {
                 None => Outcome::Broken(51),
             },
             _ => match self.space(op.who).map(|space| self.cpu.enter(space)) {
-                Some(Ok(running)) => step(&running, op),
+                Some(Ok(running)) => step(self.vm, &running, op),
                 _ => Outcome::Broken(52),
             },
         }

@@ -1,6 +1,6 @@
 //! What a soak has covered: call by class of arguments by result, with counts.
 
-use crate::op::{Call, HEAP, Op, Outcome, PAGE};
+use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE};
 use core::fmt;
 use std::collections::BTreeMap;
 
@@ -92,6 +92,8 @@ pub fn class_of(op: &Op) -> String {
         Call::Madvise => advice(c),
         Call::Brk if a < HEAP => "query".into(),
         Call::Load | Call::Store => format!("{b} bytes"),
+        Call::Knobs => KnobBits(a).class(),
+        Call::ThpDisable => if a == 0 { "off" } else { "on" }.into(),
         Call::Brk | Call::Munmap | Call::Mincore | Call::Fork | Call::Exit | Call::Exec => String::new(),
     }
 }

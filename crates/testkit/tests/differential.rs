@@ -19,7 +19,7 @@ fn host_features() -> Features {
 fn compare(first: u64, mut more: impl FnMut(u64) -> bool) {
     let sides = Sides { linux: true, hosted: true, check_every: 50 };
     let config = HostedConfig { arena_bytes: 512 << 20, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
-    let limits = Limits { features: host_features(), ..Limits::default() };
+    let limits = Limits { features: host_features(), linux: true, ..Limits::default() };
     let mut judge = Judge::new(sides, config, Tunables::default()).unwrap();
     let mut table = Table::default();
     for seed in (first..).take_while(|seed| more(seed - first)) {

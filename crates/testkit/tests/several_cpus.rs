@@ -4,6 +4,7 @@
 use softfault::{Config, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::generate::{Limits, sequence};
+use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::{lockstep, parallel};
 
 const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
@@ -28,6 +29,7 @@ fn small(nr_ops: usize) -> Limits {
 }
 
 fn in_turn(mode: Mode) {
+    let mut huge = HugeCounts::default();
     for discipline in Discipline::ALL {
         let vm = vm(4, mode, discipline);
         for seed in 0..8 {
@@ -37,7 +39,9 @@ fn in_turn(mode: Mode) {
                 panic!("{mode:?}, {discipline:?}, seed {seed}: {found}\n{}", text.join("\n"));
             }
         }
+        huge.add(&vm);
     }
+    assert!(huge.nr_faults > 50 && huge.nr_mid > 20 && huge.nr_splits > 20, "{huge}");
 }
 
 #[test]
@@ -52,11 +56,12 @@ fn in_turn_without_interrupts() {
 
 #[test]
 fn at_once() {
+    let mut huge = HugeCounts::default();
     for mode in BOTH_MODES {
         for discipline in Discipline::ALL {
             let vm = vm(4, mode, discipline);
             for seed in 0..6 {
-                let limits = |i| parallel::limits(i, 250);
+                let limits = |i| parallel::limits(i, 250, seed % 2 == 0);
                 let all: Vec<_> = (0..4).map(|i| sequence(seed * 4 + i, limits(i))).collect();
                 if let Some((cpu, found)) = parallel::run(&vm, &all).into_iter().next() {
                     let last = found.step.min(all[cpu].len() - 1);
@@ -64,6 +69,8 @@ fn at_once() {
                     panic!("{mode:?}, {discipline:?}, seed {seed}, CPU {cpu}: {found}\n{}", text.join("\n"));
                 }
             }
+            huge.add(&vm);
         }
     }
+    assert!(huge.nr_faults > 50 && huge.nr_mid > 20 && huge.nr_splits > 20, "{huge}");
 }

@@ -11,6 +11,7 @@
 use softfault::{Config, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::generate::{Limits, sequence};
+use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::judge::{Difference, Judge, Sides};
 use softfault_testkit::linux::Linux;
 use softfault_testkit::op::{Op, Outcome};
@@ -112,6 +113,7 @@ fn watch() {
 /// Sequences on several CPUs until the time is up.
 fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (started, mut nr_steps, mut kinds) = (Instant::now(), 0, BTreeSet::new());
+    let mut huge = HugeCounts::default();
     let machines: Vec<(Mode, Discipline)> = [Mode::Interrupt, Mode::Broadcast]
         .into_iter()
         .flat_map(|mode| Discipline::ALL.map(|discipline| (mode, options.discipline.unwrap_or(discipline))))
@@ -128,7 +130,7 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
             let found = lockstep::run(&vm, &steps, seed, options.sides.check_every);
             (vec![steps], found.map(|found| (0, found)).into_iter().collect())
         } else {
-            let all: Vec<_> = cpus.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300))).collect();
+            let all: Vec<_> = cpus.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300, seed % 2 == 0))).collect();
             let found = parallel::run(&vm, &all);
             (all, found)
         };
@@ -140,10 +142,12 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
                 ops[last.saturating_sub(6)..=last].iter().for_each(|op| println!("  {op}"));
             }
         }
+        huge.add(&vm);
         nr_steps += sequences.iter().map(Vec::len).sum::<usize>();
         seed += 1;
     }
     println!("{nr_steps} steps, seeds {} to {}, {} kinds of difference", options.seed, seed - 1, kinds.len());
+    println!("{huge}");
     Ok(ExitCode::from(u8::from(!kinds.is_empty())))
 }
 
@@ -158,7 +162,7 @@ fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Host
 }
 
 fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let mut limits = Limits::default();
+    let mut limits = Limits { linux: options.sides.linux, ..Limits::default() };
     if options.sides.linux {
         let host = Linux::start()?.features()?;
         for feature in host.missing() {
@@ -200,6 +204,9 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         seed - 1,
         table.percent_good()
     );
+    let mut huge = HugeCounts::default();
+    huge.add(judge.vm());
+    println!("{huge}");
     Ok(ExitCode::SUCCESS)
 }
 

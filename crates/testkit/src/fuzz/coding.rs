@@ -3,14 +3,14 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 1 | the machine: discipline (2 bits), mode (1), several CPUs (1), seed (4) |
-//! | then, for each step: 1 | call (4 bits), program (2), narrow access (1) |
+//! | then, for each step: 1 | call (4 bits), program (2), narrow access (1), one of the later calls (1) |
 //! | and its arguments | as their kinds: place, length, rights, flags, advice, value |
 //!
 //! A frequent argument is one byte, a rare one a tag with more behind it, so that
 //! a changed byte mostly changes one step. Bytes that are missing are zeroes.
 
 use super::{MAX_STEPS, Setup};
-use crate::op::{Call, HEAP, Op, PAGE, WINDOW, WINDOW_PAGES};
+use crate::op::{Call, HEAP, KnobBits, Op, PAGE, WINDOW, WINDOW_PAGES};
 use softfault::Discipline;
 use softfault_host::Mode;
 
@@ -47,11 +47,22 @@ const ADVICE_RAW: u8 = 255;
 /// Calls have four bits; those that one for each leaves over are frequent ones
 /// again.
 const FREQUENT: [Call; 4] = [Call::Mmap, Call::Madvise, Call::Mremap, Call::Store];
-const _: () = assert!(Call::ALL.len() + FREQUENT.len() == 16);
+/// Calls with a number of their own; the others are the exit of a program with
+/// more in the byte, so that strings of bytes from before there were any keep
+/// their meaning.
+const NR_NUMBERED: usize = 16 - FREQUENT.len();
+const EXIT: u8 = Call::Exit as u8;
+const EXTRA: u8 = 0x80;
+const EXTRA_KNOBS: u8 = 0x40;
 
-fn call_of(bits: u8) -> Call {
-    let bits = usize::from(bits);
-    *Call::ALL.get(bits).unwrap_or_else(|| &FREQUENT[bits - Call::ALL.len()])
+fn call_of(head: u8) -> Call {
+    let bits = usize::from(head & 0xf);
+    match head & (EXTRA | EXTRA_KNOBS | 0xf) {
+        extra if extra == EXIT | EXTRA | EXTRA_KNOBS => Call::Knobs,
+        extra if extra == EXIT | EXTRA => Call::ThpDisable,
+        _ if bits < NR_NUMBERED => Call::ALL[bits],
+        _ => FREQUENT[bits - NR_NUMBERED],
+    }
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -110,7 +121,7 @@ impl Reader<'_> {
 
     fn step(&mut self) -> Op {
         let head = self.byte();
-        let call = call_of(head & 0xf);
+        let call = call_of(head);
         let bytes = if head & 0x40 != 0 { 1 } else { 8 };
         let args = match call {
             Call::Mmap => [self.place(), self.length(), self.bits(&PROT_BITS), self.mmap_flags(), self.place(), 0],
@@ -126,6 +137,8 @@ impl Reader<'_> {
             Call::Load => [self.place(), bytes, 0, 0, 0, 0],
             Call::Store => [self.place(), bytes, spread(self.byte()), 0, 0, 0],
             Call::Exec => [self.place(), 0, 0, 0, 0, 0],
+            Call::Knobs => [u64::from(self.byte()) % KnobBits::COUNT, 0, 0, 0, 0, 0],
+            Call::ThpDisable => [u64::from(self.byte() & 1), 0, 0, 0, 0, 0],
         };
         Op { who: u64::from(head >> 4 & 3), call, args }
     }
@@ -244,9 +257,15 @@ impl Writer {
     fn step(&mut self, op: &Op) {
         let [a, b, c, d, e, f] = op.args;
         let narrow = matches!(op.call, Call::Load | Call::Store) && b == 1;
-        self.0.push(op.call as u8 | (op.who as u8 & 3) << 4 | u8::from(narrow) << 6);
+        let call = match op.call {
+            Call::Knobs => EXIT | EXTRA | EXTRA_KNOBS,
+            Call::ThpDisable => EXIT | EXTRA,
+            call => call as u8,
+        };
+        self.0.push(call | (op.who as u8 & 3) << 4 | u8::from(narrow) << 6);
         match op.call {
             Call::Exit => return,
+            Call::Knobs | Call::ThpDisable => return self.0.push(a as u8),
             Call::Fork => return self.0.push(a.wrapping_sub(1) as u8),
             _ => self.place(a),
         }

@@ -33,6 +33,7 @@ impl Model {
             object.pages.entry(index).or_default();
             return Ok(());
         }
+        self.may_bring_neighbours(who, number);
         let page = self.space_mut(who).pages.get_mut(&number).expect("looked up above");
         page.lazy &= needs != WRITE;
         page.present = match (page.present, needs) {

@@ -19,13 +19,12 @@ const PAGEOUT: u64 = 21;
 const POPULATE_READ: u64 = 22;
 const POPULATE_WRITE: u64 = 23;
 const DONTNEED_LOCKED: u64 = 24;
-const COLLAPSE: u64 = 25;
 const GUARD_INSTALL: u64 = 102;
 const GUARD_REMOVE: u64 = 103;
 /// Bits of [`Attrs::other`] that madvise keeps there.
 const OTHER_DONTDUMP: u64 = 1 << 40;
-const OTHER_HUGE: u64 = 1 << 41;
-const OTHER_NOHUGE: u64 = 1 << 42;
+pub(super) const OTHER_HUGE: u64 = 1 << 41;
+pub(super) const OTHER_NOHUGE: u64 = 1 << 42;
 
 fn is_known(advice: u64) -> bool {
     matches!(advice, 0..=4 | 8..=11 | 14..=25 | 102 | 103)
@@ -68,8 +67,8 @@ impl Model {
             FREE => page.attrs.locked || page.attrs.object.is_some(),
             DONTNEED | COLD | PAGEOUT | GUARD_INSTALL => page.attrs.locked,
             WIPEONFORK => page.attrs.object.is_some(),
-            // Sequences run without huge pages, and holes are made in objects only.
-            COLLAPSE | REMOVE => true,
+            // Holes are made in objects only.
+            REMOVE => true,
             _ => false,
         };
         let refused = self.space(who).pages.range(first..end).find(|(_, page)| refuses(page)).map(|(n, _)| *n);
@@ -87,7 +86,7 @@ impl Model {
     fn advise(&mut self, who: u64, first: u64, end: u64, advice: u64) {
         let set = |other: &mut u64, bit: u64| *other |= bit;
         match advice {
-            WILLNEED | COLD | PAGEOUT | COLLAPSE | REMOVE => {}
+            WILLNEED | COLD | PAGEOUT | REMOVE => {}
             FREE => self.each(who, first, end, |page| page.lazy = true),
             DONTNEED | DONTNEED_LOCKED => self.each(who, first, end, |page| {
                 page.lazy = false;
@@ -150,7 +149,7 @@ impl Model {
     }
 
     pub(super) fn mincore(&self, who: u64, addr: u64, len: u64) -> Result<Expected, Unknown> {
-        let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX });
+        let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX, may_refuse: false });
         if !is_aligned(addr) {
             return certain(EINVAL);
         }
@@ -177,6 +176,6 @@ impl Model {
                 sure &= !(1 << i);
             }
         }
-        Ok(Expected { outcome: Outcome::Value(bits), certain: sure })
+        Ok(Expected { outcome: Outcome::Value(bits), certain: sure, may_refuse: false })
     }
 }

@@ -85,8 +85,8 @@ fn one(mode: Mode, seed: u64, limits: Limits, cpus: Cpus, counts: &mut Counts) -
 /// Several at once. What differs is not made shorter: it may not happen again.
 fn several(nr_threads: u64, seed: u64, limits: Limits, cpus: Cpus, counts: &mut Counts) -> bool {
     let limits = |i| {
-        let part = parallel::limits(i, limits.nr_ops);
-        Limits { pages: part.pages, heap: part.heap, grows: part.grows, ..limits }
+        let part = parallel::limits(i, limits.nr_ops, false);
+        Limits { pages: part.pages, heap: part.heap, grows: part.grows, knobs: part.knobs, ..limits }
     };
     let mut plays: Vec<Play> = (0..nr_threads).map(|i| Play::new(sequence(seed << 8 | i, limits(i)))).collect();
     stage::at_once(&mut plays, cpus);
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         println!("this kernel lacks {}: left out", feature.name());
     }
     let features = kernel.and(Features::default());
-    let limits = Limits { nr_ops: options.nr_ops, nr_programs: 1, features, ..Limits::default() };
+    let limits = Limits { nr_ops: options.nr_ops, nr_programs: 1, features, linux: true, ..Limits::default() };
     // Asked before any thread keeps to one of them.
     let (cpus, mut counts) = (Cpus::allowed(), Counts::default());
     for seed in options.seed..options.seed.saturating_add(options.nr_sequences) {
