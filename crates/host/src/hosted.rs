@@ -9,11 +9,15 @@ use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats};
 use crate::park::Parking;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use softfault::FrameRange;
 use softfault::addr::Pfn;
-use softfault::machine::CpuId;
+use softfault::machine::{CpuId, SpaceTag};
 use softfault::table::format::{Format, X86_64};
+use softfault::{FrameRange, Notice};
+use std::sync::OnceLock;
 use std::time::Instant;
+
+/// Who hears of the notices of all spaces: see [`Hosted::on_notice`].
+pub type Subscriber = Box<dyn Fn(SpaceTag, &Notice) -> bool + Send + Sync>;
 
 /// A machine in this process; any number of them may exist.
 pub struct Hosted<F: Format = X86_64> {
@@ -26,6 +30,7 @@ pub struct Hosted<F: Format = X86_64> {
     pub(crate) cpus: Box<[CpuState]>,
     pub(crate) parking: Parking,
     pub(crate) violations: Option<Violations>,
+    pub(crate) subscriber: OnceLock<Subscriber>,
     pub(crate) started: Instant,
     format: PhantomData<fn() -> F>,
 }
@@ -54,6 +59,7 @@ impl<F: Format> Hosted<F> {
             cpus: (0..config.nr_cpus).map(cpu).collect(),
             parking: Parking::default(),
             violations: config.strict_bbm.then(Violations::default),
+            subscriber: OnceLock::new(),
             started: Instant::now(),
             format: PhantomData,
         })
@@ -67,6 +73,28 @@ impl<F: Format> Hosted<F> {
     /// Makes the calling thread the CPU `cpu` until the guard is dropped.
     pub fn bind(&self, cpu: CpuId) -> Result<CpuGuard<'_, F>, BindError> {
         CpuGuard::new(self, cpu)
+    }
+
+    /// Passes the notices of spaces with a subscription on, from now on and for
+    /// good; gives the subscriber back where there is one already. What it may do
+    /// is said at [`Machine::notify`](softfault::Machine::notify).
+    pub fn on_notice(&self, subscriber: Subscriber) -> Result<(), Subscriber> {
+        self.subscriber.set(subscriber)
+    }
+
+    /// A word of a frame as a device reaches it: by the frame's number, through
+    /// nobody's tables.
+    ///
+    /// # Panics
+    ///
+    /// If the frame has no such word.
+    pub fn device_load(&self, pfn: Pfn, offset: usize) -> u64 {
+        self.arena.word(pfn, offset).load(Relaxed)
+    }
+
+    /// As [`device_load`](Self::device_load).
+    pub fn device_store(&self, pfn: Pfn, offset: usize, value: u64) {
+        self.arena.word(pfn, offset).store(value, Relaxed);
     }
 
     /// How invalidations reach other CPUs.

@@ -5,6 +5,7 @@ use crate::cpu::bound;
 use crate::hosted::Hosted;
 use crate::shootdown::pause;
 use core::sync::atomic::Ordering::Relaxed;
+use softfault::Notice;
 use softfault::addr::Pfn;
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault::sync::Word;
@@ -70,6 +71,10 @@ unsafe impl<F: Format> Machine for Hosted<F> {
 
     fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
+    }
+
+    fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
+        self.subscriber.get().is_some_and(|subscriber| subscriber(space, notice))
     }
 
     /// splitmix64, a sequence for each CPU.

@@ -98,7 +98,7 @@ impl Stage<'_> {
     /// The memory that is mapped at `addr`, to the end of that page, and whether
     /// the page is a huge one.
     fn piece(&self, addr: u64) -> Result<(Piece, bool), LabError> {
-        let found = self.running.space().translate(addr);
+        let found = self.running.space().translate_at_rest(addr);
         let found = found.ok_or_else(|| LabError::subsystem(format!("{addr:#x} after its fault"), "is not mapped"))?;
         let size = found.order.nr_pages() * PAGE_BYTES;
         let len = (size - addr % size).min(self.addresses().end - addr);

@@ -67,7 +67,7 @@ fn f2_descriptor_before_entry() {
             w.space.handle_fault(0, Access::Write).unwrap();
         };
         let reader = move || {
-            let Some(there) = w.space.translate(0) else { return };
+            let Some(there) = w.space.translate_at_rest(0) else { return };
             let mut nr = 0;
             let _ = w.vm.rmap_anon(there.pfn, &mut |m| {
                 assert_eq!(m.vpn.0, 0);

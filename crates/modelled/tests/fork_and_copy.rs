@@ -53,7 +53,7 @@ fn cow_break_against_cow_break() {
             }),
         ]);
         w.check(&[child]);
-        let frames = [w.space, child].map(|s| s.translate(0).unwrap().pfn);
+        let frames = [w.space, child].map(|s| s.translate_at_rest(0).unwrap().pfn);
         assert_ne!(frames[0], frames[1], "I13: two spaces write one frame");
     });
 }

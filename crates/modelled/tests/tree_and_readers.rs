@@ -27,7 +27,7 @@ fn lookup_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
         };
         run(vec![Box::new(fault), Box::new(move || op(w))]);
         w.check(&[]);
-        assert_eq!(w.space.translate(7 * 4096).map(|t| t.rights), Some(Rights::READ | Rights::WRITE));
+        assert_eq!(w.space.translate_at_rest(7 * 4096).map(|t| t.rights), Some(Rights::READ | Rights::WRITE));
     });
 }
 

@@ -127,7 +127,7 @@ fn access(vm: &Vm<Shuffled>, space: &Space, addr: u64, store: Option<u64>) -> Op
         }
         // The walk and the fill are one step, as if the hardware were quick.
         let on = shuffle(false);
-        match space.translate(addr) {
+        match space.translate_at_rest(addr) {
             Some(t) if t.rights.contains(need) => {
                 tlb.borrow_mut().insert(key, (t.pfn, t.rights));
                 shuffle(on);

@@ -78,7 +78,7 @@ fn main() {
 
     // What the page-fault handler does:
     let done = space.handle_fault(addr, Access::Write).expect("memory that may be written");
-    println!("fault at {addr:#x}: {done:?}; it translates to {:?}", space.translate(addr).unwrap());
+    println!("fault at {addr:#x}: {done:?}; the page is {:?}", space.page_state(addr).unwrap());
 
     // What a system call does:
     space.write(addr + 5000, b"hello, page two").unwrap();

@@ -21,6 +21,7 @@
 //! | `frame` | which frames are free, their descriptors | who maps them |
 //! | `rmap` | families, from a frame to its entries | policy |
 //! | `pin` | how a frame is held from outside | operations |
+//! | `notify` | who hears of changes, who may look up | what they keep |
 //!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
 //! frames), `section` (the read side). [`clear`] is what clears and copies large
@@ -69,6 +70,7 @@ mod frame;
 mod huge;
 pub mod machine;
 mod mem;
+mod notify;
 mod pin;
 pub mod policy;
 mod program;
@@ -93,12 +95,13 @@ pub use frame::{Fragmentation, OutOfFrames};
 pub use huge::khugepaged::Scan;
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
+pub use notify::{Lookup, LookupRefused, Notice, Subscription, Why};
 pub use pin::{Pin, PinError, Term};
 pub use rmap::Mapping;
 pub use source::handle::SharedObject;
 pub use space::ops::{
     ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError, ObjectPart,
-    SmapsEntry, Translation,
+    PageState, SmapsEntry, Translation,
 };
 pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};

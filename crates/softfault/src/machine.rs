@@ -5,6 +5,7 @@
 //! smallest one that works.
 
 use crate::addr::{PageRange, Pfn};
+use crate::notify::Notice;
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
@@ -157,6 +158,19 @@ pub unsafe trait Machine: Sized + Sync {
     #[inline(always)]
     fn fault_policy(&self, question: &FaultQuestion) -> FaultPlan {
         policy::fault::linux(question)
+    }
+
+    /// Tells those who subscribed to a space ([`AddressSpace::subscribe`]); the
+    /// answer counts for [`Notice::Young`] only. Never called for a space without
+    /// subscriptions, never in a section. Whoever calls may hold the space's writer
+    /// lock: what is done here must neither operate on the space nor wait for
+    /// somebody who does; looking pages up is allowed.
+    ///
+    /// [`AddressSpace::subscribe`]: crate::AddressSpace::subscribe
+    #[cold]
+    fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
+        let _ = (space, notice);
+        false
     }
 
     /// Nanoseconds since some fixed moment.

@@ -5,6 +5,7 @@ use crate::account::rss::RssLine;
 use crate::cpu::{CpuData, HintData};
 use crate::frame::{BlockData, FrameDesc, GroupData};
 use crate::mem::Words;
+use crate::notify::NotifyLine;
 use crate::rmap::FamilyData;
 use crate::source::object::ObjectData;
 use crate::space::{CpusLine, GlobalLine, LimitsData, SpaceData, WriterLine};
@@ -21,6 +22,6 @@ macro_rules! words {
 }
 
 words!(
-    BlockData, CpuData, CpusLine, FamilyData, FrameDesc, GlobalLine, GroupData, HintData, LimitsData, ObjectData,
-    RssLine, SpaceData, WriterLine,
+    BlockData, CpuData, CpusLine, FamilyData, FrameDesc, GlobalLine, GroupData, HintData, LimitsData, NotifyLine,
+    ObjectData, RssLine, SpaceData, WriterLine,
 );

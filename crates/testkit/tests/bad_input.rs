@@ -69,7 +69,7 @@ fn call<'vm>(space: &Space<'vm>, random: &mut Random) -> Option<Space<'vm>> {
         18 if random.chance(50) => _ = space.write_forced(a, part),
         18 => _ = space.update_u32(a, &mut |n| Some(n ^ 1)),
         _ if random.chance(25) => return space.fork().ok(),
-        _ => _ = (space.translate(a), space.vma(a)),
+        _ => _ = (space.translate_at_rest(a), space.vma(a)),
     }
     None
 }

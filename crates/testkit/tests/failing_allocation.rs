@@ -111,7 +111,7 @@ impl Snapshot {
         space.maps(&mut |vma| maps.push(*vma));
         let mut pages = Vec::new();
         for vpn in maps.iter().flat_map(|vma| vma.range.start.0..vma.range.end.0) {
-            if let Some(there) = space.translate(vpn * PAGE) {
+            if let Some(there) = space.translate_at_rest(vpn * PAGE) {
                 let mut content = vec![0; PAGE as usize];
                 space.read(vpn * PAGE, &mut content).unwrap();
                 content.truncate(32);

@@ -99,7 +99,7 @@ fn f2_who_sees_the_entry_sees_the_page() {
             while !stop.load(SeqCst) {
                 let now = round.load(SeqCst);
                 for addr in (0..PAGES).map(|page| BASE + page * PAGE) {
-                    let Some(there) = w.space.translate(addr) else { continue };
+                    let Some(there) = w.space.translate_at_rest(addr) else { continue };
                     let mut nr_entries = 0;
                     let _ = w.vm.rmap_anon(there.pfn, &mut |m| {
                         nr_entries += u64::from(m.vpn.addr() == addr);
@@ -663,14 +663,14 @@ fn f9_a_write_to_the_zero_page() {
         for page in 0..ROUNDS * PAGES {
             assert_eq!(w.space.handle_fault(BASE + page * PAGE, Access::Read), Ok(FaultDone::ZeroFrame));
         }
-        let zero = w.space.translate(BASE).unwrap();
+        let zero = w.space.translate_at_rest(BASE).unwrap();
         assert_eq!(zero.rights, Rights::READ, "the zero frame is never writable");
         assert_eq!(w.rss().anon, 0, "and is charged to nobody");
         w.race(&[&|running, _| write(running, 1), &|running, _| write(running, 2)], |running| write(running, 0));
         let running = w.cpu.enter(w.space).unwrap();
         for page in 0..ROUNDS * PAGES {
             let at = BASE + page * PAGE;
-            assert_ne!(w.space.translate(at).unwrap().pfn, zero.pfn);
+            assert_ne!(w.space.translate_at_rest(at).unwrap().pfn, zero.pfn);
             let expected = |i| if i < 3 { mark(page, i) } else { 0 };
             for i in 0..512 {
                 assert_eq!(running.read_u64(at + 8 * i), Ok(expected(i)), "a store is lost, or the page was not clear");
@@ -709,7 +709,7 @@ fn f10_out_of_frames_in_the_middle() {
         check(w.vm, &[w.space]);
         // What is there can be read, and one page less is room for one more.
         let running = w.cpu.enter(w.space).unwrap();
-        let have: Vec<u64> = (0..1024).filter(|page| w.space.translate(BASE + page * PAGE).is_some()).collect();
+        let have: Vec<u64> = (0..1024).filter(|page| w.space.translate_at_rest(BASE + page * PAGE).is_some()).collect();
         assert_eq!(have.len() as u64, rss.anon);
         have.iter().for_each(|page| assert_eq!(running.read_u64(BASE + page * PAGE), Ok(mark(0, *page))));
         w.space.madvise(BASE + have[0] * PAGE, PAGE, DONTNEED).unwrap();
@@ -862,12 +862,12 @@ fn f12_the_childs_tables_are_the_parents() {
         let child = w.space.fork().unwrap();
         check(w.vm, &[w.space, &child]);
         for page in 0..600 {
-            let entry = w.space.translate(BASE + page * PAGE);
-            assert_eq!(entry, child.translate(BASE + page * PAGE));
+            let entry = w.space.translate_at_rest(BASE + page * PAGE);
+            assert_eq!(entry, child.translate_at_rest(BASE + page * PAGE));
             assert_eq!(entry.is_some(), page % 7 < 2);
             assert!(entry.is_none_or(|entry| entry.rights == Rights::READ));
         }
-        assert_eq!(child.translate(shared), None, "pages of an object come by a fault");
+        assert_eq!(child.translate_at_rest(shared), None, "pages of an object come by a fault");
         assert_eq!(child.handle_fault(BASE + 3 * PAGE, Access::Read), Err(FaultError::Guard));
         assert_eq!(child.rss_pages().anon, w.rss().anon);
         assert_eq!(child.nr_mapped_pages(), w.space.nr_mapped_pages());

@@ -74,7 +74,7 @@ fn a_write_gets_a_huge_page_and_a_read_the_huge_zero_page() {
         assert_eq!(space.rss_pages().anon, 512);
         assert_eq!(huge_pages(space), 1);
         assert_eq!(vm.event(Event::ThpFaultAlloc), 1);
-        assert_eq!(space.translate(AT + 9 * PAGE).unwrap().order, Order::PMD);
+        assert_eq!(space.translate_at_rest(AT + 9 * PAGE).unwrap().order, Order::PMD);
         // The zero page is replaced by a huge page of the writer's.
         assert_eq!(space.handle_fault(AT + HUGE, Access::Write), Ok(FaultDone::Huge));
         check(vm, &[space]);

@@ -22,7 +22,7 @@ fn alone(test: impl Fn(&World<'_>)) {
 
 /// Which of the pages are there.
 fn present(w: &World<'_>, at: u64, nr_pages: u64) -> Vec<bool> {
-    (0..nr_pages).map(|page| w.space.translate(at + page * PAGE).is_some()).collect()
+    (0..nr_pages).map(|page| w.space.translate_at_rest(at + page * PAGE).is_some()).collect()
 }
 
 fn errno<T, E>(result: Result<T, E>, errno: impl Fn(E) -> Errno) -> &'static str {
@@ -47,7 +47,7 @@ fn a_part_is_marked_split_off_and_brought_in() {
         w.space.mlock(at + 2 * PAGE + 5, PAGE, 0, None).unwrap();
         assert_eq!(present(w, at, 8), [false, false, true, true, false, false, false, false], "bytes in two pages");
         assert_eq!((w.space.nr_vmas(), w.space.nr_locked_pages()), (3, 2));
-        assert!(w.space.translate(at + 2 * PAGE).unwrap().rights.contains(softfault::Rights::WRITE));
+        assert!(w.space.translate_at_rest(at + 2 * PAGE).unwrap().rights.contains(softfault::Rights::WRITE));
         assert_eq!(w.space.madvise(at + 2 * PAGE, PAGE, DONTNEED).map_err(|e| e.errno()), Err(Errno::EINVAL));
         w.space.munlock(at, 8 * PAGE).unwrap();
         assert_eq!((w.space.nr_vmas(), w.space.nr_locked_pages()), (1, 0), "one again");
@@ -149,6 +149,6 @@ fn the_heap_and_the_child() {
         assert_eq!(child.nr_locked_pages(), 0);
         child.maps(&mut |vma: &Vma| assert!(!vma.flags.intersects(VmaFlags::LOCKED | VmaFlags::ONFAULT)));
         let at = child.mmap(0, PAGE, RW, PRIVATE).unwrap();
-        assert!(child.translate(at).is_none());
+        assert!(child.translate_at_rest(at).is_none());
     });
 }

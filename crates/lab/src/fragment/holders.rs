@@ -68,7 +68,7 @@ fn fill_all(space: &AddressSpace<'_, Hosted>, nr_pages: u64) -> Result<u64, LabE
 fn chosen(options: &Options, space: &AddressSpace<'_, Hosted>, nr_pages: u64) -> Vec<u64> {
     let mut best: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for page in 0..nr_pages {
-        let Some(found) = space.translate(BASE + page * PAGE_BYTES) else { continue };
+        let Some(found) = space.translate_at_rest(BASE + page * PAGE_BYTES) else { continue };
         let (pfn, block) = (u64::from(found.pfn.0), u64::from(found.pfn.0) / (PIECE_BYTES / PAGE_BYTES));
         let mine = (mixed(options.seed ^ pfn), page);
         let least = best.entry(block).or_insert(mine);

@@ -280,7 +280,7 @@ fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, nr_pages: u6
     }
     for page in 0..nr_pages {
         let wrong = |what: &str| LabError::subsystem(format!("page {page} after its fault"), what);
-        let leaf = space.translate(base + page * PAGE_BYTES).ok_or_else(|| wrong("is not mapped"))?;
+        let leaf = space.translate_at_rest(base + page * PAGE_BYTES).ok_or_else(|| wrong("is not mapped"))?;
         // SAFETY: L3: a frame of the arena, and no other thread is at work now.
         if unsafe { hosted.frame_ptr(leaf.pfn).cast::<u64>().read() } != 0 {
             return Err(wrong("is not zero"));

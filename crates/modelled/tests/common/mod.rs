@@ -6,8 +6,9 @@ use softfault_modelled::addr::{Access, Pfn};
 use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
-use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, Tunables, Vm};
-use std::cell::Cell;
+use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, Notice, Tunables, Vm};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 pub const NR_FRAMES: u64 = 32;
 pub const NR_CPUS: usize = 3;
@@ -18,6 +19,17 @@ loom::thread_local! {
 
 std::thread_local! {
     static SLOW_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
+}
+
+type Subscriber = Rc<dyn Fn(&Notice)>;
+
+std::thread_local! {
+    static SUBSCRIBER: RefCell<Option<Subscriber>> = const { RefCell::new(None) };
+}
+
+/// Passes notices on: the subscriber of this execution.
+pub fn on_notice(subscriber: impl Fn(&Notice) + 'static) {
+    SUBSCRIBER.with(|s| *s.borrow_mut() = Some(Rc::new(subscriber)));
 }
 
 /// Shootdowns of this CPU take so long that others get on with what they do.
@@ -81,6 +93,14 @@ unsafe impl Machine for Modelled {
         loom::thread::yield_now();
     }
     fn unpark(&self, _: &Word) {}
+    fn notify(&self, _: SpaceTag, notice: &Notice) -> bool {
+        // Not borrowed while it runs: loom may let another thread go on there.
+        let subscriber = SUBSCRIBER.with(|s| s.borrow().clone());
+        if let Some(subscriber) = subscriber {
+            subscriber(notice);
+        }
+        false
+    }
     fn now_ns(&self) -> u64 {
         0
     }

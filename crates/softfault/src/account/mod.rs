@@ -134,6 +134,14 @@ events! {
     CollapseNotReferenced = "collapse_not_referenced",
     /// Collapses refused: no frame for a table.
     CollapseNoFrame = "collapse_no_frame",
+    /// Changes of entries that subscribers were told of.
+    NotifyStart = "notify_start",
+    /// Lookups refused: the subscription was to another space.
+    LookupOtherSpace = "lookup_refused_other_space",
+    /// Lookups refused because of a change under way.
+    LookupUnderWay = "lookup_refused_under_way",
+    /// Lookups refused because no page was there.
+    LookupAbsent = "lookup_refused_absent",
     /// Pinned pages that a fork copied.
     ForkPinned = "fork_pinned_copy",
     /// Pins raised.

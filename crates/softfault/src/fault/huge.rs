@@ -225,6 +225,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let advised = found.flags().contains(VmaFlags::HUGEPAGE);
             return Turn::Need(Need::HugeCopy { sub_page, zeroed: from_zero, advised });
         };
+        // As for a small page.
+        if kit.nr_told < pmd.span().nr_pages() && self.has_subscribers() {
+            kit.keep_huge(to, from_zero);
+            return Turn::Tell(pmd.span());
+        }
         match pmd.slot.take(seen) {
             Ok(old) => {
                 let (rights, index) = (found.entry_rights(), found.index_of(pmd.base));

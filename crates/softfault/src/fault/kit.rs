@@ -40,6 +40,9 @@ pub(crate) struct Kit<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     zeroed: Option<Pfn>,
     raw: Option<Pfn>,
+    /// Subscribers know that so many pages are about to change, the one of the
+    /// fault among them.
+    pub(crate) nr_told: u64,
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
 }
@@ -58,7 +61,7 @@ struct Large {
 impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, zeroed: None, raw: None, large: Large::default() }
+        Kit { vm, zeroed: None, raw: None, nr_told: 0, large: Large::default() }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails

@@ -29,9 +29,10 @@ pub use outcome::{FaultDone, FaultError};
 
 use crate::account::Event;
 use crate::account::rss::{Rss, RssLine};
-use crate::addr::{Access, PAGE_SHIFT, Vpn};
+use crate::addr::{Access, PAGE_SHIFT, PageRange, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
+use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
@@ -95,6 +96,9 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Again,
     /// A race was lost; what was in hand stays in hand.
     Raced,
+    /// Subscribers have to be told of these pages before their entry is taken; what
+    /// they will get is in hand.
+    Tell(PageRange),
     /// The entry is ours; the copy has to be made outside.
     Copy(Copying<'vm, M>),
     /// The same for a huge page.
@@ -152,6 +156,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Copy(copying) => return Ok(copying.finish(self)),
                 Turn::CopyHuge(copying) => return Ok(copying.finish(self)),
                 Turn::Split(splitting) => splitting.finish(self),
+                Turn::Tell(pages) => match self.attempt_told(request, pages, &mut kit) {
+                    Turn::Done(done) => return Ok(done),
+                    other => {
+                        turn = other;
+                        continue;
+                    }
+                },
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),
                 Turn::Wait => {
@@ -160,6 +171,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
             }
             turn = self.attempt(request, &mut kit);
+        }
+    }
+
+    /// One turn that may change the page's frame, and the copy. Whatever comes of
+    /// it, the end is told before anything else is waited for.
+    #[cold]
+    fn attempt_told(&self, request: Request, pages: PageRange, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let told = self.invalidate(pages, Why::Copy);
+        kit.nr_told = if told.was_told() { pages.nr_pages() } else { 0 };
+        let turn = self.attempt(request, kit);
+        kit.nr_told = 0;
+        match turn {
+            Turn::Copy(copying) => Turn::Done(copying.finish(self)),
+            Turn::CopyHuge(copying) => Turn::Done(copying.finish(self)),
+            other => other,
         }
     }
 

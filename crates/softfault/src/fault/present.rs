@@ -5,7 +5,7 @@ use super::find::FoundVma;
 use super::kit::{Kit, Need};
 use super::{FaultDone, Here, Request, Turn};
 use crate::account::Event;
-use crate::addr::{Access, Rights};
+use crate::addr::{Access, PageRange, Rights, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
@@ -79,6 +79,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // A frame first, then the entry: nothing may fail once it is Busy.
         let to = if from_zero { kit.zeroed(here.cpu) } else { kit.raw(here.cpu) };
         let Some(to) = to else { return Turn::Need(if from_zero { Need::Zeroed } else { Need::Raw }) };
+        let keep = |kit: &mut Kit<'vm, M>| if from_zero { kit.keep_zeroed(to) } else { kit.keep_raw(to) };
+        // In the section in which the entry is taken: see `subscribe`.
+        if kit.nr_told == 0 && self.has_subscribers() {
+            keep(kit);
+            return Turn::Tell(PageRange::new(request.vpn, Vpn(request.vpn.0 + 1)));
+        }
         match slot.take(seen) {
             Ok(leaf) => {
                 let rights = found.entry_rights();
@@ -86,11 +92,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index })
             }
             Err(_) => {
-                if from_zero {
-                    kit.keep_zeroed(to)
-                } else {
-                    kit.keep_raw(to)
-                }
+                keep(kit);
                 Turn::Raced
             }
         }

@@ -153,7 +153,8 @@ impl FrameDesc {
             // in the caller's hand: no other CPU can reach the frame.
             return true;
         }
-        FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE)).is_unused()
+        let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
+        after.is_unused()
     }
 
     /// One entry less for a page of an object; whether the frame is now the

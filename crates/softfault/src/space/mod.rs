@@ -55,6 +55,8 @@ pub(crate) struct SpaceData {
     /// The fork family: see `rmap`.
     pub(crate) family: crate::rmap::FamilyData,
     pub(crate) limits: LimitsData,
+    /// Subscriptions: see `notify`.
+    pub(crate) notify: crate::notify::NotifyLine,
 }
 
 /// A line of its own: writers spin on it.

@@ -8,6 +8,7 @@ use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
+use crate::notify::Why;
 use crate::table::format::Leaf;
 use crate::table::pmd;
 use crate::table::take::{self, Harvest, Removal};
@@ -74,7 +75,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Removes every mapping of the range. No section may be able to find a VMA
     /// there any more, unless faults that come back in are welcome (madvise).
-    pub(crate) fn remove_pages(&self, removal: &Removal) {
+    pub(crate) fn remove_pages(&self, removal: &Removal, why: Why) {
         let machine = &self.vm.machine;
         // Above the user part the root has entries of the embedder's.
         let removal = &Removal {
@@ -82,6 +83,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             free_inside: removal.free_inside.intersect(&Self::table_range()),
             ..*removal
         };
+        let _told = self.invalidate(removal.range, why);
         let taken = take::take(machine, self.root, removal, &mut |pmd| self.pmd_split(pmd));
         if !taken.leaves && !taken.tables {
             return;

@@ -220,6 +220,15 @@ impl<'a, F: Format> Slot<'a, F> {
             .map_err(|_| Changed)
     }
 
+    /// Takes the accessed bit alone away from a mapping that stays. `Err` also where
+    /// the hardware was quicker with another bit.
+    pub(crate) fn clear_accessed(&self, seen: Seen) -> Result<(), Changed> {
+        self.word
+            .compare_exchange(seen.raw, seen.raw & !F::ACCESSED, Ordering::AcqRel, Ordering::Relaxed)
+            .map(|_| ())
+            .map_err(|_| Changed)
+    }
+
     /// The lock bit taken as the patch of 2004 took it: set, whatever is there;
     /// `Err` where it was set already or the entry is not none.
     pub(crate) fn test_and_lock(&self) -> Result<(), Changed> {

@@ -10,7 +10,7 @@ use crate::signal::NR_SIGNALS;
 use alloc::string::ToString;
 use core::fmt::{self, Write};
 use core::sync::atomic::Ordering;
-use softfault::VmaFlags;
+use softfault::{LookupRefused, VmaFlags};
 
 const NS_PER_TICK: u64 = 10_000_000;
 /// Of an environment that a program has made endless, this much is shown.
@@ -227,11 +227,21 @@ pub fn read_pagemap(space: &Space, offset: u64, into: &mut [u8]) -> errno::Resul
     if !offset.is_multiple_of(8) || !into.len().is_multiple_of(8) {
         return Err(Errno::EINVAL);
     }
+    // For a number without a reference one has to subscribe. Nobody acts on this
+    // one, so what changes meanwhile is no matter.
+    let subscription = space.subscribe();
     let mut done = 0;
     for (page, word) in (offset / 8..USER_END / 4096).zip(into.chunks_exact_mut(8)) {
-        let entry = space.translate(page * 4096).map_or(0, |t| PRESENT | u64::from(t.pfn.0));
+        let found = loop {
+            match subscription.lookup(space, page * 4096) {
+                Err(LookupRefused::UnderWay) => crate::mailbox::poll(),
+                found => break found,
+            }
+        };
+        let entry = found.map_or(0, |found| PRESENT | u64::from(found.translation.pfn.0));
         word.copy_from_slice(&entry.to_le_bytes());
         done += 8;
     }
+    drop(space.unsubscribe(subscription));
     Ok(done)
 }

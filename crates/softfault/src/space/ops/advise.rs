@@ -5,6 +5,7 @@ use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::machine::{Flush, Machine};
+use crate::notify::Why;
 use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
@@ -179,13 +180,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // Guards live in entries, so their tables have to stay.
         let may_guard = vma.flags.contains(VmaFlags::MAYGUARD);
         let free_inside = if may_guard { PageRange::new(part.start, part.start) } else { part };
-        self.remove_pages(&Removal { range: part, free_inside, keep_guards: true });
+        self.remove_pages(&Removal { range: part, free_inside, keep_guards: true }, Why::Discard);
     }
 
     /// Marks pages clean and old; reclaim may then drop them instead of writing
     /// them out. Until there is reclaim they simply stay.
     fn free_lazily(&self, part: PageRange) {
         let mut found = false;
+        let _told = self.invalidate(part, Why::Clean);
         self.for_each_entry(part, &mut |_, slot| {
             loop {
                 let seen = slot.read();
@@ -236,7 +238,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 let range = if cleared_rest { one } else { rest };
                 cleared_rest = true;
                 let free_inside = PageRange::new(part.start, part.start);
-                self.remove_pages(&Removal { range, free_inside, keep_guards: true });
+                self.remove_pages(&Removal { range, free_inside, keep_guards: true }, Why::Discard);
             }
         }
         self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);

@@ -21,6 +21,7 @@ use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::frame::{Fill, FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::mem;
+use crate::notify::Why;
 use crate::policy::collapse::{self, CollapseLimits, CollapseQuestion, CollapseRefusal};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
@@ -87,6 +88,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             Some(_) => None,
             None => Some(self.vm.obtain_huge_for_collapse().map_err(|_| CollapseRefusal::NoHugeFrame)?),
         };
+        let _told = self.invalidate(pmd.span(), Why::Collapse);
         pmd.slot.take_table();
         self.announce();
         self.shootdown_and_wait(Flush::Space);

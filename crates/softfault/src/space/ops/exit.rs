@@ -12,6 +12,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
     fn drop(&mut self) {
         let vm = self.vm;
         self.leave_family();
+        self.tell_release();
         self.shootdown_and_wait(Flush::Space);
         self.remove_all();
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {

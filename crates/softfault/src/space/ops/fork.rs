@@ -20,6 +20,7 @@ use crate::errno::op_error;
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::mem;
+use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
@@ -71,6 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _writer = self.write_lock();
         child.copy_limits(self);
         let mut write_protected = false;
+        self.tell_of_fork(&Self::tell_start);
         let copied = child.copy_vmas(self).and_then(|()| self.copy_pages(&child, &mut write_protected));
         if write_protected {
             // Also after a failure: an entry without the right under a
@@ -78,9 +80,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // copy.
             self.shootdown_and_wait(Flush::Space);
         }
+        self.tell_of_fork(&Self::tell_end);
         copied?;
         self.vm.count(Event::Fork, 1);
         Ok(child)
+    }
+
+    /// Of each mapping for itself; the tree is the same before and after.
+    fn tell_of_fork(&self, tell: &dyn Fn(&Self, PageRange, Why)) {
+        if !self.has_subscribers() {
+            return;
+        }
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            let keeps = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
+            if !vma.flags.intersects(keeps) {
+                tell(self, vma.range, Why::Fork);
+            }
+            ControlFlow::Continue(())
+        });
     }
 
     fn copy_limits(&self, parent: &AddressSpace<'vm, M>) {

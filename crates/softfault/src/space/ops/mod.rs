@@ -30,7 +30,7 @@ pub use mincore::MincoreError;
 pub use mlock::MlockError;
 pub use protect::MprotectError;
 pub use remap::MremapError;
-pub use report::{SmapsEntry, Translation};
+pub use report::{PageState, SmapsEntry, Translation};
 pub use unmap::MunmapError;
 
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};

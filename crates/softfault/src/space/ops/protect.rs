@@ -4,6 +4,7 @@ use super::{is_aligned, page_align, pages};
 use crate::addr::{PageRange, Rights};
 use crate::errno::op_error;
 use crate::machine::{Flush, Machine};
+use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
@@ -177,6 +178,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// no decision. A write right needs one: it is left to the fault.
     fn sweep_rights(&self, range: PageRange, rights: Rights, fewer: bool) {
         let mut shrunk = false;
+        let _told = fewer.then(|| self.invalidate(range, Why::Protect));
         self.for_each_entry(range, &mut |_, slot| {
             loop {
                 let seen = slot.read();

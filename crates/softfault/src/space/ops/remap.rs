@@ -10,6 +10,7 @@ use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::machine::{Flush, Machine};
+use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
@@ -251,7 +252,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 PageRange::new(hole.start, hole.end.min(m.new.start))
             };
             let removal = Removal { range: m.old, free_inside, keep_guards: false };
-            self.remove_pages(&removal);
+            self.remove_pages(&removal, Why::Move);
             self.vm.object_put(vma.object, m.old.nr_pages());
         }
         let nr_less = if m.keep_old { 0 } else { m.old.nr_pages() };
@@ -283,6 +284,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if m.old.is_empty() {
             return;
         }
+        let _told = if stay { None } else { Some(self.invalidate(m.old, Why::Move)) };
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.

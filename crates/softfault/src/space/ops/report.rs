@@ -1,13 +1,12 @@
 //! What is mapped where: the data of `/proc/PID/maps` and `smaps`, and single
 //! translations.
 
-use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
+use crate::addr::{Order, Pfn, Rights, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::Vma;
-use crate::table::format::{Entry, Leaf, huge_order};
+use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
-use crate::table::walk;
 use crate::vm::Vm;
 
 /// What an address translates to.
@@ -15,6 +14,16 @@ use crate::vm::Vm;
 pub struct Translation {
     /// The frame of the page.
     pub pfn: Pfn,
+    /// What the hardware allows now; copy-on-write may hide a right that the
+    /// VMA gives.
+    pub rights: Rights,
+    /// Size of the mapping.
+    pub order: Order,
+}
+
+/// What is mapped at an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageState {
     /// What the hardware allows now; copy-on-write may hide a right that the
     /// VMA gives.
     pub rights: Rights,
@@ -113,18 +122,18 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.vma_at(Vpn::of(addr))
     }
 
-    /// What the address translates to now; `None` where a touch would fault.
-    /// The answer may be out of date when it is given: subscribe to
-    /// invalidations, or use [`read`](Self::read) and [`write`](Self::write).
-    pub fn translate(&self, addr: u64) -> Option<Translation> {
-        let vpn = Vpn::of(addr);
-        if !PageRange::contains(&Self::user_range(), vpn) {
-            return None;
-        }
-        let _section = self.section();
-        let mapped = walk::mapped(&self.vm.machine, self.root, vpn)?;
-        let Leaf { pfn, rights, .. } = mapped.leaf;
-        let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
-        (!rights.is_empty()).then_some(Translation { pfn, rights, order })
+    /// What is mapped at the address now; `None` where a touch would fault. Says
+    /// nothing of the frame: its number is for those who hold it by a
+    /// [pin](Self::pin_page) or hear when it changes
+    /// ([`Subscription::lookup`](crate::Subscription::lookup)).
+    pub fn page_state(&self, addr: u64) -> Option<PageState> {
+        self.translation(addr).map(|t| PageState { rights: t.rights, order: t.order })
+    }
+
+    /// What the address translates to, for tests of a machine at rest: the number
+    /// means nothing as soon as anybody else is at work.
+    #[doc(hidden)]
+    pub fn translate_at_rest(&self, addr: u64) -> Option<Translation> {
+        self.translation(addr)
     }
 }

@@ -4,6 +4,7 @@ use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::PageRange;
 use crate::errno::op_error;
 use crate::machine::Machine;
+use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::tree::{OutOfNodes, Retired, Snapshot};
 use crate::table::take::Removal;
@@ -70,7 +71,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn finish_removal(&self, before: &Snapshot<'vm, M>, retired: Retired<'vm, M>, removal: &Removal) {
         let retired = self.with_deferred(retired);
         self.wait_for_readers();
-        self.remove_pages(removal);
+        self.remove_pages(removal, Why::Unmap);
         let _ = before.for_each(removal.range, &mut |vma| {
             self.vm.object_put(vma.object, vma.range.intersect(&removal.range).nr_pages());
             ControlFlow::Continue(())

@@ -2,6 +2,7 @@
 
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
+use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
 use crate::table::take::Removal;
@@ -26,7 +27,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             if let Some(range) = part {
                 // Tables stay, as for guards: the mapping does, too.
                 let free_inside = PageRange::new(range.start, range.start);
-                self.remove_pages(&Removal { range, free_inside, keep_guards: true });
+                self.remove_pages(&Removal { range, free_inside, keep_guards: true }, Why::Discard);
             }
         }
     }

@@ -1,0 +1,88 @@
+//! I24: a subscriber that maps what it has looked up never keeps what has changed.
+
+mod common;
+
+use common::{Modelled, World, explore, on_notice, run};
+use loom::sync::Mutex;
+use softfault_modelled::{Access, AddressSpace, Discipline, Notice, Pfn, Subscription};
+use std::sync::Arc;
+
+/// The subscriber's table: page 0.
+type Mirror = Arc<Mutex<Option<Pfn>>>;
+
+fn mirror() -> Mirror {
+    let mirror = Mirror::default();
+    let obeys = mirror.clone();
+    on_notice(move |notice| {
+        if let Notice::Start { range, .. } = notice
+            && range.contains(softfault_modelled::Vpn(0))
+        {
+            *obeys.lock().unwrap() = None;
+        }
+    });
+    mirror
+}
+
+/// Once, as a subscriber does it: what it could not map it will ask for again.
+fn map(w: World, by: &Subscription<'static, Modelled>, mirror: &Mirror) {
+    if let Ok(found) = by.lookup(w.space, 0) {
+        let mut page = mirror.lock().unwrap();
+        if by.is_current(w.space, &found) {
+            *page = Some(found.translation.pfn);
+        }
+    }
+}
+
+fn check(w: World, mirror: &Mirror, others: &[&AddressSpace<'static, Modelled>]) {
+    w.check(others);
+    let there = w.space.translate_at_rest(0).map(|t| t.pfn);
+    let mapped = *mirror.lock().unwrap();
+    assert!(mapped.is_none() || mapped == there, "I24: the subscriber maps {mapped:?}, the space {there:?}");
+}
+
+/// A lookup, and the mapping of what it found, against a change of the page.
+fn lookup_against(change: impl Fn(World) + Sync + Send + Copy + 'static) {
+    explore(2, move || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(0);
+        let child = w.space.fork().unwrap();
+        let mirror = mirror();
+        let by = w.space.subscribe();
+        let mine = mirror.clone();
+        run(vec![Box::new(move || map(w, &by, &mine)), Box::new(move || change(w))]);
+        check(w, &mirror, &[&child]);
+    });
+}
+
+#[test]
+fn t14_lookup_against_a_copy() {
+    lookup_against(|w| _ = w.space.handle_fault(0, Access::Write).unwrap());
+}
+
+#[test]
+fn t14_lookup_against_munmap() {
+    lookup_against(|w| w.space.munmap(0, 4096).unwrap());
+}
+
+/// The subscription comes while a fault copies: it is told, or finds the new page.
+#[test]
+fn t14_subscription_against_a_copy() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(0);
+        let child = w.space.fork().unwrap();
+        let mirror = mirror();
+        let mine = mirror.clone();
+        let subscribe = move || {
+            let by = w.space.subscribe();
+            map(w, &by, &mine);
+        };
+        let write = move || {
+            w.space.activate();
+            w.space.handle_fault(0, Access::Write).unwrap();
+            w.space.deactivate();
+        };
+        run(vec![Box::new(subscribe), Box::new(write)]);
+        check(w, &mirror, &[&child]);
+    });
+}

@@ -1,0 +1,102 @@
+//! Ageing: which pages were used, by the space's own tables or a subscriber's.
+
+use super::Notice;
+use crate::addr::{PAGE_SIZE, PageRange, Vpn};
+use crate::machine::{Flush, Machine};
+use crate::space::AddressSpace;
+use crate::space::ops::{page_align, pages};
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Format};
+use crate::table::take::{self, Next, Part};
+
+/// One pass over a range.
+struct Ageing<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    clear: bool,
+    tells: bool,
+    nr_young: u64,
+    /// What has lost its accessed bit; huge mappings may reach out of the range.
+    cleared: Option<PageRange>,
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Pages that were used since that was last forgotten, by anybody's tables: those
+    /// of mappings that `addr..addr + len` meets. Of a huge mapping all count, or
+    /// none.
+    pub fn test_young(&self, addr: u64, len: u64) -> u64 {
+        self.age(addr, len, false)
+    }
+
+    /// The same, and forgets it: a use is counted by this call or by the next one,
+    /// never by neither. Every access that begins afterwards is a new one.
+    pub fn test_and_clear_young(&self, addr: u64, len: u64) -> u64 {
+        self.age(addr, len, true)
+    }
+
+    fn age(&self, addr: u64, len: u64, clear: bool) -> u64 {
+        let start = addr & !(PAGE_SIZE - 1);
+        let Some(end) = start.checked_add(page_align(len)) else { return 0 };
+        let range = pages(start, end - start).intersect(&Self::user_range());
+        let _writer = self.write_lock();
+        let mut ageing = Ageing { space: self, clear, tells: self.has_subscribers(), nr_young: 0, cleared: None };
+        take::for_each_part(&self.vm.machine, self.root, range, &mut |part| match part {
+            Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |vpn, slot| {
+                ageing.look(slot, PageRange::new(vpn, Vpn(vpn.0 + 1)))
+            }),
+            Part::Huge(pmd) => ageing.look(pmd.slot, pmd.span()),
+        });
+        if let Some(cleared) = ageing.cleared {
+            // A CPU sets the bit when it reads the entry, not at each access.
+            self.shootdown(Flush::Pages(cleared));
+        }
+        ageing.nr_young
+    }
+}
+
+/// What an entry says of its mapping.
+enum Use {
+    Young,
+    Old,
+    /// There is no mapping, or a table has taken its place.
+    Other(Next),
+}
+
+impl<M: Machine> Ageing<'_, '_, M> {
+    /// One mapping, whole.
+    fn look(&mut self, slot: Slot<'_, M::Format>, whole: PageRange) -> Next {
+        let young = match self.used(slot) {
+            Use::Other(next) => return next,
+            Use::Old => false,
+            Use::Young => {
+                let before = self.cleared.unwrap_or(whole);
+                if self.clear {
+                    self.cleared = Some(PageRange::new(before.start.min(whole.start), before.end.max(whole.end)));
+                }
+                true
+            }
+        };
+        // Asked in any case: the subscriber has to forget, too.
+        let notice = Notice::Young { range: whole, clear: self.clear };
+        let by_others = self.tells && self.space.vm.machine.notify(self.space.tag(), &notice);
+        self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
+        Next::GoOn
+    }
+
+    fn used(&self, slot: Slot<'_, impl Format>) -> Use {
+        loop {
+            let seen = slot.read();
+            match seen.entry {
+                Entry::Leaf(leaf) if !leaf.accessed => return Use::Old,
+                Entry::Leaf(_) if !self.clear => return Use::Young,
+                Entry::Leaf(_) => {
+                    if slot.clear_accessed(seen).is_ok() {
+                        return Use::Young;
+                    }
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.space.vm.machine.relax(),
+                Entry::Table(_) => return Use::Other(Next::Again),
+                Entry::None | Entry::Guard => return Use::Other(Next::GoOn),
+            }
+        }
+    }
+}

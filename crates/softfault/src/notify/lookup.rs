@@ -1,0 +1,107 @@
+//! The side of the subscribers: a page without a reference.
+
+use super::Subscription;
+use super::tell::is_under_way;
+use crate::account::Event;
+use crate::addr::{Order, PageRange, Vpn};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::ops::Translation;
+use crate::sync::{self, Ordering};
+use crate::table::format::{Leaf, huge_order};
+use crate::table::walk;
+
+/// A page as it was; good while it [is current](Subscription::is_current).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lookup {
+    /// Frame, rights and size of the mapping.
+    pub translation: Translation,
+    /// Changes that were over then; none was under way.
+    changes: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LookupRefused {
+    /// The subscription is to another space.
+    OtherSpace,
+    /// Entries of the space are being changed: try again.
+    UnderWay,
+    /// A touch would fault: handle the fault first.
+    Absent,
+}
+
+impl LookupRefused {
+    fn event(self) -> Event {
+        match self {
+            LookupRefused::OtherSpace => Event::LookupOtherSpace,
+            LookupRefused::UnderWay => Event::LookupUnderWay,
+            LookupRefused::Absent => Event::LookupAbsent,
+        }
+    }
+}
+
+impl core::fmt::Display for LookupRefused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            LookupRefused::OtherSpace => "space: should be the one that the subscription is to",
+            LookupRefused::UnderWay => "entries of the space are being changed",
+            LookupRefused::Absent => "addr: a touch would fault",
+        })
+    }
+}
+impl core::error::Error for LookupRefused {}
+
+impl<'vm, M: Machine> Subscription<'vm, M> {
+    pub(super) fn is_to(&self, space: &AddressSpace<'vm, M>) -> bool {
+        core::ptr::eq(self.vm, space.vm) && self.space_id == space.id
+    }
+
+    /// What the address translates to, without a reference to the frame: to be
+    /// mapped only while it [is current](Self::is_current), and dropped with the
+    /// next `Start` that names it. May be called while a notice is received.
+    ///
+    /// # Errors
+    ///
+    /// [`LookupRefused`].
+    pub fn lookup(&self, space: &AddressSpace<'vm, M>, addr: u64) -> Result<Lookup, LookupRefused> {
+        self.try_lookup(space, addr).inspect_err(|refused| self.vm.count(refused.event(), 1))
+    }
+
+    fn try_lookup(&self, space: &AddressSpace<'vm, M>, addr: u64) -> Result<Lookup, LookupRefused> {
+        if !self.is_to(space) {
+            return Err(LookupRefused::OtherSpace);
+        }
+        // Before the entry is read: what changes it later changes this first.
+        let changes = space.data.notify.changes.load(Ordering::Acquire);
+        if is_under_way(changes) {
+            return Err(LookupRefused::UnderWay);
+        }
+        let translation = space.translation(addr).ok_or(LookupRefused::Absent)?;
+        Ok(Lookup { translation, changes })
+    }
+
+    /// Whether no entry of the space has been changed since, and none is being
+    /// changed. Asked under the lock that the subscriber also takes to obey a
+    /// notice, or after the page was mapped, to undo it if not.
+    pub fn is_current(&self, space: &AddressSpace<'vm, M>, lookup: &Lookup) -> bool {
+        sync::fence();
+        self.is_to(space) && space.data.notify.changes.load(Ordering::Acquire) == lookup.changes
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// What the entry says at this moment; `None` where a touch would fault.
+    pub(crate) fn translation(&self, addr: u64) -> Option<Translation> {
+        let vpn = Vpn::of(addr);
+        if !PageRange::contains(&Self::user_range(), vpn) {
+            return None;
+        }
+        let _section = self.section();
+        let mapped = walk::mapped(&self.vm.machine, self.root, vpn)?;
+        let Leaf { pfn, rights, .. } = mapped.leaf;
+        let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
+        (!rights.is_empty()).then_some(Translation { pfn, rights, order })
+    }
+}

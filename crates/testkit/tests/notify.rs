@@ -1,0 +1,478 @@
+//! T14, T15: who keeps a table of his own beside a space's is told of every change
+//! before and after, and asked when pages age.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::*;
+use softfault::{Access, Event, LookupRefused, Notice, PageRange, Pfn, Rights, Subscription, Vm, Vpn, Why};
+use softfault_host::{Hosted, Running};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+const ARENA: u64 = 16 << 20;
+const OTHER: u64 = BASE + (1 << 30);
+
+fn range(at: u64, nr_pages: u64) -> PageRange {
+    PageRange::sized(Vpn::of(at), nr_pages).unwrap()
+}
+
+/// Everything that is told, in its order.
+#[derive(Default, Clone)]
+struct Log(Arc<Mutex<Vec<Notice>>>);
+
+impl Log {
+    fn of(vm: &Vm<Hosted>) -> Log {
+        let log = Log::default();
+        let to = log.clone();
+        let push = move |_, notice: &Notice| {
+            to.0.lock().unwrap().push(*notice);
+            false
+        };
+        assert!(vm.machine().on_notice(Box::new(push)).is_ok(), "one subscriber a machine");
+        log
+    }
+    fn take(&self) -> Vec<Notice> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// Start and end of one change.
+fn told(at: u64, nr_pages: u64, why: Why) -> [Notice; 2] {
+    let range = range(at, nr_pages);
+    [Notice::Start { range, why }, Notice::End { range, why }]
+}
+
+/// Each operation, and exactly what is told of it.
+#[test]
+fn t14_what_is_told_of_each_operation() {
+    in_setup(Setup::PLAIN, 1, ARENA, |w| {
+        let log = Log::of(w.vm);
+        let s = w.space;
+        let expect = |what: &str, notices: &[[Notice; 2]]| assert_eq!(log.take(), notices.concat(), "{what}");
+        w.map(BASE, 8, RW);
+        s.write(BASE, &[1; 3 * 4096]).unwrap();
+        s.munmap(BASE + 7 * PAGE, PAGE).unwrap();
+        expect("nobody has subscribed", &[]);
+        let subscription = s.subscribe();
+        s.write(BASE + 3 * PAGE, b"new").unwrap();
+        s.handle_fault(BASE + 4 * PAGE, Access::Read).unwrap();
+        expect("an empty entry is filled", &[]);
+        s.write(BASE + 4 * PAGE, b"own").unwrap();
+        expect("the zero frame gives way", &[told(BASE + 4 * PAGE, 1, Why::Copy)]);
+        s.mprotect(BASE, 2 * PAGE, READ).unwrap();
+        expect("fewer rights", &[told(BASE, 2, Why::Protect)]);
+        s.mprotect(BASE, 2 * PAGE, RW).unwrap();
+        s.write(BASE, b"reused").unwrap();
+        expect("more rights", &[]);
+        s.madvise(BASE, 3 * PAGE, FREE).unwrap();
+        expect("free", &[told(BASE, 3, Why::Clean)]);
+        s.madvise(BASE + PAGE, PAGE, DONTNEED).unwrap();
+        expect("dontneed", &[told(BASE + PAGE, 1, Why::Discard)]);
+        w.map(OTHER, 2, RW);
+        let child = s.fork().unwrap();
+        expect_fork(&log.take(), &[range(BASE, 7), range(OTHER, 2)]);
+        s.write(BASE, b"copied").unwrap();
+        expect("copy", &[told(BASE, 1, Why::Copy)]);
+        child.write(BASE + 2 * PAGE, b"the child's").unwrap();
+        child.munmap(BASE, 7 * PAGE).unwrap();
+        drop(child);
+        expect("another space", &[]);
+        s.write(BASE + 2 * PAGE, b"reused").unwrap();
+        expect("reuse", &[]);
+        s.mremap(BASE, 2 * PAGE, 2 * PAGE, MAYMOVE | MREMAP_FIXED, OTHER + 8 * PAGE).unwrap();
+        let moved = told(BASE, 2, Why::Move);
+        expect("a move, and what faults may have put there meanwhile", &[moved, moved]);
+        s.munmap(BASE + 2 * PAGE, 2 * PAGE).unwrap();
+        expect("unmap", &[told(BASE + 2 * PAGE, 2, Why::Unmap)]);
+        w.map(OTHER, 1, RW);
+        expect("replaced", &[told(OTHER, 1, Why::Unmap)]);
+        s.madvise(OTHER, PAGE, GUARD_INSTALL).unwrap();
+        expect("a guard in an empty page", &[]);
+        s.unsubscribe(subscription).unwrap();
+        s.munmap(BASE, 8 * PAGE).unwrap();
+        expect("nobody any more", &[]);
+    });
+}
+
+fn expect_fork(notices: &[Notice], ranges: &[PageRange]) {
+    let start = |&range: &PageRange| Notice::Start { range, why: Why::Fork };
+    let end = |&range: &PageRange| Notice::End { range, why: Why::Fork };
+    let expected: Vec<Notice> = ranges.iter().map(start).chain(ranges.iter().map(end)).collect();
+    assert_eq!(notices, expected);
+}
+
+#[test]
+fn t14_pages_that_an_object_has_lost() {
+    in_setup(Setup::PLAIN, 1, ARENA, |w| {
+        let log = Log::of(w.vm);
+        let object = w.vm.new_shared_object(8 * PAGE).unwrap();
+        let part = softfault::ObjectPart { object: &object, offset_bytes: 2 * PAGE, may_write: true };
+        w.space.mmap_object(BASE, 4 * PAGE, RW, SHARED | FIXED, part).unwrap();
+        w.space.write(BASE, &[1; 4 * 4096]).unwrap();
+        let _subscription = w.space.subscribe();
+        object.discard(3..4);
+        w.space.zap_object(object.id(), 3..4);
+        assert_eq!(log.take(), told(BASE + PAGE, 1, Why::Discard));
+        drop(w.space.fork().unwrap());
+        assert_eq!(log.take(), [], "shared memory keeps its rights at a fork");
+        w.space.munmap(BASE, 4 * PAGE).unwrap();
+    });
+}
+
+#[test]
+fn t14_release() {
+    in_setup(Setup::PLAIN, 1, ARENA, |w| {
+        let log = Log::of(w.vm);
+        let space = w.vm.new_space().unwrap();
+        space.mmap(BASE, PAGE, RW, PRIVATE | FIXED).unwrap();
+        let _subscription = space.subscribe();
+        drop(space);
+        assert_eq!(log.take(), [Notice::Release]);
+        drop(w.vm.new_space().unwrap());
+        assert_eq!(log.take(), [], "a space without a subscription");
+    });
+}
+
+#[test]
+fn who_is_refused_a_frame_number() {
+    in_setup(Setup::PLAIN, 1, ARENA, |w| {
+        w.map(BASE, 2, RW);
+        let other = w.vm.new_space().unwrap();
+        let subscription = w.space.subscribe();
+        let second = other.subscribe();
+        let lookup = |addr| subscription.lookup(w.space, addr).map(|found| found.translation.rights);
+        assert_eq!(lookup(BASE), Err(LookupRefused::Absent));
+        w.space.write(BASE, b"there").unwrap();
+        assert_eq!(lookup(BASE + 17), Ok(Rights::READ | Rights::WRITE));
+        for addr in [1 << 47, 1 << 63, u64::MAX] {
+            assert_eq!(lookup(addr), Err(LookupRefused::Absent), "{addr:#x}");
+        }
+        assert_eq!(second.lookup(w.space, BASE).unwrap_err(), LookupRefused::OtherSpace);
+        assert_eq!(subscription.lookup(&other, BASE).unwrap_err(), LookupRefused::OtherSpace);
+        let before = subscription.lookup(w.space, BASE).unwrap();
+        assert!(subscription.is_current(w.space, &before) && !second.is_current(w.space, &before));
+        w.space.write(BASE + PAGE, b"elsewhere").unwrap();
+        assert!(subscription.is_current(w.space, &before), "nothing has changed");
+        w.space.madvise(BASE, PAGE, DONTNEED).unwrap();
+        assert!(!subscription.is_current(w.space, &before));
+        let events = [Event::LookupAbsent, Event::LookupOtherSpace, Event::LookupUnderWay];
+        assert_eq!(events.map(|event| w.vm.event(event)), [4, 2, 0]);
+        let second = w.space.unsubscribe(second).unwrap_err();
+        other.unsubscribe(second).unwrap();
+        w.space.unsubscribe(subscription).unwrap();
+        let state = w.space.page_state(BASE + PAGE).unwrap();
+        assert_eq!((state.rights, state.order.nr_pages()), (Rights::READ | Rights::WRITE, 1));
+    });
+}
+
+/// Stops an operation at each notice, so that another CPU can look.
+struct Stops {
+    notices: Receiver<Notice>,
+    go_on: Sender<()>,
+}
+
+impl Stops {
+    fn of(vm: &Vm<Hosted>) -> Stops {
+        let (notice_to, notices) = channel();
+        let (go_on, gone_on) = channel();
+        let ends = Mutex::new((notice_to, gone_on));
+        let stop = move |_, notice: &Notice| {
+            let ends = ends.lock().unwrap();
+            ends.0.send(*notice).unwrap();
+            ends.1.recv().unwrap();
+            false
+        };
+        assert!(vm.machine().on_notice(Box::new(stop)).is_ok());
+        Stops { notices, go_on }
+    }
+}
+
+/// While the start is told the page is what it was, and lookups are refused; when
+/// the end is, it is what it will be.
+#[test]
+fn t14_told_before_and_after() {
+    type Operation = fn(&Space<'_>);
+    let operations: [(&str, Operation); 6] = [
+        ("munmap", |s| s.munmap(BASE, PAGE).unwrap()),
+        ("mprotect", |s| s.mprotect(BASE, PAGE, READ).unwrap()),
+        ("dontneed", |s| s.madvise(BASE, PAGE, DONTNEED).unwrap()),
+        ("mremap", |s| _ = s.mremap(BASE, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, OTHER).unwrap()),
+        ("fork", |s| drop(s.fork().unwrap())),
+        ("copy", |s| _ = s.handle_fault(BASE + PAGE, Access::Write).unwrap()),
+    ];
+    for (name, operation) in operations {
+        eprintln!("{name}");
+        in_setup(Setup::PLAIN, 2, ARENA, |w| {
+            w.map(BASE, 2, RW);
+            w.space.write(BASE, b"there").unwrap();
+            w.space.handle_fault(BASE + PAGE, Access::Read).unwrap();
+            let addr = if name == "copy" { BASE + PAGE } else { BASE };
+            let stops = Mutex::new(Stops::of(w.vm));
+            let subscription = w.space.subscribe();
+            let seen = Mutex::new(Vec::new());
+            let look = || {
+                let refused = subscription.lookup(w.space, addr).err() == Some(LookupRefused::UnderWay);
+                (w.space.translate_at_rest(addr), refused)
+            };
+            let before = look().0;
+            let observer = |_: &Running<'_>, stop: &AtomicBool| {
+                let stops = stops.lock().unwrap();
+                while !stop.load(SeqCst) {
+                    let Ok(notice) = stops.notices.recv_timeout(std::time::Duration::from_millis(1)) else { continue };
+                    seen.lock().unwrap().push((notice, look()));
+                    stops.go_on.send(()).unwrap();
+                }
+            };
+            w.race(&[&observer], |_| operation(w.space));
+            let seen = seen.into_inner().unwrap();
+            let after = look().0;
+            assert_ne!(before, after, "{name} changes nothing");
+            assert!(matches!(seen[0], (Notice::Start { .. }, look) if look == (before, true)), "{name}: {seen:?}");
+            assert!(matches!(seen[1], (Notice::End { .. }, look) if look == (after, false)), "{name}: {seen:?}");
+            w.space.unsubscribe(subscription).unwrap();
+        });
+    }
+}
+
+/// A second table: a guest's, or a device's.
+#[derive(Default)]
+struct Mirror {
+    pages: Mutex<BTreeMap<Vpn, (Pfn, Rights)>>,
+    used: Mutex<BTreeSet<Vpn>>,
+    nr_dropped: AtomicU64,
+}
+
+impl Mirror {
+    fn of(vm: &Vm<Hosted>) -> Arc<Mirror> {
+        let mirror = Arc::new(Mirror::default());
+        let to = mirror.clone();
+        let obey = move |_, notice: &Notice| match *notice {
+            Notice::Start { range, .. } => to.forget(range),
+            Notice::Release => to.forget(PageRange::new(Vpn(0), Vpn(1 << 52))),
+            Notice::End { .. } => false,
+            Notice::Young { range, clear } => to.was_used(range, clear),
+        };
+        assert!(vm.machine().on_notice(Box::new(obey)).is_ok());
+        mirror
+    }
+
+    fn forget(&self, range: PageRange) -> bool {
+        let mut pages = self.pages.lock().unwrap();
+        let before = pages.len();
+        pages.retain(|vpn, _| !range.contains(*vpn));
+        self.nr_dropped.fetch_add((before - pages.len()) as u64, SeqCst);
+        false
+    }
+
+    fn was_used(&self, range: PageRange, clear: bool) -> bool {
+        let mut used = self.used.lock().unwrap();
+        let hits: Vec<Vpn> = used.range(range.start..range.end).copied().collect();
+        if clear {
+            hits.iter().for_each(|vpn| _ = used.remove(vpn));
+        }
+        !hits.is_empty()
+    }
+
+    /// An access of the guest: through the mirror, filled if need be. `f` runs under
+    /// the mirror's lock, which is all that keeps the frame.
+    fn access(&self, s: &Space<'_>, by: &Subscription<'_, Hosted>, addr: u64, access: Access, f: &dyn Fn(Pfn)) -> bool {
+        let vpn = Vpn::of(addr);
+        let allows = |page: &(Pfn, Rights)| page.1.contains(access.needs());
+        loop {
+            {
+                let pages = self.pages.lock().unwrap();
+                if let Some(page) = pages.get(&vpn).filter(|page| allows(page)) {
+                    f(page.0);
+                    return true;
+                }
+            }
+            match by.lookup(s, addr) {
+                Ok(found) if found.translation.rights.contains(access.needs()) => {
+                    let mut pages = self.pages.lock().unwrap();
+                    if by.is_current(s, &found) {
+                        pages.insert(vpn, (found.translation.pfn, found.translation.rights));
+                    }
+                }
+                Err(LookupRefused::UnderWay) => std::thread::yield_now(),
+                Ok(_) | Err(_) => {
+                    if s.handle_fault(addr, access).is_err() {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+}
+
+const PAGES: u64 = 8;
+
+/// What a page of the window holds, ever: its own number, or zero.
+fn mark(page: u64) -> u64 {
+    0x5a5a_0000 + page
+}
+
+/// The program changes its memory in every way, and frames that it gives up are
+/// used by somebody else at once; a guest reads and writes through the mirror.
+#[test]
+fn t14_a_mirror_is_never_stale() {
+    in_each_setup(4, ARENA, |w| {
+        let mirror = Mirror::of(w.vm);
+        w.map(BASE, PAGES, RW);
+        let nr_looks = AtomicU64::new(0);
+        let guest = |running: &Running<'_>, stop: &AtomicBool| {
+            let s = running.space();
+            let mut n = 0;
+            while !stop.load(SeqCst) {
+                // Now and then it begins anew, in the middle of whatever goes on.
+                let subscription = s.subscribe();
+                for _ in 0..64 {
+                    let page = n % PAGES;
+                    let access = if n % 3 == 0 { Access::Write } else { Access::Read };
+                    let look = |pfn| {
+                        let there = w.vm.machine().device_load(pfn, 0);
+                        assert!(there == 0 || there == mark(page), "page {page} shows {there:#x} of somebody else");
+                        if access == Access::Write {
+                            w.vm.machine().device_store(pfn, 16, n);
+                        }
+                    };
+                    if mirror.access(s, &subscription, BASE + page * PAGE, access, &look) {
+                        nr_looks.fetch_add(1, SeqCst);
+                    }
+                    n += 1;
+                }
+                mirror.forget(range(BASE, PAGES));
+                s.unsubscribe(subscription).unwrap();
+            }
+        };
+        let program = |running: &Running<'_>, stop: &AtomicBool| {
+            let mut n = 0;
+            while !stop.load(SeqCst) {
+                n += 1;
+                let page = n % PAGES;
+                let _ = running.write_u64(BASE + page * PAGE, mark(page));
+            }
+        };
+        // Takes what becomes free, in a space of its own.
+        let other = w.vm.new_space().unwrap();
+        let thief = |_: &Running<'_>, stop: &AtomicBool| {
+            while !stop.load(SeqCst) {
+                other.mmap(OTHER, 16 * PAGE, RW, PRIVATE | FIXED).unwrap();
+                (0..16).for_each(|i| other.write(OTHER + i * PAGE, &u64::MAX.to_ne_bytes()).unwrap());
+                other.munmap(OTHER, 16 * PAGE).unwrap();
+            }
+        };
+        w.race(&[&guest, &program, &thief], |running| {
+            for round in 0..60 {
+                let n = nr_looks.load(SeqCst);
+                wait_until(|| nr_looks.load(SeqCst) > n + 4);
+                change(w, running, round);
+            }
+        });
+        assert!(mirror.nr_dropped.load(SeqCst) > 20, "the mirror was never filled: the test shows nothing");
+        check(w.vm, &[w.space, &other]);
+    });
+}
+
+fn change(w: &World<'_>, running: &Running<'_>, round: u64) {
+    let at = BASE + (round % 5) * PAGE;
+    match round % 6 {
+        0 => w.space.madvise(at, 3 * PAGE, DONTNEED).unwrap(),
+        1 => {
+            w.space.munmap(at, 2 * PAGE).unwrap();
+            w.map(at, 2, RW);
+        }
+        2 => {
+            w.space.mprotect(at, 2 * PAGE, READ).unwrap();
+            w.space.mprotect(at, 2 * PAGE, RW).unwrap();
+        }
+        3 => {
+            // What moves away shows its old page's number in the new place; so it goes.
+            w.space.mremap(at, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, OTHER).unwrap();
+            w.map(at, 1, RW);
+            w.space.munmap(OTHER, PAGE).unwrap();
+        }
+        _ => {
+            // No write of the guest after the fork shows in the child.
+            let child = running.space().fork().unwrap();
+            let words = |offset| -> Vec<u64> {
+                let read = |page| {
+                    let mut bytes = [0; 8];
+                    child.read(BASE + page * PAGE + offset, &mut bytes).unwrap();
+                    u64::from_ne_bytes(bytes)
+                };
+                (0..PAGES).map(read).collect()
+            };
+            let seen = words(16);
+            std::thread::yield_now();
+            assert_eq!(words(16), seen, "F5: the guest writes a page of the child");
+        }
+    }
+}
+
+/// T15. What is used once is counted once, through whichever table.
+#[test]
+fn t15_ageing() {
+    in_each_setup(2, ARENA, |w| {
+        let mirror = Mirror::of(w.vm);
+        w.map(BASE, 8, RW);
+        let s = w.space;
+        (0..4).for_each(|i| s.write(BASE + i * PAGE, b"used").unwrap());
+        let all = 8 * PAGE;
+        assert_eq!((s.test_young(BASE, all), s.test_young(BASE + PAGE, 2 * PAGE)), (4, 2));
+        assert_eq!((s.test_and_clear_young(BASE, all), s.test_young(BASE, all)), (4, 0));
+        let mut nr_dirty = 0;
+        s.smaps(&mut |entry| nr_dirty += entry.dirty_pages);
+        assert_eq!(nr_dirty, 4, "dirty bits stay");
+        // Used by the guest only; by both; asked of a part.
+        let subscription = s.subscribe();
+        let touch = |page| _ = mirror.used.lock().unwrap().insert(Vpn(Vpn::of(BASE).0 + page));
+        touch(1);
+        touch(7);
+        assert_eq!((s.test_young(BASE, all), s.test_young(BASE + 2 * PAGE, 2 * PAGE)), (1, 0), "7 is not mapped");
+        s.write(BASE + PAGE, b"used").unwrap();
+        assert_eq!(s.test_and_clear_young(BASE, all), 1);
+        assert_eq!(s.test_and_clear_young(BASE, all), 0, "the guest has forgotten, too");
+        s.unsubscribe(subscription).unwrap();
+        for (addr, len) in
+            [(BASE + (1 << 40), PAGE), (BASE, 0), (u64::MAX - 5, 100), (1 << 63, u64::MAX), (5, u64::MAX)]
+        {
+            assert_eq!(s.test_and_clear_young(addr, len), 0, "{addr:#x}, {len:#x}");
+        }
+    });
+}
+
+/// Another CPU keeps its translations; each of its uses is counted all the same,
+/// by one call or the next.
+#[test]
+fn t15_test_and_clear_loses_none() {
+    in_each_setup(2, ARENA, |w| {
+        w.map(BASE, 4, RW);
+        (0..4).for_each(|i| w.space.write(BASE + i * PAGE, b"there").unwrap());
+        let (asked, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let user = |running: &Running<'_>, stop: &AtomicBool| {
+            while !stop.load(SeqCst) {
+                let n = asked.load(SeqCst);
+                if n > done.load(SeqCst) {
+                    running.read_u64(BASE + (n % 4) * PAGE).unwrap();
+                    done.store(n, SeqCst);
+                }
+            }
+        };
+        w.race(&[&user], |_| {
+            w.space.test_and_clear_young(BASE, 4 * PAGE);
+            for n in 1..400 {
+                asked.store(n, SeqCst);
+                let mut counted = 0;
+                // Calls race with the use, until it is known to be over.
+                while done.load(SeqCst) < n {
+                    counted += w.space.test_and_clear_young(BASE, 4 * PAGE);
+                }
+                counted += w.space.test_and_clear_young(BASE, 4 * PAGE);
+                assert_eq!(counted, 1, "use {n}");
+            }
+        });
+    });
+}
