@@ -6,7 +6,15 @@ use softfault::Discipline as Typed;
 use softfault_recorded::sync::{Ordering, Word};
 
 fn options(cpus: u16, discipline: Typed) -> Options {
-    Options { cpus, layout: Layout::OwnTable, discipline, touches: 512, frames: Frames::Fresh, pages: Pages::Small, json: false }
+    Options {
+        cpus,
+        layout: Layout::OwnTable,
+        discipline,
+        touches: 512,
+        frames: Frames::Fresh,
+        pages: Pages::Small,
+        json: false,
+    }
 }
 
 #[test]

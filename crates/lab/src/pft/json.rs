@@ -1,6 +1,5 @@
 //! Rows as JSON, one object per line.
 
-use super::options::PAGE_BYTES;
 use super::stats::Row;
 use serde::Serialize;
 
@@ -41,7 +40,7 @@ fn line(row: &Row) -> String {
         gib: row.gib,
         reps: row.reps,
         pages: row.pages,
-        page_bytes: PAGE_BYTES,
+        page_bytes: row.page_bytes,
         user_s: row.user_s,
         system_s: row.system_s,
         wall_s: row.wall_s,
@@ -79,6 +78,7 @@ mod tests {
             reps: 3,
             frames: "fresh",
             pages: 786_432,
+            page_bytes: 4096,
             user_s: 0.0,
             system_s: 0.0,
             wall_s: 0.5,

@@ -9,11 +9,12 @@
 //! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
 //!   of frames named in `Hosted::regions` may be written through `frame_ptr`.
 
-use super::options::{AGED_FREE_OF_64, Frames, PAGE_BYTES};
+use super::options::{AGED_FREE_OF_64, Frames, PAGE_BYTES, Pages};
 use crate::error::LabError;
-use crate::os::{self, Mapping};
+use crate::os::{self, HostPages, Mapping};
+use softfault::clear::{ClearOrder, clear_folio};
 use softfault::machine::{CpuId, Machine};
-use softfault::{Access, AddressSpace, Config, Pfn, Tunables, Vm};
+use softfault::{Access, AddressSpace, Config, Order, Pfn, Tunables, Vm};
 use softfault_host::Hosted;
 use std::hint::black_box;
 use std::ops::Range;
@@ -40,9 +41,14 @@ pub struct Load<'a> {
     pub cpus: &'a [usize],
     /// Pages, all threads together.
     pub nr_pages: u64,
+    /// What each of them is.
+    pub pages: Pages,
 }
 
 impl Load<'_> {
+    fn nr_bytes(&self) -> u64 {
+        self.nr_pages * self.pages.nr_bytes()
+    }
     /// The pages of thread `i`: contiguous, and no thread has two more than another.
     fn share(&self, i: usize) -> Range<u64> {
         let at = |i: usize| self.nr_pages * i as u64 / self.nr_threads as u64;
@@ -91,10 +97,11 @@ fn wait_for_all(ready: &AtomicUsize, nr_threads: usize) {
 
 /// Linux: a store of one byte to each page of a fresh mapping.
 pub fn linux_touch(load: &Load) -> Result<Sample, LabError> {
+    let page_bytes = load.pages.nr_bytes();
     on_fresh_mapping(load, |base, pages| {
         for page in pages {
             // SAFETY: L2: inside the mapping, in a page that only this thread touches.
-            unsafe { base.add((page * PAGE_BYTES) as usize).write_volatile(1) };
+            unsafe { base.add((page * page_bytes) as usize).write_volatile(1) };
         }
         Ok(())
     })
@@ -102,8 +109,9 @@ pub fn linux_touch(load: &Load) -> Result<Sample, LabError> {
 
 /// Linux: one madvise(MADV_POPULATE_WRITE) of each thread's share.
 pub fn linux_populate(load: &Load) -> Result<Sample, LabError> {
+    let page_bytes = load.pages.nr_bytes();
     on_fresh_mapping(load, |base, pages| {
-        let (offset, len) = (pages.start * PAGE_BYTES, (pages.end - pages.start) * PAGE_BYTES);
+        let (offset, len) = (pages.start * page_bytes, (pages.end - pages.start) * page_bytes);
         // SAFETY: L1: the share lies in the mapping.
         let rc = unsafe { libc::madvise(base.add(offset as usize).cast(), len as usize, libc::MADV_POPULATE_WRITE) };
         if rc != 0 {
@@ -120,8 +128,18 @@ fn on_fresh_mapping(
     work: impl Fn(*mut u8, Range<u64>) -> Result<(), LabError> + Sync,
 ) -> Result<Sample, LabError> {
     let run = || {
-        let mapping = Mapping::fresh((load.nr_pages * PAGE_BYTES) as usize)?;
-        together(load, |_| Ok(()), |pages| work(mapping.base(), pages))
+        let len = load.nr_bytes() as usize;
+        let mapping = match load.pages {
+            Pages::Small => Mapping::fresh(len)?,
+            Pages::Huge => Mapping::aligned(len, HostPages::Huge)?,
+        };
+        let sample = together(load, |_| Ok(()), |pages| work(mapping.base(), pages))?;
+        // A host that gives small pages after all would be timed for another thing.
+        if load.pages == Pages::Huge && os::huge_bytes(mapping.base(), len) < len as u64 / 10 * 9 {
+            let why = std::io::Error::other("it mapped small pages: should have free blocks of 2 MiB");
+            return Err(LabError::host("huge pages", why));
+        }
+        Ok(sample)
     };
     run()?;
     run()
@@ -131,6 +149,7 @@ fn on_fresh_mapping(
 /// that no fault path that zeroes in such batches can beat.
 pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError> {
     let first = first_frame(hosted);
+    let page_frames = load.pages.nr_bytes() / PAGE_BYTES;
     together(
         load,
         |_| Ok(()),
@@ -139,10 +158,27 @@ pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError
             while page < pages.end {
                 let nr = batch.min(pages.end - page);
                 // Opaque, or the compiler joins the calls into one over the whole share.
-                let at = black_box(hosted.frame_ptr(Pfn(first.0 + page as u32)));
+                let at = black_box(hosted.frame_ptr(Pfn(first.0 + (page * page_frames) as u32)));
                 // SAFETY: L3: frames of this thread's share.
-                unsafe { std::ptr::write_bytes(at, 0, (nr * PAGE_BYTES) as usize) };
+                unsafe { std::ptr::write_bytes(at, 0, (nr * page_frames * PAGE_BYTES) as usize) };
                 page += nr;
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Clearing of huge pages as a fault on their first sub-page does it, and nothing
+/// else.
+pub fn clear(load: &Load, hosted: &Hosted, how: ClearOrder) -> Result<Sample, LabError> {
+    let first = first_frame(hosted).0.next_multiple_of(Order::PMD.nr_pages() as u32);
+    together(
+        load,
+        |i| bind(hosted, i),
+        |pages| {
+            for page in pages {
+                let page = Pfn(first + (page * Order::PMD.nr_pages()) as u32);
+                clear_folio(hosted, page, Order::PMD, Some(0), how);
             }
             Ok(())
         },
@@ -199,9 +235,10 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
         vm.age(AGED_FREE_OF_64, AGE_SEED);
     }
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
-    let base = map(&space, load.nr_pages)?;
+    let base = map(&space, load)?;
     drop(bound);
 
+    let page_bytes = load.pages.nr_bytes();
     let sample = together(
         load,
         |i| {
@@ -212,7 +249,7 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
         |pages| {
             for page in pages {
                 space
-                    .handle_fault(base + page * PAGE_BYTES, Access::Write)
+                    .handle_fault(base + page * page_bytes, Access::Write)
                     .map_err(|e| LabError::subsystem(format!("fault on page {page}"), e))?;
             }
             Ok(())
@@ -220,7 +257,7 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
     )?;
 
     let _bound = bind(hosted, 0)?;
-    verify(&space, hosted, base, load.nr_pages)?;
+    verify(&space, hosted, base, load)?;
     drop(space);
     Ok(sample)
 }
@@ -242,12 +279,14 @@ pub fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>,
     hosted.bind(CpuId(cpu as u16)).map_err(|e| LabError::subsystem(format!("binding CPU {cpu}"), e))
 }
 
-fn map(space: &AddressSpace<Hosted>, nr_pages: u64) -> Result<u64, LabError> {
+fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
+    let (len, align) = (load.nr_bytes(), load.pages.nr_bytes());
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     space
-        .mmap(0, nr_pages * PAGE_BYTES, prot as u64, flags as u64)
-        .map_err(|e| LabError::subsystem(format!("mmap of {nr_pages} pages"), e))
+        .mmap(0, len + align, prot as u64, flags as u64)
+        .map(|base| base.next_multiple_of(align))
+        .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))
 }
 
 /// Makes true what the row claims: a mark in every frame, or zeroes in all of them.
@@ -273,8 +312,14 @@ const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// That every page has a frame, and that the frame has lost its mark: a row whose
 /// faults did less than it claims is no result.
-fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, nr_pages: u64) -> Result<(), LabError> {
-    let resident = space.rss_pages().anon;
+fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, load: &Load) -> Result<(), LabError> {
+    let nr_pages = load.nr_bytes() / PAGE_BYTES;
+    let (resident, huge) = (space.rss_pages().anon, space.rss_pages().anon_huge);
+    let wanted_huge = if load.pages == Pages::Huge { nr_pages } else { 0 };
+    if huge != wanted_huge {
+        let why = format!("{huge} of {wanted_huge} pages are in huge mappings");
+        return Err(LabError::subsystem("after the faults", why));
+    }
     if resident != nr_pages {
         return Err(LabError::subsystem("after the faults", format!("{resident} of {nr_pages} pages are resident")));
     }

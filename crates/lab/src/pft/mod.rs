@@ -17,7 +17,7 @@ mod stats;
 mod table;
 
 pub use measure::bind;
-pub use options::{Against, Frames, Options, Rss, parse_discipline, parse_gib};
+pub use options::{Against, Frames, Options, Pages, Rss, parse_discipline, parse_gib};
 pub use plan::Order as RandomOrder;
 pub use stats::{Row, median, spread};
 pub use table::plain as plain_table;
@@ -27,7 +27,9 @@ use crate::os;
 use crate::progress;
 use measure::{Arena, Load, Sample};
 use plan::{Job, Work};
-use softfault::Tunables;
+use softfault::clear::{ClearOrder, calibrate};
+use softfault::policy::huge::Enabled;
+use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
 
 /// Runs it and prints what was asked for.
@@ -67,6 +69,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     })
     .map_err(|e| LabError::host("the hosted machine", e))?;
     measure::warm(&hosted);
+    let how = calibrate(&hosted, hosted.regions()[0]).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
     let mut arena = Arena::of(hosted);
 
     let jobs = plan::jobs(options, &thread_counts);
@@ -76,7 +79,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     for rep in 1..=options.reps {
         for i in order.shuffled(jobs.len()) {
             bar.set_message(format!("repetition {rep}: {}", jobs[i]));
-            samples[i].push(measure_one(options, &jobs[i], &mut arena, cpus)?);
+            samples[i].push(measure_one(options, &jobs[i], &mut arena, cpus, how)?);
             bar.inc(1);
         }
     }
@@ -84,15 +87,31 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     Ok(stats::rows(options, &jobs, &samples))
 }
 
-fn measure_one(options: &Options, job: &Job, arena: &mut Arena, cpus: &[usize]) -> Result<Sample, LabError> {
-    let load = Load { nr_threads: job.nr_threads, cpus, nr_pages: options.nr_pages() };
-    let tunables = Tunables { rss_percpu: options.rss == Rss::Percpu, ..Tunables::default() };
+/// `how`: in which order huge pages are cleared, if there are any.
+fn measure_one(
+    options: &Options,
+    job: &Job,
+    arena: &mut Arena,
+    cpus: &[usize],
+    how: Option<ClearOrder>,
+) -> Result<Sample, LabError> {
+    let load = Load { nr_threads: job.nr_threads, cpus, nr_pages: options.nr_pages(), pages: options.pages };
+    let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
+    let tunables = Tunables {
+        rss_percpu: options.rss == Rss::Percpu,
+        thp: HugeKnobs { enabled, ..HugeKnobs::DEFAULT },
+        clear_order: how,
+        ..Tunables::default()
+    };
     match job.work {
         Work::Ours(discipline) => measure::faults(&load, arena, options.frames, Tunables { discipline, ..tunables }),
         Work::LinuxTouch => measure::linux_touch(&load),
         Work::LinuxPopulate => measure::linux_populate(&load),
         Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),
-        Work::ZeroInBatches => measure::zero(&load, arena.hosted(), tunables.zero_batch),
+        Work::ZeroInBatches => match how {
+            Some(how) => measure::clear(&load, arena.hosted(), how),
+            None => measure::zero(&load, arena.hosted(), tunables.zero_batch),
+        },
     }
 }
 

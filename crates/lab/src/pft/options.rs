@@ -45,6 +45,12 @@ Frames
   aged    as zeroed, and one frame in eight is free, scattered at random over eight times the memory, as
           after a long day: descriptors of neighbouring pages share no cache line any more
 
+Pages
+  small   4 KiB each; Linux's too
+  huge    2 MiB each, on both sides; Linux's memory is advised to be huge. Ours are cleared in the order that a
+          short calibration finds best here, and `/zero batch` is over that same clear alone, `/zero` over one
+          plain fill of the 2 MiB. One discipline: huge mappings exclude each other in one way only
+
 JSON
   One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
   pages, page_bytes, user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
@@ -54,6 +60,7 @@ JSON
 Examples:
   softfault pft -g 1 -r 5 -t 1,2
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline global,split,lockfree
+  softfault pft -g 1 -r 9 -t 1,2 --pages huge --discipline lockfree
   softfault pft -g 0.5 -r 9 -t 1,2,4 --plot faults.svg
   softfault pft -g 1 -t 1,2 --json | jq -r '[.discipline, .threads, .ns_per_fault] | @tsv'";
 
@@ -66,6 +73,32 @@ pub enum Frames {
     Zeroed,
     /// Known to be zero, and scattered: the software alone, after a long day
     Aged,
+}
+
+/// What a fault maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Pages {
+    /// 4 KiB
+    Small,
+    /// 2 MiB
+    Huge,
+}
+
+impl Pages {
+    /// Bytes of one.
+    pub fn nr_bytes(self) -> u64 {
+        match self {
+            Pages::Small => PAGE_BYTES,
+            Pages::Huge => 2 << 20,
+        }
+    }
+    /// For people.
+    pub fn size(self) -> &'static str {
+        match self {
+            Pages::Small => "4 KiB",
+            Pages::Huge => "2 MiB",
+        }
+    }
 }
 
 /// Of 64 frames, how many are free in memory that has aged.
@@ -123,6 +156,9 @@ pub struct Options {
     /// State of the frames when a repetition starts
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
+    /// What a fault maps
+    #[arg(long, value_enum, default_value = "small")]
+    pub pages: Pages,
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
@@ -162,7 +198,7 @@ fn parse_svg(text: &str) -> Result<PathBuf, String> {
 impl Options {
     /// Pages that one repetition installs.
     pub fn nr_pages(&self) -> u64 {
-        (self.gib * GIB / PAGE_BYTES as f64) as u64
+        (self.gib * GIB / self.pages.nr_bytes() as f64) as u64
     }
 
     /// Numbers of threads: as typed, each once, or 1 and as many as there are CPUs.
@@ -186,7 +222,7 @@ impl Options {
     /// descriptors, and room for what each CPU reserves ahead of need; all that
     /// several times over where most of it will be out of use.
     pub fn arena_bytes(&self, max_threads: usize) -> u64 {
-        let bytes = self.nr_pages() * PAGE_BYTES;
+        let bytes = self.nr_pages() * self.pages.nr_bytes();
         let whole = bytes + bytes / 50 + (64 << 20) + max_threads as u64 * (8 << 20);
         let times = if self.frames == Frames::Aged { 64 / u64::from(AGED_FREE_OF_64) } else { 1 };
         (whole * times).next_multiple_of(2 << 20)
@@ -195,10 +231,14 @@ impl Options {
     /// Refuses what can be seen to fail before anything is run.
     pub fn check(&self, max_threads: usize) -> Result<(), LabError> {
         let wrong = |wanted: String| LabError::Argument { name: "--gib", given: self.gib.to_string(), wanted };
+        if self.pages == Pages::Huge && self.frames == Frames::Aged {
+            let wanted = "with --pages huge should be fresh or zeroed: aged memory has no whole block left".into();
+            return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
+        }
         if self.nr_pages() < max_threads as u64 {
             return Err(wrong(format!("should give each of {max_threads} threads a page at least")));
         }
-        let linux_bytes = if self.with_linux() { self.nr_pages() * PAGE_BYTES } else { 0 };
+        let linux_bytes = if self.with_linux() { self.nr_pages() * self.pages.nr_bytes() } else { 0 };
         let needed = self.arena_bytes(max_threads) + linux_bytes;
         match os::available_bytes() {
             Some(available) if needed > available => Err(wrong(format!(

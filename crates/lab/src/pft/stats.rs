@@ -4,7 +4,7 @@
 //! host's speed drifts by more than the differences of interest.
 
 use super::measure::Sample;
-use super::options::{Options, PAGE_BYTES};
+use super::options::Options;
 use super::plan::{Job, Work};
 
 /// One row of the result.
@@ -22,6 +22,8 @@ pub struct Row {
     pub frames: &'static str,
     /// Pages installed, all repetitions together.
     pub pages: u64,
+    /// Bytes of each.
+    pub page_bytes: u64,
     /// CPU time in the program, seconds, all threads and repetitions.
     pub user_s: f64,
     /// CPU time in the host's kernel, likewise.
@@ -88,10 +90,11 @@ pub fn rows(options: &Options, jobs: &[Job], samples: &[Vec<Sample>]) -> Vec<Row
         Row {
             work: job.work,
             nr_threads: job.nr_threads,
-            gib: (pages * PAGE_BYTES) as f64 / (1u64 << 30) as f64,
+            gib: (pages * options.pages.nr_bytes()) as f64 / (1u64 << 30) as f64,
             reps: options.reps,
             frames: options.frames.name(),
             pages: pages * u64::from(options.reps),
+            page_bytes: options.pages.nr_bytes(),
             user_s: samples.iter().map(|s| s.user.as_secs_f64()).sum(),
             system_s: samples.iter().map(|s| s.system.as_secs_f64()).sum(),
             wall_s: own.iter().sum(),

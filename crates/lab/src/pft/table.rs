@@ -86,14 +86,15 @@ fn cells_2004(row: &Row) -> [String; 8] {
 fn remark(options: &Options, kernel: &str) -> String {
     match options.frames {
         Frames::Fresh => format!(
-            "Pages of 4 KiB. Ours are calls of handle_fault, without a trap; touch is a real store on Linux {kernel}, \
-             trap and all;\npopulate is MADV_POPULATE_WRITE, without a trap. Ratios are medians of pairs within a repetition."
+            "Pages of {}. Ours are calls of handle_fault, without a trap; touch is a real store on Linux {kernel}, \
+             trap and all;\npopulate is MADV_POPULATE_WRITE, without a trap. Ratios are medians of pairs within a repetition.",
+            options.pages.size()
         ),
-        Frames::Zeroed | Frames::Aged => {
-            "Pages of 4 KiB. The frames were zero before the clock started: this is the cost of the software \
-             alone,\nand not to be compared with Linux, which zeroes its own."
-                .into()
-        }
+        Frames::Zeroed | Frames::Aged => format!(
+            "Pages of {}. The frames were zero before the clock started: this is the cost of the software \
+             alone,\nand not to be compared with Linux, which zeroes its own.",
+            options.pages.size()
+        ),
     }
 }
 

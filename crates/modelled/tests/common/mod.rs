@@ -4,9 +4,10 @@
 
 use softfault_modelled::addr::{Access, Pfn};
 use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
-use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, Notice, Tunables, Vm};
+use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, HugeKnobs, Notice, Tunables, Vm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -125,10 +126,22 @@ impl World {
     /// A fresh machine with one space of which `pages` are mapped, in plain
     /// memory. Groups are filled so that a fault need not refill.
     pub fn new(discipline: Discipline, start: u64, nr_pages: u64) -> World {
+        World::with(discipline, Enabled::Never, start, nr_pages)
+    }
+
+    /// The same with huge pages, which are of four pages here. Of the machine's one
+    /// block only one folio can be made at a time, so that of two huge faults one
+    /// falls back.
+    pub fn huge(start: u64, nr_pages: u64) -> World {
+        World::with(Discipline::Lockfree, Enabled::Always, start, nr_pages)
+    }
+
+    fn with(discipline: Discipline, enabled: Enabled, start: u64, nr_pages: u64) -> World {
         // SAFETY: I1, I6: no thread runs yet.
         unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
         let regions = [FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }];
-        let tunables = Tunables { discipline, mmap_min_addr: 0, zero_batch: 4, ..Tunables::default() };
+        let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
+        let tunables = Tunables { discipline, mmap_min_addr: 0, zero_batch: 4, thp, ..Tunables::default() };
         let config = Config { regions: &regions, frames_are_zero: true, tunables };
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had

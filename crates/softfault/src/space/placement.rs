@@ -7,6 +7,7 @@ use super::vma::VmaFlags;
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::machine::Machine;
 use crate::table::format::Format;
+use crate::vm::Vm;
 
 /// Pages between the highest placement and the end of the user part: room for
 /// the first stack, its guard gap and randomisation. Linux's default for an
@@ -28,26 +29,42 @@ impl<M: Machine> AddressSpace<'_, M> {
         {
             return Some(start);
         }
+        self.find_anywhere(tree, nr_pages, 1)
+    }
+
+    /// The same where nothing is asked for: whole huge pages go to where huge pages
+    /// fit, if there is room, as Linux does since 6.7.
+    pub(crate) fn find_hole_for(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64, is_anon: bool) -> Option<Vpn> {
+        let huge = Vm::<M>::NR_SUB_FRAMES;
+        if is_anon && hint == 0 && nr_pages.is_multiple_of(huge) && !self.vm.huge_off() {
+            return self.find_anywhere(tree, nr_pages, huge).or_else(|| self.find_hole(tree, 0, nr_pages));
+        }
+        self.find_hole(tree, hint, nr_pages)
+    }
+
+    fn find_anywhere(&self, tree: &Snapshot<'_, M>, nr_pages: u64, align_pages: u64) -> Option<Vpn> {
+        let user = M::Format::USER_PAGES;
+        let wanted = |window, direction| GapRequest { align_pages, ..GapRequest::new(window, nr_pages, direction) };
         let top = Vpn(if user > 4 * STACK_ROOM_PAGES { user - STACK_ROOM_PAGES } else { user });
         let low = PageRange::new(self.min_page().min(top), top);
         // Above the usual room only when below there is none.
-        find_gap(tree, low, nr_pages, Direction::TopDown)
-            .or_else(|| find_gap(tree, PageRange::new(low.start, Vpn(user)), nr_pages, Direction::BottomUp))
+        let all = PageRange::new(low.start, Vpn(user));
+        find_gap(tree, wanted(low, Direction::TopDown)).or_else(|| find_gap(tree, wanted(all, Direction::BottomUp)))
     }
 }
 
 /// The first hole in that direction which keeps its distance from mappings that
 /// grow down. Such mappings are few, so each costs one more search.
-fn find_gap<M: Machine>(tree: &Snapshot<'_, M>, window: PageRange, nr_pages: u64, direction: Direction) -> Option<Vpn> {
-    let mut window = window;
+fn find_gap<M: Machine>(tree: &Snapshot<'_, M>, mut request: GapRequest) -> Option<Vpn> {
     loop {
-        let start = tree.find_gap(&GapRequest::new(window, nr_pages, direction))?;
-        let range = PageRange::new(start, Vpn(start.0 + nr_pages));
+        let window = request.window;
+        let start = tree.find_gap(&request)?;
+        let range = PageRange::new(start, Vpn(start.0 + request.nr_pages));
         if fits_at(tree, range) {
             return Some(start);
         }
         let next = tree.next(range.end)?.vma.range;
-        window = match direction {
+        request.window = match request.direction {
             Direction::TopDown => PageRange::new(window.start, Vpn(next.start.0.saturating_sub(STACK_GUARD_GAP_PAGES))),
             Direction::BottomUp => PageRange::new(next.end, window.end),
         };

@@ -173,7 +173,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Vpn::of(addr)
         } else {
             let tree = self.tree().snapshot();
-            self.find_hole(&tree, addr, len / PAGE_SIZE).ok_or(MmapError::NoHole)?
+            self.find_hole_for(&tree, addr, len / PAGE_SIZE, given.is_none()).ok_or(MmapError::NoHole)?
         };
         let range = pages(start.addr(), len);
         if flags & MAP_FIXED_NOREPLACE != 0 && occupied(&self.tree().snapshot(), range) {

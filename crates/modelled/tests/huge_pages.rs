@@ -1,0 +1,195 @@
+//! T2, T3, T8: huge mappings made, split and collapsed under everybody's hands.
+//! In the toy format a huge page is four small ones.
+
+mod common;
+
+use common::{Modelled, World, explore, run};
+use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
+use std::sync::{Arc, Mutex};
+
+fn fault(w: World, page: u64) {
+    w.space.activate();
+    w.space.handle_fault(page * 4096, Access::Write).unwrap();
+    w.space.deactivate();
+}
+
+/// T2: both want a huge page, one finds no block and goes small: the leaf table
+/// and the huge mapping are for one entry.
+#[test]
+fn t2_huge_install_against_small_install() {
+    explore(2, || {
+        let w = World::huge(0, 4);
+        run(vec![Box::new(move || fault(w, 0)), Box::new(move || fault(w, 1))]);
+        w.check(&[]);
+        let rss = w.space.rss_pages();
+        assert!(matches!((rss.anon, rss.anon_huge), (4, 4) | (1 | 2, 0)), "{rss:?}");
+    });
+}
+
+/// The edge of a mapping comes into the stretch of a huge fault: either the fault
+/// sees that the tree is another, or the edge splits what was made.
+#[test]
+fn huge_install_against_an_edge() {
+    explore(3, || {
+        let w = World::huge(0, 4);
+        run(vec![
+            Box::new(move || fault(w, 0)),
+            // MADV_RANDOM for one page.
+            Box::new(move || w.space.madvise(4096, 4096, 1).unwrap()),
+        ]);
+        w.check(&[]);
+    });
+}
+
+#[test]
+fn huge_install_against_munmap() {
+    for page in [None, Some(1)] {
+        explore(2, move || {
+            let w = World::huge(0, 4);
+            let (at, len) = page.map_or((0, 4 * 4096), |page| (page * 4096, 4096));
+            let touch = move || {
+                w.space.activate();
+                let _ = w.space.handle_fault(0, Access::Write);
+                w.space.deactivate();
+            };
+            run(vec![Box::new(touch), Box::new(move || w.space.munmap(at, len).unwrap())]);
+            w.check(&[]);
+        });
+    }
+}
+
+fn with_huge_page() -> World {
+    let w = World::huge(0, 4);
+    assert_eq!(w.space.handle_fault(0, Access::Write), Ok(FaultDone::Huge));
+    (0..4u64).for_each(|page| w.space.write(page * 4096, &[page as u8 + 1]).unwrap());
+    w
+}
+
+fn byte(w: World, page: u64) -> u8 {
+    let mut b = [0];
+    w.space.read(page * 4096, &mut b).unwrap();
+    b[0]
+}
+
+/// T3: who reads and writes without a lock finds its bytes before, during and
+/// after the split.
+#[test]
+fn t3_split_against_readers_and_writers() {
+    explore(2, || {
+        let w = with_huge_page();
+        let user = move || {
+            w.space.activate();
+            assert_eq!(byte(w, 3), 4);
+            w.space.write(0, &[9]).unwrap();
+            assert_eq!(byte(w, 0), 9);
+            w.space.deactivate();
+        };
+        run(vec![Box::new(user), Box::new(move || w.space.madvise(4096, 4096, 4).unwrap())]);
+        w.check(&[]);
+        assert_eq!(w.vm.event(Event::ThpSplitPmd), 1);
+        assert_eq!((byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3)), (9, 0, 3, 4));
+    });
+}
+
+/// Two spaces split their mappings of one folio at once: each frame counts both.
+#[test]
+fn two_spaces_split_at_once() {
+    explore(2, || {
+        let w = with_huge_page();
+        let child = Arc::new(w.space.fork().unwrap());
+        let other = Arc::clone(&child);
+        run(vec![
+            Box::new(move || w.space.munmap(4096, 4096).unwrap()),
+            Box::new(move || other.munmap(2 * 4096, 4096).unwrap()),
+        ]);
+        w.check(&[&child]);
+        assert_eq!(w.vm.event(Event::ThpSplitPage), 1, "the second split dissolves the folio");
+        drop(child);
+        w.check(&[]);
+    });
+}
+
+/// One splits, the other unmaps all of it.
+#[test]
+fn split_against_the_other_mappings_end() {
+    explore(2, || {
+        let w = with_huge_page();
+        let child = Arc::new(w.space.fork().unwrap());
+        let other = Arc::clone(&child);
+        run(vec![
+            Box::new(move || w.space.munmap(4096, 4096).unwrap()),
+            Box::new(move || other.munmap(0, 4 * 4096).unwrap()),
+        ]);
+        w.check(&[&child]);
+        drop(child);
+        w.check(&[]);
+    });
+}
+
+/// T6: one decides that the page is its own alone while the other splits.
+#[test]
+fn t6_reuse_against_a_split_elsewhere() {
+    explore(2, || {
+        let w = with_huge_page();
+        let child = Arc::new(w.space.fork().unwrap());
+        let other = Arc::clone(&child);
+        run(vec![
+            Box::new(move || fault(w, 0)),
+            Box::new(move || {
+                other.munmap(4096, 4096).unwrap();
+                other.handle_fault(0, Access::Write).unwrap();
+            }),
+        ]);
+        // I13: no frame is writable twice.
+        w.check(&[&child]);
+        drop(child);
+        w.check(&[]);
+    });
+}
+
+/// Small pages, two of four; the knobs allow huge ones only now.
+fn with_small_pages() -> World {
+    let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 4);
+    w.touch(0);
+    w.touch(1);
+    w.space.write(0, &[1]).unwrap();
+    w.space.write(4096, &[2]).unwrap();
+    w
+}
+
+/// T8.
+#[test]
+fn t8_collapse_against_a_fault() {
+    explore(2, || {
+        let w = with_small_pages();
+        let user = move || {
+            fault(w, 2);
+            assert_eq!(byte(w, 1), 2);
+            w.space.write(2 * 4096, &[3]).unwrap();
+        };
+        run(vec![Box::new(user), Box::new(move || drop(w.space.collapse(0)))]);
+        w.check(&[]);
+        assert_eq!((byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3)), (1, 2, 3, 0));
+    });
+}
+
+type Held = Arc<Mutex<Option<Pin<'static, Modelled>>>>;
+
+/// T8: a pin that was given is of the frame that stays, or the collapse gave up.
+#[test]
+fn t8_collapse_against_a_pin() {
+    explore(2, || {
+        let w = with_small_pages();
+        let held = Held::default();
+        let pinned = held.clone();
+        run(vec![
+            Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page(0, Access::Write, Term::Short).unwrap())),
+            Box::new(move || drop(w.space.collapse(0))),
+        ]);
+        let held = held.lock().unwrap().take().unwrap();
+        let again = w.space.pin_page(0, Access::Write, Term::Short).unwrap();
+        assert_eq!(again.pfn(), held.pfn(), "the pinned frame is not the page's any more");
+        drop((held, again));
+        w.check(&[]);
+    });
+}
