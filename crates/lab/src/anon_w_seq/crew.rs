@@ -3,25 +3,17 @@
 use super::options::Options;
 use super::rows::Work;
 use super::worker::{self, READY};
+use crate::clearing::process::Process;
 use crate::error::LabError;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 /// From telling the first process to the common start: enough for the last one
 /// to have read its line.
 const LEAD: Duration = Duration::from_millis(3);
 
-struct Worker {
-    child: Child,
-    /// Taken when it is to end.
-    input: Option<ChildStdin>,
-    output: BufReader<ChildStdout>,
-}
-
 /// All of them.
 pub struct Crew {
-    workers: Vec<Worker>,
+    workers: Vec<Process>,
     bytes_each: u64,
     gives_huge_pages: bool,
 }
@@ -30,8 +22,11 @@ impl Crew {
     /// Starts them and waits until all have their memory.
     pub fn start(options: &Options, cpus: &[usize]) -> Result<Crew, LabError> {
         let mut crew = Crew { workers: Vec::new(), bytes_each: options.mib << 20, gives_huge_pages: true };
+        let against = if options.with_linux() { "linux" } else { "none" };
         for i in 0..options.nr_processes()? {
-            crew.workers.push(Worker::start(options, cpus[i % cpus.len()])?);
+            let (mib, cpu) = (options.mib.to_string(), cpus[i % cpus.len()].to_string());
+            let arguments = ["anon-w-seq", "--against", against, "--mib", &mib, "--worker", &cpu];
+            crew.workers.push(Process::start(&arguments)?);
         }
         for worker in &mut crew.workers {
             let said = worker.line()?;
@@ -64,44 +59,6 @@ impl Crew {
     }
 
     fn tell(&mut self, line: &str) -> Result<(), LabError> {
-        for worker in &mut self.workers {
-            let input = worker.input.as_mut().expect("it is taken only on drop");
-            writeln!(input, "{line}").map_err(|e| LabError::host("telling a process what to run", e))?;
-        }
-        Ok(())
-    }
-}
-
-impl Worker {
-    fn start(options: &Options, cpu: usize) -> Result<Worker, LabError> {
-        let own = std::env::current_exe().map_err(|e| LabError::host("the path of this program", e))?;
-        let against = if options.with_linux() { "linux" } else { "none" };
-        let mut command = Command::new(own);
-        command.args(["anon-w-seq", "--against", against, "--mib", &options.mib.to_string()]);
-        command.args(["--worker", &cpu.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| LabError::host("starting a process", e))?;
-        let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
-        Ok(Worker { child, input, output })
-    }
-
-    /// What it says next; what went wrong it has said on standard error.
-    fn line(&mut self) -> Result<String, LabError> {
-        let mut line = String::new();
-        match self.output.read_line(&mut line) {
-            Ok(0) => Err(LabError::host("a process of anon-w-seq", "it ended before its work was done")),
-            Ok(_) => Ok(line.trim().to_string()),
-            Err(e) => Err(LabError::host("reading what a process says", e)),
-        }
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.workers.iter_mut().for_each(|worker| worker.input = None);
-        for worker in &mut self.workers {
-            // Its input has ended, and with it the process.
-            let _ = worker.child.wait();
-        }
+        self.workers.iter_mut().try_for_each(|worker| worker.tell(line))
     }
 }

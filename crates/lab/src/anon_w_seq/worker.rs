@@ -8,9 +8,9 @@ use super::options::Options;
 use super::rows::Work;
 use crate::clearing::folios::Folios;
 use crate::clearing::linux::{self, Fresh};
+use crate::clearing::process::{hear, say};
 use crate::error::LabError;
 use crate::os;
-use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What it says when it can start; the first time with whether the host gives it
@@ -65,14 +65,4 @@ fn run_at_start(work: impl FnOnce()) -> Result<Duration, LabError> {
 /// By the clock that all processes share.
 pub fn now() -> Result<Duration, LabError> {
     SystemTime::now().duration_since(UNIX_EPOCH).map_err(|e| LabError::host("the clock", e))
-}
-
-/// The next line, if there is one.
-fn hear() -> Result<Option<String>, LabError> {
-    std::io::stdin().lines().next().transpose().map_err(|e| LabError::host("reading what to run", e))
-}
-
-fn say(line: &str) -> Result<(), LabError> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| LabError::host("writing to the command", e))
 }

@@ -1,6 +1,5 @@
 //! Rows as JSON, one object per line.
 
-use super::measure::Work;
 use super::options::Options;
 use super::rows::{Row, Touch};
 use serde::Serialize;
@@ -43,13 +42,13 @@ fn speed<'a>(options: &Options, row: &'a Row) -> Line<'a> {
     Line {
         experiment: "clear-huge",
         metric: if options.copy { "copy" } else { "clear" },
-        system: if row.work == Work::Linux { "linux" } else { "softfault" },
+        system: row.work.system(),
         order: row.work.name(),
         load: row.load.name(),
         target: options.target,
         distance: None,
         threads: 1,
-        bytes: row.work.nr_bytes(),
+        bytes: row.nr_bytes(),
         bytes_touched: row.bytes_touched,
         near_resident: row.residue.map(|residue| residue.near),
         kept_resident: row.residue.map(|residue| residue.kept),

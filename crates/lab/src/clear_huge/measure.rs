@@ -6,7 +6,7 @@
 use crate::clearing::folios::Folios;
 use crate::clearing::linux::Fresh;
 use crate::clearing::span::Span;
-use crate::clearing::{HUGE_BYTES, NR_SUBPAGES, SUBPAGE_BYTES};
+use crate::clearing::{HUGE_BYTES, NR_SUBPAGES};
 use crate::error::LabError;
 use softfault::clear::ClearOrder;
 use std::time::Instant;
@@ -25,6 +25,8 @@ pub enum Work {
     CopySubpage,
     /// The host's Linux: the first touch of a huge page.
     Linux,
+    /// The host's Linux: a write to a huge page that a child shares.
+    LinuxCow,
 }
 
 impl Work {
@@ -34,17 +36,30 @@ impl Work {
             Work::Clear(how) | Work::Copy(how) => how.name(),
             Work::CopySubpage => "4 KiB",
             Work::Linux => "touch",
+            Work::LinuxCow => "cow",
         }
     }
-    /// Bytes that are cleared or copied.
-    pub fn nr_bytes(self) -> u64 {
-        if self == Work::CopySubpage { SUBPAGE_BYTES } else { HUGE_BYTES }
+    /// Whether it is the host's.
+    pub fn is_linux(self) -> bool {
+        matches!(self, Work::Linux | Work::LinuxCow)
+    }
+    /// The word for whose it is.
+    pub fn system(self) -> &'static str {
+        if self.is_linux() { "linux" } else { "softfault" }
+    }
+    /// Bytes that are cleared or copied where so many are read or written.
+    pub fn nr_bytes(self, nr_touched: u64) -> u64 {
+        if matches!(self, Work::Clear(_) | Work::Linux) { nr_touched } else { nr_touched / 2 }
+    }
+    /// Whether it leaves one sub-page to touch, or is done in another process.
+    pub fn is_small(self) -> bool {
+        matches!(self, Work::CopySubpage | Work::LinuxCow)
     }
     /// The order, if it is ours and one of a page.
     pub fn order(self) -> Option<ClearOrder> {
         match self {
             Work::Clear(how) | Work::Copy(how) => Some(how),
-            Work::CopySubpage | Work::Linux => None,
+            Work::CopySubpage | Work::Linux | Work::LinuxCow => None,
         }
     }
 }
@@ -126,7 +141,7 @@ pub fn ours(folios: &Folios, i: u64, work: Work, place: Place, lines: &Lines) ->
         }
         Work::Copy(how) => folios.copy(i, i + 1, place.target, how),
         Work::CopySubpage => folios.copy_subpage(i, i + 1, place.target),
-        Work::Linux => unreachable!("`linux` is for that"),
+        Work::Linux | Work::LinuxCow => unreachable!("`linux` and `Cow` are for that"),
     };
     page.touch(place.target);
     let ns = start.elapsed().as_nanos() as f64;

@@ -8,6 +8,7 @@
 //! This file is the conductor. Timing happens in [`measure`] and nowhere else.
 
 mod json;
+mod linux_cow;
 mod measure;
 mod options;
 mod plot;
@@ -23,6 +24,7 @@ use crate::error::LabError;
 use crate::os;
 use crate::pft::RandomOrder;
 use crate::progress;
+use linux_cow::Cow;
 use measure::{Job, Lines, Load, Place, Sample, Work};
 use options::DISTANCES;
 use rows::Row;
@@ -30,6 +32,9 @@ use streamer::Streamer;
 
 /// Runs it and prints what was asked for.
 pub fn run(options: &Options) -> Result<(), LabError> {
+    if let Some(cpu) = options.worker {
+        return linux_cow::run(cpu);
+    }
     os::end_with_the_reader();
     options.check()?;
     let rows = measure_rows(options)?;
@@ -53,8 +58,9 @@ pub fn measure_rows(options: &Options) -> Result<Vec<Row>, LabError> {
     if other.is_none() {
         eprintln!("softfault: one CPU only: no rows with the other one streaming");
     }
-    let folios = Folios::new(options.folios)?;
     let works = works(options)?;
+    let cow = works.contains(&Work::LinuxCow).then(|| Cow::on(here)).transpose()?;
+    let mut systems = Systems { folios: Folios::new(options.folios)?, cow };
     let loads: &[Load] = if other.is_some() { &[Load::Idle, Load::Streaming] } else { &[Load::Idle] };
     let nr_jobs = jobs(options, &works).len();
     let bar = progress::bar(loads.len() as u64 * u64::from(options.reps) * nr_jobs as u64);
@@ -63,11 +69,17 @@ pub fn measure_rows(options: &Options) -> Result<Vec<Row>, LabError> {
     for &load in loads {
         let _streamer = other.filter(|_| load == Load::Streaming).map(Streamer::on).transpose()?;
         bar.set_message(load.name());
-        let samples = samples(options, &works, &folios, &mut random, || bar.inc(1))?;
+        let samples = samples(options, &works, &mut systems, &mut random, || bar.inc(1))?;
         rows.extend(rows::rows(options, load, &works, &samples));
     }
     bar.finish_and_clear();
     Ok(rows)
+}
+
+/// Who has the pages.
+struct Systems {
+    folios: Folios,
+    cow: Option<Cow>,
 }
 
 /// What is run, in the order of the output.
@@ -75,9 +87,10 @@ fn works(options: &Options) -> Result<Vec<Work>, LabError> {
     let mut works: Vec<Work> = options.orders().into_iter().map(|how| options.work(how)).collect();
     if options.copy {
         works.push(Work::CopySubpage);
-    } else if options.with_linux() {
+    }
+    if options.with_linux() {
         if linux::gives_huge_pages()? {
-            works.push(Work::Linux);
+            works.push(if options.copy { Work::LinuxCow } else { Work::Linux });
         } else {
             eprintln!(
                 "softfault: no row of Linux: it gives no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)"
@@ -91,7 +104,7 @@ fn works(options: &Options) -> Result<Vec<Work>, LabError> {
 fn jobs(options: &Options, works: &[Work]) -> Vec<Job> {
     let at = |work: Work| {
         let places = DISTANCES.iter().map(move |&distance| Job { work, place: Place::new(options.target, distance) });
-        places.filter(move |job| work != Work::CopySubpage || job.place.distance == 0)
+        places.filter(move |job| !work.is_small() || job.place.distance == 0)
     };
     works.iter().flat_map(|&work| at(work)).collect()
 }
@@ -101,7 +114,7 @@ fn jobs(options: &Options, works: &[Work]) -> Vec<Job> {
 fn samples(
     options: &Options,
     works: &[Work],
-    folios: &Folios,
+    systems: &mut Systems,
     random: &mut RandomOrder,
     mut step: impl FnMut(),
 ) -> Result<Vec<(Job, Vec<Sample>)>, LabError> {
@@ -119,9 +132,13 @@ fn samples(
                     next_fresh += 1;
                     measure::linux(&fresh, next_fresh - 1, job.place, &lines)
                 }
+                Work::LinuxCow => {
+                    let cow = systems.cow.as_mut().expect("it was started for this work");
+                    cow.sample(options.target)?
+                }
                 work => {
                     next_folio += 2;
-                    measure::ours(folios, next_folio, work, job.place, &lines)?
+                    measure::ours(&systems.folios, next_folio, work, job.place, &lines)?
                 }
             });
             step();

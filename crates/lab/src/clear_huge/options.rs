@@ -41,7 +41,8 @@ Columns
 
 Copying (--copy)
   The same orders on a copy-on-write of 2 MiB, source in step; and `4 KiB`, the copy of the one sub-page that is
-  written. `touched` counts bytes read and written.
+  written; `linux cow` is a store to a huge page that a child shares, trap and all: Linux splits the mapping and
+  copies 4 KiB. `touched` counts bytes read and written.
 
 JSON
   One object per line and nothing else on standard output: experiment, metric (clear, copy or first_touch),
@@ -86,6 +87,9 @@ pub struct Options {
     /// Seed of the order of samples within a repetition
     #[arg(long, value_name = "N", default_value = "2017")]
     pub seed: u64,
+    /// Be the process that forks, on this CPU: how the command starts itself
+    #[arg(long, value_name = "CPU", hide = true)]
+    pub worker: Option<usize>,
 }
 
 impl Options {
@@ -97,10 +101,9 @@ impl Options {
     pub fn work(&self, how: ClearOrder) -> Work {
         if self.copy { Work::Copy(how) } else { Work::Clear(how) }
     }
-    /// Whether Linux is run: its copies are of 4 KiB, and cannot be told from the
-    /// trap around them.
+    /// Whether Linux is run.
     pub fn with_linux(&self) -> bool {
-        self.against == Against::Linux && !self.copy
+        self.against == Against::Linux
     }
     /// Refuses what can be seen to fail before anything is run.
     pub fn check(&self) -> Result<(), LabError> {

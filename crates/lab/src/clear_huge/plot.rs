@@ -1,6 +1,6 @@
 //! The plot: nanoseconds a line over the distance from the fault.
 
-use super::measure::{Load, Work};
+use super::measure::Load;
 use super::options::{DISTANCES, Options};
 use super::rows::Row;
 use crate::error::LabError;
@@ -65,12 +65,12 @@ fn label(x: f64) -> String {
 }
 
 fn name(row: &Row) -> String {
-    let system = if row.work == Work::Linux { "Linux" } else { "softfault" };
-    format!("{system} {}, {}", row.work.name(), row.load.name())
+    format!("{} {}, {}", row.work.system(), row.work.name(), row.load.name())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::measure::Work;
     use super::super::rows::Touch;
     use super::*;
     use softfault::clear::ClearOrder;

@@ -42,9 +42,13 @@ pub struct Row {
 }
 
 impl Row {
+    /// Bytes that are cleared or copied at one go.
+    pub fn nr_bytes(&self) -> u64 {
+        self.work.nr_bytes(self.bytes_touched)
+    }
     /// 10^9 bytes cleared or copied per second.
     pub fn gb_per_s(&self) -> f64 {
-        self.work.nr_bytes() as f64 / self.ns
+        self.nr_bytes() as f64 / self.ns
     }
 }
 
@@ -71,7 +75,10 @@ pub fn rows(options: &Options, load: Load, works: &[Work], samples: &[(Job, Vec<
                 ratio_to_converge: beside(converge),
                 ratio_to_linux: beside(Work::Linux),
                 residue: modelled(options, work),
-                touches: of(work).map(|(job, samples)| touch(job, samples)).collect(),
+                touches: of(work)
+                    .filter(|_| work != Work::LinuxCow)
+                    .map(|(job, samples)| touch(job, samples))
+                    .collect(),
             }
         })
         .collect()
@@ -92,6 +99,7 @@ fn touch(job: &Job, samples: &[Sample]) -> Touch {
 mod tests {
     use super::super::measure::Place;
     use super::*;
+    use crate::clearing::HUGE_BYTES;
     use clap::Parser;
 
     #[derive(Parser)]
@@ -104,7 +112,8 @@ mod tests {
     fn medians_and_ratios_of_samples_of_one_repetition() {
         let options = Typed::parse_from(["clear-huge"]).options;
         let (forward, converge) = (Work::Clear(ClearOrder::Forward), Work::Clear(ClearOrder::Converge));
-        let samples = |ns: [f64; 3]| ns.map(|ns| Sample { ns, ns_per_line: ns / 10.0, bytes_touched: 7 }).to_vec();
+        let samples =
+            |ns: [f64; 3]| ns.map(|ns| Sample { ns, ns_per_line: ns / 10.0, bytes_touched: HUGE_BYTES }).to_vec();
         let job = |work, distance| Job { work, place: Place::new(0, distance) };
         // The host is ten times slower in the second repetition.
         let all = [
@@ -116,7 +125,7 @@ mod tests {
             (job(Work::Linux, 8), samples([40.0, 400.0, 40.0])),
         ];
         let rows = rows(&options, Load::Idle, &[forward, converge, Work::Linux], &all);
-        assert_eq!((rows[0].ns, rows[0].bytes_touched), (10.0, 7));
+        assert_eq!((rows[0].ns, rows[0].bytes_touched), (10.0, HUGE_BYTES));
         assert_eq!(rows[0].gb_per_s(), 209_715.2);
         assert_eq!((rows[0].ratio_to_converge, rows[0].ratio_to_linux), (Some(2.0), Some(4.0)));
         assert_eq!((rows[1].ratio_to_converge, rows[1].ratio_to_linux), (None, Some(2.0)));

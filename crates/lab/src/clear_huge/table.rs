@@ -1,6 +1,6 @@
 //! The tables, and what they mean beside 2017 and 2026.
 
-use super::measure::{Load, Work};
+use super::measure::Load;
 use super::options::{DISTANCES, Options};
 use super::rows::Row;
 use crate::clearing::history;
@@ -40,9 +40,8 @@ fn table(options: &Options, rows: &[&Row]) -> comfy_table::Table {
     }
     let mut table = plain_table(&head.iter().map(String::as_str).collect::<Vec<_>>(), 1);
     for row in rows {
-        let system = if row.work == Work::Linux { "linux" } else { "softfault" };
         let mut cells = vec![
-            format!("{system} {}", row.work.name()),
+            format!("{} {}", row.work.system(), row.work.name()),
             format!("{:.1}", row.gb_per_s()),
             format!("{:.1}", row.ns / 1e3),
             format!("{:.0}%", row.spread * 100.0),
@@ -80,6 +79,12 @@ fn remark(options: &Options, kernel: &str) -> String {
     let mut text = String::from("+d: ns a line, loaded in a random order from the sub-page d away from the fault.\n");
     if options.copy {
         text.push_str("touched: bytes read and written. A huge copy-on-write copies all 2 MiB, a small one 4 KiB.\n");
+        if options.with_linux() {
+            let _ = write!(
+                text,
+                "linux cow: a store to a huge page that a child shares on Linux {kernel}, trap and all, which splits the mapping."
+            );
+        }
         return text;
     }
     text.push_str(

@@ -1,11 +1,14 @@
 //! Large pages of the host's Linux: fresh memory, aligned, advised to be huge.
 //!
-//! One of the lab's files with `unsafe` (L1 and L2 are in `os.rs`).
+//! One of the lab's files with `unsafe` (L1 and L2 are in `os.rs`):
+//! - **L9** a process that forks to share its memory has one thread, and the child
+//!   waits on a pipe and exits.
 
 use super::HUGE_BYTES;
 use super::span::Span;
 use crate::error::LabError;
 use crate::os::Mapping;
+use std::io::Read;
 use std::marker::PhantomData;
 
 /// Memory that nobody has touched, in which each first touch gives 2 MiB if the
@@ -46,6 +49,31 @@ impl Fresh {
         // SAFETY: L2: inside the mapping, which lives as long as the borrow; only
         // the thread that has it touches it.
         unsafe { Span::new(self.base().wrapping_add((i * HUGE_BYTES) as usize)) }
+    }
+}
+
+/// Does `work` while a child has all memory of this process too. Called by
+/// processes of one thread.
+pub fn while_shared<T>(work: impl FnOnce() -> T) -> Result<T, LabError> {
+    let (mut reader, writer) = std::io::pipe().map_err(|e| LabError::host("pipe", e))?;
+    // SAFETY: L9: the child waits for the end of the pipe and exits.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => Err(LabError::host("fork", std::io::Error::last_os_error())),
+        0 => {
+            drop(writer);
+            // Whatever it says, the parent is done or gone.
+            let _ = reader.read(&mut [0]);
+            // SAFETY: L9: nothing of the parent's is run on the way out.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            let done = work();
+            drop(writer);
+            // SAFETY: L1: our own child; its status is not asked for.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            Ok(done)
+        }
     }
 }
 

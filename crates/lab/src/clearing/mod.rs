@@ -5,6 +5,7 @@ pub mod cache;
 pub mod folios;
 pub mod history;
 pub mod linux;
+pub mod process;
 pub mod span;
 
 use crate::pft::median;
