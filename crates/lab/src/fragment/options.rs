@@ -31,7 +31,7 @@ Fragmentation index
 Columns
   free       MiB that are free
   index      before and after
-  ms         median over the repetitions, and in brackets (slowest - fastest) / median: the first memset
+  ms         of CPU time, median over the repetitions, and in brackets (slowest - fastest) / median: the first memset
              (faults and stores), and the whole program
   huge       part of the program's memory that was mapped by 2 MiB pages
   fallbacks  huge faults that found no block and went on with 4 KiB

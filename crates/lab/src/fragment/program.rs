@@ -5,13 +5,14 @@
 use super::holders::with_holders;
 use super::options::Options;
 use crate::error::LabError;
+use crate::os;
 use crate::pft::Frames;
 use crate::pft::measure::{self, Arena};
 use crate::stage::{Piece, Stage, fill, on_stage};
 use softfault::policy::huge::Enabled;
 use softfault::{Config, Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
 use softfault_host::Hosted;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Both settings, in the order of the output.
 pub const ENABLED: [Enabled; 2] = [Enabled::Always, Enabled::Never];
@@ -65,18 +66,18 @@ fn index(vm: &Vm<Hosted>) -> Index {
 fn timed(vm: &Vm<Hosted>, stage: &Stage<'_>, index: [Index; 2]) -> Result<Sample, LabError> {
     let count = |event| vm.vmstat().get(event);
     let before = [count(Event::ThpFaultAlloc), count(Event::ThpFaultFallback)];
-    let start = Instant::now();
-    stage.first_touch()?;
-    let memset = start.elapsed();
+    let (memset, done) = os::cpu_time_of(|| stage.first_touch());
+    done?;
     // Which pieces there are is our own question, not the program's.
     let mapped = stage.mapped()?;
-    let start = Instant::now();
-    mapped.pieces.iter().copied().for_each(fill);
-    let sum = mapped.pieces.iter().map(|piece| sum(*piece)).fold(0, u64::wrapping_add);
+    let (again, sum) = os::cpu_time_of(|| {
+        mapped.pieces.iter().copied().for_each(fill);
+        mapped.pieces.iter().map(|piece| sum(*piece)).fold(0, u64::wrapping_add)
+    });
     Ok(Sample {
         index,
         memset,
-        whole: memset + start.elapsed(),
+        whole: memset + again,
         sum,
         huge_share: mapped.huge_share,
         thp_fault_alloc: count(Event::ThpFaultAlloc) - before[0],

@@ -3,9 +3,8 @@
 use super::plan::Thp;
 use super::program::{Sample, later_rows, rows_of, verify};
 use crate::error::LabError;
-use crate::os::{HostPages, Mapping};
+use crate::os::{self, HostPages, Mapping};
 use crate::stage::{PAGE_BYTES, PIECE_BYTES, Piece, fill};
-use std::time::Instant;
 
 /// Runs it on memory that the host has had in its hands just before: a frame that
 /// the hypervisor has taken back costs several microseconds, which is not Linux's
@@ -19,9 +18,7 @@ pub fn run(thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
 
     let mapping = fresh()?;
     let pieces = pieces(&mapping, nr_pages);
-    let start = Instant::now();
-    pieces.iter().copied().for_each(fill);
-    let first = start.elapsed();
+    let (first, ()) = os::cpu_time_of(|| pieces.iter().copied().for_each(fill));
     let huge_share = mapping.huge_bytes() as f64 / (nr_pages * PAGE_BYTES) as f64;
     let times = rows_of(first, later_rows(&pieces));
     verify(&pieces)?;

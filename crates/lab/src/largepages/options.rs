@@ -30,7 +30,7 @@ Rows
   the same again
 
 Columns
-  off, on    milliseconds, the median over the repetitions, and in brackets (slowest - fastest) / median
+  off, on    milliseconds of CPU time (what others get of the CPU does not count), the median over the repetitions, and in brackets (slowest - fastest) / median
   on, zeroed the same as on, but that all frames had been zeroed before the clock started, as idle CPUs do:
              no zeroing inside the timed part, so never to be compared without saying so
   hugetlb    later: comes with hugetlbfs

@@ -19,7 +19,7 @@ use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
 use softfault::{Config, HugeKnobs, Order, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Two machines, for the whole experiment.
 pub struct Arenas {
@@ -95,9 +95,8 @@ impl Arenas {
 /// Runs the program once.
 pub fn run(arenas: &mut Arenas, thp: Thp, nr_pages: u64) -> Result<Sample, LabError> {
     let timed_first = |stage: &Stage<'_>| -> Result<Duration, LabError> {
-        let start = Instant::now();
-        stage.first_touch()?;
-        Ok(start.elapsed())
+        let (took, done) = os::cpu_time_of(|| stage.first_touch());
+        done.map(|()| took)
     };
     let first = match thp {
         Thp::Off => Some(arenas.on_stage(Thp::On, thp, nr_pages, timed_first)?),

@@ -4,8 +4,9 @@
 
 use super::plan::{NR_ROWS, Row};
 use crate::error::LabError;
+use crate::os;
 use crate::stage::{FILL, PAGE_BYTES, Piece, fill};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One run of the program.
 #[derive(Clone, Copy, Debug)]
@@ -26,17 +27,11 @@ fn stride(piece: Piece) {
     }
 }
 
-fn timed(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
 /// The rows after the first, over memory that is mapped: second and third memset,
 /// both strides.
 pub fn later_rows(pieces: &[Piece]) -> [Duration; NR_ROWS - 1] {
-    let memset = || timed(|| pieces.iter().copied().for_each(fill));
-    let strides = || timed(|| pieces.iter().copied().for_each(stride));
+    let memset = || os::cpu_time_of(|| pieces.iter().copied().for_each(fill)).0;
+    let strides = || os::cpu_time_of(|| pieces.iter().copied().for_each(stride)).0;
     [memset(), memset(), strides(), strides()]
 }
 

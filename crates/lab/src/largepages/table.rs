@@ -9,7 +9,8 @@ use std::fmt::Write;
 impl Report {
     /// For people.
     pub fn text(&self) -> String {
-        let mut text = format!("{} GiB, {} repetitions, milliseconds (spread)\n\n", short(self.gib), self.reps);
+        let mut text =
+            format!("{} GiB, {} repetitions, milliseconds of CPU time (spread)\n\n", short(self.gib), self.reps);
         let _ = writeln!(text, "{}\n", self.times());
         let _ = writeln!(text, "{}\n", self.shares());
         let _ = writeln!(
