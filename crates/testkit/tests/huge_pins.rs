@@ -166,3 +166,45 @@ fn pins_race_with_forks() {
         });
     }
 }
+
+/// T4: pins of all sub-pages are released while the page is split, and ends, on
+/// another CPU; every count is exact, every frame is back.
+#[test]
+fn t4_release_against_split() {
+    for setup in [Setup::PLAIN, Setup { mode: softfault_host::Mode::Broadcast, ..Setup::PLAIN }] {
+        in_setup(setup, 2, ARENA, |w| {
+            w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }).unwrap();
+            let held = std::sync::Mutex::new(Vec::new());
+            let go = AtomicBool::new(false);
+            let release = |_: &softfault_host::Running<'_>, stop: &AtomicBool| {
+                while !stop.load(SeqCst) {
+                    if go.swap(false, SeqCst) {
+                        held.lock().unwrap().drain(..).for_each(drop);
+                    }
+                    std::thread::yield_now();
+                }
+            };
+            w.race(&[&release], |running| {
+                for round in 0..60u64 {
+                    w.map(AT, NR_PAGES, RW);
+                    running.write_u64(AT, 1).unwrap();
+                    assert_eq!(w.rss().anon_huge, NR_PAGES);
+                    let child = (round % 3 == 2).then(|| running.space().fork().unwrap());
+                    let pages = (0..NR_PAGES).filter(|page| child.is_none() || page % 64 == 0);
+                    let pins: Vec<_> = pages.map(|page| pin(w.space, AT + page * PAGE, Access::Write)).collect();
+                    *held.lock().unwrap() = pins;
+                    go.store(true, SeqCst);
+                    if round % 2 == 0 {
+                        w.space.munmap(AT + (round % 512) * PAGE, 4 * PAGE).unwrap();
+                    }
+                    drop(child);
+                    w.space.munmap(AT, HUGE).unwrap();
+                    wait_until(|| !go.load(SeqCst) && held.lock().unwrap().is_empty());
+                    check(w.vm, &[w.space]);
+                    assert_eq!(w.rss().anon, 0);
+                }
+            });
+            assert_eq!(w.vm.event(Event::PinAcquired), w.vm.event(Event::PinReleased));
+        });
+    }
+}

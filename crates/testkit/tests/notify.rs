@@ -5,7 +5,10 @@
 mod common;
 
 use common::*;
-use softfault::{Access, Event, LookupRefused, Notice, PageRange, Pfn, Rights, Subscription, Vm, Vpn, Why};
+use softfault::policy::huge::{CowHuge, Enabled};
+use softfault::{
+    Access, CpuId, Event, HugeKnobs, LookupRefused, Notice, Order, PageRange, Pfn, Rights, Subscription, Vm, Vpn, Why,
+};
 use softfault_host::{Hosted, Running};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -14,6 +17,11 @@ use std::sync::{Arc, Mutex};
 
 const ARENA: u64 = 16 << 20;
 const OTHER: u64 = BASE + (1 << 30);
+/// Where a huge page fits.
+const AT: u64 = 0x20_0000_0000;
+const HUGE: u64 = 2 << 20;
+const NR_PAGES: u64 = 512;
+const COLLAPSE: u64 = 25;
 
 fn range(at: u64, nr_pages: u64) -> PageRange {
     PageRange::sized(Vpn::of(at), nr_pages).unwrap()
@@ -314,13 +322,36 @@ fn mark(page: u64) -> u64 {
     0x5a5a_0000 + page
 }
 
-/// The program changes its memory in every way, and frames that it gives up are
-/// used by somebody else at once; a guest reads and writes through the mirror.
 #[test]
 fn t14_a_mirror_is_never_stale() {
     in_each_setup(4, ARENA, |w| {
-        let mirror = Mirror::of(w.vm);
         w.map(BASE, PAGES, RW);
+        mirrored(w, BASE);
+    });
+}
+
+/// The same where pages are huge, split and collapsed.
+#[test]
+fn t14_a_mirror_of_huge_pages_is_never_stale() {
+    for cow in [CowHuge::Split, CowHuge::Copy] {
+        in_setup(Setup::PLAIN, 4, 48 << 20, |w| {
+            enable(w, cow);
+            w.map(AT, NR_PAGES, RW);
+            mirrored(w, AT);
+            assert!(w.vm.event(Event::ThpSplitPmd) > 0);
+        });
+    }
+}
+
+fn enable(w: &World<'_>, cow: CowHuge) {
+    w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT }).unwrap();
+}
+
+/// The program changes its memory in every way, and frames that it gives up are
+/// used by somebody else at once; a guest reads and writes through the mirror.
+fn mirrored(w: &World<'_>, base: u64) {
+    {
+        let mirror = Mirror::of(w.vm);
         let nr_looks = AtomicU64::new(0);
         let guest = |running: &Running<'_>, stop: &AtomicBool| {
             let s = running.space();
@@ -338,12 +369,12 @@ fn t14_a_mirror_is_never_stale() {
                             w.vm.machine().device_store(pfn, 16, n);
                         }
                     };
-                    if mirror.access(s, &subscription, BASE + page * PAGE, access, &look) {
+                    if mirror.access(s, &subscription, base + page * PAGE, access, &look) {
                         nr_looks.fetch_add(1, SeqCst);
                     }
                     n += 1;
                 }
-                mirror.forget(range(BASE, PAGES));
+                mirror.forget(range(base, PAGES));
                 s.unsubscribe(subscription).unwrap();
             }
         };
@@ -352,7 +383,7 @@ fn t14_a_mirror_is_never_stale() {
             while !stop.load(SeqCst) {
                 n += 1;
                 let page = n % PAGES;
-                let _ = running.write_u64(BASE + page * PAGE, mark(page));
+                let _ = running.write_u64(base + page * PAGE, mark(page));
             }
         };
         // Takes what becomes free, in a space of its own.
@@ -368,16 +399,20 @@ fn t14_a_mirror_is_never_stale() {
             for round in 0..60 {
                 let n = nr_looks.load(SeqCst);
                 wait_until(|| nr_looks.load(SeqCst) > n + 4);
-                change(w, running, round);
+                change(w, running, base, round);
             }
         });
         assert!(mirror.nr_dropped.load(SeqCst) > 20, "the mirror was never filled: the test shows nothing");
         check(w.vm, &[w.space, &other]);
-    });
+    }
 }
 
-fn change(w: &World<'_>, running: &Running<'_>, round: u64) {
-    let at = BASE + (round % 5) * PAGE;
+fn change(w: &World<'_>, running: &Running<'_>, base: u64, round: u64) {
+    let at = base + (round % 5) * PAGE;
+    if base == AT && round % 3 == 0 {
+        // Refused while the guest or the program is at work in the wrong moment.
+        let _ = w.space.madvise(AT, HUGE, COLLAPSE);
+    }
     match round % 6 {
         0 => w.space.madvise(at, 3 * PAGE, DONTNEED).unwrap(),
         1 => {
@@ -400,7 +435,7 @@ fn change(w: &World<'_>, running: &Running<'_>, round: u64) {
             let words = |offset| -> Vec<u64> {
                 let read = |page| {
                     let mut bytes = [0; 8];
-                    child.read(BASE + page * PAGE + offset, &mut bytes).unwrap();
+                    child.read(base + page * PAGE + offset, &mut bytes).unwrap();
                     u64::from_ne_bytes(bytes)
                 };
                 (0..PAGES).map(read).collect()
@@ -474,5 +509,75 @@ fn t15_test_and_clear_loses_none() {
                 assert_eq!(counted, 1, "use {n}");
             }
         });
+    });
+}
+
+/// T14 for huge pages: what changes is told whole; what is split is not told.
+#[test]
+fn t14_what_is_told_of_huge_pages() {
+    // The huge zero page stays, so frames are not counted at the end.
+    let vm = Setup::PLAIN.vm(1, 48 << 20);
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    {
+        let w = &World { vm: &vm, cpu: &cpu, space: &space };
+        let log = Log::of(w.vm);
+        let s = w.space;
+        let expect = |what: &str, notices: &[[Notice; 2]]| assert_eq!(log.take(), notices.concat(), "{what}");
+        enable(w, CowHuge::Copy);
+        w.map(AT, 3 * NR_PAGES, RW);
+        let subscription = s.subscribe();
+        s.handle_fault(AT + 5 * PAGE, Access::Write).unwrap();
+        s.handle_fault(AT + HUGE, Access::Read).unwrap();
+        expect("huge pages in empty entries", &[]);
+        let found = subscription.lookup(s, AT + 7 * PAGE).unwrap();
+        let first = subscription.lookup(s, AT).unwrap();
+        assert_eq!((found.translation.order, found.translation.pfn.0), (Order::PMD, first.translation.pfn.0 + 7));
+        s.handle_fault(AT + HUGE + 9 * PAGE, Access::Write).unwrap();
+        expect("the huge zero page gives way", &[told(AT + HUGE, NR_PAGES, Why::Copy)]);
+        let child = s.fork().unwrap();
+        log.take();
+        s.write(AT + 3 * PAGE, b"copied").unwrap();
+        expect("all of it is copied", &[told(AT, NR_PAGES, Why::Copy)]);
+        enable(w, CowHuge::Split);
+        s.write(AT + HUGE + 3 * PAGE, b"copied").unwrap();
+        expect("one page is copied", &[told(AT + HUGE + 3 * PAGE, 1, Why::Copy)]);
+        drop(child);
+        s.mprotect(AT + 2 * PAGE, 3 * PAGE, READ).unwrap();
+        assert_eq!(s.page_state(AT).unwrap().order, Order::BASE, "it is split");
+        expect("a part loses a right", &[told(AT + 2 * PAGE, 3, Why::Protect)]);
+        s.mprotect(AT, HUGE, RW).unwrap();
+        s.madvise(AT, HUGE, COLLAPSE).unwrap();
+        expect("collapse", &[told(AT, NR_PAGES, Why::Collapse)]);
+        s.madvise(AT + PAGE, PAGE, DONTNEED).unwrap();
+        expect("a part goes", &[told(AT + PAGE, 1, Why::Discard)]);
+        s.munmap(AT + HUGE, HUGE).unwrap();
+        expect("all of it goes", &[told(AT + HUGE, NR_PAGES, Why::Unmap)]);
+        s.unsubscribe(subscription).unwrap();
+    }
+    check(&vm, &[&space]);
+}
+
+/// T15: of a huge mapping the subscriber is asked for all 2 MiB, whatever part is
+/// aged, so that it finds its own entries, of any size, at any offset.
+#[test]
+fn t15_ageing_of_a_huge_mapping() {
+    in_setup(Setup::PLAIN, 1, 48 << 20, |w| {
+        let mirror = Mirror::of(w.vm);
+        let s = w.space;
+        enable(w, CowHuge::Split);
+        w.map(AT, 2 * NR_PAGES, RW);
+        s.write(AT + 5 * PAGE, b"used").unwrap();
+        assert_eq!(s.test_and_clear_young(AT + 100 * PAGE, PAGE), NR_PAGES, "one accessed bit for all");
+        assert_eq!(s.test_young(AT, 2 * HUGE), 0);
+        let subscription = s.subscribe();
+        for page in [0, 17, 511] {
+            mirror.used.lock().unwrap().insert(Vpn(Vpn::of(AT).0 + page));
+            assert_eq!(s.test_young(AT + 200 * PAGE, PAGE), NR_PAGES, "used at page {page}");
+            assert_eq!(s.test_and_clear_young(AT + 200 * PAGE, PAGE), NR_PAGES);
+            assert_eq!(s.test_and_clear_young(AT, HUGE), 0);
+        }
+        assert_eq!(s.page_state(AT).unwrap().order, Order::PMD, "ageing splits nothing");
+        s.unsubscribe(subscription).unwrap();
     });
 }

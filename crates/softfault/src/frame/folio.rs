@@ -139,9 +139,11 @@ impl FolioData {
         self.state.fetch_sub(MAP_ONE + LOCK, Ordering::Release);
     }
 
-    /// No folio any more; its frames are for themselves from now on.
+    /// No folio any more; its frames are for themselves from now on. An exchange:
+    /// a pin may be noted at this very moment, which loom does not order against a
+    /// plain store.
     fn dissolve(&self) {
-        self.state.store(FrameKind::Free as u64, Ordering::Release);
+        self.state.swap(FrameKind::Free as u64, Ordering::AcqRel);
     }
 }
 
