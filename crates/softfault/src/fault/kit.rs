@@ -120,6 +120,8 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         match need {
             Need::Zeroed | Need::Raw => Ok(()),
             Need::Batch { order, sub_page } => {
+                // What fits has changed since the last turn.
+                self.give_back_batch();
                 self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
                 Ok(())
             }
@@ -213,10 +215,14 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         self.large.twin = Some(pfn);
     }
 
-    fn give_back_large(&mut self) {
+    fn give_back_batch(&mut self) {
         if let Some((first, order)) = self.large.batch.take() {
             self.vm.frames.release_run(first, order.nr_pages(), true);
         }
+    }
+
+    fn give_back_large(&mut self) {
+        self.give_back_batch();
         if let Some(huge) = self.large.huge.take() {
             self.vm.give_back_huge(huge.first, huge.is_zero);
         }
