@@ -125,7 +125,16 @@ impl HugeCounts {
         self.nr_faults += vm.event(Event::ThpFaultAlloc);
         self.nr_mid += (2..9).map(mid).sum::<u64>();
         self.nr_splits += vm.event(Event::ThpSplitPmd);
-        self.nr_collapsed += vm.event(Event::ThpCollapseAlloc);
+        self.nr_collapsed += vm.event(Event::Collapsed);
+    }
+}
+
+impl core::ops::AddAssign for HugeCounts {
+    fn add_assign(&mut self, more: HugeCounts) {
+        self.nr_faults += more.nr_faults;
+        self.nr_mid += more.nr_mid;
+        self.nr_splits += more.nr_splits;
+        self.nr_collapsed += more.nr_collapsed;
     }
 }
 

@@ -15,8 +15,10 @@
 //! | [`judge`] | both and the model, compared |
 //! | [`shortest`] | the shortest sequence that still differs |
 //! | [`table`] | what a soak has covered |
+//! | [`churn`] | huge pages split, shared, moved, pinned by several CPUs at once |
 #![deny(unsafe_code)]
 
+pub mod churn;
 pub mod features;
 pub mod fuzz;
 pub mod generate;

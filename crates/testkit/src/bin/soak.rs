@@ -1,34 +1,38 @@
-//! The soak tests: `soak differential|lockstep|parallel [--seconds N] ...`.
+//! The soak tests: `soak differential|lockstep|parallel|huge [--seconds N] ...`.
 //!
 //! `differential` runs sequences from consecutive seeds on the host's Linux, on
 //! the core and on the model; it ends at the first difference, with the shortest
 //! sequence that shows it, or when the time is up, with a table of what was
 //! covered. `lockstep` and `parallel` run sequences on several CPUs of the hosted
 //! machine, in both of its modes and under all disciplines, against the model.
+//! `huge` has several CPUs make, split, share, move, pin and collapse huge pages in
+//! several spaces, with every page's content known.
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
 use softfault::{Config, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
+use softfault_testkit::churn::Size;
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::judge::{Difference, Judge, Sides};
 use softfault_testkit::linux::Linux;
 use softfault_testkit::op::{Op, Outcome};
 use softfault_testkit::table::{Table, class_of};
-use softfault_testkit::{lockstep, parallel};
+use softfault_testkit::{churn, lockstep, parallel};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--discipline NAME]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--discipline NAME]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
     Differential,
     Lockstep,
     Parallel,
+    Huge,
 }
 
 struct Options {
@@ -50,9 +54,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         Some("differential") => Test::Differential,
         Some("lockstep") => Test::Lockstep,
         Some("parallel") => Test::Parallel,
+        Some("huge") => Test::Huge,
         other => {
             let given = other.unwrap_or("missing");
-            return Err(format!("the test is {given}, should be differential, lockstep or parallel"));
+            return Err(format!("the test is {given}, should be differential, lockstep, parallel or huge"));
         }
     };
     let mut options = Options { test, discipline: None, nr_cpus: 4, seconds: 10, seed: 1, sides, nr_differences: 1 };
@@ -151,6 +156,33 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     Ok(ExitCode::from(u8::from(!kinds.is_empty())))
 }
 
+/// Rounds with huge pages until the time is up.
+fn huge(options: &Options) -> ExitCode {
+    let (started, mut counts, mut seed) = (Instant::now(), HugeCounts::default(), options.seed);
+    let size = Size { nr_cpus: options.nr_cpus, ..Size::USUAL };
+    let mut shown = 0;
+    while started.elapsed() < Duration::from_secs(options.seconds) {
+        UNDER_WAY.store(seed, Ordering::Relaxed);
+        match churn::run(seed, size) {
+            Ok(more) => counts += more,
+            Err(what) => {
+                println!("seed {seed}: {what}");
+                println!("again: cargo xtask soak huge --seconds 1 --seed {seed} --cpus {}", options.nr_cpus);
+                return ExitCode::from(1);
+            }
+        }
+        seed += 1;
+        let seconds = started.elapsed().as_secs();
+        if seconds >= shown + 10 {
+            shown = seconds;
+            println!("{seconds} s, {} rounds; {counts}", seed - options.seed);
+        }
+    }
+    println!("seeds {} to {}: no byte changed, no frame lost", options.seed, seed - 1);
+    println!("{counts}");
+    ExitCode::SUCCESS
+}
+
 fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
     let arena_bytes = 256 << 20;
     let config =
@@ -233,7 +265,11 @@ fn tidy(outcome: Outcome) -> Outcome {
 
 fn run(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     watch();
-    if options.test == Test::Differential { soak(options) } else { several(options) }
+    match options.test {
+        Test::Differential => soak(options),
+        Test::Lockstep | Test::Parallel => several(options),
+        Test::Huge => Ok(huge(options)),
+    }
 }
 
 fn main() -> ExitCode {

@@ -1,0 +1,370 @@
+//! Huge pages made, split, shared, moved, pinned and collapsed by several CPUs at
+//! once in several spaces, with what each page holds known all the time.
+//!
+//! Each space has some stretches of 2 MiB, each of them cut into [`Chunk`]s. Who
+//! holds the lock of a chunk may do with its pages what he likes and knows what is
+//! in them; so the CPUs work side by side in the same huge pages. Without any lock
+//! everybody may read anywhere, collapse, and turn the knobs. Each page carries a
+//! stamp: its space, its place, a number that never repeats. What a reader without
+//! a lock sees has to be zero or a stamp of that place.
+//!
+//! At rest points the core's checker looks at everything; at the end each frame has
+//! to be back. `chunk.rs` has the steps under a lock, `child.rs` forks.
+
+mod child;
+mod chunk;
+
+use crate::hosted::{HugeCounts, nr_free_pages};
+use crate::judge::check;
+use crate::op::{Call, KnobBits, Op, PAGE};
+use crate::random::Random;
+use child::Child;
+use chunk::{Chunk, Loose};
+use softfault::{AddressSpace, Config, CpuId, Discipline, NewVmError, Tunables, Vm};
+use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError, Mode, Running};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+
+/// Where the stretches of a space begin.
+const BASE: u64 = 0x10_0000_0000;
+/// Pages of a huge page.
+const HUGE_PAGES: u64 = 512;
+/// Pages of a chunk.
+const CHUNK_PAGES: u64 = 64;
+const NR_CHUNKS: u64 = HUGE_PAGES / CHUNK_PAGES;
+/// Stretches of a space.
+const NR_STRETCHES: u64 = 4;
+const NR_SPACES: u64 = 3;
+/// Children alive at once.
+const MAX_CHILDREN: usize = 6;
+
+const HUGEPAGE: u64 = 14;
+const COLLAPSE: u64 = 25;
+
+/// How long a round is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// CPUs.
+    pub nr_cpus: usize,
+    /// Times that all CPUs come to rest.
+    pub nr_phases: u64,
+    /// Steps of each CPU between two rests.
+    pub nr_steps: u64,
+}
+
+impl Size {
+    /// Of a round that is one of many.
+    pub const USUAL: Size = Size { nr_cpus: 4, nr_phases: 4, nr_steps: 250 };
+}
+
+/// Runs the round of `seed`.
+///
+/// # Errors
+///
+/// What was wrong first.
+pub fn run(seed: u64, size: Size) -> Result<HugeCounts, String> {
+    let vm = machine(seed, size.nr_cpus)?;
+    let (before, world) = {
+        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+        if seed % 5 == 0 {
+            // No block is whole: what wants a huge page falls back.
+            vm.age(56, seed);
+        }
+        (nr_free_pages(&vm), World::new(&vm)?)
+    };
+    let played = (0..size.nr_phases).try_for_each(|phase| world.play(seed, phase, size).and_then(|()| world.rest()));
+    if played.is_err() {
+        // What is broken may not bear to be taken apart.
+        core::mem::forget(world);
+        return played.map(|()| HugeCounts::default());
+    }
+    let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+    drop(world);
+    let after = nr_free_pages(&vm);
+    if after != before {
+        return Err(format!("{before} frames were free before and {after} after"));
+    }
+    if let (nr @ 1.., first) = vm.machine().violations() {
+        return Err(format!("{nr} violations of break before make: {}", first.unwrap_or_default()));
+    }
+    let mut counts = HugeCounts::default();
+    counts.add(&vm);
+    Ok(counts)
+}
+
+fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
+    let mode = [Mode::Interrupt, Mode::Broadcast][seed as usize % 2];
+    // Mostly the discipline that has all sizes; the others have locks of their own.
+    let discipline = if seed % 4 < 2 { Discipline::Lockfree } else { Discipline::ALL[seed as usize / 4 % 4] };
+    let strict_bbm = seed % 3 != 0;
+    let config =
+        HostedConfig { nr_cpus, mode, arena_bytes: 256 << 20, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
+    let hosted = Hosted::new(config).map_err(|e: HostedError| e.to_string())?;
+    let regions = hosted.regions();
+    let tunables = Tunables { discipline, ..Tunables::default() };
+    let config = Config { regions: &regions, frames_are_zero: true, tunables };
+    Vm::new(hosted, &config).map_err(|e: NewVmError| e.to_string())
+}
+
+/// A space with its chunks.
+struct Root<'vm> {
+    space: AddressSpace<'vm, Hosted>,
+    chunks: Vec<Mutex<Chunk<'vm>>>,
+}
+
+struct World<'vm> {
+    vm: &'vm Vm<Hosted>,
+    roots: Vec<Root<'vm>>,
+    children: Mutex<Vec<Child<'vm>>>,
+    /// Pins whose page has gone, for any CPU to release.
+    loose: Mutex<Vec<Loose<'vm>>>,
+    /// Numbers for stamps and children.
+    numbers: AtomicU64,
+}
+
+/// One CPU at work.
+struct Worker<'a, 'vm> {
+    world: &'a World<'vm>,
+    random: Random,
+}
+
+type Done = Result<(), String>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `None` where another CPU has it: nobody waits for a second lock.
+fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+impl<'vm> World<'vm> {
+    fn new(vm: &'vm Vm<Hosted>) -> Result<World<'vm>, String> {
+        let roots = (0..NR_SPACES).map(|i| {
+            let space = vm.new_space().map_err(|e| e.to_string())?;
+            let chunks = (0..NR_STRETCHES * NR_CHUNKS)
+                .map(|chunk| Mutex::new(Chunk::new(i + 1, BASE + chunk * CHUNK_PAGES * PAGE)))
+                .collect();
+            Ok(Root { space, chunks })
+        });
+        Ok(World {
+            vm,
+            roots: roots.collect::<Result<_, String>>()?,
+            children: Mutex::default(),
+            loose: Mutex::default(),
+            numbers: AtomicU64::new(1),
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// All CPUs at once, until each has done its steps or one has failed.
+    fn play(&self, seed: u64, phase: u64, size: Size) -> Done {
+        let stop = AtomicBool::new(false);
+        let play = |i: usize| -> Done {
+            let cpu = self.vm.machine().bind(CpuId(i as u16)).map_err(|e| e.to_string())?;
+            let random = Random::new(seed << 20 | phase << 10 | i as u64);
+            let done = Worker { world: self, random }.work(&cpu, size.nr_steps, &stop);
+            if done.is_err() {
+                stop.store(true, Relaxed);
+            }
+            done.map_err(|what| format!("phase {phase}, CPU {i}: {what}"))
+        };
+        thread::scope(|scope| {
+            let play = &play;
+            let threads: Vec<_> = (0..size.nr_cpus).map(|i| scope.spawn(move || play(i))).collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|_| Err("a CPU's thread panicked".into())))
+                .fold(Ok(()), Result::and)
+        })
+    }
+
+    /// Every invariant, and every page of every chunk.
+    fn rest(&self) -> Done {
+        let cpu = self.vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+        let children = lock(&self.children);
+        let spaces = self.roots.iter().map(|root| &root.space).chain(children.iter().map(|child| &child.space));
+        if let Some(text) = check(self.vm, spaces) {
+            return Err(text);
+        }
+        for root in &self.roots {
+            let running = cpu.enter(&root.space).map_err(|e| e.to_string())?;
+            root.chunks.iter().try_for_each(|chunk| lock(chunk).look_at_all(&running))?;
+        }
+        Ok(())
+    }
+}
+
+impl<'a, 'vm> Worker<'a, 'vm> {
+    fn work(&mut self, cpu: &CpuGuard<'_>, nr_steps: u64, stop: &AtomicBool) -> Done {
+        let mut nr_left = nr_steps;
+        while nr_left > 0 && !stop.load(Relaxed) {
+            if self.random.chance(12) {
+                nr_left -= 1;
+                self.with_child(cpu)?;
+                continue;
+            }
+            let root = &self.world.roots[self.random.below(NR_SPACES) as usize];
+            let running = cpu.enter(&root.space).map_err(|e| e.to_string())?;
+            for _ in 0..nr_left.min(1 + self.random.below(20)) {
+                nr_left -= 1;
+                self.step(root, &running)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+        match self.random.below(100) {
+            0..50 => {
+                let i = self.random.below(root.chunks.len() as u64) as usize;
+                let Some(mut chunk) = try_lock(&root.chunks[i]) else { return Ok(()) };
+                for _ in 0..1 + self.random.below(6) {
+                    chunk.step(self.world, &root.space, running, &mut self.random)?;
+                }
+                Ok(())
+            }
+            50..60 => self.whole(root, running),
+            60..64 => self.shift(root, running),
+            64..72 => {
+                self.collapse(running);
+                Ok(())
+            }
+            72..90 => self.peek(root, running),
+            90..94 => self.fork(root, running),
+            94..97 => self.release_loose(),
+            97 => {
+                self.turn_knobs();
+                Ok(())
+            }
+            _ => {
+                Worker::walk_about(running);
+                Ok(())
+            }
+        }
+    }
+
+    /// Any place, without a lock: zero, or a stamp of that place, or a fault.
+    fn peek(&mut self, root: &Root<'vm>, running: &Running<'_>) -> Done {
+        for _ in 0..8 {
+            let page = self.random.below(NR_STRETCHES * HUGE_PAGES);
+            let addr = BASE + page * PAGE + self.random.pick(&[0, 4088]);
+            match running.read_u64(addr) {
+                Ok(0) | Err(_) => {}
+                Ok(seen) if chunk::is_stamp(seen, self.space_tag(root), page % CHUNK_PAGES) => {}
+                Ok(seen) => return Err(format!("{addr:#x} of space {} shows {seen:#x}", self.space_tag(root))),
+            }
+        }
+        Ok(())
+    }
+
+    fn space_tag(&self, root: &Root<'vm>) -> u64 {
+        let same = |other: &Root<'vm>| core::ptr::eq(other, root);
+        self.world.roots.iter().position(same).map_or(0, |i| i as u64 + 1)
+    }
+
+    /// All chunks of one stretch, if nobody has one of them.
+    fn stretch<'b>(&mut self, root: &'b Root<'vm>) -> Option<Vec<MutexGuard<'b, Chunk<'vm>>>> {
+        let first = (self.random.below(NR_STRETCHES) * NR_CHUNKS) as usize;
+        root.chunks[first..first + NR_CHUNKS as usize].iter().map(try_lock).collect()
+    }
+
+    /// A whole huge page: made anew, dropped, given all rights.
+    fn whole(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+        let Some(mut chunks) = self.stretch(root) else { return Ok(()) };
+        let at = chunks[0].addr();
+        let len = HUGE_PAGES * PAGE;
+        match self.random.below(8) {
+            0 => chunk::call(running, Call::Munmap, &[at, len], 0)?,
+            1 => {
+                if chunks.iter().all(|chunk| chunk.is_mapped()) {
+                    chunk::call(running, Call::Mprotect, &[at, len, 3], 0)?;
+                    chunks.iter_mut().for_each(|chunk| chunk.set_rights(3));
+                    self.try_collapse(running, at);
+                }
+                return Ok(());
+            }
+            2 => {
+                if chunks.iter().all(|chunk| chunk.is_mapped()) {
+                    chunk::call(running, Call::Madvise, &[at, len, 4], 0)?;
+                    chunks.iter_mut().for_each(|chunk| chunk.forget(self.world));
+                }
+                return Ok(());
+            }
+            _ => {
+                chunk::call(running, Call::Mmap, &[at, len, 3, 0x32], at)?;
+                if self.random.chance(60) {
+                    chunk::call(running, Call::Madvise, &[at, len, HUGEPAGE], 0)?;
+                }
+                chunks.iter_mut().for_each(|chunk| chunk.renew(self.world, true));
+                for chunk in &mut chunks {
+                    chunk.write_some(self.world, running, &mut self.random)?;
+                }
+                return Ok(());
+            }
+        }
+        chunks.iter_mut().for_each(|chunk| chunk.renew(self.world, false));
+        Ok(())
+    }
+
+    /// A huge page, or what has become of it, moves to another stretch.
+    fn shift(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+        let Some(mut from) = self.stretch(root) else { return Ok(()) };
+        let Some(mut to) = self.stretch(root) else { return Ok(()) };
+        if !from.iter().all(|chunk| chunk.is_mapped()) {
+            return Ok(());
+        }
+        let (old, new, len) = (from[0].addr(), to[0].addr(), HUGE_PAGES * PAGE);
+        chunk::call(running, Call::Mremap, &[old, len, len, 3, new], new)?;
+        for (from, to) in from.iter_mut().zip(&mut to) {
+            from.move_to(to, self.world);
+        }
+        to.iter().try_for_each(|chunk| chunk.look_at_some(running, &mut self.random))
+    }
+
+    /// Asks for a huge page anywhere, or lets the daemon look; it may refuse.
+    fn collapse(&mut self, running: &Running<'_>) {
+        let at = BASE + self.random.below(NR_STRETCHES) * HUGE_PAGES * PAGE;
+        if self.random.chance(70) {
+            self.try_collapse(running, at);
+        } else {
+            running.space().khugepaged_scan(at, 512 * (1 + self.random.below(4)));
+        }
+    }
+
+    fn try_collapse(&self, running: &Running<'_>, at: u64) {
+        let _ = running.space().madvise(at, HUGE_PAGES * PAGE, COLLAPSE);
+    }
+
+    /// Looks that take no lock and whose answer nobody knows.
+    fn walk_about(running: &Running<'_>) {
+        let _ = running.space().mincore(BASE, NR_STRETCHES * HUGE_PAGES * PAGE, &mut |_| {});
+        let _ = running.space().rss_pages();
+    }
+
+    fn turn_knobs(&mut self) {
+        let enabled = self.random.pick(&[0, 0, 0, 0, 1, 2]);
+        let bits = enabled | self.random.below(KnobBits::COUNT / 4) << 2;
+        let _ = self.world.vm.set_huge_knobs(&crate::hosted::knobs(KnobBits(bits)));
+    }
+
+    /// Releases a pin whose page has gone, on this CPU.
+    fn release_loose(&mut self) -> Done {
+        let loose = lock(&self.world.loose).pop();
+        loose.map_or(Ok(()), Loose::release)
+    }
+}
+
+/// The step that a text shows.
+fn text_of(call: Call, args: &[u64]) -> String {
+    Op::new(0, call, args).to_string()
+}
