@@ -167,7 +167,7 @@ fn t8_collapse_against_a_fault() {
             assert_eq!(byte(w, 1), 2);
             w.space.write(2 * 4096, &[3]).unwrap();
         };
-        run(vec![Box::new(user), Box::new(move || drop(w.space.collapse(0)))]);
+        run(vec![Box::new(user), Box::new(move || _ = w.space.collapse(0))]);
         w.check(&[]);
         assert_eq!((byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3)), (1, 2, 3, 0));
     });
@@ -184,7 +184,7 @@ fn t8_collapse_against_a_pin() {
         let pinned = held.clone();
         run(vec![
             Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page(0, Access::Write, Term::Short).unwrap())),
-            Box::new(move || drop(w.space.collapse(0))),
+            Box::new(move || _ = w.space.collapse(0)),
         ]);
         let held = held.lock().unwrap().take().unwrap();
         let again = w.space.pin_page(0, Access::Write, Term::Short).unwrap();

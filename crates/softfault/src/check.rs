@@ -175,7 +175,7 @@ impl<M: Machine> Vm<M> {
         let base = u64::from(pfn.0) & !63;
         let in_group = (0..self.machine.nr_cpus()).any(|id| {
             let cpu = self.cpu(CpuId(id as u16));
-            [&cpu.zeroed, &cpu.raw].iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
+            [&cpu.zeroed, &cpu.raw, &cpu.fixed].iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
         });
         in_block || in_group
     }
@@ -185,9 +185,11 @@ impl<M: Machine> Vm<M> {
         self.check_is_zero(self.frames.zero)?;
         self.check_huge_zero()?;
         for id in 0..self.machine.nr_cpus() {
-            let group = &self.cpu(CpuId(id as u16)).zeroed;
-            let (base, mask) = (group.base.get() as u32, group.mask.get());
-            (0..64).filter(|i| mask & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
+            let cpu = self.cpu(CpuId(id as u16));
+            for group in [&cpu.zeroed, &cpu.fixed] {
+                let (base, mask) = (group.base.get() as u32, group.mask.get());
+                (0..64).filter(|i| mask & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
+            }
         }
         Ok(())
     }

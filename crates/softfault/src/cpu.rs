@@ -43,7 +43,8 @@ pub(crate) struct CpuData {
     pub(crate) zeroed: GroupData,
     /// Frames with any content.
     pub(crate) raw: GroupData,
-    pub(crate) spare: [Word; 2],
+    /// Frames that are zero, for what cannot be moved.
+    pub(crate) fixed: GroupData,
     pub(crate) hint: HintData,
     /// Written by others: see the constants above.
     pub(crate) attention: Word,
@@ -59,7 +60,9 @@ pub(crate) struct CpuData {
     pub(crate) zone_end: Word,
     /// The block that the last huge frame came from.
     pub(crate) huge_search: Word,
-    pub(crate) refill_line: [Word; 2],
+    /// Number + 1 of the block that the last of what cannot be moved came from.
+    pub(crate) fixed_block: Word,
+    pub(crate) refill_line: [Word; 1],
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
 }

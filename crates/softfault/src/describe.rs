@@ -40,6 +40,7 @@ const CPU: Fields = &[
     (offset_of!(CpuData, active), "active"),
     (offset_of!(CpuData, zeroed), "zeroed"),
     (offset_of!(CpuData, raw), "raw"),
+    (offset_of!(CpuData, fixed), "fixed"),
     (offset_of!(CpuData, hint), "hint"),
     (offset_of!(CpuData, attention), "attention"),
     (offset_of!(CpuData, block), "block"),

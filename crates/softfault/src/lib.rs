@@ -22,6 +22,7 @@
 //! | `rmap` | families, from a frame to its entries | policy |
 //! | `pin` | how a frame is held from outside | operations |
 //! | `notify` | who hears of changes, who may look up | what they keep |
+//! | `compact` | how used frames move, so that free ones lie together | what faults are |
 //!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
 //! frames), `section` (the read side). [`clear`] is what clears and copies large
@@ -62,6 +63,7 @@ pub mod account;
 pub mod addr;
 pub mod check;
 pub mod clear;
+mod compact;
 mod cpu;
 mod describe;
 pub mod errno;
@@ -88,6 +90,7 @@ pub use account::rss::RssPages;
 pub use account::sizes::SizeStat;
 pub use account::{Event, VmStat};
 pub use addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
+pub use compact::{CompactRefusal, MigrateRefusal};
 pub use describe::Place;
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};

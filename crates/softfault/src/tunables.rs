@@ -2,6 +2,7 @@
 
 use crate::huge::knobs::HugeKnobs;
 use crate::policy::clear::ClearOrder;
+use crate::policy::compact::CompactBudget;
 
 /// How a fault excludes other faults; see `fault/discipline.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -59,6 +60,10 @@ pub struct Tunables {
     /// The order in which large pages are cleared and copied; `None` leaves it to
     /// what [`calibrate`](crate::clear::calibrate) measured, page size by page size.
     pub clear_order: Option<ClearOrder>,
+    /// What a fault may spend to get a huge page by moving others (`defrag`).
+    pub compact_fault: CompactBudget,
+    /// The same for a collapse, and for a daemon's step.
+    pub compact_background: CompactBudget,
 }
 
 impl Default for Tunables {
@@ -73,6 +78,8 @@ impl Default for Tunables {
             thp: HugeKnobs::DEFAULT,
             thp_off: false,
             clear_order: None,
+            compact_fault: CompactBudget::FAULT,
+            compact_background: CompactBudget::BACKGROUND,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One instance of the subsystem: its frames, its CPUs, its limits.
 
 use crate::addr::Pfn;
+use crate::compact::CompactWords;
 use crate::cpu::CpuData;
 use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames};
 use crate::huge::knobs::KnobError;
@@ -83,6 +84,7 @@ pub struct Vm<M: Machine> {
     pub(crate) clear_orders: Word,
     pub(crate) nr_total_pages: u64,
     pub(crate) huge: HugeWords,
+    pub(crate) compact: CompactWords,
 }
 
 impl<M: Machine> Vm<M> {
@@ -119,6 +121,7 @@ impl<M: Machine> Vm<M> {
             zero: at(3),
             huge_zero: Word::new(0),
             nr_emptied: Word::new(0),
+            held: Word::new(0),
             inject: Word::new(u64::MAX),
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
@@ -137,6 +140,7 @@ impl<M: Machine> Vm<M> {
             clear_orders: Word::new(0),
             nr_total_pages,
             huge,
+            compact: CompactWords::new(),
         })
     }
 
@@ -194,6 +198,10 @@ impl Frames {
                     mask &= !1;
                 }
                 self.blocks.at(b as usize).settle(w as usize, !mask, config.frames_are_zero);
+                if mask != !0 {
+                    // It cannot be emptied any more.
+                    self.blocks.at(b as usize).set_fixed();
+                }
                 for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
                     self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
                 }

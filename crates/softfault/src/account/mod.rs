@@ -158,10 +158,42 @@ events! {
     PinRaced = "pin_raced",
     /// Pins refused because the count was at its limit.
     PinRefusedFull = "pin_refused_full",
+    /// Not moved: pinned.
+    MigrateRefusedPinned = "migrate_refused_pinned",
+    /// Not moved: a page of a shared object.
+    MigrateRefusedShared = "migrate_refused_shared",
+    /// Not moved: a page table.
+    MigrateRefusedTable = "migrate_refused_table",
+    /// Not moved: the subsystem's own.
+    MigrateRefusedMeta = "migrate_refused_meta",
+    /// Not moved: a hole, the zero frame, taken out of use.
+    MigrateRefusedReserved = "migrate_refused_reserved",
+    /// Not moved: part of a huge page.
+    MigrateRefusedHuge = "migrate_refused_huge",
+    /// Not moved: free, or in somebody's hand.
+    MigrateRefusedNotInUse = "migrate_refused_not_in_use",
+    /// Not moved: more mappings than are handled at once.
+    MigrateRefusedTooManyMaps = "migrate_refused_too_many_maps",
+    /// Not moved: the spaces that may map it have too many VMAs.
+    MigrateRefusedWalkTooLong = "migrate_refused_walk_too_long",
+    /// Not moved: a mapping came, went, or was somebody else's meanwhile.
+    MigrateRefusedRaced = "migrate_refused_raced",
+    /// Not moved: no frame to move to.
+    MigrateRefusedNoTarget = "migrate_refused_no_target",
+    /// Faults that found no huge page and left it at that, or to the daemon.
+    CompactNotAsked = "compact_not_asked",
+    /// Compactions put off, since the last ones were in vain.
+    CompactDeferred = "compact_deferred",
+    /// Compactions that found no block worth emptying.
+    CompactNoBlock = "compact_no_block",
+    /// Compactions that met a frame that stays.
+    CompactInTheWay = "compact_in_the_way",
+    /// Compactions that ran out of frames to look at or to move, or of time.
+    CompactOverBudget = "compact_over_budget",
 }
 
 /// Words reserved for events in each CPU's data.
-pub(crate) const NR_EVENTS: usize = 96;
+pub(crate) const NR_EVENTS: usize = 128;
 const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 
 impl crate::cpu::CpuData {
@@ -213,7 +245,8 @@ impl<M: Machine> Vm<M> {
             for (sum, word) in events.iter_mut().zip(&cpu.events) {
                 *sum = word.get().wrapping_add(*sum);
             }
-            nr_grouped += u64::from(cpu.zeroed.mask.get().count_ones() + cpu.raw.mask.get().count_ones());
+            let groups = [&cpu.zeroed, &cpu.raw, &cpu.fixed];
+            nr_grouped += groups.into_iter().map(|group| u64::from(group.mask.get().count_ones())).sum::<u64>();
         }
         VmStat {
             nr_free_pages: self.frames.nr_free_in_blocks() + nr_grouped,

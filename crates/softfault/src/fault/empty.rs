@@ -37,11 +37,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// frame.
     #[cold]
     pub(crate) fn add_table(&self, here: Here<'_>, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let Some(table) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
+        let Some(table) = kit.table(here.cpu) else { return Turn::Need(Need::Table) };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         if hole.fill(Entry::Table(table)).is_err() {
-            kit.keep_zeroed(table);
+            kit.keep_table(table);
             return Turn::Raced;
         }
         here.cpu.count(Event::TableInstall);

@@ -15,6 +15,8 @@ use crate::vm::Vm;
 pub(crate) enum Need {
     /// A frame of zeroes.
     Zeroed,
+    /// A frame of zeroes for a page table.
+    Table,
     /// A frame to copy into.
     Raw,
     /// Adjacent frames of zeroes, to be touched first at this one.
@@ -43,6 +45,7 @@ pub(crate) struct Kit<'vm, M: Machine> {
     /// Subscribers know that so many pages are about to change, the one of the
     /// fault among them.
     pub(crate) nr_told: u64,
+    table: Option<Pfn>,
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
 }
@@ -61,14 +64,14 @@ struct Large {
 impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, zeroed: None, raw: None, nr_told: 0, large: Large::default() }
+        Kit { vm, zeroed: None, raw: None, nr_told: 0, table: None, large: Large::default() }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails
     /// leaves something in the hand.
     #[inline(always)]
     pub(crate) fn forget_empty(self) {
-        debug_assert!(self.zeroed.is_none() && self.raw.is_none());
+        debug_assert!(self.zeroed.is_none() && self.raw.is_none() && self.table.is_none());
         core::mem::forget(self);
     }
 
@@ -77,6 +80,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         match need {
             Need::Zeroed => self.zeroed = Some(self.vm.obtain(Fill::Zeroed)?),
             Need::Raw => self.raw = Some(self.vm.obtain(Fill::Raw)?),
+            Need::Table => self.table = Some(self.vm.obtain(Fill::Fixed)?),
             need => self.fetch_large(need),
         }
         Ok(())
@@ -118,7 +122,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     fn try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
-            Need::Zeroed | Need::Raw => Ok(()),
+            Need::Zeroed | Need::Raw | Need::Table => Ok(()),
             Need::Batch { order, sub_page } => {
                 // What fits has changed since the last turn.
                 self.give_back_batch();
@@ -152,10 +156,10 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     fn get_parts(&mut self, with_twin: bool) -> Result<(), OutOfFrames> {
         if self.large.deposit.is_none() {
-            self.large.deposit = Some(self.vm.obtain(Fill::Raw)?);
+            self.large.deposit = Some(self.vm.obtain(Fill::Fixed)?);
         }
         if with_twin && self.large.twin.is_none() {
-            self.large.twin = Some(self.vm.obtain(Fill::Zeroed)?);
+            self.large.twin = Some(self.vm.obtain(Fill::Fixed)?);
         }
         Ok(())
     }
@@ -230,8 +234,26 @@ impl<'vm, M: Machine> Kit<'vm, M> {
             self.vm.give_back(pfn, Fill::Raw);
         }
         if let Some(pfn) = self.large.twin.take() {
-            self.vm.give_back(pfn, Fill::Zeroed);
+            self.vm.give_back(pfn, Fill::Fixed);
         }
+    }
+
+    /// In the section: a frame of zeroes for a table.
+    pub(crate) fn table(&mut self, cpu: &CpuData) -> Option<Pfn> {
+        if let Some(pfn) = self.table.take() {
+            return Some(pfn);
+        }
+        if cpu.attention.load(Ordering::Acquire) != 0 {
+            return None;
+        }
+        cpu.fixed.pop()
+    }
+
+    /// Back into the hand, untouched.
+    pub(crate) fn keep_table(&mut self, pfn: Pfn) {
+        self.vm.frames.desc(pfn).clear();
+        debug_assert!(self.table.is_none());
+        self.table = Some(pfn);
     }
 
     /// In the section: a frame to copy into.
@@ -261,6 +283,9 @@ impl<M: Machine> Drop for Kit<'_, M> {
         }
         if let Some(pfn) = self.raw.take() {
             self.vm.give_back(pfn, Fill::Raw);
+        }
+        if let Some(pfn) = self.table.take() {
+            self.vm.give_back(pfn, Fill::Fixed);
         }
         self.give_back_large();
     }

@@ -31,9 +31,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return self.map_shared(here, request, found, slot, pfn);
         }
         // A page or a node is missing; the loser keeps its frame.
-        let Some(pfn) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
+        let is_page = place.is_page();
+        let pfn = if is_page { kit.zeroed(here.cpu) } else { kit.table(here.cpu) };
+        let Some(pfn) = pfn else { return Turn::Need(if is_page { Need::Zeroed } else { Need::Table }) };
         if self.vm.object_fill(id, index, &place, pfn).is_err() {
-            kit.keep_zeroed(pfn);
+            if is_page {
+                kit.keep_zeroed(pfn);
+            } else {
+                kit.keep_table(pfn);
+            }
             return Turn::Raced;
         }
         Turn::Again

@@ -24,7 +24,7 @@ impl<M: Machine> Vm<M> {
             self.frames.claim_order(order)
         });
         let first = found.ok_or(OutOfFrames)?;
-        if fill == Fill::Zeroed {
+        if fill != Fill::Raw {
             mem::zero_frames(&self.machine, first, order.nr_pages());
         }
         Ok(first)
@@ -45,7 +45,9 @@ impl Frames {
     pub(super) fn claim_order(&self, order: Order) -> Option<Pfn> {
         let nr = order.nr_pages();
         if nr < BLOCK_FRAMES {
-            return (0..self.blocks.len()).find_map(|b| self.claim_part(b, nr)).map(|p| Pfn(p as u32));
+            let blocks = [false, true].into_iter().flat_map(|fixed| (0..self.blocks.len()).map(move |b| (b, fixed)));
+            let mut fitting = blocks.filter(|(b, fixed)| self.blocks.at(*b).is_fixed() == *fixed);
+            return fitting.find_map(|(b, _)| self.claim_part(b, nr)).map(|p| Pfn(p as u32));
         }
         let step = (nr / BLOCK_FRAMES) as usize;
         (0..self.blocks.len())

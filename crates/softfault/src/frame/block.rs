@@ -11,14 +11,16 @@ pub(crate) const BLOCK_WORDS: usize = 8;
 const COUNT: u64 = 0xffff;
 const RESERVED_SHIFT: u32 = 16;
 const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
+const FIXED: u64 = 1 << 32;
 
 /// One block. Three lines, so that a CPU at work in its own block writes no
 /// line that another CPU at work in its own writes.
 #[repr(C, align(64))]
 pub struct BlockData {
     /// Frames in use, bits 0..16 (a hint between operations, exact at rest);
-    /// reserving CPU + 1, bits 16..32. Zero is a block that is wholly free, so
-    /// that blocks need no line written before they are first used.
+    /// reserving CPU + 1, bits 16..32; whether frames that stay where they are
+    /// are kept here, bit 32. Zero is a block that is wholly free, so that blocks
+    /// need no line written before they are first used.
     pub(crate) state: Word,
     /// The folio that fills the block, if there is one.
     pub(crate) folio: FolioData,
@@ -66,6 +68,13 @@ impl BlockData {
     /// Whether a CPU takes its small frames from it.
     pub(crate) fn is_reserved(&self) -> bool {
         self.state.load(Ordering::Relaxed) & RESERVED != 0
+    }
+    /// From now on frames come from here that will stay where they are.
+    pub(crate) fn set_fixed(&self) {
+        self.state.fetch_or(FIXED, Ordering::AcqRel);
+    }
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & FIXED != 0
     }
     pub(crate) fn unreserve(&self) {
         self.state.fetch_and(!RESERVED, Ordering::AcqRel);
@@ -117,7 +126,11 @@ impl BlockData {
             self.dirty[w].fetch_or(mask, Ordering::Relaxed);
         }
         let nr = u64::from(mask.count_ones());
-        let nr_used = (self.state.fetch_sub(nr, Ordering::Relaxed) & COUNT).wrapping_sub(nr);
+        let state = self.state.fetch_sub(nr, Ordering::Relaxed);
+        let nr_used = (state & COUNT).wrapping_sub(nr);
+        if nr_used == 0 && state & FIXED != 0 {
+            self.state.fetch_and(!FIXED, Ordering::Relaxed);
+        }
         let before = self.used[w].fetch_and(!mask, Ordering::AcqRel);
         debug_assert_eq!(before & mask, mask, "I12: a frame was freed twice");
         nr_used == 0

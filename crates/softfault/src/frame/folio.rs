@@ -42,7 +42,9 @@ pub(crate) struct FolioData {
     pub(crate) index: Word,
     /// Its first frame: that of the block, unless a format's huge pages are smaller.
     pub(crate) first: Word,
-    pub(crate) pad: [Word; 3],
+    /// Round of compaction in which the block was tried in vain, + 1.
+    pub(crate) passed_over: Word,
+    pub(crate) pad: [Word; 2],
 }
 
 /// The first word, taken apart.

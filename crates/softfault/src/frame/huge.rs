@@ -13,6 +13,8 @@ use crate::addr::{Order, Pfn};
 use crate::clear;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
+use crate::policy::compact::CompactBudget;
+use crate::policy::huge::Effort;
 use crate::sync::Ordering;
 use crate::table::format::huge_order;
 use crate::vm::Vm;
@@ -36,13 +38,22 @@ impl<M: Machine> Vm<M> {
 
     /// The same for a fault, which has not much time.
     pub(crate) fn obtain_huge_for_fault(&self, advised: bool) -> Result<HugeFrame, OutOfFrames> {
-        let _ = self.huge_now().defrag().effort(advised);
-        self.obtain_huge()
+        self.obtain_huge_or(self.huge_now().defrag().effort(advised), &self.tunables.compact_fault)
     }
 
     /// The same for a collapse, which has time.
     pub(crate) fn obtain_huge_for_collapse(&self) -> Result<HugeFrame, OutOfFrames> {
-        self.obtain_huge()
+        self.obtain_huge_or(Effort::Direct, &self.tunables.compact_background)
+    }
+
+    fn obtain_huge_or(&self, effort: Effort, budget: &CompactBudget) -> Result<HugeFrame, OutOfFrames> {
+        // An injected failure is one: nothing is made in its place.
+        self.frames.count_down()?;
+        let cpu = self.cpu(self.machine.this_cpu());
+        if let Some(huge) = self.frames.claim_huge(cpu, Self::NR_SUB_FRAMES) {
+            return Ok(huge);
+        }
+        self.compact_as_far_as(effort, budget).map_err(|_| OutOfFrames)
     }
 
     /// Zeroes one that is the caller's alone, the page that is wanted first last.
@@ -99,6 +110,12 @@ impl Frames {
             .into_iter()
             .find_map(|(blocks, also_reserved)| self.claim_huge_in(cpu, blocks, also_reserved, nr));
         found.map(|first| HugeFrame { first, is_zero: self.is_clean(first, nr) })
+    }
+
+    /// One block, if all of it is free.
+    pub(crate) fn claim_whole(&self, b: usize) -> Option<HugeFrame> {
+        let first = self.claim_huge_of(b, self.blocks.at(b), BLOCK_FRAMES)?;
+        Some(HugeFrame { first, is_zero: self.is_clean(first, BLOCK_FRAMES) })
     }
 
     fn claim_huge_in(&self, cpu: &CpuData, blocks: &Range<usize>, also_reserved: bool, nr: u64) -> Option<Pfn> {

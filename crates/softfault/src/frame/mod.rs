@@ -21,6 +21,7 @@
 mod age;
 mod alloc;
 mod block;
+mod claimed;
 mod desc;
 mod folio;
 mod fragment;
@@ -32,6 +33,7 @@ mod tests;
 
 pub(crate) use alloc::FreeBatch;
 pub use block::{BLOCK_FRAMES, BlockData};
+pub(crate) use claimed::ClaimedBlock;
 pub use desc::{FrameDesc, FrameKind};
 pub use fragment::Fragmentation;
 pub use group::GroupData;
@@ -63,6 +65,8 @@ pub struct Frames {
     pub(crate) huge_zero: Word,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
+    /// Who has free frames out of sight; see `claimed`.
+    pub(crate) held: Word,
     /// Allocations left before an injected failure; `u64::MAX` is off. Looked
     /// at on the slow path only: arming it empties the groups.
     pub(crate) inject: Word,

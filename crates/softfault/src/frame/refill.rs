@@ -1,6 +1,10 @@
 //! The slow half of getting one frame: claim a word of the CPU's block, zero,
 //! hand to the group. Runs outside every section.
 //!
+//! What will stay where it is (tables, nodes) comes from blocks of its own, so that
+//! the others can be emptied when a huge frame is wanted: one table in each block
+//! would spoil all of them. As much manners as reservations are.
+//!
 //! Order of places to look, so that nobody is told "out of frames" while there
 //! is one: the own block, an unreserved one of the own zone with some, any
 //! unreserved one with plenty, any unreserved one, blocks that others reserved,
@@ -29,6 +33,8 @@ pub(crate) enum Fill {
     Zeroed,
     /// It will be overwritten.
     Raw,
+    /// It has to be all zero, and cannot be moved once it is in use.
+    Fixed,
 }
 
 /// Up to 64 frames that were just claimed.
@@ -64,32 +70,38 @@ impl<M: Machine> Vm<M> {
     /// of its content.
     pub(crate) fn give_back(&self, pfn: Pfn, fill: Fill) {
         self.frames.desc(pfn).clear();
-        if fill == Fill::Zeroed {
+        if fill != Fill::Raw {
             let section = self.section();
             let cpu = section.cpu();
-            if cpu.attention.load(Ordering::Acquire) == 0 && cpu.zeroed.put(pfn) {
+            if cpu.attention.load(Ordering::Acquire) == 0 && cpu.group(fill).put(pfn) {
                 return;
             }
         }
-        self.frames.release_one(pfn, fill == Fill::Zeroed);
+        self.frames.release_one(pfn, fill != Fill::Raw);
     }
 
     fn refill(&self, fill: Fill) -> Result<(), OutOfFrames> {
-        let mut most = self.tunables.zero_batch.clamp(1, 64);
+        let batch = self.tunables.zero_batch;
+        // A table is wanted once in 512 faults.
+        let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
+        let mut looked = None;
         let claim = loop {
             // Stealing waits, and the CPU may be another one afterwards.
             let id = self.machine.this_cpu();
-            if let Some(claim) = self.frames.claim(self.cpu(id), id, most) {
+            if let Some(claim) = self.frames.claim(self.cpu(id), id, fill, most) {
                 break claim;
             }
             // What was stolen may be gone again before it is claimed; then it is
             // in somebody's group, and worth another round, by ones.
-            if !self.steal_groups() {
-                return Err(OutOfFrames);
+            let found = self.steal_groups();
+            match looked {
+                Some(before) if !found && self.frames.was_all_in_sight(before) => return Err(OutOfFrames),
+                _ => looked = Some(self.frames.before_looking()),
             }
+            self.machine.relax();
             most = 1;
         };
-        if fill == Fill::Zeroed {
+        if fill != Fill::Raw {
             for_each_run(claim.mask & !claim.zero, |first, nr| {
                 mem::zero_frames(&self.machine, Pfn((claim.base + first) as u32), nr);
             });
@@ -99,7 +111,7 @@ impl<M: Machine> Vm<M> {
         for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
-            self.frames.release_word(base, left, fill == Fill::Zeroed);
+            self.frames.release_word(base, left, fill != Fill::Raw);
         }
         Ok(())
     }
@@ -132,7 +144,7 @@ impl<M: Machine> Vm<M> {
         self.grace(&CpuSet::first(self.machine.nr_cpus()));
         let mut found = false;
         for cpu in self.cpus.iter() {
-            for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false)] {
+            for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false), (&cpu.fixed, true)] {
                 let (base, mask) = group.replace(0, 0);
                 if mask != 0 {
                     found = true;
@@ -165,6 +177,7 @@ impl CpuData {
         match fill {
             Fill::Zeroed => &self.zeroed,
             Fill::Raw => &self.raw,
+            Fill::Fixed => &self.fixed,
         }
     }
 }
@@ -183,7 +196,12 @@ impl Frames {
         Ok(())
     }
 
-    fn claim(&self, cpu: &CpuData, id: CpuId, most: u64) -> Option<Claim> {
+    fn claim(&self, cpu: &CpuData, id: CpuId, fill: Fill, most: u64) -> Option<Claim> {
+        if fill == Fill::Fixed
+            && let Some(claim) = self.claim_fixed(cpu, most)
+        {
+            return Some(claim);
+        }
         loop {
             let block = cpu.block.get();
             if block == 0 {
@@ -202,6 +220,28 @@ impl Frames {
         }
     }
 
+    /// From the block that the CPU used last for what stays, another such block of
+    /// its zone, a new one there; then the same of all.
+    fn claim_fixed(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
+        let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
+        let all = 0..self.blocks.len();
+        let last = (cpu.fixed_block.get() as usize).checked_sub(1);
+        let places = [(&zone, true), (&zone, false), (&all, true), (&all, false)];
+        // From the end, since pages are taken from the start.
+        let others = places.into_iter().flat_map(|(blocks, fixed)| blocks.clone().rev().map(move |b| (b, fixed)));
+        last.map(|b| (b, true)).into_iter().chain(others).find_map(|(b, fixed)| {
+            let block = self.blocks.at(b);
+            let least = if fixed { 1 } else { WORD };
+            if block.nr_free() < least || block.is_fixed() != fixed || !fixed && block.is_reserved() {
+                return None;
+            }
+            let (_, claim) = self.claim_in(b, 0, most)?;
+            block.set_fixed();
+            cpu.fixed_block.set(b as u64 + 1);
+            Some(claim)
+        })
+    }
+
     /// Some frames of block `b`, from word `from` on.
     fn claim_in(&self, b: usize, from: usize, most: u64) -> Option<(usize, Claim)> {
         let block = self.blocks.at(b);
@@ -217,18 +257,18 @@ impl Frames {
     fn reserve_next(&self, cpu: &CpuData, id: CpuId) -> bool {
         let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
         let all = 0..self.blocks.len();
-        [(&zone, WORD), (&zone, WORTH_STAYING), (&all, WORD), (&all, 1)]
+        [(&zone, WORD, false), (&zone, WORTH_STAYING, false), (&all, WORD, false), (&all, 1, false), (&all, 1, true)]
             .into_iter()
-            .any(|(blocks, least)| self.reserve_in(cpu, id, blocks, least))
+            .any(|(blocks, least, also_fixed)| self.reserve_in(cpu, id, blocks, least, also_fixed))
     }
 
     /// The same among some blocks, on from where the last search ended.
-    fn reserve_in(&self, cpu: &CpuData, id: CpuId, blocks: &Range<usize>, least: u64) -> bool {
+    fn reserve_in(&self, cpu: &CpuData, id: CpuId, blocks: &Range<usize>, least: u64, also_fixed: bool) -> bool {
         let search = cpu.search.get() as usize;
         let start = if blocks.contains(&search) { search } else { blocks.start };
         let found = (start..blocks.end).chain(blocks.start..start).find(|b| {
             let block = self.blocks.at(*b);
-            block.nr_free() >= least && block.reserve(u64::from(id.0) + 1)
+            block.nr_free() >= least && (also_fixed || !block.is_fixed()) && block.reserve(u64::from(id.0) + 1)
         });
         if let Some(b) = found {
             cpu.block.set(b as u64 + 1);

@@ -6,5 +6,6 @@
 
 pub mod clear;
 pub mod collapse;
+pub mod compact;
 pub mod fault;
 pub mod huge;

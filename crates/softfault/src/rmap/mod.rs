@@ -11,13 +11,19 @@
 //! those that never had the page. A family of thousands pays for that in reclaim.
 //!
 //! Locks: one walk at a time (`rmap_walks`), under it the family's lock, under
-//! that nothing but sections.
+//! that nothing but sections. `take` makes the entries of a frame `Busy`, for who
+//! wants to change what they map.
+
+mod take;
+
+pub(crate) use take::{TakenEntry, TakenHuge};
 
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
 use crate::mem;
 use crate::space::lock::Spin;
+use crate::space::vma::Vma;
 use crate::space::{AddressSpace, MetaUse, SpaceData};
 use crate::sync::{Ordering, Word};
 use crate::table::walk;
@@ -120,12 +126,37 @@ pub struct Mapping {
     pub vpn: Vpn,
 }
 
+/// A space, as a walk meets it: in place as long as the family's lock is held.
+#[derive(Clone, Copy)]
+struct Member<'vm> {
+    frame: Pfn,
+    data: &'vm SpaceData,
+}
+
+/// Where a VMA has the page of that index.
+fn place_in(vma: &Vma, index: u64) -> Option<Vpn> {
+    let offset = index.wrapping_sub(vma.pgoff);
+    (offset < vma.range.nr_pages()).then(|| Vpn(vma.range.start.0 + offset))
+}
+
 impl<M: Machine> Vm<M> {
     /// Calls `f` with each entry that maps the private frame `pfn`. Complete at
     /// rest; under races an entry that comes or goes may be missed or named.
     ///
     /// Locks: takes the family's; `f` runs under it and must not call back.
     pub fn rmap_anon(&self, pfn: Pfn, f: &mut dyn FnMut(Mapping) -> ControlFlow<()>) -> ControlFlow<()> {
+        self.for_each_member(pfn, &mut |member, index| self.rmap_in(member.data, pfn, index, f))
+    }
+
+    /// Calls `f(member, page index)` with each space that may map the private frame
+    /// `pfn`, and the index that the frame has in all of them.
+    ///
+    /// Locks: takes the family's; `f` runs under it and must not call back.
+    fn for_each_member<'vm>(
+        &'vm self,
+        pfn: Pfn,
+        f: &mut dyn FnMut(Member<'vm>, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         // Keeps founders' frames in place for the time of the walk. One lock for
         // all is coarse; nothing but reclaim and migration will walk.
         let _walks = Spin::lock(&self.rmap_walks, &self.machine);
@@ -134,7 +165,7 @@ impl<M: Machine> Vm<M> {
         let mut at = link(&head.first);
         while let Some(frame) = at {
             let data = self.space_data(frame);
-            self.rmap_in(data, pfn, index, f)?;
+            f(Member { frame, data }, index)?;
             at = link(&data.family.next);
         }
         ControlFlow::Continue(())
@@ -184,9 +215,7 @@ impl<M: Machine> Vm<M> {
                 let Some(found) = tree.next(at) else { return ControlFlow::Continue(()) };
                 let vma = found.vma;
                 at = vma.range.end;
-                let inside = index.wrapping_sub(vma.pgoff) < vma.range.nr_pages();
-                let vpn = Vpn(vma.range.start.0.wrapping_add(index.wrapping_sub(vma.pgoff)));
-                (inside && self.maps_frame(root, vpn, pfn)).then_some(vpn)
+                place_in(&vma, index).filter(|vpn| self.maps_frame(root, *vpn, pfn))
             };
             if let Some(vpn) = found {
                 f(Mapping { space: data.id.get(), vpn })?;

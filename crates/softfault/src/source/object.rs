@@ -97,6 +97,12 @@ impl ObjectSlot<'_> {
             ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
         }
     }
+
+    /// Whether a page is missing, if anything is; else it is a node.
+    #[inline]
+    pub(crate) fn is_page(&self) -> bool {
+        matches!(self, ObjectSlot::Page(_))
+    }
 }
 
 /// Somebody else was quicker; the frame is the caller's still, and zero.
@@ -105,7 +111,7 @@ pub(crate) struct LostFill;
 impl<M: Machine> Vm<M> {
     /// A new object, with `refs` as they are to be. Nothing else is allocated.
     pub(crate) fn new_object(&self, size_bytes: u64, refs: u64) -> Result<ObjectId, OutOfFrames> {
-        let frame = self.obtain(Fill::Zeroed)?;
+        let frame = self.obtain(Fill::Fixed)?;
         // Headers have no owner; nodes have their header.
         self.frames.desc(frame).assign(FrameKind::Meta, 0, 0, MetaUse::Object as u64);
         let id = ObjectId(u64::from(frame.0));

@@ -10,6 +10,7 @@
 //! entries, shoot down, wait again, free.
 
 mod access;
+mod borrow;
 pub(crate) mod cpus;
 mod huge;
 pub(crate) mod lock;
@@ -141,11 +142,11 @@ impl<M: Machine> Vm<M> {
     /// Not yet a member of its family: of `family`, or one of its own.
     pub(crate) fn new_space_parts(&self, family: Option<u64>) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         let nr_cpus = self.machine.nr_cpus();
-        let frame = self.obtain(Fill::Zeroed)?;
-        let root = match self.obtain(Fill::Zeroed) {
+        let frame = self.obtain(Fill::Fixed)?;
+        let root = match self.obtain(Fill::Fixed) {
             Ok(root) => root,
             Err(e) => {
-                self.give_back(frame, Fill::Zeroed);
+                self.give_back(frame, Fill::Fixed);
                 return Err(e);
             }
         };
@@ -154,8 +155,8 @@ impl<M: Machine> Vm<M> {
             None => frame,
             Some(Ok(base)) => base,
             Some(Err(e)) => {
-                self.give_back(root, Fill::Zeroed);
-                self.give_back(frame, Fill::Zeroed);
+                self.give_back(root, Fill::Fixed);
+                self.give_back(frame, Fill::Fixed);
                 return Err(e);
             }
         };

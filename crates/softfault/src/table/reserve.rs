@@ -34,7 +34,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
             return Err(OutOfFrames);
         }
         for _ in 0..nr_tables {
-            let pfn = self.vm.obtain(Fill::Zeroed)?;
+            let pfn = self.vm.obtain(Fill::Fixed)?;
             self.vm.frames.desc(pfn).link.set(self.first.map_or(0, |p| u64::from(p.0) + 1));
             self.first = Some(pfn);
         }
@@ -121,7 +121,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
 impl<M: Machine> Drop for TableReserve<'_, M> {
     fn drop(&mut self) {
         while let Some(pfn) = self.take() {
-            self.vm.give_back(pfn, Fill::Zeroed);
+            self.vm.give_back(pfn, Fill::Fixed);
         }
     }
 }

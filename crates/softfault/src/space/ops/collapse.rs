@@ -193,12 +193,12 @@ impl<M: Machine> AddressSpace<'_, M> {
         if self.vm.frames.twin(table).is_some() {
             return Ok(());
         }
-        let twin = self.vm.obtain(Fill::Zeroed).map_err(|_| CollapseRefusal::NoFrame)?;
+        let twin = self.vm.obtain(Fill::Fixed).map_err(|_| CollapseRefusal::NoFrame)?;
         if self.vm.frames.put_twin(table, twin) {
             self.charge(Rss::Tables, 1);
             self.vm.count(Event::TableInstall, 1);
         } else {
-            self.vm.give_back(twin, Fill::Zeroed);
+            self.vm.give_back(twin, Fill::Fixed);
         }
         Ok(())
     }

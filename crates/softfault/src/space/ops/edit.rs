@@ -23,7 +23,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// A frame for tree nodes.
     fn node_frame(&self) -> Option<Pfn> {
-        let pfn = self.vm.obtain(Fill::Zeroed).ok()?;
+        let pfn = self.vm.obtain(Fill::Fixed).ok()?;
         self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
         Some(pfn)
     }

@@ -309,7 +309,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// A page table of this space, which nobody else can reach: charged, and in no
     /// place yet.
     fn new_table(&self, level: u64) -> Result<Pfn, ForkError> {
-        let table = self.vm.obtain(Fill::Zeroed).map_err(|_| ForkError::OutOfFrames)?;
+        let table = self.vm.obtain(Fill::Fixed).map_err(|_| ForkError::OutOfFrames)?;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         self.charge(Rss::Tables, 1);
         self.vm.count(Event::TableInstall, 1);
@@ -317,7 +317,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn drop_table(&self, table: Pfn) {
-        self.vm.give_back(table, Fill::Zeroed);
+        self.vm.give_back(table, Fill::Fixed);
         self.charge(Rss::Tables, -1);
         self.vm.count(Event::TableFree, 1);
     }

@@ -1,0 +1,292 @@
+//! Making one block free: which one, and moving out what is in it.
+//!
+//! ```text
+//! blocks with the most free frames ─▶ their descriptors ─▶ policy ─▶ one block
+//! claim its free frames ─▶ move the others to frames of other blocks ─▶ huge frame
+//! ```
+//! Nothing is promised about the block while it is emptied: frames of it may come
+//! back, be faulted anew, be pinned. What cannot be moved ends the attempt, and
+//! what was claimed goes back. Pages that have moved by then stay where they are,
+//! so that the next attempt has less to do.
+//!
+//! Locks on entry: none, no section.
+
+use super::migrate::{Migration, Move};
+use super::target::Targets;
+use super::{CompactRefusal, MigrateRefusal};
+use crate::account::Event;
+use crate::addr::Pfn;
+use crate::frame::{BLOCK_FRAMES, ClaimedBlock, FrameKind, HugeFrame};
+use crate::machine::Machine;
+use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
+use crate::sync::Ordering;
+use crate::vm::Vm;
+
+/// Blocks among which the policy chooses at a time.
+const NR_CANDIDATES: usize = 8;
+const NR_WORDS: usize = 8;
+/// Looks at the same block: what was somebody's for a moment may be free later.
+const NR_PASSES: u32 = 3;
+
+/// One attempt, and what it may still spend.
+pub(super) struct Attempt<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    left: CompactBudget,
+    deadline_ns: u64,
+    /// Whether the groups of all CPUs were emptied already.
+    stole: bool,
+    /// What stood in the way last.
+    refusal: CompactRefusal,
+}
+
+/// Blocks with the most free frames, best first.
+#[derive(Default)]
+struct Candidates {
+    numbers: [usize; NR_CANDIDATES],
+    blocks: [BlockSummary; NR_CANDIDATES],
+    nr: usize,
+    nr_free: u64,
+}
+
+impl Candidates {
+    fn offer(&mut self, b: usize, nr_free: u64) {
+        let at = self.blocks[..self.nr].iter().position(|block| block.nr_free < nr_free).unwrap_or(self.nr);
+        if at == NR_CANDIDATES {
+            return;
+        }
+        self.nr = (self.nr + 1).min(NR_CANDIDATES);
+        self.blocks[at..self.nr].rotate_right(1);
+        self.numbers[at..self.nr].rotate_right(1);
+        self.numbers[at] = b;
+        self.blocks[at] = BlockSummary { nr_free, ..BlockSummary::default() };
+    }
+}
+
+impl<'vm, M: Machine> Attempt<'vm, M> {
+    pub(super) fn new(vm: &'vm Vm<M>, budget: &CompactBudget) -> Self {
+        let deadline_ns = vm.machine.now_ns().saturating_add(budget.time_ns);
+        Attempt { vm, left: *budget, deadline_ns, stole: false, refusal: CompactRefusal::NoBlock }
+    }
+
+    pub(super) fn run(mut self) -> Result<HugeFrame, CompactRefusal> {
+        if Vm::<M>::NR_SUB_FRAMES != BLOCK_FRAMES {
+            return Err(CompactRefusal::NoBlock);
+        }
+        loop {
+            let mut found = match self.gather() {
+                Ok(found) => found,
+                Err(huge) => return Ok(huge),
+            };
+            if found.nr == 0 {
+                return Err(self.refusal);
+            }
+            if let Some(huge) = self.try_candidates(&mut found)? {
+                return Ok(huge);
+            }
+        }
+    }
+
+    /// The best of them by what the policy says, until one is free.
+    fn try_candidates(&mut self, found: &mut Candidates) -> Result<Option<HugeFrame>, CompactRefusal> {
+        for i in 0..found.nr {
+            self.check_time()?;
+            found.blocks[i] = self.summarize(found.numbers[i])?;
+        }
+        loop {
+            let (blocks, nr_free) = (&found.blocks[..found.nr], found.nr_free);
+            let question = CompactQuestion { blocks, nr_free, nr_migrated: self.left.nr_migrated };
+            let CompactPlan::Empty(i) = compact::cheapest(&question) else { break };
+            match self.empty(found.numbers[i]) {
+                Ok(huge) => return Ok(Some(huge)),
+                Err(CompactRefusal::OverBudget) => return Err(CompactRefusal::OverBudget),
+                Err(refusal) => self.refusal = refusal,
+            }
+            found.blocks[i].is_tried = true;
+        }
+        found.numbers[..found.nr].iter().for_each(|b| self.pass_over(*b));
+        Ok(None)
+    }
+
+    /// This block has been in vain in this round.
+    fn pass_over(&self, b: usize) {
+        self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
+    }
+
+    /// Looks at counts alone. A block that is wholly free ends the search.
+    fn gather(&mut self) -> Result<Candidates, HugeFrame> {
+        let frames = &self.vm.frames;
+        let (nr_blocks, round) = (frames.blocks.len(), self.vm.compact.round.get() + 1);
+        let start = self.vm.compact.cursor.get() as usize % nr_blocks;
+        let mut found = Candidates::default();
+        let mut nr_seen = 0;
+        for b in (start..nr_blocks).chain(0..start).take(self.left.nr_blocks.min(nr_blocks as u64) as usize) {
+            nr_seen += 1;
+            let block = frames.blocks.at(b);
+            let nr_free = block.nr_free();
+            if nr_free == BLOCK_FRAMES {
+                if let Some(huge) = frames.claim_whole(b) {
+                    return Err(huge);
+                }
+            } else if nr_free > 0 {
+                found.nr_free += nr_free;
+                let is_open = !block.is_reserved() && !block.is_fixed() && block.folio.passed_over.get() != round;
+                if is_open && block.folio.state().kind() == FrameKind::Free {
+                    found.offer(b, nr_free);
+                }
+            }
+        }
+        if found.nr == 0 {
+            let end = start + nr_seen;
+            self.vm.compact.cursor.set((end % nr_blocks) as u64);
+            if end >= nr_blocks {
+                // All of memory has been in vain: from now on all is looked at anew.
+                self.vm.compact.round.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Looks at the descriptors of the frames in use, up to the first that cannot
+    /// be moved.
+    fn summarize(&mut self, b: usize) -> Result<BlockSummary, CompactRefusal> {
+        let block = self.vm.frames.blocks.at(b);
+        let mut now = BlockSummary { nr_free: block.nr_free_exact(), ..BlockSummary::default() };
+        now.nr_used = BLOCK_FRAMES - now.nr_free;
+        for (w, free) in (0..NR_WORDS).map(|w| (w, block.free_word(w))) {
+            self.spend_scan(free.count_zeros().into())?;
+            for i in (0..64).filter(|i| free & 1 << i == 0) {
+                let pfn = Pfn((b as u64 * BLOCK_FRAMES + w as u64 * 64 + i) as u32);
+                match self.vm.check_movable(pfn) {
+                    Ok(_) => now.nr_movable += 1,
+                    Err(MigrateRefusal::NotInUse) if !self.stole => {
+                        // In the group of a CPU, most likely.
+                        self.stole = true;
+                        self.vm.steal_groups();
+                        return self.summarize(b);
+                    }
+                    Err(refusal) => {
+                        self.refusal = self.refuse(refusal);
+                        return Ok(now);
+                    }
+                }
+            }
+        }
+        Ok(now)
+    }
+
+    fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
+        self.vm.count(refusal.event(), 1);
+        CompactRefusal::InTheWay(refusal)
+    }
+
+    fn spend_scan(&mut self, nr: u64) -> Result<(), CompactRefusal> {
+        self.left.nr_scanned = self.left.nr_scanned.checked_sub(nr).ok_or(CompactRefusal::OverBudget)?;
+        self.vm.count(Event::CompactMigrateScanned, nr);
+        Ok(())
+    }
+
+    /// Between pieces of work; other CPUs get their answers, too.
+    fn check_time(&self) -> Result<(), CompactRefusal> {
+        self.vm.machine.relax();
+        if self.vm.machine.now_ns() > self.deadline_ns { Err(CompactRefusal::OverBudget) } else { Ok(()) }
+    }
+
+    /// Empties the block, whichever it is: a plan is not believed.
+    pub(super) fn empty(&mut self, b: usize) -> Result<HugeFrame, CompactRefusal> {
+        let raced = CompactRefusal::InTheWay(MigrateRefusal::Raced);
+        let mut claimed = self.vm.frames.claim_rest(b).ok_or(raced)?;
+        let nr_claimed = claimed.nr_ours();
+        self.vm.count(Event::CompactIsolated, nr_claimed);
+        let mut targets = Targets::new(&self.vm.frames, b, nr_claimed);
+        let mut result = Ok(());
+        for _ in 0..NR_PASSES {
+            result = self.move_out(&mut claimed, &mut targets);
+            let again = matches!(
+                result,
+                Err(CompactRefusal::InTheWay(MigrateRefusal::Raced | MigrateRefusal::NotInUse)) | Ok(())
+            );
+            if !again || claimed.nr_ours() == BLOCK_FRAMES {
+                break;
+            }
+            self.check_time()?;
+        }
+        self.vm.count(Event::CompactIsolated, targets.nr_claimed);
+        drop(targets);
+        match claimed.into_huge() {
+            Ok(huge) => Ok(huge),
+            Err(_) => Err(result.err().unwrap_or(raced)),
+        }
+    }
+
+    /// One pass over the frames that are not ours. What is in the way ends it.
+    fn move_out(&mut self, claimed: &mut ClaimedBlock<'_>, targets: &mut Targets<'_>) -> Result<(), CompactRefusal> {
+        claimed.claim_more();
+        let mut migration = Migration::new(self.vm);
+        let result = self.move_each(&mut migration, claimed, targets);
+        migration.abandon(&mut |this| targets.put_back(this.to));
+        result
+    }
+
+    fn move_each(
+        &mut self,
+        migration: &mut Migration<'vm, M>,
+        claimed: &mut ClaimedBlock<'_>,
+        targets: &mut Targets<'_>,
+    ) -> Result<(), CompactRefusal> {
+        let mut result = Ok(());
+        for w in 0..NR_WORDS {
+            let rest = claimed.rest(w);
+            for pfn in rest {
+                if migration.is_full() {
+                    result = result.and(self.finish(migration, claimed, targets));
+                    self.check_time()?;
+                }
+                self.spend_scan(1)?;
+                match self.begin(pfn, migration, targets) {
+                    Ok(()) => {}
+                    Err(_) if claimed.claim_one(pfn) => {}
+                    Err(CompactRefusal::InTheWay(refusal @ (MigrateRefusal::Raced | MigrateRefusal::NotInUse))) => {
+                        result = Err(self.refuse(refusal));
+                    }
+                    Err(CompactRefusal::InTheWay(refusal)) => return Err(self.refuse(refusal)),
+                    Err(refusal) => return Err(refusal),
+                }
+            }
+        }
+        result.and(self.finish(migration, claimed, targets))
+    }
+
+    /// Takes a frame's entries, if there is one to move it to.
+    fn begin(
+        &mut self,
+        from: Pfn,
+        migration: &mut Migration<'vm, M>,
+        targets: &mut Targets<'_>,
+    ) -> Result<(), CompactRefusal> {
+        self.vm.check_movable(from).map_err(CompactRefusal::InTheWay)?;
+        self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
+        let to = targets.next().ok_or(CompactRefusal::InTheWay(MigrateRefusal::NoTarget))?;
+        self.vm.count(Event::CompactIsolated, 1);
+        migration.add(Move { from, to }).map_err(|refusal| {
+            targets.put_back(to);
+            CompactRefusal::InTheWay(refusal)
+        })
+    }
+
+    fn finish(
+        &self,
+        migration: &mut Migration<'vm, M>,
+        claimed: &mut ClaimedBlock<'_>,
+        targets: &mut Targets<'_>,
+    ) -> Result<(), CompactRefusal> {
+        let mut result = Ok(());
+        migration.finish(&mut |this, moved| match moved {
+            Ok(()) => claimed.add(this.from),
+            Err(refusal) => {
+                targets.put_back(this.to);
+                result = Err(self.refuse(refusal));
+            }
+        });
+        result
+    }
+}

@@ -1,0 +1,235 @@
+//! Moving private pages to other frames, some at a time.
+//!
+//! ```text
+//! all entries of each frame ─▶ Busy        rmap/take.rs
+//! shootdown of each space, one grace period for all of them
+//! are these all entries? is no pin left?   else: as it was
+//! copy ─▶ descriptor of the new frame ─▶ each entry to the new frame
+//! ```
+//! After the grace period no translation, no access and no section that had seen
+//! one of the entries is left. Whatever else could raise the count of mappings or
+//! of pins needs one of these entries, and all are ours: so both counts, read
+//! then, are final, and nobody writes while the page is copied (I24). An entry
+//! that was not found shows in the count; then everything is put back.
+//!
+//! Entries keep rights, accessed and dirty. Nobody waits for anything but a
+//! shootdown and sections while entries are `Busy`.
+//!
+//! Subscribers who map pages by themselves have to be told before the entries are
+//! taken and after they are resolved: in `add` and at the end of `finish`.
+//!
+//! Locks on entry: none, no section.
+
+use super::MigrateRefusal;
+use crate::account::Event;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{Fill, FrameKind};
+use crate::machine::{CpuSet, Flush, Machine};
+use crate::mem;
+use crate::rmap::TakenEntry;
+use crate::table::format::{Entry, Leaf};
+use crate::vm::Vm;
+
+/// Frames that are moved together: one grace period for all of them. More would
+/// keep the programs that want the first of them waiting for the last.
+const MOVES_MAX: usize = 16;
+/// Entries of all of them.
+const ENTRIES_MAX: usize = 32;
+/// Entries of one of them.
+const MAPS_MAX: u64 = 16;
+
+/// From one frame to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Move {
+    pub(super) from: Pfn,
+    /// The caller's alone.
+    pub(super) to: Pfn,
+}
+
+/// Pages on the move. What is neither finished nor abandoned is put back, and
+/// its frames are lost.
+pub(super) struct Migration<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    moves: [Move; MOVES_MAX],
+    nr_moves: usize,
+    /// With the number of the move that each belongs to.
+    entries: [Option<(u8, TakenEntry<'vm, M>)>; ENTRIES_MAX],
+    nr_entries: usize,
+}
+
+impl<'vm, M: Machine> Migration<'vm, M> {
+    pub(super) fn new(vm: &'vm Vm<M>) -> Self {
+        let nothing = Move { from: Pfn(0), to: Pfn(0) };
+        Migration { vm, moves: [nothing; MOVES_MAX], nr_moves: 0, entries: [None; ENTRIES_MAX], nr_entries: 0 }
+    }
+
+    /// Whether one more frame might not find room.
+    pub(super) fn is_full(&self) -> bool {
+        self.nr_moves == MOVES_MAX || self.nr_entries + MAPS_MAX as usize > ENTRIES_MAX
+    }
+
+    /// Takes the entries of a frame that is to move. The batch is not full.
+    pub(super) fn add(&mut self, this: Move) -> Result<(), MigrateRefusal> {
+        let nr_maps = self.vm.check_movable(this.from)?;
+        let before = self.nr_entries;
+        let number = self.nr_moves as u8;
+        let (entries, nr) = (&mut self.entries, &mut self.nr_entries);
+        let walked = self.vm.rmap_take(this.from, nr_maps, &mut |entry| {
+            entries[*nr] = Some((number, entry));
+            *nr += 1;
+        });
+        let nr_found = (self.nr_entries - before) as u64;
+        if walked.is_err() || nr_found < nr_maps {
+            self.put_back_from(before);
+            return Err(if walked.is_err() { MigrateRefusal::WalkTooLong } else { MigrateRefusal::Raced });
+        }
+        self.moves[self.nr_moves] = this;
+        self.nr_moves += 1;
+        Ok(())
+    }
+
+    fn put_back_from(&mut self, first: usize) {
+        for place in &mut self.entries[first..self.nr_entries] {
+            if let Some((_, entry)) = place.take() {
+                entry.put_back();
+            }
+        }
+        self.nr_entries = first;
+    }
+
+    /// Moves them, and says of each what came of it. Where it has moved, `from` is
+    /// the caller's alone afterwards, else `to` is still.
+    pub(super) fn finish(&mut self, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
+        self.shoot_down_and_wait();
+        for number in 0..self.nr_moves {
+            let this = self.moves[number];
+            let result = self.finish_one(number as u8, this);
+            let event = if result.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
+            self.vm.count(event, 1);
+            done(this, result);
+        }
+        (self.nr_moves, self.nr_entries) = (0, 0);
+    }
+
+    /// Puts everything back and says what is not going to move.
+    pub(super) fn abandon(&mut self, not_moved: &mut dyn FnMut(Move)) {
+        self.put_back_from(0);
+        self.moves[..self.nr_moves].iter().for_each(|this| not_moved(*this));
+        self.nr_moves = 0;
+    }
+
+    fn entries_of(&mut self, number: u8) -> impl Iterator<Item = &mut Option<(u8, TakenEntry<'vm, M>)>> {
+        self.entries.iter_mut().filter(move |place| place.is_some_and(|(of, _)| of == number))
+    }
+
+    fn finish_one(&mut self, number: u8, this: Move) -> Result<(), MigrateRefusal> {
+        let vm = self.vm;
+        let (from, to) = (vm.frames.desc(this.from), vm.frames.desc(this.to));
+        let nr_entries = self.entries_of(number).count() as u64;
+        let state = from.state();
+        debug_assert!(state.kind() == FrameKind::Anon, "I14: entries keep their frame what it is");
+        let refused = if state.pins() > 0 {
+            Some(MigrateRefusal::Pinned)
+        } else if state.maps() != nr_entries {
+            Some(MigrateRefusal::Raced)
+        } else {
+            None
+        };
+        if refused.is_none() {
+            mem::copy_frame(&vm.machine, this.to, this.from);
+            to.assign(FrameKind::Anon, nr_entries, from.owner.get(), from.index.get());
+        }
+        let now_at = if refused.is_none() { this.to } else { this.from };
+        for place in self.entries_of(number) {
+            if let Some((_, entry)) = place.take() {
+                entry.slot.resolve(Entry::Leaf(Leaf { pfn: now_at, ..entry.old }));
+            }
+        }
+        match refused {
+            Some(refusal) => Err(refusal),
+            None => {
+                from.clear();
+                Ok(())
+            }
+        }
+    }
+
+    /// Each space once, however many of its entries were taken.
+    fn shoot_down_and_wait(&self) {
+        let vm = self.vm;
+        let mut all_cpus = CpuSet::EMPTY;
+        for i in 0..self.nr_entries {
+            let Some((_, entry)) = self.entries[i] else { continue };
+            let is_same = |place: &Option<(u8, TakenEntry<'vm, M>)>| place.is_some_and(|(_, e)| e.space == entry.space);
+            if self.entries[..i].iter().any(is_same) {
+                continue;
+            }
+            let pages = self.entries[i..self.nr_entries].iter().filter(|p| is_same(p)).flatten().map(|(_, e)| e.vpn);
+            let (first, last) = pages.fold((entry.vpn, entry.vpn), |(lo, hi), vpn| (lo.min(vpn), hi.max(vpn)));
+            let space = vm.borrow_space(entry.space);
+            space.shootdown(Flush::Pages(PageRange::new(first, Vpn(last.0 + 1))));
+            space.cpus().iter().for_each(|cpu| all_cpus.insert(cpu));
+        }
+        if !vm.machine.shootdown_is_grace() && !all_cpus.is_only(vm.machine.this_cpu()) {
+            vm.count(Event::Grace, 1);
+            vm.grace(&all_cpus);
+        }
+    }
+}
+
+impl<M: Machine> Drop for Migration<'_, M> {
+    fn drop(&mut self) {
+        self.put_back_from(0);
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Whether a frame looks as if it could be moved, and how many entries map it.
+    pub(super) fn check_movable(&self, pfn: Pfn) -> Result<u64, MigrateRefusal> {
+        let state = self.frames.desc(pfn).state();
+        if self.frames.folio(pfn).state().kind() != FrameKind::Free && self.is_part(pfn) {
+            return Err(MigrateRefusal::HugePage);
+        }
+        match state.kind() {
+            FrameKind::Free => Err(MigrateRefusal::NotInUse),
+            FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
+            FrameKind::Table => Err(MigrateRefusal::Table),
+            FrameKind::Meta => Err(MigrateRefusal::Meta),
+            FrameKind::Shared => Err(MigrateRefusal::SharedObject),
+            FrameKind::Anon if state.pins() > 0 => Err(MigrateRefusal::Pinned),
+            FrameKind::Anon if state.maps() == 0 => Err(MigrateRefusal::Raced),
+            FrameKind::Anon if state.maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
+            FrameKind::Anon => Ok(state.maps()),
+        }
+    }
+
+    /// Moves one page to another frame, whoever maps it, and gives the new frame.
+    /// Programs notice nothing. For taking a frame out of service, and for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`MigrateRefusal`]; the page is where it was.
+    pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
+        let moved = self.try_migrate_frame(pfn);
+        if let Err(refusal) = moved {
+            self.count(refusal.event(), 1);
+        }
+        moved
+    }
+
+    fn try_migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            return Err(MigrateRefusal::Reserved);
+        }
+        self.check_movable(pfn)?;
+        // A frame first: nothing may be waited for once entries are Busy.
+        let to = self.obtain(Fill::Raw).map_err(|_| MigrateRefusal::NoTarget)?;
+        let mut migration = Migration::new(self);
+        let mut result = migration.add(Move { from: pfn, to });
+        if result.is_ok() {
+            migration.finish(&mut |_, done| result = done);
+        }
+        self.give_back(if result.is_ok() { pfn } else { to }, Fill::Raw);
+        result.map(|()| to)
+    }
+}

@@ -1,0 +1,109 @@
+//! Station `compact`: used frames are moved so that free ones lie together.
+//!
+//! ```text
+//! who wants a block ─▶ worth trying again?  policy/compact.rs
+//!                  ─▶ which block           block.rs
+//!                  ─▶ its pages elsewhere   migrate.rs, target.rs
+//! ```
+//! Only small private pages move. Whatever else is in a block (tables, nodes,
+//! pages of objects, pinned ones, huge ones) makes it one that cannot be emptied.
+//! Everything is bounded: by a budget of frames and time, and by the entries and
+//! VMAs that are handled for one frame.
+//!
+//! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
+//! blocks. Locks on entry: none, no section.
+
+mod block;
+mod migrate;
+mod refusal;
+mod target;
+
+pub use refusal::{CompactRefusal, MigrateRefusal};
+
+use crate::account::Event;
+use crate::frame::HugeFrame;
+use crate::machine::Machine;
+use crate::policy::compact::{CompactBudget, Deferral};
+use crate::policy::huge::Effort;
+use crate::sync::{Ordering, Word};
+use crate::vm::Vm;
+use block::Attempt;
+
+/// What is known from one attempt to the next. Hints, all of it.
+pub(crate) struct CompactWords {
+    /// Where the next search begins, a block.
+    cursor: Word,
+    /// Which blocks have been in vain: those that say this number, + 1.
+    round: Word,
+    /// [`Deferral`] of faults.
+    deferral: Word,
+    /// Requests for a block in the background.
+    wanted: Word,
+}
+
+impl CompactWords {
+    pub(crate) fn new() -> CompactWords {
+        let [cursor, round, deferral, wanted] = [0; 4].map(Word::new);
+        CompactWords { cursor, round, deferral, wanted }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// A huge frame, the caller's alone, made by moving what is in the way.
+    pub(crate) fn compact(&self, budget: &CompactBudget) -> Result<HugeFrame, CompactRefusal> {
+        self.count(Event::CompactStall, 1);
+        let made = Attempt::new(self, budget).run();
+        self.count(if made.is_ok() { Event::CompactSuccess } else { Event::CompactFail }, 1);
+        made.inspect_err(|refusal| self.count(refusal.event(), 1))
+    }
+
+    /// As far as the caller may go for a huge frame when none is free.
+    pub(crate) fn compact_as_far_as(
+        &self,
+        effort: Effort,
+        budget: &CompactBudget,
+    ) -> Result<HugeFrame, CompactRefusal> {
+        match effort {
+            Effort::Nothing => Err(CompactRefusal::NotAsked),
+            Effort::Wake => {
+                self.compact.wanted.fetch_add(1, Ordering::Relaxed);
+                self.machine.unpark(&self.frames.nr_emptied);
+                Err(CompactRefusal::NotAsked)
+            }
+            Effort::Direct => self.compact_unless_deferred(budget),
+        }
+    }
+
+    fn compact_unless_deferred(&self, budget: &CompactBudget) -> Result<HugeFrame, CompactRefusal> {
+        // Several CPUs may overwrite each other's: it only steers.
+        let (go, now) = Deferral::from_word(self.compact.deferral.get()).ask();
+        self.compact.deferral.set(now.to_word());
+        if !go {
+            self.count(CompactRefusal::Deferred.event(), 1);
+            return Err(CompactRefusal::Deferred);
+        }
+        let made = self.compact(budget);
+        let then = if made.is_ok() { Deferral::default() } else { now.failed() };
+        self.compact.deferral.set(then.to_word());
+        made
+    }
+
+    /// Whether a fault has asked for a block since this was asked last.
+    pub fn take_compaction_request(&self) -> bool {
+        self.compact.wanted.get() != 0 && self.compact.wanted.swap(0, Ordering::Relaxed) != 0
+    }
+
+    /// One step of a daemon's: makes one block wholly free, within the budget, and
+    /// leaves it to whoever comes first.
+    ///
+    /// # Errors
+    ///
+    /// [`CompactRefusal`]; pages may have moved all the same.
+    pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
+        let huge = self.compact(budget)?;
+        self.compact.deferral.set(0);
+        self.give_back_huge(huge.first, huge.is_zero);
+        self.machine.unpark(&self.frames.nr_emptied);
+        Ok(())
+    }
+}

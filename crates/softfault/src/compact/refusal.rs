@@ -1,0 +1,114 @@
+//! Why a page was not moved, and why there is no block: one variant, one counter,
+//! one word.
+
+use crate::account::Event;
+
+/// Why a frame stays where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum MigrateRefusal {
+    /// Somebody outside holds it.
+    Pinned,
+    /// It is a page of a shared object.
+    SharedObject,
+    /// It is a page table.
+    Table,
+    /// It belongs to the subsystem: spaces, tree nodes, objects.
+    Meta,
+    /// It is a hole, the zero frame, or was taken out of use.
+    Reserved,
+    /// It is part of a huge page.
+    HugePage,
+    /// It is free, or in somebody's hand.
+    NotInUse,
+    /// More entries map it than are handled at once.
+    TooManyMaps,
+    /// The spaces that may map it have too many VMAs to look at.
+    WalkTooLong,
+    /// A mapping came or went, or was somebody else's for a moment.
+    Raced,
+    /// There is no frame to move it to.
+    NoTarget,
+}
+
+impl MigrateRefusal {
+    /// The counter of this refusal.
+    pub fn event(self) -> Event {
+        match self {
+            MigrateRefusal::Pinned => Event::MigrateRefusedPinned,
+            MigrateRefusal::SharedObject => Event::MigrateRefusedShared,
+            MigrateRefusal::Table => Event::MigrateRefusedTable,
+            MigrateRefusal::Meta => Event::MigrateRefusedMeta,
+            MigrateRefusal::Reserved => Event::MigrateRefusedReserved,
+            MigrateRefusal::HugePage => Event::MigrateRefusedHuge,
+            MigrateRefusal::NotInUse => Event::MigrateRefusedNotInUse,
+            MigrateRefusal::TooManyMaps => Event::MigrateRefusedTooManyMaps,
+            MigrateRefusal::WalkTooLong => Event::MigrateRefusedWalkTooLong,
+            MigrateRefusal::Raced => Event::MigrateRefusedRaced,
+            MigrateRefusal::NoTarget => Event::MigrateRefusedNoTarget,
+        }
+    }
+}
+
+impl core::fmt::Display for MigrateRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            MigrateRefusal::Pinned => "frame: should not be pinned",
+            MigrateRefusal::SharedObject => "frame: should be private, and is a page of a shared object",
+            MigrateRefusal::Table => "frame: should be a program's page, and is a page table",
+            MigrateRefusal::Meta => "frame: should be a program's page, and is the subsystem's",
+            MigrateRefusal::Reserved => "frame: should be a program's page, and is out of use",
+            MigrateRefusal::HugePage => "frame: should be a small page, and is part of a huge one",
+            MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
+            MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
+            MigrateRefusal::WalkTooLong => "frame: the spaces that may map it have too many mappings",
+            MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
+            MigrateRefusal::NoTarget => "frame: there is no other to move to",
+        })
+    }
+}
+impl core::error::Error for MigrateRefusal {}
+
+/// Why no block was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum CompactRefusal {
+    /// Nobody may make one here: the knobs, the caller's size of pages.
+    NotAsked,
+    /// The last attempts were in vain, and it is too early for the next.
+    Deferred,
+    /// No block can be emptied as things are.
+    NoBlock,
+    /// In the last of the blocks that were tried there was a frame that stays.
+    InTheWay(MigrateRefusal),
+    /// Frames or time ran out.
+    OverBudget,
+}
+
+impl CompactRefusal {
+    /// The counter of this refusal.
+    pub fn event(self) -> Event {
+        match self {
+            CompactRefusal::NotAsked => Event::CompactNotAsked,
+            CompactRefusal::Deferred => Event::CompactDeferred,
+            CompactRefusal::NoBlock => Event::CompactNoBlock,
+            CompactRefusal::InTheWay(_) => Event::CompactInTheWay,
+            CompactRefusal::OverBudget => Event::CompactOverBudget,
+        }
+    }
+}
+
+impl core::fmt::Display for CompactRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            CompactRefusal::NotAsked => f.write_str("compaction: should be asked for (defrag)"),
+            CompactRefusal::Deferred => {
+                f.write_str("compaction: the last attempts were in vain, too early for the next")
+            }
+            CompactRefusal::NoBlock => f.write_str("compaction: no block can be emptied"),
+            CompactRefusal::InTheWay(refusal) => write!(f, "compaction: {refusal}"),
+            CompactRefusal::OverBudget => f.write_str("compaction: the budget of frames or time is spent"),
+        }
+    }
+}
+impl core::error::Error for CompactRefusal {}

@@ -1,0 +1,99 @@
+//! Frames for what has to leave a block: from blocks that are partly used, the
+//! fuller ones first. A block that is wholly free stays so: using it up to make
+//! another would gain nothing.
+//!
+//! Locks on entry: none, no section.
+
+use crate::addr::Pfn;
+use crate::frame::{BLOCK_FRAMES, Frames};
+
+/// Passes over the blocks: those fuller than the one to be emptied, all, all with
+/// those that CPUs take their small frames from or what stays is in.
+const NR_PASSES: usize = 3;
+const NR_WORDS: usize = 8;
+
+/// Frames claimed, at most a word of a bitmap at a time. What is left goes back.
+pub(super) struct Targets<'a> {
+    frames: &'a Frames,
+    source: usize,
+    /// Free frames of the source when it was chosen.
+    source_free: u64,
+    /// Frames that will be asked for at most.
+    nr_wanted: u64,
+    /// Place of the next word to look at: pass, block after the source, word.
+    at: (usize, usize, usize),
+    base: u64,
+    mask: u64,
+    zero: u64,
+    pub(super) nr_claimed: u64,
+}
+
+impl<'a> Targets<'a> {
+    pub(super) fn new(frames: &'a Frames, source: usize, source_free: u64) -> Self {
+        let nr_wanted = BLOCK_FRAMES - source_free;
+        Targets { frames, source, source_free, nr_wanted, at: (0, 1, 0), base: 0, mask: 0, zero: 0, nr_claimed: 0 }
+    }
+
+    /// A frame that is the caller's alone.
+    pub(super) fn next(&mut self) -> Option<Pfn> {
+        if self.mask == 0 && !self.claim_word() {
+            return None;
+        }
+        let bit = self.mask & self.mask.wrapping_neg();
+        self.mask &= !bit;
+        self.nr_wanted = self.nr_wanted.saturating_sub(1);
+        Some(Pfn(self.base as u32 + bit.trailing_zeros()))
+    }
+
+    /// One that was not used.
+    pub(super) fn put_back(&mut self, pfn: Pfn) {
+        self.nr_wanted += 1;
+        if self.base == u64::from(pfn.0) & !63 {
+            // Nothing is known of its content any more.
+            self.mask |= 1 << (pfn.0 % 64);
+            self.zero &= !(1 << (pfn.0 % 64));
+        } else {
+            self.frames.release_one(pfn, false);
+        }
+    }
+
+    fn claim_word(&mut self) -> bool {
+        let nr_blocks = self.frames.blocks.len();
+        let (pass, step, w) = &mut self.at;
+        while *pass < NR_PASSES {
+            if *step >= nr_blocks {
+                (*pass, *step, *w) = (*pass + 1, 1, 0);
+                continue;
+            }
+            let b = (self.source + *step) % nr_blocks;
+            let block = self.frames.blocks.at(b);
+            let nr_free = block.nr_free();
+            let limit = if *pass == 0 { self.source_free } else { BLOCK_FRAMES };
+            let is_left = *pass < NR_PASSES - 1 && (block.is_reserved() || block.is_fixed());
+            if nr_free == 0 || nr_free >= limit || *w == NR_WORDS || is_left {
+                (*step, *w) = (*step + 1, 0);
+                continue;
+            }
+            let word = *w;
+            *w += 1;
+            let (mask, zero) = block.claim_some(word, self.nr_wanted.clamp(1, 64));
+            if mask != 0 {
+                self.base = b as u64 * BLOCK_FRAMES + word as u64 * 64;
+                (self.mask, self.zero) = (mask, zero);
+                self.nr_claimed += u64::from(mask.count_ones());
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Drop for Targets<'_> {
+    fn drop(&mut self) {
+        for (mask, zeroed) in [(self.mask & self.zero, true), (self.mask & !self.zero, false)] {
+            if mask != 0 {
+                self.frames.release_word(self.base, mask, zeroed);
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A block whose free frames are in one hand: compaction's while it empties the
+//! rest, or whoever zeroes ahead.
+//!
+//! Frames that are held in this way are free for all that anybody knows, so no
+//! allocation may fail for want of them: it waits until they are back (`held`).
+//! Whoever holds them allocates nothing and waits for nothing that allocates.
+//!
+//! Locks on entry: none, no section.
+
+use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
+use super::{Frames, HugeFrame};
+use crate::addr::Pfn;
+use crate::sync::{Ordering, Word};
+
+/// In the place of a CPU's number in a block's reservation.
+const COMPACTION: u64 = 0xffff;
+/// `held`: holders in bits 0..16, above them how many have ended.
+const HOLDERS: u64 = 0xffff;
+
+/// Free frames are out of sight as long as this lives.
+#[must_use]
+pub(crate) struct Held<'a>(&'a Word);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(HOLDERS, Ordering::Release);
+    }
+}
+
+impl Frames {
+    /// Before the first frame is claimed.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        self.held.fetch_add(1, Ordering::AcqRel);
+        Held(&self.held)
+    }
+
+    /// For [`was_all_in_sight`](Self::was_all_in_sight); before one looks.
+    pub(crate) fn before_looking(&self) -> u64 {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Whether no free frame was out of sight since: who found none then can
+    /// believe it.
+    pub(crate) fn was_all_in_sight(&self, before: u64) -> bool {
+        before & HOLDERS == 0 && self.held.load(Ordering::Acquire) == before
+    }
+
+    /// Claims the free frames of a block that no CPU has reserved, if some but not
+    /// all are free and it has no folio.
+    pub(crate) fn claim_rest(&self, b: usize) -> Option<ClaimedBlock<'_>> {
+        if b >= self.blocks.len() || !self.blocks.at(b).reserve(COMPACTION) {
+            return None;
+        }
+        let held = self.hold();
+        let mut claimed = ClaimedBlock { frames: self, b, ours: [0; BLOCK_WORDS], zero: [0; BLOCK_WORDS], _held: held };
+        claimed.claim_more();
+        Some(claimed)
+    }
+}
+
+/// See the module. What was claimed goes back when this is dropped.
+pub(crate) struct ClaimedBlock<'a> {
+    frames: &'a Frames,
+    b: usize,
+    ours: [u64; BLOCK_WORDS],
+    /// Of these, the ones that are zero.
+    zero: [u64; BLOCK_WORDS],
+    // Declared last: frames are in sight again before it goes.
+    _held: Held<'a>,
+}
+
+impl ClaimedBlock<'_> {
+    /// Claims what is free, or has become so.
+    pub(crate) fn claim_more(&mut self) {
+        let block = self.frames.blocks.at(self.b);
+        for w in 0..BLOCK_WORDS {
+            let (mask, zero) = block.claim_some(w, 64);
+            self.ours[w] |= mask;
+            self.zero[w] |= zero;
+        }
+    }
+
+    fn place(&self, pfn: Pfn) -> (usize, u64) {
+        debug_assert_eq!(u64::from(pfn.0) / BLOCK_FRAMES, self.b as u64);
+        (pfn.0 as usize / 64 % BLOCK_WORDS, 1 << (pfn.0 % 64))
+    }
+
+    /// A frame of the block that is the caller's alone becomes part of what is
+    /// claimed.
+    pub(crate) fn add(&mut self, pfn: Pfn) {
+        let (w, bit) = self.place(pfn);
+        self.ours[w] |= bit;
+    }
+
+    /// Claims one that may have become free. Whether it is ours now.
+    pub(crate) fn claim_one(&mut self, pfn: Pfn) -> bool {
+        let (w, bit) = self.place(pfn);
+        if let Some(zero) = self.frames.blocks.at(self.b).claim_exact(w, bit) {
+            self.ours[w] |= bit;
+            self.zero[w] |= zero;
+        }
+        self.ours[w] & bit != 0
+    }
+
+    /// Number of frames claimed.
+    pub(crate) fn nr_ours(&self) -> u64 {
+        self.ours.iter().map(|w| u64::from(w.count_ones())).sum()
+    }
+
+    /// The frames of a word that are not.
+    pub(crate) fn rest(&self, w: usize) -> impl Iterator<Item = Pfn> + use<> {
+        let base = self.b as u64 * BLOCK_FRAMES + w as u64 * 64;
+        let rest = !self.ours[w];
+        (0..64).filter(move |i| rest & 1 << i != 0).map(move |i| Pfn((base + i) as u32))
+    }
+
+    /// All of it as one huge frame; `Err` with what is claimed where that is not all.
+    pub(crate) fn into_huge(mut self) -> Result<HugeFrame, Self> {
+        let first = Pfn((self.b as u64 * BLOCK_FRAMES) as u32);
+        if self.nr_ours() < BLOCK_FRAMES || !self.frames.blocks.at(self.b).folio.reserve(first) {
+            return Err(self);
+        }
+        let is_zero = self.zero.iter().all(|w| *w == !0);
+        // In use from now on, and not to be released below.
+        self.ours = [0; BLOCK_WORDS];
+        Ok(HugeFrame { first, is_zero })
+    }
+}
+
+impl Drop for ClaimedBlock<'_> {
+    fn drop(&mut self) {
+        let base = self.b as u64 * BLOCK_FRAMES;
+        for w in 0..BLOCK_WORDS {
+            for (mask, zeroed) in [(self.ours[w] & self.zero[w], true), (self.ours[w] & !self.zero[w], false)] {
+                if mask != 0 {
+                    self.frames.release_word(base + w as u64 * 64, mask, zeroed);
+                }
+            }
+        }
+        self.frames.blocks.at(self.b).unreserve();
+    }
+}

@@ -1,0 +1,164 @@
+//! Which block to empty, and when it is not worth trying again.
+//!
+//! Values and pure functions; the mechanism in `compact/` looks at every frame
+//! itself before it touches it.
+
+/// What one compaction may cost. Whatever runs out first ends it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CompactBudget {
+    /// Blocks whose counts are looked at.
+    pub nr_blocks: u64,
+    /// Frames whose descriptors are looked at.
+    pub nr_scanned: u64,
+    /// Frames that are moved.
+    pub nr_migrated: u64,
+    /// Nanoseconds; looked at between batches of frames.
+    pub time_ns: u64,
+}
+
+impl CompactBudget {
+    /// For a fault: what clearing a huge page costs a few times over. A guess.
+    pub const FAULT: CompactBudget =
+        CompactBudget { nr_blocks: 1024, nr_scanned: 4096, nr_migrated: 256, time_ns: 1_000_000 };
+    /// For a daemon, between two looks at whether it should stop. A guess.
+    pub const BACKGROUND: CompactBudget =
+        CompactBudget { nr_blocks: 65_536, nr_scanned: 65_536, nr_migrated: 2048, time_ns: 20_000_000 };
+}
+
+/// A block of 512 frames that could be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlockSummary {
+    /// Frames that are free.
+    pub nr_free: u64,
+    /// Frames in use.
+    pub nr_used: u64,
+    /// Of these, the ones that look as if they could be moved. Counting ends at
+    /// the first that does not.
+    pub nr_movable: u64,
+    /// Tried already, in vain.
+    pub is_tried: bool,
+}
+
+/// What is asked: these blocks, this much left.
+#[derive(Clone, Copy, Debug)]
+pub struct CompactQuestion<'a> {
+    /// Blocks with the most free frames that were found.
+    pub blocks: &'a [BlockSummary],
+    /// Free frames in all blocks that were looked at, these included.
+    pub nr_free: u64,
+    /// Frames that may still be moved.
+    pub nr_migrated: u64,
+}
+
+/// What to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompactPlan {
+    /// Empty this one of the blocks.
+    Empty(usize),
+    /// None is worth it.
+    GiveUp,
+}
+
+/// The block with the fewest frames to move, if all of them can be moved, there is
+/// room for them elsewhere, and so many may be.
+pub fn cheapest(question: &CompactQuestion<'_>) -> CompactPlan {
+    let is_worth = |block: &BlockSummary| {
+        !block.is_tried
+            && block.nr_free > 0
+            && block.nr_movable == block.nr_used
+            && block.nr_used <= question.nr_migrated
+            && block.nr_used <= question.nr_free.saturating_sub(block.nr_free)
+    };
+    let worth = question.blocks.iter().enumerate().filter(|(_, block)| is_worth(block));
+    match worth.min_by_key(|(_, block)| block.nr_used) {
+        Some((i, _)) => CompactPlan::Empty(i),
+        None => CompactPlan::GiveUp,
+    }
+}
+
+/// Longest pause: 64 requests.
+const SHIFT_MAX: u64 = 6;
+
+/// How many requests to let pass after those that failed: twice as many each time.
+/// In one word.
+///
+/// Source: the idea is Linux's `compact_defer_shift`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Deferral {
+    /// Requests passed over since the last failure.
+    pub nr_passed: u32,
+    /// log2 of the requests to pass over; 0 is none.
+    pub shift: u32,
+}
+
+impl Deferral {
+    /// As it is kept.
+    pub fn from_word(word: u64) -> Deferral {
+        Deferral { nr_passed: word as u32, shift: ((word >> 32) & 63) as u32 }
+    }
+    /// To keep it.
+    pub fn to_word(self) -> u64 {
+        u64::from(self.nr_passed) | u64::from(self.shift) << 32
+    }
+    /// One more request: whether it is to be tried, and what is known then.
+    pub fn ask(self) -> (bool, Deferral) {
+        let nr_passed = self.nr_passed.saturating_add(1);
+        (u64::from(nr_passed) >= 1 << self.shift, Deferral { nr_passed, ..self })
+    }
+    /// It was tried in vain.
+    pub fn failed(self) -> Deferral {
+        Deferral { nr_passed: 0, shift: (self.shift + 1).min(SHIFT_MAX as u32) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(nr_free: u64, nr_movable: u64) -> BlockSummary {
+        BlockSummary { nr_free, nr_used: 512 - nr_free, nr_movable, is_tried: false }
+    }
+
+    fn ask(blocks: &[BlockSummary], nr_free: u64, nr_migrated: u64) -> CompactPlan {
+        cheapest(&CompactQuestion { blocks, nr_free, nr_migrated })
+    }
+
+    #[test]
+    fn the_fewest_frames_to_move() {
+        let blocks = [block(100, 412), block(500, 12), block(511, 0), block(499, 13)];
+        assert_eq!(ask(&blocks, 2000, 512), CompactPlan::Empty(1), "the third has one that cannot be moved");
+        assert_eq!(ask(&blocks, 2000, 12), CompactPlan::Empty(1));
+        assert_eq!(ask(&blocks, 2000, 11), CompactPlan::GiveUp, "more than may be moved");
+        let tried = [BlockSummary { is_tried: true, ..blocks[1] }, blocks[3]];
+        assert_eq!(ask(&tried, 2000, 512), CompactPlan::Empty(1));
+    }
+
+    #[test]
+    fn not_without_room_elsewhere() {
+        assert_eq!(ask(&[block(256, 256)], 511, 512), CompactPlan::GiveUp);
+        assert_eq!(ask(&[block(256, 256)], 512, 512), CompactPlan::Empty(0));
+        assert_eq!(ask(&[block(256, 256)], 0, 512), CompactPlan::GiveUp, "counts that cannot be");
+        assert_eq!(ask(&[block(0, 512)], 4096, 512), CompactPlan::GiveUp, "a full block");
+        assert_eq!(ask(&[], 4096, 512), CompactPlan::GiveUp);
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let mut now = Deferral::default();
+        assert!(now.ask().0);
+        for pause in [2, 4, 8, 16, 32, 64, 64, 64] {
+            now = now.failed();
+            let mut nr_asked = 0;
+            loop {
+                nr_asked += 1;
+                let (go, next) = now.ask();
+                now = Deferral::from_word(next.to_word());
+                assert_eq!(now, next);
+                if go {
+                    break;
+                }
+            }
+            assert_eq!(nr_asked, pause);
+        }
+    }
+}
