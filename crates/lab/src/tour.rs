@@ -3,6 +3,7 @@
 
 use crate::conflicts;
 use crate::error::LabError;
+use crate::largepages;
 use crate::os;
 use crate::pft;
 use crate::run;
@@ -16,15 +17,18 @@ use std::time::Instant;
 const PFT: &str = "pft --gib 0.25 --reps 5";
 /// Enough CPUs to show what a shared line costs, few enough for a second.
 const CONFLICTS: &str = "conflicts --cpus 64 --touches 4096";
+/// Two faults, with and without 2 MiB pages, each beside the other.
+const LARGEPAGES: &str = "largepages --size 0.25 --reps 5";
 
 const INTRODUCTION: &str = "\
 Softfault is a virtual-memory subsystem as a library. Its main job is the page fault: a program touches
 memory for the first time, and a zeroed frame has to be found and mapped, on every CPU at once.
 
-This tour, about half a minute, all of it measured now and on this machine:
+This tour, under a minute, all of it measured now and on this machine:
   1. first-touch faults per second: four ways to exclude other CPUs, and this host's Linux
   2. how often CPUs take cache lines from each other in a fault, on 64 simulated CPUs
-  3. a Linux program with four threads on the reference kernel, whose memory is all Softfault's, in QEMU
+  3. the program of 2011 that showed what 2 MiB pages save: on ours and on this host's Linux, with and without
+  4. a Linux program with four threads on the reference kernel, whose memory is all Softfault's, in QEMU
 ";
 
 const NEXT: &str = "\
@@ -32,6 +36,7 @@ Where to go next
   softfault pft -g 1 -r 5 -t 1,2 --plot faults.svg     the whole table, with the rows of 2004, and a plot
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed       the software alone, nothing zeroed
   softfault conflicts --cpus 512                       512 CPUs, 16 million faults
+  softfault largepages                                 3 GiB, as in 2011; softfault clear-huge: how to clear them
   softfault run --stats -- ./a-static-linux-program    your program on the reference kernel, and its counters
   softfault --help                                     everything else
   crates/softfault/src/fault/mod.rs                    the fault path itself: start reading there
@@ -42,6 +47,7 @@ pub fn run() -> Result<(), LabError> {
     println!("{INTRODUCTION}");
     faults()?;
     lines()?;
+    large()?;
     program();
     println!("{NEXT}");
     Ok(())
@@ -84,11 +90,18 @@ fn lines() -> Result<(), LabError> {
     Ok(())
 }
 
+fn large() -> Result<(), LabError> {
+    println!("3. softfault {LARGEPAGES}\n");
+    let options: largepages::Options = typed(LARGEPAGES);
+    println!("{}", largepages::measure(&options)?.text());
+    Ok(())
+}
+
 /// Needs a C compiler that links statically and QEMU; where one is missing, the
 /// tour says which and goes on.
 fn program() {
     println!(
-        "3. softfault run --cpus 2 -- tour          (crates/lab/data/tour.c, linked with this host's C library)\n"
+        "4. softfault run --cpus 2 -- tour          (crates/lab/data/tour.c, linked with this host's C library)\n"
     );
     let folder = std::env::temp_dir().join(format!("softfault-tour-{}", std::process::id()));
     let done = compiled(&folder).and_then(|program| {
@@ -139,6 +152,7 @@ mod tests {
     #[test]
     fn what_is_printed_can_be_typed() {
         let _: pft::Options = typed(PFT);
+        let _: largepages::Options = typed(LARGEPAGES);
         for discipline in Discipline::ALL {
             let _: conflicts::Options = typed(&format!("{CONFLICTS} --discipline {}", discipline.name()));
         }

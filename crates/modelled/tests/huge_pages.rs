@@ -30,7 +30,7 @@ fn t2_huge_install_against_small_install() {
 /// sees that the tree is another, or the edge splits what was made.
 #[test]
 fn huge_install_against_an_edge() {
-    explore(3, || {
+    explore(2, || {
         let w = World::huge(0, 4);
         run(vec![
             Box::new(move || fault(w, 0)),

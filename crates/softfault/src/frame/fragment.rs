@@ -68,7 +68,7 @@ fn usable_in(block: &BlockData, order: u32) -> u64 {
 }
 
 /// Where in the word an aligned run of 2^order set bits begins; `order` below 6.
-fn run_starts(word: u64, order: u32) -> u64 {
+pub(super) fn run_starts(word: u64, order: u32) -> u64 {
     let runs = (0..order).fold(word, |runs, doubling| runs & runs >> (1 << doubling));
     let aligned = u64::MAX / ((1 << (1 << order)) - 1);
     runs & aligned

@@ -7,6 +7,7 @@
 //! Locks on entry: none, no section.
 
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
+use super::fragment::run_starts;
 use super::{FrameKind, Frames, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{Order, Pfn};
@@ -135,7 +136,16 @@ impl Frames {
     }
 
     fn claim_huge_of(&self, b: usize, block: &BlockData, nr: u64) -> Option<Pfn> {
-        let at = (0..BLOCK_FRAMES).step_by(nr as usize).find(|at| self.claim_run(b, *at, nr))?;
+        let at = if nr == BLOCK_FRAMES {
+            self.claim_run(b, 0, nr).then_some(0)?
+        } else {
+            // A format whose huge pages are smaller: only where bits are clear.
+            let starts = |w: usize| (run_starts(block.free_word(w), nr.ilog2()), w as u64 * 64);
+            let fits = |(mask, base): (u64, u64)| {
+                (0..64).filter(|i| mask & 1 << i != 0).map(|i| base + i).find(|at| self.claim_run(b, *at, nr))
+            };
+            (0..BLOCK_WORDS).map(starts).find_map(fits)?
+        };
         let first = Pfn((b as u64 * BLOCK_FRAMES + at) as u32);
         if block.folio.reserve(first) {
             return Some(first);

@@ -51,9 +51,9 @@ pub struct KhugepagedKnobs {
 }
 
 impl HugeKnobs {
-    /// Linux's defaults, but for `enabled`.
+    /// Linux's defaults; `enabled` as in 2011.
     pub const DEFAULT: HugeKnobs = HugeKnobs {
-        enabled: Enabled::Never,
+        enabled: Enabled::Always,
         sizes: {
             let mut sizes = [SizeEnabled::Never; NR_SIZES];
             sizes[NR_SIZES - 1] = SizeEnabled::Inherit;
