@@ -49,7 +49,7 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("largepages --size 16384", "--size", "should be smaller");
     is_refused("largepages --reps 0", "--reps", "1..");
     is_refused("largepages --tlb-entries 3", "--tlb-entries", "4..");
-    is_refused("largepages --clear-order best", "--clear-order", "forward, converge, runs, hybrid");
+    is_refused("largepages --clear-order best", "--clear-order", "forward, converge, runs, hybrid, calibrated");
     is_refused("largepages --against 2011", "--against", "linux");
     is_refused("largepages --plot pages", "--plot", ".svg");
     is_refused("fragment --size 0.02", "--size", "32 MiB at least");

@@ -31,8 +31,8 @@ Fragmentation index
 Columns
   free       MiB that are free
   index      before and after
-  ms         of CPU time, median over the repetitions, and in brackets (slowest - fastest) / median: the first memset
-             (faults and stores), and the whole program
+  ms         of CPU time, the median over the repetitions, and in brackets (slowest - fastest) / median: the
+             first memset (faults and stores), and the whole program
   huge       part of the program's memory that was mapped by 2 MiB pages
   fallbacks  huge faults that found no block and went on with 4 KiB
   always / never  the median of the ratios within a repetition; at most 1.10 is the goal

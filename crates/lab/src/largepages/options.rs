@@ -30,7 +30,8 @@ Rows
   the same again
 
 Columns
-  off, on    milliseconds of CPU time (what others get of the CPU does not count), the median over the repetitions, and in brackets (slowest - fastest) / median
+  off, on    milliseconds of CPU time (what others get of the CPU does not count), the median over the
+             repetitions, and in brackets (slowest - fastest) / median
   on, zeroed the same as on, but that all frames had been zeroed before the clock started, as idle CPUs do:
              no zeroing inside the timed part, so never to be compared without saying so
   hugetlb    later: comes with hugetlbfs
@@ -41,6 +42,11 @@ Not like for like
   stores. The later rows are the speed of this CPU on memory that the host maps by pages of the same size
   as ours: with one program there is nothing of ours in them. What our tables would cost is in the second
   table, from an emulated TLB. Linux runs in memory that it has just had in its hands.
+
+Clearing
+  A program that goes on to write the whole page is served best by `runs` or `forward`, which leave it in the
+  caches; the core cannot know that at the first touch and by itself takes what a short measurement finds
+  best for a program that touches little more than it faulted on (`calibrated`; see softfault clear-huge).
 
 The emulated TLB
   One store to each page, twice, through a TLB of --tlb-entries translations of either size.
@@ -84,9 +90,9 @@ pub struct Options {
     /// Translations that the emulated TLB holds
     #[arg(long, value_name = "N", default_value = "1536", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub tlb_entries: u32,
-    /// In which order our huge pages are cleared [default: what a short measurement finds best]
-    #[arg(long, value_name = "ORDER", value_parser = parse_order)]
-    pub clear_order: Option<ClearOrder>,
+    /// In which order our huge pages are cleared, or `calibrated`
+    #[arg(long, value_name = "ORDER", default_value = "runs", value_parser = parse_clearing)]
+    pub clear_order: Clearing,
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
@@ -99,6 +105,22 @@ pub struct Options {
     /// Seed of the order of rows within a repetition
     #[arg(long, value_name = "N", default_value = "2011")]
     pub seed: u64,
+}
+
+/// In which order huge pages are cleared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clearing {
+    /// Always in this one.
+    In(ClearOrder),
+    /// In the one that a short measurement finds best.
+    Calibrated,
+}
+
+fn parse_clearing(text: &str) -> Result<Clearing, String> {
+    if text == "calibrated" {
+        return Ok(Clearing::Calibrated);
+    }
+    parse_order(text).map(Clearing::In).map_err(|wanted| format!("{wanted}, calibrated"))
 }
 
 impl Options {

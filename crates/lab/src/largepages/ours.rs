@@ -6,7 +6,7 @@
 //! first row always runs in the one of huge pages: a kernel reaches frames through
 //! a direct map of huge pages, whatever it gives the program.
 
-use super::options::Options;
+use super::options::{Clearing, Options};
 use super::plan::Thp;
 use super::program::{Sample, later_rows, rows_of, verify};
 use crate::error::LabError;
@@ -50,7 +50,10 @@ impl Arenas {
         let len = Options::arena_bytes(nr_pages);
         let host_huge_share = os::huge_bytes(base, len as usize) as f64 / len as f64;
         let measured = calibrate(&huge, huge.regions()[0]);
-        let wanted = options.clear_order;
+        let wanted = match options.clear_order {
+            Clearing::In(order) => Some(order),
+            Clearing::Calibrated => None,
+        };
         Ok(Arenas { huge: Arena::of(huge), small: Arena::of(small), host_huge_share, wanted, measured })
     }
 
