@@ -1,14 +1,17 @@
 //! The side of those who change entries.
 //!
-//! Under the writer lock the number of subscriptions does not change. A fault
-//! looks at it in the section in which it takes an entry: see `subscribe`.
+//! Under the writer lock the number of subscriptions does not change. Whoever has
+//! it not (a fault, a migration through rmap) looks at the number in the section
+//! in which it takes the entry, and has told by then or comes again: see
+//! `subscribe`.
 
 use super::{Notice, Why};
 use crate::account::Event;
-use crate::addr::PageRange;
-use crate::machine::Machine;
-use crate::space::AddressSpace;
+use crate::addr::{PageRange, Pfn};
+use crate::machine::{Machine, SpaceTag};
+use crate::space::{AddressSpace, SpaceData};
 use crate::sync::{self, Ordering};
+use crate::vm::Vm;
 
 /// One more that is over, one fewer under way.
 const OVER: u64 = (1 << 24) - 1;
@@ -20,45 +23,73 @@ pub(super) const fn is_under_way(changes: u64) -> bool {
 /// A change under way. Its end is told when it is dropped, which has to be after
 /// the shootdown.
 #[must_use]
-pub(crate) struct Invalidation<'a, 'vm, M: Machine> {
+pub(crate) struct Invalidation<'a, M: Machine> {
+    vm: &'a Vm<M>,
     /// Nobody was told where this is `None`.
-    space: Option<&'a AddressSpace<'vm, M>>,
+    space: Option<&'a SpaceData>,
     range: PageRange,
     why: Why,
 }
 
-impl<'vm, M: Machine> AddressSpace<'vm, M> {
+impl SpaceData {
     /// Whether anybody has to be told.
     #[inline]
     pub(crate) fn has_subscribers(&self) -> bool {
-        self.data.notify.nr_subscribers.load(Ordering::Acquire) != 0
+        self.notify.nr_subscribers.load(Ordering::Acquire) != 0
     }
 
+    fn tag(&self) -> SpaceTag {
+        SpaceTag { id: self.id.get(), root: Pfn(self.root.get() as u32) }
+    }
+}
+
+impl<M: Machine> Vm<M> {
     /// Before entries of the range change: outside sections, with no entry owned
-    /// or locked.
+    /// or locked. The space has to stay until the end is told.
     #[inline]
-    pub(crate) fn invalidate(&self, range: PageRange, why: Why) -> Invalidation<'_, 'vm, M> {
-        let told = !range.is_empty() && self.has_subscribers();
+    pub(crate) fn invalidate<'a>(&'a self, space: &'a SpaceData, range: PageRange, why: Why) -> Invalidation<'a, M> {
+        let told = !range.is_empty() && space.has_subscribers();
         if told {
-            self.tell_start(range, why);
+            self.tell_start(space, range, why);
         }
-        Invalidation { space: told.then_some(self), range, why }
+        Invalidation { vm: self, space: told.then_some(space), range, why }
+    }
+
+    #[cold]
+    fn tell_start(&self, space: &SpaceData, range: PageRange, why: Why) {
+        space.notify.changes.fetch_add(1, Ordering::AcqRel);
+        // A subscriber without a lock maps first and looks at the count afterwards.
+        sync::fence();
+        self.count(Event::NotifyStart, 1);
+        self.machine.notify(space.tag(), &Notice::Start { range, why });
+    }
+
+    #[cold]
+    fn tell_end(&self, space: &SpaceData, range: PageRange, why: Why) {
+        space.notify.changes.fetch_add(OVER, Ordering::AcqRel);
+        self.machine.notify(space.tag(), &Notice::End { range, why });
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    #[inline]
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.data.has_subscribers()
+    }
+
+    /// As [`Vm::invalidate`].
+    #[inline]
+    pub(crate) fn invalidate(&self, range: PageRange, why: Why) -> Invalidation<'vm, M> {
+        self.vm.invalidate(self.data, range, why)
     }
 
     /// Where several ranges change with one shootdown, each is told for itself.
-    #[cold]
     pub(crate) fn tell_start(&self, range: PageRange, why: Why) {
-        self.data.notify.changes.fetch_add(1, Ordering::AcqRel);
-        // A subscriber without a lock maps first and looks at the count afterwards.
-        sync::fence();
-        self.vm.count(Event::NotifyStart, 1);
-        self.vm.machine.notify(self.tag(), &Notice::Start { range, why });
+        self.vm.tell_start(self.data, range, why);
     }
 
-    #[cold]
     pub(crate) fn tell_end(&self, range: PageRange, why: Why) {
-        self.data.notify.changes.fetch_add(OVER, Ordering::AcqRel);
-        self.vm.machine.notify(self.tag(), &Notice::End { range, why });
+        self.vm.tell_end(self.data, range, why);
     }
 
     /// Nobody can name the space any more, and no CPU runs it.
@@ -69,18 +100,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-impl<M: Machine> Invalidation<'_, '_, M> {
+impl<M: Machine> Invalidation<'_, M> {
     /// Whether there was somebody to tell.
     pub(crate) fn was_told(&self) -> bool {
         self.space.is_some()
     }
 }
 
-impl<M: Machine> Drop for Invalidation<'_, '_, M> {
+impl<M: Machine> Drop for Invalidation<'_, M> {
     #[inline]
     fn drop(&mut self) {
         if let Some(space) = self.space {
-            space.tell_end(self.range, self.why);
+            self.vm.tell_end(space, self.range, self.why);
         }
     }
 }
