@@ -19,8 +19,6 @@ use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
-use crate::mem;
-use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
@@ -84,20 +82,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         copied?;
         self.vm.count(Event::Fork, 1);
         Ok(child)
-    }
-
-    /// Of each mapping for itself; the tree is the same before and after.
-    fn tell_of_fork(&self, tell: &dyn Fn(&Self, PageRange, Why)) {
-        if !self.has_subscribers() {
-            return;
-        }
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
-            let keeps = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
-            if !vma.flags.intersects(keeps) {
-                tell(self, vma.range, Why::Fork);
-            }
-            ControlFlow::Continue(())
-        });
     }
 
     fn copy_limits(&self, parent: &AddressSpace<'vm, M>) {
@@ -366,39 +350,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         *write_protected |= rights != leaf.rights;
         let now = slot.unlock(Leaf { rights, ..leaf });
         refused.unwrap_or(Ok(Shared::Entry(now, i64::from(!is_zero))))
-    }
-
-    /// Copies a pinned page: entry -> Busy -> shootdown -> copy -> the entry as it
-    /// was, so that what the child gets is a value that the page had, and the
-    /// parent's page keeps frame and rights. A frame first: nothing may fail once
-    /// the entry is Busy.
-    #[cold]
-    fn copy_pinned(&self, slot: Slot<'_, M::Format>, vpn: Vpn) -> Result<Option<Leaf>, ForkError> {
-        let vm = self.vm;
-        let to = vm.obtain(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
-        let old = loop {
-            let seen = slot.read();
-            match seen.entry {
-                Entry::Leaf(_) => {
-                    if let Ok(leaf) = slot.take(seen) {
-                        break leaf;
-                    }
-                }
-                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
-                // Under the writer lock no page goes; if one has, there is none to copy.
-                Entry::None | Entry::Table(_) | Entry::Guard => {
-                    vm.give_back(to, Fill::Raw);
-                    return Ok(None);
-                }
-            }
-        };
-        self.shootdown_and_wait(Flush::Pages(PageRange::new(vpn, Vpn(vpn.0 + 1))));
-        mem::copy_frame(&vm.machine, to, old.pfn);
-        let index = vm.frames.desc(old.pfn).index.get();
-        vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
-        slot.resolve(Entry::Leaf(old));
-        vm.count(Event::ForkPinned, 1);
-        Ok(Some(Leaf { pfn: to, dirty: true, ..old }))
     }
 
     /// The entries of the leaf table of a page, in a space that nobody else can

@@ -12,6 +12,7 @@ mod collapse;
 mod edit;
 mod exit;
 mod fork;
+mod fork_held;
 pub(crate) mod grow;
 mod map;
 mod mincore;

@@ -1,0 +1,66 @@
+//! What a fork owes to those who hold pages of the parent, or show them in tables
+//! of their own: `pin`, `notify`.
+//!
+//! Locks on entry: the parent's writer lock, no section.
+
+use super::fork::ForkError;
+use crate::account::Event;
+use crate::addr::{PageRange, Vpn};
+use crate::frame::{Fill, FrameKind};
+use crate::machine::{Flush, Machine};
+use crate::mem;
+use crate::notify::Why;
+use crate::space::AddressSpace;
+use crate::space::vma::VmaFlags;
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Leaf};
+use core::ops::ControlFlow;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Of each mapping for itself; the tree is the same before and after.
+    pub(super) fn tell_of_fork(&self, tell: &dyn Fn(&Self, PageRange, Why)) {
+        if !self.has_subscribers() {
+            return;
+        }
+        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            let keeps = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
+            if !vma.flags.intersects(keeps) {
+                tell(self, vma.range, Why::Fork);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Copies a pinned page: entry -> Busy -> shootdown -> copy -> the entry as it
+    /// was, so that what the child gets is a value that the page had, and the
+    /// parent's page keeps frame and rights. A frame first: nothing may fail once
+    /// the entry is Busy.
+    #[cold]
+    pub(super) fn copy_pinned(&self, slot: Slot<'_, M::Format>, vpn: Vpn) -> Result<Option<Leaf>, ForkError> {
+        let vm = self.vm;
+        let to = vm.obtain(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
+        let old = loop {
+            let seen = slot.read();
+            match seen.entry {
+                Entry::Leaf(_) => {
+                    if let Ok(leaf) = slot.take(seen) {
+                        break leaf;
+                    }
+                }
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
+                // Under the writer lock no page goes; if one has, there is none to copy.
+                Entry::None | Entry::Table(_) | Entry::Guard => {
+                    vm.give_back(to, Fill::Raw);
+                    return Ok(None);
+                }
+            }
+        };
+        self.shootdown_and_wait(Flush::Pages(PageRange::new(vpn, Vpn(vpn.0 + 1))));
+        mem::copy_frame(&vm.machine, to, old.pfn);
+        let index = vm.frames.desc(old.pfn).index.get();
+        vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
+        slot.resolve(Entry::Leaf(old));
+        vm.count(Event::ForkPinned, 1);
+        Ok(Some(Leaf { pfn: to, dirty: true, ..old }))
+    }
+}
