@@ -37,6 +37,8 @@ pub enum Broken {
     Deposit(u64),
     /// A private frame is pinned and mapped more than once. I23.
     SharedPinned(Pfn),
+    /// A free frame is pinned. I23.
+    FreePinned(Pfn),
     /// A table lies wholly in a hole. I19.
     UselessTable(u64),
     /// A frame is mapped that is not one to be mapped. I12.
@@ -142,6 +144,9 @@ impl<M: Machine> Vm<M> {
             }
             let free = self.is_free(pfn);
             let used = !matches!(state.kind(), FrameKind::Free);
+            if free && state.pins() > 0 {
+                return Err(Broken::FreePinned(pfn));
+            }
             if free == used {
                 return Err(Broken::Lost(pfn));
             }

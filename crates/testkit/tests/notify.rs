@@ -7,7 +7,8 @@ mod common;
 use common::*;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{
-    Access, CpuId, Event, HugeKnobs, LookupRefused, Notice, Order, PageRange, Pfn, Rights, Subscription, Vm, Vpn, Why,
+    Access, CpuId, Event, HugeKnobs, LookupRefused, MigrateRefusal, Notice, Order, PageRange, Pfn, Rights,
+    Subscription, Vm, Vpn, Why,
 };
 use softfault_host::{Hosted, Running};
 use std::collections::{BTreeMap, BTreeSet};
@@ -579,5 +580,27 @@ fn t15_ageing_of_a_huge_mapping() {
         }
         assert_eq!(s.page_state(AT).unwrap().order, Order::PMD, "ageing splits nothing");
         s.unsubscribe(subscription).unwrap();
+    });
+}
+
+/// Compaction leaves what a guest may map where it is.
+#[test]
+fn t14_pages_of_a_subscribed_space_do_not_move() {
+    in_setup(Setup::PLAIN, 1, ARENA, |w| {
+        w.map(BASE, 1, RW);
+        w.space.write(BASE, b"here").unwrap();
+        let frame = || w.space.translate_at_rest(BASE).unwrap().pfn;
+        let subscription = w.space.subscribe();
+        assert_eq!(w.vm.migrate_frame(frame()), Err(MigrateRefusal::Subscribed));
+        check(w.vm, &[w.space]);
+        // Also where another space, which has none, shares the page.
+        let child = w.space.fork().unwrap();
+        assert_eq!(w.vm.migrate_frame(frame()), Err(MigrateRefusal::Subscribed));
+        assert_eq!(w.vm.event(Event::MigrateRefusedSubscribed), 2);
+        check(w.vm, &[w.space, &child]);
+        w.space.unsubscribe(subscription).unwrap();
+        let before = frame();
+        assert_ne!(w.vm.migrate_frame(before), Ok(before));
+        assert_ne!(frame(), before);
     });
 }

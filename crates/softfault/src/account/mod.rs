@@ -176,6 +176,8 @@ events! {
     MigrateRefusedTooManyMaps = "migrate_refused_too_many_maps",
     /// Not moved: the spaces that may map it have too many VMAs.
     MigrateRefusedWalkTooLong = "migrate_refused_walk_too_long",
+    /// Not moved: a space that maps it has subscribers.
+    MigrateRefusedSubscribed = "migrate_refused_subscribed",
     /// Not moved: a mapping came, went, or was somebody else's meanwhile.
     MigrateRefusedRaced = "migrate_refused_raced",
     /// Not moved: no frame to move to.

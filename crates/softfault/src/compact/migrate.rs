@@ -15,8 +15,9 @@
 //! Entries keep rights, accessed and dirty. Nobody waits for anything but a
 //! shootdown and sections while entries are `Busy`.
 //!
-//! Subscribers who map pages by themselves have to be told before the entries are
-//! taken and after they are resolved: in `add` and at the end of `finish`.
+//! Pages of a space with a subscription stay where they are: a subscriber would
+//! have to be told before the entry is taken, outside the section and the family's
+//! lock, and after it is resolved, when nothing keeps the space any more.
 //!
 //! Locks on entry: none, no section.
 
@@ -26,7 +27,7 @@ use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{CpuSet, Flush, Machine};
 use crate::mem;
-use crate::rmap::TakenEntry;
+use crate::rmap::{TakeEnded, TakenEntry};
 use crate::table::format::{Entry, Leaf};
 use crate::vm::Vm;
 
@@ -79,9 +80,15 @@ impl<'vm, M: Machine> Migration<'vm, M> {
             *nr += 1;
         });
         let nr_found = (self.nr_entries - before) as u64;
-        if walked.is_err() || nr_found < nr_maps {
+        let refused = match walked {
+            Err(TakeEnded::TooLong) => Some(MigrateRefusal::WalkTooLong),
+            Err(TakeEnded::Subscribed) => Some(MigrateRefusal::Subscribed),
+            Ok(()) if nr_found < nr_maps => Some(MigrateRefusal::Raced),
+            Ok(()) => None,
+        };
+        if let Some(refusal) = refused {
             self.put_back_from(before);
-            return Err(if walked.is_err() { MigrateRefusal::WalkTooLong } else { MigrateRefusal::Raced });
+            return Err(refusal);
         }
         self.moves[self.nr_moves] = this;
         self.nr_moves += 1;

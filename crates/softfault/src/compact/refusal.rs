@@ -25,6 +25,8 @@ pub enum MigrateRefusal {
     TooManyMaps,
     /// The spaces that may map it have too many VMAs to look at.
     WalkTooLong,
+    /// A space that maps it has subscribers.
+    Subscribed,
     /// A mapping came or went, or was somebody else's for a moment.
     Raced,
     /// There is no frame to move it to.
@@ -44,6 +46,7 @@ impl MigrateRefusal {
             MigrateRefusal::NotInUse => Event::MigrateRefusedNotInUse,
             MigrateRefusal::TooManyMaps => Event::MigrateRefusedTooManyMaps,
             MigrateRefusal::WalkTooLong => Event::MigrateRefusedWalkTooLong,
+            MigrateRefusal::Subscribed => Event::MigrateRefusedSubscribed,
             MigrateRefusal::Raced => Event::MigrateRefusedRaced,
             MigrateRefusal::NoTarget => Event::MigrateRefusedNoTarget,
         }
@@ -62,6 +65,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
             MigrateRefusal::WalkTooLong => "frame: the spaces that may map it have too many mappings",
+            MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers",
             MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
             MigrateRefusal::NoTarget => "frame: there is no other to move to",
         })

@@ -16,6 +16,8 @@
 //! mapping split into entries with the same frames and rights: a translation of
 //! any part of it is as good as before.
 //!
+//! Compaction leaves the pages of a space with a subscription where they are.
+//!
 //! Without a subscription all this costs an operation one load.
 //!
 //! Neighbours: `space` and `fault` tell, the machine passes on. Locks: see
@@ -83,9 +85,6 @@ pub enum Why {
     Copy,
     /// Small pages become a huge one.
     Collapse,
-    /// A page gets another frame, so that its old one can be used for something
-    /// larger.
-    Migrate,
     /// The pages count as unwritten from now on: MADV_FREE.
     Clean,
 }

@@ -62,9 +62,16 @@ pub(crate) struct TakenHuge<'vm, M: Machine> {
     pub(crate) old: Leaf,
 }
 
-/// A walk ended before it had seen everything: too many VMAs.
+/// A walk ended before it had seen everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct WalkTooLong;
+pub(crate) enum TakeEnded {
+    /// Too many VMAs.
+    TooLong,
+    /// Subscribers of a space that may map the page would have to be told, outside
+    /// sections and locks. Looked at in the section in which the entry would be
+    /// taken: who subscribes later waits for that section, and finds `Busy`.
+    Subscribed,
+}
 
 impl<M: Machine> Vm<M> {
     /// Takes the entries that map the private frame `pfn` by themselves, `wanted`
@@ -75,17 +82,21 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// [`WalkTooLong`]; what was taken until then is the caller's all the same.
+    /// [`TakeEnded`]; what was taken until then is the caller's all the same.
     pub(crate) fn rmap_take<'vm>(
         &'vm self,
         pfn: Pfn,
         wanted: u64,
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
-    ) -> Result<(), WalkTooLong> {
+    ) -> Result<(), TakeEnded> {
         let (mut left, mut nr_vmas) = (wanted, 0);
-        let mut too_long = false;
+        let (mut too_long, mut subscribed) = (false, false);
         let _ = self.for_each_member(pfn, &mut |member, index| {
             self.for_each_place(member, index, &mut nr_vmas, &mut |_, vpn| {
+                if member.data.has_subscribers() {
+                    subscribed = true;
+                    return ControlFlow::Break(());
+                }
                 if let Some(entry) = self.take_entry(member, vpn, pfn) {
                     taken(entry);
                     left -= 1;
@@ -95,7 +106,12 @@ impl<M: Machine> Vm<M> {
             too_long = nr_vmas >= VMAS_MAX;
             if too_long { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        if too_long && left > 0 { Err(WalkTooLong) } else { Ok(()) }
+        match left {
+            0 => Ok(()),
+            _ if subscribed => Err(TakeEnded::Subscribed),
+            _ if too_long => Err(TakeEnded::TooLong),
+            _ => Ok(()),
+        }
     }
 
     /// Takes one huge entry that maps the folio at `first`, in a VMA that pleases
