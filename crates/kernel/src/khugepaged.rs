@@ -61,9 +61,10 @@ pub fn look_again() {
     }
 }
 
-/// Called at each tick of the clock: wakes it once a block is free that it waits
-/// for. The subsystem frees blocks where nobody could be woken.
-pub fn tick() {
+/// Wakes it once a block is free that it waits for. Called when the subsystem tells
+/// of blocks (or of something else), and at each tick of the clock, since it frees
+/// some where nobody could be woken.
+pub fn look_for_blocks() {
     let wish = WISH.load(Ordering::Relaxed);
     if wish != NO_WISH
         && mm::vm().nr_blocks_emptied() != wish

@@ -2,6 +2,7 @@
 
 use crate::arch::{cpu, time};
 use crate::boot::paging::direct_map;
+use crate::khugepaged;
 use crate::mailbox::{self, Work};
 use crate::sched::parking;
 use softfault::sync::Word;
@@ -54,6 +55,7 @@ unsafe impl Machine for Kernel {
     }
     fn unpark(&self, word: &Word) {
         parking::unpark(word);
+        khugepaged::look_for_blocks();
     }
     fn now_ns(&self) -> u64 {
         time::now_ns()

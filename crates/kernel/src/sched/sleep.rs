@@ -74,6 +74,6 @@ pub fn tick() {
         }
     }
     timer::tick();
-    khugepaged::tick();
+    khugepaged::look_for_blocks();
     set_timer();
 }
