@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::{RLIMIT_STACK, SIGKILL};
-use softfault::policy::huge::Enabled;
+use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
 
 /// How long the end of all processes may take.
@@ -46,6 +46,10 @@ fn parse(cmdline: &str) -> Params {
                     "transparent_hugepage={when}: should be always, madvise, never, 0 (off for good) or 2 (madvise); \
                      left as it was"
                 )),
+            },
+            Some(("thp_cow", word)) => match CowHuge::parse(word) {
+                Some(cow) => params.tunables.thp.cow = cow,
+                None => refuse(format_args!("thp_cow={word}: should be split or copy")),
             },
             Some(("tty", size)) => match parse_size(size) {
                 Some(size) => console::set_terminal(size),

@@ -158,7 +158,7 @@ fn bad_arguments_are_named() {
     let hello = hello.to_str().expect("UTF-8");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let twice = format!("{hello}:/x");
-    let cases: [(&[&str], &str); 11] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["--", "/no/such/program"], "/no/such/program"),
         (&["--", source], "Cargo.toml"),
         (&["--file", "/no/such/file", "--", hello], "--file /no/such/file"),
@@ -169,6 +169,7 @@ fn bad_arguments_are_named() {
         (&["--cpus", "0", "--", hello], "--cpus"),
         (&["--timeout", "soon", "--", hello], "--timeout"),
         (&["--append", "discipline=best", "--", hello], "discipline=best"),
+        (&["--append", "thp_cow=all", "--", hello], "thp_cow=all: should be split or copy"),
         (&["--append", "nonsense", "--", hello], "nonsense"),
     ];
     let mut wrong = String::new();
@@ -207,7 +208,7 @@ fn knobs_of_huge_pages_are_where_linux_has_them() {
 fn huge_pages_are_where_the_knobs_say() {
     for libc in BOTH {
         let binary = compile("hugeuse", "hugeuse", libc);
-        for (when, arguments) in [("always", &[][..]), ("0", &["off"][..])] {
+        for (when, arguments) in [("always", &[][..]), ("always thp_cow=copy", &[]), ("0", &["off"])] {
             let ran = run(&["--append", &format!("transparent_hugepage={when}")], &binary, arguments);
             assert_eq!((ran.code, ran.output.as_str()), (0, "hugeuse ok\n"), "{when}: {}", ran.errors);
             assert_eq!(ran.errors, "", "{when}");

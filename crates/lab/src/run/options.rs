@@ -49,8 +49,8 @@ pub struct MachineOptions {
     pub root: Option<PathBuf>,
 
     /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, for good; 2 is
-    /// madvise), discipline=global|fastpath2004|split|lockfree, and, to see how a failure looks,
-    /// selftest=panic|reset|user-access
+    /// madvise), thp_cow=split|copy (what a write to a shared huge page copies: 4 KiB or all),
+    /// discipline=global|fastpath2004|split|lockfree, and, to see how a failure looks, selftest=panic|reset|user-access
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
 
