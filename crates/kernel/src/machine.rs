@@ -2,9 +2,9 @@
 
 use crate::arch::{cpu, time};
 use crate::boot::paging::direct_map;
-use crate::khugepaged;
 use crate::mailbox::{self, Work};
 use crate::sched::parking;
+use crate::{kcompactd, khugepaged};
 use softfault::sync::Word;
 use softfault::table::format::X86_64;
 use softfault::{CpuId, CpuSet, Flush, Machine, Pfn, SpaceTag};
@@ -56,6 +56,7 @@ unsafe impl Machine for Kernel {
     fn unpark(&self, word: &Word) {
         parking::unpark(word);
         khugepaged::look_for_blocks();
+        kcompactd::look_for_requests();
     }
     fn now_ns(&self) -> u64 {
         time::now_ns()

@@ -53,6 +53,7 @@ mod file;
 mod fs;
 mod futex;
 mod heap;
+mod kcompactd;
 mod khugepaged;
 mod machine;
 mod mailbox;

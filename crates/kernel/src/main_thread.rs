@@ -12,7 +12,7 @@ use crate::process::{self, Mm, Process, archive};
 use crate::sched::{self, KernelStack, Thread};
 use crate::selftest::Selftest;
 use crate::signal;
-use crate::{fs, khugepaged, log, mm, shm};
+use crate::{fs, kcompactd, khugepaged, log, mm, shm};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt::Write;
@@ -99,6 +99,7 @@ pub fn start(info: &Info) {
     let params = PARAMS.set(parse(info.cmdline()));
     mm::init(info, params.tunables);
     khugepaged::start();
+    kcompactd::start();
     let stack = KernelStack::new().expect("the heap is empty still");
     sched::start(&Arc::new(Thread::for_kernel(stack, main)));
 }
