@@ -14,13 +14,15 @@
 mod child;
 mod chunk;
 
-use crate::hosted::{HugeCounts, nr_free_pages};
+use crate::hosted::{self, HugeCounts, nr_free_pages};
 use crate::judge::check;
 use crate::op::{Call, KnobBits, Op, PAGE};
 use crate::random::Random;
 use child::Child;
 use chunk::{Chunk, Loose};
-use softfault::{AddressSpace, Config, CpuId, Discipline, NewVmError, Tunables, Vm};
+use softfault::policy::compact::CompactBudget;
+use softfault::policy::huge::Defrag;
+use softfault::{AddressSpace, Config, CpuId, Discipline, HugeKnobs, NewVmError, Pfn, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError, Mode, Running};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -241,8 +243,12 @@ impl<'a, 'vm> Worker<'a, 'vm> {
             }
             72..90 => self.peek(root, running),
             90..94 => self.fork(root, running),
-            94..97 => self.release_loose(),
-            97 => {
+            94..96 => self.release_loose(),
+            97..99 => {
+                self.compact();
+                Ok(())
+            }
+            96 => {
                 self.turn_knobs();
                 Ok(())
             }
@@ -301,6 +307,10 @@ impl<'a, 'vm> Worker<'a, 'vm> {
                 return Ok(());
             }
             _ => {
+                if self.random.chance(70) {
+                    // With its leaf table, so that the first fault may be huge.
+                    chunk::call(running, Call::Munmap, &[at, len], 0)?;
+                }
                 chunk::call(running, Call::Mmap, &[at, len, 3, 0x32], at)?;
                 if self.random.chance(60) {
                     chunk::call(running, Call::Madvise, &[at, len, HUGEPAGE], 0)?;
@@ -351,10 +361,20 @@ impl<'a, 'vm> Worker<'a, 'vm> {
         let _ = running.space().rss_pages();
     }
 
+    /// Empties a block, if one can be: pages of all spaces move.
+    fn compact(&mut self) {
+        let vm = self.world.vm;
+        let _ = vm.compact_step(&CompactBudget::BACKGROUND);
+        for _ in 0..self.random.below(100) {
+            let _ = vm.migrate_frame(Pfn(1 + self.random.below(vm.nr_frames() - 1) as u32));
+        }
+    }
+
     fn turn_knobs(&mut self) {
         let enabled = self.random.pick(&[0, 0, 0, 0, 1, 2]);
         let bits = enabled | self.random.below(KnobBits::COUNT / 4) << 2;
-        let _ = self.world.vm.set_huge_knobs(&crate::hosted::knobs(KnobBits(bits)));
+        let defrag = self.random.pick(Defrag::ALL);
+        let _ = self.world.vm.set_huge_knobs(&HugeKnobs { defrag, ..hosted::knobs(KnobBits(bits)) });
     }
 
     /// Releases a pin whose page has gone, on this CPU.

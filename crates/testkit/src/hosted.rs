@@ -116,6 +116,8 @@ pub struct HugeCounts {
     pub nr_splits: u64,
     /// Pages made of small ones.
     pub nr_collapsed: u64,
+    /// Frames moved by compaction.
+    pub nr_migrated: u64,
 }
 
 impl HugeCounts {
@@ -126,6 +128,7 @@ impl HugeCounts {
         self.nr_mid += (2..9).map(mid).sum::<u64>();
         self.nr_splits += vm.event(Event::ThpSplitPmd);
         self.nr_collapsed += vm.event(Event::Collapsed);
+        self.nr_migrated += vm.event(Event::PgmigrateSuccess);
     }
 }
 
@@ -135,15 +138,17 @@ impl core::ops::AddAssign for HugeCounts {
         self.nr_mid += more.nr_mid;
         self.nr_splits += more.nr_splits;
         self.nr_collapsed += more.nr_collapsed;
+        self.nr_migrated += more.nr_migrated;
     }
 }
 
 impl fmt::Display for HugeCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed } = self;
+        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed, nr_migrated } = self;
         write!(
             f,
-            "huge pages: {nr_faults} faults, {nr_mid} of 16 KiB to 1 MiB, {nr_splits} splits, {nr_collapsed} collapses"
+            "huge pages: {nr_faults} faults, {nr_mid} of 16 KiB to 1 MiB, {nr_splits} splits, {nr_collapsed} collapses, \
+             {nr_migrated} frames moved"
         )
     }
 }
