@@ -62,7 +62,8 @@ pub(crate) struct CpuData {
     pub(crate) huge_search: Word,
     /// Number + 1 of the block that the last of what cannot be moved came from.
     pub(crate) fixed_block: Word,
-    pub(crate) refill_line: [Word; 1],
+    /// Blocks of the zone that were zeroed ahead, as last counted.
+    pub(crate) nr_ahead: Word,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
 }

@@ -64,6 +64,15 @@ pub struct Tunables {
     pub compact_fault: CompactBudget,
     /// The same for a collapse, and for a daemon's step.
     pub compact_background: CompactBudget,
+    /// Free frames below which memory counts as short: then huge pages that are
+    /// mostly zeroes are split (`shrink_underused`).
+    pub low_watermark_pages: u64,
+    /// Blocks of 2 MiB that are looked at for such pages each time that a CPU begins
+    /// a block while memory is short.
+    pub shrink_blocks: u64,
+    /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
+    /// [`Vm::zero_ahead`](crate::Vm::zero_ahead).
+    pub zero_ahead_blocks: u64,
 }
 
 impl Default for Tunables {
@@ -79,6 +88,9 @@ impl Default for Tunables {
             thp_off: false,
             clear_order: None,
             compact_fault: CompactBudget::FAULT,
+            low_watermark_pages: 1024,
+            shrink_blocks: 8,
+            zero_ahead_blocks: 16,
             compact_background: CompactBudget::BACKGROUND,
         }
     }

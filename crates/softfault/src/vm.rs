@@ -85,6 +85,8 @@ pub struct Vm<M: Machine> {
     pub(crate) nr_total_pages: u64,
     pub(crate) huge: HugeWords,
     pub(crate) compact: CompactWords,
+    /// The block that is looked at next for huge pages that are mostly zeroes.
+    pub(crate) underused_cursor: Word,
 }
 
 impl<M: Machine> Vm<M> {
@@ -141,6 +143,7 @@ impl<M: Machine> Vm<M> {
             nr_total_pages,
             huge,
             compact: CompactWords::new(),
+            underused_cursor: Word::new(0),
         })
     }
 

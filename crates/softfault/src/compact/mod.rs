@@ -100,10 +100,13 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`CompactRefusal`]; pages may have moved all the same.
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
+        // Free for all that others know, until it is.
+        let _held = self.frames.hold();
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);
+        let nr_emptied = self.nr_blocks_emptied();
         self.give_back_huge(huge.first, huge.is_zero);
-        self.machine.unpark(&self.frames.nr_emptied);
+        self.tell_of_blocks(nr_emptied);
         Ok(())
     }
 }

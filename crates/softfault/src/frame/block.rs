@@ -76,6 +76,10 @@ impl BlockData {
     pub(crate) fn is_fixed(&self) -> bool {
         self.state.load(Ordering::Relaxed) & FIXED != 0
     }
+    /// Whether all frames that are free are zero.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirty.iter().all(|w| w.load(Ordering::Relaxed) == 0)
+    }
     pub(crate) fn unreserve(&self) {
         self.state.fetch_and(!RESERVED, Ordering::AcqRel);
     }

@@ -107,10 +107,25 @@ impl Frames {
     fn claim_huge(&self, cpu: &CpuData, nr: u64) -> Option<HugeFrame> {
         let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
         let all = 0..self.blocks.len();
+        if let Some(first) = self.claim_ahead(cpu, &zone, nr) {
+            return Some(HugeFrame { first, is_zero: self.is_clean(first, nr) });
+        }
         let found = [(&zone, false), (&all, false), (&all, true)]
             .into_iter()
             .find_map(|(blocks, also_reserved)| self.claim_huge_in(cpu, blocks, also_reserved, nr));
         found.map(|first| HugeFrame { first, is_zero: self.is_clean(first, nr) })
+    }
+
+    /// One that was zeroed ahead, which are the first ones of the zone.
+    fn claim_ahead(&self, cpu: &CpuData, zone: &Range<usize>, nr: u64) -> Option<Pfn> {
+        let nr_ahead = cpu.nr_ahead.get().checked_sub(1)?;
+        let is_ready = |b: &usize| {
+            let block = self.blocks.at(*b);
+            block.nr_free() == BLOCK_FRAMES && !block.is_reserved() && block.is_clean()
+        };
+        let found = zone.clone().filter(is_ready).find_map(|b| self.claim_huge_of(b, self.blocks.at(b), nr));
+        cpu.nr_ahead.set(if found.is_some() { nr_ahead } else { 0 });
+        found
     }
 
     /// One block, if all of it is free.

@@ -85,15 +85,19 @@ impl<M: Machine> Vm<M> {
         // A table is wanted once in 512 faults.
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
         let mut looked = None;
+        let mut is_new_block = false;
         let claim = loop {
             // Stealing waits, and the CPU may be another one afterwards.
             let id = self.machine.this_cpu();
-            if let Some(claim) = self.frames.claim(self.cpu(id), id, fill, most) {
+            let cpu = self.cpu(id);
+            let block = cpu.block.get();
+            if let Some(claim) = self.frames.claim(cpu, id, fill, most) {
+                is_new_block |= block != cpu.block.get();
                 break claim;
             }
             // What was stolen may be gone again before it is claimed; then it is
             // in somebody's group, and worth another round, by ones.
-            let found = self.steal_groups();
+            let found = self.steal_groups() || self.shrink_underused(u64::MAX) > 0;
             match looked {
                 Some(before) if !found && self.frames.was_all_in_sight(before) => return Err(OutOfFrames),
                 _ => looked = Some(self.frames.before_looking()),
@@ -113,7 +117,27 @@ impl<M: Machine> Vm<M> {
         if left != 0 {
             self.frames.release_word(base, left, fill != Fill::Raw);
         }
+        if is_new_block && self.underused_above().is_some() && self.is_low() {
+            self.shrink_underused(self.tunables.shrink_blocks);
+        }
         Ok(())
+    }
+
+    /// Whether there are fewer free frames than the low watermark. Looks at as many
+    /// blocks as it takes to count that many, on from where this CPU found its last
+    /// one.
+    fn is_low(&self) -> bool {
+        let blocks = &self.frames.blocks;
+        let start = self.cpu(self.machine.this_cpu()).search.get() as usize % blocks.len();
+        let mut left = self.tunables.low_watermark_pages;
+        for b in (start..blocks.len()).chain(0..start) {
+            let nr_free = blocks.at(b).nr_free();
+            if nr_free >= left {
+                return false;
+            }
+            left -= nr_free;
+        }
+        true
     }
 
     /// Puts frames into this CPU's group; gives those that were there. Not while a

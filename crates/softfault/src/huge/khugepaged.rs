@@ -96,4 +96,12 @@ impl<M: Machine> Vm<M> {
     pub fn nr_blocks_emptied(&self) -> u64 {
         self.frames.nr_emptied.load(Ordering::Relaxed)
     }
+
+    /// Wakes whoever parks at the number of blocks emptied, if it has grown since
+    /// it was `before`: once an operation, however much it freed.
+    pub(crate) fn tell_of_blocks(&self, before: u64) {
+        if self.nr_blocks_emptied() != before {
+            self.machine.unpark(&self.frames.nr_emptied);
+        }
+    }
 }

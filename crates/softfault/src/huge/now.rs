@@ -193,6 +193,13 @@ impl<M: Machine> Vm<M> {
         self.huge_now().is_off()
     }
 
+    /// Zero sub-pages above which a huge page is one that memory is wasted on, if
+    /// such ones are to be split at all.
+    pub(crate) fn underused_above(&self) -> Option<u64> {
+        let max_ptes_none = self.huge.limits.get() >> 32 & 0x3ff;
+        (self.huge_now().shrink_underused() && max_ptes_none + 1 < Self::NR_SUB_FRAMES).then_some(max_ptes_none)
+    }
+
     /// The knobs of huge pages.
     pub fn huge_knobs(&self) -> HugeKnobs {
         let _lock = Spin::lock(&self.huge.lock, &self.machine);

@@ -16,7 +16,7 @@
 
 mod take;
 
-pub(crate) use take::{TakeEnded, TakenEntry, TakenHuge};
+pub(crate) use take::{TakeEnded, TakenEntry};
 
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};

@@ -17,6 +17,7 @@
 use super::{Member, place_in};
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
+use crate::space::SpaceData;
 use crate::space::tree::Tree;
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
@@ -114,17 +115,17 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Takes one huge entry that maps the folio at `first`, in a VMA that pleases
-    /// `fits`; `None` where there is none, or none that is not somebody else's.
+    /// Takes one huge entry that maps the folio at `first`, in a space and a VMA that
+    /// please `fits`; `None` where there is none, or none that is not somebody else's.
     pub(crate) fn rmap_take_huge<'vm>(
         &'vm self,
         first: Pfn,
-        fits: &mut dyn FnMut(&Vma) -> bool,
+        fits: &mut dyn FnMut(&SpaceData, &Vma) -> bool,
     ) -> Option<TakenHuge<'vm, M>> {
         let (mut found, mut nr_vmas) = (None, 0);
         let _ = self.for_each_member(first, &mut |member, index| {
             self.for_each_place(member, index, &mut nr_vmas, &mut |vma, vpn| {
-                if fits(vma) {
+                if fits(member.data, vma) {
                     found = self.take_huge_entry(member, vpn, first);
                 }
                 if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

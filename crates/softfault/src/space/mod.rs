@@ -17,7 +17,7 @@ pub(crate) mod lock;
 pub(crate) mod ops;
 pub(crate) mod placement;
 pub(crate) mod removal;
-mod split;
+pub(crate) mod split;
 pub(crate) mod tree;
 pub(crate) mod vma;
 

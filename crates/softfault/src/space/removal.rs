@@ -18,6 +18,8 @@ use crate::vm::Vm;
 struct Sink<'a, M: Machine> {
     vm: &'a Vm<M>,
     batch: FreeBatch<'a>,
+    /// Of the frames, when this began.
+    nr_emptied: u64,
     nr_anon: u64,
     nr_huge: u64,
     nr_shmem: u64,
@@ -70,7 +72,8 @@ impl<M: Machine> Harvest for Sink<'_, M> {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn sink(&self) -> Sink<'vm, M> {
         let batch = FreeBatch::new(&self.vm.frames);
-        Sink { vm: self.vm, batch, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
+        let nr_emptied = self.vm.nr_blocks_emptied();
+        Sink { vm: self.vm, batch, nr_emptied, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
     }
 
     /// Removes every mapping of the range. No section may be able to find a VMA
@@ -116,6 +119,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.charge(Rss::Tables, -(sink.nr_tables as i64));
         self.vm.count(Event::Unmapped, nr_anon + sink.nr_shmem + sink.nr_zero);
         self.vm.count(Event::TableFree, sink.nr_tables);
+        let nr_emptied = sink.nr_emptied;
+        drop(sink);
+        self.vm.tell_of_blocks(nr_emptied);
     }
 
     /// The hole around a range that no VMA meets: tables wholly inside it serve

@@ -17,7 +17,7 @@ use super::AddressSpace;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
-use crate::frame::FrameKind;
+use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -25,6 +25,9 @@ use crate::table::pmd::{self, PmdSlot};
 use crate::table::take::{self, Next, Part};
 use crate::table::walk::{self, Walk};
 use crate::vm::Vm;
+
+/// Sub-pages of a huge page, a bit each.
+pub(crate) type ZeroPages = [u64; 8];
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Splits the mapping that stands in the entry; whatever else stands there is
@@ -50,6 +53,35 @@ impl<M: Machine> AddressSpace<'_, M> {
         let table = self.fill_deposit(&pmd, old);
         pmd.slot.resolve(Entry::Table(table));
         self.vm.count(Event::ThpSplitPmd, 1);
+    }
+
+    /// The same for a folio that nothing else maps, in the place of the pages
+    /// `zero` (bit i of word i / 64) with the zero frame, which they are. The caller
+    /// has shot down and waited: nobody can write to them. Pinned ones stay. Gives
+    /// the number of frames that have become free.
+    pub(crate) fn finish_split_without(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf, zero: &ZeroPages) -> u64 {
+        let table = self.fill_deposit(&pmd, old);
+        let frames = &self.vm.frames;
+        let mut batch = FreeBatch::new(frames);
+        let mut nr_freed = 0;
+        let words = walk::entries(&self.vm.machine, table).iter().enumerate();
+        for (i, word) in words.take(Vm::<M>::NR_SUB_FRAMES as usize) {
+            let pfn = Pfn(old.pfn.0 + i as u32);
+            if zero[i / 64] & 1 << (i % 64) == 0 || frames.desc(pfn).state().pins() > 0 {
+                continue;
+            }
+            let leaf = Leaf { pfn: frames.zero, rights: old.rights - Rights::WRITE, accessed: false, dirty: false };
+            Slot::<M::Format>::new(word, 0).set_private(Entry::Leaf(leaf));
+            if frames.desc(pfn).map_drop() {
+                batch.add(pfn);
+                nr_freed += 1;
+            }
+        }
+        self.charge(Rss::Anon, -(nr_freed as i64));
+        drop(batch);
+        pmd.slot.resolve(Entry::Table(table));
+        self.vm.count(Event::ThpSplitPmd, 1);
+        nr_freed
     }
 
     /// Makes the deposit show what the mapping showed.

@@ -11,6 +11,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
     /// CPU that ran it may still hold translations, so those go first.
     fn drop(&mut self) {
         let vm = self.vm;
+        let nr_emptied = vm.nr_blocks_emptied();
         self.leave_family();
         self.tell_release();
         self.shootdown_and_wait(Flush::Space);
@@ -26,5 +27,6 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
             vm.give_back_order(Pfn(data.rss_base.get() as u32), Order(order as u8));
         }
         self.give_up_frame();
+        vm.tell_of_blocks(nr_emptied);
     }
 }

@@ -1,0 +1,58 @@
+//! Zeroing ahead of time, for CPUs that have nothing else to do.
+//!
+//! A block that is wholly free is claimed, zeroed past the caches and given back
+//! as one that is zero: its bitmap of dirty frames says so, and nothing else has
+//! to know. While it is claimed no allocation fails for want of it
+//! (`frame/claimed.rs`).
+//!
+//! Locks on entry: none, no section.
+
+use crate::addr::Pfn;
+use crate::clear::CHUNK_FRAMES;
+use crate::frame::BLOCK_FRAMES;
+use crate::machine::Machine;
+use crate::mem::stream;
+use crate::vm::Vm;
+
+impl<M: Machine> Vm<M> {
+    /// Zeroes up to `max_blocks` free blocks of this CPU's zone, until
+    /// [`zero_ahead_blocks`](crate::Tunables::zero_ahead_blocks) of them are zero.
+    /// Gives the number zeroed; with 0 there is nothing to do for now.
+    pub fn zero_ahead(&self, max_blocks: u64) -> u64 {
+        if Self::NR_SUB_FRAMES != BLOCK_FRAMES {
+            return 0;
+        }
+        let cpu = self.cpu(self.machine.this_cpu());
+        let most = self.tunables.zero_ahead_blocks;
+        let (mut nr_ready, mut nr_zeroed) = (0, 0);
+        for b in cpu.zone_start.get() as usize..cpu.zone_end.get() as usize {
+            if nr_ready >= most || nr_zeroed >= max_blocks {
+                break;
+            }
+            let block = self.frames.blocks.at(b);
+            if block.nr_free() != BLOCK_FRAMES || block.is_reserved() {
+                continue;
+            }
+            if block.is_clean() {
+                nr_ready += 1;
+            } else if self.zero_block(b) {
+                nr_ready += 1;
+                nr_zeroed += 1;
+            }
+        }
+        cpu.nr_ahead.set(nr_ready);
+        nr_zeroed
+    }
+
+    fn zero_block(&self, b: usize) -> bool {
+        let _held = self.frames.hold();
+        let Some(huge) = self.frames.claim_whole(b) else { return false };
+        for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {
+            stream::zero_frames(&self.machine, Pfn(huge.first.0 + i as u32), CHUNK_FRAMES);
+            self.machine.relax();
+        }
+        stream::done();
+        self.give_back_huge(huge.first, true);
+        true
+    }
+}

@@ -1,0 +1,114 @@
+//! Whole huge pages that are split from outside: on demand, and those that are
+//! mostly zeroes when memory is short.
+//!
+//! There is no queue of them and no lock: a cursor goes over the blocks, whose
+//! first lines say which have a folio. What is split is found through rmap like
+//! any frame's mappings, so that no space has to be named.
+//!
+//! Locks on entry: none, no section. Takes the family's for the walk.
+
+use crate::account::Event;
+use crate::addr::Pfn;
+use crate::frame::{BLOCK_FRAMES, FrameKind};
+use crate::machine::{Flush, Machine};
+use crate::mem;
+use crate::space::split::ZeroPages;
+use crate::space::vma::VmaFlags;
+use crate::sync::{Ordering, Word};
+use crate::table::format::Entry;
+use crate::vm::Vm;
+
+impl<M: Machine> Vm<M> {
+    /// Splits the huge page that the frame is part of, for all who map it: then it
+    /// is 512 small pages. Nothing can go wrong; nothing happens where it is part
+    /// of none. Entries that are somebody else's are waited for, so this is not for
+    /// those who hold anything.
+    pub fn split_folio(&self, pfn: Pfn) {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            return;
+        }
+        let folio = self.frames.folio(pfn);
+        let is_there = || folio.state().kind() == FrameKind::Anon && self.is_part(pfn);
+        let name = || (folio.first(), folio.owner.get(), folio.index.get());
+        let this = name();
+        while is_there() && name() == this {
+            match self.rmap_take_huge(this.0, &mut |_, _| true) {
+                Some(taken) => self.borrow_space(taken.space).finish_split(taken.pmd, taken.old),
+                None => self.machine.relax(),
+            }
+        }
+    }
+
+    /// Looks at up to `nr_blocks` blocks, on from where the last call ended, for
+    /// huge pages with more zero sub-pages than `khugepaged/max_ptes_none`, splits
+    /// these, and gives the zero sub-pages back. Gives the number of frames freed.
+    ///
+    /// May be called wherever frames may be asked for: what is somebody else's for a
+    /// moment is passed over.
+    ///
+    /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst, `shrink_underused`.
+    pub fn shrink_underused(&self, nr_blocks: u64) -> u64 {
+        let Some(most_zero) = self.underused_above() else { return 0 };
+        let all = self.frames.blocks.len() as u64;
+        let mut nr_freed = 0;
+        for _ in 0..nr_blocks.min(all) {
+            let b = self.underused_cursor.fetch_add(1, Ordering::Relaxed) % all;
+            nr_freed += self.shrink_in(Pfn((b * BLOCK_FRAMES) as u32), most_zero);
+        }
+        nr_freed
+    }
+
+    /// The folio of one block, if it has one and nobody else maps any of it.
+    fn shrink_in(&self, first: Pfn, most_zero: u64) -> u64 {
+        let state = self.frames.folio(first).state();
+        if state.kind() != FrameKind::Anon || state.is_derived() || state.maps() != 1 {
+            return 0;
+        }
+        // A look without any right to it: what is read may be another page's by
+        // now, and is only a reason to look again.
+        self.machine.relax();
+        let first = self.frames.folio(first).first();
+        if self.zero_pages(first, most_zero).is_none() {
+            return 0;
+        }
+        // A page that is locked may not fault again, and a subscriber would have to
+        // be told before its entry is taken.
+        let Some(taken) = self
+            .rmap_take_huge(first, &mut |space, vma| !vma.flags.contains(VmaFlags::LOCKED) && !space.has_subscribers())
+        else {
+            return 0;
+        };
+        let space = self.borrow_space(taken.space);
+        space.shootdown_and_wait(Flush::Pages(taken.pmd.span()));
+        // The only entry is ours, and nobody writes any more: now it is true.
+        let state = self.frames.folio(first).state();
+        let zero = self.zero_pages(first, most_zero).filter(|_| !state.is_derived() && state.maps() == 1);
+        match zero {
+            Some(zero) => {
+                let nr_freed = space.finish_split_without(taken.pmd, taken.old, &zero);
+                self.count(Event::ThpUnderusedSplitPage, 1);
+                nr_freed
+            }
+            None => {
+                taken.pmd.slot.resolve(Entry::Leaf(taken.old));
+                0
+            }
+        }
+    }
+
+    /// Which sub-pages are zero, if more than `most` are. Ends as soon as too few
+    /// can be.
+    fn zero_pages(&self, first: Pfn, most: u64) -> Option<ZeroPages> {
+        let mut zero: ZeroPages = [0; 8];
+        let mut nr_used_left = Self::NR_SUB_FRAMES.checked_sub(most + 1)?;
+        for i in 0..Self::NR_SUB_FRAMES as usize {
+            let words: &[Word; 512] = mem::view(&self.machine, Pfn(first.0 + i as u32), 0);
+            if words.iter().all(|word| word.get() == 0) {
+                zero[i / 64] |= 1 << (i % 64);
+            } else {
+                nr_used_left = nr_used_left.checked_sub(1)?;
+            }
+        }
+        Some(zero)
+    }
+}

@@ -1,0 +1,319 @@
+//! Huge pages that are split from outside: for all who map them, under those who
+//! use them, and because they are mostly zeroes while memory is short. And blocks
+//! that are zeroed ahead.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::{FIXED, PAGE, PRIVATE, RW};
+use softfault::addr::Access;
+use softfault::policy::compact::CompactBudget;
+use softfault::policy::huge::Enabled;
+use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, KhugepagedKnobs, Order, Term, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig, Mode};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+const ARENA: u64 = 64 << 20;
+const HUGE: u64 = 2 << 20;
+const AT: u64 = 0x10_0000_0000;
+const NOHUGEPAGE: u64 = 15;
+
+type Space<'vm> = AddressSpace<'vm, Hosted>;
+
+fn knobs(max_ptes_none: u32) -> HugeKnobs {
+    let khugepaged = KhugepagedKnobs { max_ptes_none, ..HugeKnobs::DEFAULT.khugepaged };
+    HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT }
+}
+
+fn vm_with(nr_cpus: usize, thp: HugeKnobs, mode: Mode, strict_bbm: bool) -> Vm<Hosted> {
+    let config = HostedConfig { nr_cpus, arena_bytes: ARENA, mode, strict_bbm, ..HostedConfig::default() };
+    let hosted = Hosted::new(config).unwrap();
+    let regions = hosted.regions();
+    let tunables = Tunables { thp, ..Tunables::default() };
+    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
+}
+
+fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
+    let mut counts = vec![0; vm.nr_frames() as usize];
+    vm.check(spaces, &mut counts).unwrap();
+}
+
+/// One CPU and one space; afterwards everything has to be back.
+fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>)) {
+    let vm = vm_with(1, thp, Mode::Interrupt, false);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    {
+        let space = vm.new_space().unwrap();
+        test(&vm, &space);
+        check(&vm, &[&space]);
+    }
+    check(&vm, &[]);
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+}
+
+fn map(space: &Space<'_>, at: u64, len: u64) {
+    assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
+}
+
+fn byte(space: &Space<'_>, at: u64) -> u8 {
+    let mut b = [0];
+    space.read(at, &mut b).unwrap();
+    b[0]
+}
+
+fn huge_pages(space: &Space<'_>) -> u64 {
+    space.rss_pages().anon_huge / 512
+}
+
+#[test]
+fn a_folio_is_split_for_all_who_map_it() {
+    with_space(knobs(511), |vm, space| {
+        map(space, AT, 2 * HUGE);
+        (0..1024).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        let child = space.fork().unwrap();
+        let other = child.fork().unwrap();
+        let moved = AT + 64 * HUGE;
+        other.mremap(AT, 2 * HUGE, 2 * HUGE, 3, moved).unwrap();
+        // One of them has split its entry already.
+        child.write(AT + 7 * PAGE, &[200]).unwrap();
+        check(vm, &[space, &child, &other]);
+        let there = space.translate(AT + 9 * PAGE).unwrap();
+        assert_eq!(there.order, Order::PMD);
+        vm.split_folio(there.pfn);
+        check(vm, &[space, &child, &other]);
+        assert_eq!((huge_pages(space), huge_pages(&child), huge_pages(&other)), (1, 1, 1));
+        assert_eq!(space.translate(AT + 9 * PAGE).unwrap().pfn, there.pfn, "a split moves nothing");
+        for page in 0..1024 {
+            let expected = [page as u8, if page == 7 { 200 } else { page as u8 }, page as u8];
+            let seen =
+                [byte(space, AT + page * PAGE), byte(&child, AT + page * PAGE), byte(&other, moved + page * PAGE)];
+            assert_eq!(seen, expected);
+        }
+        assert_eq!(vm.event(Event::ThpSplitPage), 1);
+        // Nothing to split: nothing happens.
+        vm.split_folio(there.pfn);
+        vm.split_folio(softfault::Pfn(u32::MAX));
+        assert_eq!(vm.event(Event::ThpSplitPage), 1);
+    });
+}
+
+#[test]
+fn zero_pages_of_huge_ones_come_back() {
+    with_space(knobs(409), |vm, space| {
+        map(space, AT, 6 * HUGE);
+        for i in 0..6 {
+            assert_eq!(space.handle_fault(AT + i * HUGE, Access::Write), Ok(FaultDone::Huge));
+            space.write(AT + i * HUGE + (3 + i) * PAGE + 4000, &[i as u8 + 1]).unwrap();
+        }
+        // The second is used by 103 pages: 409 are zero, which is not above the limit.
+        (0..103).for_each(|page| space.write(AT + HUGE + page * PAGE, &[5]).unwrap());
+        // The third is another's, too; of the fourth a page is pinned that is zero;
+        // the fifth is locked.
+        let child = space.fork().unwrap();
+        for i in [0, 1, 3, 4, 5] {
+            child.munmap(AT + i * HUGE, HUGE).unwrap();
+        }
+        // Kept, since the child has gone, and the same pages for the third.
+        let pin = space.pin_page(AT + 3 * HUGE + 100 * PAGE, Access::Write, Term::Long).unwrap();
+        let huge_before = huge_pages(space);
+        space.mlock(AT + 4 * HUGE, HUGE, 0, None).unwrap();
+        check(vm, &[space, &child]);
+        assert_eq!(huge_before, 6);
+        let free = vm.vmstat().nr_free_pages;
+        let freed = vm.shrink_underused(u64::MAX);
+        check(vm, &[space, &child]);
+        assert_eq!(freed, 511 + 510 + 511, "the first, the fourth without the pinned page, the sixth");
+        assert_eq!(vm.vmstat().nr_free_pages, free + freed);
+        assert_eq!(huge_pages(space), 3);
+        assert_eq!(space.rss_pages().anon, 6 * 512 - freed);
+        assert_eq!(vm.event(Event::ThpUnderusedSplitPage), 3);
+        assert_eq!(vm.shrink_underused(u64::MAX), 0);
+        for i in (0..6).filter(|i| *i != 1) {
+            for page in 0..512 {
+                let expected = if page == 3 + i { i as u8 + 1 } else { 0 };
+                assert_eq!(byte(space, AT + i * HUGE + page * PAGE + 4000), expected, "{i} {page}");
+            }
+        }
+        // The pin and the program still see the same page.
+        pin.write(8, &[77]);
+        assert_eq!(byte(space, AT + 3 * HUGE + 100 * PAGE + 8), 77);
+        space.write(AT + 9 * PAGE, &[1]).unwrap();
+        check(vm, &[space, &child]);
+    });
+}
+
+#[test]
+fn with_linuxs_default_none_is_underused() {
+    let off = HugeKnobs { shrink_underused: false, ..knobs(0) };
+    for thp in [knobs(511), off] {
+        with_space(thp, |vm, space| {
+            map(space, AT, HUGE);
+            space.write(AT, &[1]).unwrap();
+            assert_eq!(vm.shrink_underused(u64::MAX), 0);
+            assert_eq!(huge_pages(space), 1);
+        });
+    }
+}
+
+/// T11, T12: memory that huge pages waste is there before anybody is refused.
+#[test]
+fn nobody_is_refused_while_huge_pages_hold_zeroes() {
+    with_space(knobs(256), |vm, space| {
+        let nr_huge = vm.vmstat().nr_free_pages / 512 - 2;
+        map(space, AT, nr_huge * HUGE);
+        (0..nr_huge).for_each(|i| space.write(AT + i * HUGE + i * PAGE, &[i as u8 + 1]).unwrap());
+        assert!(huge_pages(space) >= nr_huge - 1);
+        let small = AT + (1 << 32);
+        let nr_small = vm.vmstat().nr_total_pages - 2048;
+        map(space, small, nr_small * PAGE);
+        space.madvise(small, nr_small * PAGE, NOHUGEPAGE).unwrap();
+        for page in 0..nr_small {
+            space.write(small + page * PAGE, &[1]).unwrap();
+        }
+        check(vm, &[space]);
+        assert!(vm.event(Event::ThpUnderusedSplitPage) > 0);
+        (0..nr_huge).for_each(|i| assert_eq!(byte(space, AT + i * HUGE + i * PAGE), i as u8 + 1));
+    });
+}
+
+/// Programs write the pages that are taken for zero ones, and fork and unmap; no
+/// write is lost.
+#[test]
+fn split_under_those_who_write() {
+    for (mode, strict_bbm) in [(Mode::Interrupt, false), (Mode::Broadcast, true)] {
+        split_under_use(mode, strict_bbm);
+    }
+}
+
+fn split_under_use(mode: Mode, strict_bbm: bool) {
+    const NR_ROUNDS: u64 = 8;
+    let vm = vm_with(4, knobs(100), mode, strict_bbm);
+    let before = vm.vmstat().nr_free_pages;
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(4));
+    {
+        let cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let space = vm.new_space().unwrap();
+        thread::scope(|scope| {
+            let (vm, space, stop, start) = (&vm, &space, &stop, &start);
+            for id in 1..3u64 {
+                scope.spawn(move || {
+                    let cpu = vm.machine().bind(CpuId(id as u16)).unwrap();
+                    let running = cpu.enter(space).unwrap();
+                    start.wait();
+                    for round in 1.. {
+                        if stop.load(SeqCst) {
+                            break;
+                        }
+                        let at = AT + id * 4 * HUGE;
+                        // Tables go with their mapping, and huge pages come again.
+                        space.munmap(at, 2 * HUGE).unwrap();
+                        map(space, at, 2 * HUGE);
+                        for page in (0..1024).step_by(37) {
+                            running.store(at + page * PAGE, &round_of(round, page)).unwrap();
+                        }
+                        for page in 0..1024 {
+                            let mut seen = [0; 8];
+                            running.load(at + page * PAGE, &mut seen).unwrap();
+                            let expected = if page % 37 == 0 { round_of(round, page) } else { [0; 8] };
+                            assert_eq!(seen, expected, "CPU {id} round {round} page {page}");
+                        }
+                    }
+                });
+            }
+            scope.spawn(move || {
+                let _cpu = vm.machine().bind(CpuId(3)).unwrap();
+                start.wait();
+                while !stop.load(SeqCst) {
+                    vm.shrink_underused(u64::MAX);
+                    for at in (1..3).map(|id| AT + id * 4 * HUGE + HUGE) {
+                        if let Some(there) = space.translate(at) {
+                            vm.split_folio(there.pfn);
+                        }
+                    }
+                }
+            });
+            start.wait();
+            let _running = cpu.enter(space).unwrap();
+            let mut nr_children = 0;
+            while nr_children < NR_ROUNDS || vm.event(Event::ThpUnderusedSplitPage) < NR_ROUNDS {
+                drop(space.fork().unwrap());
+                nr_children += 1;
+                thread::sleep(Duration::from_millis(4));
+            }
+            stop.store(true, SeqCst);
+        });
+        check(&vm, &[&space]);
+    }
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    check(&vm, &[]);
+    assert_eq!(vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc), before);
+    assert_eq!(vm.machine().violations(), (0, None));
+}
+
+fn round_of(round: u64, page: u64) -> [u8; 8] {
+    (round << 16 | page).to_le_bytes()
+}
+
+#[test]
+fn free_blocks_are_zeroed_ahead() {
+    with_space(knobs(511), |vm, space| {
+        // Soil all of it.
+        let nr_huge = vm.vmstat().nr_free_pages / 512 - 2;
+        map(space, AT, nr_huge * HUGE);
+        (0..nr_huge * 512).for_each(|page| space.write(AT + page * PAGE + 8, &[1]).unwrap());
+        space.munmap(AT, nr_huge * HUGE).unwrap();
+        let ahead = vm.tunables().zero_ahead_blocks;
+        let free = vm.vmstat().nr_free_pages;
+        assert_eq!(vm.zero_ahead(3), 3);
+        assert_eq!(vm.zero_ahead(u64::MAX), ahead - 3);
+        assert_eq!(vm.zero_ahead(u64::MAX), 0, "as many as were asked for");
+        assert_eq!(vm.vmstat().nr_free_pages, free);
+        map(space, AT, nr_huge * HUGE);
+        for i in 0..ahead {
+            assert_eq!(space.handle_fault(AT + i * HUGE, Access::Write), Ok(FaultDone::Huge));
+        }
+        (0..ahead * 512).for_each(|page| assert_eq!(byte(space, AT + page * PAGE + 8), 0));
+        // All that was zero has been used, so that as many are wanted again.
+        let left = nr_huge - ahead;
+        assert!(vm.zero_ahead(u64::MAX) >= ahead.min(left));
+    });
+}
+
+/// T12: free frames that somebody holds for a moment are waited for.
+#[test]
+fn nobody_is_refused_while_frames_are_held() {
+    let mut thp = knobs(511);
+    thp.enabled = Enabled::Never;
+    let vm = vm_with(2, thp, Mode::Interrupt, false);
+    let (stop, start) = (AtomicBool::new(false), Barrier::new(2));
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    thread::scope(|scope| {
+        let (vm, stop, start) = (&vm, &stop, &start);
+        scope.spawn(move || {
+            let _cpu = vm.machine().bind(CpuId(1)).unwrap();
+            start.wait();
+            while !stop.load(SeqCst) {
+                let _ = vm.compact_step(&CompactBudget::BACKGROUND);
+                vm.zero_ahead(1);
+            }
+        });
+        start.wait();
+        for _ in 0..3 {
+            let nr_pages = vm.vmstat().nr_total_pages - 128;
+            map(&space, AT, nr_pages * PAGE);
+            for page in 0..nr_pages {
+                space.write(AT + page * PAGE, &[1]).unwrap();
+            }
+            space.munmap(AT, nr_pages * PAGE).unwrap();
+        }
+        stop.store(true, SeqCst);
+    });
+    check(&vm, &[&space]);
+    drop(space);
+    check(&vm, &[]);
+}
