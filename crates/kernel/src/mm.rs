@@ -7,7 +7,8 @@ use crate::errno::Errno;
 use crate::machine::Kernel;
 use crate::sync::Once;
 use core::ops::Range;
-use softfault::{AccessError, AddressSpace, Config, FaultError, OutOfFrames, SharedObject, Tunables, Vm};
+use softfault::clear::calibrate;
+use softfault::{AccessError, AddressSpace, Config, FaultError, FrameRange, OutOfFrames, SharedObject, Tunables, Vm};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A program's address space.
@@ -18,12 +19,22 @@ pub const USER_END: u64 = 0x7fff_ffff_f000;
 
 static VM: Once<Vm<Kernel>> = Once::new();
 
+/// What the order of clearing large pages is measured on, a millisecond of the
+/// boot: an emulated CPU has no caches that a larger measurement could tell apart.
+const CALIBRATION_FRAMES: u64 = 16;
+
 /// Gives the subsystem all memory that nobody else has.
 pub fn init(info: &Info, tunables: Tunables) {
     let (regions, nr) = info.free_regions();
     let config = Config { regions: &regions[..nr], frames_are_zero: false, tunables };
+    let table = regions[..nr].iter().find(|r| r.nr_frames >= CALIBRATION_FRAMES).map(|region| {
+        calibrate(&Kernel, FrameRange { nr_frames: CALIBRATION_FRAMES, ..*region })
+    });
     match Vm::new(Kernel, &config) {
-        Ok(vm) => VM.set(vm),
+        Ok(vm) => {
+            table.iter().for_each(|table| vm.set_clear_orders(table));
+            VM.set(vm);
+        }
         Err(error) => panic!("too little memory: {} KiB usable: {error}", info.memory_bytes() / 1024),
     };
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Modelled, World, explore, run};
+use common::{Modelled, World, explore, run, small_pages_on};
 use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
 use std::sync::{Arc, Mutex};
 
@@ -13,12 +13,21 @@ fn fault(w: World, page: u64) {
     w.space.deactivate();
 }
 
-/// T2: both want a huge page, one finds no block and goes small: the leaf table
-/// and the huge mapping are for one entry.
+/// Nothing is mapped, but what a huge page takes besides itself is there.
+fn ready() -> World {
+    let w = World::huge(0, 4);
+    w.touch(0);
+    w.space.madvise(0, 4 * 4096, 4).unwrap();
+    w
+}
+
+/// T2: one wants a huge page, one a small one: the leaf table and the huge mapping
+/// are for one entry.
 #[test]
 fn t2_huge_install_against_small_install() {
+    small_pages_on(2);
     explore(2, || {
-        let w = World::huge(0, 4);
+        let w = ready();
         run(vec![Box::new(move || fault(w, 0)), Box::new(move || fault(w, 1))]);
         w.check(&[]);
         let rss = w.space.rss_pages();
@@ -31,7 +40,7 @@ fn t2_huge_install_against_small_install() {
 #[test]
 fn huge_install_against_an_edge() {
     explore(2, || {
-        let w = World::huge(0, 4);
+        let w = ready();
         run(vec![
             Box::new(move || fault(w, 0)),
             // MADV_RANDOM for one page.
@@ -43,9 +52,10 @@ fn huge_install_against_an_edge() {
 
 #[test]
 fn huge_install_against_munmap() {
+    // One preemption: a removal waits for sections, which loom takes long over.
     for page in [None, Some(1)] {
-        explore(2, move || {
-            let w = World::huge(0, 4);
+        explore(1, move || {
+            let w = ready();
             let (at, len) = page.map_or((0, 4 * 4096), |page| (page * 4096, 4096));
             let touch = move || {
                 w.space.activate();

@@ -347,6 +347,30 @@ fn no_frame_is_lost_when_the_kth_allocation_fails() {
     }
 }
 
+/// `pmd_split` and `folio_split` return nothing: there is nothing that they could
+/// lack.
+#[test]
+fn no_split_asks_for_a_frame() {
+    with_space(knobs(), |vm, space| {
+        map(space, AT, 2 * HUGE);
+        (0..1024).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        let child = space.fork().unwrap();
+        vm.fail_allocation(Some(0));
+        assert!(vm.new_space().is_err(), "not one frame is to be had");
+        child.madvise(AT + PAGE, PAGE, DONTNEED).unwrap();
+        check(vm, &[space, &child]);
+        assert_eq!((vm.event(Event::ThpSplitPmd), vm.event(Event::ThpSplitPage)), (1, 0));
+        space.madvise(AT + 2 * PAGE, PAGE, DONTNEED).unwrap();
+        check(vm, &[space, &child]);
+        assert_eq!((vm.event(Event::ThpSplitPmd), vm.event(Event::ThpSplitPage)), (2, 1));
+        child.madvise(AT + HUGE, HUGE, DONTNEED).unwrap();
+        space.madvise(AT + HUGE + PAGE, PAGE, DONTNEED).unwrap();
+        check(vm, &[space, &child]);
+        vm.fail_allocation(None);
+        assert_eq!((byte(&child, AT + 2 * PAGE), byte(space, AT + PAGE)), (2, 1));
+    });
+}
+
 /// A program's page: what was last written, and whether it may be written.
 type Pages = BTreeMap<u64, (u64, bool)>;
 

@@ -4,6 +4,7 @@
 
 use softfault_modelled::addr::{Access, Pfn};
 use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, linux};
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
@@ -20,6 +21,7 @@ loom::thread_local! {
 
 std::thread_local! {
     static SLOW_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
+    static SMALL_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
 }
 
 type Subscriber = Rc<dyn Fn(&Notice)>;
@@ -31,6 +33,11 @@ std::thread_local! {
 /// Passes notices on: the subscriber of this execution.
 pub fn on_notice(subscriber: impl Fn(&Notice) + 'static) {
     SUBSCRIBER.with(|s| *s.borrow_mut() = Some(Rc::new(subscriber)));
+}
+
+/// Faults of this CPU map small pages only.
+pub fn small_pages_on(cpu: u16) {
+    SMALL_CPU.set(Some(CpuId(cpu)));
 }
 
 /// Shootdowns of this CPU take so long that others get on with what they do.
@@ -94,6 +101,9 @@ unsafe impl Machine for Modelled {
         loom::thread::yield_now();
     }
     fn unpark(&self, _: &Word) {}
+    fn fault_policy(&self, question: &FaultQuestion) -> FaultPlan {
+        if SMALL_CPU.get() == Some(self.this_cpu()) { always_new(question) } else { linux(question) }
+    }
     fn notify(&self, _: SpaceTag, notice: &Notice) -> bool {
         // Not borrowed while it runs: loom may let another thread go on there.
         let subscriber = SUBSCRIBER.with(|s| s.borrow().clone());

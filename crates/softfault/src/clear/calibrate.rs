@@ -39,9 +39,10 @@ impl ClearTable {
         self.ns[usize::from(order.0).min(NR_SIZES - 1)]
     }
 
-    /// The order that serves pages of this size best.
+    /// The order that serves pages of this size best; of a size that was not
+    /// measured, what serves the largest that was.
     pub fn best(&self, order: Order) -> Option<ClearOrder> {
-        let ns = self.ns(order)?;
+        let ns = (0..=order.0.min(Order::PMD.0)).rev().find_map(|size| self.ns(Order(size)))?;
         let mut best = 0;
         for i in 1..NR_ORDERS {
             if ns[i] + ns[best] / LEAST_SAVED < ns[best] {

@@ -2,7 +2,8 @@
 //! several CPUs at once in one address space, and the look at what is left.
 #![allow(dead_code)] // each test file uses its part
 
-use softfault::{AddressSpace, CpuId, Discipline, Machine, Pfn, RssPages, Tunables, Vm};
+use softfault::policy::huge::Enabled;
+use softfault::{AddressSpace, CpuId, Discipline, HugeKnobs, Machine, Pfn, RssPages, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -67,7 +68,9 @@ impl Setup {
         let regions = hosted.regions();
         // The patch of 2004 has two ways to count; one for each mode.
         let rss_percpu = self.mode == Mode::Broadcast;
-        let tunables = Tunables { discipline: self.discipline, rss_percpu, ..Tunables::default() };
+        // Most tests count small pages; those of huge ones turn the knob themselves.
+        let thp = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+        let tunables = Tunables { discipline: self.discipline, rss_percpu, thp, ..Tunables::default() };
         Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
     }
 }
