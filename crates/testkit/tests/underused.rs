@@ -81,12 +81,12 @@ fn a_folio_is_split_for_all_who_map_it() {
         // One of them has split its entry already.
         child.write(AT + 7 * PAGE, &[200]).unwrap();
         check(vm, &[space, &child, &other]);
-        let there = space.translate(AT + 9 * PAGE).unwrap();
+        let there = space.translate_at_rest(AT + 9 * PAGE).unwrap();
         assert_eq!(there.order, Order::PMD);
         vm.split_folio(there.pfn);
         check(vm, &[space, &child, &other]);
         assert_eq!((huge_pages(space), huge_pages(&child), huge_pages(&other)), (1, 1, 1));
-        assert_eq!(space.translate(AT + 9 * PAGE).unwrap().pfn, there.pfn, "a split moves nothing");
+        assert_eq!(space.translate_at_rest(AT + 9 * PAGE).unwrap().pfn, there.pfn, "a split moves nothing");
         for page in 0..1024 {
             let expected = [page as u8, if page == 7 { 200 } else { page as u8 }, page as u8];
             let seen =
@@ -230,7 +230,7 @@ fn split_under_use(mode: Mode, strict_bbm: bool) {
                 while !stop.load(SeqCst) {
                     vm.shrink_underused(u64::MAX);
                     for at in (1..3).map(|id| AT + id * 4 * HUGE + HUGE) {
-                        if let Some(there) = space.translate(at) {
+                        if let Some(there) = space.translate_at_rest(at) {
                             vm.split_folio(there.pfn);
                         }
                     }
