@@ -170,6 +170,14 @@ fn fragment_leaves_no_block_whole_and_the_program_falls_back() {
 }
 
 #[test]
+fn movable_pages_are_moved_out_of_the_way_where_a_fault_may_do_that() {
+    let lines = json_lines("fragment --size 0.1 --reps 1 --json --movable --defrag always");
+    let always = lines.iter().find(|line| line["enabled"] == "always").unwrap();
+    assert!(always["compact_success"].as_f64().unwrap() >= 1.0, "{always}");
+    assert!(always["huge_share"].as_f64().unwrap() > 0.0, "{always}");
+}
+
+#[test]
 fn blocks_that_were_spared_become_huge_pages() {
     for kind in ["", "--movable"] {
         let lines = json_lines(&format!("fragment --size 0.1 --reps 1 --json --share 0 {kind}"));

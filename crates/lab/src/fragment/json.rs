@@ -25,6 +25,7 @@ struct Line<'a> {
     huge_share: Option<f64>,
     thp_fault_alloc: Option<f64>,
     thp_fault_fallback: Option<f64>,
+    compact_success: Option<f64>,
     value: f64,
     unit: &'a str,
 }
@@ -62,6 +63,7 @@ impl Report {
             huge_share: Some(program.huge_share),
             thp_fault_alloc: Some(program.thp_fault_alloc),
             thp_fault_fallback: Some(program.thp_fault_fallback),
+            compact_success: Some(program.compact_success),
             ..self.line("program", program.whole_s.median, "s")
         }
     }
@@ -83,7 +85,7 @@ mod tests {
     fn orders_programs_and_the_ratio_with_the_same_keys() {
         let lines: Vec<Value> = report().lines().iter().map(|line| serde_json::to_value(line).unwrap()).collect();
         let keys = |line: &Value| line.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!((lines.len(), keys(&lines[0]).len()), (13 + 2 + 1, 20));
+        assert_eq!((lines.len(), keys(&lines[0]).len()), (13 + 2 + 1, 21));
         assert!(lines.iter().all(|line| keys(line) == keys(&lines[0]) && line["experiment"] == "fragment"));
         assert_eq!((lines[9]["order"].as_u64(), lines[9]["block_bytes"].as_u64()), (Some(9), Some(2 << 20)));
         assert_eq!(lines[9]["value"], 0.75);

@@ -34,15 +34,16 @@ Columns
   ms         of CPU time, the median over the repetitions, and in brackets (slowest - fastest) / median: the
              first memset (faults and stores), and the whole program
   huge       part of the program's memory that was mapped by 2 MiB pages
+  compacted  2 MiB blocks that faults made by moving pages out of the way (--movable --defrag always)
   fallbacks  huge faults that found no block and went on with 4 KiB
   always / never  the median of the ratios within a repetition; at most 1.10 is the goal
 
 JSON
   One object per line: for each order experiment, row (index), kind (movable or unmovable), share_percent,
   order, block_bytes, index_before, index_after; for both programs row (program), enabled, defrag, reps,
-  seconds, spread, memset_seconds, memset_spread, huge_share, thp_fault_alloc, thp_fault_fallback; at last
-  row (ratio): seconds always over never, spread. Keys that mean nothing on a line are null; value and unit,
-  which every experiment has, are on all.
+  seconds, spread, memset_seconds, memset_spread, huge_share, thp_fault_alloc, thp_fault_fallback,
+  compact_success; at last row (ratio): seconds always over never, spread. Keys that mean nothing on a line
+  are null; value and unit, which every experiment has, are on all.
 
 Examples:
   softfault fragment

@@ -39,6 +39,8 @@ pub struct Sample {
     pub thp_fault_alloc: u64,
     /// Likewise.
     pub thp_fault_fallback: u64,
+    /// Blocks that faults made by moving pages.
+    pub compact_success: u64,
 }
 
 /// Fragments fresh memory and runs the program in it.
@@ -65,7 +67,8 @@ fn index(vm: &Vm<Hosted>) -> Index {
 
 fn timed(vm: &Vm<Hosted>, stage: &Stage<'_>, index: [Index; 2]) -> Result<Sample, LabError> {
     let count = |event| vm.vmstat().get(event);
-    let before = [count(Event::ThpFaultAlloc), count(Event::ThpFaultFallback)];
+    let events = [Event::ThpFaultAlloc, Event::ThpFaultFallback, Event::CompactSuccess];
+    let before = events.map(count);
     let (memset, done) = os::cpu_time_of(|| stage.first_touch());
     done?;
     // Which pieces there are is our own question, not the program's.
@@ -74,14 +77,16 @@ fn timed(vm: &Vm<Hosted>, stage: &Stage<'_>, index: [Index; 2]) -> Result<Sample
         mapped.pieces.iter().copied().for_each(fill);
         mapped.pieces.iter().map(|piece| sum(*piece)).fold(0, u64::wrapping_add)
     });
+    let [thp_fault_alloc, thp_fault_fallback, compact_success] = [0, 1, 2].map(|i| count(events[i]) - before[i]);
     Ok(Sample {
         index,
         memset,
         whole: memset + again,
         sum,
         huge_share: mapped.huge_share,
-        thp_fault_alloc: count(Event::ThpFaultAlloc) - before[0],
-        thp_fault_fallback: count(Event::ThpFaultFallback) - before[1],
+        thp_fault_alloc,
+        thp_fault_fallback,
+        compact_success,
     })
 }
 

@@ -35,6 +35,8 @@ pub struct Program {
     pub thp_fault_alloc: f64,
     /// Huge faults that found none.
     pub thp_fault_fallback: f64,
+    /// Blocks that faults made by moving pages.
+    pub compact_success: f64,
 }
 
 /// All that a run has found.
@@ -106,6 +108,7 @@ fn program(enabled: &'static str, samples: &[Sample]) -> Program {
         huge_share: middle(|sample| sample.huge_share),
         thp_fault_alloc: middle(|sample| sample.thp_fault_alloc as f64),
         thp_fault_fallback: middle(|sample| sample.thp_fault_fallback as f64),
+        compact_success: middle(|sample| sample.compact_success as f64),
     }
 }
 
@@ -132,6 +135,7 @@ pub mod tests {
             huge_share: 0.0,
             thp_fault_alloc: 0,
             thp_fault_fallback: 7,
+            compact_success: 3,
         }
     }
 

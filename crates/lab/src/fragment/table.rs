@@ -39,13 +39,15 @@ impl Report {
     }
 
     fn both(&self) -> impl std::fmt::Display {
-        let mut table = plain_table(&["enabled", "first memset, ms", "all of it, ms", "huge", "fallbacks"], 1);
+        let mut table =
+            plain_table(&["enabled", "first memset, ms", "all of it, ms", "huge", "compacted", "fallbacks"], 1);
         for program in &self.programs {
             table.add_row([
                 program.enabled.to_string(),
                 milliseconds(program.memset_s),
                 milliseconds(program.whole_s),
                 format!("{:.1} %", 100.0 * program.huge_share),
+                format!("{:.0}", program.compact_success),
                 format!("{:.0}", program.thp_fault_fallback),
             ]);
         }
@@ -79,7 +81,7 @@ mod tests {
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.starts_with("One movable frame kept in 50 % of the 2 MiB blocks: 16 MiB"), "{text}");
         for wanted in
-            ["9 2 MiB 0.000 0.750", "always 165.0 (67%) 330.0 (67%) 0.0 % 7", "always / never: 1.100, spread 0%"]
+            ["9 2 MiB 0.000 0.750", "always 165.0 (67%) 330.0 (67%) 0.0 % 3 7", "always / never: 1.100, spread 0%"]
         {
             assert!(words.contains(wanted), "{wanted} is not in {text}");
         }
