@@ -226,7 +226,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Need(Need::HugeCopy { sub_page, zeroed: from_zero, advised });
         };
         // As for a small page.
-        if kit.nr_told < pmd.span().nr_pages() && self.has_subscribers() {
+        if !kit.has_told(pmd.span().nr_pages()) && self.has_subscribers() {
             kit.keep_huge(to, from_zero);
             return Turn::Tell(pmd.span());
         }

@@ -42,9 +42,6 @@ pub(crate) struct Kit<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     zeroed: Option<Pfn>,
     raw: Option<Pfn>,
-    /// Subscribers know that so many pages are about to change, the one of the
-    /// fault among them.
-    pub(crate) nr_told: u64,
     table: Option<Pfn>,
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
@@ -55,6 +52,9 @@ pub(crate) struct Kit<'vm, M: Machine> {
 struct Large {
     /// Sizes for which there was nothing.
     failed: u16,
+    /// Pages of which subscribers know that they are about to change, the one of
+    /// the fault among them.
+    nr_told: u16,
     batch: Option<(Pfn, Order)>,
     huge: Option<HugeFrame>,
     deposit: Option<Pfn>,
@@ -64,7 +64,7 @@ struct Large {
 impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, zeroed: None, raw: None, nr_told: 0, table: None, large: Large::default() }
+        Kit { vm, zeroed: None, raw: None, table: None, large: Large::default() }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails
@@ -73,6 +73,16 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     pub(crate) fn forget_empty(self) {
         debug_assert!(self.zeroed.is_none() && self.raw.is_none() && self.table.is_none());
         core::mem::forget(self);
+    }
+
+    /// For the next turn: subscribers have been told of so many pages.
+    pub(crate) fn set_told(&mut self, nr_pages: u64) {
+        self.large.nr_told = nr_pages as u16;
+    }
+
+    /// Whether the entry of so many pages may be taken, as far as subscribers go.
+    pub(crate) fn has_told(&self, nr_pages: u64) -> bool {
+        u64::from(self.large.nr_told) >= nr_pages
     }
 
     /// Outside the section: gets what was lacking.

@@ -179,9 +179,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[cold]
     fn attempt_told(&self, request: Request, pages: PageRange, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let told = self.invalidate(pages, Why::Copy);
-        kit.nr_told = if told.was_told() { pages.nr_pages() } else { 0 };
+        kit.set_told(if told.was_told() { pages.nr_pages() } else { 0 });
         let turn = self.attempt(request, kit);
-        kit.nr_told = 0;
+        kit.set_told(0);
         match turn {
             Turn::Copy(copying) => Turn::Done(copying.finish(self)),
             Turn::CopyHuge(copying) => Turn::Done(copying.finish(self)),

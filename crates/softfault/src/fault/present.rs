@@ -81,7 +81,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Some(to) = to else { return Turn::Need(if from_zero { Need::Zeroed } else { Need::Raw }) };
         let keep = |kit: &mut Kit<'vm, M>| if from_zero { kit.keep_zeroed(to) } else { kit.keep_raw(to) };
         // In the section in which the entry is taken: see `subscribe`.
-        if kit.nr_told == 0 && self.has_subscribers() {
+        if !kit.has_told(1) && self.has_subscribers() {
             keep(kit);
             return Turn::Tell(PageRange::new(request.vpn, Vpn(request.vpn.0 + 1)));
         }
