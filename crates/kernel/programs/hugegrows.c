@@ -5,15 +5,9 @@
 #include "hugefiles.h"
 #include "hugemaps.h"
 #include <sys/wait.h>
-#include <time.h>
 
 #define BYTES (4 * HUGE)
 #define WEEKS "4294967295"
-
-static void pause_ms(long ms) {
-    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&time, 0);
-}
 
 /* Takes all memory and keeps it until it is told to end. */
 static void be_child(int told, int tell) {

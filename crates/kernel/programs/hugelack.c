@@ -4,7 +4,6 @@
 #include "check.h"
 #include "hugefiles.h"
 #include "hugemaps.h"
-#include <time.h>
 
 #define BYTES (4 * HUGE)
 /* Of so many pages one stays. */
@@ -68,10 +67,8 @@ static void kcompactd_does(void) {
     CHECK(set(TOP "defrag", "defer") == 0);
     fragment();
     long made = COUNT("compact_success");
-    while (work(HUGE) == 0) {
-        struct timespec time = {0, 5000000};
-        nanosleep(&time, 0);
-    }
+    while (work(HUGE) == 0)
+        pause_ms(5);
     CHECK(COUNT("compact_success") > made);
     unfragment();
 }

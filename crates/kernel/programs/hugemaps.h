@@ -1,5 +1,6 @@
 /* Mappings for the programs about huge pages; after hugefiles.h. */
 #include <sys/mman.h>
+#include <time.h>
 
 #define HUGE (2 * MIB)
 #define RW (PROT_READ | PROT_WRITE)
@@ -32,13 +33,26 @@ static inline long free_kib(void) {
     return of_file("/proc/meminfo", "MemFree:");
 }
 
-/* Touches pages of a new mapping until there cannot be a free block; says how many bytes of it. */
+static inline void pause_ms(long ms) {
+    struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&time, 0);
+}
+
+/* Touches pages of a new mapping until there cannot be a free block; says how many bytes of it. A block may be in
+   somebody's hand, to be zeroed or emptied, and is not counted meanwhile: it is looked several times. */
 static inline char *take_all(long *bytes) {
     char *p = map(of_file("/proc/meminfo", "MemTotal:") * 1024);
-    long free;
     *bytes = 0;
-    while ((free = free_kib()) >= HUGE / 1024 - 100)
+    for (int nr_low = 0; nr_low < 5;) {
+        long free = free_kib();
+        if (free < HUGE / 1024 - 100) {
+            nr_low++;
+            pause_ms(5);
+            continue;
+        }
+        nr_low = 0;
         for (long end = *bytes + (free > 4096 ? free / 2 : 64) * 1024; *bytes < end; *bytes += PAGE)
             p[*bytes] = 1;
+    }
     return p;
 }

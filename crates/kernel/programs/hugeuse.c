@@ -119,6 +119,7 @@ static void none_at_all(void) {
     fill(p, 4 * HUGE);
     CHECK(madvise(p, 4 * HUGE, MADV_COLLAPSE) == -1 && errno == EINVAL);
     CHECK(huge_kib(p) == 0 && of_file("/proc/meminfo", "AnonHugePages:") == 0);
+    CHECK(of_file("/proc/vmstat", "blocks_zeroed_ahead ") == 0);
     CHECK(of_file("/proc/vmstat", "thp_fault_alloc ") == 0 && number_in(SIZE(2048) "stats/anon_fault_alloc") == 0);
     for (int kib = 16; kib <= 2048; kib *= 2) {
         char path[128];

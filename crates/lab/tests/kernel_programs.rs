@@ -231,6 +231,14 @@ fn without_free_blocks_all_goes_on_with_small_pages() {
     run_ok("hugelack", &["--mem", "96M"]);
 }
 
+/// Idle CPUs zero what was used and is free again.
+#[test]
+fn blocks_are_zeroed_ahead_by_who_has_nothing_to_do() {
+    for cpus in ["1", "2"] {
+        run_ok("hugeahead", &["--mem", "128M", "--cpus", cpus]);
+    }
+}
+
 /// System V segments, futexes in shared memory, mlock and its kin.
 #[test]
 fn memory_between_processes() {

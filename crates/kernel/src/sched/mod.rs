@@ -13,7 +13,7 @@ mod switch;
 mod thread;
 mod waiters;
 
-pub use idle::run_idle;
+pub use idle::{nr_blocks_zeroed, run_idle};
 pub use queue::{start, wake};
 pub use sleep::{block_until, tick, timer_changed};
 pub use switch::{Local, block, exit_current, kernel_thread_started, leave_space, migrate, yield_now};

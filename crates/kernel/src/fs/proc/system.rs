@@ -5,7 +5,7 @@ use crate::arch::cpu;
 use crate::arch::time::{now_ns, wall_ns};
 use crate::boot::info;
 use crate::mm;
-use crate::process;
+use crate::{process, sched};
 use core::fmt::{self, Write};
 use softfault::{Order, RssPages};
 
@@ -76,10 +76,11 @@ fn write_meminfo(out: &mut dyn Write, prefix: &str) -> fmt::Result {
     kib(out, prefix, "Hugepagesize:", 512)
 }
 
-/// `/proc/vmstat`: the subsystem's counters.
+/// `/proc/vmstat`: the subsystem's counters, and what idle CPUs did.
 pub fn vmstat(out: &mut dyn Write) -> fmt::Result {
     mm::vm().vmstat().iter().try_for_each(|(name, value)| writeln!(out, "{name} {value}"))?;
-    writeln!(out, "nr_anon_transparent_hugepages {}", resident().anon_huge / Order::PMD.nr_pages())
+    writeln!(out, "nr_anon_transparent_hugepages {}", resident().anon_huge / Order::PMD.nr_pages())?;
+    writeln!(out, "blocks_zeroed_ahead {}", sched::nr_blocks_zeroed())
 }
 
 /// `/proc/stat`, as far as it is known.
