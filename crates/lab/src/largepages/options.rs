@@ -32,8 +32,8 @@ Rows
 Columns
   off, on    milliseconds of CPU time (what others get of the CPU does not count), the median over the
              repetitions, and in brackets (slowest - fastest) / median
-  on, zeroed the same as on, but that all frames had been zeroed before the clock started, as idle CPUs do:
-             no zeroing inside the timed part, so never to be compared without saying so
+  on, zeroed the same as on, but that an idle CPU had zeroed all free blocks (Vm::zero_ahead) before the
+             clock started: no zeroing inside the timed part, so never to be compared without saying so
   hugetlb    later: comes with hugetlbfs
   2011       as printed then, for 3 GiB, the mean of two runs
 
@@ -61,7 +61,8 @@ JSON
   was mapped by huge pages), seconds, spread, seconds_2011 (of the same setting, 3 GiB); then the passes, row
   tlb_cold and tlb_second: lookups, misses, loads, loads_nested_4k, loads_nested_2m; then the ratios, row
   ratio_to_linux_on, ratio_to_off, ratio_zeroed_to_linux_on: how many times as fast our memset of fresh
-  memory is with huge pages, spread. thp is off, on or on_zeroed. Keys that mean nothing on a line are null; value and unit, which every experiment has, are on all.
+  memory is with huge pages, spread. thp is off, on or on_zeroed. Keys that mean nothing on a line are null;
+  value and unit, which every experiment has, are on all.
 
 Examples:
   softfault largepages

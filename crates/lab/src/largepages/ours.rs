@@ -11,8 +11,8 @@ use super::plan::Thp;
 use super::program::{Sample, later_rows, rows_of, verify};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::Frames;
 use crate::pft::measure::{self, Arena};
+use crate::pft::{Frames, bind};
 use crate::stage::{self, Mapped, Stage};
 use softfault::clear::{ClearOrder, ClearTable, calibrate};
 use softfault::machine::Machine;
@@ -73,12 +73,15 @@ impl Arenas {
     ) -> Result<T, LabError> {
         let tunables = self.tunables(thp);
         let arena = if arena.is_huge() { &mut self.huge } else { &mut self.small };
-        let frames = if thp == Thp::OnZeroed { Frames::Zeroed } else { Frames::Fresh };
-        measure::prepare_frames(arena.hosted(), frames);
+        measure::prepare_frames(arena.hosted(), Frames::Fresh);
         let regions = arena.hosted().regions();
-        let config = Config { regions: &regions, frames_are_zero: frames.are_zero(), tunables };
+        let config = Config { regions: &regions, frames_are_zero: false, tunables };
         let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
         vm.set_clear_orders(&self.measured);
+        if thp == Thp::OnZeroed {
+            let _idle = bind(vm.machine(), 0)?;
+            while vm.zero_ahead(u64::MAX) > 0 {}
+        }
         let done = stage::on_stage(&vm, nr_pages, play)?;
         arena.put(vm.into_machine());
         Ok(done)
@@ -86,7 +89,8 @@ impl Arenas {
 
     fn tunables(&self, thp: Thp) -> Tunables {
         let enabled = if thp.is_huge() { Enabled::Always } else { Enabled::Never };
-        Tunables { thp: HugeKnobs { enabled, ..HugeKnobs::DEFAULT }, clear_order: self.wanted, ..Tunables::default() }
+        let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
+        Tunables { thp, clear_order: self.wanted, zero_ahead_blocks: u64::MAX, ..Tunables::default() }
     }
 
     /// In which order 2 MiB are cleared.

@@ -19,7 +19,7 @@ pub enum Thp {
     Off,
     /// 2 MiB pages wherever one fits.
     On,
-    /// The same, and all frames had been zeroed before the program began.
+    /// The same, and an idle CPU had zeroed free blocks before the program began.
     OnZeroed,
 }
 

@@ -92,7 +92,7 @@ pub const COMPARISONS: [Comparison; 3] = [
         key: "ratio_zeroed_to_linux_on",
         own: Thp::OnZeroed,
         other: Job { system: System::Linux, thp: Thp::On },
-        text: "huge pages that idle CPUs had zeroed before: {} times as fast as this Linux with huge pages",
+        text: "huge pages that an idle CPU had zeroed before: {} times as fast as this Linux with huge pages",
     },
 ];
 
