@@ -69,7 +69,7 @@ pub fn run(seed: u64, size: Size) -> Result<HugeCounts, String> {
     let vm = machine(seed, size.nr_cpus)?;
     let (before, world) = {
         let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-        if seed % 5 == 0 {
+        if seed.is_multiple_of(5) {
             // No block is whole: what wants a huge page falls back.
             vm.age(56, seed);
         }
@@ -99,7 +99,7 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let mode = [Mode::Interrupt, Mode::Broadcast][seed as usize % 2];
     // Mostly the discipline that has all sizes; the others have locks of their own.
     let discipline = if seed % 4 < 2 { Discipline::Lockfree } else { Discipline::ALL[seed as usize / 4 % 4] };
-    let strict_bbm = seed % 3 != 0;
+    let strict_bbm = !seed.is_multiple_of(3);
     let config =
         HostedConfig { nr_cpus, mode, arena_bytes: 256 << 20, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
     let hosted = Hosted::new(config).map_err(|e: HostedError| e.to_string())?;

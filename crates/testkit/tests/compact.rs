@@ -337,7 +337,7 @@ fn moves_under_use(mode: Mode, strict_bbm: bool) {
                             let mut bytes = [0; 8];
                             running.load(at, &mut bytes).unwrap();
                             let seen = u64::from_le_bytes(bytes);
-                            let expected = if round < 3 { 0 } else { round - 3 };
+                            let expected = round.saturating_sub(3);
                             assert_eq!(seen, expected, "CPU {id}, page {page}, round {round}");
                             running.store(at, &round.to_le_bytes()).unwrap();
                         }

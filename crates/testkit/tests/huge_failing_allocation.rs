@@ -57,6 +57,7 @@ impl<'a> State<'a> {
         let child = space.fork().unwrap();
         fill(SMALL, 3);
         space.set_thp_disable(false);
+        child.set_thp_disable(false);
         fill(OWN, 1);
         fill(PINNED, 1);
         child.write(at(DERIVED, 9), &[9]).unwrap();

@@ -410,7 +410,7 @@ fn mirrored(w: &World<'_>, base: u64) {
 
 fn change(w: &World<'_>, running: &Running<'_>, base: u64, round: u64) {
     let at = base + (round % 5) * PAGE;
-    if base == AT && round % 3 == 0 {
+    if base == AT && round.is_multiple_of(3) {
         // Refused while the guest or the program is at work in the wrong moment.
         let _ = w.space.madvise(AT, HUGE, COLLAPSE);
     }

@@ -41,7 +41,7 @@ fn in_turn(mode: Mode) {
         }
         huge.add(&vm);
     }
-    assert!(huge.nr_faults > 50 && huge.nr_mid > 20 && huge.nr_splits > 20, "{huge}");
+    assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
 }
 
 #[test]
@@ -72,5 +72,5 @@ fn at_once() {
             huge.add(&vm);
         }
     }
-    assert!(huge.nr_faults > 50 && huge.nr_mid > 20 && huge.nr_splits > 20, "{huge}");
+    assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
 }

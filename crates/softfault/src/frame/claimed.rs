@@ -115,6 +115,7 @@ impl ClaimedBlock<'_> {
     }
 
     /// All of it as one huge frame; `Err` with what is claimed where that is not all.
+    #[allow(clippy::result_large_err)] // who fails keeps the claim; a box there is not
     pub(crate) fn into_huge(mut self) -> Result<HugeFrame, Self> {
         let first = Pfn((self.b as u64 * BLOCK_FRAMES) as u32);
         if self.nr_ours() < BLOCK_FRAMES || !self.frames.blocks.at(self.b).folio.reserve(first) {

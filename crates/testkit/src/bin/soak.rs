@@ -135,7 +135,8 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
             let found = lockstep::run(&vm, &steps, seed, options.sides.check_every);
             (vec![steps], found.map(|found| (0, found)).into_iter().collect())
         } else {
-            let all: Vec<_> = cpus.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300, seed % 2 == 0))).collect();
+            let all: Vec<_> =
+                cpus.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300, seed.is_multiple_of(2)))).collect();
             let found = parallel::run(&vm, &all);
             (all, found)
         };
