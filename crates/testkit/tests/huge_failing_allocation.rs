@@ -57,7 +57,6 @@ impl<'a> State<'a> {
         let child = space.fork().unwrap();
         fill(SMALL, 3);
         space.set_thp_disable(false);
-        child.set_thp_disable(false);
         fill(OWN, 1);
         fill(PINNED, 1);
         child.write(at(DERIVED, 9), &[9]).unwrap();
@@ -193,7 +192,11 @@ tests! {
 
     collapse: 1, |s| s.space.collapse(at(SMALL, 0)).map_err(|refusal| refusal.name().into());
     collapse_of_shared_pages: 1, |s| s.space.collapse(at(SMALL_SHARED, 0)).map_err(|refusal| refusal.name().into());
-    collapse_in_the_child: 1, |s| s.child.collapse(at(SMALL_SHARED, 0)).map_err(|refusal| refusal.name().into());
+    collapse_in_the_child: 1, |s| {
+        // Inherited by fork.
+        s.child.set_thp_disable(false);
+        s.child.collapse(at(SMALL_SHARED, 0)).map_err(|refusal| refusal.name().into())
+    };
     collapse_by_advice: 1, |s| text(s.space.madvise(at(SMALL, 0), 2 * HUGE, 25));
     a_page_moves: 1, |s| {
         let there = s.space.translate_at_rest(at(SMALL_SHARED, 0)).unwrap();
