@@ -9,7 +9,7 @@
 //! After the grace period no translation, no access and no section that had seen
 //! one of the entries is left. Whatever else could raise the count of mappings or
 //! of pins needs one of these entries, and all are ours: so both counts, read
-//! then, are final, and nobody writes while the page is copied (I24). An entry
+//! then, are final, and nobody writes while the page is copied (I27). An entry
 //! that was not found shows in the count; then everything is put back.
 //!
 //! Entries keep rights, accessed and dirty. Nobody waits for anything but a

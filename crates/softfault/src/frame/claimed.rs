@@ -2,7 +2,7 @@
 //! rest, or whoever zeroes ahead.
 //!
 //! Frames that are held in this way are free for all that anybody knows, so no
-//! allocation may fail for want of them: it waits until they are back (`held`).
+//! allocation may fail for want of them: it waits until they are back (`held`, I28).
 //! Whoever holds them allocates nothing and waits for nothing that allocates.
 //!
 //! Locks on entry: none, no section.

@@ -1,0 +1,187 @@
+//! I27: a page that moves to another frame, against everybody who may use it.
+
+mod common;
+
+use common::{World, explore, let_others_run_in_shootdowns_of, run};
+use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, PinError, Term};
+use std::sync::{Arc, Mutex};
+
+type Space = AddressSpace<'static, common::Modelled>;
+type Child = Arc<Mutex<Option<Space>>>;
+
+fn written() -> World {
+    let w = World::new(Discipline::Lockfree, 0, 2);
+    w.touch(0);
+    w
+}
+
+fn shared() -> (World, &'static Space) {
+    let w = written();
+    let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
+    (w, child)
+}
+
+/// One CPU moves the frame of page 0, another does something with the page.
+/// Whatever comes of the move, everything is whole, and a second one succeeds.
+fn move_against(
+    world: impl Fn() -> World + Sync + Send + Copy + 'static,
+    other: impl Fn(World) + Sync + Send + Copy + 'static,
+) {
+    explore(2, move || {
+        let w = world();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.migrate_frame(pfn);
+            }),
+            Box::new(move || other(w)),
+        ]);
+        w.check(&[]);
+        if let Some(there) = w.space.translate_at_rest(0) {
+            assert_ne!(w.vm.migrate_frame(there.pfn), Ok(there.pfn));
+            w.check(&[]);
+        }
+    });
+}
+
+#[test]
+fn move_against_a_fault() {
+    move_against(written, |w| {
+        w.space.handle_fault(0, Access::Write).unwrap();
+    });
+}
+
+#[test]
+fn move_against_munmap() {
+    let_others_run_in_shootdowns_of(1);
+    move_against(written, |w| w.space.munmap(0, 4096).unwrap());
+}
+
+/// The table goes with the mapping, but not while an entry of it is on the move.
+#[test]
+fn move_against_munmap_of_everything() {
+    let_others_run_in_shootdowns_of(1);
+    move_against(written, |w| w.space.munmap(0, 2 * 4096).unwrap());
+}
+
+#[test]
+fn move_against_mprotect() {
+    move_against(written, |w| w.space.mprotect(0, 4096, common::READ).unwrap());
+}
+
+/// Two spaces share the page: one moves it, the other does something with its own.
+fn move_against_the_sharer(other: impl Fn(&'static Space) + Sync + Send + Copy + 'static) {
+    explore(2, move || {
+        let (w, child) = shared();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.migrate_frame(pfn);
+            }),
+            Box::new(move || other(child)),
+        ]);
+        w.check(&[child]);
+        assert!(w.space.translate_at_rest(0).is_some());
+    });
+}
+
+#[test]
+fn move_against_a_write_of_the_sharer() {
+    move_against_the_sharer(|child| {
+        child.handle_fault(0, Access::Write).unwrap();
+    });
+}
+
+#[test]
+fn move_against_munmap_of_the_sharer() {
+    move_against_the_sharer(|child| child.munmap(0, 4096).unwrap());
+}
+
+/// The count is raised before the child's entry can be found.
+#[test]
+fn move_against_fork() {
+    let_others_run_in_shootdowns_of(1);
+    // Two preemptions take minutes; the shootdown is where others get on anyhow.
+    explore(1, || {
+        let w = written();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        let child: Child = Arc::default();
+        let slot = child.clone();
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.migrate_frame(pfn);
+            }),
+            Box::new(move || *slot.lock().unwrap() = Some(w.space.fork().unwrap())),
+        ]);
+        let child = child.lock().unwrap().take().unwrap();
+        w.check(&[&child]);
+        let frames = [w.space, &child].map(|s| s.translate_at_rest(0).unwrap().pfn);
+        assert_eq!(frames[0], frames[1], "I27: one of two who share a page was left behind");
+        drop(child);
+        w.check(&[]);
+    });
+}
+
+/// The end of a space waits for the entries that are on the move.
+#[test]
+fn move_against_the_end_of_the_sharer() {
+    let_others_run_in_shootdowns_of(1);
+    explore(2, || {
+        let w = written();
+        let child = w.space.fork().unwrap();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.migrate_frame(pfn);
+            }),
+            Box::new(move || drop(child)),
+        ]);
+        w.check(&[]);
+    });
+}
+
+/// A frame that was pinned before the move began, or while it was under way,
+/// stays where it is.
+#[test]
+fn move_against_pin() {
+    explore(2, || {
+        let w = written();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        let held = Arc::new(Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || match w.space.pin_page(0, Access::Write, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+            Err(PinError::Fault(FaultError::NotMapped)) => {}
+            Err(error) => panic!("{error}"),
+        };
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.migrate_frame(pfn);
+            }),
+            Box::new(pin),
+        ]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        assert_eq!(w.space.translate_at_rest(0).unwrap().pfn, held.pfn(), "I27: moved away under a pin");
+        assert!(w.vm.migrate_frame(held.pfn()).is_err());
+        drop(held);
+        w.check(&[]);
+        assert_eq!(w.vm.event(Event::PinReleased), 1);
+    });
+}
+
+/// Two move the same page.
+#[test]
+fn move_against_move() {
+    explore(2, || {
+        let (w, child) = shared();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        let go = move || {
+            let _ = w.vm.migrate_frame(pfn);
+        };
+        run(vec![Box::new(go), Box::new(go)]);
+        w.check(&[child]);
+        let frames = [w.space, child].map(|s| s.translate_at_rest(0).unwrap().pfn);
+        assert_eq!(frames[0], frames[1]);
+    });
+}
