@@ -8,6 +8,7 @@
 
 mod advise;
 mod brk;
+mod carry;
 mod collapse;
 mod edit;
 mod exit;

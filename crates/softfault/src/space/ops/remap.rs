@@ -6,21 +6,17 @@
 //! is mapped; a thread that touches them meanwhile is in a race with mremap in
 //! the program itself.
 
+use super::carry::Move;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
-use crate::machine::{Flush, Machine};
+use crate::machine::Machine;
 use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf};
-use crate::table::pmd;
-use crate::table::reserve::{TableCount, TableReserve};
-use crate::table::take::{Next, Removal};
-use crate::table::walk;
-use crate::vm::Vm;
+use crate::table::reserve::TableReserve;
+use crate::table::take::Removal;
 
 op_error! {
     /// Why mremap(2) did nothing.
@@ -50,20 +46,6 @@ impl From<OutOfNodes> for MremapError {
 const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
 const DONTUNMAP: u64 = 4;
-
-/// A move that was checked: `old_len` bytes at `old` become `new` bytes at `to`.
-struct Move {
-    old: PageRange,
-    new: PageRange,
-    keep_old: bool,
-}
-
-impl Move {
-    /// Where a page of the source goes.
-    fn target(&self, vpn: Vpn) -> Vpn {
-        Vpn(self.new.start.0 + (vpn.0 - self.old.start.0))
-    }
-}
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Grows, shrinks or moves a mapping. Gives its address, in bytes.
@@ -260,128 +242,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         retired.append(second.publish());
         self.reclaim(retired);
         Ok(())
-    }
-
-    /// Tables that the destination lacks for the entries that the source has. A
-    /// huge mapping that moves as it is needs a twin in place of a leaf table; one
-    /// that is going to be split has its pages in two leaf tables at most.
-    fn count_tables(&self, m: &Move) -> u64 {
-        let machine = &self.vm.machine;
-        let mut count = TableCount::new(machine, self.root);
-        self.for_each_entry(m.old, &mut |vpn, slot| {
-            count.add(m.target(vpn));
-            if slot.level > 0 {
-                count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
-            }
-            Next::GoOn
-        });
-        count.nr()
-    }
-
-    /// Takes the source's entries to the destination. With `stay` only guards go;
-    /// pages of an object are found again by a fault.
-    fn carry_entries(&self, m: &Move, stay: bool, reserve: &mut TableReserve<'vm, M>) {
-        if m.old.is_empty() {
-            return;
-        }
-        let _told = if stay { None } else { Some(self.invalidate(m.old, Why::Move)) };
-        // Taken as a removal takes them, so that a copy under way in a source that
-        // stays mapped is told apart; the rights, which a removal forgets, are
-        // noted in the destination.
-        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, stay, reserve));
-        if !stay {
-            self.shootdown_and_wait(Flush::Pages(m.old));
-            self.for_each_entry(m.old, &mut |vpn, slot| {
-                if slot.removed().is_some() {
-                    if slot.level > 0 {
-                        self.carry_deposit(vpn, m.target(vpn));
-                    }
-                    slot.resolve(Entry::None);
-                }
-                Next::GoOn
-            });
-        }
-        let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
-        self.for_each_entry(spread, &mut |_, slot| {
-            if let Entry::LockedLeaf(leaf) = slot.read().entry {
-                slot.unlock(leaf);
-            }
-            Next::GoOn
-        });
-        self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
-        self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
-    }
-}
-
-impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// One entry of the source, huge or not, to its place in the destination.
-    fn carry_entry(
-        &self,
-        m: &Move,
-        vpn: Vpn,
-        slot: Slot<'_, M::Format>,
-        stay: bool,
-        reserve: &mut TableReserve<'vm, M>,
-    ) -> Next {
-        let to = m.target(vpn);
-        loop {
-            let seen = slot.read();
-            match seen.entry {
-                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if stay => return Next::GoOn,
-                Entry::Leaf(leaf) => {
-                    let to_slot = if slot.level > 0 {
-                        self.huge_target(to, reserve)
-                    } else {
-                        reserve.entry_for(self.root, self.frame, to, &mut |_| ())
-                    };
-                    let Some(to_slot) = to_slot else {
-                        if slot.level > 0 {
-                            self.split_at(Vpn(vpn.0 + 1));
-                            return Next::Again;
-                        }
-                        return Next::GoOn;
-                    };
-                    if slot.take_for_removal(seen).is_ok()
-                        && let Some(kept) = slot.removed()
-                    {
-                        // Locked: the hardware could use it, but there is no VMA,
-                        // so nobody asks; it keeps rights and frame.
-                        to_slot.set_private(Entry::LockedLeaf(Leaf { rights: leaf.rights, ..kept }));
-                        return Next::GoOn;
-                    }
-                }
-                Entry::Guard => {
-                    let Some(to_slot) = reserve.entry_for(self.root, self.frame, to, &mut |_| ()) else {
-                        return Next::GoOn;
-                    };
-                    to_slot.set_private(Entry::Guard);
-                    slot.set_private(Entry::None);
-                    return Next::GoOn;
-                }
-                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
-                Entry::Table(_) => return Next::Again,
-                Entry::None => return Next::GoOn,
-            }
-        }
-    }
-
-    /// Where a huge mapping can go as it is: to an aligned place, with the tables
-    /// that it takes.
-    fn huge_target(&self, to: Vpn, reserve: &mut TableReserve<'vm, M>) -> Option<Slot<'vm, M::Format>> {
-        let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
-        let pmd = if is_aligned { reserve.pmd_for(self.root, self.frame, to) } else { None };
-        pmd.map(|pmd| pmd.slot)
-    }
-
-    /// The deposit goes with its mapping. Both entries are owned by this call.
-    fn carry_deposit(&self, from: Vpn, to: Vpn) {
-        let (machine, frames) = (&self.vm.machine, &self.vm.frames);
-        let tables = (walk::pmd_table(machine, self.root, from), walk::pmd_table(machine, self.root, to));
-        if let (Some(from_table), Some(to_table)) = tables
-            && let Some(leaf_table) = pmd::withdraw::<M>(machine, frames, from_table, from)
-        {
-            pmd::deposit::<M>(machine, frames, to_table, to, leaf_table);
-        }
     }
 }
 
