@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, Errno, Vm};
+use softfault::{Access, CpuId, Errno, Pin, Term, Vm};
 use softfault_host::Hosted;
 use softfault_testkit::random::Random;
 
@@ -42,13 +42,15 @@ fn bits(random: &mut Random, usual: &[u64]) -> u64 {
     }
 }
 
+type Held<'vm> = Pin<'vm, Hosted>;
+
 /// One call with any arguments. What it answers is not looked at here.
-fn call<'vm>(space: &Space<'vm>, random: &mut Random) -> Option<Space<'vm>> {
+fn call<'vm>(space: &Space<'vm>, random: &mut Random, pins: &mut Vec<Held<'vm>>) -> Option<Space<'vm>> {
     let [a, b, c] = [(); 3].map(|()| number(random));
     let access = random.pick(&[Access::Read, Access::Write, Access::Exec]);
     let mut bytes = [random.number() as u8; 9000];
     let part = &mut bytes[..random.below(9000) as usize];
-    match random.below(20) {
+    match random.below(23) {
         0..3 => {
             let flags = bits(random, &[PRIVATE, SHARED, PRIVATE | FIXED, SHARED | FIXED, PRIVATE | GROWSDOWN | FIXED]);
             _ = space.mmap(a, b, bits(random, &[NONE, READ, RW, RWX]), flags);
@@ -68,8 +70,27 @@ fn call<'vm>(space: &Space<'vm>, random: &mut Random) -> Option<Space<'vm>> {
         17 => _ = space.write(a, part),
         18 if random.chance(50) => _ = space.write_forced(a, part),
         18 => _ = space.update_u32(a, &mut |n| Some(n ^ 1)),
+        19 => {
+            let mut held = [const { None }; 3];
+            if space.pin_range(a, access, random.pick(&[Term::Short, Term::Long]), &mut held).is_ok() {
+                pins.extend(held.into_iter().flatten());
+            }
+            // From any space, in any order.
+            pins.retain(|_| !random.chance(20));
+        }
+        20 => {
+            // Sometimes it is forgotten, and stays in force.
+            let subscription = space.subscribe();
+            let found = subscription.lookup(space, a);
+            _ = found.map(|found| subscription.is_current(space, &found));
+            if random.chance(80) {
+                space.unsubscribe(subscription).unwrap();
+            }
+        }
+        21 if random.chance(50) => _ = space.test_young(a, b),
+        21 => _ = space.test_and_clear_young(a, b),
         _ if random.chance(25) => return space.fork().ok(),
-        _ => _ = (space.translate_at_rest(a), space.vma(a)),
+        _ => _ = (space.page_state(a), space.vma(a)),
     }
     None
 }
@@ -83,6 +104,7 @@ fn fuzz(seeds: std::ops::Range<u64>, nr_calls: u64, limit: Option<u64>) {
         let cpu = vm.machine().bind(CpuId(0)).unwrap();
         let nr_free = vm.vmstat().nr_free_pages;
         let mut spaces = vec![vm.new_space().unwrap()];
+        let mut pins = Vec::new();
         for i in 0..nr_calls {
             let which = random.below(spaces.len() as u64) as usize;
             let space = &spaces[which];
@@ -93,7 +115,7 @@ fn fuzz(seeds: std::ops::Range<u64>, nr_calls: u64, limit: Option<u64>) {
             // On a CPU that runs the space, or from outside.
             let before = random.clone();
             let running = random.chance(80).then(|| cpu.enter(space).unwrap());
-            let child = call(space, &mut random);
+            let child = call(space, &mut random, &mut pins);
             if let Some(running) = &running {
                 _ = running.write_u64(number(&mut random), 1);
                 _ = running.read_u64(number(&mut random));
@@ -110,6 +132,8 @@ fn fuzz(seeds: std::ops::Range<u64>, nr_calls: u64, limit: Option<u64>) {
             }
         }
         drop(spaces);
+        check(&vm, &[]);
+        drop(pins);
         check(&vm, &[]);
         assert_eq!(vm.vmstat().nr_free_pages, nr_free, "seed {seed}: frames are lost");
     }
@@ -131,15 +155,16 @@ fn any_numbers_and_hardly_any_memory() {
         let space = vm.new_space().unwrap();
         space.set_limit_as(Some(16 << 20));
         let running = cpu.enter(&space).unwrap();
+        let mut pins = Vec::new();
         for _ in 0..400 {
             if random.chance(30) {
                 _ = space.mmap(BASE, 200 * PAGE, RW, PRIVATE | FIXED);
             }
-            let child = call(&space, &mut random);
+            let child = call(&space, &mut random, &mut pins);
             check(&vm, &std::iter::once(&space).chain(&child).collect::<Vec<_>>());
         }
         drop(running);
-        drop(space);
+        drop((space, pins));
         check(&vm, &[]);
         assert_eq!(vm.vmstat().nr_free_pages, nr_free, "seed {seed}: frames are lost");
     }

@@ -242,11 +242,14 @@ fn refusals() {
         let fault = PinError::Fault;
         assert_eq!(error(BASE + 4 * PAGE, Access::Read), fault(FaultError::NotMapped));
         assert_eq!(error(BASE + PAGE, Access::Write), fault(FaultError::NoRights));
+        assert_eq!(error(BASE, Access::Exec), fault(FaultError::NoRights));
         assert_eq!(error(BASE + 2 * PAGE, Access::Read), fault(FaultError::NoRights));
         assert_eq!(error(BASE + 3 * PAGE, Access::Read), fault(FaultError::Guard));
         for addr in [1 << 47, 1 << 63, u64::MAX] {
             assert_eq!(error(addr, Access::Read), fault(FaultError::NotMapped), "{addr:#x}");
         }
+        w.map(OTHER, 1, RWX);
+        drop(pin(w.space, OTHER, Access::Exec));
         // All or none.
         let mut pins = [const { None }; 4];
         let before = w.vm.event(Event::PinAcquired);

@@ -165,8 +165,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Tried::NotYet => {}
             }
             quick = false;
-            let want = if access == Access::Write { Want::Access(access) } else { Want::Unshare };
-            self.fault(Request { vpn, want }).map_err(PinError::Fault)?;
+            if access != Access::Read {
+                self.fault(Request { vpn, want: Want::Access(access) }).map_err(PinError::Fault)?;
+            }
+            // Unsharing asks for no right but to read.
+            if access != Access::Write {
+                self.fault(Request { vpn, want: Want::Unshare }).map_err(PinError::Fault)?;
+            }
         }
     }
 
