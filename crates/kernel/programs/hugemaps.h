@@ -38,21 +38,14 @@ static inline void pause_ms(long ms) {
     nanosleep(&time, 0);
 }
 
-/* Touches pages of a new mapping until there cannot be a free block; says how many bytes of it. A block may be in
-   somebody's hand, to be zeroed or emptied, and is not counted meanwhile: it is looked several times. */
+/* Touches pages of a new mapping until there cannot be a free block; says how many bytes of it. A block that is in the
+   hand of an idle CPU, which zeroes it, is not counted: not before huge pages were allowed for the first time. */
 static inline char *take_all(long *bytes) {
     char *p = map(of_file("/proc/meminfo", "MemTotal:") * 1024);
+    long free;
     *bytes = 0;
-    for (int nr_low = 0; nr_low < 5;) {
-        long free = free_kib();
-        if (free < HUGE / 1024 - 100) {
-            nr_low++;
-            pause_ms(5);
-            continue;
-        }
-        nr_low = 0;
+    while ((free = free_kib()) >= HUGE / 1024 - 100)
         for (long end = *bytes + (free > 4096 ? free / 2 : 64) * 1024; *bytes < end; *bytes += PAGE)
             p[*bytes] = 1;
-    }
     return p;
 }

@@ -221,14 +221,14 @@ fn huge_pages_are_where_the_knobs_say() {
 #[test]
 fn memory_becomes_huge_when_another_program_exits() {
     for cpus in ["1", "2"] {
-        run_ok("hugegrows", &["--mem", "96M", "--cpus", cpus]);
+        run_ok("hugegrows", &["--mem", "96M", "--cpus", cpus, "--append", "transparent_hugepage=never"]);
     }
 }
 
 /// T1: without a free block the same program does the same on small pages.
 #[test]
 fn without_free_blocks_all_goes_on_with_small_pages() {
-    run_ok("hugelack", &["--mem", "96M"]);
+    run_ok("hugelack", &["--mem", "96M", "--append", "transparent_hugepage=never"]);
 }
 
 /// Idle CPUs zero what was used and is free again.
