@@ -73,13 +73,32 @@ static void kcompactd_does(void) {
     unfragment();
 }
 
+/* khugepaged, if its own knob lets it; each knob that is set wakes it. */
+static void khugepaged_does(void) {
+    CHECK(set(TOP "defrag", "never") == 0 && set(TOP "enabled", "never") == 0);
+    char *p = map(BYTES);
+    fill(p, BYTES);
+    long failed = COUNT("thp_collapse_alloc_failed"), stalls = COUNT("compact_stall");
+    fragment();
+    while (COUNT("thp_collapse_alloc_failed") == failed)
+        pause_ms(5);
+    CHECK(COUNT("compact_stall") == stalls);
+    while (COUNT("compact_stall") == stalls || of_mapping(p, "AnonHugePages:") == 0) {
+        CHECK(set(TOP "khugepaged/defrag", "1") == 0);
+        pause_ms(30);
+    }
+    CHECK(is_filled(p, BYTES) && munmap(p, BYTES) == 0);
+    unfragment();
+}
+
 int main(void) {
-    /* It might make blocks, too. */
+    /* It might make blocks before its turn. */
     CHECK(set(TOP "khugepaged/scan_sleep_millisecs", "4294967295") == 0);
     CHECK(set(TOP "khugepaged/alloc_sleep_millisecs", "4294967295") == 0);
     CHECK(set(TOP "khugepaged/defrag", "0") == 0);
     nobody_makes_blocks();
     the_fault_does();
     kcompactd_does();
+    khugepaged_does();
     puts("hugelack ok");
 }

@@ -43,8 +43,9 @@ impl<M: Machine> Vm<M> {
     }
 
     /// The same for a collapse, which has time.
-    pub(crate) fn obtain_huge_for_collapse(&self) -> Result<HugeFrame, OutOfFrames> {
-        self.obtain_huge_or(Effort::Direct, &self.tunables.compact_background)
+    pub(crate) fn obtain_huge_for_collapse(&self, may_compact: bool) -> Result<HugeFrame, OutOfFrames> {
+        let effort = if may_compact { Effort::Direct } else { Effort::Nothing };
+        self.obtain_huge_or(effort, &self.tunables.compact_background)
     }
 
     fn obtain_huge_or(&self, effort: Effort, budget: &CompactBudget) -> Result<HugeFrame, OutOfFrames> {

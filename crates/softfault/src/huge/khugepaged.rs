@@ -44,6 +44,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             max_ptes_none: u64::from(knobs.max_ptes_none),
             max_ptes_shared: u64::from(knobs.max_ptes_shared),
             wants_referenced: true,
+            may_compact: knobs.defrag,
         };
         let mut scan = Scan { next: Some(from), ..Scan::default() };
         while scan.nr_scanned < nr_ptes

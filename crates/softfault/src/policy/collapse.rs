@@ -29,12 +29,19 @@ pub struct CollapseLimits {
     pub max_ptes_shared: u64,
     /// Whether memory that nobody uses is left as it is.
     pub wants_referenced: bool,
+    /// Whether frames may be moved out of the way for a huge one
+    /// (`khugepaged/defrag`).
+    pub may_compact: bool,
 }
 
 impl CollapseLimits {
     /// `MADV_COLLAPSE`: the program knows what it wants.
-    pub const NONE: CollapseLimits =
-        CollapseLimits { max_ptes_none: u64::MAX, max_ptes_shared: u64::MAX, wants_referenced: false };
+    pub const NONE: CollapseLimits = CollapseLimits {
+        max_ptes_none: u64::MAX,
+        max_ptes_shared: u64::MAX,
+        wants_referenced: false,
+        may_compact: true,
+    };
 }
 
 /// Why nothing was collapsed.
@@ -116,7 +123,8 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_reason() {
-        let limits = CollapseLimits { max_ptes_none: 10, max_ptes_shared: 5, wants_referenced: true };
+        let limits =
+            CollapseLimits { max_ptes_none: 10, max_ptes_shared: 5, wants_referenced: true, may_compact: true };
         let good = CollapseQuestion { nr_none: 10, nr_shared: 5, nr_referenced: 1, ..CollapseQuestion::default() };
         assert_eq!(linux(&good, &limits), Ok(()));
         let refused = |question: CollapseQuestion| linux(&question, &limits).unwrap_err();

@@ -86,7 +86,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.twin_for(pmd.table)?;
         let new = match survey.in_place {
             Some(_) => None,
-            None => Some(self.vm.obtain_huge_for_collapse().map_err(|_| CollapseRefusal::NoHugeFrame)?),
+            None => {
+                let huge = self.vm.obtain_huge_for_collapse(limits.may_compact);
+                Some(huge.map_err(|_| CollapseRefusal::NoHugeFrame)?)
+            }
         };
         let _told = self.invalidate(pmd.span(), Why::Collapse);
         pmd.slot.take_table();
