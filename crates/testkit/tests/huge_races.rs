@@ -53,34 +53,60 @@ fn put(running: &Running<'_>, addr: u64, value: u64) {
     running.write_u64(addr, value).unwrap();
 }
 
+/// CPUs that go from round to round together. Nobody waits for ever for one that
+/// has failed.
+#[derive(Default)]
+struct Rounds {
+    nr_begun: AtomicU64,
+    /// In this round.
+    nr_done: AtomicU64,
+}
+
+impl Rounds {
+    /// By the test's own CPU.
+    fn begin(&self) {
+        self.nr_done.store(0, SeqCst);
+        self.nr_begun.fetch_add(1, SeqCst);
+    }
+
+    /// Waits for the others.
+    fn end(&self, nr_others: u64) {
+        wait_until(|| self.nr_done.load(SeqCst) == nr_others);
+    }
+
+    /// By another CPU: does `what` in each round until it is told to stop.
+    fn each(&self, stop: &AtomicBool, what: impl Fn(u64)) {
+        for round in 0.. {
+            while self.nr_begun.load(SeqCst) <= round {
+                if stop.load(SeqCst) {
+                    return;
+                }
+                std::hint::spin_loop();
+            }
+            what(round);
+            self.nr_done.fetch_add(1, SeqCst);
+        }
+    }
+}
+
 /// Some fault with small pages, some with huge ones, all at the same hole.
 #[test]
 fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
     in_each(3, 64 << 20, |w| {
         // Whether huge pages are wanted changes all the time, so that one CPU comes
         // with a huge page and the other with a table.
-        let (begin, end) = (Barrier::new(3), Barrier::new(3));
+        let rounds = Rounds::default();
         let actor = |first: u64| {
-            let (begin, end) = (&begin, &end);
+            let rounds = &rounds;
             move |running: &Running<'_>, stop: &AtomicBool| {
-                let mut round = 0;
-                loop {
-                    begin.wait();
-                    if stop.load(SeqCst) {
-                        return;
-                    }
+                rounds.each(stop, |round| {
                     let addr = AT + (first + 7 * round) % NR_PAGES * PAGE;
                     put(running, addr, addr + round);
                     assert_eq!(get(running, addr), addr + round);
-                    round += 1;
-                    end.wait();
-                }
+                });
             }
         };
-        let stop = AtomicBool::new(false);
         let (a, b) = (actor(0), actor(1));
-        let a = |running: &Running<'_>, _: &AtomicBool| a(running, &stop);
-        let b = |running: &Running<'_>, _: &AtomicBool| b(running, &stop);
         let (mut nr_huge, mut nr_small) = (0, 0);
         w.race(&[&a, &b], |_| {
             for round in 0..60 {
@@ -88,13 +114,13 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
                 w.space.munmap(AT, HUGE).unwrap();
                 w.map(AT, NR_PAGES, RW);
                 w.space.set_thp_disable(round % 3 == 0);
-                begin.wait();
+                rounds.begin();
                 if round % 3 == 2 {
                     // A huge page has to be zeroed first, a table not: later is fair.
                     std::thread::yield_now();
                 }
                 w.space.set_thp_disable(round % 3 == 2);
-                end.wait();
+                rounds.end(2);
                 for first in [0, 1] {
                     let addr = AT + (first + 7 * round) % NR_PAGES * PAGE;
                     let mut bytes = [0; 8];
@@ -107,8 +133,6 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
                 nr_huge += u64::from(huge);
                 nr_small += u64::from(!huge);
             }
-            stop.store(true, SeqCst);
-            begin.wait();
         });
         assert!(nr_huge > 0 && nr_small > 0, "{nr_huge} huge and {nr_small} small ones won");
     });
@@ -174,17 +198,9 @@ fn t3_split_while_others_read_write_and_walk() {
 #[test]
 fn t3_no_dirty_bit_is_lost() {
     in_each(2, 64 << 20, |w| {
-        let (begin, end) = (Barrier::new(2), Barrier::new(2));
-        let stop = AtomicBool::new(false);
-        let writer = |running: &Running<'_>, _: &AtomicBool| {
-            for round in 0.. {
-                begin.wait();
-                if stop.load(SeqCst) {
-                    return;
-                }
-                put(running, AT + round * 11 % NR_PAGES * PAGE, round + 1);
-                end.wait();
-            }
+        let rounds = Rounds::default();
+        let writer = |running: &Running<'_>, stop: &AtomicBool| {
+            rounds.each(stop, |round| put(running, AT + round * 11 % NR_PAGES * PAGE, round + 1));
         };
         w.race(&[&writer], |_| {
             for round in 0..80 {
@@ -200,14 +216,12 @@ fn t3_no_dirty_bit_is_lost() {
                     nr
                 };
                 assert_eq!(dirty(w), 0);
-                begin.wait();
+                rounds.begin();
                 w.space.mprotect(AT + 300 * PAGE, PAGE, READ).unwrap();
                 w.space.mprotect(AT + 300 * PAGE, PAGE, RW).unwrap();
-                end.wait();
+                rounds.end(1);
                 assert!(dirty(w) > 0, "round {round}: what was written is not dirty");
             }
-            stop.store(true, SeqCst);
-            begin.wait();
         });
     });
 }
