@@ -190,7 +190,7 @@ fn split_under_those_who_write() {
 }
 
 fn split_under_use(mode: Mode, strict_bbm: bool) {
-    const NR_ROUNDS: u64 = 8;
+    const NR_ROUNDS: u64 = 40;
     let vm = vm_with(4, knobs(100), mode, strict_bbm);
     let before = vm.vmstat().nr_free_pages;
     let (stop, start) = (AtomicBool::new(false), Barrier::new(4));
@@ -199,7 +199,7 @@ fn split_under_use(mode: Mode, strict_bbm: bool) {
         let space = vm.new_space().unwrap();
         thread::scope(|scope| {
             let (vm, space, stop, start) = (&vm, &space, &stop, &start);
-            for id in 1..3u64 {
+            let writers = [1, 2].map(|id: u64| {
                 scope.spawn(move || {
                     let cpu = vm.machine().bind(CpuId(id as u16)).unwrap();
                     let running = cpu.enter(space).unwrap();
@@ -212,23 +212,32 @@ fn split_under_use(mode: Mode, strict_bbm: bool) {
                         // Tables go with their mapping, and huge pages come again.
                         space.munmap(at, 2 * HUGE).unwrap();
                         map(space, at, 2 * HUGE);
-                        for page in (0..1024).step_by(37) {
-                            running.store(at + page * PAGE, &round_of(round, page)).unwrap();
-                        }
                         for page in 0..1024 {
+                            // Written and read in turn, so that a split comes between.
+                            if page % 37 == 0 {
+                                running.store(at + page * PAGE, &round_of(round, page)).unwrap();
+                            } else {
+                                let mut seen = [1; 8];
+                                running.load(at + page * PAGE, &mut seen).unwrap();
+                                assert_eq!(seen, [0; 8], "CPU {id} round {round} page {page}");
+                            }
+                        }
+                        for page in (0..1024).step_by(37) {
+                            // As the tables have it, whatever the CPU remembers.
                             let mut seen = [0; 8];
-                            running.load(at + page * PAGE, &mut seen).unwrap();
-                            let expected = if page % 37 == 0 { round_of(round, page) } else { [0; 8] };
-                            assert_eq!(seen, expected, "CPU {id} round {round} page {page}");
+                            space.read(at + page * PAGE, &mut seen).unwrap();
+                            assert_eq!(seen, round_of(round, page), "CPU {id} round {round} page {page}");
                         }
                     }
-                });
-            }
+                })
+            });
             scope.spawn(move || {
                 let _cpu = vm.machine().bind(CpuId(3)).unwrap();
                 start.wait();
                 while !stop.load(SeqCst) {
                     vm.shrink_underused(u64::MAX);
+                    // Or none would live long enough to be remembered by a TLB.
+                    thread::sleep(Duration::from_micros(300));
                     for at in (1..3).map(|id| AT + id * 4 * HUGE + HUGE) {
                         if let Some(there) = space.translate_at_rest(at) {
                             vm.split_folio(there.pfn);
@@ -239,7 +248,9 @@ fn split_under_use(mode: Mode, strict_bbm: bool) {
             start.wait();
             let _running = cpu.enter(space).unwrap();
             let mut nr_children = 0;
-            while nr_children < NR_ROUNDS || vm.event(Event::ThpUnderusedSplitPage) < NR_ROUNDS {
+            let is_enough = |nr| nr >= NR_ROUNDS && vm.event(Event::ThpUnderusedSplitPage) >= NR_ROUNDS;
+            // A writer that has found something wrong is the end of it.
+            while !is_enough(nr_children) && !writers.iter().any(|writer| writer.is_finished()) {
                 drop(space.fork().unwrap());
                 nr_children += 1;
                 thread::sleep(Duration::from_millis(4));

@@ -169,3 +169,30 @@ fn a_gigabyte_in_one_piece() {
     vm.give_back_order(first, Order::MAX);
     assert_eq!(vm.vmstat().nr_free_pages, before);
 }
+
+/// I28: the last free frames are in somebody's hand, and come back while an
+/// allocation looks for them.
+#[test]
+fn held_frames_are_waited_for() {
+    let vm = vm(1024, Tunables::default());
+    let claimed = vm.frames.claim_rest(1).unwrap();
+    assert_eq!(claimed.nr_ours(), 512);
+    while vm.vmstat().nr_free_pages > 0 {
+        vm.obtain(Fill::Raw).unwrap();
+    }
+    let nr_relaxed = &vm.machine.nr_relaxed;
+    let before = nr_relaxed.get();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while nr_relaxed.get() < before + 3 {
+                std::thread::yield_now();
+            }
+            drop(claimed);
+        });
+        let found = vm.obtain(Fill::Raw);
+        // Lets the other go on if nobody waited.
+        nr_relaxed.set(before + 3);
+        assert!(found.is_ok(), "I28: refused while frames were held");
+    });
+    assert!(vm.obtain(Fill::Raw).is_ok());
+}
