@@ -105,6 +105,7 @@ fn fragmented_memory_gives_huge_pages_again() {
         let nr_huge = (0..24).filter(|i| space.handle_fault(LARGE + i * HUGE, Access::Write) == Ok(FaultDone::Huge));
         let nr_huge = nr_huge.count();
         check(&vm, &[&space]);
+        assert!(nr_huge >= 20, "{nr_huge} huge pages");
         let made = vm.event(Event::CompactSuccess);
         assert!(made > 0 && vm.event(Event::CompactStall) == made + vm.event(Event::CompactFail));
         assert!(vm.event(Event::PgmigrateSuccess) >= made * 30);
