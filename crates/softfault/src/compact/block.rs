@@ -191,7 +191,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         if self.vm.machine.now_ns() > self.deadline_ns { Err(CompactRefusal::OverBudget) } else { Ok(()) }
     }
 
-    /// Empties the block, whichever it is: a plan is not believed.
+    /// Empties the block, whichever it is: the policy's word for it is not taken.
     pub(super) fn empty(&mut self, b: usize) -> Result<HugeFrame, CompactRefusal> {
         let raced = CompactRefusal::InTheWay(MigrateRefusal::Raced);
         let mut claimed = self.vm.frames.claim_rest(b).ok_or(raced)?;
@@ -290,3 +290,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         result
     }
 }
+
+#[cfg(test)]
+#[path = "block_tests.rs"]
+mod tests;

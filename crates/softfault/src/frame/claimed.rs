@@ -45,8 +45,8 @@ impl Frames {
         before & HOLDERS == 0 && self.held.load(Ordering::Acquire) == before
     }
 
-    /// Claims the free frames of a block that no CPU has reserved, if some but not
-    /// all are free and it has no folio.
+    /// Claims the free frames of a block, if there is such a block and nobody has
+    /// reserved it.
     pub(crate) fn claim_rest(&self, b: usize) -> Option<ClaimedBlock<'_>> {
         if b >= self.blocks.len() || !self.blocks.at(b).reserve(COMPACTION) {
             return None;

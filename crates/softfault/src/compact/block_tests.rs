@@ -1,0 +1,64 @@
+//! Whatever block a policy names, nothing is lost and nobody else's frame is taken.
+
+use super::*;
+use crate::addr::Access;
+use crate::testing::{Plain, vm};
+use crate::tunables::Tunables;
+
+const FIXED_PRIVATE: u64 = 0x32;
+const RW: u64 = 3;
+
+fn empty(vm: &Vm<Plain>, b: usize) -> Result<HugeFrame, CompactRefusal> {
+    Attempt::new(vm, &CompactBudget::BACKGROUND).empty(b)
+}
+
+fn in_the_way(refusal: MigrateRefusal) -> Result<HugeFrame, CompactRefusal> {
+    Err(CompactRefusal::InTheWay(refusal))
+}
+
+#[test]
+fn hostile_plans() {
+    let vm = vm(4096, Tunables::default());
+    let before = vm.vmstat().nr_free_pages;
+    assert_eq!(empty(&vm, 8), in_the_way(MigrateRefusal::Raced), "no such block");
+    assert_eq!(empty(&vm, usize::MAX), in_the_way(MigrateRefusal::Raced));
+    assert_eq!(empty(&vm, 0), in_the_way(MigrateRefusal::Reserved), "the metadata");
+    let huge = vm.obtain_huge().unwrap();
+    let b = (u64::from(huge.first.0) / BLOCK_FRAMES) as usize;
+    assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::HugePage), "somebody's huge frame");
+    vm.give_back_huge(huge.first, false);
+    assert!(vm.frames.blocks.at(3).reserve(1));
+    assert_eq!(empty(&vm, 3), in_the_way(MigrateRefusal::Raced), "a CPU's own");
+    vm.frames.blocks.at(3).unreserve();
+    // A block that is free is no worse than one that has to be emptied.
+    let made = empty(&vm, 3).unwrap();
+    assert_eq!(u64::from(made.first.0), 3 * BLOCK_FRAMES);
+    vm.give_back_huge(made.first, made.is_zero);
+    assert_eq!(vm.vmstat().nr_free_pages, before);
+    assert!(!vm.frames.blocks.at(3).is_reserved());
+}
+
+/// The block that all pages lie in, with nowhere else to go, and then with.
+#[test]
+fn without_room_elsewhere_everything_is_put_back() {
+    let vm = vm(4096, Tunables::default());
+    {
+        let space = vm.new_space().unwrap();
+        space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
+        (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
+        let at = |page: u64| space.translate_at_rest((1 << 30) + (page << 12)).unwrap().pfn;
+        let b = (u64::from(at(0).0) / BLOCK_FRAMES) as usize;
+        vm.steal_groups();
+        vm.frames.blocks.at(b).unreserve();
+        // Only wholly free blocks and what stays are left beside it.
+        let kept = vm.frames.claim_rest(0).unwrap();
+        assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
+        drop(kept);
+        assert_eq!(u64::from(at(39).0) / BLOCK_FRAMES, b as u64);
+        let made = empty(&vm, b).unwrap();
+        assert!((0..40).all(|page| u64::from(at(page).0) / BLOCK_FRAMES != b as u64));
+        vm.give_back_huge(made.first, made.is_zero);
+        vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+    }
+    vm.check(&[], &mut std::vec![0; 4096]).unwrap();
+}
