@@ -173,7 +173,9 @@ fn move_against_pin() {
 /// Two move the same page.
 #[test]
 fn move_against_move() {
-    explore(2, || {
+    let_others_run_in_shootdowns_of(1);
+    // As for fork.
+    explore(1, || {
         let (w, child) = shared();
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         let go = move || {
