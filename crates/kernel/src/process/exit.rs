@@ -84,13 +84,15 @@ fn finish(process: &Process) {
     process.peak_at_end();
     process.set_mm(None);
     let orphans = table::children(process.pid);
+    // First, under the table's lock: a child that asks for a signal and still finds
+    // its parent after that has asked in time.
+    table::disown_children(process.pid);
     for (orphan, _) in orphans {
         let signal = orphan.death_signal.load(Ordering::Relaxed);
         if signal != 0 {
             signal::send_to_process(&orphan, Info::sent(signal.into(), 0, process.pid));
         }
     }
-    table::disown_children(process.pid);
     process.ended.store(true, Ordering::Release);
     process.release_parent();
     tell_parent(process);
