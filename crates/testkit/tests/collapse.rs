@@ -6,7 +6,7 @@ use common::{FIXED, GUARD_INSTALL, NONE, PAGE, PRIVATE, READ, RW, SHARED};
 use softfault::addr::Access;
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
-use softfault::{AddressSpace, CpuId, Event, HugeKnobs, MadviseError, Term, Tunables, Vm};
+use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -97,6 +97,19 @@ fn after_a_split_the_same_block_is_used_again() {
         assert_eq!(vm.event(Event::ThpCollapseAlloc), nr_allocated, "nothing was copied");
         (0..512).for_each(|page| assert_eq!(byte(space, AT + page * PAGE), page as u8));
         space.write(AT, &[1]).unwrap();
+    });
+}
+
+/// This CPU remembers the leaf table that it filled last; collapse puts it in deposit.
+#[test]
+fn no_fault_believes_in_the_table_that_went() {
+    with_space(|vm, space| {
+        map(space, AT, HUGE);
+        assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Installed));
+        space.collapse(AT).unwrap();
+        assert_eq!(space.handle_fault(AT + 5 * PAGE, Access::Write), Ok(FaultDone::Spurious));
+        check(vm, &[space]);
+        assert_eq!(space.rss_pages().anon, 512);
     });
 }
 

@@ -6,8 +6,8 @@ mod common;
 
 use common::*;
 use softfault::addr::Access;
-use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Event, FaultDone, FaultError, HugeKnobs};
+use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
+use softfault::{Event, FaultDone, FaultError, HugeKnobs, Order};
 use softfault_host::Running;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -135,6 +135,51 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
             }
         });
         assert!(nr_huge > 0 && nr_small > 0, "{nr_huge} huge and {nr_small} small ones won");
+    });
+}
+
+/// Two want one MiB each of the same pages. Whoever is slower at an entry gives the
+/// frame back that it had for it.
+#[test]
+fn batches_race_for_the_same_pages() {
+    const NR: u64 = 256;
+    in_each(3, 64 << 20, |w| {
+        let mut thp = w.vm.huge_knobs();
+        thp.sizes.fill(SizeEnabled::Always);
+        w.vm.set_huge_knobs(&thp).unwrap();
+        let (begin, end) = (Barrier::new(3), Barrier::new(3));
+        let stop = AtomicBool::new(false);
+        let actor = |page: u64| {
+            let (begin, end, stop) = (&begin, &end, &stop);
+            move |running: &Running<'_>, _: &AtomicBool| {
+                loop {
+                    begin.wait();
+                    if stop.load(SeqCst) {
+                        return;
+                    }
+                    put(running, AT + page * PAGE, page + 1);
+                    assert_eq!(get(running, AT + page * PAGE), page + 1);
+                    end.wait();
+                }
+            }
+        };
+        let (a, b) = (actor(0), actor(NR - 1));
+        w.race(&[&a, &b], |running| {
+            for round in 0..40 {
+                w.map(AT, NR, RW);
+                begin.wait();
+                end.wait();
+                for page in 0..NR {
+                    let written = if page == 0 || page == NR - 1 { page + 1 } else { 0 };
+                    assert_eq!(get(running, AT + page * PAGE), written, "round {round}: page {page}");
+                }
+                assert_eq!(w.rss().anon, NR);
+                check(w.vm, &[w.space]);
+            }
+            stop.store(true, SeqCst);
+            begin.wait();
+        });
+        assert!(w.vm.huge_stat(Order(8)).unwrap().anon_fault_alloc >= 40);
     });
 }
 

@@ -12,7 +12,7 @@ use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, HugeKnobs
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub const NR_FRAMES: u64 = 32;
+pub const NR_FRAMES: u64 = 48;
 pub const NR_CPUS: usize = 3;
 
 loom::thread_local! {

@@ -121,7 +121,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let with_twin = self.vm.frames.twin(hole.table).is_none();
         let zero = self.vm.frames.huge_zero.load(Ordering::Acquire).checked_sub(1);
-        let (Some(zero), Some(parts)) = (zero, kit.parts(with_twin)) else {
+        // The parts are asked for last: what is taken from the hand has to be used.
+        let Some((zero, parts)) = zero.and_then(|zero| Some((zero, kit.parts(with_twin)?))) else {
             return Turn::Need(Need::HugeZero { with_twin });
         };
         let rights = found.entry_rights() - Rights::WRITE;
