@@ -27,9 +27,10 @@ const CALIBRATION_FRAMES: u64 = 16;
 pub fn init(info: &Info, tunables: Tunables) {
     let (regions, nr) = info.free_regions();
     let config = Config { regions: &regions[..nr], frames_are_zero: false, tunables };
-    let table = regions[..nr].iter().find(|r| r.nr_frames >= CALIBRATION_FRAMES).map(|region| {
-        calibrate(&Kernel, FrameRange { nr_frames: CALIBRATION_FRAMES, ..*region })
-    });
+    let table = regions[..nr]
+        .iter()
+        .find(|r| r.nr_frames >= CALIBRATION_FRAMES)
+        .map(|region| calibrate(&Kernel, FrameRange { nr_frames: CALIBRATION_FRAMES, ..*region }));
     match Vm::new(Kernel, &config) {
         Ok(vm) => {
             table.iter().for_each(|table| vm.set_clear_orders(table));

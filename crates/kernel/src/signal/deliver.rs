@@ -12,7 +12,7 @@ use crate::process::{Process, exit};
 use crate::sched::{self, AltStack, Thread};
 use crate::trap;
 use core::sync::atomic::Ordering;
-use linux_raw_sys::general::{SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK};
+use linux_raw_sys::general::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK};
 use zerocopy::FromZeros;
 
 /// Signals that a program's own instructions cause.
@@ -46,7 +46,8 @@ fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
         if thread.is_to_end() {
             return false;
         }
-        if process.stop.is_stopped() {
+        // SIGKILL may have been sent after a stop was taken and before it was done.
+        if process.stop.is_stopped() && !is_killed(thread, process) {
             sched::block();
             continue;
         }
@@ -60,6 +61,11 @@ fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
         return false;
     }
     true
+}
+
+fn is_killed(thread: &Thread, process: &Process) -> bool {
+    let own = thread.signals.lock().pending.set();
+    (own | process.pending.lock().set()) & bit(SIGKILL) != 0
 }
 
 fn next_signal(thread: &Thread, process: &Process) -> Option<Info> {
