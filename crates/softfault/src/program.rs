@@ -47,6 +47,11 @@ pub(crate) fn read<M: Machine>(machine: &M, pfn: Pfn, offset: usize, into: &mut 
     }
 }
 
+/// Whether every byte of a frame is zero, as far as one look at each word tells.
+pub(crate) fn is_zero<M: Machine>(machine: &M, pfn: Pfn) -> bool {
+    (0..PAGE_SIZE as usize).step_by(8).all(|offset| word(machine, pfn, offset).load(Ordering::Relaxed) == 0)
+}
+
 /// Copies into a frame.
 pub(crate) fn write<M: Machine>(machine: &M, pfn: Pfn, offset: usize, from: &[u8]) {
     check(offset, from.len());

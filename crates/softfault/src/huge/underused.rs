@@ -11,10 +11,10 @@ use crate::account::Event;
 use crate::addr::Pfn;
 use crate::frame::{BLOCK_FRAMES, FrameKind};
 use crate::machine::{Flush, Machine};
-use crate::mem;
+use crate::program;
 use crate::space::split::ZeroPages;
 use crate::space::vma::VmaFlags;
-use crate::sync::{Ordering, Word};
+use crate::sync::Ordering;
 use crate::table::format::Entry;
 use crate::vm::Vm;
 
@@ -102,8 +102,8 @@ impl<M: Machine> Vm<M> {
         let mut zero: ZeroPages = [0; 8];
         let mut nr_used_left = Self::NR_SUB_FRAMES.checked_sub(most + 1)?;
         for i in 0..Self::NR_SUB_FRAMES as usize {
-            let words: &[Word; 512] = mem::view(&self.machine, Pfn(first.0 + i as u32), 0);
-            if words.iter().all(|word| word.get() == 0) {
+            // Its programs may be writing it.
+            if program::is_zero(&self.machine, Pfn(first.0 + i as u32)) {
                 zero[i / 64] |= 1 << (i % 64);
             } else {
                 nr_used_left = nr_used_left.checked_sub(1)?;

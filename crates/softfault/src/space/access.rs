@@ -6,7 +6,7 @@
 
 use super::AddressSpace;
 use crate::addr::{Access, PAGE_SIZE, Pfn, Rights, Vpn};
-use crate::fault::{FaultError, Request, Want};
+use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::program;
@@ -137,7 +137,12 @@ impl<M: Machine> AddressSpace<'_, M> {
                     return Ok(());
                 }
             }
-            self.handle_fault(at, access).map_err(|fault| AccessError { at, fault })?;
+            let done = self.handle_fault(at, access).map_err(|fault| AccessError { at, fault })?;
+            if done == FaultDone::Spurious {
+                // Good already for the fault, not yet for the look here: what this
+                // CPU reads is behind.
+                self.vm.machine.relax();
+            }
         }
     }
 

@@ -28,7 +28,8 @@ type Cell = Rc<loom::sync::atomic::AtomicU64>;
 #[derive(Default)]
 struct Registry {
     known: BTreeSet<usize>,
-    live: HashMap<usize, Cell>,
+    /// With what they held when the model began.
+    live: HashMap<usize, (Cell, u64)>,
     running: bool,
     found: bool,
 }
@@ -67,7 +68,7 @@ pub fn begin() {
             // SAFETY: I1: the address was taken from a live Word of the same
             // machine, whose memory outlives the exploration.
             let raw = unsafe { &*(addr as *const AtomicU64) }.load(Ordering::Relaxed);
-            (addr, Rc::new(loom::sync::atomic::AtomicU64::new(raw)))
+            (addr, (Rc::new(loom::sync::atomic::AtomicU64::new(raw)), raw))
         })
         .collect();
     REGISTRY.with(|r| {
@@ -81,11 +82,16 @@ pub fn begin() {
 /// The words become plain memory again, with their last values. Call after the
 /// threads were joined.
 pub fn end() {
-    let live: std::vec::Vec<(usize, Cell)> =
+    let live: std::vec::Vec<(usize, (Cell, u64))> =
         REGISTRY.with(|r| r.borrow().live.iter().map(|(a, c)| (*a, c.clone())).collect());
-    for (addr, cell) in live {
-        // SAFETY: I1, as in `begin`.
-        unsafe { &*(addr as *const AtomicU64) }.store(cell.load(Ordering::SeqCst), Ordering::Relaxed);
+    for (addr, (cell, at_first)) in live {
+        // A frame that is a table in one execution is a program's page in another,
+        // and a program's bytes are not cells: what no cell has changed stays.
+        let now = cell.load(Ordering::SeqCst);
+        if now != at_first {
+            // SAFETY: I1, as in `begin`.
+            unsafe { &*(addr as *const AtomicU64) }.store(now, Ordering::Relaxed);
+        }
     }
     let found = REGISTRY.with(|r| {
         let mut r = r.borrow_mut();
@@ -110,7 +116,7 @@ impl Word {
                 return None;
             }
             let addr = core::ptr::from_ref(self).addr();
-            let cell = r.live.get(&addr).cloned();
+            let cell = r.live.get(&addr).map(|(cell, _)| cell.clone());
             if cell.is_none() && r.known.insert(addr) {
                 r.found = true;
             }
@@ -198,7 +204,7 @@ pub fn zeroed(first: *const u8, bytes: usize) {
     let range = first.addr()..first.addr() + bytes;
     let mut cells: std::vec::Vec<(usize, Cell)> = REGISTRY.with(|r| {
         let r = r.borrow();
-        r.live.iter().filter(|(a, _)| r.running && range.contains(a)).map(|(a, c)| (*a, c.clone())).collect()
+        r.live.iter().filter(|(a, _)| r.running && range.contains(a)).map(|(a, (c, _))| (*a, c.clone())).collect()
     });
     // In the order of addresses: a model has to be the same every time.
     cells.sort_by_key(|(addr, _)| *addr);
