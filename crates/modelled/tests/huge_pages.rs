@@ -153,6 +153,12 @@ fn t6_reuse_against_a_split_elsewhere() {
         ]);
         // I13: no frame is writable twice.
         w.check(&[&child]);
+        // Nor is one that the other only reads.
+        w.space.write(3 * 4096, &[9]).unwrap();
+        let mut seen = [0];
+        child.read(3 * 4096, &mut seen).unwrap();
+        assert_eq!((byte(w, 3), seen), (9, [4]));
+        w.check(&[&child]);
         drop(child);
         w.check(&[]);
     });
