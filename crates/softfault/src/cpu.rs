@@ -48,7 +48,9 @@ pub(crate) struct CpuData {
     pub(crate) hint: HintData,
     /// Written by others: see the constants above.
     pub(crate) attention: Word,
-    pub(crate) attention_line: [Word; 7],
+    /// How far this CPU's refill is; read by who finds no frame.
+    pub(crate) in_transit: Word,
+    pub(crate) attention_line: [Word; 6],
     /// Number + 1 of the block that refills come from; 0 is none.
     pub(crate) block: Word,
     /// Where the search for the next block goes on.

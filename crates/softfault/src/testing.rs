@@ -3,11 +3,23 @@
 
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use crate::policy;
+use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::X86_64;
 use crate::tunables::Tunables;
 use crate::vm::{Config, FrameRange, NewVmError, Vm};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+
+std::thread_local! {
+    static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };
+}
+
+/// From now on this thread's machines ask this policy.
+pub(crate) fn ask(policy: fn(&FaultQuestion) -> FaultPlan) {
+    POLICY.set(policy);
+}
 
 pub(crate) struct Plain {
     memory: *mut u8,
@@ -37,6 +49,9 @@ unsafe impl Machine for Plain {
     fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {}
     fn shootdown_is_grace(&self) -> bool {
         true
+    }
+    fn fault_policy(&self, question: &FaultQuestion) -> FaultPlan {
+        POLICY.get()(question)
     }
     fn relax(&self) {
         self.nr_relaxed.add_owned(1);

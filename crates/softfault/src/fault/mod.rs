@@ -231,3 +231,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         error
     }
 }
+
+#[cfg(test)]
+mod tests;

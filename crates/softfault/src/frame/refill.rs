@@ -26,6 +26,12 @@ const WORD: u64 = 64;
 /// taken from another CPU costs about what a refill does. A guess.
 const WORTH_STAYING: u64 = 32;
 
+/// `in_transit` of a CPU: which refill it is at, times this, and how far that is:
+/// 0 is done.
+const STATES: u64 = 4;
+const CLAIMING: u64 = 1;
+const HOLDING: u64 = 2;
+
 /// What the caller will do with the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fill {
@@ -86,14 +92,24 @@ impl<M: Machine> Vm<M> {
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
         let mut looked = None;
         let mut is_new_block = false;
-        let claim = loop {
+        let (claim, cpu) = loop {
             // Stealing waits, and the CPU may be another one afterwards.
             let id = self.machine.this_cpu();
             let cpu = self.cpu(id);
             let block = cpu.block.get();
+            let number = cpu.in_transit.get() / STATES + 1;
+            cpu.in_transit.set(number * STATES + CLAIMING);
             if let Some(claim) = self.frames.claim(cpu, id, fill, most) {
                 is_new_block |= block != cpu.block.get();
-                break claim;
+                cpu.in_transit.store(number * STATES + HOLDING, Ordering::Release);
+                break (claim, cpu);
+            }
+            cpu.in_transit.store(number * STATES, Ordering::Release);
+            most = 1;
+            if self.is_any_in_transit() {
+                // Not stolen from meanwhile: a thief would keep it from arriving.
+                self.machine.relax();
+                continue;
             }
             // What was stolen may be gone again before it is claimed; then it is
             // in somebody's group, and worth another round, by ones.
@@ -103,7 +119,6 @@ impl<M: Machine> Vm<M> {
                 _ => looked = Some(self.frames.before_looking()),
             }
             self.machine.relax();
-            most = 1;
         };
         if fill != Fill::Raw {
             for_each_run(claim.mask & !claim.zero, |first, nr| {
@@ -114,6 +129,7 @@ impl<M: Machine> Vm<M> {
         // would each be waited for. Asked for together, they arrive together.
         for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
+        cpu.in_transit.store(cpu.in_transit.get() / STATES * STATES, Ordering::Release);
         if left != 0 {
             self.frames.release_word(base, left, fill != Fill::Raw);
         }
@@ -138,6 +154,23 @@ impl<M: Machine> Vm<M> {
             left -= nr_free;
         }
         true
+    }
+
+    /// Whether a CPU has claimed frames that its group has not got yet: they are
+    /// free, though nobody could find them.
+    fn is_any_in_transit(&self) -> bool {
+        sync::fence();
+        self.cpus.iter().any(|cpu| {
+            let seen = cpu.in_transit.load(Ordering::Acquire);
+            let mut now = seen;
+            // A claim waits for nothing; one that begins later finds what was freed
+            // later.
+            while now == seen && seen % STATES == CLAIMING {
+                self.machine.relax();
+                now = cpu.in_transit.load(Ordering::Acquire);
+            }
+            now / STATES == seen / STATES && now % STATES == HOLDING
+        })
     }
 
     /// Puts frames into this CPU's group; gives those that were there. Not while a

@@ -28,7 +28,7 @@ type Cell = Rc<loom::sync::atomic::AtomicU64>;
 #[derive(Default)]
 struct Registry {
     known: BTreeSet<usize>,
-    /// With what they held when the model began.
+    /// With what lies in memory under each meanwhile.
     live: HashMap<usize, (Cell, u64)>,
     running: bool,
     found: bool,
@@ -84,11 +84,11 @@ pub fn begin() {
 pub fn end() {
     let live: std::vec::Vec<(usize, (Cell, u64))> =
         REGISTRY.with(|r| r.borrow().live.iter().map(|(a, c)| (*a, c.clone())).collect());
-    for (addr, (cell, at_first)) in live {
+    for (addr, (cell, in_memory)) in live {
         // A frame that is a table in one execution is a program's page in another,
         // and a program's bytes are not cells: what no cell has changed stays.
         let now = cell.load(Ordering::SeqCst);
-        if now != at_first {
+        if now != in_memory {
             // SAFETY: I1, as in `begin`.
             unsafe { &*(addr as *const AtomicU64) }.store(now, Ordering::Relaxed);
         }
@@ -209,6 +209,11 @@ pub fn zeroed(first: *const u8, bytes: usize) {
     // In the order of addresses: a model has to be the same every time.
     cells.sort_by_key(|(addr, _)| *addr);
     cells.iter().for_each(|(_, cell)| cell.store(0, Ordering::Relaxed));
+    // What lies in memory under them is zero, too, from now on.
+    REGISTRY.with(|r| {
+        let mut r = r.borrow_mut();
+        r.live.iter_mut().filter(|(a, _)| range.contains(a)).for_each(|(_, (_, in_memory))| *in_memory = 0);
+    });
 }
 
 /// One turn of a spin inside a section, where nothing of the machine's may be

@@ -1,0 +1,60 @@
+//! Faults under a policy that says anything at any time.
+
+use crate::account::Event;
+use crate::addr::{Access, Order};
+use crate::huge::knobs::HugeKnobs;
+use crate::policy::fault::{FaultPlan, FaultQuestion};
+use crate::policy::huge::{Enabled, SizeEnabled};
+use crate::testing::{ask, vm};
+use crate::tunables::Tunables;
+use std::cell::Cell;
+use std::vec;
+
+const HUGE: u64 = 2 << 20;
+const PRIVATE_RW: (u64, u64) = (3, 0x22);
+
+std::thread_local! {
+    static TURN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Another answer each time, good or not: in the middle of a fault, too.
+fn hostile(_: &FaultQuestion) -> FaultPlan {
+    let turn = TURN.get();
+    TURN.set(turn + 1);
+    // A sequence that does not repeat soon.
+    match turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 {
+        0 | 1 => FaultPlan::NewFolio(Order::PMD),
+        2 | 3 => FaultPlan::HugeZero,
+        4 => FaultPlan::NewFolio(Order((turn % 20) as u8)),
+        5 => FaultPlan::ZeroFrame,
+        6 => FaultPlan::NewFolio(Order(4)),
+        _ => FaultPlan::NewFrame,
+    }
+}
+
+/// What is wanted changes between the turns of one fault, so that what was brought
+/// for one plan is in the hand under another: nothing of it is lost.
+#[test]
+fn a_hostile_policy_costs_no_frame() {
+    ask(hostile);
+    let mut thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    thp.sizes.fill(SizeEnabled::Always);
+    for round in 0..40 {
+        TURN.set(round * 1000);
+        let vm = vm(16 * 512, Tunables { thp, ..Tunables::default() });
+        let before = vm.vmstat().nr_free_pages;
+        let mut counts = vec![0; vm.nr_frames() as usize];
+        {
+            let space = vm.new_space().unwrap();
+            let base = space.mmap(0, 6 * HUGE, PRIVATE_RW.0, PRIVATE_RW.1).unwrap();
+            for step in 0..60 {
+                let page = (step * 1009 + round * 17) % (6 * 512);
+                let access = if (step + round) % 3 == 0 { Access::Write } else { Access::Read };
+                space.handle_fault(base + page * 4096, access).unwrap();
+                vm.check(&[&space], &mut counts).unwrap();
+            }
+        }
+        let nr_zero = 512 * vm.event(Event::ThpZeroPageAlloc);
+        assert_eq!(vm.vmstat().nr_free_pages + nr_zero, before, "round {round}");
+    }
+}
