@@ -22,6 +22,7 @@
 //! | `rmap` | families, from a frame to its entries | policy |
 //! | `pin` | how a frame is held from outside | operations |
 //! | `notify` | who hears of changes, who may look up | what they keep |
+//! | `huge` | the knobs of huge pages, the steps of their daemons | threads |
 //! | `compact` | how used frames move, so that free ones lie together | what faults are |
 //!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
@@ -40,6 +41,7 @@
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
 //!   historic disciplines' spinlocks: the space's, or a leaf table's
+//! LOCK of a folio             a pass over 512 descriptors; nothing is taken under it
 //! an entry in state Busy      owned outside sections; its owner takes no lock
 //! ```
 //! Fork holds the parent's writer lock while it fills the child, which nobody
