@@ -371,6 +371,27 @@ fn no_split_asks_for_a_frame() {
     });
 }
 
+/// The first split derives the counts, the second adds to them, the last takes the
+/// folio's own one over.
+#[test]
+fn three_spaces_split_one_after_the_other() {
+    with_space(knobs(), |vm, space| {
+        map(space, AT, HUGE);
+        (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        let children = [space.fork().unwrap(), space.fork().unwrap()];
+        let all = [&children[0], &children[1], space];
+        for (i, one) in all.into_iter().enumerate() {
+            one.madvise(AT + i as u64 * PAGE, PAGE, DONTNEED).unwrap();
+            check(vm, &all);
+            assert_eq!(vm.event(Event::ThpSplitPage), u64::from(i == 2), "the last one dissolves the folio");
+        }
+        for (i, one) in all.into_iter().enumerate() {
+            (3..512).for_each(|page| assert_eq!(byte(one, AT + page * PAGE), page as u8));
+            assert_eq!(byte(one, AT + i as u64 * PAGE), 0);
+        }
+    });
+}
+
 /// A program's page: what was last written, and whether it may be written.
 type Pages = BTreeMap<u64, (u64, bool)>;
 
