@@ -216,6 +216,21 @@ fn a_move_to_an_odd_place_splits() {
 }
 
 #[test]
+fn a_huge_page_moves_with_its_deposit() {
+    with_space(knobs(), |vm, space| {
+        map(space, AT, HUGE);
+        (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        let to = AT + 16 * HUGE;
+        assert_eq!(space.mremap(AT, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, to), Ok(to));
+        check(vm, &[space]);
+        assert_eq!(huge_pages(space), 1);
+        space.munmap(to + PAGE, PAGE).unwrap();
+        check(vm, &[space]);
+        (2..512).for_each(|page| assert_eq!(byte(space, to + page * PAGE), page as u8));
+    });
+}
+
+#[test]
 fn guards_split() {
     with_space(knobs(), |vm, space| {
         map(space, AT, HUGE);
