@@ -2,69 +2,26 @@
 
 mod common;
 
-use common::{FIXED, GUARD_INSTALL, NONE, PAGE, PRIVATE, READ, RW, SHARED};
+use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
+use common::{FIXED, GUARD_INSTALL, NONE, PAGE, READ, RW, SHARED, check};
 use softfault::addr::Access;
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
-use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig};
+use softfault::{CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Vm};
+use softfault_host::Hosted;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-const HUGE: u64 = 2 << 20;
-const AT: u64 = 0x10_0000_0000;
 const COLLAPSE: u64 = 25;
-const DONTNEED: u64 = 4;
-
 /// Small pages only, until somebody collapses.
-fn vm(nr_cpus: usize, arena_bytes: u64) -> Vm<Hosted> {
-    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
-    let thp = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
-    let tunables = Tunables { thp, ..Tunables::default() };
-    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
-}
+const NEVER: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
 
 fn enable(vm: &Vm<Hosted>) {
     vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, ..vm.huge_knobs() }).unwrap();
 }
 
-fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {
-    let mut counts = vec![0; vm.nr_frames() as usize];
-    vm.check(spaces, &mut counts).unwrap();
-}
-
-fn with_space(test: impl Fn(&Vm<Hosted>, &AddressSpace<'_, Hosted>)) {
-    let vm = vm(1, 64 << 20);
-    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
-    let before = vm.vmstat().nr_free_pages;
-    {
-        let space = vm.new_space().unwrap();
-        space.activate();
-        test(&vm, &space);
-        check(&vm, &[&space]);
-        space.deactivate();
-    }
-    check(&vm, &[]);
-    assert_eq!(vm.vmstat().nr_free_pages, before);
-}
-
-fn map(space: &AddressSpace<'_, Hosted>, at: u64, len: u64) {
-    assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
-}
-
-fn byte(space: &AddressSpace<'_, Hosted>, at: u64) -> u8 {
-    let mut b = [0];
-    space.read(at, &mut b).unwrap();
-    b[0]
-}
-
-fn huge_pages(space: &AddressSpace<'_, Hosted>) -> u64 {
-    space.rss_pages().anon_huge / 512
-}
-
 #[test]
 fn every_second_page_is_there_and_none_is_lost() {
-    with_space(|vm, space| {
+    with_space(NEVER, |vm, space| {
         map(space, AT, 2 * HUGE);
         (0..1024).step_by(2).for_each(|page| space.write(AT + page * PAGE, &[page as u8 | 1]).unwrap());
         assert_eq!(space.madvise(AT, 2 * HUGE, COLLAPSE), Ok(()));
@@ -83,7 +40,7 @@ fn every_second_page_is_there_and_none_is_lost() {
 
 #[test]
 fn after_a_split_the_same_block_is_used_again() {
-    with_space(|vm, space| {
+    with_space(NEVER, |vm, space| {
         map(space, AT, HUGE);
         (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
         space.collapse(AT).unwrap();
@@ -103,7 +60,7 @@ fn after_a_split_the_same_block_is_used_again() {
 /// This CPU remembers the leaf table that it filled last; collapse puts it in deposit.
 #[test]
 fn no_fault_believes_in_the_table_that_went() {
-    with_space(|vm, space| {
+    with_space(NEVER, |vm, space| {
         map(space, AT, HUGE);
         assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Installed));
         space.collapse(AT).unwrap();
@@ -115,7 +72,7 @@ fn no_fault_believes_in_the_table_that_went() {
 
 #[test]
 fn each_reason_to_refuse_has_its_name() {
-    with_space(|vm, space| {
+    with_space(NEVER, |vm, space| {
         map(space, AT, 2 * HUGE);
         assert_eq!(space.collapse(AT), Err(CollapseRefusal::Empty));
         assert_eq!(space.collapse(AT + PAGE), Err(CollapseRefusal::OutsideVma));
@@ -139,7 +96,7 @@ fn each_reason_to_refuse_has_its_name() {
 
 #[test]
 fn what_a_child_shares_is_copied_and_stays_the_childs() {
-    with_space(|vm, space| {
+    with_space(NEVER, |vm, space| {
         map(space, AT, HUGE);
         (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
         let child = space.fork().unwrap();
@@ -155,7 +112,7 @@ fn what_a_child_shares_is_copied_and_stays_the_childs() {
 
 #[test]
 fn rights_are_those_of_the_mapping() {
-    with_space(|_, space| {
+    with_space(NEVER, |_, space| {
         map(space, AT, HUGE);
         space.write(AT, &[1]).unwrap();
         space.mprotect(AT, HUGE, READ).unwrap();
@@ -171,7 +128,7 @@ fn rights_are_those_of_the_mapping() {
 
 #[test]
 fn khugepaged_finds_what_it_may_have() {
-    with_space(|vm, space| {
+    with_space(NEVER, |vm, space| {
         map(space, AT, 3 * HUGE);
         map(space, AT + 8 * HUGE, HUGE);
         space.madvise(AT + 8 * HUGE, HUGE, 15).unwrap();
@@ -208,7 +165,7 @@ fn khugepaged_finds_what_it_may_have() {
 #[test]
 fn when_an_allocation_fails_everything_is_as_before() {
     for k in 0..6 {
-        with_space(|vm, space| {
+        with_space(NEVER, |vm, space| {
             map(space, AT, HUGE);
             // Not in order, or the block that they fill would be taken as it is.
             (0..512).map(|i| i ^ 1).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
@@ -226,7 +183,7 @@ fn when_an_allocation_fails_everything_is_as_before() {
 /// T8: one CPU collapses, others fault, pin, unmap and fork.
 #[test]
 fn collapse_against_everybody() {
-    let vm = vm(3, 96 << 20);
+    let vm = vm(3, 96 << 20, NEVER);
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let before = vm.vmstat().nr_free_pages;
     let stop = AtomicBool::new(false);
@@ -267,7 +224,7 @@ fn collapse_against_everybody() {
             let mut nr_collapsed = 0;
             let begun = std::time::Instant::now();
             for round in 0.. {
-                if nr_collapsed == 60 || begun.elapsed().as_secs() > 20 {
+                if nr_collapsed == 1000 || begun.elapsed().as_secs() > 20 {
                     break;
                 }
                 let at = AT + (round % 4) * HUGE;
@@ -279,7 +236,7 @@ fn collapse_against_everybody() {
                 }
             }
             stop.store(true, SeqCst);
-            assert_eq!(nr_collapsed, 60, "collapses do not get anywhere");
+            assert_eq!(nr_collapsed, 1000, "collapses do not get anywhere");
         });
         check(vm, &[space]);
     }

@@ -3,65 +3,19 @@
 
 mod common;
 
-use common::{FIXED, FREE, GUARD_INSTALL, GUARD_REMOVE, MAYMOVE, MREMAP_FIXED, NONE, PAGE, PRIVATE, READ, RW};
+use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
+use common::{FREE, GUARD_INSTALL, GUARD_REMOVE, MAYMOVE, MREMAP_FIXED, NONE, PAGE, READ, RW, check};
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, Order, RssPages, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig};
+use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, Order, RssPages};
+use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
-const HUGE: u64 = 2 << 20;
-const AT: u64 = 0x10_0000_0000;
-const DONTNEED: u64 = 4;
 const NOHUGEPAGE: u64 = 15;
 const HUGEPAGE: u64 = 14;
 
 fn knobs() -> HugeKnobs {
     HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }
-}
-
-fn vm(arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
-    let hosted = Hosted::new(HostedConfig { nr_cpus: 1, arena_bytes, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
-    let tunables = Tunables { thp, ..Tunables::default() };
-    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
-}
-
-fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {
-    let mut counts = vec![0; vm.nr_frames() as usize];
-    vm.check(spaces, &mut counts).unwrap();
-}
-
-/// A machine of 64 MiB with one space; afterwards everything has to be back, but
-/// for the huge zero frame.
-fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &AddressSpace<'_, Hosted>)) {
-    let vm = vm(64 << 20, thp);
-    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
-    let before = vm.vmstat().nr_free_pages;
-    {
-        let space = vm.new_space().unwrap();
-        space.activate();
-        test(&vm, &space);
-        check(&vm, &[&space]);
-        space.deactivate();
-    }
-    check(&vm, &[]);
-    let zero = 512 * vm.event(Event::ThpZeroPageAlloc);
-    assert_eq!(vm.vmstat().nr_free_pages + zero, before);
-}
-
-fn map(space: &AddressSpace<'_, Hosted>, at: u64, len: u64) {
-    assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
-}
-
-fn byte(space: &AddressSpace<'_, Hosted>, at: u64) -> u8 {
-    let mut b = [0];
-    space.read(at, &mut b).unwrap();
-    b[0]
-}
-
-fn huge_pages(space: &AddressSpace<'_, Hosted>) -> u64 {
-    space.rss_pages().anon_huge / 512
 }
 
 #[test]
@@ -320,7 +274,7 @@ fn the_largest_size_that_is_empty_and_inside_is_chosen() {
 /// T1, T12: no block is free, and everything works as with small pages.
 #[test]
 fn without_a_free_block_the_same_in_small_pages() {
-    let vm = vm(32 << 20, knobs());
+    let vm = vm(1, 32 << 20, knobs());
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     vm.age(32, 7);
     let space = vm.new_space().unwrap();
@@ -424,7 +378,7 @@ fn random_operations_against_a_map_of_pages() {
 }
 
 fn random_operations(seed: u64, thp: HugeKnobs, nr_steps: u64) {
-    let vm = vm(96 << 20, thp);
+    let vm = vm(1, 96 << 20, thp);
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let before = vm.vmstat().nr_free_pages;
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -16,13 +16,12 @@ use super::{FaultDone, Here, Request, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
-use crate::addr::{Access, Order, PageRange, Pfn, Rights, Vpn};
+use crate::addr::{Access, Order, PageRange, Pfn, Vpn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::policy::fault::FaultPlan;
 use crate::policy::huge::Orders;
 use crate::space::AddressSpace;
-use crate::space::vma::VmaFlags;
 use crate::table::format::{Entry, Leaf};
 use crate::table::walk;
 use crate::tunables::Discipline;
@@ -98,10 +97,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         first: Pfn,
         order: Order,
     ) -> Turn<'vm, M> {
-        let mut rights = found.entry_rights();
-        if !found.flags().contains(VmaFlags::WRITE) {
-            rights -= Rights::WRITE;
-        }
+        let rights = found.entry_rights();
         let mut nr_filled = 0;
         let mut has_page = false;
         for (i, vpn) in (range.start.0..range.end.0).map(Vpn).enumerate() {

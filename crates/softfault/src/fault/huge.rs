@@ -93,11 +93,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Need(Need::Huge { sub_page, with_twin, advised });
         };
         let writes = request.access() == Access::Write;
-        let mut rights = found.entry_rights();
-        if !found.flags().contains(VmaFlags::WRITE) {
-            rights -= Rights::WRITE;
-        }
-        let leaf = Leaf { pfn: folio, rights, accessed: true, dirty: writes };
+        let leaf = Leaf { pfn: folio, rights: found.entry_rights(), accessed: true, dirty: writes };
         self.vm.frames.folio(folio).assign(FrameKind::Anon, self.family, found.index_of(hole.base));
         if self.put_huge(here, found, hole, leaf, parts, kit).is_err() {
             self.vm.frames.folio(folio).unassign();

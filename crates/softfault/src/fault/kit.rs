@@ -214,8 +214,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         Some(HugeParts { deposit, twin })
     }
 
-    /// Back into the hand. What it holds is not known any more: a copy may not
-    /// have begun, so it counts as zero only where it must be.
+    /// Back into the hand, untouched; `is_zero` is what the caller knows of it.
     pub(crate) fn keep_huge(&mut self, first: Pfn, is_zero: bool) {
         self.large.huge = Some(HugeFrame { first, is_zero });
     }

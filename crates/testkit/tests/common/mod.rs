@@ -2,6 +2,8 @@
 //! several CPUs at once in one address space, and the look at what is left.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod huge;
+
 use softfault::policy::huge::Enabled;
 use softfault::{AddressSpace, CpuId, Discipline, HugeKnobs, Machine, Pfn, RssPages, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};

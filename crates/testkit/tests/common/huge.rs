@@ -1,0 +1,48 @@
+//! For tests of huge pages: a machine with knobs, one space, bytes of pages.
+
+use super::{FIXED, PRIVATE, RW, Space, check};
+use softfault::{CpuId, Event, HugeKnobs, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig};
+
+pub const HUGE: u64 = 2 << 20;
+pub const AT: u64 = 0x10_0000_0000;
+pub const DONTNEED: u64 = 4;
+
+pub fn vm(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
+    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, ..HostedConfig::default() }).unwrap();
+    let regions = hosted.regions();
+    let tunables = Tunables { thp, ..Tunables::default() };
+    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
+}
+
+/// A machine of 64 MiB with one space; afterwards everything has to be back, but
+/// for the huge zero frame.
+pub fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>)) {
+    let vm = vm(1, 64 << 20, thp);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    {
+        let space = vm.new_space().unwrap();
+        space.activate();
+        test(&vm, &space);
+        check(&vm, &[&space]);
+        space.deactivate();
+    }
+    check(&vm, &[]);
+    let zero = 512 * vm.event(Event::ThpZeroPageAlloc);
+    assert_eq!(vm.vmstat().nr_free_pages + zero, before);
+}
+
+pub fn map(space: &Space<'_>, at: u64, len: u64) {
+    assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
+}
+
+pub fn byte(space: &Space<'_>, at: u64) -> u8 {
+    let mut b = [0];
+    space.read(at, &mut b).unwrap();
+    b[0]
+}
+
+pub fn huge_pages(space: &Space<'_>) -> u64 {
+    space.rss_pages().anon_huge / 512
+}
