@@ -9,7 +9,7 @@ use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
 use softfault::{CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Vm};
 use softfault_host::Hosted;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const COLLAPSE: u64 = 25;
 /// Small pages only, until somebody collapses.
@@ -190,7 +190,8 @@ fn collapse_against_everybody() {
     {
         let space = vm.new_space().unwrap();
         map(&space, AT, 4 * HUGE);
-        let (space, stop, vm) = (&space, &stop, &vm);
+        let rounds = AtomicU64::new(0);
+        let (space, stop, vm, rounds) = (&space, &stop, &vm, &rounds);
         std::thread::scope(|scope| {
             for cpu in 1..3u64 {
                 scope.spawn(move || {
@@ -199,6 +200,7 @@ fn collapse_against_everybody() {
                     // The pages of this CPU: what it wrote last into each.
                     let mut pages = vec![0u8; 2048];
                     while !stop.load(SeqCst) {
+                        rounds.fetch_add(1, SeqCst);
                         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                         let page = ((state >> 33) % 1024) * 2 + cpu - 1;
                         let at = AT + page * PAGE;
@@ -224,7 +226,7 @@ fn collapse_against_everybody() {
             let mut nr_collapsed = 0;
             let begun = std::time::Instant::now();
             for round in 0.. {
-                if nr_collapsed == 1000 || begun.elapsed().as_secs() > 20 {
+                if nr_collapsed >= 200 && rounds.load(SeqCst) > 20_000 || begun.elapsed().as_secs() > 20 {
                     break;
                 }
                 let at = AT + (round % 4) * HUGE;
@@ -236,7 +238,7 @@ fn collapse_against_everybody() {
                 }
             }
             stop.store(true, SeqCst);
-            assert_eq!(nr_collapsed, 1000, "collapses do not get anywhere");
+            assert!(nr_collapsed >= 200 && rounds.load(SeqCst) > 20_000, "collapses do not get anywhere");
         });
         check(vm, &[space]);
     }
