@@ -4,7 +4,7 @@
 //! line counts tests, and steps that are not tests, as passed or failed.
 
 use crate::shell::{self, Line};
-use crate::{lint, packages, readme};
+use crate::{lint, mutants, packages, readme};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ pub const KERNEL_TEST: &str = "test -p softfault-lab --test kernel_programs";
 /// What may be typed after `cargo xtask check`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Leave out what takes minutes: model checking and the README's commands
+    /// Leave out what takes minutes: model checking, mutants and the README's commands
     #[arg(long)]
     fast: bool,
 }
@@ -26,7 +26,7 @@ struct Step {
     run: fn(&mut Tally) -> Result<(), String>,
 }
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step { name: "packages", slow: false, run: |_| packages::ensure() },
     Step { name: "format", slow: false, run: |_| format() },
     Step { name: "lints of our own", slow: false, run: |_| lint::run() },
@@ -40,8 +40,16 @@ const STEPS: [Step; 10] = [
     Step { name: "documentation", slow: false, run: |_| documentation() },
     Step { name: "tests", slow: false, run: |tally| tests(&shell::cargo(TESTS), tally) },
     Step { name: "model checking", slow: true, run: |tally| tests(&shell::cargo(MODELS), tally) },
+    Step {
+        name: "a sample of the mutants",
+        slow: true,
+        run: |_| mutants::run(&mutants::Options::sample(SAMPLE_SECONDS)),
+    },
     Step { name: "the README's commands", slow: true, run: |_| readme::run() },
 ];
+
+/// Besides the first builds, which take about as long.
+const SAMPLE_SECONDS: u64 = 120;
 
 const KERNEL: &str = "crates/kernel";
 const PROBE: &str = "crates/lab/probe";

@@ -15,20 +15,27 @@
 //! seconds = 120   # optional; a test that hangs for longer has noticed, too
 //! ```
 //!
-//! Work is done on a mirror of the tree in `target/mutants/tree`. Every test must
+//! Work is done on mirrors of the tree in `target/mutants/tree-N`. Every test must
 //! pass on the unchanged mirror and every mutant must compile, or a failure would
-//! say nothing. The unchanged tests come first, all together: in between they
-//! would cost a build each. `target/mutants/logs` keeps what each test printed, so
-//! that one can see whether a mutant was killed for the right reason.
+//! say nothing. The unchanged tests run first: between mutants each would cost a
+//! build. `target/mutants/logs` keeps the output of each test and shows whether a
+//! mutant was killed for the right reason.
+//!
+//! `--sample SECONDS` is what the gate runs: the order depends on the commit, and no
+//! mutant starts after the time is used up. A mutant that does not match, compile or
+//! die fails the run in either form.
 
 mod place;
+mod sample;
 
 use crate::shell;
 use place::Place;
+use sample::Budget;
 use serde::Deserialize;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// What may be typed after `cargo xtask mutants`.
 #[derive(clap::Args)]
@@ -41,6 +48,20 @@ pub struct Options {
     /// Only check that each replacement matches exactly once
     #[arg(long)]
     dry_run: bool,
+    /// Run mutants in an order that changes with each commit, until this time is used up; builds of the
+    /// unchanged tree do not count
+    #[arg(long, value_name = "SECONDS")]
+    sample: Option<u64>,
+    /// How many mutants to try at once, each in a mirror and a build folder of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=64))]
+    jobs: u64,
+}
+
+impl Options {
+    /// What the gate asks for.
+    pub fn sample(seconds: u64) -> Options {
+        Options { names: Vec::new(), verbose: false, dry_run: false, sample: Some(seconds), jobs: 1 }
+    }
 }
 
 #[derive(Deserialize)]
@@ -78,37 +99,107 @@ enum Verdict {
 
 /// Runs the chosen ones and prints a table.
 pub fn run(options: &Options) -> Result<(), String> {
-    let chosen: Vec<Mutant> = read_lists()?.into_iter().filter(|m| options.wants(m)).collect();
+    let all = read_lists()?;
+    for mutant in &all {
+        mutant.applied(&shell::top())?;
+    }
+    let mut chosen: Vec<Mutant> = all.into_iter().filter(|m| options.wants(m)).collect();
     if chosen.is_empty() {
         return Err("mutants: no entry has such a name; the lists are xtask/mutants/*.toml".into());
-    }
-    for mutant in &chosen {
-        mutant.applied(&shell::top())?;
     }
     if options.dry_run {
         println!("{} mutants, each of which matches exactly once", chosen.len());
         return Ok(());
     }
     let begun = Instant::now();
-    let place = Place::mirror(&shell::top().join("target/mutants"), options.verbose)?;
-    let unchanged = place.all_unchanged(&chosen);
-    unchanged.values().flat_map(|result| result.as_ref().err()).for_each(|wrong| println!("{wrong}"));
-    println!("{} tests on the unchanged tree, {} s", unchanged.len(), begun.elapsed().as_secs());
-    println!("{:<40} {:>8} {:<17} why", "mutant", "seconds", "verdict");
-    let mut bad = Vec::new();
-    for mutant in &chosen {
-        let start = Instant::now();
-        let verdict = match unchanged[&mutant.test] {
-            Ok(took) => place.try_one(mutant, took)?,
-            Err(_) => Verdict::BadTest,
-        };
-        println!("{:<40} {:>8} {:<17} {}", mutant.name, start.elapsed().as_secs(), verdict.name(), mutant.why);
-        if !verdict.is_good() {
-            bad.push(mutant.name.as_str());
+    let top = shell::top().join("target/mutants");
+    let places: Result<Vec<Place>, String> =
+        (0..options.jobs).map(|job| Place::mirror(&top, job, options.verbose)).collect();
+    let campaign = Campaign { places: places?, budget: Budget::new(options.sample), nr: chosen.len() };
+    let bad = match options.sample {
+        // Each mutant right after its unchanged test: the time may end anywhere.
+        Some(_) => {
+            sample::shuffle(&mut chosen)?;
+            chosen.chunks(1).map(|one| campaign.judge(one)).collect::<Result<Vec<_>, _>>()?.concat()
         }
-    }
-    println!("{} of {} mutants killed, {} s", chosen.len() - bad.len(), chosen.len(), begun.elapsed().as_secs());
+        None => campaign.judge(&chosen)?,
+    };
+    let nr_tried = campaign.budget.nr_tried();
+    println!("{} of {} mutants killed, {} s", nr_tried - bad.len(), nr_tried, begun.elapsed().as_secs());
     if bad.is_empty() { Ok(()) } else { Err(format!("mutants: not killed: {}", bad.join(", "))) }
+}
+
+/// One run: the places to work in and the time that is left.
+struct Campaign {
+    places: Vec<Place>,
+    budget: Budget,
+    nr: usize,
+}
+
+impl Campaign {
+    /// Tries each mutant of `chosen` that still fits the budget; gives the names of those that were not
+    /// killed.
+    fn judge(&self, chosen: &[Mutant]) -> Result<Vec<String>, String> {
+        if self.budget.is_used_up() {
+            return Ok(Vec::new());
+        }
+        let mut tests: Vec<&Mutant> = Vec::new();
+        for mutant in chosen {
+            if !tests.iter().any(|m| m.test == mutant.test) {
+                tests.push(mutant);
+            }
+        }
+        let unchanged: HashMap<&str, Result<Duration, String>> = self
+            .spread(&tests, |place, mutant| {
+                let result = place.unchanged(mutant, &self.budget);
+                if let Err(wrong) = &result {
+                    println!("{wrong}");
+                }
+                Ok((mutant.test.as_str(), result))
+            })?
+            .into_iter()
+            .collect();
+        let chosen: Vec<&Mutant> = chosen.iter().collect();
+        let bad = self.spread(&chosen, |place, mutant| {
+            let start = Instant::now();
+            let verdict = match unchanged[mutant.test.as_str()] {
+                Ok(took) => place.try_one(mutant, took)?,
+                Err(_) => Verdict::BadTest,
+            };
+            self.budget.spend(start.elapsed());
+            self.say(mutant, start.elapsed(), verdict);
+            Ok((!verdict.is_good()).then(|| mutant.name.clone()))
+        })?;
+        Ok(bad.into_iter().flatten().collect())
+    }
+
+    fn say(&self, mutant: &Mutant, took: Duration, verdict: Verdict) {
+        let n = self.budget.count();
+        let seconds = took.as_secs();
+        println!("{n:>3}/{} {:<40} {seconds:>5} s {:<17} {}", self.nr, mutant.name, verdict.name(), mutant.why);
+    }
+
+    /// Calls `work` with each item, in as many threads as there are places.
+    fn spread<'m, T: Send>(
+        &self,
+        items: &[&'m Mutant],
+        work: impl Fn(&Place, &'m Mutant) -> Result<T, String> + Sync,
+    ) -> Result<Vec<T>, String> {
+        let queue = Mutex::new(items.iter());
+        let results = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for place in &self.places {
+                scope.spawn(|| {
+                    loop {
+                        let Some(item) = queue.lock().expect("no worker panics").next() else { break };
+                        let result = work(place, item);
+                        results.lock().expect("no worker panics").push(result);
+                    }
+                });
+            }
+        });
+        results.into_inner().expect("no worker panics").into_iter().collect()
+    }
 }
 
 impl Options {

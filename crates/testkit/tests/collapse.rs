@@ -102,6 +102,7 @@ fn what_a_child_shares_is_copied_and_stays_the_childs() {
         let child = space.fork().unwrap();
         space.collapse(AT).unwrap();
         check(vm, &[space, &child]);
+        (0..512).for_each(|page| assert_eq!(byte(space, AT + page * PAGE), page as u8));
         space.write(AT + 7 * PAGE, &[99]).unwrap();
         assert_eq!((byte(space, AT + 7 * PAGE), byte(&child, AT + 7 * PAGE)), (99, 7));
         child.collapse(AT).unwrap();

@@ -1,9 +1,10 @@
 //! Where mutants are put in and tests are run: a mirror of the tree, a build
 //! folder of its own, and a log for each mutant. `mutants.rs` says which.
 
+use super::sample::Budget;
 use super::{Mutant, Verdict};
 use crate::shell::{self, Line};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,14 +14,16 @@ use std::time::{Duration, Instant};
 /// Where the work is done.
 pub struct Place {
     top: PathBuf,
+    /// Which of the places that work at once.
+    job: u64,
     verbose: bool,
 }
 
 impl Place {
-    /// Makes `top/tree` what the tree is. Writes only what differs, so that cargo
+    /// Makes `top/tree-JOB` what the tree is. Writes only what differs, so that cargo
     /// builds only what changed.
-    pub fn mirror(top: &Path, verbose: bool) -> Result<Place, String> {
-        let place = Place { top: top.into(), verbose };
+    pub fn mirror(top: &Path, job: u64, verbose: bool) -> Result<Place, String> {
+        let place = Place { top: top.into(), job, verbose };
         let wanted: HashSet<String> = shell::project_files()?.into_iter().collect();
         let tree = place.tree();
         for folder in [&tree, &top.join("logs")] {
@@ -42,7 +45,7 @@ impl Place {
     }
 
     fn tree(&self) -> PathBuf {
-        self.top.join("tree")
+        self.top.join(format!("tree-{}", self.job))
     }
 
     /// The mutant's test, or with `compile_only` just its build.
@@ -53,8 +56,13 @@ impl Place {
         for profile in ["DEV", "TEST", "RELEASE"] {
             command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), "false");
         }
+        // Each build serves one test: what counts is the time from a changed line to its end.
+        command.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
         // A group of its own, so that a test that hangs can be ended with its children.
-        command.current_dir(self.tree()).env("CARGO_TARGET_DIR", self.top.join("build")).process_group(0);
+        command
+            .current_dir(self.tree())
+            .env("CARGO_TARGET_DIR", self.top.join(format!("build-{}", self.job)))
+            .process_group(0);
         Ok(command)
     }
 
@@ -98,26 +106,16 @@ impl Place {
         std::fs::read(self.log(name)).map_or(String::new(), |text| String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Each test once on the unchanged tree: how long it takes, or what is wrong
-    /// with it.
-    pub fn all_unchanged(&self, mutants: &[Mutant]) -> HashMap<String, Result<Duration, String>> {
-        let mut took = HashMap::new();
-        for mutant in mutants {
-            if !took.contains_key(&mutant.test) {
-                took.insert(mutant.test.clone(), self.unchanged(mutant));
-            }
-        }
-        took
-    }
-
-    fn unchanged(&self, mutant: &Mutant) -> Result<Duration, String> {
+    /// The test on the unchanged tree: how long it takes, or what is wrong with it.
+    pub fn unchanged(&self, mutant: &Mutant, budget: &Budget) -> Result<Duration, String> {
         let wrong = |what: &str| format!("`{}` {what} on the unchanged tree", mutant.test);
         if !self.compiles(mutant)? {
             return Err(wrong("does not compile"));
         }
-        let start = Instant::now();
-        let passed = self.test(mutant, "unchanged", Duration::from_secs(3600))?;
-        let text = self.logged("unchanged");
+        let (start, log) = (Instant::now(), format!("unchanged-{}", self.job));
+        let passed = self.test(mutant, &log, Duration::from_secs(3600))?;
+        budget.spend(start.elapsed());
+        let text = self.logged(&log);
         if passed != Some(true) {
             return Err(format!("{}:\n{text}", wrong("fails")));
         }
