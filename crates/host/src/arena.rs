@@ -10,6 +10,7 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use softfault::FrameRange;
 use softfault::addr::Pfn;
 
 const FRAME_BYTES: usize = 4096;
@@ -18,7 +19,7 @@ const ALIGN_BYTES: usize = 2 << 20;
 /// The memory of one machine.
 pub(crate) struct Arena {
     base: NonNull<u8>,
-    nr_frames: u64,
+    frames: [FrameRange; 1],
 }
 
 // SAFETY: H1, H2: the mapping belongs to the arena as long as it lives, and is
@@ -48,29 +49,48 @@ impl Arena {
             let _ = madvise(base, len, if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
         }
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Arena { base, nr_frames: bytes / FRAME_BYTES as u64 })
+        Ok(Arena { base, frames: [FrameRange { first: Pfn(0), nr_frames: bytes / FRAME_BYTES as u64 }] })
     }
 
+    #[inline(always)]
     pub(crate) fn nr_frames(&self) -> u64 {
-        self.nr_frames
+        self.frames[0].nr_frames
     }
 
-    /// Where frame `pfn` is; in the mapping only if the arena has that frame.
+    /// All its frames, as one range.
+    pub(crate) fn frames(&self) -> &[FrameRange; 1] {
+        &self.frames
+    }
+
+    /// Returns the address of frame `pfn`.
+    ///
+    /// # Panics
+    ///
+    /// If the arena has no such frame: a table or a caller names a frame that does
+    /// not exist. Hardware would raise a machine check.
     #[inline(always)]
     pub(crate) fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            machine_check(pfn);
+        }
         self.base.as_ptr().wrapping_add(pfn.0 as usize * FRAME_BYTES)
+    }
+
+    /// Zeroes all frames.
+    pub(crate) fn zero(&mut self) {
+        // SAFETY: H1: the whole mapping; `&mut self` says that nobody uses it.
+        unsafe { self.base.as_ptr().write_bytes(0, self.nr_frames() as usize * FRAME_BYTES) }
     }
 
     /// The pointer to `len` bytes at `offset` of the frame.
     ///
     /// # Panics
     ///
-    /// If there is no such memory: a table names a frame that the machine does
-    /// not have. Hardware would raise a machine check.
+    /// If there is no such memory, as [`frame_ptr`](Self::frame_ptr).
     #[inline(always)]
     fn bytes(&self, pfn: Pfn, offset: usize, len: usize) -> *mut u8 {
-        let inside = u64::from(pfn.0) < self.nr_frames && offset <= FRAME_BYTES && len <= FRAME_BYTES - offset;
-        assert!(inside, "machine check: {len} bytes at {offset:#x} of {pfn:?}, which is not in the arena");
+        let inside = offset <= FRAME_BYTES && len <= FRAME_BYTES - offset;
+        assert!(inside, "machine check: {len} bytes at {offset:#x} of {pfn:?} leave the frame");
         self.frame_ptr(pfn).wrapping_add(offset)
     }
 
@@ -119,6 +139,12 @@ impl Arena {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn machine_check(pfn: Pfn) -> ! {
+    panic!("machine check: {pfn:?} is not in the arena")
+}
+
 fn bytes_to_word(offset: usize) -> usize {
     offset.next_multiple_of(8) - offset
 }
@@ -158,7 +184,7 @@ impl Drop for Arena {
     fn drop(&mut self) {
         // SAFETY: H1: the whole of the mapping; `&mut self` says that nobody
         // borrows from it.
-        unsafe { trim(self.base.as_ptr().cast(), self.nr_frames as usize * FRAME_BYTES) }
+        unsafe { trim(self.base.as_ptr().cast(), self.nr_frames() as usize * FRAME_BYTES) }
     }
 }
 

@@ -31,6 +31,9 @@ pub struct HostedConfig {
     pub tlb_entries: usize,
     /// Whether the host should back the arena with huge pages.
     pub huge: bool,
+    /// Whether the first [`Vm`](softfault::Vm) over the machine hears that all
+    /// frames are zero, which they are. Otherwise it clears them before use.
+    pub zeroed: bool,
     /// Whether each TLB fill looks for a live translation of the same page to
     /// another frame or of another size on any CPU: Arm's break-before-make
     /// rule. Slow; see [`violations`](crate::Hosted::violations).
@@ -49,6 +52,7 @@ impl Default for HostedConfig {
             mode: Mode::Interrupt,
             tlb_entries: 1536,
             huge: false,
+            zeroed: true,
             strict_bbm: false,
             barrier: Barrier::Auto,
             seed: 0,

@@ -9,10 +9,10 @@ use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats};
 use crate::park::Parking;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use softfault::Notice;
 use softfault::addr::Pfn;
 use softfault::machine::{CpuId, SpaceTag};
 use softfault::table::format::{Format, X86_64};
-use softfault::{FrameRange, Notice};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -22,6 +22,8 @@ pub type Subscriber = Box<dyn Fn(SpaceTag, &Notice) -> bool + Send + Sync>;
 /// A machine in this process; any number of them may exist.
 pub struct Hosted<F: Format = X86_64> {
     pub(crate) arena: Arena,
+    /// Whether the next `Vm` hears that all frames are zero.
+    pub(crate) are_zero: bool,
     /// The machine's number shifted past the CPU: what a bound thread's cell
     /// begins with (H3).
     pub(crate) tag: u64,
@@ -53,6 +55,7 @@ impl<F: Format> Hosted<F> {
         let cpu = |i: usize| CpuState::new(config.tlb_entries, config.seed.wrapping_add((i as u64) << 32));
         Ok(Hosted {
             arena,
+            are_zero: config.zeroed,
             tag: (LAST_NUMBER.fetch_add(1, Relaxed) + 1) << CPU_BITS,
             mode: config.mode,
             barrier,
@@ -65,9 +68,19 @@ impl<F: Format> Hosted<F> {
         })
     }
 
-    /// Its memory, for [`Config::regions`](softfault::Config).
-    pub fn regions(&self) -> [FrameRange; 1] {
-        [FrameRange { first: Pfn(0), nr_frames: self.arena.nr_frames() }]
+    /// Zeroes all of its memory, and says so to the next [`Vm`](softfault::Vm).
+    pub fn zero(&mut self) {
+        self.arena.zero();
+        self.are_zero = true;
+    }
+
+    /// Stores `word` at the start of every frame: the next [`Vm`](softfault::Vm)
+    /// finds none of them zero.
+    pub fn soil(&mut self, word: u64) {
+        self.are_zero = false;
+        for frame in 0..self.arena.nr_frames() {
+            self.arena.word(Pfn(frame as u32), 0).store(word, Relaxed);
+        }
     }
 
     /// Makes the calling thread the CPU `cpu` until the guard is dropped.

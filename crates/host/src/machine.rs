@@ -1,21 +1,30 @@
 //! What the core asks of its surroundings, answered by the hosted machine.
 #![allow(unsafe_code)]
 
-use crate::cpu::bound;
+use crate::cpu::{CpuState, bound};
 use crate::hosted::Hosted;
 use crate::shootdown::pause;
 use core::sync::atomic::Ordering::Relaxed;
-use softfault::Notice;
 use softfault::addr::Pfn;
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault::sync::Word;
 use softfault::table::format::Format;
+use softfault::{FrameRange, Notice};
 
-// SAFETY: I1: H1, `regions` names only frames of the arena, and accesses touch a
-// frame only where a table of the core maps it. I2: H3; a thread keeps its CPU
+// SAFETY: I1: H1, H2; accesses touch a frame only where a table of the core maps
+// it, `are_zero` is set only while all of the arena is zero. I2: H3; a thread keeps its CPU
 // while its guard lives. I3: H7. I4: H4, H5 and H6.
 unsafe impl<F: Format> Machine for Hosted<F> {
     type Format = F;
+
+    fn frames(&self) -> &[FrameRange] {
+        self.arena.frames()
+    }
+
+    fn begin(&mut self) -> bool {
+        self.cpus.iter().for_each(CpuState::flush_all);
+        core::mem::replace(&mut self.are_zero, false)
+    }
 
     #[inline(always)]
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {

@@ -1,6 +1,6 @@
 //! Programs on the hosted machine with the real core: what `Running` promises.
 
-use softfault::{Access, Config, CpuId, FaultError, Tunables, Vm};
+use softfault::{Access, CpuId, FaultError, Tunables, Vm};
 use softfault_host::{BindError, Hosted, HostedConfig, Mode, PageFault};
 use std::thread;
 
@@ -11,8 +11,7 @@ const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
 fn vm(nr_cpus: usize, mode: Mode) -> Vm<Hosted> {
     let config = HostedConfig { nr_cpus, mode, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
     let hosted = Hosted::new(config).unwrap();
-    let regions = hosted.regions();
-    Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables: Tunables::default() }).unwrap()
+    Vm::new(hosted, Tunables::default()).unwrap()
 }
 
 #[test]

@@ -15,7 +15,7 @@
 #![deny(unsafe_code)]
 
 use softfault::machine::{CpuId, CpuSet, Flush, Machine};
-use softfault::{Config, PageRange, Tunables, Vm, Vpn};
+use softfault::{PageRange, Tunables, Vm, Vpn};
 use softfault_host::{Hosted, HostedConfig, Mode, Running};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -108,9 +108,7 @@ fn shoot(vm: &Vm<Hosted>, running: &Running<'_>, board: &Board, rounds: u64, lim
 
 fn play(mode: Mode, rounds: u64, limit: Duration) {
     let hosted = Hosted::new(HostedConfig { nr_cpus: 2, mode, tlb_entries: 64, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
-    let config = Config { regions: &regions, frames_are_zero: true, tunables: Tunables::default() };
-    let vm = Vm::new(hosted, &config).unwrap();
+    let vm = Vm::new(hosted, Tunables::default()).unwrap();
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     let board = Board::default();

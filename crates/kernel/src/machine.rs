@@ -1,25 +1,46 @@
 //! The port: all that the subsystem asks of this kernel. A template for others.
 
 use crate::arch::{cpu, time};
+use crate::boot::info::{FreeRegions, Info};
 use crate::boot::paging::direct_map;
 use crate::mailbox::{self, Work};
 use crate::sched::parking;
+use crate::sync::Once;
 use crate::{kcompactd, khugepaged};
 use softfault::sync::Word;
 use softfault::table::format::X86_64;
-use softfault::{CpuId, CpuSet, Flush, Machine, Pfn, SpaceTag};
+use softfault::{CpuId, CpuSet, Flush, FrameRange, Machine, Pfn, SpaceTag};
 
-/// This machine; everything it has to remember is per CPU or static.
-pub struct Kernel;
+/// This machine; all else that it has to remember is per CPU or static.
+pub struct Kernel {
+    frames: &'static [FrameRange],
+}
 
-// SAFETY: I1: the frames named in mm.rs are memory that the loader reported,
-// nobody else was given, and the direct map shows (K1, K7). I2: a CPU's number
+static FREE: Once<FreeRegions> = Once::new();
+
+impl Kernel {
+    /// Takes all memory that nobody else has.
+    ///
+    /// # Panics
+    ///
+    /// The second time: there is one machine, and one owner of its frames.
+    pub fn take(info: &Info) -> Kernel {
+        let (regions, nr) = FREE.set(info.free_regions());
+        Kernel { frames: &regions[..*nr] }
+    }
+}
+
+// SAFETY: I1: the frames are memory that the loader reported, nobody else was
+// given, and the direct map shows (K1, K7); `take` gives them once. I2: a CPU's number
 // is in its block (K3), and the kernel is not interrupted (K2). I3 and I4: each
 // target answers a request after a full barrier and after dropping the
 // translations (mailbox.rs).
 unsafe impl Machine for Kernel {
     type Format = X86_64;
 
+    fn frames(&self) -> &[FrameRange] {
+        self.frames
+    }
     #[inline(always)]
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         direct_map(u64::from(pfn.0) << 12)

@@ -8,7 +8,7 @@ use crate::machine::Kernel;
 use crate::sync::Once;
 use core::ops::Range;
 use softfault::clear::calibrate;
-use softfault::{AccessError, AddressSpace, Config, FaultError, FrameRange, OutOfFrames, SharedObject, Tunables, Vm};
+use softfault::{AccessError, AddressSpace, FaultError, FrameRange, Machine, OutOfFrames, SharedObject, Tunables, Vm};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// A program's address space.
@@ -25,13 +25,13 @@ const CALIBRATION_FRAMES: u64 = 16;
 
 /// Gives the subsystem all memory that nobody else has.
 pub fn init(info: &Info, tunables: Tunables) {
-    let (regions, nr) = info.free_regions();
-    let config = Config { regions: &regions[..nr], frames_are_zero: false, tunables };
-    let table = regions[..nr]
+    let machine = Kernel::take(info);
+    let table = machine
+        .frames()
         .iter()
         .find(|r| r.nr_frames >= CALIBRATION_FRAMES)
-        .map(|region| calibrate(&Kernel, FrameRange { nr_frames: CALIBRATION_FRAMES, ..*region }));
-    match Vm::new(Kernel, &config) {
+        .map(|region| calibrate(&machine, FrameRange { nr_frames: CALIBRATION_FRAMES, ..*region }));
+    match Vm::new(machine, tunables) {
         Ok(vm) => {
             table.iter().for_each(|table| vm.set_clear_orders(table));
             VM.set(vm);

@@ -10,7 +10,7 @@ use softfault_shuffled::addr::{Access, Pfn, Vpn};
 use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_shuffled::sync::{Word, shuffle};
 use softfault_shuffled::table::format::X86_64;
-use softfault_shuffled::{AddressSpace, Config, Discipline, FrameRange, Rights, Tunables, Vm};
+use softfault_shuffled::{AddressSpace, Discipline, FrameRange, Rights, Tunables, Vm};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,6 +43,12 @@ unsafe impl Send for Shuffled {}
 // an access in this file has no scheduling point.
 unsafe impl Machine for Shuffled {
     type Format = X86_64;
+    fn frames(&self) -> &[FrameRange] {
+        &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }]
+    }
+    fn begin(&mut self) -> bool {
+        true
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         assert!(u64::from(pfn.0) < NR_FRAMES);
         self.memory.wrapping_add(pfn.0 as usize * 4096)
@@ -94,10 +100,8 @@ fn vm(discipline: Discipline) -> Vm<Shuffled> {
     // SAFETY: I6: nobody has the frames between two schedules.
     unsafe { core::ptr::write_bytes(memory, 0, NR_FRAMES as usize * 4096) };
     let tlbs = (0..NR_CPUS).map(|_| RefCell::default()).collect();
-    let regions = [FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }];
     let tunables = Tunables { discipline, zero_batch: 4, ..Tunables::default() };
-    let config = Config { regions: &regions, frames_are_zero: true, tunables };
-    Vm::new(Shuffled { memory, tlbs }, &config).unwrap()
+    Vm::new(Shuffled { memory, tlbs }, tunables).unwrap()
 }
 
 type Space = AddressSpace<'static, Shuffled>;

@@ -9,7 +9,7 @@ use softfault::addr::{Access, PAGE_SIZE, Pfn};
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault::sync::Word;
 use softfault::table::format::X86_64;
-use softfault::{Config, FrameRange, Tunables, Vm};
+use softfault::{FrameRange, Tunables, Vm};
 use std::alloc::{Layout, alloc_zeroed};
 
 const NR_FRAMES: u64 = 1024;
@@ -27,6 +27,14 @@ unsafe impl Sync for Tiny {}
 unsafe impl Machine for Tiny {
     type Format = X86_64;
 
+    /// A kernel: what the loader reported and nobody else was given.
+    fn frames(&self) -> &[FrameRange] {
+        &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }]
+    }
+    /// A kernel: `false`, unless the loader has zeroed its memory.
+    fn begin(&mut self) -> bool {
+        true
+    }
     /// A kernel: the base of its direct map plus the physical address.
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         self.memory.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize)
@@ -67,9 +75,7 @@ fn main() {
     let memory = unsafe { alloc_zeroed(layout) };
     assert!(!memory.is_null(), "4 MiB of memory");
 
-    let regions = [FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }];
-    let config = Config { regions: &regions, frames_are_zero: true, tunables: Tunables::default() };
-    let vm = Vm::new(Tiny { memory }, &config).expect("room for the metadata");
+    let vm = Vm::new(Tiny { memory }, Tunables::default()).expect("room for the metadata");
     let before = vm.vmstat().nr_free_pages;
 
     let space = vm.new_space().expect("a frame for the space");

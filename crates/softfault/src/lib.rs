@@ -112,4 +112,4 @@ pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::{AccessError, AddressSpace};
 pub use tunables::{Discipline, Tunables};
-pub use vm::{Config, FrameRange, NewVmError, Vm};
+pub use vm::{FrameRange, NewVmError, Vm};

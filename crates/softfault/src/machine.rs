@@ -10,6 +10,7 @@ use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
+use crate::vm::FrameRange;
 
 /// The largest number of CPUs that a [`CpuSet`] can hold.
 pub const MAX_CPUS: usize = 512;
@@ -100,10 +101,13 @@ pub enum Flush {
 /// # Safety
 ///
 /// The implementor promises invariants I1 to I4 of `docs/invariants.md`:
-/// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame that was
-///   named in the [`Config`](crate::Config), a pointer to 4,096 bytes of memory
-///   that is readable, writable, aligned to 4,096, the same on every call, next
-///   to that of the frame with the next number, and used by nobody but the subsystem and the programs it maps it for;
+/// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
+///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
+///   readable, writable, aligned to 4,096, the same on every call, and next to
+///   that of the frame with the next number in the range. The frames belong to
+///   this value of the type: no other value names them while this one lives, and
+///   nobody but the subsystem, and the programs that it maps them for, uses them.
+///   They are zero when [`begin`](Machine::begin) returns `true`;
 /// - **I2** [`this_cpu`](Machine::this_cpu) is below
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
@@ -116,6 +120,19 @@ pub enum Flush {
 pub unsafe trait Machine: Sized + Sync {
     /// The page-table format.
     type Format: Format;
+
+    /// The memory that is the subsystem's, in any order, without overlap.
+    /// The same on every call.
+    fn frames(&self) -> &[FrameRange];
+
+    /// Says that the frames are about to be written, and returns whether all of
+    /// them are zero now. [`Vm::new`](crate::Vm::new) calls it once, after its
+    /// checks and before it touches a frame. A machine that serves again later
+    /// returns `true` at most the first time, and drops the translations that
+    /// its CPUs still hold: the next `Vm` counts its spaces from 1 again.
+    fn begin(&mut self) -> bool {
+        false
+    }
 
     /// The direct map: where the frame's bytes are.
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8;

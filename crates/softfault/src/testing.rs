@@ -8,9 +8,10 @@ use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::X86_64;
 use crate::tunables::Tunables;
-use crate::vm::{Config, FrameRange, NewVmError, Vm};
+use crate::vm::{FrameRange, NewVmError, Vm};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::Cell;
+use std::vec::Vec;
 
 std::thread_local! {
     static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };
@@ -24,6 +25,7 @@ pub(crate) fn ask(policy: fn(&FaultQuestion) -> FaultPlan) {
 pub(crate) struct Plain {
     memory: *mut u8,
     nr_frames: u64,
+    frames: Vec<FrameRange>,
     /// Turns of [`Machine::relax`] so far.
     pub(crate) nr_relaxed: Word,
 }
@@ -35,6 +37,12 @@ unsafe impl Sync for Plain {}
 // CPU, no translations.
 unsafe impl Machine for Plain {
     type Format = X86_64;
+    fn frames(&self) -> &[FrameRange] {
+        &self.frames
+    }
+    fn begin(&mut self) -> bool {
+        true
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         assert!(u64::from(pfn.0) < self.nr_frames);
         self.memory.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize)
@@ -72,9 +80,19 @@ fn layout(nr_frames: u64) -> Layout {
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        // SAFETY: I1: allocated with this layout in `vm`.
+        if self.memory.is_null() {
+            return;
+        }
+        // SAFETY: I1: allocated with this layout in `try_vm`.
         unsafe { dealloc(self.memory, layout(self.nr_frames)) }
     }
+}
+
+/// A machine that names frames without any memory for them: whoever asks where one
+/// is fails the test.
+pub(crate) fn without_memory(frames: &[(u32, u64)]) -> Plain {
+    let frames = frames.iter().map(|&(first, nr_frames)| FrameRange { first: Pfn(first), nr_frames }).collect();
+    Plain { memory: core::ptr::null_mut(), nr_frames: 0, frames, nr_relaxed: Word::new(0) }
 }
 
 /// A `Vm` over `nr_frames` zeroed frames.
@@ -86,7 +104,6 @@ pub(crate) fn vm(nr_frames: u64, tunables: Tunables) -> Vm<Plain> {
 pub(crate) fn try_vm(nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, NewVmError> {
     // SAFETY: I1: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout(nr_frames)) };
-    let nr_relaxed = Word::new(0);
-    let regions = [FrameRange { first: Pfn(0), nr_frames }];
-    Vm::new(Plain { memory, nr_frames, nr_relaxed }, &Config { regions: &regions, frames_are_zero: true, tunables })
+    let frames = std::vec![FrameRange { first: Pfn(0), nr_frames }];
+    Vm::new(Plain { memory, nr_frames, frames, nr_relaxed: Word::new(0) }, tunables)
 }

@@ -21,32 +21,24 @@ pub struct FrameRange {
 }
 
 impl FrameRange {
-    fn end(&self) -> u64 {
+    /// Number of the frame after the last.
+    pub(crate) fn end(&self) -> u64 {
         u64::from(self.first.0).saturating_add(self.nr_frames)
     }
-}
-
-/// What a [`Vm`] is made of.
-#[derive(Clone, Copy, Debug)]
-pub struct Config<'a> {
-    /// The memory that is the subsystem's, in any order, without overlap. The
-    /// frames of one region must be adjacent in the direct map (I1).
-    pub regions: &'a [FrameRange],
-    /// Whether all of it is zero already.
-    pub frames_are_zero: bool,
-    /// Limits and thresholds.
-    pub tunables: Tunables,
+    fn holds(&self, frame: u64) -> bool {
+        u64::from(self.first.0) <= frame && frame < self.end()
+    }
 }
 
 /// Why there is no [`Vm`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NewVmError {
-    /// `regions` is empty, overlaps, or reaches past 2^32 frames.
-    BadRegions,
+    /// [`Machine::frames`] gives no frame, one frame twice, or a frame past 2^32.
+    BadFrames,
     /// [`Machine::nr_cpus`] is 0 or above [`MAX_CPUS`].
     BadCpus,
-    /// No region has room for the metadata: this many frames in one piece.
+    /// No range has room for the metadata: this many frames in one piece.
     NoRoom {
         /// Frames wanted.
         nr_frames: u64,
@@ -58,10 +50,10 @@ pub enum NewVmError {
 impl core::fmt::Display for NewVmError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            NewVmError::BadRegions => f.write_str("regions: should be non-empty, disjoint and below 2^32 frames"),
+            NewVmError::BadFrames => f.write_str("Machine::frames: should be non-empty, disjoint and below 2^32"),
             NewVmError::BadCpus => write!(f, "nr_cpus: should be 1 to {MAX_CPUS}"),
             NewVmError::NoRoom { nr_frames } => {
-                write!(f, "regions: one should have room for {nr_frames} frames of metadata")
+                write!(f, "Machine::frames: one range should have room for {nr_frames} frames of metadata")
             }
             NewVmError::BadKnobs(error) => write!(f, "tunables.thp: {error}"),
         }
@@ -90,19 +82,19 @@ pub struct Vm<M: Machine> {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Lays the metadata out in the first region that has room for it: 32 bytes
-    /// a frame, 192 bytes per 2 MiB, some lines per CPU.
+    /// Takes over the machine's frames. Lays the metadata out in the first range
+    /// that has room for it: 32 bytes a frame, 192 bytes per 2 MiB, some lines per CPU.
     ///
     /// # Errors
     ///
-    /// See [`NewVmError`]; nothing is kept then.
-    pub fn new(machine: M, config: &Config<'_>) -> Result<Vm<M>, NewVmError> {
+    /// See [`NewVmError`]. No frame was touched then.
+    pub fn new(mut machine: M, tunables: Tunables) -> Result<Vm<M>, NewVmError> {
         let nr_cpus = machine.nr_cpus();
         if nr_cpus == 0 || nr_cpus > MAX_CPUS {
             return Err(NewVmError::BadCpus);
         }
-        let huge = HugeWords::new(&config.tunables.thp, config.tunables.thp_off).map_err(NewVmError::BadKnobs)?;
-        let nr_frames = span_of_regions(config.regions)?;
+        let huge = HugeWords::new(&tunables.thp, tunables.thp_off).map_err(NewVmError::BadKnobs)?;
+        let nr_frames = span_of(machine.frames())?;
         let nr_blocks = nr_frames.div_ceil(BLOCK_FRAMES) as usize;
         let wants = [
             FrameArray::<FrameDesc>::frames_for(nr_frames as usize),
@@ -111,9 +103,11 @@ impl<M: Machine> Vm<M> {
             1, // the zero frame
         ];
         let nr_meta: u64 = wants.iter().sum();
-        let home = config.regions.iter().find(|r| r.nr_frames > nr_meta);
+        let home = machine.frames().iter().find(|r| r.nr_frames > nr_meta);
         let home = home.ok_or(NewVmError::NoRoom { nr_frames: nr_meta })?.first.0;
-        if !config.frames_are_zero {
+        // All checks are done; from here on frames are written.
+        let are_zero = machine.begin();
+        if !are_zero {
             mem::zero_frames(&machine, Pfn(home), nr_meta);
         }
         let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
@@ -128,14 +122,14 @@ impl<M: Machine> Vm<M> {
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
         let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
-        frames.settle(config, &meta);
+        frames.settle(machine.frames(), are_zero, &meta);
         let nr_total_pages = frames.nr_free_in_blocks();
         frames.deal_out(&cpus, nr_total_pages);
         Ok(Vm {
             machine,
             frames,
             cpus,
-            tunables: config.tunables,
+            tunables,
             next_space_id: Word::new(1),
             thief: Word::new(0),
             rmap_walks: Word::new(0),
@@ -152,8 +146,8 @@ impl<M: Machine> Vm<M> {
         &self.machine
     }
 
-    /// The end of the subsystem; the machine can serve another one. That no
-    /// address space is left the borrow checker sees to.
+    /// Ends the subsystem and returns the machine, which can serve another one.
+    /// The borrow checker guarantees that no address space is in use.
     pub fn into_machine(self) -> M {
         self.machine
     }
@@ -186,21 +180,18 @@ impl Frames {
         }
     }
 
-    /// Frees what is in the regions and not metadata; the rest is reserved.
-    fn settle(&self, config: &Config<'_>, meta: &FrameRange) {
-        let usable = |p: u64| {
-            config.regions.iter().any(|r| u64::from(r.first.0) <= p && p < r.end())
-                && !(u64::from(meta.first.0) <= p && p < meta.end())
-        };
+    /// Frees what is in the ranges and not metadata; the rest is reserved.
+    fn settle(&self, ranges: &[FrameRange], are_zero: bool, meta: &FrameRange) {
+        let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
         for b in 0..self.blocks.len() as u64 {
             for w in 0..8 {
                 let base = b * BLOCK_FRAMES + w * 64;
-                let mut mask = free_mask(config, meta, base, &usable);
+                let mut mask = free_mask(ranges, meta, base, &usable);
                 if base == 0 {
                     // 0 means "none" where a frame is named in a word.
                     mask &= !1;
                 }
-                self.blocks.at(b as usize).settle(w as usize, !mask, config.frames_are_zero);
+                self.blocks.at(b as usize).settle(w as usize, !mask, are_zero);
                 if mask != !0 {
                     // It cannot be emptied any more.
                     self.blocks.at(b as usize).set_fixed();
@@ -216,23 +207,27 @@ impl Frames {
 
 /// Which of the 64 frames from `base` are usable. Whole words are the rule, so
 /// their ends are looked at first.
-fn free_mask(config: &Config<'_>, meta: &FrameRange, base: u64, usable: &dyn Fn(u64) -> bool) -> u64 {
+fn free_mask(ranges: &[FrameRange], meta: &FrameRange, base: u64, usable: &dyn Fn(u64) -> bool) -> u64 {
     let inside = |r: &FrameRange| u64::from(r.first.0) <= base && base + 64 <= r.end();
     let clear = meta.end() <= base || base + 64 <= u64::from(meta.first.0);
-    if clear && config.regions.iter().any(inside) {
+    if clear && ranges.iter().any(inside) {
         return !0;
     }
     (0..64).filter(|i| usable(base + i)).fold(0, |mask, i| mask | 1 << i)
 }
 
-fn span_of_regions(regions: &[FrameRange]) -> Result<u64, NewVmError> {
+/// Checks the ranges and gives the number of the frame after the last.
+fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
     let mut end = 0;
-    for (i, r) in regions.iter().enumerate() {
-        let overlaps = regions[..i].iter().any(|o| u64::from(r.first.0) < o.end() && u64::from(o.first.0) < r.end());
-        if overlaps || u64::from(r.first.0).saturating_add(r.nr_frames) > u64::from(u32::MAX) {
-            return Err(NewVmError::BadRegions);
+    for (i, r) in ranges.iter().enumerate() {
+        let overlaps = ranges[..i].iter().any(|o| u64::from(r.first.0) < o.end() && u64::from(o.first.0) < r.end());
+        if overlaps || r.end() > u64::from(u32::MAX) {
+            return Err(NewVmError::BadFrames);
         }
         end = end.max(r.end());
     }
-    if end == 0 { Err(NewVmError::BadRegions) } else { Ok(end) }
+    if end == 0 { Err(NewVmError::BadFrames) } else { Ok(end) }
 }
+
+#[cfg(test)]
+mod tests;

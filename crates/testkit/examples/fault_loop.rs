@@ -3,15 +3,13 @@
 //! `cargo run --release -p softfault-testkit --example fault_loop [PAGES]`
 
 use softfault::machine::CpuId;
-use softfault::{Access, Config, Tunables, Vm};
+use softfault::{Access, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 fn main() {
     let pages: u64 = std::env::args().nth(1).map_or(8192, |a| a.parse().expect("PAGES: a number"));
     let hosted = Hosted::new(HostedConfig { arena_bytes: 256 << 20, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
-    let config = Config { regions: &regions, frames_are_zero: true, tunables: Tunables::default() };
-    let vm = Vm::new(hosted, &config).unwrap();
+    let vm = Vm::new(hosted, Tunables::default()).unwrap();
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     let at = space.mmap(0, pages * 4096, 3, 0x22).unwrap();

@@ -4,7 +4,7 @@
 //! `cargo run --release -p softfault-testkit --example ns_per_fault [CPUS [PAGES]]`
 
 use softfault::machine::CpuId;
-use softfault::{Access, Config, Discipline, Tunables, Vm};
+use softfault::{Access, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::Barrier;
 use std::time::Instant;
@@ -28,15 +28,16 @@ fn main() {
 
 fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     let arena_bytes = 4096 * pages() * nr_cpus as u64 * 2;
-    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, huge: true, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
-    use softfault::machine::Machine;
-    for p in 0..arena_bytes / 4096 {
-        // SAFETY: I1, and nobody else has the frames yet.
-        unsafe { hosted.frame_ptr(softfault::Pfn(p as u32)).write_volatile(0) };
+    let config = HostedConfig { nr_cpus, arena_bytes, huge: true, ..HostedConfig::default() };
+    let mut hosted = Hosted::new(config).unwrap();
+    // Touches every frame, so that the host has given memory for it.
+    if zeroed {
+        hosted.zero();
+    } else {
+        hosted.soil(1);
     }
     let tunables = Tunables { discipline, ..Tunables::default() };
-    let vm = Vm::new(hosted, &Config { regions: &regions, frames_are_zero: zeroed, tunables }).unwrap();
+    let vm = Vm::new(hosted, tunables).unwrap();
     let (space, at) = {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let space = vm.new_space().unwrap();

@@ -22,7 +22,7 @@ use child::Child;
 use chunk::{Chunk, Loose};
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Defrag;
-use softfault::{AddressSpace, Config, CpuId, Discipline, HugeKnobs, NewVmError, Pfn, Tunables, Vm};
+use softfault::{AddressSpace, CpuId, Discipline, HugeKnobs, NewVmError, Pfn, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError, Mode, Running};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -103,10 +103,8 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let config =
         HostedConfig { nr_cpus, mode, arena_bytes: 256 << 20, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
     let hosted = Hosted::new(config).map_err(|e: HostedError| e.to_string())?;
-    let regions = hosted.regions();
     let tunables = Tunables { discipline, ..Tunables::default() };
-    let config = Config { regions: &regions, frames_are_zero: true, tunables };
-    Vm::new(hosted, &config).map_err(|e: NewVmError| e.to_string())
+    Vm::new(hosted, tunables).map_err(|e: NewVmError| e.to_string())
 }
 
 /// A space with its chunks.

@@ -16,7 +16,7 @@ use crate::model::{Expected, Model};
 use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
 use crate::shortest::shortest;
 use core::ops::Range;
-use softfault::{Config, CpuId, Discipline, Tunables, Vm};
+use softfault::{CpuId, Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 
 /// Steps of a sequence; what follows is not read.
@@ -133,10 +133,8 @@ impl Setup {
             ..HostedConfig::default()
         };
         let hosted = Hosted::new(config).map_err(|error| error.to_string())?;
-        let regions = hosted.regions();
         let tunables = Tunables { discipline: self.discipline, ..Tunables::default() };
-        let config = Config { regions: &regions, frames_are_zero: true, tunables };
-        Vm::new(hosted, &config).map_err(|error| error.to_string())
+        Vm::new(hosted, tunables).map_err(|error| error.to_string())
     }
 }
 

@@ -7,7 +7,7 @@ use crate::model::{Expected, Model};
 use crate::op::{Op, Outcome};
 use crate::shortest::shortest;
 use core::fmt;
-use softfault::{AddressSpace, Config, NewVmError, Tunables, Vm};
+use softfault::{AddressSpace, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
 
 /// A step that did not do what it should.
@@ -89,9 +89,7 @@ impl Judge {
     pub fn new(sides: Sides, config: HostedConfig, tunables: Tunables) -> Result<Judge, JudgeError> {
         let linux = if sides.linux { Some(Linux::start().map_err(JudgeError::Linux)?) } else { None };
         let hosted = Hosted::new(config).map_err(JudgeError::Hosted)?;
-        let regions = hosted.regions();
-        let config = Config { regions: &regions, frames_are_zero: true, tunables };
-        let vm = Vm::new(hosted, &config).map_err(JudgeError::Vm)?;
+        let vm = Vm::new(hosted, tunables).map_err(JudgeError::Vm)?;
         Ok(Judge { sides, linux, vm })
     }
 

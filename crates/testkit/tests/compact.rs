@@ -26,15 +26,14 @@ const NOHUGEPAGE: u64 = 15;
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
 fn vm_with(nr_cpus: usize, arena_bytes: u64, change: impl FnOnce(&mut HostedConfig, &mut Tunables)) -> Vm<Hosted> {
-    let mut config = HostedConfig { nr_cpus, arena_bytes, ..HostedConfig::default() };
+    let mut config = HostedConfig { nr_cpus, arena_bytes, zeroed: false, ..HostedConfig::default() };
     let thp = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Always, ..HugeKnobs::DEFAULT };
     let mut tunables = Tunables { thp, ..Tunables::default() };
     // Time is the machine's, and nothing here may depend on it.
     tunables.compact_fault.time_ns = u64::MAX;
     change(&mut config, &mut tunables);
     let hosted = Hosted::new(config).unwrap();
-    let regions = hosted.regions();
-    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
+    Vm::new(hosted, tunables).unwrap()
 }
 
 fn vm(arena_bytes: u64) -> Vm<Hosted> {

@@ -3,7 +3,7 @@
 
 use softfault::machine::CpuId;
 use softfault::table::format::X86_64La57;
-use softfault::{Access, Config, FaultError, Tunables, Vm};
+use softfault::{Access, FaultError, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 const FIXED_PRIVATE: u64 = 0x32;
@@ -14,8 +14,7 @@ const STEP: u64 = 1 << 48;
 fn vm() -> Vm<Hosted<X86_64La57>> {
     let hosted = Hosted::<X86_64La57>::with_format(HostedConfig { arena_bytes: 16 << 20, ..HostedConfig::default() });
     let hosted = hosted.unwrap();
-    let regions = hosted.regions();
-    Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables: Tunables::default() }).unwrap()
+    Vm::new(hosted, Tunables::default()).unwrap()
 }
 
 #[test]

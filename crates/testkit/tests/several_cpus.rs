@@ -1,7 +1,7 @@
 //! The model against the hosted machine with several CPUs, in both modes of
 //! invalidation and under all four disciplines.
 
-use softfault::{Config, Discipline, Tunables, Vm};
+use softfault::{Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::hosted::HugeCounts;
@@ -20,8 +20,7 @@ fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
     };
     let hosted = Hosted::new(config).unwrap();
     let tunables = Tunables { discipline, ..Tunables::default() };
-    let regions = hosted.regions();
-    Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+    Vm::new(hosted, tunables).unwrap()
 }
 
 fn small(nr_ops: usize) -> Limits {

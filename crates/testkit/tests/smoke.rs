@@ -2,14 +2,13 @@
 
 use softfault::addr::Access;
 use softfault::machine::CpuId;
-use softfault::{AddressSpace, Config, Discipline, Event, Tunables, Vm};
+use softfault::{AddressSpace, Discipline, Event, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 fn vm(nr_cpus: usize, discipline: Discipline) -> Vm<Hosted> {
     let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes: 64 << 20, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
     let tunables = Tunables { discipline, ..Tunables::default() };
-    Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+    Vm::new(hosted, tunables).unwrap()
 }
 
 fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {

@@ -29,11 +29,11 @@ fn knobs(max_ptes_none: u32) -> HugeKnobs {
 }
 
 fn vm_with(nr_cpus: usize, thp: HugeKnobs, mode: Mode, strict_bbm: bool) -> Vm<Hosted> {
-    let config = HostedConfig { nr_cpus, arena_bytes: ARENA, mode, strict_bbm, ..HostedConfig::default() };
+    let config =
+        HostedConfig { nr_cpus, arena_bytes: ARENA, mode, strict_bbm, zeroed: false, ..HostedConfig::default() };
     let hosted = Hosted::new(config).unwrap();
-    let regions = hosted.regions();
     let tunables = Tunables { thp, ..Tunables::default() };
-    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
+    Vm::new(hosted, tunables).unwrap()
 }
 
 fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {

@@ -36,6 +36,18 @@ fn bytes_past_a_frame_are_refused() {
 }
 
 #[test]
+fn frames_past_the_end_are_refused() {
+    let arena = Arena::new(1 << 20, false).unwrap();
+    assert_eq!(arena.frame_ptr(Pfn(255)).addr() - arena.frame_ptr(Pfn(0)).addr(), 255 * 4096);
+    for pfn in [256, 257, u32::MAX] {
+        let asked = || arena.frame_ptr(Pfn(pfn)).addr();
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(asked)).is_err(), "frame {pfn}");
+        let word = || arena.word(Pfn(pfn), 0).load(std::sync::atomic::Ordering::Relaxed);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(word)).is_err(), "frame {pfn}");
+    }
+}
+
+#[test]
 fn many_machines_fit_in_one_process() {
     let arenas: Vec<Arena> = (0..32).map(|_| Arena::new(1 << 30, true).unwrap()).collect();
     for (i, arena) in arenas.iter().enumerate() {

@@ -9,6 +9,9 @@ use softfault::{FrameRange, Pfn};
 
 const MAGIC: u32 = 0x336e_c578;
 const MAX_REGIONS: usize = 16;
+
+/// Ranges of frames, and how many there are.
+pub type FreeRegions = ([FrameRange; MAX_REGIONS * 2], usize);
 const MAX_CMDLINE: usize = 2048;
 const USABLE: u32 = 1;
 const PAGE: u64 = 4096;
@@ -156,7 +159,7 @@ impl Info {
         core::str::from_utf8(&self.cmdline[..self.cmdline_bytes]).unwrap_or("")
     }
     /// The usable frames that nobody has: what the subsystem may take.
-    pub fn free_regions(&self) -> ([FrameRange; MAX_REGIONS * 2], usize) {
+    pub fn free_regions(&self) -> FreeRegions {
         let mut free = [FrameRange { first: Pfn(0), nr_frames: 0 }; MAX_REGIONS * 2];
         let mut nr = 0;
         let mut push = |start: u64, end: u64| {

@@ -29,7 +29,7 @@ impl Folios {
     }
 
     fn first(&self, i: u64) -> Pfn {
-        let first = self.hosted.regions()[0].first;
+        let first = self.hosted.frames()[0].first;
         Pfn(first.0 + (i % self.nr * NR_SUBPAGES) as u32)
     }
 

@@ -9,6 +9,7 @@
 
 use crate::error::LabError;
 use crate::os::Mapping;
+use softfault_recorded::FrameRange;
 use softfault_recorded::addr::Pfn;
 use softfault_recorded::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_recorded::sync::Word;
@@ -34,13 +35,15 @@ pub fn this_cpu() -> u16 {
 /// CPUs that exist in turn, over an arena whose frames are zero.
 pub struct Simulated {
     arena: Mapping,
+    frames: [FrameRange; 1],
     nr_cpus: usize,
 }
 
 impl Simulated {
     /// `nr_frames` frames; nothing is taken from the host until they are touched.
     pub fn new(nr_cpus: usize, nr_frames: u64) -> Result<Simulated, LabError> {
-        Ok(Simulated { arena: Mapping::fresh(nr_frames as usize * PAGE_BYTES)?, nr_cpus })
+        let arena = Mapping::fresh(nr_frames as usize * PAGE_BYTES)?;
+        Ok(Simulated { arena, frames: [FrameRange { first: Pfn(0), nr_frames }], nr_cpus })
     }
 }
 
@@ -48,6 +51,12 @@ impl Simulated {
 unsafe impl Machine for Simulated {
     type Format = X86_64;
 
+    fn frames(&self) -> &[FrameRange] {
+        &self.frames
+    }
+    fn begin(&mut self) -> bool {
+        true
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         self.arena.base().wrapping_add(pfn.0 as usize * PAGE_BYTES)
     }

@@ -6,10 +6,10 @@ use super::machine::{self, Simulated};
 use super::options::{Frames, Options, Pages};
 use crate::error::LabError;
 use crate::progress;
-use softfault_recorded::addr::{Access, Pfn};
+use softfault_recorded::addr::Access;
 use softfault_recorded::policy::huge::Enabled;
 use softfault_recorded::sync::{Touch, record};
-use softfault_recorded::{AddressSpace, Config, Discipline, FaultDone, FrameRange, HugeKnobs, Tunables, Vm};
+use softfault_recorded::{AddressSpace, Discipline, FaultDone, HugeKnobs, Tunables, Vm};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -46,16 +46,14 @@ pub struct Counted {
 /// the fault is, and does nothing except in the test that plants a counter.
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
-    let regions = [FrameRange { first: Pfn(0), nr_frames: options.nr_frames() }];
     let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
     let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
     let tunables = Tunables { discipline: recorded(options), thp, ..Tunables::default() };
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));
-    let config = Config { regions: &regions, frames_are_zero: true, tunables };
     // On the heap, so that its address stays what it is while places are looked up.
-    let vm = Box::new(Vm::new(machine, &config).map_err(|e| LabError::subsystem("Vm::new", e))?);
+    let vm = Box::new(Vm::new(machine, tunables).map_err(|e| LabError::subsystem("Vm::new", e))?);
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let base = map(&space, options)?;
     for cpu in 0..options.cpus {

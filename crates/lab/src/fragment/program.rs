@@ -10,7 +10,7 @@ use crate::pft::Frames;
 use crate::pft::measure::{self, Arena};
 use crate::stage::{Piece, Stage, fill, on_stage};
 use softfault::policy::huge::Enabled;
-use softfault::{Config, Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
+use softfault::{Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
 use softfault_host::Hosted;
 use std::time::Duration;
 
@@ -45,12 +45,10 @@ pub struct Sample {
 
 /// Fragments fresh memory and runs the program in it.
 pub fn run(options: &Options, arena: &mut Arena, enabled: Enabled) -> Result<Sample, LabError> {
-    measure::prepare_frames(arena.hosted(), Frames::Fresh);
-    let regions = arena.hosted().regions();
+    measure::prepare_frames(arena.hosted_mut(), Frames::Fresh);
     let thp = HugeKnobs { enabled, defrag: options.defrag, ..HugeKnobs::DEFAULT };
     let tunables = Tunables { thp, ..Tunables::default() };
-    let config = Config { regions: &regions, frames_are_zero: false, tunables };
-    let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
     let before = index(&vm);
     let sample = with_holders(options, &vm, || {
         let after = index(&vm);

@@ -17,7 +17,7 @@ use crate::stage::{self, Mapped, Stage};
 use softfault::clear::{ClearOrder, ClearTable, calibrate};
 use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
-use softfault::{Config, HugeKnobs, Order, Tunables, Vm};
+use softfault::{HugeKnobs, Order, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use std::time::Duration;
 
@@ -35,21 +35,21 @@ impl Arenas {
     /// Both, with all their memory near.
     pub fn new(options: &Options, nr_pages: u64) -> Result<Arenas, LabError> {
         let machine = |huge: bool| {
-            let hosted = Hosted::new(HostedConfig {
+            let mut hosted = Hosted::new(HostedConfig {
                 arena_bytes: Options::arena_bytes(nr_pages),
                 tlb_entries: options.tlb_entries as usize,
                 huge,
                 ..HostedConfig::default()
             })
             .map_err(|e| LabError::host("the hosted machine", e))?;
-            measure::warm(&hosted);
+            measure::warm(&mut hosted);
             Ok(hosted)
         };
         let (huge, small) = (machine(true)?, machine(false)?);
-        let base = huge.frame_ptr(huge.regions()[0].first);
+        let base = huge.frame_ptr(huge.frames()[0].first);
         let len = Options::arena_bytes(nr_pages);
         let host_huge_share = os::huge_bytes(base, len as usize) as f64 / len as f64;
-        let measured = calibrate(&huge, huge.regions()[0]);
+        let measured = calibrate(&huge, huge.frames()[0]);
         let wanted = match options.clear_order {
             Clearing::In(order) => Some(order),
             Clearing::Calibrated => None,
@@ -73,10 +73,8 @@ impl Arenas {
     ) -> Result<T, LabError> {
         let tunables = self.tunables(thp);
         let arena = if arena.is_huge() { &mut self.huge } else { &mut self.small };
-        measure::prepare_frames(arena.hosted(), Frames::Fresh);
-        let regions = arena.hosted().regions();
-        let config = Config { regions: &regions, frames_are_zero: false, tunables };
-        let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+        measure::prepare_frames(arena.hosted_mut(), Frames::Fresh);
+        let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
         vm.set_clear_orders(&self.measured);
         if thp == Thp::OnZeroed {
             let _idle = bind(vm.machine(), 0)?;

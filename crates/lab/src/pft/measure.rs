@@ -14,7 +14,7 @@ use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
 use softfault::clear::{ClearOrder, clear_folio};
 use softfault::machine::{CpuId, Machine};
-use softfault::{Access, AddressSpace, Config, Order, Pfn, Tunables, Vm};
+use softfault::{Access, AddressSpace, Order, Pfn, Tunables, Vm};
 use softfault_host::Hosted;
 use std::hint::black_box;
 use std::ops::Range;
@@ -201,6 +201,14 @@ impl Arena {
     pub fn hosted(&self) -> &Hosted {
         self.0.as_ref().expect("the run ends with the first measurement that fails")
     }
+    /// The same, to be changed.
+    ///
+    /// # Panics
+    ///
+    /// As [`hosted`](Arena::hosted).
+    pub fn hosted_mut(&mut self) -> &mut Hosted {
+        self.0.as_mut().expect("the run ends with the first measurement that fails")
+    }
     /// Takes it, to make a `Vm` of.
     ///
     /// # Panics
@@ -218,10 +226,8 @@ impl Arena {
 /// Softfault: one `handle_fault` for each page of a fresh address space in a
 /// fresh `Vm` over the same arena. No trap, no translation: the fault path alone.
 pub fn faults(load: &Load, arena: &mut Arena, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
-    prepare_frames(arena.hosted(), frames);
-    let regions = arena.hosted().regions();
-    let config = Config { regions: &regions, frames_are_zero: frames.are_zero(), tunables };
-    let vm = Vm::new(arena.take(), &config).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    prepare_frames(arena.hosted_mut(), frames);
+    let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
     let sample = faults_in(&vm, load, frames)?;
     arena.put(vm.into_machine());
     Ok(sample)
@@ -290,17 +296,10 @@ fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
 }
 
 /// Makes true what the row claims: a mark in every frame, or zeroes in all of them.
-pub fn prepare_frames(hosted: &Hosted, frames: Frames) {
-    for region in hosted.regions() {
-        let (base, len) = (hosted.frame_ptr(region.first), region.nr_frames);
-        match frames {
-            // SAFETY: L3: the region's frames are adjacent in the direct map (I1).
-            Frames::Zeroed | Frames::Aged => unsafe { std::ptr::write_bytes(base, 0, (len * PAGE_BYTES) as usize) },
-            Frames::Fresh => (0..len).for_each(|frame| {
-                // SAFETY: L3: as above.
-                unsafe { base.add((frame * PAGE_BYTES) as usize).cast::<u64>().write(MARK) }
-            }),
-        }
+pub fn prepare_frames(hosted: &mut Hosted, frames: Frames) {
+    match frames {
+        Frames::Zeroed | Frames::Aged => hosted.zero(),
+        Frames::Fresh => hosted.soil(MARK),
     }
 }
 
@@ -335,11 +334,11 @@ fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, load: &Load)
 }
 
 fn first_frame(hosted: &Hosted) -> Pfn {
-    hosted.regions()[0].first
+    hosted.frames()[0].first
 }
 
 /// Brings the whole arena near: memory that a virtual machine touches for the
 /// first time ever costs several microseconds a page.
-pub fn warm(hosted: &Hosted) {
+pub fn warm(hosted: &mut Hosted) {
     prepare_frames(hosted, Frames::Zeroed);
 }

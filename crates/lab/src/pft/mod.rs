@@ -28,6 +28,7 @@ use crate::progress;
 use measure::{Arena, Load, Sample};
 use plan::{Job, Work};
 use softfault::clear::{ClearOrder, calibrate};
+use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
@@ -61,15 +62,15 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     let thread_counts = options.thread_counts(cpus.len());
     let max_threads = *thread_counts.last().expect("thread_counts is never empty");
     options.check(max_threads)?;
-    let hosted = Hosted::new(HostedConfig {
+    let mut hosted = Hosted::new(HostedConfig {
         nr_cpus: max_threads,
         arena_bytes: options.arena_bytes(max_threads),
         huge: true,
         ..HostedConfig::default()
     })
     .map_err(|e| LabError::host("the hosted machine", e))?;
-    measure::warm(&hosted);
-    let how = calibrate(&hosted, hosted.regions()[0]).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
+    measure::warm(&mut hosted);
+    let how = calibrate(&hosted, hosted.frames()[0]).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
     let mut arena = Arena::of(hosted);
 
     let jobs = plan::jobs(options, &thread_counts);

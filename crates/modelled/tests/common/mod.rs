@@ -8,7 +8,7 @@ use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, li
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
-use softfault_modelled::{AddressSpace, Config, Discipline, FrameRange, HugeKnobs, Notice, Tunables, Vm};
+use softfault_modelled::{AddressSpace, Discipline, FrameRange, HugeKnobs, Notice, Tunables, Vm};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -75,6 +75,12 @@ pub struct Modelled;
 // translations to drop.
 unsafe impl Machine for Modelled {
     type Format = Toy;
+    fn frames(&self) -> &[FrameRange] {
+        &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }]
+    }
+    fn begin(&mut self) -> bool {
+        true
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         assert!(u64::from(pfn.0) < NR_FRAMES);
         arena().wrapping_add(pfn.0 as usize * 4096)
@@ -149,15 +155,13 @@ impl World {
     fn with(discipline: Discipline, enabled: Enabled, start: u64, nr_pages: u64) -> World {
         // SAFETY: I1, I6: no thread runs yet.
         unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
-        let regions = [FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }];
         let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
         let tunables = Tunables { discipline, mmap_min_addr: 0, zero_batch: 4, thp, ..Tunables::default() };
-        let config = Config { regions: &regions, frames_are_zero: true, tunables };
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had
         // it in the execution before is gone.
         let vm: &'static Vm<Modelled> = unsafe {
-            place.write(Vm::new(Modelled, &config).unwrap());
+            place.write(Vm::new(Modelled, tunables).unwrap());
             &*place
         };
         let space: &'static _ = Box::leak(Box::new(vm.new_space().unwrap()));

@@ -8,7 +8,7 @@ use softfault_recorded::addr::{Access, PAGE_SIZE, Pfn};
 use softfault_recorded::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_recorded::sync::{Touch, Word, record};
 use softfault_recorded::table::format::X86_64;
-use softfault_recorded::{AddressSpace, Config, FrameRange, Tunables, Vm};
+use softfault_recorded::{AddressSpace, FrameRange, Tunables, Vm};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -51,6 +51,12 @@ unsafe impl Sync for Turns {}
 unsafe impl Machine for Turns {
     type Format = X86_64;
 
+    fn frames(&self) -> &[FrameRange] {
+        &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }]
+    }
+    fn begin(&mut self) -> bool {
+        true
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         self.memory.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize)
     }
@@ -83,9 +89,7 @@ pub fn run(plants: bool) {
     let memory = unsafe { alloc_zeroed(layout) };
     assert!(!memory.is_null(), "16 MiB of memory");
     become_cpu(0);
-    let regions = [FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }];
-    let config = Config { regions: &regions, frames_are_zero: true, tunables: Tunables::default() };
-    let vm = Box::new(Vm::new(Turns { memory }, &config).expect("room for the metadata"));
+    let vm = Box::new(Vm::new(Turns { memory }, Tunables::default()).expect("room for the metadata"));
     let writes = Rc::new(RefCell::new(Vec::with_capacity(1 << 20)));
     let book = Rc::clone(&writes);
     record(Some(Box::new(move |addr, touch| {

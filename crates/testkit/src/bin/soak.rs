@@ -10,7 +10,7 @@
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
-use softfault::{Config, Discipline, Tunables, Vm};
+use softfault::{Discipline, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::churn::Size;
 use softfault_testkit::generate::{Limits, sequence};
@@ -189,9 +189,8 @@ fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Host
     let config =
         HostedConfig { nr_cpus, mode, arena_bytes, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
     let hosted = Hosted::new(config)?;
-    let regions = hosted.regions();
     let tunables = Tunables { discipline, ..Tunables::default() };
-    Ok(Vm::new(hosted, &Config { regions: &regions, frames_are_zero: true, tunables })?)
+    Ok(Vm::new(hosted, tunables)?)
 }
 
 fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {

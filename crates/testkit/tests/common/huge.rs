@@ -9,10 +9,9 @@ pub const AT: u64 = 0x10_0000_0000;
 pub const DONTNEED: u64 = 4;
 
 pub fn vm(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
-    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, ..HostedConfig::default() }).unwrap();
-    let regions = hosted.regions();
+    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, zeroed: false, ..HostedConfig::default() }).unwrap();
     let tunables = Tunables { thp, ..Tunables::default() };
-    Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: false, tunables }).unwrap()
+    Vm::new(hosted, tunables).unwrap()
 }
 
 /// A machine of 64 MiB with one space; afterwards everything has to be back, but

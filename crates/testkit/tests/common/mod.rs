@@ -67,13 +67,12 @@ impl Setup {
         let config =
             HostedConfig { nr_cpus, arena_bytes, mode, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
         let hosted = Hosted::new(config).unwrap();
-        let regions = hosted.regions();
         // The patch of 2004 has two ways to count; one for each mode.
         let rss_percpu = self.mode == Mode::Broadcast;
         // Most tests count small pages; those of huge ones turn the knob themselves.
         let thp = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
         let tunables = Tunables { discipline: self.discipline, rss_percpu, thp, ..Tunables::default() };
-        Vm::new(hosted, &softfault::Config { regions: &regions, frames_are_zero: true, tunables }).unwrap()
+        Vm::new(hosted, tunables).unwrap()
     }
 }
 

@@ -6,6 +6,7 @@ extern crate std;
 use crate::addr::Pfn;
 use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use crate::sync::{Ordering, Word};
+use crate::vm::FrameRange;
 use core::cell::UnsafeCell;
 use std::boxed::Box;
 
@@ -46,6 +47,9 @@ impl Arena {
 unsafe impl Machine for Arena {
     type Format = crate::table::format::Toy;
 
+    fn frames(&self) -> &[FrameRange] {
+        &[]
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         let given = 1..=self.nr_given.load(Ordering::Acquire);
         assert!(given.contains(&u64::from(pfn.0)), "{pfn:?} was never given to the tree");
