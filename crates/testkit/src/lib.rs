@@ -14,6 +14,7 @@
 //! | [`parallel`] | several CPUs at once, each in a part of its own |
 //! | [`judge`] | both and the model, compared |
 //! | [`shortest`] | the shortest sequence that still differs |
+//! | [`spread`](mod@spread) | which CPUs of a large machine a test's threads are |
 //! | [`table`] | what a soak has covered |
 //! | [`churn`] | huge pages split, shared, moved, pinned by several CPUs at once |
 #![deny(unsafe_code)]
@@ -32,4 +33,5 @@ pub mod op;
 pub mod parallel;
 pub mod random;
 pub mod shortest;
+pub mod spread;
 pub mod table;

@@ -9,7 +9,8 @@ use crate::hosted::{Programs, nr_free_pages};
 use crate::judge::{Difference, check};
 use crate::op::{Call, Op, Outcome};
 use crate::random::Random;
-use softfault::{CpuId, Machine, Vm};
+use crate::spread::spread;
+use softfault::{Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{PoisonError, RwLock};
@@ -72,24 +73,27 @@ impl Worker<'_, '_> {
     }
 }
 
-/// Runs the sequence on all CPUs but CPU 0, which is the caller's meanwhile; who
-/// does which step depends on `seed`. Gives the first difference.
+/// Runs the sequence on up to eight CPUs of the machine, one of which is the caller's
+/// meanwhile; `seed` decides which CPUs they are and which does each step. Gives the
+/// first difference.
 ///
 /// # Panics
 ///
 /// If a CPU that is needed is taken, or there is only one.
 pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
-    let cpu = vm.machine().bind(CpuId(0)).expect("CPU 0 is free");
-    let nr_workers = vm.machine().nr_cpus() - 1;
+    let cpus = spread(vm.machine().nr_cpus(), seed);
+    let (own, others) = cpus.split_first().expect("a machine has a CPU");
+    let cpu = vm.machine().bind(*own).expect("the CPU is free");
     let before = nr_free_pages(vm);
     let programs = RwLock::new(Programs::new(vm)?);
     let mut found = thread::scope(|scope| {
-        let workers: Vec<(Sender<Order>, Receiver<Outcome>)> = (1..=nr_workers)
+        let workers: Vec<(Sender<Order>, Receiver<Outcome>)> = others
+            .iter()
             .map(|id| {
                 let ((orders, get_order), (done, get_done)) = (channel(), channel());
                 let programs = &programs;
                 scope.spawn(move || {
-                    let cpu = vm.machine().bind(CpuId(id as u16)).expect("each CPU has one thread");
+                    let cpu = vm.machine().bind(*id).expect("each CPU has one thread");
                     Worker { cpu, programs, place: None }.serve(&get_order, &done);
                 });
                 (orders, get_done)

@@ -10,7 +10,8 @@ use crate::generate::{Limits, Sequence};
 use crate::hosted::{nr_free_pages, step};
 use crate::judge::{Difference, check};
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
-use softfault::{AddressSpace, CpuId, Machine, Vm};
+use crate::spread::spread;
+use softfault::{AddressSpace, Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -33,25 +34,27 @@ pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
     Limits { nr_ops, nr_programs: 3, pages, heap: i == 0, grows: false, knobs: i == 0, ..Limits::default() }
 }
 
-/// Runs a sequence on each CPU at once, from CPU 0 on; the first difference of
-/// each CPU that has one. The caller must not be a CPU.
+/// Runs each sequence on a CPU of its own, all at once; the first difference of each
+/// sequence that has one. `seed` decides which CPUs of a large machine they are. The
+/// caller must not be a CPU.
 ///
 /// # Panics
 ///
 /// If there are more sequences than CPUs, or a CPU is taken.
-pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> {
+pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Difference)> {
     let machine = vm.machine();
-    assert!(sequences.len() <= machine.nr_cpus(), "a CPU for each sequence");
+    let cpus = spread(machine.nr_cpus(), seed);
+    assert!(sequences.len() <= cpus.len(), "a CPU for each sequence");
     let before = nr_free_pages(vm);
     let space = {
-        let _cpu = machine.bind(CpuId(0)).expect("CPU 0 is free");
+        let _cpu = machine.bind(cpus[0]).expect("the CPU is free");
         vm.new_space().expect("room for one space")
     };
     space.set_brk(HEAP);
     let start = Barrier::new(sequences.len());
     let mut found = Vec::new();
     let play = |i: usize, sequence: &Sequence| {
-        let cpu = machine.bind(CpuId(i as u16)).expect("each CPU has one thread");
+        let cpu = machine.bind(cpus[i]).expect("each CPU has one thread");
         start.wait();
         Player { vm, cpu: &cpu, space: &space, children: BTreeMap::new(), place: 0 }.play(sequence)
     };
@@ -66,7 +69,7 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence]) -> Vec<(usize, Difference)> 
             }
         }
     });
-    let _cpu = machine.bind(CpuId(0)).expect("CPU 0 is free again");
+    let _cpu = machine.bind(cpus[0]).expect("the CPU is free again");
     found.extend(check(vm, [&space].into_iter()).map(|text| (0, note(text))));
     drop(space);
     let after = nr_free_pages(vm);

@@ -62,7 +62,7 @@ fn at_once() {
             for seed in 0..6 {
                 let limits = |i| parallel::limits(i, 250, seed % 2 == 0);
                 let all: Vec<_> = (0..4).map(|i| sequence(seed * 4 + i, limits(i))).collect();
-                if let Some((cpu, found)) = parallel::run(&vm, &all).into_iter().next() {
+                if let Some((cpu, found)) = parallel::run(&vm, &all, seed).into_iter().next() {
                     let last = found.step.min(all[cpu].len() - 1);
                     let text: Vec<String> = all[cpu][..=last].iter().map(|(op, _)| op.to_string()).collect();
                     panic!("{mode:?}, {discipline:?}, seed {seed}, CPU {cpu}: {found}\n{}", text.join("\n"));
@@ -72,4 +72,37 @@ fn at_once() {
         }
     }
     assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
+}
+
+/// The edges of the words that sets of CPUs are made of: 33, 65, 512 CPUs, of which
+/// eight threads are some, others with each seed.
+#[test]
+fn in_turn_on_large_machines() {
+    for (nr_cpus, nr_seeds) in [(33, 6), (65, 12), (512, 6)] {
+        for mode in BOTH_MODES {
+            for seed in 0..nr_seeds {
+                let vm = vm(nr_cpus, mode, Discipline::Lockfree);
+                let steps = sequence(1000 + seed, small(250));
+                if let Some(found) = lockstep::run(&vm, &steps, seed, 120) {
+                    panic!("{nr_cpus} CPUs, {mode:?}, seed {seed}: {found}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn at_once_on_large_machines() {
+    for nr_cpus in [33, 65, 512] {
+        for mode in BOTH_MODES {
+            for seed in 0..3 {
+                let vm = vm(nr_cpus, mode, Discipline::Lockfree);
+                let all: Vec<_> =
+                    (0..8).map(|i| sequence(seed * 8 + i, parallel::limits(i, 150, seed % 2 == 0))).collect();
+                if let Some((i, found)) = parallel::run(&vm, &all, seed).into_iter().next() {
+                    panic!("{nr_cpus} CPUs, {mode:?}, seed {seed}, sequence {i}: {found}");
+                }
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
-use softfault::{Discipline, Tunables, Vm};
+use softfault::{Discipline, MAX_CPUS, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::churn::Size;
 use softfault_testkit::generate::{Limits, sequence};
@@ -18,6 +18,7 @@ use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::judge::{Difference, Judge, Sides};
 use softfault_testkit::linux::Linux;
 use softfault_testkit::op::{Op, Outcome};
+use softfault_testkit::spread::NR_THREADS;
 use softfault_testkit::table::{Table, class_of};
 use softfault_testkit::{churn, lockstep, parallel};
 use std::collections::BTreeSet;
@@ -77,8 +78,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             }
             "--cpus" => {
                 options.nr_cpus = number()? as usize;
-                if !(2..=64).contains(&options.nr_cpus) {
-                    return Err(format!("--cpus is {value}, should be 2 to 64"));
+                // Each CPU of the huge soak has a thread.
+                let most = if options.test == Test::Huge { 64 } else { MAX_CPUS };
+                if !(2..=most).contains(&options.nr_cpus) {
+                    return Err(format!("--cpus is {value}, should be 2 to {most}"));
                 }
             }
             "--check" => options.sides.check_every = number()? as usize,
@@ -128,7 +131,7 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         let (mode, discipline) = machines[(seed - options.seed) as usize % machines.len()];
         UNDER_WAY.store(seed, Ordering::Relaxed);
         let vm = machine(options.nr_cpus, mode, discipline)?;
-        let cpus = 0..options.nr_cpus as u64;
+        let threads = 0..options.nr_cpus.min(NR_THREADS) as u64;
         let (sequences, found) = if options.test == Test::Lockstep {
             let pages = (Limits::default().pages.0, 2048);
             let steps = sequence(seed, Limits { pages, ..Limits::default() });
@@ -136,8 +139,8 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
             (vec![steps], found.map(|found| (0, found)).into_iter().collect())
         } else {
             let all: Vec<_> =
-                cpus.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300, seed.is_multiple_of(2)))).collect();
-            let found = parallel::run(&vm, &all);
+                threads.map(|i| sequence(seed << 8 | i, parallel::limits(i, 300, seed.is_multiple_of(2)))).collect();
+            let found = parallel::run(&vm, &all, seed);
             (all, found)
         };
         for (i, found) in found {
