@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
+use common::{FIXED_PRIVATE, READ, RW, World, be, explore, run};
 use softfault_modelled::{Access, Discipline, FaultError};
 
 fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'static) {
@@ -19,7 +19,20 @@ fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'stat
         };
         run(vec![Box::new(fault), Box::new(move || op(w))]);
         w.check(&[]);
+        hint_agrees_with_tree(w, access);
     });
+}
+
+/// The removal is complete. CPU 1 faulted before or during it and still has its
+/// hint; CPU 2 ran the removal and never faulted. Both get the same answer.
+fn hint_agrees_with_tree(w: World, access: Access) {
+    be(1);
+    let by_hint = w.space.handle_fault(0, access).map(|_| ());
+    w.check(&[]);
+    be(2);
+    let by_tree = w.space.handle_fault(0, access).map(|_| ());
+    be(0);
+    assert_eq!(by_hint, by_tree, "the hint of CPU 1 outlives the removal");
 }
 
 /// The leaf table stays: another VMA's page is in it.

@@ -43,6 +43,22 @@ fn f10_a_thief_against_a_refill() {
     });
 }
 
+/// One fault claims both frames that are left, and takes one. The other finds the
+/// blocks empty while they are on their way, and must not be refused: it sees the
+/// claim or, in the blocks or in the group, the frame.
+#[test]
+fn f10_what_is_on_its_way_is_waited_for() {
+    explore(PREEMPTIONS, || {
+        let w = nearly_nothing(2);
+        run(vec![
+            Box::new(move || assert!(touch(w, 0), "refused with a frame left")),
+            Box::new(move || assert!(touch(w, 1), "refused with a frame left")),
+        ]);
+        w.check(&[]);
+        assert_eq!(w.vm.vmstat().nr_free_pages, 0);
+    });
+}
+
 /// One CPU gets the last frame, finds no second one and gives it back, while the
 /// other steals.
 #[test]

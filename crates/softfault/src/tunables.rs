@@ -73,6 +73,10 @@ pub struct Tunables {
     /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
     /// [`Vm::zero_ahead`](crate::Vm::zero_ahead).
     pub zero_ahead_blocks: u64,
+    /// Retired tree nodes (1 KiB each) at which an operation waits for a grace period
+    /// and frees them; fewer are left to the next grace period. 64 is a guess: about
+    /// twenty operations. Models set 2.
+    pub deferred_nodes_max: u64,
 }
 
 impl Default for Tunables {
@@ -91,6 +95,7 @@ impl Default for Tunables {
             low_watermark_pages: 1024,
             shrink_blocks: 8,
             zero_ahead_blocks: 16,
+            deferred_nodes_max: 64,
             compact_background: CompactBudget::BACKGROUND,
         }
     }

@@ -141,3 +141,30 @@ impl Drop for Visit<'_> {
         self.word.fetch_and(!self.bit, Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::addr::Access;
+    use crate::machine::CpuId;
+    use crate::testing;
+    use crate::tunables::Tunables;
+
+    /// Between `activate` of the next space and `deactivate` of the last one the CPU
+    /// may hold translations of both. A visit to the last one must not remove the CPU
+    /// from its set: a shootdown would pass the CPU over.
+    #[test]
+    fn a_visit_leaves_the_bit_of_a_space_that_is_still_active() {
+        let vm = testing::vm(256, Tunables::default());
+        let (last, next) = (vm.new_space().unwrap(), vm.new_space().unwrap());
+        last.mmap(1 << 20, 4096, 3, 0x32).unwrap();
+        last.activate();
+        next.activate();
+        last.handle_fault(1 << 20, Access::Write).unwrap();
+        assert!(last.cpus().contains(CpuId(0)), "I11: the CPU has not left the space yet");
+        last.deactivate();
+        assert!(last.cpus().is_empty());
+        last.read(1 << 20, &mut [0]).unwrap();
+        assert!(last.cpus().is_empty(), "a visit ends with its section");
+        next.deactivate();
+    }
+}

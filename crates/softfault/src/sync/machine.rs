@@ -56,9 +56,14 @@ pub fn fence() {
 /// Marks the owner of `slot` as inside: a plain store. What follows may be
 /// executed before the store is visible; the machine's heavy barrier closes
 /// that gap from the other side.
+///
+/// Release: a remover may read this value instead of the one that [`leave`] stored
+/// before it. A relaxed store here would end the release sequence of that `leave`,
+/// and the remover would not synchronize with the section that has ended. On x86
+/// the instruction is the same.
 #[inline(always)]
 pub fn enter(slot: &Word, odd: u64) {
-    slot.0.store(odd, Ordering::Relaxed);
+    slot.0.store(odd, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
 }
 

@@ -89,7 +89,7 @@ pub fn fence() {
 
 /// See the core facade.
 pub fn enter(slot: &Word, odd: u64) {
-    slot.store(odd, Ordering::Relaxed);
+    slot.store(odd, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
 }
 

@@ -40,7 +40,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// mmap(2) of a program on many CPUs interrupts none of them.
     pub(crate) fn reclaim(&self, retired: Retired<'vm, M>) {
         let alone = self.cpus().is_only(self.vm.machine.this_cpu());
-        if !alone && self.tree().nr_deferred() + retired.nr_nodes() < DEFERRED_NODES_MAX {
+        if !alone && self.tree().nr_deferred() + retired.nr_nodes() < self.vm.tunables.deferred_nodes_max {
             return retired.defer();
         }
         let retired = self.with_deferred(retired);
@@ -54,10 +54,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         retired
     }
 }
-
-/// Retired nodes (1 KiB each) that a space may have waiting. A guess: about
-/// twenty operations between two grace periods.
-const DEFERRED_NODES_MAX: u64 = 64;
 
 impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
     /// The version as edited so far.
