@@ -91,6 +91,8 @@ impl Page {
 pub(crate) struct Object {
     pub(crate) nr_pages: u64,
     pub(crate) pages: BTreeMap<u64, Content>,
+    /// Pages that nobody touched may be resident all the same.
+    pub(crate) may_be_full: bool,
 }
 
 /// One program's memory.

@@ -172,7 +172,8 @@ impl Model {
                 None => !page.guard && matches!(page.present, Present::Zero | Present::Data),
             };
             bits |= u64::from(here) << i;
-            if page.present == Present::Maybe {
+            let may_be = page.attrs.object.is_some_and(|object| self.objects[object].may_be_full) && !here;
+            if page.present == Present::Maybe || may_be {
                 sure &= !(1 << i);
             }
         }

@@ -2,8 +2,9 @@
 //! touched, and whether a collapse succeeds.
 //!
 //! A page that nobody touched may be resident as a neighbour of one that was, if
-//! the sizes allowed and the mapping had room for both in one huge page. No other
-//! difference is allowed: content, errors and signals are those of small pages.
+//! the sizes allowed and the mapping had room for both in one huge page; on Linux also
+//! in shared memory that was collapsed. No other difference is allowed: content, errors
+//! and signals are those of small pages.
 
 use super::advise::{OTHER_HUGE, OTHER_NOHUGE};
 use super::*;
@@ -113,7 +114,19 @@ impl Model {
                 self.may_become_resident(who, at, at + HUGE_PAGES);
             }
         }
+        if may_refuse && self.huge.beside_linux {
+            self.may_fill_objects(who, first, end);
+        }
         Ok(Expected { outcome, certain: u64::MAX, may_refuse })
+    }
+
+    /// A Linux collapses shared memory, too: its holes become resident zeroes.
+    fn may_fill_objects(&mut self, who: u64, first: u64, end: u64) {
+        let Model { spaces, objects, .. } = self;
+        let Some(space) = spaces.get(&who) else { return };
+        for object in space.pages.range(first..end.max(first)).filter_map(|(_, page)| page.attrs.object) {
+            objects[object].may_be_full = true;
+        }
     }
 }
 
