@@ -170,6 +170,29 @@ fn move_against_pin() {
     });
 }
 
+/// I30: a page is looked for while the last member of its family goes, and with it
+/// the founder's frame, which somebody else may have at once.
+#[test]
+fn look_up_against_the_end_of_the_family() {
+    explore(2, || {
+        let w = written();
+        let other = w.vm.new_space().unwrap();
+        other.mmap(0, 4096, common::RW, common::FIXED_PRIVATE).unwrap();
+        other.handle_fault(0, Access::Write).unwrap();
+        let pfn = other.translate_at_rest(0).unwrap().pfn;
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.rmap_anon(pfn, &mut |_| std::ops::ControlFlow::Continue(()));
+            }),
+            Box::new(move || {
+                drop(other);
+                drop(w.vm.new_space().unwrap());
+            }),
+        ]);
+        w.check(&[]);
+    });
+}
+
 /// Two move the same page.
 #[test]
 fn move_against_move() {

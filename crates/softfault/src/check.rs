@@ -79,6 +79,8 @@ pub enum Counter {
     Tables,
     /// Pins that were raised and not released.
     Pins,
+    /// Members of a fork family. I30.
+    Members,
 }
 
 impl Counter {
@@ -111,6 +113,10 @@ impl<M: Machine> Vm<M> {
             space.check_tree()?;
             space.check_entries(counts)?;
             space.check_tables(counts)?;
+            let (nr_refs, nr_listed) = space.family_counts();
+            let nr_members = spaces.iter().filter(|other| other.family == space.family).count() as u64;
+            Counter::Members.check(nr_refs, nr_members)?;
+            Counter::Members.check(nr_listed, nr_members)?;
         }
         self.check_frames(counts)?;
         self.check_objects(spaces, counts)?;

@@ -34,8 +34,7 @@
 //! ```text
 //! size lock of an object      sleeps; one change of size, one discard at a time
 //! writer lock of a space      sleeps; one operation at a time
-//!   rmap walks                spins; one walk at a time, one machine
-//!     family lock             spins
+//!   family lock               spins
 //!   thief lock                spins; one CPU empties others' groups
 //! knobs of huge pages         spins; one change of them
 //! a section                   holds nothing, waits for nothing

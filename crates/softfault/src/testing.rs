@@ -1,4 +1,4 @@
-//! For unit tests: one CPU and memory.
+//! For unit tests: memory, one CPU or some, a clock that steps when it is read.
 #![allow(unsafe_code)]
 
 use crate::addr::{PAGE_SIZE, Pfn};
@@ -15,6 +15,12 @@ use std::vec::Vec;
 
 std::thread_local! {
     static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };
+    static CPU: Cell<u16> = const { Cell::new(0) };
+}
+
+/// This thread is that CPU of its machines.
+pub(crate) fn be(cpu: u16) {
+    CPU.set(cpu);
 }
 
 /// From now on this thread's machines ask this policy.
@@ -26,6 +32,10 @@ pub(crate) struct Plain {
     memory: *mut u8,
     nr_frames: u64,
     frames: Vec<FrameRange>,
+    nr_cpus: usize,
+    /// What the clock says, and what each look at it adds.
+    pub(crate) clock: Word,
+    pub(crate) clock_step: Word,
     /// Turns of [`Machine::relax`] so far.
     pub(crate) nr_relaxed: Word,
 }
@@ -33,8 +43,9 @@ pub(crate) struct Plain {
 // SAFETY: I1: the pointer is only handed out.
 unsafe impl Sync for Plain {}
 
-// SAFETY: I1: one allocation that lives as long as the machine. I2 to I4: one
-// CPU, no translations.
+// SAFETY: I1: one allocation that lives as long as the machine. I2: each thread
+// of a test says which CPU it is. I3: tests of several CPUs take turns. I4: no
+// translations.
 unsafe impl Machine for Plain {
     type Format = X86_64;
     fn frames(&self) -> &[FrameRange] {
@@ -48,10 +59,10 @@ unsafe impl Machine for Plain {
         self.memory.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize)
     }
     fn nr_cpus(&self) -> usize {
-        1
+        self.nr_cpus
     }
     fn this_cpu(&self) -> CpuId {
-        CpuId(0)
+        CpuId(CPU.get())
     }
     fn heavy_barrier(&self, _: &CpuSet) {}
     fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {}
@@ -67,7 +78,8 @@ unsafe impl Machine for Plain {
     fn park(&self, _: &Word, _: u64) {}
     fn unpark(&self, _: &Word) {}
     fn now_ns(&self) -> u64 {
-        0
+        self.clock.add_owned(self.clock_step.get());
+        self.clock.get()
     }
     fn random(&self) -> u64 {
         4
@@ -92,7 +104,12 @@ impl Drop for Plain {
 /// is fails the test.
 pub(crate) fn without_memory(frames: &[(u32, u64)]) -> Plain {
     let frames = frames.iter().map(|&(first, nr_frames)| FrameRange { first: Pfn(first), nr_frames }).collect();
-    Plain { memory: core::ptr::null_mut(), nr_frames: 0, frames, nr_relaxed: Word::new(0) }
+    plain(core::ptr::null_mut(), 0, frames, 1)
+}
+
+fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
+    let [nr_relaxed, clock, clock_step] = [0; 3].map(Word::new);
+    Plain { memory, nr_frames, frames, nr_cpus, clock, clock_step, nr_relaxed }
 }
 
 /// A `Vm` over `nr_frames` zeroed frames.
@@ -102,8 +119,13 @@ pub(crate) fn vm(nr_frames: u64, tunables: Tunables) -> Vm<Plain> {
 
 /// The same, where the tunables may be refused.
 pub(crate) fn try_vm(nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, NewVmError> {
+    vm_of(1, nr_frames, tunables)
+}
+
+/// The same with several CPUs.
+pub(crate) fn vm_of(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, NewVmError> {
     // SAFETY: I1: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout(nr_frames)) };
     let frames = std::vec![FrameRange { first: Pfn(0), nr_frames }];
-    Vm::new(Plain { memory, nr_frames, frames, nr_relaxed: Word::new(0) }, tunables)
+    Vm::new(plain(memory, nr_frames, frames, nr_cpus), tunables)
 }

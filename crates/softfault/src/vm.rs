@@ -8,6 +8,7 @@ use crate::huge::knobs::KnobError;
 use crate::huge::now::HugeWords;
 use crate::machine::{CpuId, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
+use crate::space::CpusLine;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 
@@ -70,8 +71,8 @@ pub struct Vm<M: Machine> {
     pub(crate) next_space_id: Word,
     /// Held by the CPU that empties the groups of others.
     pub(crate) thief: Word,
-    /// Held by the one rmap walk under way.
-    pub(crate) rmap_walks: Word,
+    /// CPUs that look a fork family up.
+    pub(crate) family_lookups: CpusLine,
     /// The order of clearing for each size of page; see `clear.rs`.
     pub(crate) clear_orders: Word,
     pub(crate) nr_total_pages: u64,
@@ -132,7 +133,7 @@ impl<M: Machine> Vm<M> {
             tunables,
             next_space_id: Word::new(1),
             thief: Word::new(0),
-            rmap_walks: Word::new(0),
+            family_lookups: CpusLine::default(),
             clear_orders: Word::new(0),
             nr_total_pages,
             huge,

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{FIXED, PAGE, PRIVATE, RW};
+use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, RW};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
@@ -98,6 +98,60 @@ fn a_folio_is_split_for_all_who_map_it() {
         vm.split_folio(there.pfn);
         vm.split_folio(softfault::Pfn(u32::MAX));
         assert_eq!(vm.event(Event::ThpSplitPage), 1);
+    });
+}
+
+/// `split_folio` finds a mapping behind any number of others, also where most of
+/// them were moved, too.
+#[test]
+fn a_folio_is_split_whatever_else_is_mapped() {
+    const NR_OTHERS: u64 = 6000;
+    for are_moved in [false, true] {
+        with_space(knobs(511), |vm, space| {
+            let low = |i: u64| 0x100_0000 + i * 2 * PAGE;
+            for i in 0..NR_OTHERS {
+                map(space, low(i), PAGE);
+                if are_moved {
+                    // In the opposite order, so that no order helps the search.
+                    let to = 0x8_0000_0000 + (NR_OTHERS - i) * 2 * PAGE;
+                    assert_eq!(space.mremap(low(i), PAGE, PAGE, MAYMOVE | MREMAP_FIXED, to), Ok(to));
+                }
+            }
+            map(space, AT, HUGE);
+            (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+            let moved = AT + 64 * HUGE;
+            space.mremap(AT, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, moved).unwrap();
+            let there = space.translate_at_rest(moved).unwrap();
+            assert_eq!(there.order, Order::PMD);
+            vm.split_folio(there.pfn);
+            assert_eq!((huge_pages(space), vm.event(Event::ThpSplitPage)), (0, 1));
+            assert!((0..512).all(|page| byte(space, moved + page * PAGE) == page as u8));
+        });
+    }
+}
+
+/// More members than one batch of entries has room for, some of which have moved
+/// their mapping.
+#[test]
+fn a_folio_of_many_members_is_split() {
+    with_space(knobs(511), |vm, space| {
+        map(space, AT, HUGE);
+        (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
+        let children: Vec<_> = (0..50).map(|_| space.fork().unwrap()).collect();
+        let at = |i: u64| if i.is_multiple_of(3) { AT + (64 + i) * HUGE } else { AT };
+        for (i, child) in (0..).zip(&children).filter(|(i, _)| at(*i) != AT) {
+            child.mremap(AT, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, at(i)).unwrap();
+        }
+        let there = space.translate_at_rest(AT).unwrap();
+        vm.split_folio(there.pfn);
+        assert_eq!((vm.event(Event::ThpSplitPage), vm.event(Event::ThpSplitPmd)), (1, 51));
+        for (i, child) in (0..).zip(&children) {
+            assert_eq!(huge_pages(child), 0);
+            assert!((0..512).all(|page| byte(child, at(i) + page * PAGE) == page as u8));
+        }
+        let mut all = vec![space];
+        all.extend(&children);
+        check(vm, &all);
     });
 }
 

@@ -267,9 +267,12 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
         let to = targets.next().ok_or(CompactRefusal::InTheWay(MigrateRefusal::NoTarget))?;
         self.vm.count(Event::CompactIsolated, 1);
-        migration.add(Move { from, to }).map_err(|refusal| {
+        migration.add(Move { from, to }, self.deadline_ns).map_err(|refusal| {
             targets.put_back(to);
-            CompactRefusal::InTheWay(refusal)
+            match refusal {
+                MigrateRefusal::WalkTooLong => CompactRefusal::OverBudget,
+                refusal => CompactRefusal::InTheWay(refusal),
+            }
         })
     }
 

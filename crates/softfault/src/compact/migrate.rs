@@ -69,19 +69,20 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         self.nr_moves == MOVES_MAX || self.nr_entries + MAPS_MAX as usize > ENTRIES_MAX
     }
 
-    /// Takes the entries of a frame that is to move. The batch is not full.
-    pub(super) fn add(&mut self, this: Move) -> Result<(), MigrateRefusal> {
+    /// Takes the entries of a frame that is to move, before `deadline_ns`. The batch
+    /// is not full.
+    pub(super) fn add(&mut self, this: Move, deadline_ns: u64) -> Result<(), MigrateRefusal> {
         let nr_maps = self.vm.check_movable(this.from)?;
         let before = self.nr_entries;
         let number = self.nr_moves as u8;
         let (entries, nr) = (&mut self.entries, &mut self.nr_entries);
-        let walked = self.vm.rmap_take(this.from, nr_maps, &mut |entry| {
+        let walked = self.vm.rmap_take(this.from, nr_maps, deadline_ns, &mut |entry| {
             entries[*nr] = Some((number, entry));
             *nr += 1;
         });
         let nr_found = (self.nr_entries - before) as u64;
         let refused = match walked {
-            Err(TakeEnded::TooLong) => Some(MigrateRefusal::WalkTooLong),
+            Err(TakeEnded::OutOfTime) => Some(MigrateRefusal::WalkTooLong),
             Err(TakeEnded::Subscribed) => Some(MigrateRefusal::Subscribed),
             Ok(()) if nr_found < nr_maps => Some(MigrateRefusal::Raced),
             Ok(()) => None,
@@ -232,7 +233,7 @@ impl<M: Machine> Vm<M> {
         // A frame first: nothing may be waited for once entries are Busy.
         let to = self.obtain(Fill::Raw).map_err(|_| MigrateRefusal::NoTarget)?;
         let mut migration = Migration::new(self);
-        let mut result = migration.add(Move { from: pfn, to });
+        let mut result = migration.add(Move { from: pfn, to }, u64::MAX);
         if result.is_ok() {
             migration.finish(&mut |_, done| result = done);
         }

@@ -23,7 +23,7 @@ pub enum MigrateRefusal {
     NotInUse,
     /// More entries map it than are handled at once.
     TooManyMaps,
-    /// The spaces that may map it have too many VMAs to look at.
+    /// The time ran out before the spaces that may map it had been looked at.
     WalkTooLong,
     /// A space that maps it has subscribers.
     Subscribed,
@@ -64,7 +64,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::HugePage => "frame: should be a small page, and is part of a huge one",
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
-            MigrateRefusal::WalkTooLong => "frame: the spaces that may map it have too many mappings",
+            MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",
             MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers",
             MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
             MigrateRefusal::NoTarget => "frame: there is no other to move to",

@@ -12,11 +12,16 @@ use crate::addr::Pfn;
 use crate::frame::{BLOCK_FRAMES, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::program;
+use crate::rmap::TakenHuge;
+use crate::space::SpaceData;
 use crate::space::split::ZeroPages;
-use crate::space::vma::VmaFlags;
+use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Ordering;
 use crate::table::format::Entry;
 use crate::vm::Vm;
+
+/// Huge entries of a folio that are taken at a time.
+const SPLITS_MAX: usize = 16;
 
 impl<M: Machine> Vm<M> {
     /// Splits the huge page that the frame is part of, for all who map it: then it
@@ -32,10 +37,30 @@ impl<M: Machine> Vm<M> {
         let name = || (folio.first(), folio.owner.get(), folio.index.get());
         let this = name();
         while is_there() && name() == this {
-            match self.rmap_take_huge(this.0, &mut |_, _| true) {
-                Some(taken) => self.borrow_space(taken.space).finish_split(taken.pmd, taken.old),
-                None => self.machine.relax(),
+            if !self.split_found(this.0) {
+                self.machine.relax();
             }
+        }
+    }
+
+    /// Splits what one walk finds. The last entry of each batch is resolved after
+    /// the next has been taken: it keeps its space in place, and the walk goes on
+    /// there, so that many members cost one walk and not one each.
+    fn split_found(&self, first: Pfn) -> bool {
+        let (mut last, mut found_any) = (None::<TakenHuge<'_, M>>, false);
+        loop {
+            let mut taken = [None; SPLITS_MAX];
+            let after = last.map(|huge| huge.space);
+            let nr_taken = self.rmap_take_huge(first, after, &mut |_, _| true, &mut taken);
+            let next = if nr_taken == SPLITS_MAX { taken[SPLITS_MAX - 1].take() } else { None };
+            for huge in last.into_iter().chain(taken.into_iter().flatten()) {
+                self.borrow_space(huge.space).finish_split(huge.pmd, huge.old);
+                found_any = true;
+            }
+            if next.is_none() {
+                return found_any;
+            }
+            last = next;
         }
     }
 
@@ -73,11 +98,10 @@ impl<M: Machine> Vm<M> {
         }
         // A page that is locked may not fault again, and a subscriber would have to
         // be told before its entry is taken.
-        let Some(taken) = self
-            .rmap_take_huge(first, &mut |space, vma| !vma.flags.contains(VmaFlags::LOCKED) && !space.has_subscribers())
-        else {
-            return 0;
-        };
+        let mut taken = [None];
+        let mut fits = |space: &SpaceData, vma: &Vma| !vma.flags.contains(VmaFlags::LOCKED) && !space.has_subscribers();
+        self.rmap_take_huge(first, None, &mut fits, &mut taken);
+        let [Some(taken)] = taken else { return 0 };
         let space = self.borrow_space(taken.space);
         space.shootdown_and_wait(Flush::Pages(taken.pmd.span()));
         // The only entry is ours, and nobody writes any more: now it is true.

@@ -14,23 +14,22 @@
 //!
 //! Locks on entry: none, no section. Takes the family's.
 
-use super::{Member, place_in};
+use super::family::Member;
+use super::{Cursor, root_of};
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::space::SpaceData;
-use crate::space::tree::Tree;
 use crate::space::vma::Vma;
-use crate::sync::Ordering;
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, Format, Leaf};
+use crate::table::format::{Entry, Leaf};
 use crate::table::pmd::PmdSlot;
 use crate::table::walk::{self, Walk};
 use crate::vm::Vm;
 use core::ops::ControlFlow;
 
-/// Most VMAs that are looked at for one frame, beyond those at its index. A
-/// guess: some hundred microseconds.
-const VMAS_MAX: u32 = 4096;
+/// Steps of a walk between two looks at the clock. A step enters 64 nodes of a
+/// tree at most, which is some microseconds.
+const STEPS_PER_LOOK: u32 = 8;
 
 /// An entry that is `Busy` and the taker's. Has to be resolved.
 pub(crate) struct TakenEntry<'vm, M: Machine> {
@@ -63,11 +62,18 @@ pub(crate) struct TakenHuge<'vm, M: Machine> {
     pub(crate) old: Leaf,
 }
 
+impl<M: Machine> Clone for TakenHuge<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M: Machine> Copy for TakenHuge<'_, M> {}
+
 /// A walk ended before it had seen everything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TakeEnded {
-    /// Too many VMAs.
-    TooLong,
+    /// The time that the caller had for it is over.
+    OutOfTime,
     /// Subscribers of a space that may map the page would have to be told, outside
     /// sections and locks. Looked at in the section in which the entry would be
     /// taken: who subscribes later waits for that section, and finds `Busy`.
@@ -77,7 +83,8 @@ pub(crate) enum TakeEnded {
 impl<M: Machine> Vm<M> {
     /// Takes the entries that map the private frame `pfn` by themselves, `wanted`
     /// of them at most, and gives each to `taken`. Fewer are found where others
-    /// are at work, or where the frame has more than entries.
+    /// are at work, or where the frame has more than entries. Ends at `deadline_ns`,
+    /// unless that is `u64::MAX`.
     ///
     /// `taken` runs under the family's lock.
     ///
@@ -88,85 +95,71 @@ impl<M: Machine> Vm<M> {
         &'vm self,
         pfn: Pfn,
         wanted: u64,
+        deadline_ns: u64,
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
-        let (mut left, mut nr_vmas) = (wanted, 0);
-        let (mut too_long, mut subscribed) = (false, false);
-        let _ = self.for_each_member(pfn, &mut |member, index| {
-            self.for_each_place(member, index, &mut nr_vmas, &mut |_, vpn| {
+        let (mut left, mut nr_steps, mut ended) = (wanted, 0u32, Ok(()));
+        let _ = self.for_each_member(pfn, None, &mut |member, index| {
+            let mut at = Cursor::Home;
+            while at != Cursor::End {
+                nr_steps = nr_steps.wrapping_add(1);
+                if nr_steps.is_multiple_of(STEPS_PER_LOOK) && self.is_past(deadline_ns) {
+                    ended = Err(TakeEnded::OutOfTime);
+                    return ControlFlow::Break(());
+                }
+                let _section = self.space_section(member.data, member.data.id.get());
+                let Some((_, vpn)) = self.next_place(member, index, &mut at) else { continue };
                 if member.data.has_subscribers() {
-                    subscribed = true;
+                    ended = Err(TakeEnded::Subscribed);
                     return ControlFlow::Break(());
                 }
                 if let Some(entry) = self.take_entry(member, vpn, pfn) {
                     taken(entry);
                     left -= 1;
                 }
-                if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            too_long = nr_vmas >= VMAS_MAX;
-            if too_long { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if left == 0 {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
         });
-        match left {
-            0 => Ok(()),
-            _ if subscribed => Err(TakeEnded::Subscribed),
-            _ if too_long => Err(TakeEnded::TooLong),
-            _ => Ok(()),
-        }
+        ended
     }
 
-    /// Takes one huge entry that maps the folio at `first`, in a space and a VMA that
-    /// please `fits`; `None` where there is none, or none that is not somebody else's.
+    fn is_past(&self, deadline_ns: u64) -> bool {
+        deadline_ns != u64::MAX && self.machine.now_ns() > deadline_ns
+    }
+
+    /// Takes huge entries that map the folio at `first`, in spaces and VMAs that
+    /// please `fits`, until `taken` is full, and gives their number. Passes over
+    /// entries that are somebody else's, and members up to the space `after`, in
+    /// which the caller has an entry still.
     pub(crate) fn rmap_take_huge<'vm>(
         &'vm self,
         first: Pfn,
+        after: Option<Pfn>,
         fits: &mut dyn FnMut(&SpaceData, &Vma) -> bool,
-    ) -> Option<TakenHuge<'vm, M>> {
-        let (mut found, mut nr_vmas) = (None, 0);
-        let _ = self.for_each_member(first, &mut |member, index| {
-            self.for_each_place(member, index, &mut nr_vmas, &mut |vma, vpn| {
-                if fits(member.data, vma) {
-                    found = self.take_huge_entry(member, vpn, first);
+        taken: &mut [Option<TakenHuge<'vm, M>>],
+    ) -> usize {
+        let mut nr_taken = 0;
+        let _ = self.for_each_member(first, after, &mut |member, index| {
+            let mut at = Cursor::Home;
+            while at != Cursor::End {
+                if nr_taken == taken.len() {
+                    return ControlFlow::Break(());
                 }
-                if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
+                let _section = self.space_section(member.data, member.data.id.get());
+                if let Some((vma, vpn)) = self.next_place(member, index, &mut at)
+                    && fits(member.data, &vma)
+                    && let Some(huge) = self.take_huge_entry(member, vpn, first)
+                {
+                    taken[nr_taken] = Some(huge);
+                    nr_taken += 1;
+                }
+            }
+            ControlFlow::Continue(())
         });
-        found
-    }
-
-    /// Calls `f(VMA, page)` in a section of the space for each VMA that has the page
-    /// of that index; where it was first mapped comes first, which for most pages
-    /// is where they are.
-    fn for_each_place<'vm>(
-        &'vm self,
-        member: Member<'vm>,
-        index: u64,
-        nr_vmas: &mut u32,
-        f: &mut dyn FnMut(&Vma, Vpn) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let data = member.data;
-        let tree = Tree::new(&self.machine, &data.tree);
-        let home = Vpn(index);
-        if home.0 < M::Format::USER_PAGES {
-            let _section = self.space_section(data, data.id.get());
-            if let Some(found) = tree.lookup(home)
-                && place_in(&found.vma, index) == Some(home)
-            {
-                f(&found.vma, home)?;
-            }
-        }
-        let mut at = Vpn(0);
-        while *nr_vmas < VMAS_MAX {
-            *nr_vmas += 1;
-            // One section per VMA: a family may be large, and a section short.
-            let _section = self.space_section(data, data.id.get());
-            let Some(found) = tree.next(at) else { break };
-            at = found.vma.range.end;
-            if let Some(vpn) = place_in(&found.vma, index).filter(|vpn| *vpn != home) {
-                f(&found.vma, vpn)?;
-            }
-        }
-        ControlFlow::Continue(())
+        nr_taken
     }
 
     /// In a section.
@@ -192,8 +185,4 @@ impl<M: Machine> Vm<M> {
         let old = pmd.slot.take(seen).ok()?;
         Some(TakenHuge { space: member.frame, pmd, old })
     }
-}
-
-fn root_of(member: Member<'_>) -> Pfn {
-    Pfn(member.data.root.load(Ordering::Relaxed) as u32)
 }

@@ -6,7 +6,7 @@
 //! with a fence between. So either the writer sees the bit and waits, or the
 //! visitor sees what was published (I11).
 
-use super::{AddressSpace, SpaceData};
+use super::{AddressSpace, CpusLine, SpaceData};
 use crate::account::Event;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine};
@@ -57,13 +57,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The CPUs to reckon with; after a fence, so that what was written before
     /// is seen by those who are not in it yet.
     pub(crate) fn cpus(&self) -> CpuSet {
-        sync::fence();
-        let mut words = [0; MAX_CPUS / 64];
-        let nr_words = self.vm.machine.nr_cpus().div_ceil(64);
-        for (to, from) in words.iter_mut().zip(&self.data.cpus.words).take(nr_words) {
-            *to = from.load(Ordering::SeqCst);
-        }
-        CpuSet::from_words(words)
+        self.vm.cpus_in(&self.data.cpus)
     }
 
     /// Waits until no section uses what was published away before this.
@@ -100,6 +94,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl<M: Machine> Vm<M> {
+    /// The CPUs whose bits are set, read after a fence.
+    fn cpus_in(&self, line: &CpusLine) -> CpuSet {
+        sync::fence();
+        let mut words = [0; MAX_CPUS / 64];
+        let nr_words = self.machine.nr_cpus().div_ceil(64);
+        for (to, from) in words.iter_mut().zip(&line.words).take(nr_words) {
+            *to = from.load(Ordering::SeqCst);
+        }
+        CpuSet::from_words(words)
+    }
+
+    /// Enters a section in which a family is looked up (I30).
+    pub(crate) fn lookup_section(&self) -> SpaceSection<'_> {
+        let id = self.machine.this_cpu();
+        let visit = Visit::begin(&self.family_lookups, id);
+        SpaceSection { section: self.section_of(id, self.cpu(id)), _visit: Some(visit) }
+    }
+
+    /// Waits until no section is left that looked a family up before this.
+    pub(crate) fn wait_for_lookups(&self) {
+        self.grace(&self.cpus_in_lookups());
+    }
+
+    /// The CPUs that look a family up.
+    pub(crate) fn cpus_in_lookups(&self) -> CpuSet {
+        self.cpus_in(&self.family_lookups)
+    }
+
     /// Enters a section of a space. A CPU that does not run it (a debugger's, F7;
     /// rmap's) sets its bit first, for the time of the section.
     #[inline(always)]
@@ -107,7 +129,7 @@ impl<M: Machine> Vm<M> {
         let id = self.machine.this_cpu();
         let cpu = self.cpu(id);
         let runs_it = cpu.active.get() == space_id;
-        let visit = if runs_it { None } else { Some(Visit::begin(data, id)) };
+        let visit = if runs_it { None } else { Some(Visit::begin(&data.cpus, id)) };
         SpaceSection { section: self.section_of(id, cpu), _visit: visit }
     }
 }
@@ -127,8 +149,8 @@ impl<'vm> SpaceSection<'vm> {
 
 impl<'vm> Visit<'vm> {
     #[cold]
-    fn begin(data: &'vm SpaceData, id: CpuId) -> Visit<'vm> {
-        let (word, bit) = (&data.cpus.words[usize::from(id.0) / 64], 1 << (id.0 % 64));
+    fn begin(cpus: &'vm CpusLine, id: CpuId) -> Visit<'vm> {
+        let (word, bit) = (&cpus.words[usize::from(id.0) / 64], 1 << (id.0 % 64));
         let was = word.fetch_or(bit, Ordering::SeqCst);
         sync::fence();
         // A bit that stood already stays: the CPU has not left the space yet.

@@ -77,6 +77,7 @@ pub(crate) struct GlobalLine {
 
 /// One bit per CPU.
 #[repr(C, align(64))]
+#[derive(Default)]
 pub(crate) struct CpusLine {
     pub(crate) words: [Word; MAX_CPUS / 64],
 }
@@ -108,6 +109,8 @@ pub(crate) enum MetaUse {
     Rss = 2,
     Tree = 3,
     Object = 4,
+    /// A founder's frame of which the last member has gone: on its way back.
+    Former = 5,
 }
 
 /// CPUs whose resident counts fit beside the space.

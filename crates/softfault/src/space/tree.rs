@@ -22,6 +22,7 @@
 //! publication. [`Retired::free`] asks for a grace period and no lock.
 
 mod check;
+mod displaced;
 mod edit;
 mod gap;
 mod layout;
@@ -34,6 +35,7 @@ mod tests;
 mod txn;
 
 pub use check::TreeFault;
+pub use displaced::Displaced;
 pub use gap::{Direction, GapRequest};
 pub use layout::TreeRoot;
 pub use node::NodeId;

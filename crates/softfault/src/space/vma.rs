@@ -93,6 +93,11 @@ impl Vma {
     pub fn index_of(&self, vpn: Vpn) -> u64 {
         self.pgoff.wrapping_add(vpn.0 - self.range.start.0)
     }
+    /// The page of that index, if the VMA has it.
+    pub fn page_at(&self, index: u64) -> Option<Vpn> {
+        let offset = index.wrapping_sub(self.pgoff);
+        (offset < self.range.nr_pages()).then(|| Vpn(self.range.start.0 + offset))
+    }
     /// `vma_split`, the part of it in `range`, which has to be inside.
     pub fn part(&self, range: PageRange) -> Vma {
         Vma { range, pgoff: self.index_of(range.start), ..*self }

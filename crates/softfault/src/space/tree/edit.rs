@@ -4,6 +4,7 @@
 //! happens whole or not at all. Neighbours: `txn` owns the version, `node` moves
 //! entries. Locks on entry: the writer lock, which the transaction stands for.
 
+use super::displaced::Indices;
 use super::layout::{HEIGHT_MAX, Inner, Leaf};
 use super::node::{NodeId, NodeRef};
 use super::pool::{FrameSource, OutOfNodes, reserve};
@@ -71,6 +72,9 @@ impl<'a, M: Machine> Txn<'a, M> {
                 let gap = self.append_below(branch.child, vma)?;
                 branch.span.last = vma.range.end.0;
                 branch.span.max_gap = branch.span.max_gap.max(gap);
+                if Indices::of(vma) != Indices::NONE {
+                    branch = self.branch(branch.child);
+                }
                 inner.put(last, &branch);
                 Some(gap)
             }

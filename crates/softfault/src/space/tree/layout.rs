@@ -10,8 +10,8 @@
 //! byte  0      32            192                          832        992
 //! leaf  header ends[20]      records[20]: start, flags,   refs[20]   spare
 //!                            object, pgoff (32 bytes)
-//! inner header last_end[31]  first_start[31]  max_gap[31]  child[31]
-//!              32            280              528          776
+//! inner header last_end[24]  first_start[24]  max_gap[24]  displaced[24]  child[24]  spare
+//!              32            224              416          608            800        992
 //! ```
 #![allow(unsafe_code)]
 
@@ -29,12 +29,12 @@ pub(super) const LEAF_MAX: usize = 20;
 /// comes and goes does not split and join a node each time.
 pub(super) const LEAF_MIN: usize = LEAF_MAX / 3;
 /// Most children of an inner node.
-pub(super) const INNER_MAX: usize = 31;
+pub(super) const INNER_MAX: usize = 24;
 /// Fewest, but for the root, which has two.
 pub(super) const INNER_MIN: usize = INNER_MAX / 3;
-/// Most levels: they hold 12 million VMAs with every node as empty as it may be.
+/// Most levels: they hold 25 million VMAs with every node as empty as it may be.
 /// Bounds the recursion of the edits.
-pub(super) const HEIGHT_MAX: u8 = 8;
+pub(super) const HEIGHT_MAX: u8 = 9;
 
 /// Where a tree begins; part of the address space's own words. All zeroes is the
 /// empty tree.
@@ -113,8 +113,11 @@ pub(super) struct Inner {
     pub(super) first_start: [Word; INNER_MAX],
     /// The largest hole between two VMAs below the child, pages.
     pub(super) max_gap: [Word; INNER_MAX],
+    /// The interval of the indices of displaced VMAs below the child.
+    pub(super) displaced: [Word; INNER_MAX],
     /// The child, tagged: see `NodeId::to_child_word`.
     pub(super) child: [Word; INNER_MAX],
+    spare: [Word; 4],
 }
 
 // SAFETY: I5: repr(C), words alone.

@@ -115,12 +115,12 @@ pub(super) const NO_END: u64 = u64::MAX;
 
 /// How many of the ascending `words` are at most `vpn`.
 ///
-/// The last word of each stride first, then one stride: 8 or 10 loads of 20 or
-/// 31. No branch depends on what they say: where in a node the answer lies is
+/// The last word of each stride first, then one stride: 8 or 9 loads of 20 or
+/// 24. No branch depends on what they say: where in a node the answer lies is
 /// anyone's guess, so it is not guessed, and the loads of a cold node overlap.
 #[inline(always)]
 pub(super) fn nr_up_to<const N: usize>(words: &[Word; N], vpn: u64) -> usize {
-    // 20 words: 4, 9 and 14, then five; 31: 7, 15 and 23, then seven.
+    // 20 words: 4, 9 and 14, then five; 24: 5, 11 and 17, then six.
     let stride = N.div_ceil(4);
     let up_to = |i: usize| usize::from(words[i].get() <= vpn);
     let from = stride * (up_to(stride - 1) + up_to(2 * stride - 1) + up_to(3 * stride - 1));

@@ -20,7 +20,7 @@ use core::fmt;
 /// Gives a zeroed frame that is the tree's from then on, or none.
 pub type FrameSource<'s> = dyn FnMut() -> Option<Pfn> + 's;
 
-/// No frame for the nodes of an edit, or (12 million VMAs) no level left. The
+/// No frame for the nodes of an edit, or (25 million VMAs) no level left. The
 /// tree is as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfNodes;

@@ -5,6 +5,7 @@
 //! `layout` has the words, `edit` decides what moves. Everything that writes
 //! here writes a node that its transaction made and nobody else can see.
 
+use super::displaced::Indices;
 use super::layout::{Header, INNER_MAX, INNER_MIN, Inner, LEAF_MAX, LEAF_MIN, Leaf};
 use super::node::{NO_END, NodeId, nr_up_to};
 use crate::addr::{PageRange, Vpn};
@@ -18,6 +19,8 @@ pub(super) struct Span {
     pub(super) last: u64,
     /// The largest hole inside, pages.
     pub(super) max_gap: u64,
+    /// The indices of the displaced ones.
+    pub(super) displaced: Indices,
 }
 
 /// An entry of an inner node.
@@ -71,6 +74,7 @@ pub(super) trait Slots: crate::mem::Words {
             let next = self.span_at(i);
             all.max_gap = all.max_gap.max(next.max_gap).max(next.first.saturating_sub(all.last));
             all.last = next.last;
+            all.displaced = all.displaced.union(next.displaced);
         }
         all
     }
@@ -166,7 +170,8 @@ impl Slots for Leaf {
     }
     #[inline(always)]
     fn span_at(&self, i: usize) -> Span {
-        Span { first: self.records[i].start.get(), last: self.ends[i].get(), max_gap: 0 }
+        let vma = self.entry(i);
+        Span { first: vma.range.start.0, last: vma.range.end.0, max_gap: 0, displaced: Indices::of(&vma) }
     }
     #[inline(always)]
     fn nr_ended(&self, vpn: u64) -> usize {
@@ -190,6 +195,7 @@ impl Slots for Inner {
         self.last_end[i].set(branch.span.last);
         self.first_start[i].set(branch.span.first);
         self.max_gap[i].set(branch.span.max_gap);
+        self.displaced[i].set(branch.span.displaced.0);
         self.child[i].set(branch.child.to_child_word());
     }
     fn end_word(&self, i: usize) -> &Word {
@@ -197,7 +203,12 @@ impl Slots for Inner {
     }
     #[inline(always)]
     fn span_at(&self, i: usize) -> Span {
-        Span { first: self.first_start[i].get(), last: self.last_end[i].get(), max_gap: self.max_gap[i].get() }
+        Span {
+            first: self.first_start[i].get(),
+            last: self.last_end[i].get(),
+            max_gap: self.max_gap[i].get(),
+            displaced: Indices(self.displaced[i].get()),
+        }
     }
     #[inline(always)]
     fn nr_ended(&self, vpn: u64) -> usize {

@@ -4,6 +4,7 @@ extern crate std;
 
 mod arena;
 mod build;
+mod displaced;
 mod failing;
 mod faults;
 mod gaps;
@@ -43,11 +44,18 @@ const ALL: PageRange = PageRange { start: Vpn(0), end: Vpn(u64::MAX) };
 /// together from two shows.
 fn vma(start: u64, end: u64, salt: u64) -> Vma {
     let mix = Rng(start ^ (end << 20) ^ (salt << 40)).next();
+    let pgoff = match mix >> 56 {
+        // From no address, from anywhere, where it was first mapped, a little away.
+        0 => mix >> 12,
+        1..4 => mix % (1 << 44),
+        4..64 => start,
+        _ => start + 1 + (mix >> 40) % 1000,
+    };
     Vma {
         range: PageRange::new(Vpn(start), Vpn(end)),
         flags: VmaFlags::from_bits_retain(mix & 0x3_ffff),
         object: ObjectId(salt),
-        pgoff: mix >> 12,
+        pgoff,
     }
 }
 

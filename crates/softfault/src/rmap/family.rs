@@ -1,0 +1,250 @@
+//! Fork families: which spaces may map a private frame, and how long the frame of
+//! a founder stays.
+//!
+//! ```text
+//! private frame ─▶ founder's frame: refs, lock, first ─▶ member ─▶ member ...
+//! ```
+//! A private frame names its family by the frame of the founder, and holds no
+//! reference to it. A walk therefore takes a reference of its own, and only if
+//! there is one already (I30):
+//!
+//! 1. it enters a section and makes its CPU known as one that looks a family up;
+//! 2. it reads the descriptor of the private frame, and sees that the frame that
+//!    is named is a founder's;
+//! 3. it raises `refs` by compare-and-swap, never from zero.
+//!
+//! Each member holds one reference until its very end. Whoever drops the last one
+//! first marks the frame as no founder's, then waits until every look-up that may
+//! have seen the old mark is over, and only then gives the frame back. The wait
+//! costs nothing where no CPU looks a family up: an exit sends no interrupt.
+//!
+//! Locks: the family's guards the list of members. A member whose space ends
+//! leaves the list first, so that what a walk meets under the lock is in place.
+
+use crate::addr::Pfn;
+use crate::frame::{Fill, FrameKind};
+use crate::machine::Machine;
+use crate::space::lock::Spin;
+use crate::space::{AddressSpace, MetaUse, SpaceData};
+use crate::sync::{Ordering, Word};
+use crate::vm::Vm;
+use core::ops::ControlFlow;
+
+/// In every space: its place in its family. `refs`, `lock` and `first` are used
+/// in the founder's only.
+#[repr(C)]
+pub(crate) struct FamilyData {
+    /// Frame of the founder.
+    pub(crate) founder: Word,
+    /// Next and previous member, frame + 1; `next` is [`LEFT`] after the end.
+    pub(crate) next: Word,
+    pub(crate) prev: Word,
+    /// Members, and walks under way. The frame goes back when it reaches zero.
+    pub(crate) refs: Word,
+    pub(crate) lock: Word,
+    /// First member, frame + 1.
+    pub(crate) first: Word,
+    pub(crate) pad: [Word; 2],
+}
+
+/// The space has left the list of its family.
+const LEFT: u64 = u64::MAX;
+
+/// Members between two answers to other CPUs.
+const MEMBERS_PER_RELAX: u32 = 16;
+
+fn link(word: &Word) -> Option<Pfn> {
+    word.get().checked_sub(1).map(|p| Pfn(p as u32))
+}
+
+/// A space, as a walk meets it: in place as long as the family's lock is held.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'vm> {
+    pub(super) frame: Pfn,
+    pub(super) data: &'vm SpaceData,
+}
+
+/// A reference: the founder's frame stays until this is dropped.
+struct FamilyRef<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    founder: Pfn,
+}
+
+impl<'vm, M: Machine> FamilyRef<'vm, M> {
+    fn head(&self) -> &'vm FamilyData {
+        &self.vm.space_data(self.founder).family
+    }
+}
+
+impl<M: Machine> Drop for FamilyRef<'_, M> {
+    fn drop(&mut self) {
+        self.vm.family_put(self.founder);
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    fn space_data(&self, frame: Pfn) -> &SpaceData {
+        crate::mem::view(&self.machine, frame, 0)
+    }
+
+    /// Calls `f(member, page index)` with each space that may map the private frame
+    /// `pfn`, and the index that the frame has in all of them; only those behind
+    /// `after` if it is still a member. The frame of `after` is in place.
+    ///
+    /// Locks on entry: no section. Takes the family's; `f` runs under it, must not
+    /// call back and waits for nobody.
+    pub(super) fn for_each_member<'vm>(
+        &'vm self,
+        pfn: Pfn,
+        after: Option<Pfn>,
+        f: &mut dyn FnMut(Member<'vm>, u64) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((family, index)) = self.family_of(pfn) else { return ControlFlow::Continue(()) };
+        let head = family.head();
+        let _lock = Spin::lock(&head.lock, &self.machine);
+        let behind = after.map(|frame| &self.space_data(frame).family.next).filter(|next| next.get() != LEFT);
+        let mut at = link(behind.unwrap_or(&head.first));
+        let mut nr_seen = 0u32;
+        while let Some(frame) = at {
+            let data = self.space_data(frame);
+            f(Member { frame, data }, index)?;
+            nr_seen = nr_seen.wrapping_add(1);
+            if nr_seen.is_multiple_of(MEMBERS_PER_RELAX) {
+                self.machine.relax();
+            }
+            at = link(&data.family.next);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// A reference to the family that a private frame names, and the frame's index.
+    fn family_of(&self, pfn: Pfn) -> Option<(FamilyRef<'_, M>, u64)> {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            return None;
+        }
+        let _section = self.lookup_section();
+        let (owner, index) = self.anon_owner(pfn).filter(|(owner, _)| *owner < self.nr_frames())?;
+        let founder = Pfn(owner as u32);
+        self.is_founder(founder).then(|| self.family_get(founder))?.map(|family| (family, index))
+    }
+
+    /// Whether the frame is a founder's. In a section: it stays one frame's until
+    /// the section ends.
+    fn is_founder(&self, frame: Pfn) -> bool {
+        let desc = self.frames.desc(frame);
+        desc.state().kind() == FrameKind::Meta
+            && desc.index.load(Ordering::Acquire) == MetaUse::Space as u64
+            && self.space_data(frame).family.founder.get() == u64::from(frame.0)
+    }
+
+    /// One more reference, if there is one. In the section in which the frame was
+    /// seen to be a founder's.
+    fn family_get(&self, founder: Pfn) -> Option<FamilyRef<'_, M>> {
+        let refs = &self.space_data(founder).family.refs;
+        let mut seen = refs.load(Ordering::Relaxed);
+        while seen > 0 {
+            // Acquire: the list of members, as whoever raised it last left it.
+            match refs.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    debug_assert!(self.is_founder(founder), "I30: a founder's frame stays while somebody looks it up");
+                    return Some(FamilyRef { vm: self, founder });
+                }
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// One reference less; with the last one the frame goes back.
+    ///
+    /// Locks on entry: none, no section.
+    fn family_put(&self, founder: Pfn) {
+        // Release: what was done in the founder's frame comes before its next use.
+        let before = self.space_data(founder).family.refs.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "I30: members and walks are counted");
+        if before != 1 {
+            return;
+        }
+        // Who looks it up from now on sees no founder's frame; who has seen one is
+        // waited for, since its compare-and-swap may still come.
+        self.frames.desc(founder).index.store(MetaUse::Former as u64, Ordering::Release);
+        self.wait_for_lookups();
+        self.give_back(founder, Fill::Raw);
+    }
+
+    /// Owner and index of a private frame, from its own descriptor or from that of
+    /// the folio that it is a part of.
+    fn anon_owner(&self, pfn: Pfn) -> Option<(u64, u64)> {
+        let desc = self.frames.desc(pfn);
+        if desc.state().kind() == FrameKind::Anon {
+            return Some((desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire)));
+        }
+        let folio = self.frames.folio(pfn);
+        let part = u64::from(pfn.0) % Self::NR_SUB_FRAMES;
+        (folio.state().kind() == FrameKind::Anon && self.is_part(pfn))
+            .then(|| (folio.owner.load(Ordering::Acquire), folio.index.load(Ordering::Acquire) + part))
+    }
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    fn founder(&self) -> &'vm FamilyData {
+        &self.vm.space_data(Pfn(self.family as u32)).family
+    }
+
+    /// Becomes a member of its family. The caller is its founder, or holds a
+    /// member.
+    pub(crate) fn enlist(&self) {
+        let head = self.founder();
+        head.refs.fetch_add(1, Ordering::AcqRel);
+        let _lock = Spin::lock(&head.lock, &self.vm.machine);
+        let me = u64::from(self.frame.0) + 1;
+        self.data.family.next.set(head.first.get());
+        if let Some(first) = link(&head.first) {
+            self.vm.space_data(first).family.prev.set(me);
+        }
+        head.first.set(me);
+    }
+
+    /// The first act of the space's end: from now on no walk finds it. A walk
+    /// under way is waited for.
+    pub(crate) fn leave_family(&self) {
+        let vm = self.vm;
+        let mine = &self.data.family;
+        let head = self.founder();
+        let _lock = Spin::lock(&head.lock, &vm.machine);
+        match link(&mine.prev) {
+            Some(prev) => vm.space_data(prev).family.next.set(mine.next.get()),
+            None => head.first.set(mine.next.get()),
+        }
+        if let Some(next) = link(&mine.next) {
+            vm.space_data(next).family.prev.set(mine.prev.get());
+        }
+        mine.next.set(LEFT);
+    }
+
+    /// The last act: gives up the space's own frame, which goes back unless
+    /// others still know the family by it.
+    pub(crate) fn give_up_frame(&self) {
+        let founder = Pfn(self.family as u32);
+        if founder != self.frame {
+            self.vm.give_back(self.frame, Fill::Raw);
+        }
+        self.vm.family_put(founder);
+    }
+
+    /// Members and walks under way, and the members that are listed: equal at rest.
+    pub(crate) fn family_counts(&self) -> (u64, u64) {
+        let head = self.founder();
+        let mut nr_listed = 0;
+        let mut at = link(&head.first);
+        while let Some(frame) = at {
+            nr_listed += 1;
+            at = link(&self.vm.space_data(frame).family.next);
+        }
+        (head.refs.get(), nr_listed)
+    }
+}
+
+#[cfg(test)]
+#[path = "family_tests.rs"]
+mod tests;

@@ -1,0 +1,124 @@
+//! I30: the founder's frame, those who look it up, and where a walk goes on.
+
+use super::*;
+use crate::addr::Access;
+use crate::testing::{Plain, be, vm, vm_of};
+use crate::tunables::Tunables;
+use std::sync::mpsc;
+use std::vec::Vec;
+
+const AT: u64 = 1 << 30;
+
+/// A space with one page, and the frame of that page.
+fn with_page(vm: &Vm<Plain>) -> (AddressSpace<'_, Plain>, Pfn) {
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 4096, 3, 0x32).unwrap();
+    space.handle_fault(AT, Access::Write).unwrap();
+    let pfn = space.translate_at_rest(AT).unwrap().pfn;
+    (space, pfn)
+}
+
+fn kind(vm: &Vm<Plain>, frame: Pfn) -> FrameKind {
+    vm.frames.desc(frame).state().kind()
+}
+
+#[test]
+fn a_reference_keeps_the_frame() {
+    let vm = vm(1024, Tunables::default());
+    let (space, pfn) = with_page(&vm);
+    let founder = space.frame;
+    let (family, index) = vm.family_of(pfn).unwrap();
+    assert_eq!((family.founder, index), (founder, AT / 4096));
+    drop(space);
+    assert_eq!(kind(&vm, founder), FrameKind::Meta);
+    drop(family);
+    assert_eq!(kind(&vm, founder), FrameKind::Free);
+    assert!(vm.family_of(pfn).is_none());
+    vm.check(&[], &mut std::vec![0; 1024]).unwrap();
+}
+
+/// The last member goes while another CPU is between its look at the founder's
+/// frame and its compare-and-swap.
+#[test]
+fn a_look_up_is_waited_for() {
+    let vm = vm_of(2, 1024, Tunables::default()).unwrap();
+    let (space, _) = with_page(&vm);
+    let founder = space.frame;
+    let (entered, wait) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let vm = &vm;
+        scope.spawn(move || {
+            be(1);
+            let section = vm.lookup_section();
+            assert!(vm.is_founder(founder));
+            entered.send(()).unwrap();
+            // Until the other CPU waits, or has gone on.
+            while vm.machine.nr_relaxed.get() < 10 && kind(vm, founder) == FrameKind::Meta {
+                std::thread::yield_now();
+            }
+            assert_eq!(kind(vm, founder), FrameKind::Meta, "freed under a look-up");
+            assert!(!vm.is_founder(founder), "whoever comes now is not waited for");
+            assert!(vm.family_get(founder).is_none(), "raised from zero");
+            drop(section);
+        });
+        wait.recv().unwrap();
+        let before = vm.machine.nr_relaxed.get();
+        vm.machine.nr_relaxed.set(0);
+        drop(space);
+        vm.machine.nr_relaxed.add_owned(before + 10);
+    });
+    assert_eq!(kind(&vm, founder), FrameKind::Free);
+    vm.check(&[], &mut std::vec![0; 1024]).unwrap();
+}
+
+/// Nobody looks anything up: the end of a family asks no CPU for a barrier.
+#[test]
+fn an_end_without_look_ups_waits_for_nobody() {
+    let vm = vm_of(2, 1024, Tunables::default()).unwrap();
+    let (space, _) = with_page(&vm);
+    assert!(vm.cpus_in_lookups().is_empty());
+    let other = std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                be(1);
+                // In a section, and not in a look-up: it is not waited for.
+                core::mem::forget(vm.section());
+                vm.machine.this_cpu()
+            })
+            .join()
+            .unwrap()
+    });
+    vm.wait_for_lookups();
+    vm.cpu(other).slot.set(0);
+    drop(space);
+}
+
+fn walk(vm: &Vm<Plain>, pfn: Pfn, after: Option<Pfn>) -> Vec<Pfn> {
+    let mut seen = Vec::new();
+    let _ = vm.for_each_member(pfn, after, &mut |member, _| {
+        seen.push(member.frame);
+        ControlFlow::Continue(())
+    });
+    seen
+}
+
+#[test]
+fn a_walk_goes_on_behind_a_member_that_is_still_one() {
+    let vm = vm(2048, Tunables::default());
+    let (space, pfn) = with_page(&vm);
+    let children: Vec<_> = (0..3).map(|_| space.fork().unwrap()).collect();
+    let all = walk(&vm, pfn, None);
+    let mut listed: Vec<Pfn> = children.iter().rev().map(|child| child.frame).collect();
+    listed.push(space.frame);
+    assert_eq!(all, listed, "the youngest first");
+    assert_eq!(walk(&vm, pfn, Some(all[0])), all[1..]);
+    assert_eq!(walk(&vm, pfn, Some(all[3])), []);
+    // A member that has left names whoever was next then: it may be gone.
+    children[1].leave_family();
+    assert_eq!(walk(&vm, pfn, Some(children[1].frame)), [all[0], all[2], all[3]]);
+    children[1].enlist();
+    children[1].data.family.prev.set(0);
+    children[1].founder().refs.fetch_sub(1, Ordering::AcqRel);
+    drop((space, children));
+    vm.check(&[], &mut std::vec![0; 2048]).unwrap();
+}
