@@ -25,6 +25,8 @@ use crate::vm::Vm;
 /// Blocks among which the policy chooses at a time.
 const NR_CANDIDATES: usize = 8;
 const NR_WORDS: usize = 8;
+/// Blocks whose counts are read between two looks at the clock.
+const BLOCKS_PER_LOOK: usize = 256;
 /// Looks at the same block: what was somebody's for a moment may be free later.
 const NR_PASSES: u32 = 3;
 
@@ -121,6 +123,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let mut nr_seen = 0;
         for b in (start..nr_blocks).chain(0..start).take(self.left.nr_blocks.min(nr_blocks as u64) as usize) {
             nr_seen += 1;
+            if nr_seen % BLOCKS_PER_LOOK == 0 && self.is_over() {
+                break;
+            }
             let block = frames.blocks.at(b);
             let nr_free = block.nr_free();
             if nr_free == BLOCK_FRAMES {
@@ -187,8 +192,12 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
 
     /// Between pieces of work; other CPUs get their answers, too.
     fn check_time(&self) -> Result<(), CompactRefusal> {
+        if self.is_over() { Err(CompactRefusal::OverBudget) } else { Ok(()) }
+    }
+
+    fn is_over(&self) -> bool {
         self.vm.machine.relax();
-        if self.vm.machine.now_ns() > self.deadline_ns { Err(CompactRefusal::OverBudget) } else { Ok(()) }
+        self.vm.machine.now_ns() > self.deadline_ns
     }
 
     /// Empties the block, whichever it is: the policy's word for it is not taken.
@@ -239,8 +248,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             for pfn in rest {
                 if migration.is_full() {
                     result = result.and(self.finish(migration, claimed, targets));
-                    self.check_time()?;
                 }
+                self.check_time()?;
                 self.spend_scan(1)?;
                 match self.begin(pfn, migration, targets) {
                     Ok(()) => {}
@@ -265,7 +274,10 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     ) -> Result<(), CompactRefusal> {
         self.vm.check_movable(from).map_err(CompactRefusal::InTheWay)?;
         self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
-        let to = targets.next().ok_or(CompactRefusal::InTheWay(MigrateRefusal::NoTarget))?;
+        let Some(to) = targets.next(&mut || !self.is_over()) else {
+            self.check_time()?;
+            return Err(CompactRefusal::InTheWay(MigrateRefusal::NoTarget));
+        };
         self.vm.count(Event::CompactIsolated, 1);
         migration.add(Move { from, to }, self.deadline_ns).map_err(|refusal| {
             targets.put_back(to);

@@ -62,3 +62,57 @@ fn without_room_elsewhere_everything_is_put_back() {
     }
     vm.check(&[], &mut std::vec![0; 4096]).unwrap();
 }
+
+/// Pages of a block that have moved when the time ran out, at so many looks at the
+/// clock.
+fn nr_moved_in(nr_looks: u64) -> (Result<(), CompactRefusal>, u64) {
+    let vm = vm(4096, Tunables::default());
+    let space = vm.new_space().unwrap();
+    space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
+    (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
+    let at = |page: u64| space.translate_at_rest((1 << 30) + (page << 12)).unwrap().pfn;
+    let b = (u64::from(at(0).0) / BLOCK_FRAMES) as usize;
+    vm.steal_groups();
+    vm.frames.blocks.at(b).unreserve();
+    vm.machine().clock_step.set(1);
+    let made = Attempt::new(&vm, &CompactBudget { time_ns: nr_looks, ..CompactBudget::BACKGROUND }).empty(b);
+    vm.machine().clock_step.set(0);
+    let nr_moved = (0..40).filter(|page| u64::from(at(*page).0) / BLOCK_FRAMES != b as u64).count() as u64;
+    let result = made.map(|huge| vm.give_back_huge(huge.first, huge.is_zero));
+    vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
+    (result, nr_moved)
+}
+
+/// A batch is 16 pages: the clock is looked at for each of them.
+#[test]
+fn the_time_is_looked_at_for_each_page() {
+    let mut worst = 0;
+    for nr_looks in 0..40 {
+        let (result, nr_moved) = nr_moved_in(nr_looks);
+        assert_eq!(result, Err(CompactRefusal::OverBudget), "{nr_looks}");
+        assert!(nr_moved <= nr_looks, "{nr_moved} pages moved in the time of {nr_looks}");
+        worst = worst.max(nr_moved);
+    }
+    assert!(worst >= 16, "a batch that is full is finished before the time is over");
+    assert_eq!(nr_moved_in(1000), (Ok(()), 40));
+}
+
+/// No block has a frame to move to, and there are many.
+#[test]
+fn the_search_for_a_target_can_be_ended() {
+    let vm = vm(512 * 600, Tunables::default());
+    let mut targets = Targets::new(&vm.frames, 1, 1);
+    // What the metadata has left of its block.
+    while targets.next(&mut || true).is_some() {}
+    let search = |go_on: bool| {
+        let mut nr_asked = 0;
+        let found = Targets::new(&vm.frames, 1, 1).next(&mut || {
+            nr_asked += 1;
+            go_on
+        });
+        (found, nr_asked)
+    };
+    let (found, nr_asked) = search(true);
+    assert!((found, nr_asked >= 3 * 500 / 256) == (None, true), "three passes over 600 blocks");
+    assert_eq!(search(false), (None, 1));
+}

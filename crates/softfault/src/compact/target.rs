@@ -11,6 +11,8 @@ use crate::frame::{BLOCK_FRAMES, Frames};
 /// those that CPUs take their small frames from or what stays is in.
 const NR_PASSES: usize = 3;
 const NR_WORDS: usize = 8;
+/// Words or blocks that are looked at between two questions whether to go on.
+const STEPS_PER_QUESTION: u32 = 256;
 
 /// Frames claimed, at most a word of a bitmap at a time. What is left goes back.
 pub(super) struct Targets<'a> {
@@ -34,9 +36,10 @@ impl<'a> Targets<'a> {
         Targets { frames, source, source_free, nr_wanted, at: (0, 1, 0), base: 0, mask: 0, zero: 0, nr_claimed: 0 }
     }
 
-    /// A frame that is the caller's alone.
-    pub(super) fn next(&mut self) -> Option<Pfn> {
-        if self.mask == 0 && !self.claim_word() {
+    /// A frame that is the caller's alone; `None` if there is none, or if `go_on`,
+    /// which is asked now and then, says so.
+    pub(super) fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Option<Pfn> {
+        if self.mask == 0 && !self.claim_word(go_on) {
             return None;
         }
         let bit = self.mask & self.mask.wrapping_neg();
@@ -57,13 +60,18 @@ impl<'a> Targets<'a> {
         }
     }
 
-    fn claim_word(&mut self) -> bool {
+    fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let nr_blocks = self.frames.blocks.len();
+        let mut nr_seen = 0u32;
         let (pass, step, w) = &mut self.at;
         while *pass < NR_PASSES {
             if *step >= nr_blocks {
                 (*pass, *step, *w) = (*pass + 1, 1, 0);
                 continue;
+            }
+            nr_seen = nr_seen.wrapping_add(1);
+            if nr_seen.is_multiple_of(STEPS_PER_QUESTION) && !go_on() {
+                return false;
             }
             let b = (self.source + *step) % nr_blocks;
             let block = self.frames.blocks.at(b);

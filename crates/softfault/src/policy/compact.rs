@@ -12,7 +12,8 @@ pub struct CompactBudget {
     pub nr_scanned: u64,
     /// Frames that are moved.
     pub nr_migrated: u64,
-    /// Nanoseconds; looked at between batches of frames.
+    /// Nanoseconds; looked at before each frame, and within the search for its
+    /// entries and for a frame to move it to.
     pub time_ns: u64,
 }
 

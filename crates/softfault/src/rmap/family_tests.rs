@@ -1,5 +1,6 @@
 //! I30: the founder's frame, those who look it up, and where a walk goes on.
 
+use super::super::{TakeEnded, TakenEntry};
 use super::*;
 use crate::addr::Access;
 use crate::testing::{Plain, be, vm, vm_of};
@@ -121,4 +122,29 @@ fn a_walk_goes_on_behind_a_member_that_is_still_one() {
     children[1].founder().refs.fetch_sub(1, Ordering::AcqRel);
     drop((space, children));
     vm.check(&[], &mut std::vec![0; 2048]).unwrap();
+}
+
+/// The time is over while members are asked that have let the page go.
+#[test]
+fn a_walk_ends_when_its_time_is_over() {
+    let vm = vm(8192, Tunables::default());
+    let (space, pfn) = with_page(&vm);
+    let children: Vec<_> = (0..100).map(|_| space.fork().unwrap()).collect();
+    children.iter().for_each(|child| child.munmap(AT, 4096).unwrap());
+    vm.machine.clock_step.set(1);
+    let take = |nr_looks: u64| {
+        let mut taken = Vec::new();
+        let deadline_ns = vm.machine.clock.get() + nr_looks;
+        let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |entry| taken.push(entry));
+        taken.iter().for_each(TakenEntry::put_back);
+        (ended, taken.len())
+    };
+    // Two steps a member, a look each eight steps: 25 looks to the founder.
+    assert_eq!(take(3), (Err(TakeEnded::OutOfTime), 0));
+    assert_eq!(take(23), (Err(TakeEnded::OutOfTime), 0));
+    assert_eq!(take(30), (Ok(()), 1));
+    vm.machine.clock_step.set(0);
+    let mut all: Vec<&AddressSpace<'_, Plain>> = children.iter().collect();
+    all.push(&space);
+    vm.check(&all, &mut std::vec![0; 8192]).unwrap();
 }
