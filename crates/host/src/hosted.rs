@@ -19,6 +19,9 @@ use std::time::Instant;
 /// Who hears of the notices of all spaces: see [`Hosted::on_notice`].
 pub type Subscriber = Box<dyn Fn(SpaceTag, &Notice) -> bool + Send + Sync>;
 
+/// Called where the core waits: see [`Hosted::on_wait`].
+pub type WaitHook = Box<dyn Fn() + Send + Sync>;
+
 /// A machine in this process; any number of them may exist.
 pub struct Hosted<F: Format = X86_64> {
     pub(crate) arena: Arena,
@@ -33,6 +36,7 @@ pub struct Hosted<F: Format = X86_64> {
     pub(crate) parking: Parking,
     pub(crate) violations: Option<Violations>,
     pub(crate) subscriber: OnceLock<Subscriber>,
+    pub(crate) wait_hook: OnceLock<WaitHook>,
     pub(crate) started: Instant,
     format: PhantomData<fn() -> F>,
 }
@@ -63,6 +67,7 @@ impl<F: Format> Hosted<F> {
             parking: Parking::default(),
             violations: config.strict_bbm.then(Violations::default),
             subscriber: OnceLock::new(),
+            wait_hook: OnceLock::new(),
             started: Instant::now(),
             format: PhantomData,
         })
@@ -93,6 +98,18 @@ impl<F: Format> Hosted<F> {
     /// is said at [`Machine::notify`](softfault::Machine::notify).
     pub fn on_notice(&self, subscriber: Subscriber) -> Result<(), Subscriber> {
         self.subscriber.set(subscriber)
+    }
+
+    /// Calls `hook` wherever the core lets others run: in each turn of a wait, in
+    /// place of parking, and before barriers and shootdowns. For tests that decide
+    /// which thread goes on. Gives the hook back where there is one already.
+    pub fn on_wait(&self, hook: WaitHook) -> Result<(), WaitHook> {
+        self.wait_hook.set(hook)
+    }
+
+    /// Whether a hook was called.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait_hook.get().inspect(|hook| hook()).is_some()
     }
 
     /// A word of a frame as a device reaches it: by the frame's number, through

@@ -68,4 +68,4 @@ pub use barrier::Barrier;
 pub use config::{HostedConfig, HostedError, Mode};
 pub use counts::{TlbStats, nested_loads};
 pub use cpu::{BindError, CpuGuard, CpuStats};
-pub use hosted::{Hosted, Subscriber};
+pub use hosted::{Hosted, Subscriber, WaitHook};

@@ -51,12 +51,14 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     fn heavy_barrier(&self, cpus: &CpuSet) {
+        self.waits();
         if !cpus.is_empty() {
             self.barrier.pass();
         }
     }
 
     fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {
+        self.waits();
         self.shoot(self.this_cpu(), space, cpus, what);
     }
 
@@ -67,11 +69,14 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     fn relax(&self) {
+        self.waits();
         pause();
     }
 
     fn park(&self, word: &Word, expected: u64) {
-        self.parking.park(word, expected);
+        if !self.waits() {
+            self.parking.park(word, expected);
+        }
     }
 
     fn unpark(&self, word: &Word) {

@@ -25,6 +25,8 @@ mod huge;
 pub enum Broken {
     /// The VMA tree is not one. I18.
     Tree(crate::space::tree::TreeFault),
+    /// A VMA is marked as moving though nobody is at work. I29.
+    LeftMoving(u64),
     /// An entry that maps something lies in no VMA. I16.
     OutsideVma(u64),
     /// An entry gives a right that its VMA does not. I16.
@@ -217,14 +219,19 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// I18.
+    /// I18, I29.
     fn check_tree(&self) -> Result<(), Broken> {
         self.tree().check(&[]).map_err(Broken::Tree)?;
         let mut nr_pages = 0;
+        let mut moving = None;
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
             nr_pages += vma.range.nr_pages();
+            moving = moving.or(vma.is_moving().then_some(vma.range.start));
             ControlFlow::Continue(())
         });
+        if let Some(start) = moving {
+            return Err(Broken::LeftMoving(start.addr()));
+        }
         Counter::MappedPages.check(self.nr_mapped_pages(), nr_pages)
     }
 

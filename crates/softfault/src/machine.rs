@@ -180,8 +180,8 @@ pub unsafe trait Machine: Sized + Sync {
     /// Tells those who subscribed to a space ([`AddressSpace::subscribe`]); the
     /// answer counts for [`Notice::Young`] only. Never called for a space without
     /// subscriptions, never in a section. Whoever calls may hold the space's writer
-    /// lock: what is done here must neither operate on the space nor wait for
-    /// somebody who does; looking pages up is allowed.
+    /// lock: what is done here must neither operate on the space, fault in it or
+    /// pin its pages, nor wait for somebody who does; looking pages up is allowed.
     ///
     /// [`AddressSpace::subscribe`]: crate::AddressSpace::subscribe
     #[cold]

@@ -1,6 +1,6 @@
 //! Which VMA, which rights: the tree, or the CPU's memory of its last answer.
 
-use super::{Request, Want};
+use super::{FaultError, Request, Turn, Want};
 use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
 use crate::cpu::{CpuData, HintData};
 use crate::machine::Machine;
@@ -57,12 +57,19 @@ impl FoundVma<'_> {
             // As FOLL_FORCE in ptrace(2): private copies may be forced, what
             // others share may not.
             _ if request.want == Want::ForcedWrite => {
-                !self.flags().contains(VmaFlags::SHARED) || rights.contains(Rights::WRITE)
+                !self.flags().intersects(VmaFlags::SHARED | VmaFlags::MOVING) || rights.contains(Rights::WRITE)
             }
             Access::Read => !rights.is_empty(),
             Access::Write => rights.contains(Rights::WRITE),
             Access::Exec => rights.contains(Rights::EXEC),
         }
+    }
+
+    /// How an attempt ends that the VMA does not allow. A VMA that is moving allows
+    /// nothing, so that only a fault that would be refused has to ask.
+    #[cold]
+    pub(crate) fn refusal<'vm, M: Machine>(self) -> Turn<'vm, M> {
+        if self.flags().contains(VmaFlags::MOVING) { Turn::Wait } else { Turn::Refused(FaultError::NoRights) }
     }
 
     /// Rights that an entry may show at most.

@@ -90,7 +90,7 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Refused(FaultError),
     /// Something is wanted that may not be made in a section.
     Need(Need),
-    /// An entry belongs to an operation for a moment.
+    /// An entry, or the VMA, belongs to an operation for a moment.
     Wait,
     /// A step was taken, a table or a page of an object put in: from the top.
     Again,
@@ -197,7 +197,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let here = Here { cpu, rss: self.rss_line(section.id()) };
         let Some(found) = self.find(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
         if !found.allows(request) {
-            return Turn::Refused(FaultError::NoRights);
+            return found.refusal();
         }
         let slot = match self.leaf_by_hint(cpu, request.vpn) {
             Some(slot) => slot,

@@ -41,7 +41,7 @@ pub use layout::TreeRoot;
 pub use node::NodeId;
 pub use pool::{OutOfNodes, Retired};
 pub use read::{Found, Snapshot};
-pub use txn::{TwoStep, Txn};
+pub use txn::{Trial, TwoStep, Txn};
 
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::Machine;

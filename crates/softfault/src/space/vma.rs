@@ -49,6 +49,17 @@ bitflags::bitflags! {
 }
 
 impl VmaFlags {
+    /// The VMA is on its way to another place: mremap(2) counts and takes what it
+    /// holds, and faults wait (I29). In no tree that an operation leaves behind,
+    /// so that no report shows it.
+    pub(crate) const MOVING: VmaFlags = VmaFlags::from_bits_retain(1 << 31);
+
+    /// What a moving VMA shows of these flags: no right, so that a fault learns of
+    /// the move where it would be refused, and no other fault has to ask.
+    pub(crate) fn moving(self) -> VmaFlags {
+        self.with_rights(Rights::empty()) | VmaFlags::MOVING
+    }
+
     /// The rights.
     pub fn rights(self) -> Rights {
         Rights::from_bits_truncate(self.bits() as u8 & 7)
@@ -101,6 +112,10 @@ impl Vma {
     /// `vma_split`, the part of it in `range`, which has to be inside.
     pub fn part(&self, range: PageRange) -> Vma {
         Vma { range, pgoff: self.index_of(range.start), ..*self }
+    }
+    /// Whether mremap(2) is moving it.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.flags.contains(VmaFlags::MOVING)
     }
     /// Whether `next` continues this one so that both can be one VMA.
     pub fn merges_with(&self, next: &Vma) -> bool {

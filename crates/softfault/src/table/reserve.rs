@@ -56,7 +56,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
 
     /// The entry of `vpn`, with the tables above it put in as needed. Faults may
     /// be doing the same; whoever loses keeps its frame. `None` where the reserve
-    /// does not reach: for entries that came after the count.
+    /// does not reach.
     pub(crate) fn entry_for(
         &mut self,
         root: Pfn,

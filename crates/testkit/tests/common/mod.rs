@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its part
 
 pub mod huge;
+pub mod turns;
 
 use softfault::policy::huge::Enabled;
 use softfault::{AddressSpace, CpuId, Discipline, HugeKnobs, Machine, Pfn, RssPages, Tunables, Vm};

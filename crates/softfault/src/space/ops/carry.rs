@@ -7,9 +7,10 @@
 //! settle    Busy ─▶ none; a huge mapping's deposit goes with it
 //! unlock    what is in the destination
 //! ```
-//! Neighbours: `remap` decides and publishes. Locks on entry: the writer lock; no
-//! section can find either place.
+//! Neighbours: `moving` counts, reserves and publishes. Locks on entry: the writer
+//! lock; the source is marked as moving and no section found it unmarked (I29).
 
+use super::moving::Move;
 use crate::addr::{PageRange, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
@@ -19,15 +20,8 @@ use crate::table::format::{Entry, Leaf};
 use crate::table::pmd;
 use crate::table::reserve::{TableCount, TableReserve};
 use crate::table::take::Next;
-use crate::table::walk;
+use crate::table::walk::{self, Walk};
 use crate::vm::Vm;
-
-/// A move that was checked: `old_len` bytes at `old` become `new` bytes at `to`.
-pub(super) struct Move {
-    pub(super) old: PageRange,
-    pub(super) new: PageRange,
-    pub(super) keep_old: bool,
-}
 
 impl Move {
     /// Where a page of the source goes.
@@ -39,31 +33,31 @@ impl Move {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Tables that the destination lacks for the entries that the source has. A
     /// huge mapping that moves as it is needs a twin in place of a leaf table; one
-    /// that is going to be split has its pages in two leaf tables at most.
+    /// that is split, here or by somebody else meanwhile, has its pages in two leaf
+    /// tables at most.
     pub(super) fn count_tables(&self, m: &Move) -> u64 {
-        let machine = &self.vm.machine;
-        let mut count = TableCount::new(machine, self.root);
+        let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(m.old, &mut |vpn, slot| {
-            count.add(m.target(vpn));
-            if slot.level > 0 {
-                count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
+            if !m.keep_pages || matches!(slot.read().entry, Entry::Guard) {
+                count.add(m.target(vpn));
+                if slot.level > 0 {
+                    count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
+                }
             }
             Next::GoOn
         });
         count.nr()
     }
 
-    /// Takes the source's entries to the destination. With `stay` only guards go;
-    /// pages of an object are found again by a fault.
-    pub(super) fn carry_entries(&self, m: &Move, stay: bool, reserve: &mut TableReserve<'vm, M>) {
-        if m.old.is_empty() {
-            return;
-        }
+    /// Takes the source's entries to the destination. Where pages stay, only guards
+    /// go.
+    pub(super) fn carry_entries(&self, m: &Move, reserve: &mut TableReserve<'vm, M>) {
+        let stay = m.keep_pages;
         let _told = if stay { None } else { Some(self.invalidate(m.old, Why::Move)) };
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
-        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, stay, reserve));
+        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, reserve));
         if !stay {
             self.shootdown_and_wait(Flush::Pages(m.old));
             self.for_each_entry(m.old, &mut |vpn, slot| {
@@ -88,35 +82,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// One entry of the source, huge or not, to its place in the destination.
-    fn carry_entry(
-        &self,
-        m: &Move,
-        vpn: Vpn,
-        slot: Slot<'_, M::Format>,
-        stay: bool,
-        reserve: &mut TableReserve<'vm, M>,
-    ) -> Next {
+    fn carry_entry(&self, m: &Move, vpn: Vpn, slot: Slot<'_, M::Format>, reserve: &mut TableReserve<'vm, M>) -> Next {
         let to = m.target(vpn);
         loop {
             let seen = slot.read();
             match seen.entry {
-                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if stay => return Next::GoOn,
+                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.keep_pages => return Next::GoOn,
                 Entry::Leaf(leaf) => {
-                    let to_slot = if slot.level > 0 {
-                        self.huge_target(to, reserve)
-                    } else {
-                        reserve.entry_for(self.root, self.frame, to, &mut |_| ())
-                    };
-                    let Some(to_slot) = to_slot else {
-                        if slot.level > 0 {
-                            self.split_at(Vpn(vpn.0 + 1));
-                            return Next::Again;
-                        }
-                        return Next::GoOn;
-                    };
+                    if slot.level > 0 && !self.is_room_for_huge(to) {
+                        self.split_at(Vpn(vpn.0 + 1));
+                        return Next::Again;
+                    }
                     if slot.take_for_removal(seen).is_ok()
                         && let Some(kept) = slot.removed()
                     {
+                        // After the entry is taken: of one that somebody else splits
+                        // instead, no twin is left that the count does not have.
+                        let to_slot = self.reserved(to, slot.level, reserve);
                         // Locked: the hardware could use it, but there is no VMA,
                         // so nobody asks; it keeps rights and frame.
                         to_slot.set_private(Entry::LockedLeaf(Leaf { rights: leaf.rights, ..kept }));
@@ -124,9 +106,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Entry::Guard => {
-                    let Some(to_slot) = reserve.entry_for(self.root, self.frame, to, &mut |_| ()) else {
-                        return Next::GoOn;
-                    };
+                    let to_slot = self.reserved(to, 0, reserve);
                     to_slot.set_private(Entry::Guard);
                     slot.set_private(Entry::None);
                     return Next::GoOn;
@@ -138,12 +118,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Where a huge mapping can go as it is: to an aligned place, with the tables
-    /// that it takes.
-    fn huge_target(&self, to: Vpn, reserve: &mut TableReserve<'vm, M>) -> Option<Slot<'vm, M::Format>> {
+    /// The entry of the destination for one of the source that is this call's.
+    fn reserved(&self, to: Vpn, level: u8, reserve: &mut TableReserve<'vm, M>) -> Slot<'vm, M::Format> {
+        let slot = match level {
+            0 => reserve.entry_for(self.root, self.frame, to, &mut |_| ()),
+            _ => reserve.pmd_for(self.root, self.frame, to).map(|pmd| pmd.slot),
+        };
+        slot.expect("I15: the reserve covers what the source holds")
+    }
+
+    /// Whether a huge mapping can go to the page as it is: to an aligned place with
+    /// no leaf table.
+    fn is_room_for_huge(&self, to: Vpn) -> bool {
         let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
-        let pmd = if is_aligned { reserve.pmd_for(self.root, self.frame, to) } else { None };
-        pmd.map(|pmd| pmd.slot)
+        is_aligned && matches!(walk::walk(&self.vm.machine, self.root, to), Walk::Hole(_))
     }
 
     /// The deposit goes with its mapping. Both entries are owned by this call.

@@ -5,7 +5,7 @@
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
-use crate::space::tree::{OutOfNodes, Retired, Snapshot, TwoStep, Txn};
+use crate::space::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, MetaUse};
 use crate::sync::Ordering;
@@ -56,15 +56,104 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
-    /// The version as edited so far.
-    pub(crate) fn tree(&self) -> Snapshot<'_, M> {
-        self.txn.read()
-    }
-
     pub(crate) fn nr_vmas(&self) -> u64 {
         self.txn.nr_vmas()
     }
 
+    fn lend(&mut self) -> Lent<'_, 'vm, M> {
+        Lent { space: self.space, txn: &mut self.txn }
+    }
+
+    /// As [`Lent::carve`].
+    pub(crate) fn carve(&mut self, range: PageRange) -> Result<(), OutOfNodes> {
+        self.lend().carve(range)
+    }
+
+    /// As [`Lent::place`].
+    pub(crate) fn place(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
+        self.lend().place(vma)
+    }
+
+    /// As [`Lent::rewrite`].
+    pub(crate) fn rewrite(&mut self, range: PageRange, f: &mut dyn FnMut(&Vma) -> Vma) -> Result<(), OutOfNodes> {
+        self.lend().rewrite(range, f)
+    }
+
+    /// Makes it the space's tree. Free the retired nodes after a grace period.
+    pub(crate) fn publish(self) -> Retired<'vm, M> {
+        let retired = self.txn.publish();
+        self.space.announce();
+        retired
+    }
+
+    /// Freezes what is edited so far as a first version, and goes on.
+    pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
+        TwoEdits { space: self.space, steps: self.txn.seal() }
+    }
+}
+
+/// Two versions, both prepared, to be published one after the other.
+pub(crate) struct TwoEdits<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    steps: TwoStep<'vm, M>,
+}
+
+impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
+    /// The second version, for edits.
+    pub(crate) fn second(&mut self) -> Lent<'_, 'vm, M> {
+        Lent { space: self.space, txn: self.steps.second() }
+    }
+
+    pub(crate) fn nr_vmas(&mut self) -> u64 {
+        self.steps.second().nr_vmas()
+    }
+
+    /// Publishes the first version; the second one comes with what is given back.
+    pub(crate) fn publish_first(self) -> (Retired<'vm, M>, Edit<'a, 'vm, M>) {
+        let (retired, txn) = self.steps.publish_first();
+        self.space.announce();
+        (retired, Edit { space: self.space, txn })
+    }
+
+    /// Publishes the first version, which may be taken back.
+    pub(crate) fn publish_trial(self) -> TrialEdit<'a, 'vm, M> {
+        let trial = self.steps.publish_trial();
+        self.space.announce();
+        TrialEdit { space: self.space, trial }
+    }
+}
+
+/// A first version that is published and may be taken back.
+#[must_use = "a trial has to end in the second version or in the one before"]
+pub(crate) struct TrialEdit<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    trial: Trial<'vm, M>,
+}
+
+impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
+    /// Publishes the second version. Free the retired nodes after a grace period.
+    pub(crate) fn publish_second(self) -> Retired<'vm, M> {
+        let retired = self.trial.publish_second();
+        self.space.announce();
+        retired
+    }
+
+    /// Publishes the version before the trial again, without an allocation. Free
+    /// the retired nodes after a grace period.
+    pub(crate) fn take_back(self) -> Retired<'vm, M> {
+        let retired = self.trial.take_back();
+        self.space.announce();
+        retired
+    }
+}
+
+/// A version in the making, lent to whoever edits it.
+pub(crate) struct Lent<'e, 'vm, M: Machine> {
+    space: &'e AddressSpace<'vm, M>,
+    txn: &'e mut Txn<'vm, M>,
+}
+
+impl<'vm, M: Machine> Lent<'_, 'vm, M> {
     fn insert(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
         let space = self.space;
         self.txn.insert(vma, &mut || space.node_frame())
@@ -89,7 +178,7 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
     }
 
     fn first_in(&self, range: PageRange) -> Option<Vma> {
-        self.tree().next(range.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&range))
+        self.txn.read().next(range.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&range))
     }
 
     /// ```text
@@ -113,7 +202,20 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
     /// Puts a VMA into a hole, merging with its neighbours where they continue
     /// each other.
     pub(crate) fn place(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
-        place_in(self.space, &mut self.txn, vma)
+        let mut whole = vma;
+        let before = self.txn.read().prev(vma.range.start).map(|f| f.vma);
+        if let Some(prev) = before.filter(|p| p.merges_with(&whole)) {
+            self.remove(prev.range.start)?;
+            let flags = prev.flags | whole.flags;
+            whole = Vma { range: PageRange::new(prev.range.start, whole.range.end), flags, ..prev };
+        }
+        let behind = self.txn.read().lookup(vma.range.end).map(|f| f.vma);
+        if let Some(next) = behind.filter(|n| whole.merges_with(n)) {
+            self.remove(next.range.start)?;
+            let flags = whole.flags | next.flags;
+            whole = Vma { range: PageRange::new(whole.range.start, next.range.end), flags, ..whole };
+        }
+        self.insert(whole)
     }
 
     /// Gives each part of a VMA in `range` what `f` makes of it.
@@ -130,58 +232,6 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
         }
         Ok(())
     }
-
-    /// Makes it the space's tree. Free the retired nodes after a grace period.
-    pub(crate) fn publish(self) -> Retired<'vm, M> {
-        let retired = self.txn.publish();
-        self.space.announce();
-        retired
-    }
-
-    /// Freezes what is edited so far as a first version, and goes on.
-    pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
-        TwoEdits { space: self.space, steps: self.txn.seal() }
-    }
-}
-
-/// Two versions, both prepared, to be published one after the other.
-pub(crate) struct TwoEdits<'a, 'vm, M: Machine> {
-    space: &'a AddressSpace<'vm, M>,
-    steps: TwoStep<'vm, M>,
-}
-
-impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
-    /// Edits the second version: a closure, since the edit is only lent.
-    pub(crate) fn place_second(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
-        place_in(self.space, self.steps.second(), vma)
-    }
-
-    pub(crate) fn nr_vmas(&mut self) -> u64 {
-        self.steps.second().nr_vmas()
-    }
-
-    /// Publishes the first version; the second one comes with what is given back.
-    pub(crate) fn publish_first(self) -> (Retired<'vm, M>, Edit<'a, 'vm, M>) {
-        let (retired, txn) = self.steps.publish_first();
-        self.space.announce();
-        (retired, Edit { space: self.space, txn })
-    }
-}
-
-fn place_in<'vm, M: Machine>(space: &AddressSpace<'vm, M>, txn: &mut Txn<'vm, M>, vma: Vma) -> Result<(), OutOfNodes> {
-    let alloc = &mut || space.node_frame();
-    let mut whole = vma;
-    if let Some(prev) = txn.read().prev(vma.range.start).map(|f| f.vma).filter(|p| p.merges_with(&whole)) {
-        txn.remove(prev.range.start, alloc)?;
-        let flags = prev.flags | whole.flags;
-        whole = Vma { range: PageRange::new(prev.range.start, whole.range.end), flags, ..prev };
-    }
-    if let Some(next) = txn.read().lookup(vma.range.end).map(|f| f.vma).filter(|n| whole.merges_with(n)) {
-        txn.remove(next.range.start, alloc)?;
-        whole =
-            Vma { range: PageRange::new(whole.range.start, next.range.end), flags: whole.flags | next.flags, ..whole };
-    }
-    txn.insert(whole, alloc)
 }
 
 impl<M: Machine> Edit<'_, '_, M> {

@@ -236,7 +236,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut edit = self.edit();
         edit.carve(vma.range)?;
         let mut edits = edit.seal();
-        edits.place_second(vma)?;
+        edits.second().place(vma)?;
         if edits.nr_vmas() > self.vm.tunables.max_map_count {
             return Err(MmapError::TooManyVmas);
         }

@@ -218,12 +218,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         Ok(())
     }
-
-    /// The first VMA that ends after the page, by value.
-    pub(super) fn vma_from(&self, at: crate::addr::Vpn) -> Option<Vma> {
-        let _section = self.section();
-        self.tree().next(at).map(|f| f.vma)
-    }
 }
 
 /// Whole pages, with Linux's wrap: a length that rounds up past 2^64 is none.

@@ -18,6 +18,7 @@ pub(crate) mod grow;
 mod map;
 mod mincore;
 mod mlock;
+mod moving;
 mod populate;
 mod protect;
 mod remap;

@@ -4,7 +4,8 @@ use crate::addr::{Access, Order, PageRange, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
-use crate::space::vma::VmaFlags;
+use crate::space::tree::{Found, Tree};
+use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::huge_order;
 use crate::table::walk::{self, Walk};
 
@@ -48,9 +49,28 @@ impl<M: Machine> AddressSpace<'_, M> {
         let _ = self.populate(range, access);
     }
 
-    /// The VMA at a page, by value.
-    pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<crate::space::vma::Vma> {
-        let _section = self.section();
-        self.tree().lookup(vpn).map(|f| f.vma)
+    /// The VMA at a page, by value. Called with nothing held.
+    pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<Vma> {
+        self.vma_at_rest(&|tree| tree.lookup(vpn))
+    }
+
+    /// The first VMA that ends after the page, by value. Called with nothing held.
+    pub(crate) fn vma_from(&self, vpn: Vpn) -> Option<Vma> {
+        self.vma_at_rest(&|tree| tree.next(vpn))
+    }
+
+    /// A VMA that nobody is moving. One that is on its way is waited for, as a
+    /// fault waits (I29).
+    fn vma_at_rest(&self, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
+        loop {
+            let vma = {
+                let _section = self.section();
+                find(self.tree())?.vma
+            };
+            if !vma.is_moving() {
+                return Some(vma);
+            }
+            self.vm.machine.relax();
+        }
     }
 }

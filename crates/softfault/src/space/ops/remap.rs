@@ -1,22 +1,14 @@
-//! mremap(2).
+//! mremap(2): growing, shrinking, and what a move is to be.
 //!
-//! Moving: publish a tree without source and destination, wait, clear the
-//! destination, take the source's entries, shoot down, set them down in the
-//! destination, publish the tree with it. Between the two versions neither place
-//! is mapped; a thread that touches them meanwhile is in a race with mremap in
-//! the program itself.
+//! Neighbours: `moving` moves. Locks on entry: none.
 
-use super::carry::Move;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::machine::Machine;
-use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
-use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::table::reserve::TableReserve;
-use crate::table::take::Removal;
+use crate::space::vma::{Vma, VmaFlags};
 
 op_error! {
     /// Why mremap(2) did nothing.
@@ -161,7 +153,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let tail = checked_pages(old + new_len, old_len - new_len, task_size::<M::Format>())?;
             self.unmap_range(tail).map_err(|_| MremapError::OutOfFrames)?;
         }
-        self.move_mapping(&vma, Move { old: old_pages, new: pages(to.addr(), new_len), keep_old })?;
+        self.move_mapping(&vma, old_pages, pages(to.addr(), new_len), keep_old)?;
         Ok(to.addr())
     }
 
@@ -194,54 +186,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.data.limits.nr_mapped_pages.add_owned(range.nr_pages());
         self.reclaim(retired);
         Ok(true)
-    }
-
-    fn move_mapping(&self, vma: &Vma, m: Move) -> Result<(), MremapError> {
-        let start = Vpn::of(m.old.start.addr());
-        // Private pages keep the index that they were first mapped with, so that
-        // rmap finds them; a shared one its place in the object.
-        let moved = Vma { range: m.new, pgoff: vma.index_of(start), ..*vma };
-        let mut reserve = TableReserve::new(self.vm);
-        let mut edit = self.edit();
-        if !m.keep_old {
-            edit.carve(m.old)?;
-        } else if !m.old.is_empty() && vma.flags.contains(VmaFlags::LOCKED) {
-            // As Linux: locked is what has moved, and no part of the mapping any more.
-            edit.rewrite(vma.range, &mut |v| Vma { flags: v.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT, ..*v })?;
-        }
-        let mut edits = edit.seal();
-        edits.place_second(moved)?;
-        if edits.nr_vmas() > self.vm.tunables.max_map_count {
-            return Err(MremapError::TooManyVmas);
-        }
-        let nr_tables = self.count_tables(&m);
-        reserve.add(nr_tables).map_err(|_| MremapError::OutOfFrames)?;
-        self.vm.object_get(vma.object, m.new.nr_pages());
-        let (mut retired, second) = edits.publish_first();
-        self.wait_for_readers();
-        // Faults that raced with this call may have filled the source since the
-        // count. If frames run out at this very moment, what they touched stays
-        // behind, as if they had come later.
-        let nr_late = self.count_tables(&m).saturating_sub(nr_tables);
-        let _ = reserve.add(nr_late);
-        self.carry_entries(&m, vma.object != ObjectId::NONE && m.keep_old, &mut reserve);
-        if !m.keep_old {
-            // The destination is in no tree yet, and its tables have to stay.
-            let hole = self.hole_around(m.old);
-            let free_inside = if m.new.start < m.old.start {
-                PageRange::new(hole.start.max(m.new.end), hole.end)
-            } else {
-                PageRange::new(hole.start, hole.end.min(m.new.start))
-            };
-            let removal = Removal { range: m.old, free_inside, keep_guards: false };
-            self.remove_pages(&removal, Why::Move);
-            self.vm.object_put(vma.object, m.old.nr_pages());
-        }
-        let nr_less = if m.keep_old { 0 } else { m.old.nr_pages() };
-        self.data.limits.nr_mapped_pages.add_owned(m.new.nr_pages().wrapping_sub(nr_less));
-        retired.append(second.publish());
-        self.reclaim(retired);
-        Ok(())
     }
 }
 

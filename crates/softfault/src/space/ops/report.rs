@@ -112,8 +112,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.data.limits.nr_mapped_pages.get()
     }
 
-    /// Number of VMAs.
+    /// Number of VMAs. Writers are waited for.
     pub fn nr_vmas(&self) -> u64 {
+        let _writer = self.write_lock();
         self.tree().nr_vmas()
     }
 

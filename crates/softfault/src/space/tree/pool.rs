@@ -88,6 +88,11 @@ impl<'a, M: Machine> Retired<'a, M> {
         self.chain.nr_nodes
     }
 
+    /// The version that had them is the published one again.
+    pub(super) fn revive(self) {
+        self.chain.revive(self.tree);
+    }
+
     /// Takes those of `other`, of the same tree, so that both wait for one grace
     /// period: one that begins after both publications.
     pub fn append(&mut self, other: Retired<'a, M>) {

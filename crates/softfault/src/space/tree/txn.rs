@@ -121,10 +121,11 @@ impl<M: Machine> Drop for Txn<'_, M> {
 }
 
 /// Two versions that are published one after the other: between them a range is
-/// in no VMA while its pages are moved (mremap(2)).
+/// in no VMA while its pages go (mmap(2) over a mapping), or in one that is marked
+/// while they move (mremap(2)).
 ///
 /// ```text
-///   base    **AAA*****    first   **********    second  ******AAA*
+///   base    **AAA*****    first   **********    second  **BBB*****
 /// ```
 #[must_use = "versions that are not published have no effect"]
 pub struct TwoStep<'a, M: Machine> {
@@ -150,4 +151,78 @@ impl<'a, M: Machine> TwoStep<'a, M> {
     pub fn publish_first(self) -> (Retired<'a, M>, Txn<'a, M>) {
         (self.first.publish(), self.second)
     }
+
+    /// Makes the first the version that readers see until the caller knows which
+    /// version is to follow: the second, or again the one before.
+    pub fn publish_trial(self) -> Trial<'a, M> {
+        let first = &self.first;
+        let (base, serial, root) = (first.base, first.serial, first.root);
+        let nr_vmas = first.tree.nr_vmas();
+        Trial { base: Base { root: base, nr_vmas }, root, serial, replaced: self.first.publish(), second: self.second }
+    }
+}
+
+/// The version before a [`Trial`].
+#[derive(Clone, Copy)]
+struct Base {
+    root: NodeId,
+    nr_vmas: u64,
+}
+
+/// A published version that may be taken back. Neither way takes a node, so
+/// neither can fail.
+///
+/// ```text
+///   base    **AAA*****    trial   **aaa*****    second  ******AAA*
+/// ```
+#[must_use = "a trial has to end in the second version or in the one before"]
+pub struct Trial<'a, M: Machine> {
+    base: Base,
+    /// The version that readers see, and the transaction that made it.
+    root: NodeId,
+    serial: u64,
+    /// Nodes of the version before that this one does not have. They keep their
+    /// contents, so that this version can be replaced by that one.
+    replaced: Retired<'a, M>,
+    second: Txn<'a, M>,
+}
+
+impl<'a, M: Machine> Trial<'a, M> {
+    /// Makes the second the version that readers see. Gives the nodes that only
+    /// the two versions before it had.
+    pub fn publish_second(self) -> Retired<'a, M> {
+        let mut retired = self.replaced;
+        retired.append(self.second.publish());
+        retired
+    }
+
+    /// Makes the version before the one that readers see. Gives the nodes that
+    /// only the trial had.
+    pub fn take_back(self) -> Retired<'a, M> {
+        let Trial { base, root, serial, replaced, second } = self;
+        let tree = second.tree;
+        // Before anything else: its nodes stand on those of the trial.
+        drop(second);
+        let words = tree.root;
+        debug_assert_eq!(words.root.get(), root.to_root_word(), "a second writer, or versions out of order");
+        replaced.revive();
+        words.nr_vmas.set(base.nr_vmas);
+        // As in `Txn::publish`.
+        words.root.store(base.root.to_root_word(), Ordering::SeqCst);
+        let mut chain = Chain::EMPTY;
+        retire_made_by(tree, serial, root, &mut chain);
+        Retired::new(tree, chain)
+    }
+}
+
+/// Retires the nodes of a published version that the transaction made. They hang
+/// together, as in [`Txn::give_fresh`].
+fn retire_made_by<M: Machine>(tree: Tree<'_, M>, serial: u64, id: NodeId, chain: &mut Chain) {
+    if id.is_none() || tree.header(id).stamp.get() != serial {
+        return;
+    }
+    if let NodeRef::Inner(inner) = tree.node(id) {
+        (0..inner.len()).for_each(|i| retire_made_by(tree, serial, inner.child(i), chain));
+    }
+    chain.retire(tree, id);
 }

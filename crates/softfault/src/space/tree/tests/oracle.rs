@@ -2,7 +2,7 @@
 //! `BTreeMap`; and that a version stays as it was.
 
 use super::super::layout::{INNER_MAX, Inner};
-use super::super::{NodeId, Retired, Tree, Txn};
+use super::super::{NodeId, Retired, Tree, TwoStep, Txn};
 use super::*;
 
 /// The pages that the VMAs lie in: room for about a thousand, three levels.
@@ -122,6 +122,9 @@ fn in_two_steps<'a>(
     if rng.one_in(3) {
         return before;
     }
+    if rng.one_in(2) {
+        return on_trial(both, tree, pending, before, after, rng);
+    }
     let (retired, rest) = both.publish_first();
     keep(pending, retired);
     assert_same(tree.snapshot(), &middle);
@@ -131,6 +134,24 @@ fn in_two_steps<'a>(
     }
     keep(pending, rest.publish());
     after
+}
+
+/// Publishes the first of two versions, and then the second or again the one
+/// before. Neither has an arena to ask.
+fn on_trial<'a>(
+    both: TwoStep<'a, Arena>,
+    tree: Tree<'a, Arena>,
+    pending: &mut Option<Retired<'a, Arena>>,
+    before: Map,
+    after: Map,
+    rng: &mut Rng,
+) -> Map {
+    let middle = contents(both.first());
+    let trial = both.publish_trial();
+    assert_eq!(contents(tree.snapshot()), middle);
+    let (retired, map) = if rng.one_in(2) { (trial.take_back(), before) } else { (trial.publish_second(), after) };
+    keep(pending, retired);
+    map
 }
 
 #[test]

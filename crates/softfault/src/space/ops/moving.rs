@@ -1,0 +1,119 @@
+//! How a mapping moves: one commit that cannot fail, after a count that is final.
+//!
+//! ```text
+//! prepare    two versions of the tree: the source *moving*; the target in place
+//! mark       publish the first, wait: a fault in the source waits from now on
+//! reserve    tables for all that the source holds
+//!              none left ─▶ publish the version before again; nothing has changed
+//! carry      the source's entries to the target                      carry.rs
+//! commit     publish the second, free the source's tables
+//! ```
+//! A fault adds to what the source holds. So the tables are counted when no fault
+//! can add any more: the section of each that found the source unmarked has ended
+//! (I29). Owners of `Busy` entries go on meanwhile; they change what an entry maps,
+//! or split a huge one, and the count has room for that.
+//!
+//! A fault waits with nothing held and outside sections, as it does for an entry
+//! that is `Busy`. Accesses that need no fault (the program's own, pins, lookups)
+//! go on until their entry is taken.
+//!
+//! Neighbours: `remap` checks the call, `carry` moves the entries. Locks on entry:
+//! the writer lock.
+
+use super::edit::TwoEdits;
+use super::remap::MremapError;
+use crate::addr::PageRange;
+use crate::machine::Machine;
+use crate::notify::Why;
+use crate::space::AddressSpace;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::table::reserve::TableReserve;
+use crate::table::take::Removal;
+
+/// A move that was checked: the pages `old` of one VMA become the first ones of `new`.
+pub(super) struct Move {
+    pub(super) old: PageRange,
+    pub(super) new: PageRange,
+    /// The source stays mapped.
+    pub(super) keep_old: bool,
+    /// The source's pages stay, too: those of an object are found again by a fault.
+    pub(super) keep_pages: bool,
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Moves the pages `old` of the VMA to `new`, which is a hole.
+    ///
+    /// # Errors
+    ///
+    /// [`MremapError`]; tree, entries and counts are as before then.
+    pub(super) fn move_mapping(
+        &self,
+        vma: &Vma,
+        old: PageRange,
+        new: PageRange,
+        keep_old: bool,
+    ) -> Result<(), MremapError> {
+        // Private pages keep the index that they were first mapped with, so that
+        // rmap finds them; a shared one its place in the object.
+        let moved = Vma { range: new, pgoff: vma.index_of(old.start), ..*vma };
+        if old.is_empty() {
+            return self.duplicate(moved);
+        }
+        let m = Move { old, new, keep_old, keep_pages: keep_old && vma.object != ObjectId::NONE };
+        let edits = self.prepare_move(vma, &m, moved)?;
+        let trial = edits.publish_trial();
+        self.wait_for_readers();
+        let mut reserve = TableReserve::new(self.vm);
+        if reserve.add(self.count_tables(&m)).is_err() {
+            self.reclaim(trial.take_back());
+            return Err(MremapError::OutOfFrames);
+        }
+        self.vm.object_get(vma.object, new.nr_pages());
+        self.carry_entries(&m, &mut reserve);
+        let retired = trial.publish_second();
+        if !keep_old {
+            let removal = Removal { range: old, free_inside: self.hole_around(old), keep_guards: false };
+            self.remove_pages(&removal, Why::Move);
+            self.vm.object_put(vma.object, old.nr_pages());
+        }
+        let nr_less = if keep_old { 0 } else { old.nr_pages() };
+        self.data.limits.nr_mapped_pages.add_owned(new.nr_pages().wrapping_sub(nr_less));
+        self.reclaim(retired);
+        Ok(())
+    }
+
+    /// Both versions, with every node that they need.
+    fn prepare_move(&self, vma: &Vma, m: &Move, moved: Vma) -> Result<TwoEdits<'_, 'vm, M>, MremapError> {
+        let mut edit = self.edit();
+        edit.rewrite(m.old, &mut |v| Vma { flags: v.flags.moving(), ..*v })?;
+        let mut edits = edit.seal();
+        if m.keep_old {
+            // As Linux: locked is what has moved, and no part of the mapping any more.
+            let is_locked = vma.flags.contains(VmaFlags::LOCKED);
+            let no_lock = VmaFlags::LOCKED | VmaFlags::ONFAULT;
+            let flags = if is_locked { vma.flags - no_lock } else { vma.flags };
+            edits.second().rewrite(vma.range, &mut |v| Vma { flags, ..*v })?;
+        } else {
+            edits.second().carve(m.old)?;
+        }
+        edits.second().place(moved)?;
+        if edits.nr_vmas() > self.vm.tunables.max_map_count {
+            return Err(MremapError::TooManyVmas);
+        }
+        Ok(edits)
+    }
+
+    /// A second mapping of an object, for an old size of 0. Nothing moves.
+    fn duplicate(&self, copy: Vma) -> Result<(), MremapError> {
+        let mut edit = self.edit();
+        edit.place(copy)?;
+        if edit.nr_vmas() > self.vm.tunables.max_map_count {
+            return Err(MremapError::TooManyVmas);
+        }
+        let retired = edit.publish();
+        self.vm.object_get(copy.object, copy.range.nr_pages());
+        self.data.limits.nr_mapped_pages.add_owned(copy.range.nr_pages());
+        self.reclaim(retired);
+        Ok(())
+    }
+}

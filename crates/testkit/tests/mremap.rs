@@ -1,0 +1,251 @@
+//! mremap(2) happens whole or not at all, whatever other threads touch meanwhile
+//! and whichever allocation fails (I15, I29).
+//!
+//! Each test lets a second CPU do one thing at each moment at which the call lets
+//! others run, and lets each allocation from the k-th on fail.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::turns::TwoCpus;
+use common::{DONTUNMAP, FIXED, MAYMOVE, MREMAP_FIXED, PAGE, POPULATE_WRITE, PRIVATE, RW, Space};
+use softfault::{Access, AccessError, Event, FaultError, MremapError, Term, Vma, VmaFlags};
+use std::cell::RefCell;
+
+/// Span of a leaf table.
+const SPAN: u64 = 2 << 20;
+const FROM: u64 = 0x10_0000_0000;
+const TO: u64 = FROM + (1 << 30);
+const LEN: u64 = 2 * SPAN;
+const ARENA: u64 = 16 << 20;
+
+/// Written before the call, in the second table of the source.
+const OLD: u64 = SPAN;
+/// Written during the call, in the first: no table for it is counted before.
+const NEW: u64 = 5 * PAGE;
+
+/// The ways to call it, each with its new length.
+const WAYS: [(u64, u64); 4] = [
+    (MAYMOVE | MREMAP_FIXED, LEN),
+    (MAYMOVE | MREMAP_FIXED | DONTUNMAP, LEN),
+    (MAYMOVE | MREMAP_FIXED, LEN + SPAN),
+    (MAYMOVE, LEN + SPAN),
+];
+
+fn byte(space: &Space<'_>, at: u64) -> Option<u8> {
+    let mut byte = [0];
+    space.read(at, &mut byte).ok().map(|()| byte[0])
+}
+
+fn maps(space: &Space<'_>) -> Vec<Vma> {
+    let mut all = Vec::new();
+    space.maps(&mut |vma| all.push(*vma));
+    all
+}
+
+fn without_lock(flags: VmaFlags) -> VmaFlags {
+    flags - VmaFlags::LOCKED - VmaFlags::ONFAULT
+}
+
+/// A source of which only the second half has a page, between neighbours that
+/// nothing may merge with by mistake.
+fn prepare(space: &Space<'_>) {
+    for (at, len) in [(FROM - PAGE, PAGE), (FROM, LEN), (FROM + LEN, PAGE), (TO + 3 * PAGE, PAGE)] {
+        assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
+    }
+    space.mlock(FROM, LEN, 1, None).unwrap();
+    space.write(FROM + OLD, &[1]).unwrap();
+}
+
+fn call(space: &Space<'_>, (flags, new_len): (u64, u64)) -> Result<u64, MremapError> {
+    space.mremap(FROM, LEN, new_len, flags, TO)
+}
+
+/// What a fixed target loses before anything else can fail.
+fn unmap_target(space: &Space<'_>, way: (u64, u64)) {
+    if way.0 & MREMAP_FIXED != 0 {
+        space.munmap(TO, way.1).unwrap();
+    }
+}
+
+/// How often a run ended in which way.
+#[derive(Default)]
+struct Tally {
+    nr_moved: u64,
+    nr_failed: u64,
+    nr_overlapped: u64,
+    nr_waited: u64,
+}
+
+/// Runs `other` at each wait of each way to call mremap(2), with each allocation
+/// of both failing, and gives every outcome to `look`.
+fn at_each_moment<B: Send>(
+    other: impl Fn(&Space<'_>) -> B + Sync,
+    look: impl Fn(&Space<'_>, Result<u64, MremapError>, B),
+) -> Tally {
+    let mut tally = Tally::default();
+    for way in WAYS {
+        // One wait more than there are: the other CPU comes after the call.
+        let mut begin = 0;
+        while at_moment(way, begin, None, &other, &look, &mut tally) {
+            (0..12).for_each(|k| _ = at_moment(way, begin, Some(k), &other, &look, &mut tally));
+            begin += 1;
+        }
+    }
+    assert!(tally.nr_moved > 20 && tally.nr_failed > 20, "{} moved, {} failed", tally.nr_moved, tally.nr_failed);
+    assert!(tally.nr_overlapped > 40, "the other CPU came in the middle {} times", tally.nr_overlapped);
+    tally
+}
+
+/// One run; says whether the other CPU came in the middle of the call.
+fn at_moment<B: Send>(
+    way: (u64, u64),
+    begin: u64,
+    k: Option<u64>,
+    other: &(impl Fn(&Space<'_>) -> B + Sync),
+    look: &impl Fn(&Space<'_>, Result<u64, MremapError>, B),
+    tally: &mut Tally,
+) -> bool {
+    let cpus = TwoCpus::new(ARENA);
+    let vm = &cpus.vm;
+    let before = RefCell::default();
+    let prepare = |space: &Space<'_>| {
+        prepare(space);
+        unmap_target(space, way);
+        before.replace(maps(space));
+        assert_eq!(space.mmap(TO, PAGE, RW, PRIVATE | FIXED), Ok(TO));
+        vm.fail_allocation(k);
+    };
+    let overlapped = cpus.play(
+        begin,
+        prepare,
+        |space| call(space, way),
+        other,
+        |space, moved, seen| {
+            vm.fail_allocation(None);
+            let at = moved.unwrap_or(FROM);
+            assert_eq!(byte(space, at + OLD), Some(1), "{moved:?}: what was written before the call");
+            match moved {
+                Ok(_) => tally.nr_moved += 1,
+                Err(error) => {
+                    tally.nr_failed += 1;
+                    assert_eq!(error, MremapError::OutOfFrames);
+                    // Of a fixed target nothing is there any more, unless that failed.
+                    if maps(space) != *before.borrow() {
+                        space.munmap(TO, PAGE).unwrap();
+                    }
+                    assert_eq!(maps(space), *before.borrow(), "the mappings are as they were");
+                }
+            }
+            look(space, moved, seen);
+        },
+    );
+    tally.nr_overlapped += u64::from(overlapped);
+    tally.nr_waited += vm.event(Event::Waited);
+    overlapped
+}
+
+/// Where a page of the source is now, if it was written there.
+fn is_there(space: &Space<'_>, moved: Result<u64, MremapError>, value: u8) -> bool {
+    let at_target = moved.is_ok_and(|at| byte(space, at + NEW) == Some(value));
+    at_target || byte(space, FROM + NEW) == Some(value)
+}
+
+/// A store that is over is in memory, before or after the move; and where nothing
+/// moved, nothing was refused.
+#[test]
+fn a_store_during_the_call_is_kept() {
+    let tally = at_each_moment(
+        |space| space.write(FROM + NEW, &[42]),
+        |space, moved, stored| match stored {
+            Ok(()) => assert!(is_there(space, moved, 42), "{moved:?}: a store is lost"),
+            Err(AccessError { fault: FaultError::OutOfFrames, .. }) => {}
+            Err(error) => assert!(moved.is_ok(), "{error} of a mapping that never went"),
+        },
+    );
+    assert!(tally.nr_waited > 0, "no store met a moving mapping");
+}
+
+/// The same by a debugger, which asks for no right.
+#[test]
+fn a_forced_store_during_the_call_is_kept() {
+    let tally = at_each_moment(
+        |space| space.write_forced(FROM + NEW, &[42]),
+        |space, moved, stored| match stored {
+            Ok(()) => assert!(is_there(space, moved, 42), "{moved:?}: a store is lost"),
+            Err(AccessError { fault: FaultError::OutOfFrames, .. }) => {}
+            Err(error) => assert!(moved.is_ok(), "{error} of a mapping that never went"),
+        },
+    );
+    assert!(tally.nr_waited > 0, "no store met a moving mapping");
+}
+
+/// A refusal says what the mapping is, not that it moves.
+#[test]
+fn a_fetch_is_refused_as_before() {
+    at_each_moment(
+        |space| space.handle_fault(FROM + NEW, Access::Exec),
+        |_, moved, fetched| match fetched {
+            Err(FaultError::NoRights) => {}
+            Err(FaultError::NotMapped) => assert!(moved.is_ok()),
+            other => panic!("{other:?}"),
+        },
+    );
+}
+
+/// What is populated during the call is populated, and no report shows a mapping
+/// that is under way.
+#[test]
+fn populating_and_looking_during_the_call() {
+    at_each_moment(
+        |space| {
+            let seen = space.vma(FROM + NEW).map(|vma| without_lock(vma.flags));
+            (space.madvise(FROM + NEW, PAGE, POPULATE_WRITE), seen)
+        },
+        |space, moved, (populated, seen)| {
+            let flags = VmaFlags::READ | VmaFlags::WRITE;
+            assert!(seen.is_none_or(|seen| seen == flags), "{seen:?}");
+            match populated {
+                Ok(()) => assert!(is_there(space, moved, 0)),
+                Err(softfault::MadviseError::OutOfFrames) => {}
+                Err(error) => assert!(moved.is_ok(), "{error} of a mapping that never went"),
+            }
+            assert!(moved.is_ok() || seen.is_some(), "a mapping that never went was not there");
+        },
+    );
+}
+
+/// A pin that was given is of the page that the program sees.
+#[test]
+fn a_pin_during_the_call_is_of_the_page() {
+    at_each_moment(
+        |space| {
+            let pin = space.pin_page(FROM + OLD, Access::Write, Term::Short);
+            pin.map(|pin| pin.write(7, &[9])).map_err(|error| error.errno())
+        },
+        |space, moved, pinned| {
+            let at = moved.unwrap_or(FROM) + OLD + 7;
+            match pinned {
+                // With DONTUNMAP it may be the page that came in its place.
+                Ok(()) => assert!(byte(space, at) == Some(9) || byte(space, FROM + OLD + 7) == Some(9)),
+                Err(_) => assert!(moved.is_ok(), "a page that never went could not be pinned"),
+            }
+        },
+    );
+}
+
+/// Another call that edits the tree waits for the whole of this one.
+#[test]
+fn other_operations_wait_for_the_call() {
+    at_each_moment(
+        |space| {
+            let mut seen = Vec::new();
+            space.maps(&mut |vma| seen.push(without_lock(vma.flags)));
+            (seen, space.munlock(FROM - PAGE, PAGE))
+        },
+        |_, _, (seen, unlocked)| {
+            assert!(seen.iter().all(|flags| *flags == VmaFlags::READ | VmaFlags::WRITE), "{seen:?}");
+            assert!(matches!(unlocked, Ok(()) | Err(softfault::MlockError::OutOfFrames)));
+        },
+    );
+}
