@@ -1,0 +1,93 @@
+//! I15, I29: a mapping moves while another CPU faults in it. The toy format has
+//! leaf tables of four pages.
+
+mod common;
+
+use common::{World, explore, run};
+use softfault_modelled::{Access, Event, FaultError, MremapError};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const PAGE: u64 = 4096;
+const MOVE: u64 = 3;
+const MOVE_AND_KEEP: u64 = 5;
+
+/// Eight pages of which the second half has one, and all that a fault takes but
+/// the leaf table of the first half.
+fn half_full() -> World {
+    let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 8);
+    w.touch(0);
+    w.space.madvise(0, 4 * PAGE, 4).unwrap();
+    w.touch(4);
+    w
+}
+
+/// Whatever the fault put in before or after, it is where the page is.
+fn moves_against_a_fault(flags: u64, preemptions: usize) {
+    let nr_waited: &'static AtomicU64 = Box::leak(Box::default());
+    explore(preemptions, move || {
+        let w = half_full();
+        let fault = move || {
+            w.space.activate();
+            match w.space.handle_fault(0, Access::Write) {
+                Ok(_) => {}
+                Err(FaultError::NotMapped) => assert!(flags == MOVE, "the source stays mapped"),
+                Err(other) => panic!("{other}"),
+            }
+            w.space.deactivate();
+        };
+        let remap = move || {
+            w.space.mremap(0, 8 * PAGE, 8 * PAGE, flags, 8 * PAGE).unwrap();
+        };
+        run(vec![Box::new(fault), Box::new(remap)]);
+        w.check(&[]);
+        nr_waited.fetch_add(w.vm.event(Event::Waited), Ordering::Relaxed);
+        let moved = w.space.page_state(12 * PAGE);
+        assert!(moved.is_some(), "a page that was there before is lost");
+        let nr_installed = w.vm.event(Event::AnonInstall) - 2;
+        assert_eq!(w.space.rss_pages().anon, 1 + nr_installed, "a page that came meanwhile is lost");
+    });
+    assert!(nr_waited.load(Ordering::Relaxed) > 0, "no fault met the mark");
+}
+
+#[test]
+fn a_move_against_a_fault() {
+    moves_against_a_fault(MOVE, 2);
+}
+
+#[test]
+fn a_move_that_keeps_its_source_against_a_fault() {
+    // One preemption: with two it takes minutes.
+    moves_against_a_fault(MOVE_AND_KEEP, 1);
+}
+
+/// No frame is left for the target's table: the old tree comes back, and nobody is
+/// told that the mapping had gone.
+#[test]
+fn a_refused_move_against_a_fault() {
+    static NR_WAITED: AtomicU64 = AtomicU64::new(0);
+    explore(2, || {
+        let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 4);
+        // There and back, so that the tree has nodes enough.
+        w.space.mremap(0, 4 * PAGE, 4 * PAGE, MOVE, 8 * PAGE).unwrap();
+        w.space.mremap(8 * PAGE, 4 * PAGE, 4 * PAGE, MOVE, 0).unwrap();
+        w.touch(1);
+        w.vm.fail_allocation(Some(0));
+        let fault = move || {
+            w.space.activate();
+            // The zero frame: nothing has to be allocated.
+            w.space.handle_fault(0, Access::Read).unwrap();
+            w.space.deactivate();
+        };
+        let remap = move || {
+            let moved = w.space.mremap(0, 4 * PAGE, 4 * PAGE, MOVE, 8 * PAGE);
+            assert_eq!(moved, Err(MremapError::OutOfFrames));
+        };
+        run(vec![Box::new(fault), Box::new(remap)]);
+        w.vm.fail_allocation(None);
+        w.check(&[]);
+        NR_WAITED.fetch_add(w.vm.event(Event::Waited), Ordering::Relaxed);
+        assert_eq!((w.space.nr_vmas(), w.space.rss_pages().anon), (1, 1));
+        assert!(w.space.page_state(0).is_some() && w.space.page_state(PAGE).is_some());
+    });
+    assert!(NR_WAITED.load(Ordering::Relaxed) > 0, "no fault met the mark");
+}
