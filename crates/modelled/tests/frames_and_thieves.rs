@@ -84,3 +84,27 @@ fn f10_a_thief_against_faults() {
         assert_eq!(w.vm.vmstat().nr_free_pages, 3 - nr_pages);
     });
 }
+
+/// I28: one fault claims both frames and is about to put one into its group, while
+/// the other finds the blocks empty.
+#[test]
+fn f10_a_refill_under_way_is_waited_for() {
+    explore(PREEMPTIONS, || {
+        let w = nearly_nothing(2);
+        let fault = |page| move || assert!(touch(w, page), "I28: refused while a refill had a frame for it");
+        run(vec![Box::new(fault(0)), Box::new(fault(1))]);
+        w.check(&[]);
+    });
+}
+
+/// I28: two faults on one page take both frames. The one that loses has a frame in
+/// its kit, which the winner's next page needs.
+#[test]
+fn f10_a_loser_s_frame_is_waited_for() {
+    explore(PREEMPTIONS, || {
+        let w = nearly_nothing(2);
+        let winner = move || assert!(touch(w, 0) && touch(w, 1), "I28: refused while a kit had a frame to give back");
+        run(vec![Box::new(winner), Box::new(move || _ = touch(w, 0))]);
+        w.check(&[]);
+    });
+}

@@ -48,8 +48,9 @@ pub(crate) struct CpuData {
     pub(crate) hint: HintData,
     /// Written by others: see the constants above.
     pub(crate) attention: Word,
-    /// How far this CPU's refill is; read by who finds no frame.
-    pub(crate) in_transit: Word,
+    /// Holders of frames that began on this CPU (`frame/sight.rs`); read by
+    /// allocations that find none.
+    pub(crate) held: Word,
     pub(crate) attention_line: [Word; 6],
     /// Number + 1 of the block that refills come from; 0 is none.
     pub(crate) block: Word,

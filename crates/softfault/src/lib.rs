@@ -35,7 +35,8 @@
 //! size lock of an object      sleeps; one change of size, one discard at a time
 //! writer lock of a space      sleeps; one operation at a time
 //!   family lock               spins
-//!   thief lock                spins; one CPU empties others' groups
+//!   need lock                 spins; one allocation waits for held frames
+//!     thief lock              spins; one CPU empties others' groups
 //! knobs of huge pages         spins; one change of them
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it

@@ -203,7 +203,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     /// Empties the block, whichever it is: the policy's word for it is not taken.
     pub(super) fn empty(&mut self, b: usize) -> Result<HugeFrame, CompactRefusal> {
         let raced = CompactRefusal::InTheWay(MigrateRefusal::Raced);
-        let mut claimed = self.vm.frames.claim_rest(b).ok_or(raced)?;
+        let mut claimed = self.vm.frames.claim_rest(b, self.vm.hold()).ok_or(raced)?;
         let nr_claimed = claimed.nr_ours();
         self.vm.count(Event::CompactIsolated, nr_claimed);
         let mut targets = Targets::new(&self.vm.frames, b, nr_claimed);

@@ -51,7 +51,7 @@ fn without_room_elsewhere_everything_is_put_back() {
         vm.steal_groups();
         vm.frames.blocks.at(b).unreserve();
         // Only wholly free blocks and what stays are left beside it.
-        let kept = vm.frames.claim_rest(0).unwrap();
+        let kept = vm.frames.claim_rest(0, vm.hold()).unwrap();
         assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
         drop(kept);
         assert_eq!(u64::from(at(39).0) / BLOCK_FRAMES, b as u64);

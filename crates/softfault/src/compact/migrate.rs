@@ -231,7 +231,7 @@ impl<M: Machine> Vm<M> {
         }
         self.check_movable(pfn)?;
         // A frame first: nothing may be waited for once entries are Busy.
-        let to = self.obtain(Fill::Raw).map_err(|_| MigrateRefusal::NoTarget)?;
+        let (to, _held) = self.obtain_held(Fill::Raw).map_err(|_| MigrateRefusal::NoTarget)?;
         let mut migration = Migration::new(self);
         let mut result = migration.add(Move { from: pfn, to }, u64::MAX);
         if result.is_ok() {

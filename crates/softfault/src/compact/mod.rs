@@ -101,7 +101,7 @@ impl<M: Machine> Vm<M> {
     /// [`CompactRefusal`]; pages may have moved all the same.
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
         // Free for all that others know, until it is.
-        let _held = self.frames.hold();
+        let _held = self.hold();
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);
         let nr_emptied = self.nr_blocks_emptied();

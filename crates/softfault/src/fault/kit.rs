@@ -4,7 +4,7 @@ use crate::account::Event;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Order, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::{Fill, HugeFrame, OutOfFrames};
+use crate::frame::{Fill, Held, HugeFrame, OutOfFrames, Search};
 use crate::machine::Machine;
 use crate::policy::huge::Orders;
 use crate::sync::Ordering;
@@ -45,6 +45,8 @@ pub(crate) struct Kit<'vm, M: Machine> {
     table: Option<Pfn>,
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
+    /// From before the first frame came until all are in use or back (I28).
+    held: Option<Held<'vm>>,
 }
 
 /// What is in hand of larger sizes.
@@ -64,14 +66,14 @@ struct Large {
 impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, zeroed: None, raw: None, table: None, large: Large::default() }
+        Kit { vm, zeroed: None, raw: None, table: None, large: Large::default(), held: None }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails
     /// leaves something in the hand.
     #[inline(always)]
     pub(crate) fn forget_empty(self) {
-        debug_assert!(self.zeroed.is_none() && self.raw.is_none() && self.table.is_none());
+        debug_assert!(self.zeroed.is_none() && self.raw.is_none() && self.table.is_none() && self.held.is_none());
         core::mem::forget(self);
     }
 
@@ -88,12 +90,49 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     /// Outside the section: gets what was lacking.
     pub(crate) fn fetch(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
-            Need::Zeroed => self.zeroed = Some(self.vm.obtain(Fill::Zeroed)?),
-            Need::Raw => self.raw = Some(self.vm.obtain(Fill::Raw)?),
-            Need::Table => self.table = Some(self.vm.obtain(Fill::Fixed)?),
+            Need::Zeroed => self.zeroed = Some(self.obtain(Fill::Zeroed)?),
+            Need::Raw => self.raw = Some(self.obtain(Fill::Raw)?),
+            Need::Table => self.table = Some(self.obtain(Fill::Fixed)?),
             need => self.fetch_large(need),
         }
         Ok(())
+    }
+
+    /// One frame. Refused only after the kit has been emptied: what it has may be
+    /// the last frames there are, and nobody waits while he holds some.
+    fn obtain(&mut self, fill: Fill) -> Result<Pfn, OutOfFrames> {
+        if self.held.is_some() {
+            if let Ok(pfn) = self.vm.obtain_as_holder(fill, Search::Blocks) {
+                return Ok(pfn);
+            }
+            self.give_back_all();
+        }
+        let (pfn, held) = self.vm.obtain_held(fill)?;
+        self.held = Some(held);
+        Ok(pfn)
+    }
+
+    /// Counts the kit as held, if it is not yet.
+    fn hold(&mut self) {
+        let vm = self.vm;
+        self.held.get_or_insert_with(|| vm.hold());
+    }
+
+    /// Empties the kit: before the fault waits for anybody.
+    #[cold]
+    pub(crate) fn give_back_all(&mut self) {
+        if let Some(pfn) = self.zeroed.take() {
+            self.vm.give_back(pfn, Fill::Zeroed);
+        }
+        if let Some(pfn) = self.raw.take() {
+            self.vm.give_back(pfn, Fill::Raw);
+        }
+        if let Some(pfn) = self.table.take() {
+            self.vm.give_back(pfn, Fill::Fixed);
+        }
+        self.give_back_large();
+        // Last: all is in sight again.
+        self.held = None;
     }
 
     /// In the section: a frame of zeroes, from the hand or the CPU's group.
@@ -113,15 +152,19 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     pub(crate) fn keep_zeroed(&mut self, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
         debug_assert!(self.zeroed.is_none());
+        // In the section in which the frame may have left the group.
+        self.hold();
         self.zeroed = Some(pfn);
     }
 
     /// What is not to be had is noted, and the fault goes on with something
-    /// smaller.
+    /// smaller, for which the larger frames that came so far may be needed.
     #[inline(never)]
     fn fetch_large(&mut self, need: Need) {
         let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
+        self.hold();
         if self.try_large(need).is_err() {
+            self.give_back_large();
             self.large.failed |= 1 << order.0;
             self.vm.count_size(SizeEvent::AnonFaultFallback, order);
             if order == Order::PMD {
@@ -143,9 +186,10 @@ impl<'vm, M: Machine> Kit<'vm, M> {
                 self.get_huge(sub_page, true, advised)?;
                 self.get_parts(with_twin)
             }
+            // The tables first: the huge zero frame does not come back.
             Need::HugeZero { with_twin } => {
-                self.vm.make_huge_zero()?;
-                self.get_parts(with_twin)
+                self.get_parts(with_twin)?;
+                self.vm.make_huge_zero()
             }
             Need::HugeCopy { sub_page, zeroed, advised } => self.get_huge(sub_page, zeroed, advised),
         }
@@ -166,10 +210,10 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     fn get_parts(&mut self, with_twin: bool) -> Result<(), OutOfFrames> {
         if self.large.deposit.is_none() {
-            self.large.deposit = Some(self.vm.obtain(Fill::Fixed)?);
+            self.large.deposit = Some(self.vm.obtain_as_holder(Fill::Fixed, Search::Blocks)?);
         }
         if with_twin && self.large.twin.is_none() {
-            self.large.twin = Some(self.vm.obtain(Fill::Fixed)?);
+            self.large.twin = Some(self.vm.obtain_as_holder(Fill::Fixed, Search::Blocks)?);
         }
         Ok(())
     }
@@ -262,6 +306,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     pub(crate) fn keep_table(&mut self, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
         debug_assert!(self.table.is_none());
+        self.hold();
         self.table = Some(pfn);
     }
 
@@ -280,6 +325,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     pub(crate) fn keep_raw(&mut self, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
         debug_assert!(self.raw.is_none());
+        self.hold();
         self.raw = Some(pfn);
     }
 }
@@ -287,15 +333,8 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 impl<M: Machine> Drop for Kit<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(pfn) = self.zeroed.take() {
-            self.vm.give_back(pfn, Fill::Zeroed);
+        if self.held.is_some() {
+            self.give_back_all();
         }
-        if let Some(pfn) = self.raw.take() {
-            self.vm.give_back(pfn, Fill::Raw);
-        }
-        if let Some(pfn) = self.table.take() {
-            self.vm.give_back(pfn, Fill::Fixed);
-        }
-        self.give_back_large();
     }
 }

@@ -150,7 +150,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         loop {
             match turn {
                 Turn::Done(done) => return Ok(done),
-                Turn::Refused(FaultError::NotMapped) if self.grow_stack(request.vpn) => {}
+                Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut kit) => {}
                 Turn::Refused(error) => return Err(self.refuse(error)),
                 Turn::Need(need) => kit.fetch(need).map_err(|_| self.refuse(FaultError::OutOfFrames))?,
                 Turn::Copy(copying) => return Ok(copying.finish(self)),
@@ -166,12 +166,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),
                 Turn::Wait => {
+                    kit.give_back_all();
                     self.vm.count(Event::Waited, 1);
                     self.vm.machine.relax();
                 }
             }
             turn = self.attempt(request, &mut kit);
         }
+    }
+
+    /// Grows a stack to reach the page, if there is one below which it lies. Waits
+    /// for the writer lock, whose holder may be waiting for frames.
+    fn grow_for(&self, request: Request, kit: &mut Kit<'vm, M>) -> bool {
+        kit.give_back_all();
+        self.grow_stack(request.vpn)
     }
 
     /// One turn that may change the page's frame, and the copy. Whatever comes of

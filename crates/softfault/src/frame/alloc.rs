@@ -2,7 +2,7 @@
 
 use super::block::BLOCK_FRAMES;
 use super::refill::Fill;
-use super::{Frames, OutOfFrames};
+use super::{Frames, OutOfFrames, Search};
 use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
 use crate::mem;
@@ -19,11 +19,16 @@ impl<M: Machine> Vm<M> {
             return Err(OutOfFrames);
         }
         self.frames.count_down()?;
-        let found = self.frames.claim_order(order).or_else(|| {
-            self.steal_groups();
-            self.frames.claim_order(order)
-        });
-        let first = found.ok_or(OutOfFrames)?;
+        let claim = || self.frames.claim_order(order).ok_or(OutOfFrames);
+        let first = self.surely(&mut |search| {
+            claim().or_else(|e| {
+                if search == Search::Blocks {
+                    return Err(e);
+                }
+                self.steal_groups();
+                claim()
+            })
+        })?;
         if fill != Fill::Raw {
             mem::zero_frames(&self.machine, first, order.nr_pages());
         }

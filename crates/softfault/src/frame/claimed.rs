@@ -1,57 +1,27 @@
 //! A block whose free frames are in one hand: compaction's while it empties the
 //! rest, or whoever zeroes ahead.
 //!
-//! Frames that are held in this way are free for all that anybody knows, so no
-//! allocation may fail for want of them: it waits until they are back (`held`, I28).
-//! Whoever holds them allocates nothing and waits for nothing that allocates.
+//! Frames that are held in this way count as free: an allocation waits for them
+//! before it is refused (`sight`, I28). The holder allocates nothing and waits for
+//! nothing that allocates.
 //!
 //! Locks on entry: none, no section.
 
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
-use super::{Frames, HugeFrame};
+use super::{Frames, Held, HugeFrame};
 use crate::addr::Pfn;
-use crate::sync::{Ordering, Word};
 
 /// In the place of a CPU's number in a block's reservation.
 const COMPACTION: u64 = 0xffff;
-/// `held`: holders in bits 0..16, above them how many have ended.
-const HOLDERS: u64 = 0xffff;
-
-/// Free frames are out of sight as long as this lives.
-#[must_use]
-pub(crate) struct Held<'a>(&'a Word);
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(HOLDERS, Ordering::Release);
-    }
-}
 
 impl Frames {
-    /// Before the first frame is claimed.
-    pub(crate) fn hold(&self) -> Held<'_> {
-        self.held.fetch_add(1, Ordering::AcqRel);
-        Held(&self.held)
-    }
-
-    /// For [`was_all_in_sight`](Self::was_all_in_sight); before one looks.
-    pub(crate) fn before_looking(&self) -> u64 {
-        self.held.load(Ordering::Acquire)
-    }
-
-    /// Whether no free frame was out of sight since: who found none then can
-    /// believe it.
-    pub(crate) fn was_all_in_sight(&self, before: u64) -> bool {
-        before & HOLDERS == 0 && self.held.load(Ordering::Acquire) == before
-    }
-
     /// Claims the free frames of a block, if there is such a block and nobody has
-    /// reserved it.
-    pub(crate) fn claim_rest(&self, b: usize) -> Option<ClaimedBlock<'_>> {
-        if b >= self.blocks.len() || !self.blocks.at(b).reserve(COMPACTION) {
+    /// reserved it, and no allocation is about to be refused.
+    pub(crate) fn claim_rest<'a>(&'a self, b: usize, held: Held<'a>) -> Option<ClaimedBlock<'a>> {
+        if b >= self.blocks.len() || self.is_anybody_in_need() || !self.blocks.at(b).reserve(COMPACTION) {
+            held.in_vain();
             return None;
         }
-        let held = self.hold();
         let mut claimed = ClaimedBlock { frames: self, b, ours: [0; BLOCK_WORDS], zero: [0; BLOCK_WORDS], _held: held };
         claimed.claim_more();
         Some(claimed)

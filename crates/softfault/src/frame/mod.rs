@@ -28,6 +28,7 @@ mod fragment;
 mod group;
 mod huge;
 mod refill;
+mod sight;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ pub use fragment::Fragmentation;
 pub use group::GroupData;
 pub(crate) use huge::HugeFrame;
 pub(crate) use refill::Fill;
+pub(crate) use sight::{Held, Search};
 
 use crate::addr::Pfn;
 use crate::mem::FrameArray;
@@ -65,8 +67,8 @@ pub struct Frames {
     pub(crate) huge_zero: Word,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
-    /// Who has free frames out of sight; see `claimed`.
-    pub(crate) held: Word,
+    /// Whether an allocation is about to be refused; see `sight`.
+    pub(crate) in_need: Word,
     /// Allocations left before an injected failure; `u64::MAX` is off. Looked
     /// at on the slow path only: arming it empties the groups.
     pub(crate) inject: Word,

@@ -11,7 +11,7 @@
 //! and last the groups of other CPUs.
 
 use super::block::BLOCK_WORDS;
-use super::{Frames, OutOfFrames};
+use super::{Frames, OutOfFrames, Search};
 use crate::addr::Pfn;
 use crate::cpu::{ATTENTION_INJECT, ATTENTION_THIEF, CpuData};
 use crate::machine::{CpuId, CpuSet, Machine};
@@ -25,12 +25,6 @@ const WORD: u64 = 64;
 /// And in the own zone: refills of four frames on average; a line of descriptors
 /// taken from another CPU costs about what a refill does. A guess.
 const WORTH_STAYING: u64 = 32;
-
-/// `in_transit` of a CPU: which refill it is at, times this, and how far that is:
-/// 0 is done.
-const STATES: u64 = 4;
-const CLAIMING: u64 = 1;
-const HOLDING: u64 = 2;
 
 /// What the caller will do with the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,9 +45,21 @@ struct Claim {
 }
 
 impl<M: Machine> Vm<M> {
-    /// One frame, the caller's alone. Called with nothing held.
+    /// One frame, the caller's alone. Called with nothing held: it may wait for
+    /// frames that others hold.
     pub(crate) fn obtain(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         self.frames.count_down()?;
+        self.surely(&mut |search| self.try_obtain(fill, search))
+    }
+
+    /// The same for a caller who is counted as a holder: it does not wait for
+    /// others, and may fail while they have frames.
+    pub(crate) fn obtain_as_holder(&self, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
+        self.frames.count_down()?;
+        self.try_obtain(fill, search)
+    }
+
+    pub(super) fn try_obtain(&self, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
         loop {
             {
                 let section = self.section();
@@ -68,7 +74,7 @@ impl<M: Machine> Vm<M> {
                     continue;
                 }
             }
-            self.refill(fill)?;
+            self.refill(fill, search)?;
         }
     }
 
@@ -86,37 +92,25 @@ impl<M: Machine> Vm<M> {
         self.frames.release_one(pfn, fill != Fill::Raw);
     }
 
-    fn refill(&self, fill: Fill) -> Result<(), OutOfFrames> {
+    fn refill(&self, fill: Fill, search: Search) -> Result<(), OutOfFrames> {
         let batch = self.tunables.zero_batch;
         // A table is wanted once in 512 faults.
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
-        let mut looked = None;
-        let mut is_new_block = false;
-        let (claim, cpu) = loop {
+        let (claim, is_new_block, held) = loop {
+            let held = self.hold();
             // Stealing waits, and the CPU may be another one afterwards.
             let id = self.machine.this_cpu();
             let cpu = self.cpu(id);
             let block = cpu.block.get();
-            let number = cpu.in_transit.get() / STATES + 1;
-            cpu.in_transit.set(number * STATES + CLAIMING);
             if let Some(claim) = self.frames.claim(cpu, id, fill, most) {
-                is_new_block |= block != cpu.block.get();
-                cpu.in_transit.store(number * STATES + HOLDING, Ordering::Release);
-                break (claim, cpu);
+                break (claim, block != cpu.block.get(), held);
             }
-            cpu.in_transit.store(number * STATES, Ordering::Release);
-            most = 1;
-            if self.is_any_in_transit() {
-                // Not stolen from meanwhile: a thief would keep it from arriving.
-                self.machine.relax();
-                continue;
-            }
+            held.in_vain();
             // What was stolen may be gone again before it is claimed; then it is
             // in somebody's group, and worth another round, by ones.
-            let found = self.steal_groups() || self.shrink_underused(u64::MAX) > 0;
-            match looked {
-                Some(before) if !found && self.frames.was_all_in_sight(before) => return Err(OutOfFrames),
-                _ => looked = Some(self.frames.before_looking()),
+            most = 1;
+            if search == Search::Blocks || !self.steal_groups() && self.shrink_underused(u64::MAX) == 0 {
+                return Err(OutOfFrames);
             }
             self.machine.relax();
         };
@@ -129,10 +123,10 @@ impl<M: Machine> Vm<M> {
         // would each be waited for. Asked for together, they arrive together.
         for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
-        cpu.in_transit.store(cpu.in_transit.get() / STATES * STATES, Ordering::Release);
         if left != 0 {
             self.frames.release_word(base, left, fill != Fill::Raw);
         }
+        drop(held);
         if is_new_block && self.underused_above().is_some() && self.is_low() {
             self.shrink_underused(self.tunables.shrink_blocks);
         }
@@ -154,23 +148,6 @@ impl<M: Machine> Vm<M> {
             left -= nr_free;
         }
         true
-    }
-
-    /// Whether a CPU has claimed frames that its group has not got yet: they are
-    /// free, though nobody could find them.
-    fn is_any_in_transit(&self) -> bool {
-        sync::fence();
-        self.cpus.iter().any(|cpu| {
-            let seen = cpu.in_transit.load(Ordering::Acquire);
-            let mut now = seen;
-            // A claim waits for nothing; one that begins later finds what was freed
-            // later.
-            while now == seen && seen % STATES == CLAIMING {
-                self.machine.relax();
-                now = cpu.in_transit.load(Ordering::Acquire);
-            }
-            now / STATES == seen / STATES && now % STATES == HOLDING
-        })
     }
 
     /// Puts frames into this CPU's group; gives those that were there. Not while a
@@ -199,6 +176,7 @@ impl<M: Machine> Vm<M> {
             cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
         }
         self.grace(&CpuSet::first(self.machine.nr_cpus()));
+        let held = self.hold();
         let mut found = false;
         for cpu in self.cpus.iter() {
             for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false), (&cpu.fixed, true)] {
@@ -209,6 +187,11 @@ impl<M: Machine> Vm<M> {
                 }
             }
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
+        }
+        if found {
+            drop(held)
+        } else {
+            held.in_vain()
         }
         sync::unlock(&self.thief, 0);
         found

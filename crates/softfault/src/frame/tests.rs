@@ -175,7 +175,7 @@ fn a_gigabyte_in_one_piece() {
 #[test]
 fn held_frames_are_waited_for() {
     let vm = vm(1024, Tunables::default());
-    let claimed = vm.frames.claim_rest(1).unwrap();
+    let claimed = vm.frames.claim_rest(1, vm.hold()).unwrap();
     assert_eq!(claimed.nr_ours(), 512);
     while vm.vmstat().nr_free_pages > 0 {
         vm.obtain(Fill::Raw).unwrap();

@@ -45,7 +45,10 @@ impl<M: Machine> Vm<M> {
     }
 
     fn zero_block(&self, b: usize) -> bool {
-        let _held = self.frames.hold();
+        if self.frames.is_anybody_in_need() {
+            return false;
+        }
+        let _held = self.hold();
         let Some(huge) = self.frames.claim_whole(b) else { return false };
         for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {
             stream::zero_frames(&self.machine, Pfn(huge.first.0 + i as u32), CHUNK_FRAMES);

@@ -7,7 +7,7 @@
 
 use super::object::{INDEX_BITS, MAX_OBJECT_BYTES, ObjectSlot, Top, frame_of};
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::frame::{Fill, OutOfFrames};
+use crate::frame::{Fill, Held, OutOfFrames};
 use crate::machine::Machine;
 use crate::mem;
 use crate::program;
@@ -195,7 +195,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// Calls `f` in a section with the page's frame, made if there is none; not
     /// at all if the page lies beyond the size.
     fn with_frame(&self, index: u64, f: &mut dyn FnMut(Pfn)) -> Result<(), OutOfFrames> {
-        let mut spare = Spare { vm: self.vm, frame: None };
+        let mut spare = Spare { vm: self.vm, frame: None, held: None };
         loop {
             {
                 let _section = self.vm.section();
@@ -211,7 +211,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     continue;
                 }
             }
-            spare.frame = Some(self.vm.obtain(Fill::Zeroed)?);
+            let (pfn, held) = self.vm.obtain_held(Fill::Zeroed)?;
+            (spare.frame, spare.held) = (Some(pfn), Some(held));
         }
     }
 
@@ -248,6 +249,8 @@ struct Part {
 struct Spare<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     frame: Option<Pfn>,
+    /// From before the frame was claimed.
+    held: Option<Held<'vm>>,
 }
 
 impl<M: Machine> Spare<'_, M> {
@@ -257,7 +260,10 @@ impl<M: Machine> Spare<'_, M> {
         if self.vm.object_fill(id, index, slot, pfn).is_err() {
             self.vm.frames.desc(pfn).clear();
             self.frame = Some(pfn);
+            return true;
         }
+        // In use.
+        self.held = None;
         true
     }
 }

@@ -8,7 +8,7 @@ use super::pmd::PmdSlot;
 use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind, OutOfFrames};
+use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Search};
 use crate::machine::Machine;
 use crate::vm::Vm;
 
@@ -19,26 +19,59 @@ const SMALL: u64 = 64;
 pub(crate) struct TableReserve<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     first: Option<Pfn>,
+    nr_left: u64,
     nr_used: u64,
+    /// Until all are in use or back.
+    held: Option<Held<'vm>>,
 }
 
 impl<'vm, M: Machine> TableReserve<'vm, M> {
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        TableReserve { vm, first: None, nr_used: 0 }
+        TableReserve { vm, first: None, nr_left: 0, nr_used: 0, held: None }
     }
 
     /// Sets frames aside. Asks first whether there can be so many: zeroing all
     /// frames of the machine to find out would starve everybody meanwhile.
     pub(crate) fn add(&mut self, nr_tables: u64) -> Result<(), OutOfFrames> {
-        if nr_tables > SMALL && nr_tables > self.vm.vmstat().nr_free_pages {
-            return Err(OutOfFrames);
+        if nr_tables == 0 {
+            return Ok(());
         }
-        for _ in 0..nr_tables {
-            let pfn = self.vm.obtain(Fill::Fixed)?;
-            self.vm.frames.desc(pfn).link.set(self.first.map_or(0, |p| u64::from(p.0) + 1));
-            self.first = Some(pfn);
+        let nr_all = self.nr_left + nr_tables;
+        let vm = self.vm;
+        let can_be = |nr: u64| nr <= SMALL || nr <= vm.vmstat().nr_free_pages;
+        self.held.get_or_insert_with(|| vm.hold());
+        if can_be(nr_tables)
+            && self.fill_up_to(nr_all, &mut || vm.obtain_as_holder(Fill::Fixed, Search::Blocks)).is_ok()
+        {
+            return Ok(());
+        }
+        // Two reserves that take the last frames by turns would both be refused: one
+        // at a time, and whoever waits for that holds none.
+        self.give_back();
+        let turn = vm.in_need();
+        turn.attempt(0, &mut |_| can_be(nr_all).then_some(()).ok_or(OutOfFrames))?;
+        self.held = Some(vm.hold());
+        self.fill_up_to(nr_all, &mut || turn.attempt(1, &mut |search| vm.obtain_as_holder(Fill::Fixed, search)))
+            .inspect_err(|_| self.give_back())
+    }
+
+    fn fill_up_to(
+        &mut self,
+        nr_tables: u64,
+        obtain: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
+    ) -> Result<(), OutOfFrames> {
+        while self.nr_left < nr_tables {
+            let pfn = obtain()?;
+            self.put(pfn);
         }
         Ok(())
+    }
+
+    fn give_back(&mut self) {
+        while let Some(pfn) = self.take() {
+            self.vm.give_back(pfn, Fill::Fixed);
+        }
+        self.held = None;
     }
 
     fn take(&mut self) -> Option<Pfn> {
@@ -46,6 +79,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         let link = &self.vm.frames.desc(pfn).link;
         self.first = link.get().checked_sub(1).map(|p| Pfn(p as u32));
         link.set(0);
+        self.nr_left -= 1;
         Some(pfn)
     }
 
@@ -115,14 +149,13 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         desc.clear();
         desc.link.set(self.first.map_or(0, |p| u64::from(p.0) + 1));
         self.first = Some(pfn);
+        self.nr_left += 1;
     }
 }
 
 impl<M: Machine> Drop for TableReserve<'_, M> {
     fn drop(&mut self) {
-        while let Some(pfn) = self.take() {
-            self.vm.give_back(pfn, Fill::Fixed);
-        }
+        self.give_back();
     }
 }
 

@@ -212,13 +212,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_guards(&self, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
         let machine = &self.vm.machine;
+        let mut edit = None;
+        if !vma.flags.contains(VmaFlags::MAYGUARD) {
+            // The whole VMA: a flag on a part would split it, which nobody asked.
+            let edit = edit.insert(self.edit());
+            edit.rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
+        }
+        // Last: whoever has a reserve allocates nothing else (I28).
         let mut reserve = TableReserve::new(self.vm);
         let nr_tables = reserve::tables_for(machine, self.root, part);
         reserve.add(nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
-        if !vma.flags.contains(VmaFlags::MAYGUARD) {
-            // The whole VMA: a flag on a part would split it, which nobody asked.
-            let mut edit = self.edit();
-            edit.rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
+        if let Some(edit) = edit {
             let retired = edit.publish();
             self.reclaim(retired);
         }

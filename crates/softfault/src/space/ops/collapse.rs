@@ -84,6 +84,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         let survey = self.survey(table);
         self.verdict(&survey, limits)?;
         self.twin_for(pmd.table)?;
+        // Nothing is allocated after this, and nobody waited for who allocates (I28).
+        let _held = self.vm.hold();
         let new = match survey.in_place {
             Some(_) => None,
             None => {

@@ -1,0 +1,174 @@
+//! I28: nobody is refused a frame while there is one. Exactly `k` frames are free,
+//! for each `k` up to two blocks and a little more; a fault, or a call, that is
+//! refused then leaves fewer free frames than it needs.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::huge::{AT, HUGE, map};
+use common::{DONTNEED, GUARD_INSTALL, PAGE, Space, check};
+use softfault::policy::huge::{Defrag, Enabled, SizeEnabled};
+use softfault::{Access, CpuId, Event, FaultError, HugeKnobs, MadviseError, Vm};
+use softfault_host::Hosted;
+use std::collections::BTreeMap;
+
+const ARENA: u64 = 16 << 20;
+/// What takes all memory, in small pages.
+const FILL: u64 = 0x20_0000_0000;
+const MOST: u64 = 1100;
+/// Where memory is touched. The table of level 1 is there, without twin.
+const AREA: u64 = AT + HUGE;
+const AREA_LEN: u64 = (1 << 30) - HUGE;
+const HUGEPAGE: u64 = 14;
+const NOHUGEPAGE: u64 = 15;
+
+/// Full memory, and the pages whose frames are to be free next, whole blocks first.
+struct Full<'a> {
+    vm: &'a Vm<Hosted>,
+    space: &'a Space<'a>,
+    pages: Vec<u64>,
+}
+
+impl<'a> Full<'a> {
+    fn new(vm: &'a Vm<Hosted>, space: &'a Space<'a>) -> Full<'a> {
+        let nr_pages = vm.vmstat().nr_total_pages;
+        map(space, FILL, nr_pages * PAGE);
+        space.madvise(FILL, nr_pages * PAGE, NOHUGEPAGE).unwrap();
+        map(space, AT, PAGE);
+        space.write(AT, &[1]).unwrap();
+        // Nodes of trees stay with the space: no call below needs more.
+        for _ in 0..4 {
+            map(space, AREA, AREA_LEN);
+            space.munmap(AREA, AREA_LEN).unwrap();
+            map(space, AREA, AREA_LEN);
+            space.madvise(AREA, PAGE, GUARD_INSTALL).unwrap();
+        }
+        map(space, AREA, AREA_LEN);
+        let pages = (0..nr_pages).map(|page| FILL + page * PAGE);
+        let pages: Vec<u64> = pages.take_while(|at| space.handle_fault(*at, Access::Write).is_ok()).collect();
+        let frame = |at: &u64| space.translate_at_rest(*at).unwrap().pfn.0;
+        let mut nr_in_block = BTreeMap::<u32, u32>::new();
+        pages.iter().for_each(|at| *nr_in_block.entry(frame(at) / 512).or_default() += 1);
+        let mut pages = pages;
+        pages.sort_by_key(|at| (nr_in_block[&(frame(at) / 512)], frame(at)));
+        assert_eq!(vm.vmstat().nr_free_pages, 0);
+        assert!(nr_in_block.values().filter(|nr| **nr == 512).count() >= 3);
+        Full { vm, space, pages }
+    }
+
+    /// Frees frames until there are so many.
+    fn free(&mut self, nr: u64) {
+        while self.vm.vmstat().nr_free_pages < nr {
+            let at = self.pages.pop().unwrap();
+            self.space.madvise(at, PAGE, DONTNEED).unwrap();
+        }
+        assert_eq!(self.vm.vmstat().nr_free_pages, nr, "after a page went");
+    }
+
+    /// First touches, one in each 2 MiB, then a second, until one is refused.
+    fn touch_all(&self, k: u64, access: Access) {
+        let nr_stretches = AREA_LEN / HUGE;
+        let touch = |i: u64| AREA + i % nr_stretches * HUGE + (17 + i / nr_stretches) * PAGE;
+        let refused = (0..3 * nr_stretches).find_map(|i| Some((i, self.space.handle_fault(touch(i), access).err()?)));
+        let free = self.vm.vmstat().nr_free_pages;
+        match refused {
+            Some((i, error)) => {
+                assert_eq!((error, free), (FaultError::OutOfFrames, 0), "{k} free, refused at touch {i}");
+            }
+            // The zero frame takes tables alone, and one or two are there.
+            None => assert!(access == Access::Read && k + 2 >= nr_stretches, "{k} free"),
+        }
+    }
+}
+
+fn in_full_memory(thp: HugeKnobs, test: impl Fn(&mut Full<'_>)) {
+    let vm = common::huge::vm(1, ARENA, thp);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    let mut full = Full::new(&vm, &space);
+    test(&mut full);
+    check(&vm, &[&space]);
+}
+
+fn settings() -> [(&'static str, HugeKnobs); 5] {
+    let base = HugeKnobs { use_zero_page: false, ..HugeKnobs::DEFAULT };
+    let always = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Never, ..base };
+    let sizes = always.sizes.map(|_| SizeEnabled::Inherit);
+    [
+        ("never", HugeKnobs { enabled: Enabled::Never, ..base }),
+        ("advised", HugeKnobs { enabled: Enabled::Madvise, ..base }),
+        ("always", always),
+        ("always, compacting", HugeKnobs { defrag: Defrag::Always, ..always }),
+        ("all sizes", HugeKnobs { sizes, ..always }),
+    ]
+}
+
+#[test]
+fn no_write_is_refused_while_a_frame_is_free() {
+    for (name, thp) in settings() {
+        in_full_memory(thp, |full| {
+            eprintln!("{name}");
+            for k in 0..=MOST {
+                full.free(k);
+                if thp.enabled == Enabled::Madvise {
+                    full.space.madvise(AREA, AREA_LEN, HUGEPAGE).unwrap();
+                }
+                // Takes nothing; a group that has frames of a block spoils it.
+                full.vm.age(64, 0);
+                full.touch_all(k, Access::Write);
+                // Tables go with pages, but for those that a new mapping finds again.
+                full.space.munmap(AREA, AREA_LEN).unwrap();
+                map(full.space, AREA, AREA_LEN);
+            }
+            let got_huge = full.vm.event(Event::ThpFaultAlloc) > 0;
+            assert_eq!(got_huge, thp.enabled != Enabled::Never, "{name}");
+        });
+    }
+}
+
+/// The huge zero frame does not come back, so each number of free frames has a
+/// machine of its own.
+#[test]
+fn no_read_is_refused_while_a_frame_is_free() {
+    let always = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Never, ..HugeKnobs::DEFAULT };
+    let numbers = [0..4, 508..520, 1022..1030].into_iter().flatten();
+    for k in numbers {
+        in_full_memory(always, |full| {
+            full.free(k);
+            full.touch_all(k, Access::Read);
+            // It needs a leaf table and a twin, too.
+            let nr_made = full.vm.event(Event::ThpZeroPageAlloc);
+            assert!(if k < 1026 { k >= 514 || nr_made == 0 } else { nr_made == 1 }, "{k} free: {nr_made} made");
+        });
+    }
+}
+
+/// A call succeeds as soon as as many frames are free as it uses.
+fn succeeds_with_what_it_uses(name: &str, call: impl Fn(&Space<'_>) -> bool, undo: impl Fn(&Space<'_>)) {
+    in_full_memory(HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT }, |full| {
+        for k in 0..100 {
+            full.free(k);
+            if call(full.space) {
+                let left = full.vm.vmstat().nr_free_pages;
+                assert!(k > 20, "{name}: with {k} frames it has nothing to show");
+                assert_eq!(left, 0, "{name} with {k} free frames, and refused with fewer");
+                undo(full.space);
+                return;
+            }
+            assert_eq!(full.vm.vmstat().nr_free_pages, k, "{name}: what is refused keeps nothing");
+        }
+        panic!("{name}: refused with 100 free frames");
+    });
+}
+
+#[test]
+fn no_guards_are_refused_while_there_are_frames_for_them() {
+    let guards = |space: &Space<'_>| match space.madvise(AREA, 32 * HUGE, GUARD_INSTALL) {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error, MadviseError::OutOfFrames);
+            false
+        }
+    };
+    succeeds_with_what_it_uses("guards", guards, |space| map(space, AREA, AREA_LEN));
+}
