@@ -97,6 +97,7 @@ impl<T: Words> FrameArray<T> {
 #[inline]
 pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     let (first, bytes) = (machine.frame_ptr(first), (nr_frames * PAGE_SIZE) as usize);
+    sync::about_to_touch(first, bytes);
     // SAFETY: I1 and I6: nobody else reads or writes these bytes now.
     unsafe { core::ptr::write_bytes(first, 0, bytes) };
     sync::zeroed(first, bytes);
@@ -113,8 +114,11 @@ pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
 #[inline]
 pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let bytes = (nr_frames * PAGE_SIZE) as usize;
+    let (from, to) = (machine.frame_ptr(from), machine.frame_ptr(to));
+    sync::about_to_touch(from, bytes);
+    sync::about_to_touch(to, bytes);
     // SAFETY: I1 and I6; distinct frames do not overlap.
-    unsafe { core::ptr::copy_nonoverlapping(machine.frame_ptr(from), machine.frame_ptr(to), bytes) }
+    unsafe { core::ptr::copy_nonoverlapping(from, to, bytes) }
 }
 
 /// Asks for the line at `word` to be brought near for writing; only a hint.

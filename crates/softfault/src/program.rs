@@ -5,30 +5,30 @@
 //! they lie aligned, bytes at the ends. A torn copy of more than a word is what
 //! two programs would see of each other, too.
 //!
-//! These cells are the programs' and not the core's, so they do not come from
-//! `sync`: the model checker and the recorder have no use for them.
+//! These cells are the programs' and not the core's. `sync` names core's atomics for
+//! them; only under shuttle are they cells of the model, whose stores are buffered.
 #![allow(unsafe_code)]
 
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::machine::Machine;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Cell8, Cell32, Cell64, Ordering};
 
 fn check(offset: usize, len: usize) {
     assert!(offset <= PAGE_SIZE as usize && len <= PAGE_SIZE as usize - offset, "I6: inside one frame");
 }
 
-fn byte<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &AtomicU8 {
+fn byte<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &Cell8 {
     check(offset, 1);
     // SAFETY: I1 and I6: inside the frame, and every access of the core to a
     // program's memory is atomic.
-    unsafe { AtomicU8::from_ptr(machine.frame_ptr(pfn).add(offset)) }
+    unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<Cell8>() }
 }
 
-fn word<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &AtomicU64 {
+fn word<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &Cell64 {
     check(offset, 8);
     assert!(offset.is_multiple_of(8));
     // SAFETY: I1 and I6: inside the frame, aligned, atomic.
-    unsafe { AtomicU64::from_ptr(machine.frame_ptr(pfn).add(offset).cast()) }
+    unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<Cell64>() }
 }
 
 /// Copies out of a frame.
@@ -87,7 +87,7 @@ pub(crate) fn update_u32<M: Machine>(
     check(offset, 4);
     assert!(offset.is_multiple_of(4));
     // SAFETY: I1 and I6: inside the frame, aligned, atomic.
-    let cell = unsafe { AtomicU32::from_ptr(machine.frame_ptr(pfn).add(offset).cast()) };
+    let cell = unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<Cell32>() };
     let mut old = cell.load(Ordering::SeqCst);
     loop {
         let Some(new) = f(old) else { return old };

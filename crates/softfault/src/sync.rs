@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | core | `softfault` | the machine instruction |
 //! | loom | `softfault-modelled` | an operation of the model checker, which tries orders; not quite all: it keeps one last access a word |
-//! | shuttle | `softfault-shuffled` | the instruction, after a point where another thread may be let go on |
+//! | shuttle | `softfault-shuffled` | the instruction of a CPU with a store buffer, after a point where another thread may go on |
 //! | recording | `softfault-recorded` | the instruction, and a note of (cpu, address, kind) |
 //!
 //! Cells that only one CPU writes are `Word`s too, with [`Word::get`] and

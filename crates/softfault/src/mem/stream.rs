@@ -18,6 +18,7 @@ use crate::sync;
 /// Zeroes `nr_frames` adjacent frames, the caller's alone (I6).
 pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     let (first, len) = (machine.frame_ptr(first), (nr_frames * PAGE_SIZE) as usize);
+    sync::about_to_touch(first, len);
     // SAFETY: I1 and I6: that many bytes, aligned to a page, and nobody else
     // reads or writes them now.
     unsafe { bytes::zero(first, len) };
@@ -28,8 +29,11 @@ pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
 /// `from` as for [`super::copy_frames`].
 pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let len = (nr_frames * PAGE_SIZE) as usize;
+    let (from, to) = (machine.frame_ptr(from), machine.frame_ptr(to));
+    sync::about_to_touch(from, len);
+    sync::about_to_touch(to, len);
     // SAFETY: I1 and I6: as above; distinct frames do not overlap.
-    unsafe { bytes::copy(machine.frame_ptr(to), machine.frame_ptr(from), len) }
+    unsafe { bytes::copy(to, from, len) }
 }
 
 /// What was streamed comes before all that follows.

@@ -38,6 +38,9 @@ fn note(word: &Word, touch: Touch) {
     });
 }
 
+/// The bytes of programs; core's atomics.
+pub use core::sync::atomic::{AtomicU8 as Cell8, AtomicU32 as Cell32, AtomicU64 as Cell64};
+
 /// A shared 64-bit cell; all zeroes is a valid value.
 #[repr(transparent)]
 #[derive(Default, Debug)]
@@ -114,6 +117,10 @@ pub fn seems_zero(word: &Word) -> bool {
 pub fn unlock(word: &Word, value: u64) {
     word.store(value, Ordering::Release);
 }
+
+/// See the shuttle facade.
+#[inline(always)]
+pub fn about_to_touch(_: *const u8, _: usize) {}
 
 /// Words of this memory were zeroed as plain memory.
 #[inline(always)]

@@ -1,92 +1,108 @@
-//! The shuttle facade: the instruction, and before it a point where the
-//! scheduler may let another thread go on.
+//! The shuttle facade: the instruction as a CPU with a store buffer executes it,
+//! and before it a point where the scheduler may let another thread go on.
 //!
-//! Sequentially consistent, so weaker than loom in what it can find; but words
-//! are plain memory, so whole machines with real formats run under it, for as
-//! long as one likes.
+//! Words are plain memory, so whole machines with real formats run under it, for
+//! as long as one likes. [`enter`], [`leave`] and [`unlock`] are the plain stores
+//! that ship; the heavy barrier is the test machine's, which calls [`drain_of`].
 
-extern crate std;
+mod buffer;
 
 use super::Ordering;
-use core::sync::atomic::AtomicU64;
-use std::cell::Cell;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-std::thread_local! {
-    static RUNNING: Cell<bool> = const { Cell::new(false) };
+pub use buffer::{at_once, begin, drain_of, end, point as maybe_switch, quietly, run_as};
+
+macro_rules! cells {
+    ($($(#[$about:meta])* $name:ident: $atomic:ident = $int:ty;)*) => {$(
+        $(#[$about])*
+        #[repr(transparent)]
+        #[derive(Default, Debug)]
+        pub struct $name($atomic);
+
+        #[allow(missing_docs)] // as on core's atomics
+        impl $name {
+            fn addr(&self) -> usize {
+                core::ptr::from_ref(self).addr()
+            }
+            pub fn load(&self, order: Ordering) -> $int {
+                buffer::point();
+                buffer::forwarded(self.addr(), size_of::<$int>()).map_or_else(|| self.0.load(order), |v| v as $int)
+            }
+            pub fn store(&self, value: $int, order: Ordering) {
+                buffer::point();
+                if order == Ordering::SeqCst {
+                    buffer::drain();
+                    return self.0.store(value, order);
+                }
+                if !buffer::append(self.addr(), size_of::<$int>(), value.into()) {
+                    self.0.store(value, order);
+                }
+            }
+            pub fn compare_exchange(
+                &self,
+                current: $int,
+                new: $int,
+                ok: Ordering,
+                err: Ordering,
+            ) -> Result<$int, $int> {
+                buffer::point();
+                buffer::drain();
+                self.0.compare_exchange(current, new, ok, err)
+            }
+        }
+    )*};
 }
 
-/// Whether operations are scheduling points from now on: only inside a shuttle
-/// test, whose threads are coroutines of one system thread. Gives what was.
-pub fn shuffle(on: bool) -> bool {
-    RUNNING.with(|r| r.replace(on))
+cells! {
+    /// A shared 64-bit cell; all zeroes is a valid value.
+    Word: AtomicU64 = u64;
+    /// A byte of a program's.
+    Cell8: AtomicU8 = u8;
+    /// An aligned half word of a program's.
+    Cell32: AtomicU32 = u32;
 }
 
-fn point() {
-    if RUNNING.with(Cell::get) {
-        shuttle::thread::yield_now();
-    }
+/// An aligned word of a program's.
+pub type Cell64 = Word;
+
+macro_rules! changes {
+    ($($name:ident)*) => {
+        #[allow(missing_docs)] // as on core's AtomicU64
+        impl Word {
+            pub const fn new(value: u64) -> Word {
+                Word(AtomicU64::new(value))
+            }
+            $(pub fn $name(&self, operand: u64, order: Ordering) -> u64 {
+                buffer::point();
+                buffer::drain();
+                self.0.$name(operand, order)
+            })*
+        }
+    };
 }
 
-/// A shared 64-bit cell; all zeroes is a valid value.
-#[repr(transparent)]
-#[derive(Default, Debug)]
-pub struct Word(AtomicU64);
-
-#[allow(missing_docs)] // as on core's AtomicU64
-impl Word {
-    pub const fn new(value: u64) -> Word {
-        Word(AtomicU64::new(value))
-    }
-    pub fn load(&self, order: Ordering) -> u64 {
-        point();
-        self.0.load(order)
-    }
-    pub fn store(&self, value: u64, order: Ordering) {
-        point();
-        self.0.store(value, order);
-    }
-    pub fn swap(&self, value: u64, order: Ordering) -> u64 {
-        point();
-        self.0.swap(value, order)
-    }
-    pub fn compare_exchange(&self, current: u64, new: u64, ok: Ordering, err: Ordering) -> Result<u64, u64> {
-        point();
-        self.0.compare_exchange(current, new, ok, err)
-    }
-    pub fn fetch_add(&self, n: u64, order: Ordering) -> u64 {
-        point();
-        self.0.fetch_add(n, order)
-    }
-    pub fn fetch_sub(&self, n: u64, order: Ordering) -> u64 {
-        point();
-        self.0.fetch_sub(n, order)
-    }
-    pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        point();
-        self.0.fetch_or(bits, order)
-    }
-    pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
-        point();
-        self.0.fetch_and(bits, order)
-    }
-}
+changes! { swap fetch_add fetch_sub fetch_or fetch_and }
 
 /// A full fence.
-pub fn fence() {}
+pub fn fence() {
+    buffer::point();
+    buffer::drain();
+}
 
-/// See the core facade.
+/// The plain store that ships: it stays in the CPU's buffer until something
+/// drains it.
 pub fn enter(slot: &Word, odd: u64) {
-    slot.store(odd, Ordering::SeqCst);
+    slot.store(odd, Ordering::Release);
 }
 
 /// See the core facade.
 pub fn leave(slot: &Word, even: u64) {
-    slot.store(even, Ordering::SeqCst);
+    slot.store(even, Ordering::Release);
 }
 
 /// See the core facade.
 pub fn probe(slot: &Word) -> u64 {
-    slot.load(Ordering::SeqCst)
+    slot.load(Ordering::Acquire)
 }
 
 /// See the core facade.
@@ -102,7 +118,12 @@ pub fn unlock(word: &Word, value: u64) {
 /// See the core facade.
 pub fn zeroed(_: *const u8, _: usize) {}
 
-/// One turn of a spin inside a section.
+/// The calling CPU is about to use these bytes as plain memory.
+pub fn about_to_touch(first: *const u8, bytes: usize) {
+    buffer::about_to_touch(first.addr(), bytes);
+}
+
+/// One turn of a spin, inside a section or in the machine's `relax`.
 pub fn spin() {
-    point();
+    buffer::spin();
 }

@@ -1,0 +1,244 @@
+//! A machine of a few CPUs with store buffers and TLBs, under shuttle's scheduler.
+#![allow(dead_code)]
+
+use shuttle::rand::RngCore;
+use softfault_shuffled::addr::{Access, Pfn, Vpn};
+use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_shuffled::sync::{self, Cell64, Ordering, Word};
+use softfault_shuffled::table::format::{Entry, Format};
+use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Rights, Tunables, Vm};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::marker::PhantomData;
+
+pub const READ: u64 = 1;
+pub const RW: u64 = 3;
+pub const FIXED_PRIVATE: u64 = 0x32;
+/// Most frames of any machine here.
+const MOST_FRAMES: u64 = 1024;
+
+shuttle::thread_local! {
+    static CPU: Cell<u16> = Cell::new(0);
+}
+
+/// What hardware knows of a page: where it is, and what may be done without a walk.
+#[derive(Clone, Copy)]
+pub struct Walked {
+    pub pfn: Pfn,
+    rights: Rights,
+    dirty: bool,
+}
+
+type Tlb = HashMap<(u64, u64), Walked>;
+
+pub type Space<F> = AddressSpace<'static, Shuffled<F>>;
+
+pub struct Shuffled<F> {
+    memory: *mut u8,
+    frames: [FrameRange; 1],
+    /// Threads are coroutines of one system thread and no access to a TLB has a
+    /// scheduling point in it.
+    tlbs: Vec<RefCell<Tlb>>,
+    format: PhantomData<fn() -> F>,
+}
+
+// SAFETY: I1: shuttle's threads are coroutines of one system thread.
+unsafe impl<F> Sync for Shuffled<F> {}
+// SAFETY: I1: as above.
+unsafe impl<F> Send for Shuffled<F> {}
+
+// SAFETY: I1: one allocation, leaked; the machine of the schedule before is not used
+// any more. I2: each thread sets its own number. I3: the buffers are drained. I4: the
+// entries are gone and the stores made through them performed when it returns, and an
+// access in this file has no scheduling point.
+unsafe impl<F: Format> Machine for Shuffled<F> {
+    type Format = F;
+    fn frames(&self) -> &[FrameRange] {
+        &self.frames
+    }
+    fn begin(&mut self) -> bool {
+        true
+    }
+    fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        assert!(u64::from(pfn.0) < self.frames[0].nr_frames);
+        self.memory.wrapping_add(pfn.0 as usize * 4096)
+    }
+    fn nr_cpus(&self) -> usize {
+        self.tlbs.len()
+    }
+    fn this_cpu(&self) -> CpuId {
+        CpuId(CPU.with(Cell::get))
+    }
+    fn heavy_barrier(&self, cpus: &CpuSet) {
+        for cpu in cpus.iter() {
+            sync::spin();
+            sync::drain_of(usize::from(cpu.0));
+        }
+    }
+    fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush) {
+        for cpu in cpus.iter() {
+            sync::spin();
+            self.tlbs[usize::from(cpu.0)].borrow_mut().retain(|(id, page), _| {
+                *id != space.id || matches!(what, Flush::Pages(range) if !range.contains(Vpn(*page)))
+            });
+            sync::drain_of(usize::from(cpu.0));
+        }
+    }
+    fn shootdown_is_grace(&self) -> bool {
+        false
+    }
+    fn relax(&self) {
+        sync::spin();
+    }
+    fn park(&self, _: &Word, _: u64) {
+        sync::spin();
+    }
+    fn unpark(&self, _: &Word) {}
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn random(&self) -> u64 {
+        4
+    }
+}
+
+/// A `Vm` for one schedule. It is never freed: threads ask for `'static`.
+pub fn vm<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'static Vm<Shuffled<F>> {
+    std::thread_local! {
+        static MEMORY: *mut u8 = {
+            let layout = std::alloc::Layout::from_size_align(MOST_FRAMES as usize * 4096, 4096).unwrap();
+            // SAFETY: I1: the layout has a size; the memory is never given back.
+            unsafe { std::alloc::alloc_zeroed(layout) }
+        };
+    }
+    assert!(nr_frames <= MOST_FRAMES);
+    let memory = MEMORY.with(|m| *m);
+    // SAFETY: I6: nobody has the frames between two schedules.
+    unsafe { core::ptr::write_bytes(memory, 0, nr_frames as usize * 4096) };
+    let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
+    let frames = [FrameRange { first: Pfn(0), nr_frames }];
+    let machine = Shuffled { memory, frames, tlbs, format: PhantomData };
+    Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
+}
+
+/// The calling thread is that CPU.
+pub fn be(cpu: u16) {
+    CPU.with(|c| c.set(cpu));
+    sync::run_as(usize::from(cpu));
+}
+
+/// The hardware's walk: it sees memory and no store buffer.
+pub fn walk<F: Format>(space: &Space<F>, vm: &Vm<Shuffled<F>>, addr: u64) -> Option<Walked> {
+    walk_for(space, vm, addr, Rights::empty(), false)
+}
+
+/// The same for an access that needs these rights; sets the accessed bit, and the
+/// dirty bit for a store.
+fn walk_for<F: Format>(
+    space: &Space<F>,
+    vm: &Vm<Shuffled<F>>,
+    addr: u64,
+    need: Rights,
+    stores: bool,
+) -> Option<Walked> {
+    let mut table = space.tag().root;
+    for level in (0..F::LEVELS).rev() {
+        let page = addr / 4096;
+        let shift = F::INDEX_BITS * u32::from(level);
+        let index = (page >> shift) & ((1 << F::INDEX_BITS) - 1);
+        let at = vm.machine().frame_ptr(table).wrapping_add(index as usize * 8).cast::<Word>();
+        // SAFETY: I1, I5: in the frame, aligned; a table is made of words.
+        let word = unsafe { &*at };
+        let entry = word.load(Ordering::Relaxed);
+        match F::decode(entry, level) {
+            Entry::Table(below) => table = below,
+            Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => {
+                if need.is_empty() || !leaf.rights.contains(need) {
+                    return need.is_empty().then_some(Walked { pfn: leaf.pfn, rights: leaf.rights, dirty: false });
+                }
+                word.fetch_or(if stores { F::ACCESSED | F::DIRTY } else { F::ACCESSED }, Ordering::Relaxed);
+                let pfn = Pfn(leaf.pfn.0 + (page & ((1 << shift) - 1)) as u32);
+                return Some(Walked { pfn, rights: leaf.rights, dirty: stores || leaf.dirty });
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// A load or store of the program's through the CPU's TLB, as hardware does it.
+///
+/// # Errors
+///
+/// Those of the fault handler.
+pub fn access<F: Format>(
+    space: &Space<F>,
+    vm: &Vm<Shuffled<F>>,
+    addr: u64,
+    store: Option<u64>,
+) -> Result<u64, FaultError> {
+    let (kind, need) = match store {
+        Some(_) => (Access::Write, Rights::WRITE),
+        None => (Access::Read, Rights::READ),
+    };
+    let key = (space.tag().id, addr / 4096);
+    let tlb = &vm.machine().tlbs[usize::from(vm.machine().this_cpu().0)];
+    loop {
+        sync::maybe_switch();
+        let done = sync::at_once(|| {
+            let hit = tlb.borrow().get(&key).copied();
+            let hit = hit.filter(|t| t.rights.contains(need) && (t.dirty || store.is_none()))?;
+            let at = vm.machine().frame_ptr(hit.pfn).wrapping_add((addr % 4096) as usize);
+            // SAFETY: I1: in the frame, aligned.
+            let cell = unsafe { &*at.cast::<Cell64>() };
+            if let Some(value) = store {
+                cell.store(value, Ordering::Relaxed);
+            }
+            Some(cell.load(Ordering::Relaxed))
+        });
+        if let Some(value) = done {
+            return Ok(value);
+        }
+        // The walk and the fill are one step, as if the hardware were quick.
+        let walked = sync::quietly(|| walk_for(space, vm, addr, need, store.is_some()));
+        match walked {
+            Some(walked) => tlb.borrow_mut().insert(key, walked),
+            None => {
+                tlb.borrow_mut().remove(&key);
+                space.handle_fault(addr, kind)?;
+                None
+            }
+        };
+    }
+}
+
+/// Plays `schedule` under so many random schedules.
+pub fn shuffled(schedules: usize, schedule: impl Fn() + Send + Sync + 'static) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 256 << 10;
+    config.max_steps = shuttle::MaxSteps::FailAfter(10_000_000);
+    let runner = shuttle::Runner::new(shuttle::scheduler::RandomScheduler::new(schedules), config);
+    runner.run(schedule);
+}
+
+/// Most turns that a CPU waits before it begins.
+const START_TURNS: u64 = 400;
+
+/// Runs the actors as CPUs 0, 1, ... with store buffers, each from a moment of its
+/// own; afterwards nothing is buffered.
+pub fn run(nr_cpus: usize, actors: Vec<Box<dyn FnOnce() + Send>>) {
+    sync::begin(nr_cpus);
+    let threads: Vec<_> = actors
+        .into_iter()
+        .zip(0..)
+        .map(|(actor, cpu)| {
+            shuttle::thread::spawn(move || {
+                be(cpu);
+                (0..shuttle::rand::thread_rng().next_u64() % START_TURNS).for_each(|_| shuttle::thread::yield_now());
+                actor();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    sync::end();
+}

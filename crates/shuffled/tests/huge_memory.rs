@@ -1,0 +1,129 @@
+//! Huge pages on CPUs with store buffers. In the toy format a huge page is four small
+//! ones; the rest is as in `weak_memory`.
+
+mod common;
+
+use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
+use softfault_shuffled::policy::huge::Enabled;
+use softfault_shuffled::table::format::Toy;
+use softfault_shuffled::{Access, AddressSpace, HugeKnobs, Tunables, Vm};
+use std::sync::{Arc, Mutex};
+
+type Machine = Shuffled<Toy>;
+type Space = AddressSpace<'static, Machine>;
+type Actor = Box<dyn FnOnce() + Send>;
+
+const NR_CPUS: usize = 3;
+const NR_FRAMES: u64 = 128;
+const SCHEDULES: usize = 1500;
+
+#[derive(Clone, Copy)]
+struct World {
+    vm: &'static Vm<Machine>,
+    space: &'static Space,
+}
+
+impl World {
+    /// One huge page of zeroes, if `is_there`, or room for one.
+    fn new(is_there: bool) -> World {
+        be(0);
+        let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+        let vm = vm(NR_CPUS, NR_FRAMES, Tunables { mmap_min_addr: 0, zero_batch: 1, thp, ..Tunables::default() });
+        let space = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap(0, 4 * 4096, RW, FIXED_PRIVATE).unwrap();
+        space.handle_fault(0, Access::Write).unwrap();
+        if !is_there {
+            space.madvise(0, 4 * 4096, 4).unwrap();
+        }
+        World { vm, space }
+    }
+
+    fn check(&self, others: &[&Space]) {
+        let mut spaces = vec![self.space];
+        spaces.extend(others);
+        self.vm.check(&spaces, &mut vec![0; NR_FRAMES as usize]).unwrap();
+    }
+}
+
+fn inside(w: World, actor: impl FnOnce() + Send + 'static) -> Actor {
+    Box::new(move || {
+        w.space.activate();
+        actor();
+        w.space.deactivate();
+    })
+}
+
+/// Writes ever higher values to two pages, and reads them.
+fn count_up(w: World, pages: [u64; 2]) -> Actor {
+    inside(w, move || {
+        for value in 1..=4 {
+            for page in pages {
+                assert_eq!(access(w.space, w.vm, page * 4096, Some(value)), Ok(value));
+            }
+            for page in pages {
+                assert_eq!(access(w.space, w.vm, page * 4096, None), Ok(value), "a store is lost");
+            }
+        }
+    })
+}
+
+fn stores_against(is_there: bool, op: impl Fn(World) + Sync + Send + Copy + 'static) {
+    shuffled(SCHEDULES, move || {
+        let w = World::new(is_there);
+        run(NR_CPUS, vec![inside(w, move || op(w)), count_up(w, [0, 2]), count_up(w, [1, 3])]);
+        w.check(&[]);
+    });
+}
+
+/// The edge of a VMA comes into the stretch while faults put a huge page there.
+#[test]
+fn faults_against_an_edge() {
+    // MADV_RANDOM for one page.
+    stores_against(false, |w| w.space.madvise(4096, 4096, 1).unwrap());
+}
+
+#[test]
+fn stores_against_a_split() {
+    stores_against(true, |w| w.space.madvise(4096, 4096, 1).unwrap());
+}
+
+/// The small pages become a huge one again.
+#[test]
+fn stores_against_a_collapse() {
+    shuffled(SCHEDULES, || {
+        let w = World::new(true);
+        // Split, and one VMA again.
+        w.space.mprotect(4096, 4096, READ).unwrap();
+        w.space.mprotect(4096, 4096, RW).unwrap();
+        // MADV_COLLAPSE, which may be refused.
+        let collapser = inside(w, move || (0..2).for_each(|_| _ = w.space.madvise(0, 4 * 4096, 25)));
+        run(NR_CPUS, vec![collapser, count_up(w, [0, 2]), count_up(w, [1, 3])]);
+        w.check(&[]);
+    });
+}
+
+/// The child shows one moment.
+#[test]
+fn stores_against_fork() {
+    shuffled(SCHEDULES, || {
+        let w = World::new(true);
+        let child: Arc<Mutex<Option<Space>>> = Arc::default();
+        let slot = child.clone();
+        let forker = inside(w, move || {
+            let child = w.space.fork().unwrap();
+            let read = || {
+                let mut bytes = [0; 8];
+                child.read(0, &mut bytes).unwrap();
+                bytes
+            };
+            let first = read();
+            (0..4).for_each(|_| assert_eq!(read(), first, "F5: the child sees a later write"));
+            *slot.lock().unwrap() = Some(child);
+        });
+        run(NR_CPUS, vec![forker, count_up(w, [0, 2]), count_up(w, [1, 3])]);
+        let child = child.lock().unwrap().take().unwrap();
+        w.check(&[&child]);
+        drop(child);
+        w.check(&[]);
+    });
+}

@@ -1,0 +1,221 @@
+//! Store buffers: what the CPUs of a schedule have stored and others do not see yet.
+//!
+//! One first-in-first-out buffer per CPU, as on x86 (total store order):
+//!
+//! | operation | effect |
+//! | --- | --- |
+//! | store (plain, relaxed, release) | appended to the CPU's buffer |
+//! | load | the CPU's own newest buffered store of that cell, else memory |
+//! | read-modify-write, SeqCst store, fence | the CPU's buffer is drained before |
+//! | heavy barrier, shootdown | the buffers of the CPUs in the set are drained |
+//! | any operation | now and then the oldest store of some CPU is drained |
+//!
+//! How often threads are switched and stores drained is drawn anew for each
+//! schedule: short turns find close races. Now and then a CPU stalls for as long as
+//! an operation of another CPU takes: that finds what needs a slow partner.
+//!
+//! Stores of one CPU never overtake each other, and loads are never early. Orders
+//! that only weaker machines show are loom's part (`docs/testing.md`).
+#![allow(unsafe_code)] // drained stores go to memory by address
+
+extern crate std;
+
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use shuttle::rand::RngCore;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::vec::Vec;
+
+/// Stores that a CPU may have waiting; the next one drains the oldest. x86 CPUs
+/// have 40 to 110.
+const CAPACITY: usize = 64;
+/// One operation in so many may switch threads, and drains one store of some CPU.
+const ONE_IN: [u64; 5] = [1, 4, 16, 64, 256];
+/// One operation in so many begins a stall, and so many stalls has a schedule at most.
+const STALL_ONE_IN: [u64; 3] = [40, 160, 640];
+const MOST_STALLS: u64 = 3;
+/// The longest stall, in turns of other CPUs.
+const STALL_TURNS: u64 = 1500;
+/// The number of a thread that is no CPU: its stores are not buffered.
+const NO_CPU: usize = usize::MAX;
+
+#[derive(Clone, Copy)]
+struct Store {
+    addr: usize,
+    bytes: usize,
+    value: u64,
+}
+
+impl Store {
+    fn overlaps(&self, addr: usize, bytes: usize) -> bool {
+        self.addr < addr + bytes && addr < self.addr + self.bytes
+    }
+
+    fn perform(&self) {
+        // SAFETY: I1: the cell was borrowed when it was stored to. It lies in a frame
+        // or in the `Vm`, and both outlive the schedule, at the end of which nothing
+        // is buffered.
+        unsafe {
+            match self.bytes {
+                1 => (*(self.addr as *const AtomicU8)).store(self.value as u8, Ordering::Relaxed),
+                4 => (*(self.addr as *const AtomicU32)).store(self.value as u32, Ordering::Relaxed),
+                _ => (*(self.addr as *const AtomicU64)).store(self.value, Ordering::Relaxed),
+            }
+        }
+    }
+}
+
+std::thread_local! {
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
+    static AT_ONCE: Cell<bool> = const { Cell::new(false) };
+    static SWITCH_ONE_IN: Cell<u64> = const { Cell::new(1) };
+    static DRAIN_ONE_IN: Cell<u64> = const { Cell::new(1) };
+    static STALL_IN: Cell<u64> = const { Cell::new(1) };
+    static STALLS_LEFT: Cell<u64> = const { Cell::new(0) };
+    static BUFFERS: RefCell<Vec<VecDeque<Store>>> = const { RefCell::new(Vec::new()) };
+}
+
+shuttle::thread_local! {
+    static CPU: Cell<usize> = Cell::new(NO_CPU);
+}
+
+/// From now on operations are scheduling points and stores are buffered, for
+/// `nr_cpus` CPUs. Only inside a shuttle test, whose threads are coroutines of one
+/// system thread.
+pub fn begin(nr_cpus: usize) {
+    SWITCH_ONE_IN.set(draw(&ONE_IN));
+    DRAIN_ONE_IN.set(draw(&ONE_IN));
+    STALL_IN.set(draw(&STALL_ONE_IN));
+    STALLS_LEFT.set(MOST_STALLS);
+    BUFFERS.with_borrow_mut(|b| {
+        b.clear();
+        b.resize(nr_cpus, VecDeque::new());
+    });
+    RUNNING.set(true);
+}
+
+/// All stores are performed, and words are plain memory again.
+pub fn end() {
+    BUFFERS.with_borrow_mut(|b| b.iter_mut().for_each(|buffer| perform_all(buffer)));
+    RUNNING.set(false);
+}
+
+/// The calling thread is that CPU.
+pub fn run_as(cpu: usize) {
+    CPU.with(|c| c.set(cpu));
+}
+
+/// Calls `f` with no scheduling points in it. It sees memory and no buffer, as a
+/// page walk of the hardware does.
+pub fn quietly<R>(f: impl FnOnce() -> R) -> R {
+    let was = RUNNING.replace(false);
+    let result = f();
+    RUNNING.set(was);
+    result
+}
+
+/// Calls `f` with no scheduling points in it: what a CPU does in one instruction.
+pub fn at_once<R>(f: impl FnOnce() -> R) -> R {
+    let was = AT_ONCE.replace(true);
+    let result = f();
+    AT_ONCE.set(was);
+    result
+}
+
+/// A full barrier on another CPU: an interrupt that is waited for.
+pub fn drain_of(cpu: usize) {
+    if RUNNING.get() {
+        BUFFERS.with_borrow_mut(|b| perform_all(&mut b[cpu]));
+    }
+}
+
+/// Where another thread may go on, and where a store may reach memory.
+pub fn point() {
+    if !RUNNING.get() || AT_ONCE.get() {
+        return;
+    }
+    let drawn = shuttle::rand::thread_rng().next_u64();
+    if (drawn >> 48).is_multiple_of(DRAIN_ONE_IN.get()) {
+        drain_one(drawn >> 32);
+    }
+    if STALLS_LEFT.get() > 0 && (drawn >> 16 & 0xffff).is_multiple_of(STALL_IN.get()) {
+        STALLS_LEFT.set(STALLS_LEFT.get() - 1);
+        (0..shuttle::rand::thread_rng().next_u64() % STALL_TURNS).for_each(|_| shuttle::thread::yield_now());
+    } else if (drawn & 0xffff).is_multiple_of(SWITCH_ONE_IN.get()) {
+        shuttle::thread::yield_now();
+    }
+}
+
+fn draw(from: &[u64]) -> u64 {
+    from[(shuttle::rand::thread_rng().next_u64() % from.len() as u64) as usize]
+}
+
+/// A turn of a spin: others go on, and stores that are spun for arrive.
+pub(super) fn spin() {
+    if RUNNING.get() {
+        drain_one(shuttle::rand::thread_rng().next_u64());
+        shuttle::thread::yield_now();
+    }
+}
+
+/// Drains the calling CPU's buffer.
+pub(super) fn drain() {
+    with_own(perform_all);
+}
+
+/// The calling CPU's newest store to the cell, if it is buffered.
+pub(super) fn forwarded(addr: usize, bytes: usize) -> Option<u64> {
+    with_own(|buffer| {
+        let i = buffer.iter().rposition(|s| s.overlaps(addr, bytes))?;
+        let store = buffer[i];
+        if store.addr == addr && store.bytes == bytes {
+            return Some(store.value);
+        }
+        // Part of it is buffered: the load waits until that is in memory.
+        buffer.drain(..=i).for_each(|s| s.perform());
+        None
+    })
+    .flatten()
+}
+
+/// Appends a store to the calling CPU's buffer; `false` where there is none.
+pub(super) fn append(addr: usize, bytes: usize, value: u64) -> bool {
+    with_own(|buffer| {
+        if buffer.len() == CAPACITY {
+            buffer.drain(..1).for_each(|s| s.perform());
+        }
+        buffer.push_back(Store { addr, bytes, value });
+    })
+    .is_some()
+}
+
+/// The calling CPU is about to read or write these bytes as plain memory. Its own
+/// stores to them come before.
+pub(super) fn about_to_touch(addr: usize, bytes: usize) {
+    with_own(|buffer| {
+        if let Some(i) = buffer.iter().rposition(|s| s.overlaps(addr, bytes)) {
+            buffer.drain(..=i).for_each(|s| s.perform());
+        }
+    });
+}
+
+fn with_own<R>(f: impl FnOnce(&mut VecDeque<Store>) -> R) -> Option<R> {
+    if !RUNNING.get() {
+        return None;
+    }
+    let cpu = CPU.with(Cell::get);
+    BUFFERS.with_borrow_mut(|b| b.get_mut(cpu).map(f))
+}
+
+fn drain_one(which: u64) {
+    BUFFERS.with_borrow_mut(|b| {
+        let nr_cpus = b.len() as u64;
+        if let Some(store) = b[(which % nr_cpus) as usize].pop_front() {
+            store.perform();
+        }
+    });
+}
+
+fn perform_all(buffer: &mut VecDeque<Store>) {
+    buffer.drain(..).for_each(|s| s.perform());
+}
