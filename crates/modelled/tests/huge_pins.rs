@@ -5,7 +5,9 @@ mod common;
 
 use common::{Modelled, World, explore, run};
 use softfault_modelled::policy::huge::Enabled;
-use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, Order, Pin, PinError, Term};
+use softfault_modelled::{
+    Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, KhugepagedKnobs, Order, Pin, PinError, Term,
+};
 use std::sync::{Arc, Mutex};
 
 type Held = Arc<Mutex<Option<Pin<'static, Modelled>>>>;
@@ -147,5 +149,26 @@ fn t8_pin_against_collapse() {
         assert_same(w, 1, &held);
         drop(held);
         w.check(&[]);
+    });
+}
+
+/// I23. What is written through a pin stays, though the pin goes while the page is
+/// found to be zero and split.
+#[test]
+fn a_write_through_a_pin_against_the_underused_split() {
+    explore(2, || {
+        let w = huge();
+        let khugepaged = KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged };
+        w.vm.set_huge_knobs(&HugeKnobs { khugepaged, ..HugeKnobs::DEFAULT }).unwrap();
+        let held = pin(w.space, 1);
+        let write = move || {
+            held.write(0, &[7]);
+            drop(held);
+        };
+        run(vec![Box::new(write), Box::new(move || _ = w.vm.shrink_underused(u64::MAX))]);
+        w.check(&[]);
+        let mut byte = [0];
+        w.space.read(4096, &mut byte).unwrap();
+        assert_eq!(byte, [7], "I23: a write through a pin was lost");
     });
 }

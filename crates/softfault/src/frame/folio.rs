@@ -188,6 +188,22 @@ impl<M: Machine> Vm<M> {
             && Self::sub_frames(first).any(|(_, pfn)| self.frames.desc(pfn).has_pins_now())
     }
 
+    /// Which of its frames are pinned, a bit each. The caller owns the only entry, and
+    /// every section that saw it has ended, so that no pin comes. Each word is read by
+    /// a read-modify-write: what was written through a pin that is not counted any
+    /// more is seen afterwards (I23).
+    pub(crate) fn folio_pins(&self, first: Pfn) -> [u64; 8] {
+        let mut pinned = [0; 8];
+        let folio = self.frames.folio(first);
+        let noted = FolioState(folio.state.fetch_or(0, Ordering::AcqRel));
+        if noted.was_pinned() {
+            for (i, pfn) in Self::sub_frames(first) {
+                pinned[i as usize / 64] |= u64::from(self.frames.desc(pfn).has_pins_now()) << (i % 64);
+            }
+        }
+        pinned
+    }
+
     /// One more huge entry names it. The caller has the lock bit of an entry that
     /// does, so that the folio stays one.
     pub(crate) fn folio_map_raise(&self, first: Pfn) -> Result<(), MapsFull> {

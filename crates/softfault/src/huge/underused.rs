@@ -104,9 +104,13 @@ impl<M: Machine> Vm<M> {
         let [Some(taken)] = taken else { return 0 };
         let space = self.borrow_space(taken.space);
         space.shootdown_and_wait(Flush::Pages(taken.pmd.span()));
-        // The only entry is ours, and nobody writes any more: now it is true.
+        // The only entry is ours, and no section saw it: no program writes any more,
+        // and no pin comes. A pin that was there may write until it goes, so the pins
+        // are sampled before the content: what has gone by then has written.
+        let pinned = self.folio_pins(first);
         let state = self.frames.folio(first).state();
         let zero = self.zero_pages(first, most_zero).filter(|_| !state.is_derived() && state.maps() == 1);
+        let zero = zero.map(|zero| core::array::from_fn(|w| zero[w] & !pinned[w]));
         match zero {
             Some(zero) => {
                 let nr_freed = space.finish_split_without(taken.pmd, taken.old, &zero);

@@ -57,8 +57,8 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The same for a folio that nothing else maps, in the place of the pages
     /// `zero` (bit i of word i / 64) with the zero frame, which they are. The caller
-    /// has shot down and waited: nobody can write to them. Pinned ones stay. Gives
-    /// the number of frames that have become free.
+    /// has shot down and waited, and none of them is pinned: nobody can write to
+    /// them. Gives the number of frames that have become free.
     pub(crate) fn finish_split_without(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf, zero: &ZeroPages) -> u64 {
         let table = self.fill_deposit(&pmd, old);
         let frames = &self.vm.frames;
@@ -67,7 +67,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let words = walk::entries(&self.vm.machine, table).iter().enumerate();
         for (i, word) in words.take(Vm::<M>::NR_SUB_FRAMES as usize) {
             let pfn = Pfn(old.pfn.0 + i as u32);
-            if zero[i / 64] & 1 << (i % 64) == 0 || frames.desc(pfn).state().pins() > 0 {
+            if zero[i / 64] & 1 << (i % 64) == 0 {
                 continue;
             }
             let leaf = Leaf { pfn: frames.zero, rights: old.rights - Rights::WRITE, accessed: false, dirty: false };
