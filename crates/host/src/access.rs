@@ -6,8 +6,9 @@
 //! program do together.
 
 use crate::arena::Arena;
-use crate::cpu::{BindError, CpuGuard, CpuState};
+use crate::cpu::{BindError, CpuGuard, CpuState, Stay};
 use crate::hosted::Hosted;
+use crate::machine::{leave_root, load_root};
 use crate::walk::walk;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
@@ -129,57 +130,64 @@ pub struct Running<'a, F: Format = X86_64> {
 }
 
 impl<F: Format> CpuGuard<'_, F> {
-    /// Runs in `space` until the result is dropped; see [`arrive`](Self::arrive).
+    /// Runs in `space` until the result is dropped.
     ///
     /// # Errors
     ///
-    /// [`BindError::Elsewhere`].
+    /// As [`arrive`](Self::arrive).
     pub fn enter<'a>(&'a self, space: &'a AddressSpace<'a, Hosted<F>>) -> Result<Running<'a, F>, BindError> {
-        self.arrive(space)?;
+        self.begin_stay(space, Stay::Running)?;
         Ok(Running { cpu: self, space, tag: space.tag() })
     }
 
     /// Loads the space's root table, so to say: from now on shootdowns reach this
     /// CPU, and its TLB keeps what it learns until [`depart`](Self::depart). May
-    /// be called several times for one space.
+    /// be called several times for one space. Dropping the space before that
+    /// panics.
     ///
     /// # Errors
     ///
     /// [`BindError::Elsewhere`] if the CPU is in another space: it has one root
-    /// table at a time.
-    ///
-    /// # Panics
-    ///
-    /// If the space belongs to another machine than the CPU.
+    /// table at a time. [`BindError::OtherMachine`].
     pub fn arrive(&self, space: &AddressSpace<'_, Hosted<F>>) -> Result<(), BindError> {
-        match self.place.get() {
-            (_, 0) => space.activate(),
-            (id, _) if id != space.tag().id => return Err(BindError::Elsewhere),
-            _ => {}
+        self.begin_stay(space, Stay::Arrived)
+    }
+
+    /// Takes back one [`arrive`](Self::arrive) at this space; when nobody runs in it
+    /// either, the CPU forgets all translations of it. Does nothing if there was none.
+    pub fn depart(&self, space: &AddressSpace<'_, Hosted<F>>) {
+        self.end_stay(space, Stay::Arrived);
+    }
+
+    fn begin_stay(&self, space: &AddressSpace<'_, Hosted<F>>, stay: Stay) -> Result<(), BindError> {
+        // Ids of spaces mean nothing on another machine.
+        if !core::ptr::eq(space.vm().machine(), self.machine) {
+            return Err(BindError::OtherMachine);
         }
-        self.place.set((space.tag().id, self.place.get().1 + 1));
+        let place = &self.state().own.place;
+        match place.space() {
+            None => load_root(space),
+            Some(id) if id == space.tag().id => {}
+            Some(_) => return Err(BindError::Elsewhere),
+        }
+        place.add(space.tag().id, stay);
         Ok(())
     }
 
-    /// Takes back one [`arrive`](Self::arrive) at this space; with the last one
-    /// the CPU forgets all translations of it. Does nothing if there was none.
-    pub fn depart(&self, space: &AddressSpace<'_, Hosted<F>>) {
-        let (id, times) = self.place.get();
-        if id != space.tag().id || times == 0 {
-            return;
-        }
-        self.place.set((id, times - 1));
-        if times == 1 {
-            // No shootdown reaches this CPU from now on, so nothing may stay.
-            self.state().flush(id, Flush::Space);
-            space.deactivate();
+    fn end_stay(&self, space: &AddressSpace<'_, Hosted<F>>, stay: Stay) {
+        let place = &self.state().own.place;
+        if core::ptr::eq(space.vm().machine(), self.machine)
+            && place.end(space.tag().id, stay)
+            && place.space().is_none()
+        {
+            leave_root(self.state(), space);
         }
     }
 }
 
 impl<F: Format> Drop for Running<'_, F> {
     fn drop(&mut self) {
-        self.cpu.depart(self.space);
+        self.cpu.end_stay(self.space, Stay::Running);
     }
 }
 

@@ -47,6 +47,57 @@ pub(crate) struct OwnLine {
     /// State of the random numbers.
     pub(crate) random: AtomicU64,
     pub(crate) counters: Counters,
+    pub(crate) place: Place,
+}
+
+/// Where a CPU is. Written by the CPU alone; kept by it, not by the guard, so that
+/// the next thread that is the CPU knows it, too.
+#[derive(Default)]
+pub(crate) struct Place {
+    /// Id of the space whose root is loaded, if one of the counts is above 0.
+    space: AtomicU64,
+    /// [`CpuGuard::arrive`] less [`CpuGuard::depart`].
+    arrivals: AtomicU64,
+    /// Living [`Running`](crate::Running).
+    nr_running: AtomicU64,
+}
+
+/// Why a CPU is in a space.
+#[derive(Clone, Copy)]
+pub(crate) enum Stay {
+    Arrived,
+    Running,
+}
+
+impl Place {
+    fn count(&self, stay: Stay) -> &AtomicU64 {
+        match stay {
+            Stay::Arrived => &self.arrivals,
+            Stay::Running => &self.nr_running,
+        }
+    }
+    /// The space that the CPU is in.
+    pub(crate) fn space(&self) -> Option<u64> {
+        let is_there = self.arrivals.load(Relaxed) + self.nr_running.load(Relaxed) > 0;
+        is_there.then(|| self.space.load(Relaxed))
+    }
+    pub(crate) fn add(&self, space_id: u64, stay: Stay) {
+        self.space.store(space_id, Relaxed);
+        self.count(stay).store(self.count(stay).load(Relaxed) + 1, Relaxed);
+    }
+    /// Whether there was such a stay in that space.
+    pub(crate) fn end(&self, space_id: u64, stay: Stay) -> bool {
+        let nr = self.count(stay).load(Relaxed);
+        if nr == 0 || self.space.load(Relaxed) != space_id {
+            return false;
+        }
+        self.count(stay).store(nr - 1, Relaxed);
+        true
+    }
+    fn forget(&self) {
+        self.arrivals.store(0, Relaxed);
+        self.nr_running.store(0, Relaxed);
+    }
 }
 
 /// One CPU.
@@ -65,7 +116,12 @@ pub(crate) struct CpuState {
 impl CpuState {
     pub(crate) fn new(tlb_entries: usize, seed: u64) -> CpuState {
         CpuState {
-            own: OwnLine { slot: AtomicU64::new(0), random: AtomicU64::new(seed), counters: Counters::default() },
+            own: OwnLine {
+                slot: AtomicU64::new(0),
+                random: AtomicU64::new(seed),
+                counters: Counters::default(),
+                place: Place::default(),
+            },
             taken: AtomicBool::new(false),
             mailbox: Mailbox::default(),
             tlb: Tlb::new(tlb_entries),
@@ -89,6 +145,12 @@ impl CpuState {
     pub(crate) fn flush_all(&self) {
         self.tables.invalidate_all();
         self.tlb.invalidate_all();
+    }
+
+    /// As a CPU of a machine that begins anew: nothing cached, in no space.
+    pub(crate) fn begin(&self) {
+        self.flush_all();
+        self.own.place.forget();
     }
 
     /// Opens the section of an access, and serves what was posted before it.
@@ -142,6 +204,8 @@ pub enum BindError {
     Bound,
     /// The CPU runs in another address space.
     Elsewhere,
+    /// The address space belongs to another machine than the CPU.
+    OtherMachine,
 }
 
 impl fmt::Display for BindError {
@@ -151,6 +215,7 @@ impl fmt::Display for BindError {
             BindError::Taken(cpu) => {
                 write!(f, "cpu is {}, which another thread is bound to; should be a free one", cpu.0)
             }
+            BindError::OtherMachine => write!(f, "space: should belong to the machine of the CPU"),
             BindError::Elsewhere => write!(f, "the CPU runs in another address space; it should leave that first"),
             BindError::Bound => write!(f, "the calling thread is bound to a CPU; should be bound to none"),
         }
@@ -165,8 +230,6 @@ impl core::error::Error for BindError {}
 pub struct CpuGuard<'m, F: Format = X86_64> {
     pub(crate) machine: &'m Hosted<F>,
     cpu: CpuId,
-    /// The space that it is in, and how often it arrived there.
-    pub(crate) place: Cell<(u64, u64)>,
     /// The cell is the thread's, so the guard has to stay there.
     stays: PhantomData<*const ()>,
 }
@@ -183,7 +246,7 @@ impl<'m, F: Format> CpuGuard<'m, F> {
             return Err(BindError::Taken(cpu));
         }
         BOUND.set(machine.tag | u64::from(cpu.0));
-        Ok(CpuGuard { machine, cpu, place: Cell::new((0, 0)), stays: PhantomData })
+        Ok(CpuGuard { machine, cpu, stays: PhantomData })
     }
 
     /// The CPU that the thread is.

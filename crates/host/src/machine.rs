@@ -9,7 +9,7 @@ use softfault::addr::Pfn;
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault::sync::Word;
 use softfault::table::format::Format;
-use softfault::{FrameRange, Notice};
+use softfault::{AddressSpace, FrameRange, Notice};
 
 // SAFETY: I1: H1, H2; accesses touch a frame only where a table of the core maps
 // it, `are_zero` is set only while all of the arena is zero. I2: H3; a thread keeps its CPU
@@ -22,7 +22,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     fn begin(&mut self) -> bool {
-        self.cpus.iter().for_each(CpuState::flush_all);
+        self.cpus.iter().for_each(CpuState::begin);
         core::mem::replace(&mut self.are_zero, false)
     }
 
@@ -100,6 +100,21 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
     }
+}
+
+/// The calling CPU, which is in no space, begins to run this one.
+pub(crate) fn load_root<F: Format>(space: &AddressSpace<'_, Hosted<F>>) {
+    // SAFETY: I11: a CPU is in one space at a time (`Place`), so that the core
+    // knows of it until `leave_root`, and refuses to drop the space before.
+    unsafe { space.activate_raw() }
+}
+
+/// The calling CPU, `cpu`, stops running the space.
+pub(crate) fn leave_root<F: Format>(cpu: &CpuState, space: &AddressSpace<'_, Hosted<F>>) {
+    // No shootdown reaches this CPU from now on, so nothing may stay.
+    cpu.flush(space.tag().id, Flush::Space);
+    // SAFETY: I4, I11: the translations are gone, and no access is under way (H4).
+    unsafe { space.deactivate_raw() }
 }
 
 #[cold]

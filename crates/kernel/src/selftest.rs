@@ -39,7 +39,8 @@ impl Selftest {
                 x86_64::instructions::interrupts::int3();
             }
             Selftest::UserAccess => {
-                space.activate();
+                // SAFETY: I11: never completes, so that the space is never dropped.
+                unsafe { space.activate_raw() };
                 paging::load_root(mm::root_address(space));
                 // SAFETY: never completes: K5 says that such an access traps.
                 let byte = unsafe { (mapped as *const u8).read_volatile() };

@@ -44,9 +44,9 @@ fn store_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
         let stored = Arc::new(Mutex::new(false));
         let result = stored.clone();
         let store = move || {
-            w.space.activate();
+            let active = w.space.activate();
             *result.lock().unwrap() = w.space.write(0, &[1]).is_ok();
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(store), Box::new(move || op(w))]);
         w.check(&[]);

@@ -10,12 +10,12 @@ fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'stat
         let w = World::new(Discipline::Lockfree, 0, 4);
         w.touch(1);
         let fault = move || {
-            w.space.activate();
+            let active = w.space.activate();
             match w.space.handle_fault(0, access) {
                 Ok(_) | Err(FaultError::NotMapped | FaultError::NoRights | FaultError::Guard) => {}
                 Err(other) => panic!("{other}"),
             }
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(fault), Box::new(move || op(w))]);
         w.check(&[]);

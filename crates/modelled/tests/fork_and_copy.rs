@@ -99,12 +99,12 @@ fn f8_cow_break_against_munmap_of_everything() {
         w.touch(0);
         let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
         let write = move || {
-            w.space.activate();
+            let active = w.space.activate();
             match w.space.handle_fault(0, Access::Write) {
                 Ok(_) | Err(FaultError::NotMapped) => {}
                 Err(other) => panic!("{other}"),
             }
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(write), Box::new(move || w.space.munmap(0, 2 * 4096).unwrap())]);
         w.check(&[child]);

@@ -8,9 +8,9 @@ use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
 use std::sync::{Arc, Mutex};
 
 fn fault(w: World, page: u64) {
-    w.space.activate();
+    let active = w.space.activate();
     w.space.handle_fault(page * 4096, Access::Write).unwrap();
-    w.space.deactivate();
+    drop(active);
 }
 
 /// Nothing is mapped, but what a huge page takes besides itself is there.
@@ -59,9 +59,9 @@ fn huge_install_against_munmap() {
             let w = ready();
             let (at, len) = page.map_or((0, 4 * 4096), |page| (page * 4096, 4096));
             let touch = move || {
-                w.space.activate();
+                let active = w.space.activate();
                 let _ = w.space.handle_fault(0, Access::Write);
-                w.space.deactivate();
+                drop(active);
             };
             run(vec![Box::new(touch), Box::new(move || w.space.munmap(at, len).unwrap())]);
             w.check(&[]);
@@ -89,11 +89,11 @@ fn t3_split_against_readers_and_writers() {
     explore(2, || {
         let w = with_huge_page();
         let user = move || {
-            w.space.activate();
+            let active = w.space.activate();
             assert_eq!(byte(w, 3), 4);
             w.space.write(0, &[9]).unwrap();
             assert_eq!(byte(w, 0), 9);
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(user), Box::new(move || w.space.madvise(4096, 4096, 4).unwrap())]);
         w.check(&[]);

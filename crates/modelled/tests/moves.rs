@@ -182,7 +182,7 @@ fn look_up_against_the_end_of_the_family() {
         let pfn = other.translate_at_rest(0).unwrap().pfn;
         run(vec![
             Box::new(move || {
-                let _ = w.vm.rmap_anon(pfn, &mut |_| std::ops::ControlFlow::Continue(()));
+                w.vm.rmap_anon(pfn, &mut []);
             }),
             Box::new(move || {
                 drop(other);

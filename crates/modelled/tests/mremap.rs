@@ -27,13 +27,13 @@ fn moves_against_a_fault(flags: u64, preemptions: usize) {
     explore(preemptions, move || {
         let w = half_full();
         let fault = move || {
-            w.space.activate();
+            let active = w.space.activate();
             match w.space.handle_fault(0, Access::Write) {
                 Ok(_) => {}
                 Err(FaultError::NotMapped) => assert!(flags == MOVE, "the source stays mapped"),
                 Err(other) => panic!("{other}"),
             }
-            w.space.deactivate();
+            drop(active);
         };
         let remap = move || {
             w.space.mremap(0, 8 * PAGE, 8 * PAGE, flags, 8 * PAGE).unwrap();
@@ -73,10 +73,10 @@ fn a_refused_move_against_a_fault() {
         w.touch(1);
         w.vm.fail_allocation(Some(0));
         let fault = move || {
-            w.space.activate();
+            let active = w.space.activate();
             // The zero frame: nothing has to be allocated.
             w.space.handle_fault(0, Access::Read).unwrap();
-            w.space.deactivate();
+            drop(active);
         };
         let remap = move || {
             let moved = w.space.mremap(0, 4 * PAGE, 4 * PAGE, MOVE, 8 * PAGE);

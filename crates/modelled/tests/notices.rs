@@ -78,9 +78,9 @@ fn t14_subscription_against_a_copy() {
             map(w, &by, &mine);
         };
         let write = move || {
-            w.space.activate();
+            let active = w.space.activate();
             w.space.handle_fault(0, Access::Write).unwrap();
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(subscribe), Box::new(write)]);
         check(w, &mirror, &[&child]);

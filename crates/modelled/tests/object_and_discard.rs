@@ -23,12 +23,12 @@ fn world() -> (World, &'static Object) {
 }
 
 fn fault(w: World) {
-    w.space.activate();
+    let active = w.space.activate();
     match w.space.handle_fault(4 * 4096, Access::Write) {
         Ok(_) | Err(FaultError::BeyondObject) => {}
         Err(other) => panic!("{other}"),
     }
-    w.space.deactivate();
+    drop(active);
 }
 
 /// The frame is mapped by the fault or freed by the discard, and if it is mapped
@@ -65,9 +65,9 @@ fn an_unmapping_against_a_discard() {
         fault(w);
         let nr_free = w.vm.vmstat().nr_free_pages;
         let unmap = move || {
-            w.space.activate();
+            let active = w.space.activate();
             w.space.munmap(4 * 4096, 4096).unwrap();
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(unmap), Box::new(move || object.discard(0..1))]);
         w.check(&[]);

@@ -26,12 +26,12 @@ fn lookup_in(
         w.touch(7);
         w.space.madvise(7 * 4096, 4096, 4).unwrap();
         let fault = move || {
-            w.space.activate();
+            let active = w.space.activate();
             let written = w.space.handle_fault(7 * 4096, Access::Write);
             assert!(written.is_ok(), "F6: page 7 may be written: {written:?}");
             let refused = w.space.handle_fault(6 * 4096, Access::Write);
             assert_eq!(refused, Err(FaultError::NoRights), "F6: page 6 may not be written");
-            w.space.deactivate();
+            drop(active);
         };
         run(vec![Box::new(fault), Box::new(move || op(w))]);
         w.check(&[]);

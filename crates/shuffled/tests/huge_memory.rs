@@ -47,9 +47,9 @@ impl World {
 
 fn inside(w: World, actor: impl FnOnce() + Send + 'static) -> Actor {
     Box::new(move || {
-        w.space.activate();
+        let active = w.space.activate();
         actor();
-        w.space.deactivate();
+        drop(active);
     })
 }
 

@@ -23,7 +23,7 @@ type Space = AddressSpace<'static, Machine>;
 /// What one CPU does in its part of the space: each value that it reads has to be
 /// the one it wrote last.
 fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
-    space.activate();
+    let active = space.activate();
     let mut rng = shuttle::rand::thread_rng();
     let base = 0x4000_0000 + u64::from(cpu) * PAGES * 4096;
     let mut wrote = [0u64; PAGES as usize];
@@ -66,7 +66,7 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
         }
     }
     drop(child);
-    space.deactivate();
+    drop(active);
 }
 
 fn schedule(discipline: Discipline) {

@@ -88,9 +88,9 @@ impl World {
 /// Runs the actor as a CPU that runs the space.
 fn inside(w: World, actor: impl FnOnce() + Send + 'static) -> Actor {
     Box::new(move || {
-        w.space.activate();
+        let active = w.space.activate();
         actor();
-        w.space.deactivate();
+        drop(active);
     })
 }
 

@@ -79,7 +79,7 @@ fn main() {
     let before = vm.vmstat().nr_free_pages;
 
     let space = vm.new_space().expect("a frame for the space");
-    space.activate(); // a kernel loads space.tag().root into CR3 now
+    let active = space.activate(); // a kernel loads space.tag().root into CR3 now
     let addr = space.mmap(0, 1 << 20, 3, 0x22).expect("a megabyte, readable, writable, private, anonymous");
 
     // What the page-fault handler does:
@@ -95,7 +95,7 @@ fn main() {
     println!("the parent still reads {:?}", core::str::from_utf8(&text).unwrap());
     println!("the parent has {:?}", space.rss_pages());
 
-    space.deactivate();
+    drop(active);
     drop((space, child));
     assert_eq!(vm.vmstat().nr_free_pages, before, "every frame is back");
     println!("all {before} frames are free again");

@@ -51,7 +51,9 @@ pub(crate) struct CpuData {
     /// Holders of frames that began on this CPU (`frame/sight.rs`); read by
     /// allocations that find none.
     pub(crate) held: Word,
-    pub(crate) attention_line: [Word; 6],
+    /// 1 while this CPU is in `Machine::notify`.
+    pub(crate) telling: Word,
+    pub(crate) attention_line: [Word; 5],
     /// Number + 1 of the block that refills come from; 0 is none.
     pub(crate) block: Word,
     /// Where the search for the next block goes on.

@@ -110,6 +110,6 @@ pub use space::ops::{
 };
 pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};
-pub use space::{AccessError, AddressSpace};
+pub use space::{AccessError, Active, AddressSpace};
 pub use tunables::{Discipline, Tunables};
 pub use vm::{FrameRange, NewVmError, Vm};

@@ -76,24 +76,20 @@ pub(crate) fn zero<M: Machine>(machine: &M, pfn: Pfn, offset: usize, len: usize)
     write(machine, pfn, offset, &ZEROES[..len]);
 }
 
-/// Changes an aligned word of 32 bits; gives the old value. `None` from `f`
-/// leaves it.
-pub(crate) fn update_u32<M: Machine>(
-    machine: &M,
-    pfn: Pfn,
-    offset: usize,
-    f: &mut dyn FnMut(u32) -> Option<u32>,
-) -> u32 {
+fn word_u32<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> &Cell32 {
     check(offset, 4);
     assert!(offset.is_multiple_of(4));
     // SAFETY: I1 and I6: inside the frame, aligned, atomic.
-    let cell = unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<Cell32>() };
-    let mut old = cell.load(Ordering::SeqCst);
-    loop {
-        let Some(new) = f(old) else { return old };
-        match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => return old,
-            Err(now) => old = now,
-        }
-    }
+    unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<Cell32>() }
+}
+
+/// Loads an aligned word of 32 bits.
+pub(crate) fn load_u32<M: Machine>(machine: &M, pfn: Pfn, offset: usize) -> u32 {
+    word_u32(machine, pfn, offset).load(Ordering::SeqCst)
+}
+
+/// Replaces an aligned word of 32 bits if it is `old`; returns the word as it was.
+pub(crate) fn exchange_u32<M: Machine>(machine: &M, pfn: Pfn, offset: usize, old: u32, new: u32) -> u32 {
+    let found = word_u32(machine, pfn, offset).compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    found.unwrap_or_else(|now| now)
 }

@@ -60,9 +60,18 @@ impl<M: Machine> Vm<M> {
         Section { cpu, id, odd: even.wrapping_add(1) }
     }
 
+    /// Panics in a section of this CPU, and while it tells a subscriber: whatever
+    /// may wait would wait for itself (I8).
+    pub(crate) fn assert_outside(&self) {
+        let cpu = self.cpu(self.machine.this_cpu());
+        assert!(cpu.slot.get().is_multiple_of(2), "I8: called back from a section");
+        assert!(cpu.telling.get() == 0, "I8: called back from Machine::notify");
+    }
+
     /// Returns when every section that was open on a CPU of the set when this
-    /// began has ended. The calling CPU is outside by rule and not waited for.
+    /// began has ended. The calling CPU is outside and not waited for.
     pub(crate) fn grace(&self, cpus: &CpuSet) {
+        self.assert_outside();
         let mut others = *cpus;
         others.remove(self.machine.this_cpu());
         if others.is_empty() {

@@ -13,9 +13,9 @@ fn main() {
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     let at = space.mmap(0, pages * 4096, 3, 0x22).unwrap();
-    space.activate();
+    let active = space.activate();
     touch(&space, at, pages);
-    space.deactivate();
+    drop(active);
 }
 
 #[inline(never)]

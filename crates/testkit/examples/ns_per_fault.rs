@@ -51,7 +51,7 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
                 let (vm, space, barrier) = (&vm, &space, &barrier);
                 s.spawn(move || {
                     let _cpu = vm.machine().bind(CpuId(cpu as u16)).unwrap();
-                    space.activate();
+                    let active = space.activate();
                     barrier.wait();
                     let start = Instant::now();
                     let base = at + cpu as u64 * pages() * 4096;
@@ -59,7 +59,7 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
                         space.handle_fault(base + page * 4096, Access::Write).unwrap();
                     }
                     let end = Instant::now();
-                    space.deactivate();
+                    drop(active);
                     (start, end)
                 })
             })

@@ -48,9 +48,10 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Di
     let before = nr_free_pages(vm);
     let space = {
         let _cpu = machine.bind(cpus[0]).expect("the CPU is free");
-        vm.new_space().expect("room for one space")
+        let space = vm.new_space().expect("room for one space");
+        space.set_brk(HEAP);
+        space
     };
-    space.set_brk(HEAP);
     let start = Barrier::new(sequences.len());
     let mut found = Vec::new();
     let play = |i: usize, sequence: &Sequence| {

@@ -97,7 +97,7 @@ fn fragmented_memory_gives_huge_pages_again() {
     let before = vm.vmstat().nr_free_pages;
     {
         let space = vm.new_space().unwrap();
-        space.activate();
+        let active = space.activate();
         let kept = fragment(&vm, &space, 16);
         assert!(vm.fragmentation(Order::PMD).unusable_permille() > 850, "{:?}", vm.fragmentation(Order::PMD));
         map_large(&space, 24);
@@ -112,7 +112,7 @@ fn fragmented_memory_gives_huge_pages_again() {
         kept.iter().for_each(|page| assert_eq!(get(&space, *page), value(*page), "page {page}"));
         kept.iter().for_each(|page| put(&space, *page));
         check(&vm, &[&space]);
-        space.deactivate();
+        drop(active);
     }
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, before);

@@ -167,12 +167,12 @@ fn machine() -> Vm<Hosted> {
 /// Whether it failed with allocation number `k` and all after it refused.
 fn fails_at(k: u64, nr_more: u64, keeps: Keeps, also: Option<Call>, call: Call) -> bool {
     let vm = machine();
-    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let nr_free = vm.vmstat().nr_free_pages;
     let failed;
     {
         let mut state = State::new(&vm, nr_more);
-        state.space.activate();
+        cpu.arrive(&state.space).unwrap();
         state.check();
         let (child, before) = (Snapshot::of(&state.child), (Snapshot::of(&state.space), Frames::count(&vm)));
         vm.fail_allocation(Some(k));
@@ -192,7 +192,7 @@ fn fails_at(k: u64, nr_more: u64, keeps: Keeps, also: Option<Call>, call: Call) 
             call(&mut state).unwrap();
             state.check();
         }
-        state.space.deactivate();
+        cpu.depart(&state.space);
     }
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, nr_free, "frames are lost");

@@ -10,9 +10,8 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, Event, FaultDone, FaultError, Rights};
+use softfault::{Access, CpuId, Event, FaultDone, FaultError, Mapping, Rights, Vpn};
 use softfault_host::{Running, Trap};
-use std::ops::ControlFlow;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::yield_now;
@@ -103,11 +102,9 @@ fn f2_who_sees_the_entry_sees_the_page() {
                     // nobody counts.
                     let there = w.space.translate_at_rest(addr).filter(|there| there.rights.contains(Rights::WRITE));
                     let Some(there) = there else { continue };
-                    let mut nr_entries = 0;
-                    let _ = w.vm.rmap_anon(there.pfn, &mut |m| {
-                        nr_entries += u64::from(m.vpn.addr() == addr);
-                        ControlFlow::Continue(())
-                    });
+                    let mut found = [Mapping { space: 0, vpn: Vpn(0) }; 4];
+                    let nr = w.vm.rmap_anon(there.pfn, &mut found).min(found.len());
+                    let nr_entries = found[..nr].iter().filter(|m| m.vpn.addr() == addr).count();
                     let mut page = [1; PAGE as usize];
                     w.space.read(addr, &mut page).unwrap();
                     // The pages stay until the next round begins.

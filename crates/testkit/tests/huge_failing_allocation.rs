@@ -119,7 +119,7 @@ fn each_failure(least: u64, call: Call) {
 
 fn fails_at(k: u64, cow: CowHuge, all_sizes: bool, call: Call) -> bool {
     let vm = Setup::PLAIN.vm(1, 40 << 20);
-    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let mut thp = HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT };
     if all_sizes {
         thp.sizes.fill(SizeEnabled::Always);
@@ -129,7 +129,7 @@ fn fails_at(k: u64, cow: CowHuge, all_sizes: bool, call: Call) -> bool {
     let failed;
     {
         let mut state = State::new(&vm);
-        state.space.activate();
+        cpu.arrive(&state.space).unwrap();
         state.check();
         let before = (snapshot(&state.space), snapshot(&state.child));
         vm.fail_allocation(Some(k));
@@ -144,7 +144,7 @@ fn fails_at(k: u64, cow: CowHuge, all_sizes: bool, call: Call) -> bool {
             call(&mut state).unwrap();
             state.check();
         }
-        state.space.deactivate();
+        cpu.depart(&state.space);
     }
     check(&vm, &[]);
     assert_eq!(softfault_testkit::hosted::nr_free_pages(&vm), nr_free, "frames are lost");

@@ -14,9 +14,9 @@ const ALL_ONFAULT: u64 = 4;
 
 fn alone(test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
-        w.space.activate();
+        let active = w.space.activate();
         test(w);
-        w.space.deactivate();
+        drop(active);
     });
 }
 

@@ -28,7 +28,7 @@ fn a_page_lives_and_dies() {
         let before = vm.vmstat().nr_free_pages;
         {
             let space = vm.new_space().unwrap();
-            space.activate();
+            let active = space.activate();
             check(&vm, &[&space]);
             let at = space.mmap(0, 1 << 20, RW, PRIVATE).unwrap();
             check(&vm, &[&space]);
@@ -72,7 +72,7 @@ fn a_page_lives_and_dies() {
             check(&vm, &[&space, &child]);
             space.munmap(at, 1 << 20).unwrap();
             check(&vm, &[&space, &child]);
-            space.deactivate();
+            drop(active);
         }
         check(&vm, &[]);
         assert_eq!(vm.vmstat().nr_free_pages, before, "{discipline:?}");

@@ -17,12 +17,12 @@ fn waits_of(run: impl Fn(&common::World<'_>, u64)) -> (u64, u64) {
         thread::scope(|threads| {
             threads.spawn(|| {
                 let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
-                w.space.activate();
+                let active = w.space.activate();
                 there.wait();
                 done.wait();
-                w.space.deactivate();
+                drop(active);
             });
-            w.space.activate();
+            let active = w.space.activate();
             there.wait();
             let counts = || (w.vm.vmstat().get(Event::Grace), w.vm.vmstat().get(Event::Shootdown));
             let before = counts();
@@ -30,7 +30,7 @@ fn waits_of(run: impl Fn(&common::World<'_>, u64)) -> (u64, u64) {
             let after = counts();
             seen.set((after.0 - before.0, after.1 - before.1));
             done.wait();
-            w.space.deactivate();
+            drop(active);
         });
     });
     seen.get()

@@ -52,11 +52,13 @@ fn enter_space(mm: &Arc<Mm>) {
     if is_loaded {
         return;
     }
-    mm.space.activate();
+    // SAFETY: I11: `loaded` keeps the space until it is deactivated below.
+    unsafe { mm.space.activate_raw() };
     paging::load_root(mm::root_address(&mm.space));
     let before = cpu::this().local.borrow_mut().loaded.replace(mm.clone());
     if let Some(before) = before {
-        before.space.deactivate();
+        // SAFETY: I4, I11: another root is loaded, which drops what was cached.
+        unsafe { before.space.deactivate_raw() };
     }
 }
 
@@ -65,7 +67,8 @@ pub fn leave_space() {
     let before = cpu::this().local.borrow_mut().loaded.take();
     if let Some(before) = before {
         paging::load_kernel_root();
-        before.space.deactivate();
+        // SAFETY: I4, I11: the kernel's root is loaded, which drops what was cached.
+        unsafe { before.space.deactivate_raw() };
     }
 }
 

@@ -56,10 +56,11 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     let vm = Box::new(Vm::new(machine, tunables).map_err(|e| LabError::subsystem("Vm::new", e))?);
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
     let base = map(&space, options)?;
-    for cpu in 0..options.cpus {
+    let run_it = |cpu| {
         machine::become_cpu(cpu);
-        space.activate();
-    }
+        space.activate()
+    };
+    let active: Vec<_> = (0..options.cpus).map(run_it).collect();
     if options.frames == Frames::Aged {
         history::fill_and_thin_out(&vm, &space, options)?;
     }
@@ -69,9 +70,9 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     drop(recording);
     let lines = lines.borrow();
     let places = by_place(lines.hot(), |addr| vm.describe(addr).map(|place| (place.structure, place.field)));
-    for cpu in 0..options.cpus {
+    for (cpu, active) in (0..options.cpus).zip(active) {
         machine::become_cpu(cpu);
-        space.deactivate();
+        drop(active);
     }
     Ok(Counted { nr_faults: options.nr_faults(), transfers: lines.transfers, read_misses: lines.read_misses, places })
 }

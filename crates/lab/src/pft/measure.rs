@@ -249,8 +249,8 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
         load,
         |i| {
             let guard = bind(hosted, i)?;
-            space.activate();
-            Ok(Inside { space: &space, _guard: guard })
+            guard.arrive(&space).map_err(|e| LabError::subsystem(format!("CPU {i}"), e))?;
+            Ok(Inside { space: &space, guard })
         },
         |pages| {
             for page in pages {
@@ -269,14 +269,14 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
 }
 
 /// A worker's address space is its CPU's until the worker is done.
-struct Inside<'a, G> {
+struct Inside<'a> {
     space: &'a AddressSpace<'a, Hosted>,
-    _guard: G,
+    guard: softfault_host::CpuGuard<'a>,
 }
 
-impl<G> Drop for Inside<'_, G> {
+impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.space.deactivate();
+        self.guard.depart(self.space);
     }
 }
 

@@ -122,13 +122,11 @@ fn operations(vm: &Vm<Turns>) {
     const PRIVATE: u64 = 0x22;
     const SHARED: u64 = 0x21;
     let space = vm.new_space().expect("frames");
-    let each_cpu = |f: &dyn Fn(usize)| {
-        (0..NR_CPUS).for_each(|cpu| {
-            become_cpu(cpu);
-            f(cpu);
-        });
+    let run_it = |cpu| {
+        become_cpu(cpu);
+        space.activate()
     };
-    each_cpu(&|_| space.activate());
+    let active: Vec<_> = (0..NR_CPUS).map(run_it).collect();
     let private = space.mmap(0, PAGES * PAGE_SIZE, RW, PRIVATE).expect("room");
     let shared = space.mmap(0, PAGES * PAGE_SIZE, RW, SHARED).expect("room");
     // Pages dealt out one by one, so that lines of entries travel.
@@ -151,7 +149,10 @@ fn operations(vm: &Vm<Turns>) {
     space.munmap(shared, 32 * PAGE_SIZE).expect("aligned");
     become_cpu(3);
     drop(child);
-    each_cpu(&|_| space.deactivate());
+    for (cpu, active) in active.into_iter().enumerate() {
+        become_cpu(cpu);
+        drop(active);
+    }
 }
 
 fn fault(space: &AddressSpace<'_, Turns>, addr: u64, access: Access) {

@@ -147,6 +147,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// most faults end in, so that this costs them no registers.
     #[inline(never)]
     fn go_on(&self, request: Request, mut kit: Kit<'vm, M>, mut turn: Turn<'vm, M>) -> Result<FaultDone, FaultError> {
+        self.vm.assert_outside();
         loop {
             match turn {
                 Turn::Done(done) => return Ok(done),

@@ -220,8 +220,8 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Changes some knobs and leaves the others as they are, also those that are
-    /// changed at the same time by somebody else. `change` is called once, under a
-    /// spinlock: it should do nothing else.
+    /// changed at the same time by somebody else. `change` is called with nothing
+    /// held, and again if they were changed meanwhile.
     ///
     /// # Errors
     ///
@@ -230,12 +230,17 @@ impl<M: Machine> Vm<M> {
         &self,
         change: &mut dyn FnMut(&mut HugeKnobs) -> Result<(), KnobError>,
     ) -> Result<(), KnobError> {
-        let _lock = Spin::lock(&self.huge.lock, &self.machine);
-        let mut knobs = self.huge.knobs();
-        change(&mut knobs)?;
-        knobs.check(self.huge_off())?;
-        self.huge.store(&knobs);
-        Ok(())
+        loop {
+            let before = self.huge_knobs();
+            let mut knobs = before;
+            change(&mut knobs)?;
+            knobs.check(self.huge_off())?;
+            let _lock = Spin::lock(&self.huge.lock, &self.machine);
+            if self.huge.knobs() == before {
+                self.huge.store(&knobs);
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -77,7 +77,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
         };
         // Asked in any case: the subscriber has to forget, too.
         let notice = Notice::Young { range: whole, clear: self.clear };
-        let by_others = self.tells && self.space.vm.machine.notify(self.space.tag(), &notice);
+        let by_others = self.tells && self.space.vm.notify(self.space.tag(), &notice);
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
         Next::GoOn
     }

@@ -10,7 +10,7 @@ use crate::account::Event;
 use crate::addr::{PageRange, Pfn};
 use crate::machine::{Machine, SpaceTag};
 use crate::space::{AddressSpace, SpaceData};
-use crate::sync::{self, Ordering};
+use crate::sync::{self, Ordering, Word};
 use crate::vm::Vm;
 
 /// One more that is over, one fewer under way.
@@ -29,6 +29,31 @@ pub(crate) struct Invalidation<'a, M: Machine> {
     space: Option<&'a SpaceData>,
     range: PageRange,
     why: Why,
+}
+
+/// This CPU is in [`Machine::notify`], in which it stays the same (I2).
+struct Telling<'a>(&'a Word);
+
+impl<'a> Telling<'a> {
+    fn begin(word: &'a Word) -> Telling<'a> {
+        word.set(1);
+        Telling(word)
+    }
+}
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
+
+/// Ends a change whose start could not be told.
+struct Undo<'a>(&'a SpaceData);
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        self.0.notify.changes.fetch_add(OVER, Ordering::AcqRel);
+    }
 }
 
 impl SpaceData {
@@ -61,13 +86,25 @@ impl<M: Machine> Vm<M> {
         // A subscriber without a lock maps first and looks at the count afterwards.
         sync::fence();
         self.count(Event::NotifyStart, 1);
-        self.machine.notify(space.tag(), &Notice::Start { range, why });
+        let undo = Undo(space);
+        self.notify(space.tag(), &Notice::Start { range, why });
+        core::mem::forget(undo);
     }
 
     #[cold]
     fn tell_end(&self, space: &SpaceData, range: PageRange, why: Why) {
         space.notify.changes.fetch_add(OVER, Ordering::AcqRel);
-        self.machine.notify(space.tag(), &Notice::End { range, why });
+        self.notify(space.tag(), &Notice::End { range, why });
+    }
+
+    /// Calls the machine, with a mark on this CPU that makes calls back panic where
+    /// they could wait.
+    pub(super) fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
+        self.assert_outside();
+        let telling = Telling::begin(&self.cpu(self.machine.this_cpu()).telling);
+        let answer = self.machine.notify(space, notice);
+        drop(telling);
+        answer
     }
 }
 
@@ -95,7 +132,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Nobody can name the space any more, and no CPU runs it.
     pub(crate) fn tell_release(&self) {
         if self.has_subscribers() {
-            self.vm.machine.notify(self.tag(), &Notice::Release);
+            self.vm.notify(self.tag(), &Notice::Release);
         }
     }
 }

@@ -55,24 +55,30 @@ enum Cursor {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Calls `f` with each entry that maps the private frame `pfn`. Complete at
-    /// rest; under races an entry that comes or goes may be missed or named.
+    /// Counts the entries that map the private frame `pfn`, and writes as many of them
+    /// as there is room for to `into`. Complete at rest; under races an entry that
+    /// comes or goes may be missed or named.
     ///
-    /// Locks: takes the family's; `f` runs under it and must not call back.
-    pub fn rmap_anon(&self, pfn: Pfn, f: &mut dyn FnMut(Mapping) -> ControlFlow<()>) -> ControlFlow<()> {
-        self.for_each_member(pfn, None, &mut |member, index| {
+    /// Locks: takes the family's.
+    pub fn rmap_anon(&self, pfn: Pfn, into: &mut [Mapping]) -> usize {
+        self.assert_outside();
+        let mut nr = 0;
+        let _ = self.for_each_member(pfn, None, &mut |member, index| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 let section = self.space_section(member.data, member.data.id.get());
                 let place = self.next_place(member, index, &mut at).map(|(_, vpn)| vpn);
                 let found = place.filter(|vpn| self.maps_frame(root_of(member), *vpn, pfn));
                 drop(section);
-                if let Some(vpn) = found {
-                    f(Mapping { space: member.data.id.get(), vpn })?;
+                let Some(vpn) = found else { continue };
+                if let Some(place) = into.get_mut(nr) {
+                    *place = Mapping { space: member.data.id.get(), vpn };
                 }
+                nr += 1;
             }
             ControlFlow::Continue(())
-        })
+        });
+        nr
     }
 
     fn maps_frame(&self, root: Pfn, vpn: Vpn, pfn: Pfn) -> bool {

@@ -58,6 +58,7 @@ impl<M: Machine> Chain<'_, M> {
 
 impl<M: Machine> Vm<M> {
     pub(crate) fn object_set_size(&self, id: ObjectId, size_bytes: u64) {
+        self.assert_outside();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let data = self.object(id);
         let _resize = lock_word(&data.resize, &self.machine);
@@ -75,6 +76,7 @@ impl<M: Machine> Vm<M> {
     }
 
     pub(crate) fn object_discard(&self, id: ObjectId, pages: Range<u64>) {
+        self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
         let end = pages.end.min(self.object_nr_pages(id));
         self.take_pages(id, pages.start..end);

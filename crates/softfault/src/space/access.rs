@@ -84,8 +84,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Changes an aligned 32-bit word atomically, as a futex does; `None` from
-    /// `f` leaves it. Gives the old value. `f` runs in a section: it must not
-    /// call back.
+    /// `f` leaves it. Gives the old value. `f` runs again if somebody else changed
+    /// the word meanwhile. Nothing is held while it runs: it may call back, and the
+    /// exchange looks the page up again.
     ///
     /// # Errors
     ///
@@ -95,10 +96,18 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Err(AccessError { at: addr, fault: FaultError::NotMapped });
         }
         let offset = (addr % PAGE_SIZE) as usize;
+        let machine = &self.vm.machine;
         let mut old = 0;
-        self.with_page(addr, Access::Write, &mut |leaf| {
-            old = program::update_u32(&self.vm.machine, leaf.pfn, offset, f);
-        })?;
+        self.with_page(addr, Access::Write, &mut |leaf| old = program::load_u32(machine, leaf.pfn, offset))?;
+        while let Some(new) = f(old) {
+            let mut found = old;
+            let exchange = &mut |leaf: Leaf| found = program::exchange_u32(machine, leaf.pfn, offset, old, new);
+            self.with_page(addr, Access::Write, exchange)?;
+            if found == old {
+                break;
+            }
+            old = found;
+        }
         Ok(old)
     }
 

@@ -29,25 +29,6 @@ struct Visit<'vm> {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// This CPU is about to use the space: call before the root table is loaded.
-    pub fn activate(&self) {
-        let id = self.vm.machine.this_cpu();
-        self.data.cpus.words[usize::from(id.0) / 64].fetch_or(1 << (id.0 % 64), Ordering::SeqCst);
-        sync::fence();
-        self.vm.cpu(id).active.set(self.id);
-    }
-
-    /// This CPU has loaded another root table and holds no translation of this
-    /// space any more.
-    pub fn deactivate(&self) {
-        let id = self.vm.machine.this_cpu();
-        let cpu = self.vm.cpu(id);
-        if cpu.active.get() == self.id {
-            cpu.active.set(0);
-        }
-        self.data.cpus.words[usize::from(id.0) / 64].fetch_and(!(1 << (id.0 % 64)), Ordering::SeqCst);
-    }
-
     /// Enters a section of this space.
     #[inline(always)]
     pub(crate) fn section(&self) -> SpaceSection<'vm> {
@@ -161,32 +142,5 @@ impl<'vm> Visit<'vm> {
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         self.word.fetch_and(!self.bit, Ordering::SeqCst);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::addr::Access;
-    use crate::machine::CpuId;
-    use crate::testing;
-    use crate::tunables::Tunables;
-
-    /// Between `activate` of the next space and `deactivate` of the last one the CPU
-    /// may hold translations of both. A visit to the last one must not remove the CPU
-    /// from its set: a shootdown would pass the CPU over.
-    #[test]
-    fn a_visit_leaves_the_bit_of_a_space_that_is_still_active() {
-        let vm = testing::vm(256, Tunables::default());
-        let (last, next) = (vm.new_space().unwrap(), vm.new_space().unwrap());
-        last.mmap(1 << 20, 4096, 3, 0x32).unwrap();
-        last.activate();
-        next.activate();
-        last.handle_fault(1 << 20, Access::Write).unwrap();
-        assert!(last.cpus().contains(CpuId(0)), "I11: the CPU has not left the space yet");
-        last.deactivate();
-        assert!(last.cpus().is_empty());
-        last.read(1 << 20, &mut [0]).unwrap();
-        assert!(last.cpus().is_empty(), "a visit ends with its section");
-        next.deactivate();
     }
 }

@@ -23,6 +23,7 @@ pub(crate) struct Writer<'a, M: Machine> {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Takes the writer lock. Called outside sections, with nothing held.
     pub(crate) fn write_lock(&self) -> Writer<'vm, M> {
+        self.vm.assert_outside();
         lock_word(&self.data.writer.word, &self.vm.machine)
     }
 }

@@ -10,6 +10,7 @@
 //! entries, shoot down, wait again, free.
 
 mod access;
+mod active;
 mod borrow;
 pub(crate) mod cpus;
 mod huge;
@@ -22,6 +23,7 @@ pub(crate) mod tree;
 pub(crate) mod vma;
 
 pub use access::AccessError;
+pub use active::Active;
 
 use crate::account::rss::{Rss, RssLine, RssPages};
 use crate::addr::{Order, PageRange, Pfn, Vpn};
@@ -116,8 +118,12 @@ pub(crate) enum MetaUse {
 /// CPUs whose resident counts fit beside the space.
 const RSS_INLINE_CPUS: usize = RSS_OFFSET / size_of::<RssLine>();
 
-/// A program's memory. Dropping it frees everything; no CPU may be active in it
-/// then.
+/// A program's memory. Dropping it frees everything.
+///
+/// # Panics
+///
+/// Dropping it panics, before anything is freed, if a CPU is
+/// [active](AddressSpace::activate) in it, and in a callback ([`Machine`]).
 pub struct AddressSpace<'vm, M: Machine> {
     pub(crate) vm: &'vm Vm<M>,
     pub(crate) frame: Pfn,
@@ -196,6 +202,11 @@ fn rss_order(nr_cpus: usize) -> Order {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// The subsystem that it belongs to.
+    pub fn vm(&self) -> &'vm Vm<M> {
+        self.vm
+    }
+
     /// What the machine has to know of it.
     pub fn tag(&self) -> SpaceTag {
         SpaceTag { id: self.id, root: self.root }

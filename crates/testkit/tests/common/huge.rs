@@ -22,10 +22,10 @@ pub fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>)) {
     let before = vm.vmstat().nr_free_pages;
     {
         let space = vm.new_space().unwrap();
-        space.activate();
+        let active = space.activate();
         test(&vm, &space);
         check(&vm, &[&space]);
-        space.deactivate();
+        drop(active);
     }
     check(&vm, &[]);
     let zero = 512 * vm.event(Event::ThpZeroPageAlloc);

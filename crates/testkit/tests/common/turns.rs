@@ -107,20 +107,20 @@ impl TwoCpus {
     ) -> bool {
         let _cpu = self.vm.machine().bind(CpuId(0)).unwrap();
         let space = self.vm.new_space().unwrap();
-        space.activate();
+        let active = space.activate();
         prepare(&space);
         *self.turns.lock() = State { turn: 1, begin, ..State::default() };
         let (a, b) = thread::scope(|scope| {
             let play_second = || {
                 let _cpu = self.vm.machine().bind(CpuId(1)).unwrap();
-                space.activate();
+                let active = space.activate();
                 self.turns.begin(1);
                 let end = End(&self.turns, 1);
                 let result = second(&space);
                 drop(end);
                 // Until then it is one of the CPUs that the first has to wait for.
                 self.turns.wait_for_end_of(0);
-                space.deactivate();
+                drop(active);
                 result
             };
             let playing = scope.spawn(play_second);
@@ -134,7 +134,7 @@ impl TwoCpus {
         check(&self.vm, &[&space]);
         look(&space, a, b);
         check(&self.vm, &[&space]);
-        space.deactivate();
+        drop(active);
         overlapped
     }
 }

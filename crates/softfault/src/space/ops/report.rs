@@ -1,13 +1,17 @@
 //! What is mapped where: the data of `/proc/PID/maps` and `smaps`, and single
 //! translations.
 
-use crate::addr::{Order, Pfn, Rights, Vpn};
+use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::Vma;
 use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
 use crate::vm::Vm;
+use core::ops::ControlFlow;
+
+/// VMAs that are copied under the writer lock at one go: 1 KiB of stack.
+const BATCH: usize = 16;
 
 /// What an address translates to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,22 +63,52 @@ impl SmapsEntry {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Calls `f` with each VMA, lowest first. One moment's tree: writers wait.
+    /// Calls `f` with each VMA, lowest first, with nothing held: `f` may call back.
+    /// VMAs are copied in batches under the writer lock. Where the space changes
+    /// between two batches, no page is named twice.
     pub fn maps(&self, f: &mut dyn FnMut(&Vma)) {
-        let _writer = self.write_lock();
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
-            f(&vma);
-            core::ops::ControlFlow::Continue(())
-        });
+        let mut batch = [None; BATCH];
+        let mut from = Vpn(0);
+        while let Some(next) = self.vmas_from(from, &mut batch) {
+            from = next;
+            batch.iter().flatten().for_each(&mut *f);
+        }
     }
 
-    /// Calls `f` with each VMA and what is resident of it.
+    /// Calls `f` with each VMA and what is resident of it, as [`maps`](Self::maps).
     pub fn smaps(&self, f: &mut dyn FnMut(&SmapsEntry)) {
+        let mut from = Vpn(0);
+        while let Some(entry) = self.smaps_from(from) {
+            from = entry.vma.range.end;
+            f(&entry);
+        }
+    }
+
+    /// Copies the next VMAs from `from`, cut off below it; returns the end of the
+    /// last of them.
+    fn vmas_from(&self, from: Vpn, batch: &mut [Option<Vma>; BATCH]) -> Option<Vpn> {
         let _writer = self.write_lock();
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
-            f(&self.smaps_of(vma));
-            core::ops::ControlFlow::Continue(())
+        let range = PageRange::new(from, Self::user_range().end);
+        let mut nr = 0;
+        *batch = [None; BATCH];
+        let _ = self.tree().for_each(range, &mut |vma| {
+            batch[nr] = Some(vma.part(vma.range.intersect(&range)));
+            nr += 1;
+            if nr == BATCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
+        batch.iter().flatten().last().map(|vma| vma.range.end)
+    }
+
+    /// The first VMA from `from`, cut off below it, and what is resident of it.
+    fn smaps_from(&self, from: Vpn) -> Option<SmapsEntry> {
+        let _writer = self.write_lock();
+        let range = PageRange::new(from, Self::user_range().end);
+        let mut entry = None;
+        let _ = self.tree().for_each(range, &mut |vma| {
+            entry = Some(self.smaps_of(vma.part(vma.range.intersect(&range))));
+            ControlFlow::Break(())
+        });
+        entry
     }
 
     fn smaps_of(&self, vma: Vma) -> SmapsEntry {
