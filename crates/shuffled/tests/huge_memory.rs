@@ -6,7 +6,8 @@ mod common;
 use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
 use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::Toy;
-use softfault_shuffled::{Access, AddressSpace, HugeKnobs, Tunables, Vm};
+use softfault_shuffled::{Access, AddressSpace, Event, HugeKnobs, KhugepagedKnobs, Term, Tunables, Vm};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 type Machine = Shuffled<Toy>;
@@ -26,8 +27,12 @@ struct World {
 impl World {
     /// One huge page of zeroes, if `is_there`, or room for one.
     fn new(is_there: bool) -> World {
+        World::with(is_there, HugeKnobs::DEFAULT)
+    }
+
+    fn with(is_there: bool, knobs: HugeKnobs) -> World {
         be(0);
-        let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+        let thp = HugeKnobs { enabled: Enabled::Always, ..knobs };
         let vm = vm(NR_CPUS, NR_FRAMES, Tunables { mmap_min_addr: 0, zero_batch: 1, thp, ..Tunables::default() });
         let space = Box::leak(Box::new(vm.new_space().unwrap()));
         space.mmap(0, 4 * 4096, RW, FIXED_PRIVATE).unwrap();
@@ -90,6 +95,7 @@ fn stores_against_a_split() {
 /// The small pages become a huge one again.
 #[test]
 fn stores_against_a_collapse() {
+    let nr_collapsed: &'static AtomicU64 = Box::leak(Box::default());
     shuffled(SCHEDULES, || {
         let w = World::new(true);
         // Split, and one VMA again.
@@ -99,7 +105,40 @@ fn stores_against_a_collapse() {
         let collapser = inside(w, move || (0..2).for_each(|_| _ = w.space.madvise(0, 4 * 4096, 25)));
         run(NR_CPUS, vec![collapser, count_up(w, [0, 2]), count_up(w, [1, 3])]);
         w.check(&[]);
+        nr_collapsed.fetch_add(w.vm.event(Event::Collapsed), SeqCst);
     });
+    assert!(nr_collapsed.load(SeqCst) > 0, "every collapse was refused");
+}
+
+/// Memory is short: huge pages that are mostly zeroes are split, and their zeroes
+/// freed. What is written meanwhile, by a program or through a pin, stays.
+#[test]
+fn writes_against_a_split_of_the_underused() {
+    let nr_split: &'static AtomicU64 = Box::leak(Box::default());
+    shuffled(SCHEDULES, || {
+        let w = World::with(
+            true,
+            HugeKnobs {
+                khugepaged: KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged },
+                ..HugeKnobs::DEFAULT
+            },
+        );
+        be(1);
+        w.space.write(4096, &[1]).unwrap();
+        let shrinker: Actor = Box::new(move || (0..3).for_each(|_| _ = w.vm.shrink_underused(u64::MAX)));
+        let device = inside(w, move || {
+            for value in 1..=4u64 {
+                let pin = w.space.pin_page(0, Access::Write, Term::Short).unwrap();
+                pin.write(0, &value.to_ne_bytes());
+                drop(pin);
+                assert_eq!(access(w.space, w.vm, 0, None), Ok(value), "what was written through the pin is lost");
+            }
+        });
+        run(NR_CPUS, vec![shrinker, device, count_up(w, [2, 3])]);
+        w.check(&[]);
+        nr_split.fetch_add(w.vm.event(Event::ThpUnderusedSplitPage), SeqCst);
+    });
+    assert!(nr_split.load(SeqCst) > 0, "nothing was split");
 }
 
 /// The child shows one moment.

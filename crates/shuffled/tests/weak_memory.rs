@@ -22,6 +22,10 @@ const BASE: u64 = 0x4000_0000;
 /// In a leaf table of its own.
 const ELSEWHERE: u64 = BASE + (2 << 20);
 const FIXED_SHARED: u64 = 0x11;
+/// mremap(2): may move, to a fixed place.
+const MOVE: u64 = 3;
+/// The same, and the source stays mapped (MREMAP_DONTUNMAP).
+const KEEP: u64 = 7;
 const NR_CPUS: usize = 3;
 const NR_FRAMES: u64 = 128;
 const SCHEDULES: usize = 1500;
@@ -155,8 +159,7 @@ fn store_against_dontneed_of_a_whole_table() {
 
 #[test]
 fn store_against_mremap() {
-    // 1 + 2: may move, to a fixed place.
-    store_against(true, |w| _ = w.space.mremap(at(0), 4096, 4096, 3, at(8)).unwrap());
+    store_against(true, |w| _ = w.space.mremap(at(0), 4096, 4096, MOVE, at(8)).unwrap());
 }
 
 /// System calls of a CPU that does not run the space (F7).
@@ -300,6 +303,51 @@ fn store_against_moves() {
 #[test]
 fn call_against_moves() {
     use_against_moves(by_call);
+}
+
+/// The mapping moves, from two leaf tables to two others, while a CPU stores in it. A
+/// store that was done is at the new place (or, if the source stays, was done after
+/// the move and is at the old one).
+fn stores_against_mremap(flags: u64) {
+    shuffled(SCHEDULES, move || {
+        let w = World::new();
+        let (old, new) = (BASE + (6 << 20) - 2 * 4096, BASE + (10 << 20) - 2 * 4096);
+        w.space.mmap(old, 4 * 4096, RW, FIXED_PRIVATE).unwrap();
+        let stored: Arc<Mutex<[u64; 4]>> = Arc::default();
+        let results = stored.clone();
+        let mover = inside(w, move || _ = w.space.mremap(old, 4 * 4096, 4 * 4096, flags, new).unwrap());
+        let program = inside(w, move || {
+            for value in 1..=LAST {
+                let page = value % 4;
+                match w.store(old + page * 4096, value) {
+                    Ok(_) => results.lock().unwrap()[page as usize] = value,
+                    Err(FaultError::NotMapped) => return,
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        });
+        run(NR_CPUS, vec![mover, program]);
+        w.check(&[]);
+        let stored = *stored.lock().unwrap();
+        be(0);
+        for (page, value) in (0..4).zip(stored) {
+            let mut found = word_of(w.space, new + page * 4096);
+            if flags == KEEP && value > 0 && found != value {
+                found = word_of(w.space, old + page * 4096);
+            }
+            assert_eq!(found, value, "a page that was written is lost");
+        }
+    });
+}
+
+#[test]
+fn stores_against_a_move_of_the_mapping() {
+    stores_against_mremap(MOVE);
+}
+
+#[test]
+fn stores_against_a_move_that_keeps_the_source() {
+    stores_against_mremap(KEEP);
 }
 
 /// Nothing is put into an object beyond its size after the size has shrunk.
