@@ -214,7 +214,7 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::NotMapped => Outcome::MAPERR,
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
-        FaultError::BeyondObject => Outcome::ADRERR,
+        FaultError::BeyondObject | FaultError::MapsFull => Outcome::ADRERR,
         _ => Outcome::Broken(25),
     }
 }

@@ -61,6 +61,8 @@ events! {
     RefusedGuard = "fault_refused_guard",
     /// Faults beyond the end of an object.
     RefusedBeyondObject = "fault_refused_beyond_object",
+    /// Faults on a page with as many mappings as can be counted.
+    RefusedMapsFull = "fault_refused_maps_full",
     /// Faults for want of a frame.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.
@@ -144,6 +146,8 @@ events! {
     LookupAbsent = "lookup_refused_absent",
     /// Pinned pages that a fork copied.
     ForkPinned = "fork_pinned_copy",
+    /// Pages that fork copied since they had as many mappings as can be counted.
+    ForkMapsFull = "fork_maps_full_copy",
     /// Pins raised.
     PinAcquired = "nr_foll_pin_acquired",
     /// Pins released.

@@ -55,7 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let desc = self.vm.frames.desc(pfn);
         if desc.map_raise().is_err() {
-            return Turn::Refused(FaultError::OutOfFrames);
+            return Turn::Refused(FaultError::MapsFull);
         }
         let dirty = request.access() == Access::Write;
         let leaf = Leaf { pfn, rights: found.entry_rights(), accessed: true, dirty };

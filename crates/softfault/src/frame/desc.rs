@@ -1,7 +1,7 @@
 //! What is known of one frame, in 32 bytes.
 //!
 //! ```text
-//! state  kind 0..4 | order 4..9 | flags 9..24 | maps 24..46 | pins 46..64
+//! state  kind 0..4 | ORPHAN 4 | maps 8..44 | pins 44..64
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64
@@ -15,16 +15,22 @@
 use crate::machine::MAX_CPUS;
 use crate::sync::{Ordering, Word};
 
-pub(super) const MAP_ONE: u64 = 1 << 24;
-const MAPS_MAX: u64 = (1 << 22) - 1;
-/// Most mappings that are asked for one by one, and most huge mappings of a
-/// folio: a split adds the second to the first and must not fail. The margin
-/// outnumbers the CPUs that can be between test and addition.
-pub(super) const MAPS_LIMIT: u64 = MAPS_MAX / 2 - MAX_CPUS as u64;
-const PIN_ONE: u64 = 1 << 46;
-const PINS_MAX: u64 = (1 << 18) - 1;
+const MAPS_SHIFT: u32 = 8;
+const PINS_SHIFT: u32 = 44;
+pub(super) const MAP_ONE: u64 = 1 << MAPS_SHIFT;
+const MAPS_MAX: u64 = (1 << (PINS_SHIFT - MAPS_SHIFT)) - 1;
+/// Mappings of one frame, or huge mappings of one folio, above which no more can be
+/// made one by one.
+pub(super) const MAPS_LIMIT: u64 = 1 << 35;
+const PIN_ONE: u64 = 1 << PINS_SHIFT;
+const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
 /// A page that its object has given up while it was mapped.
-const ORPHAN: u64 = 1 << 9;
+const ORPHAN: u64 = 1 << 4;
+
+// The count never reaches the pins. Up to MAX_CPUS raises can be between test and
+// addition. A split adds without a test: one for a leaf table of its own, and there
+// are fewer tables than frame numbers.
+const _: () = assert!(MAPS_LIMIT + MAX_CPUS as u64 + (1 << u32::BITS) <= MAPS_MAX);
 
 /// What a frame is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,11 +85,11 @@ impl FrameState {
     }
     /// Number of table entries that name it.
     pub fn maps(self) -> u64 {
-        (self.0 >> 24) & MAPS_MAX
+        (self.0 >> MAPS_SHIFT) & MAPS_MAX
     }
     /// Number of pins.
     pub fn pins(self) -> u64 {
-        self.0 >> 46
+        self.0 >> PINS_SHIFT
     }
     /// Whether it has left its object: the last entry or pin that goes frees it.
     pub fn is_orphan(self) -> bool {
@@ -215,7 +221,7 @@ mod tests {
 
     #[test]
     fn fields_do_not_overlap() {
-        let state = FrameState(FrameKind::Anon as u64 | (3 * MAP_ONE) | (5 * PIN_ONE) | (0x7fff << 9));
+        let state = FrameState(FrameKind::Anon as u64 | (3 * MAP_ONE) | (5 * PIN_ONE) | (0xf << 4));
         assert_eq!((state.kind(), state.maps(), state.pins()), (FrameKind::Anon, 3, 5));
         assert_eq!(size_of::<FrameDesc>(), 32);
     }
@@ -227,10 +233,23 @@ mod tests {
     /// The margin lies below the limit: the count can neither wrap nor be missed.
     #[test]
     fn pins_are_refused_before_they_overflow() {
-        let full = desc(FrameKind::Anon as u64 | MAP_ONE | ((PINS_MAX - MAX_CPUS as u64) << 46));
+        let full = desc(FrameKind::Anon as u64 | MAP_ONE | ((PINS_MAX - MAX_CPUS as u64) * PIN_ONE));
         assert_eq!(full.pin_raise(), Err(PinsFull));
         assert!(!full.pin_drop());
         assert_eq!(full.pin_raise().map(FrameState::pins), Ok(PINS_MAX - MAX_CPUS as u64 - 1));
+    }
+
+    /// A refused raise changes nothing, and what splits add has room.
+    #[test]
+    fn mappings_are_refused_before_they_reach_the_pins() {
+        let full = desc(FrameKind::Anon as u64 + (MAPS_LIMIT - 1) * MAP_ONE + 5 * PIN_ONE);
+        assert_eq!(full.map_raise().map(FrameState::maps), Ok(MAPS_LIMIT - 1));
+        let before = full.state();
+        assert_eq!((full.map_raise(), full.state()), (Err(MapsFull), before));
+        full.state.fetch_add(u64::from(u32::MAX) * MAP_ONE, Ordering::Relaxed);
+        full.map_raise_split();
+        assert_eq!((full.state().maps(), full.state().pins()), (MAPS_LIMIT + (1 << 32), 5));
+        assert_eq!((full.state().kind(), full.state().is_orphan()), (FrameKind::Anon, false));
     }
 
     /// Whoever comes last has the frame: entry or pin, and of an object's page

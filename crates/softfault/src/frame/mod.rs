@@ -35,6 +35,7 @@ mod tests;
 pub(crate) use alloc::FreeBatch;
 pub use block::{BLOCK_FRAMES, BlockData};
 pub(crate) use claimed::ClaimedBlock;
+pub(crate) use desc::MapsFull;
 pub use desc::{FrameDesc, FrameKind};
 pub use fragment::Fragmentation;
 pub use group::GroupData;

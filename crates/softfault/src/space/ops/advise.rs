@@ -297,7 +297,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultError::NotMapped => MadviseError::NotMapped,
                 FaultError::NoRights => MadviseError::NoRights,
                 FaultError::OutOfFrames => MadviseError::OutOfFrames,
-                FaultError::Guard | FaultError::BeyondObject => MadviseError::Unreachable,
+                FaultError::Guard | FaultError::BeyondObject | FaultError::MapsFull => MadviseError::Unreachable,
             })?;
             at = part.end;
         }

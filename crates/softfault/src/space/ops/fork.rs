@@ -12,12 +12,13 @@
 //!
 //! A page that is pinned stays the parent's, and the child gets a copy (I23):
 //! whoever holds the pin and the parent go on seeing each other's writes.
+//! A page with as many mappings as can be counted is copied, too.
 
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
-use crate::frame::{Fill, FrameKind};
+use crate::frame::{Fill, FrameKind, MapsFull};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
@@ -34,7 +35,6 @@ op_error! {
     /// Why fork(2) gave no child.
     ForkError {
         OutOfFrames: ENOMEM = "out of frames",
-        MapsFull: ENOMEM = "a page has as many mappings as can be counted",
     }
 }
 
@@ -50,8 +50,8 @@ enum Shared {
     Nothing,
     /// The entry that the child is to have, and whether that is a page.
     Entry(Unread, i64),
-    /// The child needs a copy.
-    Pinned,
+    /// The child needs a copy; why.
+    Copied(Event),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -199,7 +199,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     child_slot().iter().for_each(|to| to.copy_private(word));
                     Ok(None)
                 }
-                Ok(Shared::Pinned) => self.copy_pinned(slot, vpn),
+                Ok(Shared::Copied(why)) => self.copy_for_child(slot, vpn, why),
                 Err(e) => Err(e),
             };
             match copied {
@@ -270,8 +270,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     *write_protected |= rights != leaf.rights;
                     let now = pmd.slot.unlock(Leaf { rights, ..leaf });
                     if !raised {
+                        // Small pages have counts of their own.
                         child.drop_table(deposit);
-                        return Err(ForkError::MapsFull);
+                        self.pmd_split(pmd);
+                        return Ok(Next::Again);
                     }
                     pmd::deposit::<M>(&self.vm.machine, &self.vm.frames, to.table, to.base, deposit);
                     to.slot.copy_private(now);
@@ -342,14 +344,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Ok(true) => {
                 let freed = desc.map_drop();
                 debug_assert!(!freed, "I14: the parent's entry names it still");
-                Some(Ok(Shared::Pinned))
+                Some(Event::ForkPinned)
             }
-            Err(_) => Some(Err(ForkError::MapsFull)),
+            Err(MapsFull) => Some(Event::ForkMapsFull),
         };
         let rights = if refused.is_none() { leaf.rights - Rights::WRITE } else { leaf.rights };
         *write_protected |= rights != leaf.rights;
         let now = slot.unlock(Leaf { rights, ..leaf });
-        refused.unwrap_or(Ok(Shared::Entry(now, i64::from(!is_zero))))
+        Ok(refused.map_or(Shared::Entry(now, i64::from(!is_zero)), Shared::Copied))
     }
 
     /// The entries of the leaf table of a page, in a space that nobody else can

@@ -31,12 +31,17 @@ impl<M: Machine> AddressSpace<'_, M> {
         });
     }
 
-    /// Copies a pinned page: entry -> Busy -> shootdown -> copy -> the entry as it
+    /// Copies a page that cannot be shared: entry -> Busy -> shootdown -> copy -> the entry as it
     /// was, so that what the child gets is a value that the page had, and the
     /// parent's page keeps frame and rights. A frame first: nothing may fail once
     /// the entry is Busy.
     #[cold]
-    pub(super) fn copy_pinned(&self, slot: Slot<'_, M::Format>, vpn: Vpn) -> Result<Option<Leaf>, ForkError> {
+    pub(super) fn copy_for_child(
+        &self,
+        slot: Slot<'_, M::Format>,
+        vpn: Vpn,
+        why: Event,
+    ) -> Result<Option<Leaf>, ForkError> {
         let vm = self.vm;
         let to = vm.obtain(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
         let old = loop {
@@ -60,7 +65,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let index = vm.frames.desc(old.pfn).index.get();
         vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
         slot.resolve(Entry::Leaf(old));
-        vm.count(Event::ForkPinned, 1);
+        vm.count(why, 1);
         Ok(Some(Leaf { pfn: to, dirty: true, ..old }))
     }
 }

@@ -1,0 +1,93 @@
+//! A page with as many mappings as can be counted: fork copies it, a fault on a page
+//! of an object is SIGBUS, and nothing else changes. No memory has room for so many
+//! entries, so the count is set by hand.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::huge::{AT, HUGE, byte, huge_pages, map, with_space};
+use common::{FIXED, PAGE, RW, SHARED, Space, check};
+use softfault::policy::huge::Enabled;
+use softfault::{Access, Event, FaultDone, FaultError, HugeKnobs, Pfn, Term, Vm};
+use softfault_host::Hosted;
+
+const FULL: i64 = Vm::<Hosted>::MAX_MAPPINGS as i64;
+
+fn knobs(enabled: Enabled) -> HugeKnobs {
+    HugeKnobs { enabled, ..HugeKnobs::DEFAULT }
+}
+
+fn frame(space: &Space<'_>, at: u64) -> Pfn {
+    space.translate_at_rest(at).unwrap().pfn
+}
+
+#[test]
+fn fork_copies_a_page_that_is_mapped_too_often() {
+    with_space(knobs(Enabled::Never), |vm, space| {
+        map(space, AT, 2 * PAGE);
+        space.write(AT, &[1]).unwrap();
+        space.write(AT + PAGE, &[2]).unwrap();
+        let (full, nearly) = (frame(space, AT), frame(space, AT + PAGE));
+        // Its own entry counts, too.
+        vm.pretend_mappings(full, FULL - 1);
+        vm.pretend_mappings(nearly, FULL - 2);
+        let child = space.fork().unwrap();
+        assert_eq!((vm.event(Event::ForkMapsFull), vm.event(Event::ForkPinned)), (1, 0));
+        assert!(frame(&child, AT) != full, "it is shared all the same");
+        assert_eq!(frame(&child, AT + PAGE), nearly, "one more had room");
+        vm.pretend_mappings(full, 1 - FULL);
+        vm.pretend_mappings(nearly, 2 - FULL);
+        check(vm, &[space, &child]);
+        space.write(AT, &[3, 3]).unwrap();
+        space.write(AT + PAGE, &[4]).unwrap();
+        assert_eq!((byte(&child, AT), byte(&child, AT + PAGE)), (1, 2));
+        child.write(AT, &[5]).unwrap();
+        assert_eq!((byte(space, AT), byte(space, AT + PAGE)), (3, 4));
+        check(vm, &[space, &child]);
+    });
+}
+
+#[test]
+fn fork_splits_a_huge_page_that_is_mapped_too_often() {
+    with_space(knobs(Enabled::Always), |vm, space| {
+        map(space, AT, HUGE);
+        assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Huge));
+        (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8, 9]).unwrap());
+        let first = frame(space, AT);
+        let other = space.fork().unwrap();
+        vm.pretend_mappings(first, FULL - 2);
+        let child = space.fork().unwrap();
+        assert_eq!((huge_pages(space), huge_pages(&child), huge_pages(&other)), (0, 0, 1));
+        vm.pretend_mappings(first, 2 - FULL);
+        check(vm, &[space, &other, &child]);
+        space.write(AT + PAGE, &[77]).unwrap();
+        (0..512).for_each(|page| assert_eq!(byte(&child, AT + page * PAGE), page as u8));
+        assert_eq!(byte(space, AT + PAGE), 77);
+    });
+}
+
+#[test]
+fn a_fault_on_a_page_that_is_mapped_too_often() {
+    with_space(knobs(Enabled::Never), |vm, space| {
+        assert_eq!(space.mmap(AT, PAGE, RW, SHARED | FIXED), Ok(AT));
+        space.write(AT, &[1]).unwrap();
+        let pfn = frame(space, AT);
+        let child = space.fork().unwrap();
+        vm.pretend_mappings(pfn, FULL - 1);
+        for access in [Access::Read, Access::Write] {
+            assert_eq!(child.handle_fault(AT, access), Err(FaultError::MapsFull));
+        }
+        let counted = |event| vm.event(event);
+        assert_eq!((counted(Event::RefusedMapsFull), counted(Event::RefusedOutOfFrames)), (2, 0));
+        // Pins are counted in the same word.
+        let pin = space.pin_page(AT, Access::Write, Term::Short).unwrap();
+        assert_eq!(child.handle_fault(AT, Access::Write), Err(FaultError::MapsFull));
+        pin.write(0, &[8]);
+        drop(pin);
+        vm.pretend_mappings(pfn, -1);
+        assert_eq!(child.handle_fault(AT, Access::Write), Ok(FaultDone::Shared));
+        assert_eq!(byte(&child, AT), 8);
+        vm.pretend_mappings(pfn, 2 - FULL);
+        check(vm, &[space, &child]);
+    });
+}
