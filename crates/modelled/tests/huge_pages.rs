@@ -200,11 +200,11 @@ fn t8_collapse_against_a_pin() {
         let held = Held::default();
         let pinned = held.clone();
         run(vec![
-            Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page(0, Access::Write, Term::Short).unwrap())),
+            Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page_mut(0, Term::Short).unwrap().into())),
             Box::new(move || _ = w.space.collapse(0)),
         ]);
         let held = held.lock().unwrap().take().unwrap();
-        let again = w.space.pin_page(0, Access::Write, Term::Short).unwrap();
+        let again = w.space.pin_page_mut(0, Term::Short).unwrap();
         assert_eq!(again.pfn(), held.pfn(), "the pinned frame is not the page's any more");
         drop((held, again));
         w.check(&[]);

@@ -6,11 +6,11 @@ mod common;
 use common::{Modelled, World, explore, run};
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::{
-    Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, KhugepagedKnobs, Order, Pin, PinError, Term,
+    Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, KhugepagedKnobs, Order, PinError, PinMut, Term,
 };
 use std::sync::{Arc, Mutex};
 
-type Held = Arc<Mutex<Option<Pin<'static, Modelled>>>>;
+type Held = Arc<Mutex<Option<PinMut<'static, Modelled>>>>;
 
 const HUGE: u64 = 4;
 
@@ -28,12 +28,12 @@ fn huge() -> World {
     w
 }
 
-fn pin(space: &AddressSpace<'static, Modelled>, page: u64) -> Pin<'static, Modelled> {
-    space.pin_page(page * 4096, Access::Write, Term::Short).unwrap()
+fn pin(space: &AddressSpace<'static, Modelled>, page: u64) -> PinMut<'static, Modelled> {
+    space.pin_page_mut(page * 4096, Term::Short).unwrap()
 }
 
 /// That the page is still the one that is pinned.
-fn assert_same(w: World, page: u64, held: &Pin<'static, Modelled>) {
+fn assert_same(w: World, page: u64, held: &PinMut<'static, Modelled>) {
     let there = w.space.translate_at_rest(page * 4096).map(|t| t.pfn);
     assert_eq!(there, Some(held.pfn()), "I23: the page has left its pinned frame");
 }
@@ -94,7 +94,7 @@ fn pin_against_the_end_of_the_mapping() {
         let w = huge();
         let held = Held::default();
         let pinned = held.clone();
-        let pin = move || match w.space.pin_page(4096, Access::Write, Term::Short) {
+        let pin = move || match w.space.pin_page_mut(4096, Term::Short) {
             Ok(pin) => *pinned.lock().unwrap() = Some(pin),
             Err(PinError::Fault(FaultError::NotMapped)) => {}
             Err(error) => panic!("{error}"),

@@ -149,7 +149,7 @@ fn move_against_pin() {
         let pfn = w.space.translate_at_rest(0).unwrap().pfn;
         let held = Arc::new(Mutex::new(None));
         let pinned = held.clone();
-        let pin = move || match w.space.pin_page(0, Access::Write, Term::Short) {
+        let pin = move || match w.space.pin_page_mut(0, Term::Short) {
             Ok(pin) => *pinned.lock().unwrap() = Some(pin),
             Err(PinError::Fault(FaultError::NotMapped)) => {}
             Err(error) => panic!("{error}"),

@@ -12,7 +12,14 @@ type Child = Arc<Mutex<Option<AddressSpace<'static, Modelled>>>>;
 
 /// The frame that the space has at page 0, by a pin of its own.
 fn frame_of(space: &AddressSpace<'static, Modelled>) -> Pfn {
-    space.pin_page(0, Access::Write, Term::Short).unwrap().pfn()
+    space.pin_page_mut(0, Term::Short).unwrap().pfn()
+}
+
+fn pin(space: &'static AddressSpace<'static, Modelled>, access: Access) -> Pin<'static, Modelled> {
+    match access {
+        Access::Write => space.pin_page_mut(0, Term::Short).unwrap().into(),
+        Access::Read | Access::Exec => space.pin_page(0, Term::Short).unwrap(),
+    }
 }
 
 fn pin_against_fork(world: impl Fn() -> World + Sync + Send + Copy + 'static, access: Access) {
@@ -21,7 +28,7 @@ fn pin_against_fork(world: impl Fn() -> World + Sync + Send + Copy + 'static, ac
         let (held, child) = (Held::default(), Child::default());
         let (pinned, forked) = (held.clone(), child.clone());
         run(vec![
-            Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page(0, access, Term::Short).unwrap())),
+            Box::new(move || *pinned.lock().unwrap() = Some(pin(w.space, access))),
             Box::new(move || *forked.lock().unwrap() = Some(w.space.fork().unwrap())),
         ]);
         let held = held.lock().unwrap().take().unwrap();
@@ -67,7 +74,7 @@ fn pin_against_the_sharer(other: impl Fn(&'static AddressSpace<'static, Modelled
         let held = Held::default();
         let pinned = held.clone();
         run(vec![
-            Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page(0, Access::Read, Term::Short).unwrap())),
+            Box::new(move || *pinned.lock().unwrap() = Some(w.space.pin_page(0, Term::Short).unwrap())),
             Box::new(move || other(child)),
         ]);
         let held = held.lock().unwrap().take().unwrap();
@@ -97,8 +104,8 @@ fn pin_against_munmap() {
         let w = written();
         let held = Held::default();
         let pinned = held.clone();
-        let pin = move || match w.space.pin_page(0, Access::Write, Term::Short) {
-            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+        let pin = move || match w.space.pin_page_mut(0, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin.into()),
             Err(PinError::Fault(FaultError::NotMapped)) => {}
             Err(error) => panic!("{error}"),
         };
@@ -115,7 +122,7 @@ fn pin_against_munmap() {
 fn release_against_the_last_unmap() {
     explore(2, || {
         let w = written();
-        let pin = w.space.pin_page(0, Access::Write, Term::Short).unwrap();
+        let pin = w.space.pin_page_mut(0, Term::Short).unwrap();
         run(vec![Box::new(move || drop(pin)), Box::new(move || w.space.munmap(0, 4096).unwrap())]);
         w.check(&[]);
         assert_eq!(w.vm.event(Event::PinReleased), 1);
@@ -126,7 +133,7 @@ fn release_against_the_last_unmap() {
 fn release_against_release() {
     explore(2, || {
         let w = written();
-        let [first, second] = [0; 2].map(|_| w.space.pin_page(0, Access::Write, Term::Short).unwrap());
+        let [first, second] = [0; 2].map(|_| w.space.pin_page_mut(0, Term::Short).unwrap());
         w.space.munmap(0, 4096).unwrap();
         run(vec![Box::new(move || drop(first)), Box::new(move || drop(second))]);
         w.check(&[]);
@@ -141,7 +148,7 @@ fn release_against_discard() {
         let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
         let part = softfault_modelled::ObjectPart { object, offset_bytes: 0, may_write: true };
         w.space.mmap_object(4 * 4096, 4096, common::RW, 0x11, part).unwrap();
-        let pin = w.space.pin_page(4 * 4096, Access::Write, Term::Short).unwrap();
+        let pin = w.space.pin_page_mut(4 * 4096, Term::Short).unwrap();
         w.space.munmap(4 * 4096, 4096).unwrap();
         run(vec![Box::new(move || drop(pin)), Box::new(move || object.discard(0..1))]);
         w.check(&[]);

@@ -128,7 +128,7 @@ fn writes_against_a_split_of_the_underused() {
         let shrinker: Actor = Box::new(move || (0..3).for_each(|_| _ = w.vm.shrink_underused(u64::MAX)));
         let device = inside(w, move || {
             for value in 1..=4u64 {
-                let pin = w.space.pin_page(0, Access::Write, Term::Short).unwrap();
+                let pin = w.space.pin_page_mut(0, Term::Short).unwrap();
                 pin.write(0, &value.to_ne_bytes());
                 drop(pin);
                 assert_eq!(access(w.space, w.vm, 0, None), Ok(value), "what was written through the pin is lost");

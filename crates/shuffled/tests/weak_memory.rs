@@ -269,7 +269,7 @@ fn two_writers_against_fork() {
 fn pin_against_fork() {
     fork_against(|w| {
         let by_pin = |w: World, addr: u64, value: u64| {
-            let pin = w.space.pin_page(addr, Access::Write, Term::Short).unwrap();
+            let pin = w.space.pin_page_mut(addr, Term::Short).unwrap();
             pin.write(0, &value.to_ne_bytes());
         };
         vec![count_up(w, at(0), by_pin)]

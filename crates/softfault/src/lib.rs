@@ -101,7 +101,7 @@ pub use huge::khugepaged::Scan;
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag};
 pub use notify::{Lookup, LookupRefused, Notice, Subscription, Why};
-pub use pin::{Pin, PinError, Term};
+pub use pin::{Pin, PinError, PinMut, Term};
 pub use rmap::Mapping;
 pub use source::handle::SharedObject;
 pub use space::ops::{

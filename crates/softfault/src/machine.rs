@@ -182,6 +182,8 @@ pub unsafe trait Machine: Sized + Sync {
     /// subscriptions, never in a section. Whoever calls may hold the space's writer
     /// lock: what is done here must neither operate on the space, fault in it or
     /// pin its pages, nor wait for somebody who does; looking pages up is allowed.
+    /// A fault that calls holds frames: nobody is waited for here who may be
+    /// waiting for a frame.
     ///
     /// [`AddressSpace::subscribe`]: crate::AddressSpace::subscribe
     #[cold]

@@ -109,8 +109,8 @@ pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
 }
 
 /// Copies adjacent frames; `to` must be the caller's alone (I6), `from` may be
-/// read by others meanwhile, and written only if the caller can live with a torn
-/// copy.
+/// read by others meanwhile, and is written by nobody: no translation, section or
+/// pin can reach it.
 #[inline]
 pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let bytes = (nr_frames * PAGE_SIZE) as usize;

@@ -1,7 +1,7 @@
 //! The bytes of programs, through the direct map.
 //!
-//! One of the few modules with `unsafe`. Programs write their memory while the
-//! core reads it, so every access here is atomic: relaxed, whole words where
+//! One of the few modules with `unsafe`. Programs, and whoever has a page pinned,
+//! write this memory while the core reads it, so every access here is atomic: relaxed, whole words where
 //! they lie aligned, bytes at the ends. A torn copy of more than a word is what
 //! two programs would see of each other, too.
 //!
@@ -66,6 +66,15 @@ pub(crate) fn write<M: Machine>(machine: &M, pfn: Pfn, offset: usize, from: &[u8
             byte(machine, pfn, offset + at).store(from[at], Ordering::Relaxed);
             at += 1;
         }
+    }
+}
+
+/// Copies a whole frame. `to` is the caller's alone; `from` may be written
+/// meanwhile, by atomics as here: each word is copied as it was at one moment.
+pub(crate) fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
+    for offset in (0..PAGE_SIZE as usize).step_by(8) {
+        let value = word(machine, from, offset).load(Ordering::Relaxed);
+        word(machine, to, offset).store(value, Ordering::Relaxed);
     }
 }
 

@@ -71,9 +71,12 @@ fn call<'vm>(space: &Space<'vm>, random: &mut Random, pins: &mut Vec<Held<'vm>>)
         18 if random.chance(50) => _ = space.write_forced(a, part),
         18 => _ = space.update_u32(a, &mut |n| Some(n ^ 1)),
         19 => {
-            let mut held = [const { None }; 3];
-            if space.pin_range(a, access, random.pick(&[Term::Short, Term::Long]), &mut held).is_ok() {
-                pins.extend(held.into_iter().flatten());
+            let term = random.pick(&[Term::Short, Term::Long]);
+            let (mut read, mut write) = ([const { None }; 3], [const { None }; 3]);
+            if access == Access::Write && space.pin_range_mut(a, term, &mut write).is_ok() {
+                pins.extend(write.into_iter().flatten().map(Held::from));
+            } else if space.pin_range(a, term, &mut read).is_ok() {
+                pins.extend(read.into_iter().flatten());
             }
             // From any space, in any order.
             pins.retain(|_| !random.chance(20));

@@ -80,7 +80,7 @@ fn each_reason_to_refuse_has_its_name() {
         space.collapse(AT).unwrap();
         assert_eq!(space.collapse(AT), Err(CollapseRefusal::AlreadyHuge));
         space.write(AT + HUGE, &[1]).unwrap();
-        let pin = space.pin_page(AT + HUGE, Access::Write, Term::Short).unwrap();
+        let pin = space.pin_page_mut(AT + HUGE, Term::Short).unwrap();
         assert_eq!(space.collapse(AT + HUGE), Err(CollapseRefusal::Pinned));
         assert_eq!(space.madvise(AT + HUGE, HUGE, COLLAPSE), Err(MadviseError::InUse));
         drop(pin);

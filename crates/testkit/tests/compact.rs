@@ -190,7 +190,7 @@ fn what_is_in_the_way_is_named() {
         } else {
             let kept = fragment(&vm, &space, 16);
             if why == MigrateRefusal::Pinned {
-                let pin = |page: &u64| space.pin_page(SMALL + page * PAGE, Access::Write, Term::Long).unwrap();
+                let pin = |page: &u64| space.pin_page_mut(SMALL + page * PAGE, Term::Long).unwrap();
                 pins.extend(kept.iter().map(pin));
             } else {
                 vm.hold_one_in_each_block(100, 3);
@@ -231,7 +231,7 @@ fn each_refusal_of_a_single_frame() {
     let refused = |pfn| vm.migrate_frame(pfn).unwrap_err();
     assert_eq!(refused(Pfn(u32::MAX)), MigrateRefusal::Reserved);
     assert_eq!(refused(space.tag().root), MigrateRefusal::Table);
-    let pin = space.pin_page(SMALL + PAGE, Access::Write, Term::Short).unwrap();
+    let pin = space.pin_page_mut(SMALL + PAGE, Term::Short).unwrap();
     assert_eq!(refused(pin.pfn()), MigrateRefusal::Pinned);
     let at = pin.pfn();
     drop(pin);

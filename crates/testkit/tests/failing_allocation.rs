@@ -10,7 +10,7 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, FaultError, Pin, RssPages, Term, Vm, Vma};
+use softfault::{Access, CpuId, FaultError, PinMut, RssPages, Term, Vm, Vma};
 use softfault_host::Hosted;
 
 /// Where things lie in the state below, in pages from `BASE`.
@@ -45,7 +45,7 @@ struct State<'a> {
     /// What calls make.
     others: Vec<Space<'a>>,
     /// Of pages that are the space's alone: a fork copies them.
-    _pins: [Pin<'a, Hosted>; 3],
+    _pins: [PinMut<'a, Hosted>; 3],
 }
 
 impl<'a> State<'a> {
@@ -79,7 +79,7 @@ impl<'a> State<'a> {
         let child = space.fork().unwrap();
         // Some pages are the parent's alone again.
         (0..6).for_each(|i| space.write(at(WRITTEN + i), b"own").unwrap());
-        let _pins = [0, 1, 5].map(|i| space.pin_page(at(WRITTEN + i), Access::Write, Term::Long).unwrap());
+        let _pins = [0, 1, 5].map(|i| space.pin_page_mut(at(WRITTEN + i), Term::Long).unwrap());
         // Last, so that the one that splits a node may leave the pool empty.
         let map = |page| _ = space.mmap(at(page), PAGE, RW, PRIVATE | FIXED).unwrap();
         (0..nr_more).for_each(|i| map(MORE + 2 * i));
@@ -315,13 +315,13 @@ tests! {
     fault_shared: 1, Way, |s| text(s.space.handle_fault(at(SHARED_AT + 5), Access::Write));
     write_over_pages: 3, Pages, |s| text(s.space.write(at(WRITTEN + 18) + 5, &[STORED; 4 * 4096]));
     write_forced: 2, Pages, |s| text(s.space.write_forced(at(READ_ONLY) + 100, &[STORED; 2 * 4096]));
-    pin_in_place_of_the_zero_frame: 1, Way, |s| text(s.space.pin_page(at(WRITTEN + 17), Access::Read, Term::Short));
-    pin_unshares: 1, Way, |s| text(s.space.pin_page(at(WRITTEN + 9), Access::Read, Term::Short));
-    pin_unshares_in_the_child: 1, Way, |s| text(s.child.pin_page(at(READ_ONLY), Access::Read, Term::Short));
-    pin_of_a_new_page: 1, Way, |s| text(s.space.pin_page(at(LONELY), Access::Read, Term::Short));
-    pin_of_an_object: 1, Way, |s| text(s.space.pin_page(at(SHARED_AT + 5), Access::Write, Term::Short));
+    pin_in_place_of_the_zero_frame: 1, Way, |s| text(s.space.pin_page(at(WRITTEN + 17), Term::Short));
+    pin_unshares: 1, Way, |s| text(s.space.pin_page(at(WRITTEN + 9), Term::Short));
+    pin_unshares_in_the_child: 1, Way, |s| text(s.child.pin_page(at(READ_ONLY), Term::Short));
+    pin_of_a_new_page: 1, Way, |s| text(s.space.pin_page(at(LONELY), Term::Short));
+    pin_of_an_object: 1, Way, |s| text(s.space.pin_page_mut(at(SHARED_AT + 5), Term::Short));
     pins_all_or_none: 3, Pages, |s| {
-        text(s.space.pin_range(at(WRITTEN + 8), Access::Write, Term::Short, &mut [const { None }; 12]))
+        text(s.space.pin_range_mut(at(WRITTEN + 8), Term::Short, &mut [const { None }; 12]))
     };
     update_u32: 1, Way, |s| text(s.space.update_u32(at(LONELY), &mut |n| Some(n + 1)));
 }

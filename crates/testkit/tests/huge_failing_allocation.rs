@@ -9,7 +9,7 @@ mod common;
 use common::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{Access, CpuId, HugeKnobs, Pin, Term, Vm, Vma};
+use softfault::{Access, CpuId, HugeKnobs, PinMut, Term, Vm, Vma};
 use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ struct State<'a> {
     space: Space<'a>,
     child: Space<'a>,
     others: Vec<Space<'a>>,
-    _pin: Pin<'a, Hosted>,
+    _pin: PinMut<'a, Hosted>,
 }
 
 impl<'a> State<'a> {
@@ -62,7 +62,7 @@ impl<'a> State<'a> {
         child.write(at(DERIVED, 9), &[9]).unwrap();
         child.munmap(at(DERIVED, 100), 20 * PAGE).unwrap();
         space.handle_fault(at(ZERO, 0), Access::Read).unwrap();
-        let pin = space.pin_page(at(PINNED, 33), Access::Write, Term::Long).unwrap();
+        let pin = space.pin_page_mut(at(PINNED, 33), Term::Long).unwrap();
         assert_eq!(space.rss_pages().anon_huge, 4 * NR_PAGES);
         State { vm, space, child, others: Vec::new(), _pin: pin }
     }
@@ -177,9 +177,9 @@ tests! {
         text(s.space.write_forced(at(ZERO, 5), &[0]))
     };
     pin_in_place_of_the_huge_zero_page: 1, |s| {
-        text(s.space.pin_page(at(ZERO, 5), Access::Read, Term::Short))
+        text(s.space.pin_page(at(ZERO, 5), Term::Short))
     };
-    pin_unshares: 1, |s| text(s.space.pin_page(at(SHARED_HUGE, 5), Access::Read, Term::Short));
+    pin_unshares: 1, |s| text(s.space.pin_page(at(SHARED_HUGE, 5), Term::Short));
 
     mremap_moves_all: 3, |s| text(s.space.mremap(AT, NR * HUGE, NR * HUGE, 3, FAR));
     mremap_moves_to_an_odd_place: 3, |s| text(s.space.mremap(AT, NR * HUGE, NR * HUGE, 3, FAR + 5 * PAGE));

@@ -25,8 +25,8 @@ fn in_each(test: impl Fn(&World<'_>)) {
     }
 }
 
-fn pin<'vm>(space: &Space<'vm>, addr: u64, access: Access) -> Pin<'vm, Hosted> {
-    space.pin_page(addr, access, Term::Long).unwrap()
+fn pin<'vm>(space: &Space<'vm>, addr: u64, access: Access) -> Held<'vm> {
+    Held::of(space, addr, access, Term::Long).unwrap()
 }
 
 fn through(pin: &Pin<'_, Hosted>) -> u64 {

@@ -80,7 +80,7 @@ fn a_fault_on_a_page_that_is_mapped_too_often() {
         let counted = |event| vm.event(event);
         assert_eq!((counted(Event::RefusedMapsFull), counted(Event::RefusedOutOfFrames)), (2, 0));
         // Pins are counted in the same word.
-        let pin = space.pin_page(AT, Access::Write, Term::Short).unwrap();
+        let pin = space.pin_page_mut(AT, Term::Short).unwrap();
         assert_eq!(child.handle_fault(AT, Access::Write), Err(FaultError::MapsFull));
         pin.write(0, &[8]);
         drop(pin);

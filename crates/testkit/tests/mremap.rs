@@ -220,7 +220,7 @@ fn populating_and_looking_during_the_call() {
 fn a_pin_during_the_call_is_of_the_page() {
     at_each_moment(
         |space| {
-            let pin = space.pin_page(FROM + OLD, Access::Write, Term::Short);
+            let pin = space.pin_page_mut(FROM + OLD, Term::Short);
             pin.map(|pin| pin.write(7, &[9])).map_err(|error| error.errno())
         },
         |space, moved, pinned| {

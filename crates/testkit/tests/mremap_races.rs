@@ -17,7 +17,7 @@ const NR_SPANS: u64 = 24;
 const LEN: u64 = NR_SPANS * SPAN;
 const FROM: u64 = 0x10_0000_0000;
 const TO: u64 = FROM + (1 << 30) + 3 * 4096;
-const NR_ROUNDS: u64 = 60;
+const NR_ROUNDS: u64 = 300;
 const NR_ACTORS: u64 = 2;
 
 /// Where the actors store: one page of each leaf table for each of them.

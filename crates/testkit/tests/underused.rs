@@ -172,7 +172,7 @@ fn zero_pages_of_huge_ones_come_back() {
             child.munmap(AT + i * HUGE, HUGE).unwrap();
         }
         // Kept, since the child has gone, and the same pages for the third.
-        let pin = space.pin_page(AT + 3 * HUGE + 100 * PAGE, Access::Write, Term::Long).unwrap();
+        let pin = space.pin_page_mut(AT + 3 * HUGE + 100 * PAGE, Term::Long).unwrap();
         let huge_before = huge_pages(space);
         space.mlock(AT + 4 * HUGE, HUGE, 0, None).unwrap();
         check(vm, &[space, &child]);

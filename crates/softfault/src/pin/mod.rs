@@ -5,7 +5,7 @@
 //! quick   in a section: entry read, pin raised, entry read again       raise.rs
 //! slow    a fault makes the page present, writable, or the space's alone
 //!         (`Want::Unshare`); then the quick way again
-//! held    a value; nothing else of the page's is kept: it may be unmapped,
+//! held    a value, for reading or for writing (held.rs); nothing else of the page's is kept: it may be unmapped,
 //!         protected, forked, its space may end
 //! release one read-modify-write, from any CPU; the last holder frees the frame
 //! ```
@@ -19,16 +19,16 @@
 //! Neighbours: `fault` for the slow way, `frame` for the counts. Locks on entry:
 //! none, no section.
 
+mod held;
 mod raise;
 
+pub use held::{Pin, PinMut};
+
 use crate::account::Event;
-use crate::addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, Pfn, Vpn};
+use crate::addr::{Access, PAGE_SHIFT, PAGE_SIZE, Vpn};
 use crate::fault::{FaultError, Request, Want};
-use crate::frame::Fill;
 use crate::machine::Machine;
-use crate::program;
 use crate::space::AddressSpace;
-use crate::vm::Vm;
 use raise::Tried;
 
 /// How long a pin is meant to last. Every pinned frame is unmovable, so that both
@@ -72,76 +72,30 @@ impl core::fmt::Display for PinError {
 }
 impl core::error::Error for PinError {}
 
-/// A frame that stays where it is until this is dropped, whatever becomes of the
-/// page and its space. Forgotten, it stays for ever.
-#[must_use]
-pub struct Pin<'vm, M: Machine> {
-    vm: &'vm Vm<M>,
-    pfn: Pfn,
-    order: Order,
-    term: Term,
-}
-
-impl<M: Machine> Pin<'_, M> {
-    /// The frame of the 4 KiB page.
-    pub fn pfn(&self) -> Pfn {
-        self.pfn
-    }
-    /// Size of the mapping that it was found in.
-    pub fn order(&self) -> Order {
-        self.order
-    }
-    /// What was asked for.
-    pub fn term(&self) -> Term {
-        self.term
-    }
-    /// Copies bytes of the frame, from `offset`.
-    ///
-    /// # Panics
-    ///
-    /// If they do not lie in one page.
-    pub fn read(&self, offset: usize, into: &mut [u8]) {
-        program::read(&self.vm.machine, self.pfn, offset, into);
-    }
-    /// Writes bytes of the frame, from `offset`. Only a pin that was asked for
-    /// writing may be written through: a page that the program may not write is
-    /// its own all the same.
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    pub fn write(&self, offset: usize, from: &[u8]) {
-        program::write(&self.vm.machine, self.pfn, offset, from);
-    }
-}
-
-impl<M: Machine> Drop for Pin<'_, M> {
-    /// From any CPU, outside sections: the frame goes back if the page has gone.
-    fn drop(&mut self) {
-        let is_last = self.vm.frames.desc(self.pfn).pin_drop();
-        self.vm.count(Event::PinReleased, 1);
-        if is_last {
-            self.vm.give_back(self.pfn, Fill::Raw);
-        }
-    }
-}
-
-impl<M: Machine> core::fmt::Debug for Pin<'_, M> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Pin({:?}, {:?})", self.pfn, self.term)
-    }
-}
-
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Pins the frame of the page at `addr`, after making the access possible as
-    /// the program's own would. May be called from any CPU.
+    /// Pins the frame of the page at `addr` for reading, after making the access
+    /// possible as the program's own would. May be called from any CPU.
     ///
     /// # Errors
     ///
     /// [`PinError`]; nothing is pinned then.
     ///
     /// Source: what `O_DIRECT` of open(2) and io_uring_register(2) need.
-    pub fn pin_page(&self, addr: u64, access: Access, term: Term) -> Result<Pin<'vm, M>, PinError> {
+    pub fn pin_page(&self, addr: u64, term: Term) -> Result<Pin<'vm, M>, PinError> {
+        self.pin(addr, Access::Read, term)
+    }
+
+    /// The same for reading and writing: the mapping has to allow a write.
+    ///
+    /// # Errors
+    ///
+    /// [`PinError`]; nothing is pinned then.
+    pub fn pin_page_mut(&self, addr: u64, term: Term) -> Result<PinMut<'vm, M>, PinError> {
+        self.pin(addr, Access::Write, term).map(PinMut)
+    }
+
+    /// `access` is a read or a write.
+    fn pin(&self, addr: u64, access: Access, term: Term) -> Result<Pin<'vm, M>, PinError> {
         let vpn = Vpn(addr >> PAGE_SHIFT);
         if vpn >= Self::user_range().end {
             return Err(PinError::Fault(FaultError::NotMapped));
@@ -165,13 +119,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Tried::NotYet => {}
             }
             quick = false;
-            if access != Access::Read {
-                self.fault(Request { vpn, want: Want::Access(access) }).map_err(PinError::Fault)?;
-            }
             // Unsharing asks for no right but to read.
-            if access != Access::Write {
-                self.fault(Request { vpn, want: Want::Unshare }).map_err(PinError::Fault)?;
-            }
+            let want = if access == Access::Write { Want::Access(access) } else { Want::Unshare };
+            self.fault(Request { vpn, want }).map_err(PinError::Fault)?;
         }
     }
 
@@ -181,27 +131,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`PinError`] of the first page that refused; `into` is empty then.
-    pub fn pin_range(
-        &self,
-        addr: u64,
-        access: Access,
-        term: Term,
-        into: &mut [Option<Pin<'vm, M>>],
-    ) -> Result<(), PinError> {
-        into.iter_mut().for_each(|place| *place = None);
-        for i in 0..into.len() {
-            let pinned = match addr.checked_add(i as u64 * PAGE_SIZE) {
-                Some(at) => self.pin_page(at, access, term),
-                None => Err(PinError::Fault(FaultError::NotMapped)),
-            };
-            match pinned {
-                Ok(pin) => into[i] = Some(pin),
-                Err(error) => {
-                    into[..i].iter_mut().for_each(|place| *place = None);
-                    return Err(error);
-                }
+    pub fn pin_range(&self, addr: u64, term: Term, into: &mut [Option<Pin<'vm, M>>]) -> Result<(), PinError> {
+        pin_each(addr, into, &|at| self.pin_page(at, term))
+    }
+
+    /// The same for reading and writing.
+    ///
+    /// # Errors
+    ///
+    /// As [`pin_range`](Self::pin_range).
+    pub fn pin_range_mut(&self, addr: u64, term: Term, into: &mut [Option<PinMut<'vm, M>>]) -> Result<(), PinError> {
+        pin_each(addr, into, &|at| self.pin_page_mut(at, term))
+    }
+}
+
+fn pin_each<P>(addr: u64, into: &mut [Option<P>], pin: &dyn Fn(u64) -> Result<P, PinError>) -> Result<(), PinError> {
+    into.iter_mut().for_each(|place| *place = None);
+    for i in 0..into.len() {
+        let pinned = match addr.checked_add(i as u64 * PAGE_SIZE) {
+            Some(at) => pin(at),
+            None => Err(PinError::Fault(FaultError::NotMapped)),
+        };
+        match pinned {
+            Ok(pin) => into[i] = Some(pin),
+            Err(error) => {
+                into[..i].iter_mut().for_each(|place| *place = None);
+                return Err(error);
             }
         }
-        Ok(())
     }
+    Ok(())
 }

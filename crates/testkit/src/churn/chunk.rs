@@ -3,7 +3,7 @@
 use super::{CHUNK_PAGES, World, lock, text_of};
 use crate::op::{Call, Op, PAGE};
 use crate::random::Random;
-use softfault::{Access, AddressSpace, FaultError, Pin, Term};
+use softfault::{AddressSpace, FaultError, Pin, PinMut, Term};
 use softfault_host::{Hosted, Running};
 
 const READ: u64 = 1;
@@ -25,16 +25,32 @@ pub(super) struct PageState {
 
 const UNMAPPED: PageState = PageState { mapped: false, prot: 0, value: 0 };
 
+/// For reading or for writing.
+enum AnyPin<'vm> {
+    Read(Pin<'vm, Hosted>),
+    Write(PinMut<'vm, Hosted>),
+}
+
+impl AnyPin<'_> {
+    fn read(&self, place: usize) -> u64 {
+        let mut bytes = [0; 8];
+        match self {
+            AnyPin::Read(pin) => pin.read(place, &mut bytes),
+            AnyPin::Write(pin) => pin.read(place, &mut bytes),
+        }
+        u64::from_ne_bytes(bytes)
+    }
+}
+
 /// A pin of a page that the chunk still has.
 struct Held<'vm> {
     page: usize,
-    pin: Pin<'vm, Hosted>,
-    may_write: bool,
+    pin: AnyPin<'vm>,
 }
 
 /// A pin whose page is gone: what is in the frame is the holder's alone.
 pub(super) struct Loose<'vm> {
-    pin: Pin<'vm, Hosted>,
+    pin: AnyPin<'vm>,
     value: u64,
 }
 
@@ -92,13 +108,13 @@ pub(super) fn write(running: &Running<'_>, addr: u64, value: u64) -> Result<(), 
 }
 
 impl Loose<'_> {
-    /// The holder writes once more, and lets go.
+    /// The holder writes once more if it may, and lets go.
     pub(super) fn release(self) -> Result<(), String> {
-        let mut bytes = [0; 8];
-        self.pin.read(0, &mut bytes);
-        let seen = u64::from_ne_bytes(bytes);
-        self.pin.write(0, &u64::MAX.to_ne_bytes());
-        self.pin.write(0, &[0; 8]);
+        let seen = self.pin.read(0);
+        if let AnyPin::Write(pin) = &self.pin {
+            pin.write(0, &u64::MAX.to_ne_bytes());
+            pin.write(0, &[0; 8]);
+        }
         if seen == self.value {
             Ok(())
         } else {
@@ -296,19 +312,21 @@ impl<'vm> Chunk<'vm> {
             return Ok(());
         }
         let may_write = page.prot == RW && random.chance(50);
-        let access = if may_write { Access::Write } else { Access::Read };
-        let term = random.pick(&[Term::Short, Term::Long]);
-        let pin = space.pin_page(self.at(i), access, term).map_err(|e| format!("pin: {e}"))?;
-        self.held.push(Held { page: i, pin, may_write });
+        let (at, term) = (self.at(i), random.pick(&[Term::Short, Term::Long]));
+        let pin = match may_write {
+            true => space.pin_page_mut(at, term).map(AnyPin::Write),
+            false => space.pin_page(at, term).map(AnyPin::Read),
+        };
+        self.held.push(Held { page: i, pin: pin.map_err(|e| format!("pin: {e}"))? });
         Ok(())
     }
 
     fn release_one(&mut self, random: &mut Random) -> Result<(), String> {
         if !self.held.is_empty() {
             let held = self.held.swap_remove(random.below(self.held.len() as u64) as usize);
-            if held.may_write {
+            if let AnyPin::Write(pin) = &held.pin {
                 let value = stamp(self.tag, 0, held.page as u64, random.number());
-                PLACES.iter().for_each(|place| held.pin.write(*place as usize, &value.to_ne_bytes()));
+                PLACES.iter().for_each(|place| pin.write(*place as usize, &value.to_ne_bytes()));
                 self.pages[held.page].value = value;
             }
         }
@@ -319,9 +337,7 @@ impl<'vm> Chunk<'vm> {
     fn look_at_pins(&self) -> Result<(), String> {
         for held in &self.held {
             for place in PLACES {
-                let mut bytes = [0; 8];
-                held.pin.read(place as usize, &mut bytes);
-                let (seen, value) = (u64::from_ne_bytes(bytes), self.pages[held.page].value);
+                let (seen, value) = (held.pin.read(place as usize), self.pages[held.page].value);
                 if seen != value {
                     return Err(format!(
                         "a pin of {:#x} should show {value:#x} and shows {seen:#x}",

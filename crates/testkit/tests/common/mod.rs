@@ -6,8 +6,12 @@ pub mod huge;
 pub mod turns;
 
 use softfault::policy::huge::Enabled;
-use softfault::{AddressSpace, CpuId, Discipline, HugeKnobs, Machine, Pfn, RssPages, Tunables, Vm};
+use softfault::{
+    Access, AddressSpace, CpuId, Discipline, HugeKnobs, Machine, Pfn, Pin, PinError, PinMut, RssPages, Term, Tunables,
+    Vm,
+};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
+use std::ops::Deref;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -130,6 +134,39 @@ pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
     let mut counts = vec![0; vm.nr_frames() as usize];
     if let Err(broken) = vm.check(spaces, &mut counts) {
         panic!("{broken}");
+    }
+}
+
+/// A pin for what an access asks for.
+#[derive(Debug)]
+pub enum Held<'vm> {
+    Read(Pin<'vm, Hosted>),
+    Write(PinMut<'vm, Hosted>),
+}
+
+impl<'vm> Held<'vm> {
+    pub fn of(space: &Space<'vm>, addr: u64, access: Access, term: Term) -> Result<Held<'vm>, PinError> {
+        match access {
+            Access::Write => space.pin_page_mut(addr, term).map(Held::Write),
+            Access::Read | Access::Exec => space.pin_page(addr, term).map(Held::Read),
+        }
+    }
+
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        match self {
+            Held::Write(pin) => pin.write(offset, from),
+            Held::Read(_) => panic!("a pin for reading"),
+        }
+    }
+}
+
+impl<'vm> Deref for Held<'vm> {
+    type Target = Pin<'vm, Hosted>;
+    fn deref(&self) -> &Pin<'vm, Hosted> {
+        match self {
+            Held::Read(pin) => pin,
+            Held::Write(pin) => pin,
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use super::{Setup, Space, check};
 use softfault::{CpuId, Vm};
 use softfault_host::Hosted;
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
@@ -18,6 +19,8 @@ std::thread_local! {
 struct State {
     turn: usize,
     done: [bool; 2],
+    /// A CPU's part has panicked: the other one must not wait for what it owns.
+    failed: bool,
     /// Waits of CPU 0 so far, and the one at which CPU 1 begins.
     nr_waits: u64,
     begin: u64,
@@ -58,8 +61,11 @@ impl Turns {
         if other_may_run {
             state.turn = 1 - cpu;
             self.passed.notify_all();
-            drop(self.passed.wait_while(state, |state| state.turn != cpu).unwrap());
+            state = self.passed.wait_while(state, |state| state.turn != cpu).unwrap();
         }
+        let failed = state.failed;
+        drop(state);
+        assert!(!failed, "the other CPU has failed");
     }
 }
 
@@ -71,6 +77,7 @@ impl Drop for End<'_> {
         CPU.set(None);
         let mut state = self.0.lock();
         state.done[self.1] = true;
+        state.failed |= thread::panicking();
         state.turn = 1 - self.1;
         self.0.passed.notify_all();
     }
@@ -106,9 +113,11 @@ impl TwoCpus {
         look: impl FnOnce(&Space<'_>, A, B),
     ) -> bool {
         let _cpu = self.vm.machine().bind(CpuId(0)).unwrap();
-        let space = self.vm.new_space().unwrap();
+        // Not ended where a part fails, since that would wait for what it owns.
+        let kept = ManuallyDrop::new(self.vm.new_space().unwrap());
+        let space = &*kept;
         let active = space.activate();
-        prepare(&space);
+        prepare(space);
         *self.turns.lock() = State { turn: 1, begin, ..State::default() };
         let (a, b) = thread::scope(|scope| {
             let play_second = || {
@@ -116,7 +125,7 @@ impl TwoCpus {
                 let active = space.activate();
                 self.turns.begin(1);
                 let end = End(&self.turns, 1);
-                let result = second(&space);
+                let result = second(space);
                 drop(end);
                 // Until then it is one of the CPUs that the first has to wait for.
                 self.turns.wait_for_end_of(0);
@@ -126,15 +135,16 @@ impl TwoCpus {
             let playing = scope.spawn(play_second);
             self.turns.begin(0);
             let end = End(&self.turns, 0);
-            let a = first(&space);
+            let a = first(space);
             drop(end);
             (a, playing.join().unwrap())
         });
         let overlapped = self.turns.lock().nr_waits > begin;
-        check(&self.vm, &[&space]);
-        look(&space, a, b);
-        check(&self.vm, &[&space]);
+        check(&self.vm, &[space]);
+        look(space, a, b);
+        check(&self.vm, &[space]);
         drop(active);
+        drop(ManuallyDrop::into_inner(kept));
         overlapped
     }
 }

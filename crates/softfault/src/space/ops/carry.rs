@@ -13,7 +13,6 @@
 use super::moving::Move;
 use crate::addr::{PageRange, Vpn};
 use crate::machine::{Flush, Machine};
-use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -50,15 +49,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Takes the source's entries to the destination. Where pages stay, only guards
-    /// go.
-    pub(super) fn carry_entries(&self, m: &Move, reserve: &mut TableReserve<'vm, M>) {
-        let stay = m.keep_pages;
-        let _told = if stay { None } else { Some(self.invalidate(m.old, Why::Move)) };
+    /// go. Subscribers have been told.
+    pub(super) fn carry_entries(&self, m: &Move, mut reserve: TableReserve<'vm, M>) {
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
-        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, reserve));
-        if !stay {
+        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, &mut reserve));
+        if !m.keep_pages {
             self.shootdown_and_wait(Flush::Pages(m.old));
             self.for_each_entry(m.old, &mut |vpn, slot| {
                 if slot.removed().is_some() {

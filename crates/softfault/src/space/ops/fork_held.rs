@@ -8,8 +8,8 @@ use crate::account::Event;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
-use crate::mem;
 use crate::notify::Why;
+use crate::program;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::table::entry::Slot;
@@ -31,9 +31,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         });
     }
 
-    /// Copies a page that cannot be shared: entry -> Busy -> shootdown -> copy -> the entry as it
-    /// was, so that what the child gets is a value that the page had, and the
-    /// parent's page keeps frame and rights. A frame first: nothing may fail once
+    /// Copies a page that cannot be shared: entry -> Busy -> shootdown -> copy -> the
+    /// entry as it was. No program writes the page meanwhile, and the parent's page
+    /// keeps frame and rights. The holder of a pin may write: the copy is made word by
+    /// word, and each word is as it was at one moment. A frame first: nothing may fail once
     /// the entry is Busy.
     #[cold]
     pub(super) fn copy_for_child(
@@ -61,7 +62,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             }
         };
         self.shootdown_and_wait(Flush::Pages(PageRange::new(vpn, Vpn(vpn.0 + 1))));
-        mem::copy_frame(&vm.machine, to, old.pfn);
+        // Programs are shot down; the pin's holder may be writing.
+        program::copy_frame(&vm.machine, to, old.pfn);
         let index = vm.frames.desc(old.pfn).index.get();
         vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
         slot.resolve(Entry::Leaf(old));

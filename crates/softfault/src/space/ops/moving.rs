@@ -63,13 +63,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edits = self.prepare_move(vma, &m, moved)?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
+        // Subscribers are told while no frames are held (I28).
+        let told = (!m.keep_pages).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
         if reserve.add(self.count_tables(&m)).is_err() {
             self.reclaim(trial.take_back());
             return Err(MremapError::OutOfFrames);
         }
         self.vm.object_get(vma.object, new.nr_pages());
-        self.carry_entries(&m, &mut reserve);
+        self.carry_entries(&m, reserve);
+        drop(told);
         let retired = trial.publish_second();
         if !keep_old {
             let removal = Removal { range: old, free_inside: self.hole_around(old), keep_guards: false };
