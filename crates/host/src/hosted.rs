@@ -7,6 +7,7 @@ use crate::config::{HostedConfig, HostedError, Mode};
 use crate::counts::TlbStats;
 use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats};
 use crate::park::Parking;
+use crate::ticks;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use softfault::Notice;
@@ -107,8 +108,9 @@ impl<F: Format> Hosted<F> {
         self.wait_hook.set(hook)
     }
 
-    /// Whether a hook was called.
+    /// The calling CPU answers others. Whether a hook was called.
     pub(crate) fn waits(&self) -> bool {
+        ticks::answered();
         self.wait_hook.get().inspect(|hook| hook()).is_some()
     }
 

@@ -60,6 +60,7 @@ mod park;
 mod shootdown;
 #[cfg(test)]
 mod testing;
+mod ticks;
 mod tlb;
 mod walk;
 
@@ -69,3 +70,4 @@ pub use config::{HostedConfig, HostedError, Mode};
 pub use counts::{TlbStats, nested_loads};
 pub use cpu::{BindError, CpuGuard, CpuStats};
 pub use hosted::{Hosted, Subscriber, WaitHook};
+pub use ticks::{MOST_STEPS, nr_steps};

@@ -4,9 +4,10 @@
 use crate::cpu::{CpuState, bound};
 use crate::hosted::Hosted;
 use crate::shootdown::pause;
+use crate::ticks;
 use core::sync::atomic::Ordering::Relaxed;
 use softfault::addr::Pfn;
-use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
 use softfault::{AddressSpace, FrameRange, Notice};
@@ -81,6 +82,11 @@ unsafe impl<F: Format> Machine for Hosted<F> {
 
     fn unpark(&self, word: &Word) {
         self.parking.unpark(word);
+    }
+
+    #[inline(always)]
+    fn tick(&self, tick: Tick) {
+        ticks::tick(tick);
     }
 
     fn now_ns(&self) -> u64 {

@@ -109,6 +109,7 @@ impl<M: Machine> Vm<M> {
         if counts.len() < self.nr_frames() as usize {
             return Err(Broken::BadCall("counts: should have an element per frame"));
         }
+        self.call();
         counts.fill(0);
         self.check_sections()?;
         for space in spaces {

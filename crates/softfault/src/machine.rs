@@ -96,6 +96,17 @@ pub enum Flush {
     Space,
 }
 
+/// A point in a call into the core, for machines that measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Tick {
+    /// A call of the embedder begins.
+    Call,
+    /// One step of a pass whose length depends on the program, on memory or on the
+    /// number of CPUs: an entry, a VMA, a page of an object, a CPU.
+    Step,
+}
+
 /// The surroundings of the subsystem.
 ///
 /// # Safety
@@ -190,6 +201,14 @@ pub unsafe trait Machine: Sized + Sync {
     fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
         let _ = (space, notice);
         false
+    }
+
+    /// Hears of the progress of calls; must not call back. May be called in a section.
+    /// Does nothing unless a machine measures how long calls go on without an answer
+    /// to other CPUs.
+    #[inline(always)]
+    fn tick(&self, tick: Tick) {
+        let _ = tick;
     }
 
     /// Nanoseconds since some fixed moment.

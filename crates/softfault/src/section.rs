@@ -10,7 +10,7 @@
 //! guard. What is carried across is values.
 
 use crate::cpu::CpuData;
-use crate::machine::{CpuId, CpuSet, Machine};
+use crate::machine::{CpuId, CpuSet, Machine, Tick};
 use crate::sync;
 use crate::vm::Vm;
 
@@ -80,6 +80,7 @@ impl<M: Machine> Vm<M> {
         sync::fence();
         self.machine.heavy_barrier(&others);
         for id in others.iter().filter(|id| usize::from(id.0) < self.machine.nr_cpus()) {
+            self.machine.tick(Tick::Step);
             let slot = &self.cpu(id).slot;
             let seen = sync::probe(slot);
             if seen.is_multiple_of(2) {

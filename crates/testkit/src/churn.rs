@@ -355,7 +355,7 @@ impl<'a, 'vm> Worker<'a, 'vm> {
 
     /// Looks that take no lock and whose answer nobody knows.
     fn walk_about(running: &Running<'_>) {
-        let _ = running.space().mincore(BASE, NR_STRETCHES * HUGE_PAGES * PAGE, &mut |_| {});
+        let _ = running.space().mincore(BASE, NR_STRETCHES * HUGE_PAGES * PAGE, &mut |_, _| {});
         let _ = running.space().rss_pages();
     }
 

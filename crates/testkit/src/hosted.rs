@@ -238,11 +238,9 @@ fn settle(space: &AddressSpace<'_, Hosted>, at: Result<u64, Errno>, len: u64, la
 
 fn mincore(space: &AddressSpace<'_, Hosted>, addr: u64, len: u64) -> Outcome {
     let (mut bits, mut nr) = (0u64, 0u32);
-    let result = space.mincore(addr, len, &mut |here| {
-        if nr < 64 {
-            bits |= u64::from(here) << nr;
-        }
-        nr = nr.saturating_add(1);
+    let result = space.mincore(addr, len, &mut |nr_pages, here| {
+        (nr..64).take(nr_pages as usize).for_each(|bit| bits |= u64::from(here) << bit);
+        nr = nr.saturating_add(u32::try_from(nr_pages).unwrap_or(u32::MAX));
     });
     match result {
         Ok(()) if nr <= 64 => Outcome::Value(bits),

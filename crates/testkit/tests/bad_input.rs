@@ -62,7 +62,7 @@ fn call<'vm>(space: &Space<'vm>, random: &mut Random, pins: &mut Vec<Held<'vm>>)
             let advice = [0, 1, 2, 3, 4, 8, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 102, 103];
             _ = space.madvise(a, b, bits(random, &advice));
         }
-        12 => _ = space.mincore(a, b, &mut |_| ()),
+        12 => _ = space.mincore(a, b, &mut |_, _| ()),
         13 => _ = space.brk(a),
         14 => space.set_brk(a),
         15 => _ = space.handle_fault(a, access),
@@ -369,7 +369,7 @@ fn errno_of_mincore_and_of_accesses() {
         ([P, MAX], ENOMEM),
         ([1 << 63, PAGE], ENOMEM),
     ];
-    each_case(&cases, |space, [a, b]| space.mincore(a, b, &mut |_| ()).map_err(|e| e.errno()));
+    each_case(&cases, |space, [a, b]| space.mincore(a, b, &mut |_, _| ()).map_err(|e| e.errno()));
     let places = [
         ([P], 0),
         ([P + 8 * PAGE - 4], EFAULT),

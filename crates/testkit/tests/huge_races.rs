@@ -215,7 +215,7 @@ fn t3_split_while_others_read_write_and_walk() {
         let walker = |running: &Running<'_>, stop: &AtomicBool| {
             while !stop.load(SeqCst) {
                 let mut nr = 0;
-                running.space().mincore(AT, HUGE, &mut |here| nr += u64::from(here)).unwrap();
+                running.space().mincore(AT, HUGE, &mut |nr_run, here| nr += nr_run * u64::from(here)).unwrap();
                 assert_eq!(nr, NR_PAGES, "a page was not there for a moment");
                 let mut bytes = [0; 8];
                 running.space().read(AT + 77 * PAGE, &mut bytes).unwrap();

@@ -7,7 +7,8 @@
 pub(crate) mod rss;
 pub(crate) mod sizes;
 
-use crate::machine::{CpuId, Machine};
+use crate::machine::{CpuId, Machine, Tick};
+use crate::pace::Pace;
 use crate::vm::Vm;
 
 macro_rules! events {
@@ -244,20 +245,33 @@ impl<M: Machine> Vm<M> {
     /// Reads all counters. Exact at rest; otherwise each within what happened
     /// while it was read.
     pub fn vmstat(&self) -> VmStat {
+        self.call();
         let mut events = [0; NR_EVENTS];
-        let mut nr_grouped = 0;
         for id in 0..self.machine.nr_cpus() {
+            self.machine.tick(Tick::Step);
             let cpu = self.cpu(CpuId(id as u16));
             for (sum, word) in events.iter_mut().zip(&cpu.events) {
                 *sum = word.get().wrapping_add(*sum);
             }
+        }
+        VmStat { nr_free_pages: self.nr_free_pages(), nr_total_pages: self.nr_total_pages, events }
+    }
+
+    /// Free frames, those in per-CPU groups included. Looks at all blocks and answers
+    /// other CPUs meanwhile.
+    pub(crate) fn nr_free_pages(&self) -> u64 {
+        let mut pace = Pace::new(&self.machine);
+        let mut nr_free = 0;
+        for block in self.frames.blocks.iter() {
+            pace.step();
+            nr_free += block.nr_free_exact();
+        }
+        for id in 0..self.machine.nr_cpus() {
+            pace.step();
+            let cpu = self.cpu(CpuId(id as u16));
             let groups = [&cpu.zeroed, &cpu.raw, &cpu.fixed];
-            nr_grouped += groups.into_iter().map(|group| u64::from(group.mask.get().count_ones())).sum::<u64>();
+            nr_free += groups.into_iter().map(|group| u64::from(group.mask.get().count_ones())).sum::<u64>();
         }
-        VmStat {
-            nr_free_pages: self.frames.nr_free_in_blocks() + nr_grouped,
-            nr_total_pages: self.nr_total_pages,
-            events,
-        }
+        nr_free
     }
 }

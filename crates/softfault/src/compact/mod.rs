@@ -100,6 +100,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`CompactRefusal`]; pages may have moved all the same.
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
+        self.call();
         // Free for all that others know, until it is.
         let _held = self.hold();
         let huge = self.compact(budget)?;

@@ -121,6 +121,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// is in `docs/design.md`.
     #[inline]
     pub fn handle_fault(&self, addr: u64, access: Access) -> Result<FaultDone, FaultError> {
+        self.vm.call();
         self.turn(Request { vpn: Vpn(addr >> PAGE_SHIFT), want: Want::Access(access) })
     }
 

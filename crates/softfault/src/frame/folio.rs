@@ -25,7 +25,7 @@
 use super::desc::{FrameKind, MAP_ONE, MAPS_LIMIT, MapsFull};
 use super::{FrameDesc, Frames, FreeBatch};
 use crate::addr::Pfn;
-use crate::machine::Machine;
+use crate::machine::{Machine, Tick};
 use crate::sync::{Ordering, Word};
 use crate::table::format::huge_order;
 use crate::vm::Vm;
@@ -163,8 +163,15 @@ impl<M: Machine> Vm<M> {
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
 
-    fn sub_frames(first: Pfn) -> impl Iterator<Item = (u64, Pfn)> {
-        (0..Self::NR_SUB_FRAMES).map(move |i| (i, Pfn(first.0 + i as u32)))
+    /// Answers nobody: most users have LOCK, an entry's lock bit or a section. Two
+    /// descriptors, a line, are one step.
+    fn sub_frames(&self, first: Pfn) -> impl Iterator<Item = (u64, Pfn)> {
+        (0..Self::NR_SUB_FRAMES).map(move |i| {
+            if i.is_multiple_of(2) {
+                self.machine.tick(Tick::Step);
+            }
+            (i, Pfn(first.0 + i as u32))
+        })
     }
 
     /// Whether exactly one entry, a huge one, maps anything of it. Decided under
@@ -176,7 +183,7 @@ impl<M: Machine> Vm<M> {
         }
         // Others may have split theirs and gone: then nothing but the folio's own
         // one is left of it.
-        !state.is_derived() || Self::sub_frames(first).all(|(_, pfn)| self.frames.desc(pfn).state().maps() == 1)
+        !state.is_derived() || self.sub_frames(first).all(|(_, pfn)| self.frames.desc(pfn).state().maps() == 1)
     }
 
     /// Whether a frame of it is pinned. The caller has the lock bit of the only
@@ -185,7 +192,7 @@ impl<M: Machine> Vm<M> {
     /// (I23).
     pub(crate) fn folio_has_pins(&self, first: Pfn) -> bool {
         FolioState(self.frames.folio(first).state.fetch_or(0, Ordering::AcqRel)).was_pinned()
-            && Self::sub_frames(first).any(|(_, pfn)| self.frames.desc(pfn).has_pins_now())
+            && self.sub_frames(first).any(|(_, pfn)| self.frames.desc(pfn).has_pins_now())
     }
 
     /// Which of its frames are pinned, a bit each. The caller owns the only entry, and
@@ -197,7 +204,7 @@ impl<M: Machine> Vm<M> {
         let folio = self.frames.folio(first);
         let noted = FolioState(folio.state.fetch_or(0, Ordering::AcqRel));
         if noted.was_pinned() {
-            for (i, pfn) in Self::sub_frames(first) {
+            for (i, pfn) in self.sub_frames(first) {
                 pinned[i as usize / 64] |= u64::from(self.frames.desc(pfn).has_pins_now()) << (i % 64);
             }
         }
@@ -264,12 +271,13 @@ impl<M: Machine> Vm<M> {
         }
         if !state.is_derived() {
             let (owner, index) = (folio.owner.get(), folio.index.get());
-            Self::sub_frames(first).for_each(|(i, pfn)| self.frames.desc(pfn).derive(owner, index + i, 1));
+            self.sub_frames(first).for_each(|(i, pfn)| self.frames.desc(pfn).derive(owner, index + i, 1));
         }
         // Before the first frame can go: the next folio of the block is not to be
         // dissolved by mistake.
         folio.dissolve();
-        for (_, pfn) in Self::sub_frames(first) {
+        self.machine.relax();
+        for (_, pfn) in self.sub_frames(first) {
             if self.frames.desc(pfn).map_drop() {
                 batch.add(pfn);
             }
@@ -288,9 +296,9 @@ impl<M: Machine> Vm<M> {
         let nr_more = u64::from(!last);
         if !state.is_derived() {
             let (owner, index) = (folio.owner.get(), folio.index.get());
-            Self::sub_frames(first).for_each(|(i, pfn)| self.frames.desc(pfn).derive(owner, index + i, 1 + nr_more));
+            self.sub_frames(first).for_each(|(i, pfn)| self.frames.desc(pfn).derive(owner, index + i, 1 + nr_more));
         } else if !last {
-            Self::sub_frames(first).for_each(|(_, pfn)| self.frames.desc(pfn).map_raise_split());
+            self.sub_frames(first).for_each(|(_, pfn)| self.frames.desc(pfn).map_raise_split());
         }
         if last {
             folio.dissolve();

@@ -12,6 +12,7 @@
 
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::policy::huge::Orders;
 use crate::space::AddressSpace;
@@ -39,6 +40,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst.
     pub fn khugepaged_scan(&self, from: u64, nr_ptes: u64) -> Scan {
+        self.vm.call();
         let knobs = self.vm.huge_knobs().khugepaged;
         let limits = CollapseLimits {
             max_ptes_none: u64::from(knobs.max_ptes_none),
@@ -47,9 +49,11 @@ impl<M: Machine> AddressSpace<'_, M> {
             may_compact: knobs.defrag,
         };
         let mut scan = Scan { next: Some(from), ..Scan::default() };
+        let mut pace = Pace::new(&self.vm.machine);
         while scan.nr_scanned < nr_ptes
             && let Some(at) = scan.next
         {
+            pace.step();
             scan.next = self.scan_stretch(Vpn::of(at), &limits, &mut scan).map(Vpn::addr);
             if scan.refused == Some(CollapseRefusal::NoHugeFrame) {
                 break;
@@ -71,6 +75,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if stretch.end > vma.range.end || !self.may_scan(&vma) {
             return Some(vma.range.end);
         }
+        let mut next = stretch.end;
         match self.collapse_at(&vma, base, limits) {
             Ok(()) => {
                 scan.nr_scanned += nr;
@@ -81,9 +86,12 @@ impl<M: Machine> AddressSpace<'_, M> {
                 let is_cheap = matches!(refusal, CollapseRefusal::Empty | CollapseRefusal::AlreadyHuge);
                 scan.nr_scanned += if is_cheap { 0 } else { nr };
                 scan.refused = Some(refusal);
+                if refusal == CollapseRefusal::Empty {
+                    next = self.end_of_hole(base).max(next);
+                }
             }
         }
-        Some(stretch.end)
+        Some(next)
     }
 
     fn may_scan(&self, vma: &Vma) -> bool {

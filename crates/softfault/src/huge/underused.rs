@@ -11,6 +11,7 @@ use crate::account::Event;
 use crate::addr::Pfn;
 use crate::frame::{BLOCK_FRAMES, FrameKind};
 use crate::machine::{Flush, Machine};
+use crate::pace::Pace;
 use crate::program;
 use crate::rmap::TakenHuge;
 use crate::space::SpaceData;
@@ -32,6 +33,7 @@ impl<M: Machine> Vm<M> {
         if u64::from(pfn.0) >= self.nr_frames() {
             return;
         }
+        self.call();
         let folio = self.frames.folio(pfn);
         let is_there = || folio.state().kind() == FrameKind::Anon && self.is_part(pfn);
         let name = || (folio.first(), folio.owner.get(), folio.index.get());
@@ -76,7 +78,9 @@ impl<M: Machine> Vm<M> {
         let Some(most_zero) = self.underused_above() else { return 0 };
         let all = self.frames.blocks.len() as u64;
         let mut nr_freed = 0;
+        let mut pace = Pace::new(&self.machine);
         for _ in 0..nr_blocks.min(all) {
+            pace.step();
             let b = self.underused_cursor.fetch_add(1, Ordering::Relaxed) % all;
             nr_freed += self.shrink_in(Pfn((b * BLOCK_FRAMES) as u32), most_zero);
         }

@@ -34,6 +34,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn age(&self, addr: u64, len: u64, clear: bool) -> u64 {
+        self.vm.call();
         let start = addr & !(PAGE_SIZE - 1);
         let Some(end) = start.checked_add(page_align(len)) else { return 0 };
         let range = pages(start, end - start).intersect(&Self::user_range());

@@ -28,6 +28,7 @@ use crate::account::Event;
 use crate::addr::{Access, PAGE_SHIFT, PAGE_SIZE, Vpn};
 use crate::fault::{FaultError, Request, Want};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use raise::Tried;
 
@@ -132,7 +133,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// [`PinError`] of the first page that refused; `into` is empty then.
     pub fn pin_range(&self, addr: u64, term: Term, into: &mut [Option<Pin<'vm, M>>]) -> Result<(), PinError> {
-        pin_each(addr, into, &|at| self.pin_page(at, term))
+        self.vm.call();
+        let mut pace = Pace::new(&self.vm.machine);
+        pin_each(addr, into, &mut |at| {
+            pace.page();
+            self.pin_page(at, term)
+        })
     }
 
     /// The same for reading and writing.
@@ -141,11 +147,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// As [`pin_range`](Self::pin_range).
     pub fn pin_range_mut(&self, addr: u64, term: Term, into: &mut [Option<PinMut<'vm, M>>]) -> Result<(), PinError> {
-        pin_each(addr, into, &|at| self.pin_page_mut(at, term))
+        self.vm.call();
+        let mut pace = Pace::new(&self.vm.machine);
+        pin_each(addr, into, &mut |at| {
+            pace.page();
+            self.pin_page_mut(at, term)
+        })
     }
 }
 
-fn pin_each<P>(addr: u64, into: &mut [Option<P>], pin: &dyn Fn(u64) -> Result<P, PinError>) -> Result<(), PinError> {
+fn pin_each<P>(
+    addr: u64,
+    into: &mut [Option<P>],
+    pin: &mut dyn FnMut(u64) -> Result<P, PinError>,
+) -> Result<(), PinError> {
     into.iter_mut().for_each(|place| *place = None);
     for i in 0..into.len() {
         let pinned = match addr.checked_add(i as u64 * PAGE_SIZE) {

@@ -21,6 +21,7 @@ use super::object::{MAX_OBJECT_BYTES, frame_of};
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::FreeBatch;
 use crate::machine::{CpuSet, Machine};
+use crate::pace::Pace;
 use crate::program;
 use crate::space::lock::lock_word;
 use crate::space::vma::ObjectId;
@@ -44,7 +45,9 @@ impl<M: Machine> Chain<'_, M> {
     fn release(self) {
         let mut batch = FreeBatch::new(&self.vm.frames);
         let mut at = self.first;
+        let mut pace = Pace::new(&self.vm.machine);
         while let Some(pfn) = frame_of(at) {
+            pace.step();
             let desc = self.vm.frames.desc(pfn);
             at = desc.link.get();
             // Before the frame is given up: whoever has it next wants a zero there.

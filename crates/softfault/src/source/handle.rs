@@ -10,6 +10,7 @@ use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::{Fill, Held, OutOfFrames};
 use crate::machine::Machine;
 use crate::mem;
+use crate::pace::Pace;
 use crate::program;
 use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
@@ -23,9 +24,6 @@ pub struct SharedObject<'vm, M: Machine> {
     pub(crate) vm: &'vm Vm<M>,
     pub(crate) id: ObjectId,
 }
-
-/// Pages copied before other CPUs are answered: about 20 us. A guess.
-const PAGES_PER_TURN: u64 = 64;
 
 impl<M: Machine> Vm<M> {
     /// An empty object, all zero. Sizes above [`SharedObject::MAX_BYTES`] count as
@@ -41,7 +39,9 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Calls `f` with the number and the word of each page that is there, in order,
-    /// until it breaks off. What comes and goes meanwhile may be left out.
+    /// until it breaks off. What comes and goes meanwhile may be left out. An empty
+    /// word of an upper node skips its whole span. Answers other CPUs: not in a
+    /// section.
     pub(crate) fn for_each_page(
         &self,
         id: ObjectId,
@@ -50,32 +50,30 @@ impl<M: Machine> Vm<M> {
     ) -> ControlFlow<()> {
         let top = Top::of(self.object(id));
         match top.node() {
-            Some(node) => self.walk_node(node, top.height() - 1, 0, pages, f),
+            Some(node) => self.walk_node((node, top.height() - 1, 0), pages, &mut Pace::new(&self.machine), f),
             None => ControlFlow::Continue(()),
         }
     }
 
-    /// `level` 0 has pages; `base` is the number of the first page below the node.
+    /// The node, its level, of which 0 has pages, and the number of the first page
+    /// below it.
     fn walk_node(
         &self,
-        node: Pfn,
-        level: u32,
-        base: u64,
+        (node, level, base): (Pfn, u32, u64),
         pages: &Range<u64>,
+        pace: &mut Pace<'_, M>,
         f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let shift = INDEX_BITS * level;
         let first = (pages.start.saturating_sub(base) >> shift).min(512);
         let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(512);
         for i in first..end {
+            pace.step();
             let word: &Word = mem::view(&self.machine, node, i as usize * 8);
             match frame_of(word.load(Ordering::Acquire)) {
                 None => {}
                 Some(_) if level == 0 => f(base + i, word)?,
-                Some(below) => {
-                    self.walk_node(below, level - 1, base + (i << shift), pages, f)?;
-                    self.machine.relax();
-                }
+                Some(below) => self.walk_node((below, level - 1, base + (i << shift)), pages, pace, f)?,
             }
         }
         ControlFlow::Continue(())
@@ -104,12 +102,14 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// space; new accesses are refused with
     /// [`BeyondObject`](crate::FaultError::BeyondObject).
     pub fn set_size_bytes(&self, size_bytes: u64) {
+        self.vm.call();
         self.vm.object_set_size(self.id, size_bytes);
     }
 
     /// Takes pages out of the object, by number: they are zero when they are
     /// asked for again. About mappings see [`set_size_bytes`](Self::set_size_bytes).
     pub fn discard(&self, pages: Range<u64>) {
+        self.vm.call();
         self.vm.object_discard(self.id, pages);
     }
 
@@ -130,6 +130,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Pages that it has, mapped or not. Looks at all of them.
     pub fn nr_resident_pages(&self) -> u64 {
+        self.vm.call();
         let mut nr = 0;
         let _ = self.vm.for_each_page(self.id, &(0..u64::MAX), &mut |_, _| {
             nr += 1;
@@ -140,6 +141,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// The first page of the range that it has, by number: the others are zero.
     pub fn next_resident(&self, pages: Range<u64>) -> Option<u64> {
+        self.vm.call();
         let mut found = None;
         let _ = self.vm.for_each_page(self.id, &pages, &mut |index, _| {
             found = Some(index);
@@ -161,6 +163,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// Reads up to the size; gives the number of bytes. Pages that are not there
     /// are zero, and stay away.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
+        self.vm.call();
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             let into = &mut into[part.done..part.done + part.len];
@@ -181,6 +184,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// [discarded](Self::discard) at the same time. Pages of zeroes may have
     /// been added.
     pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), OutOfFrames> {
+        self.vm.call();
         let len = from.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             self.with_frame(part.index, &mut |_| ())?;
@@ -219,6 +223,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// The pages of `len` bytes from `offset`; answers other CPUs now and then.
     fn parts(&self, offset: u64, len: usize) -> impl Iterator<Item = Part> {
         let mut done = 0;
+        let mut pace = Pace::new(&self.vm.machine);
         core::iter::from_fn(move || {
             if done == len {
                 return None;
@@ -226,9 +231,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             let at = offset + done as u64;
             let start = (at % PAGE_SIZE) as usize;
             let part = Part { index: at / PAGE_SIZE, start, done, len: (PAGE_SIZE as usize - start).min(len - done) };
-            if part.index % PAGES_PER_TURN == PAGES_PER_TURN - 1 {
-                self.vm.machine.relax();
-            }
+            pace.page();
             done += part.len;
             Some(part)
         })
@@ -278,6 +281,7 @@ impl<M: Machine> Drop for Spare<'_, M> {
 
 impl<M: Machine> Drop for SharedObject<'_, M> {
     fn drop(&mut self) {
+        self.vm.call();
         self.vm.object(self.id).handles.set(0);
         self.vm.object_put(self.id, 1);
     }

@@ -17,6 +17,7 @@ use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::Machine;
 use crate::mem::{self};
+use crate::pace::Pace;
 use crate::space::MetaUse;
 use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
@@ -141,7 +142,8 @@ impl<M: Machine> Vm<M> {
     }
 
     /// `nr_pages` fewer, or the handle; the last one frees it. The caller has
-    /// waited since the VMAs went, so no section can still be looking.
+    /// waited since the VMAs went, so no section can still be looking. Outside
+    /// sections: the end of a large object answers other CPUs.
     pub(crate) fn object_put(&self, id: ObjectId, nr_pages: u64) {
         if id == ObjectId::NONE || nr_pages == 0 {
             return;
@@ -152,17 +154,18 @@ impl<M: Machine> Vm<M> {
         }
         let top = Top::of(data);
         if let Some(node) = top.node() {
-            self.free_node(node, top.height());
+            self.free_node(node, top.height(), &mut Pace::new(&self.machine));
         }
         self.give_back(Pfn(id.0 as u32), Fill::Raw);
     }
 
-    fn free_node(&self, node: Pfn, height: u32) {
+    fn free_node(&self, node: Pfn, height: u32, pace: &mut Pace<'_, M>) {
         for i in 0..512 {
+            pace.step();
             let word: &Word = mem::view(&self.machine, node, i * 8);
             let Some(below) = frame_of(word.load(Ordering::Acquire)) else { continue };
             if height > 1 {
-                self.free_node(below, height - 1);
+                self.free_node(below, height - 1, pace);
             } else {
                 let desc = self.frames.desc(below);
                 debug_assert_eq!(desc.state().maps(), 0, "I14: an object outlives its mappings");

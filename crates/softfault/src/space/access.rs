@@ -9,6 +9,7 @@ use crate::addr::{Access, PAGE_SIZE, Pfn, Rights, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::program;
 use crate::table::entry::Slot;
 use crate::table::format::Leaf;
@@ -63,7 +64,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; bytes before `at` have been read.
     pub fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        self.vm.call();
+        let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, into.len()) {
+            pace.page();
             let part = &mut into[part];
             self.with_page(at, Access::Read, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, part))?;
         }
@@ -76,7 +80,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; bytes before `at` have been written.
     pub fn write(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
+        self.vm.call();
+        let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, from.len()) {
+            pace.page();
             let part = &from[part];
             self.with_page(at, Access::Write, &mut |leaf| program::write(&self.vm.machine, leaf.pfn, offset, part))?;
         }
@@ -118,7 +125,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; bytes before `at` have been written.
     pub fn write_forced(&self, addr: u64, from: &[u8]) -> Result<(), AccessError> {
+        self.vm.call();
+        let mut pace = Pace::new(&self.vm.machine);
         for (at, offset, part) in chunks(addr, from.len()) {
+            pace.page();
             let part = &from[part];
             while !self.try_forced(at, offset, part) {
                 let request = Request { vpn: Vpn::of(at), want: Want::ForcedWrite };
@@ -146,7 +156,8 @@ impl<M: Machine> AddressSpace<'_, M> {
                     return Ok(());
                 }
             }
-            let done = self.handle_fault(at, access).map_err(|fault| AccessError { at, fault })?;
+            let request = Request { vpn, want: Want::Access(access) };
+            let done = self.fault(request).map_err(|fault| AccessError { at, fault })?;
             if done == FaultDone::Spurious {
                 // Good already for the fault, not yet for the look here: what this
                 // CPU reads is behind.

@@ -29,7 +29,7 @@ use crate::account::rss::{Rss, RssLine, RssPages};
 use crate::addr::{Order, PageRange, Pfn, Vpn};
 use crate::frame::Fill;
 use crate::frame::{FrameKind, OutOfFrames};
-use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag};
+use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag, Tick};
 use crate::mem::{self, FrameArray};
 use crate::sync::{Ordering, Word};
 use crate::table::format::{Format, span_of};
@@ -143,6 +143,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
+        self.call();
         let space = self.new_space_parts(None)?;
         space.enlist();
         Ok(space)
@@ -241,8 +242,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Resident pages. Exact at rest, never below zero.
     pub fn rss_pages(&self) -> RssPages {
+        self.vm.call();
         let mut sums = [0u64; 8];
         for cpu in 0..self.vm.machine.nr_cpus() {
+            self.vm.machine.tick(Tick::Step);
             let line = self.rss_line(CpuId(cpu as u16));
             sums.iter_mut().zip(&line.counts).for_each(|(sum, word)| *sum = sum.wrapping_add(word.get()));
         }

@@ -19,6 +19,7 @@ use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
+use crate::pace::Pace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd::{self, PmdSlot};
@@ -65,7 +66,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut batch = FreeBatch::new(frames);
         let mut nr_freed = 0;
         let words = walk::entries(&self.vm.machine, table).iter().enumerate();
+        let mut pace = Pace::new(&self.vm.machine);
         for (i, word) in words.take(Vm::<M>::NR_SUB_FRAMES as usize) {
+            pace.step();
             let pfn = Pfn(old.pfn.0 + i as u32);
             if zero[i / 64] & 1 << (i % 64) == 0 {
                 continue;
@@ -87,6 +90,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Makes the deposit show what the mapping showed.
     fn fill_deposit(&self, pmd: &PmdSlot<'_, M::Format>, old: Leaf) -> Pfn {
         let machine = &self.vm.machine;
+        machine.relax();
         let table = pmd::withdraw(machine, &self.vm.frames, pmd.table, pmd.base);
         let table = table.expect("I25: each huge mapping has a deposit");
         let of_zero = self.vm.is_huge_zero(old.pfn);
@@ -96,7 +100,9 @@ impl<M: Machine> AddressSpace<'_, M> {
             self.charge(Rss::Huge, -(Vm::<M>::NR_SUB_FRAMES as i64));
         }
         let words = walk::entries(machine, table);
+        let mut pace = Pace::new(machine);
         for (i, word) in words.iter().enumerate().take(Vm::<M>::NR_SUB_FRAMES as usize) {
+            pace.step();
             let leaf = if of_zero {
                 Leaf { pfn: self.vm.frames.zero, rights: old.rights - Rights::WRITE, ..old }
             } else {

@@ -10,6 +10,7 @@ use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Search};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::vm::Vm;
 
 /// Fewer than this many are simply tried.
@@ -38,7 +39,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         }
         let nr_all = self.nr_left + nr_tables;
         let vm = self.vm;
-        let can_be = |nr: u64| nr <= SMALL || nr <= vm.vmstat().nr_free_pages;
+        let can_be = |nr: u64| nr <= SMALL || nr <= vm.nr_free_pages();
         self.held.get_or_insert_with(|| vm.hold());
         if can_be(nr_tables)
             && self.fill_up_to(nr_all, &mut || vm.obtain_as_holder(Fill::Fixed, Search::Blocks)).is_ok()
@@ -60,7 +61,9 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         nr_tables: u64,
         obtain: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
     ) -> Result<(), OutOfFrames> {
+        let mut pace = Pace::new(&self.vm.machine);
         while self.nr_left < nr_tables {
+            pace.page();
             let pfn = obtain()?;
             self.put(pfn);
         }
@@ -68,7 +71,9 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     }
 
     fn give_back(&mut self) {
+        let mut pace = Pace::new(&self.vm.machine);
         while let Some(pfn) = self.take() {
+            pace.step();
             self.vm.give_back(pfn, Fill::Fixed);
         }
         self.held = None;

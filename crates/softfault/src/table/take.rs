@@ -18,7 +18,8 @@ use super::format::{Entry, Format, Kept, Leaf, index_of, span_of};
 use super::pmd::PmdSlot;
 use super::walk::{entries, entry};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::machine::Machine;
+use crate::machine::{Machine, Tick};
+use crate::pace::Pace;
 
 /// What a removal is about.
 #[derive(Clone, Copy)]
@@ -102,6 +103,7 @@ fn indices<F: Format>(at: At, range: PageRange) -> core::ops::Range<usize> {
 }
 
 /// Calls `f(entry, its span)` for each entry of the table whose span meets the range.
+/// Answers other CPUs; no caller is in a section.
 pub(super) fn for_each_slot<'a, M: Machine>(
     machine: &'a M,
     at: At,
@@ -109,14 +111,18 @@ pub(super) fn for_each_slot<'a, M: Machine>(
     mut f: impl FnMut(Slot<'a, M::Format>, PageRange),
 ) {
     let span = span_of::<M::Format>(at.level);
+    let mut pace = Pace::new(machine);
     for i in indices::<M::Format>(at, range) {
+        pace.step();
         let start = Vpn(at.base.0 + i as u64 * span);
         f(Slot::new(entry(machine, at.table, i), at.level), PageRange::new(start, Vpn(start.0 + span)));
     }
 }
 
 /// Calls `f(entry, what it was loaded as, its span)` for those of them that are
-/// not none: most of most tables is, so that a hole costs a load and a test.
+/// not none: most of most tables is, so that a hole costs a load and a test. An
+/// empty entry of an upper level skips its whole span. Answers other CPUs; no caller
+/// is in a section.
 #[inline]
 fn for_each_used<'a, M: Machine>(
     machine: &'a M,
@@ -126,7 +132,13 @@ fn for_each_used<'a, M: Machine>(
 ) {
     let span = span_of::<M::Format>(at.level);
     let words = entries(machine, at.table);
+    let mut pace = Pace::new(machine);
     for i in indices::<M::Format>(at, range) {
+        if at.level == 0 {
+            machine.tick(Tick::Step);
+        } else {
+            pace.step();
+        }
         let slot = Slot::new(&words[i], at.level);
         let loaded = slot.load();
         if slot.is_none(loaded) {
@@ -135,8 +147,7 @@ fn for_each_used<'a, M: Machine>(
         let start = Vpn(at.base.0 + i as u64 * span);
         f(slot, loaded, PageRange::new(start, Vpn(start.0 + span)));
         if at.level == 1 {
-            // Long passes answer other CPUs between tables; no caller is in a
-            // section.
+            // A leaf table takes 512 steps, and more where pages are copied or freed.
             machine.relax();
         }
     }
@@ -282,6 +293,7 @@ pub(crate) fn for_each_in_table<M: Machine>(
 ) -> Next {
     let words = entries(machine, table);
     for vpn in part.start.0..part.end.0 {
+        machine.tick(Tick::Step);
         let slot = Slot::new(&words[index_of::<M::Format>(vpn, 0)], 0);
         if !slot.is_none(slot.load()) && f(Vpn(vpn), slot) == Next::Stop {
             return Next::Stop;

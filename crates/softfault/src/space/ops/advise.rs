@@ -6,6 +6,7 @@ use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
+use crate::pace::Pace;
 use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
@@ -100,6 +101,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: madvise(2).
     pub fn madvise(&self, addr: u64, len: u64, advice: u64) -> Result<(), MadviseError> {
+        self.vm.call();
         // The system call takes an int.
         let action = action(advice & 0xffff_ffff).ok_or(MadviseError::BadAdvice)?;
         if !is_aligned(addr) {
@@ -122,7 +124,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _writer = self.write_lock();
         let mut at = range.start;
         let mut hole = false;
+        let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
+            pace.step();
             let Some(vma) = self.tree().next(at).map(|f| f.vma).filter(|v| v.range.start < range.end) else {
                 return Err(MadviseError::NotMapped);
             };
@@ -226,7 +230,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let retired = edit.publish();
             self.reclaim(retired);
         }
+        let mut pace = Pace::new(machine);
         for vpn in part.start.0..part.end.0 {
+            pace.step();
             let split = &mut |pmd: PmdSlot<'_, M::Format>| self.pmd_split(pmd);
             let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn), split) else {
                 debug_assert!(false, "I15: the reserve covers what was counted");
@@ -268,7 +274,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn collapse_advised(&self, range: PageRange) -> Result<(), MadviseError> {
         let mut at = range.start;
         let mut hole = false;
+        let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
+            pace.step();
             let Some(vma) = self.vma_from(at).filter(|v| v.range.start < range.end) else {
                 return Err(MadviseError::NotMapped);
             };
@@ -286,7 +294,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn populate_range(&self, range: PageRange, access: Access) -> Result<(), MadviseError> {
         let mut at = range.start;
+        let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
+            pace.step();
             let vma = self.vma_at(at).ok_or(MadviseError::NotMapped)?;
             // Stricter than a fault, which lets what may be written be read.
             if !vma.flags.rights().contains(access.needs()) {

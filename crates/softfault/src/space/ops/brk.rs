@@ -21,6 +21,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// Source: brk(2), "C library/kernel differences".
     pub fn brk(&self, addr: u64) -> u64 {
+        self.vm.call();
         let (grown, end) = self.move_break(addr);
         if !grown.is_empty() && !self.future_locks().is_empty() {
             self.populate_quietly(grown);

@@ -19,15 +19,16 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::frame::{Fill, FrameKind, FreeBatch};
-use crate::machine::{Flush, Machine};
+use crate::machine::{Flush, Machine, Tick};
 use crate::mem;
 use crate::notify::Why;
+use crate::pace::Pace;
 use crate::policy::collapse::{self, CollapseLimits, CollapseQuestion, CollapseRefusal};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
 use crate::sync::Word;
 use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf};
+use crate::table::format::{Entry, Leaf, span_of};
 use crate::table::pmd::{self, PmdSlot};
 use crate::table::walk::{self, Walk};
 use crate::vm::Vm;
@@ -82,6 +83,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn try_collapse(&self, vma: &Vma, base: Vpn, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
         let (pmd, table) = self.collapse_place(base)?;
         let survey = self.survey(table);
+        self.vm.machine.relax();
         self.verdict(&survey, limits)?;
         self.twin_for(pmd.table)?;
         // Nothing is allocated after this, and nobody waited for who allocates (I28).
@@ -100,6 +102,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         // Nobody changes the table now but owners of single entries, which the
         // look refuses.
         let survey = self.survey(table);
+        self.vm.machine.relax();
         let verdict = self.verdict(&survey, limits).and_then(|()| match (survey.in_place, new) {
             (Some(first), None) => self.rejoin(vma, base, table, first),
             (_, Some(new)) => {
@@ -155,7 +158,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn entries_of(&self, table: Pfn) -> impl Iterator<Item = (u32, Slot<'_, M::Format>)> {
         let words: &[Word; 512] = walk::entries(&self.vm.machine, table);
         let nr = Vm::<M>::NR_SUB_FRAMES as usize;
-        words.iter().take(nr).enumerate().map(|(i, word)| (i as u32, Slot::new(word, 0)))
+        words.iter().take(nr).enumerate().map(|(i, word)| {
+            self.vm.machine.tick(Tick::Step);
+            (i as u32, Slot::new(word, 0))
+        })
     }
 
     fn survey(&self, table: Pfn) -> Survey {
@@ -233,6 +239,8 @@ impl<M: Machine> AddressSpace<'_, M> {
                 }
             }
         }
+        drop(batch);
+        vm.machine.relax();
         self.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64 - nr_old);
         vm.count(Event::ThpCollapseAlloc, 1);
     }
@@ -249,6 +257,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 self.vm.frames.desc(leaf.pfn).clear();
             }
         }
+        self.vm.machine.relax();
         folio.assign(FrameKind::Anon, self.family, vma.index_of(base));
         Ok(first)
     }
@@ -277,13 +286,30 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Err(CollapseRefusal::OutsideVma);
         }
         let mut result = Ok(());
-        for base in (start..end).step_by(nr as usize) {
-            match self.collapse(Vpn(base).addr()) {
-                Ok(()) | Err(CollapseRefusal::AlreadyHuge) => {}
-                Err(refusal) => result = Err(refusal),
-            }
+        let mut base = Vpn(start);
+        let mut pace = Pace::new(&self.vm.machine);
+        while base.0 < end {
+            pace.step();
+            let next = Vpn(base.0 + nr);
+            base = match self.collapse(base.addr()) {
+                Ok(()) | Err(CollapseRefusal::AlreadyHuge) => next,
+                Err(refusal) => {
+                    result = Err(refusal);
+                    if refusal == CollapseRefusal::Empty { self.end_of_hole(base).max(next) } else { next }
+                }
+            };
         }
         result
+    }
+
+    /// Where the hole in the tables that the page lies in ends; the page itself if it
+    /// lies in none. Advisory: it may fill up at any moment.
+    pub(crate) fn end_of_hole(&self, vpn: Vpn) -> Vpn {
+        let _section = self.section();
+        match walk::walk(&self.vm.machine, self.root, vpn) {
+            Walk::Hole(hole) => Vpn(hole.base.0 + span_of::<M::Format>(hole.slot.level)),
+            Walk::Leaf(_) | Walk::Huge(_) | Walk::Owned => vpn,
+        }
     }
 }
 

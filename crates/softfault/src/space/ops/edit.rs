@@ -5,6 +5,7 @@
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
 use crate::space::vma::Vma;
 use crate::space::{AddressSpace, MetaUse};
@@ -171,7 +172,9 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
 
     /// Takes the range out of all VMAs, with `vma_split` at its ends.
     pub(crate) fn carve(&mut self, range: PageRange) -> Result<(), OutOfNodes> {
+        let mut pace = Pace::new(&self.space.vm.machine);
         while let Some(vma) = self.first_in(range) {
+            pace.step();
             self.cut(&vma, range)?;
         }
         Ok(())
@@ -221,7 +224,9 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
     /// Gives each part of a VMA in `range` what `f` makes of it.
     pub(crate) fn rewrite(&mut self, range: PageRange, f: &mut dyn FnMut(&Vma) -> Vma) -> Result<(), OutOfNodes> {
         let mut at = range.start;
+        let mut pace = Pace::new(&self.space.vm.machine);
         while let Some(vma) = self.first_in(PageRange::new(at, range.end)) {
+            pace.step();
             let part = vma.part(vma.range.intersect(&PageRange::new(at, range.end)));
             at = part.range.end;
             let new = f(&part);

@@ -11,6 +11,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
     /// CPU that ran it may still hold translations, so those go first.
     fn drop(&mut self) {
         let vm = self.vm;
+        vm.call();
         vm.assert_outside();
         self.assert_inactive();
         let nr_emptied = vm.nr_blocks_emptied();

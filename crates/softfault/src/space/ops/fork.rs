@@ -19,7 +19,7 @@ use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
 use crate::frame::{Fill, FrameKind, MapsFull};
-use crate::machine::{Flush, Machine};
+use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
@@ -65,6 +65,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
+        self.vm.call();
         let child = self.vm.new_space_parts(Some(self.family)).map_err(|_| ForkError::OutOfFrames)?;
         child.enlist();
         let _writer = self.write_lock();
@@ -180,6 +181,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut nr_anon = 0;
         let mut result = Ok(());
         for vpn in (part.start.0..part.end.0).map(Vpn) {
+            self.vm.machine.tick(Tick::Step);
             let i = index_of::<M::Format>(vpn.0, 0);
             let slot = Slot::new(&from[i], 0);
             let loaded = slot.load();

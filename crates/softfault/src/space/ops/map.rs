@@ -143,6 +143,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn map_checked(&self, addr: u64, len: u64, prot: u64, flags: u64, given: Option<Given>) -> Result<u64, MmapError> {
+        self.vm.call();
         let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let len = page_align(len);
         let limit = task_size::<M::Format>();

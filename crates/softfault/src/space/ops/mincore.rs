@@ -1,13 +1,15 @@
 //! mincore(2).
 
 use super::{is_aligned, page_align, pages, task_size};
-use crate::addr::Vpn;
+use crate::addr::{PageRange, Vpn};
 use crate::errno::op_error;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
-use crate::table::format::Entry;
+use crate::table::format::{Entry, span_of};
 use crate::table::walk::{self, Walk};
+use core::ops::ControlFlow;
 
 op_error! {
     /// Why mincore(2) did not report all.
@@ -18,8 +20,32 @@ op_error! {
     }
 }
 
+/// Joins pages of one kind into runs.
+struct Runs<'a> {
+    out: &'a mut dyn FnMut(u64, bool),
+    nr_pages: u64,
+    is_resident: bool,
+}
+
+impl Runs<'_> {
+    fn add(&mut self, nr_pages: u64, is_resident: bool) {
+        if nr_pages > 0 && is_resident != self.is_resident {
+            self.flush();
+            self.is_resident = is_resident;
+        }
+        self.nr_pages += nr_pages;
+    }
+    fn flush(&mut self) {
+        if self.nr_pages > 0 {
+            (self.out)(core::mem::take(&mut self.nr_pages), self.is_resident);
+        }
+    }
+}
+
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Calls `out` with each page of the range in turn: whether it is resident.
+    /// Calls `out(number of pages, whether they are resident)` with the pages of the
+    /// range in turn, adjacent ones of one kind together. A hole in the tables costs
+    /// one call, however large it is.
     ///
     /// # Errors
     ///
@@ -27,7 +53,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// that is not mapped.
     ///
     /// Source: mincore(2).
-    pub fn mincore(&self, addr: u64, len: u64, out: &mut dyn FnMut(bool)) -> Result<(), MincoreError> {
+    pub fn mincore(&self, addr: u64, len: u64, out: &mut dyn FnMut(u64, bool)) -> Result<(), MincoreError> {
+        self.vm.call();
         if !is_aligned(addr) {
             return Err(MincoreError::Unaligned);
         }
@@ -36,33 +63,90 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Err(MincoreError::OutOfRange);
         }
         let range = pages(addr, page_align(len));
+        let mut runs = Runs { out, nr_pages: 0, is_resident: false };
         let _writer = self.write_lock();
         let mut at = range.start;
+        let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
-            let vma = self.tree().lookup(at).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
+            let Some(vma) = self.tree().lookup(at).map(|f| f.vma) else {
+                runs.flush();
+                return Err(MincoreError::NotMapped);
+            };
             let end = vma.range.end.min(range.end);
-            (at.0..end.0).for_each(|vpn| out(self.is_resident(&vma, Vpn(vpn))));
-            at = end;
+            while at < end {
+                pace.step();
+                at = self.residence_from(&vma, PageRange::new(at, end), &mut pace, &mut runs);
+            }
         }
+        runs.flush();
         Ok(())
     }
 
-    fn is_resident(&self, vma: &Vma, vpn: Vpn) -> bool {
-        let walk = walk::walk(&self.vm.machine, self.root, vpn);
-        if matches!(walk, Walk::Huge(_)) {
-            return true;
-        }
-        if let Walk::Leaf(slot) = walk {
-            match slot.read().entry {
-                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => return true,
-                Entry::Guard if vma.object == ObjectId::NONE => return false,
-                // A guard hides a page of an object from the program, not from this.
-                Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {}
+    /// Reports the pages of the range that one walk answers for: those of a leaf
+    /// table, of a huge mapping, of a hole. Gives the first page after them.
+    fn residence_from(&self, vma: &Vma, range: PageRange, pace: &mut Pace<'_, M>, runs: &mut Runs<'_>) -> Vpn {
+        let machine = &self.vm.machine;
+        let up_to_end_of = |level: u8| {
+            let span = span_of::<M::Format>(level);
+            PageRange::new(range.start, Vpn((range.start.0 / span + 1) * span).min(range.end))
+        };
+        match walk::walk(machine, self.root, range.start) {
+            // An entry of an upper level is somebody else's for a moment.
+            Walk::Owned => {
+                machine.relax();
+                range.start
+            }
+            Walk::Huge(pmd) => {
+                let part = up_to_end_of(pmd.slot.level);
+                runs.add(part.nr_pages(), true);
+                part.end
+            }
+            Walk::Hole(pmd) => {
+                let part = up_to_end_of(pmd.slot.level);
+                self.residence_in_object(vma, part, runs);
+                part.end
+            }
+            Walk::Leaf(_) => {
+                let part = up_to_end_of(1);
+                for vpn in (part.start.0..part.end.0).map(Vpn) {
+                    pace.step();
+                    self.residence_of(vma, vpn, runs);
+                }
+                part.end
             }
         }
-        // Not mapped here, but perhaps there for others who share the object.
-        vma.object != ObjectId::NONE
-            && vma.index_of(vpn) < self.vm.object_nr_pages(vma.object)
-            && self.vm.object_slot(vma.object, vma.index_of(vpn)).frame().is_some()
+    }
+
+    /// One page whose leaf table is there: under the writer lock it stays.
+    fn residence_of(&self, vma: &Vma, vpn: Vpn, runs: &mut Runs<'_>) {
+        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else {
+            debug_assert!(false, "I15: the writer lock keeps tables");
+            return runs.add(1, false);
+        };
+        match slot.read().entry {
+            Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => runs.add(1, true),
+            Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, false),
+            // A guard hides a page of an object from the program, not from this.
+            Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {
+                self.residence_in_object(vma, PageRange::new(vpn, Vpn(vpn.0 + 1)), runs);
+            }
+        }
+    }
+
+    /// Pages that are not mapped here, but perhaps there for others who share the
+    /// object.
+    fn residence_in_object(&self, vma: &Vma, part: PageRange, runs: &mut Runs<'_>) {
+        let mut at = vma.index_of(part.start);
+        let end = at + part.nr_pages();
+        if vma.object != ObjectId::NONE {
+            let nr_pages = self.vm.object_nr_pages(vma.object);
+            let _ = self.vm.for_each_page(vma.object, &(at..end.min(nr_pages)), &mut |index, _| {
+                runs.add(index - at, false);
+                runs.add(1, true);
+                at = index + 1;
+                ControlFlow::Continue(())
+            });
+        }
+        runs.add(end - at, false);
     }
 }

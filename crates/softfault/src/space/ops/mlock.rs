@@ -9,6 +9,7 @@ use crate::addr::{Access, PAGE_SIZE, PageRange};
 use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
@@ -54,6 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mlock(2), getrlimit(2).
     pub fn mlock(&self, addr: u64, len: u64, flags: u64, limit_bytes: Option<u64>) -> Result<(), MlockError> {
+        self.vm.call();
         let set = match flags & 0xffff_ffff {
             0 => VmaFlags::LOCKED,
             MLOCK_ONFAULT => MASK,
@@ -86,6 +88,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mlock(2).
     pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
+        self.vm.call();
         let (addr, len) = rounded(addr, len);
         let _writer = self.write_lock();
         self.mark(addr, len, VmaFlags::empty())
@@ -101,6 +104,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mlock(2).
     pub fn mlockall(&self, flags: u64, limit_bytes: Option<u64>) -> Result<(), MlockError> {
+        self.vm.call();
         let flags = flags & 0xffff_ffff;
         if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
             return Err(MlockError::BadFlags);
@@ -123,7 +127,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.data.limits.lock_future.set(future.bits());
         }
         let mut at = Self::user_range().start;
+        let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.vma_from(at).filter(|_| current) {
+            pace.step();
             let _ = self.bring_in(vma.range);
             at = vma.range.end;
         }
@@ -138,6 +144,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mlock(2).
     pub fn munlockall(&self) -> Result<(), MlockError> {
+        self.vm.call();
         let _writer = self.write_lock();
         self.rewrite_locks(Self::user_range(), VmaFlags::empty())?;
         self.data.limits.lock_future.set(0);
@@ -146,6 +153,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Pages of all locked VMAs, present or not (`VmLck`).
     pub fn nr_locked_pages(&self) -> u64 {
+        self.vm.call();
         let _writer = self.write_lock();
         self.nr_locked_in(Self::user_range())
     }
@@ -200,7 +208,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// nothing held: what another thread does to the range meanwhile is its affair.
     fn bring_in(&self, range: PageRange) -> Result<(), MlockError> {
         let mut rest = range;
+        let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.vma_from(rest.start).filter(|vma| vma.range.overlaps(&rest)) {
+            pace.step();
             let part = vma.range.intersect(&rest);
             rest.start = part.end;
             if !vma.flags.contains(VmaFlags::LOCKED) || vma.flags.contains(VmaFlags::ONFAULT) {

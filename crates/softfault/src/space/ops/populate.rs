@@ -3,6 +3,7 @@
 use crate::addr::{Access, Order, PageRange, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::tree::{Found, Tree};
 use crate::space::vma::{Vma, VmaFlags};
@@ -14,7 +15,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// cannot be. Called with nothing held.
     pub(crate) fn populate(&self, range: PageRange, access: Access) -> Result<(), FaultError> {
         let mut vpn = range.start;
+        let mut pace = Pace::new(&self.vm.machine);
         while vpn < range.end {
+            pace.page();
             let done = self.fault(Request { vpn, want: Want::Access(access) })?;
             let order = match done {
                 FaultDone::Folio(order) => order,

@@ -5,6 +5,7 @@ use crate::addr::{PageRange, Rights};
 use crate::errno::op_error;
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
@@ -46,6 +47,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mprotect(2).
     pub fn mprotect(&self, addr: u64, len: u64, prot: u64) -> Result<(), MprotectError> {
+        self.vm.call();
         let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
         let prot = prot & !grows;
         if grows == PROT_GROWSDOWN | PROT_GROWSUP {
@@ -125,7 +127,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The range up to its first page without a VMA.
     pub(crate) fn mapped_prefix(&self, range: PageRange) -> PageRange {
         let mut end = range.start;
+        let mut pace = Pace::new(&self.vm.machine);
         while end < range.end {
+            pace.step();
             match self.tree().lookup(end) {
                 Some(found) => end = found.vma.range.end,
                 None => break,

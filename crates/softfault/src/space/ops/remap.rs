@@ -50,6 +50,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mremap(2).
     pub fn mremap(&self, old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64, MremapError> {
+        self.vm.call();
         if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 {
             return Err(MremapError::BadFlags);
         }

@@ -3,6 +3,7 @@
 
 use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::vma::Vma;
 use crate::table::format::{Entry, Leaf};
@@ -67,6 +68,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// VMAs are copied in batches under the writer lock. Where the space changes
     /// between two batches, no page is named twice.
     pub fn maps(&self, f: &mut dyn FnMut(&Vma)) {
+        self.vm.call();
         let mut batch = [None; BATCH];
         let mut from = Vpn(0);
         while let Some(next) = self.vmas_from(from, &mut batch) {
@@ -77,8 +79,11 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Calls `f` with each VMA and what is resident of it, as [`maps`](Self::maps).
     pub fn smaps(&self, f: &mut dyn FnMut(&SmapsEntry)) {
+        self.vm.call();
         let mut from = Vpn(0);
+        let mut pace = Pace::new(&self.vm.machine);
         while let Some(entry) = self.smaps_from(from) {
+            pace.page();
             from = entry.vma.range.end;
             f(&entry);
         }

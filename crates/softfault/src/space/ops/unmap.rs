@@ -35,6 +35,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: munmap(2).
     pub fn munmap(&self, addr: u64, len: u64) -> Result<(), MunmapError> {
+        self.vm.call();
         let limit = task_size::<M::Format>();
         if !is_aligned(addr) {
             return Err(MunmapError::Unaligned);

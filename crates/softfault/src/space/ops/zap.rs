@@ -3,6 +3,7 @@
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
 use crate::notify::Why;
+use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
 use crate::table::take::Removal;
@@ -19,9 +20,12 @@ impl<M: Machine> AddressSpace<'_, M> {
         if id == ObjectId::NONE {
             return;
         }
+        self.vm.call();
         let _writer = self.write_lock();
         let mut at = Vpn(0);
+        let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.tree().next(at).map(|f| f.vma) {
+            pace.step();
             at = vma.range.end;
             let part = if vma.object == id { pages_of(&vma, &object_pages) } else { None };
             if let Some(range) = part {

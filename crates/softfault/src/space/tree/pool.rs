@@ -14,6 +14,7 @@ use super::node::{NodeId, State};
 use super::slots::Slots;
 use crate::addr::Pfn;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::sync::Ordering;
 use core::fmt;
 
@@ -219,10 +220,12 @@ pub(super) fn reserve<M: Machine>(tree: Tree<'_, M>, nr_nodes: u64, alloc: &mut 
 pub(super) fn for_each_frame<M: Machine>(tree: Tree<'_, M>, f: &mut dyn FnMut(Pfn)) {
     let pool = &tree.root.pool;
     let mut frame = pool.frames.get();
+    let mut pace = Pace::new(tree.machine);
     for _ in 0..pool.nr_frames.get() {
         let pfn = Pfn(frame as u32);
         // Read before `f`, which may give the frame to somebody else.
         frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+        pace.step();
         f(pfn);
     }
 }

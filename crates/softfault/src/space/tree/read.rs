@@ -12,6 +12,7 @@ use super::node::{NodeId, nr_up_to};
 use super::slots::Slots;
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::vma::Vma;
 use crate::sync::Word;
 use core::ops::ControlFlow;
@@ -86,12 +87,14 @@ impl<'a, M: Machine> Snapshot<'a, M> {
     }
 
     /// Calls `f` with each VMA that has a page in `range`, lowest first, until
-    /// it says to stop.
+    /// it says to stop. Answers other CPUs: under the writer lock or at rest, not in
+    /// a section.
     pub fn for_each(&self, range: PageRange, f: &mut dyn FnMut(Vma) -> ControlFlow<()>) -> ControlFlow<()> {
         if range.is_empty() {
             return ControlFlow::Continue(());
         }
         let mut from = range.start;
+        let mut pace = Pace::new(self.tree.machine);
         for _ in 0..self.tree.nr_nodes() {
             let Some((leaf, first)) = self.seek(from) else { break };
             for i in first..leaf.len() {
@@ -99,6 +102,7 @@ impl<'a, M: Machine> Snapshot<'a, M> {
                 if vma.range.start >= range.end {
                     return ControlFlow::Continue(());
                 }
+                pace.page();
                 f(vma)?;
                 from = from.max(vma.range.end);
             }

@@ -1,0 +1,87 @@
+//! Counts the steps that a thread takes in the core without an answer to other CPUs.
+//!
+//! With debug assertions, as tests are built, more than [`MOST_STEPS`] steps end the
+//! process.
+//! Without them nothing is counted.
+
+use core::cell::Cell;
+use softfault::machine::Tick;
+use std::io::Write;
+
+/// Steps that may pass without an answer: some microseconds, or the entries of two
+/// tables.
+pub const MOST_STEPS: u32 = 1024;
+
+thread_local! {
+    static STEPS: Cell<u32> = const { Cell::new(0) };
+    static ALL_STEPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Steps that the calling thread has taken in all; 0 without debug assertions.
+pub fn nr_steps() -> u64 {
+    ALL_STEPS.get()
+}
+
+/// Counts a tick of the calling thread. Ends the process if it has taken too many
+/// steps: a panic would leave locks and entries that others wait for.
+#[inline(always)]
+pub(crate) fn tick(tick: Tick) {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    match tick {
+        Tick::Step if count() => too_many(),
+        Tick::Step => {}
+        _ => answered(),
+    }
+}
+
+/// Counts one step; whether it is one too many.
+fn count() -> bool {
+    let nr = STEPS.get() + 1;
+    STEPS.set(nr);
+    ALL_STEPS.set(ALL_STEPS.get() + 1);
+    nr > MOST_STEPS
+}
+
+/// The calling thread answers other CPUs now, or is outside the core.
+#[inline(always)]
+pub(crate) fn answered() {
+    if cfg!(debug_assertions) {
+        STEPS.set(0);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn too_many() -> ! {
+    let trace = std::backtrace::Backtrace::force_capture();
+    let text =
+        format!("{trace}\nmore than {MOST_STEPS} steps without `Machine::relax`: other CPUs wait for an answer\n");
+    // Past the test harness, which keeps what is printed until the test ends.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+    std::process::abort()
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+    use crate::{Hosted, HostedConfig};
+    use softfault::machine::{CpuId, CpuSet, Machine};
+
+    #[test]
+    fn an_answer_or_a_new_call_begins_the_count_anew() {
+        let machine = Hosted::new(HostedConfig::default()).unwrap();
+        let _cpu = machine.bind(CpuId(0)).unwrap();
+        let nobody = CpuSet::EMPTY;
+        let answers: [&dyn Fn(); 3] =
+            [&|| machine.relax(), &|| machine.heavy_barrier(&nobody), &|| machine.tick(Tick::Call)];
+        for answer in answers {
+            (0..MOST_STEPS).for_each(|_| machine.tick(Tick::Step));
+            assert!(count(), "one step too many");
+            answer();
+            assert!(!count());
+        }
+        assert_eq!(nr_steps(), 3 * u64::from(MOST_STEPS) + 6);
+    }
+}

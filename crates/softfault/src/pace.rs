@@ -1,0 +1,73 @@
+//! Long passes: how they answer other CPUs, and how a test machine counts them.
+//!
+//! A pass over entries, VMAs, pages of an object or CPUs reports each step as a
+//! [`Tick::Step`]. A shipped machine ignores ticks, so that they cost nothing. A
+//! test machine counts the steps since this CPU last answered, and fails the test
+//! that takes too many.
+//!
+//! Locks on entry: no section, since [`Pace`] calls `relax`.
+
+use crate::machine::{Machine, Tick};
+use crate::vm::Vm;
+
+/// Steps between two answers. A walk has one pass of this kind on each level of the
+/// tables, five at most: together they stay below the 1,024 that tests allow, with
+/// a margin for a look at a whole table.
+const STEPS_PER_TURN: u32 = 96;
+/// Steps that a page counts for where it is copied or faulted in: 32 pages take 10
+/// to 20 us. A VMA counts as much, since its entries are looked at.
+const STEPS_PER_PAGE: u32 = 3;
+
+/// Steps after which the end of a pass answers: many short passes are a long one.
+const STEPS_WORTH_A_TURN: u32 = 9;
+
+/// Counts the steps of one pass and answers other CPUs now and then.
+pub(crate) struct Pace<'a, M: Machine> {
+    machine: &'a M,
+    nr_steps: u32,
+}
+
+impl<'a, M: Machine> Pace<'a, M> {
+    pub(crate) fn new(machine: &'a M) -> Pace<'a, M> {
+        Pace { machine, nr_steps: 0 }
+    }
+
+    /// One step of a few nanoseconds.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        self.steps(1);
+    }
+
+    /// One step that copies a page, faults it in, or does something to a VMA.
+    #[inline]
+    pub(crate) fn page(&mut self) {
+        self.steps(STEPS_PER_PAGE);
+    }
+
+    #[inline]
+    fn steps(&mut self, nr: u32) {
+        self.machine.tick(Tick::Step);
+        self.nr_steps += nr;
+        if self.nr_steps >= STEPS_PER_TURN {
+            self.nr_steps = 0;
+            self.machine.relax();
+        }
+    }
+}
+
+impl<M: Machine> Drop for Pace<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.nr_steps >= STEPS_WORTH_A_TURN {
+            self.machine.relax();
+        }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Says that a call of the embedder begins: steps of the last one do not count.
+    #[inline(always)]
+    pub(crate) fn call(&self) {
+        self.machine.tick(Tick::Call);
+    }
+}
