@@ -8,9 +8,15 @@
 mod common;
 
 use common::turns::TwoCpus;
-use common::{DONTUNMAP, FIXED, MAYMOVE, MREMAP_FIXED, PAGE, POPULATE_WRITE, PRIVATE, RW, Space};
-use softfault::{Access, AccessError, Event, FaultError, MremapError, Term, Vma, VmaFlags};
+use common::{
+    DONTUNMAP, FIXED, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, PAGE, POPULATE_WRITE, PRIVATE, READ, RW, SHARED, Space,
+    huge,
+};
+use softfault::policy::huge::Enabled;
+use softfault::{Access, AccessError, Event, FaultError, HugeKnobs, MremapError, Pfn, Term, Vma, VmaFlags};
 use std::cell::RefCell;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// Span of a leaf table.
 const SPAN: u64 = 2 << 20;
@@ -248,4 +254,88 @@ fn other_operations_wait_for_the_call() {
             assert!(matches!(unlocked, Ok(()) | Err(softfault::MlockError::OutOfFrames)));
         },
     );
+}
+
+/// Several mappings in one call: each has moved whole or not at all, with its
+/// pages, guards and rights.
+#[test]
+fn several_mappings_in_one_call() {
+    const GUARD: u64 = 2 * SPAN + 9 * PAGE;
+    const ALL: u64 = 3 * SPAN;
+    let (mut nr_moved, mut nr_parts, mut nr_refused) = (0, 0, 0);
+    for begin in 0..40 {
+        for k in (0..24).map(Some).chain([None]) {
+            let cpus = TwoCpus::new(ARENA);
+            let vm = &cpus.vm;
+            let prepare = |space: &Space<'_>| {
+                for (i, prot, kind) in [(0, RW, PRIVATE), (1, READ, SHARED), (2, RW, PRIVATE)] {
+                    let at = FROM + i * SPAN;
+                    assert_eq!(space.mmap(at, SPAN, RW, kind | FIXED), Ok(at));
+                    space.write(at + PAGE, &[i as u8 + 1]).unwrap();
+                    space.mprotect(at, SPAN, prot).unwrap();
+                }
+                space.madvise(FROM + GUARD, PAGE, GUARD_INSTALL).unwrap();
+                vm.fail_allocation(k);
+            };
+            let call = |space: &Space<'_>| space.mremap(FROM, ALL, ALL, MAYMOVE | MREMAP_FIXED, TO);
+            let store = |space: &Space<'_>| space.write(FROM + 2 * SPAN + NEW, &[42]);
+            cpus.play(begin, prepare, call, store, |space, moved, stored| {
+                vm.fail_allocation(None);
+                let is_away = [0, 1, 2].map(|i| space.vma(TO + i * SPAN).is_some());
+                let nr_away = is_away.iter().filter(|away| **away).count();
+                assert_eq!(moved.is_ok(), nr_away == 3, "{moved:?}: {is_away:?}");
+                nr_moved += u64::from(nr_away == 3);
+                nr_parts += u64::from(nr_away == 1 || nr_away == 2);
+                nr_refused += u64::from(nr_away == 0);
+                for i in 0..3 {
+                    let (there, gone) = if is_away[i as usize] { (TO, FROM) } else { (FROM, TO) };
+                    assert!(space.vma(gone + i * SPAN).is_none(), "mapping {i} is in both places");
+                    assert_eq!(byte(space, there + i * SPAN + PAGE), Some(i as u8 + 1), "mapping {i}");
+                    let may_write = space.vma(there + i * SPAN).unwrap().flags.contains(VmaFlags::WRITE);
+                    assert_eq!(may_write, i != 1);
+                }
+                let third = if is_away[2] { TO } else { FROM };
+                assert_eq!(space.handle_fault(third + GUARD, Access::Read), Err(FaultError::Guard));
+                if stored.is_ok() {
+                    assert_eq!(byte(space, third + 2 * SPAN + NEW), Some(42), "a store is lost");
+                }
+            });
+        }
+    }
+    assert!(nr_moved > 20 && nr_parts > 20 && nr_refused > 20, "{nr_moved} {nr_parts} {nr_refused}");
+}
+
+/// Huge pages that somebody splits from outside at each moment of the move, to an
+/// aligned place and to another one.
+#[test]
+fn huge_pages_that_are_split_meanwhile() {
+    let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let (mut nr_moved, mut nr_failed, mut nr_overlapped) = (0, 0, 0);
+    for to in [TO, TO + 5 * PAGE] {
+        for begin in 0..30 {
+            for k in [None, Some(0), Some(1), Some(2), Some(3), Some(4), Some(6), Some(8)] {
+                let cpus = TwoCpus::over(huge::vm(2, 32 << 20, thp));
+                let vm = &cpus.vm;
+                let frame = AtomicU32::new(0);
+                let prepare = |space: &Space<'_>| {
+                    assert_eq!(space.mmap(FROM, LEN, RW, PRIVATE | FIXED), Ok(FROM));
+                    (0..1024).for_each(|page| space.write(FROM + page * PAGE, &[page as u8]).unwrap());
+                    assert_eq!(huge::huge_pages(space), 2);
+                    frame.store(space.translate_at_rest(FROM + SPAN).unwrap().pfn.0, SeqCst);
+                    vm.fail_allocation(k);
+                };
+                let call = |space: &Space<'_>| space.mremap(FROM, LEN, LEN, MAYMOVE | MREMAP_FIXED, to);
+                let split = |_: &Space<'_>| vm.split_folio(Pfn(frame.load(SeqCst)));
+                let overlapped = cpus.play(begin, prepare, call, split, |space, moved, ()| {
+                    vm.fail_allocation(None);
+                    *(if moved.is_ok() { &mut nr_moved } else { &mut nr_failed }) += 1;
+                    let at = moved.unwrap_or(FROM);
+                    (0..1024).for_each(|page| assert_eq!(byte(space, at + page * PAGE), Some(page as u8)));
+                });
+                nr_overlapped += u64::from(overlapped);
+            }
+        }
+    }
+    assert!(nr_moved > 20 && nr_failed > 20, "{nr_moved} moved, {nr_failed} failed");
+    assert!(nr_overlapped > 20, "the split came in the middle {nr_overlapped} times");
 }
