@@ -190,7 +190,7 @@ pub fn check<'s, 'vm: 's>(
 ) -> Option<String> {
     let spaces: Vec<_> = spaces.collect();
     let mut counts = vec![0; vm.nr_frames() as usize];
-    let broken = vm.check(&spaces, &mut counts).err()?;
+    let broken = vm.check(&spaces, &mut counts).and_then(|()| vm.check_free_is_zero()).err()?;
     let counted: Vec<String> = spaces
         .iter()
         .map(|space| {

@@ -33,6 +33,7 @@ mod sight;
 mod tests;
 
 pub(crate) use alloc::FreeBatch;
+pub(crate) use block::BLOCK_WORDS;
 pub use block::{BLOCK_FRAMES, BlockData};
 pub(crate) use claimed::ClaimedBlock;
 pub(crate) use desc::MapsFull;

@@ -196,3 +196,34 @@ fn held_frames_are_waited_for() {
     });
     assert!(vm.obtain(Fill::Raw).is_ok());
 }
+
+/// I20: one frame that is not zero, in whichever word of the block, and the huge
+/// frame is not taken for zero: by a fault, nor by compaction.
+#[test]
+fn a_huge_frame_is_zero_if_all_of_it_is() {
+    let vm = vm(2048, Tunables::default());
+    let block = vm.frames.blocks.at(2);
+    for w in 0..8 {
+        let claim = |is_zero: bool| {
+            let huge = vm.frames.claim_whole(2).unwrap();
+            assert_eq!(huge.is_zero, is_zero, "word {w}");
+            vm.give_back_huge(huge.first, is_zero);
+            let Ok(huge) = vm.frames.claim_rest(2, vm.hold()).unwrap().into_huge() else { panic!("it is free") };
+            assert_eq!(huge.is_zero, is_zero, "claimed by word {w}");
+            huge.first
+        };
+        vm.give_back_huge(claim(true), true);
+        let bit = 1 << (w * 5);
+        block.claim_exact(w, bit).unwrap();
+        let pfn = Pfn(1024 + w as u32 * 64 + w as u32 * 5);
+        soil(&vm, pfn);
+        vm.frames.release_one(pfn, false);
+        assert_eq!(vm.check_free_is_zero(), Ok(()), "its dirty bit is set");
+        let first = claim(false);
+        // Whoever says that it is zero is found out.
+        vm.give_back_huge(first, true);
+        assert_eq!(vm.check_free_is_zero(), Err(Broken::NotZero(pfn)));
+        mem::zero_frames(&vm.machine, pfn, 1);
+        assert_eq!(vm.check_free_is_zero(), Ok(()));
+    }
+}

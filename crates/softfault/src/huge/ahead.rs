@@ -22,7 +22,8 @@ impl<M: Machine> Vm<M> {
         if Self::NR_SUB_FRAMES != BLOCK_FRAMES {
             return 0;
         }
-        let cpu = self.cpu(self.machine.this_cpu());
+        let id = self.machine.this_cpu();
+        let cpu = self.cpu(id);
         let most = self.tunables.zero_ahead_blocks;
         let (mut nr_ready, mut nr_zeroed) = (0, 0);
         for b in cpu.zone_start.get() as usize..cpu.zone_end.get() as usize {
@@ -40,7 +41,10 @@ impl<M: Machine> Vm<M> {
                 nr_zeroed += 1;
             }
         }
-        cpu.nr_ahead.set(nr_ready);
+        // Zeroing may have ended on another CPU, whose word this is not.
+        if self.machine.this_cpu() == id {
+            cpu.nr_ahead.set(nr_ready);
+        }
         nr_zeroed
     }
 

@@ -22,6 +22,7 @@ pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     // SAFETY: I1 and I6: that many bytes, aligned to a page, and nobody else
     // reads or writes them now.
     unsafe { bytes::zero(first, len) };
+    sync::streamed();
     sync::zeroed(first, len);
 }
 
@@ -33,12 +34,14 @@ pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) 
     sync::about_to_touch(from, len);
     sync::about_to_touch(to, len);
     // SAFETY: I1 and I6: as above; distinct frames do not overlap.
-    unsafe { bytes::copy(to, from, len) }
+    unsafe { bytes::copy(to, from, len) };
+    sync::streamed();
 }
 
 /// What was streamed comes before all that follows.
 pub fn done() {
     bytes::fence();
+    sync::stream_done();
 }
 
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(softfault_sync)))]

@@ -202,6 +202,14 @@ pub fn seems_zero(_: &Word) -> bool {
     true
 }
 
+/// See the recording facade.
+#[inline(always)]
+pub fn streamed() {}
+
+/// See the recording facade.
+#[inline(always)]
+pub fn stream_done() {}
+
 /// See the shuttle facade.
 #[inline(always)]
 pub fn about_to_touch(_: *const u8, _: usize) {}

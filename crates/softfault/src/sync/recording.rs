@@ -6,7 +6,7 @@ extern crate std;
 use super::Ordering;
 use core::sync::atomic::{AtomicU64, compiler_fence};
 use std::boxed::Box;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// What happened to a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +22,7 @@ type Recorder = Box<dyn FnMut(usize, Touch)>;
 
 std::thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+    static STREAMED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From now on this thread tells `recorder` the address and kind of each
@@ -36,6 +37,14 @@ fn note(word: &Word, touch: Touch) {
             recorder(core::ptr::from_ref(word).addr(), touch);
         }
     });
+}
+
+/// A release would tell others of frames whose content has not arrived (I6).
+fn check_release(order: Ordering) {
+    let is_release = matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst);
+    // Said once: destructors release, too.
+    let is_early = is_release && STREAMED.replace(false);
+    assert!(!is_early, "I6: a release after streaming that no fence has ended");
 }
 
 /// The bytes of programs; core's atomics.
@@ -56,30 +65,37 @@ impl Word {
         self.0.load(order)
     }
     pub fn store(&self, value: u64, order: Ordering) {
+        check_release(order);
         note(self, Touch::Write);
         self.0.store(value, order);
     }
     pub fn swap(&self, value: u64, order: Ordering) -> u64 {
+        check_release(order);
         note(self, Touch::Write);
         self.0.swap(value, order)
     }
     pub fn compare_exchange(&self, current: u64, new: u64, ok: Ordering, err: Ordering) -> Result<u64, u64> {
+        check_release(ok);
         note(self, Touch::Write);
         self.0.compare_exchange(current, new, ok, err)
     }
     pub fn fetch_add(&self, n: u64, order: Ordering) -> u64 {
+        check_release(order);
         note(self, Touch::Write);
         self.0.fetch_add(n, order)
     }
     pub fn fetch_sub(&self, n: u64, order: Ordering) -> u64 {
+        check_release(order);
         note(self, Touch::Write);
         self.0.fetch_sub(n, order)
     }
     pub fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        check_release(order);
         note(self, Touch::Write);
         self.0.fetch_or(bits, order)
     }
     pub fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        check_release(order);
         note(self, Touch::Write);
         self.0.fetch_and(bits, order)
     }
@@ -116,6 +132,16 @@ pub fn seems_zero(word: &Word) -> bool {
 #[inline(always)]
 pub fn unlock(word: &Word, value: u64) {
     word.store(value, Ordering::Release);
+}
+
+/// Stores past the caches were made, and are ordered by nothing yet.
+pub fn streamed() {
+    STREAMED.set(true);
+}
+
+/// What was streamed comes before all that follows.
+pub fn stream_done() {
+    STREAMED.set(false);
 }
 
 /// See the shuttle facade.

@@ -28,6 +28,7 @@ pub fn with_space(thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>)) {
         drop(active);
     }
     check(&vm, &[]);
+    assert_eq!(vm.check_free_is_zero(), Ok(()));
     let zero = 512 * vm.event(Event::ThpZeroPageAlloc);
     assert_eq!(vm.vmstat().nr_free_pages + zero, before);
 }

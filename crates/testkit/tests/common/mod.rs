@@ -112,6 +112,7 @@ pub fn in_setup(setup: Setup, nr_cpus: usize, arena_bytes: u64, test: impl Fn(&W
         check(&vm, &[&space]);
     }
     check(&vm, &[]);
+    assert_eq!(vm.check_free_is_zero(), Ok(()));
     assert_eq!(vm.vmstat().nr_free_pages, free_before, "frames were lost or freed twice");
     assert_eq!(vm.machine().violations(), (0, None));
 }
