@@ -17,6 +17,8 @@ use softfault::table::format::{Format, X86_64};
 
 /// Bits of a thread's cell that hold the CPU; the machine's number is above.
 pub(crate) const CPU_BITS: u32 = 16;
+/// The cell of a thread that is a CPU and may not act as one: of no machine.
+const NO_CPU: u64 = u64::MAX;
 /// Table pointers that a CPU's paging-structure cache holds.
 const NR_TABLES_CACHED: usize = 32;
 
@@ -30,6 +32,19 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn bound() -> u64 {
     BOUND.get()
+}
+
+/// Runs `f` while the thread is no CPU, so that it cannot call the core.
+pub(crate) fn as_no_cpu(f: impl FnOnce()) {
+    /// Makes the thread what it was, also when `f` panics.
+    struct Again(u64);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            BOUND.set(self.0);
+        }
+    }
+    let _again = Again(BOUND.replace(NO_CPU));
+    f();
 }
 
 /// Counts turns of a spin; true every 64th time.

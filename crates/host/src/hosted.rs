@@ -5,7 +5,7 @@ use crate::barrier::Barrier;
 use crate::bbm::Violations;
 use crate::config::{HostedConfig, HostedError, Mode};
 use crate::counts::TlbStats;
-use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats};
+use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats, as_no_cpu};
 use crate::park::Parking;
 use crate::ticks;
 use core::marker::PhantomData;
@@ -37,6 +37,7 @@ pub struct Hosted<F: Format = X86_64> {
     pub(crate) parking: Parking,
     pub(crate) violations: Option<Violations>,
     pub(crate) subscriber: OnceLock<Subscriber>,
+    pub(crate) notices_lost: AtomicU64,
     pub(crate) wait_hook: OnceLock<WaitHook>,
     pub(crate) started: Instant,
     format: PhantomData<fn() -> F>,
@@ -68,6 +69,7 @@ impl<F: Format> Hosted<F> {
             parking: Parking::default(),
             violations: config.strict_bbm.then(Violations::default),
             subscriber: OnceLock::new(),
+            notices_lost: AtomicU64::new(0),
             wait_hook: OnceLock::new(),
             started: Instant::now(),
             format: PhantomData,
@@ -96,14 +98,23 @@ impl<F: Format> Hosted<F> {
 
     /// Passes the notices of spaces with a subscription on, from now on and for
     /// good; gives the subscriber back where there is one already. What it may do
-    /// is said at [`Machine::notify`](softfault::Machine::notify).
+    /// is said at [`Machine::notify`](softfault::Machine::notify). One that panics
+    /// counts as one that answered `false`: see [`notices_lost`](Self::notices_lost).
     pub fn on_notice(&self, subscriber: Subscriber) -> Result<(), Subscriber> {
         self.subscriber.set(subscriber)
     }
 
+    /// Times that the subscriber panicked, also because it called the core back in a
+    /// way that [`Machine::notify`](softfault::Machine::notify) excludes. The operation
+    /// that told it went on: half of one would leave the space broken.
+    pub fn notices_lost(&self) -> u64 {
+        self.notices_lost.load(Relaxed)
+    }
+
     /// Calls `hook` wherever the core lets others run: in each turn of a wait, in
     /// place of parking, and before barriers and shootdowns. For tests that decide
-    /// which thread goes on. Gives the hook back where there is one already.
+    /// which thread goes on. The thread is no CPU meanwhile: a hook that calls the
+    /// core panics. Gives the hook back where there is one already.
     pub fn on_wait(&self, hook: WaitHook) -> Result<(), WaitHook> {
         self.wait_hook.set(hook)
     }
@@ -111,22 +122,7 @@ impl<F: Format> Hosted<F> {
     /// The calling CPU answers others. Whether a hook was called.
     pub(crate) fn waits(&self) -> bool {
         ticks::answered();
-        self.wait_hook.get().inspect(|hook| hook()).is_some()
-    }
-
-    /// A word of a frame as a device reaches it: by the frame's number, through
-    /// nobody's tables.
-    ///
-    /// # Panics
-    ///
-    /// If the frame has no such word.
-    pub fn device_load(&self, pfn: Pfn, offset: usize) -> u64 {
-        self.arena.word(pfn, offset).load(Relaxed)
-    }
-
-    /// As [`device_load`](Self::device_load).
-    pub fn device_store(&self, pfn: Pfn, offset: usize, value: u64) {
-        self.arena.word(pfn, offset).store(value, Relaxed);
+        self.wait_hook.get().inspect(|hook| as_no_cpu(hook)).is_some()
     }
 
     /// How invalidations reach other CPUs.

@@ -11,6 +11,7 @@ use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
 use softfault::{AddressSpace, FrameRange, Notice};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: H1, H2; accesses touch a frame only where a table of the core maps
 // it, `are_zero` is set only while all of the arena is zero. I2: H3; a thread keeps its CPU
@@ -94,7 +95,13 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
-        self.subscriber.get().is_some_and(|subscriber| subscriber(space, notice))
+        let Some(subscriber) = self.subscriber.get() else { return false };
+        // The core is left in the middle of an operation, so no panic goes through it.
+        let told = catch_unwind(AssertUnwindSafe(|| subscriber(space, notice)));
+        told.unwrap_or_else(|_| {
+            self.notices_lost.fetch_add(1, Relaxed);
+            false
+        })
     }
 
     /// splitmix64, a sequence for each CPU.
@@ -105,6 +112,46 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         let mixed = (next ^ next >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
+    }
+}
+
+impl<F: Format> Hosted<F> {
+    /// Loads a word of a frame as a device does: by the frame's number, through
+    /// nobody's tables.
+    ///
+    /// ```compile_fail,E0133
+    /// # use softfault::Pfn;
+    /// # use softfault_host::{Hosted, HostedConfig};
+    /// let hosted = Hosted::new(HostedConfig::default()).unwrap();
+    /// hosted.device_load(Pfn(1), 0);
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// I6, I24: the caller keeps the frame by a pin, or has looked it up and has not
+    /// been told of a change since. A pin reads and writes without `unsafe`.
+    ///
+    /// # Panics
+    ///
+    /// If the frame has no such word.
+    pub unsafe fn device_load(&self, pfn: Pfn, offset: usize) -> u64 {
+        self.arena.word(pfn, offset).load(Relaxed)
+    }
+
+    /// Stores a word, as [`device_load`](Self::device_load) loads one.
+    ///
+    /// ```compile_fail,E0133
+    /// # use softfault::Pfn;
+    /// # use softfault_host::{Hosted, HostedConfig};
+    /// let hosted = Hosted::new(HostedConfig::default()).unwrap();
+    /// hosted.device_store(Pfn(1), 0, 7);
+    /// ```
+    ///
+    /// # Safety
+    ///
+    /// As `device_load`, for a page that may be written.
+    pub unsafe fn device_store(&self, pfn: Pfn, offset: usize, value: u64) {
+        self.arena.word(pfn, offset).store(value, Relaxed);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::machine::Kernel;
 use crate::sync::Once;
 use core::ops::Range;
-use softfault::clear::calibrate;
+use softfault::clear::{Scratch, calibrate};
 use softfault::{AccessError, AddressSpace, FaultError, FrameRange, Machine, OutOfFrames, SharedObject, Tunables, Vm};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -25,12 +25,10 @@ const CALIBRATION_FRAMES: u64 = 16;
 
 /// Gives the subsystem all memory that nobody else has.
 pub fn init(info: &Info, tunables: Tunables) {
-    let machine = Kernel::take(info);
-    let table = machine
-        .frames()
-        .iter()
-        .find(|r| r.nr_frames >= CALIBRATION_FRAMES)
-        .map(|region| calibrate(&machine, FrameRange { nr_frames: CALIBRATION_FRAMES, ..*region }));
+    let mut machine = Kernel::take(info);
+    let scratch = machine.frames().iter().find(|r| r.nr_frames >= CALIBRATION_FRAMES).copied();
+    let scratch = scratch.map(|range| FrameRange { nr_frames: CALIBRATION_FRAMES, ..range });
+    let table = scratch.and_then(|range| Scratch::new(&mut machine, range)).map(|mut scratch| calibrate(&mut scratch));
     match Vm::new(machine, tunables) {
         Ok(vm) => {
             table.iter().for_each(|table| vm.set_clear_orders(table));

@@ -103,9 +103,12 @@ impl Order {
     pub const PMD: Order = Order(9);
     /// The largest block the frame allocator gives: 1 GiB.
     pub const MAX: Order = Order(18);
-    /// Number of base pages.
+    /// Number of base pages; the largest number where it does not fit.
     pub const fn nr_pages(self) -> u64 {
-        1 << self.0
+        match 1u64.checked_shl(self.0 as u32) {
+            Some(nr_pages) => nr_pages,
+            None => u64::MAX,
+        }
     }
 }
 

@@ -10,9 +10,11 @@
 //! for each size of page, and kept in the [`Vm`].
 
 mod calibrate;
+mod scratch;
 
 pub use crate::policy::clear::{ClearOrder, Plan, Run, WARM_RADIUS};
 pub use calibrate::{ClearTable, calibrate};
+pub use scratch::Scratch;
 
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::machine::Machine;
@@ -42,8 +44,8 @@ impl core::fmt::Display for Poisoned {
 impl core::error::Error for Poisoned {}
 
 /// Fills the 2^order frames from `first` with zeroes; `hint` is the index of the
-/// one that is needed first, if that is known.
-pub fn clear_folio<M: Machine>(machine: &M, first: Pfn, order: Order, hint: Option<u64>, how: ClearOrder) {
+/// one that is needed first, if that is known. The frames are the caller's alone (I6).
+pub(crate) fn clear_folio<M: Machine>(machine: &M, first: Pfn, order: Order, hint: Option<u64>, how: ClearOrder) {
     // Nothing can fail, and the compiler knows it.
     let Ok(()) =
         in_pieces(machine, first, how.plan(order.nr_pages(), hint), |piece| -> Result<(), core::convert::Infallible> {
@@ -64,7 +66,7 @@ pub fn clear_folio<M: Machine>(machine: &M, first: Pfn, order: Order, hint: Opti
 ///
 /// What `check` said; some of the copy has been written then, and none of it
 /// after that.
-pub fn copy_folio<M: Machine>(
+pub(crate) fn copy_folio<M: Machine>(
     machine: &M,
     to: Pfn,
     from: Pfn,

@@ -30,6 +30,10 @@ impl CpuSet {
     pub const EMPTY: CpuSet = CpuSet { bits: [0; MAX_CPUS / 64] };
 
     /// The CPUs `0..nr_cpus`.
+    ///
+    /// # Panics
+    ///
+    /// Above [`MAX_CPUS`].
     pub fn first(nr_cpus: usize) -> CpuSet {
         let mut set = CpuSet::EMPTY;
         (0..nr_cpus).for_each(|i| set.insert(CpuId(i as u16)));
@@ -40,16 +44,23 @@ impl CpuSet {
         CpuSet { bits }
     }
     /// Adds `cpu`.
+    ///
+    /// # Panics
+    ///
+    /// If its number is not below [`MAX_CPUS`]: a set cannot hold it.
     pub fn insert(&mut self, cpu: CpuId) {
+        assert!(usize::from(cpu.0) < MAX_CPUS, "cpu is {}, should be below {MAX_CPUS}", cpu.0);
         self.bits[cpu.0 as usize / 64] |= 1 << (cpu.0 % 64);
     }
-    /// Takes `cpu` out.
+    /// Takes `cpu` out; one that no set can hold is in none.
     pub fn remove(&mut self, cpu: CpuId) {
-        self.bits[cpu.0 as usize / 64] &= !(1 << (cpu.0 % 64));
+        if let Some(word) = self.bits.get_mut(usize::from(cpu.0) / 64) {
+            *word &= !(1 << (cpu.0 % 64));
+        }
     }
     /// Whether `cpu` is in it.
     pub fn contains(&self, cpu: CpuId) -> bool {
-        self.bits[cpu.0 as usize / 64] & (1 << (cpu.0 % 64)) != 0
+        self.bits.get(usize::from(cpu.0) / 64).is_some_and(|word| word & (1 << (cpu.0 % 64)) != 0)
     }
     /// Whether nobody is in it.
     pub fn is_empty(&self) -> bool {

@@ -12,6 +12,21 @@ use softfault::{
 };
 use softfault_host::{Hosted, Running};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A guest's loads and stores, past the tables of its program.
+#[allow(unsafe_code)]
+mod device {
+    use super::{Hosted, Pfn, Vm};
+
+    pub fn load(vm: &Vm<Hosted>, pfn: Pfn, offset: usize) -> u64 {
+        // SAFETY: I24: under the mirror's lock, which a notice takes, too.
+        unsafe { vm.machine().device_load(pfn, offset) }
+    }
+    pub fn store(vm: &Vm<Hosted>, pfn: Pfn, offset: usize, value: u64) {
+        // SAFETY: I24: as above, of a page that was looked up for writing.
+        unsafe { vm.machine().device_store(pfn, offset, value) }
+    }
+}
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -364,10 +379,10 @@ fn mirrored(w: &World<'_>, base: u64) {
                     let page = n % PAGES;
                     let access = if n % 3 == 0 { Access::Write } else { Access::Read };
                     let look = |pfn| {
-                        let there = w.vm.machine().device_load(pfn, 0);
+                        let there = device::load(w.vm, pfn, 0);
                         assert!(there == 0 || there == mark(page), "page {page} shows {there:#x} of somebody else");
                         if access == Access::Write {
-                            w.vm.machine().device_store(pfn, 16, n);
+                            device::store(w.vm, pfn, 16, n);
                         }
                     };
                     if mirror.access(s, &subscription, base + page * PAGE, access, &look) {

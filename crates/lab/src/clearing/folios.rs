@@ -4,45 +4,48 @@
 use super::span::Span;
 use super::{HUGE_BYTES, NR_SUBPAGES};
 use crate::error::LabError;
-use softfault::clear::{ClearOrder, clear_folio, copy_folio};
+use softfault::clear::{ClearOrder, Scratch};
 use softfault::machine::Machine;
 use softfault::{Order, Pfn};
 use softfault_host::{Hosted, HostedConfig};
-use std::marker::PhantomData;
+use std::cell::RefCell;
 
 /// Some large pages, warm in the sense that the host has given memory for all.
 pub struct Folios {
-    hosted: Hosted,
-    nr: u64,
     /// Spans are raw: one thread has them all.
-    one_thread: PhantomData<*const ()>,
+    scratch: RefCell<Scratch<'static, Hosted>>,
+    nr: u64,
 }
 
 impl Folios {
-    /// `nr` of them.
+    /// `nr` of them. Their machine is never given back: a process has one.
     pub fn new(nr: u64) -> Result<Folios, LabError> {
         let config = HostedConfig { arena_bytes: nr * HUGE_BYTES, huge: true, ..HostedConfig::default() };
         let hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
-        let folios = Folios { hosted, nr, one_thread: PhantomData };
+        let hosted = Box::leak(Box::new(hosted));
+        let range = hosted.frames()[0];
+        let scratch = RefCell::new(Scratch::new(hosted, range).expect("frames of the machine"));
+        let folios = Folios { scratch, nr };
         (0..nr).for_each(|i| folios.span(i).soil());
         Ok(folios)
     }
 
-    fn first(&self, i: u64) -> Pfn {
-        let first = self.hosted.frames()[0].first;
-        Pfn(first.0 + (i % self.nr * NR_SUBPAGES) as u32)
+    fn first(&self, i: u64) -> u64 {
+        i % self.nr * NR_SUBPAGES
     }
 
     /// The bytes of the `i`th; counted round and round.
     pub fn span(&self, i: u64) -> Span<'_> {
-        // SAFETY: L3: frames of the arena, which lives as long as the borrow; L2:
-        // only the thread that has it clears or touches them.
-        unsafe { Span::new(self.hosted.frame_ptr(self.first(i))) }
+        let scratch = self.scratch.borrow();
+        let pfn = Pfn(scratch.range().first.0 + self.first(i) as u32);
+        // SAFETY: L3: frames of the arena, which lives for ever; L2: only the
+        // thread that has it clears or touches them.
+        unsafe { Span::new(scratch.machine().frame_ptr(pfn)) }
     }
 
     /// Clears the `i`th as a fault on sub-page `target` would.
     pub fn clear(&self, i: u64, target: u64, how: ClearOrder) {
-        clear_folio(&self.hosted, self.first(i), Order::PMD, Some(target), how);
+        self.scratch.borrow_mut().clear(self.first(i), Order::PMD, Some(target), how);
     }
 
     /// Copies the `from`th to the `to`th as a write to sub-page `target` would;
@@ -53,13 +56,13 @@ impl Folios {
 
     /// Copies sub-page `target` alone; gives the bytes read and written.
     pub fn copy_subpage(&self, to: u64, from: u64, target: u64) -> u64 {
-        let at = |i: u64| Pfn(self.first(i).0 + target as u32);
+        let at = |i: u64| self.first(i) + target;
         self.copied(at(to), at(from), Order::BASE, 0, ClearOrder::Forward)
     }
 
-    fn copied(&self, to: Pfn, from: Pfn, order: Order, target: u64, how: ClearOrder) -> u64 {
+    fn copied(&self, to: u64, from: u64, order: Order, target: u64, how: ClearOrder) -> u64 {
         let mut nr = 0;
-        let copied = copy_folio(&self.hosted, to, from, order, Some(target), how, &mut |_| {
+        let copied = self.scratch.borrow_mut().copy(to, from, order, Some(target), how, &mut |_| {
             nr += 1;
             Ok(())
         });

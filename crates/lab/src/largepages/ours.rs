@@ -14,7 +14,7 @@ use crate::os;
 use crate::pft::measure::{self, Arena};
 use crate::pft::{Frames, bind};
 use crate::stage::{self, Mapped, Stage};
-use softfault::clear::{ClearOrder, ClearTable, calibrate};
+use softfault::clear::{ClearOrder, ClearTable};
 use softfault::machine::Machine;
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables, Vm};
@@ -45,11 +45,11 @@ impl Arenas {
             measure::warm(&mut hosted);
             Ok(hosted)
         };
-        let (huge, small) = (machine(true)?, machine(false)?);
+        let (mut huge, small) = (machine(true)?, machine(false)?);
         let base = huge.frame_ptr(huge.frames()[0].first);
         let len = Options::arena_bytes(nr_pages);
         let host_huge_share = os::huge_bytes(base, len as usize) as f64 / len as f64;
-        let measured = calibrate(&huge, huge.frames()[0]);
+        let measured = measure::calibrated(&mut huge);
         let wanted = match options.clear_order {
             Clearing::In(order) => Some(order),
             Clearing::Calibrated => None,

@@ -12,12 +12,13 @@
 use super::options::{AGED_FREE_OF_64, Frames, PAGE_BYTES, Pages};
 use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
-use softfault::clear::{ClearOrder, clear_folio};
+use softfault::clear::{ClearOrder, ClearTable, Scratch, calibrate};
 use softfault::machine::{CpuId, Machine};
 use softfault::{Access, AddressSpace, Order, Pfn, Tunables, Vm};
 use softfault_host::Hosted;
 use std::hint::black_box;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -170,19 +171,36 @@ pub fn zero(load: &Load, hosted: &Hosted, batch: u64) -> Result<Sample, LabError
 
 /// Clearing of huge pages as a fault on their first sub-page does it, and nothing
 /// else.
-pub fn clear(load: &Load, hosted: &Hosted, how: ClearOrder) -> Result<Sample, LabError> {
-    let first = first_frame(hosted).0.next_multiple_of(Order::PMD.nr_pages() as u32);
+pub fn clear(load: &Load, hosted: &mut Hosted, how: ClearOrder) -> Result<Sample, LabError> {
+    let nr = Order::PMD.nr_pages();
+    let range = hosted.frames()[0];
+    let scratch = Scratch::new(hosted, range).expect("frames of the machine");
+    let hosted = scratch.machine();
+    let (_, mut rest) = scratch.split_at(u64::from(range.first.0).next_multiple_of(nr) - u64::from(range.first.0));
+    // A lock for each, which nobody contends for.
+    let mut pages = Vec::new();
+    while rest.range().nr_frames >= nr {
+        let (page, after) = rest.split_at(nr);
+        pages.push(Mutex::new(page));
+        rest = after;
+    }
     together(
         load,
         |i| bind(hosted, i),
-        |pages| {
-            for page in pages {
-                let page = Pfn(first + (page * Order::PMD.nr_pages()) as u32);
-                clear_folio(hosted, page, Order::PMD, Some(0), how);
+        |share| {
+            for page in share {
+                let mut page = pages[page as usize].lock().expect("nobody panics with it");
+                page.clear(0, Order::PMD, Some(0), how);
             }
             Ok(())
         },
     )
+}
+
+/// In which order large pages are best cleared in this arena.
+pub fn calibrated(hosted: &mut Hosted) -> ClearTable {
+    let range = hosted.frames()[0];
+    calibrate(&mut Scratch::new(hosted, range).expect("frames of the machine"))
 }
 
 /// One warm machine, which serves the `Vm`s of all rows one after the other.

@@ -27,8 +27,7 @@ use crate::os;
 use crate::progress;
 use measure::{Arena, Load, Sample};
 use plan::{Job, Work};
-use softfault::clear::{ClearOrder, calibrate};
-use softfault::machine::Machine;
+use softfault::clear::ClearOrder;
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
@@ -70,7 +69,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     })
     .map_err(|e| LabError::host("the hosted machine", e))?;
     measure::warm(&mut hosted);
-    let how = calibrate(&hosted, hosted.frames()[0]).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
+    let how = measure::calibrated(&mut hosted).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
     let mut arena = Arena::of(hosted);
 
     let jobs = plan::jobs(options, &thread_counts);
@@ -110,7 +109,7 @@ fn measure_one(
         Work::LinuxPopulate => measure::linux_populate(&load),
         Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),
         Work::ZeroInBatches => match how {
-            Some(how) => measure::clear(&load, arena.hosted(), how),
+            Some(how) => measure::clear(&load, arena.hosted_mut(), how),
             None => measure::zero(&load, arena.hosted(), tunables.zero_batch),
         },
     }

@@ -6,12 +6,11 @@
 //! goes on to write the whole page at once is served best by `forward`, and that
 //! cannot be known at its first touch.
 
-use super::{ClearOrder, WARM_RADIUS, clear_folio};
+use super::{ClearOrder, Scratch, WARM_RADIUS};
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::machine::Machine;
 use crate::mem;
 use crate::sync::Word;
-use crate::vm::FrameRange;
 
 const NR_ORDERS: usize = ClearOrder::ALL.len();
 /// Sizes that are measured, up to 2 MiB; a larger page would take too long and
@@ -54,30 +53,29 @@ impl ClearTable {
 }
 
 /// Measures every order on pages of every size up to 2 MiB that `scratch` has
-/// room for. The frames are the caller's alone and are zero afterwards where they
-/// were used. They should be several times what the caches hold: in less, every
+/// room for. The frames are zero afterwards where they were used. They should be several times what the caches hold: in less, every
 /// page is warm before it is cleared, and stores past the caches look worse than
 /// they are. Called with nothing held.
-pub fn calibrate<M: Machine>(machine: &M, scratch: FrameRange) -> ClearTable {
+pub fn calibrate<M: Machine>(scratch: &mut Scratch<'_, M>) -> ClearTable {
     let mut table = ClearTable::default();
+    let nr_frames = scratch.range().nr_frames;
     let mut walk = Walk { scratch, next: 0 };
     for size in 1..NR_SIZES {
         let order = Order(size as u8);
-        if order.nr_pages() <= scratch.nr_frames {
-            table.ns[size] = Some(measured(machine, &mut walk, order));
+        if order.nr_pages() <= nr_frames {
+            table.ns[size] = Some(measured(&mut walk, order));
         }
     }
     table
 }
 
-fn measured<M: Machine>(machine: &M, walk: &mut Walk, order: Order) -> [u64; NR_ORDERS] {
+fn measured<M: Machine>(walk: &mut Walk<'_, '_, M>, order: Order) -> [u64; NR_ORDERS] {
     let mut samples = [[0; NR_SAMPLES]; NR_ORDERS];
     // The orders in turn, so that the machine's moods hit all of them alike.
     for sample in 0..NR_SAMPLES {
         for (how, samples) in ClearOrder::ALL.into_iter().zip(&mut samples) {
             let (at_start, in_middle) = (0, order.nr_pages() / 2);
-            samples[sample] = timed(machine, walk.step(order), order, at_start, how)
-                + timed(machine, walk.step(order), order, in_middle, how);
+            samples[sample] = walk.timed(order, at_start, how) + walk.timed(order, in_middle, how);
         }
     }
     samples.map(|mut samples| {
@@ -86,36 +84,38 @@ fn measured<M: Machine>(machine: &M, walk: &mut Walk, order: Order) -> [u64; NR_
     })
 }
 
-fn timed<M: Machine>(machine: &M, first: Pfn, order: Order, target: u64, how: ClearOrder) -> u64 {
-    let begun = machine.now_ns();
-    clear_folio(machine, first, order, Some(target), how);
-    let mut carried = 0;
-    for index in target..(target + WARM_RADIUS + 1).min(order.nr_pages()) {
-        for line in (0..PAGE_SIZE as usize).step_by(LINE_BYTES) {
-            // What was loaded is zero, which the CPU has to wait for to know.
-            let word: &Word = mem::view(machine, Pfn(first.0 + index as u32), line + carried);
-            carried = word.get() as usize & (LINE_BYTES - 1);
-        }
-    }
-    machine.now_ns().saturating_sub(begun)
-}
-
 /// Goes round the scratch frames, so that each page was last touched as long ago
 /// as there are others.
-struct Walk {
-    scratch: FrameRange,
+struct Walk<'s, 'm, M: Machine> {
+    scratch: &'s mut Scratch<'m, M>,
     next: u64,
 }
 
-impl Walk {
-    /// The next 2^order frames; there are as many.
-    fn step(&mut self, order: Order) -> Pfn {
-        if self.next + order.nr_pages() > self.scratch.nr_frames {
+impl<M: Machine> Walk<'_, '_, M> {
+    /// Index of the next 2^order frames; there are as many.
+    fn step(&mut self, order: Order) -> u64 {
+        if self.next + order.nr_pages() > self.scratch.range().nr_frames {
             self.next = 0;
         }
-        let first = self.scratch.first.0 + self.next as u32;
+        let at = self.next;
         self.next += order.nr_pages();
-        Pfn(first)
+        at
+    }
+
+    fn timed(&mut self, order: Order, target: u64, how: ClearOrder) -> u64 {
+        let (at, machine) = (self.step(order), self.scratch.machine());
+        let begun = machine.now_ns();
+        self.scratch.clear(at, order, Some(target), how);
+        let first = u64::from(self.scratch.range().first.0) + at;
+        let mut carried = 0;
+        for index in target..(target + WARM_RADIUS + 1).min(order.nr_pages()) {
+            for line in (0..PAGE_SIZE as usize).step_by(LINE_BYTES) {
+                // What was loaded is zero, which the CPU has to wait for to know.
+                let word: &Word = mem::view(machine, Pfn((first + index) as u32), line + carried);
+                carried = word.get() as usize & (LINE_BYTES - 1);
+            }
+        }
+        machine.now_ns().saturating_sub(begun)
     }
 }
 

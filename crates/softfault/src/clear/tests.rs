@@ -1,6 +1,6 @@
 //! Memory after clearing and copying; what happens when a source is poisoned.
 
-use super::{CHUNK_FRAMES, ClearOrder, ClearTable, Poisoned, calibrate, clear_folio, copy_folio};
+use super::{CHUNK_FRAMES, ClearOrder, ClearTable, Poisoned, Scratch, calibrate, clear_folio, copy_folio};
 use crate::addr::{Order, Pfn};
 use crate::mem;
 use crate::policy;
@@ -142,13 +142,55 @@ fn the_order_is_the_tunables_else_the_tables_else_the_usual_one() {
 
 #[test]
 fn calibration_measures_what_the_scratch_has_room_for() {
-    let vm = machine(Tunables::default());
-    fill(&vm, Pfn(TO.0 - 1), 66, |_| !0);
-    let table = calibrate(vm.machine(), FrameRange { first: TO, nr_frames: 64 });
+    let mut machine = machine(Tunables::default()).into_machine();
+    let words = |machine: &Plain, i: u64| -> Vec<u64> {
+        mem::view::<_, [Word; 512]>(machine, Pfn(TO.0 - 1 + i as u32), 0).iter().map(Word::get).collect()
+    };
+    for i in 0..66 {
+        mem::view::<_, [Word; 512]>(&machine, Pfn(TO.0 - 1 + i), 0).iter().for_each(|w| w.set(!0));
+    }
+    let mut scratch = Scratch::new(&mut machine, FrameRange { first: TO, nr_frames: 64 }).unwrap();
+    let table = calibrate(&mut scratch);
     for o in 0..=Order::MAX.0 {
         assert_eq!(table.ns(Order(o)).is_some(), (1..=6).contains(&o), "order {o}");
     }
-    assert!((0..64).all(|i| has(&vm, TO, i, 0)));
-    assert!(has(&vm, Pfn(TO.0 - 1), 0, !0) && has(&vm, TO, 64, !0), "frames beside the scratch were touched");
-    assert_eq!(calibrate(vm.machine(), FrameRange { first: TO, nr_frames: 1 }), ClearTable::default());
+    assert!((1..65).all(|i| words(&machine, i) == [0; 512]));
+    assert!([0, 65].iter().all(|i| words(&machine, *i) == [!0; 512]), "frames beside the scratch were touched");
+    let mut one = Scratch::new(&mut machine, FrameRange { first: TO, nr_frames: 1 }).unwrap();
+    assert_eq!(calibrate(&mut one), ClearTable::default());
+}
+
+#[test]
+fn scratch_frames_are_the_machines() {
+    let mut machine = machine(Tunables::default()).into_machine();
+    let take = |machine: &mut Plain, first, nr_frames| {
+        Scratch::new(machine, FrameRange { first: Pfn(first), nr_frames }).map(|scratch| scratch.range().nr_frames)
+    };
+    assert_eq!(take(&mut machine, 0, NR_FRAMES), Some(NR_FRAMES));
+    assert_eq!(take(&mut machine, NR_FRAMES as u32, 0), Some(0));
+    for (first, nr_frames) in [(0, NR_FRAMES + 1), (NR_FRAMES as u32, 1), (1 << 30, 1), (5, u64::MAX), (u32::MAX, 1)] {
+        assert_eq!(take(&mut machine, first, nr_frames), None, "{first} {nr_frames}");
+    }
+}
+
+#[test]
+fn what_leaves_the_scratch_is_refused() {
+    let how = ClearOrder::Forward;
+    let refused = |call: &dyn Fn(&mut Scratch<'_, Plain>)| {
+        let mut machine = machine(Tunables::default()).into_machine();
+        let mut scratch = Scratch::new(&mut machine, FrameRange { first: TO, nr_frames: 64 }).unwrap();
+        let call = std::panic::AssertUnwindSafe(|| call(&mut scratch));
+        assert!(std::panic::catch_unwind(call).is_err());
+    };
+    for (at, order) in [(0, 7), (1, 6), (64, 0), (u64::MAX, 0), (0, 64), (0, 255)] {
+        refused(&|scratch| scratch.clear(at, Order(order), None, how));
+        refused(&|scratch| _ = scratch.copy(at, 0, Order(order), None, how, &mut |_| Ok(())));
+        refused(&|scratch| _ = scratch.copy(0, at, Order(order), None, how, &mut |_| Ok(())));
+    }
+    refused(&|scratch| _ = scratch.copy(8, 9, Order(1), None, how, &mut |_| Ok(())));
+    let mut machine = machine(Tunables::default()).into_machine();
+    let scratch = Scratch::new(&mut machine, FrameRange { first: TO, nr_frames: 64 }).unwrap();
+    let (low, high) = scratch.split_at(10);
+    assert_eq!((low.range().nr_frames, high.range().nr_frames, high.range().first.0), (10, 54, TO.0 + 10));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| low.split_at(11))).is_err());
 }

@@ -30,6 +30,7 @@ impl<M: Machine> Vm<M> {
     /// of none. Entries that are somebody else's are waited for, so this is not for
     /// those who hold anything.
     pub fn split_folio(&self, pfn: Pfn) {
+        self.assert_outside();
         if u64::from(pfn.0) >= self.nr_frames() {
             return;
         }

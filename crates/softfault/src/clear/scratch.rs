@@ -1,0 +1,88 @@
+//! Frames of a machine that no [`Vm`](crate::Vm) has, to measure clearing on.
+
+use super::{ClearOrder, Poisoned, clear_folio, copy_folio};
+use crate::addr::{Order, Pfn};
+use crate::machine::Machine;
+use crate::vm::FrameRange;
+
+/// Adjacent frames that the caller owns, since the machine is borrowed for writing:
+/// as a slice of them would be.
+pub struct Scratch<'m, M: Machine> {
+    machine: &'m M,
+    range: FrameRange,
+}
+
+impl<'m, M: Machine> Scratch<'m, M> {
+    /// Takes the frames `range`, which lie in one of [`Machine::frames`]; `None` if
+    /// they do not. They count as written from now on.
+    pub fn new(machine: &'m mut M, range: FrameRange) -> Option<Scratch<'m, M>> {
+        if !machine.frames().iter().any(|r| r.first <= range.first && range.end() <= r.end()) {
+            return None;
+        }
+        machine.begin();
+        Some(Scratch { machine, range })
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &'m M {
+        self.machine
+    }
+
+    /// The frames.
+    pub fn range(&self) -> FrameRange {
+        self.range
+    }
+
+    /// Divides it into the first `nr_frames` frames and the rest.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub fn split_at(self, nr_frames: u64) -> (Scratch<'m, M>, Scratch<'m, M>) {
+        let FrameRange { first, nr_frames: nr } = self.range;
+        assert!(nr_frames <= nr, "nr_frames is {nr_frames}, should be at most {nr}");
+        let part = |first, nr_frames| Scratch { machine: self.machine, range: FrameRange { first, nr_frames } };
+        (part(first, nr_frames), part(Pfn(first.0 + nr_frames as u32), nr - nr_frames))
+    }
+
+    /// Clears the 2^order frames from number `at` of it; `hint` is the index of the
+    /// one that is needed first.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such frames.
+    pub fn clear(&mut self, at: u64, order: Order, hint: Option<u64>, how: ClearOrder) {
+        clear_folio(self.machine, self.folio(at, order), order, hint, how);
+    }
+
+    /// Copies the 2^order frames from number `from` of it to those from number `to`.
+    /// `check` is asked about each sub-page right before it is read.
+    ///
+    /// # Errors
+    ///
+    /// What `check` said; some of the copy has been written then.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such frames, or they overlap.
+    pub fn copy(
+        &mut self,
+        to: u64,
+        from: u64,
+        order: Order,
+        hint: Option<u64>,
+        how: ClearOrder,
+        check: &mut impl FnMut(u64) -> Result<(), Poisoned>,
+    ) -> Result<(), Poisoned> {
+        let (source, target) = (self.folio(from, order), self.folio(to, order));
+        assert!(to.abs_diff(from) >= order.nr_pages(), "to, from: should not overlap");
+        copy_folio(self.machine, target, source, order, hint, how, check)
+    }
+
+    fn folio(&self, at: u64, order: Order) -> Pfn {
+        let end = at.checked_add(order.nr_pages());
+        let is_inside = end.is_some_and(|end| end <= self.range.nr_frames);
+        assert!(is_inside, "{order:?} at frame {at}: should lie in the {} frames of it", self.range.nr_frames);
+        Pfn(self.range.first.0 + at as u32)
+    }
+}
