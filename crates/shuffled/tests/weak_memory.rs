@@ -28,7 +28,7 @@ const MOVE: u64 = 3;
 const KEEP: u64 = 7;
 const NR_CPUS: usize = 3;
 const NR_FRAMES: u64 = 128;
-const SCHEDULES: usize = 1500;
+const SCHEDULES: usize = 2500;
 /// The value with which counting up ends.
 const LAST: u64 = 8;
 
@@ -173,7 +173,7 @@ fn visit_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
             w.use_fresh_pages();
         });
         let visitor: Actor = Box::new(move || {
-            for value in 1..=8u64 {
+            for value in 1..=12u64 {
                 let _ = w.space.write(at(0), &value.to_ne_bytes());
             }
         });
@@ -184,7 +184,17 @@ fn visit_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
 
 #[test]
 fn visit_against_munmap() {
-    visit_against(|w| w.space.munmap(at(0), 4096).unwrap());
+    visit_against(|w| {
+        for round in 0..4 {
+            w.space.munmap(at(0), 4096).unwrap();
+            for _ in 0..3 {
+                assert_eq!(w.load(at(0)), Err(FaultError::NotMapped), "I7: a page outside every VMA");
+            }
+            if round < 3 {
+                w.space.mmap(at(0), 4096, RW, FIXED_PRIVATE).unwrap();
+            }
+        }
+    });
 }
 
 /// The VMA stays: a section that begins late may find the old entry still.
@@ -353,19 +363,24 @@ fn stores_against_a_move_that_keeps_the_source() {
 /// Nothing is put into an object beyond its size after the size has shrunk.
 #[test]
 fn store_against_a_smaller_object() {
-    shuffled(SCHEDULES, || {
+    // The window is a few operations wide, and a schedule is short.
+    shuffled(5 * SCHEDULES, || {
         let w = World::new();
         let object: &'static SharedObject<'static, Machine> =
             Box::leak(Box::new(w.vm.new_shared_object(2 * 4096).unwrap()));
         let part = ObjectPart { object, offset_bytes: 0, may_write: true };
         w.space.mmap_object(at(8), 2 * 4096, RW, FIXED_SHARED, part).unwrap();
         object.write(0, &[7; 8]).unwrap();
-        let shrinker: Actor = Box::new(move || {
-            object.set_size_bytes(4096);
-            assert_eq!(object.nr_resident_pages(), 1, "I22: a page beyond the size");
+        let shrinker = inside(w, move || {
+            for _ in 0..3 {
+                object.set_size_bytes(2 * 4096);
+                object.set_size_bytes(4096);
+                assert_eq!(object.nr_resident_pages(), 1, "I22: a page beyond the size");
+                w.space.zap_object(object.id(), 1..2);
+            }
         });
         let program = inside(w, move || {
-            for value in 1..=3 {
+            for value in 1..=12 {
                 match w.store(at(9), value) {
                     Ok(_) | Err(FaultError::BeyondObject) => {}
                     Err(other) => panic!("{other}"),
