@@ -3,7 +3,8 @@
 
 mod common;
 
-use common::{Modelled, World, explore, run, small_pages_on};
+use common::{Modelled, READ, World, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
+use softfault_modelled::policy::collapse::CollapseRefusal;
 use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
 use std::sync::{Arc, Mutex};
 
@@ -209,4 +210,94 @@ fn t8_collapse_against_a_pin() {
         drop((held, again));
         w.check(&[]);
     });
+}
+
+/// I31: the table is detached, no lock is held, and another CPU operates on the
+/// mapping. Whatever comes first, the space is whole afterwards.
+fn collapse_against(
+    other: impl Fn(World) + Sync + Send + Copy + 'static,
+    then: impl Fn(World) + Sync + Send + Copy + 'static,
+) {
+    for slow in [1, 2] {
+        let_others_run_in_shootdowns_of(slow);
+        // One preemption: the shootdown is where the other gets on anyhow.
+        explore(1, move || {
+            let w = with_small_pages();
+            run(vec![Box::new(move || _ = w.space.collapse(0)), Box::new(move || other(w))]);
+            w.check(&[]);
+            then(w);
+            w.check(&[]);
+            assert_ne!(w.space.collapse(0), Err(CollapseRefusal::Busy), "a table that was not put back");
+            w.check(&[]);
+        });
+    }
+}
+
+#[test]
+fn collapse_against_munmap() {
+    collapse_against(|w| w.space.munmap(0, 4 * 4096).unwrap(), |w| assert_eq!(w.space.rss_pages().anon, 0));
+}
+
+#[test]
+fn collapse_against_munmap_of_a_part() {
+    collapse_against(
+        |w| w.space.munmap(4096, 4096).unwrap(),
+        |w| {
+            assert_eq!((byte(w, 0), byte(w, 2), byte(w, 3)), (1, 0, 0));
+            assert!(w.space.translate_at_rest(4096).is_none());
+        },
+    );
+}
+
+/// What MADV_DONTNEED was told to drop is zero, in whichever table it stood.
+#[test]
+fn collapse_against_dontneed() {
+    collapse_against(
+        |w| w.space.madvise(0, 2 * 4096, 4).unwrap(),
+        |w| assert_eq!((byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3)), (0, 0, 0, 0)),
+    );
+}
+
+#[test]
+fn collapse_against_mprotect() {
+    for nr_pages in [1, 4] {
+        collapse_against(
+            move |w| w.space.mprotect(0, nr_pages * 4096, READ).unwrap(),
+            move |w| {
+                assert!(w.space.handle_fault(0, Access::Write).is_err());
+                assert_eq!((byte(w, 0), byte(w, 1)), (1, 2));
+            },
+        );
+    }
+}
+
+#[test]
+fn collapse_against_fork() {
+    let_others_run_in_shootdowns_of(1);
+    explore(1, || {
+        let w = with_small_pages();
+        let child = Arc::new(Mutex::new(None));
+        let slot = child.clone();
+        run(vec![
+            Box::new(move || _ = w.space.collapse(0)),
+            Box::new(move || *slot.lock().unwrap() = Some(w.space.fork().unwrap())),
+        ]);
+        let child = child.lock().unwrap().take().unwrap();
+        w.check(&[&child]);
+        w.space.write(0, &[7]).unwrap();
+        let mut seen = [0];
+        for (page, value) in [(0, 1), (1, 2), (2, 0), (3, 0)] {
+            child.read(page * 4096, &mut seen).unwrap();
+            assert_eq!(seen, [value], "page {page} of the child");
+        }
+        w.check(&[&child]);
+        drop(child);
+        w.check(&[]);
+    });
+}
+
+/// Two want the same stretch: the second finds the table gone, or the huge page.
+#[test]
+fn collapse_against_collapse() {
+    collapse_against(|w| _ = w.space.collapse(0), |w| assert_eq!((byte(w, 0), byte(w, 1)), (1, 2)));
 }

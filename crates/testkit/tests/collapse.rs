@@ -3,7 +3,7 @@
 mod common;
 
 use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
-use common::{FIXED, GUARD_INSTALL, NONE, PAGE, READ, RW, SHARED, check};
+use common::{FIXED, FREE, GUARD_INSTALL, NONE, PAGE, READ, RW, SHARED, check};
 use softfault::addr::Access;
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
@@ -179,6 +179,69 @@ fn when_an_allocation_fails_everything_is_as_before() {
             assert_eq!(result.is_err(), k < 2, "a twin, a huge frame");
         });
     }
+}
+
+fn dirty_pages(space: &common::Space<'_>) -> u64 {
+    let mut nr = 0;
+    space.smaps(&mut |entry| nr += entry.dirty_pages);
+    nr
+}
+
+/// Whoever writes pages out goes by the dirty bit.
+#[test]
+fn what_was_dirty_stays_dirty() {
+    with_space(NEVER, |vm, space| {
+        map(space, AT, 2 * HUGE);
+        for page in (0..1024).map(|i| i ^ 1) {
+            space.write(AT + page * PAGE, &[page as u8]).unwrap();
+        }
+        assert_eq!(dirty_pages(space), 1024);
+        // Clean, and then one page of the second is written.
+        space.madvise(AT, 2 * HUGE, FREE).unwrap();
+        assert_eq!(dirty_pages(space), 0);
+        space.write(AT + HUGE + 300 * PAGE, &[9]).unwrap();
+        assert_eq!(dirty_pages(space), 1);
+        space.collapse(AT).unwrap();
+        space.collapse(AT + HUGE).unwrap();
+        assert_eq!(huge_pages(space), 2);
+        assert_eq!(dirty_pages(space), 512, "one dirty page makes all of a huge page dirty, none makes none");
+        check(vm, &[space]);
+    });
+}
+
+/// I31: no lock is held while pages are copied. An operation on the mapping gets
+/// the table back after one page at most; one elsewhere is not noticed.
+#[test]
+fn a_collapse_gives_way_to_operations_on_its_mapping() {
+    let vm = vm(2, 64 << 20, NEVER);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let stop = AtomicBool::new(false);
+    let space = vm.new_space().unwrap();
+    map(&space, AT, HUGE);
+    let (space, vm, stop) = (&space, &vm, &stop);
+    let begun = std::time::Instant::now();
+    let is_over = || begun.elapsed().as_secs() > 20;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let _cpu = vm.machine().bind(CpuId(1)).unwrap();
+            while !stop.load(SeqCst) {
+                space.mprotect(AT + 7 * PAGE, PAGE, READ).unwrap();
+                space.mprotect(AT + 7 * PAGE, PAGE, RW).unwrap();
+            }
+        });
+        while vm.event(Event::CollapseChanged) < 20 && !is_over() {
+            // Not in order, or nothing would be copied.
+            space.madvise(AT, HUGE, DONTNEED).unwrap();
+            for page in (0..512).map(|i| i ^ 1).filter(|page| *page != 7) {
+                space.write(AT + page * PAGE, &[page as u8]).unwrap();
+            }
+            let _ = space.collapse(AT);
+            assert!((0..512).filter(|page| *page != 7).all(|page| byte(space, AT + page * PAGE) == page as u8));
+        }
+        stop.store(true, SeqCst);
+    });
+    assert!(vm.event(Event::CollapseChanged) >= 20, "no copy was ended by an operation");
+    check(vm, &[space]);
 }
 
 /// T8: one CPU collapses, others fault, pin, unmap and fork.

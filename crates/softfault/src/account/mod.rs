@@ -133,6 +133,8 @@ events! {
     CollapseGuard = "collapse_guard",
     /// Collapses refused: an entry was somebody's.
     CollapseBusy = "collapse_busy",
+    /// Collapses refused: an operation changed the mapping meanwhile.
+    CollapseChanged = "collapse_changed",
     /// Collapses refused: nothing used lately.
     CollapseNotReferenced = "collapse_not_referenced",
     /// Collapses refused: no frame for a table.

@@ -42,10 +42,23 @@ impl<M: Machine> Vm<M> {
         self.obtain_huge_or(self.huge_now().defrag().effort(advised), &self.tunables.compact_fault)
     }
 
-    /// The same for a collapse, which has time.
-    pub(crate) fn obtain_huge_for_collapse(&self, may_compact: bool) -> Result<HugeFrame, OutOfFrames> {
-        let effort = if may_compact { Effort::Direct } else { Effort::Nothing };
-        self.obtain_huge_or(effort, &self.tunables.compact_background)
+    /// One for a collapse, if one is free.
+    pub(crate) fn obtain_huge_for_collapse(&self) -> Result<Option<HugeFrame>, OutOfFrames> {
+        // An injected failure is one: nothing is made in its place.
+        self.frames.count_down()?;
+        let cpu = self.cpu(self.machine.this_cpu());
+        Ok(self.frames.claim_huge(cpu, Self::NR_SUB_FRAMES))
+    }
+
+    /// Makes one for a collapse, which has time, and leaves it to whoever comes
+    /// first. With no lock held: compaction takes long.
+    pub(crate) fn make_huge_for_collapse(&self) -> Result<(), OutOfFrames> {
+        // Free for all that others know, until it is.
+        let _held = self.hold();
+        let made = self.compact_as_far_as(Effort::Direct, &self.tunables.compact_background);
+        let huge = made.map_err(|_| OutOfFrames)?;
+        self.give_back_huge(huge.first, huge.is_zero);
+        Ok(())
     }
 
     fn obtain_huge_or(&self, effort: Effort, budget: &CompactBudget) -> Result<HugeFrame, OutOfFrames> {

@@ -7,8 +7,8 @@
 //! one that found no huge frame, and wakes early when a block becomes free
 //! ([`Vm::nr_blocks_emptied`]).
 //!
-//! Locks on entry: none, no section. Takes the writer lock of the space for one
-//! huge page at a time.
+//! Locks on entry: none, no section. Takes the writer lock of the space for a look
+//! at each stretch, and holds none while pages move.
 
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
@@ -65,8 +65,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// The first stretch from `at` on that may become huge; where to go on.
     fn scan_stretch(&self, at: Vpn, limits: &CollapseLimits, scan: &mut Scan) -> Option<Vpn> {
         let nr = Vm::<M>::NR_SUB_FRAMES;
-        let _writer = self.write_lock();
-        let vma = self.tree().next(at).map(|f| f.vma)?;
+        // By value: what is found is looked at again under the writer lock.
+        let vma = {
+            let _section = self.section();
+            self.tree().next(at).map(|f| f.vma)?
+        };
         // A look at a VMA costs something, too, or a space of a million small ones
         // would be one step.
         scan.nr_scanned += 1;
@@ -76,7 +79,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Some(vma.range.end);
         }
         let mut next = stretch.end;
-        match self.collapse_at(&vma, base, limits) {
+        match self.collapse_at(base, &|vma| self.may_scan(vma), limits) {
             Ok(()) => {
                 scan.nr_scanned += nr;
                 scan.nr_collapsed += 1;

@@ -28,6 +28,7 @@ mod lookup;
 mod tell;
 
 pub use lookup::{Lookup, LookupRefused};
+pub(crate) use tell::Invalidation;
 
 use crate::addr::PageRange;
 use crate::machine::Machine;

@@ -66,6 +66,8 @@ pub enum CollapseRefusal {
     Guard,
     /// An entry belongs to somebody for a moment.
     Busy,
+    /// An operation changed the mapping meanwhile.
+    Changed,
     /// Nothing was used lately.
     NotReferenced,
     /// No block is free.
@@ -87,6 +89,7 @@ impl CollapseRefusal {
             CollapseRefusal::Pinned => "pinned",
             CollapseRefusal::Guard => "guard",
             CollapseRefusal::Busy => "busy",
+            CollapseRefusal::Changed => "changed",
             CollapseRefusal::NotReferenced => "not_referenced",
             CollapseRefusal::NoHugeFrame => "no_huge_frame",
             CollapseRefusal::NoFrame => "no_frame",

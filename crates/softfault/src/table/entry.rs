@@ -169,6 +169,22 @@ impl<'a, F: Format> Slot<'a, F> {
         self.word.swap(F::busy_of(raw), Ordering::AcqRel);
     }
 
+    /// A table entry becomes `Busy`, and the caller's. The number is not kept in it,
+    /// which tells it from a removal's.
+    pub(crate) fn detach_table(&self, table: Pfn) -> Result<(), Changed> {
+        let from = F::encode(Entry::Table(table), self.level);
+        let busy = F::encode(Entry::Busy, self.level);
+        let mut expected = from;
+        loop {
+            match self.word.compare_exchange(expected, busy, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                // Hardware marks tables that it goes through.
+                Err(now) if same_but_hardware::<F>(now, from) => expected = now,
+                Err(_) => return Err(Changed),
+            }
+        }
+    }
+
     /// Ends a `Busy` that the caller owns.
     #[inline(always)]
     pub(crate) fn resolve(&self, entry: Entry) {

@@ -284,7 +284,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let part = vma.range.intersect(&PageRange::new(at, range.end));
             self.collapse_range(&vma, part).map_err(|refusal| match refusal {
                 CollapseRefusal::NoHugeFrame | CollapseRefusal::NoFrame => MadviseError::OutOfFrames,
-                CollapseRefusal::Pinned | CollapseRefusal::Busy => MadviseError::InUse,
+                CollapseRefusal::Pinned | CollapseRefusal::Busy | CollapseRefusal::Changed => MadviseError::InUse,
                 _ => MadviseError::NoHugePage,
             })?;
             at = part.end;
