@@ -15,10 +15,15 @@ std::thread_local! {
     static CPU: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
+/// More waits than an operation alone has: it waits for ever.
+const WAITS_ALONE_MAX: u64 = 100_000;
+
 #[derive(Default)]
 struct State {
     turn: usize,
     done: [bool; 2],
+    /// Waits of the CPU that is left, after the other one's part.
+    nr_waits_alone: u64,
     /// A CPU's part has panicked: the other one must not wait for what it owns.
     failed: bool,
     /// Waits of CPU 0 so far, and the one at which CPU 1 begins.
@@ -64,7 +69,10 @@ impl Turns {
             state = self.passed.wait_while(state, |state| state.turn != cpu).unwrap();
         }
         let failed = state.failed;
+        state.nr_waits_alone += u64::from(state.done[1 - cpu]);
+        let is_stuck = state.nr_waits_alone > WAITS_ALONE_MAX;
         drop(state);
+        assert!(!is_stuck, "CPU {cpu} waits for something that nobody ends");
         assert!(!failed, "the other CPU has failed");
     }
 }
