@@ -122,7 +122,8 @@ pub enum Tick {
 ///
 /// # Safety
 ///
-/// The implementor promises invariants I1 to I4 of `docs/invariants.md`:
+/// The implementor promises invariants I1 to I4 and M1 to M8 of
+/// `docs/invariants.md`:
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
 ///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
 ///   readable, writable, aligned to 4,096, the same on every call, and next to
@@ -137,7 +138,33 @@ pub enum Tick {
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
-///   access with a translation that it had read before the call.
+///   access with a translation that it had read before the call;
+/// - **M1** no callback calls back into the core, with two exceptions: in
+///   [`notify`](Machine::notify), [lookups](crate::Subscription::lookup) and reads of
+///   counters; in [`relax`](Machine::relax) and [`park`](Machine::park), other threads
+///   of execution, which may make any call. The core panics where a call in `notify`
+///   could wait;
+/// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
+///   [`nr_cpus`](Machine::nr_cpus), [`fault_policy`](Machine::fault_policy) and
+///   [`tick`](Machine::tick) are called in sections: they neither wait nor answer other
+///   CPUs;
+/// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
+///   [`heavy_barrier`](Machine::heavy_barrier) or [`shootdown`](Machine::shootdown)
+///   answers the requests of others meanwhile. An answer is given outside sections
+///   only, if [`shootdown_is_grace`](Machine::shootdown_is_grace);
+/// - **M4** [`park`](Machine::park) returns after an [`unpark`](Machine::unpark) of the
+///   word that follows its change;
+/// - **M5** a CPU loads the root of a space only while it is
+///   [active](crate::AddressSpace::activate) in it: activation first, then the root;
+///   another root first, then deactivation, with no translation left;
+/// - **M6** the embedder writes only those entries of a root table that lie above the
+///   user part of the format, before the root is first loaded. The core neither reads
+///   nor frees what they name;
+/// - **M7** a walker of the embedder's own (an emulated TLB, a second table) reads
+///   entries as whole words while its CPU is active in the space, sets nothing but
+///   accessed and dirty bits, by compare-and-swap in a present leaf, and drops what it
+///   keeps in [`shootdown`](Machine::shootdown);
+/// - **M8** no callback unwinds.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
 pub unsafe trait Machine: Sized + Sync {
     /// The page-table format.

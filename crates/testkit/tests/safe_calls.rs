@@ -167,6 +167,23 @@ fn reports_hold_nothing_while_they_call() {
         a.munmap(entry.vma.range.start.addr(), 3 * PAGE).unwrap();
     });
     assert_eq!((nr_pages, a.nr_vmas()), (50, 0));
+    // Every other page is there: more runs than one batch has.
+    for object in [PRIVATE, SHARED] {
+        a.mmap(BASE, 600 * PAGE, RW, object | FIXED).unwrap();
+        (0..300).for_each(|i| a.write(BASE + 2 * i * PAGE, &[1]).unwrap());
+        if object == SHARED {
+            a.madvise(BASE, 600 * PAGE, DONTNEED).unwrap();
+        }
+        let mut pages = Vec::new();
+        a.mincore(BASE, 600 * PAGE, &mut |nr_pages, is_resident| {
+            pages.extend((0..nr_pages).map(|_| is_resident));
+            // Under a lock this would wait for itself.
+            a.munmap(BASE + 700 * PAGE, PAGE).unwrap();
+        })
+        .unwrap();
+        assert!(pages.len() == 600 && pages.iter().enumerate().all(|(i, there)| *there == (i % 2 == 0)));
+        a.munmap(BASE, 600 * PAGE).unwrap();
+    }
     // One VMA that grows in front of the report: it is finite, and names no page twice.
     a.mmap(BASE, PAGE, RW, PRIVATE | FIXED).unwrap();
     let mut nr = 0;

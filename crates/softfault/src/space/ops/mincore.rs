@@ -20,32 +20,37 @@ op_error! {
     }
 }
 
-/// Joins pages of one kind into runs.
-struct Runs<'a> {
-    out: &'a mut dyn FnMut(u64, bool),
-    nr_pages: u64,
-    is_resident: bool,
+/// Runs that are copied under the writer lock at one go: 1 KiB of stack.
+const NR_RUNS: usize = 64;
+
+/// Pages of one kind, joined into runs.
+struct Runs {
+    runs: [(u64, bool); NR_RUNS],
+    len: usize,
 }
 
-impl Runs<'_> {
+impl Runs {
+    /// Adds pages, while it [is not full](Self::is_full).
     fn add(&mut self, nr_pages: u64, is_resident: bool) {
-        if nr_pages > 0 && is_resident != self.is_resident {
-            self.flush();
-            self.is_resident = is_resident;
+        match self.runs[..self.len].last_mut() {
+            _ if nr_pages == 0 => {}
+            Some(last) if last.1 == is_resident => last.0 += nr_pages,
+            _ => {
+                self.runs[self.len] = (nr_pages, is_resident);
+                self.len += 1;
+            }
         }
-        self.nr_pages += nr_pages;
     }
-    fn flush(&mut self) {
-        if self.nr_pages > 0 {
-            (self.out)(core::mem::take(&mut self.nr_pages), self.is_resident);
-        }
+    fn is_full(&self) -> bool {
+        self.len == NR_RUNS
     }
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Calls `out(number of pages, whether they are resident)` with the pages of the
-    /// range in turn, adjacent ones of one kind together. A hole in the tables costs
-    /// one call, however large it is.
+    /// range in turn, adjacent ones of one kind together as a rule. A hole in the
+    /// tables costs one call, however large it is. Nothing is held while `out` runs:
+    /// it may call back.
     ///
     /// # Errors
     ///
@@ -63,28 +68,35 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Err(MincoreError::OutOfRange);
         }
         let range = pages(addr, page_align(len));
-        let mut runs = Runs { out, nr_pages: 0, is_resident: false };
-        let _writer = self.write_lock();
         let mut at = range.start;
-        let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
-            let Some(vma) = self.tree().lookup(at).map(|f| f.vma) else {
-                runs.flush();
-                return Err(MincoreError::NotMapped);
-            };
-            let end = vma.range.end.min(range.end);
-            while at < end {
+            let mut runs = Runs { runs: [(0, false); NR_RUNS], len: 0 };
+            let all_mapped = self.residence_of_batch(&mut at, range.end, &mut runs);
+            runs.runs[..runs.len].iter().for_each(|(nr_pages, is_resident)| out(*nr_pages, *is_resident));
+            all_mapped?;
+        }
+        Ok(())
+    }
+
+    /// Moves `at` on to `end`, or as far as there is room for runs.
+    fn residence_of_batch(&self, at: &mut Vpn, end: Vpn, runs: &mut Runs) -> Result<(), MincoreError> {
+        let _writer = self.write_lock();
+        let mut pace = Pace::new(&self.vm.machine);
+        while *at < end && !runs.is_full() {
+            let vma = self.tree().lookup(*at).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
+            let end = vma.range.end.min(end);
+            while *at < end && !runs.is_full() {
                 pace.step();
-                at = self.residence_from(&vma, PageRange::new(at, end), &mut pace, &mut runs);
+                *at = self.residence_from(&vma, PageRange::new(*at, end), &mut pace, runs);
             }
         }
-        runs.flush();
         Ok(())
     }
 
     /// Reports the pages of the range that one walk answers for: those of a leaf
-    /// table, of a huge mapping, of a hole. Gives the first page after them.
-    fn residence_from(&self, vma: &Vma, range: PageRange, pace: &mut Pace<'_, M>, runs: &mut Runs<'_>) -> Vpn {
+    /// table, of a huge mapping, of a hole, as far as there is room for their runs.
+    /// Gives the first page after them.
+    fn residence_from(&self, vma: &Vma, range: PageRange, pace: &mut Pace<'_, M>, runs: &mut Runs) -> Vpn {
         let machine = &self.vm.machine;
         let up_to_end_of = |level: u8| {
             let span = span_of::<M::Format>(level);
@@ -103,12 +115,14 @@ impl<M: Machine> AddressSpace<'_, M> {
             }
             Walk::Hole(pmd) => {
                 let part = up_to_end_of(pmd.slot.level);
-                self.residence_in_object(vma, part, runs);
-                part.end
+                self.residence_in_object(vma, part, runs)
             }
             Walk::Leaf(_) => {
                 let part = up_to_end_of(1);
                 for vpn in (part.start.0..part.end.0).map(Vpn) {
+                    if runs.is_full() {
+                        return vpn;
+                    }
                     pace.step();
                     self.residence_of(vma, vpn, runs);
                 }
@@ -118,7 +132,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// One page whose leaf table is there: under the writer lock it stays.
-    fn residence_of(&self, vma: &Vma, vpn: Vpn, runs: &mut Runs<'_>) {
+    fn residence_of(&self, vma: &Vma, vpn: Vpn, runs: &mut Runs) {
         let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else {
             debug_assert!(false, "I15: the writer lock keeps tables");
             return runs.add(1, false);
@@ -128,25 +142,32 @@ impl<M: Machine> AddressSpace<'_, M> {
             Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, false),
             // A guard hides a page of an object from the program, not from this.
             Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {
-                self.residence_in_object(vma, PageRange::new(vpn, Vpn(vpn.0 + 1)), runs);
+                _ = self.residence_in_object(vma, PageRange::new(vpn, Vpn(vpn.0 + 1)), runs);
             }
         }
     }
 
     /// Pages that are not mapped here, but perhaps there for others who share the
-    /// object.
-    fn residence_in_object(&self, vma: &Vma, part: PageRange, runs: &mut Runs<'_>) {
-        let mut at = vma.index_of(part.start);
-        let end = at + part.nr_pages();
+    /// object. Gives the first page after those that there was room for.
+    fn residence_in_object(&self, vma: &Vma, part: PageRange, runs: &mut Runs) -> Vpn {
+        let first = vma.index_of(part.start);
+        let (mut at, end) = (first, first + part.nr_pages());
         if vma.object != ObjectId::NONE {
             let nr_pages = self.vm.object_nr_pages(vma.object);
-            let _ = self.vm.for_each_page(vma.object, &(at..end.min(nr_pages)), &mut |index, _| {
+            let ended = self.vm.for_each_page(vma.object, &(at..end.min(nr_pages)), &mut |index, _| {
                 runs.add(index - at, false);
-                runs.add(1, true);
-                at = index + 1;
-                ControlFlow::Continue(())
+                at = index;
+                if !runs.is_full() {
+                    runs.add(1, true);
+                    at = index + 1;
+                }
+                if runs.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
+            if ended.is_break() {
+                return Vpn(part.start.0 + (at - first));
+            }
         }
         runs.add(end - at, false);
+        part.end
     }
 }
