@@ -16,9 +16,11 @@
 //! | [`shortest`] | the shortest sequence that still differs |
 //! | [`spread`](mod@spread) | which CPUs of a large machine a test's threads are |
 //! | [`table`] | what a soak has covered |
+//! | [`baton`] | actors that take turns at each wait of the core |
 //! | [`churn`] | huge pages split, shared, moved, pinned by several CPUs at once |
 #![deny(unsafe_code)]
 
+pub mod baton;
 pub mod churn;
 pub mod features;
 pub mod fuzz;

@@ -1,4 +1,4 @@
-//! The soak tests: `soak differential|lockstep|parallel|huge [--seconds N] ...`.
+//! The soak tests: `soak differential|lockstep|parallel|huge|relax [--seconds N] ...`.
 //!
 //! `differential` runs sequences from consecutive seeds on the host's Linux, on
 //! the core and on the model; it ends at the first difference, with the shortest
@@ -6,7 +6,8 @@
 //! covered. `lockstep` and `parallel` run sequences on several CPUs of the hosted
 //! machine, in both of its modes and under all disciplines, against the model.
 //! `huge` has several CPUs make, split, share, move, pin and collapse huge pages in
-//! several spaces, with every page's content known.
+//! several spaces, with every page's content known. `relax` has three actors take
+//! turns wherever the core waits, by a seed.
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
@@ -20,7 +21,7 @@ use softfault_testkit::linux::Linux;
 use softfault_testkit::op::{Op, Outcome};
 use softfault_testkit::spread::NR_THREADS;
 use softfault_testkit::table::{Table, class_of};
-use softfault_testkit::{churn, lockstep, parallel};
+use softfault_testkit::{baton, churn, lockstep, parallel};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +35,7 @@ enum Test {
     Lockstep,
     Parallel,
     Huge,
+    Relax,
 }
 
 struct Options {
@@ -56,9 +58,10 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         Some("lockstep") => Test::Lockstep,
         Some("parallel") => Test::Parallel,
         Some("huge") => Test::Huge,
+        Some("relax") => Test::Relax,
         other => {
             let given = other.unwrap_or("missing");
-            return Err(format!("the test is {given}, should be differential, lockstep, parallel or huge"));
+            return Err(format!("the test is {given}, should be differential, lockstep, parallel, huge or relax"));
         }
     };
     let mut options = Options { test, discipline: None, nr_cpus: 4, seconds: 10, seed: 1, sides, nr_differences: 1 };
@@ -187,6 +190,21 @@ fn huge(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Rounds of actors that take turns, until the time is up.
+fn relax(options: &Options) -> ExitCode {
+    let (started, mut seed) = (Instant::now(), options.seed);
+    while started.elapsed() < Duration::from_secs(options.seconds) {
+        UNDER_WAY.store(seed, Ordering::Relaxed);
+        if let Err(what) = baton::Round::random(seed).play() {
+            println!("seed {seed}: {what}");
+            return ExitCode::from(1);
+        }
+        seed += 1;
+    }
+    println!("seeds {} to {}: no byte lost, no frame lost", options.seed, seed - 1);
+    ExitCode::SUCCESS
+}
+
 fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
     let arena_bytes = 256 << 20;
     let config =
@@ -272,6 +290,7 @@ fn run(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         Test::Differential => soak(options),
         Test::Lockstep | Test::Parallel => several(options),
         Test::Huge => Ok(huge(options)),
+        Test::Relax => Ok(relax(options)),
     }
 }
 

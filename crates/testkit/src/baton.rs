@@ -1,0 +1,214 @@
+//! What may happen at each wait: actors that take turns.
+//!
+//! Each actor is a thread with its own CPU. One baton passes between them, at
+//! `relax`, `park`, barriers and shootdowns, by a seed or by a list of decisions. So
+//! each interleaving at waits repeats exactly. What happens between two instructions
+//! of a section is for loom.
+//!
+//! A round has a space with private memory of two huge pages and a shared object.
+//! Actors store, look, pin, fork, and change the space all the time; `history.rs`
+//! knows what each page may hold. At the end all bytes are compared, the core's
+//! checker looks at everything, and each frame has to be back.
+
+mod actor;
+mod history;
+mod turns;
+
+use crate::hosted::nr_free_pages;
+use crate::judge::check;
+use crate::op::PAGE;
+use crate::random::Random;
+pub use actor::Deed;
+use actor::{Actor, Place};
+use history::History;
+use softfault::policy::huge::{CowHuge, Enabled};
+use softfault::{AddressSpace, CpuId, HugeKnobs, SharedObject, Tunables, Vm};
+use softfault_host::{Hosted, HostedConfig, Mode};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+pub use turns::Schedule;
+use turns::Turns;
+
+/// Private memory: two huge pages, at one of these places.
+const PLACES: [u64; 3] = [0x10_0000_0000, 0x10_4000_0000, 0x10_8000_3000];
+const NR_PAGES: u64 = 1024;
+const NR_BYTES: u64 = NR_PAGES * PAGE;
+/// Those of its pages whose bytes are known.
+const KNOWN: [u64; 8] = [0, 1, 5, 300, 511, 512, 700, 1023];
+/// The object: where it is mapped, and its pages, all of them known.
+const OBJECT: u64 = 0x11_0000_0000;
+const OBJECT_PAGES: u64 = 3;
+/// Frames of a machine.
+const ARENA_BYTES: u64 = 32 << 20;
+
+/// What all actors share.
+struct World<'vm> {
+    vm: &'vm Vm<Hosted>,
+    space: AddressSpace<'vm, Hosted>,
+    object: SharedObject<'vm, Hosted>,
+    turns: Arc<Turns>,
+    history: Mutex<History>,
+    place: Mutex<Place>,
+}
+
+/// One round.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// What each actor does; one with an empty list takes random deeds.
+    pub deeds: Vec<Vec<Deed>>,
+    /// Decides machine, deeds and places.
+    pub seed: u64,
+    /// Who goes on at each wait.
+    pub schedule: Schedule,
+    /// Allocations that still succeed once the round has begun.
+    pub frames_left: Option<u64>,
+}
+
+impl Round {
+    /// Three actors with random deeds.
+    pub fn random(seed: u64) -> Round {
+        let mut random = Random::new(seed);
+        let deeds = (0..3).map(|_| Deed::some(&mut random)).collect();
+        let frames_left = random.chance(40).then(|| random.below(24));
+        Round { deeds, seed, schedule: Schedule::Seeded(seed), frames_left }
+    }
+
+    /// Plays it; gives the number of choices that each listed decision had.
+    ///
+    /// # Errors
+    ///
+    /// What was wrong, and how to see it again.
+    pub fn play(&self) -> Result<Vec<usize>, String> {
+        let vm = machine(self.seed, self.deeds.len())?;
+        let label = format!("{self:?}");
+        let turns = Arc::new(Turns::new(self.deeds.len(), &self.schedule, label.clone()));
+        let hook = turns.clone();
+        vm.machine().on_wait(Box::new(move || hook.pass())).map_err(|_| "the machine has a hook")?;
+        let before = {
+            let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+            nr_free_pages(&vm)
+        };
+        let problems = self.play_on(&vm, turns.clone())?;
+        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+        let after = nr_free_pages(&vm);
+        match problems.first() {
+            Some(first) => Err(format!("{label}: {first}")),
+            None if after != before => Err(format!("{label}: {before} frames were free, now {after}")),
+            None => Ok(turns.choices()),
+        }
+    }
+
+    fn play_on(&self, vm: &Vm<Hosted>, turns: Arc<Turns>) -> Result<Vec<String>, String> {
+        let world = {
+            let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+            World::new(vm, turns, self.seed)?
+        };
+        vm.fail_allocation(self.frames_left);
+        world.history().is_starved = self.frames_left.is_some();
+        let play = |i: usize| {
+            let played = catch_unwind(AssertUnwindSafe(|| Actor::new(&world, i, self.seed).play(&self.deeds[i])));
+            if let Err(panic) = played {
+                let text = panic.downcast_ref::<String>().cloned();
+                world.history().problems.push(format!("actor {i} panicked: {}", text.unwrap_or_default()));
+            }
+        };
+        thread::scope(|scope| {
+            let play = &play;
+            (0..self.deeds.len()).for_each(|i| drop(scope.spawn(move || play(i))));
+        });
+        vm.fail_allocation(None);
+        let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
+        world.look_at_all();
+        let mut problems = core::mem::take(&mut world.history().problems);
+        problems.iter_mut().for_each(|problem| *problem += &format!("; {}", world.history().notes()));
+        if problems.is_empty() {
+            problems.extend(check(vm, [&world.space].into_iter()));
+        }
+        drop(world);
+        Ok(problems)
+    }
+}
+
+impl<'vm> World<'vm> {
+    fn new(vm: &'vm Vm<Hosted>, turns: Arc<Turns>, seed: u64) -> Result<World<'vm>, String> {
+        let space = vm.new_space().map_err(|e| e.to_string())?;
+        let object = vm.new_shared_object(OBJECT_PAGES * PAGE).map_err(|e| e.to_string())?;
+        let history = Mutex::new(History::new(KNOWN.len() + OBJECT_PAGES as usize));
+        let place = Mutex::new(Place { base: PLACES[0], is_changing: false });
+        let world = World { vm, space, object, turns, history, place };
+        world.map(PLACES[0], 0, NR_PAGES).map_err(|e| e.to_string())?;
+        world.map_object().map_err(|e| e.to_string())?;
+        // Some pages are there from the beginning.
+        let mut random = Random::new(seed ^ 0x5eed);
+        for (page, number) in KNOWN.into_iter().enumerate() {
+            if random.chance(40) {
+                let value = 1 + page as u64;
+                let id = world.history().begin(page, value);
+                let addr = PLACES[0] + number * PAGE + offset_of(page);
+                world.space.write(addr, &value.to_ne_bytes()).map_err(|e| e.to_string())?;
+                world.history().end(id, true);
+            }
+        }
+        Ok(world)
+    }
+
+    fn history(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn map(&self, base: u64, first: u64, nr: u64) -> Result<(), softfault::MmapError> {
+        self.space.mmap(base + first * PAGE, nr * PAGE, 3, 0x32).map(drop)
+    }
+
+    fn map_object(&self) -> Result<(), softfault::MmapError> {
+        let part = softfault::ObjectPart { object: &self.object, offset_bytes: 0, may_write: true };
+        self.space.mmap_object(OBJECT, OBJECT_PAGES * PAGE, 3, 0x11, part).map(drop)
+    }
+
+    /// Where a known page is, given where private memory is.
+    fn addr_of(&self, page: usize, base: u64) -> u64 {
+        let at = match KNOWN.get(page) {
+            Some(number) => base + number * PAGE,
+            None => OBJECT + (page - KNOWN.len()) as u64 * PAGE,
+        };
+        at + offset_of(page)
+    }
+
+    /// At the end everything is mapped, and nothing is under way.
+    fn look_at_all(&self) {
+        let base = self.place.lock().unwrap_or_else(PoisonError::into_inner).base;
+        for page in 0..KNOWN.len() + OBJECT_PAGES as usize {
+            let mut bytes = [0; 8];
+            let read = self.space.read(self.addr_of(page, base), &mut bytes);
+            let mut history = self.history();
+            let now = history.tick();
+            match read {
+                Ok(()) => history.saw(page, u64::from_ne_bytes(bytes), now, now + 1, "at the end"),
+                Err(error) => history.problems.push(format!("at the end: page {page}: {error}")),
+            }
+        }
+    }
+}
+
+/// Words of all places in a page are used.
+fn offset_of(page: usize) -> u64 {
+    page as u64 * 1032 % PAGE / 8 * 8
+}
+
+/// Small pages or huge ones, both modes.
+fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
+    let mut random = Random::new(seed ^ 0x0dd);
+    let mode = random.pick(&[Mode::Interrupt, Mode::Broadcast]);
+    let config =
+        HostedConfig { nr_cpus, arena_bytes: ARENA_BYTES, mode, tlb_entries: 64, seed, ..HostedConfig::default() };
+    let hosted = Hosted::new(config).map_err(|e| e.to_string())?;
+    let enabled = random.pick(&[Enabled::Never, Enabled::Always]);
+    let cow = random.pick(&[CowHuge::Split, CowHuge::Copy]);
+    let mut thp = HugeKnobs { enabled, cow, ..HugeKnobs::DEFAULT };
+    thp.khugepaged.max_ptes_none = 511;
+    let mut tunables = Tunables { thp, ..Tunables::default() };
+    // The host's clock would decide otherwise.
+    tunables.compact_fault.time_ns = u64::MAX;
+    Vm::new(hosted, tunables).map_err(|e| e.to_string())
+}

@@ -1,0 +1,151 @@
+//! What each page may hold: a history of stores and removals with the times at which
+//! they began and ended.
+//!
+//! A value may be seen if it was stored before the look ended, and nothing that
+//! certainly took effect lies wholly between that store and the look. So what a
+//! thread stored and was told has been stored is there unless a removal overlapped.
+
+/// A moment: operations of one actor follow each other, those of several overlap.
+pub(super) type Time = u64;
+const NOT_YET: Time = Time::MAX;
+
+/// A store (`value` other than 0) or a removal.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    value: u64,
+    begin: Time,
+    end: Time,
+    /// It took effect, whatever else happened.
+    is_certain: bool,
+    /// Looks that begin later do not see it.
+    until: Time,
+}
+
+#[derive(Default)]
+struct Page {
+    events: Vec<Event>,
+    /// When the page may be refused.
+    barred: Vec<(Time, Time)>,
+}
+
+/// Names an event that is under way.
+#[derive(Clone, Copy)]
+pub(super) struct Id(usize, usize);
+
+/// Histories of all pages.
+pub(super) struct History {
+    now: Time,
+    pages: Vec<Page>,
+    /// Stores until then may have gone to a page that is lost.
+    doubtful: Option<(Time, Time)>,
+    /// Frames may be refused.
+    pub(super) is_starved: bool,
+    pub(super) problems: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl History {
+    pub(super) fn new(nr_pages: usize) -> History {
+        let empty = Event { value: 0, begin: 0, end: 0, is_certain: true, until: NOT_YET };
+        let pages = (0..nr_pages).map(|_| Page { events: vec![empty], barred: Vec::new() }).collect();
+        History { now: 1, pages, doubtful: None, is_starved: false, problems: Vec::new(), notes: Vec::new() }
+    }
+
+    pub(super) fn tick(&mut self) -> Time {
+        self.now += 1;
+        self.now
+    }
+
+    /// What happened, for whoever reads of a problem.
+    pub(super) fn note(&mut self, what: String) {
+        self.notes.push(format!("{}: {what}", self.now));
+    }
+
+    pub(super) fn notes(&self) -> String {
+        self.notes.join("; ")
+    }
+
+    /// A store (or, with 0, a removal) begins.
+    pub(super) fn begin(&mut self, page: usize, value: u64) -> Id {
+        let begin = self.tick();
+        self.begin_at(page, value, begin)
+    }
+
+    /// The same, for one that began before it was known to the history.
+    pub(super) fn begin_at(&mut self, page: usize, value: u64, begin: Time) -> Id {
+        self.pages[page].events.push(Event { value, begin, end: NOT_YET, is_certain: false, until: NOT_YET });
+        Id(page, self.pages[page].events.len() - 1)
+    }
+
+    /// It ended, and certainly took effect or not.
+    pub(super) fn end(&mut self, Id(page, i): Id, is_certain: bool) {
+        let end = self.tick();
+        let event = &mut self.pages[page].events[i];
+        let doubtful = self.doubtful.is_some_and(|(from, to)| event.begin < to && end > from && event.value != 0);
+        event.end = end;
+        event.is_certain = is_certain && !doubtful;
+    }
+
+    /// It ended and did nothing.
+    pub(super) fn cancel(&mut self, Id(page, i): Id) {
+        let event = &mut self.pages[page].events[i];
+        (event.end, event.until) = (event.begin, 0);
+    }
+
+    /// Pages may be refused from now on, until [`admit`](Self::admit).
+    pub(super) fn bar(&mut self, pages: impl Iterator<Item = usize>) {
+        let now = self.tick();
+        pages.for_each(|page| self.pages[page].barred.push((now, NOT_YET)));
+    }
+
+    pub(super) fn admit(&mut self, pages: impl Iterator<Item = usize>) {
+        let now = self.tick();
+        pages.for_each(|page| {
+            let open = self.pages[page].barred.iter_mut().rev().find(|(_, end)| *end == NOT_YET);
+            open.into_iter().for_each(|bar| bar.1 = now);
+        });
+    }
+
+    /// A move that leaves the old place mapped has begun: stores that overlap it may
+    /// go to the page that stays behind.
+    pub(super) fn begin_doubt(&mut self) {
+        let now = self.tick();
+        self.doubtful = Some((now, NOT_YET));
+    }
+
+    pub(super) fn end_doubt(&mut self) {
+        let now = self.tick();
+        let Some((from, _)) = self.doubtful else { return };
+        self.doubtful = Some((from, now));
+        for page in &mut self.pages {
+            let overlapping = page.events.iter_mut().filter(|e| e.value != 0 && e.end > from);
+            overlapping.for_each(|e| e.is_certain = false);
+            // Who looked at the old place saw the page that stayed behind.
+            page.events.push(Event { value: 0, begin: from, end: now, is_certain: false, until: now });
+        }
+    }
+
+    /// A look from `begin` to now saw `value`.
+    pub(super) fn saw(&mut self, page: usize, value: u64, begin: Time, end: Time, what: &str) {
+        let doubt = self.doubtful.is_some_and(|(from, to)| begin < to && end > from);
+        if value == 0 && doubt {
+            return;
+        }
+        let events = &self.pages[page].events;
+        let explains = |e: &&Event| e.value == value && e.begin < end && begin < e.until;
+        let overwritten = |e: &Event| events.iter().any(|x| x.is_certain && x.begin > e.end && x.end < begin);
+        if !events.iter().filter(explains).any(|e| !overwritten(e)) {
+            let last: Vec<&Event> = events.iter().rev().take(6).collect();
+            self.problems.push(format!("{what}: page {page} shows {value:#x} at {begin}..{end}; last: {last:?}"));
+        }
+    }
+
+    /// An access from `begin` to now was refused.
+    pub(super) fn refused(&mut self, page: usize, begin: Time, by_frames: bool, what: &str) {
+        let end = self.tick();
+        let is_barred = self.pages[page].barred.iter().any(|(from, to)| *from < end && begin < *to);
+        if !(is_barred || by_frames && self.is_starved) {
+            self.problems.push(format!("{what}: page {page} was refused at {begin}..{end}"));
+        }
+    }
+}
