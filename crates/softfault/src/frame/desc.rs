@@ -153,8 +153,8 @@ impl FrameDesc {
     /// frame is now the caller's alone.
     #[inline(always)]
     pub(crate) fn map_drop(&self) -> bool {
-        let state = self.state();
-        if state.maps() == 1 && state.pins() == 0 && state.kind() == FrameKind::Anon {
+        // All other bits of a private frame are zero.
+        if self.state().0 == FrameKind::Anon as u64 | MAP_ONE {
             // Only an entry or a pin can raise the count, and the last entry is
             // in the caller's hand: no other CPU can reach the frame.
             return true;
