@@ -77,6 +77,7 @@ mod tests {
         let answers: [&dyn Fn(); 3] =
             [&|| machine.relax(), &|| machine.heavy_barrier(&nobody), &|| machine.tick(Tick::Call)];
         for answer in answers {
+            answered();
             (0..MOST_STEPS).for_each(|_| machine.tick(Tick::Step));
             assert!(count(), "one step too many");
             answer();
