@@ -39,8 +39,8 @@ const KNOWN: [u64; 8] = [0, 1, 5, 300, 511, 512, 700, 1023];
 /// The object: where it is mapped, and its pages, all of them known.
 const OBJECT: u64 = 0x11_0000_0000;
 const OBJECT_PAGES: u64 = 3;
-/// Frames of a machine.
-const ARENA_BYTES: u64 = 32 << 20;
+/// Memory of a machine, by actors: the space, a huge copy of it for each child, tables.
+const ARENA_BYTES_PER_ACTOR: u64 = 8 << 20;
 
 /// What all actors share.
 struct World<'vm> {
@@ -200,8 +200,8 @@ fn offset_of(page: usize) -> u64 {
 fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let mut random = Random::new(seed ^ 0x0dd);
     let mode = random.pick(&[Mode::Interrupt, Mode::Broadcast]);
-    let config =
-        HostedConfig { nr_cpus, arena_bytes: ARENA_BYTES, mode, tlb_entries: 64, seed, ..HostedConfig::default() };
+    let arena_bytes = ARENA_BYTES_PER_ACTOR * nr_cpus as u64;
+    let config = HostedConfig { nr_cpus, arena_bytes, mode, tlb_entries: 64, seed, ..HostedConfig::default() };
     let hosted = Hosted::new(config).map_err(|e| e.to_string())?;
     let enabled = random.pick(&[Enabled::Never, Enabled::Always]);
     let cow = random.pick(&[CowHuge::Split, CowHuge::Copy]);
