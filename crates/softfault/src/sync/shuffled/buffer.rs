@@ -96,7 +96,7 @@ pub fn begin(nr_cpus: usize) {
 
 /// All stores are performed, and words are plain memory again.
 pub fn end() {
-    BUFFERS.with_borrow_mut(|b| b.iter_mut().for_each(|buffer| perform_all(buffer)));
+    BUFFERS.with_borrow_mut(|b| b.iter_mut().for_each(perform_all));
     RUNNING.set(false);
 }
 
