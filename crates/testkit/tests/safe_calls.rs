@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, CpuSet, HugeKnobs, Notice, Order, Pfn, Tunables, Vm};
+use softfault::{Access, CpuId, CpuSet, HugeKnobs, Notice, ObjectPart, Order, Pfn, Tunables, Vm};
 use softfault_host::{BindError, Hosted, HostedConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -42,7 +42,9 @@ fn a_machine_that_was_used_has_no_zero_frames() {
     leave_pages_full(&vm);
     let vm = Vm::new(vm.into_machine(), Tunables::default()).unwrap();
     find_pages_zero(&vm);
-    let mut hosted = vm.into_machine();
+    // A machine that no `Vm` has used.
+    let config = HostedConfig { arena_bytes: 8 << 20, ..HostedConfig::default() };
+    let mut hosted = Hosted::new(config).unwrap();
     hosted.soil(u64::MAX);
     let vm = Vm::new(hosted, Tunables::default()).unwrap();
     find_pages_zero(&vm);
@@ -169,10 +171,18 @@ fn reports_hold_nothing_while_they_call() {
     });
     assert_eq!((nr_pages, a.nr_vmas()), (50, 0));
     // Every other page is there: more runs than one batch has.
-    for object in [PRIVATE, SHARED] {
-        a.mmap(BASE, 600 * PAGE, RW, object | FIXED).unwrap();
-        (0..300).for_each(|i| a.write(BASE + 2 * i * PAGE, &[1]).unwrap());
-        if object == SHARED {
+    // In tables, in an object behind tables, and in one behind a hole.
+    let object = vm.new_shared_object(600 * PAGE).unwrap();
+    (0..300).for_each(|i| object.write(2 * i * PAGE, &[1]).unwrap());
+    for has_tables in [Some(PRIVATE), Some(SHARED), None] {
+        if let Some(flags) = has_tables {
+            a.mmap(BASE, 600 * PAGE, RW, flags | FIXED).unwrap();
+            (0..300).for_each(|i| a.write(BASE + 2 * i * PAGE, &[1]).unwrap());
+        } else {
+            let part = ObjectPart { object: &object, offset_bytes: 0, may_write: true };
+            a.mmap_object(BASE, 600 * PAGE, RW, SHARED | FIXED, part).unwrap();
+        }
+        if has_tables == Some(SHARED) {
             a.madvise(BASE, 600 * PAGE, DONTNEED).unwrap();
         }
         let mut pages = Vec::new();
@@ -321,7 +331,7 @@ fn a_subscriber_that_calls_back_is_stopped() {
     type Call = fn(&Space<'_>);
     let calls: [(&str, Call); 8] = [
         ("munmap", |s| _ = s.munmap(BASE + 9 * PAGE, PAGE)),
-        ("a fault that is slow", |s| _ = s.handle_fault(BASE + 99 * PAGE, Access::Write)),
+        ("a fault that is refused", |s| _ = s.handle_fault(BASE + 8 * PAGE, Access::Exec)),
         ("subscribe", |s| _ = s.subscribe()),
         ("maps", |s| s.maps(&mut |_| ())),
         ("the end of a space", |s| drop(s.vm().new_space().unwrap())),
