@@ -12,7 +12,7 @@
 //! from = "if self.changed() {"
 //! to = "if false {"
 //! test = "cargo test -p softfault-testkit --test races f4"
-//! seconds = 120   # optional; a test that hangs for longer has noticed, too
+//! seconds = 120   # optional; a test that takes longer, or 20 times what it usually takes, has noticed, too
 //! ```
 //!
 //! Work is done on mirrors of the tree in `target/mutants/tree-N`. Every test must

@@ -139,14 +139,19 @@ impl Place {
         if !self.compiles(mutant)? {
             return Ok(Verdict::DoesNotCompile);
         }
-        // A busy host is no hang.
-        let limit = Duration::from_secs(mutant.seconds).max(3 * unchanged);
+        let limit = limit(Duration::from_secs(mutant.seconds), unchanged);
         Ok(match self.test(mutant, &mutant.name, limit)? {
             None => Verdict::Hung,
             Some(true) => Verdict::Survived,
             Some(false) => Verdict::Killed,
         })
     }
+}
+
+/// How long a test may take before it counts as hung. Twenty times what it takes on the
+/// unchanged tree is a hang, unless that is a moment; three times may be a busy host.
+fn limit(most: Duration, unchanged: Duration) -> Duration {
+    most.min((20 * unchanged).max(Duration::from_secs(30))).max(3 * unchanged)
 }
 
 /// Removes every file of the folder that is not wanted, and folders without one:
@@ -176,6 +181,15 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_busy_host_is_no_hang() {
+        let seconds = Duration::from_secs;
+        let limits = [(120, 0, 30), (20, 0, 20), (120, 4, 80), (120, 30, 120), (60, 50, 150)];
+        for (most, unchanged, expected) in limits {
+            assert_eq!(limit(seconds(most), seconds(unchanged)), seconds(expected));
+        }
+    }
 
     #[test]
     fn what_is_not_wanted_goes() {
