@@ -5,25 +5,27 @@
 //! each interleaving at waits repeats exactly. What happens between two instructions
 //! of a section is for loom.
 //!
-//! A round has a space with private memory of two huge pages and a shared object.
+//! A round has a space with private memory of two huge pages, a heap and a shared object.
 //! Actors store, look, pin, fork, and change the space all the time; `history.rs`
 //! knows what each page may hold. At the end all bytes are compared, the core's
 //! checker looks at everything, and each frame has to be back.
 
 mod actor;
+mod deed;
 mod history;
 mod turns;
 
 use crate::hosted::nr_free_pages;
-use crate::judge::check;
+use crate::judge::check_some;
 use crate::op::PAGE;
 use crate::random::Random;
-pub use actor::Deed;
 use actor::{Actor, Place};
+pub use deed::Deed;
 use history::History;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{AddressSpace, CpuId, HugeKnobs, SharedObject, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -39,8 +41,21 @@ const KNOWN: [u64; 8] = [0, 1, 5, 300, 511, 512, 700, 1023];
 /// The object: where it is mapped, and its pages, all of them known.
 const OBJECT: u64 = 0x11_0000_0000;
 const OBJECT_PAGES: u64 = 3;
+/// The heap: where it begins, and its pages, all of them known.
+const HEAP: u64 = 0x12_0000_0000;
+const HEAP_PAGES: u64 = 2;
 /// Memory of a machine, by actors: the space, a huge copy of it for each child, tables.
 const ARENA_BYTES_PER_ACTOR: u64 = 8 << 20;
+
+/// Numbers of the object's pages among those that are known.
+fn object_pages() -> Range<usize> {
+    KNOWN.len()..KNOWN.len() + OBJECT_PAGES as usize
+}
+
+/// And of the heap's, which are the last ones.
+fn heap_pages() -> Range<usize> {
+    object_pages().end..object_pages().end + HEAP_PAGES as usize
+}
 
 /// What all actors share.
 struct World<'vm> {
@@ -63,6 +78,8 @@ pub struct Round {
     pub schedule: Schedule,
     /// Allocations that still succeed once the round has begun.
     pub frames_left: Option<u64>,
+    /// Whether all free frames are read at the end (I20): nine tenths of the time.
+    pub reads_free: bool,
 }
 
 impl Round {
@@ -71,7 +88,7 @@ impl Round {
         let mut random = Random::new(seed);
         let deeds = (0..3).map(|_| Deed::some(&mut random)).collect();
         let frames_left = random.chance(40).then(|| random.below(24));
-        Round { deeds, seed, schedule: Schedule::Seeded(seed), frames_left }
+        Round { deeds, seed, schedule: Schedule::Seeded(seed), frames_left, reads_free: true }
     }
 
     /// Plays it; gives the number of choices that each listed decision had.
@@ -123,7 +140,7 @@ impl Round {
         let mut problems = core::mem::take(&mut world.history().problems);
         problems.iter_mut().for_each(|problem| *problem += &format!("; {}", world.history().notes()));
         if problems.is_empty() {
-            problems.extend(check(vm, [&world.space].into_iter()));
+            problems.extend(check_some(vm, [&world.space].into_iter(), self.reads_free));
         }
         drop(world);
         Ok(problems)
@@ -134,11 +151,15 @@ impl<'vm> World<'vm> {
     fn new(vm: &'vm Vm<Hosted>, turns: Arc<Turns>, seed: u64) -> Result<World<'vm>, String> {
         let space = vm.new_space().map_err(|e| e.to_string())?;
         let object = vm.new_shared_object(OBJECT_PAGES * PAGE).map_err(|e| e.to_string())?;
-        let history = Mutex::new(History::new(KNOWN.len() + OBJECT_PAGES as usize));
+        let history = Mutex::new(History::new(heap_pages().end));
         let place = Mutex::new(Place { base: PLACES[0], is_changing: false });
         let world = World { vm, space, object, turns, history, place };
         world.map(PLACES[0], 0, NR_PAGES).map_err(|e| e.to_string())?;
         world.map_object().map_err(|e| e.to_string())?;
+        world.space.set_brk(HEAP);
+        if world.space.brk(HEAP + HEAP_PAGES * PAGE) == HEAP {
+            return Err("no heap".into());
+        }
         // Some pages are there from the beginning.
         let mut random = Random::new(seed ^ 0x5eed);
         for (page, number) in KNOWN.into_iter().enumerate() {
@@ -170,7 +191,8 @@ impl<'vm> World<'vm> {
     fn addr_of(&self, page: usize, base: u64) -> u64 {
         let at = match KNOWN.get(page) {
             Some(number) => base + number * PAGE,
-            None => OBJECT + (page - KNOWN.len()) as u64 * PAGE,
+            None if object_pages().contains(&page) => OBJECT + (page - object_pages().start) as u64 * PAGE,
+            None => HEAP + (page - heap_pages().start) as u64 * PAGE,
         };
         at + offset_of(page)
     }
@@ -178,7 +200,7 @@ impl<'vm> World<'vm> {
     /// At the end everything is mapped, and nothing is under way.
     fn look_at_all(&self) {
         let base = self.place.lock().unwrap_or_else(PoisonError::into_inner).base;
-        for page in 0..KNOWN.len() + OBJECT_PAGES as usize {
+        for page in 0..heap_pages().end {
             let mut bytes = [0; 8];
             let read = self.space.read(self.addr_of(page, base), &mut bytes);
             let mut history = self.history();

@@ -183,14 +183,25 @@ impl Judge {
     }
 }
 
-/// The core's invariants at rest. `spaces` are all there are.
+/// The core's invariants at rest. `spaces` are all there are. Reads all free frames.
 pub fn check<'s, 'vm: 's>(
     vm: &'vm Vm<Hosted>,
     spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted>>,
 ) -> Option<String> {
+    check_some(vm, spaces, true)
+}
+
+/// The same; free frames are read only if asked for, since that takes most of the
+/// time.
+pub(crate) fn check_some<'s, 'vm: 's>(
+    vm: &'vm Vm<Hosted>,
+    spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted>>,
+    reads_free: bool,
+) -> Option<String> {
     let spaces: Vec<_> = spaces.collect();
     let mut counts = vec![0; vm.nr_frames() as usize];
-    let broken = vm.check(&spaces, &mut counts).and_then(|()| vm.check_free_is_zero()).err()?;
+    let is_zero = || if reads_free { vm.check_free_is_zero() } else { Ok(()) };
+    let broken = vm.check(&spaces, &mut counts).and_then(|()| is_zero()).err()?;
     let counted: Vec<String> = spaces
         .iter()
         .map(|space| {

@@ -6,6 +6,10 @@ use softfault_testkit::baton::{Deed, Round, Schedule};
 const NR_ROUNDS: u64 = 350;
 /// Decisions that are tried in all ways.
 const DEPTH: usize = 4;
+/// Of a pair's rounds one in each so many reads all free frames.
+const ROUNDS_PER_READING: u64 = 8;
+/// Allocations after which one fails, for each pair.
+const NR_FAILING: u64 = 12;
 
 #[test]
 fn three_actors_take_turns() {
@@ -35,24 +39,113 @@ fn next(list: &[usize], choices: &[usize]) -> Option<Vec<usize>> {
     None
 }
 
+/// Plays one operation against another, each followed by a look: round `nr` of this
+/// pair.
+fn meet((pair, first, second): (u64, Deed, Deed), nr: u64, list: &[usize], frames_left: Option<u64>) -> Vec<usize> {
+    let schedule = Schedule::Listed(list.to_vec());
+    let deeds = vec![vec![first, Deed::Look], vec![second, Deed::Look]];
+    let reads_free = nr.is_multiple_of(ROUNDS_PER_READING);
+    let round = Round { deeds, seed: pair, schedule, frames_left, reads_free };
+    round.play().unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+/// All pairs, with a number for each.
+fn pairs() -> impl Iterator<Item = (u64, Deed, Deed)> {
+    let all = Deed::ALL.iter().flat_map(|first| Deed::AGAINST.map(|second| (*first, second)));
+    all.enumerate().map(|(i, (first, second))| (i as u64, first, second))
+}
+
 #[test]
 fn each_operation_meets_each_other_at_its_first_waits() {
-    const AGAINST: [Deed; 6] = [Deed::Store, Deed::Pin, Deed::Fork, Deed::Unmap, Deed::Discard, Deed::DiscardObject];
     let mut nr_rounds = 0;
-    for (i, first) in Deed::ALL.into_iter().enumerate() {
-        for (j, second) in AGAINST.into_iter().enumerate() {
-            let seed = (i * AGAINST.len() + j) as u64;
-            let frames_left = seed.is_multiple_of(3).then_some(seed % 17);
-            let mut list = Some(vec![0; DEPTH]);
-            while let Some(now) = list {
-                let schedule = Schedule::Listed(now.clone());
-                let deeds = vec![vec![first, Deed::Look], vec![second, Deed::Look]];
-                let round = Round { deeds, seed, schedule, frames_left };
-                let choices = round.play().unwrap_or_else(|problem| panic!("{problem}"));
-                nr_rounds += 1;
-                list = next(&now, &choices);
-            }
+    for pair in pairs() {
+        let mut list = Some(vec![0; DEPTH]);
+        while let Some(now) = list {
+            let choices = meet(pair, nr_rounds, &now, None);
+            nr_rounds += 1;
+            list = next(&now, &choices);
         }
     }
-    assert!(nr_rounds > 500, "{nr_rounds} rounds");
+    assert!(nr_rounds > 1000, "{nr_rounds} rounds");
+}
+
+#[test]
+fn each_operation_meets_each_other_while_the_kth_allocation_fails() {
+    for pair in pairs() {
+        for k in 0..NR_FAILING {
+            // Another order for each k, and for each pair.
+            let list: Vec<usize> = (0..DEPTH).map(|i| (k + pair.0) as usize >> i & 1).collect();
+            meet(pair, pair.0 + k, &list, Some(k));
+        }
+    }
+}
+
+/// Files of the core that have operations.
+const FILES: [&str; 10] = [
+    "fault/mod.rs",
+    "pin/mod.rs",
+    "space/access.rs",
+    "source/handle.rs",
+    "notify/mod.rs",
+    "notify/lookup.rs",
+    "notify/age.rs",
+    "compact/mod.rs",
+    "compact/migrate.rs",
+    "space/ops",
+];
+
+/// Operations that no deed has, and why.
+const LEFT_OUT: [(&str, &str); 23] = [
+    ("pin_page", "pin_page_mut, without the right to write"),
+    ("pin_range", "pin_page for each page"),
+    ("pin_range_mut", "pin_page_mut for each page"),
+    ("update_u32", "write, with another store in the section"),
+    ("collapse", "what MADV_COLLAPSE does to each stretch"),
+    ("mmap_object", "mmap: the object's count is all that differs; shared_objects.rs"),
+    ("new_shared_object", "nobody else knows it yet"),
+    ("zero", "stores of a call: shared_objects.rs"),
+    ("next_resident", "reads an object in sections"),
+    ("nr_resident_pages", "reads an object in sections"),
+    ("id", "reads one word"),
+    ("size_bytes", "reads one word"),
+    ("is_mapped", "reads one word"),
+    ("nr_mapped_pages", "reads one word"),
+    ("nr_locked_pages", "reads one word"),
+    ("nr_vmas", "reads one word"),
+    ("set_brk", "called before the program runs"),
+    ("set_limit_as", "writes one word under the writer lock"),
+    ("vma", "reads the tree in a section"),
+    ("page_state", "reads one entry in a section"),
+    ("translate_at_rest", "reads one entry"),
+    ("take_compaction_request", "writes one word"),
+    ("errno", "a function of the error"),
+];
+
+fn read(path: &std::path::Path, text: &mut String) {
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).unwrap();
+        entries.for_each(|entry| read(&entry.unwrap().path(), text));
+    } else {
+        text.push_str(&std::fs::read_to_string(path).unwrap());
+    }
+}
+
+/// An operation that is new to the core needs a deed.
+#[test]
+fn each_operation_of_the_core_is_a_deed() {
+    let core = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../softfault/src");
+    let mut text = String::new();
+    FILES.iter().for_each(|file| read(&core.join(file), &mut text));
+    let name = |line: &str| Some(line.strip_prefix("    pub fn ")?.split(['(', '<']).next()?.to_string());
+    let operations: Vec<String> = text.lines().filter_map(name).collect();
+    assert!(operations.len() > 40, "{operations:?}");
+    let calls: Vec<&str> = Deed::ALL.iter().flat_map(|deed| deed.calls()).copied().collect();
+    for operation in &operations {
+        let is_out = LEFT_OUT.iter().any(|(name, _)| name == operation);
+        let is_deed = calls.contains(&operation.as_str());
+        assert!(is_deed != is_out, "{operation}: should be a call of a deed or left out with a reason");
+    }
+    for (name, _) in LEFT_OUT {
+        assert!(operations.iter().any(|operation| operation == name), "{name} is left out, and is no operation");
+    }
 }

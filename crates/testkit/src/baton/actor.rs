@@ -1,6 +1,6 @@
 //! What an actor does: deeds, each of them told to the history.
 
-use super::{KNOWN, NR_BYTES, NR_PAGES, OBJECT_PAGES, PLACES, World};
+use super::{Deed, HEAP, HEAP_PAGES, KNOWN, NR_BYTES, NR_PAGES, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
 use crate::op::PAGE;
 use crate::random::Random;
 use softfault::policy::compact::CompactBudget;
@@ -16,74 +16,10 @@ const GUARD_INSTALL: u64 = 102;
 const GUARD_REMOVE: u64 = 103;
 const MREMAP_TO: u64 = 3;
 const DONTUNMAP: u64 = 4;
+const LOCK_CURRENT: u64 = 1;
 const BUDGET: CompactBudget = CompactBudget { time_ns: u64::MAX, ..CompactBudget::BACKGROUND };
 /// Ranges of private pages: all, halves, over the middle, single ones.
 const RANGES: [Range<u64>; 8] = [0..NR_PAGES, 0..512, 512..NR_PAGES, 0..2, 5..6, 256..768, 511..513, 700..1024];
-
-/// One kind of operation. Where it happens the actor decides.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // named after what they do
-pub enum Deed {
-    Store,
-    Look,
-    Pin,
-    Fork,
-    Discard,
-    Unmap,
-    MapOver,
-    Protect,
-    Free,
-    Guard,
-    Collapse,
-    Scan,
-    Move,
-    MoveAndKeep,
-    Lock,
-    DiscardObject,
-    ResizeObject,
-    Split,
-    Compact,
-    Shrink,
-    Ahead,
-    Lookup,
-}
-
-impl Deed {
-    /// All of them.
-    pub const ALL: [Deed; 22] = [
-        Deed::Store,
-        Deed::Look,
-        Deed::Pin,
-        Deed::Fork,
-        Deed::Discard,
-        Deed::Unmap,
-        Deed::MapOver,
-        Deed::Protect,
-        Deed::Free,
-        Deed::Guard,
-        Deed::Collapse,
-        Deed::Scan,
-        Deed::Move,
-        Deed::MoveAndKeep,
-        Deed::Lock,
-        Deed::DiscardObject,
-        Deed::ResizeObject,
-        Deed::Split,
-        Deed::Compact,
-        Deed::Shrink,
-        Deed::Ahead,
-        Deed::Lookup,
-    ];
-
-    /// Some of them; every second is a store or a look.
-    pub(super) fn some(random: &mut Random) -> Vec<Deed> {
-        let nr = 3 + random.below(5);
-        let one = |random: &mut Random| {
-            if random.chance(50) { random.pick(&Deed::ALL[..4]) } else { random.pick(&Deed::ALL[4..]) }
-        };
-        (0..nr).map(|_| one(random)).collect()
-    }
-}
 
 /// Where private memory is. One actor at a time changes what is mapped.
 pub(super) struct Place {
@@ -100,10 +36,6 @@ pub(super) struct Actor<'w, 'vm> {
 
 fn known_in(range: &Range<u64>) -> impl Iterator<Item = usize> {
     (0..KNOWN.len()).filter(move |page| range.contains(&KNOWN[*page]))
-}
-
-fn object_pages() -> Range<usize> {
-    KNOWN.len()..KNOWN.len() + OBJECT_PAGES as usize
 }
 
 impl<'w, 'vm> Actor<'w, 'vm> {
@@ -127,10 +59,11 @@ impl<'w, 'vm> Actor<'w, 'vm> {
 
     fn act(&mut self, deed: Deed, running: &Running<'_>) {
         let range = RANGES[self.random.below(RANGES.len() as u64) as usize].clone();
-        let page = self.random.below(object_pages().end as u64) as usize;
+        let page = self.random.below(heap_pages().end as u64) as usize;
         match deed {
             Deed::Store => self.store(page, running),
             Deed::Look => self.look(page, running),
+            Deed::StoreByCall => self.store_by_call(page),
             Deed::Pin => self.pin(page, running),
             Deed::Fork => self.fork(),
             Deed::Discard => self.discard(range),
@@ -140,6 +73,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Deed::Guard => self.changing(|actor, base| actor.guard(base, range)),
             Deed::Move => self.changing(|actor, base| actor.move_to_another(base, false)),
             Deed::MoveAndKeep => self.changing(|actor, base| actor.move_to_another(base, true)),
+            Deed::Break => self.resize_heap(),
             Deed::DiscardObject => self.discard_object(),
             Deed::ResizeObject => self.resize_object(),
             Deed::Lookup => self.lookup(page % KNOWN.len()),
@@ -160,15 +94,32 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 let _ = space.mlock(at, len, 0, None);
                 let _ = space.munlock(at, len);
             }
-            Deed::Split => {
-                if let Some(there) = space.translate_at_rest(self.world.addr_of(page, base)) {
-                    vm.split_folio(there.pfn);
+            Deed::LockAll => {
+                let _ = space.mlockall(LOCK_CURRENT, None);
+                let _ = space.munlockall();
+            }
+            Deed::Split | Deed::Migrate => {
+                let there = space.translate_at_rest(self.world.addr_of(page, base));
+                match there {
+                    Some(there) if deed == Deed::Split => vm.split_folio(there.pfn),
+                    Some(there) => _ = vm.migrate_frame(there.pfn),
+                    None => {}
                 }
             }
+            Deed::Young => _ = space.test_young(at, len) + space.test_and_clear_young(base, NR_BYTES),
+            Deed::Report => self.report(base),
             Deed::Compact => _ = vm.compact_step(&BUDGET),
             Deed::Shrink => _ = vm.shrink_underused(u64::MAX),
             _ => _ = vm.zero_ahead(2),
         }
+    }
+
+    fn report(&self, base: u64) {
+        let space = &self.world.space;
+        // Refused where something is unmapped now.
+        let _ = space.mincore(base, NR_BYTES, &mut |_, _| {});
+        space.maps(&mut |_| {});
+        space.smaps(&mut |_| {});
     }
 
     fn base(&self) -> u64 {
@@ -192,6 +143,24 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Err(cause) => {
                 history.cancel(id);
                 history.refused(page, begin, cause == FaultError::OutOfFrames, "a store");
+            }
+        }
+    }
+
+    /// As a system call or a debugger stores.
+    fn store_by_call(&mut self, page: usize) {
+        let value = self.value();
+        let begin = self.world.history().tick();
+        let id = self.world.history().begin(page, value);
+        let (space, addr) = (&self.world.space, self.world.addr_of(page, self.base()));
+        let bytes = value.to_ne_bytes();
+        let stored = if self.random.chance(50) { space.write(addr, &bytes) } else { space.write_forced(addr, &bytes) };
+        let mut history = self.world.history();
+        match stored {
+            Ok(()) => history.end(id, true),
+            Err(e) => {
+                history.cancel(id);
+                history.refused(page, begin, e.fault == FaultError::OutOfFrames, "a store by a call");
             }
         }
     }
@@ -240,10 +209,15 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         let other = self.random.below(KNOWN.len() as u64) as usize;
         self.look(other, running);
         self.world.turns.pass();
+        if self.random.chance(50) {
+            // Nothing may leave the pin behind with another frame.
+            self.store(page, running);
+        }
         let value = self.value();
-        let id = self.world.history().begin_at(page, value, begin);
+        let id = self.world.history().begin_through_pin(page, value, begin);
         pin.write((addr % PAGE) as usize, &value.to_ne_bytes());
         self.world.history().end(id, true);
+        self.look(page, running);
         drop(pin);
     }
 
@@ -271,6 +245,8 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 Err(e) => history.refused(page, begin, e.fault == FaultError::OutOfFrames, "a child"),
             }
             drop(history);
+            // The parent goes on while the child lives.
+            self.world.turns.pass();
             let _ = child.write(addr, &(u64::MAX - page as u64).to_ne_bytes());
         }
     }
@@ -410,6 +386,15 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             moved = nr_moved(moved);
         }
         true
+    }
+
+    /// The heap goes and comes back, empty.
+    fn resize_heap(&mut self) {
+        let (space, end) = (&self.world.space, HEAP + HEAP_PAGES * PAGE);
+        self.world.history().bar(heap_pages());
+        self.removing(heap_pages(), || space.brk(HEAP) == HEAP);
+        self.insist("brk", || if space.brk(end) == end { Ok(()) } else { Err("the heap did not grow") });
+        self.world.history().admit(heap_pages());
     }
 
     fn discard_object(&mut self) {

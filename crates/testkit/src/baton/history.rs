@@ -71,8 +71,16 @@ impl History {
         self.begin_at(page, value, begin)
     }
 
-    /// The same, for one that began before it was known to the history.
-    pub(super) fn begin_at(&mut self, page: usize, value: u64, begin: Time) -> Id {
+    /// The same, through a pin that was taken at `since`: it may go to a page that a
+    /// removal, or a move that left it behind, has taken from there meanwhile.
+    pub(super) fn begin_through_pin(&mut self, page: usize, value: u64, since: Time) -> Id {
+        let is_left_behind = self.doubtful.is_some_and(|(_, to)| to > since);
+        let may_be_gone = self.pages[page].events.iter().any(|e| e.value == 0 && e.end > since);
+        let begin = if is_left_behind || may_be_gone { since } else { self.tick() };
+        self.begin_at(page, value, begin)
+    }
+
+    fn begin_at(&mut self, page: usize, value: u64, begin: Time) -> Id {
         self.pages[page].events.push(Event { value, begin, end: NOT_YET, is_certain: false, until: NOT_YET });
         Id(page, self.pages[page].events.len() - 1)
     }
