@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use softfault::FrameRange;
 use softfault::addr::Pfn;
+use softfault::sync::Word;
 
 const FRAME_BYTES: usize = 4096;
 const ALIGN_BYTES: usize = 2 << 20;
@@ -92,6 +93,13 @@ impl Arena {
         let inside = offset <= FRAME_BYTES && len <= FRAME_BYTES - offset;
         assert!(inside, "machine check: {len} bytes at {offset:#x} of {pfn:?} leave the frame");
         self.frame_ptr(pfn).wrapping_add(offset)
+    }
+
+    /// Frame and offset of a word, if it lies in the arena.
+    pub(crate) fn place_of(&self, word: &Word) -> Option<(Pfn, usize)> {
+        let at = ptr::from_ref(word).addr().checked_sub(self.base.addr().get())?;
+        let frame = (at / FRAME_BYTES) as u64;
+        (frame < self.nr_frames()).then_some((Pfn(frame as u32), at % FRAME_BYTES))
     }
 
     /// The 64-bit word at `offset`, a multiple of 8.

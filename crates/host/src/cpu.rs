@@ -7,6 +7,7 @@
 use crate::counts::{Baseline, Counters};
 use crate::hosted::Hosted;
 use crate::mailbox::Mailbox;
+use crate::ticks;
 use crate::tlb::Tlb;
 use core::cell::Cell;
 use core::fmt;
@@ -261,6 +262,7 @@ impl<'m, F: Format> CpuGuard<'m, F> {
             return Err(BindError::Taken(cpu));
         }
         BOUND.set(machine.tag | u64::from(cpu.0));
+        ticks::entered(None);
         Ok(CpuGuard { machine, cpu, stays: PhantomData })
     }
 

@@ -122,7 +122,18 @@ impl<F: Format> Hosted<F> {
     /// The calling CPU answers others. Whether a hook was called.
     pub(crate) fn waits(&self) -> bool {
         ticks::answered();
+        if cfg!(debug_assertions) {
+            self.assert_outside();
+        }
         self.wait_hook.get().inspect(|hook| as_no_cpu(hook)).is_some()
+    }
+
+    /// Panics if the calling CPU is in a section of the core: who waits for the
+    /// section's end would take the answer for it, or wait for ever (I8, M3).
+    fn assert_outside(&self) {
+        let Some((frame, offset)) = ticks::section() else { return };
+        let is_outside = self.arena.word(frame, offset).load(Relaxed).is_multiple_of(2);
+        assert!(is_outside, "I8: the core waits in a section");
     }
 
     /// How invalidations reach other CPUs.

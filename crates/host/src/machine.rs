@@ -90,6 +90,13 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         ticks::tick(tick);
     }
 
+    #[inline(always)]
+    fn entered(&self, slot: &Word) {
+        if cfg!(debug_assertions) {
+            ticks::entered(self.arena.place_of(slot));
+        }
+    }
+
     fn now_ns(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
     }

@@ -2,9 +2,11 @@
 //!
 //! With debug assertions, as tests are built, more than [`MOST_STEPS`] steps end the
 //! process.
-//! Without them nothing is counted.
+//! Without them nothing is counted. Also knows where the core says whether the
+//! thread's CPU is in a section.
 
 use core::cell::Cell;
+use softfault::addr::Pfn;
 use softfault::machine::Tick;
 use std::io::Write;
 
@@ -15,6 +17,8 @@ pub const MOST_STEPS: u32 = 1024;
 thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
     static ALL_STEPS: Cell<u64> = const { Cell::new(0) };
+    /// The word that says whether the thread's CPU is in a section.
+    static SECTION: Cell<Option<(Pfn, usize)>> = const { Cell::new(None) };
 }
 
 /// Steps that the calling thread has taken in all; 0 without debug assertions.
@@ -34,6 +38,16 @@ pub(crate) fn tick(tick: Tick) {
         Tick::Step => {}
         _ => answered(),
     }
+}
+
+/// The calling thread's CPU has its word of sections there.
+pub(crate) fn entered(place: Option<(Pfn, usize)>) {
+    SECTION.set(place);
+}
+
+/// Where the calling thread's CPU has its word of sections, once it was in one.
+pub(crate) fn section() -> Option<(Pfn, usize)> {
+    SECTION.get()
 }
 
 /// Counts one step; whether it is one too many.
@@ -67,7 +81,9 @@ fn too_many() -> ! {
 mod tests {
     use super::*;
     use crate::{Hosted, HostedConfig};
+    use core::sync::atomic::Ordering::Relaxed;
     use softfault::machine::{CpuId, CpuSet, Machine};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]
     fn an_answer_or_a_new_call_begins_the_count_anew() {
@@ -84,5 +100,23 @@ mod tests {
             assert!(!count());
         }
         assert_eq!(nr_steps(), 3 * u64::from(MOST_STEPS) + 6);
+    }
+
+    #[test]
+    fn a_wait_in_a_section_is_refused() {
+        let machine = Hosted::new(HostedConfig::default()).unwrap();
+        let _cpu = machine.bind(CpuId(0)).unwrap();
+        let slot = machine.arena.word(Pfn(3), 64);
+        let waits: [&dyn Fn(); 2] = [&|| machine.relax(), &|| machine.heavy_barrier(&CpuSet::EMPTY)];
+        for wait in waits {
+            slot.store(7, Relaxed);
+            // The CPU has been in no section yet.
+            entered(None);
+            wait();
+            entered(Some((Pfn(3), 64)));
+            assert!(catch_unwind(AssertUnwindSafe(wait)).is_err());
+            slot.store(8, Relaxed);
+            wait();
+        }
     }
 }

@@ -146,8 +146,8 @@ pub enum Tick {
 ///   could wait;
 /// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
 ///   [`nr_cpus`](Machine::nr_cpus), [`fault_policy`](Machine::fault_policy) and
-///   [`tick`](Machine::tick) are called in sections: they neither wait nor answer other
-///   CPUs;
+///   [`tick`](Machine::tick) are called in sections, [`entered`](Machine::entered) at
+///   the edge of one: they neither wait nor answer other CPUs;
 /// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
 ///   [`heavy_barrier`](Machine::heavy_barrier) or [`shootdown`](Machine::shootdown)
 ///   answers the requests of others meanwhile. An answer is given outside sections
@@ -247,6 +247,14 @@ pub unsafe trait Machine: Sized + Sync {
     #[inline(always)]
     fn tick(&self, tick: Tick) {
         let _ = tick;
+    }
+
+    /// Hears that this CPU is about to enter a section; the word is odd until it
+    /// leaves. Does nothing unless a machine checks that it is asked to wait outside
+    /// sections only.
+    #[inline(always)]
+    fn entered(&self, slot: &Word) {
+        let _ = slot;
     }
 
     /// Nanoseconds since some fixed moment.

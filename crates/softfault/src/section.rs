@@ -56,6 +56,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn section_of<'vm>(&self, id: CpuId, cpu: &'vm CpuData) -> Section<'vm> {
         let even = cpu.slot.get();
         assert!(even.is_multiple_of(2), "I8: sections do not nest: a closure or policy called back");
+        self.machine.entered(&cpu.slot);
         sync::enter(&cpu.slot, even.wrapping_add(1));
         Section { cpu, id, odd: even.wrapping_add(1) }
     }
