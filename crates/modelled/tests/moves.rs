@@ -122,6 +122,30 @@ fn move_against_fork() {
     });
 }
 
+/// While the sharer forks it holds the lock bit of its entry, which the walk passes
+/// over. What the walk found is then less than the frame's count.
+#[test]
+fn move_against_a_fork_of_the_sharer() {
+    explore(1, || {
+        let (w, child) = shared();
+        let pfn = w.space.translate_at_rest(0).unwrap().pfn;
+        let grandchild: Child = Arc::default();
+        let slot = grandchild.clone();
+        run(vec![
+            Box::new(move || {
+                let _ = w.vm.migrate_frame(pfn);
+            }),
+            Box::new(move || *slot.lock().unwrap() = Some(child.fork().unwrap())),
+        ]);
+        let grandchild = grandchild.lock().unwrap().take().unwrap();
+        w.check(&[child, &grandchild]);
+        let frames = [w.space, child, &grandchild].map(|s| s.translate_at_rest(0).unwrap().pfn);
+        assert_eq!(frames, [frames[0]; 3], "I27: one of three who share a page was left behind");
+        drop(grandchild);
+        w.check(&[child]);
+    });
+}
+
 /// The end of a space waits for the entries that are on the move.
 #[test]
 fn move_against_the_end_of_the_sharer() {

@@ -185,7 +185,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
                 self.cow_break_huge(here, request, found, pmd, seen, leaf, kit)
             }
-            Entry::Leaf(leaf) => self.widen(here, found, pmd.slot, seen, leaf),
+            Entry::Leaf(leaf) => self.widen(here, request, found, pmd.slot, seen, leaf),
             Entry::None | Entry::Table(_) | Entry::Guard => Turn::Raced,
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => Turn::Wait,
         }

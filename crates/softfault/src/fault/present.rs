@@ -11,6 +11,7 @@ use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::table::entry::{Seen, Slot};
 use crate::table::format::Leaf;
+use crate::table::walk::{self, Walk};
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
@@ -29,13 +30,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if request.wants_own() && private && !leaf.rights.contains(Rights::WRITE) {
             return self.cow_break(here, request, found, slot, seen, leaf, kit);
         }
-        self.widen(here, found, slot, seen, leaf)
+        self.widen(here, request, found, slot, seen, leaf)
     }
 
     /// Gives the entry, whatever its size, the rights that need no decision.
     pub(crate) fn widen(
         &self,
         here: Here<'_>,
+        request: Request,
         found: FoundVma<'vm>,
         slot: Slot<'vm, M::Format>,
         seen: Seen,
@@ -48,6 +50,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let kept_back = if private { Rights::WRITE } else { Rights::empty() };
         let want = (found.entry_rights() - kept_back) | leaf.rights;
         if leaf.rights == want {
+            // The CPU's hint may name a table that a removal has taken and not announced
+            // yet. The hardware finds `Busy` above it and faults again.
+            if slot.level == 0 && matches!(walk::walk(&self.vm.machine, self.root, request.vpn), Walk::Owned) {
+                return Turn::Wait;
+            }
             self.settle(here, Event::Spurious);
             return Turn::Done(FaultDone::Spurious);
         }
