@@ -29,6 +29,8 @@ const KEEP: u64 = 7;
 const NR_CPUS: usize = 3;
 const NR_FRAMES: u64 = 128;
 const SCHEDULES: usize = 2500;
+/// A visit has few moments at which its set of CPUs is behind.
+const VISITS: usize = 10_000;
 /// The value with which counting up ends.
 const LAST: u64 = 8;
 
@@ -164,7 +166,7 @@ fn store_against_mremap() {
 
 /// System calls of a CPU that does not run the space (F7).
 fn visit_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
-    shuffled(SCHEDULES, move || {
+    shuffled(VISITS, move || {
         let w = World::new();
         be(1);
         w.space.write(at(0), &[1; 8]).unwrap();
