@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: does the test notice?
 //!
 //! A mutant is a wrong variant of the real code: one text in one file replaced
-//! by another. Its named test must fail on it; one that passes has let the
-//! mutant survive, and protects nothing. The lists are `xtask/mutants/*.toml`:
+//! by another. Its named test must fail on it; one that passes three times has let
+//! the mutant survive, and protects nothing. The lists are `xtask/mutants/*.toml`:
 //!
 //! ```toml
 //! [[mutant]]

@@ -8,6 +8,7 @@
 //! Locks on entry: no section, since [`Pace`] calls `relax`.
 
 use crate::machine::{Machine, Tick};
+use crate::sync;
 use crate::vm::Vm;
 
 /// Steps between two answers. A walk has one pass of this kind on each level of the
@@ -50,7 +51,7 @@ impl<'a, M: Machine> Pace<'a, M> {
         self.nr_steps += nr;
         if self.nr_steps >= STEPS_PER_TURN {
             self.nr_steps = 0;
-            self.machine.relax();
+            answer(self.machine);
         }
     }
 }
@@ -59,8 +60,16 @@ impl<M: Machine> Drop for Pace<'_, M> {
     #[inline]
     fn drop(&mut self) {
         if self.nr_steps >= STEPS_WORTH_A_TURN {
-            self.machine.relax();
+            answer(self.machine);
         }
+    }
+}
+
+/// Answers other CPUs in the middle of a pass, which waits for nobody.
+#[inline]
+pub(crate) fn answer<M: Machine>(machine: &M) {
+    if sync::PASSES_ANSWER {
+        machine.relax();
     }
 }
 

@@ -140,13 +140,20 @@ impl Place {
             return Ok(Verdict::DoesNotCompile);
         }
         let limit = limit(Duration::from_secs(mutant.seconds), unchanged);
-        Ok(match self.test(mutant, &mutant.name, limit)? {
-            None => Verdict::Hung,
-            Some(true) => Verdict::Survived,
-            Some(false) => Verdict::Killed,
-        })
+        // Some tests draw schedules at random or race real threads.
+        for _ in 0..NR_TRIES {
+            match self.test(mutant, &mutant.name, limit)? {
+                None => return Ok(Verdict::Hung),
+                Some(false) => return Ok(Verdict::Killed),
+                Some(true) => {}
+            }
+        }
+        Ok(Verdict::Survived)
     }
 }
+
+/// Runs of a test, each of which has to pass before the mutant has survived.
+const NR_TRIES: u32 = 3;
 
 /// How long a test may take before it counts as hung. Twenty times what it takes on the
 /// unchanged tree is a hang, unless that is a moment; three times may be a busy host.

@@ -276,7 +276,7 @@ impl<M: Machine> Vm<M> {
         // Before the first frame can go: the next folio of the block is not to be
         // dissolved by mistake.
         folio.dissolve();
-        self.machine.relax();
+        crate::pace::answer(&self.machine);
         for (_, pfn) in self.sub_frames(first) {
             if self.frames.desc(pfn).map_drop() {
                 batch.add(pfn);

@@ -90,7 +90,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Makes the deposit show what the mapping showed.
     fn fill_deposit(&self, pmd: &PmdSlot<'_, M::Format>, old: Leaf) -> Pfn {
         let machine = &self.vm.machine;
-        machine.relax();
+        crate::pace::answer(machine);
         let table = pmd::withdraw(machine, &self.vm.frames, pmd.table, pmd.base);
         let table = table.expect("I25: each huge mapping has a deposit");
         let of_zero = self.vm.is_huge_zero(old.pfn);

@@ -135,3 +135,6 @@ pub fn about_to_touch(first: *const u8, bytes: usize) {
 pub fn spin() {
     buffer::spin();
 }
+
+/// Whether long passes answer other CPUs. They do.
+pub const PASSES_ANSWER: bool = true;

@@ -19,7 +19,7 @@ use super::pmd::PmdSlot;
 use super::walk::{entries, entry};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::{Machine, Tick};
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 
 /// What a removal is about.
 #[derive(Clone, Copy)]
@@ -135,7 +135,7 @@ fn for_each_used<'a, M: Machine>(
     if at.level > 0 {
         // Here and after each entry in use, not once in so many entries: the end of a
         // space looks at all of its upper tables, which are mostly empty.
-        machine.relax();
+        pace::answer(machine);
     }
     for i in indices::<M::Format>(at, range) {
         machine.tick(Tick::Step);
@@ -148,7 +148,7 @@ fn for_each_used<'a, M: Machine>(
         f(slot, loaded, PageRange::new(start, Vpn(start.0 + span)));
         if at.level > 0 {
             // A leaf table takes 512 steps, and more where pages are copied or freed.
-            machine.relax();
+            pace::answer(machine);
         }
     }
 }

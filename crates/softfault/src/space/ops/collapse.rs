@@ -160,7 +160,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let (pmd, table) = self.collapse_place(base)?;
         let survey = self.survey(table);
-        self.vm.machine.relax();
+        crate::pace::answer(&self.vm.machine);
         self.verdict(&survey, limits)?;
         Ok(Look { vma, pmd, table, survey })
     }
@@ -205,7 +205,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// owners of single entries, which the look refuses.
     fn fill(&self, detached: &mut Detached<'_, M>, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
         let survey = self.survey(detached.table);
-        self.vm.machine.relax();
+        crate::pace::answer(&self.vm.machine);
         self.verdict(&survey, limits)?;
         let first = match survey.in_place {
             Some(first) => {
@@ -369,7 +369,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             }
         }
         drop(batch);
-        vm.machine.relax();
+        crate::pace::answer(&vm.machine);
         self.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64 - nr_old);
         vm.count(Event::ThpCollapseAlloc, 1);
     }
@@ -386,7 +386,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 self.vm.frames.desc(leaf.pfn).clear();
             }
         }
-        self.vm.machine.relax();
+        crate::pace::answer(&self.vm.machine);
         folio.assign(FrameKind::Anon, self.family, detached.vma.index_of(detached.pmd.base));
         Ok(first)
     }
