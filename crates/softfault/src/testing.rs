@@ -10,17 +10,25 @@ use crate::table::format::X86_64;
 use crate::tunables::Tunables;
 use crate::vm::{FrameRange, NewVmError, Vm};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::cell::Cell;
+use std::boxed::Box;
+use std::cell::{Cell, RefCell};
 use std::vec::Vec;
 
 std::thread_local! {
     static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };
     static CPU: Cell<u16> = const { Cell::new(0) };
+    static RELAXED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
 /// This thread is that CPU of its machines.
 pub(crate) fn be(cpu: u16) {
     CPU.set(cpu);
+}
+
+/// From now on this thread's machines call `hook` in each turn of a wait, in place of
+/// parking too. The hook may change the CPU that the thread is (I2).
+pub(crate) fn on_relax(hook: impl FnMut() + 'static) {
+    RELAXED.set(Some(Box::new(hook)));
 }
 
 /// From now on this thread's machines ask this policy.
@@ -74,8 +82,11 @@ unsafe impl Machine for Plain {
     }
     fn relax(&self) {
         self.nr_relaxed.add_owned(1);
+        RELAXED.with_borrow_mut(|hook| hook.iter_mut().for_each(|hook| hook()));
     }
-    fn park(&self, _: &Word, _: u64) {}
+    fn park(&self, _: &Word, _: u64) {
+        self.relax();
+    }
     fn unpark(&self, _: &Word) {}
     fn now_ns(&self) -> u64 {
         self.clock.add_owned(self.clock_step.get());

@@ -231,4 +231,6 @@ fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
 }
 
 #[cfg(test)]
+mod migration_tests;
+#[cfg(test)]
 mod tests;
