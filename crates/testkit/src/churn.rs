@@ -14,6 +14,7 @@
 mod child;
 mod chunk;
 
+use crate::fatal::as_one_of_several;
 use crate::hosted::{self, HugeCounts, nr_free_pages};
 use crate::judge::check;
 use crate::op::{Call, KnobBits, Op, PAGE};
@@ -180,7 +181,8 @@ impl<'vm> World<'vm> {
         };
         thread::scope(|scope| {
             let play = &play;
-            let threads: Vec<_> = (0..size.nr_cpus).map(|i| scope.spawn(move || play(i))).collect();
+            let threads: Vec<_> =
+                (0..size.nr_cpus).map(|i| scope.spawn(move || as_one_of_several(|| play(i)))).collect();
             threads
                 .into_iter()
                 .map(|thread| thread.join().unwrap_or_else(|_| Err("a CPU's thread panicked".into())))

@@ -22,6 +22,7 @@
 
 pub mod baton;
 pub mod churn;
+pub mod fatal;
 pub mod features;
 pub mod fuzz;
 pub mod generate;

@@ -6,6 +6,7 @@
 //! parts lie side by side in the same leaf tables. A fork by one CPU copies the
 //! parts of all; only its own part of the child is looked at.
 
+use crate::fatal::as_one_of_several;
 use crate::generate::{Limits, Sequence};
 use crate::hosted::{nr_free_pages, step};
 use crate::judge::{Difference, check};
@@ -61,7 +62,7 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Di
     };
     thread::scope(|scope| {
         let play = &play;
-        let spawn = |(i, sequence)| scope.spawn(move || play(i, sequence));
+        let spawn = |(i, sequence)| scope.spawn(move || as_one_of_several(|| play(i, sequence)));
         let threads: Vec<_> = sequences.iter().enumerate().map(spawn).collect();
         for (i, thread) in threads.into_iter().enumerate() {
             match thread.join() {

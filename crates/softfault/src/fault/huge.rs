@@ -182,6 +182,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let seen = pmd.slot.read();
         match seen.entry {
+            // A call has published VMAs that end within the huge page and will split it.
+            // Until then no right of one of them is a right to all of it (I16).
+            Entry::Leaf(_) if !found.covers(pmd.span()) => split(pmd, seen),
             Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
                 self.cow_break_huge(here, request, found, pmd, seen, leaf, kit)
             }
@@ -212,10 +215,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let whole = from_zero || self.vm.huge_now().cow() == CowHuge::Copy;
         let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried());
         if !whole || orders.is_empty() {
-            return match pmd.slot.take(seen) {
-                Ok(old) => Turn::Split(Splitting { pmd, old }),
-                Err(_) => Turn::Raced,
-            };
+            return split(pmd, seen);
         }
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
         let Some(to) = kit.huge(from_zero) else {
@@ -237,5 +237,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Raced
             }
         }
+    }
+}
+
+/// Takes the mapping, to be split before the small page is looked at.
+fn split<'vm, M: Machine>(pmd: PmdSlot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
+    match pmd.slot.take(seen) {
+        Ok(old) => Turn::Split(Splitting { pmd, old }),
+        Err(_) => Turn::Raced,
     }
 }

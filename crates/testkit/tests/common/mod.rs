@@ -11,6 +11,7 @@ use softfault::{
     Vm,
 };
 use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
+use softfault_testkit::fatal::as_one_of_several;
 use std::ops::Deref;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -194,10 +195,10 @@ impl World<'_> {
         };
         thread::scope(|scope| {
             let play = &play;
-            (0..actors.len()).for_each(|i| drop(scope.spawn(move || play(i))));
+            (0..actors.len()).for_each(|i| drop(scope.spawn(move || as_one_of_several(|| play(i)))));
             let _stop = StopAtEnd(&stop);
             start.wait();
-            own(&self.cpu.enter(self.space).unwrap())
+            as_one_of_several(|| own(&self.cpu.enter(self.space).unwrap()))
         })
     }
 
