@@ -61,7 +61,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         let range = RANGES[self.random.below(RANGES.len() as u64) as usize].clone();
         let page = self.random.below(heap_pages().end as u64) as usize;
         match deed {
-            Deed::Store => self.store(page, running),
+            Deed::Store => self.store_twice(page, running),
             Deed::Look => self.look(page, running),
             Deed::StoreByCall => self.store_by_call(page),
             Deed::Pin => self.pin(page, running),
@@ -145,6 +145,13 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 history.refused(page, begin, cause == FaultError::OutOfFrames, "a store");
             }
         }
+    }
+
+    /// The second time by the translation of the first, if it still holds.
+    fn store_twice(&mut self, page: usize, running: &Running<'_>) {
+        self.store(page, running);
+        self.world.turns.pass();
+        self.store(page, running);
     }
 
     /// As a system call or a debugger stores.
@@ -236,6 +243,8 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         if changing || self.place_now() != (base, false) {
             return;
         }
+        // A store from now on is not in the child.
+        self.world.turns.pass();
         for page in 0..KNOWN.len() {
             let (addr, mut bytes) = (self.world.addr_of(page, base), [0; 8]);
             let read = child.read(addr, &mut bytes);
