@@ -87,17 +87,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let with_twin = self.vm.frames.twin(hole.table).is_none();
-        let Some((folio, parts)) = kit.huge_with_parts(with_twin) else {
+        let Some((huge, parts)) = kit.huge_with_parts(with_twin) else {
             let advised = found.flags().contains(VmaFlags::HUGEPAGE);
             let sub_page = (request.vpn.0 - hole.base.0) as u32;
             return Turn::Need(Need::Huge { sub_page, with_twin, advised });
         };
         let writes = request.access() == Access::Write;
-        let leaf = Leaf { pfn: folio, rights: found.entry_rights(), accessed: true, dirty: writes };
-        self.vm.frames.folio(folio).assign(FrameKind::Anon, self.family, found.index_of(hole.base));
+        let leaf = Leaf { pfn: huge.first, rights: found.entry_rights(), accessed: true, dirty: writes };
+        let folio = self.vm.frames.folio(huge.first);
+        folio.assign(FrameKind::Anon, self.family, found.index_of(hole.base));
         if self.put_huge(here, found, hole, leaf, parts, kit).is_err() {
-            self.vm.frames.folio(folio).unassign();
-            kit.keep_huge(folio, true);
+            folio.unassign();
+            kit.keep_huge(huge);
             return Turn::Raced;
         }
         here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
@@ -218,22 +219,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return split(pmd, seen);
         }
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
-        let Some(to) = kit.huge(from_zero) else {
+        let Some(huge) = kit.huge(from_zero) else {
             let advised = found.flags().contains(VmaFlags::HUGEPAGE);
             return Turn::Need(Need::HugeCopy { sub_page, zeroed: from_zero, advised });
         };
         // As for a small page.
         if !kit.has_told(pmd.span().nr_pages()) && self.has_subscribers() {
-            kit.keep_huge(to, from_zero);
+            kit.keep_huge(huge);
             return Turn::Tell(pmd.span());
         }
         match pmd.slot.take(seen) {
             Ok(old) => {
                 let (rights, index) = (found.entry_rights(), found.index_of(pmd.base));
-                Turn::CopyHuge(CopyingHuge { pmd, old, to, rights, index, sub_page })
+                Turn::CopyHuge(CopyingHuge { pmd, old, to: huge.first, rights, index, sub_page })
             }
             Err(_) => {
-                kit.keep_huge(to, from_zero);
+                kit.keep_huge(huge);
                 Turn::Raced
             }
         }

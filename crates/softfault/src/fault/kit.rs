@@ -234,17 +234,15 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     }
 
     /// In the section: a huge frame, of zeroes if it has to be.
-    pub(crate) fn huge(&mut self, zeroed: bool) -> Option<Pfn> {
-        let huge = self.large.huge.filter(|huge| huge.is_zero || !zeroed)?;
-        self.large.huge = None;
-        Some(huge.first)
+    pub(crate) fn huge(&mut self, zeroed: bool) -> Option<HugeFrame> {
+        self.large.huge.take_if(|huge| huge.is_zero || !zeroed)
     }
 
     /// The same, of zeroes, and the tables of a new huge mapping; all or nothing.
-    pub(crate) fn huge_with_parts(&mut self, with_twin: bool) -> Option<(Pfn, HugeParts)> {
+    pub(crate) fn huge_with_parts(&mut self, with_twin: bool) -> Option<(HugeFrame, HugeParts)> {
         self.large.huge.filter(|huge| huge.is_zero)?;
         let parts = self.parts(with_twin)?;
-        self.huge(true).map(|first| (first, parts))
+        self.huge(true).map(|huge| (huge, parts))
     }
 
     /// The tables alone.
@@ -258,9 +256,9 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         Some(HugeParts { deposit, twin })
     }
 
-    /// Back into the hand, untouched; `is_zero` is what the caller knows of it.
-    pub(crate) fn keep_huge(&mut self, first: Pfn, is_zero: bool) {
-        self.large.huge = Some(HugeFrame { first, is_zero });
+    /// Takes back what `huge` gave, untouched: as zero as it was then (I20).
+    pub(crate) fn keep_huge(&mut self, huge: HugeFrame) {
+        self.large.huge = Some(huge);
     }
 
     pub(crate) fn keep_deposit(&mut self, pfn: Pfn) {
