@@ -273,8 +273,8 @@ impl<M: Machine> Vm<M> {
             let (owner, index) = (folio.owner.get(), folio.index.get());
             self.sub_frames(first).for_each(|(i, pfn)| self.frames.desc(pfn).derive(owner, index + i, 1));
         }
-        // Before the first frame can go: the next folio of the block is not to be
-        // dissolved by mistake.
+        // Before the first frame can go (I26): it may be a small page of somebody else
+        // next, and a block that is all free must take a new folio.
         folio.dissolve();
         crate::pace::answer(&self.machine);
         for (_, pfn) in self.sub_frames(first) {

@@ -110,7 +110,7 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Gives it back; the folio ends first (I26).
     pub(crate) fn give_back_huge(&self, first: Pfn, is_zero: bool) {
         self.frames.folio(first).state.set(0);
         self.frames.release_run(first, Self::NR_SUB_FRAMES, is_zero);
