@@ -174,3 +174,20 @@ fn a_write_through_a_pin_against_the_underused_split() {
         assert_eq!(byte, [7], "I23: a write through a pin was lost");
     });
 }
+
+/// What mlock(2) has found present stays present, though memory is short and most of
+/// it is zero.
+#[test]
+fn mlock_against_the_underused_split() {
+    explore(3, || {
+        let w = huge();
+        let khugepaged = KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged };
+        w.vm.set_huge_knobs(&HugeKnobs { khugepaged, ..HugeKnobs::DEFAULT }).unwrap();
+        run(vec![
+            Box::new(move || w.space.mlock(0, HUGE * 4096, 0, None).unwrap()),
+            Box::new(move || _ = w.vm.shrink_underused(u64::MAX)),
+        ]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().anon, HUGE, "a locked page has lost its frame");
+    });
+}

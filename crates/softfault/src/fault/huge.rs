@@ -228,11 +228,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             kit.keep_huge(huge);
             return Turn::Tell(pmd.span());
         }
+        let (rights, index) = (found.entry_rights(), found.index_of(pmd.base));
         match pmd.slot.take(seen) {
-            Ok(old) => {
-                let (rights, index) = (found.entry_rights(), found.index_of(pmd.base));
-                Turn::CopyHuge(CopyingHuge { pmd, old, to: huge.first, rights, index, sub_page })
-            }
+            Ok(old) => Turn::CopyHuge(CopyingHuge { pmd, old, to: huge.first, rights, index, sub_page }),
             Err(_) => {
                 kit.keep_huge(huge);
                 Turn::Raced

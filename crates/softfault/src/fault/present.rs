@@ -92,12 +92,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             keep(kit);
             return Turn::Tell(PageRange::new(request.vpn, Vpn(request.vpn.0 + 1)));
         }
+        let (rights, index) = (found.entry_rights(), found.index_of(request.vpn));
         match slot.take(seen) {
-            Ok(leaf) => {
-                let rights = found.entry_rights();
-                let index = found.index_of(request.vpn);
-                Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index })
-            }
+            Ok(leaf) => Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index }),
             Err(_) => {
                 keep(kit);
                 Turn::Raced
@@ -120,15 +117,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             slot.unlock(leaf);
             return Turn::Raced;
         }
+        // Rights only widen here, as in `widen`.
+        let rights = found.entry_rights() | leaf.rights;
         if !found.flags().contains(VmaFlags::WRITE) {
             // A forced write, or a pin: the frame is private, and that is what they
-            // asked. Rights only widen here, as in `fix_present`.
-            slot.unlock(Leaf { rights: found.entry_rights() | leaf.rights, ..leaf });
+            // asked.
+            slot.unlock(Leaf { rights, ..leaf });
             self.settle(here, Event::CowReuse);
             return Turn::Done(FaultDone::Reused);
         }
         let dirty = request.access() == Access::Write;
-        slot.unlock(Leaf { rights: found.entry_rights(), accessed: true, dirty: leaf.dirty | dirty, ..leaf });
+        slot.unlock(Leaf { rights, accessed: true, dirty: leaf.dirty | dirty, ..leaf });
         self.settle(here, Event::CowReuse);
         Turn::Done(FaultDone::Reused)
     }

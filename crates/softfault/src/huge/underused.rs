@@ -8,16 +8,16 @@
 //! Locks on entry: none, no section. Takes the family's for the walk.
 
 use crate::account::Event;
-use crate::addr::Pfn;
+use crate::addr::{Pfn, Vpn};
 use crate::frame::{BLOCK_FRAMES, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
 use crate::program;
 use crate::rmap::TakenHuge;
-use crate::space::SpaceData;
 use crate::space::split::ZeroPages;
 use crate::space::vma::{Vma, VmaFlags};
-use crate::sync::Ordering;
+use crate::space::{AddressSpace, SpaceData};
+use crate::sync::{self, Ordering};
 use crate::table::format::Entry;
 use crate::vm::Vm;
 
@@ -101,10 +101,9 @@ impl<M: Machine> Vm<M> {
         if self.zero_pages(first, most_zero).is_none() {
             return 0;
         }
-        // A page that is locked may not fault again, and a subscriber would have to
-        // be told before its entry is taken.
+        // A subscriber would have to be told before the entry is taken.
         let mut taken = [None];
-        let mut fits = |space: &SpaceData, vma: &Vma| !vma.flags.contains(VmaFlags::LOCKED) && !space.has_subscribers();
+        let mut fits = |space: &SpaceData, vma: &Vma| !is_locked(vma) && !space.has_subscribers();
         self.rmap_take_huge(first, None, &mut fits, &mut taken);
         let [Some(taken)] = taken else { return 0 };
         let space = self.borrow_space(taken.space);
@@ -115,6 +114,7 @@ impl<M: Machine> Vm<M> {
         let pinned = self.folio_pins(first);
         let state = self.frames.folio(first).state();
         let zero = self.zero_pages(first, most_zero).filter(|_| !state.is_derived() && state.maps() == 1);
+        let zero = zero.filter(|_| !is_locked_now(&space, taken.pmd.base));
         let zero = zero.map(|zero| core::array::from_fn(|w| zero[w] & !pinned[w]));
         match zero {
             Some(zero) => {
@@ -144,4 +144,18 @@ impl<M: Machine> Vm<M> {
         }
         Some(zero)
     }
+}
+
+/// Whether its pages may not fault again.
+fn is_locked(vma: &Vma) -> bool {
+    vma.flags.contains(VmaFlags::LOCKED)
+}
+
+/// Asked by whoever has the page's entry. mlock(2) publishes and then looks at the
+/// entry; it sees `Busy`, or is seen here. Does not wait, since a move that has begun
+/// waits for the entry.
+fn is_locked_now<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> bool {
+    sync::fence();
+    let _section = space.section();
+    space.tree().lookup(vpn).is_none_or(|found| is_locked(&found.vma))
 }

@@ -4,7 +4,7 @@
 
 use super::{Setup, Space, check};
 use softfault::{CpuId, Vm};
-use softfault_host::Hosted;
+use softfault_host::{Hosted, Running};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -120,38 +120,56 @@ impl TwoCpus {
         second: impl FnOnce(&Space<'_>) -> B + Send,
         look: impl FnOnce(&Space<'_>, A, B),
     ) -> bool {
-        let _cpu = self.vm.machine().bind(CpuId(0)).unwrap();
+        self.play_running(
+            begin,
+            |running| prepare(running.space()),
+            |running| first(running.space()),
+            |running| second(running.space()),
+            |running, a, b| look(running.space(), a, b),
+        )
+    }
+
+    /// The same for what uses translations, too.
+    pub fn play_running<A, B: Send>(
+        &self,
+        begin: u64,
+        prepare: impl FnOnce(&Running<'_>),
+        first: impl FnOnce(&Running<'_>) -> A,
+        second: impl FnOnce(&Running<'_>) -> B + Send,
+        look: impl FnOnce(&Running<'_>, A, B),
+    ) -> bool {
+        let cpu = self.vm.machine().bind(CpuId(0)).unwrap();
         // Not ended where a part fails, since that would wait for what it owns.
         let kept = ManuallyDrop::new(self.vm.new_space().unwrap());
         let space = &*kept;
-        let active = space.activate();
-        prepare(space);
+        let running = cpu.enter(space).unwrap();
+        prepare(&running);
         *self.turns.lock() = State { turn: 1, begin, ..State::default() };
         let (a, b) = thread::scope(|scope| {
             let play_second = || {
-                let _cpu = self.vm.machine().bind(CpuId(1)).unwrap();
-                let active = space.activate();
+                let cpu = self.vm.machine().bind(CpuId(1)).unwrap();
+                let running = cpu.enter(space).unwrap();
                 self.turns.begin(1);
                 let end = End(&self.turns, 1);
-                let result = second(space);
+                let result = second(&running);
                 drop(end);
                 // Until then it is one of the CPUs that the first has to wait for.
                 self.turns.wait_for_end_of(0);
-                drop(active);
+                drop(running);
                 result
             };
             let playing = scope.spawn(play_second);
             self.turns.begin(0);
             let end = End(&self.turns, 0);
-            let a = first(space);
+            let a = first(&running);
             drop(end);
             (a, playing.join().unwrap())
         });
         let overlapped = self.turns.lock().nr_waits > begin;
         check(&self.vm, &[space]);
-        look(space, a, b);
+        look(&running, a, b);
         check(&self.vm, &[space]);
-        drop(active);
+        drop(running);
         drop(ManuallyDrop::into_inner(kept));
         overlapped
     }

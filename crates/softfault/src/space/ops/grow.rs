@@ -24,6 +24,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let nr_more = vma.range.start.0 - vpn.0;
         let nr_total = vma.range.nr_pages() + nr_more;
+        // Page indices may not wrap around; a mapping that was moved up has few below.
+        let Some(pgoff) = vma.pgoff.checked_sub(nr_more) else { return false };
         if !vma.flags.contains(VmaFlags::GROWSDOWN)
             || nr_total * 4096 > self.vm.tunables.stack_limit_bytes
             || vpn < self.min_page()
@@ -33,7 +35,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return false;
         }
         let grown = PageRange::new(vpn, vma.range.start);
-        let below = Vma { range: grown, pgoff: vma.pgoff.wrapping_sub(nr_more), ..vma };
+        let below = Vma { range: grown, pgoff, ..vma };
         let mut edit = self.edit();
         if edit.place(below).is_err() {
             return false;

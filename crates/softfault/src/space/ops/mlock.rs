@@ -13,6 +13,7 @@ use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
+use crate::sync;
 use core::ops::ControlFlow;
 
 op_error! {
@@ -199,6 +200,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MlockError::TooManyVmas);
         }
         let retired = edit.publish();
+        // Before the pages are looked at: see `shrink_underused`.
+        sync::fence();
         self.split_edges(range);
         self.reclaim(retired);
         Ok(())

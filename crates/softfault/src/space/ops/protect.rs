@@ -42,8 +42,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`MprotectError`]; nothing is changed then, save with `NotMapped`: as
-    /// Linux does, the mappings before the hole have their new rights.
+    /// [`MprotectError`]. As on Linux, the mappings before the one that was refused may
+    /// have their new rights: with `NotMapped`, `NeverWritable`, and where locked memory
+    /// becomes writable and so gets pages of its own. Else nothing is changed.
     ///
     /// Source: mprotect(2).
     pub fn mprotect(&self, addr: u64, len: u64, prot: u64) -> Result<(), MprotectError> {
@@ -67,27 +68,29 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MprotectError::BadProt);
         }
         let mut writer = self.write_lock();
-        let mut range = pages(addr, len);
+        let mut rest = pages(addr, len);
         if grows != 0 {
-            range = self.grown_range(range, grows)?;
+            rest = self.grown_range(rest, grows)?;
         }
-        let mapped = self.mapped_prefix(range);
         let rights = Rights::from_bits_truncate(prot as u8 & 7);
-        let allowed = if rights.contains(Rights::WRITE) { self.writable_prefix(mapped) } else { mapped };
-        let mut rest = allowed;
-        while let Some(part) = self.first_to_fill(rest, rights) {
+        loop {
+            let mapped = self.mapped_prefix(rest);
+            let allowed = if rights.contains(Rights::WRITE) { self.writable_prefix(mapped) } else { mapped };
+            let Some(part) = self.first_to_fill(allowed, rights) else {
+                self.protect_range(allowed, rights)?;
+                if allowed != mapped {
+                    return Err(MprotectError::NeverWritable);
+                }
+                return if mapped == rest { Ok(()) } else { Err(MprotectError::NotMapped) };
+            };
             self.protect_range(PageRange::new(rest.start, part.end), rights)?;
             rest.start = part.end;
-            // Faults take the lock for themselves.
+            // Faults take the lock for themselves; what lies behind may be another
+            // mapping afterwards, and is looked at anew.
             drop(writer);
             self.populate_quietly(part);
             writer = self.write_lock();
         }
-        self.protect_range(rest, rights)?;
-        if allowed != mapped {
-            return Err(MprotectError::NeverWritable);
-        }
-        if mapped == range { Ok(()) } else { Err(MprotectError::NotMapped) }
     }
 
     fn grown_range(&self, range: PageRange, grows: u64) -> Result<PageRange, MprotectError> {

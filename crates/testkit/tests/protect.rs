@@ -1,0 +1,104 @@
+//! What mprotect(2) promises when it returns, whatever another CPU does meanwhile.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::turns::TwoCpus;
+use common::{FIXED, PAGE, PRIVATE, READ, RW, SHARED, Space, huge};
+use softfault::policy::huge::Enabled;
+use softfault::{Access, AccessError, FaultError, HugeKnobs, MprotectError, ObjectPart, VmaFlags};
+use softfault_host::Running;
+use std::cell::Cell;
+
+const RX: u64 = 5;
+const AT: u64 = 0x10_0000_0000;
+const HUGE: u64 = 2 << 20;
+/// Locked memory that mprotect gives pages of its own, without its lock.
+const FILLED: u64 = 4 * PAGE;
+const BEHIND: u64 = AT + FILLED;
+
+/// CPU 0 executes a page, and makes it writable in the place of executable, while
+/// CPU 1 writes it at each moment at which the call lets others run.
+fn execution_ends(enabled: Enabled) {
+    let cpus = TwoCpus::over(huge::vm(2, 32 << 20, HugeKnobs { enabled, ..HugeKnobs::DEFAULT }));
+    let prepare = |running: &Running<'_>| {
+        let space = running.space();
+        assert_eq!(space.mmap(AT, HUGE, RW, PRIVATE | FIXED), Ok(AT));
+        space.write(AT, &[7]).unwrap();
+        // The entry is writable only by a fault.
+        space.mprotect(AT, HUGE, RX).unwrap();
+        assert_eq!(running.fetch(AT), Ok(7));
+    };
+    let write = |running: &Running<'_>| match running.space().handle_fault(AT, Access::Write) {
+        Ok(_) | Err(FaultError::NoRights) => {}
+        other => panic!("{other:?}"),
+    };
+    let look = |running: &Running<'_>, (), ()| {
+        assert!(running.try_fetch(AT).is_err(), "a translation is left that executes");
+        running.store(AT, &[8]).unwrap();
+    };
+    let mut begin = 0;
+    let protect = |running: &Running<'_>| running.space().mprotect(AT, HUGE, RW).unwrap();
+    while cpus.play_running(begin, prepare, protect, write, look) {
+        begin += 1;
+    }
+    assert!(begin > 0, "the call never let CPU 1 run");
+}
+
+#[test]
+fn no_translation_of_a_page_that_was_written_executes() {
+    execution_ends(Enabled::Never);
+}
+
+#[test]
+fn nor_one_of_a_huge_page() {
+    execution_ends(Enabled::Always);
+}
+
+/// CPU 1 replaces the memory behind what mprotect fills by `replace`.
+fn while_another_is_filled(replace: impl Fn(&Space<'_>) + Sync, look: impl Fn(&Space<'_>, Result<(), MprotectError>)) {
+    let cpus = TwoCpus::new(16 << 20);
+    let prepare = |space: &Space<'_>| {
+        assert_eq!(space.mmap(AT, FILLED, READ, PRIVATE | FIXED), Ok(AT));
+        assert_eq!(space.mmap(BEHIND, PAGE, READ, PRIVATE | FIXED), Ok(BEHIND));
+        // The zero frame everywhere, so that pages of its own are copies, which wait.
+        space.mlock(AT, FILLED, 0, None).unwrap();
+    };
+    let protect = |space: &Space<'_>| space.mprotect(AT, FILLED + PAGE, RW);
+    let mut begin = 0;
+    while cpus.play(begin, prepare, protect, &replace, |space, result, ()| look(space, result)) {
+        begin += 1;
+    }
+    assert!(begin > 4, "CPU 1 came in the middle {begin} times");
+}
+
+#[test]
+fn what_may_never_be_written_is_refused_though_it_came_late() {
+    let flags = |space: &Space<'_>| space.vma(BEHIND).unwrap().flags;
+    while_another_is_filled(
+        |space| {
+            let object = space.vm().new_shared_object(PAGE).unwrap();
+            let part = ObjectPart { object: &object, offset_bytes: 0, may_write: false };
+            assert_eq!(space.mmap_object(BEHIND, PAGE, READ, SHARED & !0x20 | FIXED, part), Ok(BEHIND));
+        },
+        |space, result| {
+            assert!(flags(space).contains(VmaFlags::NEVERWRITE));
+            assert!(!flags(space).contains(VmaFlags::WRITE), "{result:?}");
+            let refused = AccessError { at: BEHIND, fault: FaultError::NoRights };
+            assert_eq!(space.write(BEHIND, &[1]), Err(refused));
+        },
+    );
+}
+
+#[test]
+fn a_hole_that_came_late_is_no_success() {
+    let nr_refused = Cell::new(0);
+    while_another_is_filled(
+        |space| space.munmap(BEHIND, PAGE).unwrap(),
+        |space, result| {
+            assert!(space.vma(BEHIND).is_none());
+            nr_refused.set(nr_refused.get() + u32::from(result == Err(MprotectError::NotMapped)));
+        },
+    );
+    assert!(nr_refused.get() > 0, "CPU 1 always came after the call");
+}
