@@ -19,6 +19,10 @@ const STEPS_PER_TURN: u32 = 96;
 /// to 20 us. A VMA counts as much, since its entries are looked at.
 const STEPS_PER_PAGE: u32 = 3;
 
+/// Steps that a search counts for that enters up to 64 nodes of a tree in a section,
+/// where it cannot answer: with a tick each these stay below 1,024.
+const STEPS_PER_SEARCH: u32 = 8;
+
 /// Steps after which the end of a pass answers: many short passes are a long one.
 const STEPS_WORTH_A_TURN: u32 = 9;
 
@@ -43,6 +47,12 @@ impl<'a, M: Machine> Pace<'a, M> {
     #[inline]
     pub(crate) fn page(&mut self) {
         self.steps(STEPS_PER_PAGE);
+    }
+
+    /// One search in a section, which enters a number of nodes of a tree.
+    #[inline]
+    pub(crate) fn search(&mut self) {
+        self.steps(STEPS_PER_SEARCH);
     }
 
     #[inline]

@@ -177,6 +177,20 @@ fn many_pages_answer_others() {
 }
 
 #[test]
+fn many_members_answer_others() {
+    in_one(1, |w| {
+        w.map(BASE, 1, RW);
+        // A page that the parent alone has, and that each child might have.
+        let children: Vec<_> = (0..400).map(|_| w.space.fork().unwrap()).collect();
+        w.space.write(BASE, &[1]).unwrap();
+        let pfn = || w.space.translate_at_rest(BASE).unwrap().pfn;
+        assert_eq!(w.vm.rmap_anon(pfn(), &mut []), 1);
+        assert_eq!(w.vm.migrate_frame(pfn()).unwrap(), pfn());
+        drop(children);
+    });
+}
+
+#[test]
 fn sums_over_many_cpus_answer_others() {
     in_one(512, |w| {
         w.map(BASE, 1, RW);

@@ -4,6 +4,7 @@
 use crate::addr::Order;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, Machine};
+use crate::pace::Pace;
 use crate::policy::huge::{FIRST_ORDER, NR_SIZES};
 use crate::sync::Word;
 use crate::vm::Vm;
@@ -58,9 +59,12 @@ impl<M: Machine> Vm<M> {
 
     /// The counters of one size; `None` where `order` is no size with a knob.
     pub fn huge_stat(&self, order: Order) -> Option<SizeStat> {
-        let sum = |event| {
+        self.call();
+        let mut pace = Pace::new(&self.machine);
+        let mut sum = |event| {
             let cpus = (0..self.machine.nr_cpus()).map(|id| self.cpu(CpuId(id as u16)));
-            cpus.map(|cpu| cpu.size_word(event, order).map(Word::get))
+            cpus.inspect(|_| pace.step())
+                .map(|cpu| cpu.size_word(event, order).map(Word::get))
                 .try_fold(0u64, |sum, n| Some(sum.wrapping_add(n?)))
         };
         Some(SizeStat {

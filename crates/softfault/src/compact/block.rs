@@ -17,7 +17,7 @@ use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
 use crate::addr::Pfn;
 use crate::frame::{BLOCK_FRAMES, ClaimedBlock, FrameKind, HugeFrame};
-use crate::machine::Machine;
+use crate::machine::{Machine, Tick};
 use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
 use crate::sync::Ordering;
 use crate::vm::Vm;
@@ -123,6 +123,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let mut nr_seen = 0;
         for b in (start..nr_blocks).chain(0..start).take(self.left.nr_blocks.min(nr_blocks as u64) as usize) {
             nr_seen += 1;
+            self.vm.machine.tick(Tick::Step);
             if nr_seen % BLOCKS_PER_LOOK == 0 && self.is_over() {
                 break;
             }
@@ -161,6 +162,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             self.spend_scan(free.count_zeros().into())?;
             for i in (0..64).filter(|i| free & 1 << i == 0) {
                 let pfn = Pfn((b as u64 * BLOCK_FRAMES + w as u64 * 64 + i) as u32);
+                self.vm.machine.tick(Tick::Step);
                 match self.vm.check_movable(pfn) {
                     Ok(_) => now.nr_movable += 1,
                     Err(MigrateRefusal::NotInUse) if !self.stole => {
@@ -206,7 +208,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let mut claimed = self.vm.frames.claim_rest(b, self.vm.hold()).ok_or(raced)?;
         let nr_claimed = claimed.nr_ours();
         self.vm.count(Event::CompactIsolated, nr_claimed);
-        let mut targets = Targets::new(&self.vm.frames, b, nr_claimed);
+        let mut targets = Targets::new(self.vm, b, nr_claimed);
         let mut result = Ok(());
         for _ in 0..NR_PASSES {
             result = self.move_out(&mut claimed, &mut targets);
@@ -228,7 +230,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// One pass over the frames that are not ours. What is in the way ends it.
-    fn move_out(&mut self, claimed: &mut ClaimedBlock<'_>, targets: &mut Targets<'_>) -> Result<(), CompactRefusal> {
+    fn move_out(&mut self, claimed: &mut ClaimedBlock<'_>, targets: &mut Targets<'_, M>) -> Result<(), CompactRefusal> {
         claimed.claim_more();
         let mut migration = Migration::new(self.vm);
         let result = self.move_each(&mut migration, claimed, targets);
@@ -240,7 +242,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         &mut self,
         migration: &mut Migration<'vm, M>,
         claimed: &mut ClaimedBlock<'_>,
-        targets: &mut Targets<'_>,
+        targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
         for w in 0..NR_WORDS {
@@ -270,7 +272,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         &mut self,
         from: Pfn,
         migration: &mut Migration<'vm, M>,
-        targets: &mut Targets<'_>,
+        targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         self.vm.check_movable(from).map_err(CompactRefusal::InTheWay)?;
         self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
@@ -292,7 +294,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         &self,
         migration: &mut Migration<'vm, M>,
         claimed: &mut ClaimedBlock<'_>,
-        targets: &mut Targets<'_>,
+        targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
         migration.finish(&mut |this, moved| match moved {

@@ -101,12 +101,12 @@ fn the_time_is_looked_at_for_each_page() {
 #[test]
 fn the_search_for_a_target_can_be_ended() {
     let vm = vm(512 * 600, Tunables::default());
-    let mut targets = Targets::new(&vm.frames, 1, 1);
+    let mut targets = Targets::new(&vm, 1, 1);
     // What the metadata has left of its block.
     while targets.next(&mut || true).is_some() {}
     let search = |go_on: bool| {
         let mut nr_asked = 0;
-        let found = Targets::new(&vm.frames, 1, 1).next(&mut || {
+        let found = Targets::new(&vm, 1, 1).next(&mut || {
             nr_asked += 1;
             go_on
         });

@@ -219,6 +219,7 @@ impl<M: Machine> Vm<M> {
     /// [`MigrateRefusal`]; the page is where it was.
     pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
         self.assert_outside();
+        self.call();
         let moved = self.try_migrate_frame(pfn);
         if let Err(refusal) = moved {
             self.count(refusal.event(), 1);

@@ -5,7 +5,9 @@
 //! Locks on entry: none, no section.
 
 use crate::addr::Pfn;
-use crate::frame::{BLOCK_FRAMES, Frames};
+use crate::frame::BLOCK_FRAMES;
+use crate::machine::{Machine, Tick};
+use crate::vm::Vm;
 
 /// Passes over the blocks: those fuller than the one to be emptied, all, all with
 /// those that CPUs take their small frames from or what stays is in.
@@ -15,8 +17,8 @@ const NR_WORDS: usize = 8;
 const STEPS_PER_QUESTION: u32 = 256;
 
 /// Frames claimed, at most a word of a bitmap at a time. What is left goes back.
-pub(super) struct Targets<'a> {
-    frames: &'a Frames,
+pub(super) struct Targets<'a, M: Machine> {
+    vm: &'a Vm<M>,
     source: usize,
     /// Free frames of the source when it was chosen.
     source_free: u64,
@@ -30,10 +32,10 @@ pub(super) struct Targets<'a> {
     pub(super) nr_claimed: u64,
 }
 
-impl<'a> Targets<'a> {
-    pub(super) fn new(frames: &'a Frames, source: usize, source_free: u64) -> Self {
+impl<'a, M: Machine> Targets<'a, M> {
+    pub(super) fn new(vm: &'a Vm<M>, source: usize, source_free: u64) -> Self {
         let nr_wanted = BLOCK_FRAMES - source_free;
-        Targets { frames, source, source_free, nr_wanted, at: (0, 1, 0), base: 0, mask: 0, zero: 0, nr_claimed: 0 }
+        Targets { vm, source, source_free, nr_wanted, at: (0, 1, 0), base: 0, mask: 0, zero: 0, nr_claimed: 0 }
     }
 
     /// A frame that is the caller's alone; `None` if there is none, or if `go_on`,
@@ -56,12 +58,12 @@ impl<'a> Targets<'a> {
             self.mask |= 1 << (pfn.0 % 64);
             self.zero &= !(1 << (pfn.0 % 64));
         } else {
-            self.frames.release_one(pfn, false);
+            self.vm.frames.release_one(pfn, false);
         }
     }
 
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
-        let nr_blocks = self.frames.blocks.len();
+        let nr_blocks = self.vm.frames.blocks.len();
         let mut nr_seen = 0u32;
         let (pass, step, w) = &mut self.at;
         while *pass < NR_PASSES {
@@ -70,11 +72,12 @@ impl<'a> Targets<'a> {
                 continue;
             }
             nr_seen = nr_seen.wrapping_add(1);
+            self.vm.machine.tick(Tick::Step);
             if nr_seen.is_multiple_of(STEPS_PER_QUESTION) && !go_on() {
                 return false;
             }
             let b = (self.source + *step) % nr_blocks;
-            let block = self.frames.blocks.at(b);
+            let block = self.vm.frames.blocks.at(b);
             let nr_free = block.nr_free();
             let limit = if *pass == 0 { self.source_free } else { BLOCK_FRAMES };
             let is_left = *pass < NR_PASSES - 1 && (block.is_reserved() || block.is_fixed());
@@ -96,11 +99,11 @@ impl<'a> Targets<'a> {
     }
 }
 
-impl Drop for Targets<'_> {
+impl<M: Machine> Drop for Targets<'_, M> {
     fn drop(&mut self) {
         for (mask, zeroed) in [(self.mask & self.zero, true), (self.mask & !self.zero, false)] {
             if mask != 0 {
-                self.frames.release_word(self.base, mask, zeroed);
+                self.vm.frames.release_word(self.base, mask, zeroed);
             }
         }
     }

@@ -4,8 +4,9 @@ use super::block::BLOCK_FRAMES;
 use super::refill::Fill;
 use super::{Frames, OutOfFrames, Search};
 use crate::addr::{Order, Pfn};
-use crate::machine::Machine;
+use crate::machine::{Machine, Tick};
 use crate::mem;
+use crate::pace::Pace;
 use crate::vm::Vm;
 
 impl<M: Machine> Vm<M> {
@@ -19,7 +20,7 @@ impl<M: Machine> Vm<M> {
             return Err(OutOfFrames);
         }
         self.frames.count_down()?;
-        let claim = || self.frames.claim_order(order).ok_or(OutOfFrames);
+        let claim = || self.claim_order(order).ok_or(OutOfFrames);
         let first = self.surely(&mut |search| {
             claim().or_else(|e| {
                 if search == Search::Blocks {
@@ -38,29 +39,59 @@ impl<M: Machine> Vm<M> {
     /// Gives back 2^order frames that are the caller's alone.
     pub(crate) fn give_back_order(&self, first: Pfn, order: Order) {
         let end = u64::from(first.0) + order.nr_pages();
-        (first.0..end as u32).for_each(|p| self.frames.desc(Pfn(p)).clear());
+        let mut pace = Pace::new(&self.machine);
+        for p in first.0..end as u32 {
+            pace.step();
+            self.frames.desc(Pfn(p)).clear();
+        }
         let step = order.nr_pages().min(64);
         for base in (u64::from(first.0)..end).step_by(step as usize) {
             self.frames.release_word(base & !63, ones(step) << (base % 64), false);
         }
     }
-}
 
-impl Frames {
+    /// Claims 2^order adjacent frames.
     pub(super) fn claim_order(&self, order: Order) -> Option<Pfn> {
-        let nr = order.nr_pages();
+        let (frames, nr) = (&self.frames, order.nr_pages());
+        let nr_blocks = frames.blocks.len();
+        let mut pace = Pace::new(&self.machine);
         if nr < BLOCK_FRAMES {
-            let blocks = [false, true].into_iter().flat_map(|fixed| (0..self.blocks.len()).map(move |b| (b, fixed)));
-            let mut fitting = blocks.filter(|(b, fixed)| self.blocks.at(*b).is_fixed() == *fixed);
-            return fitting.find_map(|(b, _)| self.claim_part(b, nr)).map(|p| Pfn(p as u32));
+            let mut places = [false, true].into_iter().flat_map(|fixed| (0..nr_blocks).map(move |b| (b, fixed)));
+            let found = places.find_map(|(b, fixed)| {
+                pace.step();
+                if frames.blocks.at(b).is_fixed() == fixed { frames.claim_part(b, nr) } else { None }
+            });
+            return found.map(|p| Pfn(p as u32));
         }
         let step = (nr / BLOCK_FRAMES) as usize;
-        (0..self.blocks.len())
+        (0..nr_blocks)
             .step_by(step)
-            .find(|first| first + step <= self.blocks.len() && self.claim_blocks(*first, step))
+            .find(|first| first + step <= nr_blocks && self.claim_blocks(*first, step, &mut pace))
             .map(|first| Pfn((first as u64 * BLOCK_FRAMES) as u32))
     }
 
+    fn claim_blocks(&self, first: usize, nr: usize, pace: &mut Pace<'_, M>) -> bool {
+        let frames = &self.frames;
+        for b in first..first + nr {
+            pace.step();
+            if frames.blocks.at(b).nr_free() < BLOCK_FRAMES {
+                return false;
+            }
+        }
+        // What is claimed here is not counted as held, so that nothing is answered until
+        // it is the caller's or back. These are 512 blocks at most.
+        for b in first..first + nr {
+            self.machine.tick(Tick::Step);
+            if !frames.claim_run(b, 0, BLOCK_FRAMES) {
+                (first..b).for_each(|b| frames.release_run(Pfn((b as u64 * BLOCK_FRAMES) as u32), BLOCK_FRAMES, false));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl Frames {
     /// `nr` < 512 frames inside block `b`.
     fn claim_part(&self, b: usize, nr: u64) -> Option<u64> {
         if self.blocks.at(b).nr_free() < nr {
@@ -68,19 +99,6 @@ impl Frames {
         }
         let base = b as u64 * BLOCK_FRAMES;
         (0..BLOCK_FRAMES).step_by(nr as usize).find(|at| self.claim_run(b, *at, nr)).map(|at| base + at)
-    }
-
-    fn claim_blocks(&self, first: usize, nr: usize) -> bool {
-        if (first..first + nr).any(|b| self.blocks.at(b).nr_free() < BLOCK_FRAMES) {
-            return false;
-        }
-        for b in first..first + nr {
-            if !self.claim_run(b, 0, BLOCK_FRAMES) {
-                (first..b).for_each(|b| self.release_run(Pfn((b as u64 * BLOCK_FRAMES) as u32), BLOCK_FRAMES, false));
-                return false;
-            }
-        }
-        true
     }
 
     /// Frames `at..at + nr` of block `b`, all or none.

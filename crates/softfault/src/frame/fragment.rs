@@ -8,6 +8,7 @@ use super::Frames;
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
 use crate::addr::Order;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::vm::Vm;
 
 /// Free memory as it looks to who wants 2^order adjacent, aligned frames.
@@ -37,22 +38,28 @@ impl<M: Machine> Vm<M> {
     /// How fragmented free memory is for blocks of 2^order frames. No frame is
     /// usable for an order above [`Order::MAX`].
     pub fn fragmentation(&self, order: Order) -> Fragmentation {
+        self.call();
         let frames = &self.frames;
+        let mut pace = Pace::new(&self.machine);
+        let nr_free = frames.blocks.iter().inspect(|_| pace.step()).map(BlockData::nr_free_exact).sum();
         let nr_usable = match u32::from(order.0) {
-            small @ 0..=9 => frames.blocks.iter().map(|block| usable_in(block, small)).sum(),
-            large if order <= Order::MAX => frames.usable_above(large),
+            small @ 0..=9 => frames.blocks.iter().inspect(|_| pace.step()).map(|block| usable_in(block, small)).sum(),
+            large if order <= Order::MAX => frames.usable_above(large, &mut pace),
             _ => 0,
         };
-        Fragmentation { nr_free: frames.blocks.iter().map(BlockData::nr_free_exact).sum(), nr_usable }
+        Fragmentation { nr_free, nr_usable }
     }
 }
 
 impl Frames {
     /// In runs of whole blocks, `order` above 9.
-    fn usable_above(&self, order: u32) -> u64 {
+    fn usable_above<M: Machine>(&self, order: u32, pace: &mut Pace<'_, M>) -> u64 {
         let step = 1 << (order - BLOCK_FRAMES.ilog2());
-        let is_free = |b: usize| self.blocks.at(b).nr_free_exact() == BLOCK_FRAMES;
-        let runs = (0..self.blocks.len() / step).filter(|i| (i * step..(i + 1) * step).all(is_free));
+        let mut is_free = |b: usize| {
+            pace.step();
+            self.blocks.at(b).nr_free_exact() == BLOCK_FRAMES
+        };
+        let runs = (0..self.blocks.len() / step).filter(|i| (i * step..(i + 1) * step).all(&mut is_free));
         (runs.count() as u64) << order
     }
 }

@@ -12,8 +12,8 @@ use super::{FrameKind, Frames, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{Order, Pfn};
 use crate::clear;
-use crate::cpu::CpuData;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::policy::compact::CompactBudget;
 use crate::policy::huge::Effort;
 use crate::sync::Ordering;
@@ -33,8 +33,7 @@ impl<M: Machine> Vm<M> {
     /// A huge frame, the caller's alone. Called with nothing held.
     pub(crate) fn obtain_huge(&self) -> Result<HugeFrame, OutOfFrames> {
         self.frames.count_down()?;
-        let cpu = self.cpu(self.machine.this_cpu());
-        self.frames.claim_huge(cpu, Self::NR_SUB_FRAMES).ok_or(OutOfFrames)
+        self.claim_huge(Self::NR_SUB_FRAMES).ok_or(OutOfFrames)
     }
 
     /// The same for a fault, which has not much time.
@@ -46,8 +45,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn obtain_huge_for_collapse(&self) -> Result<Option<HugeFrame>, OutOfFrames> {
         // An injected failure is one: nothing is made in its place.
         self.frames.count_down()?;
-        let cpu = self.cpu(self.machine.this_cpu());
-        Ok(self.frames.claim_huge(cpu, Self::NR_SUB_FRAMES))
+        Ok(self.claim_huge(Self::NR_SUB_FRAMES))
     }
 
     /// Makes one for a collapse, which has time, and leaves it to whoever comes
@@ -64,8 +62,7 @@ impl<M: Machine> Vm<M> {
     fn obtain_huge_or(&self, effort: Effort, budget: &CompactBudget) -> Result<HugeFrame, OutOfFrames> {
         // An injected failure is one: nothing is made in its place.
         self.frames.count_down()?;
-        let cpu = self.cpu(self.machine.this_cpu());
-        if let Some(huge) = self.frames.claim_huge(cpu, Self::NR_SUB_FRAMES) {
+        if let Some(huge) = self.claim_huge(Self::NR_SUB_FRAMES) {
             return Ok(huge);
         }
         self.compact_as_far_as(effort, budget).map_err(|_| OutOfFrames)
@@ -81,7 +78,7 @@ impl<M: Machine> Vm<M> {
     /// Adjacent frames of zeroes, aligned to their number, for one fault.
     pub(crate) fn obtain_batch(&self, order: Order, sub_page: u32) -> Result<Pfn, OutOfFrames> {
         self.frames.count_down()?;
-        let first = self.frames.claim_order(order).ok_or(OutOfFrames)?;
+        let first = self.claim_order(order).ok_or(OutOfFrames)?;
         if !self.frames.is_clean(first, order.nr_pages()) {
             clear::clear_folio(&self.machine, first, order, Some(u64::from(sub_page)), self.clear_order(order));
         }
@@ -115,53 +112,65 @@ impl<M: Machine> Vm<M> {
         self.frames.folio(first).state.set(0);
         self.frames.release_run(first, Self::NR_SUB_FRAMES, is_zero);
     }
-}
 
-impl Frames {
-    fn claim_huge(&self, cpu: &CpuData, nr: u64) -> Option<HugeFrame> {
-        let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
-        let all = 0..self.blocks.len();
-        if let Some(first) = self.claim_ahead(cpu, &zone, nr) {
-            return Some(HugeFrame { first, is_zero: self.is_clean(first, nr) });
-        }
-        let found = [(&zone, false), (&all, false), (&all, true)]
-            .into_iter()
-            .find_map(|(blocks, also_reserved)| self.claim_huge_in(cpu, blocks, also_reserved, nr));
-        found.map(|first| HugeFrame { first, is_zero: self.is_clean(first, nr) })
+    fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
+        let (zone, all) = (self.zone(), 0..self.frames.blocks.len());
+        let mut pace = Pace::new(&self.machine);
+        let found = self.claim_ahead(&zone, nr, &mut pace).or_else(|| {
+            [(&zone, false), (&all, false), (&all, true)]
+                .into_iter()
+                .find_map(|(blocks, also_reserved)| self.claim_huge_in(blocks, also_reserved, nr, &mut pace))
+        });
+        found.map(|first| HugeFrame { first, is_zero: self.frames.is_clean(first, nr) })
     }
 
     /// One that was zeroed ahead, which are the first ones of the zone.
-    fn claim_ahead(&self, cpu: &CpuData, zone: &Range<usize>, nr: u64) -> Option<Pfn> {
-        let nr_ahead = cpu.nr_ahead.get().checked_sub(1)?;
-        let is_ready = |b: &usize| {
-            let block = self.blocks.at(*b);
-            block.nr_free() == BLOCK_FRAMES && !block.is_reserved() && block.is_clean()
-        };
-        let found = zone.clone().filter(is_ready).find_map(|b| self.claim_huge_of(b, self.blocks.at(b), nr));
-        cpu.nr_ahead.set(if found.is_some() { nr_ahead } else { 0 });
+    fn claim_ahead(&self, zone: &Range<usize>, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
+        let id = self.machine.this_cpu();
+        let nr_ahead = self.cpu(id).nr_ahead.get().checked_sub(1)?;
+        let found = zone.clone().find_map(|b| {
+            pace.step();
+            let block = self.frames.blocks.at(b);
+            let is_ready = block.nr_free() == BLOCK_FRAMES && !block.is_reserved() && block.is_clean();
+            if is_ready { self.frames.claim_huge_of(b, block, nr) } else { None }
+        });
+        // An answer may have been given on another CPU, whose word this is not.
+        if self.machine.this_cpu() == id {
+            self.cpu(id).nr_ahead.set(if found.is_some() { nr_ahead } else { 0 });
+        }
         found
     }
 
-    /// One block, if all of it is free.
-    pub(crate) fn claim_whole(&self, b: usize) -> Option<HugeFrame> {
-        let first = self.claim_huge_of(b, self.blocks.at(b), BLOCK_FRAMES)?;
-        Some(HugeFrame { first, is_zero: self.is_clean(first, BLOCK_FRAMES) })
-    }
-
-    fn claim_huge_in(&self, cpu: &CpuData, blocks: &Range<usize>, also_reserved: bool, nr: u64) -> Option<Pfn> {
-        let search = cpu.huge_search.get() as usize;
-        let start = if blocks.contains(&search) { search } else { blocks.start };
+    fn claim_huge_in(
+        &self,
+        blocks: &Range<usize>,
+        also_reserved: bool,
+        nr: u64,
+        pace: &mut Pace<'_, M>,
+    ) -> Option<Pfn> {
+        let search = || &self.cpu(self.machine.this_cpu()).huge_search;
+        let last = search().get() as usize;
+        let start = if blocks.contains(&last) { last } else { blocks.start };
         for b in (start..blocks.end).chain(blocks.start..start) {
-            let block = self.blocks.at(b);
+            pace.step();
+            let block = self.frames.blocks.at(b);
             if block.nr_free() < nr || !also_reserved && block.is_reserved() {
                 continue;
             }
-            if let Some(first) = self.claim_huge_of(b, block, nr) {
-                cpu.huge_search.set(b as u64);
+            if let Some(first) = self.frames.claim_huge_of(b, block, nr) {
+                search().set(b as u64);
                 return Some(first);
             }
         }
         None
+    }
+}
+
+impl Frames {
+    /// One block, if all of it is free.
+    pub(crate) fn claim_whole(&self, b: usize) -> Option<HugeFrame> {
+        let first = self.claim_huge_of(b, self.blocks.at(b), BLOCK_FRAMES)?;
+        Some(HugeFrame { first, is_zero: self.is_clean(first, BLOCK_FRAMES) })
     }
 
     fn claim_huge_of(&self, b: usize, block: &BlockData, nr: u64) -> Option<Pfn> {

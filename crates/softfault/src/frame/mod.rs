@@ -28,6 +28,7 @@ mod fragment;
 mod group;
 mod huge;
 mod refill;
+mod search;
 mod sight;
 #[cfg(test)]
 mod tests;

@@ -1,30 +1,15 @@
 //! The slow half of getting one frame: claim a word of the CPU's block, zero,
-//! hand to the group. Runs outside every section.
-//!
-//! What will stay where it is (tables, nodes) comes from blocks of its own, so that
-//! the others can be emptied when a huge frame is wanted: one table in each block
-//! would spoil all of them. As much manners as reservations are.
-//!
-//! Order of places to look, so that nobody is told "out of frames" while there
-//! is one: the own block, an unreserved one of the own zone with some, any
-//! unreserved one with plenty, any unreserved one, blocks that others reserved,
-//! and last the groups of other CPUs.
+//! hand to the group. Runs outside every section. `search` finds the word; the
+//! groups of other CPUs are emptied when it finds none.
 
-use super::block::BLOCK_WORDS;
 use super::{Frames, OutOfFrames, Search};
 use crate::addr::Pfn;
 use crate::cpu::{ATTENTION_INJECT, ATTENTION_THIEF, CpuData};
 use crate::machine::{CpuId, CpuSet, Machine};
 use crate::mem;
+use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 use crate::vm::Vm;
-use core::ops::Range;
-
-/// Free frames that make a block worth reserving at once: a word's worth.
-const WORD: u64 = 64;
-/// And in the own zone: refills of four frames on average; a line of descriptors
-/// taken from another CPU costs about what a refill does. A guess.
-const WORTH_STAYING: u64 = 32;
 
 /// What the caller will do with the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,13 +20,6 @@ pub(crate) enum Fill {
     Raw,
     /// It has to be all zero, and cannot be moved once it is in use.
     Fixed,
-}
-
-/// Up to 64 frames that were just claimed.
-struct Claim {
-    base: u64,
-    mask: u64,
-    zero: u64,
 }
 
 impl<M: Machine> Vm<M> {
@@ -98,12 +76,11 @@ impl<M: Machine> Vm<M> {
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
         let (claim, is_new_block, held) = loop {
             let held = self.hold();
-            // Stealing waits, and the CPU may be another one afterwards.
-            let id = self.machine.this_cpu();
-            let cpu = self.cpu(id);
-            let block = cpu.block.get();
-            if let Some(claim) = self.frames.claim(cpu, id, fill, most) {
-                break (claim, block != cpu.block.get(), held);
+            // The search answers, and the CPU may be another one afterwards.
+            let block = || self.cpu(self.machine.this_cpu()).block.get();
+            let before = block();
+            if let Some(claim) = self.claim(fill, most) {
+                break (claim, before != block(), held);
             }
             held.in_vain();
             // What was stolen may be gone again before it is claimed; then it is
@@ -133,23 +110,6 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
-    /// Whether there are fewer free frames than the low watermark. Looks at as many
-    /// blocks as it takes to count that many, on from where this CPU found its last
-    /// one.
-    fn is_low(&self) -> bool {
-        let blocks = &self.frames.blocks;
-        let start = self.cpu(self.machine.this_cpu()).search.get() as usize % blocks.len();
-        let mut left = self.tunables.low_watermark_pages;
-        for b in (start..blocks.len()).chain(0..start) {
-            let nr_free = blocks.at(b).nr_free();
-            if nr_free >= left {
-                return false;
-            }
-            left -= nr_free;
-        }
-        true
-    }
-
     /// Puts frames into this CPU's group; gives those that were there. Not while a
     /// thief has the group in its hands (I10).
     fn swap_group(&self, fill: Fill, base: u64, mask: u64) -> (u64, u64) {
@@ -172,13 +132,18 @@ impl<M: Machine> Vm<M> {
         while self.thief.swap(1, Ordering::Acquire) != 0 {
             self.machine.relax();
         }
+        let mut pace = Pace::new(&self.machine);
         for cpu in self.cpus.iter() {
+            pace.step();
             cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
         }
+        drop(pace);
         self.grace(&CpuSet::first(self.machine.nr_cpus()));
         let held = self.hold();
         let mut found = false;
+        let mut pace = Pace::new(&self.machine);
         for cpu in self.cpus.iter() {
+            pace.step();
             for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false), (&cpu.fixed, true)] {
                 let (base, mask) = group.replace(0, 0);
                 if mask != 0 {
@@ -234,88 +199,6 @@ impl Frames {
         }
         self.inject.store(left - 1, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn claim(&self, cpu: &CpuData, id: CpuId, fill: Fill, most: u64) -> Option<Claim> {
-        if fill == Fill::Fixed
-            && let Some(claim) = self.claim_fixed(cpu, most)
-        {
-            return Some(claim);
-        }
-        loop {
-            let block = cpu.block.get();
-            if block == 0 {
-                if self.reserve_next(cpu, id) {
-                    continue;
-                }
-                return (0..self.blocks.len()).find_map(|b| self.claim_in(b, 0, most).map(|(_, claim)| claim));
-            }
-            let b = block as usize - 1;
-            if let Some((w, claim)) = self.claim_in(b, cpu.word.get() as usize, most) {
-                cpu.word.set(w as u64);
-                return Some(claim);
-            }
-            self.blocks.at(b).unreserve();
-            cpu.block.set(0);
-        }
-    }
-
-    /// From the block that the CPU used last for what stays, another such block of
-    /// its zone, a new one there; then the same of all.
-    fn claim_fixed(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
-        let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
-        let all = 0..self.blocks.len();
-        let last = (cpu.fixed_block.get() as usize).checked_sub(1);
-        let places = [(&zone, true), (&zone, false), (&all, true), (&all, false)];
-        // From the end, since pages are taken from the start.
-        let others = places.into_iter().flat_map(|(blocks, fixed)| blocks.clone().rev().map(move |b| (b, fixed)));
-        last.map(|b| (b, true)).into_iter().chain(others).find_map(|(b, fixed)| {
-            let block = self.blocks.at(b);
-            let least = if fixed { 1 } else { WORD };
-            if block.nr_free() < least || block.is_fixed() != fixed || !fixed && block.is_reserved() {
-                return None;
-            }
-            let (_, claim) = self.claim_in(b, 0, most)?;
-            block.set_fixed();
-            cpu.fixed_block.set(b as u64 + 1);
-            Some(claim)
-        })
-    }
-
-    /// Some frames of block `b`, from word `from` on.
-    fn claim_in(&self, b: usize, from: usize, most: u64) -> Option<(usize, Claim)> {
-        let block = self.blocks.at(b);
-        (from..BLOCK_WORDS).find_map(|w| {
-            let (mask, zero) = block.claim_some(w, most);
-            (mask != 0).then(|| (w, Claim { base: (b * 512 + w * 64) as u64, mask, zero }))
-        })
-    }
-
-    /// Finds the CPU a block. Its zone comes first, unless little is left there: a
-    /// frame that this CPU gave back has its descriptor, and its neighbour's, in this
-    /// CPU's cache.
-    fn reserve_next(&self, cpu: &CpuData, id: CpuId) -> bool {
-        let zone = cpu.zone_start.get() as usize..cpu.zone_end.get() as usize;
-        let all = 0..self.blocks.len();
-        [(&zone, WORD, false), (&zone, WORTH_STAYING, false), (&all, WORD, false), (&all, 1, false), (&all, 1, true)]
-            .into_iter()
-            .any(|(blocks, least, also_fixed)| self.reserve_in(cpu, id, blocks, least, also_fixed))
-    }
-
-    /// The same among some blocks, on from where the last search ended.
-    fn reserve_in(&self, cpu: &CpuData, id: CpuId, blocks: &Range<usize>, least: u64, also_fixed: bool) -> bool {
-        let search = cpu.search.get() as usize;
-        let start = if blocks.contains(&search) { search } else { blocks.start };
-        let found = (start..blocks.end).chain(blocks.start..start).find(|b| {
-            let block = self.blocks.at(*b);
-            block.nr_free() >= least && (also_fixed || !block.is_fixed()) && block.reserve(u64::from(id.0) + 1)
-        });
-        if let Some(b) = found {
-            cpu.block.set(b as u64 + 1);
-            cpu.word.set(0);
-            cpu.search.set((b + 1) as u64);
-        }
-        found.is_some()
     }
 
     pub(crate) fn release_one(&self, pfn: Pfn, zeroed: bool) {

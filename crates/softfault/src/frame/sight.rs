@@ -19,6 +19,7 @@
 use super::{Fill, Frames, OutOfFrames};
 use crate::addr::Pfn;
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::sync::{self, Ordering, Word};
 use crate::vm::Vm;
 
@@ -127,7 +128,11 @@ impl<M: Machine> InNeed<'_, M> {
     /// The sum of the holders now, and of those that have ended.
     fn holders(&self) -> u64 {
         sync::fence();
-        self.0.cpus.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu.held.load(Ordering::Acquire)))
+        let mut pace = Pace::new(&self.0.machine);
+        self.0.cpus.iter().fold(0, |sum, cpu| {
+            pace.step();
+            sum.wrapping_add(cpu.held.load(Ordering::Acquire))
+        })
     }
 }
 

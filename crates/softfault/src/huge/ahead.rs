@@ -12,6 +12,7 @@ use crate::clear::CHUNK_FRAMES;
 use crate::frame::BLOCK_FRAMES;
 use crate::machine::Machine;
 use crate::mem::stream;
+use crate::pace::Pace;
 use crate::vm::Vm;
 
 impl<M: Machine> Vm<M> {
@@ -22,14 +23,17 @@ impl<M: Machine> Vm<M> {
         if Self::NR_SUB_FRAMES != BLOCK_FRAMES {
             return 0;
         }
+        self.call();
         let id = self.machine.this_cpu();
         let cpu = self.cpu(id);
         let most = self.tunables.zero_ahead_blocks;
         let (mut nr_ready, mut nr_zeroed) = (0, 0);
+        let mut pace = Pace::new(&self.machine);
         for b in cpu.zone_start.get() as usize..cpu.zone_end.get() as usize {
             if nr_ready >= most || nr_zeroed >= max_blocks {
                 break;
             }
+            pace.step();
             let block = self.frames.blocks.at(b);
             if block.nr_free() != BLOCK_FRAMES || block.is_reserved() {
                 continue;
@@ -41,7 +45,7 @@ impl<M: Machine> Vm<M> {
                 nr_zeroed += 1;
             }
         }
-        // Zeroing may have ended on another CPU, whose word this is not.
+        // This may have ended on another CPU, whose word this is not.
         if self.machine.this_cpu() == id {
             cpu.nr_ahead.set(nr_ready);
         }

@@ -134,7 +134,9 @@ impl<M: Machine> Vm<M> {
     fn zero_pages(&self, first: Pfn, most: u64) -> Option<ZeroPages> {
         let mut zero: ZeroPages = [0; 8];
         let mut nr_used_left = Self::NR_SUB_FRAMES.checked_sub(most + 1)?;
+        let mut pace = Pace::new(&self.machine);
         for i in 0..Self::NR_SUB_FRAMES as usize {
+            pace.page();
             // Its programs may be writing it.
             if program::is_zero(&self.machine, Pfn(first.0 + i as u32)) {
                 zero[i / 64] |= 1 << (i % 64);

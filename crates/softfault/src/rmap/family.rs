@@ -24,6 +24,7 @@
 use crate::addr::Pfn;
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::space::lock::Spin;
 use crate::space::{AddressSpace, MetaUse, SpaceData};
 use crate::sync::{Ordering, Word};
@@ -50,9 +51,6 @@ pub(crate) struct FamilyData {
 /// The space has left the list of its family.
 const LEFT: u64 = u64::MAX;
 
-/// Members between two answers to other CPUs.
-const MEMBERS_PER_RELAX: u32 = 16;
-
 fn link(word: &Word) -> Option<Pfn> {
     word.get().checked_sub(1).map(|p| Pfn(p as u32))
 }
@@ -63,6 +61,9 @@ pub(super) struct Member<'vm> {
     pub(super) frame: Pfn,
     pub(super) data: &'vm SpaceData,
 }
+
+/// What a walk calls with each member, the page index, and its pace.
+type VisitMember<'a, 'vm, M> = dyn FnMut(Member<'vm>, u64, &mut Pace<'_, M>) -> ControlFlow<()> + 'a;
 
 /// A reference: the founder's frame stays until this is dropped.
 struct FamilyRef<'vm, M: Machine> {
@@ -87,31 +88,27 @@ impl<M: Machine> Vm<M> {
         crate::mem::view(&self.machine, frame, 0)
     }
 
-    /// Calls `f(member, page index)` with each space that may map the private frame
+    /// Calls `f(member, page index, pace)` with each space that may map the private frame
     /// `pfn`, and the index that the frame has in all of them; only those behind
     /// `after` if it is still a member. The frame of `after` is in place.
     ///
     /// Locks on entry: no section. Takes the family's; `f` runs under it, must not
-    /// call back and waits for nobody.
+    /// call back, waits for nobody and tells `pace` each step of its search.
     pub(super) fn for_each_member<'vm>(
         &'vm self,
         pfn: Pfn,
         after: Option<Pfn>,
-        f: &mut dyn FnMut(Member<'vm>, u64) -> ControlFlow<()>,
+        f: &mut VisitMember<'_, 'vm, M>,
     ) -> ControlFlow<()> {
+        let mut pace = Pace::new(&self.machine);
         let Some((family, index)) = self.family_of(pfn) else { return ControlFlow::Continue(()) };
         let head = family.head();
         let _lock = Spin::lock(&head.lock, &self.machine);
         let behind = after.map(|frame| &self.space_data(frame).family.next).filter(|next| next.get() != LEFT);
         let mut at = link(behind.unwrap_or(&head.first));
-        let mut nr_seen = 0u32;
         while let Some(frame) = at {
             let data = self.space_data(frame);
-            f(Member { frame, data }, index)?;
-            nr_seen = nr_seen.wrapping_add(1);
-            if nr_seen.is_multiple_of(MEMBERS_PER_RELAX) {
-                self.machine.relax();
-            }
+            f(Member { frame, data }, index, &mut pace)?;
             at = link(&data.family.next);
         }
         ControlFlow::Continue(())

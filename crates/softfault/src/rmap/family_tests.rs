@@ -96,7 +96,7 @@ fn an_end_without_look_ups_waits_for_nobody() {
 
 fn walk(vm: &Vm<Plain>, pfn: Pfn, after: Option<Pfn>) -> Vec<Pfn> {
     let mut seen = Vec::new();
-    let _ = vm.for_each_member(pfn, after, &mut |member, _| {
+    let _ = vm.for_each_member(pfn, after, &mut |member, _, _| {
         seen.push(member.frame);
         ControlFlow::Continue(())
     });

@@ -62,10 +62,12 @@ impl<M: Machine> Vm<M> {
     /// Locks: takes the family's.
     pub fn rmap_anon(&self, pfn: Pfn, into: &mut [Mapping]) -> usize {
         self.assert_outside();
+        self.call();
         let mut nr = 0;
-        let _ = self.for_each_member(pfn, None, &mut |member, index| {
+        let _ = self.for_each_member(pfn, None, &mut |member, index, pace| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
+                pace.search();
                 let section = self.space_section(member.data, member.data.id.get());
                 let place = self.next_place(member, index, &mut at).map(|(_, vpn)| vpn);
                 let found = place.filter(|vpn| self.maps_frame(root_of(member), *vpn, pfn));

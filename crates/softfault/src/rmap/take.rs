@@ -99,9 +99,10 @@ impl<M: Machine> Vm<M> {
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
         let (mut left, mut nr_steps, mut ended) = (wanted, 0u32, Ok(()));
-        let _ = self.for_each_member(pfn, None, &mut |member, index| {
+        let _ = self.for_each_member(pfn, None, &mut |member, index, pace| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
+                pace.search();
                 nr_steps = nr_steps.wrapping_add(1);
                 if nr_steps.is_multiple_of(STEPS_PER_LOOK) && self.is_past(deadline_ns) {
                     ended = Err(TakeEnded::OutOfTime);
@@ -142,12 +143,13 @@ impl<M: Machine> Vm<M> {
         taken: &mut [Option<TakenHuge<'vm, M>>],
     ) -> usize {
         let mut nr_taken = 0;
-        let _ = self.for_each_member(first, after, &mut |member, index| {
+        let _ = self.for_each_member(first, after, &mut |member, index, pace| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 if nr_taken == taken.len() {
                     return ControlFlow::Break(());
                 }
+                pace.search();
                 let _section = self.space_section(member.data, member.data.id.get());
                 if let Some((vma, vpn)) = self.next_place(member, index, &mut at)
                     && fits(member.data, &vma)

@@ -118,9 +118,13 @@ struct Bench {
 
 impl Bench {
     fn new(thp: HugeKnobs) -> Bench {
+        Bench::with_frames(NR_FRAMES, thp)
+    }
+
+    fn with_frames(nr_frames: u64, thp: HugeKnobs) -> Bench {
         be(0);
         let tunables = Tunables { thp, zero_ahead_blocks: 2, ..Tunables::default() };
-        let vm: &'static Vm<Plain> = Box::leak(Box::new(testing::vm_of(NR_CPUS.into(), NR_FRAMES, tunables).unwrap()));
+        let vm: &'static Vm<Plain> = Box::leak(Box::new(testing::vm_of(NR_CPUS.into(), nr_frames, tunables).unwrap()));
         let space = Box::leak(Box::new(vm.new_space().unwrap()));
         let mut watch = Watch::new(vm, space);
         testing::on_relax(move || watch.go_on());
@@ -298,6 +302,38 @@ fn all_operations(thp: HugeKnobs) {
     // Tree nodes stay with the space, and the huge zero frame for good.
     let kept = before - bench.vm.vmstat().nr_free_pages;
     assert!(kept < 8, "{kept} frames were lost");
+}
+
+/// No frame, or none of the size that is wanted, is in the blocks at which a search looks
+/// first, so that it answers and ends on another CPU.
+#[test]
+fn a_search_goes_on_on_another_cpu() {
+    let bench = Bench::with_frames(512 * 300, HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT });
+    // Each CPU believes that it has blocks of zeroes.
+    (0..NR_CPUS).for_each(|_| bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1)));
+    let huge = bench.vm.frames.claim_whole(250).unwrap();
+    bench.vm.hold_one_in_each_block(100, 7);
+    bench.vm.give_back_huge(huge.first, huge.is_zero);
+    for _ in 0..NR_CPUS {
+        bench.step("a huge frame in one block of 300", || {
+            let found = bench.vm.obtain_huge().unwrap();
+            assert_eq!(found.first, huge.first);
+            bench.vm.give_back_huge(found.first, found.is_zero);
+        });
+    }
+    bench.vm.hold_one_in_each_block(100, 8);
+    bench.step("mmap", || bench.map(AT, 4 * HUGE));
+    bench.long_step("a fault without a free block", || bench.space.write(AT, &[1]).unwrap());
+    bench.vm.age(1, 7);
+    bench.long_step("faults in aged memory", || bench.fill(AT + HUGE, HUGE));
+    bench.long_step("zeroing ahead", || _ = bench.vm.zero_ahead(1));
+    let cpus = (0..NR_CPUS).map(|id| bench.vm.cpu(CpuId(id)));
+    let blocks: Vec<u64> = cpus.map(|cpu| cpu.block.get()).filter(|block| *block != 0).collect();
+    let nr_reserved = bench.vm.frames.blocks.iter().filter(|block| block.is_reserved()).count();
+    assert_eq!(blocks.len(), nr_reserved, "a block is reserved for a CPU that has another: {blocks:?}");
+    // Little is left, and it may be anywhere.
+    bench.vm.age(0, 7);
+    bench.long_step("a refusal", || assert!(bench.space.write(AT + 2 * HUGE, &[1; 2 << 20]).is_err()));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::node::{NodeId, NodeRef};
 use super::read::Snapshot;
 use super::slots::Slots;
 use crate::addr::Vpn;
-use crate::machine::Machine;
+use crate::machine::{Machine, Tick};
 use crate::space::vma::{ObjectId, Vma};
 
 /// Most nodes that one call enters: a section is short.
@@ -117,6 +117,7 @@ impl<M: Machine> Snapshot<'_, M> {
     }
 
     fn displaced_below(&self, id: NodeId, level: u8, from: Vpn, index: u64, nr_left: &mut u32) -> Displaced {
+        self.tree.machine.tick(Tick::Step);
         // A stale reader may meet a node that is another by now.
         if id.is_none() || self.tree.header(id).level() != level {
             return Displaced::End;

@@ -1,0 +1,170 @@
+//! Finding frames for a refill: the walks over the blocks.
+//!
+//! Tables and nodes cannot be moved, so they come from fixed blocks: the other
+//! blocks can then be emptied when a huge frame is wanted. Like reservations, this
+//! is advisory.
+//!
+//! The order of the search: the CPU's own block, an unreserved one of its zone with
+//! some frames, any unreserved one with plenty, any unreserved one, any block. A
+//! refill is refused only after the groups of other CPUs have been emptied, too.
+//!
+//! A walk may pass all blocks of memory, so it answers other CPUs meanwhile. After
+//! an answer the CPU may be another: zones are kept as values, and a block is
+//! reserved for the CPU at that moment.
+//!
+//! Locks on entry: none, no section. The caller is counted as a holder.
+
+use super::Frames;
+use super::block::BLOCK_WORDS;
+use super::refill::Fill;
+use crate::cpu::CpuData;
+use crate::machine::Machine;
+use crate::pace::Pace;
+use crate::vm::Vm;
+use core::ops::Range;
+
+/// Free frames that make a block worth reserving at once: a word's worth.
+const WORD: u64 = 64;
+/// And in the own zone: refills of four frames on average; a line of descriptors
+/// taken from another CPU costs about what a refill does. A guess.
+const WORTH_STAYING: u64 = 32;
+
+/// Up to 64 frames that were just claimed.
+pub(super) struct Claim {
+    pub(super) base: u64,
+    pub(super) mask: u64,
+    pub(super) zero: u64,
+}
+
+impl<M: Machine> Vm<M> {
+    fn this_cpu_data(&self) -> &CpuData {
+        self.cpu(self.machine.this_cpu())
+    }
+
+    /// The blocks at which this CPU looks first.
+    pub(super) fn zone(&self) -> Range<usize> {
+        let cpu = self.this_cpu_data();
+        cpu.zone_start.get() as usize..cpu.zone_end.get() as usize
+    }
+
+    /// Claims up to `most` frames of one bitmap word.
+    pub(super) fn claim(&self, fill: Fill, most: u64) -> Option<Claim> {
+        let frames = &self.frames;
+        let mut pace = Pace::new(&self.machine);
+        if fill == Fill::Fixed
+            && let Some(claim) = self.claim_fixed(most, &mut pace)
+        {
+            return Some(claim);
+        }
+        loop {
+            let cpu = self.this_cpu_data();
+            let block = cpu.block.get();
+            if block == 0 {
+                if self.reserve_next(&mut pace) {
+                    continue;
+                }
+                return (0..frames.blocks.len()).find_map(|b| {
+                    pace.step();
+                    frames.claim_in(b, 0, most).map(|(_, claim)| claim)
+                });
+            }
+            let b = block as usize - 1;
+            if let Some((w, claim)) = frames.claim_in(b, cpu.word.get() as usize, most) {
+                cpu.word.set(w as u64);
+                return Some(claim);
+            }
+            frames.blocks.at(b).unreserve();
+            cpu.block.set(0);
+        }
+    }
+
+    /// From the block that the CPU used last for what stays, another such block of
+    /// its zone, a new one there; then the same of all.
+    fn claim_fixed(&self, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
+        let (zone, all) = (self.zone(), 0..self.frames.blocks.len());
+        let last = (self.this_cpu_data().fixed_block.get() as usize).checked_sub(1);
+        let places = [(&zone, true), (&zone, false), (&all, true), (&all, false)];
+        // From the end, since pages are taken from the start.
+        let others = places.into_iter().flat_map(|(blocks, fixed)| blocks.clone().rev().map(move |b| (b, fixed)));
+        last.map(|b| (b, true)).into_iter().chain(others).find_map(|(b, fixed)| {
+            pace.step();
+            let block = self.frames.blocks.at(b);
+            let least = if fixed { 1 } else { WORD };
+            if block.nr_free() < least || block.is_fixed() != fixed || !fixed && block.is_reserved() {
+                return None;
+            }
+            let (_, claim) = self.frames.claim_in(b, 0, most)?;
+            block.set_fixed();
+            self.this_cpu_data().fixed_block.set(b as u64 + 1);
+            Some(claim)
+        })
+    }
+
+    /// Reserves a block for the CPU. Its zone comes first, unless little is left
+    /// there: a frame that this CPU gave back has its descriptor, and its neighbour's,
+    /// in this CPU's cache.
+    fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
+        let (zone, all) = (self.zone(), 0..self.frames.blocks.len());
+        [(&zone, WORD, false), (&zone, WORTH_STAYING, false), (&all, WORD, false), (&all, 1, false), (&all, 1, true)]
+            .into_iter()
+            .any(|(blocks, least, also_fixed)| self.reserve_in(blocks, least, also_fixed, pace))
+    }
+
+    /// The same among some blocks, on from where the last search ended.
+    fn reserve_in(&self, blocks: &Range<usize>, least: u64, also_fixed: bool, pace: &mut Pace<'_, M>) -> bool {
+        let search = self.this_cpu_data().search.get() as usize;
+        let start = if blocks.contains(&search) { search } else { blocks.start };
+        (start..blocks.end).chain(blocks.start..start).any(|b| {
+            pace.step();
+            let block = self.frames.blocks.at(b);
+            block.nr_free() >= least && (also_fixed || !block.is_fixed()) && self.reserve_here(b)
+        })
+    }
+
+    /// Reserves block `b` for the CPU on which this runs now, unless it has one: then
+    /// an answer was given on another CPU.
+    fn reserve_here(&self, b: usize) -> bool {
+        let id = self.machine.this_cpu();
+        let cpu = self.cpu(id);
+        if cpu.block.get() != 0 {
+            return true;
+        }
+        let is_ours = self.frames.blocks.at(b).reserve(u64::from(id.0) + 1);
+        if is_ours {
+            cpu.block.set(b as u64 + 1);
+            cpu.word.set(0);
+            cpu.search.set((b + 1) as u64);
+        }
+        is_ours
+    }
+
+    /// Whether there are fewer free frames than the low watermark. Looks at as many
+    /// blocks as it takes to count that many, on from where this CPU found its last
+    /// one.
+    pub(super) fn is_low(&self) -> bool {
+        let blocks = &self.frames.blocks;
+        let start = self.this_cpu_data().search.get() as usize % blocks.len();
+        let mut left = self.tunables.low_watermark_pages;
+        let mut pace = Pace::new(&self.machine);
+        for b in (start..blocks.len()).chain(0..start) {
+            pace.step();
+            let nr_free = blocks.at(b).nr_free();
+            if nr_free >= left {
+                return false;
+            }
+            left -= nr_free;
+        }
+        true
+    }
+}
+
+impl Frames {
+    /// Some frames of block `b`, from word `from` on.
+    fn claim_in(&self, b: usize, from: usize, most: u64) -> Option<(usize, Claim)> {
+        let block = self.blocks.at(b);
+        (from..BLOCK_WORDS).find_map(|w| {
+            let (mask, zero) = block.claim_some(w, most);
+            (mask != 0).then(|| (w, Claim { base: (b * 512 + w * 64) as u64, mask, zero }))
+        })
+    }
+}
