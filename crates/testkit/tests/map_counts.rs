@@ -13,6 +13,14 @@ use softfault_host::Hosted;
 
 const FULL: i64 = Vm::<Hosted>::MAX_MAPPINGS as i64;
 
+/// Adds to the count of mappings of a page, and takes the same back later.
+#[allow(unsafe_code)]
+fn pretend(vm: &Vm<Hosted>, pfn: Pfn, nr: i64) {
+    // SAFETY: I13, I14: the page has an entry meanwhile, and each test takes back what
+    // it added before it drops a space.
+    unsafe { vm.pretend_mappings(pfn, nr) }
+}
+
 fn knobs(enabled: Enabled) -> HugeKnobs {
     HugeKnobs { enabled, ..HugeKnobs::DEFAULT }
 }
@@ -29,14 +37,14 @@ fn fork_copies_a_page_that_is_mapped_too_often() {
         space.write(AT + PAGE, &[2]).unwrap();
         let (full, nearly) = (frame(space, AT), frame(space, AT + PAGE));
         // Its own entry counts, too.
-        vm.pretend_mappings(full, FULL - 1);
-        vm.pretend_mappings(nearly, FULL - 2);
+        pretend(vm, full, FULL - 1);
+        pretend(vm, nearly, FULL - 2);
         let child = space.fork().unwrap();
         assert_eq!((vm.event(Event::ForkMapsFull), vm.event(Event::ForkPinned)), (1, 0));
         assert!(frame(&child, AT) != full, "it is shared all the same");
         assert_eq!(frame(&child, AT + PAGE), nearly, "one more had room");
-        vm.pretend_mappings(full, 1 - FULL);
-        vm.pretend_mappings(nearly, 2 - FULL);
+        pretend(vm, full, 1 - FULL);
+        pretend(vm, nearly, 2 - FULL);
         check(vm, &[space, &child]);
         space.write(AT, &[3, 3]).unwrap();
         space.write(AT + PAGE, &[4]).unwrap();
@@ -55,10 +63,10 @@ fn fork_splits_a_huge_page_that_is_mapped_too_often() {
         (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8, 9]).unwrap());
         let first = frame(space, AT);
         let other = space.fork().unwrap();
-        vm.pretend_mappings(first, FULL - 2);
+        pretend(vm, first, FULL - 2);
         let child = space.fork().unwrap();
         assert_eq!((huge_pages(space), huge_pages(&child), huge_pages(&other)), (0, 0, 1));
-        vm.pretend_mappings(first, 2 - FULL);
+        pretend(vm, first, 2 - FULL);
         check(vm, &[space, &other, &child]);
         space.write(AT + PAGE, &[77]).unwrap();
         (0..512).for_each(|page| assert_eq!(byte(&child, AT + page * PAGE), page as u8));
@@ -73,7 +81,7 @@ fn a_fault_on_a_page_that_is_mapped_too_often() {
         space.write(AT, &[1]).unwrap();
         let pfn = frame(space, AT);
         let child = space.fork().unwrap();
-        vm.pretend_mappings(pfn, FULL - 1);
+        pretend(vm, pfn, FULL - 1);
         for access in [Access::Read, Access::Write] {
             assert_eq!(child.handle_fault(AT, access), Err(FaultError::MapsFull));
         }
@@ -84,10 +92,10 @@ fn a_fault_on_a_page_that_is_mapped_too_often() {
         assert_eq!(child.handle_fault(AT, Access::Write), Err(FaultError::MapsFull));
         pin.write(0, &[8]);
         drop(pin);
-        vm.pretend_mappings(pfn, -1);
+        pretend(vm, pfn, -1);
         assert_eq!(child.handle_fault(AT, Access::Write), Ok(FaultDone::Shared));
         assert_eq!(byte(&child, AT), 8);
-        vm.pretend_mappings(pfn, 2 - FULL);
+        pretend(vm, pfn, 2 - FULL);
         check(vm, &[space, &child]);
     });
 }

@@ -8,9 +8,9 @@ const CORE: &str = "crates/softfault/src/";
 /// The core's files that may say `unsafe`. A new one needs a reason that holds
 /// in review: views of frames, the bytes of programs, the trait that ports
 /// promise, the machine of the unit tests, the model's facade, the declarations
-/// that a structure consists of words, and what a scheduler promises that changes
-/// spaces.
-const ALLOWED: [&str; 10] = [
+/// that a structure consists of words, what a scheduler promises that changes
+/// spaces, and what a test promises that pretends a count.
+const ALLOWED: [&str; 11] = [
     "crates/softfault/src/mem.rs",
     "crates/softfault/src/mem/stream.rs",
     "crates/softfault/src/program.rs",
@@ -21,6 +21,7 @@ const ALLOWED: [&str; 10] = [
     "crates/softfault/src/space/tree/layout.rs",
     "crates/softfault/src/words.rs",
     "crates/softfault/src/space/active.rs",
+    "crates/softfault/src/frame/pretend.rs",
 ];
 /// Which invariants a crate may cite: its own and the core's.
 const LETTERS: [(&str, &str); 5] = [

@@ -51,7 +51,12 @@ impl Place {
     /// The mutant's test, or with `compile_only` just its build.
     fn command(&self, mutant: &Mutant, compile_only: bool) -> Result<Command, String> {
         let mut command = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
-        command.arg("test").args(compile_only.then_some("--no-run")).args(mutant.arguments()?);
+        let arguments = mutant.arguments()?;
+        // Cargo refuses `--no-run` for doc tests: their build is the library's.
+        match arguments.iter().position(|argument| *argument == "--doc") {
+            Some(at) if compile_only => command.arg("build").args(&arguments[..at]),
+            _ => command.arg("test").args(compile_only.then_some("--no-run")).args(&arguments),
+        };
         // Nobody debugs these builds, and debug information is much of what they cost.
         for profile in ["DEV", "TEST", "RELEASE"] {
             command.env(format!("CARGO_PROFILE_{profile}_DEBUG"), "false");

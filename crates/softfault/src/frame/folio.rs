@@ -314,17 +314,6 @@ impl<M: Machine> Vm<M> {
     /// fault on a page of an object fails.
     pub const MAX_MAPPINGS: u64 = MAPS_LIMIT;
 
-    /// Adds to the count of mappings of a page, or of the huge page that the frame is
-    /// part of, as if there were so many more entries; a negative number takes them
-    /// back. For tests: no memory has room for the entries themselves. Call it at
-    /// rest.
-    pub fn pretend_mappings(&self, pfn: Pfn, nr: i64) {
-        let folio = self.frames.folio(pfn);
-        let is_huge = folio.state().kind() == FrameKind::Anon && self.is_part(pfn);
-        let word = if is_huge { &folio.state } else { &self.frames.desc(pfn).state };
-        word.fetch_add((nr as u64).wrapping_mul(MAP_ONE), Ordering::AcqRel);
-    }
-
     /// Whether the frame lies in the folio of its block, if there is one.
     pub(crate) fn is_part(&self, pfn: Pfn) -> bool {
         u64::from(pfn.0.wrapping_sub(self.frames.folio(pfn).first().0)) < Self::NR_SUB_FRAMES

@@ -27,6 +27,7 @@ mod folio;
 mod fragment;
 mod group;
 mod huge;
+mod pretend;
 mod refill;
 mod search;
 mod sight;
