@@ -23,42 +23,29 @@
 //! Where the pages lie in one block in order, as after a split, nothing is copied:
 //! the block becomes a folio again.
 //!
+//! `look` says what may be collapsed, `fill` makes the huge page, `range` goes over
+//! the stretches of a range.
+//!
 //! Locks on entry: none, no section. Takes the writer lock to look and detach.
+
+mod fill;
+mod look;
+mod range;
 
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Pfn, Rights, Vpn};
-use crate::frame::{Fill, FrameKind, FreeBatch, Held, HugeFrame};
-use crate::machine::{Flush, Machine, Tick};
-use crate::mem;
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{Fill, Held, HugeFrame};
+use crate::machine::{Flush, Machine};
 use crate::notify::{Invalidation, Why};
-use crate::pace::Pace;
-use crate::policy::collapse::{self, CollapseLimits, CollapseQuestion, CollapseRefusal};
+use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
-use crate::space::vma::{ObjectId, Vma};
-use crate::sync::{Ordering, Word};
-use crate::table::entry::Slot;
-use crate::table::format::{Entry, Leaf, span_of};
-use crate::table::pmd::{self, PmdSlot};
-use crate::table::walk::{self, Walk};
+use crate::space::vma::Vma;
+use crate::sync::Ordering;
+use crate::table::format::Entry;
+use crate::table::pmd::PmdSlot;
 use crate::vm::Vm;
-
-/// What a look at a leaf table found, besides the counts.
-struct Survey {
-    question: CollapseQuestion,
-    /// First frame, if all pages lie in one folio's place, in order.
-    in_place: Option<Pfn>,
-    accessed: bool,
-    dirty: bool,
-}
-
-/// A stretch that may be collapsed.
-struct Look<'a, M: Machine> {
-    vma: Vma,
-    pmd: PmdSlot<'a, M::Format>,
-    table: Pfn,
-    survey: Survey,
-}
+use look::Look;
 
 /// A leaf table whose entry is `Busy` and the caller's. What it holds ends in the
 /// order of the fields.
@@ -145,32 +132,6 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// The VMA that has the whole stretch and may be collapsed, its table and what
-    /// stands in it. Under the writer lock.
-    fn look(
-        &self,
-        base: Vpn,
-        allowed: &dyn Fn(&Vma) -> bool,
-        limits: &CollapseLimits,
-    ) -> Result<Look<'_, M>, CollapseRefusal> {
-        let found = self.tree().lookup(base).map(|f| f.vma);
-        let vma = found.filter(|vma| Self::has_stretch(vma, base)).ok_or(CollapseRefusal::OutsideVma)?;
-        if !allowed(&vma) {
-            return Err(CollapseRefusal::NotAllowed);
-        }
-        let (pmd, table) = self.collapse_place(base)?;
-        let survey = self.survey(table);
-        crate::pace::answer(&self.vm.machine);
-        self.verdict(&survey, limits)?;
-        Ok(Look { vma, pmd, table, survey })
-    }
-
-    fn has_stretch(vma: &Vma, base: Vpn) -> bool {
-        let end = base.0.saturating_add(Vm::<M>::NR_SUB_FRAMES);
-        let is_inside = vma.range.start <= base && vma.range.end >= Vpn(end);
-        is_inside && vma.object == ObjectId::NONE && base.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES)
-    }
-
     /// Takes the table out of its entry, under the writer lock: no removal that
     /// keeps numbers in entries of this table is under way.
     fn detach(
@@ -201,31 +162,6 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(Detached { pmd, table, vma, generation, new, _told: told, _held: held })
     }
 
-    /// Fills the huge mapping and publishes it. Nobody changes the table now but
-    /// owners of single entries, which the look refuses.
-    fn fill(&self, detached: &mut Detached<'_, M>, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
-        let survey = self.survey(detached.table);
-        crate::pace::answer(&self.vm.machine);
-        self.verdict(&survey, limits)?;
-        let first = match survey.in_place {
-            Some(first) => {
-                self.recheck(detached)?;
-                self.rejoin(detached, first)?
-            }
-            None => {
-                let first = self.copy_together(detached)?;
-                self.recheck(detached)?;
-                detached.new.frame = None;
-                self.count_down_pages(detached.table);
-                let index = detached.vma.index_of(detached.pmd.base);
-                self.vm.frames.folio(first).assign(FrameKind::Anon, self.family, index);
-                first
-            }
-        };
-        self.publish_collapsed(detached, first, &survey);
-        Ok(())
-    }
-
     /// Whether the stretch still lies in a mapping like the one that it was
     /// detached from. The generation tells whether there is anything to look up.
     fn recheck(&self, detached: &mut Detached<'_, M>) -> Result<(), CollapseRefusal> {
@@ -242,80 +178,6 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// What the policy says, and what cannot be whatever it says.
-    fn verdict(&self, survey: &Survey, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
-        collapse::linux(&survey.question, limits)?;
-        let CollapseQuestion { nr_pinned, nr_guards, nr_busy, .. } = survey.question;
-        if nr_pinned + nr_guards + nr_busy > 0 {
-            self.vm.count(Event::PlanRejected, 1);
-            return Err(CollapseRefusal::Busy);
-        }
-        Ok(())
-    }
-
-    /// The entry of level 1, and the leaf table that it names.
-    fn collapse_place(&self, base: Vpn) -> Result<(PmdSlot<'_, M::Format>, Pfn), CollapseRefusal> {
-        let machine = &self.vm.machine;
-        let leaf = match walk::walk(machine, self.root, base) {
-            Walk::Leaf(_) => walk::leaf_table(machine, self.root, base),
-            Walk::Huge(_) => return Err(CollapseRefusal::AlreadyHuge),
-            Walk::Hole(_) => return Err(CollapseRefusal::Empty),
-            Walk::Owned => None,
-        };
-        match (walk::pmd_table(machine, self.root, base), leaf) {
-            (Some(table), Some(leaf)) => {
-                let index = crate::table::format::index_of::<M::Format>(base.0, 1);
-                let slot = Slot::new(walk::entry(machine, table, index), 1);
-                Ok((PmdSlot { slot, table, base }, leaf))
-            }
-            _ => Err(CollapseRefusal::Busy),
-        }
-    }
-
-    fn entries_of(&self, table: Pfn) -> impl Iterator<Item = (u32, Slot<'_, M::Format>)> {
-        let words: &[Word; 512] = walk::entries(&self.vm.machine, table);
-        let nr = Vm::<M>::NR_SUB_FRAMES as usize;
-        words.iter().take(nr).enumerate().map(|(i, word)| {
-            self.vm.machine.tick(Tick::Step);
-            (i as u32, Slot::new(word, 0))
-        })
-    }
-
-    fn survey(&self, table: Pfn) -> Survey {
-        let mut survey =
-            Survey { question: CollapseQuestion::default(), in_place: None, accessed: false, dirty: false };
-        let (mut first, mut in_order) = (None, true);
-        let question = &mut survey.question;
-        for (i, slot) in self.entries_of(table) {
-            let leaf = match slot.read().entry {
-                Entry::Leaf(leaf) if leaf.pfn != self.vm.frames.zero => leaf,
-                Entry::Leaf(_) | Entry::None => {
-                    question.nr_none += 1;
-                    continue;
-                }
-                Entry::Guard => {
-                    question.nr_guards += 1;
-                    continue;
-                }
-                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => {
-                    question.nr_busy += 1;
-                    continue;
-                }
-            };
-            let state = self.vm.frames.desc(leaf.pfn).state();
-            question.nr_shared += u64::from(state.maps() > 1);
-            question.nr_pinned += u64::from(state.pins() > 0);
-            question.nr_referenced += u64::from(leaf.accessed);
-            survey.accessed |= leaf.accessed;
-            survey.dirty |= leaf.dirty;
-            in_order &= *first.get_or_insert(leaf.pfn.0.wrapping_sub(i)) == leaf.pfn.0.wrapping_sub(i);
-        }
-        let is_whole = in_order && question.nr_none + question.nr_guards + question.nr_busy + question.nr_shared == 0;
-        let is_aligned = |pfn: &u32| u64::from(*pfn).is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
-        survey.in_place = first.filter(|pfn| is_whole && is_aligned(pfn)).map(Pfn);
-        survey
-    }
-
     /// A twin for the table of level 1, if it has none. Under the writer lock,
     /// which keeps the table.
     fn twin_for(&self, table: Pfn) -> Result<(), CollapseRefusal> {
@@ -330,118 +192,6 @@ impl<M: Machine> AddressSpace<'_, M> {
             self.vm.give_back(twin, Fill::Fixed);
         }
         Ok(())
-    }
-
-    /// Copies the pages together and gives the first frame. No translation and no
-    /// section knows the old frames.
-    fn copy_together(&self, detached: &mut Detached<'_, M>) -> Result<Pfn, CollapseRefusal> {
-        let vm = self.vm;
-        // The pages were in order at first, and are not now.
-        let new = detached.new.frame.as_mut().ok_or(CollapseRefusal::Changed)?;
-        let was_zero = core::mem::replace(&mut new.is_zero, false);
-        let first = new.first;
-        for (i, slot) in self.entries_of(detached.table) {
-            let to = Pfn(first.0 + i);
-            match slot.read().entry {
-                Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => mem::copy_frame(&vm.machine, to, leaf.pfn),
-                _ if !was_zero => mem::zero_frames(&vm.machine, to, 1),
-                _ => {}
-            }
-            vm.machine.relax();
-            self.recheck(detached)?;
-        }
-        Ok(first)
-    }
-
-    /// Counts the old frames down. From here on nothing can fail.
-    fn count_down_pages(&self, table: Pfn) {
-        let vm = self.vm;
-        let mut batch = FreeBatch::new(&vm.frames);
-        let mut nr_old = 0;
-        for (_, slot) in self.entries_of(table) {
-            if let Entry::Leaf(leaf) = slot.read().entry
-                && leaf.pfn != vm.frames.zero
-            {
-                nr_old += 1;
-                if vm.frames.desc(leaf.pfn).map_drop() {
-                    batch.add(leaf.pfn);
-                }
-            }
-        }
-        drop(batch);
-        crate::pace::answer(&vm.machine);
-        self.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64 - nr_old);
-        vm.count(Event::ThpCollapseAlloc, 1);
-    }
-
-    /// The pages lie in their block in order, and are nobody else's: their
-    /// descriptors fall silent, and the block has a folio again.
-    fn rejoin(&self, detached: &Detached<'_, M>, first: Pfn) -> Result<Pfn, CollapseRefusal> {
-        let folio = self.vm.frames.folio(first);
-        if !folio.reserve(first) {
-            return Err(CollapseRefusal::Busy);
-        }
-        for (_, slot) in self.entries_of(detached.table) {
-            if let Entry::Leaf(leaf) = slot.read().entry {
-                self.vm.frames.desc(leaf.pfn).clear();
-            }
-        }
-        crate::pace::answer(&self.vm.machine);
-        folio.assign(FrameKind::Anon, self.family, detached.vma.index_of(detached.pmd.base));
-        Ok(first)
-    }
-
-    /// The entry, with the leaf table in deposit. Once it is there an operation may
-    /// take it, and the table of level 1 with it.
-    fn publish_collapsed(&self, detached: &Detached<'_, M>, first: Pfn, survey: &Survey) {
-        let Detached { pmd, table, vma, .. } = detached;
-        mem::zero_frames(&self.vm.machine, *table, 1);
-        pmd::deposit::<M>(&self.vm.machine, &self.vm.frames, pmd.table, pmd.base, *table);
-        let allowed = vma.flags.rights();
-        let rights = if allowed.is_empty() { allowed } else { allowed | Rights::READ };
-        let leaf = Leaf { pfn: first, rights, accessed: survey.accessed, dirty: survey.dirty };
-        self.charge(Rss::Huge, Vm::<M>::NR_SUB_FRAMES as i64);
-        pmd.slot.resolve(Entry::Leaf(leaf));
-        self.vm.count(Event::Collapsed, 1);
-    }
-
-    /// `MADV_COLLAPSE` for the whole stretches of a range: each in turn, the lock
-    /// dropped between. Gives the last refusal, if there was one.
-    pub(crate) fn collapse_range(&self, vma: &Vma, range: PageRange) -> Result<(), CollapseRefusal> {
-        let nr = Vm::<M>::NR_SUB_FRAMES;
-        let has_room = vma.range.start.0.next_multiple_of(nr) + nr <= vma.range.end.0;
-        if !has_room || self.collapse_orders(vma.flags).is_empty() {
-            return Err(CollapseRefusal::NotAllowed);
-        }
-        let (start, end) = (range.start.0.next_multiple_of(nr), range.end.0 / nr * nr);
-        if start > end {
-            return Err(CollapseRefusal::OutsideVma);
-        }
-        let mut result = Ok(());
-        let mut base = Vpn(start);
-        let mut pace = Pace::new(&self.vm.machine);
-        while base.0 < end {
-            pace.step();
-            let next = Vpn(base.0 + nr);
-            base = match self.collapse(base.addr()) {
-                Ok(()) | Err(CollapseRefusal::AlreadyHuge) => next,
-                Err(refusal) => {
-                    result = Err(refusal);
-                    if refusal == CollapseRefusal::Empty { self.end_of_hole(base).max(next) } else { next }
-                }
-            };
-        }
-        result
-    }
-
-    /// Where the hole in the tables that the page lies in ends; the page itself if it
-    /// lies in none. Advisory: it may fill up at any moment.
-    pub(crate) fn end_of_hole(&self, vpn: Vpn) -> Vpn {
-        let _section = self.section();
-        match walk::walk(&self.vm.machine, self.root, vpn) {
-            Walk::Hole(hole) => Vpn(hole.base.0 + span_of::<M::Format>(hole.slot.level)),
-            Walk::Leaf(_) | Walk::Huge(_) | Walk::Owned => vpn,
-        }
     }
 }
 

@@ -1,0 +1,119 @@
+//! The huge page itself: filled from the pages of a detached table, and published.
+//!
+//! Locks on entry: none, no section. The entry of level 1 is `Busy` and the
+//! caller's.
+
+use super::Detached;
+use super::look::Survey;
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{Pfn, Rights};
+use crate::frame::{FrameKind, FreeBatch};
+use crate::machine::Machine;
+use crate::mem;
+use crate::pace;
+use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
+use crate::space::AddressSpace;
+use crate::table::format::{Entry, Leaf};
+use crate::table::pmd;
+use crate::vm::Vm;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Fills the huge mapping and publishes it. Nobody changes the table now but
+    /// owners of single entries, which the look refuses.
+    pub(super) fn fill(&self, detached: &mut Detached<'_, M>, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
+        let survey = self.survey(detached.table);
+        pace::answer(&self.vm.machine);
+        self.verdict(&survey, limits)?;
+        let first = match survey.in_place {
+            Some(first) => {
+                self.recheck(detached)?;
+                self.rejoin(detached, first)?
+            }
+            None => {
+                let first = self.copy_together(detached)?;
+                self.recheck(detached)?;
+                detached.new.frame = None;
+                self.count_down_pages(detached.table);
+                let index = detached.vma.index_of(detached.pmd.base);
+                self.vm.frames.folio(first).assign(FrameKind::Anon, self.family, index);
+                first
+            }
+        };
+        self.publish_collapsed(detached, first, &survey);
+        Ok(())
+    }
+
+    /// Copies the pages together and gives the first frame. No translation and no
+    /// section knows the old frames.
+    fn copy_together(&self, detached: &mut Detached<'_, M>) -> Result<Pfn, CollapseRefusal> {
+        let vm = self.vm;
+        // The pages were in order at first, and are not now.
+        let new = detached.new.frame.as_mut().ok_or(CollapseRefusal::Changed)?;
+        let was_zero = core::mem::replace(&mut new.is_zero, false);
+        let first = new.first;
+        for (i, slot) in self.entries_of(detached.table) {
+            let to = Pfn(first.0 + i);
+            match slot.read().entry {
+                Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => mem::copy_frame(&vm.machine, to, leaf.pfn),
+                _ if !was_zero => mem::zero_frames(&vm.machine, to, 1),
+                _ => {}
+            }
+            vm.machine.relax();
+            self.recheck(detached)?;
+        }
+        Ok(first)
+    }
+
+    /// Counts the old frames down. From here on nothing can fail.
+    fn count_down_pages(&self, table: Pfn) {
+        let vm = self.vm;
+        let mut batch = FreeBatch::new(&vm.frames);
+        let mut nr_old = 0;
+        for (_, slot) in self.entries_of(table) {
+            if let Entry::Leaf(leaf) = slot.read().entry
+                && leaf.pfn != vm.frames.zero
+            {
+                nr_old += 1;
+                if vm.frames.desc(leaf.pfn).map_drop() {
+                    batch.add(leaf.pfn);
+                }
+            }
+        }
+        drop(batch);
+        pace::answer(&vm.machine);
+        self.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64 - nr_old);
+        vm.count(Event::ThpCollapseAlloc, 1);
+    }
+
+    /// The pages lie in their block in order, and are nobody else's: their
+    /// descriptors are cleared, and the block has a folio again.
+    fn rejoin(&self, detached: &Detached<'_, M>, first: Pfn) -> Result<Pfn, CollapseRefusal> {
+        let folio = self.vm.frames.folio(first);
+        if !folio.reserve(first) {
+            return Err(CollapseRefusal::Busy);
+        }
+        for (_, slot) in self.entries_of(detached.table) {
+            if let Entry::Leaf(leaf) = slot.read().entry {
+                self.vm.frames.desc(leaf.pfn).clear();
+            }
+        }
+        pace::answer(&self.vm.machine);
+        folio.assign(FrameKind::Anon, self.family, detached.vma.index_of(detached.pmd.base));
+        Ok(first)
+    }
+
+    /// The entry, with the leaf table in deposit. Once it is there an operation may
+    /// take it, and the table of level 1 with it.
+    fn publish_collapsed(&self, detached: &Detached<'_, M>, first: Pfn, survey: &Survey) {
+        let Detached { pmd, table, vma, .. } = detached;
+        mem::zero_frames(&self.vm.machine, *table, 1);
+        pmd::deposit::<M>(&self.vm.machine, &self.vm.frames, pmd.table, pmd.base, *table);
+        let allowed = vma.flags.rights();
+        let rights = if allowed.is_empty() { allowed } else { allowed | Rights::READ };
+        let leaf = Leaf { pfn: first, rights, accessed: survey.accessed, dirty: survey.dirty };
+        self.charge(Rss::Huge, Vm::<M>::NR_SUB_FRAMES as i64);
+        pmd.slot.resolve(Entry::Leaf(leaf));
+        self.vm.count(Event::Collapsed, 1);
+    }
+}
