@@ -1,0 +1,142 @@
+//! Deeds that change what is mapped or take pages away, each told to the history.
+
+use super::{Actor, known_in};
+use crate::baton::{HEAP, HEAP_PAGES, KNOWN, NR_BYTES, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
+use crate::op::PAGE;
+use std::ops::Range;
+use std::sync::PoisonError;
+
+const DONTNEED: u64 = 4;
+const GUARD_INSTALL: u64 = 102;
+const GUARD_REMOVE: u64 = 103;
+const MREMAP_TO: u64 = 3;
+const DONTUNMAP: u64 = 4;
+
+impl Actor<'_, '_> {
+    pub(super) fn discard(&mut self, range: Range<u64>) {
+        let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
+        self.removing(known_in(&range), || self.world.space.madvise(at, len, DONTNEED).is_ok());
+    }
+
+    pub(super) fn unmap(&mut self, base: u64, range: Range<u64>) {
+        let (at, nr) = (base + range.start * PAGE, range.end - range.start);
+        self.world.history().bar(known_in(&range));
+        let mut is_gone = false;
+        self.removing(known_in(&range), || {
+            let gone = self.world.space.munmap(at, nr * PAGE);
+            self.world.history().note(format!("munmap of {range:?}: {gone:?}"));
+            is_gone = gone.is_ok();
+            is_gone
+        });
+        if is_gone {
+            self.insist("mmap", || self.world.map(base, range.start, nr));
+        }
+        self.world.history().admit(known_in(&range));
+    }
+
+    pub(super) fn map_over(&mut self, base: u64, range: Range<u64>) {
+        let nr = range.end - range.start;
+        self.removing(known_in(&range), || {
+            let mapped = self.world.map(base, range.start, nr);
+            self.world.history().note(format!("mmap over {range:?}: {mapped:?}"));
+            mapped.is_ok()
+        });
+    }
+
+    pub(super) fn protect(&mut self, base: u64, range: Range<u64>) {
+        let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
+        self.world.history().bar(known_in(&range));
+        let protected = self.world.space.mprotect(at, len, 1);
+        self.world.history().note(format!("mprotect of {range:?}: {protected:?}"));
+        self.insist("mprotect", || self.world.space.mprotect(at, len, 3));
+        self.world.history().admit(known_in(&range));
+    }
+
+    pub(super) fn guard(&mut self, base: u64, range: Range<u64>) {
+        let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
+        self.world.history().bar(known_in(&range));
+        self.removing(known_in(&range), || self.world.space.madvise(at, len, GUARD_INSTALL).is_ok());
+        self.insist("MADV_GUARD_REMOVE", || self.world.space.madvise(at, len, GUARD_REMOVE));
+        self.world.history().admit(known_in(&range));
+    }
+
+    /// Moves all private memory. With `keep`, what stays mapped at the old place is
+    /// unmapped afterwards.
+    pub(super) fn move_to_another(&mut self, base: u64, keep: bool) {
+        let others: Vec<u64> = PLACES.into_iter().filter(|place| *place != base).collect();
+        let to = self.random.pick(&others);
+        let space = &self.world.space;
+        self.world.history().bar(0..KNOWN.len());
+        if keep {
+            self.world.history().begin_doubt();
+        }
+        let flags = if keep { MREMAP_TO | DONTUNMAP } else { MREMAP_TO };
+        let moved = space.mremap(base, NR_BYTES, NR_BYTES, flags, to);
+        self.world.history().note(format!("mremap from {base:#x} to {to:#x}, {flags}: {moved:x?}"));
+        if moved.is_ok() || self.finish_move(base, to, flags) {
+            self.world.place.lock().unwrap_or_else(PoisonError::into_inner).base = to;
+            if keep {
+                self.insist("munmap", || space.munmap(base, NR_BYTES));
+            }
+        } else if !self.world.history().is_starved && !keep {
+            self.world.history().problems.push(format!("mremap: {moved:?}"));
+        }
+        if keep {
+            self.world.history().end_doubt();
+        }
+        self.world.history().admit(0..KNOWN.len());
+    }
+
+    /// A refused move of several mappings has moved those before the one that was
+    /// refused, as on Linux: moves the others. `false` if none has moved.
+    fn finish_move(&self, base: u64, to: u64, flags: u64) -> bool {
+        let space = &self.world.space;
+        let nr_moved = |from: u64| space.vma(to + from).map_or(from, |vma| vma.range.end.addr() - to);
+        let mut moved = nr_moved(0);
+        if moved == 0 {
+            return false;
+        }
+        while moved < NR_BYTES {
+            let further = nr_moved(moved);
+            if further == moved {
+                let len = space.vma(base + moved).map_or(PAGE, |vma| vma.range.end.addr() - base - moved);
+                self.insist("mremap", || space.mremap(base + moved, len, len, flags, to + moved).map(drop));
+                if nr_moved(moved) == moved {
+                    return true; // a problem, and told of
+                }
+            }
+            moved = nr_moved(moved);
+        }
+        true
+    }
+
+    /// The heap goes and comes back, empty.
+    pub(super) fn resize_heap(&mut self) {
+        let (space, end) = (&self.world.space, HEAP + HEAP_PAGES * PAGE);
+        self.world.history().bar(heap_pages());
+        self.removing(heap_pages(), || space.brk(HEAP) == HEAP);
+        self.insist("brk", || if space.brk(end) == end { Ok(()) } else { Err("the heap did not grow") });
+        self.world.history().admit(heap_pages());
+    }
+
+    pub(super) fn discard_object(&mut self) {
+        let World { space, object, .. } = self.world;
+        self.removing(object_pages(), || {
+            object.discard(0..OBJECT_PAGES);
+            space.zap_object(object.id(), 0..OBJECT_PAGES);
+            true
+        });
+    }
+
+    pub(super) fn resize_object(&mut self) {
+        let World { space, object, .. } = self.world;
+        self.world.history().bar(object_pages());
+        self.removing(object_pages(), || {
+            object.set_size_bytes(0);
+            space.zap_object(object.id(), 0..OBJECT_PAGES);
+            true
+        });
+        object.set_size_bytes(OBJECT_PAGES * PAGE);
+        self.world.history().admit(object_pages());
+    }
+}
