@@ -93,7 +93,7 @@ impl<M: Machine> Vm<M> {
     }
 
     fn describe_frame(&self, addr: usize) -> Option<Place> {
-        // The direct map is linear within a region, and the metadata lie in one.
+        // The direct map is linear (I1).
         let base = self.machine.frame_ptr(self.frames.zero).addr();
         let distance = addr.wrapping_sub(base) as isize;
         let pfn = i64::from(self.frames.zero.0) + distance.div_euclid(PAGE_SIZE as isize) as i64;

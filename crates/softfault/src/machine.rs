@@ -126,9 +126,10 @@ pub enum Tick {
 /// `docs/invariants.md`:
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
 ///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
-///   readable, writable, aligned to 4,096, the same on every call, and next to
-///   that of the frame with the next number in the range. The frames belong to
-///   this value of the type: no other value names them while this one lives, and
+///   readable, writable, aligned to 4,096 and the same on every call. The map is
+///   linear, in a range and from one to another: `n` frames further on lies what is
+///   `4096 * n` bytes further on. [`Vm::new`](crate::Vm::new) refuses ranges of which
+///   that is not true. The frames belong to this value of the type: no other value names them while this one lives, and
 ///   nobody but the subsystem, and the programs that it maps them for, uses them.
 ///   They are zero when [`begin`](Machine::begin) returns `true`;
 /// - **I2** [`this_cpu`](Machine::this_cpu) is below
@@ -171,7 +172,7 @@ pub unsafe trait Machine: Sized + Sync {
     type Format: Format;
 
     /// The memory that is the subsystem's, in any order, without overlap.
-    /// The same on every call.
+    /// The same on every call. Ranges may touch: the core joins their frames.
     fn frames(&self) -> &[FrameRange];
 
     /// Says that the frames are about to be written, and returns whether all of
@@ -183,7 +184,8 @@ pub unsafe trait Machine: Sized + Sync {
         false
     }
 
-    /// The direct map: where the frame's bytes are.
+    /// The direct map: where the frame's bytes are. Linear over all frames of all
+    /// ranges (I1); there need be no memory between ranges.
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8;
 
     /// How many CPUs there are, at most [`MAX_CPUS`]; constant.

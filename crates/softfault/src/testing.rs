@@ -40,6 +40,8 @@ pub(crate) struct Plain {
     memory: *mut u8,
     nr_frames: u64,
     frames: Vec<FrameRange>,
+    /// Frames from the first number on lie so many frames further up in memory.
+    gap: (u32, u64),
     nr_cpus: usize,
     /// What the clock says, and what each look at it adds.
     pub(crate) clock: Word,
@@ -63,8 +65,10 @@ unsafe impl Machine for Plain {
         true
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
-        assert!(u64::from(pfn.0) < self.nr_frames);
-        self.memory.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize)
+        let (from, nr_more) = self.gap;
+        let at = u64::from(pfn.0) + if pfn.0 < from { 0 } else { nr_more };
+        assert!(at < self.nr_frames);
+        self.memory.wrapping_add((at * PAGE_SIZE) as usize)
     }
     fn nr_cpus(&self) -> usize {
         self.nr_cpus
@@ -114,13 +118,16 @@ impl Drop for Plain {
 /// A machine that names frames without any memory for them: whoever asks where one
 /// is fails the test.
 pub(crate) fn without_memory(frames: &[(u32, u64)]) -> Plain {
-    let frames = frames.iter().map(|&(first, nr_frames)| FrameRange { first: Pfn(first), nr_frames }).collect();
-    plain(core::ptr::null_mut(), 0, frames, 1)
+    plain(core::ptr::null_mut(), 0, named(frames), 1)
+}
+
+fn named(ranges: &[(u32, u64)]) -> Vec<FrameRange> {
+    ranges.iter().map(|&(first, nr_frames)| FrameRange { first: Pfn(first), nr_frames }).collect()
 }
 
 fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
     let [nr_relaxed, clock, clock_step] = [0; 3].map(Word::new);
-    Plain { memory, nr_frames, frames, nr_cpus, clock, clock_step, nr_relaxed }
+    Plain { memory, nr_frames, frames, gap: (0, 0), nr_cpus, clock, clock_step, nr_relaxed }
 }
 
 /// A `Vm` over `nr_frames` zeroed frames.
@@ -135,8 +142,18 @@ pub(crate) fn try_vm(nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, Ne
 
 /// The same with several CPUs.
 pub(crate) fn vm_of(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> Result<Vm<Plain>, NewVmError> {
+    Vm::new(plain(zeroed(nr_frames), nr_frames, named(&[(0, nr_frames)]), nr_cpus), tunables)
+}
+
+/// A machine of `nr_frames` zeroed frames that names these ranges of them. Frames from
+/// `from` on lie `nr_more` frames further up than their numbers say.
+pub(crate) fn in_ranges(nr_frames: u64, ranges: &[(u32, u64)], from: u32, nr_more: u64) -> Plain {
+    let mut machine = plain(zeroed(nr_frames), nr_frames, named(ranges), 1);
+    machine.gap = (from, nr_more);
+    machine
+}
+
+fn zeroed(nr_frames: u64) -> *mut u8 {
     // SAFETY: I1: the layout has a size.
-    let memory = unsafe { alloc_zeroed(layout(nr_frames)) };
-    let frames = std::vec![FrameRange { first: Pfn(0), nr_frames }];
-    Vm::new(plain(memory, nr_frames, frames, nr_cpus), tunables)
+    unsafe { alloc_zeroed(layout(nr_frames)) }
 }

@@ -1,6 +1,6 @@
 //! One instance of the subsystem: its frames, its CPUs, its limits.
 
-use crate::addr::Pfn;
+use crate::addr::{PAGE_SIZE, Pfn};
 use crate::compact::CompactWords;
 use crate::cpu::CpuData;
 use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames};
@@ -37,6 +37,11 @@ impl FrameRange {
 pub enum NewVmError {
     /// [`Machine::frames`] gives no frame, one frame twice, or a frame past 2^32.
     BadFrames,
+    /// [`Machine::frame_ptr`] is not linear over all ranges (I1).
+    NotLinear {
+        /// A frame that does not lie where the first one and its number say.
+        pfn: Pfn,
+    },
     /// [`Machine::nr_cpus`] is 0 or above [`MAX_CPUS`].
     BadCpus,
     /// No range has room for the metadata: this many frames in one piece.
@@ -52,6 +57,9 @@ impl core::fmt::Display for NewVmError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             NewVmError::BadFrames => f.write_str("Machine::frames: should be non-empty, disjoint and below 2^32"),
+            NewVmError::NotLinear { pfn } => {
+                write!(f, "Machine::frame_ptr: should be linear over all ranges, and {pfn:?} lies elsewhere")
+            }
             NewVmError::BadCpus => write!(f, "nr_cpus: should be 1 to {MAX_CPUS}"),
             NewVmError::NoRoom { nr_frames } => {
                 write!(f, "Machine::frames: one range should have room for {nr_frames} frames of metadata")
@@ -106,6 +114,7 @@ impl<M: Machine> Vm<M> {
         let nr_meta: u64 = wants.iter().sum();
         let home = machine.frames().iter().find(|r| r.nr_frames > nr_meta);
         let home = home.ok_or(NewVmError::NoRoom { nr_frames: nr_meta })?.first.0;
+        check_linear(&machine)?;
         // All checks are done; from here on frames are written.
         let are_zero = machine.begin();
         if !are_zero {
@@ -228,6 +237,21 @@ fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
         end = end.max(r.end());
     }
     if end == 0 { Err(NewVmError::BadFrames) } else { Ok(end) }
+}
+
+/// Looks at both ends of each range. Frames of two ranges that touch are cleared, copied
+/// and mapped as one piece, so that a wrong address there is somebody else's memory (I1).
+fn check_linear<M: Machine>(machine: &M) -> Result<(), NewVmError> {
+    let frame_0 = |pfn: Pfn| machine.frame_ptr(pfn).addr().wrapping_sub(pfn.0 as usize * PAGE_SIZE as usize);
+    let mut origin = None;
+    for range in machine.frames().iter().filter(|r| r.nr_frames > 0) {
+        for pfn in [range.first, Pfn((range.end() - 1) as u32)] {
+            if *origin.get_or_insert(frame_0(pfn)) != frame_0(pfn) {
+                return Err(NewVmError::NotLinear { pfn });
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

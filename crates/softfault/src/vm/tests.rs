@@ -1,7 +1,11 @@
 //! Machines that name frames which cannot be, or too few of them.
 
 use super::{NewVmError, Vm};
-use crate::testing::without_memory;
+use crate::addr::{Access, PAGE_SIZE, Pfn};
+use crate::huge::knobs::HugeKnobs;
+use crate::policy::huge::Enabled;
+use crate::program;
+use crate::testing::{in_ranges, without_memory};
 use crate::tunables::Tunables;
 
 #[test]
@@ -34,5 +38,47 @@ fn frames_without_room_for_the_metadata_are_refused_before_any_is_touched() {
     for frames in cases {
         let refused = Vm::new(without_memory(frames), Tunables::default()).err();
         assert!(matches!(refused, Some(NewVmError::NoRoom { .. })), "{frames:?}: {refused:?}");
+    }
+}
+
+/// Frames are joined across the border of two ranges that touch; what lies between them
+/// in memory would be overwritten.
+#[test]
+fn ranges_that_lie_apart_are_refused() {
+    type Case = (&'static [(u32, u64)], u64, u32);
+    let cases: [Case; 4] = [
+        (&[(0, 700), (700, 3000)], 1, 700),
+        (&[(0, 700), (0, 0), (700, 3000)], 300, 700),
+        (&[(0, 700), (1024, 2048)], 5, 1024),
+        (&[(700, 3000), (4000, 8), (0, 700)], 80, 4000),
+    ];
+    for (ranges, gap, first) in cases {
+        let refused = Vm::new(in_ranges(4096, ranges, first, gap), Tunables::default()).err();
+        assert_eq!(refused, Some(NewVmError::NotLinear { pfn: Pfn(first) }), "{ranges:?}");
+    }
+}
+
+/// Ranges of a linear map: those that touch are used as one, and nothing is written
+/// between the others.
+#[test]
+fn ranges_of_a_linear_map_are_used_to_the_edge() {
+    const AT: u64 = 0x10_0000_0000;
+    for enabled in [Enabled::Never, Enabled::Always] {
+        let machine = in_ranges(4096, &[(1100, 1972), (0, 700), (700, 324)], 0, 0);
+        let between = || (1024..1100).chain(3072..4096).map(Pfn);
+        between().for_each(|pfn| program::write(&machine, pfn, 0, &[0xaa; PAGE_SIZE as usize]));
+        let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
+        let vm = Vm::new(machine, Tunables { thp, ..Tunables::default() }).unwrap();
+        let space = vm.new_space().unwrap();
+        space.mmap(AT, 4096 * PAGE_SIZE, 3, 0x32).unwrap();
+        let write = |page: &u64| space.handle_fault(AT + page * PAGE_SIZE, Access::Write).is_ok();
+        assert!((0..4096).take_while(write).count() > 2800, "of 2,996 frames");
+        let has_folio = vm.frames.folio(Pfn(700)).state().maps() > 0;
+        assert_eq!(has_folio, enabled == Enabled::Always, "a huge page across the border");
+        for pfn in between() {
+            let mut bytes = [0; PAGE_SIZE as usize];
+            program::read(&vm.machine, pfn, 0, &mut bytes);
+            assert_eq!(bytes, [0xaa; PAGE_SIZE as usize], "{pfn:?} is nobody's to write");
+        }
     }
 }
