@@ -62,34 +62,30 @@ fn fences_order_both() {
     assert_eq!(count(first, second, both_missed), 0);
 }
 
-/// The pair of a section and a grace period.
+/// What a section does that a grace period has to see.
+fn section(w: &Pair) -> u64 {
+    sync::enter(&w[0], 1);
+    w[1].load(Ordering::Acquire)
+}
+
+/// The other side, with the heavy barrier or without it.
+fn removal(w: &Pair, is_heavy: bool) -> u64 {
+    w[1].store(1, Ordering::Release);
+    sync::fence();
+    if is_heavy {
+        sync::drain_of(0);
+    }
+    sync::probe(&w[0])
+}
+
 #[test]
 fn light_and_heavy_order_both() {
-    let section = |w: &Pair| {
-        sync::enter(&w[0], 1);
-        w[1].load(Ordering::Acquire)
-    };
-    let remover = |w: &Pair| {
-        w[1].store(1, Ordering::Release);
-        sync::fence();
-        sync::drain_of(0);
-        sync::probe(&w[0])
-    };
-    assert_eq!(count(section, remover, both_missed), 0);
+    assert_eq!(count(section, |w| removal(w, true), both_missed), 0);
 }
 
 #[test]
 fn light_alone_orders_nothing() {
-    let section = |w: &Pair| {
-        sync::enter(&w[0], 1);
-        w[1].load(Ordering::Acquire)
-    };
-    let remover = |w: &Pair| {
-        w[1].store(1, Ordering::Release);
-        sync::fence();
-        sync::probe(&w[0])
-    };
-    assert!(count(section, remover, both_missed) > 0, "enter is no plain store");
+    assert!(count(section, |w| removal(w, false), both_missed) > 0, "enter is no plain store");
 }
 
 /// Stores of one CPU arrive in their order.

@@ -159,10 +159,9 @@ fn is_there(space: &Space<'_>, moved: Result<u64, MremapError>, value: u8) -> bo
 
 /// A store that is over is in memory, before or after the move; and where nothing
 /// moved, nothing was refused.
-#[test]
-fn a_store_during_the_call_is_kept() {
+fn is_kept_during_the_call(store: impl Fn(&Space<'_>, u64) -> Result<(), AccessError> + Sync) {
     let tally = at_each_moment(
-        |space| space.write(FROM + NEW, &[42]),
+        |space| store(space, FROM + NEW),
         |space, moved, stored| match stored {
             Ok(()) => assert!(is_there(space, moved, 42), "{moved:?}: a store is lost"),
             Err(AccessError { fault: FaultError::OutOfFrames, .. }) => {}
@@ -172,18 +171,15 @@ fn a_store_during_the_call_is_kept() {
     assert!(tally.nr_waited > 0, "no store met a moving mapping");
 }
 
+#[test]
+fn a_store_during_the_call_is_kept() {
+    is_kept_during_the_call(|space, at| space.write(at, &[42]));
+}
+
 /// The same by a debugger, which asks for no right.
 #[test]
 fn a_forced_store_during_the_call_is_kept() {
-    let tally = at_each_moment(
-        |space| space.write_forced(FROM + NEW, &[42]),
-        |space, moved, stored| match stored {
-            Ok(()) => assert!(is_there(space, moved, 42), "{moved:?}: a store is lost"),
-            Err(AccessError { fault: FaultError::OutOfFrames, .. }) => {}
-            Err(error) => assert!(moved.is_ok(), "{error} of a mapping that never went"),
-        },
-    );
-    assert!(tally.nr_waited > 0, "no store met a moving mapping");
+    is_kept_during_the_call(|space, at| space.write_forced(at, &[42]));
 }
 
 /// A refusal says what the mapping is, not that it moves.

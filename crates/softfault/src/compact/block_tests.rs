@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::addr::Access;
+use crate::space::AddressSpace;
 use crate::testing::{Plain, vm};
 use crate::tunables::Tunables;
 
@@ -38,25 +39,35 @@ fn hostile_plans() {
     assert!(!vm.frames.blocks.at(3).is_reserved());
 }
 
+/// Writes 40 pages, and gives the block that they lie in. No CPU has reserved it.
+fn fill_block(vm: &Vm<Plain>, space: &AddressSpace<'_, Plain>) -> usize {
+    space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
+    (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
+    let b = block_of(space, 0);
+    vm.steal_groups();
+    vm.frames.blocks.at(b).unreserve();
+    b
+}
+
+fn block_of(space: &AddressSpace<'_, Plain>, page: u64) -> usize {
+    let pfn = space.translate_at_rest((1 << 30) + (page << 12)).unwrap().pfn;
+    (u64::from(pfn.0) / BLOCK_FRAMES) as usize
+}
+
 /// The block that all pages lie in, with nowhere else to go, and then with.
 #[test]
 fn without_room_elsewhere_everything_is_put_back() {
     let vm = vm(4096, Tunables::default());
     {
         let space = vm.new_space().unwrap();
-        space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
-        (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
-        let at = |page: u64| space.translate_at_rest((1 << 30) + (page << 12)).unwrap().pfn;
-        let b = (u64::from(at(0).0) / BLOCK_FRAMES) as usize;
-        vm.steal_groups();
-        vm.frames.blocks.at(b).unreserve();
+        let b = fill_block(&vm, &space);
         // Only wholly free blocks and what stays are left beside it.
         let kept = vm.frames.claim_rest(0, vm.hold()).unwrap();
         assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
         drop(kept);
-        assert_eq!(u64::from(at(39).0) / BLOCK_FRAMES, b as u64);
+        assert_eq!(block_of(&space, 39), b);
         let made = empty(&vm, b).unwrap();
-        assert!((0..40).all(|page| u64::from(at(page).0) / BLOCK_FRAMES != b as u64));
+        assert!((0..40).all(|page| block_of(&space, page) != b));
         vm.give_back_huge(made.first, made.is_zero);
         vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
@@ -68,16 +79,11 @@ fn without_room_elsewhere_everything_is_put_back() {
 fn nr_moved_in(nr_looks: u64) -> (Result<(), CompactRefusal>, u64) {
     let vm = vm(4096, Tunables::default());
     let space = vm.new_space().unwrap();
-    space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
-    (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
-    let at = |page: u64| space.translate_at_rest((1 << 30) + (page << 12)).unwrap().pfn;
-    let b = (u64::from(at(0).0) / BLOCK_FRAMES) as usize;
-    vm.steal_groups();
-    vm.frames.blocks.at(b).unreserve();
+    let b = fill_block(&vm, &space);
     vm.machine().clock_step.set(1);
     let made = Attempt::new(&vm, &CompactBudget { time_ns: nr_looks, ..CompactBudget::BACKGROUND }).empty(b);
     vm.machine().clock_step.set(0);
-    let nr_moved = (0..40).filter(|page| u64::from(at(*page).0) / BLOCK_FRAMES != b as u64).count() as u64;
+    let nr_moved = (0..40).filter(|page| block_of(&space, *page) != b).count() as u64;
     let result = made.map(|huge| vm.give_back_huge(huge.first, huge.is_zero));
     vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     (result, nr_moved)
