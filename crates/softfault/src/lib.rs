@@ -26,7 +26,7 @@
 //! | `compact` | how used frames move, so that free ones lie together | what faults are |
 //!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
-//! frames), `section` (the read side). [`clear`] is what clears and copies large
+//! frames), `section` (the read side), `pace` (long passes answer other CPUs). [`clear`] is what clears and copies large
 //! pages for all of them.
 //!
 //! # Lock order
