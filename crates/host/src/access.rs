@@ -135,6 +135,10 @@ impl<F: Format> CpuGuard<'_, F> {
     /// # Errors
     ///
     /// As [`arrive`](Self::arrive).
+    ///
+    /// # Panics
+    ///
+    /// As [`arrive`](Self::arrive).
     pub fn enter<'a>(&'a self, space: &'a AddressSpace<'a, Hosted<F>>) -> Result<Running<'a, F>, BindError> {
         self.begin_stay(space, Stay::Running)?;
         Ok(Running { cpu: self, space, tag: space.tag() })
@@ -149,6 +153,11 @@ impl<F: Format> CpuGuard<'_, F> {
     ///
     /// [`BindError::Elsewhere`] if the CPU is in another space: it has one root
     /// table at a time. [`BindError::OtherMachine`].
+    ///
+    /// # Panics
+    ///
+    /// While a guard of [`AddressSpace::activate`] lives on this CPU: the guard's end
+    /// would hide the CPU from shootdowns. In a callback of the core.
     pub fn arrive(&self, space: &AddressSpace<'_, Hosted<F>>) -> Result<(), BindError> {
         self.begin_stay(space, Stay::Arrived)
     }

@@ -53,7 +53,9 @@ pub(crate) struct CpuData {
     pub(crate) held: Word,
     /// 1 while this CPU is in `Machine::notify`.
     pub(crate) telling: Word,
-    pub(crate) attention_line: [Word; 5],
+    /// 1 while this CPU runs a space by a guard of `activate`.
+    pub(crate) guarded: Word,
+    pub(crate) attention_line: [Word; 4],
     /// Number + 1 of the block that refills come from; 0 is none.
     pub(crate) block: Word,
     /// Where the search for the next block goes on.

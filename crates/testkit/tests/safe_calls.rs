@@ -279,6 +279,38 @@ fn an_activation_is_one_cpus() {
     drop(b);
 }
 
+/// A guard of `activate` and a stay in a space would end each other: a CPU that no
+/// shootdown reaches would go on using pages that are gone.
+#[test]
+fn a_cpu_runs_a_space_in_one_way() {
+    let vm = Setup::PLAIN.vm(1, 8 << 20);
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let (a, b) = (vm.new_space().unwrap(), vm.new_space().unwrap());
+    a.mmap(BASE, PAGE, RW, PRIVATE | FIXED).unwrap();
+    let active = a.activate();
+    for space in [&a, &b] {
+        for text in [panics(|| _ = cpu.arrive(space)), panics(|| drop(cpu.enter(space).unwrap()))] {
+            assert!(text.contains("I11") && text.contains("drop that guard first"), "{text}");
+        }
+    }
+    drop(active);
+    // The guard is gone, and the refusals left nothing behind.
+    let running = cpu.enter(&a).unwrap();
+    cpu.arrive(&a).unwrap();
+    for space in [&a, &b] {
+        assert!(panics(|| drop(space.activate())).contains("already"));
+    }
+    running.write_u64(BASE, 7).unwrap();
+    a.munmap(BASE, PAGE).unwrap();
+    b.mmap(BASE, 4096 * PAGE, RW, PRIVATE | FIXED).unwrap();
+    while (0..4096).all(|page| b.handle_fault(BASE + page * PAGE, Access::Write).is_ok()) {}
+    assert!(running.read_u64(BASE).is_err(), "a translation of a page that is gone");
+    drop(running);
+    cpu.depart(&a);
+    drop(a.activate());
+    drop(cpu.enter(&b).unwrap());
+}
+
 /// A program goes on although another part of the caller departs from its space.
 #[test]
 fn departing_leaves_those_who_run_there() {

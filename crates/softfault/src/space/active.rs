@@ -26,6 +26,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Makes the calling CPU one that runs the space: shootdowns reach it, and
     /// faults need not announce it. Call it before the root table is loaded, and
     /// drop the result after another root is loaded and no translation is left.
+    /// The CPU enters no other space, and not this one again, until then.
     ///
     /// # Panics
     ///
@@ -35,6 +36,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let cpu = self.vm.machine.this_cpu();
         assert!(self.vm.cpu(cpu).active.get() == 0, "I11: {cpu:?} runs an address space already");
         self.set_active(cpu);
+        self.vm.cpu(cpu).guarded.set(1);
         Active { space: self, cpu, stays: PhantomData }
     }
 
@@ -44,10 +46,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Safety
     ///
     /// I11: the CPU calls [`deactivate_raw`](Self::deactivate_raw) on the same space
-    /// before the space is dropped.
+    /// before the space is dropped. One such call ends all activations of this CPU.
+    ///
+    /// # Panics
+    ///
+    /// If the CPU has a guard of [`activate`](Self::activate): the first of the two to
+    /// end would hide the CPU from shootdowns. In a callback ([`Machine`]).
     pub unsafe fn activate_raw(&self) {
         self.vm.assert_outside();
-        self.set_active(self.vm.machine.this_cpu());
+        let cpu = self.vm.machine.this_cpu();
+        let is_free = self.vm.cpu(cpu).guarded.get() == 0;
+        assert!(is_free, "I11: {cpu:?} runs an address space by `activate`; drop that guard first");
+        self.set_active(cpu);
     }
 
     /// Takes back [`activate_raw`](Self::activate_raw).
@@ -92,6 +102,7 @@ impl<M: Machine> Drop for Active<'_, '_, M> {
         self.space.vm.assert_outside();
         let cpu = self.space.vm.machine.this_cpu();
         assert!(cpu == self.cpu, "I11: {:?} was activated, and {cpu:?} ends it", self.cpu);
+        self.space.vm.cpu(cpu).guarded.set(0);
         self.space.set_inactive(cpu);
     }
 }
