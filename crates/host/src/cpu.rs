@@ -27,6 +27,8 @@ thread_local! {
     /// The machine's number, from 1, and the CPU; 0 is a thread that is no CPU.
     static BOUND: Cell<u64> = const { Cell::new(0) };
     static SPINS: Cell<u32> = const { Cell::new(0) };
+    /// Callbacks of the core that the thread is in.
+    static CALLBACKS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The calling thread's cell.
@@ -35,7 +37,21 @@ pub(crate) fn bound() -> u64 {
     BOUND.get()
 }
 
-/// Runs `f` while the thread is no CPU, so that it cannot call the core.
+/// Runs `f`, which the core waits for: the thread stays the CPU that it is (I2).
+pub(crate) fn as_callback<T>(f: impl FnOnce() -> T) -> T {
+    /// Ends the callback, also when `f` panics.
+    struct Over;
+    impl Drop for Over {
+        fn drop(&mut self) {
+            CALLBACKS.set(CALLBACKS.get() - 1);
+        }
+    }
+    CALLBACKS.set(CALLBACKS.get() + 1);
+    let _over = Over;
+    f()
+}
+
+/// Runs `f` as a callback while the thread is no CPU, so that it cannot call the core.
 pub(crate) fn as_no_cpu(f: impl FnOnce()) {
     /// Makes the thread what it was, also when `f` panics.
     struct Again(u64);
@@ -45,7 +61,7 @@ pub(crate) fn as_no_cpu(f: impl FnOnce()) {
         }
     }
     let _again = Again(BOUND.replace(NO_CPU));
-    f();
+    as_callback(f);
 }
 
 /// Counts turns of a spin; true every 64th time.
@@ -242,7 +258,10 @@ impl core::error::Error for BindError {}
 
 /// The calling thread is a CPU until this is dropped.
 ///
-/// Needed for every call into the core and for every access.
+/// Needed for every call into the core and for every access. It may not be dropped in a
+/// hook of [`Hosted::on_wait`] or a subscriber of [`Hosted::on_notice`], which the core
+/// calls in the middle of an operation of this CPU: that panics, and the thread stays
+/// bound for ever, as if the guard had been forgotten.
 pub struct CpuGuard<'m, F: Format = X86_64> {
     pub(crate) machine: &'m Hosted<F>,
     cpu: CpuId,
@@ -283,7 +302,15 @@ impl<'m, F: Format> CpuGuard<'m, F> {
 }
 
 impl<F: Format> Drop for CpuGuard<'_, F> {
+    /// # Panics
+    ///
+    /// In a hook or a subscriber, unless that panics already.
     fn drop(&mut self) {
+        if CALLBACKS.get() > 0 {
+            // The operation that called goes on as this CPU, so nobody else may become it.
+            assert!(std::thread::panicking(), "H3: the guard of {:?} is dropped in a callback of the core", self.cpu);
+            return;
+        }
         BOUND.set(0);
         self.state().taken.store(false, Release);
     }

@@ -25,7 +25,7 @@
 //!   that the frame lies in the arena.
 //! - **H3** a thread is bound to at most one CPU at a time and a CPU to at most
 //!   one thread; the thread's cell says which machine it means, and machine
-//!   numbers are never reused.
+//!   numbers are never reused. The binding does not end in a callback of the core.
 //! - **H4** an access is a section of its CPU: the slot goes odd by a plain
 //!   store before the first look at mailbox or TLB, and even after the last byte
 //!   has moved. Nothing inside it waits for another CPU's access or section.

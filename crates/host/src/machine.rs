@@ -1,7 +1,7 @@
 //! What the core asks of its surroundings, answered by the hosted machine.
 #![allow(unsafe_code)]
 
-use crate::cpu::{CpuState, bound};
+use crate::cpu::{CpuState, as_callback, bound};
 use crate::hosted::Hosted;
 use crate::shootdown::pause;
 use crate::ticks;
@@ -104,8 +104,10 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
         let Some(subscriber) = self.subscriber.get() else { return false };
         // The core is left in the middle of an operation, so no panic goes through it.
-        let told = catch_unwind(AssertUnwindSafe(|| subscriber(space, notice)));
-        told.unwrap_or_else(|_| {
+        let told = catch_unwind(AssertUnwindSafe(|| as_callback(|| subscriber(space, notice))));
+        told.unwrap_or_else(|panic| {
+            // The end of what it panicked with could panic, too.
+            core::mem::forget(panic);
             self.notices_lost.fetch_add(1, Relaxed);
             false
         })

@@ -135,7 +135,8 @@ pub enum Tick {
 /// - **I2** [`this_cpu`](Machine::this_cpu) is below
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
-///   except in [`park`](Machine::park) and [`relax`](Machine::relax);
+///   except in [`park`](Machine::park), in [`relax`](Machine::relax) and in closures
+///   that the caller passed;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an

@@ -6,7 +6,6 @@ mod common;
 use common::*;
 use softfault::{Access, CpuId, CpuSet, HugeKnobs, Notice, ObjectPart, Order, Pfn, Tunables, Vm};
 use softfault_host::{BindError, Hosted, HostedConfig};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 const NR_PAGES: u64 = 1024;
@@ -76,12 +75,6 @@ fn translations_end_with_their_vm() {
     };
     run(&vm, true);
     run(&Vm::new(vm.into_machine(), Tunables::default()).unwrap(), false);
-}
-
-/// What `call` panics with.
-fn panics(call: impl FnOnce()) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("should panic");
-    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_string())
 }
 
 const MARK: u32 = 0xdead_beef;

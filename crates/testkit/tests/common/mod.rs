@@ -13,6 +13,7 @@ use softfault::{
 use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
 use softfault_testkit::fatal::as_one_of_several;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -129,6 +130,12 @@ pub fn wait_until(done: impl Fn() -> bool) {
         assert!(begun.elapsed() < Duration::from_secs(15), "the other CPUs get nowhere");
         thread::yield_now();
     }
+}
+
+/// What `call` panics with.
+pub fn panics(call: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("should panic");
+    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_string())
 }
 
 /// Every invariant that can be checked at rest.

@@ -1,0 +1,92 @@
+//! What hooks and subscribers cannot do to the thread that calls them.
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::*;
+use softfault::{CpuId, Machine, Notice, Vm};
+use softfault_host::{BindError, CpuGuard, Hosted};
+use std::cell::RefCell;
+use std::thread;
+
+std::thread_local! {
+    static GUARD: RefCell<Option<CpuGuard<'static>>> = const { RefCell::new(None) };
+}
+
+fn drop_the_guard() {
+    let guard = GUARD.take();
+    drop(guard);
+}
+
+/// The thread is CPU 0, and no other thread can be.
+fn is_still_cpu_0(vm: &'static Vm<Hosted>) {
+    assert_eq!(vm.machine().this_cpu(), CpuId(0));
+    assert_eq!(vm.machine().bind(CpuId(1)).err(), Some(BindError::Bound));
+    let other = thread::spawn(|| vm.machine().bind(CpuId(0)).err());
+    assert_eq!(other.join().unwrap(), Some(BindError::Taken(CpuId(0))), "two threads would be one CPU");
+}
+
+/// A hook may reach the thread's guard, but not end it: the core goes on as this CPU.
+#[test]
+fn a_hook_cannot_unbind_its_thread() {
+    for panics_itself in [false, true] {
+        let vm: &'static Vm<Hosted> = Box::leak(Box::new(Setup::PLAIN.vm(2, 8 << 20)));
+        let hook = move || {
+            let _dropped_by_the_panic = if panics_itself { GUARD.take() } else { None };
+            assert!(!panics_itself, "the hook's own");
+            drop_the_guard();
+        };
+        assert!(vm.machine().on_wait(Box::new(hook)).is_ok());
+        thread::spawn(move || {
+            GUARD.set(Some(vm.machine().bind(CpuId(0)).unwrap()));
+            let text = panics(|| vm.machine().relax());
+            let expected = if panics_itself { "the hook's own" } else { "H3: the guard of CpuId(0) is dropped" };
+            assert!(text.contains(expected), "{text}");
+            is_still_cpu_0(vm);
+        })
+        .join()
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_subscriber_cannot_unbind_its_thread() {
+    let vm: &'static Vm<Hosted> = Box::leak(Box::new(Setup::PLAIN.vm(2, 8 << 20)));
+    let tell = |_, _: &Notice| {
+        drop_the_guard();
+        false
+    };
+    assert!(vm.machine().on_notice(Box::new(tell)).is_ok());
+    GUARD.set(Some(vm.machine().bind(CpuId(0)).unwrap()));
+    let space = vm.new_space().unwrap();
+    let subscription = space.subscribe();
+    space.mmap(BASE, PAGE, RW, PRIVATE | FIXED).unwrap();
+    space.write(BASE, &[1]).unwrap();
+    space.munmap(BASE, PAGE).unwrap();
+    assert_eq!(vm.machine().notices_lost(), 1);
+    is_still_cpu_0(vm);
+    space.unsubscribe(subscription).unwrap();
+    check(vm, &[&space]);
+}
+
+/// What a subscriber panics with may panic again when it is dropped.
+#[test]
+fn no_panic_of_a_subscriber_gets_through() {
+    struct Again;
+    impl Drop for Again {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+    let vm = Setup::PLAIN.vm(1, 8 << 20);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    assert!(vm.machine().on_notice(Box::new(|_, _: &Notice| std::panic::panic_any(Again))).is_ok());
+    let space = vm.new_space().unwrap();
+    let subscription = space.subscribe();
+    space.mmap(BASE, PAGE, RW, PRIVATE | FIXED).unwrap();
+    space.write(BASE, &[1]).unwrap();
+    space.munmap(BASE, PAGE).unwrap();
+    assert_eq!(vm.machine().notices_lost(), 2, "start and end");
+    space.unsubscribe(subscription).unwrap();
+    check(&vm, &[&space]);
+}
