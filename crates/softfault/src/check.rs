@@ -6,7 +6,7 @@
 
 use crate::account::Event;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
-use crate::frame::{BLOCK_FRAMES, BLOCK_WORDS, FrameKind};
+use crate::frame::{BLOCK_FRAMES, BLOCK_WORDS, BlockData, FrameKind};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::space::AddressSpace;
@@ -225,6 +225,15 @@ impl<M: Machine> Vm<M> {
             }
         }
         Ok(())
+    }
+
+    /// Counts the free frames whose dirty bit is set, by the word of their block's
+    /// bitmap: what [`check_free_is_zero`](Vm::check_free_is_zero) has to tell from
+    /// the others. Call it at rest.
+    pub fn nr_dirty_by_word(&self) -> [u64; 8] {
+        let dirty = |block: &BlockData, w: usize| block.free_word(w) & block.dirty[w].get();
+        let nr_in = |w| self.frames.blocks.iter().map(|block| u64::from(dirty(block, w).count_ones())).sum();
+        core::array::from_fn(nr_in)
     }
 
     fn check_is_zero(&self, pfn: Pfn) -> Result<(), Broken> {

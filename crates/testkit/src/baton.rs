@@ -16,7 +16,7 @@ mod history;
 mod turns;
 
 use crate::hosted::nr_free_pages;
-use crate::judge::check_some;
+use crate::judge::{check_after_exit, check_some};
 use crate::op::PAGE;
 use crate::random::Random;
 use actor::{Actor, Place};
@@ -36,8 +36,8 @@ use turns::Turns;
 const PLACES: [u64; 3] = [0x10_0000_0000, 0x10_4000_0000, 0x10_8000_3000];
 const NR_PAGES: u64 = 1024;
 const NR_BYTES: u64 = NR_PAGES * PAGE;
-/// Those of its pages whose bytes are known.
-const KNOWN: [u64; 8] = [0, 1, 5, 300, 511, 512, 700, 1023];
+/// Number of its pages whose bytes are known.
+const NR_KNOWN: usize = 8;
 /// The object: where it is mapped, and its pages, all of them known.
 const OBJECT: u64 = 0x11_0000_0000;
 const OBJECT_PAGES: u64 = 3;
@@ -47,9 +47,16 @@ const HEAP_PAGES: u64 = 2;
 /// Memory of a machine, by actors: the space, a huge copy of it for each child, tables.
 const ARENA_BYTES_PER_ACTOR: u64 = 8 << 20;
 
+/// Which pages of private memory are known: those at the edges of a huge page, and one
+/// in the middle of each, in another word of the block's bitmaps with each seed.
+fn known(seed: u64) -> [u64; NR_KNOWN] {
+    let middle = |n: u64| 64 * (1 + n % 6);
+    [0, 1, 5, middle(seed) + 44, 511, 512, 512 + middle(seed / 6) + 60, 1023]
+}
+
 /// Numbers of the object's pages among those that are known.
 fn object_pages() -> Range<usize> {
-    KNOWN.len()..KNOWN.len() + OBJECT_PAGES as usize
+    NR_KNOWN..NR_KNOWN + OBJECT_PAGES as usize
 }
 
 /// And of the heap's, which are the last ones.
@@ -62,6 +69,7 @@ struct World<'vm> {
     vm: &'vm Vm<Hosted>,
     space: AddressSpace<'vm, Hosted>,
     object: SharedObject<'vm, Hosted>,
+    known: [u64; NR_KNOWN],
     turns: Arc<Turns>,
     history: Mutex<History>,
     place: Mutex<Place>,
@@ -140,9 +148,12 @@ impl Round {
         let mut problems = core::mem::take(&mut world.history().problems);
         problems.iter_mut().for_each(|problem| *problem += &format!("; {}", world.history().notes()));
         if problems.is_empty() {
-            problems.extend(check_some(vm, [&world.space].into_iter(), self.reads_free));
+            problems.extend(check_some(vm, [&world.space].into_iter(), false));
         }
         drop(world);
+        if problems.is_empty() && self.reads_free {
+            problems.extend(check_after_exit(vm));
+        }
         Ok(problems)
     }
 }
@@ -153,7 +164,7 @@ impl<'vm> World<'vm> {
         let object = vm.new_shared_object(OBJECT_PAGES * PAGE).map_err(|e| e.to_string())?;
         let history = Mutex::new(History::new(heap_pages().end));
         let place = Mutex::new(Place { base: PLACES[0], is_changing: false });
-        let world = World { vm, space, object, turns, history, place };
+        let world = World { vm, space, object, known: known(seed), turns, history, place };
         world.map(PLACES[0], 0, NR_PAGES).map_err(|e| e.to_string())?;
         world.map_object().map_err(|e| e.to_string())?;
         world.space.set_brk(HEAP);
@@ -162,7 +173,7 @@ impl<'vm> World<'vm> {
         }
         // Some pages are there from the beginning.
         let mut random = Random::new(seed ^ 0x5eed);
-        for (page, number) in KNOWN.into_iter().enumerate() {
+        for (page, number) in world.known.into_iter().enumerate() {
             if random.chance(40) {
                 let value = 1 + page as u64;
                 let id = world.history().begin(page, value);
@@ -187,9 +198,15 @@ impl<'vm> World<'vm> {
         self.space.mmap_object(OBJECT, OBJECT_PAGES * PAGE, 3, 0x11, part).map(drop)
     }
 
+    /// The known ones among these pages of private memory.
+    fn known_in(&self, range: &Range<u64>) -> impl Iterator<Item = usize> + use<> {
+        let (known, range) = (self.known, range.clone());
+        (0..NR_KNOWN).filter(move |page| range.contains(&known[*page]))
+    }
+
     /// Where a known page is, given where private memory is.
     fn addr_of(&self, page: usize, base: u64) -> u64 {
-        let at = match KNOWN.get(page) {
+        let at = match self.known.get(page) {
             Some(number) => base + number * PAGE,
             None if object_pages().contains(&page) => OBJECT + (page - object_pages().start) as u64 * PAGE,
             None => HEAP + (page - heap_pages().start) as u64 * PAGE,
@@ -228,9 +245,28 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let enabled = random.pick(&[Enabled::Never, Enabled::Always]);
     let cow = random.pick(&[CowHuge::Split, CowHuge::Copy]);
     let mut thp = HugeKnobs { enabled, cow, ..HugeKnobs::DEFAULT };
-    thp.khugepaged.max_ptes_none = 511;
+    // With 511 the daemon collapses what it finds, and no huge page is underused.
+    thp.khugepaged.max_ptes_none = random.pick(&[511, 255]);
     let mut tunables = Tunables { thp, ..Tunables::default() };
     // The host's clock would decide otherwise.
     tunables.compact_fault.time_ns = u64::MAX;
     Vm::new(hosted, tunables).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// I20 is checked in words of 64 frames: a huge page has known pages in all of them.
+    #[test]
+    fn known_pages_lie_in_each_word_of_a_block() {
+        let mut words = BTreeSet::new();
+        for seed in 0..36 {
+            let pages = known(seed);
+            assert!(pages.is_sorted_by(|a, b| a < b) && pages[NR_KNOWN - 1] < NR_PAGES, "{pages:?}");
+            words.extend(pages.map(|page| (page / 512, page % 512 / 64)));
+        }
+        assert_eq!(words.len(), 16, "{words:?}");
+    }
 }

@@ -14,9 +14,10 @@
 mod child;
 mod chunk;
 
+use crate::daemons::Daemon;
 use crate::fatal::as_one_of_several;
 use crate::hosted::{self, HugeCounts, nr_free_pages};
-use crate::judge::check;
+use crate::judge::{READ_EVERY, check, check_after_exit};
 use crate::op::{Call, KnobBits, Op, PAGE};
 use crate::random::Random;
 use child::Child;
@@ -58,7 +59,14 @@ pub struct Size {
 
 impl Size {
     /// Of a round that is one of many.
-    pub const USUAL: Size = Size { nr_cpus: 4, nr_phases: 4, nr_steps: 250 };
+    pub const USUAL: Size = Size::of(4);
+
+    /// The same for so many CPUs, with as many steps of each. A rest, which reads all
+    /// free frames (I20), follows 1,000 steps of all CPUs.
+    pub const fn of(nr_cpus: usize) -> Size {
+        let nr_phases = nr_cpus as u64;
+        Size { nr_cpus, nr_phases, nr_steps: READ_EVERY as u64 / nr_phases }
+    }
 }
 
 /// Runs the round of `seed`.
@@ -84,6 +92,9 @@ pub fn run(seed: u64, size: Size) -> Result<HugeCounts, String> {
     }
     let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
     drop(world);
+    if let Some(text) = check_after_exit(&vm) {
+        return Err(text);
+    }
     let after = nr_free_pages(&vm);
     if after != before {
         return Err(format!("{before} frames were free before and {after} after"));
@@ -241,7 +252,11 @@ impl<'a, 'vm> Worker<'a, 'vm> {
                 self.collapse(running);
                 Ok(())
             }
-            72..90 => self.peek(root, running),
+            72..88 => self.peek(root, running),
+            88..90 => {
+                Daemon::any(&mut self.random).run(self.world.vm);
+                Ok(())
+            }
             90..94 => self.fork(root, running),
             94..96 => self.release_loose(),
             97..99 => {
@@ -316,8 +331,12 @@ impl<'a, 'vm> Worker<'a, 'vm> {
                     chunk::call(running, Call::Madvise, &[at, len, HUGEPAGE], 0)?;
                 }
                 chunks.iter_mut().for_each(|chunk| chunk.renew(self.world, true));
+                // Those that nobody writes stay zero in a huge page that is dirty.
+                let most = self.random.pick(&[40, 100]);
                 for chunk in &mut chunks {
-                    chunk.write_some(self.world, running, &mut self.random)?;
+                    if self.random.chance(most) {
+                        chunk.write_some(self.world, running, &mut self.random)?;
+                    }
                 }
                 return Ok(());
             }
@@ -374,7 +393,9 @@ impl<'a, 'vm> Worker<'a, 'vm> {
         let enabled = self.random.pick(&[0, 0, 0, 0, 1, 2]);
         let bits = enabled | self.random.below(KnobBits::COUNT / 4) << 2;
         let defrag = self.random.pick(Defrag::ALL);
-        let _ = self.world.vm.set_huge_knobs(&HugeKnobs { defrag, ..hosted::knobs(KnobBits(bits)) });
+        let mut knobs = HugeKnobs { defrag, ..hosted::knobs(KnobBits(bits)) };
+        knobs.khugepaged.max_ptes_none = self.random.pick(&[511, 400, 255, 64]);
+        let _ = self.world.vm.set_huge_knobs(&knobs);
     }
 
     /// Releases a pin whose page has gone, on this CPU.

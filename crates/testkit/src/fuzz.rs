@@ -10,7 +10,7 @@ mod coding;
 
 use crate::generate::Sequence;
 use crate::hosted::{Programs, nr_free_pages};
-use crate::judge::check;
+use crate::judge::{check_after_exit, check_some};
 use crate::lockstep;
 use crate::model::{Expected, Model};
 use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
@@ -150,8 +150,9 @@ fn alone(vm: &Vm<Hosted>, steps: &[(Op, Expected)]) -> Option<(usize, String)> {
     if let Some(step) = wrong {
         return Some((step, format!("step {step}: model {}, softfault {}", steps[step].1.outcome, seen[step])));
     }
-    let broken = check(vm, programs.spaces());
+    let broken = check_some(vm, programs.spaces(), false);
     drop(programs);
+    let broken = broken.or_else(|| check_after_exit(vm));
     let after = nr_free_pages(vm);
     if let (nr @ 1.., first) = vm.machine().violations() {
         return at_end(format!("{nr} violations of break before make: {}", first.unwrap_or_default()));

@@ -105,7 +105,7 @@ pub fn nr_free_pages(vm: &Vm<Hosted>) -> u64 {
     vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc)
 }
 
-/// What happened to huge pages.
+/// What happened to huge pages, and to the frames of which words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HugeCounts {
     /// Faults that got one of 2 MiB.
@@ -118,6 +118,8 @@ pub struct HugeCounts {
     pub nr_collapsed: u64,
     /// Frames moved by compaction.
     pub nr_migrated: u64,
+    /// Free frames that are not zero, by word of their block's bitmaps.
+    pub nr_dirty: [u64; 8],
 }
 
 impl HugeCounts {
@@ -129,6 +131,7 @@ impl HugeCounts {
         self.nr_splits += vm.event(Event::ThpSplitPmd);
         self.nr_collapsed += vm.event(Event::Collapsed);
         self.nr_migrated += vm.event(Event::PgmigrateSuccess);
+        self.nr_dirty.iter_mut().zip(vm.nr_dirty_by_word()).for_each(|(nr, more)| *nr += more);
     }
 }
 
@@ -139,12 +142,13 @@ impl core::ops::AddAssign for HugeCounts {
         self.nr_splits += more.nr_splits;
         self.nr_collapsed += more.nr_collapsed;
         self.nr_migrated += more.nr_migrated;
+        self.nr_dirty.iter_mut().zip(more.nr_dirty).for_each(|(nr, more)| *nr += more);
     }
 }
 
 impl fmt::Display for HugeCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed, nr_migrated } = self;
+        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed, nr_migrated, nr_dirty: _ } = self;
         write!(
             f,
             "huge pages: {nr_faults} faults, {nr_mid} of 16 KiB to 1 MiB, {nr_splits} splits, {nr_collapsed} collapses, \
@@ -158,6 +162,8 @@ pub fn knobs(bits: KnobBits) -> HugeKnobs {
     let enabled = [Enabled::Always, Enabled::Madvise, Enabled::Never][bits.enabled() as usize];
     let cow = if bits.copies_whole() { CowHuge::Copy } else { CowHuge::Split };
     let mut knobs = HugeKnobs { enabled, cow, use_zero_page: bits.zero_page(), ..HugeKnobs::DEFAULT };
+    // A huge page that is mostly zeroes is underused: with the default none is.
+    knobs.khugepaged.max_ptes_none = 256;
     if bits.all_sizes() {
         knobs.sizes.fill(SizeEnabled::Always);
     }

@@ -54,6 +54,9 @@ pub struct Sides {
     pub check_every: usize,
 }
 
+/// Steps after which a sequence that goes on has all free frames read (I20).
+pub const READ_EVERY: usize = 1000;
+
 /// Runs sequences on the sides and compares.
 pub struct Judge {
     sides: Sides,
@@ -137,11 +140,12 @@ impl Judge {
     fn run_hosted(&self, ops: &[Op], notes: &mut Vec<(usize, String)>) -> Vec<Outcome> {
         let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return vec![Outcome::Broken(30); ops.len()] };
         let before = nr_free_pages(&self.vm);
-        let every = self.sides.check_every;
         let Some(mut programs) = Programs::new(&self.vm) else { return vec![Outcome::Broken(31); ops.len()] };
         let outcomes = programs.run(&cpu, ops, |programs, i| {
-            if every > 0 && notes.is_empty() && (i % every == every - 1 || i + 1 == ops.len()) {
+            if notes.is_empty() && is_check_due(i, self.sides.check_every) {
                 notes.extend(check(&self.vm, programs.spaces()).map(|note| (i, note)));
+            } else if notes.is_empty() && i + 1 == ops.len() {
+                notes.extend(check_some(&self.vm, programs.spaces(), false).map(|note| (i, note)));
             }
         });
         drop(programs);
@@ -154,6 +158,7 @@ impl Judge {
         if after != before {
             notes.push((step, format!("{before} frames were free before the sequence and {after} after it")));
         }
+        notes.extend(check_after_exit(&self.vm).map(|note| (step, note)));
         if let (nr @ 1.., first) = self.vm.machine().violations() {
             notes.push((step, format!("{nr} violations of break before make: {}", first.unwrap_or_default())));
         }
@@ -181,6 +186,18 @@ impl Judge {
             }
         })
     }
+}
+
+/// Whether the checker is due after this step: every `every` steps, if that is not 0,
+/// and every [`READ_EVERY`].
+pub(crate) fn is_check_due(step: usize, every: usize) -> bool {
+    [every, READ_EVERY].iter().any(|every| *every > 0 && step % every == every - 1)
+}
+
+/// I20 once all programs have ended: reads all free frames, which are nearly all that
+/// there are.
+pub(crate) fn check_after_exit(vm: &Vm<Hosted>) -> Option<String> {
+    vm.check_free_is_zero().err().map(|broken| format!("after the last exit: {broken}"))
 }
 
 /// The core's invariants at rest. `spaces` are all there are. Reads all free frames.

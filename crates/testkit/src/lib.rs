@@ -22,6 +22,7 @@
 
 pub mod baton;
 pub mod churn;
+mod daemons;
 pub mod fatal;
 pub mod features;
 pub mod fuzz;

@@ -2,11 +2,13 @@
 //! a translation that was not shot down on another CPU shows.
 //!
 //! Each CPU is a thread that stays in its address space between steps. One step
-//! is under way at a time.
+//! is under way at a time. Between steps CPUs do what daemons do (`daemons.rs`), and
+//! nothing may come of it.
 
+use crate::daemons::Daemon;
 use crate::generate::Sequence;
 use crate::hosted::{Programs, nr_free_pages};
-use crate::judge::{Difference, check};
+use crate::judge::{Difference, check, check_after_exit, is_check_due};
 use crate::op::{Call, Op, Outcome};
 use crate::random::Random;
 use crate::spread::spread;
@@ -21,11 +23,17 @@ enum Order {
     Step(Op),
     /// Leave the address space that you are in.
     Leave,
+    /// Do this between two steps.
+    Daemon(Daemon),
 }
+
+/// In so many of 100 cases a daemon runs after a step.
+const DAEMON_PERCENT: u64 = 6;
 
 type Shared<'a, 'vm> = &'a RwLock<Programs<'vm>>;
 
 struct Worker<'a, 'vm> {
+    vm: &'vm Vm<Hosted>,
     cpu: CpuGuard<'a>,
     programs: Shared<'a, 'vm>,
     /// The program whose space the CPU is in.
@@ -39,6 +47,10 @@ impl Worker<'_, '_> {
                 Order::Step(op) => self.step(&op),
                 Order::Leave => {
                     self.go_to(None);
+                    Outcome::Value(0)
+                }
+                Order::Daemon(daemon) => {
+                    daemon.run(self.vm);
                     Outcome::Value(0)
                 }
             };
@@ -74,8 +86,9 @@ impl Worker<'_, '_> {
 }
 
 /// Runs the sequence on up to eight CPUs of the machine, one of which is the caller's
-/// meanwhile; `seed` decides which CPUs they are and which does each step. Gives the
-/// first difference.
+/// meanwhile; `seed` decides which CPUs they are and which does each step. The core's
+/// checker looks at everything every `check_every` steps, if that is not 0; all free
+/// frames are read at the end. Gives the first difference.
 ///
 /// # Panics
 ///
@@ -94,7 +107,7 @@ pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) 
                 let programs = &programs;
                 scope.spawn(move || {
                     let cpu = vm.machine().bind(*id).expect("each CPU has one thread");
-                    Worker { cpu, programs, place: None }.serve(&get_order, &done);
+                    Worker { vm, cpu, programs, place: None }.serve(&get_order, &done);
                 });
                 (orders, get_done)
             })
@@ -102,6 +115,7 @@ pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) 
         conduct(vm, &programs, &workers, sequence, seed, check_every)
     });
     drop(programs);
+    found = found.or_else(|| check_after_exit(vm).map(|text| note(sequence.len(), text)));
     drop(cpu);
     let after = nr_free_pages(vm);
     if found.is_none() && after != before {
@@ -125,7 +139,7 @@ fn conduct(
         let (orders, done) = &workers[i];
         orders.send(order).ok().and_then(|()| done.recv().ok()).unwrap_or(Outcome::Broken(40))
     };
-    let mut random = Random::new(seed);
+    let (mut random, mut daemons) = (Random::new(seed), Random::new(!seed));
     for (step, (op, expected)) in sequence.iter().enumerate() {
         if op.call == Call::Exit {
             // Nobody may be in a space that ends.
@@ -136,7 +150,11 @@ fn conduct(
             let hosted = Some(seen);
             return Some(Difference { step, expected: expected.outcome, linux: None, hosted, note: String::new() });
         }
-        if check_every > 0 && step % check_every == check_every - 1 {
+        if daemons.chance(DAEMON_PERCENT) {
+            let order = Order::Daemon(Daemon::any(&mut daemons));
+            ask(daemons.below(workers.len() as u64) as usize, order);
+        }
+        if is_check_due(step, check_every) {
             let programs = programs.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(text) = check(vm, programs.spaces()) {
                 return Some(note(step, text));

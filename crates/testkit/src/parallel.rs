@@ -9,7 +9,7 @@
 use crate::fatal::as_one_of_several;
 use crate::generate::{Limits, Sequence};
 use crate::hosted::{nr_free_pages, step};
-use crate::judge::{Difference, check};
+use crate::judge::{Difference, READ_EVERY, check_after_exit, check_some};
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
 use crate::spread::spread;
 use softfault::{AddressSpace, Machine, Vm};
@@ -41,11 +41,13 @@ pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
 ///
 /// # Panics
 ///
-/// If there are more sequences than CPUs, or a CPU is taken.
+/// If there are more sequences than CPUs, a CPU is taken, or a sequence has more than
+/// [`READ_EVERY`] steps: free frames are read at the end.
 pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Difference)> {
     let machine = vm.machine();
     let cpus = spread(machine.nr_cpus(), seed);
     assert!(sequences.len() <= cpus.len(), "a CPU for each sequence");
+    assert!(sequences.iter().all(|sequence| sequence.len() <= READ_EVERY), "I20 is checked at the end");
     let before = nr_free_pages(vm);
     let space = {
         let _cpu = machine.bind(cpus[0]).expect("the CPU is free");
@@ -72,8 +74,9 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Di
         }
     });
     let _cpu = machine.bind(cpus[0]).expect("the CPU is free again");
-    found.extend(check(vm, [&space].into_iter()).map(|text| (0, note(text))));
+    found.extend(check_some(vm, [&space].into_iter(), false).map(|text| (0, note(text))));
     drop(space);
+    found.extend(check_after_exit(vm).map(|text| (0, note(text))));
     let after = nr_free_pages(vm);
     if after != before {
         found.push((0, note(format!("{before} frames were free before and {after} after"))));

@@ -13,4 +13,5 @@ fn no_byte_changes_and_no_frame_is_lost() {
         }
     }
     assert!(counts.nr_faults > 300 && counts.nr_splits > 300 && counts.nr_collapsed > 50, "{counts}");
+    assert!(counts.nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {:?}", counts.nr_dirty);
 }

@@ -41,6 +41,7 @@ fn in_turn(mode: Mode) {
         huge.add(&vm);
     }
     assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
+    assert!(huge.nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {:?}", huge.nr_dirty);
 }
 
 #[test]
@@ -72,6 +73,7 @@ fn at_once() {
         }
     }
     assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
+    assert!(huge.nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {:?}", huge.nr_dirty);
 }
 
 /// The edges of the words that sets of CPUs are made of: 33, 65, 512 CPUs, of which

@@ -4,7 +4,7 @@
 mod accesses;
 mod changes;
 
-use super::{Deed, KNOWN, NR_BYTES, NR_PAGES, World, heap_pages};
+use super::{Deed, NR_BYTES, NR_KNOWN, NR_PAGES, World, heap_pages};
 use crate::op::PAGE;
 use crate::random::Random;
 use softfault::CpuId;
@@ -31,10 +31,6 @@ pub(super) struct Actor<'w, 'vm> {
     me: usize,
     random: Random,
     nr_stores: u64,
-}
-
-fn known_in(range: &Range<u64>) -> impl Iterator<Item = usize> {
-    (0..KNOWN.len()).filter(move |page| range.contains(&KNOWN[*page]))
 }
 
 impl<'w, 'vm> Actor<'w, 'vm> {
@@ -75,7 +71,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Deed::Break => self.resize_heap(),
             Deed::DiscardObject => self.discard_object(),
             Deed::ResizeObject => self.resize_object(),
-            Deed::Lookup => self.lookup(page % KNOWN.len()),
+            Deed::Lookup => self.lookup(page % NR_KNOWN),
             _ => self.in_the_background(deed, page, range),
         }
     }

@@ -166,7 +166,7 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
 /// Rounds with huge pages until the time is up.
 fn huge(options: &Options) -> ExitCode {
     let (started, mut counts, mut seed) = (Instant::now(), HugeCounts::default(), options.seed);
-    let size = Size { nr_cpus: options.nr_cpus, ..Size::USUAL };
+    let size = Size::of(options.nr_cpus);
     let mut shown = 0;
     while started.elapsed() < Duration::from_secs(options.seconds) {
         UNDER_WAY.store(seed, Ordering::Relaxed);

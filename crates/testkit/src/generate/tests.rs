@@ -2,7 +2,8 @@
 
 use super::{Limits, sequence};
 use crate::features::Features;
-use crate::op::{Call, WINDOW, WINDOW_PAGES};
+use crate::op::{Call, PAGE, WINDOW, WINDOW_PAGES};
+use crate::parallel;
 
 #[test]
 fn a_seed_gives_one_sequence() {
@@ -43,5 +44,30 @@ fn no_successful_step_reaches_beyond_the_window() {
         if ranged && expected.outcome.is_success() && near.contains(&op.args[0]) && op.args[1] > 0 {
             assert!(op.args[0] + op.args[1] <= near.end, "{op}");
         }
+    }
+}
+
+/// Stores that succeed in each of the eight parts of an aligned 2 MiB.
+fn stores_by_word(limits: Limits) -> [usize; 8] {
+    let mut nr = [0; 8];
+    for (op, expected) in (0..40).flat_map(|seed| sequence(seed, limits)) {
+        if op.call == Call::Store && expected.outcome.is_success() {
+            nr[(op.args[0] / PAGE % 512 / 64) as usize] += 1;
+        }
+    }
+    nr
+}
+
+/// A bitmap of a block has eight words: what is wrong with one of them shows only if
+/// pages of that word are written.
+#[test]
+fn pages_in_each_word_of_a_block_are_written() {
+    let mut of_parts = [0; 8];
+    for i in 0..4 {
+        let more = stores_by_word(parallel::limits(i, 250, i % 2 == 0));
+        of_parts.iter_mut().zip(more).for_each(|(nr, more)| *nr += more);
+    }
+    for nr in [stores_by_word(Limits::default()), of_parts] {
+        assert!(nr.iter().all(|nr| *nr > 40), "{nr:?}");
     }
 }

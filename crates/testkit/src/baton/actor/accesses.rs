@@ -1,7 +1,7 @@
 //! Deeds that look at bytes or store them, each told to the history.
 
 use super::Actor;
-use crate::baton::KNOWN;
+use crate::baton::NR_KNOWN;
 use crate::op::PAGE;
 use softfault::{Access, FaultError, PinError, Term};
 use softfault_host::{PageFault, Running};
@@ -89,7 +89,7 @@ impl Actor<'_, '_> {
                 return self.world.history().refused(page, begin, by_frames, "a pin");
             }
         };
-        let other = self.random.below(KNOWN.len() as u64) as usize;
+        let other = self.random.below(NR_KNOWN as u64) as usize;
         self.look(other, running);
         self.world.turns.pass();
         if self.random.chance(50) {
@@ -121,7 +121,7 @@ impl Actor<'_, '_> {
         }
         // A store from now on is not in the child.
         self.world.turns.pass();
-        for page in 0..KNOWN.len() {
+        for page in 0..NR_KNOWN {
             let (addr, mut bytes) = (self.world.addr_of(page, base), [0; 8]);
             let read = child.read(addr, &mut bytes);
             let mut history = self.world.history();

@@ -1,7 +1,7 @@
 //! Deeds that change what is mapped or take pages away, each told to the history.
 
-use super::{Actor, known_in};
-use crate::baton::{HEAP, HEAP_PAGES, KNOWN, NR_BYTES, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
+use super::Actor;
+use crate::baton::{HEAP, HEAP_PAGES, NR_BYTES, NR_KNOWN, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
 use crate::op::PAGE;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -15,14 +15,14 @@ const DONTUNMAP: u64 = 4;
 impl Actor<'_, '_> {
     pub(super) fn discard(&mut self, range: Range<u64>) {
         let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
-        self.removing(known_in(&range), || self.world.space.madvise(at, len, DONTNEED).is_ok());
+        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, DONTNEED).is_ok());
     }
 
     pub(super) fn unmap(&mut self, base: u64, range: Range<u64>) {
         let (at, nr) = (base + range.start * PAGE, range.end - range.start);
-        self.world.history().bar(known_in(&range));
+        self.world.history().bar(self.world.known_in(&range));
         let mut is_gone = false;
-        self.removing(known_in(&range), || {
+        self.removing(self.world.known_in(&range), || {
             let gone = self.world.space.munmap(at, nr * PAGE);
             self.world.history().note(format!("munmap of {range:?}: {gone:?}"));
             is_gone = gone.is_ok();
@@ -31,12 +31,12 @@ impl Actor<'_, '_> {
         if is_gone {
             self.insist("mmap", || self.world.map(base, range.start, nr));
         }
-        self.world.history().admit(known_in(&range));
+        self.world.history().admit(self.world.known_in(&range));
     }
 
     pub(super) fn map_over(&mut self, base: u64, range: Range<u64>) {
         let nr = range.end - range.start;
-        self.removing(known_in(&range), || {
+        self.removing(self.world.known_in(&range), || {
             let mapped = self.world.map(base, range.start, nr);
             self.world.history().note(format!("mmap over {range:?}: {mapped:?}"));
             mapped.is_ok()
@@ -45,19 +45,19 @@ impl Actor<'_, '_> {
 
     pub(super) fn protect(&mut self, base: u64, range: Range<u64>) {
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
-        self.world.history().bar(known_in(&range));
+        self.world.history().bar(self.world.known_in(&range));
         let protected = self.world.space.mprotect(at, len, 1);
         self.world.history().note(format!("mprotect of {range:?}: {protected:?}"));
         self.insist("mprotect", || self.world.space.mprotect(at, len, 3));
-        self.world.history().admit(known_in(&range));
+        self.world.history().admit(self.world.known_in(&range));
     }
 
     pub(super) fn guard(&mut self, base: u64, range: Range<u64>) {
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
-        self.world.history().bar(known_in(&range));
-        self.removing(known_in(&range), || self.world.space.madvise(at, len, GUARD_INSTALL).is_ok());
+        self.world.history().bar(self.world.known_in(&range));
+        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, GUARD_INSTALL).is_ok());
         self.insist("MADV_GUARD_REMOVE", || self.world.space.madvise(at, len, GUARD_REMOVE));
-        self.world.history().admit(known_in(&range));
+        self.world.history().admit(self.world.known_in(&range));
     }
 
     /// Moves all private memory. With `keep`, what stays mapped at the old place is
@@ -66,7 +66,7 @@ impl Actor<'_, '_> {
         let others: Vec<u64> = PLACES.into_iter().filter(|place| *place != base).collect();
         let to = self.random.pick(&others);
         let space = &self.world.space;
-        self.world.history().bar(0..KNOWN.len());
+        self.world.history().bar(0..NR_KNOWN);
         if keep {
             self.world.history().begin_doubt();
         }
@@ -84,7 +84,7 @@ impl Actor<'_, '_> {
         if keep {
             self.world.history().end_doubt();
         }
-        self.world.history().admit(0..KNOWN.len());
+        self.world.history().admit(0..NR_KNOWN);
     }
 
     /// A refused move of several mappings has moved those before the one that was
