@@ -1,15 +1,18 @@
 //! I28: nobody is refused a frame while there is one. Exactly `k` frames are free,
 //! for each `k` up to two blocks and a little more; a fault, or a call, that is
-//! refused then leaves fewer free frames than it needs.
+//! refused then leaves fewer free frames than it needs, and changes nothing.
 #![deny(unsafe_code)]
 
 mod common;
 
 use common::huge::{AT, HUGE, map};
-use common::{DONTNEED, GUARD_INSTALL, PAGE, Space, check};
+use common::{DONTNEED, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, PAGE, Space, check};
 use softfault::policy::huge::{Defrag, Enabled, SizeEnabled};
-use softfault::{Access, CpuId, Event, FaultError, HugeKnobs, MadviseError, Vm};
+use softfault::{
+    Access, CpuId, Event, FaultError, ForkError, HugeKnobs, MadviseError, MremapError, PinMut, Term, Vm, VmaFlags,
+};
 use softfault_host::Hosted;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 const ARENA: u64 = 16 << 20;
@@ -63,6 +66,13 @@ impl<'a> Full<'a> {
             self.space.madvise(at, PAGE, DONTNEED).unwrap();
         }
         assert_eq!(self.vm.vmstat().nr_free_pages, nr, "after a page went");
+    }
+
+    /// Has the CPU's group of zeroed frames filled, from which no table is taken: a
+    /// page goes and comes back.
+    fn group(&self) {
+        self.space.madvise(AT, PAGE, DONTNEED).unwrap();
+        self.space.write(AT, &[1]).unwrap();
     }
 
     /// First touches, one in each 2 MiB, then a second, until one is refused.
@@ -171,4 +181,135 @@ fn no_guards_are_refused_while_there_are_frames_for_them() {
         }
     };
     succeeds_with_what_it_uses("guards", guards, |space| map(space, AREA, AREA_LEN));
+}
+
+/// What fork(2) and mremap(2) are called on, in a space of its own: a huge page where
+/// the setting gives one, pages of three leaf tables, one of them pinned.
+struct Subject<'a> {
+    vm: &'a Vm<Hosted>,
+    space: Space<'a>,
+    place: Cell<u64>,
+    _pin: PinMut<'a, Hosted>,
+}
+
+const SUBJECT_LEN: u64 = 4 * HUGE;
+/// Neither has a table of level 1 while the subject is at the other.
+const PLACES: [u64; 2] = [0x30_0000_0000, 0x38_0000_0000];
+
+/// Mappings, and the content of each page that is there, by the offset from the place.
+type Seen = (Vec<(u64, u64, VmaFlags)>, BTreeMap<u64, u64>);
+
+impl<'a> Subject<'a> {
+    fn new(vm: &'a Vm<Hosted>, thp: &HugeKnobs) -> Subject<'a> {
+        let space = vm.new_space().unwrap();
+        map(&space, PLACES[0], SUBJECT_LEN);
+        if thp.enabled == Enabled::Madvise {
+            space.madvise(PLACES[0], SUBJECT_LEN, HUGEPAGE).unwrap();
+        }
+        space.write(PLACES[0] + 5 * PAGE, &[1]).unwrap();
+        assert_eq!(common::huge::huge_pages(&space), u64::from(thp.enabled != Enabled::Never));
+        space.set_thp_disable(true);
+        for page in [3, 9, 511] {
+            (1..4).for_each(|i| space.write(PLACES[0] + i * HUGE + page * PAGE, &[page as u8]).unwrap());
+        }
+        let pin = space.pin_page_mut(PLACES[0] + HUGE + 9 * PAGE, Term::Long).unwrap();
+        Subject { vm, space, place: Cell::new(PLACES[0]), _pin: pin }
+    }
+
+    /// `None` if there was no frame.
+    fn fork(&self) -> Option<()> {
+        match self.space.fork() {
+            Ok(child) => {
+                let place = self.place.get();
+                (1..4).for_each(|i| assert_eq!(common::huge::byte(&child, place + i * HUGE + 9 * PAGE), 9));
+                Some(())
+            }
+            Err(error) => {
+                assert_eq!(error, ForkError::OutOfFrames);
+                None
+            }
+        }
+    }
+
+    /// To the other place; the next call moves back.
+    fn mremap(&self) -> Option<()> {
+        let from = self.place.get();
+        let to = PLACES[usize::from(from == PLACES[0])];
+        match self.space.mremap(from, SUBJECT_LEN, SUBJECT_LEN, MAYMOVE | MREMAP_FIXED, to) {
+            Ok(at) => {
+                assert_eq!(at, to);
+                self.place.set(to);
+                Some(())
+            }
+            Err(error) => {
+                assert_eq!(error, MremapError::OutOfFrames);
+                None
+            }
+        }
+    }
+
+    /// Number of frames that the call asks for, in memory with room.
+    fn need_of(&self, call: impl Fn(&Self) -> Option<()>) -> u64 {
+        // Nodes of the tree stay with the space: after some calls none needs more.
+        (0..80).for_each(|_| call(self).unwrap());
+        let succeeds_with = |nr: &u64| {
+            self.vm.fail_allocation(Some(*nr));
+            let done = call(self);
+            self.vm.fail_allocation(None);
+            done.is_some()
+        };
+        (0..64).find(succeeds_with).unwrap()
+    }
+
+    fn seen(&self) -> Seen {
+        let base = self.place.get();
+        let mut maps = Vec::new();
+        self.space.maps(&mut |vma| maps.push((vma.range.start.addr() - base, vma.range.nr_pages(), vma.flags)));
+        let mut pages = BTreeMap::new();
+        for at in (0..SUBJECT_LEN).step_by(PAGE as usize) {
+            if self.space.translate_at_rest(base + at).is_some() {
+                let mut bytes = [0; 8];
+                self.space.read(base + at, &mut bytes).unwrap();
+                pages.insert(at, u64::from_ne_bytes(bytes));
+            }
+        }
+        (maps, pages)
+    }
+}
+
+/// The call is refused if, and only if, fewer frames are free than it asks for.
+fn refused_for_want_of_frames_alone(name: &str, call: impl Fn(&Subject<'_>) -> Option<()>) {
+    for (setting, thp) in settings() {
+        let vm = common::huge::vm(1, ARENA, thp);
+        let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let subject = Subject::new(&vm, &thp);
+        let need = subject.need_of(&call);
+        assert!(need >= 5, "{name}, {setting}: {need} frames show little");
+        let space = vm.new_space().unwrap();
+        let mut full = Full::new(&vm, &space);
+        let before = subject.seen();
+        for k in 0..=MOST {
+            full.free(k);
+            full.group();
+            let what = format!("{name}, {setting}: {k} frames are free, {need} are asked for");
+            assert_eq!(call(&subject).is_some(), k >= need, "{what}");
+            assert_eq!(vm.vmstat().nr_free_pages, k, "{what}: nothing is kept");
+            if k <= need {
+                assert_eq!(subject.seen(), before, "{what}");
+                check(&vm, &[&space, &subject.space]);
+            }
+        }
+        assert_eq!(subject.seen(), before, "{name}, {setting}");
+        check(&vm, &[&space, &subject.space]);
+    }
+}
+
+#[test]
+fn no_fork_is_refused_while_there_are_frames_for_it() {
+    refused_for_want_of_frames_alone("fork", |subject| subject.fork());
+}
+
+#[test]
+fn no_move_is_refused_while_there_are_frames_for_it() {
+    refused_for_want_of_frames_alone("mremap", |subject| subject.mremap());
 }
