@@ -115,6 +115,14 @@ impl<F: Format> Hosted<F> {
     /// place of parking, and before barriers and shootdowns. For tests that decide
     /// which thread goes on. The thread is no CPU meanwhile: a hook that calls the
     /// core panics. Gives the hook back where there is one already.
+    ///
+    /// A hook may panic to fail its test; a port may not (M8). The panic unwinds
+    /// through the core in the middle of an operation: locks stay held, entries stay
+    /// owned, and frames may be free that a TLB still knows. From then on the machine is
+    /// unusable. Call nothing that takes its spaces, pins or guards, let no program run
+    /// on it, and leak its spaces ([`ManuallyDrop`](core::mem::ManuallyDrop)): the end of
+    /// one is a call into the core. The machine itself may be dropped after its last
+    /// thread has ended.
     pub fn on_wait(&self, hook: WaitHook) -> Result<(), WaitHook> {
         self.wait_hook.set(hook)
     }

@@ -166,7 +166,8 @@ pub enum Tick {
 ///   entries as whole words while its CPU is active in the space, sets nothing but
 ///   accessed and dirty bits, by compare-and-swap in a present leaf, and drops what it
 ///   keeps in [`shootdown`](Machine::shootdown);
-/// - **M8** no callback unwinds.
+/// - **M8** no callback unwinds: an operation that is left half-way leaves locks and
+///   entries as they are, and nothing may use the subsystem afterwards.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
 pub unsafe trait Machine: Sized + Sync {
     /// The page-table format.

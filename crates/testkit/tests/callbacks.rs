@@ -6,11 +6,13 @@ mod common;
 use common::*;
 use softfault::{CpuId, Machine, Notice, Vm};
 use softfault_host::{BindError, CpuGuard, Hosted};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::thread;
 
 std::thread_local! {
     static GUARD: RefCell<Option<CpuGuard<'static>>> = const { RefCell::new(None) };
+    static IS_ARMED: Cell<bool> = const { Cell::new(false) };
 }
 
 fn drop_the_guard() {
@@ -89,4 +91,27 @@ fn no_panic_of_a_subscriber_gets_through() {
     assert_eq!(vm.machine().notices_lost(), 2, "start and end");
     space.unsubscribe(subscription).unwrap();
     check(&vm, &[&space]);
+}
+
+/// A hook fails its test with its own text. The machine is given up: nobody calls the
+/// core on it again.
+#[test]
+fn the_panic_of_a_hook_reaches_its_test() {
+    let vm: &'static Vm<Hosted> = Box::leak(Box::new(Setup::PLAIN.vm(2, 8 << 20)));
+    let other = Setup::PLAIN.vm(1, 8 << 20);
+    let hook = || assert!(!IS_ARMED.get(), "what the test looks for");
+    assert!(vm.machine().on_wait(Box::new(hook)).is_ok());
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = ManuallyDrop::new(vm.new_space().unwrap());
+    space.mmap(BASE, PAGE, RW, PRIVATE | FIXED).unwrap();
+    space.write(BASE, &[1]).unwrap();
+    let _active = ManuallyDrop::new(space.activate());
+    IS_ARMED.set(true);
+    assert_eq!(panics(|| space.munmap(BASE, PAGE).unwrap()), "what the test looks for");
+    IS_ARMED.set(false);
+    // The thread is what it was, and can be a CPU of another machine.
+    assert_eq!(vm.machine().this_cpu(), CpuId(0));
+    drop(cpu);
+    let _cpu = other.machine().bind(CpuId(0)).unwrap();
+    drop(other.new_space().unwrap());
 }
