@@ -16,6 +16,8 @@ use crate::table::walk;
 pub struct Lookup {
     /// Frame, rights and size of the mapping.
     pub translation: Translation,
+    /// The address of the `Vm` and the id of the space.
+    of: (usize, u64),
     /// Changes that were over then; none was under way.
     changes: u64,
 }
@@ -58,6 +60,11 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
         core::ptr::eq(self.vm, space.vm) && self.space_id == space.id
     }
 
+    /// What tells the space from all others. Ids begin anew with each `Vm`.
+    fn of(&self) -> (usize, u64) {
+        (core::ptr::from_ref(self.vm).addr(), self.space_id)
+    }
+
     /// What the address translates to, without a reference to the frame: to be
     /// mapped only while it [is current](Self::is_current), and dropped with the
     /// next `Start` that names it. May be called while a notice is received.
@@ -79,15 +86,18 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
             return Err(LookupRefused::UnderWay);
         }
         let translation = space.translation(addr).ok_or(LookupRefused::Absent)?;
-        Ok(Lookup { translation, changes })
+        Ok(Lookup { translation, of: self.of(), changes })
     }
 
     /// Whether no entry of the space has been changed since, and none is being
     /// changed. Asked under the lock that the subscriber also takes to obey a
-    /// notice, or after the page was mapped, to undo it if not.
+    /// notice, or after the page was mapped, to undo it if not. A lookup of another
+    /// space is not current, nor one from before a time without subscriptions, in
+    /// which changes are not counted.
     pub fn is_current(&self, space: &AddressSpace<'vm, M>, lookup: &Lookup) -> bool {
         sync::fence();
-        self.is_to(space) && space.data.notify.changes.load(Ordering::Acquire) == lookup.changes
+        let is_same = self.is_to(space) && lookup.of == self.of();
+        is_same && space.data.notify.changes.load(Ordering::Acquire) == lookup.changes
     }
 }
 

@@ -125,7 +125,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// section that is waited for here.
     pub fn subscribe(&self) -> Subscription<'vm, M> {
         let _writer = self.write_lock();
-        self.data.notify.nr_subscribers.fetch_add(1, Ordering::AcqRel);
+        let notify = &self.data.notify;
+        if notify.nr_subscribers.fetch_add(1, Ordering::AcqRel) == 0 {
+            // Nobody has counted since the last subscription ended: no lookup from before
+            // is current any more.
+            notify.changes.fetch_add(tell::ONE_IS_OVER, Ordering::AcqRel);
+        }
         self.wait_for_readers();
         Subscription { vm: self.vm, space_id: self.id }
     }

@@ -13,11 +13,13 @@ use crate::space::{AddressSpace, SpaceData};
 use crate::sync::{self, Ordering, Word};
 use crate::vm::Vm;
 
+/// One more that is over, and was never under way.
+pub(super) const ONE_IS_OVER: u64 = 1 << 24;
 /// One more that is over, one fewer under way.
-const OVER: u64 = (1 << 24) - 1;
+const OVER: u64 = ONE_IS_OVER - 1;
 
 pub(super) const fn is_under_way(changes: u64) -> bool {
-    changes & ((1 << 24) - 1) != 0
+    changes & (ONE_IS_OVER - 1) != 0
 }
 
 /// A change under way. Its end is told when it is dropped, which has to be after
