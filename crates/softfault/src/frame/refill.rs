@@ -76,11 +76,16 @@ impl<M: Machine> Vm<M> {
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
         let (claim, is_new_block, held) = loop {
             let held = self.hold();
-            // The search answers, and the CPU may be another one afterwards.
-            let block = || self.cpu(self.machine.this_cpu()).block.get();
-            let before = block();
-            if let Some(claim) = self.claim(fill, most) {
-                break (claim, before != block(), held);
+            let cpu = self.this_cpu_data();
+            let block = cpu.block.get();
+            if fill != Fill::Fixed
+                && let Some(claim) = self.frames.claim_own(cpu, most)
+            {
+                break (claim, false, held);
+            }
+            if let Some(claim) = self.search(fill, most) {
+                // The search answers, and the CPU may be another one by now.
+                break (claim, block != self.this_cpu_data().block.get(), held);
             }
             held.in_vain();
             // What was stolen may be gone again before it is claimed; then it is

@@ -37,7 +37,8 @@ pub(super) struct Claim {
 }
 
 impl<M: Machine> Vm<M> {
-    fn this_cpu_data(&self) -> &CpuData {
+    #[inline(always)]
+    pub(super) fn this_cpu_data(&self) -> &CpuData {
         self.cpu(self.machine.this_cpu())
     }
 
@@ -47,8 +48,9 @@ impl<M: Machine> Vm<M> {
         cpu.zone_start.get() as usize..cpu.zone_end.get() as usize
     }
 
-    /// Claims up to `most` frames of one bitmap word.
-    pub(super) fn claim(&self, fill: Fill, most: u64) -> Option<Claim> {
+    /// Claims up to `most` frames of one bitmap word, wherever there are some.
+    #[inline(never)]
+    pub(super) fn search(&self, fill: Fill, most: u64) -> Option<Claim> {
         let frames = &self.frames;
         let mut pace = Pace::new(&self.machine);
         if fill == Fill::Fixed
@@ -58,24 +60,21 @@ impl<M: Machine> Vm<M> {
         }
         loop {
             let cpu = self.this_cpu_data();
-            let block = cpu.block.get();
-            if block == 0 {
-                if self.reserve_next(&mut pace) {
-                    continue;
-                }
-                return (0..frames.blocks.len()).find_map(|b| {
-                    pace.step();
-                    frames.claim_in(b, 0, most).map(|(_, claim)| claim)
-                });
-            }
-            let b = block as usize - 1;
-            if let Some((w, claim)) = frames.claim_in(b, cpu.word.get() as usize, most) {
-                cpu.word.set(w as u64);
+            if let Some(claim) = frames.claim_own(cpu, most) {
                 return Some(claim);
             }
-            frames.blocks.at(b).unreserve();
-            cpu.block.set(0);
+            if let Some(b) = (cpu.block.get() as usize).checked_sub(1) {
+                frames.blocks.at(b).unreserve();
+                cpu.block.set(0);
+            }
+            if !self.reserve_next(&mut pace) {
+                break;
+            }
         }
+        (0..frames.blocks.len()).find_map(|b| {
+            pace.step();
+            frames.claim_in(b, 0, most).map(|(_, claim)| claim)
+        })
     }
 
     /// From the block that the CPU used last for what stays, another such block of
@@ -159,6 +158,16 @@ impl<M: Machine> Vm<M> {
 }
 
 impl Frames {
+    /// From the block that is reserved for the CPU, on from the word where the last
+    /// ones were.
+    #[inline]
+    pub(super) fn claim_own(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
+        let b = (cpu.block.get() as usize).checked_sub(1)?;
+        let (w, claim) = self.claim_in(b, cpu.word.get() as usize, most)?;
+        cpu.word.set(w as u64);
+        Some(claim)
+    }
+
     /// Some frames of block `b`, from word `from` on.
     fn claim_in(&self, b: usize, from: usize, most: u64) -> Option<(usize, Claim)> {
         let block = self.blocks.at(b);
