@@ -43,6 +43,27 @@ fn f10_a_thief_against_a_refill() {
     });
 }
 
+/// A CPU fills one of its groups with what a thief has just taken from another of
+/// them, while the thief has the CPU's groups in its hands still.
+#[test]
+fn f10_a_thief_against_a_refill_with_its_loot() {
+    explore(PREEMPTIONS, || {
+        let w = World::new(Discipline::Lockfree, 0, 8);
+        w.touch(7);
+        let child = w.space.fork().unwrap();
+        (0..3).for_each(|page| w.touch(page));
+        w.vm.age(0, 1);
+        w.space.madvise(0, 3 * 4096, 4).unwrap();
+        // The copy takes one of three frames; two are left among those that need no zeroes.
+        w.touch(7);
+        assert_eq!(w.vm.vmstat().nr_free_pages, 2);
+        run(vec![Box::new(move || _ = touch(w, 0)), Box::new(move || _ = touch(w, 1))]);
+        w.check(&[&child]);
+        let nr_pages = w.space.rss_pages().anon - 1;
+        assert_eq!(w.vm.vmstat().nr_free_pages, 2 - nr_pages);
+    });
+}
+
 /// One fault claims both frames that are left, and takes one. The other finds the
 /// blocks empty while they are on their way, and must not be refused: it sees the
 /// claim or, in the blocks or in the group, the frame.

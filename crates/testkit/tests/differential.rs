@@ -8,7 +8,6 @@ use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::judge::{Judge, Sides};
 use softfault_testkit::linux::Linux;
 use softfault_testkit::table::Table;
-use std::time::{Duration, Instant};
 
 /// Of what the core has, what the host has, too.
 fn host_features() -> Features {
@@ -45,6 +44,5 @@ fn the_core_does_what_linux_does() {
 #[test]
 #[ignore = "takes 40 seconds; `cargo xtask soak differential` is the same with a choice"]
 fn the_core_does_what_linux_does_for_long() {
-    let begun = Instant::now();
-    compare(1, |_| begun.elapsed() < Duration::from_secs(40));
+    compare(1, |nr| nr < 1000);
 }

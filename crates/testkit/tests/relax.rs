@@ -8,6 +8,8 @@ const NR_ROUNDS: u64 = 350;
 const DEPTH: usize = 4;
 /// Of a pair's rounds one in each so many reads all free frames.
 const ROUNDS_PER_READING: u64 = 8;
+/// Rounds of a pair in which the first goes on to its end.
+const NR_ENDS: u64 = 12;
 /// Allocations after which one fails, for each pair.
 const NR_FAILING: u64 = 12;
 
@@ -49,10 +51,12 @@ fn meet((pair, first, second): (u64, Deed, Deed), nr: u64, list: &[usize], frame
     round.play().unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// All pairs, with a number for each.
+/// All pairs, twice: they meet at a private page, and at one of the object. With a
+/// number for each.
 fn pairs() -> impl Iterator<Item = (u64, Deed, Deed)> {
     let all = Deed::ALL.iter().flat_map(|first| Deed::AGAINST.map(|second| (*first, second)));
-    all.enumerate().map(|(i, (first, second))| (i as u64, first, second))
+    let twice = all.flat_map(|pair| [pair; 2]);
+    twice.enumerate().map(|(i, (first, second))| (i as u64, first, second))
 }
 
 #[test]
@@ -67,6 +71,21 @@ fn each_operation_meets_each_other_at_its_first_waits() {
         }
     }
     assert!(nr_rounds > 1000, "{nr_rounds} rounds");
+}
+
+/// The second has some turns, and then the first goes on to its end: from the beginning
+/// and at later waits, each time with another machine and other pages.
+#[test]
+fn each_operation_meets_each_other_at_an_end() {
+    for (number, first, second) in pairs() {
+        for k in 0..NR_ENDS {
+            let nr_waits = if k < NR_ENDS / 2 { 0 } else { 3 * k as usize };
+            let mut list = vec![0; nr_waits];
+            list.extend(vec![1; 1 + k as usize % 2]);
+            list.push(0);
+            meet((number + k * 1000, first, second), number + k, &list, None);
+        }
+    }
 }
 
 #[test]

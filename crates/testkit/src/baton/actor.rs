@@ -4,7 +4,7 @@
 mod accesses;
 mod changes;
 
-use super::{Deed, NR_BYTES, NR_KNOWN, NR_PAGES, World, heap_pages};
+use super::{Deed, NR_BYTES, NR_KNOWN, NR_PAGES, World, heap_pages, object_pages};
 use crate::op::PAGE;
 use crate::random::Random;
 use softfault::CpuId;
@@ -31,11 +31,20 @@ pub(super) struct Actor<'w, 'vm> {
     me: usize,
     random: Random,
     nr_stores: u64,
+    /// Every second deed is about this page, so that actors meet there.
+    meeting_page: usize,
+}
+
+/// Of all actors of a round: a private one, or one of the object.
+fn meeting_page(seed: u64) -> usize {
+    let pages = if seed.is_multiple_of(2) { 0..NR_KNOWN } else { object_pages() };
+    pages.start + (seed / 2) as usize % pages.len()
 }
 
 impl<'w, 'vm> Actor<'w, 'vm> {
     pub(super) fn new(world: &'w World<'vm>, me: usize, seed: u64) -> Actor<'w, 'vm> {
-        Actor { world, me, random: Random::new(seed ^ (me as u64 + 1) << 56), nr_stores: 0 }
+        let random = Random::new(seed ^ (me as u64 + 1) << 56);
+        Actor { world, me, random, nr_stores: 0, meeting_page: meeting_page(seed) }
     }
 
     /// From the first turn to the last deed.
@@ -54,10 +63,14 @@ impl<'w, 'vm> Actor<'w, 'vm> {
 
     fn act(&mut self, deed: Deed, running: &Running<'_>) {
         let range = RANGES[self.random.below(RANGES.len() as u64) as usize].clone();
-        let page = self.random.below(heap_pages().end as u64) as usize;
+        let page = if self.random.chance(50) {
+            self.meeting_page
+        } else {
+            self.random.below(heap_pages().end as u64) as usize
+        };
         match deed {
             Deed::Store => self.store_twice(page, running),
-            Deed::Look => self.look(page, running),
+            Deed::Look => self.look_twice(page, running),
             Deed::StoreByCall => self.store_by_call(page),
             Deed::Pin => self.pin(page, running),
             Deed::Fork => self.fork(),

@@ -62,6 +62,13 @@ impl Actor<'_, '_> {
         }
     }
 
+    /// The second time by the translation of the first, too.
+    pub(super) fn look_twice(&mut self, page: usize, running: &Running<'_>) {
+        self.look(page, running);
+        self.world.turns.pass();
+        self.look(page, running);
+    }
+
     /// Repeats an access until no fault comes of it. A fault ends outside the core,
     /// where anybody may run: what the core calls spurious may be so only when
     /// another CPU has gone on.

@@ -133,6 +133,9 @@ impl Actor<'_, '_> {
         self.world.history().bar(object_pages());
         self.removing(object_pages(), || {
             object.set_size_bytes(0);
+            if object.nr_resident_pages() != 0 {
+                self.world.history().problems.push("pages beyond the object's size".into());
+            }
             space.zap_object(object.id(), 0..OBJECT_PAGES);
             true
         });
