@@ -6,7 +6,11 @@ mod common;
 use common::{Modelled, READ, World, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
 use softfault_modelled::policy::collapse::CollapseRefusal;
 use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+
+/// MREMAP_MAYMOVE | MREMAP_FIXED.
+const MOVE: u64 = 3;
 
 fn fault(w: World, page: u64) {
     let active = w.space.activate();
@@ -213,17 +217,22 @@ fn t8_collapse_against_a_pin() {
 }
 
 /// I31: the table is detached, no lock is held, and another CPU operates on the
-/// mapping. Whatever comes first, the space is whole afterwards.
+/// mapping. Whatever comes first, the space is whole afterwards. Gives how often the
+/// collapse gave way.
 fn collapse_against(
     other: impl Fn(World) + Sync + Send + Copy + 'static,
     then: impl Fn(World) + Sync + Send + Copy + 'static,
-) {
+) -> u64 {
+    let nr_changed: &'static AtomicU64 = Box::leak(Box::default());
     for slow in [1, 2] {
         let_others_run_in_shootdowns_of(slow);
-        // One preemption: the shootdown is where the other gets on anyhow.
-        explore(1, move || {
+        explore(2, move || {
             let w = with_small_pages();
-            run(vec![Box::new(move || _ = w.space.collapse(0)), Box::new(move || other(w))]);
+            let collapse = move || {
+                let changed = w.space.collapse(0) == Err(CollapseRefusal::Changed);
+                nr_changed.fetch_add(u64::from(changed), Ordering::Relaxed);
+            };
+            run(vec![Box::new(collapse), Box::new(move || other(w))]);
             w.check(&[]);
             then(w);
             w.check(&[]);
@@ -231,20 +240,56 @@ fn collapse_against(
             w.check(&[]);
         });
     }
+    nr_changed.load(Ordering::Relaxed)
+}
+
+/// The same of an operation that changes the mapping: the collapse has to give it the
+/// table back at least once.
+fn collapse_gives_way_to(
+    other: impl Fn(World) + Sync + Send + Copy + 'static,
+    then: impl Fn(World) + Sync + Send + Copy + 'static,
+) {
+    assert!(collapse_against(other, then) > 0, "the collapse ignores that the mapping is another");
 }
 
 #[test]
 fn collapse_against_munmap() {
-    collapse_against(|w| w.space.munmap(0, 4 * 4096).unwrap(), |w| assert_eq!(w.space.rss_pages().anon, 0));
+    collapse_gives_way_to(|w| w.space.munmap(0, 4 * 4096).unwrap(), |w| assert_eq!(w.space.rss_pages().anon, 0));
 }
 
 #[test]
 fn collapse_against_munmap_of_a_part() {
-    collapse_against(
+    collapse_gives_way_to(
         |w| w.space.munmap(4096, 4096).unwrap(),
         |w| {
             assert_eq!((byte(w, 0), byte(w, 2), byte(w, 3)), (1, 0, 0));
             assert!(w.space.translate_at_rest(4096).is_none());
+        },
+    );
+}
+
+/// The stretch moves, to an aligned place and to one in two tables. The collapse gives
+/// way to the mark, or the huge page moves: all pages are at the new place.
+#[test]
+fn collapse_against_mremap() {
+    for to in [8, 11] {
+        collapse_gives_way_to(
+            move |w| assert_eq!(w.space.mremap(0, 4 * 4096, 4 * 4096, MOVE, to * 4096), Ok(to * 4096)),
+            move |w| {
+                assert!((0..4u64).all(|page| w.space.translate_at_rest(page * 4096).is_none()));
+                assert_eq!([0, 1, 2, 3].map(|page| byte(w, to + page)), [1, 2, 0, 0]);
+            },
+        );
+    }
+}
+
+#[test]
+fn collapse_against_mremap_of_a_part() {
+    collapse_gives_way_to(
+        |w| assert_eq!(w.space.mremap(4096, 4096, 4096, MOVE, 9 * 4096), Ok(9 * 4096)),
+        |w| {
+            assert!(w.space.translate_at_rest(4096).is_none());
+            assert_eq!((byte(w, 0), byte(w, 9), byte(w, 2), byte(w, 3)), (1, 2, 0, 0));
         },
     );
 }
@@ -261,7 +306,7 @@ fn collapse_against_dontneed() {
 #[test]
 fn collapse_against_mprotect() {
     for nr_pages in [1, 4] {
-        collapse_against(
+        collapse_gives_way_to(
             move |w| w.space.mprotect(0, nr_pages * 4096, READ).unwrap(),
             move |w| {
                 assert!(w.space.handle_fault(0, Access::Write).is_err());
@@ -299,5 +344,5 @@ fn collapse_against_fork() {
 /// Two want the same stretch: the second finds the table gone, or the huge page.
 #[test]
 fn collapse_against_collapse() {
-    collapse_against(|w| _ = w.space.collapse(0), |w| assert_eq!((byte(w, 0), byte(w, 1)), (1, 2)));
+    let _ = collapse_against(|w| _ = w.space.collapse(0), |w| assert_eq!((byte(w, 0), byte(w, 1)), (1, 2)));
 }
