@@ -9,22 +9,22 @@
 //! a lock sees has to be zero or a stamp of that place.
 //!
 //! At rest points the core's checker looks at everything; at the end each frame has
-//! to be back. `chunk.rs` has the steps under a lock, `child.rs` forks.
+//! to be back. `chunk.rs` has the steps under a lock,
+//! `background.rs` what changes no content, `child.rs` forks.
 
+mod background;
 mod child;
 mod chunk;
 
 use crate::daemons::Daemon;
 use crate::fatal::as_one_of_several;
-use crate::hosted::{self, HugeCounts, nr_free_pages};
+use crate::hosted::{HugeCounts, nr_free_pages};
 use crate::judge::{READ_EVERY, check, check_after_exit};
-use crate::op::{Call, KnobBits, Op, PAGE};
+use crate::op::{Call, Op, PAGE};
 use crate::random::Random;
 use child::Child;
 use chunk::{Chunk, Loose};
-use softfault::policy::compact::CompactBudget;
-use softfault::policy::huge::Defrag;
-use softfault::{AddressSpace, CpuId, Discipline, HugeKnobs, NewVmError, Pfn, Tunables, Vm};
+use softfault::{AddressSpace, CpuId, Discipline, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError, Mode, Running};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -358,44 +358,6 @@ impl<'a, 'vm> Worker<'a, 'vm> {
             from.move_to(to, self.world);
         }
         to.iter().try_for_each(|chunk| chunk.look_at_some(running, &mut self.random))
-    }
-
-    /// Asks for a huge page anywhere, or lets the daemon look; it may refuse.
-    fn collapse(&mut self, running: &Running<'_>) {
-        let at = BASE + self.random.below(NR_STRETCHES) * HUGE_PAGES * PAGE;
-        if self.random.chance(70) {
-            self.try_collapse(running, at);
-        } else {
-            running.space().khugepaged_scan(at, 512 * (1 + self.random.below(4)));
-        }
-    }
-
-    fn try_collapse(&self, running: &Running<'_>, at: u64) {
-        let _ = running.space().madvise(at, HUGE_PAGES * PAGE, COLLAPSE);
-    }
-
-    /// Looks that take no lock and whose answer nobody knows.
-    fn walk_about(running: &Running<'_>) {
-        let _ = running.space().mincore(BASE, NR_STRETCHES * HUGE_PAGES * PAGE, &mut |_, _| {});
-        let _ = running.space().rss_pages();
-    }
-
-    /// Empties a block, if one can be: pages of all spaces move.
-    fn compact(&mut self) {
-        let vm = self.world.vm;
-        let _ = vm.compact_step(&CompactBudget::BACKGROUND);
-        for _ in 0..self.random.below(100) {
-            let _ = vm.migrate_frame(Pfn(1 + self.random.below(vm.nr_frames() - 1) as u32));
-        }
-    }
-
-    fn turn_knobs(&mut self) {
-        let enabled = self.random.pick(&[0, 0, 0, 0, 1, 2]);
-        let bits = enabled | self.random.below(KnobBits::COUNT / 4) << 2;
-        let defrag = self.random.pick(Defrag::ALL);
-        let mut knobs = HugeKnobs { defrag, ..hosted::knobs(KnobBits(bits)) };
-        knobs.khugepaged.max_ptes_none = self.random.pick(&[511, 400, 255, 64]);
-        let _ = self.world.vm.set_huge_knobs(&knobs);
     }
 
     /// Releases a pin whose page has gone, on this CPU.

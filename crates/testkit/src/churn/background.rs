@@ -1,0 +1,50 @@
+//! What changes no page's content, and may be refused: collapses, compaction, looks
+//! without a lock, other knobs.
+
+use super::{BASE, COLLAPSE, HUGE_PAGES, NR_STRETCHES, Worker};
+use crate::hosted;
+use crate::op::{KnobBits, PAGE};
+use softfault::policy::compact::CompactBudget;
+use softfault::policy::huge::Defrag;
+use softfault::{HugeKnobs, Pfn};
+use softfault_host::Running;
+
+impl Worker<'_, '_> {
+    /// Asks for a huge page anywhere, or lets the daemon look; it may refuse.
+    pub(super) fn collapse(&mut self, running: &Running<'_>) {
+        let at = BASE + self.random.below(NR_STRETCHES) * HUGE_PAGES * PAGE;
+        if self.random.chance(70) {
+            self.try_collapse(running, at);
+        } else {
+            running.space().khugepaged_scan(at, 512 * (1 + self.random.below(4)));
+        }
+    }
+
+    pub(super) fn try_collapse(&self, running: &Running<'_>, at: u64) {
+        let _ = running.space().madvise(at, HUGE_PAGES * PAGE, COLLAPSE);
+    }
+
+    /// Looks that take no lock and whose answer nobody knows.
+    pub(super) fn walk_about(running: &Running<'_>) {
+        let _ = running.space().mincore(BASE, NR_STRETCHES * HUGE_PAGES * PAGE, &mut |_, _| {});
+        let _ = running.space().rss_pages();
+    }
+
+    /// Empties a block, if one can be: pages of all spaces move.
+    pub(super) fn compact(&mut self) {
+        let vm = self.world.vm;
+        let _ = vm.compact_step(&CompactBudget::BACKGROUND);
+        for _ in 0..self.random.below(100) {
+            let _ = vm.migrate_frame(Pfn(1 + self.random.below(vm.nr_frames() - 1) as u32));
+        }
+    }
+
+    pub(super) fn turn_knobs(&mut self) {
+        let enabled = self.random.pick(&[0, 0, 0, 0, 1, 2]);
+        let bits = enabled | self.random.below(KnobBits::COUNT / 4) << 2;
+        let defrag = self.random.pick(Defrag::ALL);
+        let mut knobs = HugeKnobs { defrag, ..hosted::knobs(KnobBits(bits)) };
+        knobs.khugepaged.max_ptes_none = self.random.pick(&[511, 400, 255, 64]);
+        let _ = self.world.vm.set_huge_knobs(&knobs);
+    }
+}
