@@ -3,7 +3,7 @@
 use softfault_testkit::baton::{Deed, Round, Schedule};
 
 /// Rounds of three actors with random deeds.
-const NR_ROUNDS: u64 = 350;
+const NR_ROUNDS: u64 = 1000;
 /// Decisions that are tried in all ways.
 const DEPTH: usize = 4;
 /// Of a pair's rounds one in each so many reads all free frames.

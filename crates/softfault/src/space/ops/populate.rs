@@ -3,7 +3,7 @@
 use crate::addr::{Access, Order, PageRange, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
-use crate::pace::Pace;
+use crate::pace::{self, Pace};
 use crate::space::AddressSpace;
 use crate::space::tree::{Found, Tree};
 use crate::space::vma::{Vma, VmaFlags};
@@ -25,6 +25,10 @@ impl<M: Machine> AddressSpace<'_, M> {
                 FaultDone::Spurious => self.order_at(vpn),
                 _ => Order::BASE,
             };
+            if order != Order::BASE {
+                // The fault may have looked at each of its frames: three such are a long pass.
+                pace::answer(&self.vm.machine);
+            }
             vpn = Vpn((vpn.0 + 1).next_multiple_of(order.nr_pages()));
         }
         Ok(())
