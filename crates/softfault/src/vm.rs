@@ -127,7 +127,9 @@ impl<M: Machine> Vm<M> {
             zero: at(3),
             huge_zero: Word::new(0),
             nr_emptied: Word::new(0),
-            in_need: Word::new(0),
+            turns: Word::new(0),
+            nr_turns_over: Word::new(0),
+            quiet: Word::new(0),
             inject: Word::new(u64::MAX),
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);

@@ -130,7 +130,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             let block = frames.blocks.at(b);
             let nr_free = block.nr_free();
             if nr_free == BLOCK_FRAMES {
-                if let Some(huge) = frames.claim_whole(b) {
+                if !frames.is_anybody_in_need()
+                    && let Some(huge) = frames.claim_whole(b)
+                {
                     return Err(huge);
                 }
             } else if nr_free > 0 {

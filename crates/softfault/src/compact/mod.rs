@@ -102,7 +102,8 @@ impl<M: Machine> Vm<M> {
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
         self.call();
         // Free for all that others know, until it is.
-        let _held = self.hold();
+        let in_need = CompactRefusal::InTheWay(MigrateRefusal::Raced);
+        let _held = self.hold_unless_in_need().ok_or(in_need)?;
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);
         let nr_emptied = self.nr_blocks_emptied();

@@ -4,7 +4,7 @@ use crate::account::Event;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Order, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::{Fill, Held, HugeFrame, OutOfFrames, Search};
+use crate::frame::{Fill, Held, HugeFrame, OutOfFrames};
 use crate::machine::Machine;
 use crate::policy::huge::Orders;
 use crate::sync::Ordering;
@@ -102,7 +102,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     /// the last frames there are, and nobody waits while he holds some.
     fn obtain(&mut self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         if self.held.is_some() {
-            if let Ok(pfn) = self.vm.obtain_as_holder(fill, Search::Blocks) {
+            if let Ok(pfn) = self.vm.source().frame(fill) {
                 return Ok(pfn);
             }
             self.give_back_all();
@@ -162,8 +162,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(never)]
     fn fetch_large(&mut self, need: Need) {
         let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
-        self.hold();
-        if self.try_large(need).is_err() {
+        if self.vm.frames.is_quiet() || self.hold_and_try_large(need).is_err() {
             self.give_back_large();
             self.large.failed |= 1 << order.0;
             self.vm.count_size(SizeEvent::AnonFaultFallback, order);
@@ -173,7 +172,8 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         }
     }
 
-    fn try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
+    fn hold_and_try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
+        self.hold();
         match need {
             Need::Zeroed | Need::Raw | Need::Table => Ok(()),
             Need::Batch { order, sub_page } => {
@@ -210,10 +210,10 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     fn get_parts(&mut self, with_twin: bool) -> Result<(), OutOfFrames> {
         if self.large.deposit.is_none() {
-            self.large.deposit = Some(self.vm.obtain_as_holder(Fill::Fixed, Search::Blocks)?);
+            self.large.deposit = Some(self.vm.source().frame(Fill::Fixed)?);
         }
         if with_twin && self.large.twin.is_none() {
-            self.large.twin = Some(self.vm.obtain_as_holder(Fill::Fixed, Search::Blocks)?);
+            self.large.twin = Some(self.vm.source().frame(Fill::Fixed)?);
         }
         Ok(())
     }

@@ -12,28 +12,39 @@ use crate::vm::Vm;
 impl<M: Machine> Vm<M> {
     /// 2^order adjacent frames, aligned to their size, the caller's alone.
     /// Called with nothing held.
+    #[cfg(test)]
     pub(crate) fn obtain_order(&self, order: Order, fill: Fill) -> Result<Pfn, OutOfFrames> {
-        if order == Order::BASE {
-            return self.obtain(fill);
-        }
+        self.obtain_all(&mut |source| source.order(order, fill)).map(|(first, _held)| first)
+    }
+
+    /// The same for a caller who is counted as a holder.
+    pub(super) fn try_obtain_order(&self, order: Order, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
         if order > Order::MAX {
             return Err(OutOfFrames);
         }
-        self.frames.count_down()?;
-        let claim = || self.claim_order(order).ok_or(OutOfFrames);
-        let first = self.surely(&mut |search| {
-            claim().or_else(|e| {
-                if search == Search::Blocks {
-                    return Err(e);
-                }
-                self.steal_groups();
-                claim()
-            })
-        })?;
+        let claim = || self.claim_order(order);
+        let mut found = claim();
+        if found.is_none() && search == Search::Everywhere {
+            self.steal_groups();
+            found = claim();
+        }
+        let first = found.ok_or(OutOfFrames)?;
         if fill != Fill::Raw {
             mem::zero_frames(&self.machine, first, order.nr_pages());
         }
         Ok(first)
+    }
+
+    /// Looks whether so many single frames are free, before they are asked for one
+    /// by one. Everywhere is as for one frame: the groups of others are emptied, and
+    /// zero pages of underused huge pages are given back until there are enough.
+    pub(super) fn look_for(&self, nr_frames: u64, search: Search) -> Result<(), OutOfFrames> {
+        let missing = || nr_frames.saturating_sub(self.nr_free_pages());
+        if search == Search::Everywhere && missing() > 0 {
+            self.steal_groups();
+            while missing() > 0 && self.shrink_for(missing()) > 0 {}
+        }
+        if missing() == 0 { Ok(()) } else { Err(OutOfFrames) }
     }
 
     /// Gives back 2^order frames that are the caller's alone.

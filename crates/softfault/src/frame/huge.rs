@@ -52,7 +52,7 @@ impl<M: Machine> Vm<M> {
     /// first. With no lock held: compaction takes long.
     pub(crate) fn make_huge_for_collapse(&self) -> Result<(), OutOfFrames> {
         // Free for all that others know, until it is.
-        let _held = self.hold();
+        let _held = self.hold_unless_in_need().ok_or(OutOfFrames)?;
         let made = self.compact_as_far_as(Effort::Direct, &self.tunables.compact_background);
         let huge = made.map_err(|_| OutOfFrames)?;
         self.give_back_huge(huge.first, huge.is_zero);

@@ -44,7 +44,7 @@ pub use fragment::Fragmentation;
 pub use group::GroupData;
 pub(crate) use huge::HugeFrame;
 pub(crate) use refill::Fill;
-pub(crate) use sight::{Held, Search};
+pub(crate) use sight::{Held, Search, Source};
 
 use crate::addr::Pfn;
 use crate::mem::FrameArray;
@@ -71,8 +71,11 @@ pub struct Frames {
     pub(crate) huge_zero: Word,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
-    /// Whether an allocation is about to be refused; see `sight`.
-    pub(crate) in_need: Word,
+    /// Turns in need that were asked for, and those that are over; see `sight`.
+    pub(crate) turns: Word,
+    pub(crate) nr_turns_over: Word,
+    /// 1 while the owner of the turn wants the others to stand back.
+    pub(crate) quiet: Word,
     /// Allocations left before an injected failure; `u64::MAX` is off. Looked
     /// at on the slow path only: arming it empties the groups.
     pub(crate) inject: Word,

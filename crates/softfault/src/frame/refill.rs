@@ -30,13 +30,6 @@ impl<M: Machine> Vm<M> {
         self.surely(&mut |search| self.try_obtain(fill, search))
     }
 
-    /// The same for a caller who is counted as a holder: it does not wait for
-    /// others, and may fail while they have frames.
-    pub(crate) fn obtain_as_holder(&self, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
-        self.frames.count_down()?;
-        self.try_obtain(fill, search)
-    }
-
     pub(super) fn try_obtain(&self, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
         loop {
             {
@@ -91,7 +84,7 @@ impl<M: Machine> Vm<M> {
             // What was stolen may be gone again before it is claimed; then it is
             // in somebody's group, and worth another round, by ones.
             most = 1;
-            if search == Search::Blocks || !self.steal_groups() && self.shrink_underused(u64::MAX) == 0 {
+            if search != Search::Everywhere || !self.steal_groups() && self.shrink_underused(u64::MAX) == 0 {
                 return Err(OutOfFrames);
             }
             self.machine.relax();

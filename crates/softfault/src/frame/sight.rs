@@ -9,15 +9,25 @@
 //! the word on which it began, whichever CPU it runs on by then.
 //!
 //! A holder never waits for frames. An allocation that fails therefore gives back
-//! what its caller holds first, and then calls [`surely`](Vm::surely), which refuses
-//! only if nobody held anything while it looked. One caller at a time is in there:
-//! two that claim and give back in turn would otherwise refuse, or delay, each other
-//! for ever. Daemons claim nothing while somebody is in there.
+//! what its caller holds first, and then takes its turn in need ([`InNeed`]), where it
+//! is refused only if nobody else held anything while it looked. One caller at a time
+//! has the turn, in the order in which they asked: two that claim and give back in
+//! turn would otherwise refuse, or delay, each other for ever. Whoever needs several
+//! frames gets all of them in one turn ([`obtain_all`](Vm::obtain_all)).
+//!
+//! A refusal takes a bounded number of attempts, whatever other programs do. Daemons
+//! claim nothing while somebody has the turn. After [`ATTEMPTS_IN_NOISE`] attempts the
+//! owner of the turn asks for quiet. From then on whoever finds no frame in the CPU's
+//! group within a section gives back what it holds and waits for a turn. Holds that had
+//! begun end: their owners wait for nobody who waits for frames. A new one needs a check
+//! that was made before, one per CPU at most, or a frame that was in a group, and the
+//! first attempt in quiet empties the groups. An attempt in quiet is in vain only if one
+//! of these holds ended during it.
 //!
 //! Locks on entry: none, no section, no frames that are counted here.
 
 use super::{Fill, Frames, OutOfFrames};
-use crate::addr::Pfn;
+use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering, Word};
@@ -25,6 +35,10 @@ use crate::vm::Vm;
 
 /// `CpuData::held`: holders in bits 0..16, above them how many have ended.
 const HOLDERS: u64 = 0xffff;
+
+/// Attempts in need before the others have to stand back. A guess: most holds are
+/// refills, which end within a few, and nobody has to be delayed for these.
+pub(super) const ATTEMPTS_IN_NOISE: u32 = 16;
 
 /// Where an attempt looks for frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,24 +94,94 @@ impl<M: Machine> Vm<M> {
         })
     }
 
+    /// The same for those who can do without: nobody is counted while an allocation
+    /// is about to be refused.
+    pub(crate) fn hold_unless_in_need(&self) -> Option<Held<'_>> {
+        (!self.frames.is_anybody_in_need()).then(|| self.hold())
+    }
+
     /// Attempts an allocation until it succeeds, or fails while no frame is out of
     /// sight. A failed attempt keeps nothing.
     pub(crate) fn surely<T>(
         &self,
         attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
     ) -> Result<T, OutOfFrames> {
-        if let Ok(found) = attempt(Search::Blocks) {
+        if !self.frames.is_quiet()
+            && let Ok(found) = attempt(Search::Blocks)
+        {
             return Ok(found);
         }
         self.in_need().attempt(0, attempt)
     }
 
+    /// Several allocations, all or none, which are counted as held. `get` gives back
+    /// what it got where one is refused. The caller holds nothing else.
+    pub(crate) fn obtain_all<T>(
+        &self,
+        get: &mut dyn FnMut(&Source<'_, M>) -> Result<T, OutOfFrames>,
+    ) -> Result<(T, Held<'_>), OutOfFrames> {
+        if !self.frames.is_quiet() {
+            let held = self.hold();
+            if let Ok(all) = get(&self.source()) {
+                return Ok((all, held));
+            }
+        }
+        // Two that take the last frames by turns would both be refused: one at a
+        // time, and whoever waits for that holds none.
+        let turn = self.in_need();
+        let held = self.hold();
+        let all = get(&turn.source())?;
+        Ok((all, held))
+    }
+
+    /// For a holder, who may be refused while others have frames.
+    pub(crate) fn source(&self) -> Source<'_, M> {
+        Source { vm: self, turn: None }
+    }
+
     /// The turn of an allocation that may be refused. The caller holds nothing.
     pub(crate) fn in_need(&self) -> InNeed<'_, M> {
-        while self.frames.in_need.swap(1, Ordering::Acquire) != 0 {
+        let turn = self.frames.turns.fetch_add(1, Ordering::Relaxed);
+        while self.frames.nr_turns_over.load(Ordering::Acquire) != turn {
             self.machine.relax();
         }
         InNeed(self)
+    }
+}
+
+/// Where a holder gets one frame after another.
+pub(crate) struct Source<'a, M: Machine> {
+    vm: &'a Vm<M>,
+    /// Of a caller who has the turn, and waits for what others hold.
+    turn: Option<&'a InNeed<'a, M>>,
+}
+
+impl<M: Machine> Source<'_, M> {
+    pub(crate) fn frame(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
+        self.vm.frames.count_down()?;
+        self.attempt(&mut |search| self.vm.try_obtain(fill, search))
+    }
+
+    /// 2^order adjacent frames, aligned to their size.
+    pub(crate) fn order(&self, order: Order, fill: Fill) -> Result<Pfn, OutOfFrames> {
+        if order == Order::BASE {
+            return self.frame(fill);
+        }
+        self.vm.frames.count_down()?;
+        self.attempt(&mut |search| self.vm.try_obtain_order(order, fill, search))
+    }
+
+    /// Looks whether so many single frames are free.
+    pub(crate) fn look_for(&self, nr_frames: u64) -> Result<(), OutOfFrames> {
+        self.attempt(&mut |search| self.vm.look_for(nr_frames, search))
+    }
+
+    fn attempt<T>(&self, attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>) -> Result<T, OutOfFrames> {
+        match self.turn {
+            None if self.vm.frames.is_quiet() => Err(OutOfFrames),
+            None => attempt(Search::Blocks),
+            Some(turn) => turn.attempt(1, attempt),
+        }
     }
 }
 
@@ -107,13 +191,23 @@ impl<M: Machine> Vm<M> {
 pub(crate) struct InNeed<'vm, M: Machine>(&'vm Vm<M>);
 
 impl<M: Machine> InNeed<'_, M> {
+    /// For the owner of the turn as the only holder.
+    pub(crate) fn source(&self) -> Source<'_, M> {
+        Source { vm: self.0, turn: Some(self) }
+    }
+
     /// As [`surely`](Vm::surely), for a caller who is `nr_own` of the holders.
     pub(crate) fn attempt<T>(
         &self,
         nr_own: u64,
         attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
     ) -> Result<T, OutOfFrames> {
+        let mut nr_attempts = 0;
         loop {
+            if nr_attempts == ATTEMPTS_IN_NOISE {
+                self.0.frames.quiet.store(1, Ordering::Relaxed);
+            }
+            nr_attempts += 1;
             let before = self.holders();
             let is_alone = before & HOLDERS == nr_own;
             match attempt(if is_alone { Search::Everywhere } else { Search::Blocks }) {
@@ -138,7 +232,9 @@ impl<M: Machine> InNeed<'_, M> {
 
 impl<M: Machine> Drop for InNeed<'_, M> {
     fn drop(&mut self) {
-        sync::unlock(&self.0.frames.in_need, 0);
+        let Frames { quiet, nr_turns_over, .. } = &self.0.frames;
+        quiet.store(0, Ordering::Relaxed);
+        sync::unlock(nr_turns_over, nr_turns_over.get() + 1);
     }
 }
 
@@ -146,6 +242,11 @@ impl Frames {
     /// Whether an allocation is about to be refused. A hint for those who would
     /// claim frames only to give them back.
     pub(crate) fn is_anybody_in_need(&self) -> bool {
-        self.in_need.load(Ordering::Relaxed) != 0
+        self.turns.load(Ordering::Relaxed) != self.nr_turns_over.load(Ordering::Relaxed)
+    }
+
+    /// Whether everybody else has to stand back for it. A hint as well.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet.load(Ordering::Relaxed) != 0
     }
 }

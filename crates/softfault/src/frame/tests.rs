@@ -1,6 +1,7 @@
 //! The allocator against a set of frame numbers.
 
 use super::refill::Fill;
+use super::sight::ATTEMPTS_IN_NOISE;
 use super::{FrameKind, OutOfFrames};
 use crate::addr::{Order, Pfn};
 use crate::check::Broken;
@@ -194,6 +195,27 @@ fn held_frames_are_waited_for() {
         nr_relaxed.set(before + 3);
         assert!(found.is_ok(), "I28: refused while frames were held");
     });
+    assert!(vm.obtain(Fill::Raw).is_ok());
+}
+
+/// I28: in each attempt a hold of somebody else ends, until the others are asked to
+/// stand back.
+#[test]
+fn a_refusal_takes_a_bounded_number_of_attempts() {
+    let vm = vm(1024, Tunables::default());
+    let mut nr_attempts = 0;
+    let refused = vm.surely::<()>(&mut |_| {
+        nr_attempts += 1;
+        assert!(nr_attempts < 1000, "I28: a refusal that others put off for ever");
+        if !vm.frames.is_quiet() {
+            drop(vm.hold());
+        }
+        Err(OutOfFrames)
+    });
+    assert_eq!(refused, Err(OutOfFrames));
+    // One before the turn, and one in quiet.
+    assert_eq!(nr_attempts, 1 + ATTEMPTS_IN_NOISE + 1);
+    assert!(!vm.frames.is_quiet() && !vm.frames.is_anybody_in_need());
     assert!(vm.obtain(Fill::Raw).is_ok());
 }
 

@@ -53,10 +53,7 @@ impl<M: Machine> Vm<M> {
     }
 
     fn zero_block(&self, b: usize) -> bool {
-        if self.frames.is_anybody_in_need() {
-            return false;
-        }
-        let _held = self.hold();
+        let Some(_held) = self.hold_unless_in_need() else { return false };
         let Some(huge) = self.frames.claim_whole(b) else { return false };
         for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {
             stream::zero_frames(&self.machine, Pfn(huge.first.0 + i as u32), CHUNK_FRAMES);

@@ -76,11 +76,23 @@ impl<M: Machine> Vm<M> {
     ///
     /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst, `shrink_underused`.
     pub fn shrink_underused(&self, nr_blocks: u64) -> u64 {
+        self.shrink_until(nr_blocks, u64::MAX)
+    }
+
+    /// The same until so many frames were freed, or all blocks have been looked at.
+    pub(crate) fn shrink_for(&self, nr_frames: u64) -> u64 {
+        self.shrink_until(u64::MAX, nr_frames)
+    }
+
+    fn shrink_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
         let Some(most_zero) = self.underused_above() else { return 0 };
         let all = self.frames.blocks.len() as u64;
         let mut nr_freed = 0;
         let mut pace = Pace::new(&self.machine);
         for _ in 0..nr_blocks.min(all) {
+            if nr_freed >= nr_frames {
+                break;
+            }
             pace.step();
             let b = self.underused_cursor.fetch_add(1, Ordering::Relaxed) % all;
             nr_freed += self.shrink_in(Pfn((b * BLOCK_FRAMES) as u32), most_zero);

@@ -33,7 +33,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
-        let id = self.new_object(size_bytes.min(MAX_OBJECT_BYTES), 1)?;
+        let (id, _held) = self.new_object(size_bytes.min(MAX_OBJECT_BYTES), 1)?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
     }

@@ -28,7 +28,7 @@ pub use active::Active;
 use crate::account::rss::{Rss, RssLine, RssPages};
 use crate::addr::{Order, PageRange, Pfn, Vpn};
 use crate::frame::Fill;
-use crate::frame::{FrameKind, OutOfFrames};
+use crate::frame::{FrameKind, OutOfFrames, Source};
 use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag, Tick};
 use crate::mem::{self, FrameArray};
 use crate::sync::{Ordering, Word};
@@ -152,24 +152,10 @@ impl<M: Machine> Vm<M> {
     /// Not yet a member of its family: of `family`, or one of its own.
     pub(crate) fn new_space_parts(&self, family: Option<u64>) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         let nr_cpus = self.machine.nr_cpus();
-        let frame = self.obtain(Fill::Fixed)?;
-        let root = match self.obtain(Fill::Fixed) {
-            Ok(root) => root,
-            Err(e) => {
-                self.give_back(frame, Fill::Fixed);
-                return Err(e);
-            }
-        };
         let order = if nr_cpus <= RSS_INLINE_CPUS { None } else { Some(rss_order(nr_cpus)) };
-        let rss_base = match order.map(|order| self.obtain_order(order, Fill::Zeroed)) {
-            None => frame,
-            Some(Ok(base)) => base,
-            Some(Err(e)) => {
-                self.give_back(root, Fill::Fixed);
-                self.give_back(frame, Fill::Fixed);
-                return Err(e);
-            }
-        };
+        // Held until the space has them: whoever is refused the second frame gives the
+        // first one back.
+        let ((frame, root, rss_base), _held) = self.obtain_all(&mut |source| self.space_frames(order, source))?;
         let id = self.next_space_id.fetch_add(1, Ordering::Relaxed);
         self.frames.desc(frame).assign(FrameKind::Meta, 0, id, MetaUse::Space as u64);
         self.frames.desc(root).assign(FrameKind::Table, 0, u64::from(frame.0), u64::from(M::Format::LEVELS - 1));
@@ -194,6 +180,18 @@ impl<M: Machine> Vm<M> {
         data.rss_order.set(order.map_or(u64::MAX, |o| u64::from(o.0)));
         data.generation.set(1);
         Ok(AddressSpace { vm: self, frame, root, id, data, rss, family })
+    }
+
+    /// The frames of the space, its root table and its resident counts; all or none.
+    fn space_frames(&self, order: Option<Order>, source: &Source<'_, M>) -> Result<(Pfn, Pfn, Pfn), OutOfFrames> {
+        let frame = source.frame(Fill::Fixed)?;
+        let root = source.frame(Fill::Fixed).inspect_err(|_| self.give_back(frame, Fill::Fixed))?;
+        let Some(order) = order else { return Ok((frame, root, frame)) };
+        let rss_base = source.order(order, Fill::Zeroed).inspect_err(|_| {
+            self.give_back(root, Fill::Fixed);
+            self.give_back(frame, Fill::Fixed);
+        })?;
+        Ok((frame, root, rss_base))
     }
 }
 

@@ -8,7 +8,7 @@ use super::pmd::PmdSlot;
 use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Search};
+use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Source};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::vm::Vm;
@@ -39,32 +39,32 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         }
         let nr_all = self.nr_left + nr_tables;
         let vm = self.vm;
-        let can_be = |nr: u64| nr <= SMALL || nr <= vm.nr_free_pages();
-        self.held.get_or_insert_with(|| vm.hold());
-        if can_be(nr_tables)
-            && self.fill_up_to(nr_all, &mut || vm.obtain_as_holder(Fill::Fixed, Search::Blocks)).is_ok()
-        {
-            return Ok(());
+        if nr_all > vm.nr_total_pages {
+            // Whatever others give back.
+            return Err(OutOfFrames);
         }
-        // Two reserves that take the last frames by turns would both be refused: one
-        // at a time, and whoever waits for that holds none.
+        if !vm.frames.is_quiet() {
+            self.held.get_or_insert_with(|| vm.hold());
+            if self.fill_up_to(nr_all, &vm.source()).is_ok() {
+                return Ok(());
+            }
+        }
+        // As for `obtain_all`, with what has been reserved so far.
         self.give_back();
         let turn = vm.in_need();
-        turn.attempt(0, &mut |_| can_be(nr_all).then_some(()).ok_or(OutOfFrames))?;
         self.held = Some(vm.hold());
-        self.fill_up_to(nr_all, &mut || turn.attempt(1, &mut |search| vm.obtain_as_holder(Fill::Fixed, search)))
-            .inspect_err(|_| self.give_back())
+        self.fill_up_to(nr_all, &turn.source()).inspect_err(|_| self.give_back())
     }
 
-    fn fill_up_to(
-        &mut self,
-        nr_tables: u64,
-        obtain: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
-    ) -> Result<(), OutOfFrames> {
+    fn fill_up_to(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
+        let nr_more = nr_tables - self.nr_left;
+        if nr_more > SMALL {
+            source.look_for(nr_more)?;
+        }
         let mut pace = Pace::new(&self.vm.machine);
         while self.nr_left < nr_tables {
             pace.page();
-            let pfn = obtain()?;
+            let pfn = source.frame(Fill::Fixed)?;
             self.put(pfn);
         }
         Ok(())

@@ -57,7 +57,7 @@ struct Detached<'a, M: Machine> {
     generation: u64,
     new: NewHuge<'a, M>,
     _told: Invalidation<'a, M>,
-    _held: Held<'a>,
+    _held: Option<Held<'a>>,
 }
 
 /// A huge frame to fill, if one is needed. Goes back unless it was used.
@@ -144,12 +144,12 @@ impl<M: Machine> AddressSpace<'_, M> {
         let Look { vma, pmd, table, survey } = self.look(base, allowed, limits)?;
         self.twin_for(pmd.table)?;
         // Nothing is allocated after this, and nobody waited for who allocates (I28).
-        let held = self.vm.hold();
-        let frame = match survey.in_place {
-            Some(_) => None,
+        let (held, frame) = match survey.in_place {
+            Some(_) => (None, None),
             None => {
+                let held = self.vm.hold_unless_in_need().ok_or(CollapseRefusal::NoHugeFrame)?;
                 let free = self.vm.obtain_huge_for_collapse().map_err(|_| CollapseRefusal::NoFrame)?;
-                Some(free.ok_or(CollapseRefusal::NoHugeFrame)?)
+                (Some(held), Some(free.ok_or(CollapseRefusal::NoHugeFrame)?))
             }
         };
         let new = NewHuge { vm: self.vm, frame };
@@ -184,7 +184,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         if self.vm.frames.twin(table).is_some() {
             return Ok(());
         }
-        let twin = self.vm.obtain(Fill::Fixed).map_err(|_| CollapseRefusal::NoFrame)?;
+        // It goes back if a fault was quicker.
+        let (twin, _held) = self.vm.obtain_held(Fill::Fixed).map_err(|_| CollapseRefusal::NoFrame)?;
         if self.vm.frames.put_twin(table, twin) {
             self.charge(Rss::Tables, 1);
             self.vm.count(Event::TableInstall, 1);

@@ -3,7 +3,7 @@
 //! Locks on entry: the writer lock.
 
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind};
+use crate::frame::{Fill, FrameKind, Held};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
@@ -15,16 +15,41 @@ use crate::sync::Ordering;
 pub(crate) struct Edit<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     txn: Txn<'vm, M>,
+    nodes: Nodes,
+}
+
+/// Where nodes come from when the tree's pool is empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Nodes {
+    /// From a frame, for which the edit waits if others hold some.
+    Waiting,
+    /// The same for a caller who is counted as a holder and does not wait (I28).
+    ByHolder,
+}
+
+impl Nodes {
+    /// For a caller who may hold something.
+    pub(crate) fn beside(held: &Option<Held<'_>>) -> Nodes {
+        if held.is_some() { Nodes::ByHolder } else { Nodes::Waiting }
+    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn edit(&self) -> Edit<'_, 'vm, M> {
-        Edit { space: self, txn: Txn::begin(self.tree()) }
+        self.edit_with(Nodes::Waiting)
+    }
+
+    pub(crate) fn edit_with(&self, nodes: Nodes) -> Edit<'_, 'vm, M> {
+        Edit { space: self, txn: Txn::begin(self.tree()), nodes }
     }
 
     /// A frame for tree nodes.
-    fn node_frame(&self) -> Option<Pfn> {
-        let pfn = self.vm.obtain(Fill::Fixed).ok()?;
+    fn node_frame(&self, nodes: Nodes) -> Option<Pfn> {
+        let pfn = match nodes {
+            Nodes::Waiting => self.vm.obtain(Fill::Fixed),
+            Nodes::ByHolder => self.vm.source().frame(Fill::Fixed),
+        };
+        let pfn = pfn.ok()?;
         self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
         Some(pfn)
     }
@@ -62,7 +87,7 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
     }
 
     fn lend(&mut self) -> Lent<'_, 'vm, M> {
-        Lent { space: self.space, txn: &mut self.txn }
+        Lent { space: self.space, txn: &mut self.txn, nodes: self.nodes }
     }
 
     /// As [`Lent::carve`].
@@ -89,7 +114,7 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
 
     /// Freezes what is edited so far as a first version, and goes on.
     pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
-        TwoEdits { space: self.space, steps: self.txn.seal() }
+        TwoEdits { space: self.space, steps: self.txn.seal(), nodes: self.nodes }
     }
 }
 
@@ -97,12 +122,13 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
 pub(crate) struct TwoEdits<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     steps: TwoStep<'vm, M>,
+    nodes: Nodes,
 }
 
 impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
     /// The second version, for edits.
     pub(crate) fn second(&mut self) -> Lent<'_, 'vm, M> {
-        Lent { space: self.space, txn: self.steps.second() }
+        Lent { space: self.space, txn: self.steps.second(), nodes: self.nodes }
     }
 
     pub(crate) fn nr_vmas(&mut self) -> u64 {
@@ -113,7 +139,7 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
     pub(crate) fn publish_first(self) -> (Retired<'vm, M>, Edit<'a, 'vm, M>) {
         let (retired, txn) = self.steps.publish_first();
         self.space.announce();
-        (retired, Edit { space: self.space, txn })
+        (retired, Edit { space: self.space, txn, nodes: self.nodes })
     }
 
     /// Publishes the first version, which may be taken back.
@@ -152,22 +178,23 @@ impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
 pub(crate) struct Lent<'e, 'vm, M: Machine> {
     space: &'e AddressSpace<'vm, M>,
     txn: &'e mut Txn<'vm, M>,
+    nodes: Nodes,
 }
 
 impl<'vm, M: Machine> Lent<'_, 'vm, M> {
     fn insert(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
-        let space = self.space;
-        self.txn.insert(vma, &mut || space.node_frame())
+        let (space, nodes) = (self.space, self.nodes);
+        self.txn.insert(vma, &mut || space.node_frame(nodes))
     }
 
     fn remove(&mut self, start: Vpn) -> Result<Option<Vma>, OutOfNodes> {
-        let space = self.space;
-        self.txn.remove(start, &mut || space.node_frame())
+        let (space, nodes) = (self.space, self.nodes);
+        self.txn.remove(start, &mut || space.node_frame(nodes))
     }
 
     fn replace(&mut self, start: Vpn, vma: Vma) -> Result<(), OutOfNodes> {
-        let space = self.space;
-        self.txn.replace(start, vma, &mut || space.node_frame()).map(|_| ())
+        let (space, nodes) = (self.space, self.nodes);
+        self.txn.replace(start, vma, &mut || space.node_frame(nodes)).map(|_| ())
     }
 
     /// Takes the range out of all VMAs, with `vma_split` at its ends.
@@ -242,7 +269,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
 impl<M: Machine> Edit<'_, '_, M> {
     /// Puts a VMA behind all others, as it is: for copying a whole tree.
     pub(crate) fn append(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
-        let space = self.space;
-        self.txn.append(vma, &mut || space.node_frame())
+        let (space, nodes) = (self.space, self.nodes);
+        self.txn.append(vma, &mut || space.node_frame(nodes))
     }
 }

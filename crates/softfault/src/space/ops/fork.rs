@@ -18,7 +18,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
-use crate::frame::{Fill, FrameKind, MapsFull};
+use crate::frame::{Fill, FrameKind, Held, MapsFull};
 use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::vma::{Vma, VmaFlags};
@@ -253,7 +253,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         write_protected: &mut bool,
     ) -> Result<Next, ForkError> {
         let to = child.pmd_for(pmd.base)?;
-        let deposit = child.new_table(0)?;
+        // It goes back where the entry turns out to be no huge mapping: held until then.
+        let (deposit, held) = child.new_table_held(0)?;
         loop {
             let seen = pmd.slot.read();
             match seen.entry {
@@ -264,6 +265,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         // The pages that are pinned have to be copied, and they alone.
                         pmd.slot.unlock(leaf);
                         child.drop_table(deposit);
+                        drop(held);
                         self.pmd_split(pmd);
                         return Ok(Next::Again);
                     }
@@ -274,6 +276,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     if !raised {
                         // Small pages have counts of their own.
                         child.drop_table(deposit);
+                        drop(held);
                         self.pmd_split(pmd);
                         return Ok(Next::Again);
                     }
@@ -297,11 +300,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// A page table of this space, which nobody else can reach: charged, and in no
     /// place yet.
     fn new_table(&self, level: u64) -> Result<Pfn, ForkError> {
-        let table = self.vm.obtain(Fill::Fixed).map_err(|_| ForkError::OutOfFrames)?;
+        self.new_table_held(level).map(|(table, _held)| table)
+    }
+
+    /// The same for a caller who may have to drop it: counted as held.
+    fn new_table_held(&self, level: u64) -> Result<(Pfn, Held<'vm>), ForkError> {
+        let (table, held) = self.vm.obtain_held(Fill::Fixed).map_err(|_| ForkError::OutOfFrames)?;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         self.charge(Rss::Tables, 1);
         self.vm.count(Event::TableInstall, 1);
-        Ok(table)
+        Ok((table, held))
     }
 
     fn drop_table(&self, table: Pfn) {

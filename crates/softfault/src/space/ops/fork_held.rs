@@ -44,7 +44,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         why: Event,
     ) -> Result<Option<Leaf>, ForkError> {
         let vm = self.vm;
-        let to = vm.obtain(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
+        // Counted: it goes back if the page has gone.
+        let (to, _held) = vm.obtain_held(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
         let old = loop {
             let seen = slot.read();
             match seen.entry {

@@ -1,8 +1,10 @@
 //! mmap(2): anonymous memory, and shared objects that the embedder has.
 
+use super::edit::{Nodes, TwoEdits};
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Rights, Vpn};
 use crate::errno::op_error;
+use crate::frame::Held;
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
 use crate::source::object::MAX_OBJECT_BYTES;
@@ -201,46 +203,80 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.tree().nr_vmas() >= self.vm.tunables.max_map_count {
             return Err(MmapError::TooManyVmas);
         }
-        let vma = self.new_vma(range, flags, given)?;
-        let result = if nr_replaced == 0 { self.insert_into_hole(vma) } else { self.insert_over(vma) };
-        match result {
-            Ok(()) => self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
-            Err(_) => self.vm.object_put(vma.object, range.nr_pages()),
+        let is_over = nr_replaced > 0;
+        loop {
+            let (vma, mut held) = self.new_vma(range, flags, given)?;
+            let result = if is_over { self.insert_over(vma, &mut held) } else { self.insert_into_hole(vma, &mut held) };
+            match result {
+                Ok(()) => self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
+                Err(_) => self.vm.object_put(vma.object, range.nr_pages()),
+            }
+            if result != Err(MmapError::OutOfFrames) || held.take().is_none() {
+                return result;
+            }
+            // The object's frame is back. The nodes first, now that nothing is held.
+            self.stock_nodes(vma, is_over)?;
         }
-        result
     }
 
-    /// The VMA, and its references to the object.
-    fn new_vma(&self, range: PageRange, flags: VmaFlags, given: Option<Given>) -> Result<Vma, MmapError> {
+    /// The VMA, and its references to the object. A new object is held until the VMA is
+    /// sure to come.
+    fn new_vma(
+        &self,
+        range: PageRange,
+        flags: VmaFlags,
+        given: Option<Given>,
+    ) -> Result<(Vma, Option<Held<'vm>>), MmapError> {
         let nr_pages = range.nr_pages();
         if let Some(given) = given {
             self.vm.object_get(given.object, nr_pages);
-            return Ok(Vma { range, flags: flags | given.flags, object: given.object, pgoff: given.pgoff });
+            let flags = flags | given.flags;
+            return Ok((Vma { range, flags, object: given.object, pgoff: given.pgoff }, None));
         }
         if flags.contains(VmaFlags::SHARED) {
-            let object = self.vm.new_object(nr_pages * PAGE_SIZE, nr_pages).map_err(|_| MmapError::OutOfFrames)?;
-            return Ok(Vma { range, flags, object, pgoff: 0 });
+            let object = self.vm.new_object(nr_pages * PAGE_SIZE, nr_pages);
+            let (object, held) = object.map_err(|_| MmapError::OutOfFrames)?;
+            return Ok((Vma { range, flags, object, pgoff: 0 }, Some(held)));
         }
-        Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 })
+        Ok((Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 }, None))
     }
 
-    fn insert_into_hole(&self, vma: Vma) -> Result<(), MmapError> {
-        let mut edit = self.edit();
+    /// Gets the nodes that the VMA needs: an edit that is dropped leaves them in the
+    /// tree's pool.
+    fn stock_nodes(&self, vma: Vma, is_over: bool) -> Result<(), MmapError> {
+        if is_over {
+            return self.prepare_over(vma, Nodes::Waiting).map(drop);
+        }
+        Ok(self.edit().place(vma)?)
+    }
+
+    /// Ends the hold once nothing can fail any more.
+    fn insert_into_hole(&self, vma: Vma, held: &mut Option<Held<'_>>) -> Result<(), MmapError> {
+        let mut edit = self.edit_with(Nodes::beside(held));
         edit.place(vma)?;
+        *held = None;
         let retired = edit.publish();
         self.reclaim(retired);
         Ok(())
     }
 
-    /// In two versions: the new VMA is visible only after the old pages are gone.
-    fn insert_over(&self, vma: Vma) -> Result<(), MmapError> {
-        let mut edit = self.edit();
+    /// Both versions of [`insert_over`](Self::insert_over).
+    fn prepare_over(&self, vma: Vma, nodes: Nodes) -> Result<TwoEdits<'_, 'vm, M>, MmapError> {
+        let mut edit = self.edit_with(nodes);
         edit.carve(vma.range)?;
         let mut edits = edit.seal();
         edits.second().place(vma)?;
         if edits.nr_vmas() > self.vm.tunables.max_map_count {
             return Err(MmapError::TooManyVmas);
         }
+        Ok(edits)
+    }
+
+    /// In two versions: the new VMA is visible only after the old pages are gone. Ends
+    /// the hold once nothing can fail any more.
+    fn insert_over(&self, vma: Vma, held: &mut Option<Held<'_>>) -> Result<(), MmapError> {
+        let edits = self.prepare_over(vma, Nodes::beside(held))?;
+        *held = None;
         let before = self.tree().snapshot();
         let (retired, second) = edits.publish_first();
         // Tables stay: they are about to be needed again.
