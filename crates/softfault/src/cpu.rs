@@ -13,6 +13,10 @@ pub(crate) const ATTENTION_THIEF: u64 = 1;
 /// `attention`: an injected failure is armed; take the slow path, which counts.
 pub(crate) const ATTENTION_INJECT: u64 = 2;
 
+/// `attention`: this CPU is in `Machine::notify`. A fault that is made there gets no
+/// frame, so that it owns no entry before the slow path refuses it.
+pub(crate) const ATTENTION_TELLING: u64 = 4;
+
 /// The VMA that the CPU's last fault found, and the leaf table. Valid while the space's generation
 /// is the one noted.
 #[repr(C, align(64))]
@@ -51,11 +55,9 @@ pub(crate) struct CpuData {
     /// Holders of frames that began on this CPU (`frame/sight.rs`); read by
     /// allocations that find none.
     pub(crate) held: Word,
-    /// 1 while this CPU is in `Machine::notify`.
-    pub(crate) telling: Word,
     /// 1 while this CPU runs a space by a guard of `activate`.
     pub(crate) guarded: Word,
-    pub(crate) attention_line: [Word; 4],
+    pub(crate) attention_line: [Word; 5],
     /// Number + 1 of the block that refills come from; 0 is none.
     pub(crate) block: Word,
     /// Where the search for the next block goes on.
@@ -73,6 +75,13 @@ pub(crate) struct CpuData {
     pub(crate) nr_ahead: Word,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
+}
+
+impl CpuData {
+    /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.attention.get() & ATTENTION_TELLING != 0
+    }
 }
 
 const _: () = assert!(size_of::<CpuData>().is_multiple_of(64));

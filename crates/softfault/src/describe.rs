@@ -44,7 +44,6 @@ const CPU: Fields = &[
     (offset_of!(CpuData, hint), "hint"),
     (offset_of!(CpuData, attention), "attention"),
     (offset_of!(CpuData, held), "held"),
-    (offset_of!(CpuData, telling), "telling"),
     (offset_of!(CpuData, guarded), "guarded"),
     (offset_of!(CpuData, attention_line), "attention"),
     (offset_of!(CpuData, block), "block"),

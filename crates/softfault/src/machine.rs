@@ -136,16 +136,16 @@ pub enum Tick {
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
 ///   except in [`park`](Machine::park), in [`relax`](Machine::relax) and in closures
-///   that the caller passed;
+///   that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
 ///   access with a translation that it had read before the call;
 /// - **M1** no callback calls back into the core, with two exceptions: in
-///   [`notify`](Machine::notify), [lookups](crate::Subscription::lookup) and reads of
-///   counters; in [`relax`](Machine::relax) and [`park`](Machine::park), other threads
-///   of execution, which may make any call. The core panics where a call in `notify`
-///   could wait;
+///   [`notify`](Machine::notify), the calls that are listed there; in
+///   [`relax`](Machine::relax) and [`park`](Machine::park), other threads of execution,
+///   which may make any call. Any other call in `notify` panics before it has changed or
+///   taken anything;
 /// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
 ///   [`nr_cpus`](Machine::nr_cpus), [`fault_policy`](Machine::fault_policy) and
 ///   [`tick`](Machine::tick) are called in sections, [`entered`](Machine::entered) at
@@ -233,12 +233,29 @@ pub unsafe trait Machine: Sized + Sync {
     /// Tells those who subscribed to a space ([`AddressSpace::subscribe`]); the
     /// answer counts for [`Notice::Young`] only. Never called for a space without
     /// subscriptions, never in a section. Whoever calls may hold the space's writer
-    /// lock: what is done here must neither operate on the space, fault in it or
-    /// pin its pages, nor wait for somebody who does; looking pages up is allowed.
-    /// A fault that calls holds frames: nobody is waited for here who may be
-    /// waiting for a frame.
+    /// lock: this must not wait for anybody who operates on the space, faults in it or
+    /// pins its pages. A fault that calls holds frames: this must not wait for anybody
+    /// who may be waiting for a frame.
+    ///
+    /// May be called back here, about this space and any other:
+    /// - [`lookup`] and [`is_current`] of a subscription, [`page_state`];
+    /// - loads and stores through pins, and the end of a pin;
+    /// - reads of counters and sizes ([`vmstat`], [`rss_pages`], ...), and what reads or
+    ///   writes one setting of a space.
+    ///
+    /// Everything else panics as the first thing that it does: operations, accesses,
+    /// new pins, new objects and spaces and the end of one, subscriptions, steps of
+    /// daemons. [`handle_fault`] panics unless one look at the page settles the fault
+    /// without a frame. The CPU stays the same until this returns, also in a
+    /// [`relax`](Machine::relax) of a call that it makes (I2).
     ///
     /// [`AddressSpace::subscribe`]: crate::AddressSpace::subscribe
+    /// [`lookup`]: crate::Subscription::lookup
+    /// [`is_current`]: crate::Subscription::is_current
+    /// [`page_state`]: crate::AddressSpace::page_state
+    /// [`vmstat`]: crate::Vm::vmstat
+    /// [`rss_pages`]: crate::AddressSpace::rss_pages
+    /// [`handle_fault`]: crate::AddressSpace::handle_fault
     #[cold]
     fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
         let _ = (space, notice);

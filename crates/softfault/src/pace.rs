@@ -85,8 +85,21 @@ pub(crate) fn answer<M: Machine>(machine: &M) {
 
 impl<M: Machine> Vm<M> {
     /// Says that a call of the embedder begins: steps of the last one do not count.
-    #[inline(always)]
+    ///
+    /// # Panics
+    ///
+    /// In a section and in [`Machine::notify`]: such a call may wait. It comes first
+    /// in the call, so that nothing has been changed or taken (M1).
+    #[inline]
     pub(crate) fn call(&self) {
+        self.call_anywhere();
+        self.assert_outside();
+    }
+
+    /// As [`call`](Self::call), for a call that a subscriber may make, and for a fault,
+    /// whose slow half asserts.
+    #[inline(always)]
+    pub(crate) fn call_anywhere(&self) {
         self.machine.tick(Tick::Call);
     }
 }

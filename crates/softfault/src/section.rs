@@ -66,7 +66,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn assert_outside(&self) {
         let cpu = self.cpu(self.machine.this_cpu());
         assert!(cpu.slot.get().is_multiple_of(2), "I8: called back from a section");
-        assert!(cpu.telling.get() == 0, "I8: called back from Machine::notify");
+        assert!(!cpu.is_telling(), "I8: called back from Machine::notify");
     }
 
     /// Returns when every section that was open on a CPU of the set when this

@@ -247,7 +247,7 @@ impl<M: Machine> Vm<M> {
     /// Reads all counters. Exact at rest; otherwise each within what happened
     /// while it was read.
     pub fn vmstat(&self) -> VmStat {
-        self.call();
+        self.call_anywhere();
         let mut events = [0; NR_EVENTS];
         for id in 0..self.machine.nr_cpus() {
             self.machine.tick(Tick::Step);

@@ -59,7 +59,7 @@ impl<M: Machine> Vm<M> {
 
     /// The counters of one size; `None` where `order` is no size with a knob.
     pub fn huge_stat(&self, order: Order) -> Option<SizeStat> {
-        self.call();
+        self.call_anywhere();
         let mut pace = Pace::new(&self.machine);
         let mut sum = |event| {
             let cpus = (0..self.machine.nr_cpus()).map(|id| self.cpu(CpuId(id as u16)));

@@ -185,7 +185,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match seen.entry {
             // A call has published VMAs that end within the huge page and will split it.
             // Until then no right of one of them is a right to all of it (I16).
-            Entry::Leaf(_) if !found.covers(pmd.span()) => split(pmd, seen),
+            Entry::Leaf(_) if !found.covers(pmd.span()) => split(here, pmd, seen),
             Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
                 self.cow_break_huge(here, request, found, pmd, seen, leaf, kit)
             }
@@ -216,7 +216,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let whole = from_zero || self.vm.huge_now().cow() == CowHuge::Copy;
         let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried());
         if !whole || orders.is_empty() {
-            return split(pmd, seen);
+            return split(here, pmd, seen);
         }
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
         let Some(huge) = kit.huge(from_zero) else {
@@ -239,8 +239,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// Takes the mapping, to be split before the small page is looked at.
-fn split<'vm, M: Machine>(pmd: PmdSlot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
+/// Takes the mapping, to be split before the small page is looked at. Not in a notice:
+/// the slow half refuses that fault, and nobody would end the entry.
+fn split<'vm, M: Machine>(here: Here<'_>, pmd: PmdSlot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
+    if here.cpu.is_telling() {
+        return Turn::Again;
+    }
     match pmd.slot.take(seen) {
         Ok(old) => Turn::Split(Splitting { pmd, old }),
         Err(_) => Turn::Raced,

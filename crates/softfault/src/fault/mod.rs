@@ -117,11 +117,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// [`FaultError`]; the address space is as before.
     ///
+    /// # Panics
+    ///
+    /// In [`Machine::notify`], unless one look at the page settles the fault without
+    /// a frame. The address space is as before.
+    ///
     /// Source: what it does for the program is in mmap(2) and sigaction(2); how
     /// is in `docs/design.md`.
     #[inline]
     pub fn handle_fault(&self, addr: u64, access: Access) -> Result<FaultDone, FaultError> {
-        self.vm.call();
+        self.vm.call_anywhere();
         self.turn(Request { vpn: Vpn(addr >> PAGE_SHIFT), want: Want::Access(access) })
     }
 

@@ -14,6 +14,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// Call it at rest. Gives the number of frames taken.
     pub fn age(&self, free_of_64: u32, seed: u64) -> u64 {
+        self.call();
         self.steal_groups();
         let mut state = seed;
         let mut nr_taken = 0;
@@ -33,6 +34,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// Call it at rest. Gives the number of frames taken.
     pub fn hold_one_in_each_block(&self, percent: u32, seed: u64) -> u64 {
+        self.call();
         self.steal_groups();
         let mut state = seed;
         let mut nr_taken = 0;

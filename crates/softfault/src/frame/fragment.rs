@@ -38,7 +38,7 @@ impl<M: Machine> Vm<M> {
     /// How fragmented free memory is for blocks of 2^order frames. No frame is
     /// usable for an order above [`Order::MAX`].
     pub fn fragmentation(&self, order: Order) -> Fragmentation {
-        self.call();
+        self.call_anywhere();
         let frames = &self.frames;
         let mut pace = Pace::new(&self.machine);
         let nr_free = frames.blocks.iter().inspect(|_| pace.step()).map(BlockData::nr_free_exact).sum();

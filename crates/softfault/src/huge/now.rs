@@ -202,6 +202,7 @@ impl<M: Machine> Vm<M> {
 
     /// The knobs of huge pages.
     pub fn huge_knobs(&self) -> HugeKnobs {
+        self.assert_outside();
         let _lock = Spin::lock(&self.huge.lock, &self.machine);
         self.huge.knobs()
     }

@@ -30,11 +30,10 @@ impl<M: Machine> Vm<M> {
     /// of none. Entries that are somebody else's are waited for, so this is not for
     /// those who hold anything.
     pub fn split_folio(&self, pfn: Pfn) {
-        self.assert_outside();
+        self.call();
         if u64::from(pfn.0) >= self.nr_frames() {
             return;
         }
-        self.call();
         let folio = self.frames.folio(pfn);
         let is_there = || folio.state().kind() == FrameKind::Anon && self.is_part(pfn);
         let name = || (folio.first(), folio.owner.get(), folio.index.get());
@@ -85,6 +84,7 @@ impl<M: Machine> Vm<M> {
     }
 
     fn shrink_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
+        self.assert_outside();
         let Some(most_zero) = self.underused_above() else { return 0 };
         let all = self.frames.blocks.len() as u64;
         let mut nr_freed = 0;

@@ -8,6 +8,7 @@
 use super::{Notice, Why};
 use crate::account::Event;
 use crate::addr::{PageRange, Pfn};
+use crate::cpu::ATTENTION_TELLING;
 use crate::machine::{Machine, SpaceTag};
 use crate::space::{AddressSpace, SpaceData};
 use crate::sync::{self, Ordering, Word};
@@ -37,15 +38,16 @@ pub(crate) struct Invalidation<'a, M: Machine> {
 struct Telling<'a>(&'a Word);
 
 impl<'a> Telling<'a> {
-    fn begin(word: &'a Word) -> Telling<'a> {
-        word.set(1);
-        Telling(word)
+    fn begin(attention: &'a Word) -> Telling<'a> {
+        // A thief may set its own bit meanwhile.
+        attention.fetch_or(ATTENTION_TELLING, Ordering::Relaxed);
+        Telling(attention)
     }
 }
 
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
-        self.0.set(0);
+        self.0.fetch_and(!ATTENTION_TELLING, Ordering::Relaxed);
     }
 }
 
@@ -103,7 +105,7 @@ impl<M: Machine> Vm<M> {
     /// they could wait.
     pub(super) fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
         self.assert_outside();
-        let telling = Telling::begin(&self.cpu(self.machine.this_cpu()).telling);
+        let telling = Telling::begin(&self.cpu(self.machine.this_cpu()).attention);
         let answer = self.machine.notify(space, notice);
         drop(telling);
         answer

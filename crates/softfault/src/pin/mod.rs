@@ -97,6 +97,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// `access` is a read or a write.
     fn pin(&self, addr: u64, access: Access, term: Term) -> Result<Pin<'vm, M>, PinError> {
+        self.vm.assert_outside();
         let vpn = Vpn(addr >> PAGE_SHIFT);
         if vpn >= Self::user_range().end {
             return Err(PinError::Fault(FaultError::NotMapped));

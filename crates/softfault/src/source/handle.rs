@@ -33,6 +33,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
+        self.call();
         let (id, _held) = self.new_object(size_bytes.min(MAX_OBJECT_BYTES), 1)?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
@@ -115,6 +116,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Zeroes bytes: whole pages by [`discard`](Self::discard), the ends in place.
     pub fn zero(&self, bytes: Range<u64>) {
+        self.vm.call();
         let end = bytes.end.min(self.size_bytes());
         if bytes.start >= end {
             return;

@@ -99,6 +99,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; an unaligned address counts as not mapped.
     pub fn update_u32(&self, addr: u64, f: &mut dyn FnMut(u32) -> Option<u32>) -> Result<u32, AccessError> {
+        self.vm.call();
         if !addr.is_multiple_of(4) {
             return Err(AccessError { at: addr, fault: FaultError::NotMapped });
         }

@@ -240,7 +240,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Resident pages. Exact at rest, never below zero.
     pub fn rss_pages(&self) -> RssPages {
-        self.vm.call();
+        self.vm.call_anywhere();
         let mut sums = [0u64; 8];
         for cpu in 0..self.vm.machine.nr_cpus() {
             self.vm.machine.tick(Tick::Step);

@@ -45,13 +45,10 @@ type Space = AddressSpace<'static, Plain>;
 /// raised (I10); a thief leaves them empty.
 fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)> {
     let cpu = vm.cpu(CpuId(id));
-    let CpuData {
-        slot, active, hint, telling, guarded, block, search, word, huge_search, fixed_block, nr_ahead, ..
-    } = cpu;
+    let CpuData { slot, active, hint, guarded, block, search, word, huge_search, fixed_block, nr_ahead, .. } = cpu;
     let mut words = vec![
         ("slot", slot.get()),
         ("active", active.get()),
-        ("telling", telling.get()),
         ("guarded", guarded.get()),
         ("block", block.get()),
         ("search", search.get()),

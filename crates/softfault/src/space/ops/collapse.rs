@@ -88,6 +88,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// Source: madvise(2).
     pub fn collapse(&self, base: u64) -> Result<(), CollapseRefusal> {
+        self.vm.assert_outside();
         let allowed = |vma: &Vma| !self.collapse_orders(vma.flags).is_empty();
         self.collapse_at(Vpn::of(base), &allowed, &CollapseLimits::NONE)
     }

@@ -67,8 +67,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// A VMA that nobody is moving. One that is on its way is waited for, as a
-    /// fault waits (I29).
+    /// fault waits (I29). Refused in a notice of any kind, lest one of a move waits for
+    /// itself.
     fn vma_at_rest(&self, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
+        self.vm.assert_outside();
         loop {
             let vma = {
                 let _section = self.section();

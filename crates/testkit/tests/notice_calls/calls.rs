@@ -1,0 +1,158 @@
+//! Every call of the core that a subscriber could make, and whether it may (M1).
+
+use super::stage::{AT, FRESH, Stage};
+use super::{BASE, FIXED, PAGE, PRIVATE, RW, SHARED};
+use softfault::clear::ClearTable;
+use softfault::policy::compact::CompactBudget;
+use softfault::{Access, Event, HugeKnobs, ObjectPart, Order, Term, VmaFlags};
+
+/// What becomes of a call in a notice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum May {
+    /// It works.
+    Yes,
+    /// It panics before it has done anything.
+    No,
+    /// It works if the page allows it, else it panics.
+    Either,
+}
+
+pub struct Call {
+    /// Type and function, and what is special about the case.
+    pub name: &'static str,
+    pub may: May,
+    pub make: fn(&'static Stage),
+}
+
+macro_rules! calls {
+    ($($may:ident $name:literal: $make:expr;)+) => {
+        pub const CALLS: &[Call] = &[$(Call { name: $name, may: May::$may, make: $make },)+];
+    };
+}
+
+calls! {
+    Yes "Vm::machine": |s| _ = s.vm.machine();
+    Yes "Vm::tunables": |s| _ = s.vm.tunables();
+    Yes "Vm::vmstat": |s| _ = s.vm.vmstat();
+    Yes "Vm::event": |s| _ = s.vm.event(Event::Fault);
+    Yes "Vm::huge_stat": |s| _ = s.vm.huge_stat(Order::PMD);
+    Yes "Vm::nr_frames": |s| _ = s.vm.nr_frames();
+    Yes "Vm::nr_dirty_by_word": |s| _ = s.vm.nr_dirty_by_word();
+    Yes "Vm::fragmentation": |s| _ = s.vm.fragmentation(Order::PMD);
+    Yes "Vm::describe": |s| _ = s.vm.describe(4096);
+    Yes "Vm::clear_order": |s| _ = s.vm.clear_order(Order::PMD);
+    Yes "Vm::set_clear_orders": |s| s.vm.set_clear_orders(&ClearTable::default());
+    Yes "Vm::fail_allocation": |s| s.vm.fail_allocation(None);
+    Yes "Vm::take_compaction_request": |s| _ = s.vm.take_compaction_request();
+    Yes "Vm::nr_blocks_emptied": |s| _ = s.vm.nr_blocks_emptied();
+    Yes "Vm::huge_orders": |s| _ = s.vm.huge_orders(VmaFlags::empty());
+    Yes "Vm::mid_orders_any": |s| _ = s.vm.mid_orders_any();
+    Yes "Vm::khugepaged_wanted": |s| _ = s.vm.khugepaged_wanted();
+    Yes "Vm::huge_off": |s| _ = s.vm.huge_off();
+    No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);
+    No "Vm::new_space": |s| drop(s.vm.new_space());
+    No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
+    No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
+    No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
+    No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));
+    No "Vm::split_folio": |s| s.vm.split_folio(s.other_huge());
+    No "Vm::rmap_anon": |s| _ = s.vm.rmap_anon(s.other_huge(), &mut []);
+    No "Vm::migrate_frame": |s| _ = s.vm.migrate_frame(s.other.translate_at_rest(BASE).unwrap().pfn);
+    No "Vm::compact_step": |s| _ = s.vm.compact_step(&CompactBudget::BACKGROUND);
+    No "Vm::shrink_underused": |s| _ = s.vm.shrink_underused(u64::MAX);
+    No "Vm::zero_ahead": |s| _ = s.vm.zero_ahead(u64::MAX);
+    No "Vm::age": |s| _ = s.vm.age(64, 1);
+    No "Vm::hold_one_in_each_block": |s| _ = s.vm.hold_one_in_each_block(0, 1);
+
+    Yes "AddressSpace::vm": |s| _ = s.space.vm();
+    Yes "AddressSpace::tag": |s| _ = s.space.tag();
+    Yes "AddressSpace::rss_pages": |s| _ = s.space.rss_pages();
+    Yes "AddressSpace::nr_mapped_pages": |s| _ = s.space.nr_mapped_pages();
+    Yes "AddressSpace::page_state": |s| _ = s.space.page_state(BASE);
+    Yes "AddressSpace::translate_at_rest": |s| _ = s.space.translate_at_rest(BASE);
+    Yes "AddressSpace::thp_disable": |s| _ = s.space.thp_disable();
+    Yes "AddressSpace::set_thp_disable": |s| s.space.set_thp_disable(false);
+    Yes "AddressSpace::set_limit_as": |s| s.space.set_limit_as(None);
+    Yes "AddressSpace::huge_orders": |s| _ = s.space.huge_orders(VmaFlags::empty());
+    Yes "AddressSpace::collapse_orders": |s| _ = s.space.collapse_orders(VmaFlags::empty());
+    Either "AddressSpace::handle_fault, of a page that is changed": |s| _ = s.space.handle_fault(BASE, Access::Write);
+    Either "AddressSpace::handle_fault, of a stretch that is changed": |s| _ = s.space.handle_fault(AT, Access::Write);
+    Yes "AddressSpace::handle_fault, with nothing to do": |s| _ = s.other.handle_fault(BASE + PAGE, Access::Write);
+    No "AddressSpace::handle_fault, with a refusal": |s| _ = s.other.handle_fault(BASE, Access::Exec);
+    No "AddressSpace::handle_fault, with a copy": |s| _ = s.other.handle_fault(BASE, Access::Write);
+    No "AddressSpace::handle_fault, with a split": |s| _ = s.other.handle_fault(AT, Access::Write);
+    No "AddressSpace::handle_fault, with a new page": |s| _ = s.other.handle_fault(BASE + 2 * PAGE, Access::Write);
+    No "AddressSpace::read": |s| _ = s.other.read(BASE, &mut [0]);
+    No "AddressSpace::write": |s| _ = s.other.write(BASE, &[1]);
+    No "AddressSpace::write_forced": |s| _ = s.other.write_forced(BASE, &[1]);
+    No "AddressSpace::update_u32": |s| _ = s.other.update_u32(BASE, &mut |_| None);
+    No "AddressSpace::pin_page": |s| drop(s.other.pin_page(BASE, Term::Short));
+    No "AddressSpace::pin_page_mut": |s| drop(s.other.pin_page_mut(BASE, Term::Short));
+    No "AddressSpace::pin_range": |s| _ = s.other.pin_range(BASE, Term::Short, &mut [None, None]);
+    No "AddressSpace::pin_range_mut": |s| _ = s.other.pin_range_mut(BASE, Term::Short, &mut [None, None]);
+    No "AddressSpace::vma": |s| _ = s.space.vma(BASE);
+    No "AddressSpace::nr_vmas": |s| _ = s.space.nr_vmas();
+    No "AddressSpace::nr_locked_pages": |s| _ = s.space.nr_locked_pages();
+    No "AddressSpace::maps": |s| s.space.maps(&mut |_| ());
+    No "AddressSpace::smaps": |s| s.space.smaps(&mut |_| ());
+    No "AddressSpace::mincore": |s| _ = s.space.mincore(BASE, PAGE, &mut |_, _| ());
+    No "AddressSpace::test_young": |s| _ = s.space.test_young(BASE, PAGE);
+    No "AddressSpace::test_and_clear_young": |s| _ = s.space.test_and_clear_young(BASE, PAGE);
+    No "AddressSpace::subscribe": |s| drop(s.space.subscribe());
+    No "AddressSpace::unsubscribe": |s| _ = s.space.unsubscribe(s.take_subscription());
+    No "AddressSpace::activate": |s| drop(s.space.activate());
+    No "AddressSpace::khugepaged_scan": |s| _ = s.space.khugepaged_scan(0, 4096);
+    No "AddressSpace::collapse": |s| _ = s.other.collapse(AT);
+    No "AddressSpace::fork": |s| drop(s.space.fork());
+    No "AddressSpace::fork, of another space": |s| drop(s.other.fork());
+    No "AddressSpace::mmap": |s| _ = s.space.mmap(FRESH, PAGE, RW, PRIVATE | FIXED);
+    No "AddressSpace::mmap_object": |s| {
+        let part = ObjectPart { object: &s.object, offset_bytes: 0, may_write: true };
+        _ = s.other.mmap_object(FRESH, PAGE, RW, SHARED | FIXED, part);
+    };
+    No "AddressSpace::munmap": |s| _ = s.space.munmap(FRESH, PAGE);
+    No "AddressSpace::munmap, of another space": |s| _ = s.other.munmap(BASE, PAGE);
+    No "AddressSpace::mremap": |s| _ = s.other.mremap(BASE, PAGE, 2 * PAGE, 1, 0);
+    No "AddressSpace::mprotect": |s| _ = s.other.mprotect(BASE, PAGE, 1);
+    No "AddressSpace::madvise": |s| _ = s.other.madvise(BASE, PAGE, super::DONTNEED);
+    No "AddressSpace::mlock": |s| _ = s.other.mlock(BASE, PAGE, 0, None);
+    No "AddressSpace::munlock": |s| _ = s.other.munlock(BASE, PAGE);
+    No "AddressSpace::mlockall": |s| _ = s.other.mlockall(1, None);
+    No "AddressSpace::munlockall": |s| _ = s.other.munlockall();
+    No "AddressSpace::set_brk": |s| s.other.set_brk(FRESH);
+    No "AddressSpace::brk": |s| _ = s.other.brk(0);
+    No "AddressSpace::zap_object": |s| s.other.zap_object(s.object.id(), 0..1);
+
+    Yes "Subscription::lookup": |s| _ = s.subscription.lookup(s.space, FRESH);
+    Yes "Subscription::is_current": |s| _ = s.subscription.lookup(s.space, FRESH)
+        .map(|found| s.subscription.is_current(s.space, &found));
+    Yes "Pin::pfn": |s| s.with_pin(|pin| _ = pin.pfn());
+    Yes "Pin::order": |s| s.with_pin(|pin| _ = pin.order());
+    Yes "Pin::term": |s| s.with_pin(|pin| _ = pin.term());
+    Yes "Pin::read": |s| s.with_pin(|pin| pin.read(0, &mut [0]));
+    Yes "PinMut::write": |s| s.with_pin(|pin| pin.write(0, &[7]));
+    Yes "Pin::drop": |s| s.drop_pin();
+    Yes "SharedObject::id": |s| _ = s.object.id();
+    Yes "SharedObject::size_bytes": |s| _ = s.object.size_bytes();
+    Yes "SharedObject::is_mapped": |s| _ = s.object.is_mapped();
+    Yes "SharedObject::nr_mapped_pages": |s| _ = s.object.nr_mapped_pages();
+    No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
+    No "SharedObject::discard": |s| s.object.discard(0..1);
+    No "SharedObject::zero": |s| s.object.zero(0..3 * PAGE + 5);
+    No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();
+    No "SharedObject::next_resident": |s| _ = s.object.next_resident(0..9);
+    No "SharedObject::read": |s| _ = s.object.read(0, &mut [0]);
+    No "SharedObject::write": |s| _ = s.object.write(0, &[1]);
+    No "SharedObject::drop": |s| s.drop_object();
+    No "AddressSpace::drop": |s| s.drop_space();
+}
+
+/// Functions that no subscriber can call, or that it has no business with, and why.
+pub const LEFT_OUT: [(&str, &str); 6] = [
+    ("Vm::new", "there is no machine to be told by yet"),
+    ("Vm::into_machine", "the spaces borrow it"),
+    ("Vm::check_free_is_zero", "reads all free memory and waits for nobody"),
+    ("Vm::pretend_mappings", "unsafe; for tests"),
+    ("AddressSpace::activate_raw", "unsafe; as activate"),
+    ("AddressSpace::deactivate_raw", "unsafe; as activate"),
+];
