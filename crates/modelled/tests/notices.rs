@@ -86,3 +86,30 @@ fn t14_subscription_against_a_copy() {
         check(w, &mirror, &[&child]);
     });
 }
+
+/// The subscription goes while a fault copies: afterwards nothing is received, and
+/// nothing comes.
+#[test]
+fn t14_end_of_a_subscription_against_a_copy() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        w.touch(0);
+        let child = w.space.fork().unwrap();
+        let gone = Arc::new(Mutex::new(false));
+        let seen = gone.clone();
+        on_notice(move |notice| {
+            // As it begins, and as it ends.
+            for _ in 0..2 {
+                assert!(!*seen.lock().unwrap(), "{notice:?} is received after the last subscription");
+            }
+        });
+        let by = w.space.subscribe();
+        let unsubscribe = move || {
+            w.space.unsubscribe(by).unwrap();
+            *gone.lock().unwrap() = true;
+        };
+        let write = move || _ = w.space.handle_fault(0, Access::Write).unwrap();
+        run(vec![Box::new(unsubscribe), Box::new(write)]);
+        w.check(&[&child]);
+    });
+}

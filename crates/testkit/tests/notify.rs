@@ -261,6 +261,42 @@ fn t14_told_before_and_after() {
     }
 }
 
+/// After the last subscription no notice is being received, also not of the end of a
+/// change that is over already.
+#[test]
+fn t14_unsubscribing_waits_for_the_end() {
+    in_setup(Setup::PLAIN, 2, ARENA, |w| {
+        w.map(BASE, 1, RW);
+        w.space.handle_fault(BASE, Access::Read).unwrap();
+        let stops = Mutex::new(Stops::of(w.vm));
+        let subscription = w.space.subscribe();
+        let writer = |running: &Running<'_>, _: &AtomicBool| {
+            running.space().handle_fault(BASE, Access::Write).unwrap();
+        };
+        let is_over = AtomicBool::new(false);
+        let is_gone = AtomicBool::new(false);
+        w.race(&[&writer], |_| {
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    let stops = stops.lock().unwrap();
+                    assert!(matches!(stops.notices.recv().unwrap(), Notice::Start { .. }));
+                    stops.go_on.send(()).unwrap();
+                    assert!(matches!(stops.notices.recv().unwrap(), Notice::End { .. }));
+                    is_over.store(true, SeqCst);
+                    // As long as a subscriber may take.
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                    let is_early = is_gone.load(SeqCst);
+                    stops.go_on.send(()).unwrap();
+                    assert!(!is_early, "unsubscribed while the end is being received");
+                });
+                wait_until(|| is_over.load(SeqCst));
+                w.space.unsubscribe(subscription).unwrap();
+                is_gone.store(true, SeqCst);
+            });
+        });
+    });
+}
+
 /// A second table: a guest's, or a device's.
 #[derive(Default)]
 struct Mirror {

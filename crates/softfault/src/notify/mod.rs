@@ -33,7 +33,7 @@ pub(crate) use tell::Invalidation;
 use crate::addr::PageRange;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
-use crate::sync::{Ordering, Word};
+use crate::sync::{self, Ordering, Word};
 use crate::vm::Vm;
 
 /// What a subscriber is told. Ranges are exact, of whole mappings where only a
@@ -97,7 +97,9 @@ pub(crate) struct NotifyLine {
     pub(crate) nr_subscribers: Word,
     /// Changes under way 0..24 | changes that are over 24..64.
     pub(crate) changes: Word,
-    pub(crate) pad: [Word; 6],
+    /// Changes whose end subscribers have not been told yet.
+    pub(crate) nr_untold: Word,
+    pub(crate) pad: [Word; 5],
 }
 
 /// What gives the right to look pages up in one space. Given back by
@@ -135,12 +137,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Subscription { vm: self.vm, space_id: self.id }
     }
 
-    /// Takes the subscription back. After the last one no notice is under way.
-    /// Not to be called while a notice is being received.
+    /// Takes the subscription back. When the last one has been taken back, no notice
+    /// of the space is being received, and none comes until the next subscription.
+    ///
+    /// Waits for notices that other CPUs are receiving, so it is called with nothing
+    /// held that a subscriber waits for.
     ///
     /// # Errors
     ///
     /// Gives back a subscription to another space.
+    ///
+    /// # Panics
+    ///
+    /// In [`Machine::notify`]; the subscription stays in force.
     pub fn unsubscribe(&self, subscription: Subscription<'vm, M>) -> Result<(), Subscription<'vm, M>> {
         if !subscription.is_to(self) {
             return Err(subscription);
@@ -148,8 +157,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _writer = self.write_lock();
         let notify = &self.data.notify;
         if notify.nr_subscribers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Copies of faults; none of them waits for the writer lock meanwhile.
-            while tell::is_under_way(notify.changes.load(Ordering::Acquire)) {
+            // Copies of faults, and collapses: none of them waits for the writer lock
+            // before it has told its end. One that comes now sees that nobody is left,
+            // or is seen here.
+            sync::fence();
+            while notify.nr_untold.load(Ordering::Acquire) != 0 {
                 self.vm.machine.relax();
             }
         }

@@ -3,7 +3,8 @@
 //! Under the writer lock the number of subscriptions does not change. Whoever has
 //! it not (a fault, a migration through rmap) looks at the number in the section
 //! in which it takes the entry, and has told by then or comes again: see
-//! `subscribe`.
+//! `subscribe`. Before it tells it counts itself and looks at the number once more,
+//! since `unsubscribe` waits for those who count only.
 
 use super::{Notice, Why};
 use crate::account::Event;
@@ -51,12 +52,21 @@ impl Drop for Telling<'_> {
     }
 }
 
-/// Ends a change whose start could not be told.
-struct Undo<'a>(&'a SpaceData);
+/// A change of which subscribers have been told everything when this is dropped.
+struct Untold<'a>(&'a SpaceData);
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        self.0.notify.nr_untold.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Ends a change whose start was not told.
+struct Undo<'a>(Untold<'a>);
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        self.0.notify.changes.fetch_add(OVER, Ordering::AcqRel);
+        self.0.0.notify.changes.fetch_add(OVER, Ordering::AcqRel);
     }
 }
 
@@ -77,26 +87,31 @@ impl<M: Machine> Vm<M> {
     /// or locked. The space has to stay until the end is told.
     #[inline]
     pub(crate) fn invalidate<'a>(&'a self, space: &'a SpaceData, range: PageRange, why: Why) -> Invalidation<'a, M> {
-        let told = !range.is_empty() && space.has_subscribers();
-        if told {
-            self.tell_start(space, range, why);
-        }
+        let told = !range.is_empty() && space.has_subscribers() && self.tell_start(space, range, why);
         Invalidation { vm: self, space: told.then_some(space), range, why }
     }
 
+    /// Whether there was somebody to tell.
     #[cold]
-    fn tell_start(&self, space: &SpaceData, range: PageRange, why: Why) {
+    fn tell_start(&self, space: &SpaceData, range: PageRange, why: Why) -> bool {
+        space.notify.nr_untold.fetch_add(1, Ordering::AcqRel);
         space.notify.changes.fetch_add(1, Ordering::AcqRel);
-        // A subscriber without a lock maps first and looks at the count afterwards.
+        let undo = Undo(Untold(space));
+        // A subscriber without a lock maps first and looks at the count afterwards; the
+        // last one goes first and looks at those who have not told yet.
         sync::fence();
+        if !space.has_subscribers() {
+            return false;
+        }
         self.count(Event::NotifyStart, 1);
-        let undo = Undo(space);
         self.notify(space.tag(), &Notice::Start { range, why });
         core::mem::forget(undo);
+        true
     }
 
     #[cold]
     fn tell_end(&self, space: &SpaceData, range: PageRange, why: Why) {
+        let _untold = Untold(space);
         space.notify.changes.fetch_add(OVER, Ordering::AcqRel);
         self.notify(space.tag(), &Notice::End { range, why });
     }
@@ -124,9 +139,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.invalidate(self.data, range, why)
     }
 
-    /// Where several ranges change with one shootdown, each is told for itself.
+    /// Where several ranges change with one shootdown, each is told for itself. Under
+    /// the writer lock, so that those who hear the start hear the end.
     pub(crate) fn tell_start(&self, range: PageRange, why: Why) {
-        self.vm.tell_start(self.data, range, why);
+        let was_told = self.vm.tell_start(self.data, range, why);
+        debug_assert!(was_told, "I24: nobody unsubscribes under the writer lock");
     }
 
     pub(crate) fn tell_end(&self, range: PageRange, why: Why) {
