@@ -28,6 +28,8 @@ mod fragment;
 mod group;
 mod huge;
 mod pretend;
+#[cfg(test)]
+mod quiet_tests;
 mod refill;
 mod search;
 mod sight;

@@ -1,0 +1,152 @@
+//! I28: another CPU is about to be refused and has asked for quiet. Until its turn is
+//! over nobody becomes a holder.
+
+use super::refill::Fill;
+use crate::addr::Access;
+use crate::huge::knobs::HugeKnobs;
+use crate::policy::huge::{Defrag, Enabled};
+use crate::space::AddressSpace;
+use crate::sync::Ordering;
+use crate::testing::{Plain, on_relax, vm};
+use crate::tunables::Tunables;
+use crate::vm::Vm;
+use std::boxed::Box;
+use std::cell::Cell;
+use std::rc::Rc;
+
+const HUGE: u64 = 2 << 20;
+const AT: u64 = 0x10_0000_0000;
+const COLLAPSE: u64 = 25;
+const GUARD_INSTALL: u64 = 102;
+
+/// Turns of a wait after which the other CPU's turn ends: more than an operation has
+/// that waits for nobody.
+const MANY: u64 = 1000;
+
+fn held(vm: &Vm<Plain>) -> u64 {
+    vm.cpus.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu.held.get()))
+}
+
+fn set_quiet(vm: &'static Vm<Plain>) {
+    vm.frames.turns.fetch_add(1, Ordering::Relaxed);
+    vm.frames.quiet.store(1, Ordering::Relaxed);
+}
+
+fn end_quiet(vm: &'static Vm<Plain>) {
+    vm.frames.quiet.store(0, Ordering::Relaxed);
+    vm.frames.nr_turns_over.fetch_add(1, Ordering::Release);
+}
+
+/// Whether `call` waited for the end of the other CPU's turn. No hold began or ended
+/// before.
+fn waits_in_quiet(thp: HugeKnobs, call: impl Fn(&'static Vm<Plain>, &AddressSpace<'static, Plain>)) -> bool {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(8192, Tunables { thp, ..Tunables::default() })));
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 200 * HUGE, 3, 0x32).unwrap();
+    space.handle_fault(AT, Access::Read).unwrap();
+    vm.steal_groups();
+    set_quiet(vm);
+    let before = held(vm);
+    let nr_waits = Rc::new(Cell::new(0));
+    let counted = nr_waits.clone();
+    on_relax(move || {
+        counted.set(counted.get() + 1);
+        if counted.get() == MANY {
+            assert_eq!(held(vm), before, "I28: holds frames, or did, though somebody in need wants quiet");
+            end_quiet(vm);
+        }
+    });
+    call(vm, &space);
+    on_relax(|| ());
+    let waited = nr_waits.get() >= MANY;
+    if !waited {
+        assert_eq!(held(vm), before, "I28: a hold although somebody in need wants quiet");
+        end_quiet(vm);
+    }
+    waited
+}
+
+const SMALL_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+/// A call that needs frames.
+type Call = fn(&'static Vm<Plain>, &AddressSpace<'static, Plain>);
+
+const HUGE_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Always, ..HugeKnobs::DEFAULT };
+
+#[test]
+fn programs_wait_for_the_end_of_quiet() {
+    let calls: [Call; 6] = [
+        |_, space| _ = space.handle_fault(AT + 4096, Access::Write).unwrap(),
+        |_, space| space.madvise(AT + HUGE, 100 * HUGE, GUARD_INSTALL).unwrap(),
+        |_, space| space.madvise(AT + HUGE, 3 * HUGE, GUARD_INSTALL).unwrap(),
+        |vm, _| drop(vm.new_space().unwrap()),
+        |_, space| drop(space.fork().unwrap()),
+        |_, space| _ = space.mmap(0, 4096, 3, 0x21).unwrap(),
+    ];
+    for (i, call) in calls.into_iter().enumerate() {
+        assert!(waits_in_quiet(SMALL_PAGES, call), "call {i}");
+    }
+    // It takes no huge page, and waits for a small one.
+    assert!(waits_in_quiet(HUGE_PAGES, |_, space| {
+        _ = space.handle_fault(AT + 3 * HUGE, Access::Write).unwrap();
+        assert_eq!(space.rss_pages().anon_huge, 0);
+    }));
+}
+
+#[test]
+fn daemons_do_nothing_in_quiet() {
+    assert!(!waits_in_quiet(SMALL_PAGES, |vm, _| {
+        assert!(vm.compact_step(&vm.tunables.compact_background).is_err());
+    }));
+    assert!(!waits_in_quiet(SMALL_PAGES, |vm, _| assert_eq!(vm.zero_ahead(4), 0)));
+    // The twin is an allocation like others.
+    assert!(waits_in_quiet(SMALL_PAGES, |_, space| _ = space.madvise(AT, HUGE, COLLAPSE)));
+}
+
+/// A collapse that has its twin does without a huge frame.
+#[test]
+fn a_collapse_takes_no_huge_frame_from_somebody_in_need() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(8192, Tunables { thp: HUGE_PAGES, ..Tunables::default() })));
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 2 * HUGE, 3, 0x32).unwrap();
+    space.handle_fault(AT + HUGE, Access::Write).unwrap();
+    assert_eq!(space.rss_pages().anon_huge, 512);
+    vm.set_huge_knobs(&SMALL_PAGES).unwrap();
+    space.handle_fault(AT, Access::Write).unwrap();
+    set_quiet(vm);
+    let before = held(vm);
+    assert!(space.madvise(AT, HUGE, COLLAPSE).is_err());
+    assert_eq!(held(vm), before);
+    end_quiet(vm);
+    assert_eq!(space.madvise(AT, HUGE, COLLAPSE), Ok(()));
+}
+
+/// Quiet is asked for while a caller has the first of two frames.
+#[test]
+fn who_has_a_part_gives_it_back_for_quiet() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(1024, Tunables::default())));
+    let before = held(vm);
+    let nr_tries = Cell::new(0);
+    let nr_waits = Cell::new(0);
+    on_relax(move || {
+        nr_waits.set(nr_waits.get() + 1);
+        if nr_waits.get() == MANY {
+            assert_eq!(held(vm) & 0xffff, before & 0xffff, "I28: a holder that waits");
+            end_quiet(vm);
+        }
+    });
+    let (_, hold) = vm
+        .obtain_all(&mut |source| {
+            let first = source.frame(Fill::Raw)?;
+            assert_eq!(held(vm) & 0xffff, 1 + (before & 0xffff), "I28: counted from the first frame on");
+            nr_tries.set(nr_tries.get() + 1);
+            if nr_tries.get() == 1 {
+                set_quiet(vm);
+            }
+            let second = source.frame(Fill::Raw).inspect_err(|_| vm.give_back(first, Fill::Raw))?;
+            Ok((first, second))
+        })
+        .unwrap();
+    on_relax(|| ());
+    drop(hold);
+    assert_eq!(nr_tries.get(), 2);
+}
