@@ -108,16 +108,23 @@ impl Cpus {
 pub struct Turn {
     /// The break at the beginning.
     brk: u64,
-    /// Where steps see [`HEAP`]: the first page that nobody has.
+    /// Where steps see [`HEAP`]: the first page behind a gap that nobody has.
     heap: u64,
 }
+
+/// [`HEAP`] and what stands for it are at the same place in a huge page.
+const HUGE_BYTES: u64 = 2 << 20;
+const _: () = assert!(HEAP.is_multiple_of(HUGE_BYTES));
 
 impl Turn {
     /// From here on nobody may allocate (T4).
     pub fn begin() -> Turn {
         let brk = call(libc::SYS_brk, [0; 6]) as u64;
-        let heap = brk.next_multiple_of(PAGE);
+        let own_end = brk.next_multiple_of(PAGE);
+        let heap = (own_end + PAGE).next_multiple_of(HUGE_BYTES);
         call(libc::SYS_brk, [heap, 0, 0, 0, 0, 0]);
+        // No VMA of a step merges with the allocator's.
+        call(libc::SYS_mprotect, [own_end, heap - own_end, 0, 0, 0, 0]);
         Turn { brk, heap }
     }
 
