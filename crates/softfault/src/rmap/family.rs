@@ -21,6 +21,7 @@
 //! Locks: the family's guards the list of members. A member whose space ends
 //! leaves the list first, so that what a walk meets under the lock is in place.
 
+use super::TakeEnded;
 use crate::addr::Pfn;
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
@@ -94,24 +95,33 @@ impl<M: Machine> Vm<M> {
     ///
     /// Locks on entry: no section. Takes the family's; `f` runs under it, must not
     /// call back, waits for nobody and tells `pace` each step of its search.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeEnded::OutOfTime`], if others had the lock until `deadline_ns`: a walk
+    /// of theirs is as long as the family and its VMAs. Nothing was called then.
     pub(super) fn for_each_member<'vm>(
         &'vm self,
         pfn: Pfn,
         after: Option<Pfn>,
+        deadline_ns: u64,
         f: &mut VisitMember<'_, 'vm, M>,
-    ) -> ControlFlow<()> {
+    ) -> Result<(), TakeEnded> {
         let mut pace = Pace::new(&self.machine);
-        let Some((family, index)) = self.family_of(pfn) else { return ControlFlow::Continue(()) };
+        let Some((family, index)) = self.family_of(pfn) else { return Ok(()) };
         let head = family.head();
-        let _lock = Spin::lock(&head.lock, &self.machine);
+        let is_over = &mut || self.is_past(deadline_ns);
+        let _lock = Spin::lock_unless(&head.lock, &self.machine, is_over).ok_or(TakeEnded::OutOfTime)?;
         let behind = after.map(|frame| &self.space_data(frame).family.next).filter(|next| next.get() != LEFT);
         let mut at = link(behind.unwrap_or(&head.first));
         while let Some(frame) = at {
             let data = self.space_data(frame);
-            f(Member { frame, data }, index, &mut pace)?;
+            if f(Member { frame, data }, index, &mut pace).is_break() {
+                break;
+            }
             at = link(&data.family.next);
         }
-        ControlFlow::Continue(())
+        Ok(())
     }
 
     /// A reference to the family that a private frame names, and the frame's index.

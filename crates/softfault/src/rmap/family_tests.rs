@@ -3,7 +3,7 @@
 use super::super::{TakeEnded, TakenEntry};
 use super::*;
 use crate::addr::Access;
-use crate::testing::{Plain, be, vm, vm_of};
+use crate::testing::{Plain, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use std::sync::mpsc;
 use std::vec::Vec;
@@ -96,7 +96,7 @@ fn an_end_without_look_ups_waits_for_nobody() {
 
 fn walk(vm: &Vm<Plain>, pfn: Pfn, after: Option<Pfn>) -> Vec<Pfn> {
     let mut seen = Vec::new();
-    let _ = vm.for_each_member(pfn, after, &mut |member, _, _| {
+    let _ = vm.for_each_member(pfn, after, u64::MAX, &mut |member, _, _| {
         seen.push(member.frame);
         ControlFlow::Continue(())
     });
@@ -147,4 +147,34 @@ fn a_walk_ends_when_its_time_is_over() {
     let mut all: Vec<&AddressSpace<'_, Plain>> = children.iter().collect();
     all.push(&space);
     vm.check(&all, &mut std::vec![0; 8192]).unwrap();
+}
+
+/// Another CPU walks the family for longer than there is time.
+#[test]
+fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
+    let vm = vm(1024, Tunables::default());
+    let (space, pfn) = with_page(&vm);
+    let mut nr_turns = 0;
+    on_relax(move || {
+        nr_turns += 1;
+        assert!(nr_turns < 1000, "waits for a walk of somebody else's, whatever the time");
+    });
+    vm.machine.clock_step.set(1);
+    let lock = Spin::lock(&space.founder().lock, &vm.machine);
+    let deadline_ns = vm.machine.clock.get() + 10;
+    let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |_| panic!("taken without the lock"));
+    assert_eq!(ended, Err(TakeEnded::OutOfTime));
+    assert_eq!(vm.machine.clock.get(), deadline_ns + 1, "and no shorter");
+    drop(lock);
+    // Its reference to the family is gone, and with time left the walk finds the page.
+    assert_eq!(space.family_counts(), (1, 1));
+    let mut nr_taken = 0;
+    let deadline_ns = vm.machine.clock.get() + 10;
+    let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |entry| {
+        nr_taken += 1;
+        entry.put_back();
+    });
+    assert_eq!((ended, nr_taken), (Ok(()), 1));
+    vm.machine.clock_step.set(0);
+    vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
 }

@@ -64,7 +64,7 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         self.call();
         let mut nr = 0;
-        let _ = self.for_each_member(pfn, None, &mut |member, index, pace| {
+        let _ = self.for_each_member(pfn, None, u64::MAX, &mut |member, index, pace| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 pace.search();

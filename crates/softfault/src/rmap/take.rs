@@ -84,7 +84,7 @@ impl<M: Machine> Vm<M> {
     /// Takes the entries that map the private frame `pfn` by themselves, `wanted`
     /// of them at most, and gives each to `taken`. Fewer are found where others
     /// are at work, or where the frame has more than entries. Ends at `deadline_ns`,
-    /// unless that is `u64::MAX`.
+    /// unless that is `u64::MAX`; so does the wait for the lock.
     ///
     /// `taken` runs under the family's lock.
     ///
@@ -99,7 +99,7 @@ impl<M: Machine> Vm<M> {
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
         let (mut left, mut nr_steps, mut ended) = (wanted, 0u32, Ok(()));
-        let _ = self.for_each_member(pfn, None, &mut |member, index, pace| {
+        let walked = self.for_each_member(pfn, None, deadline_ns, &mut |member, index, pace| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 pace.search();
@@ -124,10 +124,10 @@ impl<M: Machine> Vm<M> {
             }
             ControlFlow::Continue(())
         });
-        ended
+        walked.and(ended)
     }
 
-    fn is_past(&self, deadline_ns: u64) -> bool {
+    pub(super) fn is_past(&self, deadline_ns: u64) -> bool {
         deadline_ns != u64::MAX && self.machine.now_ns() > deadline_ns
     }
 
@@ -143,7 +143,7 @@ impl<M: Machine> Vm<M> {
         taken: &mut [Option<TakenHuge<'vm, M>>],
     ) -> usize {
         let mut nr_taken = 0;
-        let _ = self.for_each_member(first, after, &mut |member, index, pace| {
+        let _ = self.for_each_member(first, after, u64::MAX, &mut |member, index, pace| {
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 if nr_taken == taken.len() {

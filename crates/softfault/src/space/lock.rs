@@ -55,13 +55,32 @@ pub(crate) struct Spin<'a>(&'a Word);
 
 impl<'a> Spin<'a> {
     pub(crate) fn lock<M: Machine>(word: &'a Word, machine: &M) -> Spin<'a> {
-        while word.swap(1, Ordering::Acquire) != 0 {
-            machine.relax();
-            while !sync::seems_zero(word) {
-                machine.relax();
+        loop {
+            if let Some(lock) = Spin::lock_unless(word, machine, &mut || false) {
+                return lock;
             }
         }
-        Spin(word)
+    }
+
+    /// The same, unless `is_over` says so first. It is asked in each turn of the wait,
+    /// and not if there is none.
+    pub(crate) fn lock_unless<M: Machine>(
+        word: &'a Word,
+        machine: &M,
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> Option<Spin<'a>> {
+        while word.swap(1, Ordering::Acquire) != 0 {
+            loop {
+                if is_over() {
+                    return None;
+                }
+                machine.relax();
+                if sync::seems_zero(word) {
+                    break;
+                }
+            }
+        }
+        Some(Spin(word))
     }
 
     /// Inside a section, for the historic disciplines. The machine's `relax` may
