@@ -46,6 +46,8 @@ pub(crate) struct Plain {
     /// What the clock says, and what each look at it adds.
     pub(crate) clock: Word,
     pub(crate) clock_step: Word,
+    /// A frame, + 1, in whose block nobody may have business; 0 is none.
+    pub(crate) closed: Word,
     /// Turns of [`Machine::relax`] so far.
     pub(crate) nr_relaxed: Word,
 }
@@ -65,6 +67,8 @@ unsafe impl Machine for Plain {
         true
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        let is_closed = self.closed.get().checked_sub(1).is_some_and(|at| u64::from(pfn.0) / 512 == at / 512);
+        assert!(!is_closed, "a frame that is nobody's is looked at");
         let (from, nr_more) = self.gap;
         let at = u64::from(pfn.0) + if pfn.0 < from { 0 } else { nr_more };
         assert!(at < self.nr_frames);
@@ -126,8 +130,8 @@ fn named(ranges: &[(u32, u64)]) -> Vec<FrameRange> {
 }
 
 fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
-    let [nr_relaxed, clock, clock_step] = [0; 3].map(Word::new);
-    Plain { memory, nr_frames, frames, gap: (0, 0), nr_cpus, clock, clock_step, nr_relaxed }
+    let [nr_relaxed, closed, clock, clock_step] = [0; 4].map(Word::new);
+    Plain { memory, nr_frames, frames, gap: (0, 0), nr_cpus, clock, clock_step, closed, nr_relaxed }
 }
 
 /// A `Vm` over `nr_frames` zeroed frames.

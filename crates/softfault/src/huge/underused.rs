@@ -106,18 +106,19 @@ impl<M: Machine> Vm<M> {
         if state.kind() != FrameKind::Anon || state.is_derived() || state.maps() != 1 {
             return 0;
         }
-        // A look without any right to it: what is read may be another page's by
-        // now, and is only a reason to look again.
-        self.machine.relax();
         let first = self.frames.folio(first).first();
-        if self.zero_pages(first, most_zero).is_none() {
-            return 0;
-        }
         // A subscriber would have to be told before the entry is taken.
         let mut taken = [None];
         let mut fits = |space: &SpaceData, vma: &Vma| !is_locked(vma) && !space.has_subscribers();
         self.rmap_take_huge(first, None, &mut fits, &mut taken);
         let [Some(taken)] = taken else { return 0 };
+        // A look while programs may still write, to find out whether a shootdown is
+        // worth it. The entry is ours first: a folio that nothing keeps may be
+        // somebody's by now who zeroes it or copies to it by plain stores (I6).
+        if self.zero_pages(first, most_zero).is_none() {
+            taken.pmd.slot.resolve(Entry::Leaf(taken.old));
+            return 0;
+        }
         let space = self.borrow_space(taken.space);
         space.shootdown_and_wait(Flush::Pages(taken.pmd.span()));
         // The only entry is ours, and no section saw it: no program writes any more,
@@ -173,3 +174,7 @@ fn is_locked_now<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> bool {
     let _section = space.section();
     space.tree().lookup(vpn).is_none_or(|found| is_locked(&found.vma))
 }
+
+#[cfg(test)]
+#[path = "underused_tests.rs"]
+mod tests;
