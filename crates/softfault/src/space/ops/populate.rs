@@ -58,28 +58,34 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The VMA at a page, by value. Called with nothing held.
     pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<Vma> {
-        self.vma_at_rest(&|tree| tree.lookup(vpn))
+        self.vma_at_rest(vpn, &|tree| tree.lookup(vpn))
     }
 
     /// The first VMA that ends after the page, by value. Called with nothing held.
     pub(crate) fn vma_from(&self, vpn: Vpn) -> Option<Vma> {
-        self.vma_at_rest(&|tree| tree.next(vpn))
+        self.vma_at_rest(vpn, &|tree| tree.next(vpn))
     }
 
     /// A VMA that nobody is moving. One that is on its way is waited for, as a
-    /// fault waits (I29). Refused in a notice of any kind, lest one of a move waits for
-    /// itself.
-    fn vma_at_rest(&self, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
+    /// fault waits (I29). A hole at the page may be one for a moment only, where a
+    /// mapping is replaced: whoever makes it so has the writer lock, which is waited
+    /// for, too, as a fault does. Refused in a notice of any kind, lest one of a move
+    /// waits for itself.
+    fn vma_at_rest(&self, vpn: Vpn, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
         self.vm.assert_outside();
         loop {
             let vma = {
                 let _section = self.section();
-                find(self.tree())?.vma
+                find(self.tree()).map(|found| found.vma)
             };
-            if !vma.is_moving() {
-                return Some(vma);
+            match vma {
+                Some(vma) if vma.is_moving() => self.vm.machine.relax(),
+                Some(vma) if vma.range.contains(vpn) => return Some(vma),
+                _ => {
+                    let _writer = self.write_lock();
+                    return find(self.tree()).map(|found| found.vma);
+                }
             }
-            self.vm.machine.relax();
         }
     }
 }

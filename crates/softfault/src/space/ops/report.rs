@@ -157,7 +157,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.tree().nr_vmas()
     }
 
-    /// The VMA that holds the address, by value.
+    /// The VMA that holds the address, by value. A writer is waited for if there seems
+    /// to be none: a call that replaces a mapping makes it a hole for a moment.
     pub fn vma(&self, addr: u64) -> Option<Vma> {
         self.vma_at(Vpn::of(addr))
     }
