@@ -1,11 +1,12 @@
 //! I31: a call that changes only what the mapping says, at each wait of a collapse.
+//! And I29: a scan at each wait of a move.
 #![deny(unsafe_code)]
 
 mod common;
 
-use common::PAGE;
 use common::huge::{AT, HUGE, byte, map, vm};
 use common::turns::TwoCpus;
+use common::{MAYMOVE, MREMAP_FIXED, PAGE};
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, VmaFlags};
@@ -59,4 +60,32 @@ fn advice_against_a_collapse() {
 fn locking_against_a_collapse() {
     against_a_collapse(|s| s.mlock(AT, HUGE, 0, None).unwrap(), VmaFlags::LOCKED);
     against_a_collapse(|s| s.mlock(AT, HUGE, MLOCK_ONFAULT, None).unwrap(), VmaFlags::LOCKED);
+}
+
+/// One step finds the mapping where it was or where it is afterwards: not at a place
+/// that it is just leaving.
+#[test]
+fn a_scan_against_a_move() {
+    const TO: u64 = AT + 64 * HUGE;
+    let knobs = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let (mut nr_before, mut nr_after) = (0, 0);
+    for begin in 0.. {
+        let two = TwoCpus::over(vm(2, 16 << 20, knobs));
+        let go = |s: &Space<'_>| s.mremap(AT, HUGE, HUGE, MAYMOVE | MREMAP_FIXED, TO).unwrap();
+        let overlapped = two.play(
+            begin,
+            prepare,
+            go,
+            |s| s.khugepaged_scan(AT, 1),
+            |s, to, scan| {
+                assert_eq!((scan.nr_collapsed, scan.refused), (1, None), "at wait {begin}");
+                assert!((0..512).all(|page| byte(s, to + page * PAGE) == page as u8));
+                *(if scan.next == Some(AT + HUGE) { &mut nr_before } else { &mut nr_after }) += 1;
+            },
+        );
+        if !overlapped {
+            break;
+        }
+    }
+    assert!(nr_after > 2, "{nr_before} before the move, {nr_after} after it");
 }

@@ -65,11 +65,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// The first stretch from `at` on that may become huge; where to go on.
     fn scan_stretch(&self, at: Vpn, limits: &CollapseLimits, scan: &mut Scan) -> Option<Vpn> {
         let nr = Vm::<M>::NR_SUB_FRAMES;
-        // By value: what is found is looked at again under the writer lock.
-        let vma = {
-            let _section = self.section();
-            self.tree().next(at).map(|f| f.vma)?
-        };
+        // What is found is looked at again under the writer lock.
+        let vma = self.vma_from(at)?;
         // A look at a VMA costs something, too, or a space of a million small ones
         // would be one step.
         scan.nr_scanned += 1;
