@@ -104,7 +104,7 @@ impl<M: Machine> Vm<M> {
         let offset = addr % PAGE_SIZE as usize;
         Some(match desc.state().kind() {
             FrameKind::Table => Place { structure: "table", field: TABLES[(desc.index.get() as usize).min(4)] },
-            FrameKind::Meta if desc.index.get() == MetaUse::Space as u64 => {
+            FrameKind::Meta if [MetaUse::Space as u64, MetaUse::Founder as u64].contains(&desc.index.get()) => {
                 Place { structure: "SpaceData", field: field_at(SPACE, offset) }
             }
             FrameKind::Meta if desc.index.get() == MetaUse::Rss as u64 => {

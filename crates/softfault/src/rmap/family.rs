@@ -136,12 +136,11 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Whether the frame is a founder's. In a section: it stays one frame's until
-    /// the section ends.
+    /// the section ends. Asks the descriptor alone: any other frame may be zeroed by
+    /// plain stores at this moment, for its next use (I6).
     fn is_founder(&self, frame: Pfn) -> bool {
         let desc = self.frames.desc(frame);
-        desc.state().kind() == FrameKind::Meta
-            && desc.index.load(Ordering::Acquire) == MetaUse::Space as u64
-            && self.space_data(frame).family.founder.get() == u64::from(frame.0)
+        desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == MetaUse::Founder as u64
     }
 
     /// One more reference, if there is one. In the section in which the frame was

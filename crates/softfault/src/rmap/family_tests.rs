@@ -178,3 +178,22 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
     vm.machine.clock_step.set(0);
     vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
 }
+
+/// Only a founder's frame waits for look-ups before it goes back.
+#[test]
+fn a_look_up_reads_no_frame_of_others() {
+    let vm = vm(1024, Tunables::default());
+    let (space, pfn) = with_page(&vm);
+    let child = space.fork().unwrap();
+    assert!(vm.is_founder(space.frame));
+    vm.machine.closed.set(u64::from(child.frame.0) + 1);
+    for frame in [child.frame, child.root, space.root, pfn] {
+        assert!(!vm.is_founder(frame));
+    }
+    vm.machine.closed.set(0);
+    drop(space);
+    assert!(
+        !vm.is_founder(child.frame) && vm.is_founder(Pfn(child.family as u32)),
+        "a founder for as long as it has members"
+    );
+}

@@ -107,12 +107,16 @@ const _: () = assert!(size_of::<SpaceData>() <= RSS_OFFSET);
 /// What a frame of kind `Meta` holds: the `index` of its descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MetaUse {
+    /// A space that is no founder.
     Space = 1,
     Rss = 2,
     Tree = 3,
     Object = 4,
     /// A founder's frame of which the last member has gone: on its way back.
     Former = 5,
+    /// A founder's, of which there are references. No page has that index: a frame
+    /// that says so is or was a founder's, whatever else is read of its descriptor.
+    Founder = -1,
 }
 
 /// CPUs whose resident counts fit beside the space.
@@ -145,6 +149,8 @@ impl<M: Machine> Vm<M> {
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         self.call();
         let space = self.new_space_parts(None)?;
+        // Release: whoever sees the mark sees a frame that was zeroed.
+        self.frames.desc(space.frame).index.store(MetaUse::Founder as u64, Ordering::Release);
         space.enlist();
         Ok(space)
     }
