@@ -245,7 +245,8 @@ pub unsafe trait Machine: Sized + Sync {
     ///
     /// Everything else panics as the first thing that it does: operations, accesses,
     /// new pins, new objects and spaces and the end of one, subscriptions, steps of
-    /// daemons. [`handle_fault`] panics unless one look at the page settles the fault
+    /// daemons. A handle that ends here panics in its `Drop`, which aborts the program if
+    /// a panic is under way. [`handle_fault`] panics unless one look at the page settles the fault
     /// without a frame. The CPU stays the same until this returns, also in a
     /// [`relax`](Machine::relax) of a call that it makes (I2).
     ///

@@ -9,12 +9,17 @@ use common::huge::{AT, HUGE, huge_pages, map};
 use common::turns::TwoCpus;
 use common::{DONTNEED, FIXED, GUARD_INSTALL, PAGE, PRIVATE, READ, RW, SHARED, Space, check};
 use softfault::policy::huge::{Defrag, Enabled};
-use softfault::{Access, CpuId, Event, HugeKnobs, KhugepagedKnobs, Machine, MadviseError, MmapError, Tunables, Vm};
+use softfault::{
+    Access, CpuId, Errno, Event, HugeKnobs, KhugepagedKnobs, Machine, MadviseError, MmapError, Tunables, Vm,
+};
 use softfault_host::{Hosted, HostedConfig};
+use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 const NOHUGEPAGE: u64 = 15;
+const NO_HUGE_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
 /// Pages of the other program.
 const OTHER: u64 = 0x30_0000_0000;
 
@@ -73,6 +78,142 @@ fn an_object_without_a_node_leaves_its_frame() {
         assert!(refused(space, next, SHARED), "an object and a node need two frames");
     };
     leaves_a_frame_to_others(prepare, call);
+}
+
+/// A program in full memory, with `nr_free` frames free and hardly a node in its pool,
+/// and where its next mapping goes.
+fn with_frames_free(vm: &Vm<Hosted>, space: &Space<'_>, nr_free: u64) -> u64 {
+    map(space, AT, 16 * PAGE);
+    (0..16).for_each(|page| space.write(AT + page * PAGE, &[1]).unwrap());
+    map(space, AT + HUGE, 64 * HUGE);
+    vm.age(0, 1);
+    let at = |i: u64| AT + 128 * HUGE + 2 * i * PAGE;
+    let next = (0..1000).find(|i| space.mmap(at(*i), PAGE, RW, PRIVATE | FIXED).is_err()).unwrap();
+    (0..nr_free).for_each(|page| space.madvise(AT + page * PAGE, PAGE, DONTNEED).unwrap());
+    assert_eq!(vm.vmstat().nr_free_pages, nr_free);
+    at(next)
+}
+
+#[test]
+fn a_refused_call_keeps_no_frame() {
+    const MAPPED: u64 = AT + HUGE;
+    type Call = fn(&Space<'_>, u64) -> Result<(), Errno>;
+    let calls: [(&str, Call); 9] = [
+        ("mmap", |space, at| space.mmap(at, PAGE, RW, PRIVATE | FIXED).map(drop).map_err(|e| e.errno())),
+        ("mmap, shared", |space, at| space.mmap(at, PAGE, RW, SHARED | FIXED).map(drop).map_err(|e| e.errno())),
+        ("mmap, over", |space, _| space.mmap(MAPPED, PAGE, READ, PRIVATE | FIXED).map(drop).map_err(|e| e.errno())),
+        ("mmap, over, shared", |space, _| {
+            space.mmap(MAPPED + PAGE, PAGE, READ, SHARED | FIXED).map(drop).map_err(|e| e.errno())
+        }),
+        ("munmap", |space, _| space.munmap(MAPPED + PAGE, PAGE).map_err(|e| e.errno())),
+        ("mprotect", |space, _| space.mprotect(MAPPED + PAGE, PAGE, READ).map_err(|e| e.errno())),
+        ("madvise", |space, _| space.madvise(MAPPED + PAGE, PAGE, NOHUGEPAGE).map_err(|e| e.errno())),
+        ("guards", |space, _| space.madvise(MAPPED, 5 * HUGE, GUARD_INSTALL).map_err(|e| e.errno())),
+        ("fork", |space, _| space.fork().map(drop).map_err(|e| e.errno())),
+    ];
+    for (name, call) in calls {
+        let refused = |nr_free: &u64| {
+            let vm = machine(1, 16 << 20, NO_HUGE_PAGES);
+            let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+            let space = vm.new_space().unwrap();
+            let at = with_frames_free(&vm, &space, *nr_free);
+            let result = call(&space, at);
+            assert!(matches!(result, Ok(()) | Err(Errno::ENOMEM)), "{name}: {result:?}");
+            if result.is_err() {
+                assert_eq!(vm.vmstat().nr_free_pages, *nr_free, "I28: {name} was refused, and keeps frames");
+            }
+            check(&vm, &[&space]);
+            result.is_err()
+        };
+        let nr_refused = (0..16).take_while(refused).count();
+        assert!((1..16).contains(&nr_refused), "{name}: {nr_refused} frames are too few");
+    }
+}
+
+std::thread_local! {
+    /// Which of two CPUs the thread is, while they take turns as a seed says.
+    static ME: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Two CPUs of which one runs at a time, until a wait at which the seed says so.
+struct Dice {
+    random: AtomicU64,
+    turn: AtomicUsize,
+    done: [AtomicBool; 2],
+}
+
+impl Dice {
+    fn new(seed: u64) -> Dice {
+        let random = AtomicU64::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        Dice { random, turn: AtomicUsize::new(0), done: Default::default() }
+    }
+
+    fn pass(&self) {
+        let Some(me) = ME.get() else { return };
+        let mut random = self.random.load(SeqCst);
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.random.store(random, SeqCst);
+        if random >> 60 & 1 == 1 {
+            self.turn.store(1 - me, SeqCst);
+        }
+        self.await_turn(me);
+    }
+
+    fn await_turn(&self, me: usize) {
+        while self.turn.load(SeqCst) != me && !self.done[1 - me].load(SeqCst) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn take_turns<T>(&self, me: usize, f: impl FnOnce() -> T) -> T {
+        self.await_turn(me);
+        ME.set(Some(me));
+        let result = f();
+        ME.set(None);
+        self.done[me].store(true, SeqCst);
+        result
+    }
+}
+
+/// Each of two programs needs an object and a node, for which there are frames once.
+#[test]
+fn of_two_calls_one_gets_what_is_there() {
+    let mut nr_of_one = 0;
+    for seed in 0..200 {
+        let vm = machine(2, 64 << 20, NO_HUGE_PAGES);
+        let dice = Arc::new(Dice::new(seed));
+        let hook = dice.clone();
+        assert!(vm.machine().on_wait(Box::new(move || hook.pass())).is_ok());
+        let cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
+        let nodes = |space: &Space<'_>, i| space.mmap(AT + 128 * HUGE + 2 * i * PAGE, PAGE, RW, PRIVATE | FIXED);
+        // Until the pool of the other one is as empty as the first one's will be.
+        map(&space, AT, 300 * PAGE);
+        (0..300).for_each(|page| space.write(AT + page * PAGE, &[1]).unwrap());
+        vm.age(0, 1);
+        let next = [&space, &other].map(|space| (0..2000).find(|i| nodes(space, *i).is_err()).unwrap());
+        // In different words of the bitmap.
+        [0, 150].iter().for_each(|page| space.madvise(AT + page * PAGE, PAGE, DONTNEED).unwrap());
+        assert_eq!(vm.vmstat().nr_free_pages, 2);
+        drop(cpu);
+        let call = |me: usize, space: &Space<'_>| {
+            let _cpu = vm.machine().bind(CpuId(me as u16)).unwrap();
+            let at = AT + 128 * HUGE + 2 * next[me] * PAGE;
+            dice.take_turns(me, || space.mmap(at, PAGE, RW, SHARED | FIXED).is_ok())
+        };
+        let (one, two) = std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| call(1, &other));
+            (call(0, &space), theirs.join().unwrap())
+        });
+        assert!(one || two, "I28: each was refused for what the other had, with seed {seed}");
+        nr_of_one += u64::from(one != two);
+        let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+        check(&vm, &[&space, &other]);
+        drop((space, other));
+    }
+    assert!(nr_of_one > 100, "{nr_of_one} seeds with frames for one");
 }
 
 // Large reserves.

@@ -37,12 +37,13 @@ impl<M: Machine> Vm<M> {
 
     /// Looks whether so many single frames are free, before they are asked for one
     /// by one. Everywhere is as for one frame: the groups of others are emptied, and
-    /// zero pages of underused huge pages are given back until there are enough.
+    /// zero pages of underused huge pages are given back until there are enough, in one
+    /// pass over all of them.
     pub(super) fn look_for(&self, nr_frames: u64, search: Search) -> Result<(), OutOfFrames> {
         let missing = || nr_frames.saturating_sub(self.nr_free_pages());
         if search == Search::Everywhere && missing() > 0 {
             self.steal_groups();
-            while missing() > 0 && self.shrink_for(missing()) > 0 {}
+            self.shrink_for(missing());
         }
         if missing() == 0 { Ok(()) } else { Err(OutOfFrames) }
     }

@@ -1,18 +1,20 @@
 //! I28: another CPU is about to be refused and has asked for quiet. Until its turn is
-//! over nobody becomes a holder.
+//! over nobody becomes a holder. One attempt ends, whatever others do.
 
 use super::refill::Fill;
-use crate::addr::Access;
-use crate::huge::knobs::HugeKnobs;
+use super::{OutOfFrames, Search};
+use crate::addr::{Access, Pfn};
+use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
 use crate::policy::huge::{Defrag, Enabled};
 use crate::space::AddressSpace;
 use crate::sync::Ordering;
-use crate::testing::{Plain, on_relax, vm};
+use crate::testing::{Plain, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use crate::vm::Vm;
 use std::boxed::Box;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::vec::Vec;
 
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
@@ -149,4 +151,74 @@ fn who_has_a_part_gives_it_back_for_quiet() {
     on_relax(|| ());
     drop(hold);
     assert_eq!(nr_tries.get(), 2);
+}
+
+// What another CPU does in each turn may put off quiet, but no attempt.
+
+/// CPU 1 claims the last frame whenever it was stolen, and has it in its group again.
+#[test]
+fn an_attempt_steals_once() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(2, 1024, Tunables::default()).unwrap()));
+    let frames: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
+    let into_group = |pfn: Pfn| {
+        let old = vm.cpus.at(1).zeroed.replace(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63));
+        assert_eq!(old.1, 0);
+    };
+    vm.frames.desc(frames[5]).clear();
+    into_group(frames[5]);
+    let nr_rounds = Rc::new(Cell::new(0));
+    let counted = nr_rounds.clone();
+    on_relax(move || {
+        if vm.frames.is_quiet() || vm.thief.get() != 0 || vm.cpus.at(1).zeroed.peek().is_some() {
+            return;
+        }
+        be(1);
+        if let Ok(pfn) = vm.try_obtain(Fill::Raw, Search::Blocks) {
+            into_group(pfn);
+            counted.set(counted.get() + 1);
+        }
+        be(0);
+        assert!(counted.get() < 100, "I28: an attempt without an end");
+    });
+    assert!(vm.obtain(Fill::Raw).is_ok());
+    on_relax(|| ());
+    assert!(nr_rounds.get() > 1, "taken again {} times", nr_rounds.get());
+}
+
+/// CPU 1 makes a huge page again as soon as it was split.
+#[test]
+fn an_attempt_shrinks_once() {
+    let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
+    let tunables = Tunables { thp: HugeKnobs { khugepaged, ..HUGE_PAGES }, ..Tunables::default() };
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(2, 4096, tunables).unwrap()));
+    let [used, underused] = [(); 2].map(|()| Box::leak(Box::new(vm.new_space().unwrap())));
+    let fill = |space: &AddressSpace<'static, Plain>, nr_written: u64| {
+        space.mmap(AT, HUGE, 3, 0x32).unwrap();
+        (0..nr_written).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
+        assert_eq!(space.rss_pages().anon_huge, 512);
+    };
+    fill(underused, 1);
+    fill(used, 512);
+    let block = |space: &AddressSpace<'static, Plain>| u64::from(space.translate_at_rest(AT).unwrap().pfn.0) / 512;
+    vm.underused_cursor.set(block(underused));
+    // While the other one's is looked at, which comes later.
+    let behind = (block(used) + 1) % vm.frames.blocks.len() as u64;
+    assert_ne!(behind, block(underused));
+    let nr_rounds = Rc::new(Cell::new(0));
+    let counted = nr_rounds.clone();
+    on_relax(move || {
+        let looks_at = vm.underused_cursor.get() % vm.frames.blocks.len() as u64;
+        if looks_at != behind || underused.rss_pages().anon_huge != 0 {
+            return;
+        }
+        be(1);
+        underused.munmap(AT, HUGE).unwrap();
+        fill(underused, 1);
+        be(0);
+        counted.set(counted.get() + 1);
+        assert!(counted.get() < 10, "I28: an attempt without an end");
+    });
+    assert_eq!(vm.look_for(4000, Search::Everywhere), Err(OutOfFrames));
+    on_relax(|| ());
+    assert_eq!(nr_rounds.get(), 1);
 }

@@ -25,6 +25,7 @@ pub(crate) enum Fill {
 impl<M: Machine> Vm<M> {
     /// One frame, the caller's alone. Called with nothing held: it may wait for
     /// frames that others hold.
+    #[cfg(test)]
     pub(crate) fn obtain(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         self.frames.count_down()?;
         self.surely(&mut |search| self.try_obtain(fill, search))
@@ -67,6 +68,7 @@ impl<M: Machine> Vm<M> {
         let batch = self.tunables.zero_batch;
         // A table is wanted once in 512 faults.
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
+        let mut has_stolen = false;
         let (claim, is_new_block, held) = loop {
             let held = self.hold();
             let cpu = self.this_cpu_data();
@@ -81,12 +83,16 @@ impl<M: Machine> Vm<M> {
                 break (claim, block != self.this_cpu_data().block.get(), held);
             }
             held.in_vain();
-            // What was stolen may be gone again before it is claimed; then it is
-            // in somebody's group, and worth another round, by ones.
-            most = 1;
-            if search != Search::Everywhere || !self.steal_groups() && self.shrink_underused(u64::MAX) == 0 {
+            // Once: what was stolen or given back may be somebody's again before it is
+            // claimed. He has held it then, so that the attempt does not count.
+            if search != Search::Everywhere || has_stolen {
                 return Err(OutOfFrames);
             }
+            if !self.steal_groups() && self.shrink_underused(u64::MAX) == 0 {
+                return Err(OutOfFrames);
+            }
+            has_stolen = true;
+            most = 1;
             self.machine.relax();
         };
         if fill != Fill::Raw {

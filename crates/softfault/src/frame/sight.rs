@@ -20,8 +20,8 @@
 //! owner of the turn asks for quiet. From then on whoever finds no frame in the CPU's
 //! group within a section gives back what it holds and waits for a turn. Holds that had
 //! begun end: their owners wait for nobody who waits for frames. A new one needs a check
-//! that was made before, one per CPU at most, or a frame that was in a group, and the
-//! first attempt in quiet empties the groups. An attempt in quiet is in vain only if one
+//! that was made before, one per CPU at most, or a frame that was in a group; an attempt
+//! in quiet that is alone empties the groups. An attempt in quiet is in vain only if one
 //! of these holds ended during it.
 //!
 //! Locks on entry: none, no section, no frames that are counted here.

@@ -34,7 +34,8 @@ impl<M: Machine> Vm<M> {
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
-        let (id, _held) = self.new_object(size_bytes.min(MAX_OBJECT_BYTES), 1)?;
+        let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
+        let (id, _held) = self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source))?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
     }

@@ -14,7 +14,7 @@
 //! Locks on entry: none.
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::frame::{Fill, FrameKind, Held, OutOfFrames};
+use crate::frame::{Fill, FrameKind, OutOfFrames, Source};
 use crate::machine::Machine;
 use crate::mem::{self};
 use crate::pace::Pace;
@@ -110,17 +110,21 @@ impl ObjectSlot<'_> {
 pub(crate) struct LostFill;
 
 impl<M: Machine> Vm<M> {
-    /// A new object, with `refs` as they are to be. Nothing else is allocated. Its frame
-    /// is counted as held, for a caller who may have to give it back.
-    pub(crate) fn new_object(&self, size_bytes: u64, refs: u64) -> Result<(ObjectId, Held<'_>), OutOfFrames> {
-        let (frame, held) = self.obtain_held(Fill::Fixed)?;
+    /// A new object, with `refs` as they are to be. Nothing else is allocated.
+    pub(crate) fn new_object(
+        &self,
+        size_bytes: u64,
+        refs: u64,
+        source: &Source<'_, M>,
+    ) -> Result<ObjectId, OutOfFrames> {
+        let frame = source.frame(Fill::Fixed)?;
         // Headers have no owner; nodes have their header.
         self.frames.desc(frame).assign(FrameKind::Meta, 0, 0, MetaUse::Object as u64);
         let id = ObjectId(u64::from(frame.0));
         let data = self.object(id);
         data.refs.set(refs);
         data.size_bytes.set(size_bytes);
-        Ok((id, held))
+        Ok(id)
     }
 
     #[inline]

@@ -39,7 +39,7 @@ pub use displaced::Displaced;
 pub use gap::{Direction, GapRequest};
 pub use layout::TreeRoot;
 pub use node::NodeId;
-pub use pool::{OutOfNodes, Retired};
+pub use pool::{OutOfNodes, PoolMark, Retired};
 pub use read::{Found, Snapshot};
 pub use txn::{Trial, TwoStep, Txn};
 
@@ -113,6 +113,18 @@ impl<'a, M: Machine> Tree<'a, M> {
     /// space, when nobody can read the tree any more. `f` may reuse the frame.
     pub fn pool_frames(&self, f: &mut dyn FnMut(Pfn)) {
         pool::for_each_frame(*self, f);
+    }
+
+    /// How far the pool has grown, for [`shrink_pool`](Self::shrink_pool). Under the
+    /// writer lock.
+    pub fn pool_mark(&self) -> PoolMark {
+        PoolMark(self.root.pool.frames.get())
+    }
+
+    /// Gives each frame that was added since `mark` to `f`, who may reuse it. Under the
+    /// writer lock. No version was published since, and no transaction is under way.
+    pub fn shrink_pool(self, mark: PoolMark, f: &mut dyn FnMut(Pfn)) {
+        pool::shrink(self, mark, f);
     }
 
     /// The nodes that were left to the next grace period. Under the writer lock.

@@ -37,12 +37,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         if nr_tables == 0 {
             return Ok(());
         }
-        let nr_all = self.nr_left + nr_tables;
+        let nr_all = self.checked_sum(nr_tables)?;
         let vm = self.vm;
-        if nr_all > vm.nr_total_pages {
-            // Whatever others give back.
-            return Err(OutOfFrames);
-        }
         if !vm.frames.is_quiet() {
             self.held.get_or_insert_with(|| vm.hold());
             if self.fill_up_to(nr_all, &vm.source()).is_ok() {
@@ -54,6 +50,22 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         let turn = vm.in_need();
         self.held = Some(vm.hold());
         self.fill_up_to(nr_all, &turn.source()).inspect_err(|_| self.give_back())
+    }
+
+    /// As [`add`](Self::add), for a caller who is counted as a holder until this
+    /// returns, and whose `source` it is.
+    pub(crate) fn add_from(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
+        let nr_all = self.checked_sum(nr_tables)?;
+        self.fill_up_to(nr_all, source).inspect_err(|_| self.give_back())?;
+        // Not before: a turn in need goes on only while its owner is one holder.
+        self.held.get_or_insert_with(|| self.vm.hold());
+        Ok(())
+    }
+
+    /// All that it will have, if there can ever be so many, whatever others give back.
+    fn checked_sum(&self, nr_tables: u64) -> Result<u64, OutOfFrames> {
+        let nr_all = self.nr_left + nr_tables;
+        if nr_all > self.vm.nr_total_pages { Err(OutOfFrames) } else { Ok(nr_all) }
     }
 
     fn fill_up_to(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {

@@ -1,5 +1,7 @@
 //! madvise(2).
 
+use super::edit::Edit;
+use super::prepare::Nodes;
 use super::{is_aligned, page_align, pages};
 use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
@@ -167,11 +169,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if set.contains(VmaFlags::WIPEONFORK) && vma.flags.contains(VmaFlags::SHARED) {
             return Err(MadviseError::WrongMapping);
         }
-        let mut edit = self.edit();
-        edit.rewrite(part, &mut |v| Vma { flags: (v.flags - clear) | set, ..*v })?;
-        if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
-            return Err(MadviseError::TooManyVmas);
-        }
+        let edit = self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            edit.with(nodes).rewrite(part, &mut |v| Vma { flags: (v.flags - clear) | set, ..*v })?;
+            if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
+                return Err(MadviseError::TooManyVmas);
+            }
+            Ok(edit)
+        })?;
         let retired = edit.publish();
         self.split_edges(part);
         self.reclaim(retired);
@@ -216,16 +221,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_guards(&self, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
         let machine = &self.vm.machine;
-        let mut edit = None;
-        if !vma.flags.contains(VmaFlags::MAYGUARD) {
-            // The whole VMA: a flag on a part would split it, which nobody asked.
-            let edit = edit.insert(self.edit());
-            edit.rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
-        }
-        // Last: whoever has a reserve allocates nothing else (I28).
-        let mut reserve = TableReserve::new(self.vm);
-        let nr_tables = reserve::tables_for(machine, self.root, part);
-        reserve.add(nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
+        let (edit, mut reserve) = self.prepare(&mut |nodes| self.prepare_guards(vma, part, nodes))?;
         if let Some(edit) = edit {
             let retired = edit.publish();
             self.reclaim(retired);
@@ -254,6 +250,28 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
         self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
         Ok(())
+    }
+
+    /// The mark on the VMA, and the tables that the guards lie in.
+    fn prepare_guards(
+        &self,
+        vma: &Vma,
+        part: PageRange,
+        nodes: Nodes<'_, M>,
+    ) -> Result<(Option<Edit<'_, 'vm, M>>, TableReserve<'vm, M>), MadviseError> {
+        let mut edit = None;
+        if !vma.flags.contains(VmaFlags::MAYGUARD) {
+            // The whole VMA: a flag on a part would split it, which nobody asked.
+            let edit = edit.insert(self.edit());
+            edit.with(nodes).rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
+        }
+        let mut reserve = TableReserve::new(self.vm);
+        let nr_tables = reserve::tables_for(&self.vm.machine, self.root, part);
+        if nr_tables > 0 {
+            let source = nodes.ok_or(MadviseError::OutOfFrames)?;
+            reserve.add_from(nr_tables, source).map_err(|_| MadviseError::OutOfFrames)?;
+        }
+        Ok((edit, reserve))
     }
 
     fn remove_guards(&self, part: PageRange) {

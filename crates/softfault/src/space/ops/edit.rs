@@ -2,56 +2,24 @@
 //!
 //! Locks on entry: the writer lock.
 
-use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind, Held};
+use super::prepare::Nodes;
+use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::space::AddressSpace;
 use crate::space::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
 use crate::space::vma::Vma;
-use crate::space::{AddressSpace, MetaUse};
 use crate::sync::Ordering;
 
 /// Edits under way. Dropped, nothing has happened.
 pub(crate) struct Edit<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     txn: Txn<'vm, M>,
-    nodes: Nodes,
-}
-
-/// Where nodes come from when the tree's pool is empty.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Nodes {
-    /// From a frame, for which the edit waits if others hold some.
-    Waiting,
-    /// The same for a caller who is counted as a holder and does not wait (I28).
-    ByHolder,
-}
-
-impl Nodes {
-    /// For a caller who may hold something.
-    pub(crate) fn beside(held: &Option<Held<'_>>) -> Nodes {
-        if held.is_some() { Nodes::ByHolder } else { Nodes::Waiting }
-    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn edit(&self) -> Edit<'_, 'vm, M> {
-        self.edit_with(Nodes::Waiting)
-    }
-
-    pub(crate) fn edit_with(&self, nodes: Nodes) -> Edit<'_, 'vm, M> {
-        Edit { space: self, txn: Txn::begin(self.tree()), nodes }
-    }
-
-    /// A frame for tree nodes.
-    fn node_frame(&self, nodes: Nodes) -> Option<Pfn> {
-        let pfn = match nodes {
-            Nodes::Waiting => self.vm.obtain(Fill::Fixed),
-            Nodes::ByHolder => self.vm.source().frame(Fill::Fixed),
-        };
-        let pfn = pfn.ok()?;
-        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
-        Some(pfn)
+        Edit { space: self, txn: Txn::begin(self.tree()) }
     }
 
     /// After the publication of a tree, or the taking of a table: whoever enters a
@@ -86,23 +54,9 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
         self.txn.nr_vmas()
     }
 
-    fn lend(&mut self) -> Lent<'_, 'vm, M> {
-        Lent { space: self.space, txn: &mut self.txn, nodes: self.nodes }
-    }
-
-    /// As [`Lent::carve`].
-    pub(crate) fn carve(&mut self, range: PageRange) -> Result<(), OutOfNodes> {
-        self.lend().carve(range)
-    }
-
-    /// As [`Lent::place`].
-    pub(crate) fn place(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
-        self.lend().place(vma)
-    }
-
-    /// As [`Lent::rewrite`].
-    pub(crate) fn rewrite(&mut self, range: PageRange, f: &mut dyn FnMut(&Vma) -> Vma) -> Result<(), OutOfNodes> {
-        self.lend().rewrite(range, f)
+    /// For edits, with `nodes` for what they need.
+    pub(crate) fn with<'e>(&'e mut self, nodes: Nodes<'e, M>) -> Lent<'e, 'vm, M> {
+        Lent { space: self.space, txn: &mut self.txn, nodes }
     }
 
     /// Makes it the space's tree. Free the retired nodes after a grace period.
@@ -114,7 +68,7 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
 
     /// Freezes what is edited so far as a first version, and goes on.
     pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
-        TwoEdits { space: self.space, steps: self.txn.seal(), nodes: self.nodes }
+        TwoEdits { space: self.space, steps: self.txn.seal() }
     }
 }
 
@@ -122,13 +76,12 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
 pub(crate) struct TwoEdits<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     steps: TwoStep<'vm, M>,
-    nodes: Nodes,
 }
 
 impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
-    /// The second version, for edits.
-    pub(crate) fn second(&mut self) -> Lent<'_, 'vm, M> {
-        Lent { space: self.space, txn: self.steps.second(), nodes: self.nodes }
+    /// The second version, for edits, with `nodes` for what they need.
+    pub(crate) fn second<'e>(&'e mut self, nodes: Nodes<'e, M>) -> Lent<'e, 'vm, M> {
+        Lent { space: self.space, txn: self.steps.second(), nodes }
     }
 
     pub(crate) fn nr_vmas(&mut self) -> u64 {
@@ -139,7 +92,7 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
     pub(crate) fn publish_first(self) -> (Retired<'vm, M>, Edit<'a, 'vm, M>) {
         let (retired, txn) = self.steps.publish_first();
         self.space.announce();
-        (retired, Edit { space: self.space, txn, nodes: self.nodes })
+        (retired, Edit { space: self.space, txn })
     }
 
     /// Publishes the first version, which may be taken back.
@@ -178,7 +131,7 @@ impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
 pub(crate) struct Lent<'e, 'vm, M: Machine> {
     space: &'e AddressSpace<'vm, M>,
     txn: &'e mut Txn<'vm, M>,
-    nodes: Nodes,
+    nodes: Nodes<'e, M>,
 }
 
 impl<'vm, M: Machine> Lent<'_, 'vm, M> {
@@ -264,9 +217,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
         }
         Ok(())
     }
-}
 
-impl<M: Machine> Edit<'_, '_, M> {
     /// Puts a VMA behind all others, as it is: for copying a whole tree.
     pub(crate) fn append(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
         let (space, nodes) = (self.space, self.nodes);

@@ -96,25 +96,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The child's tree. An object gains the pages at once: dropping the child
     /// gives back exactly what its tree names.
     fn copy_vmas(&self, parent: &AddressSpace<'vm, M>) -> Result<(), ForkError> {
-        let mut edit = self.edit();
-        let mut nr_pages = 0;
-        let mut failed = None;
-        let _ = parent.tree().for_each(Self::user_range(), &mut |vma| {
-            if vma.flags.contains(VmaFlags::DONTFORK) {
-                return ControlFlow::Continue(());
-            }
-            nr_pages += vma.range.nr_pages();
-            match edit.append(Vma { flags: vma.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT, ..vma }) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(e) => {
-                    failed = Some(e);
-                    ControlFlow::Break(())
+        let (edit, nr_pages) = self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            let (mut nr_pages, mut result) = (0, Ok(()));
+            let _ = parent.tree().for_each(Self::user_range(), &mut |vma| {
+                if vma.flags.contains(VmaFlags::DONTFORK) {
+                    return ControlFlow::Continue(());
                 }
-            }
-        });
-        if let Some(e) = failed {
-            return Err(e.into());
-        }
+                nr_pages += vma.range.nr_pages();
+                let flags = vma.flags - VmaFlags::LOCKED - VmaFlags::ONFAULT;
+                result = edit.with(nodes).append(Vma { flags, ..vma });
+                if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            result.map(|()| (edit, nr_pages))
+        })?;
         edit.publish().free();
         self.data.limits.nr_mapped_pages.set(nr_pages);
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {

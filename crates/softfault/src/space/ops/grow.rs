@@ -36,10 +36,11 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let grown = PageRange::new(vpn, vma.range.start);
         let below = Vma { range: grown, pgoff, ..vma };
-        let mut edit = self.edit();
-        if edit.place(below).is_err() {
-            return false;
-        }
+        let prepared = self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            edit.with(nodes).place(below).map(|()| edit)
+        });
+        let Ok(edit) = prepared else { return false };
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_more);
         self.reclaim(retired);

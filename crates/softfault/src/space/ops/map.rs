@@ -1,10 +1,10 @@
 //! mmap(2): anonymous memory, and shared objects that the embedder has.
 
-use super::edit::{Nodes, TwoEdits};
+use super::edit::{Edit, TwoEdits};
+use super::prepare::Nodes;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Rights, Vpn};
 use crate::errno::op_error;
-use crate::frame::Held;
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
 use crate::source::object::MAX_OBJECT_BYTES;
@@ -58,6 +58,12 @@ pub(crate) struct Given {
     object: ObjectId,
     pgoff: u64,
     flags: VmaFlags,
+}
+
+/// A mapping that only has to be published.
+enum Prepared<'a, 'vm, M: Machine> {
+    IntoHole(Edit<'a, 'vm, M>),
+    Over(TwoEdits<'a, 'vm, M>),
 }
 
 const PROT_WRITE: u64 = 2;
@@ -203,80 +209,62 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.tree().nr_vmas() >= self.vm.tunables.max_map_count {
             return Err(MmapError::TooManyVmas);
         }
-        let is_over = nr_replaced > 0;
-        loop {
-            let (vma, mut held) = self.new_vma(range, flags, given)?;
-            let result = if is_over { self.insert_over(vma, &mut held) } else { self.insert_into_hole(vma, &mut held) };
-            match result {
-                Ok(()) => self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced)),
-                Err(_) => self.vm.object_put(vma.object, range.nr_pages()),
+        let (vma, prepared) = self.prepare(&mut |nodes| {
+            let vma = self.new_vma(range, flags, given, nodes)?;
+            let prepared = self.prepare_vma(vma, nr_replaced > 0, nodes);
+            prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(vma.object, range.nr_pages()))
+        })?;
+        match prepared {
+            Prepared::IntoHole(edit) => {
+                let retired = edit.publish();
+                self.reclaim(retired);
             }
-            if result != Err(MmapError::OutOfFrames) || held.take().is_none() {
-                return result;
-            }
-            // The object's frame is back. The nodes first, now that nothing is held.
-            self.stock_nodes(vma, is_over)?;
+            Prepared::Over(edits) => self.put_over(vma, edits),
         }
+        self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced));
+        Ok(())
     }
 
-    /// The VMA, and its references to the object. A new object is held until the VMA is
-    /// sure to come.
+    /// The VMA, and its references to the object.
     fn new_vma(
         &self,
         range: PageRange,
         flags: VmaFlags,
         given: Option<Given>,
-    ) -> Result<(Vma, Option<Held<'vm>>), MmapError> {
+        nodes: Nodes<'_, M>,
+    ) -> Result<Vma, MmapError> {
         let nr_pages = range.nr_pages();
         if let Some(given) = given {
             self.vm.object_get(given.object, nr_pages);
             let flags = flags | given.flags;
-            return Ok((Vma { range, flags, object: given.object, pgoff: given.pgoff }, None));
+            return Ok(Vma { range, flags, object: given.object, pgoff: given.pgoff });
         }
         if flags.contains(VmaFlags::SHARED) {
-            let object = self.vm.new_object(nr_pages * PAGE_SIZE, nr_pages);
-            let (object, held) = object.map_err(|_| MmapError::OutOfFrames)?;
-            return Ok((Vma { range, flags, object, pgoff: 0 }, Some(held)));
+            let source = nodes.ok_or(MmapError::OutOfFrames)?;
+            let object = self.vm.new_object(nr_pages * PAGE_SIZE, nr_pages, source);
+            let object = object.map_err(|_| MmapError::OutOfFrames)?;
+            return Ok(Vma { range, flags, object, pgoff: 0 });
         }
-        Ok((Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 }, None))
+        Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 })
     }
 
-    /// Gets the nodes that the VMA needs: an edit that is dropped leaves them in the
-    /// tree's pool.
-    fn stock_nodes(&self, vma: Vma, is_over: bool) -> Result<(), MmapError> {
-        if is_over {
-            return self.prepare_over(vma, Nodes::Waiting).map(drop);
+    fn prepare_vma(&self, vma: Vma, is_over: bool, nodes: Nodes<'_, M>) -> Result<Prepared<'_, 'vm, M>, MmapError> {
+        let mut edit = self.edit();
+        if !is_over {
+            edit.with(nodes).place(vma)?;
+            return Ok(Prepared::IntoHole(edit));
         }
-        Ok(self.edit().place(vma)?)
-    }
-
-    /// Ends the hold once nothing can fail any more.
-    fn insert_into_hole(&self, vma: Vma, held: &mut Option<Held<'_>>) -> Result<(), MmapError> {
-        let mut edit = self.edit_with(Nodes::beside(held));
-        edit.place(vma)?;
-        *held = None;
-        let retired = edit.publish();
-        self.reclaim(retired);
-        Ok(())
-    }
-
-    /// Both versions of [`insert_over`](Self::insert_over).
-    fn prepare_over(&self, vma: Vma, nodes: Nodes) -> Result<TwoEdits<'_, 'vm, M>, MmapError> {
-        let mut edit = self.edit_with(nodes);
-        edit.carve(vma.range)?;
+        edit.with(nodes).carve(vma.range)?;
         let mut edits = edit.seal();
-        edits.second().place(vma)?;
+        edits.second(nodes).place(vma)?;
         if edits.nr_vmas() > self.vm.tunables.max_map_count {
             return Err(MmapError::TooManyVmas);
         }
-        Ok(edits)
+        Ok(Prepared::Over(edits))
     }
 
-    /// In two versions: the new VMA is visible only after the old pages are gone. Ends
-    /// the hold once nothing can fail any more.
-    fn insert_over(&self, vma: Vma, held: &mut Option<Held<'_>>) -> Result<(), MmapError> {
-        let edits = self.prepare_over(vma, Nodes::beside(held))?;
-        *held = None;
+    /// In two versions: the new VMA is visible only after the old pages are gone.
+    fn put_over(&self, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
         let before = self.tree().snapshot();
         let (retired, second) = edits.publish_first();
         // Tables stay: they are about to be needed again.
@@ -284,7 +272,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.finish_removal(&before, retired, &removal);
         let retired = second.publish();
         self.reclaim(retired);
-        Ok(())
     }
 
     /// Pages of the range that VMAs have.

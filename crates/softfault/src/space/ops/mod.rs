@@ -20,6 +20,7 @@ mod mincore;
 mod mlock;
 mod moving;
 mod populate;
+mod prepare;
 mod protect;
 mod remap;
 mod report;

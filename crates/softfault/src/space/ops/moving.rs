@@ -21,6 +21,7 @@
 //! the writer lock.
 
 use super::edit::TwoEdits;
+use super::prepare::Nodes;
 use super::remap::MremapError;
 use crate::addr::PageRange;
 use crate::machine::Machine;
@@ -60,7 +61,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return self.duplicate(moved);
         }
         let m = Move { old, new, keep_old, keep_pages: keep_old && vma.object != ObjectId::NONE };
-        let edits = self.prepare_move(vma, &m, moved)?;
+        let edits = self.prepare(&mut |nodes| self.prepare_move(vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
         // Subscribers are told while no frames are held (I28).
@@ -86,20 +87,26 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Both versions, with every node that they need.
-    fn prepare_move(&self, vma: &Vma, m: &Move, moved: Vma) -> Result<TwoEdits<'_, 'vm, M>, MremapError> {
+    fn prepare_move(
+        &self,
+        vma: &Vma,
+        m: &Move,
+        moved: Vma,
+        nodes: Nodes<'_, M>,
+    ) -> Result<TwoEdits<'_, 'vm, M>, MremapError> {
         let mut edit = self.edit();
-        edit.rewrite(m.old, &mut |v| Vma { flags: v.flags.moving(), ..*v })?;
+        edit.with(nodes).rewrite(m.old, &mut |v| Vma { flags: v.flags.moving(), ..*v })?;
         let mut edits = edit.seal();
         if m.keep_old {
             // As Linux: locked is what has moved, and no part of the mapping any more.
             let is_locked = vma.flags.contains(VmaFlags::LOCKED);
             let no_lock = VmaFlags::LOCKED | VmaFlags::ONFAULT;
             let flags = if is_locked { vma.flags - no_lock } else { vma.flags };
-            edits.second().rewrite(vma.range, &mut |v| Vma { flags, ..*v })?;
+            edits.second(nodes).rewrite(vma.range, &mut |v| Vma { flags, ..*v })?;
         } else {
-            edits.second().carve(m.old)?;
+            edits.second(nodes).carve(m.old)?;
         }
-        edits.second().place(moved)?;
+        edits.second(nodes).place(moved)?;
         if edits.nr_vmas() > self.vm.tunables.max_map_count {
             return Err(MremapError::TooManyVmas);
         }
@@ -108,11 +115,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// A second mapping of an object, for an old size of 0. Nothing moves.
     fn duplicate(&self, copy: Vma) -> Result<(), MremapError> {
-        let mut edit = self.edit();
-        edit.place(copy)?;
-        if edit.nr_vmas() > self.vm.tunables.max_map_count {
-            return Err(MremapError::TooManyVmas);
-        }
+        let edit = self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            edit.with(nodes).place(copy)?;
+            if edit.nr_vmas() > self.vm.tunables.max_map_count {
+                return Err(MremapError::TooManyVmas);
+            }
+            Ok(edit)
+        })?;
         let retired = edit.publish();
         self.vm.object_get(copy.object, copy.range.nr_pages());
         self.data.limits.nr_mapped_pages.add_owned(copy.range.nr_pages());

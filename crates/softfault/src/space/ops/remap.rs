@@ -180,8 +180,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.nr_mapped_in(range) != 0 {
             return Ok(false);
         }
-        let mut edit = self.edit();
-        edit.place(Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma })?;
+        let edit = self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            let more = Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma };
+            edit.with(nodes).place(more).map(|()| edit)
+        })?;
         let retired = edit.publish();
         self.vm.object_get(vma.object, range.nr_pages());
         self.data.limits.nr_mapped_pages.add_owned(range.nr_pages());

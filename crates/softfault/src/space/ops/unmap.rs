@@ -54,11 +54,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if nr_pages == 0 {
             return Ok(());
         }
-        let mut edit = self.edit();
-        edit.carve(range)?;
-        if edit.nr_vmas() > self.vm.tunables.max_map_count {
-            return Err(MunmapError::TooManyVmas);
-        }
+        let edit = self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            edit.with(nodes).carve(range)?;
+            if edit.nr_vmas() > self.vm.tunables.max_map_count {
+                return Err(MunmapError::TooManyVmas);
+            }
+            Ok(edit)
+        })?;
         let before = self.tree().snapshot();
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());

@@ -1,7 +1,8 @@
 //! Where nodes come from and where they go.
 //!
-//! Frames are added when an edit finds too few free nodes, and stay until the
-//! address space ends, so that a node's memory is a node for ever (see `read`).
+//! Frames are added when an edit finds too few free nodes. Once a version with nodes
+//! in them is published, they stay until the address space ends, so that a node's
+//! memory is a node for ever (see `read`). Those of an edit that is refused go back.
 //!
 //! Locks on entry: the writer lock to add and to take; none to give back: a
 //! removal may end, and let the next begin, before its grace period does. With
@@ -20,6 +21,10 @@ use core::fmt;
 
 /// Gives a zeroed frame that is the tree's from then on, or none.
 pub type FrameSource<'s> = dyn FnMut() -> Option<Pfn> + 's;
+
+/// How far the pool has grown.
+#[derive(Clone, Copy)]
+pub struct PoolMark(pub(super) u64);
 
 /// No frame for the nodes of an edit, or (25 million VMAs) no level left. The
 /// tree is as it was.
@@ -214,6 +219,53 @@ pub(super) fn reserve<M: Machine>(tree: Tree<'_, M>, nr_nodes: u64, alloc: &mut 
         }
     }
     Ok(())
+}
+
+/// Stamp of the nodes of a frame that goes back; no transaction has that number.
+const GOING: u64 = u64::MAX;
+
+/// See [`Tree::shrink_pool`].
+pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn FnMut(Pfn)) {
+    let pool = &tree.root.pool;
+    let mut pace = Pace::new(tree.machine);
+    let (mut frame, mut nr_frames) = (pool.frames.get(), 0);
+    while frame != mark.0 {
+        let pfn = Pfn(frame as u32);
+        (0..NODES_PER_FRAME).for_each(|slot| tree.header(NodeId::new(pfn, slot)).stamp.set(GOING));
+        frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+        nr_frames += 1;
+    }
+    if nr_frames == 0 {
+        return;
+    }
+    // All at once: nobody else takes, and who gives back begins a new list.
+    let mut id = NodeId::from_root_word(pool.free.swap(0, Ordering::Acquire));
+    let (mut kept, mut nr_going) = (Chain::EMPTY, 0);
+    while !id.is_none() {
+        pace.step();
+        let header = tree.header(id);
+        let (_, next) = header.state();
+        if header.stamp.get() == GOING {
+            nr_going += 1;
+        } else {
+            header.set_state(State::Free, kept.first);
+            let last = if kept.first.is_none() { id } else { kept.last };
+            kept = Chain { first: id, last, nr_nodes: kept.nr_nodes + 1 };
+        }
+        id = next;
+    }
+    debug_assert_eq!(nr_going, nr_frames * NODES_PER_FRAME, "mark: no version has nodes that came after it");
+    pool.nr_free.fetch_sub(nr_going + kept.nr_nodes, Ordering::Relaxed);
+    push(tree, &kept);
+    let mut frame = pool.frames.get();
+    while frame != mark.0 {
+        let pfn = Pfn(frame as u32);
+        // Read before `f`, which may give the frame to somebody else.
+        frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+        f(pfn);
+    }
+    pool.frames.set(mark.0);
+    pool.nr_frames.add_owned(nr_frames.wrapping_neg());
 }
 
 /// See [`Tree::pool_frames`].

@@ -85,6 +85,37 @@ fn an_edit_happens_whole_or_not_at_all() {
     }
 }
 
+/// What was free before stays, in whichever order nodes were given back since.
+#[test]
+fn a_pool_shrinks_to_its_mark() {
+    for (nr_vmas, nr_more) in [(0, 3), (50, 30), (50, 400), (1_000, 90)] {
+        let (arena, root) = ground(500);
+        let tree = Tree::new(&arena, &root);
+        let before = fill(tree, nr_vmas);
+        let pool = &root.pool;
+        let (mark, nr_free, nr_frames) = (tree.pool_mark(), pool.nr_free.get(), pool.nr_frames.get());
+        let (mut txn, mut map) = (Txn::begin(tree), before.clone());
+        (0..nr_more).for_each(|i| {
+            put(&mut txn, &mut map, vma(90_000 + 2 * i, 90_001 + 2 * i, 1), &mut arena.source()).unwrap()
+        });
+        drop(txn);
+        let mut gone = Vec::new();
+        assert!(pool.nr_frames.get() > nr_frames, "nothing to give back");
+        let nr_added = pool.nr_frames.get() - nr_frames;
+        tree.shrink_pool(mark, &mut |pfn| gone.push(pfn));
+        gone.sort_unstable_by_key(|pfn| pfn.0);
+        gone.dedup();
+        assert_eq!((gone.len() as u64, pool.nr_frames.get(), pool.nr_free.get()), (nr_added, nr_frames, nr_free));
+        assert_same(tree.snapshot(), &before);
+        assert_eq!(tree.check(&[]), Ok(()));
+        let left: Vec<_> = (0..nr_free).map(|_| pool::take(tree, 1, 0)).collect();
+        assert!(left.iter().all(|id| !gone.contains(&id.pfn())), "a node in a frame that was given back");
+        assert_eq!(pool.free.get(), 0, "more nodes than are counted");
+        left.into_iter().for_each(|id| pool::give(tree, id));
+        tree.shrink_pool(mark, &mut |_| panic!("nothing has come since"));
+    }
+}
+
 /// An edit that took more nodes than it has reserved would stop the test. Each
 /// starts with another number of free nodes, so that a frame's four do not hide
 /// one too few.

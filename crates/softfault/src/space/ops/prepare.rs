@@ -1,0 +1,67 @@
+//! The frames that a change of the VMA tree needs, all or none.
+//!
+//! Frames for nodes are added to the tree's pool one by one, as an edit finds that it
+//! needs more. One that is refused keeps none: two that need two frames each, of which
+//! two are free, would otherwise both be refused, and the frames would be lost to all
+//! others until the space ends.
+//!
+//! Locks on entry: the writer lock; nothing held (I28).
+
+use crate::addr::Pfn;
+use crate::frame::{Fill, FrameKind, OutOfFrames, Source};
+use crate::machine::Machine;
+use crate::space::tree::{OutOfNodes, PoolMark};
+use crate::space::{AddressSpace, MetaUse};
+
+/// Where an edit gets frames for nodes when the pool is empty: from nowhere, or as a
+/// holder. Nobody has it outside [`prepare`](AddressSpace::prepare).
+pub(crate) type Nodes<'s, M> = Option<&'s Source<'s, M>>;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Prepares a change, so that its commit needs nothing: `f` edits, and may take
+    /// other frames from the same source. It begins anew each time that it is called:
+    /// with the pool alone, as a holder, and in a turn in need. It gives back all but
+    /// nodes when it fails, and publishes nothing.
+    pub(crate) fn prepare<T, E: From<OutOfNodes> + PartialEq>(
+        &self,
+        f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match f(None) {
+            Err(e) if e == E::from(OutOfNodes) => self.prepare_with_frames(f),
+            done => done,
+        }
+    }
+
+    #[cold]
+    fn prepare_with_frames<T, E: From<OutOfNodes> + PartialEq>(
+        &self,
+        f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let before = self.tree().pool_mark();
+        let done = self.vm.obtain_all(&mut |source| {
+            let result = f(Some(source));
+            if result.is_err() {
+                self.give_back_nodes(before);
+            }
+            match result {
+                Err(e) if e == E::from(OutOfNodes) => Err(OutOfFrames),
+                done => Ok(done),
+            }
+        });
+        match done {
+            Ok((done, _held)) => done,
+            Err(OutOfFrames) => Err(OutOfNodes.into()),
+        }
+    }
+
+    fn give_back_nodes(&self, before: PoolMark) {
+        self.tree().shrink_pool(before, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
+    }
+
+    /// A frame for tree nodes.
+    pub(super) fn node_frame(&self, nodes: Nodes<'_, M>) -> Option<Pfn> {
+        let pfn = nodes?.frame(Fill::Fixed).ok()?;
+        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
+        Some(pfn)
+    }
+}
