@@ -37,8 +37,9 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         if nr_tables == 0 {
             return Ok(());
         }
-        let nr_all = self.checked_sum(nr_tables)?;
         let vm = self.vm;
+        let nr_all = self.nr_left + nr_tables;
+        Self::can_ever_be(vm, nr_all)?;
         if !vm.frames.is_quiet() {
             self.held.get_or_insert_with(|| vm.hold());
             if self.fill_up_to(nr_all, &vm.source()).is_ok() {
@@ -55,17 +56,15 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     /// As [`add`](Self::add), for a caller who is counted as a holder until this
     /// returns, and whose `source` it is.
     pub(crate) fn add_from(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
-        let nr_all = self.checked_sum(nr_tables)?;
-        self.fill_up_to(nr_all, source).inspect_err(|_| self.give_back())?;
+        self.fill_up_to(self.nr_left + nr_tables, source).inspect_err(|_| self.give_back())?;
         // Not before: a turn in need goes on only while its owner is one holder.
         self.held.get_or_insert_with(|| self.vm.hold());
         Ok(())
     }
 
-    /// All that it will have, if there can ever be so many, whatever others give back.
-    fn checked_sum(&self, nr_tables: u64) -> Result<u64, OutOfFrames> {
-        let nr_all = self.nr_left + nr_tables;
-        if nr_all > self.vm.nr_total_pages { Err(OutOfFrames) } else { Ok(nr_all) }
+    /// Whether there can be so many, whatever others give back: nobody waits for more.
+    pub(crate) fn can_ever_be(vm: &Vm<M>, nr_tables: u64) -> Result<(), OutOfFrames> {
+        if nr_tables > vm.nr_total_pages { Err(OutOfFrames) } else { Ok(()) }
     }
 
     fn fill_up_to(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {

@@ -221,6 +221,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn install_guards(&self, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
         let machine = &self.vm.machine;
+        let nr_tables = reserve::tables_for(machine, self.root, part);
+        TableReserve::can_ever_be(self.vm, nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
         let (edit, mut reserve) = self.prepare(&mut |nodes| self.prepare_guards(vma, part, nodes))?;
         if let Some(edit) = edit {
             let retired = edit.publish();

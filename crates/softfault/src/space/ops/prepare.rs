@@ -50,8 +50,20 @@ impl<M: Machine> AddressSpace<'_, M> {
         });
         match done {
             Ok((done, _held)) => done,
+            Err(OutOfFrames) if self.end_deferral() => f(None),
             Err(OutOfFrames) => Err(OutOfNodes.into()),
         }
+    }
+
+    /// Whether there were replaced nodes that only a grace period kept from the pool.
+    fn end_deferral(&self) -> bool {
+        let retired = self.tree().take_deferred();
+        let found_any = retired.nr_nodes() > 0;
+        if found_any {
+            self.wait_for_readers();
+        }
+        retired.free();
+        found_any
     }
 
     fn give_back_nodes(&self, before: PoolMark) {
@@ -65,3 +77,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         Some(pfn)
     }
 }
+
+#[cfg(test)]
+#[path = "prepare_tests.rs"]
+mod tests;

@@ -231,7 +231,10 @@ pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn 
     let (mut frame, mut nr_frames) = (pool.frames.get(), 0);
     while frame != mark.0 {
         let pfn = Pfn(frame as u32);
-        (0..NODES_PER_FRAME).for_each(|slot| tree.header(NodeId::new(pfn, slot)).stamp.set(GOING));
+        (0..NODES_PER_FRAME).for_each(|slot| {
+            pace.step();
+            tree.header(NodeId::new(pfn, slot)).stamp.set(GOING);
+        });
         frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
         nr_frames += 1;
     }
@@ -262,6 +265,7 @@ pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn 
         let pfn = Pfn(frame as u32);
         // Read before `f`, which may give the frame to somebody else.
         frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+        pace.step();
         f(pfn);
     }
     pool.frames.set(mark.0);

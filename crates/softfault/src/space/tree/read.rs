@@ -2,8 +2,8 @@
 //! a version of their own.
 //!
 //! Locks on entry: none; a section, or the writer lock. A reader that has
-//! neither, or has outstayed its section, gets wrong answers and no worse: the
-//! nodes' frames stay with the address space, only names that nodes have had are
+//! neither, or has outstayed its section, gets wrong answers and no worse: the frames
+//! of published nodes stay with the address space, only names of such nodes are
 //! followed, the level falls with every step, and lengths are bounded.
 
 use super::Tree;

@@ -14,6 +14,7 @@ use super::read::Snapshot;
 use super::slots::Slots;
 use super::{Tree, pool};
 use crate::machine::Machine;
+use crate::pace::Pace;
 use crate::sync::Ordering;
 
 /// A version in the making.
@@ -101,13 +102,14 @@ impl<'a, M: Machine> Txn<'a, M> {
 
     /// Gives back the nodes that this transaction made. They hang together:
     /// below a node of an earlier version there are earlier ones only.
-    fn give_fresh(&self, id: NodeId) {
+    fn give_fresh(&self, id: NodeId, pace: &mut Pace<'_, M>) {
         if id.is_none() || self.tree.header(id).stamp.get() != self.serial {
             return;
         }
         if let NodeRef::Inner(inner) = self.tree.node(id) {
-            (0..inner.len()).for_each(|i| self.give_fresh(inner.child(i)));
+            (0..inner.len()).for_each(|i| self.give_fresh(inner.child(i), pace));
         }
+        pace.step();
         give(self.tree, id);
     }
 }
@@ -115,7 +117,7 @@ impl<'a, M: Machine> Txn<'a, M> {
 impl<M: Machine> Drop for Txn<'_, M> {
     /// Nothing has happened. After [`Txn::publish`] there is nothing to do here.
     fn drop(&mut self) {
-        self.give_fresh(self.root);
+        self.give_fresh(self.root, &mut Pace::new(self.tree.machine));
         self.retired.revive(self.tree);
     }
 }

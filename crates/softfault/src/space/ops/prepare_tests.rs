@@ -1,0 +1,31 @@
+//! I28: what a program's own tree has is used before a call is refused.
+
+use crate::account::Event;
+use crate::frame::Fill;
+use crate::testing::{be, vm_of};
+use crate::tunables::Tunables;
+
+const AT: u64 = 1 << 30;
+const PRIVATE: u64 = 0x32;
+
+/// Replaced nodes wait for the next grace period, since another CPU may read them.
+#[test]
+fn no_change_is_refused_while_nodes_are_deferred() {
+    let vm = vm_of(2, 1024, Tunables::default()).unwrap();
+    let space = vm.new_space().unwrap();
+    be(1);
+    let active = space.activate();
+    be(0);
+    (0..40).for_each(|i| _ = space.mmap(AT + 2 * i * 4096, 4096, 1 + 2 * (i % 2), PRIVATE).unwrap());
+    let nr_deferred = space.tree().nr_deferred();
+    assert!(nr_deferred > 20, "{nr_deferred} nodes are deferred");
+    while vm.obtain(Fill::Raw).is_ok() {}
+    let nr_graces = vm.event(Event::Grace);
+    let nr_more = (40..).take_while(|i| space.mmap(AT + 2 * i * 4096, 4096, 3, PRIVATE).is_ok()).count();
+    assert!(nr_more > 5, "refused after {nr_more} mappings");
+    assert_eq!(space.tree().nr_deferred(), 0);
+    assert!(vm.event(Event::Grace) > nr_graces, "nodes came back although another CPU may read them");
+    be(1);
+    drop(active);
+    be(0);
+}
