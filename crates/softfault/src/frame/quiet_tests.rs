@@ -46,6 +46,9 @@ fn waits_in_quiet(thp: HugeKnobs, call: impl Fn(&'static Vm<Plain>, &AddressSpac
     let space = vm.new_space().unwrap();
     space.mmap(AT, 200 * HUGE, 3, 0x32).unwrap();
     space.handle_fault(AT, Access::Read).unwrap();
+    // Nodes enough for any call.
+    (0..60).for_each(|i| _ = space.mmap(4 * AT + 2 * i * HUGE, HUGE, 3, 0x32).unwrap());
+    space.munmap(4 * AT, 120 * HUGE).unwrap();
     vm.steal_groups();
     set_quiet(vm);
     let before = held(vm);
@@ -76,13 +79,14 @@ const HUGE_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Always, defrag: Defr
 
 #[test]
 fn programs_wait_for_the_end_of_quiet() {
-    let calls: [Call; 6] = [
+    let calls: [Call; 7] = [
         |_, space| _ = space.handle_fault(AT + 4096, Access::Write).unwrap(),
         |_, space| space.madvise(AT + HUGE, 100 * HUGE, GUARD_INSTALL).unwrap(),
         |_, space| space.madvise(AT + HUGE, 3 * HUGE, GUARD_INSTALL).unwrap(),
         |vm, _| drop(vm.new_space().unwrap()),
         |_, space| drop(space.fork().unwrap()),
         |_, space| _ = space.mmap(0, 4096, 3, 0x21).unwrap(),
+        |_, space| _ = space.mremap(AT, 2 * HUGE, 2 * HUGE, 3, 2 * AT).unwrap(),
     ];
     for (i, call) in calls.into_iter().enumerate() {
         assert!(waits_in_quiet(SMALL_PAGES, call), "call {i}");

@@ -138,11 +138,11 @@ calls! {
     Yes "SharedObject::nr_mapped_pages": |s| _ = s.object.nr_mapped_pages();
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
-    No "SharedObject::zero": |s| s.object.zero(0..3 * PAGE + 5);
+    No "SharedObject::zero": |s| s.object.zero(5..3 * PAGE + 5);
     No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();
     No "SharedObject::next_resident": |s| _ = s.object.next_resident(0..9);
     No "SharedObject::read": |s| _ = s.object.read(0, &mut [0]);
-    No "SharedObject::write": |s| _ = s.object.write(0, &[1]);
+    No "SharedObject::write": |s| _ = s.object.write(0, &[3]);
     No "SharedObject::drop": |s| s.drop_object();
     No "AddressSpace::drop": |s| s.drop_space();
 }

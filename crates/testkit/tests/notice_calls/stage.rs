@@ -246,6 +246,9 @@ impl Stage {
     /// Nothing is left owned, locked, counted or marked.
     pub fn everything_works(&self, moment: Moment) {
         self.make_room();
+        let mut bytes = [0; 4 * PAGE as usize];
+        self.object.read(0, &mut bytes);
+        assert!(bytes.iter().all(|byte| *byte == 1), "a refused call has changed the object");
         [BASE, BASE + PAGE, BASE + 2 * PAGE, AT, AT + HUGE].iter().for_each(|at| self.other.write(*at, &[2]).unwrap());
         self.space.write(FRESH, &[2]).unwrap();
         {
