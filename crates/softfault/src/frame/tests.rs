@@ -5,8 +5,9 @@ use super::sight::ATTEMPTS_IN_NOISE;
 use super::{FrameKind, OutOfFrames};
 use crate::addr::{Order, Pfn};
 use crate::check::Broken;
+use crate::cpu::ATTENTION_THIEF;
 use crate::mem;
-use crate::sync::Word;
+use crate::sync::{Ordering, Word};
 use crate::testing::{Plain, vm};
 use crate::tunables::Tunables;
 use crate::vm::Vm;
@@ -252,4 +253,20 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
         mem::zero_frames(&vm.machine, pfn, 1);
         assert_eq!(vm.check_free_is_zero(), Ok(()));
     }
+}
+
+/// I10: while a thief has the groups in its hands, a frame goes back into the blocks.
+#[test]
+fn a_group_gets_nothing_while_a_thief_has_it() {
+    let vm = vm(1024, Tunables::default());
+    let [one, two] = [(); 2].map(|()| vm.obtain(Fill::Zeroed).unwrap());
+    let cpu = vm.cpus.at(0);
+    let nr_in_group = || cpu.zeroed.mask.get().count_ones();
+    let before = nr_in_group();
+    cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
+    vm.give_back(one, Fill::Zeroed);
+    assert_eq!(nr_in_group(), before, "I10: the thief is about to empty it");
+    cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::SeqCst);
+    vm.give_back(two, Fill::Zeroed);
+    assert_eq!(nr_in_group(), before + 1, "of the group's block, and nobody is there");
 }
