@@ -27,11 +27,12 @@ impl<M: Machine> Vm<M> {
     /// frames that others hold.
     #[cfg(test)]
     pub(crate) fn obtain(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
-        self.frames.count_down()?;
-        self.surely(&mut |search| self.try_obtain(fill, search))
+        self.obtain_held(fill).map(|(pfn, _held)| pfn)
     }
 
+    /// For a caller who is counted as a holder until the frame is in use or back.
     pub(super) fn try_obtain(&self, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
+        let mut has_claimed = false;
         loop {
             {
                 let section = self.section();
@@ -46,7 +47,13 @@ impl<M: Machine> Vm<M> {
                     continue;
                 }
             }
-            self.refill(fill, search)?;
+            let refilled = self.refill(fill, search);
+            if refilled.is_err() && has_claimed {
+                // It claimed frames and lost them, which nobody may take for a hold in vain.
+                drop(self.hold());
+            }
+            refilled?;
+            has_claimed = true;
         }
     }
 
@@ -69,20 +76,18 @@ impl<M: Machine> Vm<M> {
         // A table is wanted once in 512 faults.
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
         let mut has_stolen = false;
-        let (claim, is_new_block, held) = loop {
-            let held = self.hold();
+        let (claim, is_new_block) = loop {
             let cpu = self.this_cpu_data();
             let block = cpu.block.get();
             if fill != Fill::Fixed
                 && let Some(claim) = self.frames.claim_own(cpu, most)
             {
-                break (claim, false, held);
+                break (claim, false);
             }
             if let Some(claim) = self.search(fill, most) {
                 // The search answers, and the CPU may be another one by now.
-                break (claim, block != self.this_cpu_data().block.get(), held);
+                break (claim, block != self.this_cpu_data().block.get());
             }
-            held.in_vain();
             // Once: what was stolen or given back may be somebody's again before it is
             // claimed. He has held it then, so that the attempt does not count.
             if search != Search::Everywhere || has_stolen {
@@ -107,7 +112,6 @@ impl<M: Machine> Vm<M> {
         if left != 0 {
             self.frames.release_word(base, left, fill != Fill::Raw);
         }
-        drop(held);
         if is_new_block && self.underused_above().is_some() && self.is_low() {
             self.shrink_underused(self.tunables.shrink_blocks);
         }

@@ -1,7 +1,7 @@
 //! Free frames that nobody can find for a moment, and what that means for those
 //! who find none.
 //!
-//! Frames that were claimed and are not in use yet (a refill on its way to its
+//! Frames that were claimed and are not in use yet (those of a refill on their way to a
 //! group, a fault's kit, a table reserve, a block that compaction empties) stand in
 //! no bitmap and in no group. Whoever has such frames counts as a holder from
 //! before the first claim until the last frame is in use or back (I28). Each CPU
