@@ -71,7 +71,7 @@ impl<M: Machine> Vm<M> {
         self.frames.release_one(pfn, fill != Fill::Raw);
     }
 
-    fn refill(&self, fill: Fill, search: Search) -> Result<(), OutOfFrames> {
+    pub(super) fn refill(&self, fill: Fill, search: Search) -> Result<(), OutOfFrames> {
         let batch = self.tunables.zero_batch;
         // A table is wanted once in 512 faults.
         let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);

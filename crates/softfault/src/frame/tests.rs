@@ -2,15 +2,16 @@
 
 use super::refill::Fill;
 use super::sight::ATTEMPTS_IN_NOISE;
-use super::{FrameKind, OutOfFrames};
+use super::{FrameKind, OutOfFrames, Search};
 use crate::addr::{Order, Pfn};
 use crate::check::Broken;
 use crate::cpu::ATTENTION_THIEF;
 use crate::mem;
 use crate::sync::{Ordering, Word};
-use crate::testing::{Plain, vm};
+use crate::testing::{Plain, on_relax, vm};
 use crate::tunables::Tunables;
 use crate::vm::Vm;
+use std::boxed::Box;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
@@ -269,4 +270,20 @@ fn a_group_gets_nothing_while_a_thief_has_it() {
     cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::SeqCst);
     vm.give_back(two, Fill::Zeroed);
     assert_eq!(nr_in_group(), before + 1, "of the group's block, and nobody is there");
+}
+
+/// I10: a refill that has claimed its frames waits until the thief has gone.
+#[test]
+fn a_refill_waits_for_the_thief() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(1024, Tunables::default())));
+    let cpu = vm.cpus.at(0);
+    cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
+    on_relax(move || {
+        assert_eq!(cpu.zeroed.mask.get(), 0, "I10: the thief is about to empty it");
+        cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::SeqCst);
+    });
+    vm.refill(Fill::Zeroed, Search::Blocks).unwrap();
+    on_relax(|| ());
+    assert_ne!(cpu.zeroed.mask.get(), 0);
+    assert_eq!(cpu.attention.get() & ATTENTION_THIEF, 0, "I10: it did not wait");
 }
