@@ -169,14 +169,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if set.contains(VmaFlags::WIPEONFORK) && vma.flags.contains(VmaFlags::SHARED) {
             return Err(MadviseError::WrongMapping);
         }
-        let edit = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
-            edit.with(nodes).rewrite(part, &mut |v| Vma { flags: (v.flags - clear) | set, ..*v })?;
-            if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
-                return Err(MadviseError::TooManyVmas);
-            }
-            Ok(edit)
-        })?;
+        let changed = &mut |v: &Vma| Vma { flags: (v.flags - clear) | set, ..*v };
+        let edit = self.prepare_rewrite(part, changed, MadviseError::TooManyVmas)?;
         let retired = edit.publish();
         self.split_edges(part);
         self.reclaim(retired);
@@ -223,7 +217,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let machine = &self.vm.machine;
         let nr_tables = reserve::tables_for(machine, self.root, part);
         TableReserve::can_ever_be(self.vm, nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
-        let (edit, mut reserve) = self.prepare(&mut |nodes| self.prepare_guards(vma, part, nodes))?;
+        let (edit, mut reserve) = self.prepare(&mut |nodes| self.prepare_guards(vma, nr_tables, nodes))?;
         if let Some(edit) = edit {
             let retired = edit.publish();
             self.reclaim(retired);
@@ -258,7 +252,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn prepare_guards(
         &self,
         vma: &Vma,
-        part: PageRange,
+        nr_tables: u64,
         nodes: Nodes<'_, M>,
     ) -> Result<(Option<Edit<'_, 'vm, M>>, TableReserve<'vm, M>), MadviseError> {
         let mut edit = None;
@@ -268,7 +262,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             edit.with(nodes).rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
         }
         let mut reserve = TableReserve::new(self.vm);
-        let nr_tables = reserve::tables_for(&self.vm.machine, self.root, part);
         if nr_tables > 0 {
             let source = nodes.ok_or(MadviseError::OutOfFrames)?;
             reserve.add_from(nr_tables, source).map_err(|_| MadviseError::OutOfFrames)?;

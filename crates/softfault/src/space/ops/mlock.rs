@@ -194,14 +194,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if range.is_empty() {
             return Ok(());
         }
-        let edit = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
-            edit.with(nodes).rewrite(range, &mut |vma| Vma { flags: (vma.flags - MASK) | set, ..*vma })?;
-            if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
-                return Err(MlockError::TooManyVmas);
-            }
-            Ok(edit)
-        })?;
+        let marked = &mut |vma: &Vma| Vma { flags: (vma.flags - MASK) | set, ..*vma };
+        let edit = self.prepare_rewrite(range, marked, MlockError::TooManyVmas)?;
         let retired = edit.publish();
         // Before the pages are looked at: see `shrink_underused`.
         sync::fence();

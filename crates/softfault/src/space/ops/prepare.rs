@@ -7,17 +7,19 @@
 //!
 //! Locks on entry: the writer lock; nothing held (I28).
 
-use crate::addr::Pfn;
+use super::edit::Edit;
+use crate::addr::{PageRange, Pfn};
 use crate::frame::{Fill, FrameKind, OutOfFrames, Source};
 use crate::machine::Machine;
 use crate::space::tree::{OutOfNodes, PoolMark};
+use crate::space::vma::Vma;
 use crate::space::{AddressSpace, MetaUse};
 
 /// Where an edit gets frames for nodes when the pool is empty: from nowhere, or as a
 /// holder. Nobody has it outside [`prepare`](AddressSpace::prepare).
 pub(crate) type Nodes<'s, M> = Option<&'s Source<'s, M>>;
 
-impl<M: Machine> AddressSpace<'_, M> {
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Prepares a change, so that its commit needs nothing: `f` edits, and may take
     /// other frames from the same source. It begins anew each time that it is called:
     /// with the pool alone, as a holder, and in a turn in need. It gives back all but
@@ -30,6 +32,22 @@ impl<M: Machine> AddressSpace<'_, M> {
             Err(e) if e == E::from(OutOfNodes) => self.prepare_with_frames(f),
             done => done,
         }
+    }
+
+    /// Prepares that each part of a VMA in `range` becomes what `f` makes of it, unless
+    /// there are `too_many` VMAs then: more than allowed, and more than now.
+    pub(crate) fn prepare_rewrite<E: From<OutOfNodes> + PartialEq + Copy>(
+        &self,
+        range: PageRange,
+        f: &mut dyn FnMut(&Vma) -> Vma,
+        too_many: E,
+    ) -> Result<Edit<'_, 'vm, M>, E> {
+        self.prepare(&mut |nodes| {
+            let mut edit = self.edit();
+            edit.with(nodes).rewrite(range, f)?;
+            let most = self.vm.tunables.max_map_count.max(self.tree().nr_vmas());
+            if edit.nr_vmas() > most { Err(too_many) } else { Ok(edit) }
+        })
     }
 
     #[cold]

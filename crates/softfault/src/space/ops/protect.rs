@@ -158,17 +158,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if range.is_empty() {
             return Ok(());
         }
-        let (edit, fewer) = self.prepare(&mut |nodes| {
-            let (mut edit, mut fewer) = (self.edit(), false);
-            edit.with(nodes).rewrite(range, &mut |vma| {
-                fewer |= !(vma.flags.rights() - rights).is_empty();
-                Vma { flags: vma.flags.with_rights(rights), ..*vma }
-            })?;
-            if edit.nr_vmas() > self.vm.tunables.max_map_count.max(self.tree().nr_vmas()) {
-                return Err(MprotectError::TooManyVmas);
-            }
-            Ok((edit, fewer))
-        })?;
+        let mut fewer = false;
+        let protected = &mut |vma: &Vma| {
+            fewer |= !(vma.flags.rights() - rights).is_empty();
+            Vma { flags: vma.flags.with_rights(rights), ..*vma }
+        };
+        let edit = self.prepare_rewrite(range, protected, MprotectError::TooManyVmas)?;
         let retired = edit.publish();
         if retired.nr_nodes() > 0 {
             // Every fault from here on installs with the new rights, so that one
