@@ -226,3 +226,33 @@ fn an_attempt_shrinks_once() {
     on_relax(|| ());
     assert_eq!(nr_rounds.get(), 1);
 }
+
+/// Who has claimed frames and lost them to a thief was a holder for all that others know,
+/// though it fails: an allocation in need that looked meanwhile has to look again.
+#[test]
+fn a_claim_that_was_lost_leaves_its_trace() {
+    let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
+    let thp = HugeKnobs { khugepaged, ..HUGE_PAGES };
+    let tunables = Tunables { thp, low_watermark_pages: 1 << 20, ..Tunables::default() };
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(1, 4096, tunables).unwrap()));
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, HUGE, 3, 0x32).unwrap();
+    (0..512).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
+    assert_eq!(space.rss_pages().anon_huge, 512);
+    let frames: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
+    let cpu = vm.cpus.at(0);
+    cpu.block.set(0);
+    vm.frames.desc(frames[5]).clear();
+    vm.frames.release_one(frames[5], false);
+    let nr_lost = Rc::new(Cell::new(0));
+    let counted = nr_lost.clone();
+    // While the refill looks for underused huge pages, since memory is low.
+    on_relax(move || counted.set(counted.get() + cpu.zeroed.replace(0, 0).1.count_ones()));
+    let nr_ended = held(vm) >> 16;
+    let hold = vm.hold();
+    assert_eq!(vm.try_obtain(Fill::Zeroed, Search::Blocks), Err(OutOfFrames));
+    hold.in_vain();
+    on_relax(|| ());
+    assert_eq!(nr_lost.get(), 1, "nothing was claimed and lost");
+    assert_eq!(held(vm) >> 16, nr_ended + 1, "I28: frames were out of sight, and nobody has held any");
+}
