@@ -9,7 +9,7 @@ use crate::file::console;
 use crate::power::{self, End};
 use crate::process::exec::{self, Command, Inherited};
 use crate::process::{self, Mm, Process, archive};
-use crate::sched::{self, KernelStack, Thread};
+use crate::sched::{self, KernelStack, Thread, delay};
 use crate::selftest::Selftest;
 use crate::signal;
 use crate::{fs, kcompactd, khugepaged, log, mm, shm};
@@ -23,6 +23,8 @@ use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
 
 /// How long the end of all processes may take.
 const PATIENCE_NS: u64 = 5_000_000_000;
+/// The longest delay of a signal or a wake-up that a test may ask for.
+const MOST_DELAY_US: u64 = 10_000;
 
 /// What the command line asks for.
 struct Params {
@@ -54,6 +56,10 @@ fn parse(cmdline: &str) -> Params {
             Some(("tty", size)) => match parse_size(size) {
                 Some(size) => console::set_terminal(size),
                 None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
+            },
+            Some(("delays", us)) => match us.parse() {
+                Ok(us @ ..=MOST_DELAY_US) => delay::set(us),
+                _ => refuse(format_args!("delays={us}: should be microseconds, {MOST_DELAY_US} at most")),
             },
             Some(("selftest", name)) => match Selftest::named(name) {
                 Some(selftest) => params.selftest = Some(selftest),

@@ -216,12 +216,22 @@ pub fn set_terminal(size: [u16; 2]) {
     pump();
 }
 
-/// A byte was typed.
-fn input(byte: u8) {
-    let effect = STATE.lock().type_byte(byte);
+/// Takes the next byte from the serial line and shows it, if there is one and
+/// room for it.
+fn next_effect() -> Option<Effect> {
+    let _in_order = PUMPING.lock();
+    if STATE.lock().typed.len() >= MAX_TYPED {
+        return None;
+    }
+    let effect = STATE.lock().type_byte(serial::next_byte()?);
     if !effect.echo.is_empty() {
         write(Channel::Output, &effect.echo);
     }
+    Some(effect)
+}
+
+/// Tells those whom a typed byte concerns; no lock is held.
+fn tell(effect: &Effect) {
     if effect.signal != 0 {
         let info = Info { signal: effect.signal, code: SI_KERNEL, ..Info::default() };
         table::in_group(foreground()).iter().for_each(|p| signal::send_to_process(p, info));
@@ -234,11 +244,8 @@ fn input(byte: u8) {
 /// Takes what was typed from the serial line, as far as there is room: the rest
 /// waits there. The interrupt calls this, and whoever has made room.
 pub fn pump() {
-    let _in_order = PUMPING.lock();
-    while STATE.lock().typed.len() < MAX_TYPED
-        && let Some(byte) = serial::next_byte()
-    {
-        input(byte);
+    while let Some(effect) = next_effect() {
+        tell(&effect);
     }
 }
 

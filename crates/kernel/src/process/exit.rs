@@ -7,7 +7,7 @@ use crate::futex::{self, Key};
 use crate::main_thread;
 use crate::mm;
 use crate::power::End;
-use crate::sched::{self, Thread};
+use crate::sched::{self, Thread, delay};
 use crate::signal::{self, Info};
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
@@ -94,6 +94,7 @@ fn finish(process: &Process) {
         }
     }
     process.ended.store(true, Ordering::Release);
+    delay::step();
     process.release_parent();
     tell_parent(process);
 }

@@ -5,6 +5,7 @@
 //! Everything here runs with interrupts off and no lock held on entry; `block`,
 //! `yield_now` and `exit_current` switch stacks.
 
+pub mod delay;
 mod idle;
 pub mod parking;
 mod queue;

@@ -73,7 +73,8 @@ pub fn tick() {
             None => break,
         }
     }
-    timer::tick();
     khugepaged::look_for_blocks();
     set_timer();
+    // Last: to send a signal may take long, and end on another CPU.
+    timer::tick();
 }

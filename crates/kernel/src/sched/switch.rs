@@ -1,6 +1,6 @@
 //! Giving the CPU from one thread to another.
 
-use super::{Thread, queue};
+use super::{Thread, delay, queue};
 use crate::arch::{cpu, descriptors};
 use crate::boot::paging;
 use crate::mm;
@@ -148,6 +148,7 @@ pub fn block() {
     if !Arc::ptr_eq(&next, &me) {
         switch_to(next);
     }
+    delay::step();
 }
 
 /// Lets others run, if any want to.

@@ -1,6 +1,7 @@
 //! A thread: a kernel stack, what is saved while it is off its CPU, and what the
 //! program set for it.
 
+use super::delay;
 use crate::arch::cpu::STACK_BYTES;
 use crate::arch::fpu::{Image, Saved};
 use crate::arch::frame::Frame;
@@ -338,6 +339,7 @@ impl Thread {
     }
     /// Whether something waits that a sleeping system call has to end for.
     pub fn is_interrupted(&self) -> bool {
+        delay::step();
         self.is_to_end() || self.process().has_signal_for(self)
     }
 }

@@ -8,7 +8,7 @@ pub mod layout;
 
 use crate::arch::{apic, cpu};
 use crate::process::{self, Process};
-use crate::sched::{self, Thread};
+use crate::sched::{self, Thread, delay};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
@@ -160,6 +160,7 @@ pub fn any_effective(actions: &[Action; NR_SIGNALS], wanted: u64) -> bool {
 /// Makes a thread look at what waits for it: ends its sleep, and brings it into
 /// the kernel if it runs.
 pub fn interrupt(thread: &Arc<Thread>) {
+    delay::step();
     thread.attention.store(true, Ordering::SeqCst);
     sched::wake(thread);
     if thread.is_on_cpu() {

@@ -50,7 +50,8 @@ pub struct MachineOptions {
 
     /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, for good; 2 is
     /// madvise), thp_cow=split|copy (what a write to a shared huge page copies: 4 KiB or all),
-    /// discipline=global|fastpath2004|split|lockfree, and, to see how a failure looks, selftest=panic|reset|user-access
+    /// discipline=global|fastpath2004|split|lockfree, delays=MICROSECONDS (signals and wake-ups take longer by chance: a
+    /// test of their order), and, to see how a failure looks, selftest=panic|reset|user-access
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
 
