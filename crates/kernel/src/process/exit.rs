@@ -118,6 +118,7 @@ fn tell_parent(process: &Process) {
     if signal == SIGCHLD && !is_heard(&parent) {
         table::remove(process.pid);
     }
+    process.told.store(true, Ordering::Release);
     parent.watchers.wake_all();
 }
 

@@ -82,8 +82,10 @@ pub struct Process {
     pub limits: SpinLock<Limits>,
     /// Has replaced its program since it was forked.
     pub has_executed: AtomicBool,
-    /// Set by the last thread as the last thing.
+    /// Nobody runs in it any more.
     ended: AtomicBool,
+    /// After that: its parent has been sent its signal, and may take the end.
+    told: AtomicBool,
     /// The signal that its end sends to the parent, or 0.
     pub exit_signal: u8,
     /// Running, stopped by a signal, and whether its parent knows.
@@ -124,6 +126,7 @@ impl Process {
             limits: SpinLock::new(from.limits),
             has_executed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             exit_signal,
             stop: wait::Stop::default(),
             watchers: Waiters::new(),

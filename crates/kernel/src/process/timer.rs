@@ -52,11 +52,12 @@ impl Alarm {
         let own = *self.0.lock();
         (if own.0 == 0 { 0 } else { own.0.saturating_sub(time::now_ns()).max(1) }, own.1)
     }
-    fn went_off(&self, pid: u32, at: u64) {
+    /// Whether it is still set for this moment; then it is set for the next one.
+    fn went_off(&self, pid: u32, at: u64) -> bool {
         let interval = {
             let mut own = self.0.lock();
             if own.0 != at {
-                return;
+                return false;
             }
             own.0 = 0;
             own.1
@@ -64,6 +65,7 @@ impl Alarm {
         if interval != 0 {
             self.set(pid, interval, interval);
         }
+        true
     }
 }
 
@@ -86,8 +88,9 @@ pub fn tick() {
             due
         };
         let Some((at, pid)) = due else { return };
-        if let Some(process) = table::find(pid) {
-            process.alarm.went_off(pid, at);
+        if let Some(process) = table::find(pid)
+            && process.alarm.went_off(pid, at)
+        {
             signal::send_to_process(&process, Info { signal: SIGALRM, code: SI_KERNEL, ..Info::default() });
         }
     }

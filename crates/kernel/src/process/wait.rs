@@ -1,21 +1,27 @@
 //! Waiting for children: wait4(2), waitid(2), and what they tell.
 
 use super::{Process, table};
+use crate::mailbox;
 use crate::power::End;
-use crate::sched::Used;
+use crate::sched::{self, Used};
+use crate::sync::SpinLock;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-const RUNNING: u8 = 0;
-const STOPPED: u8 = 1;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Stopped by a signal or not, and what the parent has not heard of yet.
 #[derive(Default)]
 pub struct Stop {
-    state: AtomicU8,
-    /// 0, or the event's status, to be told once.
-    untold: AtomicU64,
+    state: SpinLock<StopState>,
     peak_kib: AtomicU64,
+}
+
+#[derive(Default)]
+struct StopState {
+    is_stopped: bool,
+    /// 0, or the event's status, to be told once.
+    untold: u32,
+    /// How often SIGCONT, or SIGKILL, was sent.
+    nr_resumes: u64,
 }
 
 /// A continued child, as a status word.
@@ -24,33 +30,42 @@ const CONTINUED: u32 = 0xffff;
 impl Stop {
     /// Whether its threads stay where they are.
     pub fn is_stopped(&self) -> bool {
-        self.state.load(Ordering::Acquire) == STOPPED
+        self.state.lock().is_stopped
     }
-    /// Stopped by `signal`; false if it was already.
-    pub fn stop(&self, signal: u32) -> bool {
-        let first = self.state.swap(STOPPED, Ordering::AcqRel) == RUNNING;
-        if first {
-            self.untold.store(u64::from(signal << 8 | 0x7f), Ordering::Release);
+    /// How often SIGCONT was sent so far.
+    pub fn nr_resumes(&self) -> u64 {
+        self.state.lock().nr_resumes
+    }
+    /// Stopped by `signal`, before whose sending SIGCONT had been sent `nr_resumes`
+    /// times; false if it was stopped already, or SIGCONT has come since.
+    pub fn stop(&self, signal: u32, nr_resumes: u64) -> bool {
+        let mut state = self.state.lock();
+        if state.is_stopped || state.nr_resumes != nr_resumes {
+            return false;
         }
-        first
+        (state.is_stopped, state.untold) = (true, signal << 8 | 0x7f);
+        true
     }
     /// Goes on; false if it was not stopped.
     pub fn resume(&self) -> bool {
-        let was = self.state.swap(RUNNING, Ordering::AcqRel) == STOPPED;
+        let mut state = self.state.lock();
+        state.nr_resumes += 1;
+        let was = core::mem::take(&mut state.is_stopped);
         if was {
-            self.untold.store(CONTINUED.into(), Ordering::Release);
+            state.untold = CONTINUED;
         }
         was
     }
     /// The event that the parent asks for, which is then told.
     fn tell(&self, stops: bool, resumes: bool, keep: bool) -> Option<u32> {
-        let untold = self.untold.load(Ordering::Acquire) as u32;
+        let mut state = self.state.lock();
+        let untold = state.untold;
         let wanted = if untold == CONTINUED { resumes } else { stops };
         if untold == 0 || !wanted {
             return None;
         }
         if !keep {
-            self.untold.store(0, Ordering::Release);
+            state.untold = 0;
         }
         Some(untold)
     }
@@ -136,9 +151,11 @@ impl Process {
             }
             found = true;
             if child.has_ended() {
-                if wanted.ends
-                    && let Some(news) = self.take_end(&child, wanted.keep)
-                {
+                if !wanted.ends {
+                    continue;
+                }
+                child.wait_until_told();
+                if let Some(news) = self.take_end(&child, wanted.keep) {
                     return Look::News(news);
                 }
             } else if let Some(status) = child.stop.tell(wanted.stops, wanted.resumes, wanted.keep) {
@@ -147,7 +164,18 @@ impl Process {
         }
         if found { Look::Nothing } else { Look::NoChild }
     }
-    /// The end of a child; none if another thread was faster.
+    /// Until the parent has its signal. A parent that took the end before would get
+    /// SIGCHLD for nobody, or, if it ignores that, an end that it is not to hear of;
+    /// one that passed over the end would sleep although SIGCHLD has come.
+    fn wait_until_told(&self) {
+        while !self.told.load(Ordering::Acquire) {
+            // The thread that ends may wait for this CPU.
+            sched::yield_now();
+            mailbox::poll();
+        }
+    }
+    /// The end of a child; none if another thread was faster, or if nobody is to hear
+    /// of it.
     fn take_end(&self, child: &Arc<Process>, keep: bool) -> Option<News> {
         if !keep && !table::remove(child.pid) {
             return None;

@@ -101,7 +101,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame) {
     if action.handler == SIG_DFL || bit(info.signal) & UNBLOCKABLE != 0 {
         return match bit(info.signal) & super::STOPS {
             0 => kill(thread, &info, frame),
-            _ => super::stop(process, info.signal),
+            _ => super::stop(process, &info),
         };
     }
     if frame.vector == SYSCALL_VECTOR && frame.rax == Errno::RESTART.as_rax() {

@@ -84,21 +84,24 @@ pub struct Info {
     pub value: u64,
     /// `si_status`, or the value of sigqueue(3).
     pub extra: u64,
+    /// For signals that stop: how often the process had been continued when this one
+    /// was sent. A stop that SIGCONT has overtaken is none.
+    pub nr_resumes: u64,
 }
 
 impl Info {
     /// Sent by a program: `code` is `SI_USER` or `SI_TKILL`.
     pub fn sent(signal: u32, code: i32, pid: u32) -> Info {
-        Info { signal, code, value: u64::from(pid), extra: 0 }
+        Info { signal, code, value: u64::from(pid), ..Info::default() }
     }
     /// About a child: `code` is one of `CLD_*`, `status` what it exited with or
     /// the signal.
     pub fn of_child(signal: u32, code: i32, pid: u32, status: u64) -> Info {
-        Info { signal, code, value: u64::from(pid), extra: status }
+        Info { signal, code, value: u64::from(pid), extra: status, ..Info::default() }
     }
     /// What an instruction at, or an access to, `address` caused.
     pub fn of_fault(signal: u32, code: u32, address: u64) -> Info {
-        Info { signal, code: code as i32, value: address, extra: 0 }
+        Info { signal, code: code as i32, value: address, ..Info::default() }
     }
 }
 
@@ -107,11 +110,13 @@ impl Info {
 pub struct Pending {
     set: u64,
     info: [(i32, u64, u64); NR_SIGNALS],
+    /// Of the last one that stops.
+    nr_resumes: u64,
 }
 
 impl Default for Pending {
     fn default() -> Pending {
-        Pending { set: 0, info: [(0, 0, 0); NR_SIGNALS] }
+        Pending { set: 0, info: [(0, 0, 0); NR_SIGNALS], nr_resumes: 0 }
     }
 }
 
@@ -120,8 +125,10 @@ impl Pending {
     pub fn set(&self) -> u64 {
         self.set
     }
-    /// Adds one; the same a second time changes nothing.
+    /// Adds one; the same a second time changes nothing, but a stop is as good as the
+    /// last one.
     pub fn add(&mut self, info: Info) {
+        self.nr_resumes = self.nr_resumes.max(info.nr_resumes);
         if self.set & bit(info.signal) == 0 {
             self.set |= bit(info.signal);
             self.info[info.signal as usize - 1] = (info.code, info.value, info.extra);
@@ -136,7 +143,7 @@ impl Pending {
         let at = wanted.trailing_zeros();
         self.set &= !(1 << at);
         let (code, value, extra) = self.info[at as usize];
-        Some(Info { signal: at + 1, code, value, extra })
+        Some(Info { signal: at + 1, code, value, extra, nr_resumes: self.nr_resumes })
     }
     /// Forgets these.
     fn drop_set(&mut self, set: u64) {
@@ -185,21 +192,28 @@ fn matters(process: &Process, signal: u32) -> bool {
 }
 
 /// What some signals do when they are sent, not when they are taken.
-fn act_on_sending(process: &Process, signal: u32) {
+fn act_on_sending(process: &Process, info: &mut Info) {
+    let signal = info.signal;
     if signal == SIGCONT || signal == SIGKILL {
-        process.pending.lock().drop_set(STOPS);
+        drop_pending(process, STOPS);
         if process.stop.resume() {
             process.all_threads().iter().for_each(interrupt);
             tell_parent(process, CLD_CONTINUED, SIGCONT);
         }
     } else if bit(signal) & STOPS != 0 {
-        process.pending.lock().drop_set(bit(SIGCONT));
+        drop_pending(process, bit(SIGCONT));
+        info.nr_resumes = process.stop.nr_resumes();
     }
 }
 
+fn drop_pending(process: &Process, set: u64) {
+    process.pending.lock().drop_set(set);
+    process.all_threads().iter().for_each(|thread| thread.signals.lock().pending.drop_set(set));
+}
+
 /// Sends to one thread.
-pub fn send_to_thread(thread: &Arc<Thread>, info: Info) {
-    act_on_sending(thread.process(), info.signal);
+pub fn send_to_thread(thread: &Arc<Thread>, mut info: Info) {
+    act_on_sending(thread.process(), &mut info);
     if matters(thread.process(), info.signal) {
         thread.signals.lock().pending.add(info);
         interrupt(thread);
@@ -207,8 +221,8 @@ pub fn send_to_thread(thread: &Arc<Thread>, info: Info) {
 }
 
 /// Sends to a process; any thread that does not block it may take it.
-pub fn send_to_process(process: &Process, info: Info) {
-    act_on_sending(process, info.signal);
+pub fn send_to_process(process: &Process, mut info: Info) {
+    act_on_sending(process, &mut info);
     if matters(process, info.signal) {
         process.pending.lock().add(info);
         process.all_threads().iter().for_each(interrupt);
@@ -222,11 +236,12 @@ pub fn would_stop(thread: &Thread, signal: u32) -> bool {
     action.handler != SIG_IGN && thread.signals.lock().mask & bit(signal) == 0
 }
 
-/// Stops a process until SIGCONT.
-fn stop(process: &Process, signal: u32) {
-    if process.stop.stop(signal) {
+/// Stops a process until SIGCONT, unless that was sent after the signal.
+fn stop(process: &Process, info: &Info) {
+    delay::step();
+    if process.stop.stop(info.signal, info.nr_resumes) {
         process.all_threads().iter().for_each(interrupt);
-        tell_parent(process, CLD_STOPPED, signal);
+        tell_parent(process, CLD_STOPPED, info.signal);
     }
 }
 
