@@ -43,7 +43,7 @@ enum Task {
     Mutants(mutants::Options),
     /// Runs every command of the README's `console` blocks
     Readme,
-    /// Long runs: `soak differential --seconds N [--seed S]`
+    /// Long runs: `soak differential --seconds N [--seed S]`; `soak pipelines`, on the reference kernel
     Soak {
         /// Passed on as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -70,8 +70,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// The testkit's binary does the work.
+/// A test of the kernel that the gate leaves out.
+const SOAK_PIPELINES: &str =
+    "test --release -p softfault-lab --test kernel_files -- --ignored fifty_thousand_pipelines";
+
+/// The testkit's binary does the work, where no kernel is needed.
 fn soak(arguments: &[String]) -> Result<(), String> {
+    if arguments == ["pipelines"] {
+        return shell::run(&shell::cargo(SOAK_PIPELINES));
+    }
     let mut command = shell::cargo("run --quiet --release -p softfault-testkit --bin soak --");
     command.args(arguments);
     shell::run(&command)

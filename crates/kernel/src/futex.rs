@@ -124,7 +124,7 @@ pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadli
             break Errno::ETIMEDOUT;
         }
         if thread.is_interrupted() {
-            break if deadline_ns.is_some() { Errno::EINTR } else { Errno::RESTART };
+            break if deadline_ns.is_some() { Errno::RESTART_UNHANDLED } else { Errno::RESTART_AS_ASKED };
         }
         sched::block_until(deadline_ns);
     };

@@ -37,7 +37,7 @@ extern "C" fn trap_dispatch(frame: &mut Frame) {
             _ => exception(thread, frame),
         }
     });
-    deliver::before_return(frame);
+    deliver::before_return(frame, None);
 }
 
 /// Interrupts of an idle CPU; anything else is a bug of the kernel.

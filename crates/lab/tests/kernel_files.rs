@@ -69,7 +69,7 @@ fn tree(test: &str) -> PathBuf {
     for applet in text(&list.stdout).lines().filter(|a| *a != "busybox") {
         symlink("busybox", bin.join(applet)).expect("a fresh folder");
     }
-    for script in ["files.sh", "files.bash"] {
+    for script in ["files.sh", "files.bash", "pipelines.sh"] {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/programs").join(script);
         fs::copy(source, root.join(script)).expect("it is in the tree");
     }
@@ -122,6 +122,32 @@ fn a_busybox_script_prints_what_it_prints_on_linux() {
 #[test]
 fn a_bash_script_prints_what_it_prints_on_linux() {
     same_script("bash", "files.bash", &["1", "2"]);
+}
+
+/// A shell goes on when the last process of a pipeline has ended. What waits for
+/// children looks between any two steps of a signal and of an end.
+fn pipelines(nr: u32, cpus: &str, delays_us: u32) {
+    let root = tree(&format!("pipelines-{cpus}-{delays_us}"));
+    let (root, nr, delays) = (root.to_str().expect("UTF-8"), nr.to_string(), format!("delays={delays_us}"));
+    let machine = ["--timeout", "3600", "--cpus", cpus, "--append", &delays, "--root", root];
+    let ran = softfault(&[&machine[..], &["--", "/start", "/bin/sh", "/pipelines.sh", &nr]].concat());
+    assert_eq!((ran.code, ran.output.as_str()), (0, "a: in order\nb: in order\n"), "{machine:?}: {}", ran.errors);
+    assert_eq!(ran.errors, "", "{machine:?}");
+}
+
+#[test]
+fn pipelines_end_with_their_last_process() {
+    pipelines(1000, "2", 30);
+    pipelines(100, "1", 30);
+}
+
+/// `cargo xtask soak pipelines`; some minutes.
+#[test]
+#[ignore = "a soak"]
+fn fifty_thousand_pipelines() {
+    pipelines(25_000, "2", 30);
+    pipelines(20_000, "2", 0);
+    pipelines(5_000, "2", 200);
 }
 
 #[test]

@@ -65,6 +65,16 @@ fn signals_are_delivered() {
     run_ok("signals", &[]);
 }
 
+/// Every call that waits, with delays between the steps of a signal: a waiter looks
+/// between any two of them.
+#[test]
+fn calls_are_interrupted_and_made_again_as_on_linux() {
+    let [musl, glibc] = BOTH.map(|libc| compile("interrupts", "interrupts", libc));
+    for (binary, delays) in [(&musl, "delays=0"), (&glibc, "delays=50"), (&musl, "delays=200")] {
+        same_as_host(binary, &["--cpus", "2", "--append", delays]);
+    }
+}
+
 #[test]
 fn wild_pointers_are_errors() {
     run_ok("wild", &[]);
@@ -158,7 +168,7 @@ fn bad_arguments_are_named() {
     let hello = hello.to_str().expect("UTF-8");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let twice = format!("{hello}:/x");
-    let cases: [(&[&str], &str); 12] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["--", "/no/such/program"], "/no/such/program"),
         (&["--", source], "Cargo.toml"),
         (&["--file", "/no/such/file", "--", hello], "--file /no/such/file"),
@@ -170,6 +180,7 @@ fn bad_arguments_are_named() {
         (&["--timeout", "soon", "--", hello], "--timeout"),
         (&["--append", "discipline=best", "--", hello], "discipline=best"),
         (&["--append", "thp_cow=all", "--", hello], "thp_cow=all: should be split or copy"),
+        (&["--append", "delays=1e3", "--", hello], "delays=1e3"),
         (&["--append", "nonsense", "--", hello], "nonsense"),
     ];
     let mut wrong = String::new();

@@ -7,8 +7,6 @@ use core::fmt;
 pub const USER_CS: u64 = 0x23;
 /// Selector of the program's data, ring 3.
 pub const USER_SS: u64 = 0x1b;
-/// Where a system call is told from a trap.
-pub const SYSCALL_VECTOR: u64 = 0x100;
 /// Flags that a program may set for itself: carry to direction, AC, ID.
 const USER_FLAGS: u64 = 0x24_0dd5;
 /// Interrupts on, and the bit that is always one.

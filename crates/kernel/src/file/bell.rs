@@ -94,8 +94,8 @@ impl Drop for Places {
 }
 
 /// Asks `question` until it has an answer, each time that a bell has rung which
-/// `enter` names; nothing once `deadline_ns` has passed. EINTR or RESTART if a
-/// signal comes first.
+/// `enter` names; nothing once `deadline_ns` has passed. Fails if a signal comes
+/// first.
 pub fn wait<T>(
     thread: &Thread,
     deadline_ns: Option<u64>,
@@ -117,7 +117,7 @@ pub fn wait<T>(
             return Ok(None);
         }
         if thread.is_interrupted() {
-            return Err(if deadline_ns.is_some() { Errno::EINTR } else { Errno::RESTART });
+            return Err(Errno::RESTART_AS_ASKED);
         }
         sched::block_until(deadline_ns);
     }

@@ -59,8 +59,8 @@ pub fn init() {
         return;
     }
     let made = tree::init().and_then(|()| fixed()).and_then(|()| from_archive()).and_then(|()| usual());
-    if let Err(Errno(number)) = made {
-        log!("the file system is incomplete: errno {number}");
+    if let Err(errno) = made {
+        log!("the file system is incomplete: {errno}");
     }
 }
 
@@ -136,7 +136,7 @@ fn from_archive() -> errno::Result<()> {
         match add(&item) {
             Ok(()) => {}
             Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
-            Err(Errno(number)) => log!("/{}: left out: errno {number}", item.name.escape_ascii()),
+            Err(errno) => log!("/{}: left out: {errno}", item.name.escape_ascii()),
         }
     }
     Ok(())

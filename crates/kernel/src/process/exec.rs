@@ -68,7 +68,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::File(Errno::ENOENT) => f.write_str("is not in the archive, or its interpreter is not"),
             Refusal::File(Errno::ENOEXEC) => f.write_str("is a script that names no interpreter"),
-            Refusal::File(Errno(number)) => write!(f, "cannot be read as a program (errno {number})"),
+            Refusal::File(errno) => write!(f, "cannot be read as a program ({errno})"),
             Refusal::Load(error) => error.fmt(f),
             Refusal::Stack(NoStack::Arguments) => f.write_str("its arguments do not fit on its stack"),
             Refusal::Stack(NoStack::Memory) | Refusal::Memory => f.write_str("does not fit into the machine's memory"),

@@ -37,7 +37,7 @@ impl Mm {
     }
     /// A copy for a child, as fork(2) makes it.
     pub fn fork(&self) -> errno::Result<Arc<Mm>> {
-        let space = self.space.fork().map_err(|error| Errno(error.errno().0 as u16))?;
+        let space = self.space.fork().map_err(|error| Errno::from(error.errno()))?;
         mm::prepare_root(&space);
         Ok(Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp))
     }

@@ -103,7 +103,9 @@ pub struct ThreadSignals {
     pub pending: Pending,
     /// Blocked ones, bit n-1 for signal n.
     pub mask: u64,
-    /// The mask to go back to after rt_sigsuspend(2).
+    /// The mask from before a call that waited with another one and was
+    /// interrupted. The handler's return brings it back, or, where none runs, the
+    /// return to the program.
     pub restore_mask: Option<u64>,
     /// Where handlers with SA_ONSTACK run.
     pub alt_stack: AltStack,
@@ -201,8 +203,12 @@ pub struct Thread {
     /// Head of its robust futexes.
     pub robust_list: AtomicU64,
     /// Something may wait that has to be seen to before the program goes on: a
-    /// signal, an end. Cleared by the thread, then it looks.
+    /// signal, an end. Set after that waits and before the thread is woken;
+    /// cleared by the thread, then it looks.
     pub attention: AtomicBool,
+    /// The number and the deadline of an interrupted call that is to go on with
+    /// restart_syscall(2).
+    pub resumes: SpinLock<Option<(u64, u64)>>,
     /// exit(2) was called with this status: `1 << 32 | status`.
     pub exiting: AtomicU64,
     /// Signals.
@@ -236,6 +242,7 @@ impl Thread {
             clear_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             attention: AtomicBool::new(true),
+            resumes: SpinLock::new(None),
             exiting: AtomicU64::new(0),
             signals: SpinLock::new(ThreadSignals::default()),
             usage: Usage::default(),
@@ -337,9 +344,11 @@ impl Thread {
             || self.process().wants_end_of(self)
             || self.successor.lock().is_some()
     }
-    /// Whether something waits that a sleeping system call has to end for.
+    /// Whether something waits that a sleeping system call has to end for. What
+    /// others are just sending does not count before `attention` says so: they
+    /// will wake the thread.
     pub fn is_interrupted(&self) -> bool {
         delay::step();
-        self.is_to_end() || self.process().has_signal_for(self)
+        self.attention.load(Ordering::SeqCst) && (self.is_to_end() || self.process().has_signal_for(self))
     }
 }

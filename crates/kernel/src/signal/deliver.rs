@@ -4,15 +4,17 @@
 use super::layout::{CONTEXT_OFFSET, INFO_OFFSET, RawContext, RawFrame, RawStack, join_fpu, split_fpu};
 use super::{Action, Info, SIG_DFL, UNBLOCKABLE, bit, is_ignored};
 use crate::arch::fpu::{IMAGE_BYTES, Image};
-use crate::arch::frame::{Frame, SYSCALL_VECTOR};
-use crate::errno::{self, Errno};
+use crate::arch::frame::Frame;
+use crate::errno::{self, Restart};
 use crate::mm::{self, USER_END};
 use crate::power::End;
 use crate::process::{Process, exit};
 use crate::sched::{self, AltStack, Thread};
 use crate::trap;
 use core::sync::atomic::Ordering;
-use linux_raw_sys::general::{SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK};
+use linux_raw_sys::general::{
+    __NR_restart_syscall, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK,
+};
 use zerocopy::FromZeros;
 
 /// Signals that a program's own instructions cause.
@@ -21,15 +23,32 @@ const FAULTS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGILL) | bit(SIGFPE) | bit
 const SI_USER: i32 = 0;
 const SI_KERNEL: i32 = 0x80;
 
+/// EINTR, as a call gives it.
+const INTERRUPTED: u64 = -(linux_raw_sys::errno::EINTR as i64) as u64;
+/// Bytes of the instruction `syscall`.
+const SYSCALL_BYTES: u64 = 2;
+
 /// Below the stack pointer, the program's for use without moving it.
 const RED_ZONE: u64 = 128;
 
+/// A system call that was interrupted before it did anything. The one place that
+/// decides what the program gets of it is [`see_to`].
+pub struct Interrupted {
+    /// When it is made again.
+    pub restart: Restart,
+    /// Its number.
+    pub number: u64,
+    /// When it is over, if that counts from when it was made first.
+    pub deadline_ns: Option<u64>,
+}
+
 /// What every return to a program goes through: an end that was ordered, a
-/// signal that waits. Does not return if the thread ends.
-pub fn before_return(frame: &mut Frame) {
+/// signal that waits, a call that was interrupted. Does not return if the thread
+/// ends.
+pub fn before_return(frame: &mut Frame, interrupted: Option<Interrupted>) {
     let goes_on = sched::with_current(|thread| {
-        let to_do = thread.attention.load(Ordering::Relaxed) || frame.rip >= USER_END;
-        let goes_on = !to_do || see_to(thread, frame);
+        let to_do = thread.attention.load(Ordering::Relaxed) || interrupted.is_some() || frame.rip >= USER_END;
+        let goes_on = !to_do || see_to(thread, frame, interrupted);
         thread.usage.leaving_kernel();
         goes_on
     });
@@ -38,8 +57,10 @@ pub fn before_return(frame: &mut Frame) {
     }
 }
 
+/// An interrupted call leaves here with EINTR in `rax`, or as an instruction that
+/// is executed again: there is no third way out.
 #[cold]
-fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
+fn see_to(thread: &Thread, frame: &mut Frame, mut interrupted: Option<Interrupted>) -> bool {
     let process = thread.process();
     thread.attention.store(false, Ordering::SeqCst);
     loop {
@@ -48,13 +69,22 @@ fn see_to(thread: &Thread, frame: &mut Frame) -> bool {
         }
         // SIGKILL may have been sent after a stop was taken and before it was done.
         if process.stop.is_stopped() && !is_killed(thread, process) {
+            fail_if_untouched(&mut interrupted, frame);
             sched::block();
             continue;
         }
-        let Some(info) = next_signal(thread, process) else { break };
-        take(thread, process, info, frame);
+        if let Some(info) = next_signal(thread, process) {
+            take(thread, process, info, frame, &mut interrupted);
+            continue;
+        }
+        if let Some(call) = interrupted.take() {
+            go_on(thread, &call, frame);
+        }
+        // What the old mask lets through is taken before the program goes on.
+        if !bring_mask_back(thread) {
+            break;
+        }
     }
-    restart_call(frame);
     if frame.rip >= USER_END {
         // Such an `iret` would fault inside the kernel.
         kill(thread, &Info { signal: SIGSEGV, code: SI_KERNEL, ..Info::default() }, frame);
@@ -77,15 +107,36 @@ fn next_signal(thread: &Thread, process: &Process) -> Option<Info> {
     own.or_else(|| process.pending.lock().take(mask))
 }
 
-/// An interrupted call for which no handler ran is made again.
-fn restart_call(frame: &mut Frame) {
-    if frame.vector == SYSCALL_VECTOR && frame.rax == Errno::RESTART.as_rax() {
-        frame.rax = frame.error;
-        frame.rip -= 2;
+/// The program makes call `number` as soon as it runs.
+fn make(number: u64, frame: &mut Frame) {
+    frame.rax = number;
+    frame.rip -= SYSCALL_BYTES;
+}
+
+/// The call is made again, no handler having run; it ends when it would have ended.
+fn go_on(thread: &Thread, call: &Interrupted, frame: &mut Frame) {
+    let resumes = call.deadline_ns.map(|deadline_ns| (call.number, deadline_ns));
+    make(if resumes.is_some() { __NR_restart_syscall.into() } else { call.number }, frame);
+    *thread.resumes.lock() = resumes;
+}
+
+/// The process was stopped: some calls fail for that.
+fn fail_if_untouched(interrupted: &mut Option<Interrupted>, frame: &mut Frame) {
+    if interrupted.take_if(|call| call.restart == Restart::Untouched).is_some() {
+        frame.rax = INTERRUPTED;
     }
 }
 
-fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame) {
+/// The mask from before an interrupted call, if no handler's return brings it back;
+/// whether there was one.
+fn bring_mask_back(thread: &Thread) -> bool {
+    let mut signals = thread.signals.lock();
+    let mask = signals.restore_mask.take();
+    mask.iter().for_each(|mask| thread.set_mask(&mut signals, *mask));
+    mask.is_some()
+}
+
+fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, interrupted: &mut Option<Interrupted>) {
     let action = {
         let mut actions = process.actions.lock();
         let slot = &mut actions[info.signal as usize - 1];
@@ -99,17 +150,16 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame) {
         return;
     }
     if action.handler == SIG_DFL || bit(info.signal) & UNBLOCKABLE != 0 {
-        return match bit(info.signal) & super::STOPS {
-            0 => kill(thread, &info, frame),
-            _ => super::stop(process, &info),
-        };
-    }
-    if frame.vector == SYSCALL_VECTOR && frame.rax == Errno::RESTART.as_rax() {
-        if action.restarts() {
-            restart_call(frame);
-        } else {
-            frame.rax = Errno::EINTR.as_rax();
+        if bit(info.signal) & super::STOPS == 0 {
+            return kill(thread, &info, frame);
         }
+        fail_if_untouched(interrupted, frame);
+        return super::stop(process, &info);
+    }
+    match interrupted.take() {
+        Some(call) if call.restart == Restart::AsAsked && action.restarts() => make(call.number, frame),
+        Some(_) => frame.rax = INTERRUPTED,
+        None => {}
     }
     if run_handler(thread, &action, &info, frame).is_err() {
         let no_room = Info::of_fault(SIGSEGV, SI_KERNEL as u32, 0);
@@ -192,7 +242,6 @@ fn run_handler(thread: &Thread, action: &Action, info: &Info, frame: &mut Frame)
     frame.rax = 0;
     // Direction and trap flag as a function expects them.
     frame.set_user_flags(frame.rflags & !0x500);
-    frame.vector = 0;
     Ok(())
 }
 
@@ -210,7 +259,8 @@ pub fn sigreturn(thread: &Thread, frame: &mut Frame) -> errno::Result {
         }
         Ok(context)
     });
-    frame.vector = 0;
+    // A handler has run: a call that was to go on has been interrupted for good.
+    *thread.resumes.lock() = None;
     match restored {
         Ok(context) => {
             let stack = context.stack();

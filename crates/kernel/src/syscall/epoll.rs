@@ -65,8 +65,7 @@ fn wait_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
             (!events.is_empty()).then_some(events)
         },
     );
-    // As on Linux, this call is not restarted.
-    let events = events.map_err(|e| if e == Errno::RESTART { Errno::EINTR } else { e })?.unwrap_or_default();
+    let events = events.map_err(|e| e.interrupted_as(Errno::RESTART_UNTOUCHED))?.unwrap_or_default();
     for (i, (ready, data)) in events.iter().enumerate() {
         let at = out.wrapping_add(i as u64 * EPOLL_EVENT_BYTES);
         mm::put(call.space(), at, ready)?;
@@ -76,12 +75,12 @@ fn wait_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
 }
 
 pub fn wait(call: &mut Call) -> errno::Result {
-    wait_until(call, deadline(call.args[3] as i32))
+    wait_until(call, deadline(call, call.args[3] as i32))
 }
 
 pub fn pwait(call: &mut Call) -> errno::Result {
     let [_, _, _, timeout_ms, mask, bytes] = call.args;
-    with_mask(call, mask, bytes, |call| wait_until(call, deadline(timeout_ms as i32)))
+    with_mask(call, mask, bytes, |call| wait_until(call, deadline(call, timeout_ms as i32)))
 }
 
 pub fn pwait2(call: &mut Call) -> errno::Result {

@@ -11,7 +11,7 @@ use softfault::VmaFlags;
 /// An error of the subsystem as the program sees it.
 macro_rules! to_errno {
     ($result:expr) => {
-        $result.map_err(|error| Errno(error.errno().0 as u16))
+        $result.map_err(|error| Errno::from(error.errno()))
     };
 }
 pub(super) use to_errno;

@@ -26,14 +26,16 @@ mod time;
 mod transfer;
 
 use crate::arch::frame::Frame;
+use crate::arch::time::now_ns;
 use crate::errno::{self, Errno};
 use crate::fs::walk::Follow;
 use crate::log;
 use crate::mm::Space;
 use crate::process::Process;
 use crate::sched::{self, Thread};
-use crate::signal::deliver;
+use crate::signal::deliver::{self, Interrupted};
 use alloc::sync::Arc;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general as nr;
 use path::From;
@@ -48,6 +50,10 @@ pub struct Call<'a> {
     pub args: [u64; 6],
     /// The registers.
     pub frame: &'a mut Frame,
+    /// Its number.
+    number: u64,
+    /// When it is over, if it has said so; [`Call::deadline_in`].
+    deadline: Cell<Option<u64>>,
 }
 
 impl Call<'_> {
@@ -59,22 +65,43 @@ impl Call<'_> {
     pub fn int(&self, n: usize) -> u32 {
         self.args[n] as u32
     }
+    /// The moment in `ns`, at which the call is over. If it goes on after an
+    /// interruption, the moment from before that.
+    pub fn deadline_in(&self, ns: u64) -> u64 {
+        let deadline = self.deadline.get().unwrap_or_else(|| now_ns().saturating_add(ns));
+        self.deadline.set(Some(deadline));
+        deadline
+    }
 }
 
 /// Every system call; `frame` lies on the thread's kernel stack (K8).
 #[unsafe(no_mangle)]
 extern "C" fn syscall_dispatch(frame: &mut Frame) {
-    sched::with_current(|thread| serve(thread, frame));
-    deliver::before_return(frame);
+    let interrupted = sched::with_current(|thread| serve(thread, frame));
+    deliver::before_return(frame, interrupted);
 }
 
-fn serve(thread: &Thread, frame: &mut Frame) {
+fn serve(thread: &Thread, frame: &mut Frame) -> Option<Interrupted> {
     thread.usage.entered_kernel();
     let number = frame.error;
     let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
-    let mut call = Call { thread, process: thread.process(), args, frame };
-    let result = dispatch(number, &mut call);
-    frame.rax = result.unwrap_or_else(Errno::as_rax);
+    let mut call = Call { thread, process: thread.process(), args, frame, number, deadline: Cell::new(None) };
+    match errno::settle(dispatch(number, &mut call)) {
+        Ok(rax) => {
+            call.frame.rax = rax;
+            None
+        }
+        Err(restart) => Some(Interrupted { restart, number: call.number, deadline_ns: call.deadline.get() }),
+    }
+}
+
+/// restart_syscall(2), which `deliver` has threads make: goes on with the call that
+/// was interrupted, unless a handler has run since.
+fn go_on(call: &mut Call) -> errno::Result {
+    let (number, deadline_ns) = call.thread.resumes.lock().take().ok_or(Errno::EINTR)?;
+    call.number = number;
+    call.deadline.set(Some(deadline_ns));
+    dispatch(number, call)
 }
 
 fn dispatch(number: u64, call: &mut Call) -> errno::Result {
@@ -147,6 +174,7 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_tkill => signal::tkill(call),
         nr::__NR_tgkill => signal::tgkill(call),
         nr::__NR_pause => signal::pause(call),
+        nr::__NR_restart_syscall => go_on(call),
 
         nr::__NR_open => file::open(call),
         nr::__NR_openat => file::openat(call),

@@ -16,12 +16,13 @@ const MAX_SELECTED: u32 = 1024;
 const NR_WORDS: usize = MAX_SELECTED as usize / 64;
 
 /// When a timeout in milliseconds is over; negative is never.
-pub fn deadline(timeout_ms: i32) -> Option<u64> {
-    u64::try_from(timeout_ms).ok().map(|ms| now_ns() + ms * 1_000_000)
+pub fn deadline(call: &Call, timeout_ms: i32) -> Option<u64> {
+    u64::try_from(timeout_ms).ok().map(|ms| call.deadline_in(ms * 1_000_000))
 }
 
-/// Does `f` with another mask of blocked signals, if `mask_at` is not 0; the
-/// mask comes back when a handler has run, or at once if none has to.
+/// Does `f` with another mask of blocked signals, if `mask_at` is not 0. If it is
+/// interrupted, the mask comes back when that has been seen to
+/// (`ThreadSignals::restore_mask`).
 pub fn with_mask(
     call: &mut Call,
     mask_at: u64,
@@ -43,14 +44,23 @@ pub fn with_mask(
     };
     let result = f(call);
     let mut signals = call.thread.signals.lock();
-    if matches!(result, Err(Errno::EINTR | Errno::RESTART)) {
-        signals.restore_mask = Some(before);
-    } else {
-        call.thread.set_mask(&mut signals, before);
+    match result {
+        Err(errno) if errno.restart().is_some() => signals.restore_mask = Some(before),
+        _ => call.thread.set_mask(&mut signals, before),
     }
     drop(signals);
-    // The mask would not be the same again.
-    result.map_err(|e| if e == Errno::RESTART { Errno::EINTR } else { e })
+    result
+}
+
+/// As [`bell::wait`], for calls that no handler has made again.
+fn wait(
+    call: &Call,
+    deadline: Option<u64>,
+    enter: impl Fn(&mut Places) -> errno::Result<()>,
+    is_ready: impl Fn() -> bool,
+) -> errno::Result<()> {
+    let waited = bell::wait(call.thread, deadline, enter, || is_ready().then_some(()));
+    waited.map(|_| ()).map_err(|e| e.interrupted_as(Errno::RESTART_UNHANDLED))
 }
 
 /// One entry of poll(2)'s list.
@@ -115,14 +125,14 @@ fn poll_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
         };
         polled.push((entry, events));
     }
-    let any = || polled.iter().any(|(p, _)| p.answer() != 0).then_some(());
+    let any = || polled.iter().any(|(p, _)| p.answer() != 0);
     let enter = |places: &mut Places| {
         polled.iter().try_for_each(|(entry, _)| match entry {
             Polled::File(open, _) => open.enter(places),
             _ => Ok(()),
         })
     };
-    bell::wait(call.thread, deadline, enter, any)?;
+    wait(call, deadline, enter, any)?;
     let mut nr_ready = 0;
     for (i, (entry, events)) in polled.iter().enumerate() {
         let answer = answer_to(entry, *events);
@@ -133,7 +143,7 @@ fn poll_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
 }
 
 pub fn poll(call: &mut Call) -> errno::Result {
-    poll_until(call, deadline(call.args[2] as i32)).map_err(|e| if e == Errno::RESTART { Errno::EINTR } else { e })
+    poll_until(call, deadline(call, call.args[2] as i32))
 }
 
 pub fn ppoll(call: &mut Call) -> errno::Result {
@@ -141,7 +151,7 @@ pub fn ppoll(call: &mut Call) -> errno::Result {
     let deadline = time::deadline(call, timeout, false, false)?;
     let result = with_mask(call, mask, bytes, |call| poll_until(call, deadline));
     put_rest(call, timeout, deadline, 1);
-    result.map_err(|e| if e == Errno::RESTART { Errno::EINTR } else { e })
+    result
 }
 
 /// Says how much of a timeout is left, in seconds and parts of `unit_ns`.
@@ -214,7 +224,7 @@ fn select_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
         (found, nr_found)
     };
     let enter = |places: &mut Places| files.iter().try_for_each(|(_, open)| open.enter(places));
-    bell::wait(call.thread, deadline, enter, || (look().1 > 0).then_some(()))?;
+    wait(call, deadline, enter, || look().1 > 0)?;
     let (found, nr_found) = look();
     for (set, addr) in found.iter().zip(at) {
         put_set(call, addr, nr, set)?;
@@ -232,12 +242,12 @@ pub fn select(call: &mut Call) -> errno::Result {
                 return Err(Errno::EINVAL);
             }
             let ns = (seconds as u64).saturating_mul(NS_PER_S).saturating_add((us as u64).saturating_mul(1000));
-            Some(now_ns().saturating_add(ns))
+            Some(call.deadline_in(ns))
         }
     };
     let result = select_until(call, deadline);
     put_rest(call, timeout, deadline, 1000);
-    result.map_err(|e| if e == Errno::RESTART { Errno::EINTR } else { e })
+    result
 }
 
 /// The mask comes by way of a structure: its address and size.
@@ -247,5 +257,5 @@ pub fn pselect6(call: &mut Call) -> errno::Result {
     let [mask, bytes] = if masks == 0 { [0; 2] } else { mm::get::<[u64; 2]>(call.space(), masks)? };
     let result = with_mask(call, mask, bytes, |call| select_until(call, deadline));
     put_rest(call, timeout, deadline, 1);
-    result.map_err(|e| if e == Errno::RESTART { Errno::EINTR } else { e })
+    result
 }

@@ -129,7 +129,6 @@ fn clone_as(call: &mut Call, args: &CloneArgs) -> errno::Result {
     args.check()?;
     let mut frame = call.frame.clone();
     frame.rax = 0;
-    frame.vector = 0;
     if args.stack != 0 {
         frame.rsp = args.stack;
     }
@@ -274,7 +273,7 @@ fn wait_for(call: &Call, wanted: &Wanted, nonblocking: bool) -> errno::Result<Op
     };
     let found = call.process.watchers.wait_interruptibly(call.thread, None, look);
     found.map_err(|end| match end {
-        WaitEnd::Interrupted => Errno::RESTART,
+        WaitEnd::Interrupted => Errno::RESTART_AS_ASKED,
         WaitEnd::TimedOut => Errno::EAGAIN,
     })?
 }

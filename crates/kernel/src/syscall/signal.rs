@@ -82,8 +82,8 @@ pub fn rt_sigpending(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-/// Waits with another mask; the old one comes back with the handler's return,
-/// for which it is put where the frame is built from.
+/// Waits with another mask; the old one comes back with the handler's return
+/// (`ThreadSignals::restore_mask`).
 pub fn rt_sigsuspend(call: &mut Call) -> errno::Result {
     check_mask_bytes(call.args[1])?;
     let mask = mm::get::<u64>(call.space(), call.args[0])?;
@@ -99,7 +99,7 @@ pub fn pause(call: &mut Call) -> errno::Result {
     while !call.thread.is_interrupted() {
         sched::block();
     }
-    Err(Errno::EINTR)
+    Err(Errno::RESTART_UNHANDLED)
 }
 
 pub fn sigaltstack(call: &mut Call) -> errno::Result {
@@ -140,7 +140,7 @@ pub fn rt_sigtimedwait(call: &mut Call) -> errno::Result {
             return Err(Errno::EAGAIN);
         }
         if call.thread.is_interrupted() {
-            return Err(Errno::EINTR);
+            return Err(Errno::RESTART_UNTOUCHED);
         }
         sched::block_until(deadline);
     };

@@ -50,32 +50,30 @@ pub fn deadline(call: &Call, addr: u64, absolute: bool, realtime: bool) -> errno
     }
     let ns = get_timespec(call, addr)?;
     Ok(Some(match (absolute, realtime) {
-        (false, _) => now_ns().saturating_add(ns),
+        (false, _) => call.deadline_in(ns),
         (true, false) => ns,
         (true, true) => now_ns().saturating_add(ns.saturating_sub(wall_ns())),
     }))
 }
 
-/// Sleeps until the deadline or for ever, or until interrupted.
-pub fn sleep(call: &Call, deadline_ns: Option<u64>) -> errno::Result<()> {
-    loop {
-        if deadline_ns.is_some_and(|d| now_ns() >= d) {
-            return Ok(());
-        }
+/// Sleeps until the deadline, or until interrupted.
+fn sleep(call: &Call, deadline_ns: u64) -> errno::Result<()> {
+    while now_ns() < deadline_ns {
         if call.thread.is_interrupted() {
-            return Err(Errno::EINTR);
+            return Err(Errno::RESTART_UNHANDLED);
         }
-        sched::block_until(deadline_ns);
+        sched::block_until(Some(deadline_ns));
     }
+    Ok(())
 }
 
 pub fn nanosleep(call: &mut Call) -> errno::Result {
-    let end = now_ns().saturating_add(get_timespec(call, call.args[0])?);
+    let end = call.deadline_in(get_timespec(call, call.args[0])?);
     sleep_or_say_rest(call, end, call.args[1])
 }
 
 fn sleep_or_say_rest(call: &Call, end: u64, rest_at: u64) -> errno::Result {
-    let result = sleep(call, Some(end));
+    let result = sleep(call, end);
     if result.is_err() && rest_at != 0 {
         put_timespec(call, rest_at, end.saturating_sub(now_ns()))?;
     }

@@ -284,7 +284,7 @@ fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
             return Err(Errno::EIO);
         }
         table::in_group(group).iter().for_each(|p| signal::send_to_process(p, info));
-        return Err(Errno::RESTART);
+        return Err(Errno::RESTART_AS_ASKED);
     }
     let max = to.left().min(PAGE_BYTES) as usize;
     let bytes = open.retry(call.thread, || console::take(max))?;
