@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -398,7 +399,9 @@ static long sleep_short(void) {
 static long poll_short(void) { return poll(0, 0, SHORT_MS); }
 static long ppoll_short(void) {
     struct timespec time = {.tv_nsec = SHORT_MS * 1000000L};
-    return ppoll(0, 0, &time, &open_mask);
+    sigset_t other_mask = open_mask;
+    sigaddset(&other_mask, SIGUSR2);
+    return ppoll(0, 0, &time, &other_mask);
 }
 static long select_short(void) {
     struct timeval time = {.tv_usec = SHORT_MS * 1000L};
@@ -418,6 +421,9 @@ static void stopped(const char *name, long (*make)(void), void (*begin)(void), v
         long start = now_ms(), result = make();
         int interrupted = result == -1 && errno == EINTR;
         if (!goes_on) _exit(interrupted ? 0 : 1);
+        sigset_t mask;
+        pthread_sigmask(SIG_BLOCK, 0, &mask);
+        if (sigismember(&mask, SIGUSR2)) _exit(4);
         _exit(result != 0 ? 2 : now_ms() - start < SHORT_MS ? 3 : 0);
     }
     // A call that began anew each time would not end before the stops do.
@@ -436,6 +442,7 @@ static void stopped(const char *name, long (*make)(void), void (*begin)(void), v
     check(WIFEXITED(status), name, "did not exit");
     check(WEXITSTATUS(status) != 1, name, "goes on after a stop");
     check(WEXITSTATUS(status) != 2, name, "fails after a stop");
+    check(WEXITSTATUS(status) != 4, name, "the mask did not come back after a stop");
     check(WEXITSTATUS(status) == 0, name, "ends too early after a stop");
 }
 
@@ -489,6 +496,27 @@ static void children(void) {
     block(SIG_UNBLOCK, SIGCHLD);
 }
 
+// A timer that was taken back in time sends nothing.
+static void alarms(void) {
+    sigset_t set, pending;
+    struct timespec no_time = {0};
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    block(SIG_BLOCK, SIGALRM);
+    for (int i = 0; i < TURNS; i++) {
+        struct itimerval time = {.it_value.tv_usec = 200}, none = {0}, left;
+        setitimer(ITIMER_REAL, &time, 0);
+        rest_us(i % 100);
+        setitimer(ITIMER_REAL, &none, &left);
+        int in_time = left.it_value.tv_sec || left.it_value.tv_usec;
+        if (in_time && i & 1) rest_us(300);
+        sigpending(&pending);
+        if (in_time) check(!sigismember(&pending, SIGALRM), "alarms", "one came that was taken back");
+        sigtimedwait(&set, 0, &no_time);
+    }
+    block(SIG_UNBLOCK, SIGALRM);
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IOLBF, 0);
     shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -519,6 +547,8 @@ int main(void) {
     puts("ok stop and go");
     children();
     puts("ok children");
+    alarms();
+    puts("ok alarms");
     puts("done");
     return 0;
 }

@@ -2,7 +2,7 @@
 
 use super::table;
 use crate::arch::time;
-use crate::sched;
+use crate::sched::{self, delay};
 use crate::signal::{self, Info};
 use crate::sync::SpinLock;
 use alloc::collections::BTreeMap;
@@ -88,6 +88,7 @@ pub fn tick() {
             due
         };
         let Some((at, pid)) = due else { return };
+        delay::step();
         if let Some(process) = table::find(pid)
             && process.alarm.went_off(pid, at)
         {
