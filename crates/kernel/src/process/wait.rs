@@ -177,7 +177,8 @@ impl Process {
     /// The end of a child; none if another thread was faster, or if nobody is to hear
     /// of it.
     fn take_end(&self, child: &Arc<Process>, keep: bool) -> Option<News> {
-        if !keep && !table::remove(child.pid) {
+        let is_there = if keep { table::find(child.pid).is_some() } else { table::remove(child.pid) };
+        if !is_there {
             return None;
         }
         let usage = child.usage_with_children();
