@@ -5,13 +5,13 @@
 //! since looking may be a page fault.
 
 use crate::errno::{self, Errno};
-use crate::mm::{self, Space};
+use crate::mm::{self, Space, USER_END};
 use crate::sched::{self, Thread};
 use crate::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU8, Ordering};
-use softfault::{ObjectId, Vpn};
+use softfault::{ObjectId, VmaFlags, Vpn};
 
 const NR_BUCKETS: usize = 64;
 
@@ -31,16 +31,26 @@ enum Home {
 
 impl Key {
     /// The futex at `addr`. `private` says that nobody else is meant, whatever the
-    /// memory; then it need not be looked up. What is not mapped is private.
-    pub fn of(space: &Space, addr: u64, private: bool) -> Key {
-        let shared = if private { None } else { space.vma(addr).filter(|vma| vma.object != ObjectId::NONE) };
-        match shared {
-            Some(vma) => {
-                let at = vma.index_of(Vpn::of(addr)) << 12 | addr & 0xfff;
-                Key { home: Home::Object(vma.object.0), at }
-            }
-            None => Key { home: Home::Space(space.tag().id), at: addr },
+    /// memory; then it is not looked at. Else there has to be a page, which in private
+    /// memory may be written.
+    pub fn of(space: &Space, addr: u64, private: bool) -> errno::Result<Key> {
+        if !addr.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
         }
+        if addr >= USER_END {
+            return Err(Errno::EFAULT);
+        }
+        let own = Key { home: Home::Space(space.tag().id), at: addr };
+        if private {
+            return Ok(own);
+        }
+        let vma = space.vma(addr).ok_or(Errno::EFAULT)?;
+        mm::get::<u32>(space, addr)?;
+        if vma.object != ObjectId::NONE {
+            let at = vma.index_of(Vpn::of(addr)) << 12 | addr & 0xfff;
+            return Ok(Key { home: Home::Object(vma.object.0), at });
+        }
+        if vma.flags.intersects(VmaFlags::WRITE | VmaFlags::FILE) { Ok(own) } else { Err(Errno::EFAULT) }
     }
     fn bucket(self) -> usize {
         let home = match self.home {

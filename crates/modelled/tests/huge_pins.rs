@@ -184,7 +184,7 @@ fn mlock_against_the_underused_split() {
         let khugepaged = KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged };
         w.vm.set_huge_knobs(&HugeKnobs { khugepaged, ..HugeKnobs::DEFAULT }).unwrap();
         run(vec![
-            Box::new(move || w.space.mlock(0, HUGE * 4096, 0, None).unwrap()),
+            Box::new(move || w.space.mlock(0, HUGE * 4096, 0).unwrap()),
             Box::new(move || _ = w.vm.shrink_underused(u64::MAX)),
         ]);
         w.check(&[]);

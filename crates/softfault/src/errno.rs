@@ -17,6 +17,7 @@ impl Errno {
     pub const EEXIST: Errno = Errno(17);
     pub const EINVAL: Errno = Errno(22);
     pub const EOVERFLOW: Errno = Errno(75);
+    pub const EOPNOTSUPP: Errno = Errno(95);
 
     /// As errno(3) spells it.
     pub const fn name(self) -> &'static str {
@@ -30,6 +31,7 @@ impl Errno {
             Errno::EEXIST => "EEXIST",
             Errno::EINVAL => "EINVAL",
             Errno::EOVERFLOW => "EOVERFLOW",
+            Errno::EOPNOTSUPP => "EOPNOTSUPP",
             Errno(_) => "errno",
         }
     }

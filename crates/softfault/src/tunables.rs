@@ -41,7 +41,8 @@ pub struct Tunables {
     /// `fastpath2004` only: resident counts per CPU (the author's second idea)
     /// in place of the one shared counter.
     pub rss_percpu: bool,
-    /// Most VMAs in an address space (`vm.max_map_count`).
+    /// Most VMAs in an address space at the beginning (`vm.max_map_count`); later
+    /// [`Vm::set_max_map_count`](crate::Vm::set_max_map_count).
     pub max_map_count: u64,
     /// Lowest address that may be mapped, bytes (`vm.mmap_min_addr`).
     pub mmap_min_addr: u64,

@@ -76,6 +76,8 @@ pub struct Vm<M: Machine> {
     pub(crate) frames: Frames,
     pub(crate) cpus: FrameArray<CpuData>,
     pub(crate) tunables: Tunables,
+    /// Most VMAs in an address space, now.
+    pub(crate) max_map_count: Word,
     pub(crate) next_space_id: Word,
     /// Held by the CPU that empties the groups of others.
     pub(crate) thief: Word,
@@ -142,6 +144,7 @@ impl<M: Machine> Vm<M> {
             frames,
             cpus,
             tunables,
+            max_map_count: Word::new(tunables.max_map_count),
             next_space_id: Word::new(1),
             thief: Word::new(0),
             family_lookups: CpusLine::default(),

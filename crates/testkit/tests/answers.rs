@@ -129,10 +129,10 @@ fn many_mappings_answer_others() {
         w.space.madvise(BASE, nr_bytes, DOFORK).unwrap();
         w.space.madvise(BASE, nr_bytes, POPULATE_READ).unwrap();
         w.space.zap_object(softfault::ObjectId(1), 0..1);
-        w.space.mlock(BASE, nr_bytes, 0, None).unwrap();
+        w.space.mlock(BASE, nr_bytes, 0).unwrap();
         assert_eq!(w.space.nr_locked_pages(), MANY);
         w.space.munlockall().unwrap();
-        w.space.mlockall(1, None).unwrap();
+        w.space.mlockall(1).unwrap();
         w.space.munlock(BASE, nr_bytes).unwrap();
         drop(w.space.fork().unwrap());
         w.space.mprotect(BASE, nr_bytes, RWX).unwrap();

@@ -58,8 +58,8 @@ fn advice_against_a_collapse() {
 
 #[test]
 fn locking_against_a_collapse() {
-    against_a_collapse(|s| s.mlock(AT, HUGE, 0, None).unwrap(), VmaFlags::LOCKED);
-    against_a_collapse(|s| s.mlock(AT, HUGE, MLOCK_ONFAULT, None).unwrap(), VmaFlags::LOCKED);
+    against_a_collapse(|s| s.mlock(AT, HUGE, 0).unwrap(), VmaFlags::LOCKED);
+    against_a_collapse(|s| s.mlock(AT, HUGE, MLOCK_ONFAULT).unwrap(), VmaFlags::LOCKED);
 }
 
 /// One step finds the mapping where it was or where it is afterwards: not at a place

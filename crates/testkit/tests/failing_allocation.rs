@@ -301,8 +301,8 @@ tests! {
     madvise_flags: 1, Nothing, |s| text(s.space.madvise(at(WRITTEN + 3), 2 * PAGE, DONTFORK));
     madvise_wipeonfork: 1, Nothing, |s| text(s.space.madvise(at(WRITTEN + 3), 2 * PAGE, WIPEONFORK));
     madvise_guard: 1, Nothing, |s| text(s.space.madvise(at(WRITTEN + 3), 2 * PAGE, GUARD_INSTALL));
-    mlock_on_fault: 1, Nothing, |s| text(s.space.mlock(at(WRITTEN + 3), 2 * PAGE, 1, None));
-    mlockall: 1, Nothing, |s| text(s.space.mlockall(7, None));
+    mlock_on_fault: 1, Nothing, |s| text(s.space.mlock(at(WRITTEN + 3), 2 * PAGE, 1));
+    mlockall: 1, Nothing, |s| text(s.space.mlockall(7));
     madvise_populate_read: 1, Pages, |s| text(s.space.madvise(at(SPARSE), 4 * PAGE, POPULATE_READ));
     madvise_populate_write: 8, Pages, |s| text(s.space.madvise(at(WRITTEN), 32 * PAGE, POPULATE_WRITE));
     madvise_populate_shared: 3, Pages, |s| text(s.space.madvise(at(SHARED_AT), 8 * PAGE, POPULATE_WRITE));

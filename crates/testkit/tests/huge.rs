@@ -128,7 +128,7 @@ fn a_part_loses_a_right() {
 
 #[test]
 fn a_part_is_locked() {
-    parts(|space, at, len| space.mlock(at, len, 0, None).unwrap(), Some(3));
+    parts(|space, at, len| space.mlock(at, len, 0).unwrap(), Some(3));
 }
 
 #[test]

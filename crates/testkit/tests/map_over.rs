@@ -73,8 +73,8 @@ fn calls_that_go_by_mappings_find_the_old_or_the_new() {
     at_each_moment(|space| assert_eq!(space.madvise(AT, LEN, POPULATE_WRITE), Ok(())));
     // There may be no huge page to be had.
     at_each_moment(|space| assert_ne!(space.madvise(AT, LEN, COLLAPSE), Err(MadviseError::NotMapped)));
-    at_each_moment(|space| assert_eq!(space.mlock(AT, LEN, 0, None), Ok(())));
-    at_each_moment(|space| assert_eq!(space.mlockall(1, None), Ok(())));
+    at_each_moment(|space| assert_eq!(space.mlock(AT, LEN, 0), Ok(())));
+    at_each_moment(|space| assert_eq!(space.mlockall(1), Ok(())));
 }
 
 /// What is in no mapping is said to be in none, whoever maps what lies above.

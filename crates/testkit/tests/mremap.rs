@@ -59,7 +59,7 @@ fn prepare(space: &Space<'_>) {
     for (at, len) in [(FROM - PAGE, PAGE), (FROM, LEN), (FROM + LEN, PAGE), (TO + 3 * PAGE, PAGE)] {
         assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
     }
-    space.mlock(FROM, LEN, 1, None).unwrap();
+    space.mlock(FROM, LEN, 1).unwrap();
     space.write(FROM + OLD, &[1]).unwrap();
 }
 

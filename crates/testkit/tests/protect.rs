@@ -62,7 +62,7 @@ fn while_another_is_filled(replace: impl Fn(&Space<'_>) + Sync, look: impl Fn(&S
         assert_eq!(space.mmap(AT, FILLED, READ, PRIVATE | FIXED), Ok(AT));
         assert_eq!(space.mmap(BEHIND, PAGE, READ, PRIVATE | FIXED), Ok(BEHIND));
         // The zero frame everywhere, so that pages of its own are copies, which wait.
-        space.mlock(AT, FILLED, 0, None).unwrap();
+        space.mlock(AT, FILLED, 0).unwrap();
     };
     let protect = |space: &Space<'_>| space.mprotect(AT, FILLED + PAGE, RW);
     let mut begin = 0;

@@ -114,7 +114,7 @@ const FILES: [&str; 10] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 23] = [
+const LEFT_OUT: [(&str, &str); 29] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -132,7 +132,13 @@ const LEFT_OUT: [(&str, &str); 23] = [
     ("nr_locked_pages", "reads one word"),
     ("nr_vmas", "reads one word"),
     ("set_brk", "called before the program runs"),
-    ("set_limit_as", "writes one word under the writer lock"),
+    ("nr_data_pages", "reads one word"),
+    ("max_map_count", "reads one word"),
+    ("set_max_map_count", "writes one word"),
+    ("set_limit_as", "writes one word"),
+    ("set_limit_data", "writes one word"),
+    ("set_limit_memlock", "writes one word"),
+    ("mmap_file_copy", "mmap: a flag of the VMA is all that differs"),
     ("vma", "reads the tree in a section"),
     ("page_state", "reads one entry in a section"),
     ("translate_at_rest", "reads one entry"),

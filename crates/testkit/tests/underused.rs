@@ -174,7 +174,7 @@ fn zero_pages_of_huge_ones_come_back() {
         // Kept, since the child has gone, and the same pages for the third.
         let pin = space.pin_page_mut(AT + 3 * HUGE + 100 * PAGE, Term::Long).unwrap();
         let huge_before = huge_pages(space);
-        space.mlock(AT + 4 * HUGE, HUGE, 0, None).unwrap();
+        space.mlock(AT + 4 * HUGE, HUGE, 0).unwrap();
         check(vm, &[space, &child]);
         assert_eq!(huge_before, 6);
         let free = vm.vmstat().nr_free_pages;

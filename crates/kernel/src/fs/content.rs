@@ -6,11 +6,13 @@
 //! looked. Writers are one at a time ([`Content::writer`]).
 
 use super::mapped;
+use super::seals::Seals;
 use super::sleeping::{RawSleeping, SleepingLock};
 use crate::errno::{self, Errno};
 use crate::mm;
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
+use core::cmp::Ordering;
 use lock_api::MutexGuard;
 
 /// Bytes that are moved at a time.
@@ -27,13 +29,14 @@ enum Bytes {
 /// A file's content.
 pub struct Content {
     bytes: SpinLock<Bytes>,
-    writing: SleepingLock<()>,
+    /// Held by the one who changes it.
+    writing: SleepingLock<Seals>,
 }
 
 /// Who may change a content.
 pub struct Writer<'a> {
     content: &'a Content,
-    _writing: MutexGuard<'a, RawSleeping, ()>,
+    seals: MutexGuard<'a, RawSleeping, Seals>,
 }
 
 impl Drop for Content {
@@ -47,7 +50,11 @@ impl Drop for Content {
 impl Content {
     /// With the bytes of the archive, or none.
     pub fn new(bytes: &'static [u8]) -> Content {
-        Content { bytes: SpinLock::new(Bytes::Archive(bytes)), writing: SleepingLock::new(()) }
+        Content::sealed(bytes, Seals::SEAL)
+    }
+    /// The same with seals, which others may be added to.
+    pub fn sealed(bytes: &'static [u8], seals: Seals) -> Content {
+        Content { bytes: SpinLock::new(Bytes::Archive(bytes)), writing: SleepingLock::new(seals) }
     }
     fn bytes(&self) -> Bytes {
         self.bytes.lock().clone()
@@ -106,7 +113,7 @@ impl Content {
     }
     /// The right to change it; sleeps while somebody else has it.
     pub fn writer(&self) -> Writer<'_> {
-        Writer { content: self, _writing: self.writing.lock() }
+        Writer { content: self, seals: self.writing.lock() }
     }
     /// The shared object with the content.
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
@@ -115,6 +122,14 @@ impl Content {
 }
 
 impl Writer<'_> {
+    /// What may not be done to the file.
+    pub fn seals(&self) -> Seals {
+        *self.seals
+    }
+    /// Sets that.
+    pub fn set_seals(&mut self, seals: Seals) {
+        *self.seals = seals;
+    }
     /// The content as a shared object, made now if there is none yet.
     pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
         let bytes = match self.content.bytes() {
@@ -132,9 +147,11 @@ impl Writer<'_> {
     /// Writes at `offset`, growing the file as needed.
     pub fn write_at(&self, offset: u64, from: &[u8]) -> errno::Result<()> {
         let end = offset.checked_add(from.len() as u64).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Errno::EFBIG)?;
+        self.seals.check(Seals::NO_WRITES)?;
         let object = self.object()?;
         let before = object.size_bytes();
         if end > before {
+            self.seals.check(Seals::GROW)?;
             object.set_size_bytes(end);
         }
         object.write(offset, from).map_err(|_| {
@@ -149,6 +166,11 @@ impl Writer<'_> {
         if size > MAX_SIZE_BYTES {
             return Err(Errno::EFBIG);
         }
+        match size.cmp(&self.content.size_bytes()) {
+            Ordering::Less => self.seals.check(Seals::SHRINK)?,
+            Ordering::Equal => {}
+            Ordering::Greater => self.seals.check(Seals::GROW)?,
+        }
         if size == 0
             && let Bytes::Archive(bytes) = &mut *self.content.bytes.lock()
         {
@@ -162,6 +184,7 @@ impl Writer<'_> {
     }
     /// Makes the bytes read as zero; whole pages are given back.
     pub fn clear(&self, start: u64, end: u64) -> errno::Result<()> {
+        self.seals.check(Seals::NO_WRITES)?;
         mm::clear_object(&*self.object()?, start..end);
         Ok(())
     }

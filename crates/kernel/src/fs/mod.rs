@@ -1,7 +1,8 @@
 //! The file system: one tree of names in memory, filled from the initial
 //! archive, and beside it the generated files of `/proc` and `/sys`.
 //!
-//! `inode` is what a file is, `content` the bytes of a plain one, `tree` the
+//! `inode` is what a file is, `content` the bytes of a plain one, `seals` what may
+//! not be done to them, `tree` the
 //! names in directories, `walk` turns a path into an inode, `change` makes,
 //! moves and removes names, `initial` fills the tree at boot, `proc` generates.
 //! Bytes of files are the archive's own or lie in shared objects of the memory
@@ -18,6 +19,7 @@ pub mod inode;
 pub mod mapped;
 pub mod proc;
 mod program;
+pub mod seals;
 pub mod sleeping;
 pub mod tree;
 pub mod walk;

@@ -4,6 +4,7 @@
 //! a trace. Then the other threads are made to end, and a new thread takes over
 //! the process's number; the old one ends, and with it the old memory, whole.
 
+use super::capabilities::Capabilities;
 use super::elf::LoadError;
 use super::stack::NoStack;
 use super::{Mm, Process, elf, stack};
@@ -170,6 +171,9 @@ impl Process {
         drop(closed);
         self.set_name(None);
         self.set_mm(Some(prepared.mm));
+        *self.capabilities.lock() = Capabilities::default();
+        self.borrows_memory.store(false, Ordering::Relaxed);
+        self.apply_limits();
         *thread.successor.lock() = Some(new);
         thread.attention.store(true, Ordering::SeqCst);
         Ok(())

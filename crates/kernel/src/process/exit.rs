@@ -5,7 +5,7 @@ use crate::arch::time;
 use crate::file;
 use crate::futex::{self, Key};
 use crate::main_thread;
-use crate::mm;
+use crate::mm::{self, Space};
 use crate::power::End;
 use crate::sched::{self, Thread, delay};
 use crate::signal::{self, Info};
@@ -30,7 +30,7 @@ fn leave_process(thread: &Thread) {
     release_robust(thread);
     let clear_tid = thread.clear_tid.load(Ordering::Relaxed);
     if clear_tid != 0 && mm::put(thread.space(), clear_tid, &0u32).is_ok() {
-        futex::wake(Key::of(thread.space(), clear_tid, false), 1, u32::MAX);
+        wake_one(thread.space(), clear_tid);
     }
     thread.usage.leaving_kernel();
     {
@@ -165,12 +165,19 @@ fn release_robust(thread: &Thread) {
     }
 }
 
+/// Wakes one thread that waits at a word of the program's, if it is there.
+fn wake_one(space: &Space, addr: u64) {
+    if let Ok(key) = Key::of(space, addr, false) {
+        futex::wake(key, 1, u32::MAX);
+    }
+}
+
 fn release_one(thread: &Thread, addr: u64) {
     let died = |value: u32| (value & FUTEX_TID_MASK == thread.tid).then_some(value & FUTEX_WAITERS | FUTEX_OWNER_DIED);
     if let Ok(old) = mm::update(thread.space(), addr, died)
         && old & FUTEX_TID_MASK == thread.tid
         && old & FUTEX_WAITERS != 0
     {
-        futex::wake(Key::of(thread.space(), addr, false), 1, u32::MAX);
+        wake_one(thread.space(), addr);
     }
 }

@@ -1,8 +1,9 @@
 //! Resource limits: getrlimit(2).
 
+use crate::mm::Space;
 use linux_raw_sys::general::{
-    RLIMIT_AS, RLIMIT_CORE, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_NOFILE, RLIMIT_NPROC, RLIMIT_RTPRIO,
-    RLIMIT_SIGPENDING, RLIMIT_STACK,
+    RLIMIT_AS, RLIMIT_CORE, RLIMIT_DATA, RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE, RLIMIT_NICE, RLIMIT_NOFILE, RLIMIT_NPROC,
+    RLIMIT_RTPRIO, RLIMIT_SIGPENDING, RLIMIT_STACK,
 };
 
 /// No limit.
@@ -56,8 +57,14 @@ impl Limits {
         *slot = pair;
         Ok(())
     }
-    /// The size of the address space, if it is limited.
-    pub fn address_space_bytes(&self) -> Option<u64> {
-        Some(self.now(RLIMIT_AS)).filter(|bytes| *bytes != INFINITY)
+    /// Gives an address space its limits. Whoever has `CAP_IPC_LOCK` locks as much as there
+    /// is.
+    pub fn apply(&self, space: &Space, has_ipc_lock: bool) {
+        let bytes = |which| Some(self.now(which)).filter(|bytes| *bytes != INFINITY);
+        space.set_limit_as(bytes(RLIMIT_AS));
+        // As Linux: 0 is what old programs set, and stands for the largest value.
+        let most_data = self.get(RLIMIT_DATA).map(|pair| pair[1]).filter(|bytes| *bytes != INFINITY);
+        space.set_limit_data(if bytes(RLIMIT_DATA) == Some(0) { most_data } else { bytes(RLIMIT_DATA) });
+        space.set_limit_memlock(if has_ipc_lock { None } else { bytes(RLIMIT_MEMLOCK) });
     }
 }

@@ -5,6 +5,7 @@ use super::path::{From, follow, open_file, resolve, resolve_inode};
 use crate::errno::{self, Errno};
 use crate::file::Kind;
 use crate::fs::inode::{self, Inode};
+use crate::fs::seals::Seals;
 use crate::fs::walk::Follow;
 use crate::fs::{Body, content};
 use crate::mm;
@@ -24,7 +25,13 @@ fn check_mutable(inode: &Inode) -> errno::Result<()> {
 
 fn set_mode(inode: &Inode, mode: u32) -> errno::Result {
     check_mutable(inode)?;
+    // Held, so that no seal comes in between.
+    let writer = if let Body::File(content) = &inode.body { Some(content.writer()) } else { None };
+    if (inode.meta().mode ^ mode) & 0o111 != 0 {
+        writer.as_ref().map_or(Ok(()), |writer| writer.seals().check(Seals::EXEC))?;
+    }
     inode.change(|meta| meta.mode = mode & 0o7777);
+    drop(writer);
     inode.touch_meta();
     Ok(0)
 }
@@ -216,6 +223,8 @@ pub fn fallocate(call: &mut Call) -> errno::Result {
     const ZERO: u32 = FALLOC_FL_ZERO_RANGE;
     const ZERO_KEEP: u32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
     match mode {
+        // As Linux: whether the size would change or not.
+        0 | FALLOC_FL_KEEP_SIZE if end > size && writer.seals().contains(Seals::GROW) => return Err(Errno::EPERM),
         // Pages come when they are written; nothing sets them aside.
         0 if end > size => writer.set_size_bytes(end)?,
         0 | FALLOC_FL_KEEP_SIZE => {}

@@ -7,16 +7,18 @@ use crate::errno::{self, Errno};
 use crate::file::locks::{self, Owner};
 use crate::file::{self, Event, Kind, Open, Spot};
 use crate::fs::change::{self, New};
+use crate::fs::content::Content;
+use crate::fs::seals::{self, Seals};
 use crate::fs::walk::{self, Follow, Walked};
 use crate::fs::{Body, Inode};
 use crate::mm;
 use crate::process;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{
-    EFD_NONBLOCK, EFD_SEMAPHORE, F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETLK, F_GETOWN, F_GETPIPE_SZ,
-    F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETOWN, F_SETPIPE_SZ, FD_CLOEXEC,
-    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK,
-    O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, RLIMIT_NOFILE, S_IFLNK,
+    EFD_NONBLOCK, EFD_SEMAPHORE, F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC, F_GET_SEALS, F_GETFD, F_GETFL, F_GETLK,
+    F_GETOWN, F_GETPIPE_SZ, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETFD, F_SETFL, F_SETLK, F_SETLKW, F_SETOWN,
+    F_SETPIPE_SZ, FD_CLOEXEC, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_LARGEFILE, O_NOCTTY,
+    O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, RLIMIT_NOFILE, S_IFLNK,
 };
 
 /// Without O_DIRECTORY, which is part of O_TMPFILE.
@@ -29,7 +31,13 @@ const OPENING: u32 = O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | O_NOCTTY | TMPFILE
 const SETTABLE: u32 = O_APPEND | O_NONBLOCK | 0o20_000 | 0o40_000 | 0o1_000_000;
 
 const MFD_CLOEXEC: u32 = 1;
+const MFD_ALLOW_SEALING: u32 = 2;
+const MFD_HUGETLB: u32 = 4;
+const MFD_NOEXEC_SEAL: u32 = 8;
+const MFD_EXEC: u32 = 16;
 const MFD_KNOWN: u32 = 0x1f;
+/// With `MFD_HUGETLB`: the size.
+const MFD_HUGE_BITS: u32 = 0x3f << 26;
 
 /// RLIMIT_NOFILE.
 pub fn limit(call: &Call) -> u64 {
@@ -167,14 +175,25 @@ pub fn creat(call: &mut Call) -> errno::Result {
 
 pub fn memfd_create(call: &mut Call) -> errno::Result {
     let flags = call.int(1);
-    if flags & !MFD_KNOWN != 0 {
+    let is_huge = flags & MFD_HUGETLB != 0;
+    let known = MFD_KNOWN | if is_huge { MFD_HUGE_BITS } else { 0 };
+    if flags & !known != 0 || flags & (MFD_EXEC | MFD_NOEXEC_SEAL) == MFD_EXEC | MFD_NOEXEC_SEAL {
         return Err(Errno::EINVAL);
     }
     let name = read_path(call, call.args[0]).map_err(|e| if e == Errno::ENAMETOOLONG { Errno::EINVAL } else { e })?;
     if name.len() > 249 {
         return Err(Errno::EINVAL);
     }
-    let inode = change::inode(New::File, 0o777)?;
+    if is_huge {
+        // As a Linux without hugetlbfs.
+        return Err(Errno::ENOSYS);
+    }
+    let (seals, mode) = match flags & (MFD_NOEXEC_SEAL | MFD_ALLOW_SEALING) {
+        0 => (Seals::SEAL, 0o777),
+        MFD_ALLOW_SEALING => (Seals::empty(), 0o777),
+        _ => (Seals::EXEC, 0o666),
+    };
+    let inode = Inode::new(Body::File(Content::sealed(&[], seals)), mode)?;
     inode.change(|meta| meta.nr_links = 0);
     let name = [b"memfd:", &name[..]].concat().into();
     let spot = Spot { dir: crate::fs::tree::root(), name };
@@ -260,6 +279,11 @@ fn pipe_of(open: &Open) -> errno::Result<&Arc<file::pipe::Pipe>> {
     }
 }
 
+/// The content of a file that may have seals: a plain one.
+fn sealable(open: &Open) -> errno::Result<&Content> {
+    if matches!(open.kind, Kind::File) { open.inode.content() } else { Err(Errno::EINVAL) }
+}
+
 pub fn fcntl(call: &mut Call) -> errno::Result {
     let open = open_file(call, 0)?;
     let (number, argument) = (call.int(0), call.int(2));
@@ -283,6 +307,9 @@ pub fn fcntl(call: &mut Call) -> errno::Result {
         }
         F_GETOWN | F_SETOWN => Ok(0),
         F_GETPIPE_SZ => Ok(pipe_of(&open)?.capacity() as u64),
+        F_GET_SEALS => Ok(sealable(&open)?.writer().seals().bits().into()),
+        F_ADD_SEALS if !open.may_write() => Err(Errno::EPERM),
+        F_ADD_SEALS => seals::add(sealable(&open)?, open.inode.meta().mode, argument).map(|()| 0),
         F_SETPIPE_SZ => pipe_of(&open)?.set_capacity(call.args[2] as usize),
         _ => Err(Errno::EINVAL),
     }

@@ -5,6 +5,7 @@ use crate::arch::time::now_ns;
 use crate::boot::info;
 use crate::errno::{self, Errno};
 use crate::mm;
+use crate::process::capabilities::Capabilities;
 use crate::process::limits::LimitError;
 use crate::process::{self, Process};
 use crate::random;
@@ -72,14 +73,8 @@ fn process_of(call: &Call, pid: u32) -> errno::Result<Arc<Process>> {
 }
 
 fn set_limit(process: &Process, which: u32, pair: [u64; 2]) -> errno::Result<()> {
-    let limits = {
-        let mut limits = process.limits.lock();
-        limits.set(which, pair).map_err(|_: LimitError| Errno::EINVAL)?;
-        limits.clone()
-    };
-    if let Some(mm) = process.mm() {
-        mm.space.set_limit_as(limits.address_space_bytes());
-    }
+    process.limits.lock().set(which, pair).map_err(|_: LimitError| Errno::EINVAL)?;
+    process.apply_limits();
     Ok(())
 }
 
@@ -117,18 +112,48 @@ pub fn getresid(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-/// Version 3, all capabilities.
-pub fn capget(call: &mut Call) -> errno::Result {
+/// The process that the head of a call about capabilities names. Only version 3 is known.
+fn capabilities_of(call: &Call, head_at: u64) -> errno::Result<Arc<Process>> {
     const VERSION_3: u32 = 0x2008_0522;
-    let [head_at, data_at, ..] = call.args;
-    let version = mm::get::<u32>(call.space(), head_at)?;
+    let [version, pid] = mm::get::<[u32; 2]>(call.space(), head_at)?;
     if version != VERSION_3 {
         mm::put(call.space(), head_at, &VERSION_3)?;
-        return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL) };
+        return Err(Errno::EINVAL);
     }
+    if (pid as i32) < 0 { Err(Errno::EINVAL) } else { process_of(call, pid) }
+}
+
+pub fn capget(call: &mut Call) -> errno::Result {
+    let [head_at, data_at, ..] = call.args;
+    let process = match capabilities_of(call, head_at) {
+        // Without room for an answer the question is which version is known.
+        Err(Errno::EINVAL) if data_at == 0 => return Ok(0),
+        found => found?,
+    };
     if data_at != 0 {
-        mm::put(call.space(), data_at, &[u32::MAX, u32::MAX, 0, 0x1ff, 0x1ff, 0])?;
+        let Capabilities { effective, permitted, inheritable } = *process.capabilities.lock();
+        let words = [effective, permitted, inheritable];
+        let [low, high] = [0, 32].map(|shift| words.map(|word| (word >> shift) as u32));
+        mm::put(call.space(), data_at, &[low, high])?;
     }
+    Ok(0)
+}
+
+/// A process changes its own alone.
+pub fn capset(call: &mut Call) -> errno::Result {
+    let [head_at, data_at, ..] = call.args;
+    let process = capabilities_of(call, head_at)?;
+    if process.pid != call.process.pid {
+        return Err(Errno::EPERM);
+    }
+    let [low, high] = mm::get::<[[u32; 3]; 2]>(call.space(), data_at)?;
+    let word = |n: usize| u64::from(high[n]) << 32 | u64::from(low[n]);
+    let wanted = Capabilities { effective: word(0), permitted: word(1), inheritable: word(2) };
+    {
+        let mut capabilities = process.capabilities.lock();
+        *capabilities = capabilities.changed(wanted).ok_or(Errno::EPERM)?;
+    }
+    process.apply_limits();
     Ok(0)
 }
 

@@ -1,11 +1,11 @@
-//! mlock(2) and its kin: the library's, without a limit, since everybody is root.
+//! mlock(2) and its kin: the library's, with the limit that the process has.
 
 use super::Call;
 use super::memory::to_errno;
 use crate::errno::{self, Errno};
 
 fn lock(call: &Call, flags: u64) -> errno::Result {
-    to_errno!(call.space().mlock(call.args[0], call.args[1], flags, None)).map(|()| 0)
+    to_errno!(call.space().mlock(call.args[0], call.args[1], flags)).map(|()| 0)
 }
 
 pub fn mlock(call: &mut Call) -> errno::Result {
@@ -21,7 +21,7 @@ pub fn munlock(call: &mut Call) -> errno::Result {
 }
 
 pub fn mlockall(call: &mut Call) -> errno::Result {
-    to_errno!(call.space().mlockall(call.args[0], None)).map(|()| 0)
+    to_errno!(call.space().mlockall(call.args[0])).map(|()| 0)
 }
 
 pub fn munlockall(call: &mut Call) -> errno::Result {

@@ -8,15 +8,22 @@ use super::memory::to_errno;
 use crate::errno::{self, Errno};
 use crate::file::{Kind, Open};
 use crate::fs::Inode;
-use crate::mm::USER_END;
+use crate::fs::seals::Seals;
+use crate::mm::{self, USER_END};
 use linux_raw_sys::general::{
     MAP_ANONYMOUS, MAP_DENYWRITE, MAP_EXECUTABLE, MAP_FIXED, MAP_GROWSDOWN, MAP_HUGETLB, MAP_LOCKED, MAP_NONBLOCK,
-    MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, PROT_WRITE,
+    MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_STACK, MAP_TYPE, MAP_UNINITIALIZED,
+    PROT_EXEC, PROT_WRITE,
 };
 use softfault::ObjectPart;
 
 const PAGE_BYTES: u64 = 4096;
-/// What MAP_SHARED_VALIDATE knows: all flags of old, MAP_32BIT among them.
+/// Flags that Linux has on x86 alone.
+const MAP_32BIT: u32 = 0x40;
+const MAP_ABOVE4G: u32 = 0x80;
+/// Sizes of huge pages, 2 MiB and 1 GiB.
+const MAP_HUGE_SIZES: u32 = (21 | 30) << 26;
+/// What MAP_SHARED_VALIDATE knows: all flags of old.
 const VALID: u32 = MAP_SHARED_VALIDATE
     | MAP_FIXED
     | MAP_DENYWRITE
@@ -27,7 +34,10 @@ const VALID: u32 = MAP_SHARED_VALIDATE
     | MAP_POPULATE
     | MAP_NONBLOCK
     | MAP_STACK
-    | 0x40;
+    | MAP_UNINITIALIZED
+    | MAP_HUGE_SIZES
+    | MAP_32BIT
+    | MAP_ABOVE4G;
 
 /// The mapping that the call asks for, of `open`.
 pub fn map(call: &Call, open: &Open) -> errno::Result {
@@ -57,23 +67,41 @@ pub fn map(call: &Call, open: &Open) -> errno::Result {
     }
     let flags = flags & !u64::from(MAP_TYPE) | u64::from(if is_shared { MAP_SHARED } else { MAP_PRIVATE });
     match open.kind {
-        Kind::Zero => to_errno!(call.space().mmap(addr, len, prot, flags | u64::from(MAP_ANONYMOUS))),
-        Kind::File if low & MAP_GROWSDOWN != 0 => Err(Errno::EINVAL),
-        Kind::File if is_shared => {
-            let object = open.object()?;
-            let part = ObjectPart { object: &object, offset_bytes: offset, may_write: open.may_write() };
+        Kind::Zero | Kind::File if low & MAP_GROWSDOWN != 0 => Err(Errno::EINVAL),
+        Kind::Zero if is_shared && !open.may_write() => {
+            let object = mm::new_object(len.next_multiple_of(PAGE_BYTES))?;
+            let part = ObjectPart { object: &object, offset_bytes: 0, may_write: false };
             to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
         }
+        Kind::Zero => to_errno!(call.space().mmap(addr, len, prot, flags | u64::from(MAP_ANONYMOUS))),
+        Kind::File if is_shared => map_shared(call, open, flags),
         Kind::File => map_copy(call, &open.inode, flags),
+        // What has no name is on no file system that programs are run from.
+        Kind::Pipe { .. } | Kind::Event(_) | Kind::Epoll(_) if prot & u64::from(PROT_EXEC) != 0 => Err(Errno::EPERM),
         _ => Err(Errno::ENODEV),
     }
+}
+
+/// The file itself. Its writers wait, so that nobody seals it between the question and
+/// the mapping.
+fn map_shared(call: &Call, open: &Open, flags: u64) -> errno::Result {
+    let [addr, len, prot, _, _, offset] = call.args;
+    let object = open.object()?;
+    let writer = open.inode.content()?.writer();
+    let is_sealed = writer.seals().intersects(Seals::NO_WRITES);
+    if is_sealed && prot & u64::from(PROT_WRITE) != 0 {
+        return Err(Errno::EPERM);
+    }
+    let may_write = open.may_write() && !is_sealed;
+    let part = ObjectPart { object: &object, offset_bytes: offset, may_write };
+    to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
 }
 
 /// Private memory with the file's bytes. Until the call returns another thread
 /// may see part of them.
 fn map_copy(call: &Call, inode: &Inode, flags: u64) -> errno::Result {
     let [addr, len, prot, _, _, offset] = call.args;
-    let at = to_errno!(call.space().mmap(addr, len, prot, flags | u64::from(MAP_ANONYMOUS)))?;
+    let at = to_errno!(call.space().mmap_file_copy(addr, len, prot, flags))?;
     let copied = copy(call, inode, offset, at, len);
     if copied.is_err() {
         let _ = call.space().munmap(at, len);

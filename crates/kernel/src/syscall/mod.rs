@@ -299,13 +299,14 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_getgroups => Ok(0),
         nr::__NR_getpriority => Ok(20),
         nr::__NR_capget => info::capget(call),
+        nr::__NR_capset => info::capset(call),
         nr::__NR_syslog => Ok(0),
         nr::__NR_prctl => info::prctl(call),
         nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
         // There is one user, who may be anybody: to become another changes
         // nothing.
         nr::__NR_setuid | nr::__NR_setgid | nr::__NR_setreuid | nr::__NR_setregid | nr::__NR_setresuid => Ok(0),
-        nr::__NR_setresgid | nr::__NR_setfsuid | nr::__NR_setfsgid | nr::__NR_setgroups | nr::__NR_capset => Ok(0),
+        nr::__NR_setresgid | nr::__NR_setfsuid | nr::__NR_setfsgid | nr::__NR_setgroups => Ok(0),
         nr::__NR_setpriority | nr::__NR_sched_setscheduler | nr::__NR_sched_setparam => Ok(0),
         nr::__NR_sched_getscheduler | nr::__NR_personality => Ok(0),
         nr::__NR_sched_getparam => info::sched_getparam(call),

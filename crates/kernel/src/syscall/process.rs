@@ -223,7 +223,6 @@ fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Resu
     let place = call.process.place.lock().clone();
     let inherited = Inherited { stack_bytes, thp_disable: call.space().thp_disable() };
     let prepared = exec::prepare(&place, Command { path, args, env }, &inherited).map_err(|e| e.errno())?;
-    prepared.mm.space.set_limit_as(call.process.limits.lock().address_space_bytes());
     call.process.exec(call.thread, prepared)?;
     Ok(0)
 }

@@ -29,31 +29,32 @@ pub fn futex(call: &mut Call) -> errno::Result {
     let [addr, op, value, timeout, other, last] = call.args;
     let (op, value) = (op as u32, value as u32);
     let private = op & FUTEX_PRIVATE_FLAG != 0;
-    let key = Key::of(call.space(), addr, private);
+    let key = || Key::of(call.space(), addr, private);
     let realtime = op & FUTEX_CLOCK_REALTIME != 0;
     match op & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
+        op if realtime && op != FUTEX_WAIT_BITSET => Err(Errno::ENOSYS),
         FUTEX_WAIT => {
             let deadline = time::deadline(call, timeout, false, false)?;
-            futex::wait(call.space(), key, addr, value, u32::MAX, deadline)
+            futex::wait(call.space(), key()?, addr, value, u32::MAX, deadline)
         }
         FUTEX_WAIT_BITSET => {
             let deadline = time::deadline(call, timeout, true, realtime)?;
-            futex::wait(call.space(), key, addr, value, last as u32, deadline)
+            let key = if last as u32 == 0 { Err(Errno::EINVAL) } else { key() };
+            futex::wait(call.space(), key?, addr, value, last as u32, deadline)
         }
-        _ if !addr.is_multiple_of(4) => Err(Errno::EINVAL),
-        _ if addr >= USER_END => Err(Errno::EFAULT),
-        FUTEX_WAKE => Ok(futex::wake(key, value.max(1), u32::MAX)),
+        FUTEX_WAKE => Ok(futex::wake(key()?, value.max(1), u32::MAX)),
         FUTEX_WAKE_BITSET if last as u32 == 0 => Err(Errno::EINVAL),
-        FUTEX_WAKE_BITSET => Ok(futex::wake(key, value.max(1), last as u32)),
+        FUTEX_WAKE_BITSET => Ok(futex::wake(key()?, value.max(1), last as u32)),
         op @ (FUTEX_REQUEUE | FUTEX_CMP_REQUEUE) => {
             // Both counts are signed; the second comes in the timeout's place.
-            if (value as i32) < 0 || (timeout as i32) < 0 || !other.is_multiple_of(4) {
+            if (value as i32) < 0 || (timeout as i32) < 0 {
                 return Err(Errno::EINVAL);
             }
+            let (from, to) = (key()?, Key::of(call.space(), other, private)?);
             if op == FUTEX_CMP_REQUEUE && mm::get::<u32>(call.space(), addr)? != last as u32 {
                 return Err(Errno::EAGAIN);
             }
-            Ok(futex::requeue(key, Key::of(call.space(), other, private), value, timeout as u32))
+            Ok(futex::requeue(from, to, value, timeout as u32))
         }
         _ => Err(Errno::ENOSYS),
     }

@@ -93,13 +93,16 @@ pub(crate) struct LimitsData {
     pub(crate) brk_end: Word,
     /// Pages in all VMAs (`VmSize`).
     pub(crate) nr_mapped_pages: Word,
-    /// Most pages in all VMAs (`RLIMIT_AS`); 0 is no limit.
-    pub(crate) limit_as_pages: Word,
+    /// Most bytes in all VMAs (`RLIMIT_AS`), and one; 0 is no limit.
+    pub(crate) limit_as: Word,
+    /// The same for data (`RLIMIT_DATA`).
+    pub(crate) limit_data: Word,
+    /// The same for locked VMAs (`RLIMIT_MEMLOCK`).
+    pub(crate) limit_memlock: Word,
     /// Flags that new mappings get besides their own (mlockall(2)).
     pub(crate) lock_future: Word,
     /// 1: no huge pages in this space (`PR_SET_THP_DISABLE`). Read by faults.
     pub(crate) thp_disable: Word,
-    pub(crate) pad: [Word; 2],
 }
 
 pub(crate) const RSS_OFFSET: usize = 2048;

@@ -14,6 +14,10 @@ use crate::vm::Vm;
 /// 8 MiB stack limit is 128 MiB plus the gap.
 const STACK_ROOM_PAGES: u64 = (128 << 20 >> 12) + 256;
 
+/// Where `MAP_32BIT` finds room: 1 GiB to 2 GiB.
+const FIRST_OF_32BIT: Vpn = Vpn(1 << 30 >> 12);
+const END_OF_32BIT: Vpn = Vpn(2 << 30 >> 12);
+
 impl<M: Machine> AddressSpace<'_, M> {
     /// The lowest page that may be mapped without asking for it.
     pub(crate) fn min_page(&self) -> Vpn {
@@ -40,6 +44,18 @@ impl<M: Machine> AddressSpace<'_, M> {
             return self.find_anywhere(tree, nr_pages, huge).or_else(|| self.find_hole(tree, 0, nr_pages));
         }
         self.find_hole(tree, hint, nr_pages)
+    }
+
+    /// The same for `MAP_32BIT`, as Linux: at the hint if that is below 2 GiB, else the lowest
+    /// from 1 GiB on.
+    pub(crate) fn find_hole_below_2g(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64) -> Option<Vpn> {
+        let window = PageRange::new(FIRST_OF_32BIT, Vpn(END_OF_32BIT.0.min(M::Format::USER_PAGES)));
+        let start = Vpn::of(hint).max(self.min_page());
+        let end = start.0.saturating_add(nr_pages);
+        if hint >= PAGE_SIZE && end <= window.end.0 && fits_at(tree, PageRange::new(start, Vpn(end))) {
+            return Some(start);
+        }
+        find_gap(tree, GapRequest::new(window, nr_pages, Direction::BottomUp))
     }
 
     fn find_anywhere(&self, tree: &Snapshot<'_, M>, nr_pages: u64, align_pages: u64) -> Option<Vpn> {

@@ -30,6 +30,7 @@ mod node;
 mod pool;
 mod read;
 mod slots;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod txn;
@@ -41,6 +42,7 @@ pub use layout::TreeRoot;
 pub use node::NodeId;
 pub use pool::{OutOfNodes, PoolMark, Retired};
 pub use read::{Found, Snapshot};
+pub use tally::Tally;
 pub use txn::{Trial, TwoStep, Txn};
 
 use crate::addr::{PageRange, Pfn, Vpn};
@@ -84,7 +86,12 @@ impl<'a, M: Machine> Tree<'a, M> {
 
     /// Number of VMAs in the version published last.
     pub fn nr_vmas(&self) -> u64 {
-        self.root.nr_vmas.get()
+        self.root.tally.nr_vmas.get()
+    }
+
+    /// What the version published last counts.
+    pub fn tally(&self) -> Tally {
+        self.root.tally.get()
     }
 
     /// The VMA that holds `vpn`: what each fault asks.

@@ -45,6 +45,8 @@ bitflags::bitflags! {
         const MAYGUARD = 1 << 17;
         /// Never to be made writable: its object was opened for reading.
         const NEVERWRITE = 1 << 18;
+        /// A private copy of a file, which the embedder filled: not anonymous.
+        const FILE = 1 << 19;
     }
 }
 
@@ -58,6 +60,12 @@ impl VmaFlags {
     /// the move where it would be refused, and no other fault has to ask.
     pub(crate) fn moving(self) -> VmaFlags {
         self.with_rights(Rights::empty()) | VmaFlags::MOVING
+    }
+
+    /// Whether pages of such a VMA count towards `RLIMIT_DATA`: private, writable, and no
+    /// stack.
+    pub fn is_data(self) -> bool {
+        self & (VmaFlags::WRITE | VmaFlags::SHARED | VmaFlags::GROWSDOWN) == VmaFlags::WRITE
     }
 
     /// The rights.

@@ -188,7 +188,7 @@ impl Bench {
         self.step("madvise(MADV_FREE)", || space.madvise(AT + HUGE, HUGE, FREE).unwrap());
         self.step("madvise(MADV_COLLAPSE)", || space.madvise(AT, HUGE, COLLAPSE).unwrap());
         self.step("mlock", || {
-            space.mlock(AT + 5 * PAGE_SIZE, HUGE, 0, None).unwrap();
+            space.mlock(AT + 5 * PAGE_SIZE, HUGE, 0).unwrap();
             space.munlock(AT, 2 * HUGE).unwrap();
         });
         self.step("mremap", || {

@@ -99,11 +99,11 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Deed::Collapse => _ = space.madvise(base, NR_BYTES, COLLAPSE),
             Deed::Scan => _ = space.khugepaged_scan(base, 4096),
             Deed::Lock => {
-                let _ = space.mlock(at, len, 0, None);
+                let _ = space.mlock(at, len, 0);
                 let _ = space.munlock(at, len);
             }
             Deed::LockAll => {
-                let _ = space.mlockall(LOCK_CURRENT, None);
+                let _ = space.mlockall(LOCK_CURRENT);
                 let _ = space.munlockall();
             }
             Deed::Split | Deed::Migrate => {

@@ -49,6 +49,8 @@ calls! {
     Yes "Vm::mid_orders_any": |s| _ = s.vm.mid_orders_any();
     Yes "Vm::khugepaged_wanted": |s| _ = s.vm.khugepaged_wanted();
     Yes "Vm::huge_off": |s| _ = s.vm.huge_off();
+    Yes "Vm::max_map_count": |s| _ = s.vm.max_map_count();
+    Yes "Vm::set_max_map_count": |s| s.vm.set_max_map_count(s.vm.max_map_count());
     No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);
     No "Vm::new_space": |s| drop(s.vm.new_space());
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
@@ -73,6 +75,9 @@ calls! {
     Yes "AddressSpace::thp_disable": |s| _ = s.space.thp_disable();
     Yes "AddressSpace::set_thp_disable": |s| s.space.set_thp_disable(false);
     Yes "AddressSpace::set_limit_as": |s| s.space.set_limit_as(None);
+    Yes "AddressSpace::set_limit_data": |s| s.space.set_limit_data(None);
+    Yes "AddressSpace::set_limit_memlock": |s| s.space.set_limit_memlock(None);
+    Yes "AddressSpace::nr_data_pages": |s| _ = s.space.nr_data_pages();
     Yes "AddressSpace::huge_orders": |s| _ = s.space.huge_orders(VmaFlags::empty());
     Yes "AddressSpace::collapse_orders": |s| _ = s.space.collapse_orders(VmaFlags::empty());
     Either "AddressSpace::handle_fault, of a page that is changed": |s| _ = s.space.handle_fault(BASE, Access::Write);
@@ -106,6 +111,7 @@ calls! {
     No "AddressSpace::fork": |s| drop(s.space.fork());
     No "AddressSpace::fork, of another space": |s| drop(s.other.fork());
     No "AddressSpace::mmap": |s| _ = s.space.mmap(FRESH, PAGE, RW, PRIVATE | FIXED);
+    No "AddressSpace::mmap_file_copy": |s| _ = s.space.mmap_file_copy(FRESH, PAGE, RW, PRIVATE | FIXED);
     No "AddressSpace::mmap_object": |s| {
         let part = ObjectPart { object: &s.object, offset_bytes: 0, may_write: true };
         _ = s.other.mmap_object(FRESH, PAGE, RW, SHARED | FIXED, part);
@@ -115,9 +121,9 @@ calls! {
     No "AddressSpace::mremap": |s| _ = s.other.mremap(BASE, PAGE, 2 * PAGE, 1, 0);
     No "AddressSpace::mprotect": |s| _ = s.other.mprotect(BASE, PAGE, 1);
     No "AddressSpace::madvise": |s| _ = s.other.madvise(BASE, PAGE, super::DONTNEED);
-    No "AddressSpace::mlock": |s| _ = s.other.mlock(BASE, PAGE, 0, None);
+    No "AddressSpace::mlock": |s| _ = s.other.mlock(BASE, PAGE, 0);
     No "AddressSpace::munlock": |s| _ = s.other.munlock(BASE, PAGE);
-    No "AddressSpace::mlockall": |s| _ = s.other.mlockall(1, None);
+    No "AddressSpace::mlockall": |s| _ = s.other.mlockall(1);
     No "AddressSpace::munlockall": |s| _ = s.other.munlockall();
     No "AddressSpace::set_brk": |s| s.other.set_brk(FRESH);
     No "AddressSpace::brk": |s| _ = s.other.brk(0);

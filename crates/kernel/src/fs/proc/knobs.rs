@@ -1,7 +1,8 @@
 //! Numbers under `/proc/sys` and `/sys/kernel/mm`: those that programs ask for.
-//! Setting one is remembered; the few that do something say so.
+//! Setting one is remembered; the few that do something have a function for it.
 
 use crate::errno::{self, Errno};
+use crate::mm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A number with its bounds.
@@ -10,14 +11,20 @@ pub struct Knob {
     most: u64,
     /// Can be set.
     pub is_writable: bool,
+    /// What else happens when it is set.
+    apply: fn(u64),
 }
 
 const fn fixed(value: u64) -> Knob {
-    Knob { value: AtomicU64::new(value), most: value, is_writable: false }
+    Knob { value: AtomicU64::new(value), most: value, is_writable: false, apply: |_| () }
 }
 
 const fn settable(value: u64, most: u64) -> Knob {
-    Knob { value: AtomicU64::new(value), most, is_writable: true }
+    Knob { value: AtomicU64::new(value), most, is_writable: true, apply: |_| () }
+}
+
+const fn applied(value: u64, most: u64, apply: fn(u64)) -> Knob {
+    Knob { apply, ..settable(value, most) }
 }
 
 impl Knob {
@@ -38,6 +45,7 @@ pub fn set(knob: &Knob, text: &[u8]) -> errno::Result<()> {
         return Err(Errno::EINVAL);
     }
     knob.value.store(value, Ordering::Relaxed);
+    (knob.apply)(value);
     Ok(())
 }
 
@@ -45,7 +53,7 @@ pub fn set(knob: &Knob, text: &[u8]) -> errno::Result<()> {
 pub static OVERCOMMIT_MEMORY: Knob = settable(1, 2);
 pub static OVERCOMMIT_RATIO: Knob = settable(50, 1000);
 pub static OVERCOMMIT_KBYTES: Knob = settable(0, u64::MAX);
-pub static MAX_MAP_COUNT: Knob = settable(65_530, i32::MAX as u64);
+pub static MAX_MAP_COUNT: Knob = applied(65_530, i32::MAX as u64, |nr| mm::vm().set_max_map_count(nr));
 pub static NR_HUGEPAGES: Knob = fixed(0);
 pub static NR_OVERCOMMIT_HUGEPAGES: Knob = fixed(0);
 pub static DROP_CACHES: Knob = settable(0, 4);

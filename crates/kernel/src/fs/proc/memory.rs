@@ -122,7 +122,9 @@ pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Resul
     writeln!(out, "Threads:\t{}\nSigQ:\t0/4096", process.nr_threads())?;
     writeln!(out, "SigPnd:\t{own:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}")?;
     writeln!(out, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}")?;
-    writeln!(out, "CapInh:\t0000000000000000\nCapPrm:\t000001ffffffffff\nCapEff:\t000001ffffffffff")?;
+    let capabilities = *process.capabilities.lock();
+    writeln!(out, "CapInh:\t{:016x}\nCapPrm:\t{:016x}", capabilities.inheritable, capabilities.permitted)?;
+    writeln!(out, "CapEff:\t{:016x}", capabilities.effective)?;
     writeln!(out, "CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t0")?;
     writeln!(out, "Cpus_allowed:\t{}\nCpus_allowed_list:\t{}", Mask(affinity), List(affinity))?;
     writeln!(out, "Mems_allowed:\t1\nMems_allowed_list:\t0")?;

@@ -25,12 +25,14 @@ op_error! {
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         Wraps: EINVAL = "length: should not wrap around",
         WrongMapping: EINVAL = "advice: does not go with a mapping of this kind",
+        NotShared: EACCES = "advice: MADV_REMOVE: the mapping should be shared and may be made writable",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; the others were treated",
         NoRights: EINVAL = "advice: the mapping does not allow the access",
         NoHugePage: EINVAL = "advice: MADV_COLLAPSE: no huge page is allowed there, or there is nothing to make it of",
         InUse: EAGAIN = "advice: MADV_COLLAPSE: a page is pinned or in use for a moment",
         Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
-        TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
+        NoHoles: EOPNOTSUPP = "advice: MADV_REMOVE: an object gets no holes by advice",
+        TooManyVmas: EAGAIN = "there would be more mappings than vm.max_map_count",
         OutOfFrames: ENOMEM = "out of frames",
     }
 }
@@ -40,6 +42,9 @@ impl From<OutOfNodes> for MadviseError {
         MadviseError::OutOfFrames
     }
 }
+
+/// VMAs with one of these are no private anonymous memory.
+const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
 
 /// What an advice amounts to.
 enum Action {
@@ -145,13 +150,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match action {
             Action::Flags(set, clear) => self.advise_flags(vma, part, *set, *clear),
             Action::Drop | Action::Free | Action::Age | Action::Guard if locked => Err(MadviseError::WrongMapping),
+            Action::Refused if !locked && vma.flags.intersects(VmaFlags::FILE | VmaFlags::NEVERWRITE) => {
+                Err(MadviseError::NotShared)
+            }
+            Action::Refused if !locked && vma.flags.contains(VmaFlags::SHARED) => Err(MadviseError::NoHoles),
             Action::Refused => Err(MadviseError::WrongMapping),
             Action::Nothing | Action::Age => Ok(()),
             Action::Drop | Action::DropLocked => {
                 self.drop_pages(vma, part);
                 Ok(())
             }
-            Action::Free if vma.flags.contains(VmaFlags::SHARED) => Err(MadviseError::WrongMapping),
+            Action::Free if vma.flags.intersects(NOT_ANONYMOUS) => Err(MadviseError::WrongMapping),
             Action::Free => {
                 self.free_lazily(part);
                 Ok(())
@@ -166,7 +175,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn advise_flags(&self, vma: &Vma, part: PageRange, set: VmaFlags, clear: VmaFlags) -> Result<(), MadviseError> {
-        if set.contains(VmaFlags::WIPEONFORK) && vma.flags.contains(VmaFlags::SHARED) {
+        if set.contains(VmaFlags::WIPEONFORK) && vma.flags.intersects(NOT_ANONYMOUS) {
             return Err(MadviseError::WrongMapping);
         }
         let changed = &mut |v: &Vma| Vma { flags: (v.flags - clear) | set, ..*v };

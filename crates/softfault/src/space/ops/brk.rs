@@ -35,7 +35,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let _writer = self.write_lock();
         let limits = &self.data.limits;
         let (start, end) = (limits.brk_start.get(), limits.brk_end.get());
-        if addr < start || start == 0 || addr > task_size::<M::Format>() {
+        if addr < start || start == 0 || addr > task_size::<M::Format>() || !self.fits_heap(addr - start) {
             return (none, end);
         }
         let (old, new) = (page_align(end), page_align(addr));
@@ -63,6 +63,11 @@ impl<M: Machine> AddressSpace<'_, M> {
             return false;
         }
         let flags = VmaFlags::HEAP.with_rights(Rights::READ | Rights::WRITE);
+        if !self.may_lock(flags | self.future_locks(), range.nr_pages())
+            || self.tree().nr_vmas() > self.vm.max_map_count()
+        {
+            return false;
+        }
         self.insert_mapping(range, flags, None).is_ok()
     }
 }

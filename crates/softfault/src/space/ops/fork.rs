@@ -89,7 +89,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let (to, from) = (&self.data.limits, &parent.data.limits);
         to.brk_start.set(from.brk_start.get());
         to.brk_end.set(from.brk_end.get());
-        to.limit_as_pages.set(from.limit_as_pages.get());
+        to.limit_as.set(from.limit_as.get());
+        to.limit_data.set(from.limit_data.get());
+        to.limit_memlock.set(from.limit_memlock.get());
         to.thp_disable.set(from.thp_disable.get());
     }
 

@@ -30,7 +30,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             || nr_total * 4096 > self.vm.tunables.stack_limit_bytes
             || vpn < self.min_page()
             || !self.gap_below(vpn)
-            || !self.fits_limit(nr_more, 0)
+            || self.excess(vma.flags, nr_more, 0).is_some()
+            || !self.may_lock(vma.flags, nr_more)
         {
             return false;
         }

@@ -1,6 +1,7 @@
 //! mmap(2): anonymous memory, and shared objects that the embedder has.
 
 use super::edit::{Edit, TwoEdits};
+use super::limits::Excess;
 use super::prepare::Nodes;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Rights, Vpn};
@@ -29,10 +30,22 @@ op_error! {
         TooLong: ENOMEM = "length: should fit into the address space",
         NoHole: ENOMEM = "length: no hole of that size is left",
         OverLimit: ENOMEM = "length: the limit on the address space (RLIMIT_AS) is reached",
+        OverData: ENOMEM = "length: the limit on private writable memory (RLIMIT_DATA) is reached",
+        TooMuchLocked: EAGAIN = "length: more would be locked than RLIMIT_MEMLOCK allows",
+        LockNotAllowed: EPERM = "flags: MAP_LOCKED: RLIMIT_MEMLOCK is 0",
         TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
         OutOfFrames: ENOMEM = "out of frames",
         NoHugePages: ENOMEM = "flags: MAP_HUGETLB: the pool has no huge pages",
         Occupied: EEXIST = "addr: MAP_FIXED_NOREPLACE: something is mapped there",
+    }
+}
+
+impl From<Excess> for MmapError {
+    fn from(excess: Excess) -> MmapError {
+        match excess {
+            Excess::AddressSpace => MmapError::OverLimit,
+            Excess::Data => MmapError::OverData,
+        }
     }
 }
 
@@ -72,6 +85,7 @@ const MAP_PRIVATE: u64 = 2;
 const MAP_TYPE: u64 = 0xf;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_32BIT: u64 = 0x40;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MAP_LOCKED: u64 = 0x2000;
 const MAP_NORESERVE: u64 = 0x4000;
@@ -102,6 +116,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::ZeroLength);
         }
         self.map_checked(addr, len, prot, flags, None)
+    }
+
+    /// Maps private memory that the caller fills with the bytes of a file. It is as
+    /// anonymous memory to everybody but madvise(2), which refuses what asks for no file.
+    ///
+    /// # Errors
+    ///
+    /// [`MmapError`]; nothing is changed then.
+    ///
+    /// Source: mmap(2), madvise(2).
+    pub fn mmap_file_copy(&self, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, MmapError> {
+        if flags & MAP_TYPE != MAP_PRIVATE {
+            return Err(MmapError::BadFlags);
+        }
+        if len == 0 {
+            return Err(MmapError::ZeroLength);
+        }
+        let given = Given { object: ObjectId::NONE, pgoff: 0, flags: VmaFlags::FILE };
+        self.map_checked(addr, len, prot, flags, Some(given))
     }
 
     /// Maps `part` of an object, shared: stores go to the object, and all who map
@@ -178,15 +211,29 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn map_locked(&self, addr: u64, len: u64, prot: u64, flags: u64, given: Option<Given>) -> Result<u64, MmapError> {
         let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let _writer = self.write_lock();
+        if self.tree().nr_vmas() > self.vm.max_map_count() {
+            return Err(MmapError::TooManyVmas);
+        }
         let start = if fixed {
             Vpn::of(addr)
         } else {
-            let tree = self.tree().snapshot();
-            self.find_hole_for(&tree, addr, len / PAGE_SIZE, given.is_none()).ok_or(MmapError::NoHole)?
+            let (tree, nr_pages) = (self.tree().snapshot(), len / PAGE_SIZE);
+            let is_private = given.is_none_or(|given| given.object == ObjectId::NONE);
+            let found = match flags & MAP_32BIT {
+                0 => self.find_hole_for(&tree, addr, nr_pages, is_private),
+                _ => self.find_hole_below_2g(&tree, addr, nr_pages),
+            };
+            found.ok_or(MmapError::NoHole)?
         };
         let range = pages(start.addr(), len);
         if flags & MAP_FIXED_NOREPLACE != 0 && occupied(&self.tree().snapshot(), range) {
             return Err(MmapError::Occupied);
+        }
+        if flags & MAP_LOCKED != 0 && !self.can_lock() {
+            return Err(MmapError::LockNotAllowed);
+        }
+        if !self.may_lock(vma_locks(flags) | self.future_locks(), len / PAGE_SIZE) {
+            return Err(MmapError::TooMuchLocked);
         }
         let flags = vma_flags(prot, flags)?;
         self.insert_mapping(range, flags, given)?;
@@ -203,11 +250,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<(), MmapError> {
         let flags = flags | self.future_locks();
         let nr_replaced = self.nr_mapped_in(range);
-        if !self.fits_limit(range.nr_pages(), nr_replaced) {
-            return Err(MmapError::OverLimit);
-        }
-        if self.tree().nr_vmas() >= self.vm.tunables.max_map_count {
-            return Err(MmapError::TooManyVmas);
+        if let Some(excess) = self.excess(flags, range.nr_pages(), nr_replaced) {
+            return Err(excess.into());
         }
         let (vma, prepared) = self.prepare(&mut |nodes| {
             let vma = self.new_vma(range, flags, given, nodes)?;
@@ -234,6 +278,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         nodes: Nodes<'_, M>,
     ) -> Result<Vma, MmapError> {
         let nr_pages = range.nr_pages();
+        if let Some(given) = given.filter(|given| given.object == ObjectId::NONE) {
+            let flags = flags | given.flags;
+            return Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 });
+        }
         if let Some(given) = given {
             self.vm.object_get(given.object, nr_pages);
             let flags = flags | given.flags;
@@ -255,11 +303,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(Prepared::IntoHole(edit));
         }
         edit.with(nodes).carve(vma.range)?;
-        let mut edits = edit.seal();
-        edits.second(nodes).place(vma)?;
-        if edits.nr_vmas() > self.vm.tunables.max_map_count {
+        if self.exceeds_map_count(edit.nr_vmas()) {
             return Err(MmapError::TooManyVmas);
         }
+        let mut edits = edit.seal();
+        edits.second(nodes).place(vma)?;
         Ok(Prepared::Over(edits))
     }
 
@@ -283,19 +331,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         });
         nr
     }
+}
 
-    /// Whether so many more pages keep to the limit on the address space.
-    pub(crate) fn fits_limit(&self, nr_more: u64, nr_fewer: u64) -> bool {
-        let limits = &self.data.limits;
-        let limit = limits.limit_as_pages.get();
-        limit == 0 || limits.nr_mapped_pages.get() - nr_fewer + nr_more <= limit
-    }
-
-    /// Sets the limit on all VMAs together, in bytes (`RLIMIT_AS`); `None` lifts it.
-    pub fn set_limit_as(&self, limit_bytes: Option<u64>) {
-        let pages = limit_bytes.map_or(0, |bytes| (bytes / PAGE_SIZE).max(1));
-        self.data.limits.limit_as_pages.set(pages);
-    }
+fn vma_locks(flags: u64) -> VmaFlags {
+    if flags & MAP_LOCKED != 0 { VmaFlags::LOCKED } else { VmaFlags::empty() }
 }
 
 fn vma_flags(prot: u64, flags: u64) -> Result<VmaFlags, MmapError> {
@@ -308,7 +347,7 @@ fn vma_flags(prot: u64, flags: u64) -> Result<VmaFlags, MmapError> {
     }
     vma.set(VmaFlags::GROWSDOWN, flags & MAP_GROWSDOWN != 0);
     vma.set(VmaFlags::NORESERVE, flags & MAP_NORESERVE != 0);
-    vma.set(VmaFlags::LOCKED, flags & MAP_LOCKED != 0);
+    vma |= vma_locks(flags);
     vma.set(VmaFlags::STACK, flags & MAP_STACK != 0 && flags & MAP_GROWSDOWN != 0);
     Ok(vma)
 }

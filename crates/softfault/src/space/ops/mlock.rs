@@ -1,8 +1,8 @@
 //! mlock(2) and its family: pages that stay.
 //!
 //! There is no reclaim yet, so a locked page stays anyway; what these calls do is
-//! mark mappings, bring their pages in, and keep to the limit. How much is locked
-//! is read from the tree: no counter to keep true through splits and merges.
+//! mark mappings, bring their pages in, and keep to the limit. The tree counts how much is
+//! locked.
 
 use super::{page_align, pages};
 use crate::addr::{Access, PAGE_SIZE, PageRange};
@@ -46,8 +46,8 @@ const MASK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::ONFAULT);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Locks the pages of `addr..addr + len` and brings them in, unless `flags`
-    /// say `MLOCK_ONFAULT`. mlock(2) is this with no flags. `limit_bytes` is the
-    /// program's `RLIMIT_MEMLOCK`; `None` for one that has `CAP_IPC_LOCK`.
+    /// say `MLOCK_ONFAULT`. mlock(2) is this with no flags. The limit is that of
+    /// [`set_limit_memlock`](Self::set_limit_memlock).
     ///
     /// # Errors
     ///
@@ -55,24 +55,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// page that could not be brought in leaves all of the range marked.
     ///
     /// Source: mlock(2), getrlimit(2).
-    pub fn mlock(&self, addr: u64, len: u64, flags: u64, limit_bytes: Option<u64>) -> Result<(), MlockError> {
+    pub fn mlock(&self, addr: u64, len: u64, flags: u64) -> Result<(), MlockError> {
         self.vm.call();
         let set = match flags & 0xffff_ffff {
             0 => VmaFlags::LOCKED,
             MLOCK_ONFAULT => MASK,
             _ => return Err(MlockError::BadFlags),
         };
-        if limit_bytes == Some(0) {
+        if !self.can_lock() {
             return Err(MlockError::NotAllowed);
         }
         let (addr, len) = rounded(addr, len);
         {
             let _writer = self.write_lock();
-            if let Some(limit) = limit_bytes.map(|bytes| bytes / PAGE_SIZE) {
+            if !self.may_lock(VmaFlags::LOCKED, len / PAGE_SIZE) {
                 // The range may be locked in part; nothing of it is counted twice.
                 let end = addr.saturating_add(len);
                 let again = if end > addr { self.nr_locked_in(pages(addr, end - addr)) } else { 0 };
-                if (len / PAGE_SIZE).saturating_add(self.nr_locked_in(Self::user_range())) - again > limit {
+                if !self.may_lock(VmaFlags::LOCKED, (len / PAGE_SIZE).saturating_sub(again)) {
                     return Err(MlockError::OverLimit);
                 }
             }
@@ -96,21 +96,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
-    /// `limit_bytes` as in [`mlock`](Self::mlock). Pages that cannot be brought in
-    /// are left out, as on Linux.
+    /// The limit as for [`mlock`](Self::mlock). Pages that cannot be brought in are left
+    /// out, as on Linux.
     ///
     /// # Errors
     ///
     /// [`MlockError`]; nothing is changed then.
     ///
     /// Source: mlock(2).
-    pub fn mlockall(&self, flags: u64, limit_bytes: Option<u64>) -> Result<(), MlockError> {
+    pub fn mlockall(&self, flags: u64) -> Result<(), MlockError> {
         self.vm.call();
         let flags = flags & 0xffff_ffff;
         if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
             return Err(MlockError::BadFlags);
         }
-        if limit_bytes == Some(0) {
+        if !self.can_lock() {
             return Err(MlockError::NotAllowed);
         }
         let set = if flags & MCL_ONFAULT != 0 { MASK } else { VmaFlags::LOCKED };
@@ -118,7 +118,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         {
             let _writer = self.write_lock();
             let nr_mapped = self.data.limits.nr_mapped_pages.get();
-            if current && limit_bytes.is_some_and(|limit| nr_mapped > limit / PAGE_SIZE) {
+            if current && nr_mapped > self.memlock_pages() {
                 return Err(MlockError::OverLimit);
             }
             if current {
@@ -156,7 +156,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub fn nr_locked_pages(&self) -> u64 {
         self.vm.call();
         let _writer = self.write_lock();
-        self.nr_locked_in(Self::user_range())
+        self.tree().tally().nr_locked_pages
     }
 
     /// What a new mapping is marked with besides its own flags.

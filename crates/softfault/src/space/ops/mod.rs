@@ -15,6 +15,7 @@ mod exit;
 mod fork;
 mod fork_held;
 pub(crate) mod grow;
+mod limits;
 mod map;
 mod mincore;
 mod mlock;

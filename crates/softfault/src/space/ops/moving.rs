@@ -107,7 +107,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             edits.second(nodes).carve(m.old)?;
         }
         edits.second(nodes).place(moved)?;
-        if edits.nr_vmas() > self.vm.tunables.max_map_count {
+        if self.exceeds_map_count(edits.nr_vmas()) {
             return Err(MremapError::TooManyVmas);
         }
         Ok(edits)
@@ -118,7 +118,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare(&mut |nodes| {
             let mut edit = self.edit();
             edit.with(nodes).place(copy)?;
-            if edit.nr_vmas() > self.vm.tunables.max_map_count {
+            if self.exceeds_map_count(edit.nr_vmas()) {
                 return Err(MremapError::TooManyVmas);
             }
             Ok(edit)

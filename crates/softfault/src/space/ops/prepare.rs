@@ -45,8 +45,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.prepare(&mut |nodes| {
             let mut edit = self.edit();
             edit.with(nodes).rewrite(range, f)?;
-            let most = self.vm.tunables.max_map_count.max(self.tree().nr_vmas());
-            if edit.nr_vmas() > most { Err(too_many) } else { Ok(edit) }
+            if self.exceeds_map_count(edit.nr_vmas()) { Err(too_many) } else { Ok(edit) }
         })
     }
 

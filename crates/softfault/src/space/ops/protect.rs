@@ -22,6 +22,7 @@ op_error! {
         Wraps: ENOMEM = "length: should not wrap around",
         NotMapped: ENOMEM = "addr, length: a page of the range is not mapped; what lies before it was changed",
         NeverWritable: EACCES = "prot: PROT_WRITE: a mapping of the range shows what may only be read; those before it were changed",
+        OverData: ENOMEM = "prot: PROT_WRITE: the limit on private writable memory (RLIMIT_DATA) is reached; mappings before it were changed",
         TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
         OutOfFrames: ENOMEM = "out of frames",
     }
@@ -43,7 +44,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// # Errors
     ///
     /// [`MprotectError`]. As on Linux, the mappings before the one that was refused may
-    /// have their new rights: with `NotMapped`, `NeverWritable`, and where locked memory
+    /// have their new rights: with `NotMapped`, `NeverWritable`, `OverData`, and where locked memory
     /// becomes writable and so gets pages of its own. Else nothing is changed.
     ///
     /// Source: mprotect(2).
@@ -75,11 +76,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let rights = Rights::from_bits_truncate(prot as u8 & 7);
         loop {
             let mapped = self.mapped_prefix(rest);
-            let allowed = if rights.contains(Rights::WRITE) { self.writable_prefix(mapped) } else { mapped };
+            let (allowed, refused) = self.allowed_prefix(mapped, rights);
             let Some(part) = self.first_to_fill(allowed, rights) else {
                 self.protect_range(allowed, rights)?;
-                if allowed != mapped {
-                    return Err(MprotectError::NeverWritable);
+                if let Some(error) = refused {
+                    return Err(error);
                 }
                 return if mapped == rest { Ok(()) } else { Err(MprotectError::NotMapped) };
             };
@@ -141,17 +142,27 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         PageRange::new(range.start, end.min(range.end))
     }
 
-    /// The range, all of it mapped, up to the first VMA that may not be written.
-    fn writable_prefix(&self, range: PageRange) -> PageRange {
-        let mut end = range.end;
+    /// The range, all of it mapped, up to the first VMA that may not have the rights, and
+    /// why.
+    fn allowed_prefix(&self, range: PageRange, rights: Rights) -> (PageRange, Option<MprotectError>) {
+        let (mut end, mut refused, mut nr_data) = (range.end, None, 0);
+        if !rights.contains(Rights::WRITE) {
+            return (range, None);
+        }
         let _ = self.tree().for_each(range, &mut |vma| {
-            if vma.flags.contains(VmaFlags::NEVERWRITE) {
-                end = vma.range.start.max(range.start);
-                return ControlFlow::Break(());
+            let part = vma.range.intersect(&range);
+            if !vma.flags.is_data() && vma.flags.with_rights(rights).is_data() {
+                nr_data += part.nr_pages();
             }
-            ControlFlow::Continue(())
+            refused = match () {
+                () if vma.flags.contains(VmaFlags::NEVERWRITE) => Some(MprotectError::NeverWritable),
+                () if nr_data > 0 && self.exceeds_data(nr_data) => Some(MprotectError::OverData),
+                () => return ControlFlow::Continue(()),
+            };
+            end = part.start;
+            ControlFlow::Break(())
         });
-        PageRange::new(range.start, end)
+        (PageRange::new(range.start, end), refused)
     }
 
     fn protect_range(&self, range: PageRange, rights: Rights) -> Result<(), MprotectError> {

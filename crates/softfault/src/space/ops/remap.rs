@@ -2,6 +2,7 @@
 //!
 //! Neighbours: `moving` moves. Locks on entry: none.
 
+use super::limits::Excess;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
@@ -24,8 +25,19 @@ op_error! {
         CannotGrow: ENOMEM = "new_size: no room after the mapping, and MREMAP_MAYMOVE is not given",
         NoHole: ENOMEM = "new_size: no hole of that size is left",
         OverLimit: ENOMEM = "new_size: the limit on the address space (RLIMIT_AS) is reached",
+        OverData: ENOMEM = "new_size: the limit on private writable memory (RLIMIT_DATA) is reached",
+        TooMuchLocked: EAGAIN = "new_size: more would be locked than RLIMIT_MEMLOCK allows",
         TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
         OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<Excess> for MremapError {
+    fn from(excess: Excess) -> MremapError {
+        match excess {
+            Excess::AddressSpace => MremapError::OverLimit,
+            Excess::Data => MremapError::OverData,
+        }
     }
 }
 
@@ -38,6 +50,8 @@ impl From<OutOfNodes> for MremapError {
 const MAYMOVE: u64 = 1;
 const FIXED: u64 = 2;
 const DONTUNMAP: u64 = 4;
+/// VMAs that come of cutting both places out of larger ones.
+const NR_SPLIT: u64 = 2;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Grows, shrinks or moves a mapping. Gives its address, in bytes.
@@ -71,6 +85,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MremapError::BadTarget);
         }
         let writer = self.write_lock();
+        if flags & (FIXED | DONTUNMAP) != 0 && self.is_near_map_count(NR_SPLIT) {
+            return Err(MremapError::TooManyVmas);
+        }
         let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
         if flags & FIXED != 0 && old_len == new_len {
             return self.move_each(old, old_len, flags, new);
@@ -129,12 +146,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if vma.index_of(Vpn::of(old)).checked_add(new_len / PAGE_SIZE).is_none() {
                 return Err(MremapError::WouldWrap);
             }
-            if !self.fits_limit((new_len - old_len) / PAGE_SIZE, 0) {
-                return Err(MremapError::OverLimit);
+            let nr_more = (new_len - old_len) / PAGE_SIZE;
+            if !self.may_lock(vma.flags, nr_more) {
+                return Err(MremapError::TooMuchLocked);
             }
+            self.check_room(&vma, nr_more)?;
         }
-        if flags & DONTUNMAP != 0 && !self.fits_limit(new_len / PAGE_SIZE, 0) {
-            return Err(MremapError::OverLimit);
+        if flags & DONTUNMAP != 0 {
+            self.check_room(&vma, new_len / PAGE_SIZE)?;
         }
         if !moves && old_len > 0 && self.grow_in_place(&vma, old, old_len, new_len)? {
             return Ok(old);
@@ -142,7 +161,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if flags & MAYMOVE == 0 {
             return Err(MremapError::CannotGrow);
         }
-        if self.tree().nr_vmas() + 2 >= self.vm.tunables.max_map_count {
+        if self.is_near_map_count(0) {
             return Err(MremapError::TooManyVmas);
         }
         let to = self.target(flags, new, new_len)?;
@@ -156,6 +175,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         self.move_mapping(&vma, old_pages, pages(to.addr(), new_len), keep_old)?;
         Ok(to.addr())
+    }
+
+    fn check_room(&self, vma: &Vma, nr_more: u64) -> Result<(), MremapError> {
+        self.excess(vma.flags, nr_more, 0).map_or(Ok(()), |excess| Err(excess.into()))
+    }
+
+    /// Whether a move after `nr_more` splits could exceed the limit on VMAs half-way. As
+    /// Linux, which refuses three VMAs early.
+    fn is_near_map_count(&self, nr_more: u64) -> bool {
+        const DISTANCE: u64 = 3;
+        self.tree().nr_vmas() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
     }
 
     fn target(&self, flags: u64, new: u64, new_len: u64) -> Result<Vpn, MremapError> {

@@ -57,7 +57,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare(&mut |nodes| {
             let mut edit = self.edit();
             edit.with(nodes).carve(range)?;
-            if edit.nr_vmas() > self.vm.tunables.max_map_count {
+            if self.exceeds_map_count(edit.nr_vmas()) {
                 return Err(MunmapError::TooManyVmas);
             }
             Ok(edit)

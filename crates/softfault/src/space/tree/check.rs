@@ -6,7 +6,7 @@
 use super::layout::{HEIGHT_MAX, NODES_PER_FRAME};
 use super::node::{NO_END, NodeId, NodeRef, State};
 use super::slots::{Slots, Span};
-use super::{Retired, Snapshot, Tree};
+use super::{Retired, Snapshot, Tally, Tree};
 use crate::machine::Machine;
 use core::fmt;
 
@@ -27,7 +27,7 @@ pub enum TreeFault {
     Name(NodeId),
     /// A node that is on a list that it should not be on.
     State(NodeId),
-    /// A number of VMAs other than the one that is written down.
+    /// A number of VMAs or of their pages other than the one that is written down.
     Tally,
     /// Nodes that are neither in the version nor free nor retired, or two of
     /// these at once.
@@ -44,7 +44,7 @@ impl fmt::Display for TreeFault {
             TreeFault::Summary(id) => (id, "what is said of a child should be so"),
             TreeFault::Name(id) => (id, "each child should have a name"),
             TreeFault::State(id) => (id, "a node should be on the list of its state"),
-            TreeFault::Tally => return f.write_str("nr_vmas: should be the number of VMAs"),
+            TreeFault::Tally => return f.write_str("tally: should be what the VMAs come to"),
             TreeFault::Total => return f.write_str("pool: each node should be in the tree, free or retired"),
         };
         write!(f, "{node:?}: {what}")
@@ -55,7 +55,7 @@ impl fmt::Display for TreeFault {
 #[derive(Default)]
 struct Census {
     nr_nodes: u64,
-    nr_vmas: u64,
+    tally: Tally,
     /// Whether some node was not in state `Live`, and which.
     not_live: Option<NodeId>,
 }
@@ -65,7 +65,7 @@ impl<M: Machine> Snapshot<'_, M> {
     /// for it does not matter whether nodes are already replaced in the next.
     #[cfg(test)]
     pub(super) fn check(&self) -> Result<u64, TreeFault> {
-        Ok(self.census()?.nr_vmas)
+        Ok(self.census()?.tally.nr_vmas)
     }
 
     fn census(&self) -> Result<Census, TreeFault> {
@@ -94,7 +94,7 @@ impl<M: Machine> Snapshot<'_, M> {
         match self.tree.node(id) {
             NodeRef::Leaf(leaf) => {
                 self.check_slots(id, leaf, 1)?;
-                census.nr_vmas += leaf.len() as u64;
+                (0..leaf.len()).for_each(|i| census.tally.add(&leaf.entry(i)));
                 Ok(leaf.span())
             }
             NodeRef::Inner(inner) => {
@@ -143,7 +143,7 @@ impl<M: Machine> Tree<'_, M> {
     /// transaction may be under way, no retired nodes on their way back.
     pub fn check(&self, retired: &[&Retired<'_, M>]) -> Result<(), TreeFault> {
         let census = self.snapshot().census()?;
-        if census.nr_vmas != self.nr_vmas() {
+        if census.tally != self.tally() {
             return Err(TreeFault::Tally);
         }
         if let Some(id) = census.not_live {

@@ -29,7 +29,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         }
         // On each level a copy and its other half, and a root above.
         reserve(self.tree, 2 * height + 1, alloc)?;
-        self.nr_vmas += 1;
+        self.tally.add(&vma);
         if self.root.is_none() {
             self.root = self.fresh(0);
         }
@@ -48,7 +48,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         if self.root.is_none() || self.append_below(self.root, &vma).is_none() {
             return self.insert(vma, alloc);
         }
-        self.nr_vmas += 1;
+        self.tally.add(&vma);
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         let Some(old) = self.starting_at(start) else { return Ok(None) };
         // On each level a copy, and one of the neighbour that it joins.
         reserve(self.tree, 2 * self.height(), alloc)?;
-        self.nr_vmas -= 1;
+        self.tally.subtract(&old);
         self.root = self.remove_below(self.root, start.0);
         self.shrink();
         Ok(Some(old))
@@ -104,6 +104,8 @@ impl<'a, M: Machine> Txn<'a, M> {
             "vma: should lie where the old one and the holes beside it are"
         );
         reserve(self.tree, self.height(), alloc)?;
+        self.tally.subtract(&old);
+        self.tally.add(&vma);
         self.root = self.replace_below(self.root, start.0, &vma);
         Ok(Some(old))
     }

@@ -43,12 +43,21 @@ pub(super) const HEIGHT_MAX: u8 = 9;
 pub struct TreeRoot {
     /// The root node of the version published last, 0 for none.
     pub(super) root: Word,
-    /// VMAs in that version.
-    pub(super) nr_vmas: Word,
+    /// What that version counts.
+    pub(super) tally: TallyWords,
     /// The number of the transaction begun last.
     pub(super) txn_serial: Word,
     /// Where nodes come from.
     pub(super) pool: PoolHead,
+}
+
+/// What a version counts; see `Tally`.
+#[repr(C)]
+#[derive(Default, Debug)]
+pub(super) struct TallyWords {
+    pub(super) nr_vmas: Word,
+    pub(super) nr_data_pages: Word,
+    pub(super) nr_locked_pages: Word,
 }
 
 /// The nodes in nobody's use, and the frames they all lie in.
@@ -122,7 +131,9 @@ pub(super) struct Inner {
 
 // SAFETY: I5: repr(C), words alone.
 unsafe impl Words for PoolHead {}
-// SAFETY: I5: repr(C), words and a PoolHead.
+// SAFETY: I5: repr(C), words alone.
+unsafe impl Words for TallyWords {}
+// SAFETY: I5: repr(C), words, TallyWords and a PoolHead.
 unsafe impl Words for TreeRoot {}
 // SAFETY: I5: repr(C), words alone.
 unsafe impl Words for Header {}

@@ -12,6 +12,7 @@ use super::node::{NodeId, NodeRef};
 use super::pool::{Chain, Retired, give};
 use super::read::Snapshot;
 use super::slots::Slots;
+use super::tally::Tally;
 use super::{Tree, pool};
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -24,7 +25,7 @@ pub struct Txn<'a, M: Machine> {
     /// The version that it started from.
     base: NodeId,
     pub(super) root: NodeId,
-    pub(super) nr_vmas: u64,
+    pub(super) tally: Tally,
     pub(super) serial: u64,
     retired: Chain,
 }
@@ -32,12 +33,12 @@ pub struct Txn<'a, M: Machine> {
 impl<'a, M: Machine> Txn<'a, M> {
     /// Starts from the version published last.
     pub fn begin(tree: Tree<'a, M>) -> Txn<'a, M> {
-        Txn::begin_on(tree, tree.snapshot().root, tree.nr_vmas())
+        Txn::begin_on(tree, tree.snapshot().root, tree.tally())
     }
 
-    fn begin_on(tree: Tree<'a, M>, base: NodeId, nr_vmas: u64) -> Txn<'a, M> {
+    fn begin_on(tree: Tree<'a, M>, base: NodeId, tally: Tally) -> Txn<'a, M> {
         tree.root.txn_serial.add_owned(1);
-        Txn { tree, base, root: base, nr_vmas, serial: tree.root.txn_serial.get(), retired: Chain::EMPTY }
+        Txn { tree, base, root: base, tally, serial: tree.root.txn_serial.get(), retired: Chain::EMPTY }
     }
 
     /// The version as edited so far. The next edit changes it under a reader's
@@ -48,14 +49,14 @@ impl<'a, M: Machine> Txn<'a, M> {
 
     /// Number of VMAs in the version as edited so far.
     pub fn nr_vmas(&self) -> u64 {
-        self.nr_vmas
+        self.tally.nr_vmas
     }
 
     /// Makes it the version that readers see from now on.
     pub fn publish(mut self) -> Retired<'a, M> {
         let words = self.tree.root;
         debug_assert_eq!(words.root.get(), self.base.to_root_word(), "a second writer, or versions out of order");
-        words.nr_vmas.set(self.nr_vmas);
+        words.tally.set(self.tally);
         // Release: the nodes are complete before they can be found. SeqCst: what
         // the caller reads next, to learn who may be inside, is not read before
         // (on machines where the store is a full barrier; a caller that needs it
@@ -69,7 +70,7 @@ impl<'a, M: Machine> Txn<'a, M> {
     /// Freezes the version as edited so far and starts another on top of it, so
     /// that both are ready before the first is published.
     pub fn seal(self) -> TwoStep<'a, M> {
-        let second = Txn::begin_on(self.tree, self.root, self.nr_vmas);
+        let second = Txn::begin_on(self.tree, self.root, self.tally);
         TwoStep { second, first: self }
     }
 
@@ -159,8 +160,8 @@ impl<'a, M: Machine> TwoStep<'a, M> {
     pub fn publish_trial(self) -> Trial<'a, M> {
         let first = &self.first;
         let (base, serial, root) = (first.base, first.serial, first.root);
-        let nr_vmas = first.tree.nr_vmas();
-        Trial { base: Base { root: base, nr_vmas }, root, serial, replaced: self.first.publish(), second: self.second }
+        let tally = first.tree.tally();
+        Trial { base: Base { root: base, tally }, root, serial, replaced: self.first.publish(), second: self.second }
     }
 }
 
@@ -168,7 +169,7 @@ impl<'a, M: Machine> TwoStep<'a, M> {
 #[derive(Clone, Copy)]
 struct Base {
     root: NodeId,
-    nr_vmas: u64,
+    tally: Tally,
 }
 
 /// A published version that may be taken back. Neither way takes a node, so
@@ -208,7 +209,7 @@ impl<'a, M: Machine> Trial<'a, M> {
         let words = tree.root;
         debug_assert_eq!(words.root.get(), root.to_root_word(), "a second writer, or versions out of order");
         replaced.revive();
-        words.nr_vmas.set(base.nr_vmas);
+        words.tally.set(base.tally);
         // As in `Txn::publish`.
         words.root.store(base.root.to_root_word(), Ordering::SeqCst);
         let mut chain = Chain::EMPTY;

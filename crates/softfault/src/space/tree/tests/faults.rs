@@ -50,9 +50,12 @@ fn lost_nodes_and_wrong_sums_are_found() {
     let retired = txn.publish();
     assert_eq!(tree.check(&[&retired]), Ok(()));
     assert_eq!(tree.check(&[]), Err(TreeFault::Total));
-    root.nr_vmas.add_owned(1);
+    root.tally.nr_vmas.add_owned(1);
     assert_eq!(tree.check(&[&retired]), Err(TreeFault::Tally));
-    root.nr_vmas.add_owned(1_u64.wrapping_neg());
+    root.tally.nr_vmas.add_owned(1_u64.wrapping_neg());
+    root.tally.nr_data_pages.add_owned(1);
+    assert_eq!(tree.check(&[&retired]), Err(TreeFault::Tally));
+    root.tally.nr_data_pages.add_owned(1_u64.wrapping_neg());
     retired.free();
     assert_eq!(tree.check(&[]), Ok(()));
 }

@@ -1,0 +1,135 @@
+//! Every flag of every memory call, asked on this host and on the reference kernel:
+//! `crates/kernel/programs/{memcalls,memlimits}.c`. The answers are the same but for the
+//! differences in the tables here, each with its reason.
+
+mod programs;
+
+use programs::{Libc, compile, run, text};
+use regex_lite::Regex;
+use std::path::Path;
+use std::process::Command;
+
+/// Questions that the reference kernel answers otherwise, what it says, and why. A host
+/// that says the same is no error: some depend on how its kernel was built.
+const DIFFERENCES: [(&str, &str, &str); 12] = [
+    (r"mmap no file type 8", "EINVAL", "no MAP_DROPPABLE, as before 6.11"),
+    (
+        r"mmap .* flag 0x40000",
+        "EINVAL|ENOMEM|EACCES|EBADF|ENODEV",
+        "no hugetlb pages; the host may lack them altogether",
+    ),
+    (r"madvise .* 9", "EOPNOTSUPP|EINVAL|EACCES|ENOMEM", "MADV_REMOVE makes no holes yet"),
+    (r"madvise .* 1[23]( of nothing)?", "EINVAL", "no MADV_MERGEABLE, as without CONFIG_KSM"),
+    (r"memfd_create 0x4", "ENOSYS", "no MFD_HUGETLB, as without CONFIG_HUGETLBFS"),
+    (r"memfd_create 0x4 gives", "mode 00, seals 0xffffffff, closes -1", "the same"),
+    (r"memfd_create huge, 2 MiB", "ENOSYS", "the same"),
+    (r"remap_file_pages", "EINVAL", "mappings that are not in order do not exist"),
+    (r"process_madvise|membarrier|mseal", "ENOSYS", "not there; callers do without"),
+    (r"userfaultfd|memfd_secret|process_mrelease", "ENOSYS", "not there; callers do without"),
+    (r"map_shadow_stack", "ENOSYS", "not there; a host whose CPU has them says EOPNOTSUPP"),
+    (r"pkey_free|pkey_mprotect.*", "EINVAL|ok|EACCES|ENOMEM", "no protection keys; the host's CPU may have them"),
+];
+
+/// Questions that an older Linux answers otherwise, and since when it does not. There the
+/// host is not asked.
+const SINCE: [((u32, u32), &str, &str); 7] = [
+    ((5, 18), r"madvise .* 24( of nothing)?", "MADV_DONTNEED_LOCKED"),
+    ((6, 1), r"madvise .* 25( of nothing)?", "MADV_COLLAPSE"),
+    ((6, 3), r"memfd_create (0x8|0x10|executable).*|seals .*", "MFD_EXEC, MFD_NOEXEC_SEAL, F_SEAL_EXEC"),
+    ((6, 7), r"seals .*", "a sealed file can be mapped shared to be read"),
+    ((6, 7), r"mmap .* type 3 flag 0x80", "MAP_ABOVE4G"),
+    ((6, 15), r"madvise .* 10[23]( of nothing)?", "guards, in files, too"),
+    ((6, 17), r"mremap .*", "a move of several mappings"),
+];
+
+/// Version of the host's kernel.
+fn host_version() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux has it");
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse().ok());
+    (numbers.next().expect("a version"), numbers.next().unwrap_or(0))
+}
+
+/// Whether all of `text` matches.
+fn is(pattern: &str, text: &str) -> bool {
+    Regex::new(&format!("^({pattern})$")).expect(pattern).is_match(text)
+}
+
+/// A question and its answer.
+fn parts(line: &str) -> (&str, &str) {
+    line.rsplit_once(": ").unwrap_or((line, ""))
+}
+
+/// The lines in which the two differ without a reason.
+fn unexplained(host: &str, ours: &str, version: (u32, u32)) -> Vec<String> {
+    let (host, ours): (Vec<&str>, Vec<&str>) = (host.lines().collect(), ours.lines().collect());
+    let mut wrong: Vec<String> = host
+        .iter()
+        .zip(&ours)
+        .filter(|(theirs, ours)| theirs != ours && !is_explained(theirs, ours, version))
+        .map(|(theirs, ours)| format!("Linux: {theirs}\n ours: {ours}"))
+        .collect();
+    if host.len() != ours.len() {
+        wrong.push(format!("Linux has {} lines, we have {}", host.len(), ours.len()));
+    }
+    wrong
+}
+
+fn is_explained(theirs: &str, ours: &str, version: (u32, u32)) -> bool {
+    let ((question, _), (same, answer)) = (parts(theirs), parts(ours));
+    let is_known = |(which, says, _): &(&str, &str, &str)| is(which, question) && is(says, answer);
+    let is_old = |(since, which, _): &((u32, u32), &str, &str)| version < *since && is(which, question);
+    question == same && (DIFFERENCES.iter().any(is_known) || SINCE.iter().any(is_old))
+}
+
+fn on_host(binary: &Path, arguments: &[&str]) -> String {
+    let host = Command::new(binary).args(arguments).output().expect("it was just compiled");
+    let host = text(&host.stdout);
+    assert!(host.ends_with("done\n"), "on the host: {host}");
+    host
+}
+
+/// Asks both; gives the questions.
+fn compare(program: &str, libc: Libc, here: &[&str], there: &[&str]) -> Vec<String> {
+    let binary = compile("calls", program, libc);
+    let host = on_host(&binary, here);
+    let ran = run(&["--cpus", "2"], &binary, there);
+    assert_eq!(ran.code, 0, "{program}: {}", ran.errors);
+    let wrong = unexplained(&host, &ran.output, host_version());
+    assert!(wrong.is_empty(), "{program}: {} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+    host.lines().map(|line| parts(line).0.to_string()).collect()
+}
+
+#[test]
+fn each_flag_of_each_memory_call_is_answered_as_by_linux() {
+    let mut questions = compare("memcalls", Libc::Musl, &[], &[]);
+    questions.extend(compare("memlimits", Libc::Musl, &[], &[]));
+    assert!(questions.len() > 8000, "{} questions", questions.len());
+    for which in DIFFERENCES.iter().map(|known| known.0).chain(SINCE.iter().map(|known| known.1)) {
+        assert!(questions.iter().any(|question| is(which, question)), "{which}: nobody asks that");
+    }
+}
+
+/// The library stands between the program and its limits, too: it has a heap of its own.
+#[test]
+fn limits_are_the_same_with_another_library() {
+    compare("memlimits", Libc::Glibc, &[], &[]);
+}
+
+/// The host keeps its limit, which is as good as any other.
+#[test]
+fn each_call_keeps_to_the_limit_on_mappings() {
+    compare("memlimits", Libc::Musl, &["count"], &["count", "1000"]);
+}
+
+#[test]
+fn an_answer_that_differs_is_found() {
+    let explained = |theirs: &str, ours: &str, version| unexplained(theirs, ours, version).is_empty();
+    assert!(explained("a: ok\nb: EINVAL\n", "a: ok\nb: EINVAL\n", (6, 18)));
+    assert!(!explained("a: ok\n", "a: EINVAL\n", (6, 18)));
+    assert!(!explained("a: ok\nb: ok\n", "a: ok\n", (6, 18)), "a line less");
+    assert!(explained("membarrier: ok\n", "membarrier: ENOSYS\n", (6, 18)));
+    assert!(!explained("membarrier: ok\n", "membarrier: EINVAL\n", (6, 18)), "another answer than the known one");
+    assert!(!explained("membarriers: ok\n", "membarriers: ENOSYS\n", (6, 18)), "another question");
+    assert!(!explained("madvise copy 103: ok\n", "madvise copy 103: EINVAL\n", (6, 18)));
+    assert!(explained("madvise copy 103: EINVAL\n", "madvise copy 103: ok\n", (6, 1)), "an older host");
+}

@@ -1,0 +1,114 @@
+//! Limits on an address space: `vm.max_map_count`, `RLIMIT_AS`, `RLIMIT_DATA` and
+//! `RLIMIT_MEMLOCK`.
+//!
+//! Operations ask before they publish. What is compared is counted with the tree, so that
+//! no limit costs a walk; a fault asks only where a stack grows.
+//! Locks on entry: the writer lock, but for setting a limit.
+
+use crate::addr::PAGE_SIZE;
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::vma::VmaFlags;
+use crate::sync::Word;
+use crate::vm::Vm;
+
+/// Which limit leaves no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Excess {
+    /// `RLIMIT_AS`.
+    AddressSpace,
+    /// `RLIMIT_DATA`.
+    Data,
+}
+
+impl<M: Machine> Vm<M> {
+    /// Most VMAs in an address space (`vm.max_map_count`).
+    pub fn max_map_count(&self) -> u64 {
+        self.max_map_count.get()
+    }
+
+    /// Sets the limit on VMAs, for operations that begin later. A space that has more
+    /// keeps them and gets no further ones.
+    pub fn set_max_map_count(&self, nr_vmas: u64) {
+        self.max_map_count.set(nr_vmas);
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Sets the limit on all VMAs together, in bytes (`RLIMIT_AS`); `None` lifts it.
+    pub fn set_limit_as(&self, limit_bytes: Option<u64>) {
+        set_limit(&self.data.limits.limit_as, limit_bytes);
+    }
+
+    /// Sets the limit on private writable memory that is no stack, the heap included, in
+    /// bytes (`RLIMIT_DATA`); `None` lifts it.
+    pub fn set_limit_data(&self, limit_bytes: Option<u64>) {
+        set_limit(&self.data.limits.limit_data, limit_bytes);
+    }
+
+    /// Sets the limit on locked memory, in bytes (`RLIMIT_MEMLOCK`); `None` lifts it, as for
+    /// a program that has `CAP_IPC_LOCK`.
+    pub fn set_limit_memlock(&self, limit_bytes: Option<u64>) {
+        set_limit(&self.data.limits.limit_memlock, limit_bytes);
+    }
+
+    /// Pages that count towards `RLIMIT_DATA` (`VmData`).
+    pub fn nr_data_pages(&self) -> u64 {
+        self.tree().tally().nr_data_pages
+    }
+
+    /// Whether a tree of so many VMAs has too many: more than allowed, and more than now.
+    pub(crate) fn exceeds_map_count(&self, nr_vmas: u64) -> bool {
+        nr_vmas > self.vm.max_map_count().max(self.tree().nr_vmas())
+    }
+
+    /// The limit that `nr_more` pages of such a VMA in place of `nr_fewer` exceed. As on
+    /// Linux, pages that are replaced count whatever they were.
+    pub(crate) fn excess(&self, flags: VmaFlags, nr_more: u64, nr_fewer: u64) -> Option<Excess> {
+        let nr_mapped = self.data.limits.nr_mapped_pages.get();
+        if nr_mapped - nr_fewer + nr_more > limit_pages(&self.data.limits.limit_as) {
+            return Some(Excess::AddressSpace);
+        }
+        let is_over = flags.is_data() && self.exceeds_data(nr_more.saturating_sub(nr_fewer));
+        is_over.then_some(Excess::Data)
+    }
+
+    /// Whether so many more pages of data exceed `RLIMIT_DATA`.
+    pub(crate) fn exceeds_data(&self, nr_more: u64) -> bool {
+        self.tree().tally().nr_data_pages + nr_more > limit_pages(&self.data.limits.limit_data)
+    }
+
+    /// Whether a heap of so many bytes keeps to `RLIMIT_DATA` by itself.
+    pub(crate) fn fits_heap(&self, nr_bytes: u64) -> bool {
+        nr_bytes.div_ceil(PAGE_SIZE) <= limit_pages(&self.data.limits.limit_data)
+    }
+
+    /// Whether `nr_more` pages of such a VMA keep to `RLIMIT_MEMLOCK`.
+    pub(crate) fn may_lock(&self, flags: VmaFlags, nr_more: u64) -> bool {
+        let nr_locked = self.tree().tally().nr_locked_pages;
+        !flags.contains(VmaFlags::LOCKED) || nr_locked.saturating_add(nr_more) <= self.memlock_pages()
+    }
+
+    /// Most pages of locked VMAs; 0 allows no lock at all.
+    pub(crate) fn memlock_pages(&self) -> u64 {
+        limit_pages(&self.data.limits.limit_memlock)
+    }
+
+    /// Whether the program may lock memory at all.
+    pub(crate) fn can_lock(&self) -> bool {
+        limit_bytes(&self.data.limits.limit_memlock) != Some(0)
+    }
+}
+
+/// A word of `LimitsData` is one more than the bytes, 0 without a limit.
+fn set_limit(word: &Word, limit_bytes: Option<u64>) {
+    word.set(limit_bytes.map_or(0, |bytes| bytes.saturating_add(1)));
+}
+
+fn limit_bytes(word: &Word) -> Option<u64> {
+    word.get().checked_sub(1)
+}
+
+fn limit_pages(word: &Word) -> u64 {
+    limit_bytes(word).map_or(u64::MAX, |bytes| bytes / PAGE_SIZE)
+}
