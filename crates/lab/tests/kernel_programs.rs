@@ -100,6 +100,12 @@ fn memory_calls_do_what_they_are_for() {
     run_ok("memory", &[]);
 }
 
+/// Also with more mappings than their text fits into memory at once.
+#[test]
+fn a_report_of_many_mappings_is_made_as_far_as_it_is_read() {
+    run_ok("smaps", &["--mem", "512M"]);
+}
+
 /// The number behind `name` in what `--stats` prints.
 fn counter(stats: &str, name: &str) -> u64 {
     let line = stats.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));

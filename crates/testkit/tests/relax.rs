@@ -114,7 +114,7 @@ const FILES: [&str; 10] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 29] = [
+const LEFT_OUT: [(&str, &str); 31] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -140,6 +140,8 @@ const LEFT_OUT: [(&str, &str); 29] = [
     ("set_limit_memlock", "writes one word"),
     ("mmap_file_copy", "mmap: a flag of the VMA is all that differs"),
     ("vma", "reads the tree in a section"),
+    ("next_vma", "reads the tree under the writer lock"),
+    ("next_smaps", "smaps, one VMA at a time"),
     ("page_state", "reads one entry in a section"),
     ("translate_at_rest", "reads one entry"),
     ("take_compaction_request", "writes one word"),

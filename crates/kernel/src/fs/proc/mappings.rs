@@ -46,16 +46,15 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
+/// A text with a part for each mapping: writes that of the first one at the address or
+/// above, and gives where that ends.
+pub type Part = fn(&Space, u64, &mut dyn Write) -> Result<Option<u64>, fmt::Error>;
+
 /// `maps`.
-pub fn maps(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
-    let Some(mm) = process.mm() else { return Ok(()) };
-    let mut result = Ok(());
-    mm.space.maps(&mut |vma| {
-        if result.is_ok() {
-            result = writeln!(out, "{}", Line(vma));
-        }
-    });
-    result
+pub fn maps(space: &Space, from: u64, out: &mut dyn Write) -> Result<Option<u64>, fmt::Error> {
+    let Some(vma) = space.next_vma(from) else { return Ok(None) };
+    writeln!(out, "{}", Line(&vma))?;
+    Ok(Some(vma.range.end.addr()))
 }
 
 /// The numbers of one mapping, or of all, in pages.
@@ -146,20 +145,15 @@ fn may_be_huge(space: &Space, vma: &Vma) -> bool {
 }
 
 /// `smaps`.
-pub fn smaps(process: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
-    let Some(mm) = process.mm() else { return Ok(()) };
-    let mut result = Ok(());
-    mm.space.smaps(&mut |entry| {
-        if result.is_ok() {
-            let mut sums = Sums::default();
-            sums.add(entry);
-            result = writeln!(out, "{}", Line(&entry.vma))
-                .and_then(|()| sums.write(out, true))
-                .and_then(|()| writeln!(out, "THPeligible:    {:>8}", u8::from(may_be_huge(&mm.space, &entry.vma))))
-                .and_then(|()| vm_flags(&entry.vma, out));
-        }
-    });
-    result
+pub fn smaps(space: &Space, from: u64, out: &mut dyn Write) -> Result<Option<u64>, fmt::Error> {
+    let Some(entry) = space.next_smaps(from) else { return Ok(None) };
+    let mut sums = Sums::default();
+    sums.add(&entry);
+    writeln!(out, "{}", Line(&entry.vma))?;
+    sums.write(out, true)?;
+    writeln!(out, "THPeligible:    {:>8}", u8::from(may_be_huge(space, &entry.vma)))?;
+    vm_flags(&entry.vma, out)?;
+    Ok(Some(entry.vma.range.end.addr()))
 }
 
 /// `smaps_rollup`.

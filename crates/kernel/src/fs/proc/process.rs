@@ -33,6 +33,8 @@ type Write_ = fn(&Process, u32, &mut dyn Write) -> fmt::Result;
 
 enum What {
     Text(Write_),
+    /// Written mapping by mapping, as far as it is read.
+    Mappings(mappings::Part),
     /// Reads and writes the program's memory.
     Memory,
     /// What pages translate to.
@@ -65,8 +67,8 @@ static NAMES: [Of; 24] = [
     text("status", memory::status),
     text("stat", memory::stat),
     text("statm", memory::statm),
-    text("maps", mappings::maps),
-    text("smaps", mappings::smaps),
+    other("maps", What::Mappings(mappings::maps)),
+    other("smaps", What::Mappings(mappings::smaps)),
     text("smaps_rollup", mappings::smaps_rollup),
     text("limits", memory::limits),
     text(COMM, |process, _, out| writeln!(out, "{}", process.name())),
@@ -151,7 +153,7 @@ impl Of {
             What::Pagemap => Kind { mode: 0o400, ..FILE },
             What::Text(_) if self.is_writable_text() => Kind { mode: 0o644, ..FILE },
             What::Environ => Kind { mode: 0o400, ..FILE },
-            What::Text(_) | What::Cmdline => FILE,
+            What::Text(_) | What::Mappings(_) | What::Cmdline => FILE,
         }
     }
     pub(super) fn lookup(&'static self, subject: Subject, name: &[u8]) -> Option<Node> {
@@ -193,15 +195,22 @@ impl Of {
             _ => None,
         })
     }
-    pub(super) fn write_text(&self, subject: Subject, buffer: &mut Buffer) -> errno::Result<()> {
+    /// Writes the text, or the part of it that begins at `from`; gives where the next one
+    /// begins.
+    pub(super) fn write_text(&self, subject: Subject, from: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
         let process = subject.process()?;
-        match self.what {
+        let written = match self.what {
+            What::Mappings(write) => {
+                let Some(mm) = process.mm() else { return Ok(None) };
+                return write(&mm.space, from, buffer).map_err(|_| Errno::ENOMEM);
+            }
             What::Text(write) => write(&process, subject.number(), buffer).map_err(|_| Errno::ENOMEM),
             What::Cmdline => process.mm().map_or(Ok(()), |mm| buffer.push(&mm.args)),
             What::Environ => process.mm().map_or(Ok(()), |mm| memory::write_environment(&mm, buffer)),
             What::Sink => writeln!(buffer, "0").map_err(|_| Errno::ENOMEM),
             _ => Err(Errno::EINVAL),
-        }
+        };
+        written.map(|()| None)
     }
     /// Reads what is no text; nothing if it is one.
     pub(super) fn read_raw(&self, subject: Subject, offset: u64, into: &mut [u8]) -> Option<errno::Result<usize>> {

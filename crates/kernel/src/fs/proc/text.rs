@@ -1,5 +1,7 @@
 //! An open generated file: its text is made when it is read from the beginning,
-//! and kept for the reads that follow, so that they fit together.
+//! and kept for the reads that follow, so that they fit together. A text about each
+//! mapping is made as far as it is read, since there may be many and most readers
+//! look at the first.
 
 use super::{Generated, Node, fixed, knobs, process};
 use crate::errno::{self, Errno};
@@ -8,8 +10,10 @@ use crate::heap;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Longest text: `maps` of as many mappings as there can be.
+/// Longest text that is made at once.
 const MAX_BYTES: usize = 16 << 20;
+/// Of a text that is made in parts, so much at a time.
+const PART_BYTES: usize = 4096;
 const FIRST_BYTES: usize = 1024;
 
 /// A text that is being written, charged to the heap.
@@ -23,6 +27,10 @@ impl Buffer {
     /// What is in it.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+    /// Forgets them, and keeps the room.
+    fn clear(&mut self) {
+        self.bytes.clear();
     }
     /// Appends bytes that need not be text.
     pub fn push(&mut self, bytes: &[u8]) -> errno::Result<()> {
@@ -47,10 +55,35 @@ impl fmt::Write for Buffer {
     }
 }
 
+/// What is kept of a text.
+#[derive(Default)]
+struct Kept {
+    buffer: Buffer,
+    /// Where it begins in the text.
+    start: u64,
+    /// Where the part behind it begins, in terms of the node.
+    next: Option<u64>,
+}
+
+impl Kept {
+    /// Where it ends in the text.
+    fn end(&self) -> u64 {
+        self.start + self.buffer.bytes().len() as u64
+    }
+    /// Copies what it has from `offset` on, which is not before it.
+    fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
+        let bytes = self.buffer.bytes();
+        let part = &bytes[(offset - self.start).min(bytes.len() as u64) as usize..];
+        let nr = part.len().min(into.len());
+        into[..nr].copy_from_slice(&part[..nr]);
+        nr
+    }
+}
+
 /// An open file.
 pub struct Text {
     node: Node,
-    buffer: SleepingLock<Option<Buffer>>,
+    kept: SleepingLock<Option<Kept>>,
 }
 
 impl Text {
@@ -59,7 +92,7 @@ impl Text {
         if for_writing && matches!(generated.node, Node::Fixed(fixed::Fixed { what: fixed::What::Stat(_), .. })) {
             return Err(Errno::EACCES);
         }
-        Ok(Text { node: generated.node, buffer: SleepingLock::new(None) })
+        Ok(Text { node: generated.node, kept: SleepingLock::new(None) })
     }
     /// Reads from `offset` on.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
@@ -68,26 +101,41 @@ impl Text {
         {
             return done;
         }
-        let mut buffer = self.buffer.lock();
-        if offset == 0 || buffer.is_none() {
-            *buffer = None;
-            let mut fresh = Buffer::default();
-            self.fill(&mut fresh)?;
-            *buffer = Some(fresh);
+        let mut slot = self.kept.lock();
+        let again = slot.take().filter(|kept| offset > 0 && offset >= kept.start);
+        let mut kept = match again {
+            Some(kept) => kept,
+            None => {
+                let mut first = Kept::default();
+                self.fill(0, &mut first)?;
+                first
+            }
+        };
+        let mut done = kept.copy(offset, into);
+        while done < into.len()
+            && let Some(from) = kept.next
+        {
+            kept.start = kept.end();
+            kept.buffer.clear();
+            self.fill(from, &mut kept)?;
+            done += kept.copy(offset + done as u64, &mut into[done..]);
         }
-        let bytes = buffer.as_ref().map_or(&[][..], Buffer::bytes);
-        let part = &bytes[offset.min(bytes.len() as u64) as usize..];
-        let nr = part.len().min(into.len());
-        into[..nr].copy_from_slice(&part[..nr]);
-        Ok(nr)
+        *slot = Some(kept);
+        Ok(done)
     }
-    fn fill(&self, buffer: &mut Buffer) -> errno::Result<()> {
-        match self.node {
-            Node::Fixed(fixed) => fixed.write_text(buffer),
-            Node::Of(subject, of) => of.write_text(subject, buffer),
-            Node::FdInfo(subject, number) => process::write_fdinfo(subject, number, buffer),
-            Node::Cpu | Node::Subject(_) | Node::Fd(..) => Err(Errno::EINVAL),
+    /// Writes the part that begins at `from`, or all of a text that is made at once.
+    fn fill(&self, from: u64, kept: &mut Kept) -> errno::Result<()> {
+        let Kept { buffer, next, .. } = kept;
+        *next = Some(from);
+        while let Some(from) = next.filter(|_| buffer.bytes().len() < PART_BYTES) {
+            *next = match self.node {
+                Node::Fixed(fixed) => fixed.write_text(buffer).map(|()| None),
+                Node::Of(subject, of) => of.write_text(subject, from, buffer),
+                Node::FdInfo(subject, number) => process::write_fdinfo(subject, number, buffer).map(|()| None),
+                Node::Cpu | Node::Subject(_) | Node::Fd(..) => Err(Errno::EINVAL),
+            }?;
         }
+        Ok(())
     }
     /// Writes: a number for a knob.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> errno::Result<usize> {

@@ -89,6 +89,20 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
+    /// The first VMA at the address or above, without what of it lies below: for a report
+    /// that is made piece by piece.
+    pub fn next_vma(&self, addr: u64) -> Option<Vma> {
+        self.vm.call();
+        let _writer = self.write_lock();
+        self.first_from(Vpn::of(addr))
+    }
+
+    /// The same with what is resident of it.
+    pub fn next_smaps(&self, addr: u64) -> Option<SmapsEntry> {
+        self.vm.call();
+        self.smaps_from(Vpn::of(addr))
+    }
+
     /// Copies the next VMAs from `from`, cut off below it; returns the end of the
     /// last of them.
     fn vmas_from(&self, from: Vpn, batch: &mut [Option<Vma>; BATCH]) -> Option<Vpn> {
@@ -107,13 +121,14 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// The first VMA from `from`, cut off below it, and what is resident of it.
     fn smaps_from(&self, from: Vpn) -> Option<SmapsEntry> {
         let _writer = self.write_lock();
+        self.first_from(from).map(|vma| self.smaps_of(vma))
+    }
+
+    /// Under the writer lock: the first VMA from `from`, cut off below it.
+    fn first_from(&self, from: Vpn) -> Option<Vma> {
         let range = PageRange::new(from, Self::user_range().end);
-        let mut entry = None;
-        let _ = self.tree().for_each(range, &mut |vma| {
-            entry = Some(self.smaps_of(vma.part(vma.range.intersect(&range))));
-            ControlFlow::Break(())
-        });
-        entry
+        let vma = self.tree().next(from).map(|found| found.vma).filter(|vma| vma.range.overlaps(&range))?;
+        Some(vma.part(vma.range.intersect(&range)))
     }
 
     fn smaps_of(&self, vma: Vma) -> SmapsEntry {
