@@ -28,9 +28,13 @@ int main(int argc, char **argv) {
 
 /// Compiles it; each test has a copy of its own.
 fn program(test: &str) -> PathBuf {
+    compiled(test, PROGRAM)
+}
+
+fn compiled(test: &str, text_of_program: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, binary) = (folder.join(format!("compare-{test}.c")), folder.join(format!("compare-{test}")));
-    std::fs::write(&source, PROGRAM).expect("the folder is there");
+    std::fs::write(&source, text_of_program).expect("the folder is there");
     let mut gcc = Command::new("gcc");
     let output = gcc.args(["-static", "-O1", "-o"]).args([&binary, &source]).output();
     let output = output.unwrap_or_else(|e| panic!("gcc: {e}; install the Debian packages: gcc libc6-dev"));
@@ -90,6 +94,41 @@ fn both_systems_run_the_program_and_are_told_apart() {
     let wall = number(linux, "wall_s") / number(ours, "wall_s");
     assert!((number(ratio, "ratio_wall") / wall - 1.0).abs() < 1e-9, "{ratio} and {wall}");
     assert_eq!(number(ratio, "ratio_rate"), 1.0);
+}
+
+/// Whatever the program writes and wherever: standard output has the figures alone.
+#[test]
+fn json_has_standard_output_to_itself() {
+    const WRITES: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    FILE *console = fopen("/dev/console", "w");
+    if (console)
+        fputs("to the console\n", console);
+    puts("{\"system\":\"a line that looks like one\"}");
+    fputs("no end of line", stdout);
+    fflush(stdout);
+    if (fork() == 0) {
+        usleep(100000);
+        puts("late");
+    }
+    return 0;
+}
+"#;
+    let program = compiled("json", WRITES);
+    let program = program.to_str().expect("UTF-8");
+    for command in [&["--json"][..], &["--json", "--only", "softfault", "--verbose"]] {
+        let output = compare(&[command, &["--reps", "1", "--inner", "2", "--mem", "256M", "--", program]].concat());
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        assert!(errors.contains("looks like one") && errors.contains("no end of line"), "{errors}");
+        let systems: Vec<Value> = objects(&output).into_iter().map(|object| object["system"].clone()).collect();
+        let wanted: &[&str] = if command.contains(&"--only") { &["softfault"] } else { &["softfault", "linux", ""] };
+        let wanted: Vec<Value> =
+            wanted.iter().map(|name| if name.is_empty() { Value::Null } else { Value::from(*name) }).collect();
+        assert_eq!(systems, wanted, "{command:?}: {}", text(&output.stdout));
+    }
 }
 
 /// Who gets huge pages and what the files say of them: the program finds the same

@@ -7,8 +7,12 @@
 mod programs;
 
 use programs::{BOTH, Libc, Ran, compile, run, softfault, text};
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -184,5 +188,39 @@ fn random_calls_about_files_do_no_harm() {
         let ran = run(&["--mem", "128M"], &binary, &[seed, "3000"]);
         assert_eq!((ran.code, ran.output.as_str()), (0, "filefuzz ok\n"), "seed {seed}: {}", ran.errors);
         assert!(!ran.errors.contains("did not come back"), "seed {seed}: {}", ran.errors);
+    }
+}
+
+/// A folder of a real system has what cannot go into the machine. It is left out, in one
+/// note.
+#[test]
+fn what_cannot_be_read_in_a_root_is_left_out_in_one_note() {
+    // Where anybody may read: root may read everything, and becomes somebody else.
+    let folder = std::env::temp_dir().join(format!("softfault-root-{}", std::process::id()));
+    let (root, command) = (folder.join("root"), folder.join("softfault"));
+    let set = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    fs::create_dir_all(root.join("secret-folder")).expect("a folder for tests");
+    [&folder, &root].iter().for_each(|path| set(path, 0o755));
+    fs::copy(env!("CARGO_BIN_EXE_softfault"), &command).expect("it was just built");
+    fs::copy(compile("root", "hello", Libc::Musl), root.join("hello")).expect("it was just compiled");
+    fs::write(root.join("secret"), "nobody reads this").expect("room for a line");
+    fs::write(root.join(OsStr::from_bytes(b"name-\xff")), "unnamed").expect("room for a line");
+    symlink("secret", root.join("link")).expect("a new name");
+    let _socket = UnixListener::bind(root.join("socket")).expect("a new name");
+    ["secret", "secret-folder"].iter().for_each(|name| set(&root.join(name), 0));
+    let mut run = Command::new(&command);
+    run.args(["run", "--root"]).arg(&root).args(["--", "/hello", "there"]).current_dir(&folder);
+    if fs::metadata(&root).expect("made above").uid() == 0 {
+        run.uid(65534).gid(65534);
+    }
+    let output = run.output().expect("it was just copied");
+    set(&root.join("secret-folder"), 0o700);
+    fs::remove_dir_all(&folder).expect("made above");
+    let errors = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(42), "hello [there]\n"), "{errors}");
+    let lines: Vec<&str> = errors.lines().collect();
+    let [note, "to the error output"] = lines[..] else { panic!("one note: {errors}") };
+    for part in ["--root", "sockets, pipes, devices: 1;", "unreadable: 2;", "not UTF-8: 1;", "the first is "] {
+        assert!(note.contains(part), "{part}: {note}");
     }
 }

@@ -1,10 +1,9 @@
 //! The files that go into the machine, and which of them is the program.
 
-use super::{MachineOptions, RunError};
+use super::{MachineOptions, RunError, host_folder};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// What is at a path.
@@ -32,7 +31,7 @@ const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 const ELF_KIND: [u8; 2] = [2, 1];
 const ELF_X86_64: [u8; 2] = [62, 0];
 
-fn wrong(text: String) -> RunError {
+pub(super) fn wrong(text: String) -> RunError {
     RunError::Argument(text)
 }
 
@@ -80,7 +79,10 @@ impl Payload {
     pub fn collect(options: &MachineOptions, command: &[OsString]) -> Result<Payload, RunError> {
         let mut files = Vec::new();
         if let Some(root) = &options.root {
-            add_folder(&mut files, root, "")?;
+            let left_out = host_folder::add(&mut files, root)?;
+            if !left_out.is_empty() {
+                eprintln!("softfault: --root {}: left out ({left_out})", root.display());
+            }
         }
         let nr_from_root = files.len();
         for spec in &options.files {
@@ -99,35 +101,6 @@ impl Payload {
         whole.extend(command[1..].iter().map(|a| a.as_bytes().to_vec()));
         Ok(Payload { files, command: whole })
     }
-}
-
-/// What is below a folder of the host's, to go below `inside`. Devices, sockets
-/// and the like stay where they are.
-fn add_folder(files: &mut Vec<(String, Content)>, folder: &Path, inside: &str) -> Result<(), RunError> {
-    let unreadable =
-        |path: &Path, e: std::io::Error| wrong(format!("--root: {}: should be readable: {e}", path.display()));
-    let mut names: Vec<OsString> = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| unreadable(folder, e))? {
-        names.push(entry.map_err(|e| unreadable(folder, e))?.file_name());
-    }
-    names.sort();
-    for name in names {
-        let source = folder.join(&name);
-        let name = name.to_str().ok_or_else(|| wrong(format!("--root: {}: should be UTF-8", source.display())))?;
-        let destination = format!("{inside}/{name}");
-        let about = fs::symlink_metadata(&source).map_err(|e| unreadable(&source, e))?;
-        if about.is_dir() {
-            files.push((destination.clone(), Content::Folder));
-            add_folder(files, &source, &destination)?;
-        } else if about.is_symlink() {
-            let target = fs::read_link(&source).map_err(|e| unreadable(&source, e))?;
-            files.push((destination, Content::Link(target.as_os_str().as_bytes().to_vec())));
-        } else if about.is_file() {
-            let bytes = fs::read(&source).map_err(|e| unreadable(&source, e))?;
-            files.push((destination, Content::File { bytes, mode: about.permissions().mode() & 0o7777 }));
-        }
-    }
-    Ok(())
 }
 
 /// What is at an absolute path, links followed as a kernel would.

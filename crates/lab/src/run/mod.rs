@@ -2,13 +2,14 @@
 //! program on it, and is to its caller as the program itself would be: output,
 //! error output, exit status.
 //!
-//! `options` says what may be typed, `files` collects what goes into the
-//! machine, `archive` packs it, `qemu` starts and ends the machine, `packets`
-//! takes its output apart, `verdict` says what its end means. `softfault compare`
-//! uses them, too.
+//! `options` says what may be typed, `files` and `host_folder` collect what goes
+//! into the machine, `archive` packs it, `qemu` starts and ends the machine,
+//! `packets` takes its output apart, `verdict` says what its end means.
+//! `softfault compare` uses them, too.
 
 pub mod archive;
 pub mod files;
+mod host_folder;
 pub mod image;
 mod options;
 pub mod packets;

@@ -44,7 +44,8 @@ pub struct MachineOptions {
     #[arg(long = "file", value_name = "SRC[:DST]")]
     pub files: Vec<String>,
 
-    /// A folder of the host's whose content becomes the machine's file system; `--file` adds to it
+    /// A folder of the host's whose content becomes the machine's file system; `--file` adds to it. Sockets, devices
+    /// and what cannot be read are left out
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 

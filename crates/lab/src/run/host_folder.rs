@@ -1,0 +1,114 @@
+//! A folder of the host's that becomes the machine's file system. What cannot go there is
+//! left out and counted: a folder of a real system has sockets, devices and files that are
+//! not for everybody.
+
+use super::RunError;
+use super::files::{Content, wrong};
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// What was left out.
+#[derive(Default, Debug)]
+pub struct LeftOut {
+    /// Sockets, pipes and devices.
+    nr_special: usize,
+    /// What this user may not read, or what went away meanwhile.
+    nr_unreadable: usize,
+    /// What has a name that is not UTF-8.
+    nr_unnamed: usize,
+    /// The first of all, and why.
+    first: Option<(PathBuf, String)>,
+}
+
+impl LeftOut {
+    /// Whether everything is there.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+    fn note(&mut self, path: &Path, why: &str) {
+        self.first.get_or_insert_with(|| (path.to_owned(), why.to_owned()));
+    }
+    fn unreadable(&mut self, path: &Path, why: &io::Error) {
+        self.nr_unreadable += 1;
+        self.note(path, &why.to_string());
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [
+            (self.nr_special, "sockets, pipes, devices"),
+            (self.nr_unreadable, "unreadable"),
+            (self.nr_unnamed, "names that are not UTF-8"),
+        ];
+        let parts = parts.iter().filter(|(nr, _)| *nr > 0).map(|(nr, what)| format!("{what}: {nr}"));
+        f.write_str(&parts.collect::<Vec<_>>().join("; "))?;
+        let Some((path, why)) = &self.first else { return Ok(()) };
+        write!(f, "; the first is {}: {why}", path.display())
+    }
+}
+
+/// Adds what is below the folder, which itself has to be readable.
+pub fn add(files: &mut Vec<(String, Content)>, folder: &Path) -> Result<LeftOut, RunError> {
+    let mut left_out = LeftOut::default();
+    let names = names(folder).map_err(|e| wrong(format!("--root {}: should be readable: {e}", folder.display())))?;
+    add_all(files, folder, names, "", &mut left_out);
+    Ok(left_out)
+}
+
+/// The names in a folder, in order.
+fn names(folder: &Path) -> io::Result<Vec<OsString>> {
+    let mut names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn add_all(
+    files: &mut Vec<(String, Content)>,
+    folder: &Path,
+    names: Vec<OsString>,
+    inside: &str,
+    left_out: &mut LeftOut,
+) {
+    for name in names {
+        let source = folder.join(&name);
+        let Some(name) = name.to_str() else {
+            left_out.nr_unnamed += 1;
+            left_out.note(&source, "its name is not UTF-8");
+            continue;
+        };
+        if let Err(why) = add_one(files, &source, format!("{inside}/{name}"), left_out) {
+            left_out.unreadable(&source, &why);
+        }
+    }
+}
+
+/// Adds what is at `source`, a folder with what is in it.
+fn add_one(
+    files: &mut Vec<(String, Content)>,
+    source: &Path,
+    destination: String,
+    left_out: &mut LeftOut,
+) -> io::Result<()> {
+    let about = fs::symlink_metadata(source)?;
+    if about.is_dir() {
+        // One that cannot be read is there, and empty.
+        files.push((destination.clone(), Content::Folder));
+        add_all(files, source, names(source)?, &destination, left_out);
+    } else if about.is_symlink() {
+        let target = fs::read_link(source)?;
+        files.push((destination, Content::Link(target.as_os_str().as_bytes().to_vec())));
+    } else if about.is_file() {
+        let bytes = fs::read(source)?;
+        files.push((destination, Content::File { bytes, mode: about.permissions().mode() & 0o7777 }));
+    } else {
+        left_out.nr_special += 1;
+        left_out.note(source, "a socket, pipe or device");
+    }
+    Ok(())
+}
