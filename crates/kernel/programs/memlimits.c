@@ -154,6 +154,61 @@ static void ask_locked(void) {
     munmap(p, 8 * PAGE);
 }
 
+static void say_ids(const char *when) {
+    int real[3], group[3];
+    struct {
+        unsigned version;
+        int pid;
+    } head = { 0x20080522, 0 };
+    unsigned sets[6] = { 0 };
+    syscall(SYS_getresuid, &real[0], &real[1], &real[2]);
+    syscall(SYS_getresgid, &group[0], &group[1], &group[2]);
+    syscall(SYS_capget, &head, sets);
+    printf("ids %s: users %d %d %d, groups %d %d %d, file system %ld %ld, may lock %u, could %u\n", when, real[0], real[1],
+           real[2], group[0], group[1], group[2], syscall(SYS_setfsuid, -1), syscall(SYS_setfsgid, -1), sets[0] >> 14 & 1,
+           sets[1] >> 14 & 1);
+}
+
+/* Who is not root keeps to RLIMIT_MEMLOCK, and raises no limit. Asked as root. */
+static void ask_ids(void) {
+    static const struct {
+        const char *name;
+        long call, args[3];
+    } steps[] = {
+        { "setresuid effective 5", SYS_setresuid, { -1, 5, -1 } },
+        { "setresuid effective 0", SYS_setresuid, { -1, 0, -1 } },
+        { "setresgid 1 2 3", SYS_setresgid, { 1, 2, 3 } },
+        { "setreuid 7 0", SYS_setreuid, { 7, 0 } },
+        { "setreuid -1 7", SYS_setreuid, { -1, 7 } },
+        { "setregid -1 3", SYS_setregid, { -1, 3 } },
+        { "setregid -1 9", SYS_setregid, { -1, 9 } },
+        { "setgid 9", SYS_setgid, { 9 } },
+        { "setgid 1", SYS_setgid, { 1 } },
+        { "setfsuid 0", SYS_setfsuid, { 0 } },
+        { "setuid 9", SYS_setuid, { 9 } },
+        { "setuid 0", SYS_setuid, { 0 } },
+        { "setuid -1", SYS_setuid, { -1 } },
+        { "setgroups", SYS_setgroups, { 0, 0 } },
+        { "setresuid 7 7 7", SYS_setresuid, { 7, 7, 7 } },
+        { "setresuid 0 -1 -1", SYS_setresuid, { 0, -1, -1 } },
+        { "setuid 0 at last", SYS_setuid, { 0 } },
+    };
+    struct rlimit limit;
+    char *p = pages(8, RW, ANON);
+    set_limit(RLIMIT_MEMLOCK, 4 * PAGE);
+    say_ids("first");
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        ASK(syscall(steps[i].call, steps[i].args[0], steps[i].args[1], steps[i].args[2]), "ids %s", steps[i].name);
+        say_ids(steps[i].name);
+        ASK(syscall(SYS_mlock, p, 8 * PAGE), "ids %s, mlock 8", steps[i].name);
+        ASK_MAP(pages(5, RW, ANON | MAP_LOCKED), 5 * PAGE, "ids %s, mmap 5", steps[i].name);
+        munlock(p, 8 * PAGE);
+    }
+    getrlimit(RLIMIT_MSGQUEUE, &limit);
+    limit.rlim_max += 1;
+    ASK(setrlimit(RLIMIT_MSGQUEUE, &limit), "ids at last, raise a limit");
+}
+
 /* What vm.max_map_count is to be, or null. */
 static const char *limit;
 
@@ -399,10 +454,10 @@ int main(int argc, char **argv) {
         const char *name;
         void (*ask)(void);
     } parts[] = { { "data", ask_data },   { "locked", ask_locked }, { "memfd", ask_memfd },
-                  { "futex", ask_futex }, { "others", ask_others }, { "count", ask_count } };
+                  { "futex", ask_futex }, { "others", ask_others }, { "count", ask_count }, { "ids", ask_ids } };
     limit = argc > 2 ? argv[2] : 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (argc >= 2 ? strcmp(argv[1], parts[i].name) != 0 : parts[i].ask == ask_count)
+        if (argc >= 2 ? strcmp(argv[1], parts[i].name) != 0 : parts[i].ask == ask_count || parts[i].ask == ask_ids)
             continue;
         if (child() == 0) {
             parts[i].ask();

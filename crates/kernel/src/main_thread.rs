@@ -8,6 +8,7 @@ use crate::console::{Channel, Line};
 use crate::file::console;
 use crate::power::{self, End};
 use crate::process::exec::{self, Command, Inherited};
+use crate::process::identity::Identity;
 use crate::process::{self, Mm, Process, archive};
 use crate::sched::{self, KernelStack, Thread, delay};
 use crate::selftest::Selftest;
@@ -138,7 +139,11 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
         console::set_foreground(process.pid);
     }
     let place = process.place.lock().clone();
-    let inherited = Inherited { stack_bytes: process.limits.lock().now(RLIMIT_STACK), thp_disable: false };
+    let inherited = Inherited {
+        stack_bytes: process.limits.lock().now(RLIMIT_STACK),
+        thp_disable: false,
+        identity: Identity::default(),
+    };
     let command = Command { path, args, env: env.into() };
     let prepared = exec::prepare(&place, command, &inherited).map_err(|e| fail(e.to_string()))?;
     if let Some(selftest) = PARAMS.get().selftest {

@@ -121,6 +121,19 @@ fn each_call_keeps_to_the_limit_on_mappings() {
     compare("memlimits", Libc::Musl, &["count"], &["count", "1000"]);
 }
 
+/// Users, groups, and what root gives up with them. Only root can ask.
+#[test]
+fn whoever_is_not_root_keeps_to_limits() {
+    let binary = compile("ids", "memlimits", Libc::Musl);
+    let host = on_host(&binary, &["ids"]);
+    let ran = run(&["--cpus", "2"], &binary, &["ids"]);
+    assert!(ran.output.contains("ids setuid 0 at last, mlock 8: ENOMEM\n"), "{}", ran.output);
+    assert!(ran.output.contains("ids at last, raise a limit: EPERM\n"), "{}", ran.output);
+    if host.contains("ids first: users 0 0 0, groups 0 0 0, file system 0 0, may lock 1, could 1\n") {
+        assert_eq!(unexplained(&host, &ran.output, host_version()), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn an_answer_that_differs_is_found() {
     let explained = |theirs: &str, ours: &str, version| unexplained(theirs, ours, version).is_empty();

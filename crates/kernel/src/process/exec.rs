@@ -4,8 +4,8 @@
 //! a trace. Then the other threads are made to end, and a new thread takes over
 //! the process's number; the old one ends, and with it the old memory, whole.
 
-use super::capabilities::Capabilities;
 use super::elf::LoadError;
+use super::identity::Identity;
 use super::stack::NoStack;
 use super::{Mm, Process, elf, stack};
 use crate::arch::fpu::Image;
@@ -129,6 +129,8 @@ pub struct Inherited {
     pub stack_bytes: u64,
     /// No huge pages (PR_SET_THP_DISABLE).
     pub thp_disable: bool,
+    /// Who runs it.
+    pub identity: Identity,
 }
 
 /// Builds the memory of the program.
@@ -142,7 +144,7 @@ pub fn prepare(place: &fs::Place, command: Command, inherited: &Inherited) -> Re
     space.set_thp_disable(inherited.thp_disable);
     let loaded = elf::load(&space, &program, place).map_err(Refusal::Load)?;
     let texts = stack::Texts { path: &called, args: &args, env: &env };
-    let sp = stack::build(&space, &loaded, &texts, inherited.stack_bytes).map_err(Refusal::Stack)?;
+    let sp = stack::build(&space, &loaded, &texts, inherited).map_err(Refusal::Stack)?;
     let cmdline = args.iter().flat_map(|a| a.iter().copied().chain([0])).collect();
     let mm = Mm::new(space, String::from_utf8_lossy(&program.path).into_owned(), cmdline, sp);
     Ok(Prepared { mm, frame: Frame::for_program(loaded.start, sp) })
@@ -171,7 +173,7 @@ impl Process {
         drop(closed);
         self.set_name(None);
         self.set_mm(Some(prepared.mm));
-        *self.capabilities.lock() = Capabilities::default();
+        self.identity.lock().exec();
         self.borrows_memory.store(false, Ordering::Relaxed);
         self.apply_limits();
         *thread.successor.lock() = Some(new);

@@ -37,6 +37,8 @@ pub enum LimitError {
     Unknown,
     /// The present value would be above the largest.
     Inverted,
+    /// The largest value would be above what it was.
+    Raised,
 }
 
 impl Limits {
@@ -48,11 +50,14 @@ impl Limits {
     pub fn now(&self, which: u32) -> u64 {
         self.get(which).map_or(INFINITY, |pair| pair[0])
     }
-    /// Sets both values. Everybody may raise the largest: everybody is root.
-    pub fn set(&mut self, which: u32, pair: [u64; 2]) -> Result<(), LimitError> {
+    /// Sets both values. Only root raises the largest.
+    pub fn set(&mut self, which: u32, pair: [u64; 2], may_raise: bool) -> Result<(), LimitError> {
         let slot = self.0.get_mut(which as usize).ok_or(LimitError::Unknown)?;
         if pair[0] > pair[1] {
             return Err(LimitError::Inverted);
+        }
+        if pair[1] > slot[1] && !may_raise {
+            return Err(LimitError::Raised);
         }
         *slot = pair;
         Ok(())

@@ -2,15 +2,15 @@
 //!
 //! `mm` is its memory, `table` says who is whose, `fork` and `exec` make and
 //! replace processes, `elf` and `stack` lay a program out, `exit` and `wait` are
-//! the two sides of its end, `limits` and `capabilities` what it may have, `timer` its
-//! alarm.
+//! the two sides of its end, `limits` what it may have, `identity` who it is,
+//! `timer` its alarm.
 
 pub mod archive;
-pub mod capabilities;
 pub mod elf;
 pub mod exec;
 pub mod exit;
 pub mod fork;
+pub mod identity;
 pub mod limits;
 mod mm;
 pub mod stack;
@@ -35,8 +35,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use capabilities::Capabilities;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use identity::{Capability, Identity};
 use limits::Limits;
 use wait::ChildUsage;
 
@@ -55,8 +55,8 @@ pub struct Inherited {
     pub place: fs::Place,
     /// What it may have.
     pub limits: Limits,
-    /// What it may do.
-    pub capabilities: Capabilities,
+    /// Who it is.
+    pub identity: Identity,
     /// What `/proc/PID/oom_score_adj` says.
     pub oom_score_adj: i32,
 }
@@ -85,8 +85,8 @@ pub struct Process {
     pub place: SpinLock<fs::Place>,
     /// What it may have.
     pub limits: SpinLock<Limits>,
-    /// What it may do.
-    pub capabilities: SpinLock<Capabilities>,
+    /// Who it is.
+    pub identity: SpinLock<Identity>,
     /// Its memory is its parent's, whose limits that keeps.
     borrows_memory: AtomicBool,
     /// Has replaced its program since it was forked.
@@ -133,7 +133,7 @@ impl Process {
             files: SpinLock::new(from.files),
             place: SpinLock::new(from.place),
             limits: SpinLock::new(from.limits),
-            capabilities: SpinLock::new(from.capabilities),
+            identity: SpinLock::new(from.identity),
             borrows_memory: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -157,7 +157,7 @@ impl Process {
             files: file::Table::standard(),
             place: fs::Place::default(),
             limits: Limits::default(),
-            capabilities: Capabilities::default(),
+            identity: Identity::default(),
             oom_score_adj: 0,
         };
         let process = Process::bare(table::new_id(), from, 0)?;
@@ -166,9 +166,9 @@ impl Process {
     }
     /// Gives its memory the limits that it has now.
     pub fn apply_limits(&self) {
-        let (limits, capabilities) = (self.limits.lock().clone(), *self.capabilities.lock());
+        let (limits, identity) = (self.limits.lock().clone(), *self.identity.lock());
         if let Some(mm) = self.mm().filter(|_| !self.borrows_memory.load(Ordering::Relaxed)) {
-            limits.apply(&mm.space, capabilities.has_ipc_lock());
+            limits.apply(&mm.space, identity.has(Capability::IpcLock));
         }
     }
     /// Its memory, if it has any still.
@@ -305,7 +305,7 @@ impl Process {
             files: self.files.lock().duplicate()?,
             place: self.place.lock().clone(),
             limits: self.limits.lock().clone(),
-            capabilities: *self.capabilities.lock(),
+            identity: *self.identity.lock(),
             oom_score_adj: self.oom_score_adj.load(Ordering::Relaxed),
         })
     }

@@ -2,6 +2,8 @@
 //! the System V ABI lays them out.
 
 use super::elf::Loaded;
+use super::exec::Inherited;
+use super::identity::Identity;
 use crate::errno::Errno;
 use crate::mm::{Space, USER_END};
 use crate::random;
@@ -92,8 +94,9 @@ impl Builder<'_> {
 }
 
 /// Maps the stack and fills it; gives the stack pointer to start with.
-pub fn build(space: &Space, loaded: &Loaded, texts: &Texts, stack_bytes: u64) -> Result<u64, NoStack> {
-    let text_bytes = texts.check(stack_bytes)?;
+pub fn build(space: &Space, loaded: &Loaded, texts: &Texts, inherited: &Inherited) -> Result<u64, NoStack> {
+    let text_bytes = texts.check(inherited.stack_bytes)?;
+    let Identity { users, groups, .. } = inherited.identity;
     let bytes = (text_bytes + FIRST_BYTES).next_multiple_of(4096);
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_STACK | MAP_NORESERVE | MAP_GROWSDOWN;
     let rights = u64::from(PROT_READ | PROT_WRITE);
@@ -116,10 +119,10 @@ pub fn build(space: &Space, loaded: &Loaded, texts: &Texts, stack_bytes: u64) ->
         (AT_BASE, loaded.loader_base),
         (AT_FLAGS, 0),
         (AT_ENTRY, loaded.entry),
-        (AT_UID, 0),
-        (AT_EUID, 0),
-        (AT_GID, 0),
-        (AT_EGID, 0),
+        (AT_UID, users.real.into()),
+        (AT_EUID, users.effective.into()),
+        (AT_GID, groups.real.into()),
+        (AT_EGID, groups.effective.into()),
         (AT_SECURE, 0),
         (AT_CLKTCK, 100),
         (AT_HWCAP, u64::from(features)),

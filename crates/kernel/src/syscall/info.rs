@@ -5,7 +5,7 @@ use crate::arch::time::now_ns;
 use crate::boot::info;
 use crate::errno::{self, Errno};
 use crate::mm;
-use crate::process::capabilities::Capabilities;
+use crate::process::identity::Capability;
 use crate::process::limits::LimitError;
 use crate::process::{self, Process};
 use crate::random;
@@ -65,15 +65,19 @@ pub fn sysinfo(call: &mut Call) -> errno::Result {
 }
 
 /// The process that a call means: its own, or another by number.
-fn process_of(call: &Call, pid: u32) -> errno::Result<Arc<Process>> {
+pub(super) fn process_of(call: &Call, pid: u32) -> errno::Result<Arc<Process>> {
     match pid {
         0 => Ok(call.process.clone()),
         _ => process::find(pid).ok_or(Errno::ESRCH),
     }
 }
 
-fn set_limit(process: &Process, which: u32, pair: [u64; 2]) -> errno::Result<()> {
-    process.limits.lock().set(which, pair).map_err(|_: LimitError| Errno::EINVAL)?;
+fn set_limit(call: &Call, process: &Process, which: u32, pair: [u64; 2]) -> errno::Result<()> {
+    let may_raise = call.process.identity.lock().has(Capability::SysResource);
+    process.limits.lock().set(which, pair, may_raise).map_err(|error| match error {
+        LimitError::Unknown | LimitError::Inverted => Errno::EINVAL,
+        LimitError::Raised => Errno::EPERM,
+    })?;
     process.apply_limits();
     Ok(())
 }
@@ -84,7 +88,7 @@ pub fn prlimit64(call: &mut Call) -> errno::Result {
     let before = process.limits.lock().get(call.int(1)).ok_or(Errno::EINVAL)?;
     if new_at != 0 {
         let new = mm::get::<[u64; 2]>(call.space(), new_at)?;
-        set_limit(&process, call.int(1), new)?;
+        set_limit(call, &process, call.int(1), new)?;
     }
     if old_at != 0 {
         mm::put(call.space(), old_at, &before)?;
@@ -100,60 +104,7 @@ pub fn getrlimit(call: &mut Call) -> errno::Result {
 
 pub fn setrlimit(call: &mut Call) -> errno::Result {
     let new = mm::get::<[u64; 2]>(call.space(), call.args[1])?;
-    set_limit(call.process, call.int(0), new)?;
-    Ok(0)
-}
-
-/// Three numbers of one kind, all of them root's.
-pub fn getresid(call: &mut Call) -> errno::Result {
-    for at in &call.args[..3] {
-        mm::put(call.space(), *at, &0u32)?;
-    }
-    Ok(0)
-}
-
-/// The process that the head of a call about capabilities names. Only version 3 is known.
-fn capabilities_of(call: &Call, head_at: u64) -> errno::Result<Arc<Process>> {
-    const VERSION_3: u32 = 0x2008_0522;
-    let [version, pid] = mm::get::<[u32; 2]>(call.space(), head_at)?;
-    if version != VERSION_3 {
-        mm::put(call.space(), head_at, &VERSION_3)?;
-        return Err(Errno::EINVAL);
-    }
-    if (pid as i32) < 0 { Err(Errno::EINVAL) } else { process_of(call, pid) }
-}
-
-pub fn capget(call: &mut Call) -> errno::Result {
-    let [head_at, data_at, ..] = call.args;
-    let process = match capabilities_of(call, head_at) {
-        // Without room for an answer the question is which version is known.
-        Err(Errno::EINVAL) if data_at == 0 => return Ok(0),
-        found => found?,
-    };
-    if data_at != 0 {
-        let Capabilities { effective, permitted, inheritable } = *process.capabilities.lock();
-        let words = [effective, permitted, inheritable];
-        let [low, high] = [0, 32].map(|shift| words.map(|word| (word >> shift) as u32));
-        mm::put(call.space(), data_at, &[low, high])?;
-    }
-    Ok(0)
-}
-
-/// A process changes its own alone.
-pub fn capset(call: &mut Call) -> errno::Result {
-    let [head_at, data_at, ..] = call.args;
-    let process = capabilities_of(call, head_at)?;
-    if process.pid != call.process.pid {
-        return Err(Errno::EPERM);
-    }
-    let [low, high] = mm::get::<[[u32; 3]; 2]>(call.space(), data_at)?;
-    let word = |n: usize| u64::from(high[n]) << 32 | u64::from(low[n]);
-    let wanted = Capabilities { effective: word(0), permitted: word(1), inheritable: word(2) };
-    {
-        let mut capabilities = process.capabilities.lock();
-        *capabilities = capabilities.changed(wanted).ok_or(Errno::EPERM)?;
-    }
-    process.apply_limits();
+    set_limit(call, call.process, call.int(0), new)?;
     Ok(0)
 }
 

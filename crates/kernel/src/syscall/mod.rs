@@ -5,6 +5,7 @@ mod attributes;
 mod epoll;
 mod file;
 mod file_lock;
+mod identity;
 mod info;
 mod ioctl;
 mod list;
@@ -37,6 +38,7 @@ use crate::signal::deliver::{self, Interrupted};
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
+use identity::Of;
 use linux_raw_sys::general as nr;
 use path::From;
 
@@ -295,18 +297,28 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_prlimit64 => info::prlimit64(call),
         nr::__NR_getrlimit => info::getrlimit(call),
         nr::__NR_setrlimit => info::setrlimit(call),
-        nr::__NR_getresuid | nr::__NR_getresgid => info::getresid(call),
         nr::__NR_getgroups => Ok(0),
         nr::__NR_getpriority => Ok(20),
-        nr::__NR_capget => info::capget(call),
-        nr::__NR_capset => info::capset(call),
         nr::__NR_syslog => Ok(0),
         nr::__NR_prctl => info::prctl(call),
-        nr::__NR_getuid | nr::__NR_geteuid | nr::__NR_getgid | nr::__NR_getegid => Ok(0),
-        // There is one user, who may be anybody: to become another changes
-        // nothing.
-        nr::__NR_setuid | nr::__NR_setgid | nr::__NR_setreuid | nr::__NR_setregid | nr::__NR_setresuid => Ok(0),
-        nr::__NR_setresgid | nr::__NR_setfsuid | nr::__NR_setfsgid | nr::__NR_setgroups => Ok(0),
+        nr::__NR_getuid => identity::get_real(call, Of::Users),
+        nr::__NR_getgid => identity::get_real(call, Of::Groups),
+        nr::__NR_geteuid => identity::get_effective(call, Of::Users),
+        nr::__NR_getegid => identity::get_effective(call, Of::Groups),
+        nr::__NR_getresuid => identity::get_three(call, Of::Users),
+        nr::__NR_getresgid => identity::get_three(call, Of::Groups),
+        nr::__NR_setuid => identity::set(call, Of::Users),
+        nr::__NR_setgid => identity::set(call, Of::Groups),
+        nr::__NR_setreuid => identity::set_two(call, Of::Users),
+        nr::__NR_setregid => identity::set_two(call, Of::Groups),
+        nr::__NR_setresuid => identity::set_three(call, Of::Users),
+        nr::__NR_setresgid => identity::set_three(call, Of::Groups),
+        nr::__NR_setfsuid => identity::set_fs(call, Of::Users),
+        nr::__NR_setfsgid => identity::set_fs(call, Of::Groups),
+        nr::__NR_setgroups => identity::setgroups(call),
+        nr::__NR_capget => identity::capget(call),
+        nr::__NR_capset => identity::capset(call),
+
         nr::__NR_setpriority | nr::__NR_sched_setscheduler | nr::__NR_sched_setparam => Ok(0),
         nr::__NR_sched_getscheduler | nr::__NR_personality => Ok(0),
         nr::__NR_sched_getparam => info::sched_getparam(call),

@@ -221,7 +221,8 @@ fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Resu
     let args = read_texts(call, args, &mut budget)?;
     let env = read_texts(call, env, &mut budget)?;
     let place = call.process.place.lock().clone();
-    let inherited = Inherited { stack_bytes, thp_disable: call.space().thp_disable() };
+    let inherited =
+        Inherited { stack_bytes, thp_disable: call.space().thp_disable(), identity: *call.process.identity.lock() };
     let prepared = exec::prepare(&place, Command { path, args, env }, &inherited).map_err(|e| e.errno())?;
     call.process.exec(call.thread, prepared)?;
     Ok(0)

@@ -4,6 +4,7 @@ use super::system::{List, Mask, all_cpus};
 use super::text::Buffer;
 use crate::errno::{self, Errno};
 use crate::mm::{Space, USER_END, get};
+use crate::process::identity::Identity;
 use crate::process::limits::INFINITY;
 use crate::process::{Mm, Process};
 use crate::signal::NR_SIGNALS;
@@ -86,7 +87,11 @@ pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Resul
         state(process, number)
     )?;
     writeln!(out, "Tgid:\t{pid}\nNgid:\t0\nPid:\t{number}\nPPid:\t{}\nTracerPid:\t0", process.parent_pid())?;
-    writeln!(out, "Uid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nFDSize:\t64\nGroups:\t0")?;
+    let Identity { users, groups, capabilities } = *process.identity.lock();
+    for (name, ids) in [("Uid", users), ("Gid", groups)] {
+        writeln!(out, "{name}:\t{}\t{}\t{}\t{}", ids.real, ids.effective, ids.saved, ids.fs)?;
+    }
+    writeln!(out, "FDSize:\t64\nGroups:\t0")?;
     writeln!(out, "NStgid:\t{pid}\nNSpid:\t{number}\nNSpgid:\t{}\nNSsid:\t{}", process.group(), process.session())?;
     let sizes = sizes(process);
     let rss = sizes.anon + sizes.shmem;
@@ -122,7 +127,6 @@ pub fn status(process: &Process, number: u32, out: &mut dyn Write) -> fmt::Resul
     writeln!(out, "Threads:\t{}\nSigQ:\t0/4096", process.nr_threads())?;
     writeln!(out, "SigPnd:\t{own:016x}\nShdPnd:\t{pending:016x}\nSigBlk:\t{blocked:016x}")?;
     writeln!(out, "SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}")?;
-    let capabilities = *process.capabilities.lock();
     writeln!(out, "CapInh:\t{:016x}\nCapPrm:\t{:016x}", capabilities.inheritable, capabilities.permitted)?;
     writeln!(out, "CapEff:\t{:016x}", capabilities.effective)?;
     writeln!(out, "CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t0")?;
