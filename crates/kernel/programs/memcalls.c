@@ -4,6 +4,8 @@
 #include "memcalls.h"
 #include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/ipc.h>
+#include <sys/shm.h>
 
 enum { ANON = MAP_PRIVATE | MAP_ANONYMOUS, SHANON = MAP_SHARED | MAP_ANONYMOUS };
 
@@ -278,13 +280,103 @@ static void ask_locks(void) {
     ASK(sys(SYS_munlockall), "munlockall");
 }
 
+static void ask_segments(void) {
+    struct shmid_ds status = { 0 };
+    for (unsigned bit = 9; bit < 32; bit++) {
+        int id;
+        ASK(id = shmget(IPC_PRIVATE, 2 * PAGE, 1u << bit | 0600), "shmget 0x%x", 1u << bit);
+        if (id >= 0)
+            shmctl(id, IPC_RMID, 0);
+    }
+    static const unsigned long sizes[] = { 0, 1, PAGE, ~0ul };
+    for (int i = 0; i < 4; i++) {
+        int id;
+        ASK(id = shmget(IPC_PRIVATE, sizes[i], 0600), "shmget of 0x%lx", sizes[i]);
+        if (id >= 0)
+            shmctl(id, IPC_RMID, 0);
+    }
+    int id = shmget(IPC_PRIVATE, 2 * PAGE, 0600);
+    char *p = map(PRIVATE);
+    for (unsigned bit = 9; bit < 20; bit++) {
+        char *at;
+        ASK(at = shmat(id, 0, 1 << bit), "shmat 0x%x", 1 << bit);
+        if (at != (void *)-1) {
+            ASK(mprotect(at, PAGE, RW), "shmat 0x%x, mprotect", 1 << bit);
+            ASK(mprotect(at, PAGE, PROT_READ | PROT_EXEC), "shmat 0x%x, mprotect to execute", 1 << bit);
+            ASK(shmdt(at), "shmdt 0x%x", 1 << bit);
+        }
+        ASK(at = shmat(id, p + 8 * PAGE, 1 << bit), "shmat at a place 0x%x", 1 << bit);
+        if (at != (void *)-1)
+            shmdt(at);
+        ASK(at = shmat(id, p + 8 * PAGE + 1, 1 << bit), "shmat at an unaligned place 0x%x", 1 << bit);
+        if (at != (void *)-1)
+            shmdt(at);
+        ASK(at = shmat(id, p, 1 << bit), "shmat at a place that is taken 0x%x", 1 << bit);
+        if (at != (void *)-1)
+            shmdt(at);
+    }
+    ASK(shmat(id, (void *)end_of_user, 0), "shmat at the end");
+    ASK(shmat(-1, 0, 0), "shmat of no segment");
+    ASK(shmdt(p + 8 * PAGE), "shmdt of nothing");
+    ASK(shmdt(p + 1), "shmdt unaligned");
+    for (int command = -1; command < 20; command++)
+        /* Numbers of the whole system are its own. */
+        if (command != IPC_RMID && (command < 13 || command > 15))
+            ASK(shmctl(id, command, &status), "shmctl %d", command);
+    ASK(sys(SYS_shmctl, id, IPC_STAT, 8), "shmctl to nowhere");
+    ASK(shmctl(id, IPC_RMID, 0), "shmctl: remove");
+    ASK(shmctl(id, IPC_RMID, 0), "shmctl: remove again");
+    ASK(shmat(id, 0, 0), "shmat of what was removed");
+    unmap(p);
+}
+
+static void ask_policies(void) {
+    unsigned long one = 1, two = 2, none = 0, nodes[64];
+    int mode;
+    char *p = map(PRIVATE);
+    const struct {
+        const char *name;
+        unsigned long *mask, max;
+    } sets[] = { { "none", 0, 0 }, { "empty", &none, 64 }, { "node 0", &one, 64 }, { "node 1", &two, 64 }, { "one bit", &one, 2 } };
+    for (int s = 0; s < 5; s++) {
+        for (int policy = -1; policy < 10; policy++)
+            for (int flag = 12; flag < 17; flag++) {
+                unsigned long asked = policy < 0 ? 1u << 30 : flag == 12 ? policy : policy | 1 << flag;
+                ASK(sys(SYS_set_mempolicy, asked, sets[s].mask, sets[s].max), "set_mempolicy 0x%lx %s", asked, sets[s].name);
+                ASK(sys(SYS_mbind, p, PAGE, asked, sets[s].mask, sets[s].max, 0), "mbind 0x%lx %s", asked, sets[s].name);
+            }
+        for (int bit = 0; bit < 5; bit++)
+            ASK(sys(SYS_mbind, p, PAGE, 2, sets[s].mask, sets[s].max, 1 << bit), "mbind %s flag 0x%x", sets[s].name, 1 << bit);
+    }
+    sys(SYS_set_mempolicy, 0, 0, 0);
+    for (int flags = 0; flags < 9; flags++)
+        for (int place = 0; place < 3; place++) {
+            void *at = place == 0 ? 0 : place == 1 ? p : p + 8 * PAGE;
+            ASK(sys(SYS_get_mempolicy, &mode, 0, 0, at, flags), "get_mempolicy %d, place %d", flags, place);
+            ASK(sys(SYS_get_mempolicy, 0, nodes, 4096, at, flags), "get_mempolicy %d, place %d, with a mask", flags, place);
+        }
+    ASK(sys(SYS_get_mempolicy, 8, 0, 0, 0, 0), "get_mempolicy to nowhere");
+    ASK(sys(SYS_mbind, p + 1, PAGE, 0, 0, 0, 0), "mbind unaligned");
+    ASK(sys(SYS_mbind, p, 0, 0, 0, 0, 0), "mbind of nothing");
+    ASK(sys(SYS_mbind, p, ~0ul - 3 * PAGE, 0, 0, 0, 0), "mbind wraps");
+    ASK(sys(SYS_mbind, p, 8 * PAGE, 0, 0, 0, 0), "mbind past the end");
+    ASK(sys(SYS_mbind, p, 8 * PAGE, 2, &one, 64, 0), "mbind past the end, with a policy");
+    ASK(sys(SYS_mbind, p + 4 * PAGE, PAGE, 0, 0, 0, 0), "mbind of a hole");
+    ASK(sys(SYS_mbind, p + 4 * PAGE, 0, 0, 0, 0, 0), "mbind of nothing in a hole");
+    ASK(sys(SYS_mbind, p + 4 * PAGE, PAGE, 2, &one, 64, 0), "mbind of a hole, with a policy");
+    ASK(sys(SYS_mbind, p, PAGE, 2, 8, 64, 0), "mbind with a mask nowhere");
+    ASK(sys(SYS_mbind, p, PAGE, 2, &one, 1ul << 40, 0), "mbind with a mask too long");
+    unmap(p);
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*ask)(void);
     } parts[] = { { "mmap-flags", ask_mmap_flags }, { "mmap-places", ask_mmap_places }, { "munmap", ask_munmap },
                   { "mprotect", ask_mprotect },     { "madvise", ask_madvise },         { "mremap", ask_mremap },
-                  { "msync", ask_msync_and_mincore }, { "locks", ask_locks } };
+                  { "msync", ask_msync_and_mincore }, { "locks", ask_locks },
+                  { "segments", ask_segments }, { "policies", ask_policies } };
     make_files();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (argc < 2 || strcmp(argv[1], parts[i].name) == 0)

@@ -32,7 +32,8 @@ const DIFFERENCES: [(&str, &str, &str); 12] = [
 
 /// Questions that an older Linux answers otherwise, and since when it does not. There the
 /// host is not asked.
-const SINCE: [((u32, u32), &str, &str); 7] = [
+const SINCE: [((u32, u32), &str, &str); 8] = [
+    ((5, 15), r"(set_mempolicy|mbind) .*", "MPOL_PREFERRED_MANY"),
     ((5, 18), r"madvise .* 24( of nothing)?", "MADV_DONTNEED_LOCKED"),
     ((6, 1), r"madvise .* 25( of nothing)?", "MADV_COLLAPSE"),
     ((6, 3), r"memfd_create (0x8|0x10|executable).*|seals .*", "MFD_EXEC, MFD_NOEXEC_SEAL, F_SEAL_EXEC"),
@@ -75,10 +76,12 @@ fn unexplained(host: &str, ours: &str, version: (u32, u32)) -> Vec<String> {
 }
 
 fn is_explained(theirs: &str, ours: &str, version: (u32, u32)) -> bool {
-    let ((question, _), (same, answer)) = (parts(theirs), parts(ours));
+    let ((question, says), (same, answer)) = (parts(theirs), parts(ours));
     let is_known = |(which, says, _): &(&str, &str, &str)| is(which, question) && is(says, answer);
+    // As a Linux without CONFIG_NUMA.
+    let lacks = question.contains("mempolicy") || question.contains("mbind");
     let is_old = |(since, which, _): &((u32, u32), &str, &str)| version < *since && is(which, question);
-    question == same && (DIFFERENCES.iter().any(is_known) || SINCE.iter().any(is_old))
+    question == same && (lacks && says == "ENOSYS" || DIFFERENCES.iter().any(is_known) || SINCE.iter().any(is_old))
 }
 
 fn on_host(binary: &Path, arguments: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! shmget(2), shmat(2), shmdt(2), shmctl(2). Everybody is root, so that rights are
+//! shmget(2), shmat(2), shmdt(2), shmctl(2). Files and segments are everybody's: rights are
 //! recorded and not asked.
 
 use super::Call;
