@@ -103,19 +103,17 @@ pub fn whole_pages(addr: u64, len: u64) -> errno::Result<(u64, u64)> {
 
 /// Calls `f` with what each VMA of the range has of it; whether there was no hole.
 pub fn for_each_part(call: &Call, start: u64, end: u64, mut f: impl FnMut(u64, u64, VmaFlags)) -> bool {
-    let mut parts = alloc::vec::Vec::new();
     let mut at = start;
     let mut whole = true;
-    call.space().maps(&mut |vma| {
-        let (from, to) = (vma.range.start.addr().max(start), vma.range.end.addr().min(end));
-        if from < to {
-            whole &= from == at;
-            at = to;
-            parts.push((from, to, vma.flags));
-        }
-    });
-    parts.into_iter().for_each(|(from, to, flags)| f(from, to, flags));
-    whole && at >= end
+    while at < end {
+        // What it has below `at` is not in it.
+        let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.start.addr() < end) else { return false };
+        let (from, to) = (vma.range.start.addr(), vma.range.end.addr().min(end));
+        whole &= from == at;
+        f(from, to, vma.flags);
+        at = to;
+    }
+    whole
 }
 
 /// What is shared is in one place only: there is nothing to write back.

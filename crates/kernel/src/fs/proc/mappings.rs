@@ -20,15 +20,54 @@ impl fmt::Display for Line<'_> {
         let offset = if has(VmaFlags::SHARED) { vma.pgoff * 4096 } else { 0 };
         let file = if has(VmaFlags::SHARED) { mapped::find(vma.object) } else { None };
         let (device, number) = file.as_ref().map_or((0, 0), |name| (name.device, name.inode_number));
-        let numbers = format_args!("{shared} {offset:08x} 00:{device:02x} {number}");
-        let head = alloc::format!("{start:08x}-{end:08x} {r}{w}{x}{numbers}");
+        let mut head = Head::default();
+        write!(head, "{start:08x}-{end:08x} {r}{w}{x}{shared} {offset:08x} 00:{device:02x} {number} ")?;
+        let named = |f: &mut fmt::Formatter<'_>, name| f.write_str(head.padded()).and_then(|()| f.write_str(name));
         match file {
-            Some(name) => write!(f, "{head:<73}{}", Escaped(&name.path().unwrap_or_default())),
-            None if has(VmaFlags::HEAP) => write!(f, "{head:<73}[heap]"),
-            None if has(VmaFlags::STACK) => write!(f, "{head:<73}[stack]"),
-            None if has(VmaFlags::SHARED) => write!(f, "{head:<73}/dev/zero (deleted)"),
-            None => write!(f, "{head} "),
+            Some(name) => {
+                f.write_str(head.padded())?;
+                write!(f, "{}", Escaped(&name.path().unwrap_or_default()))
+            }
+            None if has(VmaFlags::HEAP) => named(f, "[heap]"),
+            None if has(VmaFlags::STACK) => named(f, "[stack]"),
+            None if has(VmaFlags::SHARED) => named(f, "/dev/zero (deleted)"),
+            None => f.write_str(head.text()),
         }
+    }
+}
+
+/// What a line has before the name.
+struct Head {
+    bytes: [u8; Head::MAX],
+    len: usize,
+}
+
+impl Default for Head {
+    fn default() -> Head {
+        Head { bytes: [b' '; Head::MAX], len: 0 }
+    }
+}
+
+impl Head {
+    /// Where a name begins.
+    const NAME_AT: usize = 73;
+    /// Four numbers of 16 digits, one of 20, and what is between them.
+    const MAX: usize = 112;
+
+    fn text(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+    fn padded(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.len.max(Head::NAME_AT)]).unwrap_or("")
+    }
+}
+
+impl Write for Head {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.len + text.len();
+        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.len = end;
+        Ok(())
     }
 }
 
@@ -88,11 +127,13 @@ impl Sums {
         let private = self.rss - self.shared;
         let private_dirty = self.dirty.min(private);
         let shared_dirty = self.dirty - private_dirty;
+        let mut lines = Lines::default();
         if with_size {
-            writeln!(out, "Size:           {:>8} kB", self.size * 4)?;
-            writeln!(out, "KernelPageSize:        4 kB\nMMUPageSize:           4 kB")?;
+            lines.kib("Size:", self.size * 4);
+            lines.kib("KernelPageSize:", 4);
+            lines.kib("MMUPageSize:", 4);
         }
-        let lines = [
+        let numbers = [
             ("Rss:", self.rss),
             ("Pss:", private + self.shared / 2),
             ("Shared_Clean:", self.shared - shared_dirty),
@@ -111,32 +152,81 @@ impl Sums {
             ("SwapPss:", 0),
             ("Locked:", self.locked),
         ];
-        lines.iter().try_for_each(|(name, pages)| writeln!(out, "{name:<16}{:>8} kB", pages * 4))
+        numbers.iter().for_each(|(name, pages)| lines.kib(name, pages * 4));
+        out.write_str(lines.text())
+    }
+}
+
+/// Lines with a name and a number each. A report of many mappings is little else, so that
+/// they are put together by hand and written at once: `write!` costs three times as much,
+/// for it pads by single letters.
+struct Lines {
+    bytes: [u8; Lines::MAX],
+    len: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Lines {
+        Lines { bytes: [b' '; Lines::MAX], len: 0 }
+    }
+}
+
+impl Lines {
+    const NAME_BYTES: usize = 16;
+    /// Least width of a number; the largest has 20 digits.
+    const WIDTH: usize = 8;
+    const NR_LINES: usize = 20;
+    const MAX: usize = Lines::NR_LINES * (Lines::NAME_BYTES + 20 + 4);
+
+    fn put(&mut self, text: &[u8]) {
+        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
+        self.len += text.len();
+    }
+    /// `NAME:     NUMBER kB`.
+    fn kib(&mut self, name: &str, kib: u64) {
+        let end = self.len + Lines::NAME_BYTES;
+        self.put(name.as_bytes());
+        self.len = end;
+        let mut digits = [b' '; 20];
+        let (mut at, mut rest) = (digits.len(), kib);
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        self.put(&digits[at.min(digits.len() - Lines::WIDTH)..]);
+        self.put(b" kB\n");
+    }
+    fn text(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
     }
 }
 
 fn vm_flags(vma: &Vma, out: &mut dyn Write) -> fmt::Result {
     const NAMES: [(VmaFlags, &str); 14] = [
-        (VmaFlags::READ, "rd"),
-        (VmaFlags::WRITE, "wr"),
-        (VmaFlags::EXEC, "ex"),
-        (VmaFlags::SHARED, "sh"),
-        (VmaFlags::GROWSDOWN, "gd"),
-        (VmaFlags::LOCKED, "lo"),
-        (VmaFlags::SEQUENTIAL, "sr"),
-        (VmaFlags::RANDOM, "rr"),
-        (VmaFlags::DONTFORK, "dc"),
-        (VmaFlags::WIPEONFORK, "wf"),
-        (VmaFlags::DONTDUMP, "dd"),
-        (VmaFlags::NORESERVE, "nr"),
-        (VmaFlags::HUGEPAGE, "hg"),
-        (VmaFlags::NOHUGEPAGE, "nh"),
+        (VmaFlags::READ, " rd"),
+        (VmaFlags::WRITE, " wr"),
+        (VmaFlags::EXEC, " ex"),
+        (VmaFlags::SHARED, " sh"),
+        (VmaFlags::GROWSDOWN, " gd"),
+        (VmaFlags::LOCKED, " lo"),
+        (VmaFlags::SEQUENTIAL, " sr"),
+        (VmaFlags::RANDOM, " rr"),
+        (VmaFlags::DONTFORK, " dc"),
+        (VmaFlags::WIPEONFORK, " wf"),
+        (VmaFlags::DONTDUMP, " dd"),
+        (VmaFlags::NORESERVE, " nr"),
+        (VmaFlags::HUGEPAGE, " hg"),
+        (VmaFlags::NOHUGEPAGE, " nh"),
     ];
-    write!(out, "VmFlags:")?;
+    out.write_str("VmFlags:")?;
     for (_, name) in NAMES.iter().filter(|(flag, _)| vma.flags.contains(*flag)) {
-        write!(out, " {name}")?;
+        out.write_str(name)?;
     }
-    writeln!(out, " mr mw me")
+    out.write_str(" mr mw me\n")
 }
 
 /// Whether a fault in it could, as things stand, be given more than a base page.
@@ -151,7 +241,8 @@ pub fn smaps(space: &Space, from: u64, out: &mut dyn Write) -> Result<Option<u64
     sums.add(&entry);
     writeln!(out, "{}", Line(&entry.vma))?;
     sums.write(out, true)?;
-    writeln!(out, "THPeligible:    {:>8}", u8::from(may_be_huge(space, &entry.vma)))?;
+    let may_be_huge = may_be_huge(space, &entry.vma);
+    out.write_str(if may_be_huge { "THPeligible:           1\n" } else { "THPeligible:           0\n" })?;
     vm_flags(&entry.vma, out)?;
     Ok(Some(entry.vma.range.end.addr()))
 }

@@ -28,9 +28,9 @@ impl Buffer {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-    /// Forgets them, and keeps the room.
-    fn clear(&mut self) {
-        self.bytes.clear();
+    /// Forgets all but the first bytes, and keeps the room.
+    fn cut(&mut self, len: usize) {
+        self.bytes.truncate(len);
     }
     /// Appends bytes that need not be text.
     pub fn push(&mut self, bytes: &[u8]) -> errno::Result<()> {
@@ -111,29 +111,36 @@ impl Text {
                 first
             }
         };
-        let mut done = kept.copy(offset, into);
-        while done < into.len()
+        while offset >= kept.end()
             && let Some(from) = kept.next
         {
             kept.start = kept.end();
-            kept.buffer.clear();
+            kept.buffer.cut(0);
             self.fill(from, &mut kept)?;
-            done += kept.copy(offset + done as u64, &mut into[done..]);
         }
+        let done = kept.copy(offset, into);
         *slot = Some(kept);
         Ok(done)
     }
-    /// Writes the part that begins at `from`, or all of a text that is made at once.
+    /// Writes the part that begins at `from`: as many whole mappings as there is room for, and
+    /// one at least; or all of a text that is made at once. As on Linux a read gives no more
+    /// than a part, and programs stop at a read that gives less than they asked for.
     fn fill(&self, from: u64, kept: &mut Kept) -> errno::Result<()> {
         let Kept { buffer, next, .. } = kept;
         *next = Some(from);
-        while let Some(from) = next.filter(|_| buffer.bytes().len() < PART_BYTES) {
-            *next = match self.node {
+        while let Some(from) = *next {
+            let before = buffer.bytes().len();
+            let behind = match self.node {
                 Node::Fixed(fixed) => fixed.write_text(buffer).map(|()| None),
                 Node::Of(subject, of) => of.write_text(subject, from, buffer),
                 Node::FdInfo(subject, number) => process::write_fdinfo(subject, number, buffer).map(|()| None),
                 Node::Cpu | Node::Subject(_) | Node::Fd(..) => Err(Errno::EINVAL),
             }?;
+            if before > 0 && buffer.bytes().len() > PART_BYTES {
+                buffer.cut(before);
+                break;
+            }
+            *next = behind;
         }
         Ok(())
     }
