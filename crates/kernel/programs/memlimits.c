@@ -92,6 +92,25 @@ static void ask_data(void) {
     ASK_MAP(pages(1, RW, ANON), PAGE, "data: mmap with a limit of 0");
 }
 
+/* The limit on the stack is asked when it grows. */
+static void ask_stack(void) {
+    static const unsigned long limits[] = { 1 << 20, 4 << 20, 16 << 20, ~0ul };
+    static const unsigned long depths[] = { 512 << 10, 2 << 20, 6 << 20, 12 << 20, 20 << 20 };
+    for (int l = 0; l < 4; l++)
+        for (int d = 0; d < 5; d++) {
+            pid_t pid = child();
+            if (pid == 0) {
+                volatile char here;
+                set_limit(RLIMIT_STACK, limits[l]);
+                *(&here - depths[d]) = 1;
+                _exit(0);
+            }
+            int status = 0;
+            waitpid(pid, &status, 0);
+            printf("stack: limit 0x%lx, touched 0x%lx below: signal %d\n", limits[l], depths[d], WTERMSIG(status));
+        }
+}
+
 /* CAP_IPC_LOCK, of which root has to be rid for the limit to count. */
 static void drop_ipc_lock(void) {
     struct {
@@ -453,7 +472,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*ask)(void);
-    } parts[] = { { "data", ask_data },   { "locked", ask_locked }, { "memfd", ask_memfd },
+    } parts[] = { { "data", ask_data }, { "stack", ask_stack }, { "locked", ask_locked }, { "memfd", ask_memfd },
                   { "futex", ask_futex }, { "others", ask_others }, { "count", ask_count }, { "ids", ask_ids } };
     limit = argc > 2 ? argv[2] : 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -46,7 +46,8 @@ pub struct Tunables {
     pub max_map_count: u64,
     /// Lowest address that may be mapped, bytes (`vm.mmap_min_addr`).
     pub mmap_min_addr: u64,
-    /// Most bytes of a mapping that grows down (`RLIMIT_STACK`).
+    /// Most bytes of a mapping that grows down (`RLIMIT_STACK`) in a new address space;
+    /// later [`AddressSpace::set_limit_stack`](crate::AddressSpace::set_limit_stack).
     pub stack_limit_bytes: u64,
     /// Frames that a CPU zeroes at one refill, 1 to 64. 64 halve the time per
     /// frame against single ones (rep stosb has a start-up cost) and are a

@@ -212,6 +212,29 @@ fn a_stack_that_is_locked_grows_within_the_limit() {
 }
 
 #[test]
+fn each_mapping_that_grows_keeps_to_the_limit_on_stacks() {
+    alone(|w| {
+        let (s, other) = (w.space, BASE + 100 * PAGE);
+        s.mmap(BASE, PAGE, RW, PRIVATE | FIXED | GROWSDOWN).unwrap();
+        s.mmap(other, 3 * PAGE, RW, PRIVATE | FIXED | GROWSDOWN).unwrap();
+        s.set_limit_stack(Some(3 * PAGE));
+        s.write(BASE - 2 * PAGE, &[1]).unwrap();
+        assert!(s.write(BASE - 3 * PAGE, &[1]).is_err());
+        assert!(s.write(other - 1, &[1]).is_err(), "as large as it may be");
+        let child = s.fork().unwrap();
+        assert!(child.write(BASE - 3 * PAGE, &[1]).is_err(), "a child inherits it");
+        drop(child);
+        s.set_limit_stack(Some(4 * PAGE));
+        s.write(BASE - 3 * PAGE, &[1]).unwrap();
+        s.set_limit_stack(Some(PAGE));
+        s.write(BASE - 3 * PAGE, &[2]).unwrap();
+        s.set_limit_stack(None);
+        s.write(other - 40 * PAGE, &[1]).unwrap();
+        assert_eq!(w.vm.new_space().unwrap().nr_vmas(), 0);
+    });
+}
+
+#[test]
 fn map_32bit_gives_the_second_gibibyte_or_nothing() {
     alone(|w| {
         let s = w.space;

@@ -67,6 +67,7 @@ impl Limits {
     pub fn apply(&self, space: &Space, has_ipc_lock: bool) {
         let bytes = |which| Some(self.now(which)).filter(|bytes| *bytes != INFINITY);
         space.set_limit_as(bytes(RLIMIT_AS));
+        space.set_limit_stack(bytes(RLIMIT_STACK));
         // As Linux: 0 is what old programs set, and stands for the largest value.
         let most_data = self.get(RLIMIT_DATA).map(|pair| pair[1]).filter(|bytes| *bytes != INFINITY);
         space.set_limit_data(if bytes(RLIMIT_DATA) == Some(0) { most_data } else { bytes(RLIMIT_DATA) });

@@ -99,6 +99,8 @@ pub(crate) struct LimitsData {
     pub(crate) limit_data: Word,
     /// The same for locked VMAs (`RLIMIT_MEMLOCK`).
     pub(crate) limit_memlock: Word,
+    /// The same for one mapping that grows down (`RLIMIT_STACK`).
+    pub(crate) limit_stack: Word,
     /// Flags that new mappings get besides their own (mlockall(2)).
     pub(crate) lock_future: Word,
     /// 1: no huge pages in this space (`PR_SET_THP_DISABLE`). Read by faults.
@@ -188,6 +190,7 @@ impl<M: Machine> Vm<M> {
         data.rss_base.set(u64::from(rss_base.0));
         data.rss_order.set(order.map_or(u64::MAX, |o| u64::from(o.0)));
         data.generation.set(1);
+        data.limits.limit_stack.set(self.tunables.stack_limit_bytes.saturating_add(1));
         Ok(AddressSpace { vm: self, frame, root, id, data, rss, family })
     }
 

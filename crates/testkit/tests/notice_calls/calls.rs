@@ -77,6 +77,7 @@ calls! {
     Yes "AddressSpace::set_limit_as": |s| s.space.set_limit_as(None);
     Yes "AddressSpace::set_limit_data": |s| s.space.set_limit_data(None);
     Yes "AddressSpace::set_limit_memlock": |s| s.space.set_limit_memlock(None);
+    Yes "AddressSpace::set_limit_stack": |s| s.space.set_limit_stack(None);
     Yes "AddressSpace::nr_data_pages": |s| _ = s.space.nr_data_pages();
     Yes "AddressSpace::huge_orders": |s| _ = s.space.huge_orders(VmaFlags::empty());
     Yes "AddressSpace::collapse_orders": |s| _ = s.space.collapse_orders(VmaFlags::empty());

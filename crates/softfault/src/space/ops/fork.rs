@@ -92,6 +92,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         to.limit_as.set(from.limit_as.get());
         to.limit_data.set(from.limit_data.get());
         to.limit_memlock.set(from.limit_memlock.get());
+        to.limit_stack.set(from.limit_stack.get());
         to.thp_disable.set(from.thp_disable.get());
     }
 

@@ -27,7 +27,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         // Page indices may not wrap around; a mapping that was moved up has few below.
         let Some(pgoff) = vma.pgoff.checked_sub(nr_more) else { return false };
         if !vma.flags.contains(VmaFlags::GROWSDOWN)
-            || nr_total * 4096 > self.vm.tunables.stack_limit_bytes
+            || !self.fits_stack(nr_total)
             || vpn < self.min_page()
             || !self.gap_below(vpn)
             || self.excess(vma.flags, nr_more, 0).is_some()

@@ -1,5 +1,5 @@
-//! Limits on an address space: `vm.max_map_count`, `RLIMIT_AS`, `RLIMIT_DATA` and
-//! `RLIMIT_MEMLOCK`.
+//! Limits on an address space: `vm.max_map_count`, `RLIMIT_AS`, `RLIMIT_DATA`,
+//! `RLIMIT_MEMLOCK` and `RLIMIT_STACK`.
 //!
 //! Operations ask before they publish. What is compared is counted with the tree, so that
 //! no limit costs a walk; a fault asks only where a stack grows.
@@ -52,6 +52,12 @@ impl<M: Machine> AddressSpace<'_, M> {
         set_limit(&self.data.limits.limit_memlock, limit_bytes);
     }
 
+    /// Sets the limit on each mapping that grows down, in bytes (`RLIMIT_STACK`); `None` lifts
+    /// it. One that is larger stays as it is.
+    pub fn set_limit_stack(&self, limit_bytes: Option<u64>) {
+        set_limit(&self.data.limits.limit_stack, limit_bytes);
+    }
+
     /// Pages that count towards `RLIMIT_DATA` (`VmData`).
     pub fn nr_data_pages(&self) -> u64 {
         self.tree().tally().nr_data_pages
@@ -81,6 +87,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Whether a heap of so many bytes keeps to `RLIMIT_DATA` by itself.
     pub(crate) fn fits_heap(&self, nr_bytes: u64) -> bool {
         nr_bytes.div_ceil(PAGE_SIZE) <= limit_pages(&self.data.limits.limit_data)
+    }
+
+    /// Whether a mapping that grows down may have so many pages.
+    pub(crate) fn fits_stack(&self, nr_pages: u64) -> bool {
+        nr_pages <= limit_pages(&self.data.limits.limit_stack)
     }
 
     /// Whether `nr_more` pages of such a VMA keep to `RLIMIT_MEMLOCK`.
