@@ -116,6 +116,22 @@ static void places(void) {
     CHECK(munmap(room, PAGE) == 0);
 }
 
+/* What is left of an attachment goes with shmdt, however far apart it lies, and with it nothing else. */
+static void remains(void) {
+    const long size = 1L << 40;
+    int id = shmget(IPC_PRIVATE, size, IPC_CREAT | SHM_NORESERVE | 0600);
+    char *p = shmat(id, 0, 0);
+    CHECK(id >= 0 && p != (char *)-1);
+    CHECK(munmap(p, PAGE) == 0 && munmap(p + 2 * PAGE, size - 3 * PAGE) == 0);
+    CHECK(mmap(p + 3 * PAGE, PAGE, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == p + 3 * PAGE);
+    p[PAGE] = p[3 * PAGE] = p[size - 1] = 1;
+    CHECK(shmdt(p + PAGE) == -1 && errno == EINVAL);
+    CHECK(shmdt(p) == 0);
+    CHECK(msync(p + PAGE, PAGE, MS_ASYNC) == -1 && msync(p + size - PAGE, PAGE, MS_ASYNC) == -1);
+    CHECK(p[3 * PAGE] == 1 && munmap(p + 3 * PAGE, PAGE) == 0);
+    CHECK(shmctl(id, IPC_RMID, 0) == 0);
+}
+
 static long futex(int *word, int op, int value, const struct timespec *timeout) {
     return syscall(SYS_futex, word, op, value, timeout, 0, 0);
 }
@@ -178,6 +194,7 @@ int main(void) {
     segments();
     keys();
     places();
+    remains();
     futexes();
     locks();
     puts("segments ok");

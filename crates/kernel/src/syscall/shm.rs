@@ -123,25 +123,29 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     Ok(at)
 }
 
-/// Unmaps what is still there of the attachment that began at the address.
+/// Unmaps what is still there of the attachment that began at the address. As on Linux,
+/// the first part that is left says whose attachment that is.
 pub fn shmdt(call: &mut Call) -> errno::Result {
     let addr = call.args[0];
-    let first = if addr.is_multiple_of(4096) { call.space().vma(addr) } else { None };
-    let first = first.filter(|vma| vma.range.start.addr() == addr && vma.pgoff == 0).ok_or(Errno::EINVAL)?;
-    let segment = shm::of_object(first.object).ok_or(Errno::EINVAL)?;
-    let end = addr + segment.nr_pages() * 4096;
-    let mut at = addr;
-    while at < end {
-        let Some(vma) = call.space().vma(at) else {
-            at += 4096;
-            continue;
-        };
-        let next = vma.range.end.addr().min(end);
-        if vma.object == first.object && vma.pgoff * 4096 == vma.range.start.addr().wrapping_sub(addr) {
-            to_errno!(call.space().munmap(at, next - at))?;
-        }
-        at = next;
+    if !addr.is_multiple_of(4096) {
+        return Err(Errno::EINVAL);
     }
+    let (mut at, mut end, mut found) = (addr, u64::MAX, None);
+    while let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.start.addr() < end) {
+        let start = vma.range.start.addr();
+        at = vma.range.end.addr().min(end);
+        if start < addr || vma.pgoff * 4096 != start - addr {
+            continue;
+        }
+        let Some(segment) = shm::of_object(vma.object) else { continue };
+        let segment = &*found.get_or_insert(segment);
+        if vma.object == segment.object.id() {
+            end = addr + segment.nr_pages() * 4096;
+            at = at.min(end);
+            to_errno!(call.space().munmap(start, at - start))?;
+        }
+    }
+    let segment = found.ok_or(Errno::EINVAL)?;
     segment.change(|meta| (meta.detached_s, meta.last_pid) = (shm::now_s(), call.process.pid));
     shm::sweep();
     Ok(0)
