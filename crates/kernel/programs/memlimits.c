@@ -30,16 +30,17 @@ static void set_limit(int which, unsigned long bytes) {
         printf("limit %d not set\n", which);
 }
 
-/* A number of /proc/self/status, which has it in KiB. */
+/* A number of /proc/self/status, which has it in KiB. Allocates nothing. */
 static unsigned long status_bytes(const char *name) {
-    char line[256];
+    static char text[4096];
     unsigned long kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, name, strlen(name)) == 0)
-            sscanf(line + strlen(name), ": %lu", &kib);
-    if (file)
-        fclose(file);
+    int fd = open("/proc/self/status", O_RDONLY);
+    long nr = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[nr < 0 ? 0 : nr] = 0;
+    const char *line = strstr(text, name);
+    if (line)
+        sscanf(line + strlen(name), ": %lu", &kib);
     return kib << 10;
 }
 
@@ -59,8 +60,6 @@ static long brk_by(unsigned long more) {
 
 static void ask_data(void) {
     char *readable = pages(17, PROT_READ, ANON), *grows = pages(4, RW, ANON), *stack = pages(1, RW, ANON);
-    /* The library has what it allocates. */
-    status_bytes("VmData");
     set_limit(RLIMIT_DATA, status_bytes("VmData") + 16 * PAGE);
     for (unsigned long nr = 16; nr < 18; nr++) {
         ASK_MAP(pages(nr, RW, ANON), nr * PAGE, "data: mmap %lu", nr);
@@ -90,6 +89,63 @@ static void ask_data(void) {
     ASK(brk_by(PAGE), "data: brk 1");
     set_limit(RLIMIT_DATA, 0);
     ASK_MAP(pages(1, RW, ANON), PAGE, "data: mmap with a limit of 0");
+    ASK(brk_by(PAGE), "data: brk with a limit of 0");
+    ASK(brk_by(-PAGE), "data: brk down with a limit of 0");
+}
+
+/* Whether the target of a move counts, and in which order the limits are asked. */
+static void ask_as(void) {
+    char *from = pages(8, RW, ANON), *to = pages(8, RW, ANON), *none = pages(8, PROT_NONE, ANON);
+    set_limit(RLIMIT_AS, status_bytes("VmSize"));
+    ASK_MAP(pages(1, PROT_READ, ANON), PAGE, "as: mmap 1");
+    ASK_MAP(pages(1, RW, SHANON), PAGE, "as: mmap 1 shared");
+    ASK(brk_by(PAGE), "as: brk 1");
+    ASK(syscall(SYS_mremap, from, 8 * PAGE, 9 * PAGE, 1, 0), "as: mremap by 1");
+    ASK((long)sys_mmap(to, 8 * PAGE, RW, ANON | MAP_FIXED, -1, 0), "as: mmap over what is there");
+    ASK(syscall(SYS_mremap, from, 8 * PAGE, 8 * PAGE, 1 | 4, 0), "as: mremap that keeps the old");
+    ASK(syscall(SYS_mremap, from, 8 * PAGE, 8 * PAGE, 1 | 2 | 4, to), "as: mremap that keeps the old, over the new");
+    ASK(mprotect(none, PAGE, RW), "as: mprotect");
+    set_limit(RLIMIT_DATA, status_bytes("VmData"));
+    ASK(mprotect(none + PAGE, PAGE, RW), "as: mprotect at the limit on data, too");
+    set_limit(RLIMIT_AS, 1 << 16);
+    ASK(mprotect(none + 2 * PAGE, PAGE, RW), "as: mprotect far above both");
+    set_limit(RLIMIT_AS, status_bytes("VmSize") + PAGE);
+    ASK(mprotect(none + 3 * PAGE, 2 * PAGE, RW), "as: mprotect of 2 with room for 1");
+    ASK(mprotect(none + 5 * PAGE, PAGE, RW), "as: mprotect of 1 with room for 1");
+}
+
+/* What each kind of mapping adds to the sizes in status. */
+static void ask_sizes(void) {
+    static const struct {
+        const char *name;
+        unsigned long prot, flags;
+    } kinds[] = { { "rw", RW, ANON },           { "rwx", RW | PROT_EXEC, ANON },    { "rx", PROT_READ | PROT_EXEC, ANON },
+                  { "r", PROT_READ, ANON },     { "shared", RW, SHANON },           { "down", RW, ANON | MAP_GROWSDOWN },
+                  { "stack", RW, ANON | MAP_STACK }, { "down, r", PROT_READ, ANON | MAP_GROWSDOWN } };
+    static const char *names[] = { "VmSize", "VmData", "VmStk" };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        for (int n = 0; n < 3; n++) {
+            unsigned long before = status_bytes(names[n]);
+            char *p = pages(256, kinds[i].prot, kinds[i].flags);
+            printf("sizes: %s adds 0x%lx to %s\n", kinds[i].name, status_bytes(names[n]) - before, names[n]);
+            munmap(p, 256 * PAGE);
+        }
+}
+
+/* Whether a program begins that is larger than its limit. It is killed, or was never there. */
+static void ask_exec(void) {
+    static const unsigned long limits[] = { 64 << 10, 1 << 30 };
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = child();
+        if (pid == 0) {
+            set_limit(RLIMIT_AS, limits[i]);
+            execl("/proc/self/exe", "memlimits", "nothing", (char *)0);
+            _exit(1);
+        }
+        int status = 0;
+        waitpid(pid, &status, 0);
+        printf("exec: limit 0x%lx, began %d\n", limits[i], status == 0);
+    }
 }
 
 /* The limit on the stack is asked when it grows. */
@@ -472,7 +528,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*ask)(void);
-    } parts[] = { { "data", ask_data }, { "stack", ask_stack }, { "locked", ask_locked }, { "memfd", ask_memfd },
+    } parts[] = { { "data", ask_data }, { "as", ask_as }, { "sizes", ask_sizes }, { "exec", ask_exec }, { "stack", ask_stack }, { "locked", ask_locked }, { "memfd", ask_memfd },
                   { "futex", ask_futex }, { "others", ask_others }, { "count", ask_count }, { "ids", ask_ids } };
     limit = argc > 2 ? argv[2] : 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

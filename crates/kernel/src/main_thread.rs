@@ -18,7 +18,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
-use linux_raw_sys::general::{RLIMIT_STACK, SIGKILL};
+use linux_raw_sys::general::SIGKILL;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
 
@@ -139,11 +139,8 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
         console::set_foreground(process.pid);
     }
     let place = process.place.lock().clone();
-    let inherited = Inherited {
-        stack_bytes: process.limits.lock().now(RLIMIT_STACK),
-        thp_disable: false,
-        identity: Identity::default(),
-    };
+    let inherited =
+        Inherited { limits: process.limits.lock().clone(), thp_disable: false, identity: Identity::default() };
     let command = Command { path, args, env: env.into() };
     let prepared = exec::prepare(&place, command, &inherited).map_err(|e| fail(e.to_string()))?;
     if let Some(selftest) = PARAMS.get().selftest {

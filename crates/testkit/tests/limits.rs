@@ -174,6 +174,36 @@ fn mprotect_changes_what_the_limit_on_data_allows() {
     });
 }
 
+/// As Linux: where the space has no room for the mapping as it is, it may change.
+#[test]
+fn mprotect_asks_the_limit_on_all_memory_first() {
+    alone(|w| {
+        let s = w.space;
+        s.mmap(BASE, 4 * PAGE, READ, PRIVATE | FIXED).unwrap();
+        s.set_limit_data(Some(0));
+        s.set_limit_as(Some(6 * PAGE));
+        assert_eq!(s.mprotect(BASE, 2 * PAGE, RW), Err(MprotectError::OverData));
+        s.mprotect(BASE, 3 * PAGE, RW).unwrap();
+    });
+}
+
+#[test]
+fn a_move_that_keeps_the_old_asks_once_its_target_is_gone() {
+    alone(|w| {
+        let (s, target) = (w.space, BASE + 10 * PAGE);
+        s.mmap(BASE, 4 * PAGE, RW, PRIVATE | FIXED).unwrap();
+        s.mmap(target, 4 * PAGE, RW, PRIVATE | FIXED).unwrap();
+        s.write(BASE, &[7]).unwrap();
+        for set_limit in [|s: &Space, limit| s.set_limit_as(limit), |s: &Space, limit| s.set_limit_data(limit)] {
+            set_limit(s, Some(8 * PAGE));
+            assert!(s.mremap(BASE, 4 * PAGE, 4 * PAGE, MAYMOVE | DONTUNMAP, 0).is_err());
+            assert_eq!(s.mremap(BASE, 4 * PAGE, 4 * PAGE, MAYMOVE | MREMAP_FIXED | DONTUNMAP, target), Ok(target));
+            set_limit(s, None);
+        }
+        assert_eq!((s.nr_data_pages(), s.nr_mapped_pages()), (8, 8));
+    });
+}
+
 #[test]
 fn new_mappings_keep_to_the_limit_on_locked_memory() {
     alone(|w| {
@@ -230,7 +260,10 @@ fn each_mapping_that_grows_keeps_to_the_limit_on_stacks() {
         s.write(BASE - 3 * PAGE, &[2]).unwrap();
         s.set_limit_stack(None);
         s.write(other - 40 * PAGE, &[1]).unwrap();
-        assert_eq!(w.vm.new_space().unwrap().nr_vmas(), 0);
+        let new = w.vm.new_space().unwrap();
+        new.mmap(BASE, PAGE, RW, PRIVATE | FIXED | GROWSDOWN).unwrap();
+        assert!(new.write(BASE - (9 << 20), &[1]).is_err(), "a new space has the limit of its machine");
+        new.write(BASE - (7 << 20), &[1]).unwrap();
     });
 }
 

@@ -5,7 +5,8 @@
 //! the process's number; the old one ends, and with it the old memory, whole.
 
 use super::elf::LoadError;
-use super::identity::Identity;
+use super::identity::{Capability, Identity};
+use super::limits::Limits;
 use super::stack::NoStack;
 use super::{Mm, Process, elf, stack};
 use crate::arch::fpu::Image;
@@ -125,8 +126,8 @@ fn resolve(place: &fs::Place, mut path: Vec<u8>, args: &mut Texts) -> errno::Res
 
 /// What the new memory takes over from the old one.
 pub struct Inherited {
-    /// How far its stack may grow.
-    pub stack_bytes: u64,
+    /// Limits, of which those on memory hold while it is laid out.
+    pub limits: Limits,
     /// No huge pages (PR_SET_THP_DISABLE).
     pub thp_disable: bool,
     /// Who runs it.
@@ -142,6 +143,7 @@ pub fn prepare(place: &fs::Place, command: Command, inherited: &Inherited) -> Re
     let program = resolve(place, called.clone(), &mut args).map_err(Refusal::File)?;
     let space = mm::new_space().map_err(|_| Refusal::Memory)?;
     space.set_thp_disable(inherited.thp_disable);
+    inherited.limits.apply(&space, inherited.identity.has(Capability::IpcLock));
     let loaded = elf::load(&space, &program, place).map_err(Refusal::Load)?;
     let texts = stack::Texts { path: &called, args: &args, env: &env };
     let sp = stack::build(&space, &loaded, &texts, inherited).map_err(Refusal::Stack)?;

@@ -13,7 +13,7 @@ use linux_raw_sys::auxvec::{
     AT_NULL, AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_UID,
 };
 use linux_raw_sys::general::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_NORESERVE, MAP_PRIVATE, MAP_STACK, PROT_READ, PROT_WRITE,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_NORESERVE, MAP_PRIVATE, MAP_STACK, PROT_READ, PROT_WRITE, RLIMIT_STACK,
 };
 
 /// What is mapped at first, beside the arguments; touches below make it grow.
@@ -95,7 +95,7 @@ impl Builder<'_> {
 
 /// Maps the stack and fills it; gives the stack pointer to start with.
 pub fn build(space: &Space, loaded: &Loaded, texts: &Texts, inherited: &Inherited) -> Result<u64, NoStack> {
-    let text_bytes = texts.check(inherited.stack_bytes)?;
+    let text_bytes = texts.check(inherited.limits.now(RLIMIT_STACK))?;
     let Identity { users, groups, .. } = inherited.identity;
     let bytes = (text_bytes + FIRST_BYTES).next_multiple_of(4096);
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_STACK | MAP_NORESERVE | MAP_GROWSDOWN;

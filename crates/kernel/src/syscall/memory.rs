@@ -4,8 +4,8 @@
 
 use super::{Call, map_file};
 use crate::errno::{self, Errno};
-use crate::{mm, shm};
-use linux_raw_sys::general::{MAP_ANONYMOUS, MS_ASYNC};
+use crate::{mailbox, mm, shm};
+use linux_raw_sys::general::{MAP_ANONYMOUS, MS_ASYNC, RLIMIT_DATA};
 use softfault::VmaFlags;
 
 /// An error of the subsystem as the program sees it.
@@ -60,7 +60,9 @@ pub fn mremap(call: &mut Call) -> errno::Result {
 }
 
 pub fn brk(call: &mut Call) -> errno::Result {
-    Ok(call.space().brk(call.args[0]))
+    // The subsystem's limit takes 0 as mmap(2) does, for which it is none.
+    let no_data = call.process.limits.lock().now(RLIMIT_DATA) == 0;
+    Ok(call.space().brk(if no_data { 0 } else { call.args[0] }))
 }
 
 pub fn madvise(call: &mut Call) -> errno::Result {
@@ -106,6 +108,7 @@ pub fn for_each_part(call: &Call, start: u64, end: u64, mut f: impl FnMut(u64, u
     let mut at = start;
     let mut whole = true;
     while at < end {
+        mailbox::poll();
         // What it has below `at` is not in it.
         let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.start.addr() < end) else { return false };
         let (from, to) = (vma.range.start.addr(), vma.range.end.addr().min(end));

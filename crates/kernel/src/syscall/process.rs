@@ -214,15 +214,15 @@ pub fn execve(call: &mut Call) -> errno::Result {
 }
 
 fn exec_path(call: &mut Call, path: Vec<u8>, args: u64, env: u64) -> errno::Result {
-    let stack_bytes = call.process.limits.lock().now(RLIMIT_STACK);
-    let mut budget = stack::most_text_bytes(stack_bytes);
+    let limits = call.process.limits.lock().clone();
+    let mut budget = stack::most_text_bytes(limits.now(RLIMIT_STACK));
     // Twice: once as read, once more as laid out.
     let _charge = crate::heap::charge(2 * budget as usize)?;
     let args = read_texts(call, args, &mut budget)?;
     let env = read_texts(call, env, &mut budget)?;
     let place = call.process.place.lock().clone();
     let inherited =
-        Inherited { stack_bytes, thp_disable: call.space().thp_disable(), identity: *call.process.identity.lock() };
+        Inherited { limits, thp_disable: call.space().thp_disable(), identity: *call.process.identity.lock() };
     let prepared = exec::prepare(&place, Command { path, args, env }, &inherited).map_err(|e| e.errno())?;
     call.process.exec(call.thread, prepared)?;
     Ok(0)

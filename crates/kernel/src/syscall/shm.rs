@@ -5,11 +5,12 @@ use super::Call;
 use super::memory::to_errno;
 use crate::errno::{self, Errno};
 use crate::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::mailbox;
 use crate::mm;
 use crate::shm::{self, Segment};
 use alloc::sync::Arc;
 use linux_raw_sys::general::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE};
-use softfault::ObjectPart;
+use softfault::{ObjectPart, VmaFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const IPC_CREAT: u32 = 0o1000;
@@ -134,7 +135,8 @@ pub fn shmdt(call: &mut Call) -> errno::Result {
     while let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.start.addr() < end) {
         let start = vma.range.start.addr();
         at = vma.range.end.addr().min(end);
-        if start < addr || vma.pgoff * 4096 != start - addr {
+        mailbox::poll();
+        if start < addr || vma.pgoff * 4096 != start - addr || !vma.flags.contains(VmaFlags::SHARED) {
             continue;
         }
         let Some(segment) = shm::of_object(vma.object) else { continue };

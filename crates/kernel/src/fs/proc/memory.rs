@@ -44,9 +44,9 @@ fn sizes(process: &Process) -> Sizes {
         let nr = vma.range.nr_pages();
         let has = |flag| vma.flags.contains(flag);
         match () {
-            () if has(VmaFlags::STACK) => sizes.stack += nr,
-            () if has(VmaFlags::EXEC) => sizes.text += nr,
-            () if has(VmaFlags::WRITE) && !has(VmaFlags::SHARED) => sizes.data += nr,
+            () if has(VmaFlags::GROWSDOWN) => sizes.stack += nr,
+            () if vma.flags.is_data() => sizes.data += nr,
+            () if has(VmaFlags::EXEC) && !has(VmaFlags::WRITE) => sizes.text += nr,
             () => {}
         }
         if has(VmaFlags::LOCKED) {

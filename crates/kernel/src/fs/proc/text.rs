@@ -114,6 +114,9 @@ impl Text {
         while offset >= kept.end()
             && let Some(from) = kept.next
         {
+            if crate::sched::current().is_to_end() {
+                return Err(Errno::EINTR);
+            }
             kept.start = kept.end();
             kept.buffer.cut(0);
             self.fill(from, &mut kept)?;
@@ -129,6 +132,7 @@ impl Text {
         let Kept { buffer, next, .. } = kept;
         *next = Some(from);
         while let Some(from) = *next {
+            crate::mailbox::poll();
             let before = buffer.bytes().len();
             let behind = match self.node {
                 Node::Fixed(fixed) => fixed.write_text(buffer).map(|()| None),

@@ -8,7 +8,7 @@ use crate::space::placement::occupied;
 use crate::space::vma::VmaFlags;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Where the heap begins, in bytes: once, when a program is loaded.
+    /// Sets where the heap begins, in bytes from 0: once, when a program is loaded.
     pub fn set_brk(&self, start: u64) {
         let _writer = self.write_lock();
         let limits = &self.data.limits;

@@ -58,7 +58,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         set_limit(&self.data.limits.limit_stack, limit_bytes);
     }
 
-    /// Pages that count towards `RLIMIT_DATA` (`VmData`).
+    /// Pages that count towards `RLIMIT_DATA` (`VmData`). Takes no lock: while a mapping is
+    /// moved, it may be missing.
     pub fn nr_data_pages(&self) -> u64 {
         self.tree().tally().nr_data_pages
     }
@@ -71,12 +72,17 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// The limit that `nr_more` pages of such a VMA in place of `nr_fewer` exceed. As on
     /// Linux, pages that are replaced count whatever they were.
     pub(crate) fn excess(&self, flags: VmaFlags, nr_more: u64, nr_fewer: u64) -> Option<Excess> {
-        let nr_mapped = self.data.limits.nr_mapped_pages.get();
-        if nr_mapped - nr_fewer + nr_more > limit_pages(&self.data.limits.limit_as) {
+        if self.exceeds_as(nr_more, nr_fewer) {
             return Some(Excess::AddressSpace);
         }
         let is_over = flags.is_data() && self.exceeds_data(nr_more.saturating_sub(nr_fewer));
         is_over.then_some(Excess::Data)
+    }
+
+    /// Whether `nr_more` pages in place of `nr_fewer` exceed `RLIMIT_AS`.
+    pub(crate) fn exceeds_as(&self, nr_more: u64, nr_fewer: u64) -> bool {
+        let nr_mapped = self.data.limits.nr_mapped_pages.get();
+        nr_mapped - nr_fewer + nr_more > limit_pages(&self.data.limits.limit_as)
     }
 
     /// Whether so many more pages of data exceed `RLIMIT_DATA`.

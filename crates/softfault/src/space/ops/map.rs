@@ -120,6 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Maps private memory that the caller fills with the bytes of a file. It is as
     /// anonymous memory to everybody but madvise(2), which refuses what asks for no file.
+    /// `flags` as in [`mmap`](Self::mmap), without `MAP_ANONYMOUS`.
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// Source: mmap(2), madvise(2).
     pub fn mmap_file_copy(&self, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, MmapError> {
-        if flags & MAP_TYPE != MAP_PRIVATE {
+        if flags & MAP_TYPE != MAP_PRIVATE || flags & MAP_HUGETLB != 0 {
             return Err(MmapError::BadFlags);
         }
         if len == 0 {

@@ -151,12 +151,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let _ = self.tree().for_each(range, &mut |vma| {
             let part = vma.range.intersect(&range);
-            if !vma.flags.is_data() && vma.flags.with_rights(rights).is_data() {
-                nr_data += part.nr_pages();
-            }
+            let nr_pages = part.nr_pages();
+            let becomes_data = !vma.flags.is_data() && vma.flags.with_rights(rights).is_data();
+            nr_data += if becomes_data { nr_pages } else { 0 };
             refused = match () {
                 () if vma.flags.contains(VmaFlags::NEVERWRITE) => Some(MprotectError::NeverWritable),
-                () if nr_data > 0 && self.exceeds_data(nr_data) => Some(MprotectError::OverData),
+                () if becomes_data && self.exceeds_data(nr_data) && !self.exceeds_as(nr_pages, 0) => {
+                    // As Linux: not where the VMA could not be made a second time as it is.
+                    Some(MprotectError::OverData)
+                }
                 () => return ControlFlow::Continue(()),
             };
             end = part.start;

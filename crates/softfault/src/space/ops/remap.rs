@@ -152,9 +152,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             self.check_room(&vma, nr_more)?;
         }
-        if flags & DONTUNMAP != 0 {
-            self.check_room(&vma, new_len / PAGE_SIZE)?;
-        }
         if !moves && old_len > 0 && self.grow_in_place(&vma, old, old_len, new_len)? {
             return Ok(old);
         }
@@ -167,6 +164,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let to = self.target(flags, new, new_len)?;
         // With an old size of 0 the target may have been the source itself.
         let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
+        if flags & DONTUNMAP != 0 {
+            // What was in the target no longer counts.
+            self.check_room(&vma, new_len / PAGE_SIZE)?;
+        }
         let keep_old = flags & DONTUNMAP != 0 || old_len == 0;
         let old_pages = pages(old, old_len.min(new_len));
         if old_len > new_len {

@@ -89,15 +89,16 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// The first VMA at the address or above, without what of it lies below: for a report
-    /// that is made piece by piece.
+    /// The first VMA at `addr`, in bytes, or above, without what of it lies below: for a
+    /// report that is made piece by piece. Takes the writer lock, and answers no other CPU
+    /// where the lock is free: whoever calls this in a loop has to.
     pub fn next_vma(&self, addr: u64) -> Option<Vma> {
         self.vm.call();
         let _writer = self.write_lock();
         self.first_from(Vpn::of(addr))
     }
 
-    /// The same with what is resident of it.
+    /// The same with what is resident of it; answers other CPUs.
     pub fn next_smaps(&self, addr: u64) -> Option<SmapsEntry> {
         self.vm.call();
         self.smaps_from(Vpn::of(addr))
