@@ -76,6 +76,16 @@ fn calls_are_interrupted_and_made_again_as_on_linux() {
 }
 
 #[test]
+fn what_a_process_says_of_itself_is_kept() {
+    same_as_host(&compile("kept", "kept", Libc::Musl), &["--cpus", "2"]);
+}
+
+#[test]
+fn a_seal_against_writing_is_exact() {
+    same_as_host(&compile("seals", "seals", Libc::Musl), &["--cpus", "2"]);
+}
+
+#[test]
 fn wild_pointers_are_errors() {
     run_ok("wild", &[]);
 }

@@ -114,7 +114,7 @@ const FILES: [&str; 10] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 32] = [
+const LEFT_OUT: [(&str, &str); 33] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -129,6 +129,7 @@ const LEFT_OUT: [(&str, &str); 32] = [
     ("size_bytes", "reads one word"),
     ("is_mapped", "reads one word"),
     ("nr_mapped_pages", "reads one word"),
+    ("nr_writable_pages", "reads one word"),
     ("nr_locked_pages", "reads one word"),
     ("nr_vmas", "reads one word"),
     ("set_brk", "called before the program runs"),

@@ -111,6 +111,57 @@ fn through_fork_and_moves() {
     });
 }
 
+/// Each call that makes, moves, splits or removes pages of VMAs, with a mapping that may be
+/// written and one that may not.
+#[test]
+fn pages_that_may_be_written_are_counted() {
+    in_each_setup(1, 16 << 20, |w| {
+        let object = w.vm.new_shared_object(16 * PAGE).unwrap();
+        let counted = |nr_mapped, nr_writable, spaces: &[&Space<'_>]| {
+            assert_eq!((object.nr_mapped_pages(), object.nr_writable_pages()), (nr_mapped, nr_writable));
+            check(w.vm, spaces);
+        };
+        let read_only = |at: u64, nr_pages: u64| {
+            let part = ObjectPart { may_write: false, ..whole(&object) };
+            assert_eq!(w.space.mmap_object(at, nr_pages * PAGE, 1, MAP | FIXED, part), Ok(at));
+        };
+        map(w.space, BASE, 4, &object, 0);
+        read_only(EXTRA, 3);
+        counted(7, 4, &[w.space]);
+        // Without the right now; it may come back.
+        w.space.mprotect(BASE, 4 * PAGE, 1).unwrap();
+        counted(7, 4, &[w.space]);
+        w.space.mprotect(BASE + PAGE, PAGE, 3).unwrap();
+        let child = w.space.fork().unwrap();
+        counted(14, 8, &[w.space, &child]);
+        child.munmap(BASE + PAGE, 2 * PAGE).unwrap();
+        child.munmap(EXTRA, PAGE).unwrap();
+        counted(11, 6, &[w.space, &child]);
+        drop(child);
+        counted(7, 4, &[w.space]);
+        // 1 + 2: may move, to a fixed place. An old size of 0 duplicates.
+        let far = EXTRA + 64 * PAGE;
+        assert_eq!(w.space.mremap(EXTRA, 0, 3 * PAGE, 3, far), Ok(far));
+        counted(10, 4, &[w.space]);
+        assert_eq!(w.space.mremap(far, 3 * PAGE, 5 * PAGE, 3, far + 64 * PAGE), Ok(far + 64 * PAGE));
+        counted(12, 4, &[w.space]);
+        assert_eq!(w.space.mremap(BASE + 2 * PAGE, 2 * PAGE, 5 * PAGE, 3, far), Ok(far));
+        counted(15, 7, &[w.space]);
+        assert_eq!(w.space.mremap(far, 5 * PAGE, 6 * PAGE, 0, 0), Ok(far));
+        counted(16, 8, &[w.space]);
+        assert_eq!(w.space.mremap(far, 6 * PAGE, PAGE, 0, 0), Ok(far));
+        counted(11, 3, &[w.space]);
+        // One in place of the other.
+        read_only(BASE, 2);
+        map(w.space, EXTRA, 1, &object, 0);
+        counted(11, 2, &[w.space]);
+        w.space.munmap(BASE, 2 * PAGE).unwrap();
+        w.space.munmap(far, PAGE).unwrap();
+        w.space.munmap(EXTRA, PAGE).unwrap();
+        counted(7, 0, &[w.space]);
+    });
+}
+
 #[test]
 fn size_bounds_accesses() {
     in_each_setup(1, 16 << 20, |w| {

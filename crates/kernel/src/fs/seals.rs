@@ -4,10 +4,6 @@
 
 use super::content::Content;
 use crate::errno::{self, Errno};
-use crate::mm::Object;
-use crate::process;
-use alloc::vec::Vec;
-use softfault::VmaFlags;
 
 bitflags::bitflags! {
     /// Values as fcntl(2) has them.
@@ -40,40 +36,19 @@ impl Seals {
     }
 }
 
-/// F_ADD_SEALS for a file with that mode.
-pub fn add(content: &Content, mode: u32, wanted: u32) -> errno::Result<()> {
+/// F_ADD_SEALS for a file whose mode `mode` gives, under the writer's lock as chmod(2).
+pub fn add(content: &Content, mode: impl FnOnce() -> u32, wanted: u32) -> errno::Result<()> {
     let mut wanted = Seals::from_bits(wanted).ok_or(Errno::EINVAL)?;
     let mut writer = content.writer();
     let seals = writer.seals();
     seals.check(Seals::SEAL)?;
-    if (wanted - seals).contains(Seals::WRITE) && may_be_stored_to(&*writer.object()?) {
+    // New mappings need the lock; one that is moved or forked is in the count throughout.
+    if (wanted - seals).contains(Seals::WRITE) && writer.object()?.nr_writable_pages() != 0 {
         return Err(Errno::EBUSY);
     }
-    if wanted.contains(Seals::EXEC) && mode & 0o111 != 0 {
+    if wanted.contains(Seals::EXEC) && mode() & 0o111 != 0 {
         wanted |= Seals::WITH_EXEC;
     }
     writer.set_seals(seals | wanted);
     Ok(())
-}
-
-/// Whether a mapping that may be writable shows the object. The caller lets nobody map
-/// it meanwhile; what fork(2) is just copying is counted by the object and found in no
-/// process, and so makes the answer yes.
-fn may_be_stored_to(object: &Object) -> bool {
-    let mut nr_pages = object.nr_mapped_pages();
-    let mut seen = Vec::new();
-    let mut nr_read_only = 0;
-    for mm in process::all().iter().filter_map(|process| process.mm()) {
-        if seen.contains(&mm.space.tag().id) {
-            continue;
-        }
-        seen.push(mm.space.tag().id);
-        mm.space.maps(&mut |vma| {
-            if vma.object == object.id() && vma.flags.contains(VmaFlags::NEVERWRITE) {
-                nr_read_only += vma.range.nr_pages();
-            }
-        });
-    }
-    nr_pages = nr_pages.max(object.nr_mapped_pages());
-    nr_read_only < nr_pages
 }

@@ -309,7 +309,7 @@ pub fn fcntl(call: &mut Call) -> errno::Result {
         F_GETPIPE_SZ => Ok(pipe_of(&open)?.capacity() as u64),
         F_GET_SEALS => Ok(sealable(&open)?.writer().seals().bits().into()),
         F_ADD_SEALS if !open.may_write() => Err(Errno::EPERM),
-        F_ADD_SEALS => seals::add(sealable(&open)?, open.inode.meta().mode, argument).map(|()| 0),
+        F_ADD_SEALS => seals::add(sealable(&open)?, || open.inode.meta().mode, argument).map(|()| 0),
         F_SETPIPE_SZ => pipe_of(&open)?.set_capacity(call.args[2] as usize),
         _ => Err(Errno::EINVAL),
     }

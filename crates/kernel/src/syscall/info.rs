@@ -113,13 +113,29 @@ pub fn sched_getparam(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
+/// The start of a text, as far as it fits; its length. Nothing behind that is read.
+fn read_start(call: &Call, addr: u64, into: &mut [u8]) -> errno::Result<usize> {
+    let mut len = 0;
+    while len < into.len() {
+        // Up to the end of the page: the text may end there.
+        let at = addr.wrapping_add(len as u64);
+        let end = into.len().min(len + (4096 - at % 4096) as usize);
+        mm::copy_in(call.space(), at, &mut into[len..end])?;
+        if let Some(zero) = into[len..end].iter().position(|b| *b == 0) {
+            return Ok(len + zero);
+        }
+        len = end;
+    }
+    Ok(len)
+}
+
 /// A thread's name is its process's here.
 pub fn prctl(call: &mut Call) -> errno::Result {
     match call.int(0) {
         PR_SET_NAME => {
-            let name = super::process::read_text(call, call.args[1], usize::MAX, Errno::EINVAL)?;
-            let name = String::from_utf8_lossy(&name[..name.len().min(15)]).into_owned();
-            call.process.set_name(Some(name));
+            let mut name = [0; 15];
+            let len = read_start(call, call.args[1], &mut name)?;
+            call.process.set_name(Some(String::from_utf8_lossy(&name[..len]).into_owned()));
             Ok(0)
         }
         PR_GET_NAME => {

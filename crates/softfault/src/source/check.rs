@@ -7,11 +7,25 @@ use crate::check::Broken;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::mem;
-use crate::space::vma::ObjectId;
+use crate::space::vma::{ObjectId, VmaFlags};
 use crate::space::{AddressSpace, MetaUse};
 use crate::sync::Word;
 use crate::vm::Vm;
 use core::ops::ControlFlow;
+
+/// Pages of VMAs that may be written and that show the object.
+fn nr_writable_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId) -> u64 {
+    let mut nr_pages = 0;
+    for space in spaces {
+        let _ = space.tree().for_each(AddressSpace::<M>::user_range(), &mut |vma| {
+            if vma.object == object && !vma.flags.contains(VmaFlags::NEVERWRITE) {
+                nr_pages += vma.range.nr_pages();
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    nr_pages
+}
 
 /// What a frame is to an object.
 enum Part {
@@ -21,7 +35,8 @@ enum Part {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Every object is kept by exactly the VMAs and the handle that it counts, and
+    /// Every object is kept by exactly the VMAs and the handle that it counts, counts those
+    /// VMAs that may be written, and
     /// every frame of an object is where its descriptor says. `counts` is used for
     /// frames that no entry may map: pages of VMAs of a header, 1 for a node that
     /// was reached.
@@ -40,6 +55,9 @@ impl<M: Machine> Vm<M> {
             let data = self.object(ObjectId(u64::from(pfn.0)));
             let there = u64::from(counts[pfn.0 as usize]).wrapping_add(data.handles.get());
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
+                return Err(Broken::WrongCount(pfn));
+            }
+            if data.nr_writable.get() != nr_writable_in(spaces, ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
             let top = Top::of(data);

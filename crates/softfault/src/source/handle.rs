@@ -163,6 +163,13 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.object(self.id).refs.load(Ordering::Relaxed) - 1
     }
 
+    /// Of those the pages of VMAs that may be written, now or after mprotect(2). Exact: a VMA
+    /// counts from before it can be stored through until no translation of it is left, also
+    /// while it is moved or forked.
+    pub fn nr_writable_pages(&self) -> u64 {
+        self.vm.object(self.id).nr_writable.load(Ordering::Acquire)
+    }
+
     /// Reads up to the size; gives the number of bytes. Pages that are not there
     /// are zero, and stay away.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
@@ -286,7 +293,7 @@ impl<M: Machine> Drop for SharedObject<'_, M> {
     fn drop(&mut self) {
         self.vm.call();
         self.vm.object(self.id).handles.set(0);
-        self.vm.object_put(self.id, 1);
+        self.vm.object_drop(self.id, 1);
     }
 }
 

@@ -10,6 +10,7 @@
 //!
 //! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging leave it
 //! alone, and only what maps, unmaps or forks touches it. A handle counts as one.
+//! `nr_writable` counts the same way, without handles and `NEVERWRITE` VMAs.
 //!
 //! Locks on entry: none.
 
@@ -19,7 +20,7 @@ use crate::machine::Machine;
 use crate::mem::{self};
 use crate::pace::Pace;
 use crate::space::MetaUse;
-use crate::space::vma::ObjectId;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
 use crate::vm::Vm;
 
@@ -35,6 +36,8 @@ const _: () = assert!((MAX_OBJECT_BYTES / PAGE_SIZE) >> (INDEX_BITS * HEIGHT_MAX
 pub(crate) struct ObjectData {
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
+    /// Pages of VMAs that map it and that may be written, perhaps after mprotect(2).
+    pub(crate) nr_writable: Word,
     /// 1 while the embedder has a handle.
     pub(crate) handles: Word,
     /// Changes under `resize`.
@@ -139,20 +142,35 @@ impl<M: Machine> Vm<M> {
         self.object(id).size_bytes.load(Ordering::Acquire).div_ceil(PAGE_SIZE)
     }
 
-    /// `nr_pages` more pages of VMAs map it.
-    pub(crate) fn object_get(&self, id: ObjectId, nr_pages: u64) {
-        if id != ObjectId::NONE {
-            self.object(id).refs.fetch_add(nr_pages, Ordering::Relaxed);
-        }
-    }
-
-    /// `nr_pages` fewer, or the handle; the last one frees it. The caller has
-    /// waited since the VMAs went, so no section can still be looking. Outside
-    /// sections: the end of a large object answers other CPUs.
-    pub(crate) fn object_put(&self, id: ObjectId, nr_pages: u64) {
-        if id == ObjectId::NONE || nr_pages == 0 {
+    /// `nr_pages` more pages of such a VMA map its object.
+    pub(crate) fn object_get(&self, vma: &Vma, nr_pages: u64) {
+        if vma.object == ObjectId::NONE {
             return;
         }
+        let data = self.object(vma.object);
+        if !vma.flags.contains(VmaFlags::NEVERWRITE) {
+            data.nr_writable.fetch_add(nr_pages, Ordering::Relaxed);
+        }
+        data.refs.fetch_add(nr_pages, Ordering::Relaxed);
+    }
+
+    /// `nr_pages` fewer of such a VMA, after a wait as for [`object_drop`](Self::object_drop).
+    /// No translation of the pages is left: whoever reads a count of 0 sees every store.
+    pub(crate) fn object_put(&self, vma: &Vma, nr_pages: u64) {
+        if vma.object == ObjectId::NONE || nr_pages == 0 {
+            return;
+        }
+        if !vma.flags.contains(VmaFlags::NEVERWRITE) {
+            // Before the references: the last of them frees the header.
+            self.object(vma.object).nr_writable.fetch_sub(nr_pages, Ordering::Release);
+        }
+        self.object_drop(vma.object, nr_pages);
+    }
+
+    /// Drops references of VMAs, or the handle's; the last one frees the object. The caller
+    /// has waited since the VMAs went, so no section can still be looking. Outside
+    /// sections: the end of a large object answers other CPUs.
+    pub(crate) fn object_drop(&self, id: ObjectId, nr_pages: u64) {
         let data = self.object(id);
         if data.refs.fetch_sub(nr_pages, Ordering::AcqRel) != nr_pages {
             return;

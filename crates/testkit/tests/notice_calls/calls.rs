@@ -145,6 +145,7 @@ calls! {
     Yes "SharedObject::size_bytes": |s| _ = s.object.size_bytes();
     Yes "SharedObject::is_mapped": |s| _ = s.object.is_mapped();
     Yes "SharedObject::nr_mapped_pages": |s| _ = s.object.nr_mapped_pages();
+    Yes "SharedObject::nr_writable_pages": |s| _ = s.object.nr_writable_pages();
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
     No "SharedObject::zero": |s| s.object.zero(5..3 * PAGE + 5);

@@ -20,7 +20,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         self.shootdown_and_wait(Flush::Space);
         self.remove_all();
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
-            vm.object_put(vma.object, vma.range.nr_pages());
+            vm.object_put(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
         self.tree().pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));

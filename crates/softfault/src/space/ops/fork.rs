@@ -116,7 +116,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         edit.publish().free();
         self.data.limits.nr_mapped_pages.set(nr_pages);
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
-            self.vm.object_get(vma.object, vma.range.nr_pages());
+            self.vm.object_get(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
         Ok(())

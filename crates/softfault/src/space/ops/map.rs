@@ -257,7 +257,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let (vma, prepared) = self.prepare(&mut |nodes| {
             let vma = self.new_vma(range, flags, given, nodes)?;
             let prepared = self.prepare_vma(vma, nr_replaced > 0, nodes);
-            prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(vma.object, range.nr_pages()))
+            prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
         match prepared {
             Prepared::IntoHole(edit) => {
@@ -284,15 +284,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 });
         }
         if let Some(given) = given {
-            self.vm.object_get(given.object, nr_pages);
             let flags = flags | given.flags;
-            return Ok(Vma { range, flags, object: given.object, pgoff: given.pgoff });
+            let vma = Vma { range, flags, object: given.object, pgoff: given.pgoff };
+            self.vm.object_get(&vma, nr_pages);
+            return Ok(vma);
         }
         if flags.contains(VmaFlags::SHARED) {
             let source = nodes.ok_or(MmapError::OutOfFrames)?;
-            let object = self.vm.new_object(nr_pages * PAGE_SIZE, nr_pages, source);
+            let object = self.vm.new_object(nr_pages * PAGE_SIZE, 0, source);
             let object = object.map_err(|_| MmapError::OutOfFrames)?;
-            return Ok(Vma { range, flags, object, pgoff: 0 });
+            let vma = Vma { range, flags, object, pgoff: 0 };
+            self.vm.object_get(&vma, nr_pages);
+            return Ok(vma);
         }
         Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 })
     }

@@ -71,14 +71,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.reclaim(trial.take_back());
             return Err(MremapError::OutOfFrames);
         }
-        self.vm.object_get(vma.object, new.nr_pages());
+        self.vm.object_get(vma, new.nr_pages());
         self.carry_entries(&m, reserve);
         drop(told);
         let retired = trial.publish_second();
         if !keep_old {
             let removal = Removal { range: old, free_inside: self.hole_around(old), keep_guards: false };
             self.remove_pages(&removal, Why::Move);
-            self.vm.object_put(vma.object, old.nr_pages());
+            self.vm.object_put(vma, old.nr_pages());
         }
         let nr_less = if keep_old { 0 } else { old.nr_pages() };
         self.data.limits.nr_mapped_pages.add_owned(new.nr_pages().wrapping_sub(nr_less));
@@ -124,7 +124,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Ok(edit)
         })?;
         let retired = edit.publish();
-        self.vm.object_get(copy.object, copy.range.nr_pages());
+        self.vm.object_get(&copy, copy.range.nr_pages());
         self.data.limits.nr_mapped_pages.add_owned(copy.range.nr_pages());
         self.reclaim(retired);
         Ok(())

@@ -217,7 +217,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             edit.with(nodes).place(more).map(|()| edit)
         })?;
         let retired = edit.publish();
-        self.vm.object_get(vma.object, range.nr_pages());
+        self.vm.object_get(vma, range.nr_pages());
         self.data.limits.nr_mapped_pages.add_owned(range.nr_pages());
         self.reclaim(retired);
         Ok(true)

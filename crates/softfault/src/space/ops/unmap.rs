@@ -77,7 +77,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.wait_for_readers();
         self.remove_pages(removal, Why::Unmap);
         let _ = before.for_each(removal.range, &mut |vma| {
-            self.vm.object_put(vma.object, vma.range.intersect(&removal.range).nr_pages());
+            self.vm.object_put(&vma, vma.range.intersect(&removal.range).nr_pages());
             ControlFlow::Continue(())
         });
         retired.free();
