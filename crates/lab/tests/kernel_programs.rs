@@ -86,6 +86,11 @@ fn a_seal_against_writing_is_exact() {
 }
 
 #[test]
+fn limits_are_those_that_the_process_is_told() {
+    same_as_host(&compile("inherit", "inherit", Libc::Musl), &["--cpus", "2"]);
+}
+
+#[test]
 fn wild_pointers_are_errors() {
     run_ok("wild", &[]);
 }

@@ -164,12 +164,13 @@ impl Process {
         table::insert(&process, table::INIT);
         Ok(process)
     }
-    /// Gives its memory the limits that it has now.
+    /// Gives its memory the limits that it has now. Under the limits' lock, so that of two
+    /// callers the last one has seen what both have changed.
     pub fn apply_limits(&self) {
-        let (limits, identity) = (self.limits.lock().clone(), *self.identity.lock());
-        if let Some(mm) = self.mm().filter(|_| !self.borrows_memory.load(Ordering::Relaxed)) {
-            limits.apply(&mm.space, identity.has(Capability::IpcLock));
-        }
+        let Some(mm) = self.mm().filter(|_| !self.borrows_memory.load(Ordering::Relaxed)) else { return };
+        let limits = self.limits.lock();
+        let has_ipc_lock = self.identity.lock().has(Capability::IpcLock);
+        limits.apply(&mm.space, has_ipc_lock);
     }
     /// Its memory, if it has any still.
     pub fn mm(&self) -> Option<Arc<Mm>> {
