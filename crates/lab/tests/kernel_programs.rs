@@ -75,6 +75,15 @@ fn calls_are_interrupted_and_made_again_as_on_linux() {
     }
 }
 
+/// Orders of signals, ends, stops and waits that are rare without delays.
+#[test]
+fn rare_orders_of_signals_end_as_on_linux() {
+    let [musl, glibc] = BOTH.map(|libc| compile("signalcases", "signalcases", libc));
+    for (binary, delays) in [(&musl, "delays=0"), (&glibc, "delays=200")] {
+        same_as_host(binary, &["--cpus", "2", "--append", delays]);
+    }
+}
+
 #[test]
 fn what_a_process_says_of_itself_is_kept() {
     same_as_host(&compile("kept", "kept", Libc::Musl), &["--cpus", "2"]);

@@ -247,6 +247,7 @@ impl Process {
             End::Panic | End::Refused => 1 << 32,
         };
         if self.ending.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.stop.end();
             self.all_threads().iter().for_each(signal::interrupt);
         }
     }

@@ -3,7 +3,7 @@
 use super::{Process, table};
 use crate::mailbox;
 use crate::power::End;
-use crate::sched::{self, Used};
+use crate::sched::{self, Used, delay};
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +18,11 @@ pub struct Stop {
 #[derive(Default)]
 struct StopState {
     is_stopped: bool,
+    /// The process ends: it never stops again.
+    is_over: bool,
     /// 0, or the event's status, to be told once.
     untold: u32,
-    /// How often SIGCONT, or SIGKILL, was sent.
+    /// How often SIGCONT was sent.
     nr_resumes: u64,
 }
 
@@ -37,10 +39,10 @@ impl Stop {
         self.state.lock().nr_resumes
     }
     /// Stopped by `signal`, before whose sending SIGCONT had been sent `nr_resumes`
-    /// times; false if it was stopped already, or SIGCONT has come since.
+    /// times; false if it was stopped already, or ends, or SIGCONT has come since.
     pub fn stop(&self, signal: u32, nr_resumes: u64) -> bool {
         let mut state = self.state.lock();
-        if state.is_stopped || state.nr_resumes != nr_resumes {
+        if state.is_stopped || state.is_over || state.nr_resumes != nr_resumes {
             return false;
         }
         (state.is_stopped, state.untold) = (true, signal << 8 | 0x7f);
@@ -55,6 +57,12 @@ impl Stop {
             state.untold = CONTINUED;
         }
         was
+    }
+    /// The process ends: its threads go on, to their ends, and the parent hears of no stop
+    /// any more.
+    pub fn end(&self) {
+        let mut state = self.state.lock();
+        *state = StopState { is_over: true, nr_resumes: state.nr_resumes, ..StopState::default() };
     }
     /// The event that the parent asks for, which is then told.
     fn tell(&self, stops: bool, resumes: bool, keep: bool) -> Option<u32> {
@@ -149,16 +157,21 @@ impl Process {
             if !meant {
                 continue;
             }
-            found = true;
             if child.has_ended() {
+                // No reason to wait: either its end is taken here, or nobody asks for it,
+                // or another thread has taken it.
                 if !wanted.ends {
                     continue;
                 }
                 child.wait_until_told();
+                delay::step();
                 if let Some(news) = self.take_end(&child, wanted.keep) {
                     return Look::News(news);
                 }
-            } else if let Some(status) = child.stop.tell(wanted.stops, wanted.resumes, wanted.keep) {
+                continue;
+            }
+            found = true;
+            if let Some(status) = child.stop.tell(wanted.stops, wanted.resumes, wanted.keep) {
                 return Look::News(News { pid: child.pid, status, usage: child.usage_with_children() });
             }
         }

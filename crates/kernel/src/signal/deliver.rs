@@ -13,7 +13,7 @@ use crate::sched::{self, AltStack, Thread};
 use crate::trap;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    __NR_restart_syscall, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK,
+    __NR_restart_syscall, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK,
 };
 use zerocopy::FromZeros;
 
@@ -67,8 +67,7 @@ fn see_to(thread: &Thread, frame: &mut Frame, mut interrupted: Option<Interrupte
         if thread.is_to_end() {
             return false;
         }
-        // SIGKILL may have been sent after a stop was taken and before it was done.
-        if process.stop.is_stopped() && !is_killed(thread, process) {
+        if process.stop.is_stopped() {
             fail_if_untouched(&mut interrupted, frame);
             sched::block();
             continue;
@@ -91,11 +90,6 @@ fn see_to(thread: &Thread, frame: &mut Frame, mut interrupted: Option<Interrupte
         return false;
     }
     true
-}
-
-fn is_killed(thread: &Thread, process: &Process) -> bool {
-    let own = thread.signals.lock().pending.set();
-    (own | process.pending.lock().set()) & bit(SIGKILL) != 0
 }
 
 fn next_signal(thread: &Thread, process: &Process) -> Option<Info> {

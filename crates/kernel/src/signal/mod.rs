@@ -7,6 +7,7 @@ pub mod deliver;
 pub mod layout;
 
 use crate::arch::{apic, cpu};
+use crate::power::End;
 use crate::process::{self, Process};
 use crate::sched::{self, Thread, delay};
 use alloc::sync::Arc;
@@ -191,10 +192,16 @@ fn matters(process: &Process, signal: u32) -> bool {
     !is_ignored(&action, signal) || process.all_threads().iter().any(|t| t.signals.lock().mask & bit(signal) != 0)
 }
 
-/// What some signals do when they are sent, not when they are taken.
-fn act_on_sending(process: &Process, info: &mut Info) {
+/// What some signals do when they are sent, not when they are taken; whether the signal
+/// is to wait for a thread that takes it.
+fn act_on_sending(process: &Process, info: &mut Info) -> bool {
     let signal = info.signal;
-    if signal == SIGCONT || signal == SIGKILL {
+    if signal == SIGKILL {
+        // Also of threads that take no signals, because they are stopped or wait in vfork(2).
+        process.begin_end(End::Signal(SIGKILL as u8));
+        return false;
+    }
+    if signal == SIGCONT {
         drop_pending(process, STOPS);
         if process.stop.resume() {
             process.all_threads().iter().for_each(interrupt);
@@ -204,6 +211,7 @@ fn act_on_sending(process: &Process, info: &mut Info) {
         drop_pending(process, bit(SIGCONT));
         info.nr_resumes = process.stop.nr_resumes();
     }
+    true
 }
 
 fn drop_pending(process: &Process, set: u64) {
@@ -213,8 +221,7 @@ fn drop_pending(process: &Process, set: u64) {
 
 /// Sends to one thread.
 pub fn send_to_thread(thread: &Arc<Thread>, mut info: Info) {
-    act_on_sending(thread.process(), &mut info);
-    if matters(thread.process(), info.signal) {
+    if act_on_sending(thread.process(), &mut info) && matters(thread.process(), info.signal) {
         thread.signals.lock().pending.add(info);
         interrupt(thread);
     }
@@ -222,8 +229,7 @@ pub fn send_to_thread(thread: &Arc<Thread>, mut info: Info) {
 
 /// Sends to a process; any thread that does not block it may take it.
 pub fn send_to_process(process: &Process, mut info: Info) {
-    act_on_sending(process, &mut info);
-    if matters(process, info.signal) {
+    if act_on_sending(process, &mut info) && matters(process, info.signal) {
         process.pending.lock().add(info);
         process.all_threads().iter().for_each(interrupt);
     }
