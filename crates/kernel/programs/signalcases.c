@@ -168,10 +168,122 @@ static void kill_in_vfork(void) {
     }
 }
 
+// A signal that another mask lets through for this call alone comes although the time is over at once.
+static void masks_without_time(void) {
+    sigset_t open_mask;
+    struct timespec no_time = {0}, short_time = {.tv_nsec = 1};
+    pthread_sigmask(SIG_BLOCK, 0, &open_mask);
+    signal(SIGUSR1, on_signal);
+    block(SIG_BLOCK, SIGUSR1);
+    nr_handled = 0;
+    check(ppoll(0, 0, &no_time, &open_mask) == 0 && nr_handled == 0, "masks", "ppoll with nothing pending");
+    for (int i = 0; i < 4; i++) {
+        const struct timespec *time = i & 1 ? &short_time : &no_time;
+        raise(SIGUSR1);
+        int result = i & 2 ? pselect(0, 0, 0, 0, time, &open_mask) : ppoll(0, 0, time, &open_mask);
+        check(result == -1 && errno == EINTR, "masks", i & 2 ? "pselect" : "ppoll");
+        check(nr_handled == i + 1 && !is_pending(SIGUSR1), "masks", "no handler has run");
+    }
+    raise(SIGUSR1);
+    int epoll = epoll_create1(0);
+    struct epoll_event event;
+    check(epoll_pwait(epoll, &event, 1, 0, &open_mask) == 0, "masks", "epoll_pwait");
+    check(nr_handled == 4 && is_pending(SIGUSR1), "masks", "epoll_pwait without time lets it through");
+    check(poll(0, 0, 0) == 0 && is_pending(SIGUSR1), "masks", "poll lets it through");
+    close(epoll);
+    block(SIG_UNBLOCK, SIGUSR1);
+    check(nr_handled == 5, "masks", "it did not come in the end");
+    signal(SIGUSR1, SIG_DFL);
+}
+
+// What is ignored while it waits is discarded, whoever it was sent to.
+static void discards(int number, void (*action)(int), int to_thread) {
+    signal(number, on_signal);
+    block(SIG_BLOCK, number);
+    nr_handled = 0;
+    if (to_thread)
+        raise(number);
+    else
+        kill(getpid(), number);
+    check(is_pending(number), "discards", "was not pending");
+    signal(number, action);
+    check(!is_pending(number), "discards", "is still pending");
+    signal(number, on_signal);
+    block(SIG_UNBLOCK, number);
+    check(nr_handled == 0, "discards", "is handled later");
+    signal(number, SIG_DFL);
+}
+
+static void ignored(void) {
+    for (int to_thread = 0; to_thread < 2; to_thread++) {
+        discards(SIGUSR1, SIG_IGN, to_thread);
+        discards(SIGCHLD, SIG_DFL, to_thread);
+        discards(SIGWINCH, SIG_DFL, to_thread);
+    }
+    // One that is ignored and blocked waits; to pass over it is no delivery, which SA_RESETHAND counts.
+    struct sigaction action = {.sa_handler = SIG_IGN, .sa_flags = SA_RESETHAND};
+    sigaction(SIGUSR1, &action, 0);
+    block(SIG_BLOCK, SIGUSR1);
+    raise(SIGUSR1);
+    check(is_pending(SIGUSR1), "ignored", "does not wait while it is blocked");
+    block(SIG_UNBLOCK, SIGUSR1);
+    check(!is_pending(SIGUSR1), "ignored", "waits for ever");
+    sigaction(SIGUSR1, 0, &action);
+    check(action.sa_handler == SIG_IGN, "ignored", "has another action now");
+    signal(SIGUSR1, SIG_DFL);
+    // The end of a child, of which nobody hears, is no signal either.
+    block(SIG_BLOCK, SIGCHLD);
+    signal(SIGCHLD, SIG_IGN);
+    for (int i = 0; i < TURNS; i++) {
+        pid_t pid = fork();
+        if (pid == 0) _exit(0);
+        check(waitpid(pid, 0, 0) == -1 && errno == ECHILD, "ignored", "a child can be waited for");
+        check(!is_pending(SIGCHLD), "ignored", "SIGCHLD waits");
+    }
+    struct sigaction no_wait = {.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDWAIT};
+    sigaction(SIGCHLD, &no_wait, 0);
+    pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    check(waitpid(pid, 0, 0) == -1 && errno == ECHILD && is_pending(SIGCHLD), "ignored", "SA_NOCLDWAIT");
+    signal(SIGCHLD, SIG_DFL);
+    block(SIG_UNBLOCK, SIGCHLD);
+}
+
+static void spin_us(long us) {
+    struct timespec now, start;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000 + (now.tv_nsec - start.tv_nsec) / 1000 < us);
+}
+
+// A timer that was stopped sends nothing more; what it sends would kill.
+static void stopped_timers(void) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct itimerval once = {.it_value.tv_usec = 200}, none = {0}, left;
+        struct itimerval often = {{0, 200}, {0, 200}};
+        for (int i = 0; i < 10 * TURNS; i++) {
+            signal(SIGALRM, on_signal);
+            setitimer(ITIMER_REAL, i & 1 ? &once : &often, 0);
+            spin_us(150 + i % 100);
+            setitimer(ITIMER_REAL, &none, 0);
+            signal(SIGALRM, SIG_DFL);
+            spin_us(i % 8 ? 0 : 500);
+            getitimer(ITIMER_REAL, &left);
+            if (left.it_value.tv_sec || left.it_value.tv_usec) _exit(1);
+        }
+        _exit(0);
+    }
+    int status = status_of(pid, "stopped timers");
+    check(!WIFSIGNALED(status), "stopped timers", "a signal comes");
+    check(status == 0, "stopped timers", "a timer runs again");
+}
+
 int main(void) {
     setvbuf(stdout, 0, _IOLBF, 0);
     shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check(shared != MAP_FAILED, "setup", "mmap");
+    alarm(60); // so that a part that hangs fails
     two_waits();
     puts("ok two waits");
     waits_without_ends();
@@ -182,6 +294,12 @@ int main(void) {
     puts("ok kill while stopping");
     kill_in_vfork();
     puts("ok kill in vfork");
+    masks_without_time();
+    puts("ok masks without time");
+    ignored();
+    puts("ok ignored");
+    stopped_timers();
+    puts("ok stopped timers");
     puts("done");
     return 0;
 }

@@ -2,8 +2,9 @@
 //! CPUs meanwhile, or two of them would wait for each other for ever.
 //!
 //! Rule: no lock is held across a call into the subsystem, nor across a switch.
-//! Each lock protects a few moves; the heap's is the only one taken inside
-//! another.
+//! Each lock protects a few moves; the heap's is taken inside others. Beside it: what
+//! happens on signals, then the threads of a process, then signals that wait; an alarm,
+//! then the list of alarms.
 
 use crate::mailbox;
 use core::cell::UnsafeCell;

@@ -99,12 +99,6 @@ fn finish(process: &Process) {
     tell_parent(process);
 }
 
-/// Whether the parent wants to hear of its children's ends at all.
-fn is_heard(parent: &Process) -> bool {
-    let action = parent.actions.lock()[SIGCHLD as usize - 1];
-    action.handler != signal::SIG_IGN && action.flags & u64::from(SA_NOCLDWAIT) == 0
-}
-
 fn tell_parent(process: &Process) {
     let parent = table::find(process.parent_pid()).filter(|p| !p.has_ended());
     let Some(parent) = parent else {
@@ -112,10 +106,13 @@ fn tell_parent(process: &Process) {
         return;
     };
     let signal = u32::from(process.exit_signal);
-    if signal != 0 {
+    // Read once: a parent that changes it meanwhile gets the signal and the end, or neither.
+    let action = parent.actions.lock()[SIGCHLD as usize - 1];
+    let is_ignored = signal == SIGCHLD && action.handler == signal::SIG_IGN;
+    if signal != 0 && !is_ignored {
         signal::send_to_process(&parent, end_info(process, signal));
     }
-    if signal == SIGCHLD && !is_heard(&parent) {
+    if is_ignored || signal == SIGCHLD && action.flags & u64::from(SA_NOCLDWAIT) != 0 {
         table::remove(process.pid);
     }
     process.told.store(true, Ordering::Release);

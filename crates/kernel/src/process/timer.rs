@@ -1,7 +1,8 @@
 //! The alarm clock of a process: alarm(2), setitimer(2) with ITIMER_REAL.
 
-use super::table;
+use super::{Process, table};
 use crate::arch::time;
+use crate::mailbox;
 use crate::sched::{self, delay};
 use crate::signal::{self, Info};
 use crate::sync::SpinLock;
@@ -16,9 +17,40 @@ const SI_KERNEL: i32 = 0x80;
 static ALARMS: SpinLock<BTreeMap<(u64, u32), ()>> = SpinLock::new(BTreeMap::new());
 static EARLIEST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// When it goes off, and how often then; nanoseconds, 0 is never.
+/// An alarm; nanoseconds.
 #[derive(Default)]
-pub struct Alarm(SpinLock<(u64, u64)>);
+pub struct Alarm(SpinLock<State>);
+
+#[derive(Default)]
+struct State {
+    /// When it goes off, or 0.
+    at_ns: u64,
+    /// How often after that, or 0.
+    interval_ns: u64,
+    /// So many CPUs are sending its signal.
+    nr_firing: u32,
+}
+
+impl State {
+    /// What is left, and the interval.
+    fn left(&self, now_ns: u64) -> (u64, u64) {
+        let left = if self.at_ns == 0 { 0 } else { self.at_ns.saturating_sub(now_ns).max(1) };
+        (left, self.interval_ns)
+    }
+    /// Sets it for `at_ns` instead of for when it was set for. The caller has the alarm's
+    /// lock: what is in the list is what its owner says.
+    fn move_to(&mut self, pid: u32, at_ns: u64) {
+        let mut alarms = ALARMS.lock();
+        if self.at_ns != 0 {
+            alarms.remove(&(self.at_ns, pid));
+        }
+        self.at_ns = at_ns;
+        if at_ns != 0 {
+            alarms.insert((at_ns, pid), ());
+        }
+        publish(&alarms);
+    }
+}
 
 fn publish(alarms: &BTreeMap<(u64, u32), ()>) {
     let earliest = alarms.first_key_value().map_or(u64::MAX, |(key, ())| key.0);
@@ -27,45 +59,46 @@ fn publish(alarms: &BTreeMap<(u64, u32), ()>) {
 
 impl Alarm {
     /// Sets it to go off in `value_ns` and every `interval_ns` after; what was
-    /// left, and the interval, of before.
+    /// left, and the interval, of before. Signals of before have been sent when this
+    /// returns.
     pub fn set(&self, pid: u32, value_ns: u64, interval_ns: u64) -> (u64, u64) {
-        let now = time::now_ns();
-        let mut own = self.0.lock();
-        let mut alarms = ALARMS.lock();
-        let before = *own;
-        if before.0 != 0 {
-            alarms.remove(&(before.0, pid));
-        }
-        *own = (0, interval_ns);
-        if value_ns != 0 {
-            own.0 = now.saturating_add(value_ns);
-            alarms.insert((own.0, pid), ());
-        }
-        publish(&alarms);
-        drop(alarms);
+        let (mut own, now) = loop {
+            let own = self.0.lock();
+            if own.nr_firing == 0 {
+                break (own, time::now_ns());
+            }
+            drop(own);
+            // The thread that sends may wait for this CPU.
+            sched::yield_now();
+            mailbox::poll();
+        };
+        let before = own.left(now);
+        own.move_to(pid, if value_ns == 0 { 0 } else { now.saturating_add(value_ns) });
+        own.interval_ns = interval_ns;
         drop(own);
         sched::timer_changed();
-        (if before.0 == 0 { 0 } else { before.0.saturating_sub(now).max(1) }, before.1)
+        before
     }
     /// What is left, and the interval.
     pub fn get(&self) -> (u64, u64) {
-        let own = *self.0.lock();
-        (if own.0 == 0 { 0 } else { own.0.saturating_sub(time::now_ns()).max(1) }, own.1)
+        self.0.lock().left(time::now_ns())
     }
-    /// Whether it is still set for this moment; then it is set for the next one.
-    fn went_off(&self, pid: u32, at: u64) -> bool {
-        let interval = {
+    /// Sends the signal if the alarm is still set for this moment; then it is set for the
+    /// next one.
+    fn go_off(&self, process: &Process, at_ns: u64) {
+        {
             let mut own = self.0.lock();
-            if own.0 != at {
-                return false;
+            if own.at_ns != at_ns {
+                return;
             }
-            own.0 = 0;
-            own.1
-        };
-        if interval != 0 {
-            self.set(pid, interval, interval);
+            let next = if own.interval_ns == 0 { 0 } else { time::now_ns().saturating_add(own.interval_ns) };
+            own.move_to(process.pid, next);
+            own.nr_firing += 1;
         }
-        true
+        sched::timer_changed();
+        delay::step();
+        signal::send_to_process(process, Info { signal: SIGALRM, code: SI_KERNEL, ..Info::default() });
+        self.0.lock().nr_firing -= 1;
     }
 }
 
@@ -89,10 +122,8 @@ pub fn tick() {
         };
         let Some((at, pid)) = due else { return };
         delay::step();
-        if let Some(process) = table::find(pid)
-            && process.alarm.went_off(pid, at)
-        {
-            signal::send_to_process(&process, Info { signal: SIGALRM, code: SI_KERNEL, ..Info::default() });
+        if let Some(process) = table::find(pid) {
+            process.alarm.go_off(&process, at);
         }
     }
 }

@@ -135,7 +135,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
         let mut actions = process.actions.lock();
         let slot = &mut actions[info.signal as usize - 1];
         let action = *slot;
-        if action.once() {
+        if action.once() && !is_ignored(&action, info.signal) {
             slot.handler = SIG_DFL;
         }
         action

@@ -187,9 +187,33 @@ pub fn forget_handlers(actions: &mut [Action; NR_SIGNALS]) {
 
 /// Whether a signal to this process can ever matter: one that is ignored matters
 /// only while somebody blocks it.
-fn matters(process: &Process, signal: u32) -> bool {
-    let action = process.actions.lock()[signal as usize - 1];
-    !is_ignored(&action, signal) || process.all_threads().iter().any(|t| t.signals.lock().mask & bit(signal) != 0)
+fn matters(process: &Process, action: &Action, signal: u32) -> bool {
+    let is_blocked = |thread: &Arc<Thread>| thread.signals.lock().mask & bit(signal) != 0;
+    !is_ignored(action, signal) || process.threads.lock().values().any(is_blocked)
+}
+
+/// Does `add` if the signal matters; whether it did. The lock on the actions is held
+/// meanwhile: a signal that comes to be ignored is either discarded then or not added.
+fn add_if_it_matters(process: &Process, signal: u32, add: impl FnOnce()) -> bool {
+    let actions = process.actions.lock();
+    let matters = matters(process, &actions[signal as usize - 1], signal);
+    if matters {
+        add();
+    }
+    matters
+}
+
+/// Sets what happens on a signal; gives what happened before. One that is ignored from
+/// now on is discarded where it waits, also where it is blocked.
+pub fn set_action(process: &Process, signal: u32, action: Action) -> Action {
+    let mut actions = process.actions.lock();
+    let before = core::mem::replace(&mut actions[signal as usize - 1], action);
+    if is_ignored(&action, signal) {
+        process.pending.lock().drop_set(bit(signal));
+        let threads = process.threads.lock();
+        threads.values().for_each(|thread| thread.signals.lock().pending.drop_set(bit(signal)));
+    }
+    before
 }
 
 /// What some signals do when they are sent, not when they are taken; whether the signal
@@ -221,16 +245,21 @@ fn drop_pending(process: &Process, set: u64) {
 
 /// Sends to one thread.
 pub fn send_to_thread(thread: &Arc<Thread>, mut info: Info) {
-    if act_on_sending(thread.process(), &mut info) && matters(thread.process(), info.signal) {
-        thread.signals.lock().pending.add(info);
+    if !act_on_sending(thread.process(), &mut info) {
+        return;
+    }
+    let add = || thread.signals.lock().pending.add(info);
+    if add_if_it_matters(thread.process(), info.signal, add) {
         interrupt(thread);
     }
 }
 
 /// Sends to a process; any thread that does not block it may take it.
 pub fn send_to_process(process: &Process, mut info: Info) {
-    if act_on_sending(process, &mut info) && matters(process, info.signal) {
-        process.pending.lock().add(info);
+    if !act_on_sending(process, &mut info) {
+        return;
+    }
+    if add_if_it_matters(process, info.signal, || process.pending.lock().add(info)) {
         process.all_threads().iter().for_each(interrupt);
     }
 }
@@ -254,8 +283,8 @@ fn stop(process: &Process, info: &Info) {
 /// Tells the parent that a child was stopped or goes on.
 fn tell_parent(process: &Process, code: u32, signal: u32) {
     let Some(parent) = process::find(process.parent_pid()) else { return };
-    let wants = parent.actions.lock()[SIGCHLD as usize - 1].flags & u64::from(SA_NOCLDSTOP) == 0;
-    if wants {
+    let action = parent.actions.lock()[SIGCHLD as usize - 1];
+    if action.handler != SIG_IGN && !action.has(SA_NOCLDSTOP) {
         send_to_process(&parent, Info::of_child(SIGCHLD, code as i32, process.pid, signal.into()));
     }
     parent.watchers.wake_all();

@@ -52,7 +52,9 @@ pub fn with_mask(
     result
 }
 
-/// As [`bell::wait`], for calls that no handler has made again.
+/// As [`bell::wait`], for calls that no handler has made again. A signal that waits ends
+/// them also when their time is over: another mask may let it through for this moment
+/// alone.
 fn wait(
     call: &Call,
     deadline: Option<u64>,
@@ -60,7 +62,11 @@ fn wait(
     is_ready: impl Fn() -> bool,
 ) -> errno::Result<()> {
     let waited = bell::wait(call.thread, deadline, enter, || is_ready().then_some(()));
-    waited.map(|_| ()).map_err(|e| e.interrupted_as(Errno::RESTART_UNHANDLED))
+    match waited {
+        Ok(None) if call.thread.is_interrupted() => Err(Errno::RESTART_UNHANDLED),
+        Ok(_) => Ok(()),
+        Err(errno) => Err(errno.interrupted_as(Errno::RESTART_UNHANDLED)),
+    }
 }
 
 /// One entry of poll(2)'s list.

@@ -34,14 +34,9 @@ pub fn rt_sigaction(call: &mut Call) -> errno::Result {
     if new.is_some() && bit(number) & UNBLOCKABLE != 0 {
         return Err(Errno::EINVAL);
     }
-    let old = {
-        let mut actions = call.process.actions.lock();
-        let slot = &mut actions[number as usize - 1];
-        let old = *slot;
-        if let Some(new) = new {
-            *slot = new;
-        }
-        old
+    let old = match new {
+        Some(new) => signal::set_action(call.process, number, new),
+        None => call.process.actions.lock()[number as usize - 1],
     };
     if old_at != 0 {
         mm::put(call.space(), old_at, &old)?;
