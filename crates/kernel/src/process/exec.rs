@@ -174,8 +174,14 @@ impl Process {
         let closed = self.files.lock().take_cloexec();
         drop(closed);
         self.set_name(None);
+        let no_new_privs = self.kept.lock().no_new_privs;
+        let identity = {
+            let mut identity = self.identity.lock();
+            identity.exec(no_new_privs);
+            *identity
+        };
+        prepared.mm.dumpable.store(identity.is_itself(), Ordering::Relaxed);
         self.set_mm(Some(prepared.mm));
-        self.identity.lock().exec();
         self.borrows_memory.store(false, Ordering::Relaxed);
         self.apply_limits();
         *thread.successor.lock() = Some(new);

@@ -17,8 +17,12 @@ pub enum Capability {
     SetGid = 6,
     /// Become any user.
     SetUid = 7,
+    /// Hand on capabilities that it has not.
+    SetPcap = 8,
     /// Lock memory without limit.
     IpcLock = 14,
+    /// Give a process more turns, and others' processes another number of them.
+    SysNice = 23,
     /// Raise the largest value of a limit.
     SysResource = 24,
 }
@@ -65,8 +69,16 @@ impl Ids {
         }
         Ok(new)
     }
-    /// setresuid(2), setresgid(2).
+    /// setresuid(2), setresgid(2). A call that changes nothing leaves the file system's number.
     pub fn set_three(self, [real, effective, saved]: [u32; 3], is_free: bool) -> errno::Result<Ids> {
+        let is = |id: u32, now: u32| id == SAME || id == now;
+        if is(real, self.real)
+            && is(effective, self.effective)
+            && (effective == SAME || effective == self.fs)
+            && is(saved, self.saved)
+        {
+            return Ok(self);
+        }
         let may = [real, effective, saved].iter().all(|id| *id == SAME || self.has(*id));
         if is_free || may { Ok(self.with(real, effective, saved)) } else { Err(Errno::EPERM) }
     }
@@ -134,18 +146,35 @@ impl Identity {
         let Capabilities { effective, permitted, inheritable } = new;
         let new =
             Capabilities { effective: effective & ALL, permitted: permitted & ALL, inheritable: inheritable & ALL };
-        if new.permitted & !self.capabilities.permitted != 0 || new.effective & !new.permitted != 0 {
+        let old = self.capabilities;
+        let may_inherit = if self.has(Capability::SetPcap) { ALL } else { old.inheritable | old.permitted };
+        let is_more = new.inheritable & !may_inherit | new.permitted & !old.permitted | new.effective & !new.permitted;
+        if is_more != 0 {
             return Err(Errno::EPERM);
         }
         self.capabilities = new;
         Ok(())
     }
-    /// It runs another program: root has all capabilities again.
-    pub fn exec(&mut self) {
-        let users = &mut self.users;
-        (users.saved, self.groups.saved) = (users.effective, self.groups.effective);
-        let permitted = if users.real == 0 || users.effective == 0 { ALL } else { 0 };
+    /// It runs another program: root has all capabilities again, unless no program may give it any.
+    pub fn exec(&mut self, no_new_privs: bool) {
+        for ids in [&mut self.users, &mut self.groups] {
+            (ids.saved, ids.fs) = (ids.effective, ids.effective);
+        }
+        let users = &self.users;
+        let mut permitted = if users.real == 0 || users.effective == 0 { ALL } else { 0 };
+        if no_new_privs {
+            permitted &= self.capabilities.permitted;
+        }
         self.capabilities.permitted = permitted;
         self.capabilities.effective = if users.effective == 0 { permitted } else { 0 };
+    }
+    /// Whether it acts as who started it.
+    pub fn is_itself(&self) -> bool {
+        [self.users, self.groups].iter().all(|ids| ids.real == ids.effective)
+    }
+    /// Whether others see it act as somebody else, compared with `before`.
+    pub fn acts_otherwise(&self, before: &Identity) -> bool {
+        let seen = |identity: &Identity| [identity.users, identity.groups].map(|ids| [ids.effective, ids.fs]);
+        seen(self) != seen(before)
     }
 }

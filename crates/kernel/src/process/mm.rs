@@ -10,7 +10,7 @@ use crate::mm::{self, Space, USER_END};
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Memory and its users.
 pub struct Mm {
@@ -25,6 +25,8 @@ pub struct Mm {
     pub first_sp: u64,
     /// Threads that run in it and have not ended.
     nr_users: AtomicU32,
+    /// Whether it may be dumped (PR_SET_DUMPABLE).
+    pub dumpable: AtomicBool,
     /// The most pages that were resident, as far as anybody looked.
     peak_pages: AtomicU64,
 }
@@ -33,13 +35,15 @@ impl Mm {
     /// Of a new program; without users.
     pub fn new(space: Space, path: String, args: Vec<u8>, first_sp: u64) -> Arc<Mm> {
         let (nr_users, peak_pages) = (AtomicU32::new(0), AtomicU64::new(0));
-        Arc::new(Mm { space, path, args, first_sp, nr_users, peak_pages })
+        Arc::new(Mm { space, path, args, first_sp, nr_users, dumpable: AtomicBool::new(true), peak_pages })
     }
     /// A copy for a child, as fork(2) makes it.
     pub fn fork(&self) -> errno::Result<Arc<Mm>> {
         let space = self.space.fork().map_err(|error| Errno::from(error.errno()))?;
         mm::prepare_root(&space);
-        Ok(Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp))
+        let child = Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp);
+        child.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(child)
     }
     /// One more thread runs in it.
     pub fn enter(&self) {

@@ -3,7 +3,7 @@
 //! `mm` is its memory, `table` says who is whose, `fork` and `exec` make and
 //! replace processes, `elf` and `stack` lay a program out, `exit` and `wait` are
 //! the two sides of its end, `limits` what it may have, `identity` who it is,
-//! `timer` its alarm.
+//! `kept` what else it was told, `timer` its alarm.
 
 pub mod archive;
 pub mod elf;
@@ -11,6 +11,7 @@ pub mod exec;
 pub mod exit;
 pub mod fork;
 pub mod identity;
+pub mod kept;
 pub mod limits;
 mod mm;
 pub mod stack;
@@ -37,6 +38,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use identity::{Capability, Identity};
+use kept::Kept;
 use limits::Limits;
 use wait::ChildUsage;
 
@@ -57,6 +59,8 @@ pub struct Inherited {
     pub limits: Limits,
     /// Who it is.
     pub identity: Identity,
+    /// What it was told to keep.
+    pub kept: Kept,
     /// What `/proc/PID/oom_score_adj` says.
     pub oom_score_adj: i32,
 }
@@ -87,6 +91,8 @@ pub struct Process {
     pub limits: SpinLock<Limits>,
     /// Who it is.
     pub identity: SpinLock<Identity>,
+    /// What it was told to keep.
+    pub kept: SpinLock<Kept>,
     /// Its memory is its parent's, whose limits that keeps.
     borrows_memory: AtomicBool,
     /// Has replaced its program since it was forked.
@@ -134,6 +140,7 @@ impl Process {
             place: SpinLock::new(from.place),
             limits: SpinLock::new(from.limits),
             identity: SpinLock::new(from.identity),
+            kept: SpinLock::new(from.kept),
             borrows_memory: AtomicBool::new(false),
             has_executed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -158,6 +165,7 @@ impl Process {
             place: fs::Place::default(),
             limits: Limits::default(),
             identity: Identity::default(),
+            kept: Kept::default(),
             oom_score_adj: 0,
         };
         let process = Process::bare(table::new_id(), from, 0)?;
@@ -308,6 +316,7 @@ impl Process {
             place: self.place.lock().clone(),
             limits: self.limits.lock().clone(),
             identity: *self.identity.lock(),
+            kept: self.kept.lock().for_child(),
             oom_score_adj: self.oom_score_adj.load(Ordering::Relaxed),
         })
     }

@@ -11,8 +11,7 @@ use crate::fs::{Body, content};
 use crate::mm;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{
-    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE, UTIME_NOW,
-    UTIME_OMIT,
+    AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, UTIME_NOW, UTIME_OMIT,
 };
 
 const NS_PER_S: i64 = 1_000_000_000;
@@ -220,21 +219,14 @@ pub fn fallocate(call: &mut Call) -> errno::Result {
     let writer = content.writer();
     let size = content.size_bytes();
     const PUNCH: u32 = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
-    const ZERO: u32 = FALLOC_FL_ZERO_RANGE;
-    const ZERO_KEEP: u32 = FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE;
     match mode {
         // As Linux: whether the size would change or not.
         0 | FALLOC_FL_KEEP_SIZE if end > size && writer.seals().contains(Seals::GROW) => return Err(Errno::EPERM),
         // Pages come when they are written; nothing sets them aside.
         0 if end > size => writer.set_size_bytes(end)?,
         0 | FALLOC_FL_KEEP_SIZE => {}
-        PUNCH | ZERO_KEEP => writer.clear(start, end)?,
-        ZERO => {
-            writer.clear(start, end)?;
-            if end > size {
-                writer.set_size_bytes(end)?;
-            }
-        }
+        PUNCH => writer.clear(start, end)?,
+        // As tmpfs.
         _ => return Err(Errno::EOPNOTSUPP),
     }
     drop(writer);

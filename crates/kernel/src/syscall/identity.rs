@@ -4,9 +4,10 @@ use super::Call;
 use super::info::process_of;
 use crate::errno::{self, Errno};
 use crate::mm;
-use crate::process::Process;
 use crate::process::identity::{Capabilities, Capability, Identity, Ids};
-use alloc::sync::Arc;
+use crate::process::kept::Groups;
+use core::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
 
 /// Of whom the numbers are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,16 @@ fn ids(call: &Call, of: Of) -> Ids {
 
 /// Changes the identity, and what depends on it.
 fn change(call: &Call, f: impl FnOnce(&mut Identity) -> errno::Result<()>) -> errno::Result {
-    f(&mut call.process.identity.lock())?;
+    let acts_otherwise = {
+        let mut identity = call.process.identity.lock();
+        let before = *identity;
+        f(&mut identity)?;
+        identity.acts_otherwise(&before)
+    };
+    if acts_otherwise {
+        // As Linux with fs.suid_dumpable of 0.
+        call.thread.mm().dumpable.store(false, Ordering::Relaxed);
+    }
     call.process.apply_limits();
     Ok(0)
 }
@@ -80,51 +90,81 @@ pub fn set_fs(call: &mut Call, of: Of) -> errno::Result {
     Ok(before.into())
 }
 
-/// There are no further groups; whoever may set them may set none.
 pub fn setgroups(call: &mut Call) -> errno::Result {
-    const MOST: u64 = 65_536;
+    let nr = call.int(0);
     if !call.process.identity.lock().has(Capability::SetGid) {
         return Err(Errno::EPERM);
     }
-    if call.args[0] > MOST { Err(Errno::EINVAL) } else { Ok(0) }
-}
-
-/// The process that the head of a call about capabilities names. Only version 3 is known.
-fn capabilities_of(call: &Call, head_at: u64) -> errno::Result<Arc<Process>> {
-    const VERSION_3: u32 = 0x2008_0522;
-    let [version, pid] = mm::get::<[u32; 2]>(call.space(), head_at)?;
-    if version != VERSION_3 {
-        mm::put(call.space(), head_at, &VERSION_3)?;
+    if nr > Groups::MOST {
         return Err(Errno::EINVAL);
     }
-    if (pid as i32) < 0 { Err(Errno::EINVAL) } else { process_of(call, pid) }
+    let groups = Groups::new(nr as usize, |ids| {
+        mm::copy_in(call.space(), call.args[1], ids.as_mut_bytes())?;
+        if ids.contains(&u32::MAX) { Err(Errno::EINVAL) } else { Ok(()) }
+    })?;
+    let before = core::mem::replace(&mut call.process.kept.lock().groups, groups);
+    drop(before);
+    Ok(0)
+}
+
+pub fn getgroups(call: &mut Call) -> errno::Result {
+    let room = call.int(0) as i32;
+    let groups = call.process.kept.lock().groups.clone();
+    let ids = groups.ids();
+    if room < 0 || room != 0 && (room as usize) < ids.len() {
+        return Err(Errno::EINVAL);
+    }
+    if room != 0 {
+        mm::copy_out(call.space(), call.args[1], ids.as_bytes())?;
+    }
+    Ok(ids.len() as u64)
+}
+
+/// How many words of each set a version of capget(2) and capset(2) has; EINVAL, with the
+/// newest version, of one that is not known.
+fn nr_words(call: &Call, head_at: u64) -> errno::Result<usize> {
+    const VERSION_1: u32 = 0x1998_0330;
+    const VERSION_2: u32 = 0x2007_1026;
+    const VERSION_3: u32 = 0x2008_0522;
+    match mm::get::<u32>(call.space(), head_at)? {
+        VERSION_1 => Ok(1),
+        VERSION_2 | VERSION_3 => Ok(2),
+        _ => {
+            mm::put(call.space(), head_at, &VERSION_3)?;
+            Err(Errno::EINVAL)
+        }
+    }
 }
 
 pub fn capget(call: &mut Call) -> errno::Result {
     let [head_at, data_at, ..] = call.args;
-    let process = match capabilities_of(call, head_at) {
+    let nr_words = match nr_words(call, head_at) {
         // Without room for an answer the question is which version is known.
-        Err(Errno::EINVAL) if data_at == 0 => return Ok(0),
+        Ok(_) | Err(Errno::EINVAL) if data_at == 0 => return Ok(0),
         found => found?,
     };
-    if data_at != 0 {
-        let Capabilities { effective, permitted, inheritable } = process.identity.lock().capabilities;
-        let words = [effective, permitted, inheritable];
-        let [low, high] = [0, 32].map(|shift| words.map(|word| (word >> shift) as u32));
-        mm::put(call.space(), data_at, &[low, high])?;
+    let pid = mm::get::<u32>(call.space(), head_at.wrapping_add(4))?;
+    if (pid as i32) < 0 {
+        return Err(Errno::EINVAL);
     }
+    let process = if pid == call.thread.tid { call.process.clone() } else { process_of(call, pid)? };
+    let Capabilities { effective, permitted, inheritable } = process.identity.lock().capabilities;
+    let words = [0, 32].map(|shift| [effective, permitted, inheritable].map(|word| (word >> shift) as u32));
+    mm::copy_out(call.space(), data_at, words[..nr_words].as_bytes())?;
     Ok(0)
 }
 
-/// A process changes its own alone.
+/// Whoever calls changes its own alone, and is named as 0 or by the thread's number.
 pub fn capset(call: &mut Call) -> errno::Result {
     let [head_at, data_at, ..] = call.args;
-    let process = capabilities_of(call, head_at)?;
-    if process.pid != call.process.pid {
+    let nr_words = nr_words(call, head_at)?;
+    let pid = mm::get::<u32>(call.space(), head_at.wrapping_add(4))?;
+    if pid != 0 && pid != call.thread.tid {
         return Err(Errno::EPERM);
     }
-    let [low, high] = mm::get::<[[u32; 3]; 2]>(call.space(), data_at)?;
-    let word = |n: usize| u64::from(high[n]) << 32 | u64::from(low[n]);
-    let wanted = Capabilities { effective: word(0), permitted: word(1), inheritable: word(2) };
+    let mut words = [[0u32; 3]; 2];
+    mm::copy_in(call.space(), data_at, words[..nr_words].as_mut_bytes())?;
+    let set = |n: usize| u64::from(words[1][n]) << 32 | u64::from(words[0][n]);
+    let wanted = Capabilities { effective: set(0), permitted: set(1), inheritable: set(2) };
     change(call, |identity| identity.set_capabilities(wanted))
 }

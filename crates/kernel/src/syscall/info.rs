@@ -14,8 +14,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::prctl::{
-    PR_GET_DUMPABLE, PR_GET_NAME, PR_GET_PDEATHSIG, PR_GET_THP_DISABLE, PR_SET_DUMPABLE, PR_SET_NAME,
-    PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE, PR_SET_VMA,
+    PR_GET_DUMPABLE, PR_GET_NAME, PR_GET_NO_NEW_PRIVS, PR_GET_PDEATHSIG, PR_GET_THP_DISABLE, PR_SET_DUMPABLE,
+    PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE, PR_SET_VMA,
 };
 
 pub fn getrandom(call: &mut Call) -> errno::Result {
@@ -108,11 +108,6 @@ pub fn setrlimit(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-pub fn sched_getparam(call: &mut Call) -> errno::Result {
-    mm::put(call.space(), call.args[1], &0u32)?;
-    Ok(0)
-}
-
 /// The start of a text, as far as it fits; its length. Nothing behind that is read.
 fn read_start(call: &Call, addr: u64, into: &mut [u8]) -> errno::Result<usize> {
     let mut len = 0;
@@ -161,8 +156,16 @@ pub fn prctl(call: &mut Call) -> errno::Result {
             Ok(0)
         }
         PR_GET_THP_DISABLE if call.args[1..5] == [0; 4] => Ok(call.space().thp_disable().into()),
-        PR_GET_DUMPABLE => Ok(1),
-        PR_SET_DUMPABLE | PR_SET_NO_NEW_PRIVS => Ok(0),
+        PR_GET_DUMPABLE => Ok(call.thread.mm().dumpable.load(Ordering::Relaxed).into()),
+        PR_SET_DUMPABLE if call.args[1] <= 1 => {
+            call.thread.mm().dumpable.store(call.args[1] == 1, Ordering::Relaxed);
+            Ok(0)
+        }
+        PR_SET_NO_NEW_PRIVS if call.args[1..5] == [1, 0, 0, 0] => {
+            call.process.kept.lock().no_new_privs = true;
+            Ok(0)
+        }
+        PR_GET_NO_NEW_PRIVS if call.args[1..5] == [0; 4] => Ok(call.process.kept.lock().no_new_privs.into()),
         // Names of mappings are for reports only, and not kept.
         PR_SET_VMA => Err(Errno::EINVAL),
         _ => Err(Errno::EINVAL),

@@ -16,6 +16,7 @@ mod names;
 mod numa;
 mod path;
 mod poll;
+mod priority;
 mod process;
 mod rw;
 mod shm;
@@ -297,8 +298,8 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_prlimit64 => info::prlimit64(call),
         nr::__NR_getrlimit => info::getrlimit(call),
         nr::__NR_setrlimit => info::setrlimit(call),
-        nr::__NR_getgroups => Ok(0),
-        nr::__NR_getpriority => Ok(20),
+        nr::__NR_getgroups => identity::getgroups(call),
+        nr::__NR_getpriority => priority::getpriority(call),
         nr::__NR_syslog => Ok(0),
         nr::__NR_prctl => info::prctl(call),
         nr::__NR_getuid => identity::get_real(call, Of::Users),
@@ -319,9 +320,12 @@ fn dispatch(number: u64, call: &mut Call) -> errno::Result {
         nr::__NR_capget => identity::capget(call),
         nr::__NR_capset => identity::capset(call),
 
-        nr::__NR_setpriority | nr::__NR_sched_setscheduler | nr::__NR_sched_setparam => Ok(0),
-        nr::__NR_sched_getscheduler | nr::__NR_personality => Ok(0),
-        nr::__NR_sched_getparam => info::sched_getparam(call),
+        nr::__NR_setpriority => priority::setpriority(call),
+        nr::__NR_sched_setscheduler => priority::sched_setscheduler(call),
+        nr::__NR_sched_getscheduler => priority::sched_getscheduler(call),
+        nr::__NR_sched_setparam => priority::sched_setparam(call),
+        nr::__NR_sched_getparam => priority::sched_getparam(call),
+        nr::__NR_personality => priority::personality(call),
 
         // Their callers do without.
         nr::__NR_rseq | nr::__NR_membarrier => Err(Errno::ENOSYS),

@@ -30,6 +30,8 @@ pub fn futex(call: &mut Call) -> errno::Result {
     let (op, value) = (op as u32, value as u32);
     let private = op & FUTEX_PRIVATE_FLAG != 0;
     let key = || Key::of(call.space(), addr, private);
+    // As Linux: signed, and at least one is woken.
+    let nr_woken = (value as i32).max(1) as u32;
     let realtime = op & FUTEX_CLOCK_REALTIME != 0;
     match op & !(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME) {
         op if realtime && op != FUTEX_WAIT_BITSET => Err(Errno::ENOSYS),
@@ -42,9 +44,9 @@ pub fn futex(call: &mut Call) -> errno::Result {
             let key = if last as u32 == 0 { Err(Errno::EINVAL) } else { key() };
             futex::wait(call.space(), key?, addr, value, last as u32, deadline)
         }
-        FUTEX_WAKE => Ok(futex::wake(key()?, value.max(1), u32::MAX)),
+        FUTEX_WAKE => Ok(futex::wake(key()?, nr_woken, u32::MAX)),
         FUTEX_WAKE_BITSET if last as u32 == 0 => Err(Errno::EINVAL),
-        FUTEX_WAKE_BITSET => Ok(futex::wake(key()?, value.max(1), last as u32)),
+        FUTEX_WAKE_BITSET => Ok(futex::wake(key()?, nr_woken, last as u32)),
         op @ (FUTEX_REQUEUE | FUTEX_CMP_REQUEUE) => {
             // Both counts are signed; the second comes in the timeout's place.
             if (value as i32) < 0 || (timeout as i32) < 0 {
