@@ -56,16 +56,24 @@ impl fmt::Display for LeftOut {
 /// Adds what is below the folder, which itself has to be readable.
 pub fn add(files: &mut Vec<(String, Content)>, folder: &Path) -> Result<LeftOut, RunError> {
     let mut left_out = LeftOut::default();
-    let names = names(folder).map_err(|e| wrong(format!("--root {}: should be readable: {e}", folder.display())))?;
+    let names = names(folder, &mut left_out)
+        .map_err(|e| wrong(format!("--root {}: should be readable: {e}", folder.display())))?;
     add_all(files, folder, names, "", &mut left_out);
     Ok(left_out)
 }
 
 /// The names in a folder, in order.
-fn names(folder: &Path) -> io::Result<Vec<OsString>> {
-    let mut names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
+fn names(folder: &Path, left_out: &mut LeftOut) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name()));
+    Ok(sorted(folder, entries, left_out))
+}
+
+/// The entries that could be read.
+fn sorted(folder: &Path, entries: impl Iterator<Item = io::Result<OsString>>, left_out: &mut LeftOut) -> Vec<OsString> {
+    let readable = |entry: io::Result<_>| entry.inspect_err(|why| left_out.unreadable(folder, why)).ok();
+    let mut names: Vec<_> = entries.filter_map(readable).collect();
     names.sort();
-    Ok(names)
+    names
 }
 
 fn add_all(
@@ -99,7 +107,8 @@ fn add_one(
     if about.is_dir() {
         // One that cannot be read is there, and empty.
         files.push((destination.clone(), Content::Folder));
-        add_all(files, source, names(source)?, &destination, left_out);
+        let names = names(source, left_out)?;
+        add_all(files, source, names, &destination, left_out);
     } else if about.is_symlink() {
         let target = fs::read_link(source)?;
         files.push((destination, Content::Link(target.as_os_str().as_bytes().to_vec())));
@@ -111,4 +120,17 @@ fn add_one(
         left_out.note(source, "a socket, pipe or device");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_cannot_be_read_is_left_out_alone() {
+        let mut left_out = LeftOut::default();
+        let entries = [Ok("b".into()), Err(io::Error::other("lost")), Ok("a".into())];
+        assert_eq!(sorted(Path::new("/srv"), entries.into_iter(), &mut left_out), ["a", "b"]);
+        assert_eq!(left_out.to_string(), "unreadable: 1; the first is /srv: lost");
+    }
 }
