@@ -279,7 +279,61 @@ static void stopped_timers(void) {
     check(status == 0, "stopped timers", "a timer runs again");
 }
 
-int main(void) {
+// A thread that runs one program after the other has all signals that were sent to it meanwhile.
+enum { FIRST = 36, NR_SENT = 29, NR_PROGRAMS = 60 };
+static void block_all(void) {
+    sigset_t set;
+    sigfillset(&set);
+    sigprocmask(SIG_BLOCK, &set, 0);
+}
+
+static int next_program(char **argv) {
+    int left = atoi(argv[2]);
+    sigset_t set;
+    char byte, text[16];
+    sprintf(text, "%d", left - 1);
+    char *args[] = {argv[0], "next", text, 0}, *env[] = {0};
+    if (left > 0) {
+        execve(argv[0], args, env);
+        return 99;
+    }
+    while (read(0, &byte, 1) == 1) {}
+    sigpending(&set);
+    for (int i = 0; i < NR_SENT; i++)
+        if (!sigismember(&set, FIRST + i)) return 1 + i;
+    return 0;
+}
+
+static void sent_during_execve(const char *self) {
+    for (int turn = 0; turn < 4; turn++) {
+        int ends[2];
+        check(pipe(ends) == 0, "execve", "pipe");
+        shared->word = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            char *args[] = {(char *)self, "next", "60", 0}, *env[] = {0};
+            block_all();
+            dup2(ends[0], 0);
+            close(ends[0]), close(ends[1]);
+            shared->word = 1;
+            execve(self, args, env);
+            _exit(98);
+        }
+        close(ends[0]);
+        while (shared->word == 0) {}
+        for (int i = 0; i < NR_SENT; i++) {
+            check(syscall(SYS_tgkill, pid, pid, FIRST + i) == 0, "execve", "tgkill");
+            spin_us(500 + 37 * i % 300);
+        }
+        close(ends[1]);
+        int status = status_of(pid, "execve");
+        check(WIFEXITED(status) && WEXITSTATUS(status) < 98, "execve", "status");
+        check(status == 0, "execve", "a signal was lost");
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "next") == 0) return next_program(argv);
     setvbuf(stdout, 0, _IOLBF, 0);
     shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     check(shared != MAP_FAILED, "setup", "mmap");
@@ -300,6 +354,8 @@ int main(void) {
     puts("ok ignored");
     stopped_timers();
     puts("ok stopped timers");
+    sent_during_execve(argv[0]);
+    puts("ok sent during execve");
     puts("done");
     return 0;
 }

@@ -161,12 +161,7 @@ impl Process {
             new.mm().leave();
             return Err(errno);
         }
-        {
-            let mut old = thread.signals.lock();
-            let mut signals = new.signals.lock();
-            signals.mask = old.mask;
-            core::mem::swap(&mut signals.pending, &mut old.pending);
-        }
+        new.signals.lock().mask = thread.signals.lock().mask;
         new.affinity.store(thread.affinity.load(Ordering::Relaxed), Ordering::Relaxed);
         signal::forget_handlers(&mut self.actions.lock());
         // Whoever sees an end of a pipe close knows that the program is replaced.
@@ -202,11 +197,17 @@ impl Process {
         self.replacing.store(0, Ordering::Release);
         result
     }
-    /// The old thread is through: the new one takes its place.
+    /// The old thread is through: the new one takes its place, and the signals that were
+    /// sent to it until now. A sender that has found the old one before finds out
+    /// (`ThreadSignals::has_moved`).
     pub(super) fn hand_over(&self, old: &Thread, new: &Arc<Thread>) {
         let mut threads = self.threads.lock();
         let gone = threads.remove(&old.tid);
         let replaced = threads.insert(new.tid, new.clone());
+        let mut from = old.signals.lock();
+        from.has_moved = true;
+        new.signals.lock().pending = core::mem::take(&mut from.pending);
+        drop(from);
         drop(threads);
         drop((gone, replaced));
     }

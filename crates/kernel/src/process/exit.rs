@@ -41,6 +41,7 @@ fn leave_process(thread: &Thread) {
     if let Some(new) = successor {
         leave_memory(thread);
         process.release_parent();
+        delay::step();
         process.hand_over(thread, &new);
         return sched::start(&new);
     }

@@ -109,6 +109,8 @@ pub struct ThreadSignals {
     pub restore_mask: Option<u64>,
     /// Where handlers with SA_ONSTACK run.
     pub alt_stack: AltStack,
+    /// execve(2) has put another thread in this one's place, which has what was pending.
+    pub has_moved: bool,
 }
 
 /// What a thread has used. Only the thread itself writes, so that a plain load

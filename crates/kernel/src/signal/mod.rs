@@ -209,9 +209,7 @@ pub fn set_action(process: &Process, signal: u32, action: Action) -> Action {
     let mut actions = process.actions.lock();
     let before = core::mem::replace(&mut actions[signal as usize - 1], action);
     if is_ignored(&action, signal) {
-        process.pending.lock().drop_set(bit(signal));
-        let threads = process.threads.lock();
-        threads.values().for_each(|thread| thread.signals.lock().pending.drop_set(bit(signal)));
+        drop_pending(process, bit(signal));
     }
     before
 }
@@ -240,7 +238,7 @@ fn act_on_sending(process: &Process, info: &mut Info) -> bool {
 
 fn drop_pending(process: &Process, set: u64) {
     process.pending.lock().drop_set(set);
-    process.all_threads().iter().for_each(|thread| thread.signals.lock().pending.drop_set(set));
+    process.threads.lock().values().for_each(|thread| thread.signals.lock().pending.drop_set(set));
 }
 
 /// Sends to one thread.
@@ -248,9 +246,28 @@ pub fn send_to_thread(thread: &Arc<Thread>, mut info: Info) {
     if !act_on_sending(thread.process(), &mut info) {
         return;
     }
-    let add = || thread.signals.lock().pending.add(info);
-    if add_if_it_matters(thread.process(), info.signal, add) {
-        interrupt(thread);
+    delay::step();
+    let mut to = thread.clone();
+    loop {
+        let mut has_moved = false;
+        let add = || {
+            let mut signals = to.signals.lock();
+            has_moved = signals.has_moved;
+            if !has_moved {
+                signals.pending.add(info);
+            }
+        };
+        if !add_if_it_matters(to.process(), info.signal, add) {
+            return;
+        }
+        if !has_moved {
+            return interrupt(&to);
+        }
+        let next = to.process().threads.lock().get(&to.tid).cloned();
+        match next {
+            Some(next) => to = next,
+            None => return,
+        }
     }
 }
 
