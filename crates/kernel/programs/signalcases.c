@@ -332,6 +332,56 @@ static void sent_during_execve(const char *self) {
     }
 }
 
+// A signal to a group reaches everybody in it, also children that are just being forked.
+static void groups(void) {
+    enum { MOST = 12 };
+    for (int turn = 0; turn < TURNS; turn++) {
+        int ends[2];
+        check(pipe(ends) == 0, "groups", "pipe");
+        shared->word = 0;
+        pid_t leader = fork();
+        if (leader == 0) {
+            setpgid(0, 0);
+            close(ends[0]);
+            shared->word = 1;
+            for (int i = 0; i < MOST; i++)
+                if (fork() == 0) break;
+            for (;;) pause();
+        }
+        close(ends[1]);
+        while (shared->word == 0) {}
+        spin_us(turn * 23 % 1500);
+        check(kill(-leader, SIGKILL) == 0, "groups", "kill");
+        check(WIFSIGNALED(status_of(leader, "groups")), "groups", "status");
+        // Hangs up when all have ended.
+        struct pollfd end = {ends[0], POLLIN, 0};
+        check(poll(&end, 1, 10000) == 1 && end.revents == POLLHUP, "groups", "somebody is left");
+        close(ends[0]);
+    }
+}
+
+// fork(2) that a signal interrupts is made again, whatever SA_RESTART says.
+static void forks_and_signals(void) {
+    struct itimerval often = {{0, 4000}, {0, 4000}}, none = {0};
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGUSR1, &action, 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigaction(SIGALRM, &action, 0);
+        setitimer(ITIMER_REAL, &often, 0);
+        for (int i = 0; i < TURNS; i++) {
+            pid_t one = fork();
+            if (one == 0) _exit(0);
+            if (one < 0) _exit(1);
+            while (waitpid(one, 0, 0) != one)
+                if (errno != EINTR) _exit(2);
+        }
+        setitimer(ITIMER_REAL, &none, 0);
+        _exit(0);
+    }
+    check(status_of(pid, "forks and signals") == 0, "forks and signals", "status");
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "next") == 0) return next_program(argv);
     setvbuf(stdout, 0, _IOLBF, 0);
@@ -356,6 +406,10 @@ int main(int argc, char **argv) {
     puts("ok stopped timers");
     sent_during_execve(argv[0]);
     puts("ok sent during execve");
+    groups();
+    puts("ok groups");
+    forks_and_signals();
+    puts("ok forks and signals");
     puts("done");
     return 0;
 }

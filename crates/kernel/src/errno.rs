@@ -12,6 +12,8 @@ pub struct Errno(u16);
 /// signal(7) says which call is of which kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Restart {
+    /// Always.
+    Always,
     /// Unless a handler runs that was set without SA_RESTART.
     AsAsked,
     /// Unless a handler runs.
@@ -85,9 +87,13 @@ impl Errno {
     /// Interrupted: [`Restart::Untouched`].
     pub const RESTART_UNTOUCHED: Errno = Errno(514);
 
+    /// Interrupted: [`Restart::Always`].
+    pub const RESTART_ALWAYS: Errno = Errno(515);
+
     /// How the call goes on, if it was interrupted.
     pub fn restart(self) -> Option<Restart> {
         match self {
+            Errno::RESTART_ALWAYS => Some(Restart::Always),
             Errno::RESTART_AS_ASKED => Some(Restart::AsAsked),
             Errno::RESTART_UNHANDLED => Some(Restart::Unhandled),
             Errno::RESTART_UNTOUCHED => Some(Restart::Untouched),

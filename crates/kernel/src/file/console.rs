@@ -9,7 +9,6 @@ use super::{Ready, changed};
 use crate::arch::serial;
 use crate::console::{self, Channel};
 use crate::errno::{self, Errno};
-use crate::process::table;
 use crate::signal::{self, Info};
 use crate::sync::SpinLock;
 use alloc::collections::VecDeque;
@@ -234,7 +233,7 @@ fn next_effect() -> Option<Effect> {
 fn tell(effect: &Effect) {
     if effect.signal != 0 {
         let info = Info { signal: effect.signal, code: SI_KERNEL, ..Info::default() };
-        table::in_group(foreground()).iter().for_each(|p| signal::send_to_process(p, info));
+        signal::send_to_group(foreground(), info);
     }
     if effect.readable {
         changed();

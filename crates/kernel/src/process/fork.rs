@@ -3,8 +3,8 @@
 use super::{Mm, Process, table};
 use crate::arch::fpu::Image;
 use crate::arch::frame::Frame;
-use crate::errno;
-use crate::sched::{self, Thread};
+use crate::errno::{self, Errno};
+use crate::sched::{self, Thread, delay};
 use crate::signal;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -51,13 +51,23 @@ impl Process {
             signals.alt_stack = if plan.shares_memory { Default::default() } else { own.alt_stack };
         }
         let parent = if plan.same_parent { self.parent_pid() } else { self.pid };
-        table::insert(&child, parent);
+        if let Err(errno) = add_unless_signalled(thread, &child, parent) {
+            child.discard(&first);
+            return Err(errno);
+        }
         if plan.same_parent
             && let Some((group, _)) = table::group_and_session(self.pid)
         {
             let _ = table::set_group(child.pid, child.pid, group);
         }
         Ok(first)
+    }
+    /// Takes a child apart that nobody has seen.
+    fn discard(&self, first: &Arc<Thread>) {
+        first.mm().leave();
+        self.set_mm(None);
+        let gone = self.threads.lock().remove(&first.tid);
+        drop(gone);
     }
     /// Sleeps until the child has released the memory that it shares, or until
     /// this process is to end.
@@ -70,6 +80,22 @@ impl Process {
     pub(super) fn release_parent(&self) {
         self.released.store(true, Ordering::Release);
         self.watchers.wake_all();
+    }
+}
+
+/// Adds a child to the table, unless a signal waits for the caller: one to its whole group
+/// may have been sent before the child was there to get it, too. The call is then made
+/// again, if the caller is still there.
+fn add_unless_signalled(thread: &Thread, child: &Arc<Process>, parent: u32) -> errno::Result<()> {
+    loop {
+        let nr_begun = table::wait_until_quiet();
+        if thread.is_interrupted() {
+            return Err(Errno::RESTART_ALWAYS);
+        }
+        delay::step();
+        if table::insert_unless_changed(child, parent, nr_begun) {
+            return Ok(());
+        }
     }
 }
 

@@ -6,10 +6,11 @@
 
 use super::Process;
 use crate::sync::SpinLock;
+use crate::{mailbox, sched};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Parent of those who have none.
 pub const INIT: u32 = 1;
@@ -26,6 +27,9 @@ struct Entry {
 
 static TABLE: SpinLock<BTreeMap<u32, Entry>> = SpinLock::new(BTreeMap::new());
 static NEXT: AtomicU32 = AtomicU32::new(INIT);
+/// How often [`for_each_of`] has begun, and how often it was done.
+static NR_BEGUN: AtomicU64 = AtomicU64::new(0);
+static NR_DONE: AtomicU64 = AtomicU64::new(0);
 
 /// A number that no process and hardly any thread has.
 pub fn new_id() -> u32 {
@@ -42,9 +46,47 @@ fn is_taken(id: u32) -> bool {
     table.contains_key(&id) || table.values().any(|e| e.group == id || e.session == id)
 }
 
+/// Does something to each of several processes, as one step to fork(2): a process that
+/// `find` does not give yet is added after it was done to all of them.
+pub fn for_each_of(find: impl FnOnce() -> Vec<Arc<Process>>, what: impl FnMut(&Arc<Process>)) {
+    NR_BEGUN.fetch_add(1, Ordering::SeqCst);
+    find().iter().for_each(what);
+    NR_DONE.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Waits until nothing is being done to several processes; gives what
+/// [`insert_unless_changed`] asks for.
+pub fn wait_until_quiet() -> u64 {
+    loop {
+        // In this order: at the second load as many had ended.
+        let nr_done = NR_DONE.load(Ordering::SeqCst);
+        let nr_begun = NR_BEGUN.load(Ordering::SeqCst);
+        if nr_done == nr_begun {
+            return nr_begun;
+        }
+        // The thread that does it may wait for this CPU.
+        sched::yield_now();
+        mailbox::poll();
+    }
+}
+
 /// Adds a process; its group and session are its parent's, or its own.
 pub fn insert(process: &Arc<Process>, parent: u32) {
+    add(&mut TABLE.lock(), process, parent);
+}
+
+/// The same, unless [`for_each_of`] has begun since there were `nr_begun`; whether it was
+/// added.
+pub fn insert_unless_changed(process: &Arc<Process>, parent: u32, nr_begun: u64) -> bool {
     let mut table = TABLE.lock();
+    let is_same = NR_BEGUN.load(Ordering::SeqCst) == nr_begun;
+    if is_same {
+        add(&mut table, process, parent);
+    }
+    is_same
+}
+
+fn add(table: &mut BTreeMap<u32, Entry>, process: &Arc<Process>, parent: u32) {
     let (mut group, mut session) = (process.pid, process.pid);
     if let Some(entry) = table.get_mut(&parent) {
         entry.children.push(process.pid);

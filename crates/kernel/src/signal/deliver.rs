@@ -151,6 +151,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
         return super::stop(process, &info);
     }
     match interrupted.take() {
+        Some(call) if call.restart == Restart::Always => make(call.number, frame),
         Some(call) if call.restart == Restart::AsAsked && action.restarts() => make(call.number, frame),
         Some(_) => frame.rax = INTERRUPTED,
         None => {}

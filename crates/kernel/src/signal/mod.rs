@@ -281,6 +281,11 @@ pub fn send_to_process(process: &Process, mut info: Info) {
     }
 }
 
+/// Sends to all members of a group, also to those that are just being forked.
+pub fn send_to_group(group: u32, info: Info) {
+    process::table::for_each_of(|| process::table::in_group(group), |member| send_to_process(member, info));
+}
+
 /// Whether this signal would stop the thread's process or run a handler, not be
 /// passed over.
 pub fn would_stop(thread: &Thread, signal: u32) -> bool {

@@ -164,15 +164,20 @@ fn send_to_all(call: &Call, raw: u32, code: i32, extra: u64) -> errno::Result {
     if raw as usize > NR_SIGNALS {
         return Err(Errno::EINVAL);
     }
-    let targets = targets(call, pid);
-    if targets.is_empty() {
-        return Err(Errno::ESRCH);
+    let info = Info { extra, ..Info::sent(raw, code, call.process.pid) };
+    let mut is_anybody = false;
+    let send = |target: &Arc<Process>| {
+        is_anybody = true;
+        if raw != 0 && !target.has_ended() {
+            signal::send_to_process(target, info);
+        }
+    };
+    if pid > 0 {
+        targets(call, pid).iter().for_each(send);
+    } else {
+        table::for_each_of(|| targets(call, pid), send);
     }
-    if raw != 0 {
-        let info = Info { extra, ..Info::sent(raw, code, call.process.pid) };
-        targets.iter().filter(|p| !p.has_ended()).for_each(|p| signal::send_to_process(p, info));
-    }
-    Ok(0)
+    if is_anybody { Ok(0) } else { Err(Errno::ESRCH) }
 }
 
 pub fn kill(call: &mut Call) -> errno::Result {

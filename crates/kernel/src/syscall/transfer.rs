@@ -9,7 +9,6 @@ use crate::file::pipe::{Reader, Writer};
 use crate::file::{Kind, Open, console};
 use crate::mailbox;
 use crate::mm::{self, Space};
-use crate::process::table;
 use crate::random;
 use crate::signal::{self, Info};
 use linux_raw_sys::general::{RLIMIT_FSIZE, SIGPIPE, SIGTTIN, SIGXFSZ};
@@ -283,7 +282,7 @@ fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
         if !signal::would_stop(call.thread, SIGTTIN) {
             return Err(Errno::EIO);
         }
-        table::in_group(group).iter().for_each(|p| signal::send_to_process(p, info));
+        signal::send_to_group(group, info);
         return Err(Errno::RESTART_AS_ASKED);
     }
     let max = to.left().min(PAGE_BYTES) as usize;
