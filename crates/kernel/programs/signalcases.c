@@ -382,6 +382,61 @@ static void forks_and_signals(void) {
     check(status_of(pid, "forks and signals") == 0, "forks and signals", "status");
 }
 
+// A stop: all threads, also those that sleep, and before the parent hears of it.
+static int stopped_pipe[2];
+static void *read_one(void *argument) {
+    char byte;
+    (void)argument;
+    shared->nr = 1;
+    if (read(stopped_pipe[0], &byte, 1) == 1) shared->done = 1;
+    return 0;
+}
+static void *count_on(void *argument) {
+    (void)argument;
+    for (;;) shared->word++;
+    return 0;
+}
+
+static pid_t stop_child_with(void *(*thread_main)(void *)) {
+    int status;
+    shared->word = shared->nr = shared->done = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+        pthread_create(&thread, 0, thread_main, 0);
+        for (;;) pause();
+    }
+    while (shared->word == 0 && shared->nr == 0) rest_us(100);
+    rest_us(3000);
+    kill(pid, SIGSTOP);
+    check(waitpid(pid, &status, WUNTRACED) == pid && WIFSTOPPED(status), "stops", "waitpid");
+    return pid;
+}
+
+static void stops(void) {
+    check(pipe(stopped_pipe) == 0, "stops", "pipe");
+    for (int i = 0; i < 20; i++) {
+        int nr, status;
+        pid_t pid = stop_child_with(read_one);
+        check(write(stopped_pipe[1], "x", 1) == 1, "stops", "write");
+        rest_us(3000);
+        check(ioctl(stopped_pipe[0], FIONREAD, &nr) == 0 && nr == 1, "stops", "a sleeping thread goes on");
+        kill(pid, SIGCONT);
+        check(waitpid(pid, &status, WCONTINUED) == pid && WIFCONTINUED(status), "stops", "not continued");
+        while (!shared->done) rest_us(100);
+        kill(pid, SIGKILL);
+        status_of(pid, "stops");
+    }
+    for (int i = 0; i < TURNS; i++) {
+        pid_t pid = stop_child_with(count_on);
+        int before = shared->word;
+        spin_us(500);
+        check(shared->word == before, "stops", "a running thread goes on");
+        kill(pid, SIGKILL);
+        status_of(pid, "stops");
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "next") == 0) return next_program(argv);
     setvbuf(stdout, 0, _IOLBF, 0);
@@ -410,6 +465,8 @@ int main(int argc, char **argv) {
     puts("ok groups");
     forks_and_signals();
     puts("ok forks and signals");
+    stops();
+    puts("ok stops");
     puts("done");
     return 0;
 }

@@ -53,6 +53,7 @@ fn leave_process(thread: &Thread) {
         finish(process);
     } else {
         leave_memory(thread);
+        process.tell_if_all_are_parked();
         process.watchers.wake_all();
     }
 }

@@ -303,7 +303,7 @@ impl Process {
         match thread {
             _ if self.has_ended() => 'Z',
             None => 'Z',
-            _ if self.stop.is_stopped() => 'T',
+            Some(thread) if thread.is_parked.load(Ordering::Relaxed) => 'T',
             Some(thread) if thread.is_asleep() => 'S',
             Some(_) => 'R',
         }

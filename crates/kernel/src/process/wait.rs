@@ -3,10 +3,12 @@
 use super::{Process, table};
 use crate::mailbox;
 use crate::power::End;
-use crate::sched::{self, Used, delay};
+use crate::sched::{self, Thread, Used, delay};
+use crate::signal;
 use crate::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
+use linux_raw_sys::general::{CLD_CONTINUED, CLD_STOPPED, SIGCONT};
 
 /// Stopped by a signal or not, and what the parent has not heard of yet.
 #[derive(Default)]
@@ -18,6 +20,8 @@ pub struct Stop {
 #[derive(Default)]
 struct StopState {
     is_stopped: bool,
+    /// The signal of a stop that not all threads have come to yet, or 0.
+    coming: u32,
     /// The process ends: it never stops again.
     is_over: bool,
     /// 0, or the event's status, to be told once.
@@ -45,18 +49,40 @@ impl Stop {
         if state.is_stopped || state.is_over || state.nr_resumes != nr_resumes {
             return false;
         }
-        (state.is_stopped, state.untold) = (true, signal << 8 | 0x7f);
+        (state.is_stopped, state.coming) = (true, signal);
         true
     }
-    /// Goes on; false if it was not stopped.
-    pub fn resume(&self) -> bool {
+    /// Whether `thread` is to stay where it is; it says whether it does.
+    pub fn park(&self, thread: &Thread) -> bool {
+        let state = self.state.lock();
+        thread.is_parked.store(state.is_stopped, Ordering::SeqCst);
+        state.is_stopped
+    }
+    /// All threads stayed where they are when SIGCONT had been sent `nr_resumes` times: the
+    /// signal that stopped them, if the parent has not heard of that yet.
+    fn complete(&self, nr_resumes: u64) -> Option<u32> {
+        let mut state = self.state.lock();
+        if state.nr_resumes != nr_resumes {
+            return None;
+        }
+        let signal = core::mem::take(&mut state.coming);
+        if signal == 0 {
+            return None;
+        }
+        state.untold = signal << 8 | 0x7f;
+        Some(signal)
+    }
+    /// Goes on; what SIGCHLD says of that, if it was stopped. A stop that is not complete
+    /// is told now.
+    pub fn resume(&self) -> Option<(u32, u32)> {
         let mut state = self.state.lock();
         state.nr_resumes += 1;
-        let was = core::mem::take(&mut state.is_stopped);
-        if was {
-            state.untold = CONTINUED;
+        let coming = core::mem::take(&mut state.coming);
+        if !core::mem::take(&mut state.is_stopped) {
+            return None;
         }
-        was
+        state.untold = CONTINUED;
+        Some(if coming == 0 { (CLD_CONTINUED, SIGCONT) } else { (CLD_STOPPED, coming) })
     }
     /// The process ends: its threads go on, to their ends, and the parent hears of no stop
     /// any more.
@@ -144,6 +170,15 @@ fn status_of(end: Option<End>) -> u32 {
 }
 
 impl Process {
+    /// Tells the parent of a stop once all threads have come to it: each thread that has,
+    /// and each that ends, calls this.
+    pub fn tell_if_all_are_parked(&self) {
+        let nr_resumes = self.stop.nr_resumes();
+        let all = self.threads.lock().values().all(|t| t.is_parked.load(Ordering::SeqCst));
+        if all && let Some(signal) = self.stop.complete(nr_resumes) {
+            signal::tell_parent(self, CLD_STOPPED, signal);
+        }
+    }
     /// Looks for news of a child; the news of an end frees the child unless it is
     /// to be kept.
     pub fn look_for_child(&self, wanted: &Wanted) -> Look {

@@ -75,7 +75,8 @@ pub fn leave_space() {
 /// Switches to `next`, which is off its CPU and in no queue; returns when the
 /// thread that called is switched to again.
 fn switch_to(next: Arc<Thread>) {
-    next.on_cpu.store(true, Ordering::Relaxed);
+    // Before `attention` is read; whoever sets that reads `on_cpu` after it.
+    next.on_cpu.store(true, Ordering::SeqCst);
     if let Some(mm) = next.any_mm() {
         enter_space(mm);
         FsBase::write(VirtAddr::new(next.fs_base.load(Ordering::Relaxed)));

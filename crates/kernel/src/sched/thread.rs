@@ -208,6 +208,9 @@ pub struct Thread {
     /// signal, an end. Set after that waits and before the thread is woken;
     /// cleared by the thread, then it looks.
     pub attention: AtomicBool,
+    /// Stays where it is because its process was stopped. Written under the lock of
+    /// `Process::stop`.
+    pub is_parked: AtomicBool,
     /// The number and the deadline of an interrupted call that is to go on with
     /// restart_syscall(2).
     pub resumes: SpinLock<Option<(u64, u64)>>,
@@ -244,6 +247,7 @@ impl Thread {
             clear_tid: AtomicU64::new(0),
             robust_list: AtomicU64::new(0),
             attention: AtomicBool::new(true),
+            is_parked: AtomicBool::new(false),
             resumes: SpinLock::new(None),
             exiting: AtomicU64::new(0),
             signals: SpinLock::new(ThreadSignals::default()),
@@ -284,7 +288,7 @@ impl Thread {
     }
     /// Whether a CPU is on its stack now.
     pub fn is_on_cpu(&self) -> bool {
-        self.on_cpu.load(Ordering::Acquire)
+        self.on_cpu.load(Ordering::SeqCst)
     }
     /// Whether it waits for somebody to wake it.
     pub fn is_asleep(&self) -> bool {
@@ -295,7 +299,8 @@ impl Thread {
         if self.state.compare_exchange(RUNNING, SLEEPING, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             return true;
         }
-        self.state.store(RUNNING, Ordering::Release);
+        // Reads what `end_sleep` wrote: what its caller did before is seen after this.
+        self.state.swap(RUNNING, Ordering::SeqCst);
         false
     }
     /// Ends its sleep, or makes its next one end at once; true if it has to be
@@ -346,11 +351,14 @@ impl Thread {
             || self.process().wants_end_of(self)
             || self.successor.lock().is_some()
     }
-    /// Whether something waits that a sleeping system call has to end for. What
+    /// Whether something waits that a sleeping system call has to end for: a signal, an
+    /// end, or a stop that another thread has taken. What
     /// others are just sending does not count before `attention` says so: they
     /// will wake the thread.
     pub fn is_interrupted(&self) -> bool {
         delay::step();
-        self.attention.load(Ordering::SeqCst) && (self.is_to_end() || self.process().has_signal_for(self))
+        let process = self.process();
+        self.attention.load(Ordering::SeqCst)
+            && (self.is_to_end() || process.stop.is_stopped() || process.has_signal_for(self))
     }
 }

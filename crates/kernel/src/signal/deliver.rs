@@ -47,7 +47,7 @@ pub struct Interrupted {
 /// ends.
 pub fn before_return(frame: &mut Frame, interrupted: Option<Interrupted>) {
     let goes_on = sched::with_current(|thread| {
-        let to_do = thread.attention.load(Ordering::Relaxed) || interrupted.is_some() || frame.rip >= USER_END;
+        let to_do = thread.attention.load(Ordering::SeqCst) || interrupted.is_some() || frame.rip >= USER_END;
         let goes_on = !to_do || see_to(thread, frame, interrupted);
         thread.usage.leaving_kernel();
         goes_on
@@ -67,7 +67,8 @@ fn see_to(thread: &Thread, frame: &mut Frame, mut interrupted: Option<Interrupte
         if thread.is_to_end() {
             return false;
         }
-        if process.stop.is_stopped() {
+        if process.stop.park(thread) {
+            process.tell_if_all_are_parked();
             fail_if_untouched(&mut interrupted, frame);
             sched::block();
             continue;

@@ -13,8 +13,8 @@ use crate::sched::{self, Thread, delay};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    CLD_CONTINUED, CLD_STOPPED, SA_NOCLDSTOP, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT,
-    SIGKILL, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
+    SA_NOCLDSTOP, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SIGCHLD, SIGCONT, SIGKILL, SIGSTOP, SIGTSTP,
+    SIGTTIN, SIGTTOU, SIGURG, SIGWINCH,
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -225,9 +225,9 @@ fn act_on_sending(process: &Process, info: &mut Info) -> bool {
     }
     if signal == SIGCONT {
         drop_pending(process, STOPS);
-        if process.stop.resume() {
+        if let Some((code, signal)) = process.stop.resume() {
             process.all_threads().iter().for_each(interrupt);
-            tell_parent(process, CLD_CONTINUED, SIGCONT);
+            tell_parent(process, code, signal);
         }
     } else if bit(signal) & STOPS != 0 {
         drop_pending(process, bit(SIGCONT));
@@ -293,17 +293,17 @@ pub fn would_stop(thread: &Thread, signal: u32) -> bool {
     action.handler != SIG_IGN && thread.signals.lock().mask & bit(signal) == 0
 }
 
-/// Stops a process until SIGCONT, unless that was sent after the signal.
+/// Stops a process until SIGCONT, unless that was sent after the signal. The parent hears
+/// of it when all threads have come to `deliver`.
 fn stop(process: &Process, info: &Info) {
     delay::step();
     if process.stop.stop(info.signal, info.nr_resumes) {
         process.all_threads().iter().for_each(interrupt);
-        tell_parent(process, CLD_STOPPED, info.signal);
     }
 }
 
 /// Tells the parent that a child was stopped or goes on.
-fn tell_parent(process: &Process, code: u32, signal: u32) {
+pub fn tell_parent(process: &Process, code: u32, signal: u32) {
     let Some(parent) = process::find(process.parent_pid()) else { return };
     let action = parent.actions.lock()[SIGCHLD as usize - 1];
     if action.handler != SIG_IGN && !action.has(SA_NOCLDSTOP) {
