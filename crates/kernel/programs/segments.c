@@ -132,6 +132,20 @@ static void remains(void) {
     CHECK(shmctl(id, IPC_RMID, 0) == 0);
 }
 
+/* mremap makes an attachment larger than the segment: what is left of it goes all the same, if it is the first part. */
+static void grown(void) {
+    for (long nr_gone = 0; nr_gone < 3; nr_gone++) {
+        int id = shmget(IPC_PRIVATE, PAGE, IPC_CREAT | 0600);
+        char *p = mremap(shmat(id, 0, 0), PAGE, 3 * PAGE, MREMAP_MAYMOVE);
+        CHECK(p != MAP_FAILED && shmctl(id, IPC_RMID, 0) == 0);
+        CHECK(nr_gone == 0 || munmap(p, nr_gone * PAGE) == 0);
+        CHECK(shmdt(p) == 0);
+        CHECK(msync(p + 2 * PAGE, PAGE, MS_ASYNC) == -1 && errno == ENOMEM);
+        struct shmid_ds status;
+        CHECK(shmctl(id, IPC_STAT, &status) == -1);
+    }
+}
+
 static long futex(int *word, int op, int value, const struct timespec *timeout) {
     return syscall(SYS_futex, word, op, value, timeout, 0, 0);
 }
@@ -195,6 +209,7 @@ int main(void) {
     keys();
     places();
     remains();
+    grown();
     futexes();
     locks();
     puts("segments ok");

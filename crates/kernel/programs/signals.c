@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -165,6 +167,29 @@ static void queued_to_a_thread(void) {
     CHECK(syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), SIGUSR2, &info) == 0);
 }
 
+static void nothing(int signal) {
+    (void)signal;
+}
+
+/* A timer that goes off more often than anybody can handle: its program can be ended, and others get on. */
+static void fastest_timer(void) {
+    static void (*const handlers[])(int) = { nothing, SIG_IGN };
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            struct itimerval fast = { { 0, 1 }, { 0, 1 } };
+            signal(SIGALRM, handlers[i]);
+            setitimer(ITIMER_REAL, &fast, 0);
+            for (;;) {
+            }
+        }
+        struct timespec a_while = { 0, 50000000 };
+        int status;
+        CHECK(pid > 0 && nanosleep(&a_while, 0) == 0);
+        CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WTERMSIG(status) == SIGKILL);
+    }
+}
+
 int main(void) {
     faults_in_the_middle_of_arithmetic();
     interrupts_calls();
@@ -172,6 +197,7 @@ int main(void) {
     masks_hold();
     without_a_stack();
     queued_to_a_thread();
+    fastest_timer();
     puts("signals ok");
     return 0;
 }

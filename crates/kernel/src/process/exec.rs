@@ -177,7 +177,7 @@ impl Process {
         };
         prepared.mm.dumpable.store(identity.is_itself(), Ordering::Relaxed);
         self.set_mm(Some(prepared.mm));
-        self.borrows_memory.store(false, Ordering::Relaxed);
+        self.borrows_memory.store(false, Ordering::Release);
         self.apply_limits();
         *thread.successor.lock() = Some(new);
         thread.attention.store(true, Ordering::SeqCst);

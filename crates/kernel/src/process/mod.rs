@@ -175,7 +175,9 @@ impl Process {
     /// Gives its memory the limits that it has now. Under the limits' lock, so that of two
     /// callers the last one has seen what both have changed.
     pub fn apply_limits(&self) {
-        let Some(mm) = self.mm().filter(|_| !self.borrows_memory.load(Ordering::Relaxed)) else { return };
+        // In this order: execve(2) sets its own memory before it says that it has some.
+        let is_lent = self.borrows_memory.load(Ordering::Acquire);
+        let Some(mm) = self.mm().filter(|_| !is_lent) else { return };
         let limits = self.limits.lock();
         let has_ipc_lock = self.identity.lock().has(Capability::IpcLock);
         limits.apply(&mm.space, has_ipc_lock);

@@ -15,6 +15,9 @@ const SI_KERNEL: i32 = 0x80;
 
 /// Alarms by moment and process.
 static ALARMS: SpinLock<BTreeMap<(u64, u32), ()>> = SpinLock::new(BTreeMap::new());
+/// An alarm goes off no more often: its program has to get on meanwhile, and take the
+/// signal that ends it.
+const LEAST_INTERVAL_NS: u64 = 100_000;
 static EARLIEST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// An alarm; nanoseconds.
@@ -91,7 +94,8 @@ impl Alarm {
             if own.at_ns != at_ns {
                 return;
             }
-            let next = if own.interval_ns == 0 { 0 } else { time::now_ns().saturating_add(own.interval_ns) };
+            let interval_ns = own.interval_ns.max(LEAST_INTERVAL_NS);
+            let next = if own.interval_ns == 0 { 0 } else { time::now_ns().saturating_add(interval_ns) };
             own.move_to(process.pid, next);
             own.nr_firing += 1;
         }
@@ -107,12 +111,14 @@ pub fn earliest_ns() -> u64 {
     EARLIEST_NS.load(Ordering::Relaxed)
 }
 
-/// Sends what is due; the timer interrupt calls this.
+/// Sends what is due at this moment; the timer interrupt calls this, and comes again for
+/// what is due meanwhile.
 pub fn tick() {
-    while earliest_ns() <= time::now_ns() {
+    let now = time::now_ns();
+    while earliest_ns() <= now {
+        mailbox::poll();
         let due = {
             let mut alarms = ALARMS.lock();
-            let now = time::now_ns();
             let due = alarms.first_key_value().map(|(key, ())| *key).filter(|key| key.0 <= now);
             due.iter().for_each(|key| {
                 alarms.remove(key);

@@ -132,9 +132,9 @@ pub fn shmdt(call: &mut Call) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let (mut at, mut end, mut found) = (addr, u64::MAX, None);
-    while let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.start.addr() < end) {
+    while let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.end.addr() <= end) {
         let start = vma.range.start.addr();
-        at = vma.range.end.addr().min(end);
+        at = vma.range.end.addr();
         mailbox::poll();
         if start < addr || vma.pgoff * 4096 != start - addr || !vma.flags.contains(VmaFlags::SHARED) {
             continue;
@@ -142,8 +142,8 @@ pub fn shmdt(call: &mut Call) -> errno::Result {
         let Some(segment) = shm::of_object(vma.object) else { continue };
         let segment = &*found.get_or_insert(segment);
         if vma.object == segment.object.id() {
+            // The first part goes whole, also where mremap(2) has made it larger than the segment.
             end = addr + segment.nr_pages() * 4096;
-            at = at.min(end);
             to_errno!(call.space().munmap(start, at - start))?;
         }
     }
