@@ -335,7 +335,7 @@ static void sent_during_execve(const char *self) {
 // A signal to a group reaches everybody in it, also children that are just being forked.
 static void groups(void) {
     enum { MOST = 12 };
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = 0; turn < 60; turn++) {
         int ends[2];
         check(pipe(ends) == 0, "groups", "pipe");
         shared->word = 0;
@@ -350,7 +350,7 @@ static void groups(void) {
         }
         close(ends[1]);
         while (shared->word == 0) {}
-        spin_us(turn * 23 % 1500);
+        spin_us(turn * 37 % 1500);
         check(kill(-leader, SIGKILL) == 0, "groups", "kill");
         check(WIFSIGNALED(status_of(leader, "groups")), "groups", "status");
         // Hangs up when all have ended.
@@ -415,7 +415,7 @@ static pid_t stop_child_with(void *(*thread_main)(void *)) {
 
 static void stops(void) {
     check(pipe(stopped_pipe) == 0, "stops", "pipe");
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 10; i++) {
         int nr, status;
         pid_t pid = stop_child_with(read_one);
         check(write(stopped_pipe[1], "x", 1) == 1, "stops", "write");
@@ -427,13 +427,47 @@ static void stops(void) {
         kill(pid, SIGKILL);
         status_of(pid, "stops");
     }
-    for (int i = 0; i < TURNS; i++) {
+    for (int i = 0; i < 30; i++) {
         pid_t pid = stop_child_with(count_on);
         int before = shared->word;
         spin_us(500);
         check(shared->word == before, "stops", "a running thread goes on");
         kill(pid, SIGKILL);
         status_of(pid, "stops");
+    }
+}
+
+// A group that nobody would continue is not stopped by SIGTSTP, and not left stopped.
+static void on_hang_up(int signal) { shared->nr |= signal == SIGHUP ? 1 : 2; }
+
+static void member_of_orphaned_group(void) {
+    setpgid(0, 0);
+    signal(SIGHUP, on_hang_up), signal(SIGCONT, on_hang_up);
+    raise(SIGTSTP);
+    // It goes on when its parent has ended.
+    while (shared->nr != 3) rest_us(100);
+    raise(SIGTSTP), raise(SIGTTIN), raise(SIGTTOU);
+    shared->done = 1;
+    _exit(0);
+}
+
+static void orphaned_groups(void) {
+    for (int i = 0; i < 10; i++) {
+        shared->nr = shared->done = 0;
+        pid_t pid = fork();
+        if (pid == 0) {
+            int status;
+            setsid();
+            pid_t member = fork();
+            if (member == 0) member_of_orphaned_group();
+            if (waitpid(member, &status, WUNTRACED) != member) _exit(1);
+            _exit(WIFSTOPPED(status) && WSTOPSIG(status) == SIGTSTP && shared->nr == 0 ? 0 : 2);
+        }
+        check(status_of(pid, "orphaned groups") == 0, "orphaned groups", "SIGTSTP does not stop");
+        for (int left = 5000; !shared->done; left--) {
+            check(left > 0, "orphaned groups", shared->nr == 3 ? "stopped again" : "stays stopped");
+            rest_us(1000);
+        }
     }
 }
 
@@ -467,6 +501,8 @@ int main(int argc, char **argv) {
     puts("ok forks and signals");
     stops();
     puts("ok stops");
+    orphaned_groups();
+    puts("ok orphaned groups");
     puts("done");
     return 0;
 }

@@ -9,11 +9,16 @@ use crate::mm::{self, Space};
 use crate::power::End;
 use crate::sched::{self, Thread, delay};
 use crate::signal::{self, Info};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
     CLD_DUMPED, CLD_EXITED, CLD_KILLED, FUTEX_OWNER_DIED, FUTEX_TID_MASK, FUTEX_WAITERS, SA_NOCLDWAIT, SIGCHLD,
+    SIGCONT, SIGHUP,
 };
 
+/// `si_code` of what the kernel sends on its own.
+const SI_KERNEL: i32 = 0x80;
 /// Most robust futexes that are looked at: the list is the program's and may
 /// have no end.
 const MAX_ROBUST: usize = 2048;
@@ -86,6 +91,7 @@ fn finish(process: &Process) {
     process.peak_at_end();
     process.set_mm(None);
     let orphans = table::children(process.pid);
+    let groups = groups_tied_by(process, &orphans);
     // First, under the table's lock: a child that asks for a signal and still finds
     // its parent after that has asked in time.
     table::disown_children(process.pid);
@@ -95,10 +101,37 @@ fn finish(process: &Process) {
             signal::send_to_process(&orphan, Info::sent(signal.into(), 0, process.pid));
         }
     }
+    groups.iter().for_each(|group| hang_up_if_orphaned(*group, process));
     process.ended.store(true, Ordering::Release);
     delay::step();
     process.release_parent();
     tell_parent(process);
+}
+
+/// Groups that the end of `process` may make orphans of: those of its children, and its
+/// own.
+fn groups_tied_by(process: &Process, children: &[(Arc<Process>, u32)]) -> Vec<u32> {
+    let Some((own, session)) = table::group_and_session(process.pid) else { return Vec::new() };
+    let is_in_session = |pid: u32| table::group_and_session(pid).filter(|(_, s)| *s == session);
+    let tied = children.iter().filter(|(child, group)| *group != own && is_in_session(child.pid).is_some());
+    let mut groups: Vec<u32> = tied.map(|(_, group)| *group).collect();
+    if is_in_session(process.parent_pid()).is_some_and(|(group, _)| group != own) {
+        groups.push(own);
+    }
+    groups.sort_unstable();
+    groups.dedup();
+    groups
+}
+
+/// Nobody would continue stopped members of an orphaned group: they are told so, and
+/// continued.
+fn hang_up_if_orphaned(group: u32, without: &Process) {
+    let is_stopped = |member: &Arc<Process>| member.pid != without.pid && member.stop.is_stopped();
+    if table::is_orphaned(group, without.pid) && table::in_group(group).iter().any(is_stopped) {
+        for signal in [SIGHUP, SIGCONT] {
+            signal::send_to_group(group, Info { signal, code: SI_KERNEL, ..Info::default() });
+        }
+    }
 }
 
 fn tell_parent(process: &Process) {

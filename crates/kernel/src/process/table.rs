@@ -152,6 +152,19 @@ pub fn in_group(group: u32) -> Vec<Arc<Process>> {
     TABLE.lock().values().filter(|e| e.group == group).map(|e| e.process.clone()).collect()
 }
 
+/// Whether nobody but `without` ties a group to another one of its session: no member has
+/// its parent there, and nobody would continue it after a stop.
+pub fn is_orphaned(group: u32, without: u32) -> bool {
+    let table = TABLE.lock();
+    let ties = |pid: u32, member: &Entry| {
+        let parent = table.get(&member.parent);
+        pid != without
+            && !member.process.has_ended()
+            && parent.is_some_and(|parent| parent.group != group && parent.session == member.session)
+    };
+    !table.iter().any(|(pid, e)| e.group == group && ties(*pid, e))
+}
+
 /// The children of a process, each with its group.
 pub fn children(pid: u32) -> Vec<(Arc<Process>, u32)> {
     let table = TABLE.lock();

@@ -8,12 +8,12 @@ use crate::arch::frame::Frame;
 use crate::errno::{self, Restart};
 use crate::mm::{self, USER_END};
 use crate::power::End;
-use crate::process::{Process, exit};
+use crate::process::{Process, exit, table};
 use crate::sched::{self, AltStack, Thread};
 use crate::trap;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
-    __NR_restart_syscall, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK,
+    __NR_restart_syscall, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK,
 };
 use zerocopy::FromZeros;
 
@@ -147,6 +147,10 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
     if action.handler == SIG_DFL || bit(info.signal) & UNBLOCKABLE != 0 {
         if bit(info.signal) & super::STOPS == 0 {
             return kill(thread, &info, frame);
+        }
+        // Only SIGSTOP stops a group that nobody would continue.
+        if info.signal != SIGSTOP && table::is_orphaned(process.group(), 0) {
+            return;
         }
         fail_if_untouched(interrupted, frame);
         return super::stop(process, &info);
