@@ -43,11 +43,11 @@ static void check(int ok, const char *what, const char *detail) {
 
 // What the two sides of a part share, also where they are processes.
 struct shared {
-    volatile int word, finished, done, nr_interrupted;
+    volatile int word, finished, done, nr_interrupted, nr_handled;
 };
 static struct shared *shared;
 static __thread volatile int nr_handled;
-static void on_signal(int signal) { (void)signal, nr_handled++; }
+static void on_signal(int signal) { (void)signal, nr_handled++, __sync_fetch_and_add(&shared->nr_handled, 1); }
 
 static void handle(int signal, int flags) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
@@ -355,6 +355,79 @@ static void interrupt(const struct call *call, int flags, int from_process) {
     block(SIG_UNBLOCK, SIGUSR1);
 }
 
+// One signal, once the call sleeps: a wake-up that is lost is not made good by the next signal.
+enum { PATIENCE_MS = 10000 };
+static int sleeps(pid_t thread) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    int fd = open(path, O_RDONLY);
+    check(fd >= 0, path, "open");
+    long len = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[len > 0 ? len : 0] = 0;
+    char *end = strrchr(text, ')');
+    return end && end[1] == ' ' && end[2] == 'S';
+}
+
+// Some looks in a row: it may sleep for a moment elsewhere.
+static void wait_until_asleep(const struct sender *sender) {
+    long start = now_ms();
+    for (int nr = 0; nr < 4; nr = sleeps(sender->thread) ? nr + 1 : 0) {
+        check(now_ms() - start < PATIENCE_MS, sender->call->name, "does not sleep");
+        rest_us(500);
+    }
+}
+
+static void wait_for_flag(volatile int *flag, const char *name, const char *what) {
+    for (long start = now_ms(); !*flag; rest_us(200)) check(now_ms() - start < PATIENCE_MS, name, what);
+}
+
+static void *send_one(void *argument) {
+    const struct sender *sender = argument;
+    const struct call *call = sender->call;
+    wait_until_asleep(sender);
+    if (sender->process)
+        kill(sender->process, SIGUSR1);
+    else
+        syscall(SYS_tgkill, getpid(), sender->thread, SIGUSR1);
+    if (sender->expects_failure) {
+        wait_for_flag(&shared->done, call->name, "one signal does not end it");
+    } else {
+        wait_for_flag(&shared->nr_handled, call->name, "no handler runs while it sleeps");
+        wait_until_asleep(sender);
+        check(!shared->done, call->name, "was not made again after one signal");
+        call->end_wait();
+        wait_for_flag(&shared->done, call->name, "does not end after one signal");
+    }
+    return 0;
+}
+
+static void interrupt_once(const struct call *call, int flags, int by_process) {
+    int fails = !(call->restarts && flags & SA_RESTART);
+    handle(SIGUSR1, flags);
+    call->begin();
+    *shared = (struct shared){0};
+    struct sender sender = {call, by_process ? getpid() : 0, gettid(), fails};
+    block(SIG_BLOCK, SIGUSR1);
+    pthread_t thread;
+    check(pthread_create(&thread, 0, send_one, &sender) == 0, call->name, "pthread_create");
+    if (!call->masks) block(SIG_UNBLOCK, SIGUSR1);
+    errno = 0;
+    long result = call->make();
+    int error = errno;
+    shared->done = 1;
+    check(shared->nr_handled == 1, call->name, "not one handler has run");
+    errno = error;
+    check(fails ? result == -1 && error == EINTR : result >= 0, call->name, "after one signal");
+    pthread_join(thread, 0);
+    if (fails) {
+        call->end_wait();
+        if (call->make == wait_for_child || call->make == waitid_for_child) wait_for_child();
+    }
+    call->end();
+    block(SIG_UNBLOCK, SIGUSR1);
+}
+
 // Two threads may take a signal to the process. The one that does not notices nothing.
 static const struct call *both;
 static void *one_of_two(void *argument) {
@@ -526,6 +599,9 @@ int main(void) {
         for (int way = 0; way < 4; way++) interrupt(&calls[i], way & 1 ? SA_RESTART : 0, way & 2);
         printf("ok %s\n", calls[i].name);
     }
+    for (int i = 0; i < NR_CALLS; i++)
+        for (int way = 0; way < 4; way++) interrupt_once(&calls[i], way & 1 ? SA_RESTART : 0, way & 2);
+    puts("ok one signal");
     // Linux may end epoll_wait and sigtimedwait in either thread; the others have masks of their own, or end.
     for (int i = 0; i < NR_CALLS; i++) {
         const struct call *call = &calls[i];
