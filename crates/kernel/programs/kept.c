@@ -129,6 +129,24 @@ static void priorities(void) {
     CHECK(is_user || FAILS(syscall(SYS_setpriority, PRIO_PROCESS, getppid(), 19), EPERM));
 }
 
+/* A number of a thread names its process, whoever asks. */
+static void *of_a_thread(void *leader) {
+    int got = 5, zero = 0, tid = syscall(SYS_gettid);
+    unsigned head[2] = { v3, tid }, data[6];
+    struct rlimit limit;
+    CHECK(tid != *(int *)leader && syscall(SYS_sched_getscheduler, tid) == 0);
+    CHECK(syscall(SYS_sched_getparam, tid, &got) == 0 && got == 0 && syscall(SYS_sched_setparam, tid, &zero) == 0);
+    CHECK(syscall(SYS_capget, head, data) == 0 && syscall(SYS_prlimit64, tid, RLIMIT_NOFILE, 0, &limit) == 0);
+    CHECK(syscall(SYS_getpriority, PRIO_PROCESS, tid) > 0);
+    return 0;
+}
+
+static void threads(void) {
+    pthread_t thread;
+    int leader = getpid();
+    CHECK(pthread_create(&thread, 0, of_a_thread, &leader) == 0 && pthread_join(thread, 0) == 0);
+}
+
 static int policy_of_parent;
 
 static void policy_of_a_child(void) {
@@ -278,6 +296,7 @@ int main(int argc, char **argv) {
                   { "groups", groups },
                   { "flags", flags },
                   { "priorities", priorities },
+                  { "threads", threads },
                   { "policies", policies },
                   { "personalities", personalities },
                   { "capabilities", capabilities },

@@ -332,7 +332,15 @@ static void sent_during_execve(const char *self) {
     }
 }
 
-// A signal to a group reaches everybody in it, also children that are just being forked.
+// Small pages that make fork(2) take a while.
+static void grow_to_fork_slowly(long size) {
+    char *p = mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(p, size, MADV_NOHUGEPAGE);
+    memset(p, 1, size);
+}
+
+// A signal to a group reaches everybody in it, also children that are just being forked. By the call itself: fork(3) may
+// block signals, and a child has none that waited blocked.
 static void groups(void) {
     enum { MOST = 12 };
     for (int turn = 0; turn < 60; turn++) {
@@ -343,15 +351,16 @@ static void groups(void) {
         if (leader == 0) {
             setpgid(0, 0);
             close(ends[0]);
+            if (turn % 4 >= 2) grow_to_fork_slowly(16 << 20);
             shared->word = 1;
             for (int i = 0; i < MOST; i++)
-                if (fork() == 0) break;
+                if (syscall(SYS_fork) == 0) break;
             for (;;) pause();
         }
         close(ends[1]);
         while (shared->word == 0) {}
-        spin_us(turn * 37 % 1500);
-        check(kill(-leader, SIGKILL) == 0, "groups", "kill");
+        spin_us(turn * 37 % (turn % 4 >= 2 ? 15000 : 1500));
+        check(kill(-leader, turn % 8 < 4 ? SIGTERM : SIGKILL) == 0, "groups", "kill");
         check(WIFSIGNALED(status_of(leader, "groups")), "groups", "status");
         // Hangs up when all have ended.
         struct pollfd end = {ends[0], POLLIN, 0};
@@ -360,24 +369,27 @@ static void groups(void) {
     }
 }
 
-// fork(2) that a signal interrupts is made again, whatever SA_RESTART says.
+// fork(2) fails for no signal, whatever SA_RESTART says, and gets on although it takes longer than the next signal.
 static void forks_and_signals(void) {
-    struct itimerval often = {{0, 4000}, {0, 4000}}, none = {0};
     struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGUSR1, &action, 0);
     pid_t pid = fork();
     if (pid == 0) {
         sigaction(SIGALRM, &action, 0);
-        setitimer(ITIMER_REAL, &often, 0);
+        pid_t self = getpid(), sender = fork();
+        while (sender == 0) {
+            if (kill(self, SIGALRM) != 0) _exit(0);
+            spin_us(500);
+        }
         for (int i = 0; i < TURNS; i++) {
-            pid_t one = fork();
+            if (i == TURNS - 5) grow_to_fork_slowly(64 << 20);
+            pid_t one = syscall(SYS_fork);
             if (one == 0) _exit(0);
             if (one < 0) _exit(1);
             while (waitpid(one, 0, 0) != one)
                 if (errno != EINTR) _exit(2);
         }
-        setitimer(ITIMER_REAL, &none, 0);
-        _exit(0);
+        kill(sender, SIGKILL);
+        _exit(waitpid(sender, 0, 0) == sender ? 0 : 3);
     }
     check(status_of(pid, "forks and signals") == 0, "forks and signals", "status");
 }

@@ -101,7 +101,7 @@ fn finish(process: &Process) {
             signal::send_to_process(&orphan, Info::sent(signal.into(), 0, process.pid));
         }
     }
-    groups.iter().for_each(|group| hang_up_if_orphaned(*group, process));
+    groups.iter().for_each(|group| hang_up_if_orphaned(*group, process.pid));
     process.ended.store(true, Ordering::Release);
     delay::step();
     process.release_parent();
@@ -125,9 +125,9 @@ fn groups_tied_by(process: &Process, children: &[(Arc<Process>, u32)]) -> Vec<u3
 
 /// Nobody would continue stopped members of an orphaned group: they are told so, and
 /// continued.
-fn hang_up_if_orphaned(group: u32, without: &Process) {
-    let is_stopped = |member: &Arc<Process>| member.pid != without.pid && member.stop.is_stopped();
-    if table::is_orphaned(group, without.pid) && table::in_group(group).iter().any(is_stopped) {
+fn hang_up_if_orphaned(group: u32, without: u32) {
+    let is_stopped = |member: &Arc<Process>| member.pid != without && member.stop.is_stopped();
+    if table::is_orphaned(group) && table::in_group(group).iter().any(is_stopped) {
         for signal in [SIGHUP, SIGCONT] {
             signal::send_to_group(group, Info { signal, code: SI_KERNEL, ..Info::default() });
         }

@@ -28,8 +28,22 @@ impl Process {
     /// Makes a child with one thread, a copy of `thread` with the registers of
     /// `frame`; it is in the table but does not run yet.
     ///
-    /// Everything that can fail comes before the child can be seen.
+    /// Everything that can fail comes before the child can be seen. A signal that waits is
+    /// seen to first: the call is made again after that. Of those that come later the child
+    /// gets what is sent to a group.
     pub fn fork(self: &Arc<Process>, thread: &Thread, plan: &Plan, frame: Frame) -> errno::Result<Arc<Thread>> {
+        thread.signals.lock().forking = Some(0);
+        // After that: what is sent later is noted with the thread.
+        let coming = self.coming.lock().set;
+        if let Some(forking) = &mut thread.signals.lock().forking {
+            *forking |= coming;
+        }
+        let is_interrupted = thread.is_interrupted();
+        let child = if is_interrupted { Err(Errno::RESTART_ALWAYS) } else { self.add_child(thread, plan, frame) };
+        thread.signals.lock().forking = None;
+        child
+    }
+    fn add_child(self: &Arc<Process>, thread: &Thread, plan: &Plan, frame: Frame) -> errno::Result<Arc<Thread>> {
         let mut from = self.inherited()?;
         if plan.clears_handlers {
             signal::forget_handlers(&mut from.actions);
@@ -51,14 +65,10 @@ impl Process {
             signals.alt_stack = if plan.shares_memory { Default::default() } else { own.alt_stack };
         }
         let parent = if plan.same_parent { self.parent_pid() } else { self.pid };
-        if let Err(errno) = add_unless_signalled(thread, &child, parent) {
+        delay::step();
+        if thread.is_to_end() || !table::insert_child(&child, parent, self.pid, thread) {
             child.discard(&first);
-            return Err(errno);
-        }
-        if plan.same_parent
-            && let Some((group, _)) = table::group_and_session(self.pid)
-        {
-            let _ = table::set_group(child.pid, child.pid, group);
+            return Err(Errno::RESTART_ALWAYS);
         }
         Ok(first)
     }
@@ -80,22 +90,6 @@ impl Process {
     pub(super) fn release_parent(&self) {
         self.released.store(true, Ordering::Release);
         self.watchers.wake_all();
-    }
-}
-
-/// Adds a child to the table, unless a signal waits for the caller: one to its whole group
-/// may have been sent before the child was there to get it, too. The call is then made
-/// again, if the caller is still there.
-fn add_unless_signalled(thread: &Thread, child: &Arc<Process>, parent: u32) -> errno::Result<()> {
-    loop {
-        let nr_begun = table::wait_until_quiet();
-        if thread.is_interrupted() {
-            return Err(Errno::RESTART_ALWAYS);
-        }
-        delay::step();
-        if table::insert_unless_changed(child, parent, nr_begun) {
-            return Ok(());
-        }
     }
 }
 

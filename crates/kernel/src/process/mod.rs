@@ -79,6 +79,8 @@ pub struct Process {
     pub actions: SpinLock<[Action; NR_SIGNALS]>,
     /// Signals sent to the process as a whole.
     pub pending: SpinLock<Pending>,
+    /// Signals to several processes that are on their way to this one.
+    pub coming: SpinLock<signal::Coming>,
     /// 0, or how it ends: `1 << 32 | kind << 8 | code`.
     ending: AtomicU64,
     /// 0, or the thread that is replacing the program: the others have to end.
@@ -134,6 +136,7 @@ impl Process {
             threads: SpinLock::new(BTreeMap::new()),
             actions: SpinLock::new(from.actions),
             pending: SpinLock::new(Pending::default()),
+            coming: SpinLock::default(),
             ending: AtomicU64::new(0),
             replacing: AtomicU32::new(0),
             files: SpinLock::new(from.files),

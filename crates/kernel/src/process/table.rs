@@ -1,16 +1,19 @@
 //! All processes, by number, and who is whose: parents, children, groups,
-//! sessions. One lock for all of it, held for a few moves.
+//! sessions. One lock for all of it, held for a few moves; locks on threads and signals are
+//! taken inside.
 //!
 //! Number 1 is nobody's: what a child sees as its parent when the real one is
 //! gone. Its children are forgotten as they end.
 
 use super::Process;
+use crate::sched::Thread;
+use crate::signal::{self, Info, NR_SIGNALS, bit};
 use crate::sync::SpinLock;
-use crate::{mailbox, sched};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
+use linux_raw_sys::general::SIGKILL;
 
 /// Parent of those who have none.
 pub const INIT: u32 = 1;
@@ -23,13 +26,12 @@ struct Entry {
     group: u32,
     session: u32,
     children: Vec<u32>,
+    /// Its last thread has ended: it ties no group to another.
+    ends: bool,
 }
 
 static TABLE: SpinLock<BTreeMap<u32, Entry>> = SpinLock::new(BTreeMap::new());
 static NEXT: AtomicU32 = AtomicU32::new(INIT);
-/// How often [`for_each_of`] has begun, and how often it was done.
-static NR_BEGUN: AtomicU64 = AtomicU64::new(0);
-static NR_DONE: AtomicU64 = AtomicU64::new(0);
 
 /// A number that no process and hardly any thread has.
 pub fn new_id() -> u32 {
@@ -46,44 +48,30 @@ fn is_taken(id: u32) -> bool {
     table.contains_key(&id) || table.values().any(|e| e.group == id || e.session == id)
 }
 
-/// Does something to each of several processes, as one step to fork(2): a process that
-/// `find` does not give yet is added after it was done to all of them.
-pub fn for_each_of(find: impl FnOnce() -> Vec<Arc<Process>>, what: impl FnMut(&Arc<Process>)) {
-    NR_BEGUN.fetch_add(1, Ordering::SeqCst);
-    find().iter().for_each(what);
-    NR_DONE.fetch_add(1, Ordering::SeqCst);
-}
-
-/// Waits until nothing is being done to several processes; gives what
-/// [`insert_unless_changed`] asks for.
-pub fn wait_until_quiet() -> u64 {
-    loop {
-        // In this order: at the second load as many had ended.
-        let nr_done = NR_DONE.load(Ordering::SeqCst);
-        let nr_begun = NR_BEGUN.load(Ordering::SeqCst);
-        if nr_done == nr_begun {
-            return nr_begun;
-        }
-        // The thread that does it may wait for this CPU.
-        sched::yield_now();
-        mailbox::poll();
-    }
-}
-
 /// Adds a process; its group and session are its parent's, or its own.
 pub fn insert(process: &Arc<Process>, parent: u32) {
     add(&mut TABLE.lock(), process, parent);
 }
 
-/// The same, unless [`for_each_of`] has begun since there were `nr_begun`; whether it was
-/// added.
-pub fn insert_unless_changed(process: &Arc<Process>, parent: u32, nr_begun: u64) -> bool {
+/// Adds the child that `thread` forks, and gives it what was sent meanwhile to several
+/// processes ([`members_for`]); false if SIGKILL was, and nothing is added. Its group and
+/// session are those of `sibling`.
+pub fn insert_child(child: &Arc<Process>, parent: u32, sibling: u32, thread: &Thread) -> bool {
     let mut table = TABLE.lock();
-    let is_same = NR_BEGUN.load(Ordering::SeqCst) == nr_begun;
-    if is_same {
-        add(&mut table, process, parent);
+    let meanwhile = thread.signals.lock().forking.take().unwrap_or_default();
+    if meanwhile & bit(SIGKILL) != 0 {
+        return false;
     }
-    is_same
+    let mut pending = child.pending.lock();
+    let signals = (1..=NR_SIGNALS as u32).filter(|signal| meanwhile & bit(*signal) != 0);
+    signals.for_each(|signal| pending.add(Info { signal, ..Info::default() }));
+    drop(pending);
+    let place = table.get(&sibling).map(|e| (e.group, e.session));
+    add(&mut table, child, parent);
+    if let (Some(entry), Some(place)) = (table.get_mut(&child.pid), place) {
+        (entry.group, entry.session) = place;
+    }
+    true
 }
 
 fn add(table: &mut BTreeMap<u32, Entry>, process: &Arc<Process>, parent: u32) {
@@ -92,7 +80,20 @@ fn add(table: &mut BTreeMap<u32, Entry>, process: &Arc<Process>, parent: u32) {
         entry.children.push(process.pid);
         (group, session) = (entry.group, entry.session);
     }
-    table.insert(process.pid, Entry { process: process.clone(), parent, group, session, children: Vec::new() });
+    let entry = Entry { process: process.clone(), parent, group, session, children: Vec::new(), ends: false };
+    table.insert(process.pid, entry);
+}
+
+/// Those that a signal to several processes is meant for, by number and group. Children
+/// that they are forking get it when they are added.
+pub fn members_for(signal: u32, is_meant: impl Fn(u32, u32) -> bool) -> Vec<Arc<Process>> {
+    let table = TABLE.lock();
+    let meant: Vec<_> =
+        table.iter().filter(|(pid, e)| is_meant(**pid, e.group)).map(|(_, e)| e.process.clone()).collect();
+    if signal != 0 {
+        meant.iter().for_each(|process| signal::note_for_forks(process, signal));
+    }
+    meant
 }
 
 /// Forgets a process, which has no children any more; false if it was forgotten
@@ -108,10 +109,13 @@ pub fn remove(pid: u32) -> bool {
 }
 
 /// Gives the children of a process that ends to number 1; those that had ended
-/// are forgotten.
+/// are forgotten. From here on it ties no group.
 pub fn disown_children(pid: u32) {
     let mut gone = Vec::new();
     let mut table = TABLE.lock();
+    if let Some(entry) = table.get_mut(&pid) {
+        entry.ends = true;
+    }
     let children = table.get_mut(&pid).map(|e| core::mem::take(&mut e.children)).unwrap_or_default();
     for child in children {
         let Some(entry) = table.get_mut(&child) else { continue };
@@ -152,17 +156,15 @@ pub fn in_group(group: u32) -> Vec<Arc<Process>> {
     TABLE.lock().values().filter(|e| e.group == group).map(|e| e.process.clone()).collect()
 }
 
-/// Whether nobody but `without` ties a group to another one of its session: no member has
-/// its parent there, and nobody would continue it after a stop.
-pub fn is_orphaned(group: u32, without: u32) -> bool {
+/// Whether nobody ties a group to another one of its session: no member has its parent
+/// there, and nobody would continue it after a stop.
+pub fn is_orphaned(group: u32) -> bool {
     let table = TABLE.lock();
-    let ties = |pid: u32, member: &Entry| {
+    let ties = |member: &Entry| {
         let parent = table.get(&member.parent);
-        pid != without
-            && !member.process.has_ended()
-            && parent.is_some_and(|parent| parent.group != group && parent.session == member.session)
+        !member.ends && parent.is_some_and(|parent| parent.group != group && parent.session == member.session)
     };
-    !table.iter().any(|(pid, e)| e.group == group && ties(*pid, e))
+    !table.values().any(|e| e.group == group && ties(e))
 }
 
 /// The children of a process, each with its group.

@@ -111,6 +111,9 @@ pub struct ThreadSignals {
     pub alt_stack: AltStack,
     /// execve(2) has put another thread in this one's place, which has what was pending.
     pub has_moved: bool,
+    /// While the thread forks: signals that were sent meanwhile to several processes, this
+    /// one among them. The child gets them, too.
+    pub forking: Option<u64>,
 }
 
 /// What a thread has used. Only the thread itself writes, so that a plain load

@@ -149,7 +149,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
             return kill(thread, &info, frame);
         }
         // Only SIGSTOP stops a group that nobody would continue.
-        if info.signal != SIGSTOP && table::is_orphaned(process.group(), 0) {
+        if info.signal != SIGSTOP && table::is_orphaned(process.group()) {
             return;
         }
         fail_if_untouched(interrupted, frame);

@@ -283,7 +283,56 @@ pub fn send_to_process(process: &Process, mut info: Info) {
 
 /// Sends to all members of a group, also to those that are just being forked.
 pub fn send_to_group(group: u32, info: Info) {
-    process::table::for_each_of(|| process::table::in_group(group), |member| send_to_process(member, info));
+    send_to_members(&process::table::members_for(info.signal, |_, of| of == group), info);
+}
+
+/// Sends to those that `table::members_for` found for this signal.
+pub fn send_to_members(members: &[Arc<Process>], info: Info) {
+    for member in members {
+        delay::step();
+        if !member.has_ended() {
+            send_to_process(member, info);
+        }
+        member.coming.lock().remove();
+    }
+}
+
+/// Signals to several processes on their way to one of them.
+#[derive(Default)]
+pub struct Coming {
+    /// Which ones; while there are any also some that have arrived.
+    pub set: u64,
+    nr_sends: u32,
+}
+
+impl Coming {
+    fn add(&mut self, signal: u32) {
+        self.nr_sends += 1;
+        self.set |= bit(signal);
+    }
+    fn remove(&mut self) {
+        self.nr_sends -= 1;
+        if self.nr_sends == 0 {
+            self.set = 0;
+        }
+    }
+}
+
+/// Has the children that a process is forking, or begins to fork before the signal has
+/// arrived, get a signal that it is to be sent. The caller has the table's lock: they are
+/// added before or after.
+pub fn note_for_forks(process: &Process, signal: u32) {
+    process.coming.lock().add(signal);
+    let not_any_more = match () {
+        () if signal == SIGCONT => STOPS,
+        () if bit(signal) & STOPS != 0 => bit(SIGCONT),
+        () => 0,
+    };
+    for thread in process.threads.lock().values() {
+        if let Some(forking) = &mut thread.signals.lock().forking {
+            *forking = *forking & !not_any_more | bit(signal);
+        }
+    }
 }
 
 /// Whether this signal would stop the thread's process or run a handler, not be

@@ -64,11 +64,11 @@ pub fn sysinfo(call: &mut Call) -> errno::Result {
     Ok(0)
 }
 
-/// The process that a call means: its own, or another by number.
+/// The process that a call means: its own, or another by the number of one of its threads.
 pub(super) fn process_of(call: &Call, pid: u32) -> errno::Result<Arc<Process>> {
     match pid {
         0 => Ok(call.process.clone()),
-        _ => process::find(pid).ok_or(Errno::ESRCH),
+        _ => process::find_with_thread(pid).ok_or(Errno::ESRCH),
     }
 }
 

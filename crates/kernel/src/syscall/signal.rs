@@ -145,14 +145,15 @@ pub fn rt_sigtimedwait(call: &mut Call) -> errno::Result {
     Ok(info.signal.into())
 }
 
-/// Who is meant by kill(2): a process, a group, everybody but the caller.
-fn targets(call: &Call, pid: i32) -> Vec<Arc<Process>> {
+/// Who is meant by kill(2), if a signal is sent at all: a process, a group, everybody but
+/// the caller.
+fn targets(call: &Call, pid: i32, signal: u32) -> Vec<Arc<Process>> {
     let own = call.process.pid;
+    let group = if pid == 0 { call.process.group() } else { pid.unsigned_abs() };
+    let is_meant = |pid_of: u32, group_of: u32| if pid == -1 { pid_of != own } else { group_of == group };
     let mut all = match pid {
-        0 => table::in_group(call.process.group()),
-        -1 => process::all().into_iter().filter(|p| p.pid != own).collect(),
-        _ if pid < 0 => table::in_group(pid.unsigned_abs()),
-        _ => process::find_with_thread(pid as u32).into_iter().collect(),
+        1.. => process::find_with_thread(pid as u32).into_iter().collect(),
+        _ => table::members_for(signal, is_meant),
     };
     // The caller comes last: it might not come back.
     all.sort_by_key(|p| p.pid == own);
@@ -165,19 +166,13 @@ fn send_to_all(call: &Call, raw: u32, code: i32, extra: u64) -> errno::Result {
         return Err(Errno::EINVAL);
     }
     let info = Info { extra, ..Info::sent(raw, code, call.process.pid) };
-    let mut is_anybody = false;
-    let send = |target: &Arc<Process>| {
-        is_anybody = true;
-        if raw != 0 && !target.has_ended() {
-            signal::send_to_process(target, info);
-        }
-    };
-    if pid > 0 {
-        targets(call, pid).iter().for_each(send);
-    } else {
-        table::for_each_of(|| targets(call, pid), send);
+    let targets = targets(call, pid, raw);
+    match (raw, pid) {
+        (0, _) => {}
+        (_, 1..) => targets.iter().filter(|p| !p.has_ended()).for_each(|p| signal::send_to_process(p, info)),
+        _ => signal::send_to_members(&targets, info),
     }
-    if is_anybody { Ok(0) } else { Err(Errno::ESRCH) }
+    if targets.is_empty() { Err(Errno::ESRCH) } else { Ok(0) }
 }
 
 pub fn kill(call: &mut Call) -> errno::Result {

@@ -9,6 +9,7 @@ use crate::file::pipe::{Reader, Writer};
 use crate::file::{Kind, Open, console};
 use crate::mailbox;
 use crate::mm::{self, Space};
+use crate::process::table;
 use crate::random;
 use crate::signal::{self, Info};
 use linux_raw_sys::general::{RLIMIT_FSIZE, SIGPIPE, SIGTTIN, SIGXFSZ};
@@ -279,7 +280,7 @@ fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
     let group = call.process.group();
     if console::is_background(group) {
         let info = Info { signal: SIGTTIN, code: console::SI_KERNEL, ..Info::default() };
-        if !signal::would_stop(call.thread, SIGTTIN) {
+        if !signal::would_stop(call.thread, SIGTTIN) || table::is_orphaned(group) {
             return Err(Errno::EIO);
         }
         signal::send_to_group(group, info);
