@@ -369,6 +369,49 @@ static void groups(void) {
     }
 }
 
+// What a parent has handled its next child does not get, though the sender is not done with the group.
+static volatile int nr_handled;
+static void count_and_fork(int signal) {
+    (void)signal;
+    if (nr_handled++ == 0 && syscall(SYS_fork) == 0) {
+        rest_us(2000);
+        _exit(nr_handled);
+    }
+}
+static void *sleep_on(void *argument) {
+    (void)argument;
+    for (;;) pause();
+    return 0;
+}
+
+static void handled_before_fork(void) {
+    for (int turn = 0; turn < 40; turn++) {
+        shared->word = 0;
+        pid_t leader = fork();
+        if (leader == 0) {
+            struct sigaction action = {.sa_handler = count_and_fork, .sa_flags = SA_NODEFER};
+            pthread_t other;
+            int status = 0;
+            setpgid(0, 0);
+            // The other thread is looked at, too, and takes no signal.
+            sigset_t all, none;
+            sigfillset(&all);
+            sigprocmask(SIG_SETMASK, &all, &none);
+            pthread_create(&other, 0, sleep_on, 0);
+            sigprocmask(SIG_SETMASK, &none, 0);
+            sigaction(SIGUSR2, &action, 0);
+            shared->word = 1;
+            while (nr_handled == 0) rest_us(100);
+            while (waitpid(-1, &status, 0) < 0 && errno == EINTR) {}
+            _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+        }
+        while (shared->word == 0) {}
+        check(kill(-leader, SIGUSR2) == 0, "handled before fork", "kill");
+        int status = status_of(leader, "handled before fork");
+        check(WIFEXITED(status) && WEXITSTATUS(status) == 1, "handled before fork", "the child had it, too");
+    }
+}
+
 // fork(2) fails for no signal, whatever SA_RESTART says, and gets on although it takes longer than the next signal.
 static void forks_and_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
@@ -509,6 +552,8 @@ int main(int argc, char **argv) {
     puts("ok sent during execve");
     groups();
     puts("ok groups");
+    handled_before_fork();
+    puts("ok handled before fork");
     forks_and_signals();
     puts("ok forks and signals");
     stops();

@@ -32,13 +32,14 @@ impl Process {
     /// seen to first: the call is made again after that. Of those that come later the child
     /// gets what is sent to a group.
     pub fn fork(self: &Arc<Process>, thread: &Thread, plan: &Plan, frame: Frame) -> errno::Result<Arc<Thread>> {
-        thread.signals.lock().forking = Some(0);
-        // After that: what is sent later is noted with the thread.
-        let coming = self.coming.lock().set;
-        if let Some(forking) = &mut thread.signals.lock().forking {
-            *forking |= coming;
+        {
+            let mut signals = thread.signals.lock();
+            signals.forking = Some(self.coming.lock().set);
         }
-        let is_interrupted = thread.is_interrupted();
+        delay::step();
+        // After that, and whether the thread has been told to look or not: what is no longer
+        // on its way has arrived.
+        let is_interrupted = thread.is_to_end() || self.stop.is_stopped() || self.has_signal_for(thread);
         let child = if is_interrupted { Err(Errno::RESTART_ALWAYS) } else { self.add_child(thread, plan, frame) };
         thread.signals.lock().forking = None;
         child
@@ -64,9 +65,8 @@ impl Process {
             signals.mask = own.mask;
             signals.alt_stack = if plan.shares_memory { Default::default() } else { own.alt_stack };
         }
-        let parent = if plan.same_parent { self.parent_pid() } else { self.pid };
         delay::step();
-        if thread.is_to_end() || !table::insert_child(&child, parent, self.pid, thread) {
+        if thread.is_to_end() || !table::insert_child(&child, self.pid, plan.same_parent, thread) {
             child.discard(&first);
             return Err(Errno::RESTART_ALWAYS);
         }

@@ -53,10 +53,10 @@ pub fn insert(process: &Arc<Process>, parent: u32) {
     add(&mut TABLE.lock(), process, parent);
 }
 
-/// Adds the child that `thread` forks, and gives it what was sent meanwhile to several
-/// processes ([`members_for`]); false if SIGKILL was, and nothing is added. Its group and
-/// session are those of `sibling`.
-pub fn insert_child(child: &Arc<Process>, parent: u32, sibling: u32, thread: &Thread) -> bool {
+/// Adds the child that `thread` of process `pid` forks, or that becomes its sibling, to its
+/// group and session, and gives it what was sent meanwhile to several processes
+/// ([`members_for`]); false if SIGKILL was, and nothing is added.
+pub fn insert_child(child: &Arc<Process>, pid: u32, same_parent: bool, thread: &Thread) -> bool {
     let mut table = TABLE.lock();
     let meanwhile = thread.signals.lock().forking.take().unwrap_or_default();
     if meanwhile & bit(SIGKILL) != 0 {
@@ -66,9 +66,10 @@ pub fn insert_child(child: &Arc<Process>, parent: u32, sibling: u32, thread: &Th
     let signals = (1..=NR_SIGNALS as u32).filter(|signal| meanwhile & bit(*signal) != 0);
     signals.for_each(|signal| pending.add(Info { signal, ..Info::default() }));
     drop(pending);
-    let place = table.get(&sibling).map(|e| (e.group, e.session));
-    add(&mut table, child, parent);
-    if let (Some(entry), Some(place)) = (table.get_mut(&child.pid), place) {
+    let own = table.get(&pid).map(|e| (e.parent, (e.group, e.session)));
+    let (grandparent, place) = own.unwrap_or((INIT, (pid, pid)));
+    add(&mut table, child, if same_parent { grandparent } else { pid });
+    if let Some(entry) = table.get_mut(&child.pid) {
         (entry.group, entry.session) = place;
     }
     true

@@ -272,12 +272,24 @@ pub fn send_to_thread(thread: &Arc<Thread>, mut info: Info) {
 }
 
 /// Sends to a process; any thread that does not block it may take it.
-pub fn send_to_process(process: &Process, mut info: Info) {
+pub fn send_to_process(process: &Process, info: Info) {
+    send_then(process, info, || ());
+}
+
+/// The same, with a call of `arrived` once a thread that looks finds the signal, or there is
+/// nothing to find; threads are brought to look after that.
+fn send_then(process: &Process, mut info: Info, arrived: impl Fn()) {
     if !act_on_sending(process, &mut info) {
-        return;
+        return arrived();
     }
-    if add_if_it_matters(process, info.signal, || process.pending.lock().add(info)) {
+    let add = || {
+        process.pending.lock().add(info);
+        arrived();
+    };
+    if add_if_it_matters(process, info.signal, add) {
         process.all_threads().iter().for_each(interrupt);
+    } else {
+        arrived();
     }
 }
 
@@ -290,32 +302,50 @@ pub fn send_to_group(group: u32, info: Info) {
 pub fn send_to_members(members: &[Arc<Process>], info: Info) {
     for member in members {
         delay::step();
-        if !member.has_ended() {
-            send_to_process(member, info);
+        let arrived = || member.coming.lock().remove(info.signal);
+        if member.has_ended() {
+            arrived();
+        } else {
+            send_then(member, info, arrived);
         }
-        member.coming.lock().remove();
     }
 }
 
-/// Signals to several processes on their way to one of them.
-#[derive(Default)]
+/// Signals to several processes that are on their way to one of them.
 pub struct Coming {
-    /// Which ones; while there are any also some that have arrived.
+    /// Those that a child gets that is forked now.
     pub set: u64,
-    nr_sends: u32,
+    nr_sends: [u16; NR_SIGNALS],
+}
+
+impl Default for Coming {
+    fn default() -> Coming {
+        Coming { set: 0, nr_sends: [0; NR_SIGNALS] }
+    }
 }
 
 impl Coming {
     fn add(&mut self, signal: u32) {
-        self.nr_sends += 1;
-        self.set |= bit(signal);
+        self.nr_sends[signal as usize - 1] += 1;
+        self.set = with(self.set, signal);
     }
-    fn remove(&mut self) {
-        self.nr_sends -= 1;
-        if self.nr_sends == 0 {
-            self.set = 0;
+    fn remove(&mut self, signal: u32) {
+        let nr_sends = &mut self.nr_sends[signal as usize - 1];
+        *nr_sends -= 1;
+        if *nr_sends == 0 {
+            self.set &= !bit(signal);
         }
     }
+}
+
+/// A set with one more signal: SIGCONT takes stops away, and they it.
+fn with(set: u64, signal: u32) -> u64 {
+    let not_any_more = match () {
+        () if signal == SIGCONT => STOPS,
+        () if bit(signal) & STOPS != 0 => bit(SIGCONT),
+        () => 0,
+    };
+    set & !not_any_more | bit(signal)
 }
 
 /// Has the children that a process is forking, or begins to fork before the signal has
@@ -323,14 +353,9 @@ impl Coming {
 /// added before or after.
 pub fn note_for_forks(process: &Process, signal: u32) {
     process.coming.lock().add(signal);
-    let not_any_more = match () {
-        () if signal == SIGCONT => STOPS,
-        () if bit(signal) & STOPS != 0 => bit(SIGCONT),
-        () => 0,
-    };
     for thread in process.threads.lock().values() {
         if let Some(forking) = &mut thread.signals.lock().forking {
-            *forking = *forking & !not_any_more | bit(signal);
+            *forking = with(*forking, signal);
         }
     }
 }
