@@ -1,6 +1,6 @@
-/* Asks what memory calls answer at limits (RLIMIT_DATA, RLIMIT_MEMLOCK, vm.max_map_count), of files in memory and
-   their seals, and of futexes. As memcalls. `memlimits PART` asks one part alone; `memlimits count LIMIT` sets
-   vm.max_map_count. */
+/* Asks what memory calls and execve answer at limits (RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_MEMLOCK,
+   vm.max_map_count), what counts towards them, and what is answered of files in memory, their seals, and futexes.
+   As memcalls. `memlimits PART` asks one part alone; `memlimits count LIMIT` sets vm.max_map_count. */
 #define _GNU_SOURCE
 #include "memcalls.h"
 #include <fcntl.h>

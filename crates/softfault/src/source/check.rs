@@ -36,10 +36,9 @@ enum Part {
 
 impl<M: Machine> Vm<M> {
     /// Every object is kept by exactly the VMAs and the handle that it counts, counts those
-    /// VMAs that may be written, and
-    /// every frame of an object is where its descriptor says. `counts` is used for
-    /// frames that no entry may map: pages of VMAs of a header, 1 for a node that
-    /// was reached.
+    /// VMAs that may be written, and every frame of an object is where its descriptor says.
+    /// `counts` is used for frames that no entry may map: pages of VMAs of a header, 1 for a
+    /// node that was reached.
     pub(crate) fn check_objects(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
         for space in spaces {
             let _ = space.tree().for_each(AddressSpace::<M>::user_range(), &mut |vma| {
