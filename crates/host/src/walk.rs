@@ -10,7 +10,7 @@ use crate::tlb::Translation;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use softfault::addr::{Access, Pfn, Rights, Vpn};
 use softfault::machine::SpaceTag;
-use softfault::table::format::{Entry, Format, Leaf, index_of};
+use softfault::table::format::{self, Entry, Format, Leaf, index_of};
 
 /// The translation of `page`, or `None` where the tables allow no such access.
 pub(crate) fn walk<F: Format>(
@@ -63,7 +63,7 @@ fn step<F: Format>(arena: &Arena, table: Pfn, level: u8, page: Vpn, access: Acce
         if !leaf.rights.contains(access.needs()) {
             return None;
         }
-        let used = seen | F::ACCESSED | if access == Access::Write { F::DIRTY } else { 0 };
+        let used = format::used::<F>(seen, access);
         if used == seen {
             return Some(Step::Mapped(leaf));
         }

@@ -163,9 +163,9 @@ pub enum Tick {
 ///   user part of the format, before the root is first loaded. The core neither reads
 ///   nor frees what they name;
 /// - **M7** a walker of the embedder's own (an emulated TLB, a second table) reads
-///   entries as whole words while its CPU is active in the space, sets nothing but
-///   accessed and dirty bits, by compare-and-swap in a present leaf, and drops what it
-///   keeps in [`shootdown`](Machine::shootdown);
+///   entries as whole words while its CPU is active in the space, changes
+///   them only as [`used`](crate::table::format::used) does, by compare-and-swap in a
+///   present leaf, and drops what it keeps in [`shootdown`](Machine::shootdown);
 /// - **M8** no callback unwinds: an operation that is left half-way leaves locks and
 ///   entries as they are, and nothing may use the subsystem afterwards.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call

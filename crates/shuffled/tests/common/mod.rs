@@ -5,7 +5,7 @@ use shuttle::rand::RngCore;
 use softfault_shuffled::addr::{Access, Pfn, Vpn};
 use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_shuffled::sync::{self, Cell64, Ordering, Word};
-use softfault_shuffled::table::format::{Entry, Format};
+use softfault_shuffled::table::format::{self, Entry, Format};
 use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Rights, Tunables, Vm};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -156,7 +156,9 @@ fn walk_for<F: Format>(
                 if need.is_empty() || !leaf.rights.contains(need) {
                     return need.is_empty().then_some(Walked { pfn: leaf.pfn, rights: leaf.rights, dirty: false });
                 }
-                word.fetch_or(if stores { F::ACCESSED | F::DIRTY } else { F::ACCESSED }, Ordering::Relaxed);
+                let used = format::used::<F>(entry, if stores { Access::Write } else { Access::Read });
+                let found = word.compare_exchange(entry, used, Ordering::Relaxed, Ordering::Relaxed);
+                assert!(found.is_ok(), "a step of the hardware is one step of the simulation");
                 let pfn = Pfn(leaf.pfn.0 + (page & ((1 << shift) - 1)) as u32);
                 return Some(Walked { pfn, rights: leaf.rights, dirty: stores || leaf.dirty });
             }

@@ -90,7 +90,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 fn raise<F: Format>(slot: Slot<'_, F>, seen: Seen, leaf: Leaf, desc: &FrameDesc, access: Access) -> Tried {
     // Before the pin: what is written through it is the program's data, though no
     // store of the program's sets the bit.
-    if slot.mark(seen, access == Access::Write).is_err() {
+    if slot.mark(seen, access).is_err() {
         return Tried::Changed;
     }
     if desc.pin_raise().is_err() {

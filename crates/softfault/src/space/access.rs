@@ -151,7 +151,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 if let Some(mapped) = walk::mapped(&self.vm.machine, self.root, vpn)
                     && !mapped.is_locked
                     && mapped.leaf.rights.contains(access.needs())
-                    && mapped.slot.mark(mapped.seen, access == Access::Write).is_ok()
+                    && mapped.slot.mark(mapped.seen, access).is_ok()
                 {
                     f(mapped.leaf);
                     return Ok(());

@@ -1,8 +1,8 @@
 //! One entry and the changes that it may undergo. Each change is named here
 //! once, so that the rules of the protocol can be read in one file.
 
-use super::format::{Entry, Format, Kept, Leaf};
-use crate::addr::Pfn;
+use super::format::{Entry, Format, Kept, Leaf, is_same_but_used, unused, used};
+use crate::addr::{Access, Pfn};
 use crate::sync::{Ordering, Word};
 use core::marker::PhantomData;
 
@@ -83,7 +83,7 @@ impl<'a, F: Format> Slot<'a, F> {
     /// Whether it is what was seen, but for bits that the hardware sets.
     #[inline]
     pub(crate) fn is_still(&self, seen: Seen) -> bool {
-        same_but_hardware::<F>(self.word.load(Ordering::Acquire), seen.raw)
+        is_same_but_used::<F>(self.word.load(Ordering::Acquire), seen.raw)
     }
 
     /// The table that it names.
@@ -119,7 +119,7 @@ impl<'a, F: Format> Slot<'a, F> {
             let Entry::Leaf(leaf) = F::decode(expected, self.level) else { return Err(Changed) };
             match self.word.compare_exchange(expected, expected | F::LOCK, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(leaf),
-                Err(now) if same_but_hardware::<F>(now, seen.raw) => expected = now,
+                Err(now) if is_same_but_used::<F>(now, seen.raw) => expected = now,
                 Err(_) => return Err(Changed),
             }
         }
@@ -131,8 +131,7 @@ impl<'a, F: Format> Slot<'a, F> {
     pub(crate) fn unlock(&self, leaf: Leaf) -> Unread {
         let mut now = self.word.load(Ordering::Relaxed);
         loop {
-            let hardware = now & F::HARDWARE_BITS;
-            let new = F::encode(Entry::Leaf(leaf), self.level) | hardware;
+            let new = F::encode(Entry::Leaf(with_uses_of(leaf, F::decode(now, self.level))), self.level);
             match self.word.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Unread(new),
                 Err(other) => now = other,
@@ -154,9 +153,14 @@ impl<'a, F: Format> Slot<'a, F> {
     pub(crate) fn take_for_removal(&self, seen: Seen) -> Result<(), Changed> {
         let mut expected = seen.raw;
         loop {
-            match self.word.compare_exchange(expected, F::busy_of(expected), Ordering::AcqRel, Ordering::Acquire) {
+            match self.word.compare_exchange(
+                expected,
+                F::busy_of(expected, self.level),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
                 Ok(_) => return Ok(()),
-                Err(now) if same_but_hardware::<F>(now, seen.raw) => expected = now,
+                Err(now) if is_same_but_used::<F>(now, seen.raw) => expected = now,
                 Err(_) => return Err(Changed),
             }
         }
@@ -166,7 +170,7 @@ impl<'a, F: Format> Slot<'a, F> {
     /// bit changes what it is, so one exchange does.
     pub(crate) fn take_table(&self) {
         let raw = self.word.load(Ordering::Acquire);
-        self.word.swap(F::busy_of(raw), Ordering::AcqRel);
+        self.word.swap(F::busy_of(raw, self.level), Ordering::AcqRel);
     }
 
     /// A table entry becomes `Busy`, and the caller's. The number is not kept in it,
@@ -179,7 +183,7 @@ impl<'a, F: Format> Slot<'a, F> {
             match self.word.compare_exchange(expected, busy, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 // Hardware marks tables that it goes through.
-                Err(now) if same_but_hardware::<F>(now, from) => expected = now,
+                Err(now) if is_same_but_used::<F>(now, from) => expected = now,
                 Err(_) => return Err(Changed),
             }
         }
@@ -214,33 +218,37 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// Sets accessed (and dirty) as hardware would, for accesses that the core
-    /// makes for a program.
-    pub(crate) fn mark(&self, seen: Seen, dirty: bool) -> Result<(), Changed> {
-        let bits = if dirty { F::ACCESSED | F::DIRTY } else { F::ACCESSED };
-        if seen.raw & bits == bits {
-            return Ok(());
-        }
-        match self.word.compare_exchange(seen.raw, seen.raw | bits, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Changed),
+    /// Makes it accessed (and dirty) as hardware would, for accesses that the core
+    /// makes for a program, and for hardware that does not.
+    pub(crate) fn mark(&self, seen: Seen, access: Access) -> Result<(), Changed> {
+        let mut expected = seen.raw;
+        loop {
+            let new = used::<F>(expected, access);
+            if new == expected {
+                return Ok(());
+            }
+            match self.word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) if is_same_but_used::<F>(now, seen.raw) => expected = now,
+                Err(_) => return Err(Changed),
+            }
         }
     }
 
     /// Takes accessed and dirty away from a mapping that stays. Contents may be
     /// judged by them only after a shootdown.
-    pub(crate) fn clear_hardware_bits(&self, seen: Seen) -> Result<(), Changed> {
+    pub(crate) fn clear_accessed_and_dirty(&self, seen: Seen) -> Result<(), Changed> {
         self.word
-            .compare_exchange(seen.raw, seen.raw & !F::HARDWARE_BITS, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(seen.raw, unused::<F>(seen.raw), Ordering::AcqRel, Ordering::Relaxed)
             .map(|_| ())
             .map_err(|_| Changed)
     }
 
-    /// Takes the accessed bit alone away from a mapping that stays. `Err` also where
-    /// the hardware was quicker with another bit.
+    /// Takes accessed alone away from a mapping that stays. `Err` also where the
+    /// hardware was quicker to make it dirty.
     pub(crate) fn clear_accessed(&self, seen: Seen) -> Result<(), Changed> {
         self.word
-            .compare_exchange(seen.raw, seen.raw & !F::ACCESSED, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(seen.raw, F::clear_accessed(seen.raw), Ordering::AcqRel, Ordering::Relaxed)
             .map(|_| ())
             .map_err(|_| Changed)
     }
@@ -270,15 +278,22 @@ impl<'a, F: Format> Slot<'a, F> {
             let new = F::encode(to(leaf), self.level);
             match self.word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(leaf),
-                Err(now) if same_but_hardware::<F>(now, seen.raw) => expected = now,
+                Err(now) if is_same_but_used::<F>(now, seen.raw) => expected = now,
                 Err(_) => return Err(Changed),
             }
         }
     }
 }
 
-fn same_but_hardware<F: Format>(a: u64, b: u64) -> bool {
-    (a ^ b) & !F::HARDWARE_BITS == 0
+/// The leaf, accessed and dirty also where the other one, of the same entry, is.
+#[inline(always)]
+fn with_uses_of(leaf: Leaf, other: Entry) -> Leaf {
+    match other {
+        Entry::Leaf(o) | Entry::LockedLeaf(o) => {
+            Leaf { accessed: leaf.accessed | o.accessed, dirty: leaf.dirty | o.dirty, ..leaf }
+        }
+        Entry::None | Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard => leaf,
+    }
 }
 
 #[cfg(test)]
@@ -296,7 +311,7 @@ mod tests {
         assert!(slot.fill(Entry::Leaf(leaf)).is_ok());
         let Ok(locked) = slot.lock(slot.read()) else { panic!("nobody else is here") };
         assert_eq!(slot.read().entry, Entry::LockedLeaf(leaf));
-        word.fetch_or(X86_64::ACCESSED | X86_64::DIRTY, Ordering::Relaxed);
+        word.store(used::<X86_64>(word.load(Ordering::Relaxed), Access::Write), Ordering::Relaxed);
         slot.unlock(Leaf { rights: Rights::READ, ..locked });
         let now = Leaf { rights: Rights::READ, accessed: true, dirty: true, ..leaf };
         assert_eq!(slot.read().entry, Entry::Leaf(now), "neither bit is lost");

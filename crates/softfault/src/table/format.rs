@@ -3,8 +3,9 @@
 //!
 //! Levels count from 0, the leaf tables whose entries map base pages.
 
-use crate::addr::{Order, Pfn, Rights};
+use crate::addr::{Access, Order, Pfn, Rights};
 
+pub mod conformance;
 mod toy;
 mod x86_64;
 pub use toy::Toy;
@@ -55,45 +56,95 @@ pub enum Kept {
     Table(Pfn),
 }
 
-/// A page-table format. Sealed: what [`table`](Format::table) says is followed
-/// without a further look, so formats live here, beside their tests.
-pub trait Format: sealed::Sealed + 'static {
+/// A page-table format: what the words of tables say. Implement it for an
+/// architecture that is not here; [`conformance::check`] tests an implementation.
+///
+/// The functions are called on hot paths: mark them `#[inline(always)]`.
+///
+/// # Safety
+///
+/// The core follows what the functions say without a further check, and the
+/// hardware follows the words. So the invariants I32 to I38 have to hold
+/// (`docs/invariants.md`, "Page-table formats"):
+///
+/// - I32: `decode` gives back what `encode` was given, at every level: frames
+///   other than 0, aligned to the size of the mapping; rights that are empty or
+///   contain [`READ`](Rights::READ). Different entries have different words. A word
+///   of zeroes is [`None`](Entry::None), and no other entry's.
+/// - I33: A walk of the hardware goes on only where the entry is a
+///   [`Table`](Entry::Table), and maps only where it is a leaf that has rights, locked
+///   or not: then that frame, for these rights and no more. All other states, leaves
+///   without rights included, are not present. `table` names a table exactly where
+///   `decode` does above level 0.
+/// - I34: With `LOCK` added, the word of a leaf is that of the locked leaf, and the
+///   hardware sees no difference. No state that is not locked has the bit.
+/// - I35: `busy_of` the word of a table or a leaf, locked or not, is
+///   [`Busy`](Entry::Busy), and `kept` gives the rest. `kept` is `None` for all other
+///   words, that of `encode(Busy)` included.
+/// - I36: `set_accessed`, `set_dirty`, `clear_accessed` and `clear_dirty` change that
+///   property of a leaf, locked or not, and nothing else; they give the word that
+///   `encode` gives. Neither adds a right.
+/// - I37: The hardware changes only words that it goes through, and only as these
+///   four do; a table may change between words that are equal once both properties
+///   are cleared. An access that the hardware permits leaves its trace: the leaf is
+///   accessed, and dirty after a store. Hardware that leaves none faults instead.
+/// - I38: `LEVELS` is at least 2; a table has at most 512 entries; the levels translate
+///   all of `USER_PAGES`. All functions are pure and do not panic.
+#[allow(unsafe_code)] // what the implementor promises
+pub unsafe trait Format: 'static {
     /// Number of levels.
     const LEVELS: u8;
     /// log2 of the entries of a table; at most 9.
     const INDEX_BITS: u32;
     /// Number of base pages in the user part of the address space.
     const USER_PAGES: u64;
+    /// The lock bit, which the hardware ignores in a present leaf and in an entry that
+    /// is not present.
+    const LOCK: u64;
 
     /// What the word says at `level`.
     fn decode(word: u64, level: u8) -> Entry;
+    /// The word that says it at `level`.
+    fn encode(entry: Entry, level: u8) -> u64;
     /// The table that a word above level 0 names: what a walk asks at each
     /// step, without telling the other states apart.
     fn table(word: u64) -> Option<Pfn>;
-    /// The word that says it at `level`.
-    fn encode(entry: Entry, level: u8) -> u64;
     /// The `Busy` word that keeps the frame number (of a mapping or a table) and
-    /// the accessed and dirty bits of `word`, and which of the two it was.
-    fn busy_of(word: u64) -> u64;
+    /// the accessed and dirty properties of `word`, and which of the two it was.
+    fn busy_of(word: u64, level: u8) -> u64;
     /// What a `Busy` word of `level` keeps; `None` where it is not one or keeps
     /// nothing.
     fn kept(word: u64, level: u8) -> Option<Kept>;
-    /// The bits that hardware may set at any moment in a present leaf; a
-    /// compare-and-swap that only they made fail is tried again.
-    const HARDWARE_BITS: u64;
-    /// The word of the accessed bit.
-    const ACCESSED: u64;
-    /// The word of the dirty bit.
-    const DIRTY: u64;
-    /// The lock bit: legal in a present leaf and in an otherwise empty entry.
-    const LOCK: u64;
+    /// The word of the same leaf, accessed.
+    fn set_accessed(word: u64) -> u64;
+    /// The word of the same leaf, dirty. Not always a bit that is set: on Arm, a
+    /// page is dirty when its write protection has been cleared.
+    fn set_dirty(word: u64) -> u64;
+    /// The word of the same leaf, not accessed.
+    fn clear_accessed(word: u64) -> u64;
+    /// The word of the same leaf, clean.
+    fn clear_dirty(word: u64) -> u64;
 }
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Toy {}
-    impl Sealed for super::X86_64 {}
-    impl Sealed for super::X86_64La57 {}
+/// The word of a leaf after an access: what hardware makes of it that keeps the
+/// accessed and dirty properties.
+#[inline(always)]
+pub fn used<F: Format>(word: u64, access: Access) -> u64 {
+    let word = F::set_accessed(word);
+    if access == Access::Write { F::set_dirty(word) } else { word }
+}
+
+/// The word of a leaf that is neither accessed nor dirty.
+#[inline(always)]
+pub fn unused<F: Format>(word: u64) -> u64 {
+    F::clear_dirty(F::clear_accessed(word))
+}
+
+/// Whether two words differ at most in what an access of the hardware changes: a
+/// compare-and-swap that fails for nothing else is tried again.
+#[inline(always)]
+pub(crate) fn is_same_but_used<F: Format>(a: u64, b: u64) -> bool {
+    unused::<F>(a) == unused::<F>(b)
 }
 
 /// Index of the page into the table of `level`.

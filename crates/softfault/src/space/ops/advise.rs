@@ -211,7 +211,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 if !leaf.accessed && !leaf.dirty {
                     return Next::GoOn;
                 }
-                if slot.clear_hardware_bits(seen).is_ok() {
+                if slot.clear_accessed_and_dirty(seen).is_ok() {
                     found = true;
                     return Next::GoOn;
                 }

@@ -9,10 +9,14 @@ use super::{Entry, Format, Kept, X86_64};
 /// Two levels of four entries.
 pub struct Toy;
 
-impl Format for Toy {
+// SAFETY: I32 to I37: as `X86_64`, whose words these are. I38: two levels of four
+// entries are 16 pages.
+#[allow(unsafe_code)]
+unsafe impl Format for Toy {
     const LEVELS: u8 = 2;
     const INDEX_BITS: u32 = 2;
     const USER_PAGES: u64 = 16;
+    const LOCK: u64 = X86_64::LOCK;
     fn decode(word: u64, level: u8) -> Entry {
         X86_64::decode(word, level)
     }
@@ -22,14 +26,22 @@ impl Format for Toy {
     fn table(word: u64) -> Option<Pfn> {
         X86_64::table(word)
     }
-    fn busy_of(word: u64) -> u64 {
-        X86_64::busy_of(word)
+    fn busy_of(word: u64, level: u8) -> u64 {
+        X86_64::busy_of(word, level)
     }
     fn kept(word: u64, level: u8) -> Option<Kept> {
         X86_64::kept(word, level)
     }
-    const HARDWARE_BITS: u64 = X86_64::HARDWARE_BITS;
-    const ACCESSED: u64 = X86_64::ACCESSED;
-    const DIRTY: u64 = X86_64::DIRTY;
-    const LOCK: u64 = X86_64::LOCK;
+    fn set_accessed(word: u64) -> u64 {
+        X86_64::set_accessed(word)
+    }
+    fn set_dirty(word: u64) -> u64 {
+        X86_64::set_dirty(word)
+    }
+    fn clear_accessed(word: u64) -> u64 {
+        X86_64::clear_accessed(word)
+    }
+    fn clear_dirty(word: u64) -> u64 {
+        X86_64::clear_dirty(word)
+    }
 }
