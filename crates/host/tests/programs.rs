@@ -1,10 +1,10 @@
 //! Programs on the hosted machine with the real core: what `Running` promises.
 
-use softfault::{Access, CpuId, FaultError, Tunables, Vm};
+use softfault::{Access, CpuId, FaultError, MapFlags, Prot, Tunables, Vm};
 use softfault_host::{BindError, Hosted, HostedConfig, Mode, PageFault};
 use std::thread;
 
-const MAP: u64 = 0x22; // MAP_PRIVATE | MAP_ANONYMOUS
+const MAP: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS);
 const AT: u64 = 0x1000_0000;
 const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
 
@@ -19,7 +19,7 @@ fn loads_and_stores_fault_pages_in() {
     let vm = vm(1, Mode::Interrupt);
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
-    space.mmap(AT, 4 * 4096, 3, MAP | 0x10).unwrap();
+    space.mmap(AT, 4 * 4096, Prot::READ | Prot::WRITE, MAP | MapFlags::FIXED).unwrap();
     let program = cpu.enter(&space).unwrap();
     assert_eq!(program.try_load(AT, &mut [0; 4]), Err(PageFault { addr: AT, access: Access::Read }));
     let text: Vec<u8> = (0..9000).map(|i| i as u8).collect();
@@ -39,7 +39,7 @@ fn what_is_refused_says_where_and_why() {
     let vm = vm(1, Mode::Interrupt);
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
-    space.mmap(AT, 4096, 3, MAP | 0x10).unwrap();
+    space.mmap(AT, 4096, Prot::READ | Prot::WRITE, MAP | MapFlags::FIXED).unwrap();
     let program = cpu.enter(&space).unwrap();
     let trap = program.store(AT + 4000, &[1; 200]).unwrap_err();
     assert_eq!((trap.addr, trap.access, trap.cause), (AT + 4096, Access::Write, FaultError::NotMapped));
@@ -47,7 +47,7 @@ fn what_is_refused_says_where_and_why() {
     program.load(AT + 4000, &mut head).unwrap();
     assert_eq!(head, [1; 96], "what lies before the fault was stored");
     assert_eq!(program.fetch(AT).unwrap_err().cause, FaultError::NoRights);
-    space.mprotect(AT, 4096, 5).unwrap();
+    space.mprotect(AT, 4096, Prot::READ | Prot::EXEC).unwrap();
     assert_eq!(program.fetch(AT + 4000), Ok(1));
     assert_eq!(program.write_u64(AT, 1).unwrap_err().cause, FaultError::NoRights);
     assert!(program.read_u64(u64::MAX - 3).is_err(), "a range that wraps");
@@ -59,7 +59,7 @@ fn a_cpu_is_in_one_space_at_a_time_and_forgets_it_when_it_leaves() {
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let (a, b) = (vm.new_space().unwrap(), vm.new_space().unwrap());
     for (space, value) in [(&a, 1), (&b, 2)] {
-        space.mmap(AT, 4096, 3, MAP | 0x10).unwrap();
+        space.mmap(AT, 4096, Prot::READ | Prot::WRITE, MAP | MapFlags::FIXED).unwrap();
         let program = cpu.enter(space).unwrap();
         program.write_u64(AT, value).unwrap();
         let again = cpu.enter(space).unwrap();
@@ -121,7 +121,7 @@ fn no_addition_is_lost_while_a_sibling_forks() {
                 })
                 .collect();
             let cpu = vm.machine().bind(CpuId(0)).unwrap();
-            space.mmap(AT, 5 * 4096, 3, MAP | 0x10).unwrap();
+            space.mmap(AT, 5 * 4096, Prot::READ | Prot::WRITE, MAP | MapFlags::FIXED).unwrap();
             while !adders.iter().all(|adder| adder.is_finished()) {
                 let child = space.fork().unwrap();
                 let program = cpu.enter(&child).unwrap();

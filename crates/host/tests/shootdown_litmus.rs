@@ -15,14 +15,14 @@
 #![deny(unsafe_code)]
 
 use softfault::machine::{CpuId, CpuSet, Flush, Machine};
-use softfault::{PageRange, Tunables, Vm, Vpn};
+use softfault::{MapFlags, PageRange, Prot, Tunables, Vm, Vpn};
 use softfault_host::{Hosted, HostedConfig, Mode, Running};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 const AT: u64 = 0x1000_0000;
 const LAST_WORD: u64 = AT + 4088;
-const FIXED_PRIVATE: u64 = 0x32;
+const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 const OVER: u64 = u64::MAX;
 
 /// A word in lines of its own.
@@ -113,7 +113,7 @@ fn play(mode: Mode, rounds: u64, limit: Duration) {
     let space = vm.new_space().unwrap();
     let board = Board::default();
     let running = cpu.enter(&space).unwrap();
-    space.mmap(AT, 4096, 3, FIXED_PRIVATE).unwrap();
+    space.mmap(AT, 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE).unwrap();
     running.write_u64(LAST_WORD, 0).unwrap();
     let played = std::thread::scope(|scope| {
         scope.spawn(|| {

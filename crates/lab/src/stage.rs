@@ -12,7 +12,7 @@
 use crate::error::LabError;
 use crate::pft::bind;
 use softfault::machine::Machine;
-use softfault::{Access, Order, Vm};
+use softfault::{Access, MapFlags, Order, Prot, Vm};
 use softfault_host::{Hosted, Running};
 use std::hint::black_box;
 use std::ops::Range;
@@ -80,10 +80,10 @@ pub fn on_stage<T>(
 ) -> Result<T, LabError> {
     let cpu = bind(vm.machine(), 0)?;
     let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let prot = Prot::READ | Prot::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE | MapFlags::FIXED;
     space
-        .mmap(BASE, nr_pages * PAGE_BYTES, prot as u64, flags as u64)
+        .mmap(BASE, nr_pages * PAGE_BYTES, prot, flags)
         .map_err(|e| LabError::subsystem(format!("mmap of {nr_pages} pages"), e))?;
     let running = cpu.enter(&space).map_err(|e| LabError::subsystem("entering the address space", e))?;
     play(&Stage { machine: vm.machine(), running: &running, nr_pages })

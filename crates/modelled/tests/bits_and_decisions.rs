@@ -6,10 +6,11 @@ mod common;
 
 use common::{World, explore, run};
 use softfault_modelled::{Access, AddressSpace, Discipline};
+use softfault_modelled::{Advice, MremapFlags, Prot};
 use std::sync::{Arc, Mutex};
 
-const FREE: u64 = 8;
-const RWX: u64 = 7;
+const FREE: Advice = Advice::Free;
+const RWX: Prot = Prot::READ.union(Prot::WRITE).union(Prot::EXEC);
 
 /// A page that has been shared and is no longer: not writable, and whoever writes
 /// may keep it, unless a second fork comes in between.
@@ -68,7 +69,7 @@ fn f11_more_rights() {
 #[test]
 fn f11_a_move() {
     store_against(|w| {
-        w.space.mremap(0, 4096, 4096, 3, 8 * 4096).unwrap();
+        w.space.mremap(0, 4096, 4096, MremapFlags::MAYMOVE | MremapFlags::FIXED, 8 * 4096).unwrap();
     });
 }
 

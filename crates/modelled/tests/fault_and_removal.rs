@@ -4,6 +4,7 @@ mod common;
 
 use common::{FIXED_PRIVATE, READ, RW, World, be, explore, run};
 use softfault_modelled::{Access, Discipline, FaultError};
+use softfault_modelled::{Advice, MremapFlags};
 
 fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'static) {
     explore(2, move || {
@@ -71,25 +72,25 @@ fn f3_mprotect_and_back() {
 
 #[test]
 fn f3_dontneed() {
-    fault_against(Access::Write, |w| w.space.madvise(0, 4096, 4).unwrap());
+    fault_against(Access::Write, |w| w.space.madvise(0, 4096, Advice::DontNeed).unwrap());
 }
 
 #[test]
 fn f3_dontneed_of_a_whole_table() {
-    fault_against(Access::Write, |w| w.space.madvise(0, 4 * 4096, 4).unwrap());
+    fault_against(Access::Write, |w| w.space.madvise(0, 4 * 4096, Advice::DontNeed).unwrap());
 }
 
 #[test]
 fn f3_mremap() {
     fault_against(Access::Write, |w| {
         // 1 + 2: may move, to a fixed place.
-        w.space.mremap(0, 4096, 4096, 3, 8 * 4096).unwrap();
+        w.space.mremap(0, 4096, 4096, MremapFlags::MAYMOVE | MremapFlags::FIXED, 8 * 4096).unwrap();
     });
 }
 
 #[test]
 fn f3_guard() {
-    fault_against(Access::Write, |w| w.space.madvise(0, 4096, 102).unwrap());
+    fault_against(Access::Write, |w| w.space.madvise(0, 4096, Advice::GuardInstall).unwrap());
 }
 
 /// A read fault leaves the zero frame, which carries no count.

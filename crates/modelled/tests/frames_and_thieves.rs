@@ -4,6 +4,7 @@
 mod common;
 
 use common::{World, explore, run};
+use softfault_modelled::Advice;
 use softfault_modelled::{Access, Discipline, FaultError};
 
 /// One shows every mutant; two take a minute for all three tests, and show no more.
@@ -16,7 +17,7 @@ fn nearly_nothing(nr_left: u64) -> World {
     (0..nr_left).for_each(|page| w.touch(page));
     w.touch(7);
     w.vm.age(0, 1);
-    w.space.madvise(0, nr_left * 4096, 4).unwrap();
+    w.space.madvise(0, nr_left * 4096, Advice::DontNeed).unwrap();
     assert_eq!(w.vm.vmstat().nr_free_pages, nr_left);
     w
 }
@@ -53,7 +54,7 @@ fn f10_a_thief_against_a_refill_with_its_loot() {
         let child = w.space.fork().unwrap();
         (0..3).for_each(|page| w.touch(page));
         w.vm.age(0, 1);
-        w.space.madvise(0, 3 * 4096, 4).unwrap();
+        w.space.madvise(0, 3 * 4096, Advice::DontNeed).unwrap();
         // The copy takes one of three frames; two are left among those that need no zeroes.
         w.touch(7);
         assert_eq!(w.vm.vmstat().nr_free_pages, 2);

@@ -6,11 +6,12 @@ mod common;
 use common::{Modelled, READ, World, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
 use softfault_modelled::policy::collapse::CollapseRefusal;
 use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
+use softfault_modelled::{Advice, MremapFlags};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// MREMAP_MAYMOVE | MREMAP_FIXED.
-const MOVE: u64 = 3;
+const MOVE: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
 
 fn fault(w: World, page: u64) {
     let active = w.space.activate();
@@ -22,7 +23,7 @@ fn fault(w: World, page: u64) {
 fn ready() -> World {
     let w = World::huge(0, 4);
     w.touch(0);
-    w.space.madvise(0, 4 * 4096, 4).unwrap();
+    w.space.madvise(0, 4 * 4096, Advice::DontNeed).unwrap();
     w
 }
 
@@ -50,7 +51,7 @@ fn huge_install_against_an_edge() {
         run(vec![
             Box::new(move || fault(w, 0)),
             // MADV_RANDOM for one page.
-            Box::new(move || w.space.madvise(4096, 4096, 1).unwrap()),
+            Box::new(move || w.space.madvise(4096, 4096, Advice::Random).unwrap()),
         ]);
         w.check(&[]);
     });
@@ -100,7 +101,7 @@ fn t3_split_against_readers_and_writers() {
             assert_eq!(byte(w, 0), 9);
             drop(active);
         };
-        run(vec![Box::new(user), Box::new(move || w.space.madvise(4096, 4096, 4).unwrap())]);
+        run(vec![Box::new(user), Box::new(move || w.space.madvise(4096, 4096, Advice::DontNeed).unwrap())]);
         w.check(&[]);
         assert_eq!(w.vm.event(Event::ThpSplitPmd), 1);
         assert_eq!((byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3)), (9, 0, 3, 4));
@@ -298,7 +299,7 @@ fn collapse_against_mremap_of_a_part() {
 #[test]
 fn collapse_against_dontneed() {
     collapse_against(
-        |w| w.space.madvise(0, 2 * 4096, 4).unwrap(),
+        |w| w.space.madvise(0, 2 * 4096, Advice::DontNeed).unwrap(),
         |w| assert_eq!((byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3)), (0, 0, 0, 0)),
     );
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Modelled, World, explore, run};
+use softfault_modelled::MlockFlags;
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::{
     Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, KhugepagedKnobs, Order, PinError, PinMut, Term,
@@ -184,7 +185,7 @@ fn mlock_against_the_underused_split() {
         let khugepaged = KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged };
         w.vm.set_huge_knobs(&HugeKnobs { khugepaged, ..HugeKnobs::DEFAULT }).unwrap();
         run(vec![
-            Box::new(move || w.space.mlock(0, HUGE * 4096, 0).unwrap()),
+            Box::new(move || w.space.mlock(0, HUGE * 4096, MlockFlags::empty()).unwrap()),
             Box::new(move || _ = w.vm.shrink_underused(u64::MAX)),
         ]);
         w.check(&[]);

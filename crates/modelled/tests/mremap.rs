@@ -5,24 +5,25 @@ mod common;
 
 use common::{World, explore, run};
 use softfault_modelled::{Access, Event, FaultError, MremapError};
+use softfault_modelled::{Advice, MremapFlags};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const PAGE: u64 = 4096;
-const MOVE: u64 = 3;
-const MOVE_AND_KEEP: u64 = 5;
+const MOVE: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
+const MOVE_AND_KEEP: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::DONTUNMAP);
 
 /// Eight pages of which the second half has one, and all that a fault takes but
 /// the leaf table of the first half.
 fn half_full() -> World {
     let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 8);
     w.touch(0);
-    w.space.madvise(0, 4 * PAGE, 4).unwrap();
+    w.space.madvise(0, 4 * PAGE, Advice::DontNeed).unwrap();
     w.touch(4);
     w
 }
 
 /// Whatever the fault put in before or after, it is where the page is.
-fn moves_against_a_fault(flags: u64, preemptions: usize) {
+fn moves_against_a_fault(flags: MremapFlags, preemptions: usize) {
     let nr_waited: &'static AtomicU64 = Box::leak(Box::default());
     explore(preemptions, move || {
         let w = half_full();

@@ -4,11 +4,12 @@
 mod common;
 
 use common::{Modelled, RW, World, explore, run};
+use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, Discipline, FaultError, ObjectPart, SharedObject};
 
 type Object = SharedObject<'static, Modelled>;
 
-const FIXED_SHARED: u64 = 0x11;
+const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
 
 /// A page of an object, mapped at page 4 and written, but not touched through the
 /// mapping; page 0 is private.

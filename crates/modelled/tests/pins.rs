@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Modelled, World, explore, run};
+use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, Pfn, Pin, PinError, Term};
 use std::sync::{Arc, Mutex};
 
@@ -147,7 +148,7 @@ fn release_against_discard() {
         let w = World::new(Discipline::Lockfree, 0, 2);
         let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
         let part = softfault_modelled::ObjectPart { object, offset_bytes: 0, may_write: true };
-        w.space.mmap_object(4 * 4096, 4096, common::RW, 0x11, part).unwrap();
+        w.space.mmap_object(4 * 4096, 4096, common::RW, MapFlags::SHARED | MapFlags::FIXED, part).unwrap();
         let pin = w.space.pin_page_mut(4 * 4096, Term::Short).unwrap();
         w.space.munmap(4 * 4096, 4096).unwrap();
         run(vec![Box::new(move || drop(pin)), Box::new(move || object.discard(0..1))]);

@@ -6,8 +6,9 @@ mod common;
 
 use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
 use softfault_modelled::{Access, Discipline, FaultError, Rights};
+use softfault_modelled::{Advice, Prot};
 
-const NONE: u64 = 0;
+const NONE: Prot = Prot::NONE;
 
 /// Page 6 may be read and page 7 written, all the time; what comes and goes lies
 /// below, in the same node of the tree, and moves their records in it.
@@ -24,7 +25,7 @@ fn lookup_in(
         let w = world();
         w.space.mmap(6 * 4096, 4096, READ, FIXED_PRIVATE).unwrap();
         w.touch(7);
-        w.space.madvise(7 * 4096, 4096, 4).unwrap();
+        w.space.madvise(7 * 4096, 4096, Advice::DontNeed).unwrap();
         let fault = move || {
             let active = w.space.activate();
             let written = w.space.handle_fault(7 * 4096, Access::Write);

@@ -8,6 +8,7 @@ use softfault_recorded::policy::huge::Enabled;
 use softfault_recorded::sync::{self, Word};
 use softfault_recorded::table::format::X86_64;
 use softfault_recorded::{FaultDone, FrameRange, HugeKnobs, Tunables, Vm};
+use softfault_recorded::{MapFlags, Prot};
 use std::alloc::{Layout, alloc_zeroed};
 
 const NR_FRAMES: u64 = 4096;
@@ -66,7 +67,9 @@ fn vm() -> Vm<One> {
 fn a_huge_page_that_was_streamed_is_fenced_before_it_is_mapped() {
     let vm = vm();
     let space = vm.new_space().unwrap();
-    space.mmap(AT, 4 << 20, 3, 0x32).unwrap();
+    space
+        .mmap(AT, 4 << 20, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED)
+        .unwrap();
     assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Huge));
     assert!(vm.zero_ahead(1) > 0, "a block is there to be zeroed");
 }
@@ -77,5 +80,5 @@ fn a_release_without_the_fence_is_noticed() {
     let vm = vm();
     let space = vm.new_space().unwrap();
     sync::streamed();
-    let _ = space.mmap(AT, 4096, 3, 0x32);
+    let _ = space.mmap(AT, 4096, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED);
 }

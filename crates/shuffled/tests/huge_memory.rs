@@ -4,6 +4,7 @@
 mod common;
 
 use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
+use softfault_shuffled::Advice;
 use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::Toy;
 use softfault_shuffled::{Access, AddressSpace, Event, HugeKnobs, KhugepagedKnobs, Term, Tunables, Vm};
@@ -38,7 +39,7 @@ impl World {
         space.mmap(0, 4 * 4096, RW, FIXED_PRIVATE).unwrap();
         space.handle_fault(0, Access::Write).unwrap();
         if !is_there {
-            space.madvise(0, 4 * 4096, 4).unwrap();
+            space.madvise(0, 4 * 4096, Advice::DontNeed).unwrap();
         }
         World { vm, space }
     }
@@ -84,12 +85,12 @@ fn stores_against(is_there: bool, op: impl Fn(World) + Sync + Send + Copy + 'sta
 #[test]
 fn faults_against_an_edge() {
     // MADV_RANDOM for one page.
-    stores_against(false, |w| w.space.madvise(4096, 4096, 1).unwrap());
+    stores_against(false, |w| w.space.madvise(4096, 4096, Advice::Random).unwrap());
 }
 
 #[test]
 fn stores_against_a_split() {
-    stores_against(true, |w| w.space.madvise(4096, 4096, 1).unwrap());
+    stores_against(true, |w| w.space.madvise(4096, 4096, Advice::Random).unwrap());
 }
 
 /// The small pages become a huge one again.
@@ -102,7 +103,7 @@ fn stores_against_a_collapse() {
         w.space.mprotect(4096, 4096, READ).unwrap();
         w.space.mprotect(4096, 4096, RW).unwrap();
         // MADV_COLLAPSE, which may be refused.
-        let collapser = inside(w, move || (0..2).for_each(|_| _ = w.space.madvise(0, 4 * 4096, 25)));
+        let collapser = inside(w, move || (0..2).for_each(|_| _ = w.space.madvise(0, 4 * 4096, Advice::Collapse)));
         run(NR_CPUS, vec![collapser, count_up(w, [0, 2]), count_up(w, [1, 3])]);
         w.check(&[]);
         nr_collapsed.fetch_add(w.vm.event(Event::Collapsed), SeqCst);

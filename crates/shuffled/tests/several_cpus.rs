@@ -11,6 +11,7 @@ use common::{FIXED_PRIVATE, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{AddressSpace, Discipline, FaultError, Tunables, Vm};
+use softfault_shuffled::{Advice, Prot};
 use std::sync::Arc;
 
 const NR_FRAMES: u64 = 1024;
@@ -28,7 +29,7 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
     let base = 0x4000_0000 + u64::from(cpu) * PAGES * 4096;
     let mut wrote = [0u64; PAGES as usize];
     let mut child: Option<(Space, [u64; PAGES as usize])> = None;
-    space.mmap(base, PAGES * 4096, 3, FIXED_PRIVATE).unwrap();
+    space.mmap(base, PAGES * 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE).unwrap();
     for step in 0..nr_ops as u64 {
         let page = rng.gen_range(0..PAGES);
         let at = base + page * 4096;
@@ -40,20 +41,20 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
             }
             4..=6 => assert_eq!(access(space, vm, at, None), Ok(wrote[page as usize]), "cpu {cpu} page {page}"),
             7 => {
-                space.madvise(at, 4096, 4).unwrap();
+                space.madvise(at, 4096, Advice::DontNeed).unwrap();
                 wrote[page as usize] = 0;
             }
             8 => {
                 space.munmap(at, 4096).unwrap();
                 assert_eq!(access(space, vm, at, None), Err(FaultError::NotMapped), "mapped after munmap");
-                space.mmap(at, 4096, 3, FIXED_PRIVATE).unwrap();
+                space.mmap(at, 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE).unwrap();
                 wrote[page as usize] = 0;
             }
             9 => {
-                space.mprotect(at, 4096, 1).unwrap();
+                space.mprotect(at, 4096, Prot::READ).unwrap();
                 assert_eq!(access(space, vm, at, Some(7)), Err(FaultError::NoRights), "written after mprotect");
                 assert_eq!(access(space, vm, at, None), Ok(wrote[page as usize]));
-                space.mprotect(at, 4096, 3).unwrap();
+                space.mprotect(at, 4096, Prot::READ | Prot::WRITE).unwrap();
             }
             10 => child = Some((space.fork().unwrap(), wrote)),
             _ => {

@@ -11,6 +11,7 @@ use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
 use softfault_shuffled::sync::quietly;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Access, AddressSpace, FaultError, ObjectPart, SharedObject, Term, Tunables, Vm};
+use softfault_shuffled::{Advice, MapFlags, MremapFlags, Prot};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -21,11 +22,11 @@ type Actor = Box<dyn FnOnce() + Send>;
 const BASE: u64 = 0x4000_0000;
 /// In a leaf table of its own.
 const ELSEWHERE: u64 = BASE + (2 << 20);
-const FIXED_SHARED: u64 = 0x11;
+const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
 /// mremap(2): may move, to a fixed place.
-const MOVE: u64 = 3;
+const MOVE: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
 /// The same, and the source stays mapped (MREMAP_DONTUNMAP).
-const KEEP: u64 = 7;
+const KEEP: MremapFlags = MOVE.union(MremapFlags::DONTUNMAP);
 const NR_CPUS: usize = 3;
 const NR_FRAMES: u64 = 128;
 const SCHEDULES: usize = 2500;
@@ -156,7 +157,7 @@ fn store_against_another_mapping() {
 
 #[test]
 fn store_against_dontneed_of_a_whole_table() {
-    store_against(false, |w| w.space.madvise(at(0), 4 * 4096, 4).unwrap());
+    store_against(false, |w| w.space.madvise(at(0), 4 * 4096, Advice::DontNeed).unwrap());
 }
 
 #[test]
@@ -202,7 +203,7 @@ fn visit_against_munmap() {
 /// The VMA stays: a section that begins late may find the old entry still.
 #[test]
 fn visit_against_dontneed() {
-    visit_against(|w| w.space.madvise(at(0), 4096, 4).unwrap());
+    visit_against(|w| w.space.madvise(at(0), 4096, Advice::DontNeed).unwrap());
 }
 
 type Child = Arc<Mutex<Option<Space>>>;
@@ -320,7 +321,7 @@ fn call_against_moves() {
 /// The mapping moves, from two leaf tables to two others, while a CPU stores in it. A
 /// store that was done is at the new place (or, if the source stays, was done after
 /// the move and is at the old one).
-fn stores_against_mremap(flags: u64) {
+fn stores_against_mremap(flags: MremapFlags) {
     shuffled(SCHEDULES, move || {
         let w = World::new();
         let (old, new) = (BASE + (6 << 20) - 2 * 4096, BASE + (10 << 20) - 2 * 4096);
@@ -405,7 +406,7 @@ fn lookups_against_deferred_nodes() {
         w.space.mmap(at(15), 4096, RW, FIXED_PRIVATE).unwrap();
         let mapper = inside(w, move || {
             for page in [12, 10, 8, 6] {
-                w.space.mmap(at(page), 4096, 0, FIXED_PRIVATE).unwrap();
+                w.space.mmap(at(page), 4096, Prot::NONE, FIXED_PRIVATE).unwrap();
             }
         });
         let program = inside(w, move || {
@@ -434,7 +435,7 @@ fn thieves() {
                     let addr = ELSEWHERE + (1 + cpu) * 8 * 4096 + i as u64 * 4096;
                     if has[i] {
                         assert_eq!(w.load(addr), Ok(cpu * 100 + turn - 2), "I10: a frame was had twice");
-                        w.space.madvise(addr, 4096, 4).unwrap();
+                        w.space.madvise(addr, 4096, Advice::DontNeed).unwrap();
                         has[i] = false;
                     }
                     match w.store(addr, cpu * 100 + turn) {
@@ -474,7 +475,7 @@ fn nearly_nothing(nr_left: u64) -> World {
     w.space.mmap(at(64), 256 * 4096, RW, FIXED_PRIVATE).unwrap();
     let nr_pages = (0..256).take_while(|page| w.space.handle_fault(at(64 + page), Access::Write).is_ok()).count();
     assert!(nr_pages > 8 && nr_pages < 256);
-    w.space.madvise(at(64), nr_left * 4096, 4).unwrap();
+    w.space.madvise(at(64), nr_left * 4096, Advice::DontNeed).unwrap();
     assert_eq!(w.vm.vmstat().nr_free_pages, nr_left);
     w
 }

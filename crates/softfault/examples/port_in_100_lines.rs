@@ -9,7 +9,7 @@ use softfault::addr::{Access, PAGE_SIZE, Pfn};
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault::sync::Word;
 use softfault::table::format::X86_64;
-use softfault::{FrameRange, Tunables, Vm};
+use softfault::{FrameRange, MapFlags, Prot, Tunables, Vm};
 use std::alloc::{Layout, alloc_zeroed};
 
 const NR_FRAMES: u64 = 1024;
@@ -80,7 +80,9 @@ fn main() {
 
     let space = vm.new_space().expect("a frame for the space");
     let active = space.activate(); // a kernel loads space.tag().root into CR3 now
-    let addr = space.mmap(0, 1 << 20, 3, 0x22).expect("a megabyte, readable, writable, private, anonymous");
+    let addr = space
+        .mmap(0, 1 << 20, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS)
+        .expect("a megabyte, readable, writable, private, anonymous");
 
     // What the page-fault handler does:
     let done = space.handle_fault(addr, Access::Write).expect("memory that may be written");

@@ -25,6 +25,9 @@
 //! | `huge` | the knobs of huge pages, the steps of their daemons | threads |
 //! | `compact` | how used frames move, so that free ones lie together | what faults are |
 //!
+//! Arguments have types of their own ([`Prot`], [`MapFlags`], [`MremapFlags`], [`Advice`], ...), which convert from and to
+//! Linux's numbers.
+//!
 //! Below all: `sync` (the one door to shared memory), `mem` (typed views of
 //! frames), `section` (the read side), `pace` (long passes answer other CPUs). [`clear`] is what clears and copies large
 //! pages for all of them.
@@ -72,6 +75,7 @@ pub mod errno;
 mod fault;
 mod frame;
 mod huge;
+mod linux;
 pub mod machine;
 mod mem;
 mod notify;
@@ -100,6 +104,7 @@ pub use fault::{FaultDone, FaultError};
 pub use frame::{Fragmentation, OutOfFrames};
 pub use huge::khugepaged::Scan;
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
+pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
 pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag, Tick};
 pub use notify::{Lookup, LookupRefused, Notice, Subscription, Why};
 pub use pin::{Pin, PinError, PinMut, Term};

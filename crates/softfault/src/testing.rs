@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::addr::{PAGE_SIZE, Pfn};
+use crate::linux::{MapFlags, Prot};
 use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
@@ -13,6 +14,11 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::vec::Vec;
+
+/// Readable and writable.
+pub(crate) const RW: Prot = Prot::READ.union(Prot::WRITE);
+/// Private memory at the given place.
+pub(crate) const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 
 std::thread_local! {
     static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };

@@ -3,7 +3,7 @@
 //! `cargo run --release -p softfault-testkit --example fault_loop [PAGES]`
 
 use softfault::machine::CpuId;
-use softfault::{Access, Tunables, Vm};
+use softfault::{Access, MapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 fn main() {
@@ -12,7 +12,7 @@ fn main() {
     let vm = Vm::new(hosted, Tunables::default()).unwrap();
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
-    let at = space.mmap(0, pages * 4096, 3, 0x22).unwrap();
+    let at = space.mmap(0, pages * 4096, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS).unwrap();
     let active = space.activate();
     touch(&space, at, pages);
     drop(active);

@@ -4,7 +4,7 @@
 //! `cargo run --release -p softfault-testkit --example ns_per_fault [CPUS [PAGES]]`
 
 use softfault::machine::CpuId;
-use softfault::{Access, Discipline, Tunables, Vm};
+use softfault::{Access, Discipline, MapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::Barrier;
 use std::time::Instant;
@@ -41,7 +41,9 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     let (space, at) = {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let space = vm.new_space().unwrap();
-        let at = space.mmap(0, pages() * 4096 * nr_cpus as u64, 3, 0x22).unwrap();
+        let at = space
+            .mmap(0, pages() * 4096 * nr_cpus as u64, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS)
+            .unwrap();
         (space, at)
     };
     let barrier = Barrier::new(nr_cpus);

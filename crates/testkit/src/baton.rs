@@ -23,7 +23,7 @@ use actor::{Actor, Place};
 pub use deed::Deed;
 use history::History;
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{AddressSpace, CpuId, HugeKnobs, SharedObject, Tunables, Vm};
+use softfault::{AddressSpace, CpuId, HugeKnobs, MapFlags, Prot, SharedObject, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +32,7 @@ use std::thread;
 pub use turns::Schedule;
 use turns::Turns;
 
+const RW: Prot = Prot::READ.union(Prot::WRITE);
 /// Private memory: two huge pages, at one of these places.
 const PLACES: [u64; 3] = [0x10_0000_0000, 0x10_4000_0000, 0x10_8000_3000];
 const NR_PAGES: u64 = 1024;
@@ -190,12 +191,13 @@ impl<'vm> World<'vm> {
     }
 
     fn map(&self, base: u64, first: u64, nr: u64) -> Result<(), softfault::MmapError> {
-        self.space.mmap(base + first * PAGE, nr * PAGE, 3, 0x32).map(drop)
+        let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED;
+        self.space.mmap(base + first * PAGE, nr * PAGE, RW, flags).map(drop)
     }
 
     fn map_object(&self) -> Result<(), softfault::MmapError> {
         let part = softfault::ObjectPart { object: &self.object, offset_bytes: 0, may_write: true };
-        self.space.mmap_object(OBJECT, OBJECT_PAGES * PAGE, 3, 0x11, part).map(drop)
+        self.space.mmap_object(OBJECT, OBJECT_PAGES * PAGE, RW, MapFlags::SHARED | MapFlags::FIXED, part).map(drop)
     }
 
     /// The known ones among these pages of private memory.

@@ -24,7 +24,7 @@ use crate::op::{Call, Op, PAGE};
 use crate::random::Random;
 use child::Child;
 use chunk::{Chunk, Loose};
-use softfault::{AddressSpace, CpuId, Discipline, NewVmError, Tunables, Vm};
+use softfault::{AddressSpace, Advice, CpuId, Discipline, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError, Mode, Running};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -43,8 +43,7 @@ const NR_SPACES: u64 = 3;
 /// Children alive at once.
 const MAX_CHILDREN: usize = 6;
 
-const HUGEPAGE: u64 = 14;
-const COLLAPSE: u64 = 25;
+const HUGEPAGE: u64 = Advice::HugePage.to_linux();
 
 /// How long a round is.
 #[derive(Clone, Copy, Debug)]

@@ -7,12 +7,9 @@
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_ours};
 use core::fmt;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{AddressSpace, Errno, Event, FaultError, HugeKnobs, Order, Vm};
+use softfault::{AddressSpace, Advice, Errno, Event, FaultError, HugeKnobs, MapFlags, MremapFlags, Order, Prot, Vm};
 use softfault_host::{CpuGuard, Hosted, Running, Trap};
 use std::collections::BTreeMap;
-
-const MREMAP_MAYMOVE: u64 = 1;
-const MREMAP_FIXED: u64 = 2;
 
 /// The programs of one sequence.
 pub struct Programs<'vm> {
@@ -175,11 +172,20 @@ pub fn step(vm: &Vm<Hosted>, running: &Running<'_>, op: &Op) -> Outcome {
     let space = running.space();
     let [a, b, c, d, e, f] = op.args;
     match op.call {
-        Call::Mmap => settle(space, space.mmap(a, b, c, d).map_err(|e| e.errno()), b, e),
-        Call::Mremap => settle(space, space.mremap(a, b, c, d, e).map_err(|e| e.errno()), c, f),
+        Call::Mmap => {
+            let at = space.mmap(a, b, Prot::from_linux(c), MapFlags::from_linux(d));
+            settle(space, at.map_err(|e| e.errno()), b, e)
+        }
+        Call::Mremap => {
+            let at = space.mremap(a, b, c, MremapFlags::from_linux(d), e);
+            settle(space, at.map_err(|e| e.errno()), c, f)
+        }
         Call::Munmap => plain(space.munmap(a, b).map_err(|e| e.errno())),
-        Call::Mprotect => plain(space.mprotect(a, b, c).map_err(|e| e.errno())),
-        Call::Madvise => plain(space.madvise(a, b, c).map_err(|e| e.errno())),
+        Call::Mprotect => plain(space.mprotect(a, b, Prot::from_linux(c)).map_err(|e| e.errno())),
+        Call::Madvise => match Advice::from_linux(c) {
+            Ok(advice) => plain(space.madvise(a, b, advice).map_err(|e| e.errno())),
+            Err(unknown) => errno(unknown.errno()),
+        },
         Call::Brk => Outcome::Value(space.brk(a)),
         Call::Mincore => mincore(space, a, b),
         Call::Load if b == 1 => {
@@ -237,7 +243,7 @@ fn settle(space: &AddressSpace<'_, Hosted>, at: Result<u64, Errno>, len: u64, la
     let len = len.next_multiple_of(PAGE);
     let moved = match landing {
         0 => space.munmap(at, len).is_ok(),
-        _ => space.mremap(at, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, landing) == Ok(landing),
+        _ => space.mremap(at, len, len, MremapFlags::MAYMOVE | MremapFlags::FIXED, landing) == Ok(landing),
     };
     if moved { Outcome::Elsewhere } else { Outcome::Broken(3) }
 }

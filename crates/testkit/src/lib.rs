@@ -39,3 +39,8 @@ pub mod random;
 pub mod shortest;
 pub mod spread;
 pub mod table;
+
+/// Compiles the Rust code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

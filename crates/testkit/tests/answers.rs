@@ -5,14 +5,14 @@
 mod common;
 
 use common::*;
-use softfault::{ObjectPart, VmaFlags};
+use softfault::{Advice, MlockFlags, MlockallFlags, ObjectPart, VmaFlags};
 use softfault_host::nr_steps;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Number of pages or VMAs that no call may pass in one go.
 const MANY: u64 = 4000;
-const COLLAPSE: u64 = 25;
+const COLLAPSE: Advice = Advice::Collapse;
 
 fn in_one(nr_cpus: usize, test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, nr_cpus, 64 * MIB, test);
@@ -129,10 +129,10 @@ fn many_mappings_answer_others() {
         w.space.madvise(BASE, nr_bytes, DOFORK).unwrap();
         w.space.madvise(BASE, nr_bytes, POPULATE_READ).unwrap();
         w.space.zap_object(softfault::ObjectId(1), 0..1);
-        w.space.mlock(BASE, nr_bytes, 0).unwrap();
+        w.space.mlock(BASE, nr_bytes, MlockFlags::empty()).unwrap();
         assert_eq!(w.space.nr_locked_pages(), MANY);
         w.space.munlockall().unwrap();
-        w.space.mlockall(1).unwrap();
+        w.space.mlockall(MlockallFlags::CURRENT).unwrap();
         w.space.munlock(BASE, nr_bytes).unwrap();
         drop(w.space.fork().unwrap());
         w.space.mprotect(BASE, nr_bytes, RWX).unwrap();

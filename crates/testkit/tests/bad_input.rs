@@ -5,13 +5,48 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, Errno, Pin, Term, Vm};
+use softfault::{Access, Advice, CpuId, Errno, MapFlags, MremapFlags, Pin, Prot, Term, Vm};
 use softfault_host::Hosted;
 use softfault_testkit::random::Random;
 
 /// First address past the user part.
 const TOP: u64 = (1 << 47) - PAGE;
 const MAX: u64 = u64::MAX;
+
+// Numbers, as a program gives them.
+const NONE: u64 = common::NONE.to_linux();
+const READ: u64 = common::READ.to_linux();
+const RW: u64 = common::RW.to_linux();
+const RWX: u64 = common::RWX.to_linux();
+const SHARED: u64 = common::SHARED.to_linux();
+const PRIVATE: u64 = common::PRIVATE.to_linux();
+const FIXED: u64 = common::FIXED.to_linux();
+const GROWSDOWN: u64 = common::GROWSDOWN.to_linux();
+const DONTNEED: u64 = common::DONTNEED.to_linux();
+const FREE: u64 = common::FREE.to_linux();
+const DONTFORK: u64 = common::DONTFORK.to_linux();
+const WIPEONFORK: u64 = common::WIPEONFORK.to_linux();
+const POPULATE_READ: u64 = common::POPULATE_READ.to_linux();
+const POPULATE_WRITE: u64 = common::POPULATE_WRITE.to_linux();
+const GUARD_INSTALL: u64 = common::GUARD_INSTALL.to_linux();
+const GUARD_REMOVE: u64 = common::GUARD_REMOVE.to_linux();
+
+fn mmap(space: &Space<'_>, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, Errno> {
+    space.mmap(addr, len, Prot::from_linux(prot), MapFlags::from_linux(flags)).map_err(|e| e.errno())
+}
+
+fn mprotect(space: &Space<'_>, addr: u64, len: u64, prot: u64) -> Result<(), Errno> {
+    space.mprotect(addr, len, Prot::from_linux(prot)).map_err(|e| e.errno())
+}
+
+fn mremap(space: &Space<'_>, old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64, Errno> {
+    space.mremap(old, old_len, new_len, MremapFlags::from_linux(flags), new).map_err(|e| e.errno())
+}
+
+fn madvise(space: &Space<'_>, addr: u64, len: u64, advice: u64) -> Result<(), Errno> {
+    let advice = Advice::from_linux(advice).map_err(|e| e.errno())?;
+    space.madvise(addr, len, advice).map_err(|e| e.errno())
+}
 
 fn machine() -> Vm<Hosted> {
     Setup::PLAIN.vm(1, 6 << 20)
@@ -53,14 +88,14 @@ fn call<'vm>(space: &Space<'vm>, random: &mut Random, pins: &mut Vec<Held<'vm>>)
     match random.below(23) {
         0..3 => {
             let flags = bits(random, &[PRIVATE, SHARED, PRIVATE | FIXED, SHARED | FIXED, PRIVATE | GROWSDOWN | FIXED]);
-            _ = space.mmap(a, b, bits(random, &[NONE, READ, RW, RWX]), flags);
+            _ = mmap(space, a, b, bits(random, &[NONE, READ, RW, RWX]), flags);
         }
         3 => _ = space.munmap(a, b),
-        4..6 => _ = space.mprotect(a, b, bits(random, &[NONE, READ, RW, RWX, 8, 1 << 24])),
-        6..9 => _ = space.mremap(a, b, c, bits(random, &[0, 1, 3, 5, 7]), number(random)),
+        4..6 => _ = mprotect(space, a, b, bits(random, &[NONE, READ, RW, RWX, 8, 1 << 24])),
+        6..9 => _ = mremap(space, a, b, c, bits(random, &[0, 1, 3, 5, 7]), number(random)),
         9..12 => {
             let advice = [0, 1, 2, 3, 4, 8, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 102, 103];
-            _ = space.madvise(a, b, bits(random, &advice));
+            _ = madvise(space, a, b, bits(random, &advice));
         }
         12 => _ = space.mincore(a, b, &mut |_, _| ()),
         13 => _ = space.brk(a),
@@ -113,7 +148,7 @@ fn fuzz(seeds: std::ops::Range<u64>, nr_calls: u64, limit: Option<u64>) {
             let space = &spaces[which];
             space.set_limit_as(limit);
             if random.chance(30) {
-                _ = space.mmap(BASE, 40 * PAGE, RW, random.pick(&[PRIVATE, SHARED]) | FIXED);
+                _ = mmap(space, BASE, 40 * PAGE, RW, random.pick(&[PRIVATE, SHARED]) | FIXED);
             }
             // On a CPU that runs the space, or from outside.
             let before = random.clone();
@@ -161,7 +196,7 @@ fn any_numbers_and_hardly_any_memory() {
         let mut pins = Vec::new();
         for _ in 0..400 {
             if random.chance(30) {
-                _ = space.mmap(BASE, 200 * PAGE, RW, PRIVATE | FIXED);
+                _ = mmap(&space, BASE, 200 * PAGE, RW, PRIVATE | FIXED);
             }
             let child = call(&space, &mut random, &mut pins);
             check(&vm, &std::iter::once(&space).chain(&child).collect::<Vec<_>>());
@@ -185,11 +220,11 @@ fn huge_mappings() {
         for _ in 0..300 {
             let [a, b, c, d] = [(); 4].map(|()| number(&mut random));
             match random.below(7) {
-                0 | 1 => _ = space.mmap(a, b, RW, random.pick(&[PRIVATE, SHARED, PRIVATE | FIXED, SHARED | FIXED])),
+                0 | 1 => _ = mmap(&space, a, b, RW, random.pick(&[PRIVATE, SHARED, PRIVATE | FIXED, SHARED | FIXED])),
                 2 => _ = space.munmap(a, b),
-                3 => _ = space.mprotect(a, b, READ),
-                4 => _ = space.mremap(a, b, c, random.pick(&[0, 1, 3, 5]), d),
-                5 => _ = space.madvise(a, b, random.pick(&[DONTNEED, FREE, DONTFORK, WIPEONFORK, GUARD_REMOVE])),
+                3 => _ = mprotect(&space, a, b, READ),
+                4 => _ = mremap(&space, a, b, c, random.pick(&[0, 1, 3, 5]), d),
+                5 => _ = madvise(&space, a, b, random.pick(&[DONTNEED, FREE, DONTFORK, WIPEONFORK, GUARD_REMOVE])),
                 _ => {
                     // The far ends of what is mapped.
                     let mut ends = Vec::new();
@@ -220,7 +255,7 @@ fn each_case<const N: usize>(cases: &[([u64; N], i32)], call: impl Fn(&Space<'_>
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let space = vm.new_space().unwrap();
         for half in [P, P + 4 * PAGE] {
-            space.mmap(half, 4 * PAGE, RW, PRIVATE | FIXED).unwrap();
+            mmap(&space, half, 4 * PAGE, RW, PRIVATE | FIXED).unwrap();
         }
         let maps = || {
             let mut maps = Vec::new();
@@ -263,7 +298,7 @@ fn errno_of_mmap() {
         ([0, PAGE, RW, 2], EBADF),
         ([0, PAGE, RW, PRIVATE | 0x4_0000], ENOMEM),
     ];
-    each_case(&cases, |space, [a, b, c, d]| space.mmap(a, b, c, d).map(drop).map_err(|e| e.errno()));
+    each_case(&cases, |space, [a, b, c, d]| mmap(space, a, b, c, d).map(drop));
 }
 
 #[test]
@@ -301,7 +336,7 @@ fn errno_of_mprotect() {
         ([MAX - PAGE + 1, PAGE, READ], ENOMEM),
         ([1 << 63, PAGE, READ], ENOMEM),
     ];
-    each_case(&cases, |space, [a, b, c]| space.mprotect(a, b, c).map_err(|e| e.errno()));
+    each_case(&cases, |space, [a, b, c]| mprotect(space, a, b, c));
 }
 
 #[test]
@@ -331,7 +366,7 @@ fn errno_of_mremap() {
         ([P, 1 << 63, PAGE, 1, 0], EINVAL),
         ([P + 7 * PAGE, PAGE, 2 * PAGE, 0, 0], 0),
     ];
-    each_case(&cases, |space, [a, b, c, d, e]| space.mremap(a, b, c, d, e).map(drop).map_err(|e| e.errno()));
+    each_case(&cases, |space, [a, b, c, d, e]| mremap(space, a, b, c, d, e).map(drop));
 }
 
 #[test]
@@ -355,7 +390,7 @@ fn errno_of_madvise() {
         ([P, 1 << 63, POPULATE_READ], ENOMEM),
         ([P, PAGE, 9], EINVAL),
     ];
-    each_case(&cases, |space, [a, b, c]| space.madvise(a, b, c).map_err(|e| e.errno()));
+    each_case(&cases, |space, [a, b, c]| madvise(space, a, b, c));
 }
 
 #[test]
@@ -393,7 +428,7 @@ fn brk_stays_where_it_cannot_move() {
     let space = vm.new_space().unwrap();
     assert_eq!(space.brk(P), 0, "there is no heap yet");
     space.set_brk(P + 5);
-    space.mmap(P + 16 * PAGE, PAGE, RW, PRIVATE | FIXED).unwrap();
+    mmap(&space, P + 16 * PAGE, PAGE, RW, PRIVATE | FIXED).unwrap();
     for addr in [0, P, P + 4, P + 16 * PAGE, P + 15 * PAGE + 1, TOP, TOP + 1, 1 << 63, MAX] {
         assert_eq!(space.brk(addr), P + 5, "{addr:#x}");
         check(&vm, &[&space]);

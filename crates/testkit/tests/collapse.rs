@@ -7,11 +7,11 @@ use common::{FIXED, FREE, GUARD_INSTALL, NONE, PAGE, READ, RW, SHARED, check};
 use softfault::addr::Access;
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
-use softfault::{CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Vm};
+use softfault::{Advice, CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Vm};
 use softfault_host::Hosted;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-const COLLAPSE: u64 = 25;
+const COLLAPSE: Advice = Advice::Collapse;
 /// Small pages only, until somebody collapses.
 const NEVER: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
 
@@ -132,7 +132,7 @@ fn khugepaged_finds_what_it_may_have() {
     with_space(NEVER, |vm, space| {
         map(space, AT, 3 * HUGE);
         map(space, AT + 8 * HUGE, HUGE);
-        space.madvise(AT + 8 * HUGE, HUGE, 15).unwrap();
+        space.madvise(AT + 8 * HUGE, HUGE, Advice::NoHugePage).unwrap();
         for at in [AT, AT + 2 * HUGE, AT + 8 * HUGE] {
             (0..20).for_each(|page| space.write(at + page * PAGE, &[1]).unwrap());
         }
@@ -297,8 +297,8 @@ fn collapse_against_everybody() {
                 nr_collapsed += u64::from(space.collapse(at).is_ok());
                 if round % 3 == 0 {
                     // An edge of a mapping inside, and away again.
-                    space.madvise(at + 5 * PAGE, PAGE, 1).unwrap();
-                    space.madvise(at, HUGE, 0).unwrap();
+                    space.madvise(at + 5 * PAGE, PAGE, Advice::Random).unwrap();
+                    space.madvise(at, HUGE, Advice::Normal).unwrap();
                 }
             }
             stop.store(true, SeqCst);

@@ -9,12 +9,12 @@ use common::turns::TwoCpus;
 use common::{MAYMOVE, MREMAP_FIXED, PAGE};
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
-use softfault::{HugeKnobs, Order, VmaFlags};
+use softfault::{Advice, HugeKnobs, MlockFlags, Order, Prot, VmaFlags};
 
-const NOHUGEPAGE: u64 = 15;
-const MLOCK_ONFAULT: u64 = 1;
-const READ: u64 = 1;
-const RW: u64 = 3;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
+const MLOCK_ONFAULT: MlockFlags = MlockFlags::ONFAULT;
+const READ: Prot = Prot::READ;
+const RW: Prot = Prot::READ.union(Prot::WRITE);
 /// More waits than a collapse in place has.
 const WAITS_MAX: u64 = 200;
 
@@ -58,7 +58,7 @@ fn advice_against_a_collapse() {
 
 #[test]
 fn locking_against_a_collapse() {
-    against_a_collapse(|s| s.mlock(AT, HUGE, 0).unwrap(), VmaFlags::LOCKED);
+    against_a_collapse(|s| s.mlock(AT, HUGE, MlockFlags::empty()).unwrap(), VmaFlags::LOCKED);
     against_a_collapse(|s| s.mlock(AT, HUGE, MLOCK_ONFAULT).unwrap(), VmaFlags::LOCKED);
 }
 

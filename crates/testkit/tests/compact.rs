@@ -9,7 +9,8 @@ use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
 use softfault::{
-    AddressSpace, CompactRefusal, CpuId, Event, FaultDone, HugeKnobs, MigrateRefusal, Order, Pfn, Term, Tunables, Vm,
+    AddressSpace, Advice, CompactRefusal, CpuId, Event, FaultDone, HugeKnobs, MigrateRefusal, MremapFlags, Order, Pfn,
+    Prot, Term, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig, Mode};
 use std::sync::Barrier;
@@ -21,7 +22,7 @@ const HUGE: u64 = 2 << 20;
 const SMALL: u64 = 0x10_0000_0000;
 /// Where huge ones are asked for.
 const LARGE: u64 = 0x20_0000_0000;
-const NOHUGEPAGE: u64 = 15;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
@@ -273,8 +274,8 @@ fn a_family_moves_together() {
         let grandchild = child.fork().unwrap();
         // In another place, with the index that it had.
         let moved = SMALL + (1 << 32);
-        grandchild.mremap(SMALL, 16 * PAGE, 16 * PAGE, 3, moved).unwrap();
-        child.mprotect(SMALL + 5 * PAGE, PAGE, 0).unwrap();
+        grandchild.mremap(SMALL, 16 * PAGE, 16 * PAGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, moved).unwrap();
+        child.mprotect(SMALL + 5 * PAGE, PAGE, Prot::NONE).unwrap();
         for page in 0..16 {
             let old = frame_of(&space, page);
             let new = vm.migrate_frame(old).unwrap();

@@ -8,7 +8,7 @@ mod common;
 use common::turns::TwoCpus;
 use common::{FIXED, NONE, PAGE, PRIVATE, READ, RW, RWX, Space, huge};
 use softfault::policy::huge::Enabled;
-use softfault::{Access, AccessError, Event, FaultError, HugeKnobs};
+use softfault::{Access, AccessError, Event, FaultError, HugeKnobs, Prot};
 
 const AT: u64 = 0x10_0000_0000;
 const HUGE: u64 = 2 << 20;
@@ -39,7 +39,7 @@ fn at_each_moment(
 }
 
 /// A huge page of this CPU alone, with the rights.
-fn own(space: &Space<'_>, rights: u64) {
+fn own(space: &Space<'_>, rights: Prot) {
     space.write(AT, &[1]).unwrap();
     space.write(AT + HUGE - 1, &[2]).unwrap();
     assert_eq!(huge::huge_pages(space), 1);

@@ -10,7 +10,7 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, FaultError, PinMut, RssPages, Term, Vm, Vma};
+use softfault::{Access, CpuId, FaultError, MlockFlags, MlockallFlags, MremapFlags, PinMut, RssPages, Term, Vm, Vma};
 use softfault_host::Hosted;
 
 /// Where things lie in the state below, in pages from `BASE`.
@@ -282,13 +282,13 @@ tests! {
     mprotect_of_many: 1, Nothing, |s| text(s.space.mprotect(at(MIXED + 2), 50 * PAGE, RW));
     mprotect_to_nothing: 1, Nothing, |s| text(s.space.mprotect(at(WRITTEN + 3), 2 * PAGE, NONE));
 
-    mremap_grows_in_place: 1, Nothing, |s| text(s.space.mremap(at(LAST), 4 * PAGE, 9 * PAGE, 0, 0));
+    mremap_grows_in_place: 1, Nothing, |s| text(s.space.mremap(at(LAST), 4 * PAGE, 9 * PAGE, MremapFlags::empty(), 0));
     mremap_moves: 3, Nothing, |s| text(s.space.mremap(at(WRITTEN), 32 * PAGE, 60 * PAGE, MAYMOVE, 0));
     mremap_moves_a_part: 3, Nothing, |s| text(s.space.mremap(at(WRITTEN + 4), 3 * PAGE, 60 * PAGE, MAYMOVE, 0));
     mremap_moves_guards: 1, Nothing, |s| text(s.space.mremap(at(GUARDED), 8 * PAGE, 20 * PAGE, MAYMOVE, 0));
     mremap_moves_shared: 1, Nothing, |s| text(s.space.mremap(at(SHARED_AT), 8 * PAGE, 9 * PAGE, MAYMOVE, 0));
     mremap_duplicates_shared: 1, Nothing, |s| text(s.space.mremap(at(SHARED_AT), 0, 8 * PAGE, MAYMOVE, 0));
-    mremap_to_a_fixed_hole: 3, Nothing, |s| text(s.space.mremap(at(WRITTEN), 9 * PAGE, 9 * PAGE, 3, at(FAR)));
+    mremap_to_a_fixed_hole: 3, Nothing, |s| text(s.space.mremap(at(WRITTEN), 9 * PAGE, 9 * PAGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, at(FAR)));
     mremap_dontunmap: 3, Nothing, |s| text(s.space.mremap(at(WRITTEN), 9 * PAGE, 9 * PAGE, MAYMOVE | DONTUNMAP, at(FAR)));
 
     brk_grows: 1, Nothing, |s| brk(&s.space, HEAP + 90 * PAGE);
@@ -296,13 +296,13 @@ tests! {
     /// What shrinks hardly ever needs a frame.
     brk_shrinks: 0, Nothing, |s| brk(&s.space, HEAP + PAGE);
     /// As above.
-    mremap_shrinks: 0, Nothing, |s| text(s.space.mremap(at(WRITTEN), 32 * PAGE, 7 * PAGE, 0, 0));
+    mremap_shrinks: 0, Nothing, |s| text(s.space.mremap(at(WRITTEN), 32 * PAGE, 7 * PAGE, MremapFlags::empty(), 0));
 
     madvise_flags: 1, Nothing, |s| text(s.space.madvise(at(WRITTEN + 3), 2 * PAGE, DONTFORK));
     madvise_wipeonfork: 1, Nothing, |s| text(s.space.madvise(at(WRITTEN + 3), 2 * PAGE, WIPEONFORK));
     madvise_guard: 1, Nothing, |s| text(s.space.madvise(at(WRITTEN + 3), 2 * PAGE, GUARD_INSTALL));
-    mlock_on_fault: 1, Nothing, |s| text(s.space.mlock(at(WRITTEN + 3), 2 * PAGE, 1));
-    mlockall: 1, Nothing, |s| text(s.space.mlockall(7));
+    mlock_on_fault: 1, Nothing, |s| text(s.space.mlock(at(WRITTEN + 3), 2 * PAGE, MlockFlags::ONFAULT));
+    mlockall: 1, Nothing, |s| text(s.space.mlockall(MlockallFlags::CURRENT | MlockallFlags::FUTURE | MlockallFlags::ONFAULT));
     madvise_populate_read: 1, Pages, |s| text(s.space.madvise(at(SPARSE), 4 * PAGE, POPULATE_READ));
     madvise_populate_write: 8, Pages, |s| text(s.space.madvise(at(WRITTEN), 32 * PAGE, POPULATE_WRITE));
     madvise_populate_shared: 3, Pages, |s| text(s.space.madvise(at(SHARED_AT), 8 * PAGE, POPULATE_WRITE));

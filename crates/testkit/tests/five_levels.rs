@@ -3,10 +3,10 @@
 
 use softfault::machine::CpuId;
 use softfault::table::format::X86_64La57;
-use softfault::{Access, FaultError, Tunables, Vm};
+use softfault::{Access, FaultError, MapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
-const FIXED_PRIVATE: u64 = 0x32;
+const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 /// Past 128 TiB, in another half of the top table than anything low.
 const HIGH: u64 = 0x0080_0000_0000_0000;
 const STEP: u64 = 1 << 48;
@@ -25,7 +25,7 @@ fn pages_live_and_die_above_what_four_levels_reach() {
     let space = vm.new_space().unwrap();
     let places = [0x10_0000, 1 << 46, STEP, 5 * STEP, HIGH];
     for (i, at) in places.iter().enumerate() {
-        assert_eq!(space.mmap(*at, 3 * 4096, 3, FIXED_PRIVATE), Ok(*at));
+        assert_eq!(space.mmap(*at, 3 * 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE), Ok(*at));
         space.write(at + 4096, &[i as u8 + 1; 8]).unwrap();
     }
     // Four below the root for each place; the second has its highest from the first.
@@ -40,9 +40,9 @@ fn pages_live_and_die_above_what_four_levels_reach() {
         space.munmap(*at, 3 * 4096).unwrap();
     }
     assert_eq!(space.rss_pages().tables, 0, "I19: every table served one of the places");
-    assert!(space.mmap(1 << 56, 4096, 3, FIXED_PRIVATE).is_err(), "past the user part");
+    assert!(space.mmap(1 << 56, 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE).is_err(), "past the user part");
     let top = (1 << 56) - 2 * 4096;
-    assert_eq!(space.mmap(top, 4096, 3, FIXED_PRIVATE), Ok(top));
+    assert_eq!(space.mmap(top, 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE), Ok(top));
     space.write(top, b"top").unwrap();
     drop((space, child));
     vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();

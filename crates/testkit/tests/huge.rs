@@ -7,12 +7,12 @@ use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
 use common::{FREE, GUARD_INSTALL, GUARD_REMOVE, MAYMOVE, MREMAP_FIXED, NONE, PAGE, READ, RW, check};
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, Order, RssPages};
+use softfault::{AddressSpace, Advice, CpuId, Event, FaultDone, HugeKnobs, MlockFlags, Order, RssPages};
 use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
-const NOHUGEPAGE: u64 = 15;
-const HUGEPAGE: u64 = 14;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
+const HUGEPAGE: Advice = Advice::HugePage;
 
 fn knobs() -> HugeKnobs {
     HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }
@@ -128,12 +128,12 @@ fn a_part_loses_a_right() {
 
 #[test]
 fn a_part_is_locked() {
-    parts(|space, at, len| space.mlock(at, len, 0).unwrap(), Some(3));
+    parts(|space, at, len| space.mlock(at, len, MlockFlags::empty()).unwrap(), Some(3));
 }
 
 #[test]
 fn a_part_is_advised() {
-    parts(|space, at, len| space.madvise(at, len, 18).unwrap(), Some(3));
+    parts(|space, at, len| space.madvise(at, len, Advice::WipeOnFork).unwrap(), Some(3));
 }
 
 #[test]

@@ -8,11 +8,11 @@ use common::huge::{AT, HUGE, huge_pages, map, vm};
 use common::turns::TwoCpus;
 use common::{DONTNEED, PAGE, Space};
 use softfault::policy::huge::Enabled;
-use softfault::{FaultError, HugeKnobs, MigrateRefusal, Term};
+use softfault::{Advice, FaultError, HugeKnobs, MigrateRefusal, Term};
 
 /// Where small pages lie; of the first one only the table is there.
 const SMALL: u64 = AT + (1 << 30);
-const NOHUGEPAGE: u64 = 15;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
 const ARENA: u64 = 16 << 20;
 
 /// A huge page with something in each part. All other memory is in use.

@@ -9,7 +9,7 @@ mod common;
 use common::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{Access, CpuId, HugeKnobs, PinMut, Term, Vm, Vma};
+use softfault::{Access, Advice, CpuId, HugeKnobs, MremapFlags, PinMut, Term, Vm, Vma};
 use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
@@ -181,9 +181,9 @@ tests! {
     };
     pin_unshares: 1, |s| text(s.space.pin_page(at(SHARED_HUGE, 5), Term::Short));
 
-    mremap_moves_all: 3, |s| text(s.space.mremap(AT, NR * HUGE, NR * HUGE, 3, FAR));
-    mremap_moves_to_an_odd_place: 3, |s| text(s.space.mremap(AT, NR * HUGE, NR * HUGE, 3, FAR + 5 * PAGE));
-    mremap_moves_a_part: 3, |s| text(s.space.mremap(at(OWN, 9), 20 * PAGE, 20 * PAGE, 3, FAR + PAGE));
+    mremap_moves_all: 3, |s| text(s.space.mremap(AT, NR * HUGE, NR * HUGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, FAR));
+    mremap_moves_to_an_odd_place: 3, |s| text(s.space.mremap(AT, NR * HUGE, NR * HUGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, FAR + 5 * PAGE));
+    mremap_moves_a_part: 3, |s| text(s.space.mremap(at(OWN, 9), 20 * PAGE, 20 * PAGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, FAR + PAGE));
 
     munmap_of_a_part: 0, |s| text(s.space.munmap(at(OWN, 9), 20 * PAGE));
     dontneed_of_a_part: 0, |s| text(s.space.madvise(at(SHARED_HUGE, 9), 20 * PAGE, DONTNEED));
@@ -197,7 +197,7 @@ tests! {
         s.child.set_thp_disable(false);
         s.child.collapse(at(SMALL_SHARED, 0)).map_err(|refusal| refusal.name().into())
     };
-    collapse_by_advice: 1, |s| text(s.space.madvise(at(SMALL, 0), 2 * HUGE, 25));
+    collapse_by_advice: 1, |s| text(s.space.madvise(at(SMALL, 0), 2 * HUGE, Advice::Collapse));
     a_page_moves: 1, |s| {
         let there = s.space.translate_at_rest(at(SMALL_SHARED, 0)).unwrap();
         s.vm.migrate_frame(there.pfn).map(drop).map_err(|refusal| format!("{refusal:?}"))

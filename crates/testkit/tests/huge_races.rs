@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{Discipline, Event, FaultDone, FaultError, HugeKnobs, Order};
+use softfault::{Advice, Discipline, Event, FaultDone, FaultError, HugeKnobs, Order};
 use softfault_host::Running;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
 const NR_PAGES: u64 = 512;
-const NOHUGEPAGE: u64 = 15;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 fn always(w: &World<'_>, cow: CowHuge) {
     w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT }).unwrap();
@@ -258,7 +258,7 @@ fn t3_after_a_split_nobody_has_the_huge_translation() {
         };
         w.race(&[&other], |_| {
             loaded.wait();
-            w.space.madvise(AT + 300 * PAGE, PAGE, 1).unwrap();
+            w.space.madvise(AT + 300 * PAGE, PAGE, Advice::Random).unwrap();
             split.wait();
         });
         assert_eq!(w.vm.event(Event::ThpSplitPmd), 1);

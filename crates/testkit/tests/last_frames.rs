@@ -9,7 +9,8 @@ use common::huge::{AT, HUGE, map};
 use common::{DONTNEED, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, PAGE, Space, check};
 use softfault::policy::huge::{Defrag, Enabled, SizeEnabled};
 use softfault::{
-    Access, CpuId, Event, FaultError, ForkError, HugeKnobs, MadviseError, MremapError, PinMut, Term, Vm, VmaFlags,
+    Access, Advice, CpuId, Event, FaultError, ForkError, HugeKnobs, MadviseError, MremapError, PinMut, Term, Vm,
+    VmaFlags,
 };
 use softfault_host::Hosted;
 use std::cell::Cell;
@@ -22,8 +23,8 @@ const MOST: u64 = 1100;
 /// Where memory is touched. The table of level 1 is there, without twin.
 const AREA: u64 = AT + HUGE;
 const AREA_LEN: u64 = (1 << 30) - HUGE;
-const HUGEPAGE: u64 = 14;
-const NOHUGEPAGE: u64 = 15;
+const HUGEPAGE: Advice = Advice::HugePage;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 /// Full memory, and the pages whose frames are to be free next, whole blocks first.
 struct Full<'a> {

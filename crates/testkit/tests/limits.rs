@@ -6,12 +6,15 @@ mod common;
 
 use common::*;
 use softfault::errno::Errno;
-use softfault::{MadviseError, MlockError, MmapError, MprotectError, MremapError, MunmapError, VmaFlags};
+use softfault::{
+    Advice, MadviseError, MapFlags, MlockError, MlockFlags, MlockallFlags, MmapError, MprotectError, MremapError,
+    MunmapError, VmaFlags,
+};
 
-const MAP_32BIT: u64 = 0x40;
-const LOCKED: u64 = 0x2000;
+const MAP_32BIT: MapFlags = MapFlags::BITS_32;
+const LOCKED: MapFlags = MapFlags::LOCKED;
 const GIB: u64 = 1 << 30;
-const REMOVE: u64 = 9;
+const REMOVE: Advice = Advice::Remove;
 
 fn alone(test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
@@ -49,7 +52,7 @@ fn each_call_keeps_to_the_limit_on_vmas() {
         assert_eq!(w.space.munmap(BASE + PAGE, PAGE), Err(MunmapError::TooManyVmas));
         assert_eq!(w.space.mprotect(BASE + PAGE, PAGE, READ), Err(MprotectError::TooManyVmas));
         assert_eq!(w.space.madvise(BASE + PAGE, PAGE, WIPEONFORK), Err(MadviseError::TooManyVmas));
-        assert_eq!(w.space.mlock(BASE + PAGE, PAGE, 0), Err(MlockError::TooManyVmas));
+        assert_eq!(w.space.mlock(BASE + PAGE, PAGE, MlockFlags::empty()), Err(MlockError::TooManyVmas));
         assert_eq!(w.space.mmap(BASE + PAGE, PAGE, READ, PRIVATE | FIXED), Err(MmapError::TooManyVmas));
         assert_eq!(w.space.mremap(BASE, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, far), Err(MremapError::TooManyVmas));
         w.space.set_brk(far);
@@ -213,7 +216,7 @@ fn new_mappings_keep_to_the_limit_on_locked_memory() {
         assert_eq!(s.mmap(0, 2 * PAGE, RW, PRIVATE | LOCKED), Err(MmapError::TooMuchLocked));
         assert_eq!(MmapError::TooMuchLocked.errno(), Errno::EAGAIN);
         assert_eq!(s.mremap(at, 3 * PAGE, 5 * PAGE, MAYMOVE, 0), Err(MremapError::TooMuchLocked));
-        s.mlockall(2).unwrap();
+        s.mlockall(MlockallFlags::FUTURE).unwrap();
         assert_eq!(s.mmap(0, 2 * PAGE, RW, PRIVATE), Err(MmapError::TooMuchLocked), "MCL_FUTURE locks it");
         s.set_brk(BASE);
         assert_eq!(s.brk(BASE + 2 * PAGE), BASE);

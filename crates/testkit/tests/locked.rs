@@ -5,12 +5,12 @@ mod common;
 
 use common::{DONTNEED, GUARD_INSTALL, NONE, PAGE, PRIVATE, RW, SHARED, Setup, World, in_setup};
 use softfault::errno::Errno;
-use softfault::{Vma, VmaFlags};
+use softfault::{MlockFlags, MlockallFlags, Vma, VmaFlags};
 
-const ONFAULT: u64 = 1;
-const CURRENT: u64 = 1;
-const FUTURE: u64 = 2;
-const ALL_ONFAULT: u64 = 4;
+const ONFAULT: MlockFlags = MlockFlags::ONFAULT;
+const CURRENT: MlockallFlags = MlockallFlags::CURRENT;
+const FUTURE: MlockallFlags = MlockallFlags::FUTURE;
+const ALL_ONFAULT: MlockallFlags = MlockallFlags::ONFAULT;
 
 fn alone(test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
@@ -34,8 +34,8 @@ fn errno<T, E>(result: Result<T, E>, errno: impl Fn(E) -> Errno) -> &'static str
 fn the_first_part_of_what_is_locked_is_locked_again() {
     alone(|w| {
         let at = w.space.mmap(0, 4 * PAGE, RW, PRIVATE).unwrap();
-        w.space.mlock(at, 4 * PAGE, 0).unwrap();
-        w.space.mlock(at, 2 * PAGE, 0).unwrap();
+        w.space.mlock(at, 4 * PAGE, MlockFlags::empty()).unwrap();
+        w.space.mlock(at, 2 * PAGE, MlockFlags::empty()).unwrap();
         assert_eq!((w.space.nr_vmas(), w.space.nr_locked_pages()), (1, 4));
     });
 }
@@ -44,7 +44,7 @@ fn the_first_part_of_what_is_locked_is_locked_again() {
 fn a_part_is_marked_split_off_and_brought_in() {
     alone(|w| {
         let at = w.space.mmap(0, 8 * PAGE, RW, PRIVATE).unwrap();
-        w.space.mlock(at + 2 * PAGE + 5, PAGE, 0).unwrap();
+        w.space.mlock(at + 2 * PAGE + 5, PAGE, MlockFlags::empty()).unwrap();
         assert_eq!(present(w, at, 8), [false, false, true, true, false, false, false, false], "bytes in two pages");
         assert_eq!((w.space.nr_vmas(), w.space.nr_locked_pages()), (3, 2));
         assert!(w.space.translate_at_rest(at + 2 * PAGE).unwrap().rights.contains(softfault::Rights::WRITE));
@@ -61,7 +61,7 @@ fn on_fault_marks_and_brings_nothing_in() {
         let at = w.space.mmap(0, 4 * PAGE, RW, SHARED).unwrap();
         w.space.mlock(at, 4 * PAGE, ONFAULT).unwrap();
         assert_eq!((present(w, at, 4), w.space.nr_locked_pages()), (vec![false; 4], 4));
-        w.space.mlock(at, PAGE, 0).unwrap();
+        w.space.mlock(at, PAGE, MlockFlags::empty()).unwrap();
         assert_eq!(present(w, at, 4), [true, false, false, false]);
         assert_eq!(w.space.nr_locked_pages(), 4);
     });
@@ -74,7 +74,7 @@ fn errno_of_mlock() {
         w.space.munmap(at + 4 * PAGE, PAGE).unwrap();
         let lock = |addr, len, flags, limit| {
             w.space.set_limit_memlock(limit);
-            errno(w.space.mlock(addr, len, flags), |e| e.errno())
+            errno(w.space.mlock(addr, len, MlockFlags::from_linux(flags)), |e| e.errno())
         };
         assert_eq!(lock(at, PAGE, 2, None), "EINVAL");
         assert_eq!(lock(at, PAGE, 0, Some(0)), "EPERM");
@@ -99,16 +99,16 @@ fn errno_of_mlock() {
 fn what_cannot_be_brought_in_stays_marked() {
     alone(|w| {
         let at = w.space.mmap(0, 4 * PAGE, NONE, PRIVATE).unwrap();
-        assert_eq!(errno(w.space.mlock(at, 4 * PAGE, 0), |e| e.errno()), "ENOMEM", "PROT_NONE");
+        assert_eq!(errno(w.space.mlock(at, 4 * PAGE, MlockFlags::empty()), |e| e.errno()), "ENOMEM", "PROT_NONE");
         assert_eq!(w.space.nr_locked_pages(), 4);
         let at = w.space.mmap(0, 4 * PAGE, RW, PRIVATE).unwrap();
         w.space.madvise(at + PAGE, PAGE, GUARD_INSTALL).unwrap();
-        assert_eq!(errno(w.space.mlock(at, 4 * PAGE, 0), |e| e.errno()), "ENOMEM", "a guard");
+        assert_eq!(errno(w.space.mlock(at, 4 * PAGE, MlockFlags::empty()), |e| e.errno()), "ENOMEM", "a guard");
         assert_eq!(present(w, at, 4), [true, false, false, false]);
         let nr_free = w.vm.vmstat().nr_free_pages;
         let len = (nr_free + 16) * PAGE;
         let big = w.space.mmap(0, len, RW, PRIVATE).unwrap();
-        assert_eq!(errno(w.space.mlock(big, len, 0), |e| e.errno()), "EAGAIN", "more than there is");
+        assert_eq!(errno(w.space.mlock(big, len, MlockFlags::empty()), |e| e.errno()), "EAGAIN", "more than there is");
         w.space.munmap(big, len).unwrap();
     });
 }
@@ -123,8 +123,8 @@ fn all_there_is_and_all_there_will_be() {
             done
         };
         let old = w.space.mmap(0, 2 * PAGE, RW, PRIVATE).unwrap();
-        for flags in [0, ALL_ONFAULT, 8] {
-            assert_eq!(all(flags, None), "EINVAL", "{flags}");
+        for flags in [MlockallFlags::empty(), ALL_ONFAULT, MlockallFlags::from_linux(8)] {
+            assert_eq!(all(flags, None), "EINVAL", "{flags:?}");
         }
         assert_eq!(all(CURRENT, Some(0)), "EPERM");
         assert_eq!(all(CURRENT, Some(PAGE)), "ENOMEM");

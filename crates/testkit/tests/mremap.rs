@@ -13,7 +13,9 @@ use common::{
     huge,
 };
 use softfault::policy::huge::Enabled;
-use softfault::{Access, AccessError, Event, FaultError, HugeKnobs, MremapError, Pfn, Term, Vma, VmaFlags};
+use softfault::{
+    Access, AccessError, Event, FaultError, HugeKnobs, MlockFlags, MremapError, MremapFlags, Pfn, Term, Vma, VmaFlags,
+};
 use std::cell::RefCell;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -31,10 +33,10 @@ const OLD: u64 = SPAN;
 const NEW: u64 = 5 * PAGE;
 
 /// The ways to call it, each with its new length.
-const WAYS: [(u64, u64); 4] = [
-    (MAYMOVE | MREMAP_FIXED, LEN),
-    (MAYMOVE | MREMAP_FIXED | DONTUNMAP, LEN),
-    (MAYMOVE | MREMAP_FIXED, LEN + SPAN),
+const WAYS: [(MremapFlags, u64); 4] = [
+    (MAYMOVE.union(MREMAP_FIXED), LEN),
+    (MAYMOVE.union(MREMAP_FIXED).union(DONTUNMAP), LEN),
+    (MAYMOVE.union(MREMAP_FIXED), LEN + SPAN),
     (MAYMOVE, LEN + SPAN),
 ];
 
@@ -59,17 +61,17 @@ fn prepare(space: &Space<'_>) {
     for (at, len) in [(FROM - PAGE, PAGE), (FROM, LEN), (FROM + LEN, PAGE), (TO + 3 * PAGE, PAGE)] {
         assert_eq!(space.mmap(at, len, RW, PRIVATE | FIXED), Ok(at));
     }
-    space.mlock(FROM, LEN, 1).unwrap();
+    space.mlock(FROM, LEN, MlockFlags::ONFAULT).unwrap();
     space.write(FROM + OLD, &[1]).unwrap();
 }
 
-fn call(space: &Space<'_>, (flags, new_len): (u64, u64)) -> Result<u64, MremapError> {
+fn call(space: &Space<'_>, (flags, new_len): (MremapFlags, u64)) -> Result<u64, MremapError> {
     space.mremap(FROM, LEN, new_len, flags, TO)
 }
 
 /// What a fixed target loses before anything else can fail.
-fn unmap_target(space: &Space<'_>, way: (u64, u64)) {
-    if way.0 & MREMAP_FIXED != 0 {
+fn unmap_target(space: &Space<'_>, way: (MremapFlags, u64)) {
+    if way.0.contains(MREMAP_FIXED) {
         space.munmap(TO, way.1).unwrap();
     }
 }
@@ -105,7 +107,7 @@ fn at_each_moment<B: Send>(
 
 /// One run; says whether the other CPU came in the middle of the call.
 fn at_moment<B: Send>(
-    way: (u64, u64),
+    way: (MremapFlags, u64),
     begin: u64,
     k: Option<u64>,
     other: &(impl Fn(&Space<'_>) -> B + Sync),

@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{
-    Access, CpuId, Event, HugeKnobs, LookupRefused, MigrateRefusal, Notice, Order, PageRange, Pfn, Rights,
+    Access, Advice, CpuId, Event, HugeKnobs, LookupRefused, MigrateRefusal, Notice, Order, PageRange, Pfn, Rights,
     Subscription, Vm, Vpn, Why,
 };
 use softfault_host::{Hosted, Running};
@@ -37,7 +37,7 @@ const OTHER: u64 = BASE + (1 << 30);
 const AT: u64 = 0x20_0000_0000;
 const HUGE: u64 = 2 << 20;
 const NR_PAGES: u64 = 512;
-const COLLAPSE: u64 = 25;
+const COLLAPSE: Advice = Advice::Collapse;
 
 fn range(at: u64, nr_pages: u64) -> PageRange {
     PageRange::sized(Vpn::of(at), nr_pages).unwrap()

@@ -4,13 +4,15 @@
 mod common;
 
 use common::turns::TwoCpus;
-use common::{FIXED, PAGE, PRIVATE, READ, RW, SHARED, Space, huge};
+use common::{FIXED, PAGE, PRIVATE, READ, RW, Space, huge};
 use softfault::policy::huge::Enabled;
-use softfault::{Access, AccessError, FaultError, HugeKnobs, MprotectError, ObjectPart, VmaFlags};
+use softfault::{
+    Access, AccessError, FaultError, HugeKnobs, MapFlags, MlockFlags, MprotectError, ObjectPart, Prot, VmaFlags,
+};
 use softfault_host::Running;
 use std::cell::Cell;
 
-const RX: u64 = 5;
+const RX: Prot = Prot::READ.union(Prot::EXEC);
 const AT: u64 = 0x10_0000_0000;
 const HUGE: u64 = 2 << 20;
 /// Locked memory that mprotect gives pages of its own, without its lock.
@@ -62,7 +64,7 @@ fn while_another_is_filled(replace: impl Fn(&Space<'_>) + Sync, look: impl Fn(&S
         assert_eq!(space.mmap(AT, FILLED, READ, PRIVATE | FIXED), Ok(AT));
         assert_eq!(space.mmap(BEHIND, PAGE, READ, PRIVATE | FIXED), Ok(BEHIND));
         // The zero frame everywhere, so that pages of its own are copies, which wait.
-        space.mlock(AT, FILLED, 0).unwrap();
+        space.mlock(AT, FILLED, MlockFlags::empty()).unwrap();
     };
     let protect = |space: &Space<'_>| space.mprotect(AT, FILLED + PAGE, RW);
     let mut begin = 0;
@@ -79,7 +81,7 @@ fn what_may_never_be_written_is_refused_though_it_came_late() {
         |space| {
             let object = space.vm().new_shared_object(PAGE).unwrap();
             let part = ObjectPart { object: &object, offset_bytes: 0, may_write: false };
-            assert_eq!(space.mmap_object(BEHIND, PAGE, READ, SHARED & !0x20 | FIXED, part), Ok(BEHIND));
+            assert_eq!(space.mmap_object(BEHIND, PAGE, READ, MapFlags::SHARED | FIXED, part), Ok(BEHIND));
         },
         |space, result| {
             assert!(flags(space).contains(VmaFlags::NEVERWRITE));

@@ -10,7 +10,7 @@ use common::turns::TwoCpus;
 use common::{DONTNEED, FIXED, GUARD_INSTALL, PAGE, PRIVATE, READ, RW, SHARED, Space, check};
 use softfault::policy::huge::{Defrag, Enabled};
 use softfault::{
-    Access, CpuId, Errno, Event, HugeKnobs, KhugepagedKnobs, Machine, MadviseError, MmapError, Tunables, Vm,
+    Access, Advice, CpuId, Errno, Event, HugeKnobs, KhugepagedKnobs, Machine, MadviseError, MmapError, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::cell::Cell;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-const NOHUGEPAGE: u64 = 15;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
 const NO_HUGE_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
 /// Pages of the other program.
 const OTHER: u64 = 0x30_0000_0000;

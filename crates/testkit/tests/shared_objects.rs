@@ -6,7 +6,10 @@
 mod common;
 
 use common::*;
-use softfault::{Access, CpuId, FaultError, MmapError, MprotectError, ObjectId, ObjectPart, SharedObject, VmaFlags};
+use softfault::{
+    Access, CpuId, FaultError, MapFlags, MmapError, MprotectError, MremapFlags, ObjectId, ObjectPart, SharedObject,
+    VmaFlags,
+};
 use softfault_host::Hosted;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -14,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 type Object<'vm> = SharedObject<'vm, Hosted>;
 
 /// `MAP_SHARED`, of an object.
-const MAP: u64 = 1;
+const MAP: MapFlags = MapFlags::SHARED;
 const EXTRA: u64 = 0x200_0000_0000;
 
 fn whole<'a, 'vm>(object: &'a Object<'vm>) -> ObjectPart<'a, 'vm, Hosted> {
@@ -91,8 +94,8 @@ fn through_fork_and_moves() {
         assert_eq!(object.nr_mapped_pages(), 8);
         child.write(BASE + PAGE, b"child ").unwrap();
         assert_eq!(&bytes(w.space, BASE + PAGE), b"child ");
-        // 1 + 2: may move, to a fixed place; more of the object behind it.
-        assert_eq!(w.space.mremap(BASE, 4 * PAGE, 8 * PAGE, 3, EXTRA), Ok(EXTRA));
+        // More of the object behind it.
+        assert_eq!(w.space.mremap(BASE, 4 * PAGE, 8 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA), Ok(EXTRA));
         assert_eq!(object.nr_mapped_pages(), 12);
         object.write(7 * PAGE, b"last").unwrap();
         assert_eq!(&bytes(w.space, EXTRA + 7 * PAGE), b"last");
@@ -123,15 +126,15 @@ fn pages_that_may_be_written_are_counted() {
         };
         let read_only = |at: u64, nr_pages: u64| {
             let part = ObjectPart { may_write: false, ..whole(&object) };
-            assert_eq!(w.space.mmap_object(at, nr_pages * PAGE, 1, MAP | FIXED, part), Ok(at));
+            assert_eq!(w.space.mmap_object(at, nr_pages * PAGE, READ, MAP | FIXED, part), Ok(at));
         };
         map(w.space, BASE, 4, &object, 0);
         read_only(EXTRA, 3);
         counted(7, 4, &[w.space]);
         // Without the right now; it may come back.
-        w.space.mprotect(BASE, 4 * PAGE, 1).unwrap();
+        w.space.mprotect(BASE, 4 * PAGE, READ).unwrap();
         counted(7, 4, &[w.space]);
-        w.space.mprotect(BASE + PAGE, PAGE, 3).unwrap();
+        w.space.mprotect(BASE + PAGE, PAGE, RW).unwrap();
         let child = w.space.fork().unwrap();
         counted(14, 8, &[w.space, &child]);
         child.munmap(BASE + PAGE, 2 * PAGE).unwrap();
@@ -139,17 +142,20 @@ fn pages_that_may_be_written_are_counted() {
         counted(11, 6, &[w.space, &child]);
         drop(child);
         counted(7, 4, &[w.space]);
-        // 1 + 2: may move, to a fixed place. An old size of 0 duplicates.
+        // An old size of 0 duplicates.
         let far = EXTRA + 64 * PAGE;
-        assert_eq!(w.space.mremap(EXTRA, 0, 3 * PAGE, 3, far), Ok(far));
+        assert_eq!(w.space.mremap(EXTRA, 0, 3 * PAGE, MAYMOVE | MREMAP_FIXED, far), Ok(far));
         counted(10, 4, &[w.space]);
-        assert_eq!(w.space.mremap(far, 3 * PAGE, 5 * PAGE, 3, far + 64 * PAGE), Ok(far + 64 * PAGE));
+        assert_eq!(
+            w.space.mremap(far, 3 * PAGE, 5 * PAGE, MAYMOVE | MREMAP_FIXED, far + 64 * PAGE),
+            Ok(far + 64 * PAGE)
+        );
         counted(12, 4, &[w.space]);
-        assert_eq!(w.space.mremap(BASE + 2 * PAGE, 2 * PAGE, 5 * PAGE, 3, far), Ok(far));
+        assert_eq!(w.space.mremap(BASE + 2 * PAGE, 2 * PAGE, 5 * PAGE, MAYMOVE | MREMAP_FIXED, far), Ok(far));
         counted(15, 7, &[w.space]);
-        assert_eq!(w.space.mremap(far, 5 * PAGE, 6 * PAGE, 0, 0), Ok(far));
+        assert_eq!(w.space.mremap(far, 5 * PAGE, 6 * PAGE, MremapFlags::empty(), 0), Ok(far));
         counted(16, 8, &[w.space]);
-        assert_eq!(w.space.mremap(far, 6 * PAGE, PAGE, 0, 0), Ok(far));
+        assert_eq!(w.space.mremap(far, 6 * PAGE, PAGE, MremapFlags::empty(), 0), Ok(far));
         counted(11, 3, &[w.space]);
         // One in place of the other.
         read_only(BASE, 2);
@@ -243,7 +249,7 @@ fn the_last_mapping_frees_what_was_discarded() {
         |s| s.munmap(BASE, 4 * PAGE).unwrap(),
         |s| s.madvise(BASE, 4 * PAGE, DONTNEED).unwrap(),
         |s| _ = s.mmap(BASE, 4 * PAGE, RW, PRIVATE | FIXED).unwrap(),
-        |s| _ = s.mremap(BASE, 4 * PAGE, PAGE, 0, 0).unwrap(),
+        |s| _ = s.mremap(BASE, 4 * PAGE, PAGE, MremapFlags::empty(), 0).unwrap(),
     ];
     in_each_setup(1, 16 << 20, |w| {
         for end in ends {
@@ -341,7 +347,7 @@ fn bad_arguments() {
         let try_map = |addr, len, prot, flags, part| w.space.mmap_object(addr, len, prot, flags, part);
         assert_eq!(try_map(0, PAGE, RW, MAP, at(1)), Err(MmapError::OffsetUnaligned));
         assert_eq!(try_map(0, 0, RW, MAP, at(0)), Err(MmapError::ZeroLength));
-        assert_eq!(try_map(0, PAGE, RW, 2, at(0)), Err(MmapError::NotShared));
+        assert_eq!(try_map(0, PAGE, RW, MapFlags::PRIVATE, at(0)), Err(MmapError::NotShared));
         assert_eq!(try_map(0, 1 << 62, RW, MAP, at(0)), Err(MmapError::TooLong));
         assert_eq!(try_map(0, u64::MAX, RW, MAP, at(0)), Err(MmapError::TooLong));
         assert_eq!(try_map(0, PAGE, RW, MAP, at(1 << 63)), Err(MmapError::OffsetOverflow));

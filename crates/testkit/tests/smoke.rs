@@ -2,7 +2,7 @@
 
 use softfault::addr::Access;
 use softfault::machine::CpuId;
-use softfault::{AddressSpace, Discipline, Event, Tunables, Vm};
+use softfault::{AddressSpace, Advice, Discipline, Event, MapFlags, MremapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 fn vm(nr_cpus: usize, discipline: Discipline) -> Vm<Hosted> {
@@ -16,9 +16,9 @@ fn check(vm: &Vm<Hosted>, spaces: &[&AddressSpace<'_, Hosted>]) {
     vm.check(spaces, &mut counts).unwrap();
 }
 
-const PRIVATE: u64 = 0x22;
-const SHARED: u64 = 0x21;
-const RW: u64 = 3;
+const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS);
+const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::ANONYMOUS);
+const RW: Prot = Prot::READ.union(Prot::WRITE);
 
 #[test]
 fn a_page_lives_and_dies() {
@@ -50,16 +50,16 @@ fn a_page_lives_and_dies() {
             assert_eq!(vm.event(Event::CowBreak), 2);
             drop(child);
             check(&vm, &[&space]);
-            space.mprotect(at, 8192, 1).unwrap();
+            space.mprotect(at, 8192, Prot::READ).unwrap();
             check(&vm, &[&space]);
             assert!(space.handle_fault(at, Access::Write).is_err());
             space.munmap(at + 4096, 4096).unwrap();
             check(&vm, &[&space]);
-            let moved = space.mremap(at + 8192, 1 << 16, 1 << 17, 1, 0).unwrap();
+            let moved = space.mremap(at + 8192, 1 << 16, 1 << 17, MremapFlags::MAYMOVE, 0).unwrap();
             check(&vm, &[&space]);
             space.read(moved, &mut b).unwrap();
             assert_eq!(b, [2; 6]);
-            space.madvise(moved, 4096, 4).unwrap();
+            space.madvise(moved, 4096, Advice::DontNeed).unwrap();
             space.read(moved, &mut b).unwrap();
             assert_eq!(b, [0; 6]);
             check(&vm, &[&space]);

@@ -9,7 +9,10 @@ use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, RW};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
-use softfault::{AddressSpace, CpuId, Event, FaultDone, HugeKnobs, KhugepagedKnobs, Order, Term, Tunables, Vm};
+use softfault::{
+    AddressSpace, Advice, CpuId, Event, FaultDone, HugeKnobs, KhugepagedKnobs, MlockFlags, MremapFlags, Order, Term,
+    Tunables, Vm,
+};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -19,7 +22,7 @@ use std::time::Duration;
 const ARENA: u64 = 64 << 20;
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
-const NOHUGEPAGE: u64 = 15;
+const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
@@ -77,7 +80,7 @@ fn a_folio_is_split_for_all_who_map_it() {
         let child = space.fork().unwrap();
         let other = child.fork().unwrap();
         let moved = AT + 64 * HUGE;
-        other.mremap(AT, 2 * HUGE, 2 * HUGE, 3, moved).unwrap();
+        other.mremap(AT, 2 * HUGE, 2 * HUGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, moved).unwrap();
         // One of them has split its entry already.
         child.write(AT + 7 * PAGE, &[200]).unwrap();
         check(vm, &[space, &child, &other]);
@@ -174,7 +177,7 @@ fn zero_pages_of_huge_ones_come_back() {
         // Kept, since the child has gone, and the same pages for the third.
         let pin = space.pin_page_mut(AT + 3 * HUGE + 100 * PAGE, Term::Long).unwrap();
         let huge_before = huge_pages(space);
-        space.mlock(AT + 4 * HUGE, HUGE, 0).unwrap();
+        space.mlock(AT + 4 * HUGE, HUGE, MlockFlags::empty()).unwrap();
         check(vm, &[space, &child]);
         assert_eq!(huge_before, 6);
         let free = vm.vmstat().nr_free_pages;

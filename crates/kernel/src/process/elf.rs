@@ -11,10 +11,7 @@ use elf::abi::{EM_X86_64, ET_DYN, ET_EXEC, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD,
 use elf::endian::LittleEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::segment::{ProgramHeader, SegmentTable};
-use linux_raw_sys::general::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_NONE, PROT_READ, PROT_WRITE,
-};
-use softfault::ObjectPart;
+use softfault::{MapFlags, ObjectPart, Prot};
 
 const PAGE: u64 = 4096;
 /// Where a position-independent program goes: two thirds up, as on Linux.
@@ -196,16 +193,16 @@ fn load_loader(space: &Space, place: &fs::Place, path: &[u8]) -> Result<(u64, u6
         return Err(LoadError::Loader(Errno::ELIBBAD));
     }
     let (start, end) = head.span()?;
-    let room = u64::from(MAP_PRIVATE | MAP_ANONYMOUS);
-    let at = space.mmap(0, end - start, u64::from(PROT_NONE), room).map_err(|_| LoadError::Memory)?;
+    let room = MapFlags::PRIVATE | MapFlags::ANONYMOUS;
+    let at = space.mmap(0, end - start, Prot::NONE, room).map_err(|_| LoadError::Memory)?;
     let base = at.wrapping_sub(start);
     head.map(space, &program, base)?;
     Ok((base.wrapping_add(head.header.e_entry), base))
 }
 
-fn protection(flags: u32) -> u64 {
-    let bit = |flag, prot: u32| if flags & flag != 0 { u64::from(prot) } else { 0 };
-    bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC)
+fn protection(flags: u32) -> Prot {
+    let bit = |flag, prot| if flags & flag != 0 { prot } else { Prot::NONE };
+    bit(PF_R, Prot::READ) | bit(PF_W, Prot::WRITE) | bit(PF_X, Prot::EXEC)
 }
 
 /// One segment. What the program cannot write is the file itself, mapped; the
@@ -222,12 +219,12 @@ fn map_segment(space: &Space, program: &fs::Program, segment: &ProgramHeader, ba
         && segment.p_offset % PAGE == start % PAGE
         && file_end <= program.inode().size_bytes();
     let first = start & !(PAGE - 1);
-    let (bytes, rights) = (end - first, protection(segment.p_flags));
+    let (bytes, prot) = (end - first, protection(segment.p_flags));
     if is_file {
-        return map_file(space, program, first, bytes, rights, segment.p_offset & !(PAGE - 1));
+        return map_file(space, program, first, bytes, prot, segment.p_offset & !(PAGE - 1));
     }
-    let flags = u64::from(MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
-    space.mmap(first, bytes, rights, flags).map_err(|error| {
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED;
+    space.mmap(first, bytes, prot, flags).map_err(|error| {
         log!("segment {start:#x}..{end:#x}: {error}");
         LoadError::Address
     })?;
@@ -240,12 +237,12 @@ fn map_file(
     program: &fs::Program,
     first: u64,
     bytes: u64,
-    rights: u64,
+    prot: Prot,
     offset_bytes: u64,
 ) -> Result<(), LoadError> {
     let object = program.object().map_err(|_| LoadError::Memory)?;
     let part = ObjectPart { object: &object, offset_bytes, may_write: false };
-    space.mmap_object(first, bytes, rights, u64::from(MAP_SHARED | MAP_FIXED), part).map_err(|error| {
+    space.mmap_object(first, bytes, prot, MapFlags::SHARED | MapFlags::FIXED, part).map_err(|error| {
         log!("segment at {first:#x}: {error}");
         LoadError::Address
     })?;

@@ -12,9 +12,8 @@ use linux_raw_sys::auxvec::{
     AT_BASE, AT_CLKTCK, AT_EGID, AT_ENTRY, AT_EUID, AT_EXECFN, AT_FLAGS, AT_GID, AT_HWCAP, AT_HWCAP2, AT_MINSIGSTKSZ,
     AT_NULL, AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_UID,
 };
-use linux_raw_sys::general::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_NORESERVE, MAP_PRIVATE, MAP_STACK, PROT_READ, PROT_WRITE, RLIMIT_STACK,
-};
+use linux_raw_sys::general::RLIMIT_STACK;
+use softfault::{MapFlags, Prot};
 
 /// What is mapped at first, beside the arguments; touches below make it grow.
 const FIRST_BYTES: u64 = 128 << 10;
@@ -98,9 +97,10 @@ pub fn build(space: &Space, loaded: &Loaded, texts: &Texts, inherited: &Inherite
     let text_bytes = texts.check(inherited.limits.now(RLIMIT_STACK))?;
     let Identity { users, groups, .. } = inherited.identity;
     let bytes = (text_bytes + FIRST_BYTES).next_multiple_of(4096);
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_STACK | MAP_NORESERVE | MAP_GROWSDOWN;
-    let rights = u64::from(PROT_READ | PROT_WRITE);
-    space.mmap(USER_END - bytes, bytes, rights, flags.into()).map_err(|_| NoStack::Memory)?;
+    let place = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED;
+    let flags = place | MapFlags::STACK | MapFlags::NORESERVE | MapFlags::GROWSDOWN;
+    let prot = Prot::READ | Prot::WRITE;
+    space.mmap(USER_END - bytes, bytes, prot, flags).map_err(|_| NoStack::Memory)?;
 
     let mut builder = Builder { space, at: USER_END - 16 };
     let path = builder.push_text(texts.path)?;

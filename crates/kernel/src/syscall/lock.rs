@@ -3,17 +3,18 @@
 use super::Call;
 use super::memory::to_errno;
 use crate::errno::{self, Errno};
+use softfault::{MlockFlags, MlockallFlags};
 
-fn lock(call: &Call, flags: u64) -> errno::Result {
+fn lock(call: &Call, flags: MlockFlags) -> errno::Result {
     to_errno!(call.space().mlock(call.args[0], call.args[1], flags)).map(|()| 0)
 }
 
 pub fn mlock(call: &mut Call) -> errno::Result {
-    lock(call, 0)
+    lock(call, MlockFlags::empty())
 }
 
 pub fn mlock2(call: &mut Call) -> errno::Result {
-    lock(call, call.args[2])
+    lock(call, MlockFlags::from_linux(call.args[2]))
 }
 
 pub fn munlock(call: &mut Call) -> errno::Result {
@@ -21,7 +22,7 @@ pub fn munlock(call: &mut Call) -> errno::Result {
 }
 
 pub fn mlockall(call: &mut Call) -> errno::Result {
-    to_errno!(call.space().mlockall(call.args[0])).map(|()| 0)
+    to_errno!(call.space().mlockall(MlockallFlags::from_linux(call.args[0]))).map(|()| 0)
 }
 
 pub fn munlockall(call: &mut Call) -> errno::Result {

@@ -1,12 +1,13 @@
-//! Calls about memory: the raw arguments go to the subsystem, its errors to the
+//! Calls about memory: the arguments go to the subsystem, converted once, its errors to the
 //! program. Mappings of files are in `map_file`, locks in `lock`, memory policy
 //! in `numa`, segments of System V in `shm`.
 
-use super::{Call, map_file};
+use super::Call;
+use super::map_file::{self, Asked};
 use crate::errno::{self, Errno};
 use crate::{mailbox, mm, shm};
-use linux_raw_sys::general::{MAP_ANONYMOUS, MS_ASYNC, RLIMIT_DATA};
-use softfault::VmaFlags;
+use linux_raw_sys::general::{MS_ASYNC, RLIMIT_DATA};
+use softfault::{Advice, MapFlags, MremapFlags, Prot, VmaFlags};
 
 /// An error of the subsystem as the program sees it.
 macro_rules! to_errno {
@@ -21,11 +22,12 @@ pub fn mmap(call: &mut Call) -> errno::Result {
     if !offset.is_multiple_of(4096) {
         return Err(Errno::EINVAL);
     }
-    let at = if flags & u64::from(MAP_ANONYMOUS) == 0 {
-        let open = call.process.files.lock().get(file as u32)?;
-        map_file::map(call, &open)?
-    } else {
+    let (prot, flags) = (Prot::from_linux(prot), MapFlags::from_linux(flags));
+    let at = if flags.contains(MapFlags::ANONYMOUS) {
         to_errno!(call.space().mmap(addr, len, prot, flags))?
+    } else {
+        let open = call.process.files.lock().get(file as u32)?;
+        map_file::map(call, &open, &Asked { addr, len, prot, flags, offset_bytes: offset })?
     };
     // It may have taken the place of something.
     shm::sweep();
@@ -49,12 +51,13 @@ pub fn munmap(call: &mut Call) -> errno::Result {
 }
 
 pub fn mprotect(call: &mut Call) -> errno::Result {
-    to_errno!(call.space().mprotect(call.args[0], call.args[1], call.args[2])).map(|()| 0)
+    let [addr, len, prot, ..] = call.args;
+    to_errno!(call.space().mprotect(addr, len, Prot::from_linux(prot))).map(|()| 0)
 }
 
 pub fn mremap(call: &mut Call) -> errno::Result {
     let [old, old_len, new_len, flags, new, _] = call.args;
-    let at = to_errno!(call.space().mremap(old, old_len, new_len, flags, new))?;
+    let at = to_errno!(call.space().mremap(old, old_len, new_len, MremapFlags::from_linux(flags), new))?;
     shm::sweep();
     Ok(at)
 }
@@ -68,7 +71,8 @@ pub fn brk(call: &mut Call) -> errno::Result {
 pub fn madvise(call: &mut Call) -> errno::Result {
     let [addr, len, advice, ..] = call.args;
     note_peak(call, len);
-    to_errno!(call.space().madvise(addr, len, u64::from(advice as u32))).map(|()| 0)
+    let advice = to_errno!(Advice::from_linux(advice))?;
+    to_errno!(call.space().madvise(addr, len, advice)).map(|()| 0)
 }
 
 /// Answers in chunks, so that no more than a chunk has to be kept.

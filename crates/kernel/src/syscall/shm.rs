@@ -9,8 +9,7 @@ use crate::mailbox;
 use crate::mm;
 use crate::shm::{self, Segment};
 use alloc::sync::Arc;
-use linux_raw_sys::general::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE};
-use softfault::{ObjectPart, VmaFlags};
+use softfault::{MapFlags, ObjectPart, Prot, VmaFlags};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 const IPC_CREAT: u32 = 0o1000;
@@ -96,16 +95,16 @@ fn segment(call: &Call) -> errno::Result<Arc<Segment>> {
 }
 
 /// Where shmat(2) is to map, with the flags of mmap(2) for it.
-fn place(addr: u64, flags: u32) -> errno::Result<(u64, u32)> {
+fn place(addr: u64, flags: u32) -> errno::Result<(u64, MapFlags)> {
     if addr == 0 {
-        return if flags & SHM_REMAP != 0 { Err(Errno::EINVAL) } else { Ok((0, MAP_SHARED)) };
+        return if flags & SHM_REMAP != 0 { Err(Errno::EINVAL) } else { Ok((0, MapFlags::SHARED)) };
     }
     let rounded = addr & !0xfff;
     if rounded != addr && flags & SHM_RND == 0 || rounded == 0 && flags & SHM_REMAP != 0 {
         return Err(Errno::EINVAL);
     }
-    let fixed = if flags & SHM_REMAP != 0 { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
-    Ok((rounded, MAP_SHARED | fixed))
+    let fixed = if flags & SHM_REMAP != 0 { MapFlags::FIXED } else { MapFlags::FIXED_NOREPLACE };
+    Ok((rounded, MapFlags::SHARED | fixed))
 }
 
 pub fn shmat(call: &mut Call) -> errno::Result {
@@ -113,11 +112,11 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     let segment = segment(call)?;
     let (addr, map_flags) = place(addr, flags)?;
     let may_write = flags & SHM_RDONLY == 0;
-    let mut prot = PROT_READ;
-    prot |= if may_write { PROT_WRITE } else { 0 };
-    prot |= if flags & SHM_EXEC != 0 { PROT_EXEC } else { 0 };
+    let mut prot = Prot::READ;
+    prot.set(Prot::WRITE, may_write);
+    prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
     let part = ObjectPart { object: &segment.object, offset_bytes: 0, may_write };
-    let at = to_errno!(call.space().mmap_object(addr, segment.size_bytes, prot.into(), map_flags.into(), part));
+    let at = to_errno!(call.space().mmap_object(addr, segment.size_bytes, prot, map_flags, part));
     // Of an address that is taken Linux says no more than that it is wrong.
     let at = at.map_err(|errno| if errno == Errno::EEXIST { Errno::EINVAL } else { errno })?;
     segment.change(|meta| (meta.attached_s, meta.last_pid) = (shm::now_s(), call.process.pid));

@@ -9,11 +9,10 @@ use super::options::{AGED_FREE_OF_64, Options};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::Access;
-use softfault_recorded::{AddressSpace, Vm};
+use softfault_recorded::{AddressSpace, Advice, MapFlags, Prot, Vm};
 
 const PAGE_BYTES: u64 = 4096;
 const TABLE_PAGES: u64 = 512;
-const MADV_DONTNEED: u64 = 4;
 
 /// Pages that a CPU fills: its part of what is free, less the tables for these and
 /// for the pages that are to be counted.
@@ -32,10 +31,9 @@ pub fn fill_and_thin_out(
     let (nr_cpus, nr_pages) = (options.nr_cpus(), nr_pages_each(vm, options));
     let stretch = nr_pages.next_multiple_of(TABLE_PAGES);
     let len = nr_cpus * stretch * PAGE_BYTES;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let base = space
-        .mmap(0, len, (libc::PROT_READ | libc::PROT_WRITE) as u64, flags as u64)
-        .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))?;
+    let prot = Prot::READ | Prot::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE;
+    let base = space.mmap(0, len, prot, flags).map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))?;
     let address = |cpu: u64, page: u64| base + (cpu * stretch + page) * PAGE_BYTES;
     let bar = progress::bar(2 * nr_pages);
     for page in 0..nr_pages {
@@ -53,7 +51,7 @@ pub fn fill_and_thin_out(
             machine::become_cpu(cpu as u16);
             for page in some_of_64(&mut state).map(|i| window + i) {
                 space
-                    .madvise(address(cpu, page), PAGE_BYTES, MADV_DONTNEED)
+                    .madvise(address(cpu, page), PAGE_BYTES, Advice::DontNeed)
                     .map_err(|e| LabError::subsystem(format!("page {page} of CPU {cpu}'s history"), e))?;
             }
         }

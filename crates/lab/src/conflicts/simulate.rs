@@ -9,7 +9,7 @@ use crate::progress;
 use softfault_recorded::addr::Access;
 use softfault_recorded::policy::huge::Enabled;
 use softfault_recorded::sync::{Touch, record};
-use softfault_recorded::{AddressSpace, Discipline, FaultDone, HugeKnobs, Tunables, Vm};
+use softfault_recorded::{AddressSpace, Discipline, FaultDone, HugeKnobs, MapFlags, Prot, Tunables, Vm};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -109,11 +109,9 @@ fn map(space: &AddressSpace<Simulated>, options: &Options) -> Result<u64, LabErr
     let unit_bytes = options.pages.nr_frames() * PAGE_BYTES;
     let table_bytes = unit_bytes * TABLE_ENTRIES;
     let len = options.layout.nr_pages(options.nr_cpus(), u64::from(options.touches)) * unit_bytes + table_bytes;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    let addr = space
-        .mmap(0, len, prot as u64, flags as u64)
-        .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))?;
+    let prot = Prot::READ | Prot::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE;
+    let addr = space.mmap(0, len, prot, flags).map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))?;
     Ok(addr.next_multiple_of(table_bytes))
 }
 

@@ -4,7 +4,7 @@ use super::options::Options;
 use crate::error::LabError;
 use crate::pft::bind;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};
-use softfault::{Access, AddressSpace, FaultError, Vm};
+use softfault::{Access, AddressSpace, Advice, FaultError, MapFlags, Prot, Vm};
 use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
@@ -37,20 +37,20 @@ pub fn with_holders<T>(
 /// Fills all memory with pages of 4 KiB and gives back all but some.
 fn keep_pages(options: &Options, vm: &Vm<Hosted>, space: &AddressSpace<'_, Hosted>) -> Result<(), LabError> {
     let nr_pages = vm.vmstat().nr_free_pages;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let prot = Prot::READ | Prot::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE | MapFlags::FIXED;
     space
-        .mmap(BASE, nr_pages * PAGE_BYTES, prot as u64, flags as u64)
+        .mmap(BASE, nr_pages * PAGE_BYTES, prot, flags)
         .map_err(|e| LabError::subsystem(format!("mmap of {nr_pages} pages"), e))?;
-    advise(space, 0..nr_pages, libc::MADV_NOHUGEPAGE)?;
+    advise(space, 0..nr_pages, Advice::NoHugePage)?;
     let nr_filled = fill_all(space, nr_pages)?;
     let kept = chosen(options, space, nr_filled);
     let mut next = 0;
     for page in kept {
-        advise(space, next..page, libc::MADV_DONTNEED)?;
+        advise(space, next..page, Advice::DontNeed)?;
         next = page + 1;
     }
-    advise(space, next..nr_filled, libc::MADV_DONTNEED)
+    advise(space, next..nr_filled, Advice::DontNeed)
 }
 
 fn fill_all(space: &AddressSpace<'_, Hosted>, nr_pages: u64) -> Result<u64, LabError> {
@@ -88,12 +88,12 @@ fn mixed(value: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn advise(space: &AddressSpace<'_, Hosted>, pages: std::ops::Range<u64>, advice: i32) -> Result<(), LabError> {
+fn advise(space: &AddressSpace<'_, Hosted>, pages: std::ops::Range<u64>, advice: Advice) -> Result<(), LabError> {
     let len = pages.end.saturating_sub(pages.start) * PAGE_BYTES;
     if len == 0 {
         return Ok(());
     }
     space
-        .madvise(BASE + pages.start * PAGE_BYTES, len, advice as u64)
-        .map_err(|e| LabError::subsystem(format!("madvise({advice}) of {len} bytes"), e))
+        .madvise(BASE + pages.start * PAGE_BYTES, len, advice)
+        .map_err(|e| LabError::subsystem(format!("madvise({}) of {len} bytes", advice.name()), e))
 }

@@ -14,7 +14,7 @@ use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
 use softfault::clear::{ClearOrder, ClearTable, Scratch, calibrate};
 use softfault::machine::{CpuId, Machine};
-use softfault::{Access, AddressSpace, Order, Pfn, Tunables, Vm};
+use softfault::{Access, AddressSpace, MapFlags, Order, Pfn, Prot, Tunables, Vm};
 use softfault_host::Hosted;
 use std::hint::black_box;
 use std::ops::Range;
@@ -305,10 +305,10 @@ pub fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>,
 
 fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
     let (len, align) = (load.nr_bytes(), load.pages.nr_bytes());
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let prot = Prot::READ | Prot::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::NORESERVE;
     space
-        .mmap(0, len + align, prot as u64, flags as u64)
+        .mmap(0, len + align, prot, flags)
         .map(|base| base.next_multiple_of(align))
         .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))
 }

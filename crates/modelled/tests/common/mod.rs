@@ -9,6 +9,7 @@ use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
 use softfault_modelled::{AddressSpace, Discipline, FrameRange, HugeKnobs, Notice, Tunables, Vm};
+use softfault_modelled::{MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -134,9 +135,9 @@ pub struct World {
     pub space: &'static AddressSpace<'static, Modelled>,
 }
 
-pub const RW: u64 = 3;
-pub const READ: u64 = 1;
-pub const FIXED_PRIVATE: u64 = 0x32;
+pub const RW: Prot = Prot::READ.union(Prot::WRITE);
+pub const READ: Prot = Prot::READ;
+pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 
 impl World {
     /// A fresh machine with one space of which `pages` are mapped, in plain

@@ -9,6 +9,7 @@ use softfault_recorded::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_recorded::sync::{Touch, Word, record};
 use softfault_recorded::table::format::X86_64;
 use softfault_recorded::{AddressSpace, FrameRange, Tunables, Vm};
+use softfault_recorded::{Advice, MapFlags, MremapFlags, Prot};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
@@ -118,9 +119,9 @@ pub fn run(plants: bool) {
 }
 
 fn operations(vm: &Vm<Turns>) {
-    const RW: u64 = 3;
-    const PRIVATE: u64 = 0x22;
-    const SHARED: u64 = 0x21;
+    const RW: Prot = Prot::READ.union(Prot::WRITE);
+    const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS);
+    const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::ANONYMOUS);
     let space = vm.new_space().expect("frames");
     let run_it = |cpu| {
         become_cpu(cpu);
@@ -142,10 +143,10 @@ fn operations(vm: &Vm<Turns>) {
         fault(if page % 3 == 0 { &child } else { &space }, private + page * PAGE_SIZE, Access::Write);
     }
     become_cpu(1);
-    space.mprotect(private, 16 * PAGE_SIZE, 1).expect("mapped");
-    space.madvise(private + 16 * PAGE_SIZE, 16 * PAGE_SIZE, 4).expect("mapped");
+    space.mprotect(private, 16 * PAGE_SIZE, Prot::READ).expect("mapped");
+    space.madvise(private + 16 * PAGE_SIZE, 16 * PAGE_SIZE, Advice::DontNeed).expect("mapped");
     become_cpu(2);
-    space.mremap(private + 32 * PAGE_SIZE, 16 * PAGE_SIZE, 16 * PAGE_SIZE, 1, 0).expect("mapped");
+    space.mremap(private + 32 * PAGE_SIZE, 16 * PAGE_SIZE, 16 * PAGE_SIZE, MremapFlags::MAYMOVE, 0).expect("mapped");
     space.munmap(shared, 32 * PAGE_SIZE).expect("aligned");
     become_cpu(3);
     drop(child);

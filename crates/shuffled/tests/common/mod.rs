@@ -7,13 +7,14 @@ use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_shuffled::sync::{self, Cell64, Ordering, Word};
 use softfault_shuffled::table::format::{self, Entry, Format};
 use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Rights, Tunables, Vm};
+use softfault_shuffled::{MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::marker::PhantomData;
 
-pub const READ: u64 = 1;
-pub const RW: u64 = 3;
-pub const FIXED_PRIVATE: u64 = 0x32;
+pub const READ: Prot = Prot::READ;
+pub const RW: Prot = Prot::READ.union(Prot::WRITE);
+pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 /// Most frames of any machine here.
 const MOST_FRAMES: u64 = 1024;
 

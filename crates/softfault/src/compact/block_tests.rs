@@ -3,11 +3,8 @@
 use super::*;
 use crate::addr::Access;
 use crate::space::AddressSpace;
-use crate::testing::{Plain, vm};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;
-
-const FIXED_PRIVATE: u64 = 0x32;
-const RW: u64 = 3;
 
 fn empty(vm: &Vm<Plain>, b: usize) -> Result<HugeFrame, CompactRefusal> {
     Attempt::new(vm, &CompactBudget::BACKGROUND).empty(b)

@@ -3,6 +3,7 @@
 use crate::account::Event;
 use crate::addr::{Access, Order};
 use crate::huge::knobs::HugeKnobs;
+use crate::linux::{MapFlags, Prot};
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::policy::huge::{Enabled, SizeEnabled};
 use crate::testing::{ask, vm};
@@ -11,7 +12,7 @@ use std::cell::Cell;
 use std::vec;
 
 const HUGE: u64 = 2 << 20;
-const PRIVATE_RW: (u64, u64) = (3, 0x22);
+const PRIVATE_RW: (Prot, MapFlags) = (Prot::READ.union(Prot::WRITE), MapFlags::PRIVATE.union(MapFlags::ANONYMOUS));
 
 std::thread_local! {
     static TURN: Cell<u64> = const { Cell::new(0) };

@@ -5,10 +5,11 @@ use super::refill::Fill;
 use super::{OutOfFrames, Search};
 use crate::addr::{Access, Pfn};
 use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
+use crate::linux::{Advice, MapFlags, MremapFlags};
 use crate::policy::huge::{Defrag, Enabled};
 use crate::space::AddressSpace;
 use crate::sync::Ordering;
-use crate::testing::{Plain, be, on_relax, vm, vm_of};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use crate::vm::Vm;
 use std::boxed::Box;
@@ -18,8 +19,8 @@ use std::vec::Vec;
 
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
-const COLLAPSE: u64 = 25;
-const GUARD_INSTALL: u64 = 102;
+const COLLAPSE: Advice = Advice::Collapse;
+const GUARD_INSTALL: Advice = Advice::GuardInstall;
 
 /// Turns of a wait after which the other CPU's turn ends: more than an operation has
 /// that waits for nobody.
@@ -44,10 +45,10 @@ fn end_quiet(vm: &'static Vm<Plain>) {
 fn waits_in_quiet(thp: HugeKnobs, call: impl Fn(&'static Vm<Plain>, &AddressSpace<'static, Plain>)) -> bool {
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(8192, Tunables { thp, ..Tunables::default() })));
     let space = vm.new_space().unwrap();
-    space.mmap(AT, 200 * HUGE, 3, 0x32).unwrap();
+    space.mmap(AT, 200 * HUGE, RW, FIXED_PRIVATE).unwrap();
     space.handle_fault(AT, Access::Read).unwrap();
     // Nodes enough for any call.
-    (0..60).for_each(|i| _ = space.mmap(4 * AT + 2 * i * HUGE, HUGE, 3, 0x32).unwrap());
+    (0..60).for_each(|i| _ = space.mmap(4 * AT + 2 * i * HUGE, HUGE, RW, FIXED_PRIVATE).unwrap());
     space.munmap(4 * AT, 120 * HUGE).unwrap();
     vm.steal_groups();
     set_quiet(vm);
@@ -85,8 +86,8 @@ fn programs_wait_for_the_end_of_quiet() {
         |_, space| space.madvise(AT + HUGE, 3 * HUGE, GUARD_INSTALL).unwrap(),
         |vm, _| drop(vm.new_space().unwrap()),
         |_, space| drop(space.fork().unwrap()),
-        |_, space| _ = space.mmap(0, 4096, 3, 0x21).unwrap(),
-        |_, space| _ = space.mremap(AT, 2 * HUGE, 2 * HUGE, 3, 2 * AT).unwrap(),
+        |_, space| _ = space.mmap(0, 4096, RW, MapFlags::SHARED | MapFlags::ANONYMOUS).unwrap(),
+        |_, space| _ = space.mremap(AT, 2 * HUGE, 2 * HUGE, MremapFlags::MAYMOVE | MremapFlags::FIXED, 2 * AT).unwrap(),
     ];
     for (i, call) in calls.into_iter().enumerate() {
         assert!(waits_in_quiet(SMALL_PAGES, call), "call {i}");
@@ -113,7 +114,7 @@ fn daemons_do_nothing_in_quiet() {
 fn a_collapse_takes_no_huge_frame_from_somebody_in_need() {
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(8192, Tunables { thp: HUGE_PAGES, ..Tunables::default() })));
     let space = vm.new_space().unwrap();
-    space.mmap(AT, 2 * HUGE, 3, 0x32).unwrap();
+    space.mmap(AT, 2 * HUGE, RW, FIXED_PRIVATE).unwrap();
     space.handle_fault(AT + HUGE, Access::Write).unwrap();
     assert_eq!(space.rss_pages().anon_huge, 512);
     vm.set_huge_knobs(&SMALL_PAGES).unwrap();
@@ -197,7 +198,7 @@ fn an_attempt_shrinks_once() {
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(2, 4096, tunables).unwrap()));
     let [used, underused] = [(); 2].map(|()| Box::leak(Box::new(vm.new_space().unwrap())));
     let fill = |space: &AddressSpace<'static, Plain>, nr_written: u64| {
-        space.mmap(AT, HUGE, 3, 0x32).unwrap();
+        space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
         (0..nr_written).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
         assert_eq!(space.rss_pages().anon_huge, 512);
     };
@@ -236,7 +237,7 @@ fn a_claim_that_was_lost_leaves_its_trace() {
     let tunables = Tunables { thp, low_watermark_pages: 1 << 20, ..Tunables::default() };
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(1, 4096, tunables).unwrap()));
     let space = vm.new_space().unwrap();
-    space.mmap(AT, HUGE, 3, 0x32).unwrap();
+    space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
     (0..512).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
     assert_eq!(space.rss_pages().anon_huge, 512);
     let frames: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();

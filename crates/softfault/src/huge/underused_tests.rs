@@ -5,7 +5,7 @@ use crate::frame::FrameKind;
 use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
 use crate::policy::huge::Enabled;
 use crate::sync::Ordering;
-use crate::testing::{Plain, be, on_relax, vm_of};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm_of};
 use crate::tunables::Tunables;
 use crate::vm::Vm;
 use std::boxed::Box;
@@ -29,7 +29,7 @@ fn vm_with(max_ptes_none: u32) -> Vm<Plain> {
 fn unmap_at_turn(begin: u64, nr_written: u64) -> bool {
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_with(100)));
     let space = Box::leak(Box::new(vm.new_space().unwrap()));
-    space.mmap(AT, HUGE, 3, 0x32).unwrap();
+    space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
     space.handle_fault(AT, Access::Write).unwrap();
     assert_eq!(space.rss_pages().anon_huge, 512);
     (0..nr_written).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());

@@ -3,7 +3,7 @@
 use super::super::{TakeEnded, TakenEntry};
 use super::*;
 use crate::addr::Access;
-use crate::testing::{Plain, be, on_relax, vm, vm_of};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use std::sync::mpsc;
 use std::vec::Vec;
@@ -13,7 +13,7 @@ const AT: u64 = 1 << 30;
 /// A space with one page, and the frame of that page.
 fn with_page(vm: &Vm<Plain>) -> (AddressSpace<'_, Plain>, Pfn) {
     let space = vm.new_space().unwrap();
-    space.mmap(AT, 4096, 3, 0x32).unwrap();
+    space.mmap(AT, 4096, RW, FIXED_PRIVATE).unwrap();
     space.handle_fault(AT, Access::Write).unwrap();
     let pfn = space.translate_at_rest(AT).unwrap().pfn;
     (space, pfn)

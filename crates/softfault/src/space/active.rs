@@ -112,6 +112,7 @@ mod tests {
     use crate::addr::Access;
     use crate::machine::CpuId;
     use crate::testing;
+    use crate::testing::{FIXED_PRIVATE, RW};
     use crate::tunables::Tunables;
 
     /// Between `activate` of the next space and `deactivate` of the last one the CPU
@@ -121,7 +122,7 @@ mod tests {
     fn a_visit_leaves_the_bit_of_a_space_that_is_still_active() {
         let vm = testing::vm(256, Tunables::default());
         let (last, next) = (vm.new_space().unwrap(), vm.new_space().unwrap());
-        last.mmap(1 << 20, 4096, 3, 0x32).unwrap();
+        last.mmap(1 << 20, 4096, RW, FIXED_PRIVATE).unwrap();
         // SAFETY: I11: deactivated below, before the space is dropped.
         unsafe { last.activate_raw() };
         // SAFETY: I11: as above.

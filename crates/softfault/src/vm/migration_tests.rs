@@ -10,13 +10,14 @@ use crate::addr::PAGE_SIZE;
 use crate::cpu::CpuData;
 use crate::fault::FaultError;
 use crate::huge::knobs::HugeKnobs;
+use crate::linux::{Advice, MapFlags, MlockFlags, MremapFlags, Prot};
 use crate::machine::{CpuId, Machine};
 use crate::pin::Term;
 use crate::policy::compact::CompactBudget;
 use crate::policy::huge::{CowHuge, Enabled};
 use crate::space::AddressSpace;
 use crate::space::ops::ObjectPart;
-use crate::testing::{self, Plain, be};
+use crate::testing::{self, FIXED_PRIVATE, Plain, RW, be};
 use crate::tunables::Tunables;
 use std::boxed::Box;
 use std::vec;
@@ -28,16 +29,14 @@ const NR_FRAMES: u64 = 6144;
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
 const ELSEWHERE: u64 = 0x10_4000_0000;
-const RW: u64 = 3;
-const PRIVATE_FIXED: u64 = 0x32;
-const SHARED_FIXED: u64 = 0x31;
-const DONTNEED: u64 = 4;
-const FREE: u64 = 8;
-const COLLAPSE: u64 = 25;
-const GUARD_INSTALL: u64 = 102;
-const GUARD_REMOVE: u64 = 103;
-const MREMAP_TO: u64 = 3;
-const DONTUNMAP: u64 = 4;
+const SHARED_FIXED: MapFlags = MapFlags::SHARED.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
+const DONTNEED: Advice = Advice::DontNeed;
+const FREE: Advice = Advice::Free;
+const COLLAPSE: Advice = Advice::Collapse;
+const GUARD_INSTALL: Advice = Advice::GuardInstall;
+const GUARD_REMOVE: Advice = Advice::GuardRemove;
+const MREMAP_TO: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
+const DONTUNMAP: MremapFlags = MremapFlags::DONTUNMAP;
 
 type Space = AddressSpace<'static, Plain>;
 
@@ -158,7 +157,7 @@ impl Bench {
     }
 
     fn map(&self, at: u64, len: u64) {
-        assert_eq!(self.space.mmap(at, len, RW, PRIVATE_FIXED), Ok(at));
+        assert_eq!(self.space.mmap(at, len, RW, FIXED_PRIVATE), Ok(at));
     }
 
     /// Stores into every page, from several CPUs.
@@ -182,13 +181,13 @@ impl Bench {
         self.step("mmap", || self.map(AT, 2 * HUGE));
         self.long_step("faults", || self.fill(AT, 2 * HUGE));
         self.step("mprotect", || {
-            space.mprotect(AT, 2 * HUGE, 1).unwrap();
+            space.mprotect(AT, 2 * HUGE, Prot::READ).unwrap();
             space.mprotect(AT, 2 * HUGE, RW).unwrap();
         });
         self.step("madvise(MADV_FREE)", || space.madvise(AT + HUGE, HUGE, FREE).unwrap());
         self.step("madvise(MADV_COLLAPSE)", || space.madvise(AT, HUGE, COLLAPSE).unwrap());
         self.step("mlock", || {
-            space.mlock(AT + 5 * PAGE_SIZE, HUGE, 0).unwrap();
+            space.mlock(AT + 5 * PAGE_SIZE, HUGE, MlockFlags::empty()).unwrap();
             space.munlock(AT, 2 * HUGE).unwrap();
         });
         self.step("mremap", || {

@@ -5,7 +5,7 @@ use crate::addr::{Access, PAGE_SIZE, Pfn};
 use crate::huge::knobs::HugeKnobs;
 use crate::policy::huge::Enabled;
 use crate::program;
-use crate::testing::{in_ranges, without_memory};
+use crate::testing::{FIXED_PRIVATE, RW, in_ranges, without_memory};
 use crate::tunables::Tunables;
 
 #[test]
@@ -70,7 +70,7 @@ fn ranges_of_a_linear_map_are_used_to_the_edge() {
         let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
         let vm = Vm::new(machine, Tunables { thp, ..Tunables::default() }).unwrap();
         let space = vm.new_space().unwrap();
-        space.mmap(AT, 4096 * PAGE_SIZE, 3, 0x32).unwrap();
+        space.mmap(AT, 4096 * PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
         let write = |page: &u64| space.handle_fault(AT + page * PAGE_SIZE, Access::Write).is_ok();
         assert!((0..4096).take_while(write).count() > 2800, "of 2,996 frames");
         let has_folio = vm.frames.folio(Pfn(700)).state().maps() > 0;

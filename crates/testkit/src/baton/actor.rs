@@ -9,13 +9,14 @@ use crate::op::PAGE;
 use crate::random::Random;
 use softfault::CpuId;
 use softfault::policy::compact::CompactBudget;
+use softfault::{Advice, MlockFlags, MlockallFlags};
 use softfault_host::Running;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-const FREE: u64 = 8;
-const COLLAPSE: u64 = 25;
-const LOCK_CURRENT: u64 = 1;
+const FREE: Advice = Advice::Free;
+const COLLAPSE: Advice = Advice::Collapse;
+const LOCK_CURRENT: MlockallFlags = MlockallFlags::CURRENT;
 const BUDGET: CompactBudget = CompactBudget { time_ns: u64::MAX, ..CompactBudget::BACKGROUND };
 /// Ranges of private pages: all, halves, over the middle, single ones.
 const RANGES: [Range<u64>; 8] = [0..NR_PAGES, 0..512, 512..NR_PAGES, 0..2, 5..6, 256..768, 511..513, 700..1024];
@@ -99,7 +100,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Deed::Collapse => _ = space.madvise(base, NR_BYTES, COLLAPSE),
             Deed::Scan => _ = space.khugepaged_scan(base, 4096),
             Deed::Lock => {
-                let _ = space.mlock(at, len, 0);
+                let _ = space.mlock(at, len, MlockFlags::empty());
                 let _ = space.munlock(at, len);
             }
             Deed::LockAll => {

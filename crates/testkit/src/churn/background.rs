@@ -1,12 +1,12 @@
 //! What changes no page's content, and may be refused: collapses, compaction, looks
 //! without a lock, other knobs.
 
-use super::{BASE, COLLAPSE, HUGE_PAGES, NR_STRETCHES, Worker};
+use super::{BASE, HUGE_PAGES, NR_STRETCHES, Worker};
 use crate::hosted;
 use crate::op::{KnobBits, PAGE};
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Defrag;
-use softfault::{HugeKnobs, Pfn};
+use softfault::{Advice, HugeKnobs, Pfn};
 use softfault_host::Running;
 
 impl Worker<'_, '_> {
@@ -21,7 +21,7 @@ impl Worker<'_, '_> {
     }
 
     pub(super) fn try_collapse(&self, running: &Running<'_>, at: u64) {
-        let _ = running.space().madvise(at, HUGE_PAGES * PAGE, COLLAPSE);
+        let _ = running.space().madvise(at, HUGE_PAGES * PAGE, Advice::Collapse);
     }
 
     /// Looks that take no lock and whose answer nobody knows.

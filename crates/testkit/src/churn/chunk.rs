@@ -3,15 +3,15 @@
 use super::{CHUNK_PAGES, World, lock, text_of};
 use crate::op::{Call, Op, PAGE};
 use crate::random::Random;
-use softfault::{AddressSpace, FaultError, Pin, PinMut, Term};
+use softfault::{AddressSpace, Advice, FaultError, MapFlags, MremapFlags, Pin, PinMut, Prot, Term};
 use softfault_host::{Hosted, Running};
 
-const READ: u64 = 1;
-const WRITE: u64 = 2;
+const READ: u64 = Prot::READ.to_linux();
+const WRITE: u64 = Prot::WRITE.to_linux();
 const RW: u64 = READ | WRITE;
-const DONTNEED: u64 = 4;
-const POPULATE_WRITE: u64 = 23;
-const MAP_FIXED_PRIVATE: u64 = 0x32;
+const DONTNEED: u64 = Advice::DontNeed.to_linux();
+const POPULATE_WRITE: u64 = Advice::PopulateWrite.to_linux();
+const MAP_FIXED_PRIVATE: u64 = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED).to_linux();
 /// Where the stamp stands in its page: what is copied in part shows.
 const PLACES: [u64; 2] = [0, 4088];
 
@@ -80,11 +80,14 @@ pub(super) fn call(running: &Running<'_>, call: Call, args: &[u64], value: u64) 
     let space = running.space();
     let [a, b, c, d, e, ..] = Op::new(0, call, args).args;
     let done = match call {
-        Call::Mmap => space.mmap(a, b, c, d).map_err(|e| e.to_string()),
-        Call::Mremap => space.mremap(a, b, c, d, e).map_err(|e| e.to_string()),
+        Call::Mmap => space.mmap(a, b, Prot::from_linux(c), MapFlags::from_linux(d)).map_err(|e| e.to_string()),
+        Call::Mremap => space.mremap(a, b, c, MremapFlags::from_linux(d), e).map_err(|e| e.to_string()),
         Call::Munmap => space.munmap(a, b).map(|()| 0).map_err(|e| e.to_string()),
-        Call::Mprotect => space.mprotect(a, b, c).map(|()| 0).map_err(|e| e.to_string()),
-        _ => space.madvise(a, b, c).map(|()| 0).map_err(|e| e.to_string()),
+        Call::Mprotect => space.mprotect(a, b, Prot::from_linux(c)).map(|()| 0).map_err(|e| e.to_string()),
+        _ => match Advice::from_linux(c) {
+            Ok(advice) => space.madvise(a, b, advice).map(|()| 0).map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        },
     };
     match done {
         Ok(seen) if seen == value => Ok(()),

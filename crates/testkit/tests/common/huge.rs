@@ -1,12 +1,12 @@
 //! For tests of huge pages: a machine with knobs, one space, bytes of pages.
 
 use super::{FIXED, PRIVATE, RW, Space, check};
-use softfault::{CpuId, Event, HugeKnobs, Tunables, Vm};
+use softfault::{Advice, CpuId, Event, HugeKnobs, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
 pub const HUGE: u64 = 2 << 20;
 pub const AT: u64 = 0x10_0000_0000;
-pub const DONTNEED: u64 = 4;
+pub const DONTNEED: Advice = Advice::DontNeed;
 
 pub fn vm(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
     let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, zeroed: false, ..HostedConfig::default() }).unwrap();

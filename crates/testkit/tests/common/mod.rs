@@ -7,8 +7,8 @@ pub mod turns;
 
 use softfault::policy::huge::Enabled;
 use softfault::{
-    Access, AddressSpace, CpuId, Discipline, HugeKnobs, Machine, Pfn, Pin, PinError, PinMut, RssPages, Term, Tunables,
-    Vm,
+    Access, AddressSpace, Advice, CpuId, Discipline, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Pin, PinError,
+    PinMut, Prot, RssPages, Term, Tunables, Vm,
 };
 use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
 use softfault_testkit::fatal::as_one_of_several;
@@ -20,29 +20,29 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub const PAGE: u64 = 4096;
-pub const NONE: u64 = 0;
-pub const READ: u64 = 1;
-pub const RW: u64 = 3;
-pub const RWX: u64 = 7;
+pub const NONE: Prot = Prot::NONE;
+pub const READ: Prot = Prot::READ;
+pub const RW: Prot = Prot::READ.union(Prot::WRITE);
+pub const RWX: Prot = Prot::READ.union(Prot::WRITE).union(Prot::EXEC);
 
-pub const SHARED: u64 = 0x21;
-pub const PRIVATE: u64 = 0x22;
-pub const FIXED: u64 = 0x10;
-pub const GROWSDOWN: u64 = 0x100;
+pub const SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::ANONYMOUS);
+pub const PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS);
+pub const FIXED: MapFlags = MapFlags::FIXED;
+pub const GROWSDOWN: MapFlags = MapFlags::GROWSDOWN;
 
-pub const MAYMOVE: u64 = 1;
-pub const MREMAP_FIXED: u64 = 2;
-pub const DONTUNMAP: u64 = 4;
+pub const MAYMOVE: MremapFlags = MremapFlags::MAYMOVE;
+pub const MREMAP_FIXED: MremapFlags = MremapFlags::FIXED;
+pub const DONTUNMAP: MremapFlags = MremapFlags::DONTUNMAP;
 
-pub const DONTNEED: u64 = 4;
-pub const FREE: u64 = 8;
-pub const DONTFORK: u64 = 10;
-pub const DOFORK: u64 = 11;
-pub const WIPEONFORK: u64 = 18;
-pub const POPULATE_READ: u64 = 22;
-pub const POPULATE_WRITE: u64 = 23;
-pub const GUARD_INSTALL: u64 = 102;
-pub const GUARD_REMOVE: u64 = 103;
+pub const DONTNEED: Advice = Advice::DontNeed;
+pub const FREE: Advice = Advice::Free;
+pub const DONTFORK: Advice = Advice::DontFork;
+pub const DOFORK: Advice = Advice::DoFork;
+pub const WIPEONFORK: Advice = Advice::WipeOnFork;
+pub const POPULATE_READ: Advice = Advice::PopulateRead;
+pub const POPULATE_WRITE: Advice = Advice::PopulateWrite;
+pub const GUARD_INSTALL: Advice = Advice::GuardInstall;
+pub const GUARD_REMOVE: Advice = Advice::GuardRemove;
 
 /// Where the tests map with `FIXED`: in the middle of a leaf table.
 pub const BASE: u64 = 0x10_0008_0000;
@@ -210,7 +210,7 @@ impl World<'_> {
     }
 
     /// Maps private memory at a fixed place.
-    pub fn map(&self, at: u64, nr_pages: u64, prot: u64) {
+    pub fn map(&self, at: u64, nr_pages: u64, prot: Prot) {
         assert_eq!(self.space.mmap(at, nr_pages * PAGE, prot, PRIVATE | FIXED), Ok(at));
     }
 

@@ -4,7 +4,9 @@ use super::stage::{AT, FRESH, Stage};
 use super::{BASE, FIXED, PAGE, PRIVATE, RW, SHARED};
 use softfault::clear::ClearTable;
 use softfault::policy::compact::CompactBudget;
-use softfault::{Access, Event, HugeKnobs, ObjectPart, Order, Term, VmaFlags};
+use softfault::{
+    Access, Event, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Prot, Term, VmaFlags,
+};
 
 /// What becomes of a call in a notice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,12 +123,12 @@ calls! {
     };
     No "AddressSpace::munmap": |s| _ = s.space.munmap(FRESH, PAGE);
     No "AddressSpace::munmap, of another space": |s| _ = s.other.munmap(BASE, PAGE);
-    No "AddressSpace::mremap": |s| _ = s.other.mremap(BASE, PAGE, 2 * PAGE, 1, 0);
-    No "AddressSpace::mprotect": |s| _ = s.other.mprotect(BASE, PAGE, 1);
+    No "AddressSpace::mremap": |s| _ = s.other.mremap(BASE, PAGE, 2 * PAGE, MremapFlags::MAYMOVE, 0);
+    No "AddressSpace::mprotect": |s| _ = s.other.mprotect(BASE, PAGE, Prot::READ);
     No "AddressSpace::madvise": |s| _ = s.other.madvise(BASE, PAGE, super::DONTNEED);
-    No "AddressSpace::mlock": |s| _ = s.other.mlock(BASE, PAGE, 0);
+    No "AddressSpace::mlock": |s| _ = s.other.mlock(BASE, PAGE, MlockFlags::empty());
     No "AddressSpace::munlock": |s| _ = s.other.munlock(BASE, PAGE);
-    No "AddressSpace::mlockall": |s| _ = s.other.mlockall(1);
+    No "AddressSpace::mlockall": |s| _ = s.other.mlockall(MlockallFlags::CURRENT);
     No "AddressSpace::munlockall": |s| _ = s.other.munlockall();
     No "AddressSpace::set_brk": |s| s.other.set_brk(FRESH);
     No "AddressSpace::brk": |s| _ = s.other.brk(0);

@@ -6,6 +6,7 @@ use super::{is_aligned, page_align, pages};
 use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
+use crate::linux::Advice;
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
 use crate::pace::Pace;
@@ -21,7 +22,6 @@ use crate::table::take::{self, Next, Part, Removal};
 op_error! {
     /// Why madvise(2) did not do all.
     MadviseError {
-        BadAdvice: EINVAL = "advice: should be one of MADV_*",
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         Wraps: EINVAL = "length: should not wrap around",
         WrongMapping: EINVAL = "advice: does not go with a mapping of this kind",
@@ -67,35 +67,34 @@ enum Action {
     Unguard,
 }
 
-fn action(advice: u64) -> Option<Action> {
+fn action(advice: Advice) -> Action {
     let none = VmaFlags::empty();
     let order = VmaFlags::SEQUENTIAL | VmaFlags::RANDOM;
     let huge = VmaFlags::HUGEPAGE | VmaFlags::NOHUGEPAGE;
-    Some(match advice {
-        0 => Action::Flags(none, order),
-        1 => Action::Flags(VmaFlags::RANDOM, order),
-        2 => Action::Flags(VmaFlags::SEQUENTIAL, order),
-        3 => Action::Nothing, // WILLNEED
-        20 | 21 => Action::Age,
-        4 => Action::Drop,
-        8 => Action::Free,
-        9 => Action::Refused,
-        25 => Action::Collapse,
-        10 => Action::Flags(VmaFlags::DONTFORK, none),
-        11 => Action::Flags(none, VmaFlags::DONTFORK),
-        14 => Action::Flags(VmaFlags::HUGEPAGE, huge),
-        15 => Action::Flags(VmaFlags::NOHUGEPAGE, huge),
-        16 => Action::Flags(VmaFlags::DONTDUMP, none),
-        17 => Action::Flags(none, VmaFlags::DONTDUMP),
-        18 => Action::Flags(VmaFlags::WIPEONFORK, none),
-        19 => Action::Flags(none, VmaFlags::WIPEONFORK),
-        22 => Action::Populate(Access::Read),
-        23 => Action::Populate(Access::Write),
-        24 => Action::DropLocked,
-        102 => Action::Guard,
-        103 => Action::Unguard,
-        _ => return None,
-    })
+    match advice {
+        Advice::Normal => Action::Flags(none, order),
+        Advice::Random => Action::Flags(VmaFlags::RANDOM, order),
+        Advice::Sequential => Action::Flags(VmaFlags::SEQUENTIAL, order),
+        Advice::WillNeed => Action::Nothing,
+        Advice::Cold | Advice::PageOut => Action::Age,
+        Advice::DontNeed => Action::Drop,
+        Advice::Free => Action::Free,
+        Advice::Remove => Action::Refused,
+        Advice::Collapse => Action::Collapse,
+        Advice::DontFork => Action::Flags(VmaFlags::DONTFORK, none),
+        Advice::DoFork => Action::Flags(none, VmaFlags::DONTFORK),
+        Advice::HugePage => Action::Flags(VmaFlags::HUGEPAGE, huge),
+        Advice::NoHugePage => Action::Flags(VmaFlags::NOHUGEPAGE, huge),
+        Advice::DontDump => Action::Flags(VmaFlags::DONTDUMP, none),
+        Advice::DoDump => Action::Flags(none, VmaFlags::DONTDUMP),
+        Advice::WipeOnFork => Action::Flags(VmaFlags::WIPEONFORK, none),
+        Advice::KeepOnFork => Action::Flags(none, VmaFlags::WIPEONFORK),
+        Advice::PopulateRead => Action::Populate(Access::Read),
+        Advice::PopulateWrite => Action::Populate(Access::Write),
+        Advice::DontNeedLocked => Action::DropLocked,
+        Advice::GuardInstall => Action::Guard,
+        Advice::GuardRemove => Action::Unguard,
+    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -107,10 +106,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// range were treated, and with the others those before the offending one.
     ///
     /// Source: madvise(2).
-    pub fn madvise(&self, addr: u64, len: u64, advice: u64) -> Result<(), MadviseError> {
+    pub fn madvise(&self, addr: u64, len: u64, advice: Advice) -> Result<(), MadviseError> {
         self.vm.call();
-        // The system call takes an int.
-        let action = action(advice & 0xffff_ffff).ok_or(MadviseError::BadAdvice)?;
+        let action = action(advice);
         if !is_aligned(addr) {
             return Err(MadviseError::Unaligned);
         }

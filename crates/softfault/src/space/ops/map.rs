@@ -4,8 +4,9 @@ use super::edit::{Edit, TwoEdits};
 use super::limits::Excess;
 use super::prepare::Nodes;
 use super::{is_aligned, page_align, pages, task_size};
-use crate::addr::{PAGE_SIZE, PageRange, Rights, Vpn};
+use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
+use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
 use crate::source::object::MAX_OBJECT_BYTES;
@@ -79,25 +80,9 @@ enum Prepared<'a, 'vm, M: Machine> {
     Over(TwoEdits<'a, 'vm, M>),
 }
 
-const PROT_WRITE: u64 = 2;
-const MAP_SHARED: u64 = 1;
-const MAP_PRIVATE: u64 = 2;
-const MAP_TYPE: u64 = 0xf;
-const MAP_FIXED: u64 = 0x10;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_32BIT: u64 = 0x40;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_LOCKED: u64 = 0x2000;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_POPULATE: u64 = 0x8000;
-const MAP_NONBLOCK: u64 = 0x1_0000;
-const MAP_STACK: u64 = 0x2_0000;
-const MAP_HUGETLB: u64 = 0x4_0000;
-const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
-
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Maps anonymous memory; arguments as the system call has them, bits of
-    /// `prot` and `flags` that mean nothing here ignored as Linux ignores them.
+    /// Maps anonymous memory; arguments as the system call has them. Bits of `prot`
+    /// and `flags` that mean nothing here are ignored, as Linux ignores them.
     /// Gives the address, in bytes.
     ///
     /// # Errors
@@ -105,11 +90,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// [`MmapError`]; nothing is changed then.
     ///
     /// Source: mmap(2).
-    pub fn mmap(&self, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, MmapError> {
-        if flags & MAP_ANONYMOUS == 0 {
+    pub fn mmap(&self, addr: u64, len: u64, prot: Prot, flags: MapFlags) -> Result<u64, MmapError> {
+        if !flags.contains(MapFlags::ANONYMOUS) {
             return Err(MmapError::NotAnonymous);
         }
-        if flags & MAP_HUGETLB != 0 {
+        if flags.contains(MapFlags::HUGETLB) {
             return Err(MmapError::NoHugePages);
         }
         if len == 0 {
@@ -127,8 +112,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// [`MmapError`]; nothing is changed then.
     ///
     /// Source: mmap(2), madvise(2).
-    pub fn mmap_file_copy(&self, addr: u64, len: u64, prot: u64, flags: u64) -> Result<u64, MmapError> {
-        if flags & MAP_TYPE != MAP_PRIVATE || flags & MAP_HUGETLB != 0 {
+    pub fn mmap_file_copy(&self, addr: u64, len: u64, prot: Prot, flags: MapFlags) -> Result<u64, MmapError> {
+        if flags.map_type() != MapType::Private || flags.contains(MapFlags::HUGETLB) {
             return Err(MmapError::BadFlags);
         }
         if len == 0 {
@@ -151,8 +136,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         addr: u64,
         len: u64,
-        prot: u64,
-        flags: u64,
+        prot: Prot,
+        flags: MapFlags,
         part: ObjectPart<'_, 'vm, M>,
     ) -> Result<u64, MmapError> {
         if !core::ptr::eq(part.object.vm, self.vm) {
@@ -164,10 +149,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
-        if flags & MAP_TYPE != MAP_SHARED {
+        if flags.map_type() != MapType::Shared {
             return Err(MmapError::NotShared);
         }
-        if prot & PROT_WRITE != 0 && !part.may_write {
+        if prot.contains(Prot::WRITE) && !part.may_write {
             return Err(MmapError::NoWriteRight);
         }
         if len > task_size::<M::Format>() {
@@ -184,9 +169,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.map_checked(addr, len, prot, flags, Some(given))
     }
 
-    fn map_checked(&self, addr: u64, len: u64, prot: u64, flags: u64, given: Option<Given>) -> Result<u64, MmapError> {
+    fn map_checked(
+        &self,
+        addr: u64,
+        len: u64,
+        prot: Prot,
+        flags: MapFlags,
+        given: Option<Given>,
+    ) -> Result<u64, MmapError> {
         self.vm.call();
-        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let fixed = flags.is_fixed();
         let len = page_align(len);
         let limit = task_size::<M::Format>();
         if len == 0 || len > limit {
@@ -199,8 +191,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Unaligned);
         }
         let at = self.map_locked(addr, len, prot, flags, given)?;
-        if flags & (MAP_POPULATE | MAP_NONBLOCK) == MAP_POPULATE
-            || flags & MAP_LOCKED != 0
+        if flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) == MapFlags::POPULATE
+            || flags.contains(MapFlags::LOCKED)
             || !self.future_locks().is_empty()
         {
             // As Linux: the mapping stands even where populating it fails.
@@ -209,8 +201,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(at)
     }
 
-    fn map_locked(&self, addr: u64, len: u64, prot: u64, flags: u64, given: Option<Given>) -> Result<u64, MmapError> {
-        let fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    fn map_locked(
+        &self,
+        addr: u64,
+        len: u64,
+        prot: Prot,
+        flags: MapFlags,
+        given: Option<Given>,
+    ) -> Result<u64, MmapError> {
+        let fixed = flags.is_fixed();
         let _writer = self.write_lock();
         if self.tree().nr_vmas() > self.vm.max_map_count() {
             return Err(MmapError::TooManyVmas);
@@ -220,17 +219,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         } else {
             let (tree, nr_pages) = (self.tree().snapshot(), len / PAGE_SIZE);
             let is_private = given.is_none_or(|given| given.object == ObjectId::NONE);
-            let found = match flags & MAP_32BIT {
-                0 => self.find_hole_for(&tree, addr, nr_pages, is_private),
-                _ => self.find_hole_below_2g(&tree, addr, nr_pages),
+            let found = if flags.contains(MapFlags::BITS_32) {
+                self.find_hole_below_2g(&tree, addr, nr_pages)
+            } else {
+                self.find_hole_for(&tree, addr, nr_pages, is_private)
             };
             found.ok_or(MmapError::NoHole)?
         };
         let range = pages(start.addr(), len);
-        if flags & MAP_FIXED_NOREPLACE != 0 && occupied(&self.tree().snapshot(), range) {
+        if flags.contains(MapFlags::FIXED_NOREPLACE) && occupied(&self.tree().snapshot(), range) {
             return Err(MmapError::Occupied);
         }
-        if flags & MAP_LOCKED != 0 && !self.can_lock() {
+        if flags.contains(MapFlags::LOCKED) && !self.can_lock() {
             return Err(MmapError::LockNotAllowed);
         }
         if !self.may_lock(vma_locks(flags) | self.future_locks(), len / PAGE_SIZE) {
@@ -337,21 +337,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-fn vma_locks(flags: u64) -> VmaFlags {
-    if flags & MAP_LOCKED != 0 { VmaFlags::LOCKED } else { VmaFlags::empty() }
+fn vma_locks(flags: MapFlags) -> VmaFlags {
+    if flags.contains(MapFlags::LOCKED) { VmaFlags::LOCKED } else { VmaFlags::empty() }
 }
 
-fn vma_flags(prot: u64, flags: u64) -> Result<VmaFlags, MmapError> {
-    let mut vma = VmaFlags::empty().with_rights(Rights::from_bits_truncate(prot as u8 & 7));
-    match flags & MAP_TYPE {
-        MAP_SHARED if flags & MAP_GROWSDOWN != 0 => return Err(MmapError::BadFlags),
-        MAP_SHARED => vma |= VmaFlags::SHARED,
-        MAP_PRIVATE => {}
-        _ => return Err(MmapError::BadFlags),
+fn vma_flags(prot: Prot, flags: MapFlags) -> Result<VmaFlags, MmapError> {
+    let mut vma = VmaFlags::empty().with_rights(prot.rights());
+    match flags.map_type() {
+        MapType::Shared if flags.contains(MapFlags::GROWSDOWN) => return Err(MmapError::BadFlags),
+        MapType::Shared => vma |= VmaFlags::SHARED,
+        MapType::Private => {}
+        MapType::SharedValidate | MapType::Unknown => return Err(MmapError::BadFlags),
     }
-    vma.set(VmaFlags::GROWSDOWN, flags & MAP_GROWSDOWN != 0);
-    vma.set(VmaFlags::NORESERVE, flags & MAP_NORESERVE != 0);
+    vma.set(VmaFlags::GROWSDOWN, flags.contains(MapFlags::GROWSDOWN));
+    vma.set(VmaFlags::NORESERVE, flags.contains(MapFlags::NORESERVE));
     vma |= vma_locks(flags);
-    vma.set(VmaFlags::STACK, flags & MAP_STACK != 0 && flags & MAP_GROWSDOWN != 0);
+    vma.set(VmaFlags::STACK, flags.contains(MapFlags::STACK | MapFlags::GROWSDOWN));
     Ok(vma)
 }

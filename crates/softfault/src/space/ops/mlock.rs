@@ -8,6 +8,7 @@ use super::{page_align, pages};
 use crate::addr::{Access, PAGE_SIZE, PageRange};
 use crate::errno::op_error;
 use crate::fault::FaultError;
+use crate::linux::{MlockFlags, MlockallFlags};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
@@ -37,10 +38,6 @@ impl From<OutOfNodes> for MlockError {
     }
 }
 
-const MLOCK_ONFAULT: u64 = 1;
-const MCL_CURRENT: u64 = 1;
-const MCL_FUTURE: u64 = 2;
-const MCL_ONFAULT: u64 = 4;
 /// What these calls set and clear.
 const MASK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::ONFAULT);
 
@@ -55,13 +52,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// page that could not be brought in leaves all of the range marked.
     ///
     /// Source: mlock(2), getrlimit(2).
-    pub fn mlock(&self, addr: u64, len: u64, flags: u64) -> Result<(), MlockError> {
+    pub fn mlock(&self, addr: u64, len: u64, flags: MlockFlags) -> Result<(), MlockError> {
         self.vm.call();
-        let set = match flags & 0xffff_ffff {
-            0 => VmaFlags::LOCKED,
-            MLOCK_ONFAULT => MASK,
-            _ => return Err(MlockError::BadFlags),
-        };
+        if !(flags - MlockFlags::ONFAULT).is_empty() {
+            return Err(MlockError::BadFlags);
+        }
+        let set = if flags.contains(MlockFlags::ONFAULT) { MASK } else { VmaFlags::LOCKED };
         if !self.can_lock() {
             return Err(MlockError::NotAllowed);
         }
@@ -104,17 +100,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// [`MlockError`]; nothing is changed then.
     ///
     /// Source: mlock(2).
-    pub fn mlockall(&self, flags: u64) -> Result<(), MlockError> {
+    pub fn mlockall(&self, flags: MlockallFlags) -> Result<(), MlockError> {
         self.vm.call();
-        let flags = flags & 0xffff_ffff;
-        if flags == 0 || flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 || flags == MCL_ONFAULT {
+        let when = MlockallFlags::CURRENT | MlockallFlags::FUTURE;
+        if !flags.intersects(when) || !(flags - when - MlockallFlags::ONFAULT).is_empty() {
             return Err(MlockError::BadFlags);
         }
         if !self.can_lock() {
             return Err(MlockError::NotAllowed);
         }
-        let set = if flags & MCL_ONFAULT != 0 { MASK } else { VmaFlags::LOCKED };
-        let current = flags & MCL_CURRENT != 0;
+        let set = if flags.contains(MlockallFlags::ONFAULT) { MASK } else { VmaFlags::LOCKED };
+        let current = flags.contains(MlockallFlags::CURRENT);
         {
             let _writer = self.write_lock();
             let nr_mapped = self.data.limits.nr_mapped_pages.get();
@@ -124,7 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if current {
                 self.rewrite_locks(Self::user_range(), set)?;
             }
-            let future = if flags & MCL_FUTURE != 0 { set } else { VmaFlags::empty() };
+            let future = if flags.contains(MlockallFlags::FUTURE) { set } else { VmaFlags::empty() };
             self.data.limits.lock_future.set(future.bits());
         }
         let mut at = Self::user_range().start;

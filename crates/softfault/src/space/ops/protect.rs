@@ -3,6 +3,7 @@
 use super::{is_aligned, page_align, pages};
 use crate::addr::{PageRange, Rights};
 use crate::errno::op_error;
+use crate::linux::Prot;
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
 use crate::pace::Pace;
@@ -34,9 +35,10 @@ impl From<OutOfNodes> for MprotectError {
     }
 }
 
-const PROT_SEM: u64 = 8;
-const PROT_GROWSDOWN: u64 = 0x0100_0000;
-const PROT_GROWSUP: u64 = 0x0200_0000;
+/// How the range extends, if it does.
+const GROWS: Prot = Prot::GROWSDOWN.union(Prot::GROWSUP);
+/// All that a protection may be made of.
+const KNOWN: Prot = GROWS.union(Prot::READ).union(Prot::WRITE).union(Prot::EXEC).union(Prot::SEM);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Gives the pages of `addr..addr + len` the rights `prot`.
@@ -48,11 +50,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// becomes writable and so gets pages of its own. Else nothing is changed.
     ///
     /// Source: mprotect(2).
-    pub fn mprotect(&self, addr: u64, len: u64, prot: u64) -> Result<(), MprotectError> {
+    pub fn mprotect(&self, addr: u64, len: u64, prot: Prot) -> Result<(), MprotectError> {
         self.vm.call();
-        let grows = prot & (PROT_GROWSDOWN | PROT_GROWSUP);
-        let prot = prot & !grows;
-        if grows == PROT_GROWSDOWN | PROT_GROWSUP {
+        let grows = prot & GROWS;
+        if grows == GROWS {
             return Err(MprotectError::BadProt);
         }
         if !is_aligned(addr) {
@@ -65,15 +66,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if addr.checked_add(len).is_none_or(|end| end <= addr) {
             return Err(MprotectError::Wraps);
         }
-        if prot & !(7 | PROT_SEM) != 0 {
+        if !KNOWN.contains(prot) {
             return Err(MprotectError::BadProt);
         }
         let mut writer = self.write_lock();
         let mut rest = pages(addr, len);
-        if grows != 0 {
+        if !grows.is_empty() {
             rest = self.grown_range(rest, grows)?;
         }
-        let rights = Rights::from_bits_truncate(prot as u8 & 7);
+        let rights = prot.rights();
         loop {
             let mapped = self.mapped_prefix(rest);
             let (allowed, refused) = self.allowed_prefix(mapped, rights);
@@ -94,9 +95,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn grown_range(&self, range: PageRange, grows: u64) -> Result<PageRange, MprotectError> {
+    fn grown_range(&self, range: PageRange, grows: Prot) -> Result<PageRange, MprotectError> {
         let vma = self.tree().next(range.start).map(|f| f.vma).ok_or(MprotectError::NotMapped)?;
-        if grows == PROT_GROWSUP {
+        if grows == Prot::GROWSUP {
             let error =
                 if vma.range.start > range.start { MprotectError::NotMapped } else { MprotectError::NotGrowing };
             return Err(error);

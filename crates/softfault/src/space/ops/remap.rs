@@ -6,6 +6,7 @@ use super::limits::Excess;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
+use crate::linux::MremapFlags;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
@@ -47,9 +48,8 @@ impl From<OutOfNodes> for MremapError {
     }
 }
 
-const MAYMOVE: u64 = 1;
-const FIXED: u64 = 2;
-const DONTUNMAP: u64 = 4;
+/// Flags with which the new address counts; they go with `MAYMOVE` alone.
+const TO_PLACE: MremapFlags = MremapFlags::FIXED.union(MremapFlags::DONTUNMAP);
 /// VMAs that come of cutting both places out of larger ones.
 const NR_SPLIT: u64 = 2;
 
@@ -63,33 +63,42 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// moved, as on Linux.
     ///
     /// Source: mremap(2).
-    pub fn mremap(&self, old: u64, old_len: u64, new_len: u64, flags: u64, new: u64) -> Result<u64, MremapError> {
+    pub fn mremap(
+        &self,
+        old: u64,
+        old_len: u64,
+        new_len: u64,
+        flags: MremapFlags,
+        new: u64,
+    ) -> Result<u64, MremapError> {
         self.vm.call();
-        if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0 || flags & (FIXED | DONTUNMAP) != 0 && flags & MAYMOVE == 0 {
+        if !(flags - TO_PLACE - MremapFlags::MAYMOVE).is_empty()
+            || flags.intersects(TO_PLACE) && !flags.contains(MremapFlags::MAYMOVE)
+        {
             return Err(MremapError::BadFlags);
         }
         if !is_aligned(old) {
             return Err(MremapError::Unaligned);
         }
         let (old_len, new_len) = (page_align(old_len), page_align(new_len));
-        if flags & DONTUNMAP != 0 && old_len != new_len {
+        if flags.contains(MremapFlags::DONTUNMAP) && old_len != new_len {
             return Err(MremapError::BadDontUnmap);
         }
         if new_len == 0 {
             return Err(MremapError::ZeroLength);
         }
         let limit = task_size::<M::Format>();
-        if flags & (FIXED | DONTUNMAP) != 0 {
+        if flags.intersects(TO_PLACE) {
             check_target(old, old_len, new, new_len, limit)?;
         } else if new_len > limit {
             return Err(MremapError::BadTarget);
         }
         let writer = self.write_lock();
-        if flags & (FIXED | DONTUNMAP) != 0 && self.is_near_map_count(NR_SPLIT) {
+        if flags.intersects(TO_PLACE) && self.is_near_map_count(NR_SPLIT) {
             return Err(MremapError::TooManyVmas);
         }
         let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
-        if flags & FIXED != 0 && old_len == new_len {
+        if flags.contains(MremapFlags::FIXED) && old_len == new_len {
             return self.move_each(old, old_len, flags, new);
         }
         let at = self.remap_locked(vma, old, old_len, new_len, flags, new)?;
@@ -104,7 +113,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// A move to a fixed place may be of several mappings: one after the other,
     /// up to the first that is refused. Holes stay holes, and leave the target as
     /// it is.
-    fn move_each(&self, old: u64, len: u64, flags: u64, new: u64) -> Result<u64, MremapError> {
+    fn move_each(&self, old: u64, len: u64, flags: MremapFlags, new: u64) -> Result<u64, MremapError> {
         let end = Vpn::of(old.saturating_add(len).min(task_size::<M::Format>()));
         let mut rest = PageRange::new(Vpn::of(old), end);
         while let Some(vma) = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest)) {
@@ -122,13 +131,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         old: u64,
         old_len: u64,
         new_len: u64,
-        flags: u64,
+        flags: MremapFlags,
         new: u64,
     ) -> Result<u64, MremapError> {
         if old_len == 0 && !vma.flags.contains(VmaFlags::SHARED) {
             return Err(MremapError::DuplicatePrivate);
         }
-        let moves = flags & (FIXED | DONTUNMAP) != 0;
+        let moves = flags.intersects(TO_PLACE);
         if !moves && old_len >= new_len {
             if old_len > new_len {
                 // Never past the user part: what lies there is the embedder's.
@@ -138,7 +147,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(old);
         }
         // With a fixed place, what is cut off may be of other mappings.
-        let kept_len = if flags & FIXED != 0 { old_len.min(new_len) } else { old_len };
+        let kept_len = if flags.contains(MremapFlags::FIXED) { old_len.min(new_len) } else { old_len };
         if kept_len > vma.range.end.addr() - old {
             return Err(MremapError::NotMapped);
         }
@@ -155,7 +164,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !moves && old_len > 0 && self.grow_in_place(&vma, old, old_len, new_len)? {
             return Ok(old);
         }
-        if flags & MAYMOVE == 0 {
+        if !flags.contains(MremapFlags::MAYMOVE) {
             return Err(MremapError::CannotGrow);
         }
         if self.is_near_map_count(0) {
@@ -164,11 +173,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let to = self.target(flags, new, new_len)?;
         // With an old size of 0 the target may have been the source itself.
         let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
-        if flags & DONTUNMAP != 0 {
+        if flags.contains(MremapFlags::DONTUNMAP) {
             // What was in the target no longer counts.
             self.check_room(&vma, new_len / PAGE_SIZE)?;
         }
-        let keep_old = flags & DONTUNMAP != 0 || old_len == 0;
+        let keep_old = flags.contains(MremapFlags::DONTUNMAP) || old_len == 0;
         let old_pages = pages(old, old_len.min(new_len));
         if old_len > new_len {
             let tail = checked_pages(old + new_len, old_len - new_len, task_size::<M::Format>())?;
@@ -189,13 +198,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.tree().nr_vmas() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
     }
 
-    fn target(&self, flags: u64, new: u64, new_len: u64) -> Result<Vpn, MremapError> {
-        if flags & FIXED != 0 {
+    fn target(&self, flags: MremapFlags, new: u64, new_len: u64) -> Result<Vpn, MremapError> {
+        if flags.contains(MremapFlags::FIXED) {
             // As Linux: what is there goes first, and stays gone.
             self.unmap_range(pages(new, new_len)).map_err(|_| MremapError::OutOfFrames)?;
             return Ok(Vpn::of(new));
         }
-        let hint = if flags & DONTUNMAP != 0 { new } else { 0 };
+        let hint = if flags.contains(MremapFlags::DONTUNMAP) { new } else { 0 };
         let tree = self.tree().snapshot();
         self.find_hole(&tree, hint, new_len / PAGE_SIZE).ok_or(MremapError::NoHole)
     }

@@ -3,14 +3,15 @@
 use super::Actor;
 use crate::baton::{HEAP, HEAP_PAGES, NR_BYTES, NR_KNOWN, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
 use crate::op::PAGE;
+use softfault::{Advice, MremapFlags, Prot};
 use std::ops::Range;
 use std::sync::PoisonError;
 
-const DONTNEED: u64 = 4;
-const GUARD_INSTALL: u64 = 102;
-const GUARD_REMOVE: u64 = 103;
-const MREMAP_TO: u64 = 3;
-const DONTUNMAP: u64 = 4;
+const DONTNEED: Advice = Advice::DontNeed;
+const GUARD_INSTALL: Advice = Advice::GuardInstall;
+const GUARD_REMOVE: Advice = Advice::GuardRemove;
+const MREMAP_TO: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
+const DONTUNMAP: MremapFlags = MremapFlags::DONTUNMAP;
 
 impl Actor<'_, '_> {
     pub(super) fn discard(&mut self, range: Range<u64>) {
@@ -46,9 +47,9 @@ impl Actor<'_, '_> {
     pub(super) fn protect(&mut self, base: u64, range: Range<u64>) {
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
         self.world.history().bar(self.world.known_in(&range));
-        let protected = self.world.space.mprotect(at, len, 1);
+        let protected = self.world.space.mprotect(at, len, Prot::READ);
         self.world.history().note(format!("mprotect of {range:?}: {protected:?}"));
-        self.insist("mprotect", || self.world.space.mprotect(at, len, 3));
+        self.insist("mprotect", || self.world.space.mprotect(at, len, Prot::READ | Prot::WRITE));
         self.world.history().admit(self.world.known_in(&range));
     }
 
@@ -72,7 +73,7 @@ impl Actor<'_, '_> {
         }
         let flags = if keep { MREMAP_TO | DONTUNMAP } else { MREMAP_TO };
         let moved = space.mremap(base, NR_BYTES, NR_BYTES, flags, to);
-        self.world.history().note(format!("mremap from {base:#x} to {to:#x}, {flags}: {moved:x?}"));
+        self.world.history().note(format!("mremap from {base:#x} to {to:#x}, {flags:?}: {moved:x?}"));
         if moved.is_ok() || self.finish_move(base, to, flags) {
             self.world.place.lock().unwrap_or_else(PoisonError::into_inner).base = to;
             if keep {
@@ -89,7 +90,7 @@ impl Actor<'_, '_> {
 
     /// A refused move of several mappings has moved those before the one that was
     /// refused, as on Linux: moves the others. `false` if none has moved.
-    fn finish_move(&self, base: u64, to: u64, flags: u64) -> bool {
+    fn finish_move(&self, base: u64, to: u64, flags: MremapFlags) -> bool {
         let space = &self.world.space;
         let nr_moved = |from: u64| space.vma(to + from).map_or(from, |vma| vma.range.end.addr() - to);
         let mut moved = nr_moved(0);
