@@ -5,7 +5,6 @@
 //! sections and in this crate's accesses. `barrier/tests.rs` holds the litmus
 //! test of the pair on the machine that it runs on.
 
-use crate::config::HostedError;
 use core::sync::atomic::{Ordering, fence};
 use rustix::thread::{CpuSet, MembarrierCommand, membarrier, membarrier_query, sched_getaffinity, sched_setaffinity};
 
@@ -24,14 +23,15 @@ pub enum Barrier {
 }
 
 impl Barrier {
-    /// Registers the process, and says which barrier it is going to be.
-    pub(crate) fn settle(self) -> Result<Barrier, HostedError> {
+    /// Registers the process and returns the barrier that it is going to be; `None` if the
+    /// host does not have the one that is asked for.
+    pub(crate) fn settle(self) -> Option<Barrier> {
         match self {
-            Barrier::Walk => Ok(Barrier::Walk),
-            Barrier::Membarrier if register() => Ok(Barrier::Membarrier),
-            Barrier::Membarrier => Err(HostedError::Barrier),
-            Barrier::Auto if register() => Ok(Barrier::Membarrier),
-            Barrier::Auto => Ok(Barrier::Walk),
+            Barrier::Walk => Some(Barrier::Walk),
+            Barrier::Membarrier if register() => Some(Barrier::Membarrier),
+            Barrier::Membarrier => None,
+            Barrier::Auto if register() => Some(Barrier::Membarrier),
+            Barrier::Auto => Some(Barrier::Walk),
         }
     }
 

@@ -1,20 +1,20 @@
-//! One emulated CPU, and how a thread becomes it.
+//! One emulated CPU, and which CPU a thread is. `cpu/guard.rs` is how it becomes one.
 //!
 //! No lock on entry. The thread's cell says "CPU n of machine m" in one word, so
 //! that the core's question *which CPU is this?* costs one load, one exclusive
 //! or and one comparison, and a thread of another machine cannot pass (H3).
 
 use crate::counts::{Baseline, Counters};
-use crate::hosted::Hosted;
 use crate::mailbox::Mailbox;
-use crate::ticks;
 use crate::tlb::Tlb;
 use core::cell::Cell;
 use core::fmt;
-use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::*, compiler_fence};
 use softfault::machine::{CpuId, Flush};
-use softfault::table::format::{Format, X86_64};
+
+mod guard;
+
+pub use guard::CpuGuard;
 
 /// Bits of a thread's cell that hold the CPU; the machine's number is above.
 pub(crate) const CPU_BITS: u32 = 16;
@@ -195,9 +195,17 @@ impl CpuState {
         compiler_fence(SeqCst);
         let inside = Inside { cpu: self, even: even + 2 };
         if self.mailbox.has_post() {
-            self.mailbox.serve(self);
+            self.serve();
         }
         inside
+    }
+
+    #[cold]
+    fn serve(&self) {
+        self.mailbox.serve(|posted| match posted {
+            Some((space_id, what)) => self.flush(space_id, what),
+            None => self.flush_all(),
+        });
     }
 }
 
@@ -255,66 +263,6 @@ impl fmt::Display for BindError {
 }
 
 impl core::error::Error for BindError {}
-
-/// The calling thread is a CPU until this is dropped.
-///
-/// Needed for every call into the core and for every access. It may not be dropped in a
-/// hook of [`Hosted::on_wait`] or a subscriber of [`Hosted::on_notice`], which the core
-/// calls in the middle of an operation of this CPU: that panics, and the thread stays
-/// bound for ever, as if the guard had been forgotten.
-pub struct CpuGuard<'m, F: Format = X86_64> {
-    pub(crate) machine: &'m Hosted<F>,
-    cpu: CpuId,
-    /// The cell is the thread's, so the guard has to stay there.
-    stays: PhantomData<*const ()>,
-}
-
-impl<'m, F: Format> CpuGuard<'m, F> {
-    pub(crate) fn new(machine: &'m Hosted<F>, cpu: CpuId) -> Result<CpuGuard<'m, F>, BindError> {
-        let state = machine.cpus.get(cpu.0 as usize).ok_or(BindError::Unknown(cpu))?;
-        if bound() != 0 {
-            return Err(BindError::Bound);
-        }
-        // Acquire: what the CPU's last thread did is before all that this one
-        // will do.
-        if state.taken.swap(true, Acquire) {
-            return Err(BindError::Taken(cpu));
-        }
-        BOUND.set(machine.tag | u64::from(cpu.0));
-        ticks::entered(None);
-        Ok(CpuGuard { machine, cpu, stays: PhantomData })
-    }
-
-    /// The CPU that the thread is.
-    pub fn id(&self) -> CpuId {
-        self.cpu
-    }
-
-    /// The machine that the CPU belongs to.
-    pub fn machine(&self) -> &'m Hosted<F> {
-        self.machine
-    }
-
-    #[inline(always)]
-    pub(crate) fn state(&self) -> &'m CpuState {
-        &self.machine.cpus[self.cpu.0 as usize]
-    }
-}
-
-impl<F: Format> Drop for CpuGuard<'_, F> {
-    /// # Panics
-    ///
-    /// In a hook or a subscriber, unless that panics already.
-    fn drop(&mut self) {
-        if CALLBACKS.get() > 0 {
-            // The operation that called goes on as this CPU, so nobody else may become it.
-            assert!(std::thread::panicking(), "H3: the guard of {:?} is dropped in a callback of the core", self.cpu);
-            return;
-        }
-        BOUND.set(0);
-        self.state().taken.store(false, Release);
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use crate::barrier::Barrier;
 use crate::bbm::Violations;
 use crate::config::{HostedConfig, HostedError, Mode};
 use crate::counts::TlbStats;
-use crate::cpu::{BindError, CPU_BITS, CpuGuard, CpuState, CpuStats, as_no_cpu};
+use crate::cpu::{CPU_BITS, CpuState, CpuStats, as_no_cpu};
 use crate::park::Parking;
 use crate::ticks;
 use core::marker::PhantomData;
@@ -55,7 +55,7 @@ impl<F: Format> Hosted<F> {
     pub fn with_format(config: HostedConfig) -> Result<Hosted<F>, HostedError> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         config.check()?;
-        let barrier = config.barrier.settle()?;
+        let barrier = config.barrier.settle().ok_or(HostedError::Barrier)?;
         let arena =
             Arena::new(config.arena_bytes, config.huge).map_err(|errno| HostedError::Map(config.arena_bytes, errno))?;
         let cpu = |i: usize| CpuState::new(config.tlb_entries, config.seed.wrapping_add((i as u64) << 32));
@@ -89,11 +89,6 @@ impl<F: Format> Hosted<F> {
         for frame in 0..self.arena.nr_frames() {
             self.arena.word(Pfn(frame as u32), 0).store(word, Relaxed);
         }
-    }
-
-    /// Makes the calling thread the CPU `cpu` until the guard is dropped.
-    pub fn bind(&self, cpu: CpuId) -> Result<CpuGuard<'_, F>, BindError> {
-        CpuGuard::new(self, cpu)
     }
 
     /// Passes the notices of spaces with a subscription on, from now on and for

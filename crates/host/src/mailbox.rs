@@ -4,7 +4,6 @@
 //! Posters and the owner take the lock for a moment each; nobody waits for
 //! anything while holding it. The flag is looked at without it, once an access.
 
-use crate::cpu::CpuState;
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use softfault::addr::PageRange;
 use softfault::machine::Flush;
@@ -68,15 +67,15 @@ impl Mailbox {
         self.any.store(true, Release);
     }
 
-    /// Does all that was asked. By the owner, inside an access.
-    #[cold]
-    pub(crate) fn serve(&self, owner: &CpuState) {
+    /// Passes all requests to `flush`, which drops what they name; `None` is everything. By the
+    /// owner, inside an access.
+    pub(crate) fn serve(&self, flush: impl Fn(Option<(u64, Flush)>)) {
         let mut posts = self.posts();
         if posts.overflow {
-            owner.flush_all();
+            flush(None);
             posts.overflows += 1;
         } else {
-            posts.waiting.iter().for_each(|(id, what)| owner.flush(*id, *what));
+            posts.waiting.iter().for_each(|&posted| flush(Some(posted)));
         }
         posts.served += posts.waiting.len() as u64;
         posts.waiting.clear();
