@@ -4,13 +4,14 @@
 use super::linux::Kernel;
 use super::options::Options;
 use super::record::{self, Record};
-use crate::run::files::{Content, Payload};
+use super::system::System;
+use crate::run::content::Content;
+use crate::run::files::Payload;
 use crate::run::packets::End;
 use crate::run::qemu::{Machine, Outcome, Output};
 use crate::run::scratch::Scratch;
 use crate::run::verdict::{EXIT_TIMEOUT, judge, last_line};
 use crate::run::{RunError, archive, image};
-use clap::ValueEnum;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,32 +25,6 @@ const PROBE_AS_INIT: &str = "/.softfault-init";
 const HUGE_PAGES: &str = "/.softfault/huge-pages";
 /// Lines of Linux's log that tell why it ended early.
 const NR_LOG_LINES: usize = 12;
-
-/// Who is measured.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum System {
-    /// The reference kernel.
-    Softfault,
-    /// Debian's Linux.
-    Linux,
-}
-
-impl System {
-    /// Its value of the key `system`.
-    pub fn key(self) -> &'static str {
-        match self {
-            System::Softfault => "softfault",
-            System::Linux => "linux",
-        }
-    }
-    /// Its name in sentences.
-    pub fn name(self) -> &'static str {
-        match self {
-            System::Softfault => "the reference kernel",
-            System::Linux => "Linux",
-        }
-    }
-}
 
 /// A run of the program.
 pub struct Ran {

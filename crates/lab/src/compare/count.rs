@@ -5,9 +5,10 @@
 //! it. Memory is cleared by `rep stosq` on both, in 512 steps a page: these are
 //! taken off the write fault, for they are the same work for any kernel.
 
-use super::boot::{Bench, System};
+use super::boot::Bench;
 use super::json::object;
 use super::options::Options;
+use super::system::System;
 use crate::pft::plain_table;
 use crate::run::RunError;
 use serde::{Deserialize, Serialize};

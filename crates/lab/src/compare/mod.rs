@@ -16,14 +16,16 @@ mod options;
 mod plot;
 mod reckon;
 mod record;
+mod system;
 mod table;
 
 pub use options::Options;
 
 use crate::run::RunError;
-use boot::{Bench, Ran, System};
+use boot::{Bench, Ran};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use system::System;
 
 /// Runs it; the exit code is the program's, or says what went wrong.
 pub fn main(options: &Options) -> ExitCode {

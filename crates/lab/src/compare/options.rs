@@ -1,6 +1,6 @@
 //! What may be typed after `softfault compare`.
 
-use super::boot::System;
+use super::system::System;
 use crate::run::{MachineOptions, RunError};
 use clap::{Args, ValueEnum};
 use regex_lite::Regex;

@@ -58,8 +58,8 @@ fn svg(title: &str, rows: &[Row]) -> Result<String, Box<dyn std::error::Error>> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::boot::System;
     use super::super::reckon::row;
+    use super::super::system::System;
     use super::*;
 
     #[test]

@@ -1,6 +1,7 @@
 //! From runs to figures: the median of a boot's runs, then the median over boots.
 
-use super::boot::{Ran, System};
+use super::boot::Ran;
+use super::system::System;
 use crate::pft::{median, spread};
 use crate::run::RunError;
 use crate::run::verdict::last_line;

@@ -1,9 +1,9 @@
 //! The table, the sentence above it and the ratio below it.
 
-use super::boot::System;
 use super::linux::Kernel;
 use super::options::Options;
 use super::reckon::{Ratio, Row};
+use super::system::System;
 use crate::pft::plain_table;
 use std::fmt::Write;
 

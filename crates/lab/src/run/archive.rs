@@ -1,6 +1,7 @@
 //! Packing files as a cpio archive, form "newc": what both kernels read.
 
-use super::files::{Content, Payload};
+use super::content::Content;
+use super::files::Payload;
 use std::collections::BTreeSet;
 
 /// The entry that says what to run: path and arguments, each ended by a zero.

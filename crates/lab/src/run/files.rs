@@ -1,21 +1,11 @@
 //! The files that go into the machine, and which of them is the program.
 
+use super::content::Content;
 use super::{MachineOptions, RunError, host_folder};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// What is at a path.
-#[derive(Clone)]
-pub enum Content {
-    /// A file, with its permissions.
-    File { bytes: Vec<u8>, mode: u32 },
-    /// A folder, empty or not.
-    Folder,
-    /// A symbolic link to there.
-    Link(Vec<u8>),
-}
 
 /// Everything that is packed.
 #[derive(Clone)]
@@ -31,7 +21,7 @@ const ELF_MAGIC: [u8; 4] = *b"\x7fELF";
 const ELF_KIND: [u8; 2] = [2, 1];
 const ELF_X86_64: [u8; 2] = [62, 0];
 
-pub(super) fn wrong(text: String) -> RunError {
+fn wrong(text: String) -> RunError {
     RunError::Argument(text)
 }
 

@@ -3,7 +3,7 @@
 //! not for everybody.
 
 use super::RunError;
-use super::files::{Content, wrong};
+use super::content::Content;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
@@ -57,7 +57,7 @@ impl fmt::Display for LeftOut {
 pub fn add(files: &mut Vec<(String, Content)>, folder: &Path) -> Result<LeftOut, RunError> {
     let mut left_out = LeftOut::default();
     let names = names(folder, &mut left_out)
-        .map_err(|e| wrong(format!("--root {}: should be readable: {e}", folder.display())))?;
+        .map_err(|e| RunError::Argument(format!("--root {}: should be readable: {e}", folder.display())))?;
     add_all(files, folder, names, "", &mut left_out);
     Ok(left_out)
 }

@@ -8,6 +8,7 @@
 //! `softfault compare` uses them, too.
 
 pub mod archive;
+pub mod content;
 pub mod files;
 mod host_folder;
 pub mod image;

@@ -6,7 +6,8 @@
 
 mod keys;
 
-use crate::run::files::{Content, Payload};
+use crate::run::content::Content;
+use crate::run::files::Payload;
 use crate::run::qemu::{Machine, Output};
 use crate::run::scratch::Scratch;
 use crate::run::{LEAST_BYTES, MachineOptions, RunError, archive, reference_machine, verdict};
