@@ -34,7 +34,7 @@ enum Task {
     /// Everything that has to hold before a commit: format, lints, docs, tests, README
     Check(check::Options),
     /// The project's own lints alone
-    Lint,
+    Lint(lint::Options),
     /// The programs on the reference kernel, in QEMU
     KernelTest,
     /// Other people's memory programs for the reference kernel: clones and builds them
@@ -54,7 +54,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
         Task::Check(options) => return check::run(&options),
-        Task::Lint => lint::run(),
+        Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),

@@ -1,9 +1,11 @@
 //! Rules of this project that no ready-made tool knows; each is a file here.
 //!
-//! A rule looks at the project's files as text and gives the places that break
-//! it. Text is enough: the rules are about which words may stand where.
+//! A rule looks at the project's files and gives the places that break it. Most
+//! rules are about which words may stand where, and look at text; `layers` reads
+//! the syntax tree.
 
 mod kernel;
+mod layers;
 mod paths;
 mod shape;
 mod sync;
@@ -55,8 +57,36 @@ fn is_inline_mod(line: &str) -> bool {
     line.trim().starts_with("mod ") && line.trim().ends_with('{')
 }
 
+/// What may be typed after `cargo xtask lint`.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Instead: what breaks the layers of the core, counted by pairs of files
+    #[arg(long)]
+    layers: bool,
+}
+
+/// Runs what the options say.
+pub fn run_with(options: &Options) -> Result<(), String> {
+    if options.layers { layers::report(&sources()?) } else { run() }
+}
+
 /// Runs all rules and prints what breaks them.
 pub fn run() -> Result<(), String> {
+    let sources = sources()?;
+    shape::report_long_files(&sources);
+    let rules = [sync::check, unsafety::check, kernel::check, paths::check, shape::check, layers::check];
+    let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
+    tell(&breaches)
+}
+
+fn tell(breaches: &[Breach]) -> Result<(), String> {
+    for breach in breaches {
+        println!("{}: {}", breach.place, breach.what);
+    }
+    if breaches.is_empty() { Ok(()) } else { Err(format!("{} places break a rule of the project", breaches.len())) }
+}
+
+fn sources() -> Result<Vec<Source>, String> {
     let mut sources = Vec::new();
     for path in shell::project_files()? {
         let bytes = std::fs::read(shell::top().join(&path)).map_err(|e| format!("{path}: {e}"))?;
@@ -65,11 +95,5 @@ pub fn run() -> Result<(), String> {
             sources.push(Source { path, text });
         }
     }
-    shape::report_long_files(&sources);
-    let rules = [sync::check, unsafety::check, kernel::check, paths::check, shape::check];
-    let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
-    for breach in &breaches {
-        println!("{}: {}", breach.place, breach.what);
-    }
-    if breaches.is_empty() { Ok(()) } else { Err(format!("{} places break a rule of the project", breaches.len())) }
+    Ok(sources)
 }

@@ -1,0 +1,84 @@
+//! Who may name whom: layers of the core, and no circles of modules.
+//!
+//! Seen are, in every file that is not for tests alone:
+//! - `use` in all its forms, and what is used through a re-export: it counts for
+//!   the file that defines it, and the file that re-exports it counts, too;
+//! - paths in code, in types and in the arguments of macros;
+//! - `Type::function`, which counts for the file whose `impl` has the function;
+//! - calls by name, `x.name(...)`; see `methods.rs`.
+//!
+//! Not seen are: calls through operators, `Deref` and `Drop` (so an implementation of
+//! a foreign trait has to be in the layer of its type), closures and function
+//! pointers that a higher layer passes down, methods and items that a macro makes
+//! out of names that it puts together, and modules that a macro declares.
+
+mod cycles;
+mod edges;
+mod facts;
+mod methods;
+mod names;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod upward;
+
+use super::{Breach, Source};
+use names::Names;
+use std::collections::BTreeMap;
+use table::{CORE, Rules};
+use upward::Finding;
+
+/// Crates without circles of modules.
+const ACYCLIC: [&str; 2] = ["crates/host/src/", "crates/lab/src/"];
+
+/// Whether the gate looks at the core, too; else `cargo xtask lint --layers` alone does.
+const CORE_IS_CHECKED: bool = false;
+
+/// The part of the gate.
+pub fn check(sources: &[Source]) -> Vec<Breach> {
+    let mut breaches: Vec<Breach> = ACYCLIC.iter().flat_map(|src| circles(sources, src)).collect();
+    if CORE_IS_CHECKED {
+        breaches.extend(circles(sources, CORE.src));
+        match layers(sources, &CORE) {
+            Ok(findings) => breaches.extend(findings.into_iter().map(|finding| finding.breach)),
+            Err(error) => breaches.push(Breach { place: CORE.src.into(), what: error }),
+        }
+    }
+    breaches
+}
+
+/// Prints what breaks the layers of the core: each place, sorted by the two files that
+/// it is about, the pairs with the most first.
+pub fn report(sources: &[Source]) -> Result<(), String> {
+    let findings = layers(sources, &CORE)?;
+    let mut pairs: BTreeMap<&(String, String), Vec<&Breach>> = BTreeMap::new();
+    for finding in &findings {
+        pairs.entry(&finding.files).or_default().push(&finding.breach);
+    }
+    let mut pairs: Vec<_> = pairs.into_iter().collect();
+    pairs.sort_by_key(|(_, breaches)| std::cmp::Reverse(breaches.len()));
+    for ((from, to), breaches) in &pairs {
+        println!("{} {from} -> {to}", breaches.len());
+        breaches.iter().for_each(|b| println!("    {}: {}", b.place, b.what));
+    }
+    let circles = circles(sources, CORE.src);
+    circles.iter().for_each(|b| println!("{}: {}", b.place, b.what));
+    println!("{} places in {} pairs of files, {} circles", findings.len(), pairs.len(), circles.len());
+    if findings.is_empty() && circles.is_empty() { Ok(()) } else { Err("the core breaks its layers".into()) }
+}
+
+/// What breaks the layers of a crate.
+fn layers(sources: &[Source], rules: &Rules) -> Result<Vec<Finding>, String> {
+    let names = Names::read(sources, rules.src)?;
+    let mut findings = upward::check(&names, rules);
+    findings.sort_by(|a, b| a.breach.place.cmp(&b.breach.place));
+    Ok(findings)
+}
+
+fn circles(sources: &[Source], src: &str) -> Vec<Breach> {
+    match Names::read(sources, src) {
+        Ok(names) => cycles::check(&names),
+        Err(error) => vec![Breach { place: src.into(), what: error }],
+    }
+}

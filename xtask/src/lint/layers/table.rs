@@ -1,0 +1,60 @@
+//! The layers of the core, bottom up. A file may name its own layer and those
+//! above it in this table.
+//!
+//! An entry is a file or a folder below `crates/softfault/src/`, without `.rs`;
+//! the longest that fits a file counts. `space/mod` is the file `space/mod.rs`
+//! alone, `space` is all that has no entry of its own.
+
+/// A layer: a name for messages, and what belongs to it.
+pub struct Layer {
+    pub name: &'static str,
+    pub members: &'static [&'static str],
+}
+
+/// What is checked of a crate.
+pub struct Rules<'a> {
+    /// The folder of its sources, with `/` at its end.
+    pub src: &'a str,
+    /// Bottom up.
+    pub layers: &'a [Layer],
+    /// Traits that a lower layer declares and calls so that higher layers, or
+    /// other crates, can implement them: the one way up. Each needs a reason.
+    pub open_traits: &'a [&'a str],
+    /// Names of methods of `core` that also a higher layer's own types have.
+    pub core_names: &'a [&'a str],
+    /// Files that only builds for tests have, and that call `std`: `core_names`
+    /// would have to be long for them.
+    pub facades: &'a [&'a str],
+}
+
+/// The core's.
+pub const CORE: Rules<'static> = Rules {
+    src: "crates/softfault/src/",
+    layers: LAYERS,
+    // `Machine` and `Format` are what ports implement; `Harvest` is told what a
+    // removal finds, page by page, by who removes.
+    open_traits: &["Machine", "Format", "Harvest"],
+    core_names: &["add", "finish", "for_each", "is_none"],
+    facades: &["sync/modelled", "sync/recording", "sync/shuffled"],
+};
+
+const LAYERS: &[Layer] = &[
+    // Words, and the values that every layer speaks in.
+    Layer { name: "words", members: &["sync", "addr", "errno"] },
+    Layer { name: "values", members: &["policy", "table/format", "huge/knobs", "space/vma", "tunables", "machine"] },
+    // Typed views of frames, what a CPU has, sections; counters, which all above use.
+    Layer { name: "mem", members: &["mem", "section", "pace", "cpu", "program", "clear", "huge/now"] },
+    Layer { name: "account", members: &["account"] },
+    Layer { name: "frame", members: &["frame"] },
+    Layer { name: "table", members: &["table"] },
+    Layer { name: "notify", members: &["notify"] },
+    // What is linked through descriptors and spaces: pages of objects, families.
+    Layer { name: "object", members: &["source", "rmap/family"] },
+    Layer { name: "space", members: &["space"] },
+    Layer { name: "rmap", members: &["rmap"] },
+    Layer { name: "fault", members: &["fault"] },
+    Layer { name: "operations", members: &["space/ops", "space/access", "pin", "notify/age", "notify/lookup"] },
+    Layer { name: "pressure", members: &["compact", "huge"] },
+    // Nothing names it.
+    Layer { name: "face", members: &["lib", "vm", "describe", "check", "source/check", "words"] },
+];
