@@ -1,12 +1,7 @@
-//! Linux's error numbers, as system calls return them.
+//! Results of system calls. The error numbers are the library's; here is how an
+//! interrupted call goes on.
 
-use linux_raw_sys::errno as raw;
-
-/// An error number, or word that a call was interrupted before it did anything.
-/// The second is for `signal::deliver` alone, which decides what becomes of the
-/// call: [`settle`] is the only way from an `Errno` to a register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Errno(u16);
+pub use softfault::Errno;
 
 /// When a call that was interrupted is made again; else it fails with EINTR.
 /// signal(7) says which call is of which kind.
@@ -26,102 +21,41 @@ pub enum Restart {
 /// What a system call gives: a value for `rax`, or an error.
 pub type Result<T = u64> = core::result::Result<T, Errno>;
 
-macro_rules! errnos {
-    ($($name:ident),*) => {
-        #[allow(missing_docs)] // as errno(3) has them
-        impl Errno {
-            $(pub const $name: Errno = Errno(raw::$name as u16);)*
-        }
-    };
-}
-
-errnos!(
-    EPERM,
-    ENOENT,
-    ESRCH,
-    EINTR,
-    E2BIG,
-    ENOEXEC,
-    EBADF,
-    ECHILD,
-    EAGAIN,
-    ENAMETOOLONG,
-    ELOOP,
-    ENOLCK,
-    ELIBBAD,
-    EEXIST,
-    ENODEV,
-    EMFILE,
-    EPIPE,
-    ENOMEM,
-    EFAULT,
-    EINVAL,
-    ENOTTY,
-    ESPIPE,
-    ERANGE,
-    ENOSYS,
-    ETIMEDOUT,
-    ENOSPC,
-    EBUSY,
-    EOVERFLOW,
-    EIO,
-    EISDIR,
-    ENOTDIR,
-    ENOTEMPTY,
-    EXDEV,
-    EACCES,
-    EFBIG,
-    ENXIO,
-    EOPNOTSUPP,
-    ETXTBSY,
-    EAFNOSUPPORT,
-    EPROTONOSUPPORT,
-    ENOTSOCK
-);
-
-impl Errno {
-    /// Interrupted: [`Restart::AsAsked`].
-    pub const RESTART_AS_ASKED: Errno = Errno(512);
-    /// Interrupted: [`Restart::Unhandled`].
-    pub const RESTART_UNHANDLED: Errno = Errno(513);
-    /// Interrupted: [`Restart::Untouched`].
-    pub const RESTART_UNTOUCHED: Errno = Errno(514);
-
-    /// Interrupted: [`Restart::Always`].
-    pub const RESTART_ALWAYS: Errno = Errno(515);
-
-    /// How the call goes on, if it was interrupted.
-    pub fn restart(self) -> Option<Restart> {
+impl Restart {
+    /// The number that stands for it between a call and [`settle`], beyond all that a
+    /// program sees. It is for `signal::deliver` alone, which decides what becomes of
+    /// the call.
+    pub const fn errno(self) -> Errno {
         match self {
-            Errno::RESTART_ALWAYS => Some(Restart::Always),
-            Errno::RESTART_AS_ASKED => Some(Restart::AsAsked),
-            Errno::RESTART_UNHANDLED => Some(Restart::Unhandled),
-            Errno::RESTART_UNTOUCHED => Some(Restart::Untouched),
+            Restart::AsAsked => Errno(512),
+            Restart::Unhandled => Errno(513),
+            Restart::Untouched => Errno(514),
+            Restart::Always => Errno(515),
+        }
+    }
+
+    /// How the call goes on, if the number says that it was interrupted.
+    pub const fn of(errno: Errno) -> Option<Restart> {
+        match errno.0 {
+            512 => Some(Restart::AsAsked),
+            513 => Some(Restart::Unhandled),
+            514 => Some(Restart::Untouched),
+            515 => Some(Restart::Always),
             _ => None,
         }
     }
-    /// If the call was interrupted: it is of the kind of `other`.
-    pub fn interrupted_as(self, other: Errno) -> Errno {
-        if self.restart().is_some() { other } else { self }
+
+    /// If the call was interrupted: it goes on in this way.
+    pub fn instead_of(self, errno: Errno) -> Errno {
+        if Restart::of(errno).is_some() { self.errno() } else { errno }
     }
 }
 
-impl From<softfault::Errno> for Errno {
-    fn from(errno: softfault::Errno) -> Errno {
-        Errno(errno.0 as u16)
-    }
-}
-
-impl core::fmt::Display for Errno {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "errno {}", self.0)
-    }
-}
-
-/// What `rax` is to be, or how a call that was interrupted goes on.
+/// What `rax` is to be, or how a call that was interrupted goes on. The only way from
+/// an `Errno` to a register.
 pub fn settle(result: Result) -> core::result::Result<u64, Restart> {
     match result {
         Ok(value) => Ok(value),
-        Err(errno) => errno.restart().map_or(Ok((-i64::from(errno.0)) as u64), Err),
+        Err(errno) => Restart::of(errno).map_or(Ok((-i64::from(errno.0)) as u64), Err),
     }
 }

@@ -4,7 +4,7 @@
 //! a wake between the two cannot be missed; no lock is held while it looks,
 //! since looking may be a page fault.
 
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::mm::{self, Space, USER_END};
 use crate::sched::{self, Thread};
 use crate::sync::SpinLock;
@@ -134,7 +134,7 @@ pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadli
             break Errno::ETIMEDOUT;
         }
         if thread.is_interrupted() {
-            break if deadline_ns.is_some() { Errno::RESTART_UNHANDLED } else { Errno::RESTART_AS_ASKED };
+            break if deadline_ns.is_some() { Restart::Unhandled.errno() } else { Restart::AsAsked.errno() };
         }
         sched::block_until(deadline_ns);
     };

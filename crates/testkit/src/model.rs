@@ -18,6 +18,7 @@ mod remap;
 use self::huge::HugeKnown;
 use crate::features::{Feature, Features, LOCKED_PAGES_MAX};
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, TASK_SIZE};
+use softfault::Errno;
 use std::collections::BTreeMap;
 
 /// `PROT_READ`.
@@ -128,14 +129,14 @@ pub struct Expected {
 }
 
 /// EAGAIN, ENOMEM, EBUSY, EINVAL
-const REFUSALS: [u64; 4] = [11, 12, 16, 22];
+const REFUSALS: [Errno; 4] = [Errno::EAGAIN, Errno::ENOMEM, Errno::EBUSY, Errno::EINVAL];
 
 impl Expected {
     /// Whether `seen` is as expected.
     pub fn allows(&self, seen: Outcome) -> bool {
         match (self.outcome, seen) {
             (Outcome::Value(a), Outcome::Value(b)) => (a ^ b) & self.certain == 0,
-            (_, Outcome::Errno(errno)) if self.may_refuse => REFUSALS.contains(&errno),
+            (_, Outcome::Errno(errno)) if self.may_refuse => REFUSALS.iter().any(|refusal| refusal.0 as u64 == errno),
             (a, b) => a == b,
         }
     }
@@ -147,10 +148,10 @@ pub struct Unknown;
 
 pub(crate) type Answer = Result<Outcome, Unknown>;
 
-pub(crate) const ENOMEM: Outcome = Outcome::Errno(12);
-pub(crate) const EFAULT: Outcome = Outcome::Errno(14);
-pub(crate) const EEXIST: Outcome = Outcome::Errno(17);
-pub(crate) const EINVAL: Outcome = Outcome::Errno(22);
+pub(crate) const ENOMEM: Outcome = Outcome::Errno(Errno::ENOMEM.0 as u64);
+pub(crate) const EFAULT: Outcome = Outcome::Errno(Errno::EFAULT.0 as u64);
+pub(crate) const EEXIST: Outcome = Outcome::Errno(Errno::EEXIST.0 as u64);
+pub(crate) const EINVAL: Outcome = Outcome::Errno(Errno::EINVAL.0 as u64);
 pub(crate) const OK: Outcome = Outcome::Value(0);
 
 impl Default for Model {

@@ -6,6 +6,7 @@
 //! so that the call must fail: the same on every side.
 
 use core::fmt;
+use softfault::Errno;
 
 /// Where sequences map things: 64 MiB, with nothing near.
 pub const WINDOW: u64 = 0x10_0000_0000;
@@ -214,7 +215,7 @@ impl Outcome {
         match *self {
             Outcome::Value(_) => "ok".into(),
             Outcome::Elsewhere => "ok elsewhere".into(),
-            Outcome::Errno(e) => errno_name(e).map_or_else(|| format!("errno {e}"), String::from),
+            Outcome::Errno(e) => Errno(e as i32).to_string(),
             Outcome::Signal { signo: 11, code: 1 } => "SEGV_MAPERR".into(),
             Outcome::Signal { signo: 11, code: 2 } => "SEGV_ACCERR".into(),
             Outcome::Signal { signo: 7, code: 2 } => "BUS_ADRERR".into(),
@@ -222,25 +223,6 @@ impl Outcome {
             Outcome::Broken(why) => format!("broken {why}"),
         }
     }
-}
-
-/// Linux's name of an errno that memory calls give.
-pub fn errno_name(errno: u64) -> Option<&'static str> {
-    Some(match errno {
-        1 => "EPERM",
-        9 => "EBADF",
-        11 => "EAGAIN",
-        12 => "ENOMEM",
-        13 => "EACCES",
-        14 => "EFAULT",
-        16 => "EBUSY",
-        17 => "EEXIST",
-        22 => "EINVAL",
-        38 => "ENOSYS",
-        75 => "EOVERFLOW",
-        95 => "EOPNOTSUPP",
-        _ => return None,
-    })
 }
 
 impl fmt::Display for Outcome {

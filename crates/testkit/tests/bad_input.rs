@@ -238,11 +238,11 @@ fn huge_mappings() {
     }
 }
 
-const EBADF: i32 = 9;
-const ENOMEM: i32 = 12;
-const EFAULT: i32 = 14;
-const EEXIST: i32 = 17;
-const EINVAL: i32 = 22;
+const EBADF: i32 = Errno::EBADF.0;
+const ENOMEM: i32 = Errno::ENOMEM.0;
+const EFAULT: i32 = Errno::EFAULT.0;
+const EEXIST: i32 = Errno::EEXIST.0;
+const EINVAL: i32 = Errno::EINVAL.0;
 
 /// Pages `P` to `P + 8` are mapped, as two mappings that are one; then nothing.
 const P: u64 = 0x100_0000_0000;

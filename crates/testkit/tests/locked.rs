@@ -26,7 +26,7 @@ fn present(w: &World<'_>, at: u64, nr_pages: u64) -> Vec<bool> {
 }
 
 fn errno<T, E>(result: Result<T, E>, errno: impl Fn(E) -> Errno) -> &'static str {
-    result.map_or_else(|e| errno(e).name(), |_| "ok")
+    result.map_or_else(|e| errno(e).name().unwrap_or("unknown"), |_| "ok")
 }
 
 /// The mapping goes on behind what is asked for.

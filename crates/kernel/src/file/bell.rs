@@ -6,7 +6,7 @@
 //! No lock is held on entry.
 
 use crate::arch::time::now_ns;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::heap;
 use crate::sched::{self, Thread};
 use crate::sync::SpinLock;
@@ -117,7 +117,7 @@ pub fn wait<T>(
             return Ok(None);
         }
         if thread.is_interrupted() {
-            return Err(Errno::RESTART_AS_ASKED);
+            return Err(Restart::AsAsked.errno());
         }
         sched::block_until(deadline_ns);
     }

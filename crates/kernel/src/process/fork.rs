@@ -3,7 +3,7 @@
 use super::{Mm, Process, table};
 use crate::arch::fpu::Image;
 use crate::arch::frame::Frame;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Restart};
 use crate::sched::{self, Thread, delay};
 use crate::signal;
 use alloc::sync::Arc;
@@ -40,7 +40,7 @@ impl Process {
         // After that, and whether the thread has been told to look or not: what is no longer
         // on its way has arrived.
         let is_interrupted = thread.is_to_end() || self.stop.is_stopped() || self.has_signal_for(thread);
-        let child = if is_interrupted { Err(Errno::RESTART_ALWAYS) } else { self.add_child(thread, plan, frame) };
+        let child = if is_interrupted { Err(Restart::Always.errno()) } else { self.add_child(thread, plan, frame) };
         thread.signals.lock().forking = None;
         child
     }
@@ -68,7 +68,7 @@ impl Process {
         delay::step();
         if thread.is_to_end() || !table::insert_child(&child, self.pid, plan.same_parent, thread) {
             child.discard(&first);
-            return Err(Errno::RESTART_ALWAYS);
+            return Err(Restart::Always.errno());
         }
         Ok(first)
     }

@@ -5,7 +5,7 @@
 //! A thread keeps the one that it runs in for as long as it lives; execve(2)
 //! replaces the thread. So nobody has to look twice at which space is meant.
 
-use crate::errno::{self, Errno};
+use crate::errno;
 use crate::mm::{self, Space, USER_END};
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -39,7 +39,7 @@ impl Mm {
     }
     /// A copy for a child, as fork(2) makes it.
     pub fn fork(&self) -> errno::Result<Arc<Mm>> {
-        let space = self.space.fork().map_err(|error| Errno::from(error.errno()))?;
+        let space = self.space.fork().map_err(|error| error.errno())?;
         mm::prepare_root(&space);
         let child = Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp);
         child.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);

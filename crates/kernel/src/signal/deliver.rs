@@ -5,7 +5,7 @@ use super::layout::{CONTEXT_OFFSET, INFO_OFFSET, RawContext, RawFrame, RawStack,
 use super::{Action, Info, SIG_DFL, UNBLOCKABLE, bit, is_ignored};
 use crate::arch::fpu::{IMAGE_BYTES, Image};
 use crate::arch::frame::Frame;
-use crate::errno::{self, Restart};
+use crate::errno::{self, Errno, Restart};
 use crate::mm::{self, USER_END};
 use crate::power::End;
 use crate::process::{Process, exit, table};
@@ -24,7 +24,7 @@ const SI_USER: i32 = 0;
 const SI_KERNEL: i32 = 0x80;
 
 /// EINTR, as a call gives it.
-const INTERRUPTED: u64 = -(linux_raw_sys::errno::EINTR as i64) as u64;
+const INTERRUPTED: u64 = -(Errno::EINTR.0 as i64) as u64;
 /// Bytes of the instruction `syscall`.
 const SYSCALL_BYTES: u64 = 2;
 

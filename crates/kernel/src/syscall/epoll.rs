@@ -5,7 +5,7 @@ use super::file::add;
 use super::path::open_file;
 use super::poll::{deadline, with_mask};
 use super::time;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::file::{Epoll, Kind, Open, bell};
 use crate::mm;
 use linux_raw_sys::general::{EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, O_CLOEXEC, O_RDWR};
@@ -65,7 +65,7 @@ fn wait_until(call: &mut Call, deadline: Option<u64>) -> errno::Result {
             (!events.is_empty()).then_some(events)
         },
     );
-    let events = events.map_err(|e| e.interrupted_as(Errno::RESTART_UNTOUCHED))?.unwrap_or_default();
+    let events = events.map_err(|e| Restart::Untouched.instead_of(e))?.unwrap_or_default();
     for (i, (ready, data)) in events.iter().enumerate() {
         let at = out.wrapping_add(i as u64 * EPOLL_EVENT_BYTES);
         mm::put(call.space(), at, ready)?;

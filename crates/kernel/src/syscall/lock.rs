@@ -2,7 +2,7 @@
 
 use super::Call;
 use super::memory::to_errno;
-use crate::errno::{self, Errno};
+use crate::errno;
 use softfault::{MlockFlags, MlockallFlags};
 
 fn lock(call: &Call, flags: MlockFlags) -> errno::Result {

@@ -127,7 +127,7 @@ fn copy(call: &Call, inode: &Inode, offset: u64, at: u64, len: u64) -> errno::Re
         let nr = inode.read_at(number * PAGE_BYTES, &mut page)?;
         if page[..nr].iter().any(|byte| *byte != 0) {
             let written = call.space().write_forced(at + (number * PAGE_BYTES - offset), &page[..nr]);
-            written.map_err(|error| Errno::from(error.errno()))?;
+            written.map_err(|error| error.errno())?;
         }
         number += 1;
     }

@@ -12,7 +12,7 @@ use softfault::{Advice, MapFlags, MremapFlags, Prot, VmaFlags};
 /// An error of the subsystem as the program sees it.
 macro_rules! to_errno {
     ($result:expr) => {
-        $result.map_err(|error| Errno::from(error.errno()))
+        $result.map_err(|error| error.errno())
     };
 }
 pub(super) use to_errno;

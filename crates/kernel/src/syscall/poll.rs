@@ -2,7 +2,7 @@
 
 use super::{Call, time};
 use crate::arch::time::now_ns;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::file::bell::{self, Places};
 use crate::file::{Open, Ready};
 use crate::mm;
@@ -45,7 +45,7 @@ pub fn with_mask(
     let result = f(call);
     let mut signals = call.thread.signals.lock();
     match result {
-        Err(errno) if errno.restart().is_some() => signals.restore_mask = Some(before),
+        Err(errno) if Restart::of(errno).is_some() => signals.restore_mask = Some(before),
         _ => call.thread.set_mask(&mut signals, before),
     }
     drop(signals);
@@ -63,9 +63,9 @@ fn wait(
 ) -> errno::Result<()> {
     let waited = bell::wait(call.thread, deadline, enter, || is_ready().then_some(()));
     match waited {
-        Ok(None) if call.thread.is_interrupted() => Err(Errno::RESTART_UNHANDLED),
+        Ok(None) if call.thread.is_interrupted() => Err(Restart::Unhandled.errno()),
         Ok(_) => Ok(()),
-        Err(errno) => Err(errno.interrupted_as(Errno::RESTART_UNHANDLED)),
+        Err(errno) => Err(Restart::Unhandled.instead_of(errno)),
     }
 }
 

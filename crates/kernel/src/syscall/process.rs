@@ -1,7 +1,7 @@
 //! Calls about processes: making and replacing them, waiting for them, groups.
 
 use super::Call;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::fs::walk::{Follow, walk};
 use crate::mm::{self, USER_END};
 use crate::process::exec::{self, Command, Inherited, Texts};
@@ -273,7 +273,7 @@ fn wait_for(call: &Call, wanted: &Wanted, nonblocking: bool) -> errno::Result<Op
     };
     let found = call.process.watchers.wait_interruptibly(call.thread, None, look);
     found.map_err(|end| match end {
-        WaitEnd::Interrupted => Errno::RESTART_AS_ASKED,
+        WaitEnd::Interrupted => Restart::AsAsked.errno(),
         WaitEnd::TimedOut => Errno::EAGAIN,
     })?
 }

@@ -2,7 +2,7 @@
 
 use super::{Call, time};
 use crate::arch::time::now_ns;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::mm;
 use crate::process::{self, Process, table};
 use crate::sched::{self, AltStack};
@@ -94,7 +94,7 @@ pub fn pause(call: &mut Call) -> errno::Result {
     while !call.thread.is_interrupted() {
         sched::block();
     }
-    Err(Errno::RESTART_UNHANDLED)
+    Err(Restart::Unhandled.errno())
 }
 
 pub fn sigaltstack(call: &mut Call) -> errno::Result {
@@ -135,7 +135,7 @@ pub fn rt_sigtimedwait(call: &mut Call) -> errno::Result {
             return Err(Errno::EAGAIN);
         }
         if call.thread.is_interrupted() {
-            return Err(Errno::RESTART_UNTOUCHED);
+            return Err(Restart::Untouched.errno());
         }
         sched::block_until(deadline);
     };

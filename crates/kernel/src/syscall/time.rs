@@ -2,7 +2,7 @@
 
 use super::Call;
 use crate::arch::time::{now_ns, wall_ns};
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::mm;
 use crate::sched::{self, Used};
 use linux_raw_sys::general::{
@@ -60,7 +60,7 @@ pub fn deadline(call: &Call, addr: u64, absolute: bool, realtime: bool) -> errno
 fn sleep(call: &Call, deadline_ns: u64) -> errno::Result<()> {
     while now_ns() < deadline_ns {
         if call.thread.is_interrupted() {
-            return Err(Errno::RESTART_UNHANDLED);
+            return Err(Restart::Unhandled.errno());
         }
         sched::block_until(Some(deadline_ns));
     }

@@ -4,7 +4,7 @@
 
 use super::Call;
 use crate::console::Channel;
-use crate::errno::{self, Errno};
+use crate::errno::{self, Errno, Restart};
 use crate::file::pipe::{Reader, Writer};
 use crate::file::{Kind, Open, console};
 use crate::mailbox;
@@ -284,7 +284,7 @@ fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
             return Err(Errno::EIO);
         }
         signal::send_to_group(group, info);
-        return Err(Errno::RESTART_AS_ASKED);
+        return Err(Restart::AsAsked.errno());
     }
     let max = to.left().min(PAGE_BYTES) as usize;
     let bytes = open.retry(call.thread, || console::take(max))?;

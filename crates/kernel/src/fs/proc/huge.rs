@@ -33,7 +33,7 @@ impl Setting {
             understood = (self.set)(knobs, self.order, text);
             Ok(())
         });
-        understood.and(changed.map_err(|error| Errno::from(error.errno())))?;
+        understood.and(changed.map_err(|error| error.errno()))?;
         khugepaged::look_again();
         Ok(())
     }
@@ -127,7 +127,7 @@ const fn size(order: u8, stats: &'static [Fixed]) -> [Fixed; 2] {
         show: |knobs, order, out| knobs.size(order).map_or(Ok(()), |size| size.write_choices(out)),
         set: |knobs, order, text| {
             let to = word(SizeEnabled::parse(text))?;
-            knobs.set_size(order, to).map_err(|error| Errno::from(error.errno()))
+            knobs.set_size(order, to).map_err(|error| error.errno())
         },
     };
     [setting("enabled", enabled), dir("stats", stats)]
