@@ -94,7 +94,7 @@ fn translate<F: Format>(
 fn miss<F: Format>(machine: &Hosted<F>, cpu: &CpuState, space: SpaceTag, page: Vpn, access: Access) -> Option<Pfn> {
     cpu.own.counters.walk();
     let before = cpu.tlb.invalidations();
-    let found = walk::<F>(&machine.arena, cpu, space, page, access)?;
+    let found = walk(machine, cpu, space, page, access)?;
     if let Some(violations) = &machine.violations {
         violations.check(&machine.cpus, cpu, space.id, &found);
     }

@@ -34,6 +34,10 @@ pub struct HostedConfig {
     /// Whether the first [`Vm`](softfault::Vm) over the machine hears that all
     /// frames are zero, which they are. Otherwise it clears them before use.
     pub zeroed: bool,
+    /// Whether the page walk changes no entry: an access through one that is not
+    /// accessed, or a store through one that is clean, is a page fault. RISC-V calls
+    /// that Svade; Arm has it without FEAT_HAFDBS.
+    pub software_marks: bool,
     /// Whether each TLB fill looks for a live translation of the same page to
     /// another frame or of another size on any CPU: Arm's break-before-make
     /// rule. Slow; see [`violations`](crate::Hosted::violations).
@@ -53,6 +57,7 @@ impl Default for HostedConfig {
             tlb_entries: 1536,
             huge: false,
             zeroed: true,
+            software_marks: false,
             strict_bbm: false,
             barrier: Barrier::Auto,
             seed: 0,

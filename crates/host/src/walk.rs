@@ -1,11 +1,12 @@
 //! The page walk, as hardware does it: reads the tables in the arena, follows
-//! only what is present, and sets accessed and dirty bits in the leaf entry.
+//! only what is present, and makes the leaf entry accessed and dirty, or faults where
+//! the machine leaves that to software.
 //!
 //! Runs inside an access (H4). A table that the walk has found may be detached
 //! while it is being read; it is not freed before the access is over.
 
-use crate::arena::Arena;
 use crate::cpu::CpuState;
+use crate::hosted::Hosted;
 use crate::tlb::Translation;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use softfault::addr::{Access, Pfn, Rights, Vpn};
@@ -14,7 +15,7 @@ use softfault::table::format::{self, Entry, Format, Leaf, index_of};
 
 /// The translation of `page`, or `None` where the tables allow no such access.
 pub(crate) fn walk<F: Format>(
-    arena: &Arena,
+    machine: &Hosted<F>,
     cpu: &CpuState,
     space: SpaceTag,
     page: Vpn,
@@ -29,7 +30,7 @@ pub(crate) fn walk<F: Format>(
         None => (space.root, F::LEVELS - 1),
     };
     loop {
-        match step::<F>(arena, table, level, page, access)? {
+        match step(machine, table, level, page, access)? {
             Step::Mapped(leaf) => {
                 cpu.own.counters.found_at(level);
                 return Some(translation_of::<F>(leaf, level, page));
@@ -49,10 +50,10 @@ enum Step {
     Mapped(Leaf),
 }
 
-/// One entry. Accessed and dirty are set by compare-and-swap on the whole word,
+/// One entry. It becomes accessed and dirty by compare-and-swap on the whole word,
 /// so never in an entry that has meanwhile become something else.
-fn step<F: Format>(arena: &Arena, table: Pfn, level: u8, page: Vpn, access: Access) -> Option<Step> {
-    let word = arena.word(table, index_of::<F>(page.0, level) * 8);
+fn step<F: Format>(machine: &Hosted<F>, table: Pfn, level: u8, page: Vpn, access: Access) -> Option<Step> {
+    let word = machine.arena.word(table, index_of::<F>(page.0, level) * 8);
     let mut seen = word.load(Acquire);
     loop {
         let leaf = match F::decode(seen, level) {
@@ -66,6 +67,9 @@ fn step<F: Format>(arena: &Arena, table: Pfn, level: u8, page: Vpn, access: Acce
         let used = format::used::<F>(seen, access);
         if used == seen {
             return Some(Step::Mapped(leaf));
+        }
+        if machine.software_marks {
+            return None;
         }
         match word.compare_exchange(seen, used, AcqRel, Acquire) {
             Ok(_) => {

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{World, explore, run};
-use softfault_modelled::{Access, AddressSpace, Discipline};
+use softfault_modelled::{Access, AddressSpace, Discipline, FaultDone};
 use softfault_modelled::{Advice, MremapFlags, Prot};
 use std::sync::{Arc, Mutex};
 
@@ -38,6 +38,18 @@ fn f5_reuse_against_fork() {
 /// A store to a clean page while its entry changes; afterwards the page is dirty
 /// wherever the store went through.
 fn store_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
+    access_against(|w| w.space.write(0, &[1]).is_ok(), op);
+}
+
+/// The same for the fault that hardware without accessed and dirty bits takes.
+fn fault_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
+    access_against(|w| w.space.handle_fault(0, Access::Write).is_ok(), op);
+}
+
+fn access_against(
+    access: impl Fn(World) -> bool + Sync + Send + Copy + 'static,
+    op: impl Fn(World) + Sync + Send + Copy + 'static,
+) {
     explore(2, move || {
         let w = World::new(Discipline::Lockfree, 0, 2);
         w.touch(0);
@@ -46,7 +58,7 @@ fn store_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
         let result = stored.clone();
         let store = move || {
             let active = w.space.activate();
-            *result.lock().unwrap() = w.space.write(0, &[1]).is_ok();
+            *result.lock().unwrap() = access(w);
             drop(active);
         };
         run(vec![Box::new(store), Box::new(move || op(w))]);
@@ -76,6 +88,38 @@ fn f11_a_move() {
 #[test]
 fn f11_fork() {
     store_against(|w| drop(w.space.fork().unwrap()));
+}
+
+#[test]
+fn f11_a_fault_that_marks_against_more_rights() {
+    fault_against(|w| w.space.mprotect(0, 4096, RWX).unwrap());
+}
+
+#[test]
+fn f11_a_fault_that_marks_against_a_move() {
+    fault_against(|w| {
+        w.space.mremap(0, 4096, 4096, MremapFlags::MAYMOVE | MremapFlags::FIXED, 8 * 4096).unwrap();
+    });
+}
+
+#[test]
+fn f11_a_fault_that_marks_against_fork() {
+    fault_against(|w| drop(w.space.fork().unwrap()));
+}
+
+/// A load finds the zero page old, and a store replaces it. Who replaces the zero page
+/// waits for no section: the marks may not bring it back.
+#[test]
+fn f11_a_fault_that_marks_against_a_store() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 0, 2);
+        assert_eq!(w.space.handle_fault(0, Access::Read), Ok(FaultDone::ZeroFrame));
+        w.space.madvise(0, 4096, FREE).unwrap();
+        let fault = |access| move || _ = w.space.handle_fault(0, access).unwrap();
+        run(vec![Box::new(fault(Access::Read)), Box::new(fault(Access::Write))]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().anon, 1);
+    });
 }
 
 /// Under `global` two faults on two pages add to one count, with plain stores.

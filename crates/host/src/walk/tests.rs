@@ -1,6 +1,6 @@
 //! The walk and the TLB together, on tables made by hand.
 
-use crate::config::Mode;
+use crate::config::{HostedConfig, Mode};
 use crate::testing::{BOTH_MODES, Bench, RO, RW, leaf};
 use softfault::addr::{PageRange, Pfn, Rights, Vpn};
 use softfault::machine::{CpuId, Flush};
@@ -52,6 +52,28 @@ fn accessed_and_dirty_are_set_when_hardware_sets_them() {
     bench.set(PAGE, 0, leaf(Pfn(5), RW));
     bench.store(&cpu, ADDR, 8).unwrap();
     assert_eq!(accessed_dirty(bench.get(PAGE, 0)), (false, false));
+}
+
+#[test]
+fn software_marks_are_left_to_software() {
+    let config = HostedConfig { software_marks: true, ..HostedConfig::default() };
+    let bench = Bench::new(config);
+    let cpu = bench.machine.bind(CpuId(0)).unwrap();
+    let entry = |accessed, dirty| Entry::Leaf(Leaf { pfn: Pfn(512), rights: RW, accessed, dirty });
+    for level in [0, 1] {
+        // A page of another 2 MiB for each level.
+        let page = PAGE + 512 * u64::from(level);
+        bench.set(page, level, entry(false, true));
+        assert!(bench.load(&cpu, page << 12).is_err(), "not accessed");
+        assert!(bench.store(&cpu, page << 12, 1).is_err(), "not accessed");
+        assert_eq!(bench.get(page, level), entry(false, true));
+        bench.set(page, level, entry(true, false));
+        assert!(bench.load(&cpu, page << 12).is_ok());
+        assert!(bench.store(&cpu, page << 12, 1).is_err(), "clean, and cached so");
+        assert_eq!(bench.get(page, level), entry(true, false));
+        bench.set(page, level, entry(true, true));
+        assert!(bench.store(&cpu, page << 12, 1).is_ok());
+    }
 }
 
 #[test]

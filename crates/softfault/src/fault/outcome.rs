@@ -26,6 +26,9 @@ pub enum FaultDone {
     Reused,
     /// Rights that the VMA gives and the entry did not show yet.
     Widened,
+    /// The entry allowed the access and is now accessed, and dirty for a store:
+    /// hardware that does not do that itself faults for it.
+    Marked,
     /// There was nothing left to do.
     Spurious,
 }

@@ -55,16 +55,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if slot.level == 0 && matches!(walk::walk(&self.vm.machine, self.root, request.vpn), Walk::Owned) {
                 return Turn::Wait;
             }
-            self.settle(here, Event::Spurious);
-            return Turn::Done(FaultDone::Spurious);
+            return self.mark_used(here, request, slot, seen, leaf);
         }
-        match slot.set_rights(seen, Leaf { rights: want, ..leaf }) {
+        // Marked as well: hardware without these bits would fault for them next.
+        match slot.set_rights_for(seen, want, request.access()) {
             Ok(()) => {
                 self.settle(here, Event::Spurious);
                 Turn::Done(FaultDone::Widened)
             }
             Err(_) => Turn::Raced,
         }
+    }
+
+    /// The entry allows the access. Hardware that does not make entries accessed and
+    /// dirty (RISC-V with Svade, Arm without FEAT_HAFDBS) faults until somebody does.
+    fn mark_used(
+        &self,
+        here: Here<'_>,
+        request: Request,
+        slot: Slot<'vm, M::Format>,
+        seen: Seen,
+        leaf: Leaf,
+    ) -> Turn<'vm, M> {
+        let is_marked = leaf.accessed && (leaf.dirty || request.access() != Access::Write);
+        if !is_marked && slot.mark(seen, request.access()).is_err() {
+            return Turn::Raced;
+        }
+        self.settle(here, Event::Spurious);
+        Turn::Done(if is_marked { FaultDone::Spurious } else { FaultDone::Marked })
     }
 
     /// A write to a private page that is not writable, or a pin of one.

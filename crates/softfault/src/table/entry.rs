@@ -2,7 +2,7 @@
 //! once, so that the rules of the protocol can be read in one file.
 
 use super::format::{Entry, Format, Kept, Leaf, is_same_but_used, unused, used};
-use crate::addr::{Access, Pfn};
+use crate::addr::{Access, Pfn, Rights};
 use crate::sync::{Ordering, Word};
 use core::marker::PhantomData;
 
@@ -104,10 +104,17 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// A mapping gets other rights on the same frame. Accessed and dirty bits
-    /// that the hardware sets meanwhile are kept (F11).
-    pub(crate) fn set_rights(&self, seen: Seen, leaf: Leaf) -> Result<(), Changed> {
-        self.change(seen, |now| Entry::Leaf(Leaf { accessed: now.accessed, dirty: now.dirty, ..leaf })).map(|_| ())
+    /// A mapping gets other rights on the same frame. Accessed and dirty that the
+    /// hardware sets meanwhile are kept (F11).
+    pub(crate) fn set_rights(&self, seen: Seen, rights: Rights) -> Result<(), Changed> {
+        self.change(seen, |now| Entry::Leaf(Leaf { rights, ..now })).map(|_| ())
+    }
+
+    /// The same for an access that is about to be made, with its marks.
+    pub(crate) fn set_rights_for(&self, seen: Seen, rights: Rights, access: Access) -> Result<(), Changed> {
+        let dirty = access == Access::Write;
+        let to = |now: Leaf| Entry::Leaf(Leaf { rights, accessed: true, dirty: now.dirty | dirty, ..now });
+        self.change(seen, to).map(|_| ())
     }
 
     /// Sets the lock bit of a mapping: until [`unlock`](Self::unlock), nobody
@@ -300,7 +307,6 @@ fn with_uses_of(leaf: Leaf, other: Entry) -> Leaf {
 mod tests {
     use super::super::format::X86_64;
     use super::*;
-    use crate::addr::Rights;
 
     /// F11: the hardware goes on using a locked entry.
     #[test]

@@ -22,7 +22,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             let order = match done {
                 FaultDone::Folio(order) => order,
                 FaultDone::Huge | FaultDone::HugeZero => huge_order::<M::Format>(),
-                FaultDone::Spurious => self.order_at(vpn),
+                FaultDone::Spurious | FaultDone::Marked => self.order_at(vpn),
                 _ => Order::BASE,
             };
             if order != Order::BASE {

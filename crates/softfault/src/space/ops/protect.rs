@@ -207,7 +207,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         if new == leaf.rights {
                             return Next::GoOn;
                         }
-                        if slot.set_rights(seen, Leaf { rights: new, ..leaf }).is_ok() {
+                        if slot.set_rights(seen, new).is_ok() {
                             shrunk |= !(leaf.rights - new).is_empty();
                             return Next::GoOn;
                         }
