@@ -3,7 +3,7 @@
 //!
 //! A subcommand is a folder with an `Options` (what may be typed), a `run`
 //! (the conductor) and files that measure, reckon and print; nothing here
-//! reimplements what the library does.
+//! reimplements what the library does. `bench` has what several of them share.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
@@ -14,6 +14,7 @@
 //! `softfault run` and `softfault compare` have the program's exit code instead; see their help.
 
 mod anon_w_seq;
+mod bench;
 mod clear_huge;
 mod clearing;
 mod compare;

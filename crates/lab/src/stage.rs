@@ -9,8 +9,8 @@
 //!   `Mapping`, or frames that a private mapping named when the core was asked;
 //!   there is no call into the core between that and the piece's last use.
 
+use crate::bench::bind;
 use crate::error::LabError;
-use crate::pft::bind;
 use softfault::machine::Machine;
 use softfault::{Access, MapFlags, Order, Prot, Vm};
 use softfault_host::{Hosted, Running};

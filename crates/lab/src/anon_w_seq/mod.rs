@@ -17,9 +17,9 @@ mod worker;
 
 pub use options::Options;
 
+use crate::bench::RandomOrder;
 use crate::error::LabError;
 use crate::os;
-use crate::pft::RandomOrder;
 use crate::progress;
 use crew::Crew;
 use rows::{Row, Work};

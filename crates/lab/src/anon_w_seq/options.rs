@@ -1,10 +1,10 @@
 //! What may be typed after `softfault anon-w-seq`, and what it comes to.
 
 use super::rows::Work;
+use crate::bench::Against;
 use crate::clearing::{HUGE_BYTES, each_once, parse_order, parse_svg};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::Against;
 use clap::Args;
 use softfault::clear::ClearOrder;
 use std::path::PathBuf;

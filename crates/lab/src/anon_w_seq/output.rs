@@ -2,8 +2,8 @@
 
 use super::options::Options;
 use super::rows::{Row, Work};
+use crate::bench::plain_table;
 use crate::clearing::{cache, history};
-use crate::pft::plain_table;
 use serde::Serialize;
 use softfault::clear::ClearOrder;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! From samples to rows: medians, spread, ratios.
 
+use crate::bench::{median, spread};
 use crate::clearing::{cache, paired};
-use crate::pft::{median, spread};
 use softfault::clear::ClearOrder;
 
 /// What the processes do.

@@ -18,11 +18,11 @@ mod table;
 
 pub use options::Options;
 
+use crate::bench::RandomOrder;
 use crate::clearing::folios::Folios;
 use crate::clearing::linux::{self, Fresh};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::RandomOrder;
 use crate::progress;
 use linux_cow::Cow;
 use measure::{Job, Lines, Load, Place, Sample, Work};

@@ -1,10 +1,10 @@
 //! What may be typed after `softfault clear-huge`, and what it comes to.
 
 use super::measure::Work;
+use crate::bench::Against;
 use crate::clearing::{HUGE_BYTES, NR_SUBPAGES, each_once, parse_order, parse_svg};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::Against;
 use clap::Args;
 use softfault::clear::ClearOrder;
 use std::path::PathBuf;

@@ -2,9 +2,9 @@
 
 use super::measure::{Job, Load, Sample, Work};
 use super::options::Options;
+use crate::bench::median;
 use crate::clearing::cache::{self, Residue};
 use crate::clearing::{paired, quartile_spread};
-use crate::pft::median;
 use softfault::clear::ClearOrder;
 
 /// First touches at one distance.

@@ -3,8 +3,8 @@
 use super::measure::Load;
 use super::options::{DISTANCES, Options};
 use super::rows::Row;
+use crate::bench::plain_table;
 use crate::clearing::history;
-use crate::pft::plain_table;
 use softfault::clear::ClearOrder;
 use std::fmt::Write;
 

@@ -8,7 +8,7 @@ pub mod linux;
 pub mod process;
 pub mod span;
 
-use crate::pft::median;
+use crate::bench::median;
 use softfault::clear::ClearOrder;
 use std::path::PathBuf;
 

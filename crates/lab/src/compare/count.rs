@@ -9,7 +9,7 @@ use super::boot::Bench;
 use super::json::object;
 use super::options::Options;
 use super::system::System;
-use crate::pft::plain_table;
+use crate::bench::plain_table;
 use crate::run::RunError;
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use super::boot::Ran;
 use super::system::System;
-use crate::pft::{median, spread};
+use crate::bench::{median, spread};
 use crate::run::RunError;
 use crate::run::verdict::last_line;
 use regex_lite::Regex;

@@ -4,7 +4,7 @@ use super::linux::Kernel;
 use super::options::Options;
 use super::reckon::{Ratio, Row};
 use super::system::System;
-use crate::pft::plain_table;
+use crate::bench::plain_table;
 use std::fmt::Write;
 
 /// What was run where.

@@ -1,8 +1,8 @@
 //! What may be typed after `softfault conflicts`.
 
+use crate::bench::parse_discipline;
 use crate::error::LabError;
 use crate::os;
-use crate::pft::parse_discipline;
 use clap::{Args, ValueEnum};
 use softfault::Discipline;
 

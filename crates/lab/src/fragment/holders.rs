@@ -1,8 +1,8 @@
 //! One frame kept in each block, so that no block is whole.
 
 use super::options::Options;
+use crate::bench::bind;
 use crate::error::LabError;
-use crate::pft::bind;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};
 use softfault::{Access, AddressSpace, Advice, FaultError, MapFlags, Prot, Vm};
 use softfault_host::Hosted;

@@ -18,10 +18,9 @@ mod table;
 pub use options::Options;
 pub use reckon::Report;
 
+use crate::bench::{Arena, RandomOrder, warm};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::RandomOrder;
-use crate::pft::measure::{self, Arena};
 use crate::progress;
 use program::{ENABLED, Sample};
 use softfault_host::{Hosted, HostedConfig};
@@ -49,7 +48,7 @@ pub fn measure(options: &Options) -> Result<Report, LabError> {
     let mut hosted =
         Hosted::new(HostedConfig { arena_bytes: options.arena_bytes(), huge: true, ..HostedConfig::default() })
             .map_err(|e| LabError::host("the hosted machine", e))?;
-    measure::warm(&mut hosted);
+    warm(&mut hosted);
     let mut arena = Arena::of(hosted);
     let bar = progress::bar(u64::from(options.reps) * ENABLED.len() as u64);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ENABLED.len()];

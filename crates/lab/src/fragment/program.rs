@@ -4,10 +4,9 @@
 
 use super::holders::with_holders;
 use super::options::Options;
+use crate::bench::{Arena, Frames, prepare_frames};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::Frames;
-use crate::pft::measure::{self, Arena};
 use crate::stage::{Piece, Stage, fill, on_stage};
 use softfault::policy::huge::Enabled;
 use softfault::{Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
@@ -45,7 +44,7 @@ pub struct Sample {
 
 /// Fragments fresh memory and runs the program in it.
 pub fn run(options: &Options, arena: &mut Arena, enabled: Enabled) -> Result<Sample, LabError> {
-    measure::prepare_frames(arena.hosted_mut(), Frames::Fresh);
+    prepare_frames(arena.hosted_mut(), Frames::Fresh);
     let thp = HugeKnobs { enabled, defrag: options.defrag, ..HugeKnobs::DEFAULT };
     let tunables = Tunables { thp, ..Tunables::default() };
     let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;

@@ -2,8 +2,8 @@
 
 use super::options::Options;
 use super::program::{ENABLED, Index, NR_ORDERS, Sample};
+use crate::bench::{median, spread};
 use crate::error::LabError;
-use crate::pft::{median, spread};
 
 /// A median and how far the samples are from each other.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,7 +1,7 @@
 //! The tables: the index of each order, and both programs.
 
 use super::reckon::{Figure, Report};
-use crate::pft::plain_table;
+use crate::bench::plain_table;
 use crate::stage::PAGE_BYTES;
 use std::fmt::Write;
 

@@ -24,9 +24,9 @@ mod table;
 pub use options::Options;
 pub use reckon::Report;
 
+use crate::bench::RandomOrder;
 use crate::error::LabError;
 use crate::os;
-use crate::pft::RandomOrder;
 use crate::progress;
 use ours::Arenas;
 use plan::{Job, System};

@@ -1,9 +1,9 @@
 //! What may be typed after `softfault largepages`, and whether memory allows it.
 
+use crate::bench::parse_gib;
 use crate::clearing::{parse_order, parse_svg};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::parse_gib;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};
 use clap::{Args, ValueEnum};
 use softfault::clear::ClearOrder;

@@ -9,10 +9,9 @@
 use super::options::{Clearing, Options};
 use super::plan::Thp;
 use super::program::{Sample, later_rows, rows_of, verify};
+use crate::bench::{self, Arena, Frames, bind};
 use crate::error::LabError;
 use crate::os;
-use crate::pft::measure::{self, Arena};
-use crate::pft::{Frames, bind};
 use crate::stage::{self, Mapped, Stage};
 use softfault::clear::{ClearOrder, ClearTable};
 use softfault::machine::Machine;
@@ -42,14 +41,14 @@ impl Arenas {
                 ..HostedConfig::default()
             })
             .map_err(|e| LabError::host("the hosted machine", e))?;
-            measure::warm(&mut hosted);
+            bench::warm(&mut hosted);
             Ok(hosted)
         };
         let (mut huge, small) = (machine(true)?, machine(false)?);
         let base = huge.frame_ptr(huge.frames()[0].first);
         let len = Options::arena_bytes(nr_pages);
         let host_huge_share = os::huge_bytes(base, len as usize) as f64 / len as f64;
-        let measured = measure::calibrated(&mut huge);
+        let measured = bench::calibrated(&mut huge);
         let wanted = match options.clear_order {
             Clearing::In(order) => Some(order),
             Clearing::Calibrated => None,
@@ -73,7 +72,7 @@ impl Arenas {
     ) -> Result<T, LabError> {
         let tunables = self.tunables(thp);
         let arena = if arena.is_huge() { &mut self.huge } else { &mut self.small };
-        measure::prepare_frames(arena.hosted_mut(), Frames::Fresh);
+        bench::prepare_frames(arena.hosted_mut(), Frames::Fresh);
         let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
         vm.set_clear_orders(&self.measured);
         if thp == Thp::OnZeroed {

@@ -9,8 +9,8 @@ use super::ours::Arenas;
 use super::passes::Passes;
 use super::plan::{Job, NR_ROWS, Row, System, Thp};
 use super::program::Sample;
+use crate::bench::{median, spread};
 use crate::os;
-use crate::pft::{median, spread};
 use crate::stage::PAGE_BYTES;
 
 /// One system with one setting.

@@ -3,7 +3,7 @@
 use super::history::{GIB_2011, Then};
 use super::plan::{Row, System, Thp};
 use super::reckon::{COMPARISONS, Column, Figure, Report};
-use crate::pft::plain_table;
+use crate::bench::plain_table;
 use std::fmt::Write;
 
 impl Report {

@@ -9,11 +9,12 @@
 //! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
 //!   of frames named in `Hosted::regions` may be written through `frame_ptr`.
 
-use super::options::{AGED_FREE_OF_64, Frames, PAGE_BYTES, Pages};
+use super::options::Pages;
+use crate::bench::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, prepare_frames};
 use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
-use softfault::clear::{ClearOrder, ClearTable, Scratch, calibrate};
-use softfault::machine::{CpuId, Machine};
+use softfault::clear::{ClearOrder, Scratch};
+use softfault::machine::Machine;
 use softfault::{Access, AddressSpace, MapFlags, Order, Pfn, Prot, Tunables, Vm};
 use softfault_host::Hosted;
 use std::hint::black_box;
@@ -197,50 +198,6 @@ pub fn clear(load: &Load, hosted: &mut Hosted, how: ClearOrder) -> Result<Sample
     )
 }
 
-/// In which order large pages are best cleared in this arena.
-pub fn calibrated(hosted: &mut Hosted) -> ClearTable {
-    let range = hosted.frames()[0];
-    calibrate(&mut Scratch::new(hosted, range).expect("frames of the machine"))
-}
-
-/// One warm machine, which serves the `Vm`s of all rows one after the other.
-pub struct Arena(Option<Hosted>);
-
-impl Arena {
-    /// With this machine.
-    pub fn of(hosted: Hosted) -> Arena {
-        Arena(Some(hosted))
-    }
-    /// The machine, between two `Vm`s.
-    ///
-    /// # Panics
-    ///
-    /// After a measurement that failed: there is no next one.
-    pub fn hosted(&self) -> &Hosted {
-        self.0.as_ref().expect("the run ends with the first measurement that fails")
-    }
-    /// The same, to be changed.
-    ///
-    /// # Panics
-    ///
-    /// As [`hosted`](Arena::hosted).
-    pub fn hosted_mut(&mut self) -> &mut Hosted {
-        self.0.as_mut().expect("the run ends with the first measurement that fails")
-    }
-    /// Takes it, to make a `Vm` of.
-    ///
-    /// # Panics
-    ///
-    /// As [`hosted`](Arena::hosted).
-    pub fn take(&mut self) -> Hosted {
-        self.0.take().expect("the run ends with the first measurement that fails")
-    }
-    /// Puts back what a `Vm` was made of.
-    pub fn put(&mut self, hosted: Hosted) {
-        self.0 = Some(hosted);
-    }
-}
-
 /// Softfault: one `handle_fault` for each page of a fresh address space in a
 /// fresh `Vm` over the same arena. No trap, no translation: the fault path alone.
 pub fn faults(load: &Load, arena: &mut Arena, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
@@ -298,11 +255,6 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// The calling thread becomes that CPU.
-pub fn bind(hosted: &Hosted, cpu: usize) -> Result<softfault_host::CpuGuard<'_>, LabError> {
-    hosted.bind(CpuId(cpu as u16)).map_err(|e| LabError::subsystem(format!("binding CPU {cpu}"), e))
-}
-
 fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
     let (len, align) = (load.nr_bytes(), load.pages.nr_bytes());
     let prot = Prot::READ | Prot::WRITE;
@@ -313,19 +265,8 @@ fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
         .map_err(|e| LabError::subsystem(format!("mmap of {len} bytes"), e))
 }
 
-/// Makes true what the row claims: a mark in every frame, or zeroes in all of them.
-pub fn prepare_frames(hosted: &mut Hosted, frames: Frames) {
-    match frames {
-        Frames::Zeroed | Frames::Aged => hosted.zero(),
-        Frames::Fresh => hosted.soil(MARK),
-    }
-}
-
 /// Any number: which frames are free after ageing is to repeat from run to run.
 const AGE_SEED: u64 = 64;
-
-/// What a dirty frame begins with.
-const MARK: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
 /// That every page has a frame, and that the frame has lost its mark: a row whose
 /// faults did less than it claims is no result.
@@ -353,10 +294,4 @@ fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, load: &Load)
 
 fn first_frame(hosted: &Hosted) -> Pfn {
     hosted.frames()[0].first
-}
-
-/// Brings the whole arena near: memory that a virtual machine touches for the
-/// first time ever costs several microseconds a page.
-pub fn warm(hosted: &mut Hosted) {
-    prepare_frames(hosted, Frames::Zeroed);
 }

@@ -9,28 +9,27 @@
 
 mod history;
 mod json;
-pub mod measure;
+mod measure;
 mod options;
 mod plan;
 mod plot;
 mod stats;
 mod table;
 
-pub use measure::bind;
-pub use options::{Against, Frames, Options, Pages, Rss, parse_discipline, parse_gib};
-pub use plan::Order as RandomOrder;
-pub use stats::{Row, median, spread};
-pub use table::plain as plain_table;
+pub use options::Options;
 
+use crate::bench::{Against, Arena, RandomOrder, calibrated, warm};
 use crate::error::LabError;
 use crate::os;
 use crate::progress;
-use measure::{Arena, Load, Sample};
+use measure::{Load, Sample};
+use options::{Pages, Rss};
 use plan::{Job, Work};
 use softfault::clear::ClearOrder;
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
+use stats::Row;
 
 /// Runs it and prints what was asked for.
 pub fn run(options: &Options) -> Result<(), LabError> {
@@ -68,14 +67,14 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
         ..HostedConfig::default()
     })
     .map_err(|e| LabError::host("the hosted machine", e))?;
-    measure::warm(&mut hosted);
-    let how = measure::calibrated(&mut hosted).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
+    warm(&mut hosted);
+    let how = calibrated(&mut hosted).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
     let mut arena = Arena::of(hosted);
 
     let jobs = plan::jobs(options, &thread_counts);
     let bar = progress::bar((jobs.len() * options.reps as usize) as u64);
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); jobs.len()];
-    let mut order = plan::Order::new(options.seed);
+    let mut order = RandomOrder::new(options.seed);
     for rep in 1..=options.reps {
         for i in order.shuffled(jobs.len()) {
             bar.set_message(format!("repetition {rep}: {}", jobs[i]));

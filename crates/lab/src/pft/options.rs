@@ -1,13 +1,12 @@
 //! What may be typed after `softfault pft`, and what it comes to.
 
+use crate::bench::{AGED_FREE_OF_64, Against, Frames, PAGE_BYTES, parse_discipline, parse_gib};
 use crate::error::LabError;
 use crate::os;
 use clap::{Args, ValueEnum};
 use softfault::Discipline;
 use std::path::PathBuf;
 
-/// Bytes in a page of both systems.
-pub const PAGE_BYTES: u64 = 4096;
 const GIB: f64 = (1u64 << 30) as f64;
 /// Most threads: what a `CpuSet` of the core holds.
 const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
@@ -64,17 +63,6 @@ Examples:
   softfault pft -g 0.5 -r 9 -t 1,2,4 --plot faults.svg
   softfault pft -g 1 -t 1,2 --json | jq -r '[.discipline, .threads, .ns_per_fault] | @tsv'";
 
-/// In which state frames are when a repetition starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Frames {
-    /// Dirty: each has to be zeroed inside the timed part
-    Fresh,
-    /// Known to be zero: the software alone
-    Zeroed,
-    /// Known to be zero, and scattered: the software alone, after a long day
-    Aged,
-}
-
 /// What a fault maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Pages {
@@ -99,33 +87,6 @@ impl Pages {
             Pages::Huge => "2 MiB",
         }
     }
-}
-
-/// Of 64 frames, how many are free in memory that has aged.
-pub const AGED_FREE_OF_64: u32 = 8;
-
-impl Frames {
-    /// The word in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Frames::Fresh => "fresh",
-            Frames::Zeroed => "zeroed",
-            Frames::Aged => "aged",
-        }
-    }
-    /// Whether nothing is left to zero.
-    pub fn are_zero(self) -> bool {
-        self != Frames::Fresh
-    }
-}
-
-/// What stands beside our rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Against {
-    /// The host's kernel
-    Linux,
-    /// Nothing
-    None,
 }
 
 /// How `fastpath2004` counts resident pages.
@@ -174,21 +135,6 @@ pub struct Options {
     /// Seed of the order of rows within a repetition
     #[arg(long, value_name = "N", default_value = "2004")]
     pub seed: u64,
-}
-
-/// Some memory.
-pub fn parse_gib(text: &str) -> Result<f64, String> {
-    let wanted = "should be a number of GiB from 0.001 to 16384, such as 1 or 0.25";
-    let gib: f64 = text.parse().map_err(|_| wanted.to_string())?;
-    if (0.001..=16384.0).contains(&gib) { Ok(gib) } else { Err(wanted.into()) }
-}
-
-/// One discipline by its name.
-pub fn parse_discipline(text: &str) -> Result<Discipline, String> {
-    Discipline::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
-        let names: Vec<&str> = Discipline::ALL.iter().map(|d| d.name()).collect();
-        format!("should be one of {}", names.join(", "))
-    })
 }
 
 fn parse_svg(text: &str) -> Result<PathBuf, String> {

@@ -6,6 +6,7 @@
 use super::measure::Sample;
 use super::options::Options;
 use super::plan::{Job, Work};
+use crate::bench::{median, spread};
 
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,25 +118,6 @@ fn wall_seconds(samples: &[Sample]) -> Vec<f64> {
 /// Median of the ratios within repetitions.
 fn paired(own: &[f64], other: &[f64], ratio: impl Fn(f64, f64) -> f64) -> f64 {
     median(own.iter().zip(other).map(|(&own, &other)| ratio(own, other)))
-}
-
-/// The middle value, or the mean of the two in the middle.
-pub fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut sorted: Vec<f64> = values.collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n.is_multiple_of(2) => (sorted[middle - 1] + sorted[middle]) / 2.0,
-        _ => sorted[middle],
-    }
-}
-
-/// (Largest - smallest) / median.
-pub fn spread(values: &[f64]) -> f64 {
-    let largest = values.iter().copied().fold(f64::MIN, f64::max);
-    let smallest = values.iter().copied().fold(f64::MAX, f64::min);
-    (largest - smallest) / median(values.iter().copied())
 }
 
 #[cfg(test)]

@@ -91,9 +91,3 @@ fn an_idle_clock_gives_no_rate() {
     let row = &rows(&options, &[LOCKFREE], &[vec![sample(30, 0)]])[0];
     assert_eq!(row.faults_per_cpu_s(), None);
 }
-
-#[test]
-fn medians() {
-    assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
-    assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
-}

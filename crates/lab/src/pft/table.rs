@@ -1,9 +1,9 @@
 //! The tables: ours with the columns of 2004 and some more, and that of 2004.
 
 use super::history::OldRow;
-use super::options::{Frames, Options};
+use super::options::Options;
 use super::stats::Row;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::bench::{Frames, plain_table};
 use softfault::Discipline;
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub fn ours(options: &Options, rows: &[Row], kernel: &str) -> String {
     if fresh {
         head.extend(["x touch", "x populate", "/zero", "/zero batch"]);
     }
-    let mut table = plain(&head, 2);
+    let mut table = plain_table(&head, 2);
     for row in rows.iter().filter(|row| !row.is_yardstick()) {
         let mut cells = vec![label(row), row.frames.to_string()];
         cells.extend(cells_2004(row));
@@ -102,7 +102,7 @@ fn remark(options: &Options, kernel: &str) -> String {
 pub fn of_2004(rows: &[OldRow]) -> String {
     let mut head = vec!["2004 (16 KiB pages)"];
     head.extend(COLUMNS_2004);
-    let mut table = plain(&head, 1);
+    let mut table = plain_table(&head, 1);
     for row in rows {
         table.add_row([
             format!("{} CPUs, {}", row.machine_cpus, row.variant),
@@ -117,16 +117,6 @@ pub fn of_2004(rows: &[OldRow]) -> String {
         ]);
     }
     format!("{table}\n")
-}
-
-/// A table without rules, numbers to the right after the first `nr_labels` columns.
-pub fn plain(head: &[&str], nr_labels: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(head);
-    for column in table.column_iter_mut().skip(nr_labels) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 fn short(gib: f64) -> String {
