@@ -6,8 +6,10 @@
 use crate::addr::{Access, Order, Pfn, Rights};
 
 pub mod conformance;
+mod riscv;
 mod toy;
 mod x86_64;
+pub use riscv::{Sv39, Sv48, Sv57};
 pub use toy::Toy;
 pub use x86_64::{X86_64, X86_64La57};
 
