@@ -71,6 +71,7 @@ fn an_upward_use_in_every_form() {
             "{line}: {found:?}"
         );
     }
+    assert_eq!(places(&breaches(&[("mid", "use crate::high::High;\n")])), ["src/mid.rs:1"]);
     let what = &in_low("use crate::high::High;\n")[0].what;
     assert!(what.starts_with("names `high::High` of high/mod.rs, layer high, from layer low below it"), "{what}");
     assert!(what.contains("should be moved down, or be given by the caller"), "{what}");
@@ -139,6 +140,8 @@ fn an_upward_call_of_a_method() {
     let found = breaches(&[("mid", mid), ("low/a", "fn f() { x.rare() }\n"), ("low/facade", "fn f() { x.rare() }\n")]);
     assert_eq!(places(&found), ["src/low/a.rs:1"]);
     assert!(found[0].what.contains("`rare` (or is it of `core`?"), "{found:?}");
+    let made = "macro_rules! make { ($on:ty) => { impl $on { pub fn rare(&mut self, x: u8) {} } } }\n";
+    assert_eq!(places(&breaches(&[("mid", made), ("low/a", "fn f() { x.rare() }\n")])), ["src/low/a.rs:1"]);
 }
 
 #[test]
@@ -176,6 +179,8 @@ fn a_foreign_trait_has_to_be_in_the_layer_of_its_type() {
     assert_eq!(places(&found), ["src/high/b.rs:1"]);
     let from = "use super::High;\nimpl From<High> for crate::low::Low {\n    fn from(_: High) -> Self {}\n}\n";
     assert_eq!(breaches(&[("high/b", from)]), []);
+    let lower = "use crate::low::Low;\nimpl PartialEq<Low> for Low {\n    fn eq(&self, _: &Low) -> bool {}\n}\n";
+    assert_eq!(places(&breaches(&[("high/b", lower)])), ["src/high/b.rs:2"]);
 }
 
 #[test]
@@ -228,6 +233,10 @@ fn a_parent_and_its_children() {
     assert_eq!(circles_of(&[("a/mod", lifting), ("a/child", "pub struct Child;\n"), other]), 0);
     let child = ("a/child", "use super::Other;\npub struct Child;\n");
     assert_eq!(circles_of(&[("a/mod", lifting), child, other]), 1);
+    // Who names the parent's type does not depend on what the parent lifts.
+    let lifts = ("a/mod", "mod child;\npub use child::Child;\npub struct Common;\n");
+    let child = ("a/child", "use crate::b::B;\npub struct Child;\n");
+    assert_eq!(circles_of(&[lifts, child, ("b", "pub struct B(crate::a::Common);\n")]), 0);
     // Out of the folder and back to the parent that calls in.
     let calls = ("a/mod", "mod child;\npub struct Common;\nfn run() { child::go() }\n");
     let out = ("a/child", "use crate::b::B;\npub fn go() {}\n");
