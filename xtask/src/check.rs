@@ -4,7 +4,7 @@
 //! line counts tests, and steps that are not tests, as passed or failed.
 
 use crate::shell::{self, Line};
-use crate::{lint, mutants, packages, readme};
+use crate::{lint, mutants, packages, publish, readme};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ struct Step {
     run: fn(&mut Tally) -> Result<(), String>,
 }
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step { name: "packages", slow: false, run: |_| packages::ensure() },
     Step { name: "format", slow: false, run: |_| format() },
     Step { name: "lints of our own", slow: false, run: |_| lint::run() },
@@ -37,6 +37,7 @@ const STEPS: [Step; 11] = [
         run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(KERNEL)),
     },
     Step { name: "clippy of the probe", slow: false, run: |_| shell::run(&shell::cargo(CLIPPY_KERNEL).within(PROBE)) },
+    Step { name: "package of the library", slow: false, run: |_| publish::check() },
     Step { name: "documentation", slow: false, run: |_| documentation() },
     Step { name: "tests", slow: false, run: |tally| tests(&shell::cargo(TESTS), tally) },
     Step { name: "model checking", slow: true, run: |tally| tests(&shell::cargo(MODELS), tally) },

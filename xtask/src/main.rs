@@ -8,6 +8,7 @@
 //! | `clients.rs` | `clients`: other people's memory programs, cloned and built static |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | which Debian packages the tests need |
+//! | `publish.rs` | `package`: whether the library's package is complete |
 //! | `shell.rs` | running other programs |
 
 mod check;
@@ -15,6 +16,7 @@ mod clients;
 mod lint;
 mod mutants;
 mod packages;
+mod publish;
 mod readme;
 mod shell;
 
@@ -41,6 +43,8 @@ enum Task {
     Clients(clients::Options),
     /// Wrong variants of the code, each of which a named test must notice
     Mutants(mutants::Options),
+    /// Whether the library's package is complete and builds
+    Package,
     /// Runs every command of the README's `console` blocks
     Readme,
     /// Long runs: `soak differential --seconds N [--seed S]`; `soak pipelines`, on the reference kernel
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Package => publish::check(),
         Task::Readme => readme::run(),
         Task::Soak { arguments } => soak(&arguments),
     };

@@ -119,3 +119,8 @@ pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::{AccessError, Active, AddressSpace};
 pub use tunables::{Discipline, Tunables};
 pub use vm::{FrameRange, NewVmError, Vm};
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,7 +4,7 @@ use crate::huge::knobs::HugeKnobs;
 use crate::policy::clear::ClearOrder;
 use crate::policy::compact::CompactBudget;
 
-/// How a fault excludes other faults; see `fault/discipline.rs`.
+/// How a fault excludes other faults; see `fault/empty.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Discipline {
     /// Before 2004: one spinlock per address space around walk, recheck,
