@@ -32,6 +32,7 @@ pub struct PageFault {
 /// The core's answer to a page fault that it could not mend: what a kernel makes
 /// a signal of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Trap {
     /// The first byte that was not transferred; those below it were.
     pub addr: u64,

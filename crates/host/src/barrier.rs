@@ -10,6 +10,7 @@ use rustix::thread::{CpuSet, MembarrierCommand, membarrier, membarrier_query, sc
 
 /// How the heavy barrier is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Barrier {
     /// `Membarrier` where the host has it, else `Walk`.
     Auto,

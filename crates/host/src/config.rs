@@ -7,6 +7,7 @@ use softfault::machine::MAX_CPUS;
 
 /// How invalidations reach other CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Mode {
     /// As x86-64 without `INVLPGB`: a request is posted, and the target serves
     /// it before its next access. Until then its TLB is stale, which nobody may
@@ -17,8 +18,15 @@ pub enum Mode {
     Broadcast,
 }
 
-/// What a [`Hosted`](crate::Hosted) is made of.
+/// What a [`Hosted`](crate::Hosted) is made of. Made from the default:
+///
+/// ```
+/// use softfault_host::HostedConfig;
+/// let config = HostedConfig::default().with_nr_cpus(2).with_arena_bytes(16 << 20);
+/// assert_eq!((config.nr_cpus, config.arena_bytes), (2, 16 << 20));
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct HostedConfig {
     /// CPUs, 1 to 512; a thread becomes one by [`bind`](crate::Hosted::bind).
     pub nr_cpus: usize,
@@ -48,6 +56,69 @@ pub struct HostedConfig {
     pub seed: u64,
 }
 
+impl HostedConfig {
+    /// The same with another [`nr_cpus`](HostedConfig::nr_cpus).
+    #[must_use]
+    pub const fn with_nr_cpus(mut self, nr_cpus: usize) -> HostedConfig {
+        self.nr_cpus = nr_cpus;
+        self
+    }
+    /// The same with another [`arena_bytes`](HostedConfig::arena_bytes).
+    #[must_use]
+    pub const fn with_arena_bytes(mut self, arena_bytes: u64) -> HostedConfig {
+        self.arena_bytes = arena_bytes;
+        self
+    }
+    /// The same with another [`mode`](HostedConfig::mode).
+    #[must_use]
+    pub const fn with_mode(mut self, mode: Mode) -> HostedConfig {
+        self.mode = mode;
+        self
+    }
+    /// The same with another [`tlb_entries`](HostedConfig::tlb_entries).
+    #[must_use]
+    pub const fn with_tlb_entries(mut self, tlb_entries: usize) -> HostedConfig {
+        self.tlb_entries = tlb_entries;
+        self
+    }
+    /// The same with another [`huge`](HostedConfig::huge).
+    #[must_use]
+    pub const fn with_huge(mut self, huge: bool) -> HostedConfig {
+        self.huge = huge;
+        self
+    }
+    /// The same with another [`zeroed`](HostedConfig::zeroed).
+    #[must_use]
+    pub const fn with_zeroed(mut self, zeroed: bool) -> HostedConfig {
+        self.zeroed = zeroed;
+        self
+    }
+    /// The same with another [`software_marks`](HostedConfig::software_marks).
+    #[must_use]
+    pub const fn with_software_marks(mut self, software_marks: bool) -> HostedConfig {
+        self.software_marks = software_marks;
+        self
+    }
+    /// The same with another [`strict_bbm`](HostedConfig::strict_bbm).
+    #[must_use]
+    pub const fn with_strict_bbm(mut self, strict_bbm: bool) -> HostedConfig {
+        self.strict_bbm = strict_bbm;
+        self
+    }
+    /// The same with another [`barrier`](HostedConfig::barrier).
+    #[must_use]
+    pub const fn with_barrier(mut self, barrier: Barrier) -> HostedConfig {
+        self.barrier = barrier;
+        self
+    }
+    /// The same with another [`seed`](HostedConfig::seed).
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> HostedConfig {
+        self.seed = seed;
+        self
+    }
+}
+
 impl Default for HostedConfig {
     fn default() -> HostedConfig {
         HostedConfig {
@@ -67,6 +138,7 @@ impl Default for HostedConfig {
 
 /// Why a machine could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum HostedError {
     /// `nr_cpus` is out of range.
     Cpus(usize),
@@ -110,5 +182,40 @@ impl HostedConfig {
             return Err(HostedError::Tlb(self.tlb_entries));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setter_sets_its_field() {
+        let config = HostedConfig::default()
+            .with_nr_cpus(2)
+            .with_arena_bytes(4096)
+            .with_mode(Mode::Broadcast)
+            .with_tlb_entries(8)
+            .with_huge(true)
+            .with_zeroed(false)
+            .with_software_marks(true)
+            .with_strict_bbm(true)
+            .with_barrier(Barrier::Membarrier)
+            .with_seed(9);
+        let HostedConfig {
+            nr_cpus,
+            arena_bytes,
+            mode,
+            tlb_entries,
+            huge,
+            zeroed,
+            software_marks,
+            strict_bbm,
+            barrier,
+            seed,
+        } = config;
+        assert_eq!((nr_cpus, arena_bytes, mode, tlb_entries), (2, 4096, Mode::Broadcast, 8));
+        assert_eq!((huge, zeroed, software_marks, strict_bbm), (true, false, true, true));
+        assert_eq!((barrier, seed), (Barrier::Membarrier, 9));
     }
 }

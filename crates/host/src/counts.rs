@@ -94,6 +94,7 @@ pub const fn nested_loads(nr_guest: u8, nr_host: u8) -> u64 {
 /// walks that found a translation; one that ended in a page fault is a miss and
 /// no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct TlbStats {
     /// Accesses to a page: the TLB was looked at once for each.
     pub lookups: u64,

@@ -224,6 +224,7 @@ impl Drop for Inside<'_> {
 
 /// What a CPU has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct CpuStats {
     /// Page walks: accesses that its TLB did not answer.
     pub walks: u64,
@@ -235,6 +236,7 @@ pub struct CpuStats {
 
 /// Why a thread could not become a CPU, or a CPU not enter an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum BindError {
     /// The machine has no such CPU.
     Unknown(CpuId),

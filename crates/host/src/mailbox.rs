@@ -25,7 +25,8 @@ impl Posts {
     pub(crate) fn take(&self, space_id: u64, pages: &PageRange) -> bool {
         let takes = |what: &Flush| match what {
             Flush::Pages(range) => range.overlaps(pages),
-            Flush::Space => true,
+            // The space, or what is not known here.
+            _ => true,
         };
         self.overflow || self.waiting.iter().any(|(id, what)| *id == space_id && takes(what))
     }

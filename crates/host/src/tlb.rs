@@ -181,7 +181,8 @@ impl Tlb {
             Flush::Pages(pages) => {
                 self.invalidate_if(|id, key| id == space_id && translation(key, 0).pages().overlaps(&pages))
             }
-            Flush::Space => self.invalidate_if(|id, _| id == space_id),
+            // The space, or what is not known here.
+            _ => self.invalidate_if(|id, _| id == space_id),
         }
     }
 

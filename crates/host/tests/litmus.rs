@@ -72,7 +72,7 @@ fn faulter(board: &Board) {
 
 /// (Rounds that broke the rule, rounds played); ends after `rounds` or `limit`.
 fn play(heavy: bool, rounds: u64, limit: Duration) -> (u64, u64) {
-    let hosted = Hosted::new(HostedConfig { nr_cpus: 2, arena_bytes: 1 << 20, ..HostedConfig::default() }).unwrap();
+    let hosted = Hosted::new(HostedConfig::default().with_nr_cpus(2).with_arena_bytes(1 << 20)).unwrap();
     let mut others = CpuSet::EMPTY;
     others.insert(CpuId(1));
     let board = Board { slot: Line::new(), gone: Line::new(), saw: Line::new(), round: Line::new(), done: Line::new() };

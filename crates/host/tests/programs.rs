@@ -9,7 +9,8 @@ const AT: u64 = 0x1000_0000;
 const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
 
 fn vm(nr_cpus: usize, mode: Mode) -> Vm<Hosted> {
-    let config = HostedConfig { nr_cpus, mode, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
+    let config =
+        HostedConfig::default().with_nr_cpus(nr_cpus).with_mode(mode).with_strict_bbm(true).with_tlb_entries(64);
     let hosted = Hosted::new(config).unwrap();
     Vm::new(hosted, Tunables::default()).unwrap()
 }

@@ -107,7 +107,7 @@ fn shoot(vm: &Vm<Hosted>, running: &Running<'_>, board: &Board, rounds: u64, lim
 }
 
 fn play(mode: Mode, rounds: u64, limit: Duration) {
-    let hosted = Hosted::new(HostedConfig { nr_cpus: 2, mode, tlb_entries: 64, ..HostedConfig::default() }).unwrap();
+    let hosted = Hosted::new(HostedConfig::default().with_nr_cpus(2).with_mode(mode).with_tlb_entries(64)).unwrap();
     let vm = Vm::new(hosted, Tunables::default()).unwrap();
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();

@@ -59,7 +59,8 @@ unsafe impl Machine for Kernel {
         let root = u64::from(space.root.0) << 12;
         let work = match what {
             Flush::Pages(range) => Work::Flush { root, start: range.start.addr(), nr_pages: range.nr_pages() },
-            Flush::Space => Work::FlushAll { root },
+            // The space, or what is not known here.
+            _ => Work::FlushAll { root },
         };
         mailbox::call(cpus, work);
     }

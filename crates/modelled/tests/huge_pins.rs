@@ -7,7 +7,7 @@ use common::{Modelled, World, explore, run};
 use softfault_modelled::MlockFlags;
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::{
-    Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, KhugepagedKnobs, Order, PinError, PinMut, Term,
+    Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, Order, PinError, PinMut, Term,
 };
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ type Held = Arc<Mutex<Option<PinMut<'static, Modelled>>>>;
 const HUGE: u64 = 4;
 
 fn enable(w: World, enabled: Enabled) {
-    w.vm.set_huge_knobs(&HugeKnobs { enabled, ..HugeKnobs::DEFAULT }).unwrap();
+    w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(enabled)).unwrap();
 }
 
 /// One huge page, written.
@@ -159,8 +159,8 @@ fn t8_pin_against_collapse() {
 fn a_write_through_a_pin_against_the_underused_split() {
     explore(5, || {
         let w = huge();
-        let khugepaged = KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged };
-        w.vm.set_huge_knobs(&HugeKnobs { khugepaged, ..HugeKnobs::DEFAULT }).unwrap();
+        let khugepaged = HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(1);
+        w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_khugepaged(khugepaged)).unwrap();
         let (other, held) = (pin(w.space, 0), pin(w.space, 1));
         let write = move || {
             // Bytes are no cells of the model: it is here that the other CPU gets on.
@@ -182,8 +182,8 @@ fn a_write_through_a_pin_against_the_underused_split() {
 fn mlock_against_the_underused_split() {
     explore(3, || {
         let w = huge();
-        let khugepaged = KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged };
-        w.vm.set_huge_knobs(&HugeKnobs { khugepaged, ..HugeKnobs::DEFAULT }).unwrap();
+        let khugepaged = HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(1);
+        w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_khugepaged(khugepaged)).unwrap();
         run(vec![
             Box::new(move || w.space.mlock(0, HUGE * 4096, MlockFlags::empty()).unwrap()),
             Box::new(move || _ = w.vm.shrink_underused(u64::MAX)),

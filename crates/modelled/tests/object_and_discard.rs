@@ -17,7 +17,7 @@ fn world() -> (World, &'static Object) {
     let w = World::new(Discipline::Lockfree, 0, 1);
     w.touch(0);
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
-    let part = ObjectPart { object, offset_bytes: 0, may_write: true };
+    let part = ObjectPart::new(object);
     w.space.mmap_object(4 * 4096, 4096, RW, FIXED_SHARED, part).unwrap();
     object.write(0, &[7; 8]).unwrap();
     (w, object)

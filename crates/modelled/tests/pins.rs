@@ -147,7 +147,7 @@ fn release_against_discard() {
     explore(2, || {
         let w = World::new(Discipline::Lockfree, 0, 2);
         let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
-        let part = softfault_modelled::ObjectPart { object, offset_bytes: 0, may_write: true };
+        let part = softfault_modelled::ObjectPart::new(object);
         w.space.mmap_object(4 * 4096, 4096, common::RW, MapFlags::SHARED | MapFlags::FIXED, part).unwrap();
         let pin = w.space.pin_page_mut(4 * 4096, Term::Short).unwrap();
         w.space.munmap(4 * 4096, 4096).unwrap();

@@ -59,8 +59,8 @@ fn vm() -> Vm<One> {
     let layout = Layout::from_size_align((NR_FRAMES * PAGE_SIZE) as usize, 2 << 20).unwrap();
     // SAFETY: I1: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout) };
-    let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
-    Vm::new(One(memory), Tunables { thp, clear_order: Some(ClearOrder::Hybrid), ..Tunables::default() }).unwrap()
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
+    Vm::new(One(memory), Tunables::default().with_thp(thp).with_clear_order(Some(ClearOrder::Hybrid))).unwrap()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
 use softfault_shuffled::Advice;
 use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::Toy;
-use softfault_shuffled::{Access, AddressSpace, Event, HugeKnobs, KhugepagedKnobs, Term, Tunables, Vm};
+use softfault_shuffled::{Access, AddressSpace, Event, HugeKnobs, Term, Tunables, Vm};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
@@ -33,8 +33,8 @@ impl World {
 
     fn with(is_there: bool, knobs: HugeKnobs) -> World {
         be(0);
-        let thp = HugeKnobs { enabled: Enabled::Always, ..knobs };
-        let vm = vm(NR_CPUS, NR_FRAMES, Tunables { mmap_min_addr: 0, zero_batch: 1, thp, ..Tunables::default() });
+        let thp = knobs.with_enabled(Enabled::Always);
+        let vm = vm(NR_CPUS, NR_FRAMES, Tunables::default().with_mmap_min_addr(0).with_zero_batch(1).with_thp(thp));
         let space = Box::leak(Box::new(vm.new_space().unwrap()));
         space.mmap(0, 4 * 4096, RW, FIXED_PRIVATE).unwrap();
         space.handle_fault(0, Access::Write).unwrap();
@@ -117,13 +117,8 @@ fn stores_against_a_collapse() {
 fn writes_against_a_split_of_the_underused() {
     let nr_split: &'static AtomicU64 = Box::leak(Box::default());
     shuffled(SCHEDULES, || {
-        let w = World::with(
-            true,
-            HugeKnobs {
-                khugepaged: KhugepagedKnobs { max_ptes_none: 1, ..HugeKnobs::DEFAULT.khugepaged },
-                ..HugeKnobs::DEFAULT
-            },
-        );
+        let w =
+            World::with(true, HugeKnobs::DEFAULT.with_khugepaged(HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(1)));
         be(1);
         w.space.write(4096, &[1]).unwrap();
         let shrinker: Actor = Box::new(move || (0..3).for_each(|_| _ = w.vm.shrink_underused(u64::MAX)));

@@ -71,7 +71,7 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
 }
 
 fn schedule(discipline: Discipline) {
-    let tunables = Tunables { discipline, zero_batch: 4, deferred_nodes_max: 8, ..Tunables::default() };
+    let tunables = Tunables::default().with_discipline(discipline).with_zero_batch(4).with_deferred_nodes_max(8);
     let vm = vm(NR_CPUS, NR_FRAMES, tunables);
     let before = vm.vmstat().nr_free_pages;
     let space: Arc<Space> = Arc::new(vm.new_space().unwrap());

@@ -50,7 +50,7 @@ impl World {
     /// Two mappings of four pages; one page of each is there, and so are all tables. Frames
     /// are claimed one at a time, so that a frame that was freed is soon used again.
     fn new() -> World {
-        World::tuned(Tunables { zero_batch: 1, ..Tunables::default() })
+        World::tuned(Tunables::default().with_zero_batch(1))
     }
 
     fn tuned(tunables: Tunables) -> World {
@@ -371,7 +371,7 @@ fn store_against_a_smaller_object() {
         let w = World::new();
         let object: &'static SharedObject<'static, Machine> =
             Box::leak(Box::new(w.vm.new_shared_object(2 * 4096).unwrap()));
-        let part = ObjectPart { object, offset_bytes: 0, may_write: true };
+        let part = ObjectPart::new(object);
         w.space.mmap_object(at(8), 2 * 4096, RW, FIXED_SHARED, part).unwrap();
         object.write(0, &[7; 8]).unwrap();
         let shrinker = inside(w, move || {
@@ -401,7 +401,7 @@ fn store_against_a_smaller_object() {
 #[test]
 fn lookups_against_deferred_nodes() {
     shuffled(SCHEDULES, || {
-        let w = World::tuned(Tunables { deferred_nodes_max: 2, ..Tunables::default() });
+        let w = World::tuned(Tunables::default().with_deferred_nodes_max(2));
         w.space.mmap(at(14), 4096, READ, FIXED_PRIVATE).unwrap();
         w.space.mmap(at(15), 4096, RW, FIXED_PRIVATE).unwrap();
         let mapper = inside(w, move || {
@@ -470,7 +470,7 @@ fn frames_on_their_way() {
 /// All frames are in use but for `nr_left`, which lie in the blocks: every group is
 /// empty.
 fn nearly_nothing(nr_left: u64) -> World {
-    let w = World::tuned(Tunables { zero_batch: 4, ..Tunables::default() });
+    let w = World::tuned(Tunables::default().with_zero_batch(4));
     w.space.mmap(ELSEWHERE + 8 * 4096, 64 * 4096, RW, FIXED_PRIVATE).unwrap();
     w.space.mmap(at(64), 256 * 4096, RW, FIXED_PRIVATE).unwrap();
     let nr_pages = (0..256).take_while(|page| w.space.handle_fault(at(64 + page), Access::Write).is_ok()).count();

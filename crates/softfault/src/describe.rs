@@ -12,6 +12,7 @@ use core::mem::offset_of;
 
 /// What lies at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub struct Place {
     /// The structure.
     pub structure: &'static str,

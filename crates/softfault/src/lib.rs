@@ -85,6 +85,7 @@ pub mod policy;
 mod program;
 mod rmap;
 mod section;
+mod setters;
 mod source;
 mod space;
 pub mod sync;

@@ -97,8 +97,12 @@ pub struct SpaceTag {
     pub root: Pfn,
 }
 
-/// Which translations a shootdown is about.
+/// Which translations a shootdown is about. There may be more kinds. A machine that
+/// does not know one drops all translations of the space, paging-structure caches
+/// included, as for `Space`: to drop more than was asked for is always sound (I4) and
+/// costs only time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Flush {
     /// Those of leaf entries in the range.
     Pages(PageRange),

@@ -3,9 +3,11 @@
 use crate::huge::knobs::HugeKnobs;
 use crate::policy::clear::ClearOrder;
 use crate::policy::compact::CompactBudget;
+use crate::setters::setters;
 
 /// How a fault excludes other faults; see `fault/empty.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum Discipline {
     /// Before 2004: one spinlock per address space around walk, recheck,
     /// install and accounting; never around allocation or zeroing.
@@ -33,8 +35,23 @@ impl Discipline {
     }
 }
 
-/// Limits and thresholds of one [`Vm`](crate::Vm).
+/// Limits and thresholds of one [`Vm`](crate::Vm). Made from the default:
+///
+/// ```
+/// use softfault::{HugeKnobs, Tunables, policy::huge::Enabled};
+/// let tunables = Tunables::default()
+///     .with_max_map_count(1000)
+///     .with_thp(HugeKnobs::default().with_enabled(Enabled::Madvise));
+/// assert_eq!(tunables.max_map_count, 1000);
+/// ```
+///
+/// There will be more fields, so a literal is refused outside this crate:
+///
+/// ```compile_fail,E0639
+/// let tunables = softfault::Tunables { max_map_count: 1000, ..Default::default() };
+/// ```
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Tunables {
     /// How faults exclude each other.
     pub discipline: Discipline,
@@ -80,6 +97,24 @@ pub struct Tunables {
     /// twenty operations. Models set 2.
     pub deferred_nodes_max: u64,
 }
+
+setters!(Tunables {
+    with_discipline: discipline = Discipline,
+    with_rss_percpu: rss_percpu = bool,
+    with_max_map_count: max_map_count = u64,
+    with_mmap_min_addr: mmap_min_addr = u64,
+    with_stack_limit_bytes: stack_limit_bytes = u64,
+    with_zero_batch: zero_batch = u64,
+    with_thp: thp = HugeKnobs,
+    with_thp_off: thp_off = bool,
+    with_clear_order: clear_order = Option<ClearOrder>,
+    with_compact_fault: compact_fault = CompactBudget,
+    with_compact_background: compact_background = CompactBudget,
+    with_low_watermark_pages: low_watermark_pages = u64,
+    with_shrink_blocks: shrink_blocks = u64,
+    with_zero_ahead_blocks: zero_ahead_blocks = u64,
+    with_deferred_nodes_max: deferred_nodes_max = u64,
+});
 
 impl Default for Tunables {
     fn default() -> Tunables {

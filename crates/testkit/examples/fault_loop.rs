@@ -8,7 +8,7 @@ use softfault_host::{Hosted, HostedConfig};
 
 fn main() {
     let pages: u64 = std::env::args().nth(1).map_or(8192, |a| a.parse().expect("PAGES: a number"));
-    let hosted = Hosted::new(HostedConfig { arena_bytes: 256 << 20, ..HostedConfig::default() }).unwrap();
+    let hosted = Hosted::new(HostedConfig::default().with_arena_bytes(256 << 20)).unwrap();
     let vm = Vm::new(hosted, Tunables::default()).unwrap();
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();

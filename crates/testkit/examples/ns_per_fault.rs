@@ -28,7 +28,7 @@ fn main() {
 
 fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     let arena_bytes = 4096 * pages() * nr_cpus as u64 * 2;
-    let config = HostedConfig { nr_cpus, arena_bytes, huge: true, ..HostedConfig::default() };
+    let config = HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_huge(true);
     let mut hosted = Hosted::new(config).unwrap();
     // Touches every frame, so that the host has given memory for it.
     if zeroed {
@@ -36,7 +36,7 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     } else {
         hosted.soil(1);
     }
-    let tunables = Tunables { discipline, ..Tunables::default() };
+    let tunables = Tunables::default().with_discipline(discipline);
     let vm = Vm::new(hosted, tunables).unwrap();
     let (space, at) = {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();

@@ -196,7 +196,7 @@ impl<'vm> World<'vm> {
     }
 
     fn map_object(&self) -> Result<(), softfault::MmapError> {
-        let part = softfault::ObjectPart { object: &self.object, offset_bytes: 0, may_write: true };
+        let part = softfault::ObjectPart::new(&self.object);
         self.space.mmap_object(OBJECT, OBJECT_PAGES * PAGE, RW, MapFlags::SHARED | MapFlags::FIXED, part).map(drop)
     }
 
@@ -242,14 +242,19 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     let mut random = Random::new(seed ^ 0x0dd);
     let mode = random.pick(&[Mode::Interrupt, Mode::Broadcast]);
     let arena_bytes = ARENA_BYTES_PER_ACTOR * nr_cpus as u64;
-    let config = HostedConfig { nr_cpus, arena_bytes, mode, tlb_entries: 64, seed, ..HostedConfig::default() };
+    let config = HostedConfig::default()
+        .with_nr_cpus(nr_cpus)
+        .with_arena_bytes(arena_bytes)
+        .with_mode(mode)
+        .with_tlb_entries(64)
+        .with_seed(seed);
     let hosted = Hosted::new(config).map_err(|e| e.to_string())?;
     let enabled = random.pick(&[Enabled::Never, Enabled::Always]);
     let cow = random.pick(&[CowHuge::Split, CowHuge::Copy]);
-    let mut thp = HugeKnobs { enabled, cow, ..HugeKnobs::DEFAULT };
+    let mut thp = HugeKnobs::DEFAULT.with_enabled(enabled).with_cow(cow);
     // With 511 the daemon collapses what it finds, and no huge page is underused.
     thp.khugepaged.max_ptes_none = random.pick(&[511, 255]);
-    let mut tunables = Tunables { thp, ..Tunables::default() };
+    let mut tunables = Tunables::default().with_thp(thp);
     // The host's clock would decide otherwise.
     tunables.compact_fault.time_ns = u64::MAX;
     Vm::new(hosted, tunables).map_err(|e| e.to_string())

@@ -111,10 +111,14 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
     // Mostly the discipline that has all sizes; the others have locks of their own.
     let discipline = if seed % 4 < 2 { Discipline::Lockfree } else { Discipline::ALL[seed as usize / 4 % 4] };
     let strict_bbm = !seed.is_multiple_of(3);
-    let config =
-        HostedConfig { nr_cpus, mode, arena_bytes: 256 << 20, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
+    let config = HostedConfig::default()
+        .with_nr_cpus(nr_cpus)
+        .with_mode(mode)
+        .with_arena_bytes(256 << 20)
+        .with_strict_bbm(strict_bbm)
+        .with_tlb_entries(64);
     let hosted = Hosted::new(config).map_err(|e: HostedError| e.to_string())?;
-    let tunables = Tunables { discipline, ..Tunables::default() };
+    let tunables = Tunables::default().with_discipline(discipline);
     Vm::new(hosted, tunables).map_err(|e: NewVmError| e.to_string())
 }
 

@@ -7,7 +7,7 @@ use softfault::policy::compact::CompactBudget;
 use softfault_host::Hosted;
 
 /// No clock decides what is done.
-const BUDGET: CompactBudget = CompactBudget { time_ns: u64::MAX, ..CompactBudget::BACKGROUND };
+const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
 
 /// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

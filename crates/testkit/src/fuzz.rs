@@ -124,16 +124,14 @@ impl Case {
 
 impl Setup {
     fn vm(self) -> Result<Vm<Hosted>, String> {
-        let config = HostedConfig {
-            nr_cpus: if self.several { 4 } else { 1 },
-            mode: self.mode,
-            arena_bytes: ARENA_BYTES,
-            tlb_entries: 64,
-            strict_bbm: true,
-            ..HostedConfig::default()
-        };
+        let config = HostedConfig::default()
+            .with_nr_cpus(if self.several { 4 } else { 1 })
+            .with_mode(self.mode)
+            .with_arena_bytes(ARENA_BYTES)
+            .with_tlb_entries(64)
+            .with_strict_bbm(true);
         let hosted = Hosted::new(config).map_err(|error| error.to_string())?;
-        let tunables = Tunables { discipline: self.discipline, ..Tunables::default() };
+        let tunables = Tunables::default().with_discipline(self.discipline);
         Vm::new(hosted, tunables).map_err(|error| error.to_string())
     }
 }

@@ -158,7 +158,7 @@ impl fmt::Display for HugeCounts {
 pub fn knobs(bits: KnobBits) -> HugeKnobs {
     let enabled = [Enabled::Always, Enabled::Madvise, Enabled::Never][bits.enabled() as usize];
     let cow = if bits.copies_whole() { CowHuge::Copy } else { CowHuge::Split };
-    let mut knobs = HugeKnobs { enabled, cow, use_zero_page: bits.zero_page(), ..HugeKnobs::DEFAULT };
+    let mut knobs = HugeKnobs::DEFAULT.with_enabled(enabled).with_cow(cow).with_use_zero_page(bits.zero_page());
     // A huge page that is mostly zeroes is underused: with the default none is.
     knobs.khugepaged.max_ptes_none = 256;
     if bits.all_sizes() {

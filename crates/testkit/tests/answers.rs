@@ -48,7 +48,7 @@ fn the_end_of_an_object_answers_others() {
 }
 
 fn whole<'a, 'vm, M: softfault::Machine>(object: &'a softfault::SharedObject<'vm, M>) -> ObjectPart<'a, 'vm, M> {
-    ObjectPart { object, offset_bytes: 0, may_write: true }
+    ObjectPart::new(object)
 }
 
 #[test]

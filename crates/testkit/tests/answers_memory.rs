@@ -14,7 +14,7 @@ use softfault_host::{Hosted, nr_steps};
 /// 1,536 blocks: one pass over all of them is too long.
 const LARGE: u64 = 3 << 30;
 const NR_BLOCKS: u64 = LARGE / HUGE;
-const SMALL_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+const SMALL_PAGES: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
 
 /// Steps that `f` takes in the core.
 fn steps_of(f: impl FnOnce()) -> u64 {
@@ -55,7 +55,7 @@ fn the_search_for_a_frame() {
 
 #[test]
 fn the_search_for_a_huge_frame() {
-    let thp = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Always, ..HugeKnobs::DEFAULT };
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_defrag(Defrag::Always);
     on_machine(1, LARGE, thp, |vm, space| {
         vm.hold_one_in_each_block(100, 7);
         let fault = steps_of(|| space.write(AT, &[1]).unwrap());
@@ -72,7 +72,7 @@ fn the_search_for_a_huge_frame() {
 
 #[test]
 fn the_search_for_adjacent_frames() {
-    let mut thp = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Never, ..HugeKnobs::DEFAULT };
+    let mut thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_defrag(Defrag::Never);
     thp.sizes.fill(SizeEnabled::Always);
     on_machine(1, LARGE, thp, |vm, space| {
         vm.age(16, 7);

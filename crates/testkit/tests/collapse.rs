@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const COLLAPSE: Advice = Advice::Collapse;
 /// Small pages only, until somebody collapses.
-const NEVER: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+const NEVER: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
 
 fn enable(vm: &Vm<Hosted>) {
-    vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, ..vm.huge_knobs() }).unwrap();
+    vm.set_huge_knobs(&vm.huge_knobs().with_enabled(Enabled::Always)).unwrap();
 }
 
 #[test]

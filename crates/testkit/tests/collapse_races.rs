@@ -31,7 +31,7 @@ fn prepare(s: &Space<'_>) {
 
 fn against_a_collapse(call: fn(&Space<'_>), flag: VmaFlags) {
     let (mut nr_huge, mut nr_changed) = (0, 0);
-    let knobs = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let knobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
     for begin in 0.. {
         assert!(begin < WAITS_MAX);
         let two = TwoCpus::over(vm(2, 8 << 20, knobs));
@@ -67,7 +67,7 @@ fn locking_against_a_collapse() {
 #[test]
 fn a_scan_against_a_move() {
     const TO: u64 = AT + 64 * HUGE;
-    let knobs = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let knobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
     let (mut nr_before, mut nr_after) = (0, 0);
     for begin in 0.. {
         let two = TwoCpus::over(vm(2, 16 << 20, knobs));

@@ -27,9 +27,9 @@ const NOHUGEPAGE: Advice = Advice::NoHugePage;
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
 fn vm_with(nr_cpus: usize, arena_bytes: u64, change: impl FnOnce(&mut HostedConfig, &mut Tunables)) -> Vm<Hosted> {
-    let mut config = HostedConfig { nr_cpus, arena_bytes, zeroed: false, ..HostedConfig::default() };
-    let thp = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Always, ..HugeKnobs::DEFAULT };
-    let mut tunables = Tunables { thp, ..Tunables::default() };
+    let mut config = HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_zeroed(false);
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_defrag(Defrag::Always);
+    let mut tunables = Tunables::default().with_thp(thp);
     // Time is the machine's, and nothing here may depend on it.
     tunables.compact_fault.time_ns = u64::MAX;
     change(&mut config, &mut tunables);
@@ -131,7 +131,7 @@ fn with_defrag_never_nothing_is_moved() {
     assert_eq!((vm.event(Event::CompactStall), vm.event(Event::PgmigrateSuccess)), (0, 0));
     assert!(!vm.take_compaction_request());
     // A daemon is asked instead.
-    let defer = HugeKnobs { defrag: Defrag::Defer, ..vm.huge_knobs() };
+    let defer = vm.huge_knobs().with_defrag(Defrag::Defer);
     vm.set_huge_knobs(&defer).unwrap();
     assert_eq!(write(first + 1), Ok(FaultDone::Installed));
     assert!(vm.take_compaction_request() && !vm.take_compaction_request());
@@ -145,7 +145,7 @@ fn with_defrag_never_nothing_is_moved() {
 fn a_fault_moves_no_more_than_its_budget() {
     for (nr_migrated, nr_scanned) in [(40, 4096), (20, 4096), (0, 4096), (256, 200), (256, 0)] {
         let vm = vm_with(1, 32 << 20, |_, tunables| {
-            tunables.compact_fault = CompactBudget { nr_migrated, nr_scanned, ..tunables.compact_fault };
+            tunables.compact_fault = tunables.compact_fault.with_nr_migrated(nr_migrated).with_nr_scanned(nr_scanned);
         });
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let space = vm.new_space().unwrap();

@@ -17,7 +17,7 @@ fn host_features() -> Features {
 /// Sequences from `first` on for as long as `more` says.
 fn compare(first: u64, mut more: impl FnMut(u64) -> bool) {
     let sides = Sides { linux: true, hosted: true, check_every: 50 };
-    let config = HostedConfig { arena_bytes: 512 << 20, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
+    let config = HostedConfig::default().with_arena_bytes(512 << 20).with_strict_bbm(true).with_tlb_entries(64);
     let limits = Limits { features: host_features(), linux: true, ..Limits::default() };
     let mut judge = Judge::new(sides, config, Tunables::default()).unwrap();
     let mut table = Table::default();

@@ -24,7 +24,7 @@ fn at_each_moment(
     touch: impl Fn(&Space<'_>) + Sync,
     look: impl Fn(&Space<'_>),
 ) {
-    let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
     let cpus = TwoCpus::over(huge::vm(2, 32 << 20, thp));
     let prepare = |space: &Space<'_>| {
         assert_eq!(space.mmap(AT, HUGE, RW, PRIVATE | FIXED), Ok(AT));

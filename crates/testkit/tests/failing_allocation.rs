@@ -122,7 +122,8 @@ impl Snapshot {
         // none, it does, and that is seen, too.
         let guard = |page| space.handle_fault(at(page), Access::Read) == Err(FaultError::Guard);
         let guards = [GUARDED + 1, GUARDED + 2].map(guard).to_vec();
-        let rss = RssPages { minor_faults: 0, ..space.rss_pages() };
+        let mut rss = space.rss_pages();
+        rss.minor_faults = 0;
         Snapshot { maps, brk: space.brk(0), nr_mapped_pages: space.nr_mapped_pages(), rss, pages, guards }
     }
 }

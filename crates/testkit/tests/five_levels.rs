@@ -12,7 +12,7 @@ const HIGH: u64 = 0x0080_0000_0000_0000;
 const STEP: u64 = 1 << 48;
 
 fn vm() -> Vm<Hosted<X86_64La57>> {
-    let hosted = Hosted::<X86_64La57>::with_format(HostedConfig { arena_bytes: 16 << 20, ..HostedConfig::default() });
+    let hosted = Hosted::<X86_64La57>::with_format(HostedConfig::default().with_arena_bytes(16 << 20));
     let hosted = hosted.unwrap();
     Vm::new(hosted, Tunables::default()).unwrap()
 }

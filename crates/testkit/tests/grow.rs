@@ -15,7 +15,7 @@ const LEN: u64 = 4 * PAGE;
 /// keeps its index, and cannot grow below index 0, as on Linux.
 #[test]
 fn a_mapping_that_was_moved_grows_to_its_first_index_only() {
-    let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
     huge::with_space(thp, |_, space| {
         assert_eq!(space.mmap(LOW, LEN, RW, PRIVATE | FIXED | GROWSDOWN), Ok(LOW));
         assert_eq!(space.mremap(LOW, LEN, LEN, MAYMOVE | MREMAP_FIXED, HIGH), Ok(HIGH));

@@ -15,7 +15,7 @@ const NOHUGEPAGE: Advice = Advice::NoHugePage;
 const HUGEPAGE: Advice = Advice::HugePage;
 
 fn knobs() -> HugeKnobs {
-    HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }
+    HugeKnobs::DEFAULT.with_enabled(Enabled::Always)
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn where_it_does_not_fit_small_pages_are_used() {
 
 #[test]
 fn madvise_asks_where_the_knob_leaves_it_to_the_program() {
-    with_space(HugeKnobs { enabled: Enabled::Madvise, ..knobs() }, |vm, space| {
+    with_space(knobs().with_enabled(Enabled::Madvise), |vm, space| {
         map(space, AT, 2 * HUGE);
         assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Installed));
         space.madvise(AT, 2 * HUGE, HUGEPAGE).unwrap();
@@ -203,7 +203,7 @@ fn guards_split() {
 #[test]
 fn fork_shares_and_a_write_takes_apart_what_it_needs() {
     for cow in [CowHuge::Split, CowHuge::Copy] {
-        with_space(HugeKnobs { cow, ..knobs() }, |vm, space| {
+        with_space(knobs().with_cow(cow), |vm, space| {
             map(space, AT, 2 * HUGE);
             (0..1024).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
             let free = vm.vmstat().nr_free_pages;
@@ -293,7 +293,7 @@ fn without_a_free_block_the_same_in_small_pages() {
 fn no_frame_is_lost_when_the_kth_allocation_fails() {
     for cow in [CowHuge::Split, CowHuge::Copy] {
         for k in 0..40 {
-            with_space(HugeKnobs { cow, ..knobs() }, |vm, space| {
+            with_space(knobs().with_cow(cow), |vm, space| {
                 map(space, AT, 3 * HUGE);
                 vm.fail_allocation(Some(k));
                 let _ = space.handle_fault(AT, Access::Write);
@@ -490,7 +490,9 @@ fn counts_are_true_after_all_is_gone() {
         map(space, AT, 4 * HUGE);
         (0..4).for_each(|i| space.write(AT + i * HUGE, &[1]).unwrap());
         space.munmap(AT, 4 * HUGE).unwrap();
-        assert_eq!(space.rss_pages(), RssPages { minor_faults: 4, ..RssPages::default() });
+        let mut expected = RssPages::default();
+        expected.minor_faults = 4;
+        assert_eq!(space.rss_pages(), expected);
         check(vm, &[space]);
     });
 }

@@ -14,14 +14,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-const COPY: HugeKnobs = HugeKnobs { enabled: Enabled::Always, cow: CowHuge::Copy, ..HugeKnobs::DEFAULT };
+const COPY: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(CowHuge::Copy);
 
 /// Two CPUs, and memory in which no frame is zero.
 fn used_memory() -> Vm<Hosted> {
-    let config = HostedConfig { nr_cpus: 2, arena_bytes: 32 << 20, ..HostedConfig::default() };
+    let config = HostedConfig::default().with_nr_cpus(2).with_arena_bytes(32 << 20);
     let mut hosted = Hosted::new(config).unwrap();
     hosted.soil(0x5ec7e7);
-    Vm::new(hosted, Tunables { thp: COPY, ..Tunables::default() }).unwrap()
+    Vm::new(hosted, Tunables::default().with_thp(COPY)).unwrap()
 }
 
 /// The first copy that is told of: says so, and goes on after the answer.
@@ -85,7 +85,7 @@ fn copy_interrupted_by(meanwhile: impl Fn(&Vm<Hosted>, &Space<'_>) + Sync, look:
 #[test]
 fn a_frame_goes_back_as_it_came_when_the_page_is_split() {
     let split = |vm: &Vm<Hosted>, _: &Space<'_>| {
-        vm.set_huge_knobs(&HugeKnobs { cow: CowHuge::Split, ..COPY }).unwrap();
+        vm.set_huge_knobs(&COPY.with_cow(CowHuge::Split)).unwrap();
     };
     copy_interrupted_by(split, |vm, space| {
         assert_eq!((vm.event(Event::ThpSplitPmd), huge_pages(space)), (1, 0));

@@ -30,7 +30,7 @@ fn prepare(space: &Space<'_>) {
 /// CPU 1 writes to a small page at each moment at which the huge page's end lets others
 /// run. No other frame is free, so that the end must have freed the page's.
 fn a_frame_is_free_after_the_end(mark: fn(&Space<'_>)) {
-    let cpus = TwoCpus::over(vm(2, ARENA, HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }));
+    let cpus = TwoCpus::over(vm(2, ARENA, HugeKnobs::DEFAULT.with_enabled(Enabled::Always)));
     let mut was_free = Vec::new();
     for begin in 0.. {
         let prepare = |space: &Space<'_>| {

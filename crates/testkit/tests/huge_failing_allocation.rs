@@ -120,7 +120,7 @@ fn each_failure(least: u64, call: Call) {
 fn fails_at(k: u64, cow: CowHuge, all_sizes: bool, call: Call) -> bool {
     let vm = Setup::PLAIN.vm(1, 40 << 20);
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
-    let mut thp = HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT };
+    let mut thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow);
     if all_sizes {
         thp.sizes.fill(SizeEnabled::Always);
     }
@@ -210,7 +210,7 @@ fn daemons() {
     for k in 0..12 {
         let vm = Setup::PLAIN.vm(1, 40 << 20);
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
-        vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }).unwrap();
+        vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always)).unwrap();
         let state = State::new(&vm);
         let before = (snapshot(&state.space), snapshot(&state.child));
         vm.fail_allocation(Some(k));

@@ -18,7 +18,7 @@ const NR_PAGES: u64 = 512;
 fn in_each(test: impl Fn(&World<'_>)) {
     for cow in [CowHuge::Split, CowHuge::Copy] {
         in_each_setup(3, ARENA, |w| {
-            w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT }).unwrap();
+            w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow)).unwrap();
             w.map(AT, 2 * NR_PAGES, RW);
             test(w);
         });
@@ -140,7 +140,7 @@ fn what_is_pinned_outlives_its_mapping() {
 fn pins_race_with_forks() {
     for cow in [CowHuge::Split, CowHuge::Copy] {
         in_setup(Setup::PLAIN, 2, 64 << 20, |w| {
-            w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT }).unwrap();
+            w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow)).unwrap();
             w.map(AT, NR_PAGES, RW);
             write(w.space, AT, 1);
             let forker = |running: &softfault_host::Running<'_>, stop: &AtomicBool| {
@@ -173,7 +173,7 @@ fn pins_race_with_forks() {
 fn t4_release_against_split() {
     for setup in [Setup::PLAIN, Setup { mode: softfault_host::Mode::Broadcast, ..Setup::PLAIN }] {
         in_setup(setup, 2, ARENA, |w| {
-            w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT }).unwrap();
+            w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always)).unwrap();
             let held = std::sync::Mutex::new(Vec::new());
             let go = AtomicBool::new(false);
             let release = |_: &softfault_host::Running<'_>, stop: &AtomicBool| {

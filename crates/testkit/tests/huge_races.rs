@@ -18,7 +18,7 @@ const NR_PAGES: u64 = 512;
 const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 fn always(w: &World<'_>, cow: CowHuge) {
-    w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT }).unwrap();
+    w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow)).unwrap();
 }
 
 /// In each setup with huge pages; the huge zero page stays, so it is made before
@@ -28,7 +28,7 @@ fn in_each(nr_cpus: usize, arena_bytes: u64, test: impl Fn(&World<'_>)) {
         eprintln!("{setup:?}");
         let vm = setup.vm(nr_cpus, arena_bytes);
         let cpu = vm.machine().bind(softfault::CpuId(0)).unwrap();
-        let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+        let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
         vm.set_huge_knobs(&thp).unwrap();
         let space = vm.new_space().unwrap();
         space.mmap(AT, HUGE, READ, PRIVATE | FIXED).unwrap();
@@ -145,7 +145,7 @@ fn batches_race_for_the_same_pages() {
     const NR: u64 = 256;
     for setup in Setup::all().into_iter().filter(|setup| setup.discipline == Discipline::Lockfree) {
         in_setup(setup, 3, 64 << 20, |w| {
-            let mut thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+            let mut thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
             thp.sizes.fill(SizeEnabled::Always);
             w.vm.set_huge_knobs(&thp).unwrap();
             let (begin, end) = (Barrier::new(3), Barrier::new(3));

@@ -102,15 +102,15 @@ fn in_full_memory(thp: HugeKnobs, test: impl Fn(&mut Full<'_>)) {
 }
 
 fn settings() -> [(&'static str, HugeKnobs); 5] {
-    let base = HugeKnobs { use_zero_page: false, ..HugeKnobs::DEFAULT };
-    let always = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Never, ..base };
+    let base = HugeKnobs::DEFAULT.with_use_zero_page(false);
+    let always = base.with_enabled(Enabled::Always).with_defrag(Defrag::Never);
     let sizes = always.sizes.map(|_| SizeEnabled::Inherit);
     [
-        ("never", HugeKnobs { enabled: Enabled::Never, ..base }),
-        ("advised", HugeKnobs { enabled: Enabled::Madvise, ..base }),
+        ("never", base.with_enabled(Enabled::Never)),
+        ("advised", base.with_enabled(Enabled::Madvise)),
         ("always", always),
-        ("always, compacting", HugeKnobs { defrag: Defrag::Always, ..always }),
-        ("all sizes", HugeKnobs { sizes, ..always }),
+        ("always, compacting", always.with_defrag(Defrag::Always)),
+        ("all sizes", always.with_sizes(sizes)),
     ]
 }
 
@@ -141,7 +141,7 @@ fn no_write_is_refused_while_a_frame_is_free() {
 /// machine of its own.
 #[test]
 fn no_read_is_refused_while_a_frame_is_free() {
-    let always = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Never, ..HugeKnobs::DEFAULT };
+    let always = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_defrag(Defrag::Never);
     let numbers = [0..4, 508..520, 1022..1030].into_iter().flatten();
     for k in numbers {
         in_full_memory(always, |full| {
@@ -156,7 +156,7 @@ fn no_read_is_refused_while_a_frame_is_free() {
 
 /// A call succeeds as soon as as many frames are free as it uses.
 fn succeeds_with_what_it_uses(name: &str, call: impl Fn(&Space<'_>) -> bool, undo: impl Fn(&Space<'_>)) {
-    in_full_memory(HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT }, |full| {
+    in_full_memory(HugeKnobs::DEFAULT.with_enabled(Enabled::Never), |full| {
         for k in 0..100 {
             full.free(k);
             if call(full.space) {

@@ -22,7 +22,7 @@ fn pretend(vm: &Vm<Hosted>, pfn: Pfn, nr: i64) {
 }
 
 fn knobs(enabled: Enabled) -> HugeKnobs {
-    HugeKnobs { enabled, ..HugeKnobs::DEFAULT }
+    HugeKnobs::DEFAULT.with_enabled(enabled)
 }
 
 fn frame(space: &Space<'_>, at: u64) -> Pfn {

@@ -307,7 +307,7 @@ fn several_mappings_in_one_call() {
 /// aligned place and to another one.
 #[test]
 fn huge_pages_that_are_split_meanwhile() {
-    let thp = HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT };
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
     let (mut nr_moved, mut nr_failed, mut nr_overlapped) = (0, 0, 0);
     for to in [TO, TO + 5 * PAGE] {
         for begin in 0..30 {

@@ -133,7 +133,7 @@ fn t14_pages_that_an_object_has_lost() {
     in_setup(Setup::PLAIN, 1, ARENA, |w| {
         let log = Log::of(w.vm);
         let object = w.vm.new_shared_object(8 * PAGE).unwrap();
-        let part = softfault::ObjectPart { object: &object, offset_bytes: 2 * PAGE, may_write: true };
+        let part = softfault::ObjectPart::new(&object).with_offset_bytes(2 * PAGE);
         w.space.mmap_object(BASE, 4 * PAGE, RW, SHARED | FIXED, part).unwrap();
         w.space.write(BASE, &[1; 4 * 4096]).unwrap();
         let _subscription = w.space.subscribe();
@@ -311,9 +311,10 @@ impl Mirror {
         let to = mirror.clone();
         let obey = move |_, notice: &Notice| match *notice {
             Notice::Start { range, .. } => to.forget(range),
-            Notice::Release => to.forget(PageRange::new(Vpn(0), Vpn(1 << 52))),
             Notice::End { .. } => false,
             Notice::Young { range, clear } => to.was_used(range, clear),
+            // The end, or what is not known here.
+            _ => to.forget(PageRange::new(Vpn(0), Vpn(1 << 52))),
         };
         assert!(vm.machine().on_notice(Box::new(obey)).is_ok());
         mirror
@@ -396,7 +397,7 @@ fn t14_a_mirror_of_huge_pages_is_never_stale() {
 }
 
 fn enable(w: &World<'_>, cow: CowHuge) {
-    w.vm.set_huge_knobs(&HugeKnobs { enabled: Enabled::Always, cow, ..HugeKnobs::DEFAULT }).unwrap();
+    w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow)).unwrap();
 }
 
 /// The program changes its memory in every way, and frames that it gives up are

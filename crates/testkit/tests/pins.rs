@@ -198,7 +198,7 @@ fn the_space_goes_first() {
 fn pages_of_objects() {
     in_plain_setup(|w| {
         let object = w.vm.new_shared_object(4 * PAGE).unwrap();
-        let part = softfault::ObjectPart { object: &object, offset_bytes: 0, may_write: true };
+        let part = softfault::ObjectPart::new(&object);
         w.space.mmap_object(BASE, 4 * PAGE, RW, SHARED | FIXED, part).unwrap();
         let mut held: Vec<Held<'_>> = (0..4).map(|i| pin(w.space, BASE + i * PAGE, Access::Write)).collect();
         let child = w.space.fork().unwrap();

@@ -6,9 +6,7 @@ mod common;
 use common::turns::TwoCpus;
 use common::{FIXED, PAGE, PRIVATE, READ, RW, Space, huge};
 use softfault::policy::huge::Enabled;
-use softfault::{
-    Access, AccessError, FaultError, HugeKnobs, MapFlags, MlockFlags, MprotectError, ObjectPart, Prot, VmaFlags,
-};
+use softfault::{Access, FaultError, HugeKnobs, MapFlags, MlockFlags, MprotectError, ObjectPart, Prot, VmaFlags};
 use softfault_host::Running;
 use std::cell::Cell;
 
@@ -22,7 +20,7 @@ const BEHIND: u64 = AT + FILLED;
 /// CPU 0 executes a page, and makes it writable in the place of executable, while
 /// CPU 1 writes it at each moment at which the call lets others run.
 fn execution_ends(enabled: Enabled) {
-    let cpus = TwoCpus::over(huge::vm(2, 32 << 20, HugeKnobs { enabled, ..HugeKnobs::DEFAULT }));
+    let cpus = TwoCpus::over(huge::vm(2, 32 << 20, HugeKnobs::DEFAULT.with_enabled(enabled)));
     let prepare = |running: &Running<'_>| {
         let space = running.space();
         assert_eq!(space.mmap(AT, HUGE, RW, PRIVATE | FIXED), Ok(AT));
@@ -80,14 +78,14 @@ fn what_may_never_be_written_is_refused_though_it_came_late() {
     while_another_is_filled(
         |space| {
             let object = space.vm().new_shared_object(PAGE).unwrap();
-            let part = ObjectPart { object: &object, offset_bytes: 0, may_write: false };
+            let part = ObjectPart::new(&object).with_may_write(false);
             assert_eq!(space.mmap_object(BEHIND, PAGE, READ, MapFlags::SHARED | FIXED, part), Ok(BEHIND));
         },
         |space, result| {
             assert!(flags(space).contains(VmaFlags::NEVERWRITE));
             assert!(!flags(space).contains(VmaFlags::WRITE), "{result:?}");
-            let refused = AccessError { at: BEHIND, fault: FaultError::NoRights };
-            assert_eq!(space.write(BEHIND, &[1]), Err(refused));
+            let refused = space.write(BEHIND, &[1]).unwrap_err();
+            assert_eq!((refused.at, refused.fault), (BEHIND, FaultError::NoRights));
         },
     );
 }

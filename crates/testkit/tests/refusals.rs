@@ -9,9 +9,7 @@ use common::huge::{AT, HUGE, huge_pages, map};
 use common::turns::TwoCpus;
 use common::{DONTNEED, FIXED, GUARD_INSTALL, PAGE, PRIVATE, READ, RW, SHARED, Space, check};
 use softfault::policy::huge::{Defrag, Enabled};
-use softfault::{
-    Access, Advice, CpuId, Errno, Event, HugeKnobs, KhugepagedKnobs, Machine, MadviseError, MmapError, Tunables, Vm,
-};
+use softfault::{Access, Advice, CpuId, Errno, Event, HugeKnobs, Machine, MadviseError, MmapError, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,13 +17,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 const NOHUGEPAGE: Advice = Advice::NoHugePage;
-const NO_HUGE_PAGES: HugeKnobs = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+const NO_HUGE_PAGES: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
 /// Pages of the other program.
 const OTHER: u64 = 0x30_0000_0000;
 
 fn machine(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
-    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, ..HostedConfig::default() }).unwrap();
-    Vm::new(hosted, Tunables { thp, low_watermark_pages: 0, ..Tunables::default() }).unwrap()
+    let hosted = Hosted::new(HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes)).unwrap();
+    Vm::new(hosted, Tunables::default().with_thp(thp).with_low_watermark_pages(0)).unwrap()
 }
 
 // Nobody is refused for frames in the hand of a call that does not get all it needs.
@@ -220,8 +218,8 @@ fn of_two_calls_one_gets_what_is_there() {
 
 /// Memory is full of huge pages with one page in use each, but for 20 frames.
 fn with_underused(nr_tables: u64, test: impl Fn(&Vm<Hosted>, &Space<'_>, &Space<'_>)) {
-    let khugepaged = KhugepagedKnobs { max_ptes_none: 400, ..HugeKnobs::DEFAULT.khugepaged };
-    let thp = HugeKnobs { enabled: Enabled::Always, defrag: Defrag::Never, khugepaged, ..HugeKnobs::DEFAULT };
+    let khugepaged = HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(400);
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_defrag(Defrag::Never).with_khugepaged(khugepaged);
     let vm = machine(1, 32 << 20, thp);
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());

@@ -42,7 +42,7 @@ fn a_machine_that_was_used_has_no_zero_frames() {
     let vm = Vm::new(vm.into_machine(), Tunables::default()).unwrap();
     find_pages_zero(&vm);
     // A machine that no `Vm` has used.
-    let config = HostedConfig { arena_bytes: 8 << 20, ..HostedConfig::default() };
+    let config = HostedConfig::default().with_arena_bytes(8 << 20);
     let mut hosted = Hosted::new(config).unwrap();
     hosted.soil(u64::MAX);
     let vm = Vm::new(hosted, Tunables::default()).unwrap();
@@ -57,7 +57,7 @@ fn a_machine_that_was_used_has_no_zero_frames() {
 /// answer for them.
 #[test]
 fn translations_end_with_their_vm() {
-    let config = HostedConfig { arena_bytes: 8 << 20, ..HostedConfig::default() };
+    let config = HostedConfig::default().with_arena_bytes(8 << 20);
     let vm = Vm::new(Hosted::new(config).unwrap(), Tunables::default()).unwrap();
     let run = |vm: &Vm<Hosted>, is_first: bool| {
         let cpu = vm.machine().bind(CpuId(0)).unwrap();
@@ -172,7 +172,7 @@ fn reports_hold_nothing_while_they_call() {
             a.mmap(BASE, 600 * PAGE, RW, flags | FIXED).unwrap();
             (0..300).for_each(|i| a.write(BASE + 2 * i * PAGE, &[1]).unwrap());
         } else {
-            let part = ObjectPart { object: &object, offset_bytes: 0, may_write: true };
+            let part = ObjectPart::new(&object);
             a.mmap_object(BASE, 600 * PAGE, RW, SHARED | FIXED, part).unwrap();
         }
         if has_tables == Some(SHARED) {
@@ -208,7 +208,7 @@ fn knobs_are_changed_with_nothing_held() {
     vm.change_huge_knobs(&mut |knobs| {
         nr_calls += 1;
         if nr_calls == 1 {
-            vm.set_huge_knobs(&HugeKnobs { use_zero_page: !knobs.use_zero_page, ..*knobs }).unwrap();
+            vm.set_huge_knobs(&knobs.with_use_zero_page(!knobs.use_zero_page)).unwrap();
         }
         knobs.khugepaged.max_ptes_none = 3;
         Ok(())

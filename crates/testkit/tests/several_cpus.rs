@@ -10,16 +10,14 @@ use softfault_testkit::{lockstep, parallel};
 const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
 
 fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
-    let config = HostedConfig {
-        nr_cpus,
-        mode,
-        arena_bytes: 256 << 20,
-        tlb_entries: 128,
-        strict_bbm: true,
-        ..HostedConfig::default()
-    };
+    let config = HostedConfig::default()
+        .with_nr_cpus(nr_cpus)
+        .with_mode(mode)
+        .with_arena_bytes(256 << 20)
+        .with_tlb_entries(128)
+        .with_strict_bbm(true);
     let hosted = Hosted::new(config).unwrap();
-    let tunables = Tunables { discipline, ..Tunables::default() };
+    let tunables = Tunables::default().with_discipline(discipline);
     Vm::new(hosted, tunables).unwrap()
 }
 

@@ -21,11 +21,11 @@ const MAP: MapFlags = MapFlags::SHARED;
 const EXTRA: u64 = 0x200_0000_0000;
 
 fn whole<'a, 'vm>(object: &'a Object<'vm>) -> ObjectPart<'a, 'vm, Hosted> {
-    ObjectPart { object, offset_bytes: 0, may_write: true }
+    ObjectPart::new(object)
 }
 
 fn map<'vm>(space: &Space<'vm>, at: u64, nr_pages: u64, object: &Object<'vm>, first_page: u64) {
-    let part = ObjectPart { offset_bytes: first_page * PAGE, ..whole(object) };
+    let part = whole(object).with_offset_bytes(first_page * PAGE);
     assert_eq!(space.mmap_object(at, nr_pages * PAGE, RW, MAP | FIXED, part), Ok(at));
 }
 
@@ -125,7 +125,7 @@ fn pages_that_may_be_written_are_counted() {
             check(w.vm, spaces);
         };
         let read_only = |at: u64, nr_pages: u64| {
-            let part = ObjectPart { may_write: false, ..whole(&object) };
+            let part = whole(&object).with_may_write(false);
             assert_eq!(w.space.mmap_object(at, nr_pages * PAGE, READ, MAP | FIXED, part), Ok(at));
         };
         map(w.space, BASE, 4, &object, 0);
@@ -343,7 +343,7 @@ fn sparse_objects() {
 fn bad_arguments() {
     in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
         let object = w.vm.new_shared_object(PAGE).unwrap();
-        let at = |offset_bytes| ObjectPart { offset_bytes, ..whole(&object) };
+        let at = |offset_bytes| whole(&object).with_offset_bytes(offset_bytes);
         let try_map = |addr, len, prot, flags, part| w.space.mmap_object(addr, len, prot, flags, part);
         assert_eq!(try_map(0, PAGE, RW, MAP, at(1)), Err(MmapError::OffsetUnaligned));
         assert_eq!(try_map(0, 0, RW, MAP, at(0)), Err(MmapError::ZeroLength));
@@ -353,7 +353,7 @@ fn bad_arguments() {
         assert_eq!(try_map(0, PAGE, RW, MAP, at(1 << 63)), Err(MmapError::OffsetOverflow));
         assert_eq!(try_map(0, 2 * PAGE, RW, MAP, at((1 << 63) - PAGE)), Err(MmapError::OffsetOverflow));
         assert_eq!(try_map(BASE + 1, PAGE, RW, MAP | FIXED, at(0)), Err(MmapError::Unaligned));
-        let read_only = || ObjectPart { may_write: false, ..whole(&object) };
+        let read_only = || whole(&object).with_may_write(false);
         assert_eq!(try_map(BASE, PAGE, RW, MAP | FIXED, read_only()), Err(MmapError::NoWriteRight));
         assert!(!object.is_mapped());
         w.space.zap_object(ObjectId::NONE, 0..u64::MAX);

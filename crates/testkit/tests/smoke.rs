@@ -6,8 +6,8 @@ use softfault::{AddressSpace, Advice, Discipline, Event, MapFlags, MremapFlags, 
 use softfault_host::{Hosted, HostedConfig};
 
 fn vm(nr_cpus: usize, discipline: Discipline) -> Vm<Hosted> {
-    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes: 64 << 20, ..HostedConfig::default() }).unwrap();
-    let tunables = Tunables { discipline, ..Tunables::default() };
+    let hosted = Hosted::new(HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(64 << 20)).unwrap();
+    let tunables = Tunables::default().with_discipline(discipline);
     Vm::new(hosted, tunables).unwrap()
 }
 

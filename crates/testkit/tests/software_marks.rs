@@ -14,9 +14,9 @@ const SMALL: u64 = AT;
 const LARGE: u64 = AT + 2 * HUGE;
 
 fn with_program(enabled: Enabled, test: impl Fn(&Running<'_>)) {
-    let config = HostedConfig { arena_bytes: 32 << 20, software_marks: true, ..HostedConfig::default() };
-    let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
-    let vm = Vm::new(Hosted::new(config).unwrap(), Tunables { thp, ..Tunables::default() }).unwrap();
+    let config = HostedConfig::default().with_arena_bytes(32 << 20).with_software_marks(true);
+    let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
+    let vm = Vm::new(Hosted::new(config).unwrap(), Tunables::default().with_thp(thp)).unwrap();
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     test(&cpu.enter(&space).unwrap());

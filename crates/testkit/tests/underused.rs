@@ -10,8 +10,7 @@ use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{
-    AddressSpace, Advice, CpuId, Event, FaultDone, HugeKnobs, KhugepagedKnobs, MlockFlags, MremapFlags, Order, Term,
-    Tunables, Vm,
+    AddressSpace, Advice, CpuId, Event, FaultDone, HugeKnobs, MlockFlags, MremapFlags, Order, Term, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig, Mode};
 use std::sync::Barrier;
@@ -27,15 +26,19 @@ const NOHUGEPAGE: Advice = Advice::NoHugePage;
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
 fn knobs(max_ptes_none: u32) -> HugeKnobs {
-    let khugepaged = KhugepagedKnobs { max_ptes_none, ..HugeKnobs::DEFAULT.khugepaged };
-    HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT }
+    let khugepaged = HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(max_ptes_none);
+    HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_khugepaged(khugepaged)
 }
 
 fn vm_with(nr_cpus: usize, thp: HugeKnobs, mode: Mode, strict_bbm: bool) -> Vm<Hosted> {
-    let config =
-        HostedConfig { nr_cpus, arena_bytes: ARENA, mode, strict_bbm, zeroed: false, ..HostedConfig::default() };
+    let config = HostedConfig::default()
+        .with_nr_cpus(nr_cpus)
+        .with_arena_bytes(ARENA)
+        .with_mode(mode)
+        .with_strict_bbm(strict_bbm)
+        .with_zeroed(false);
     let hosted = Hosted::new(config).unwrap();
-    let tunables = Tunables { thp, ..Tunables::default() };
+    let tunables = Tunables::default().with_thp(thp);
     Vm::new(hosted, tunables).unwrap()
 }
 
@@ -205,7 +208,7 @@ fn zero_pages_of_huge_ones_come_back() {
 
 #[test]
 fn with_linuxs_default_none_is_underused() {
-    let off = HugeKnobs { shrink_underused: false, ..knobs(0) };
+    let off = knobs(0).with_shrink_underused(false);
     for thp in [knobs(511), off] {
         with_space(thp, |vm, space| {
             map(space, AT, HUGE);

@@ -241,7 +241,7 @@ fn map_file(
     offset_bytes: u64,
 ) -> Result<(), LoadError> {
     let object = program.object().map_err(|_| LoadError::Memory)?;
-    let part = ObjectPart { object: &object, offset_bytes, may_write: false };
+    let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes).with_may_write(false);
     space.mmap_object(first, bytes, prot, MapFlags::SHARED | MapFlags::FIXED, part).map_err(|error| {
         log!("segment at {first:#x}: {error}");
         LoadError::Address

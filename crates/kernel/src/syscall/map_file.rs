@@ -71,7 +71,7 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
         Kind::Zero | Kind::File if flags.contains(MapFlags::GROWSDOWN) => Err(Errno::EINVAL),
         Kind::Zero if is_shared && !open.may_write() => {
             let object = mm::new_object(len.next_multiple_of(PAGE_BYTES))?;
-            let part = ObjectPart { object: &object, offset_bytes: 0, may_write: false };
+            let part = ObjectPart::new(&object).with_may_write(false);
             to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
         }
         Kind::Zero => to_errno!(call.space().mmap(addr, len, prot, flags | MapFlags::ANONYMOUS)),
@@ -94,7 +94,7 @@ fn map_shared(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
         return Err(Errno::EPERM);
     }
     let may_write = open.may_write() && !is_sealed;
-    let part = ObjectPart { object: &object, offset_bytes, may_write };
+    let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes).with_may_write(may_write);
     to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
 }
 

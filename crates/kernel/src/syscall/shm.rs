@@ -115,7 +115,7 @@ pub fn shmat(call: &mut Call) -> errno::Result {
     let mut prot = Prot::READ;
     prot.set(Prot::WRITE, may_write);
     prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
-    let part = ObjectPart { object: &segment.object, offset_bytes: 0, may_write };
+    let part = ObjectPart::new(&segment.object).with_may_write(may_write);
     let at = to_errno!(call.space().mmap_object(addr, segment.size_bytes, prot, map_flags, part));
     // Of an address that is taken Linux says no more than that it is wrong.
     let at = at.map_err(|errno| if errno == Errno::EEXIST { Errno::EINVAL } else { errno })?;

@@ -20,7 +20,7 @@ pub struct Folios {
 impl Folios {
     /// `nr` of them. Their machine is never given back: a process has one.
     pub fn new(nr: u64) -> Result<Folios, LabError> {
-        let config = HostedConfig { arena_bytes: nr * HUGE_BYTES, huge: true, ..HostedConfig::default() };
+        let config = HostedConfig::default().with_arena_bytes(nr * HUGE_BYTES).with_huge(true);
         let hosted = Hosted::new(config).map_err(|e| LabError::host("the hosted machine", e))?;
         let hosted = Box::leak(Box::new(hosted));
         let range = hosted.frames()[0];

@@ -47,8 +47,8 @@ pub struct Counted {
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
     let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
-    let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
-    let tunables = Tunables { discipline: recorded(options), thp, ..Tunables::default() };
+    let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
+    let tunables = Tunables::default().with_discipline(recorded(options)).with_thp(thp);
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));

@@ -45,9 +45,8 @@ pub fn run(options: &Options) -> Result<(), LabError> {
 pub fn measure(options: &Options) -> Result<Report, LabError> {
     options.check()?;
     let cpu = *os::allowed_cpus()?.first().ok_or_else(|| LabError::host("sched_getaffinity", "no CPU"))?;
-    let mut hosted =
-        Hosted::new(HostedConfig { arena_bytes: options.arena_bytes(), huge: true, ..HostedConfig::default() })
-            .map_err(|e| LabError::host("the hosted machine", e))?;
+    let mut hosted = Hosted::new(HostedConfig::default().with_arena_bytes(options.arena_bytes()).with_huge(true))
+        .map_err(|e| LabError::host("the hosted machine", e))?;
     warm(&mut hosted);
     let mut arena = Arena::of(hosted);
     let bar = progress::bar(u64::from(options.reps) * ENABLED.len() as u64);

@@ -45,8 +45,8 @@ pub struct Sample {
 /// Fragments fresh memory and runs the program in it.
 pub fn run(options: &Options, arena: &mut Arena, enabled: Enabled) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), Frames::Fresh);
-    let thp = HugeKnobs { enabled, defrag: options.defrag, ..HugeKnobs::DEFAULT };
-    let tunables = Tunables { thp, ..Tunables::default() };
+    let thp = HugeKnobs::DEFAULT.with_enabled(enabled).with_defrag(options.defrag);
+    let tunables = Tunables::default().with_thp(thp);
     let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
     let before = index(&vm);
     let sample = with_holders(options, &vm, || {

@@ -126,7 +126,11 @@ pub mod tests {
     }
 
     fn sample(ms: u64, sum: u64) -> Sample {
-        let index = |nr_usable| [Fragmentation { nr_free: 4096, nr_usable }; NR_ORDERS];
+        let index = |nr_usable| {
+            let mut one = Fragmentation::default();
+            (one.nr_free, one.nr_usable) = (4096, nr_usable);
+            [one; NR_ORDERS]
+        };
         Sample {
             index: [index(4096), index(1024)],
             memset: Duration::from_millis(ms / 2),

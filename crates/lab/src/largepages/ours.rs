@@ -34,12 +34,12 @@ impl Arenas {
     /// Both, with all their memory near.
     pub fn new(options: &Options, nr_pages: u64) -> Result<Arenas, LabError> {
         let machine = |huge: bool| {
-            let mut hosted = Hosted::new(HostedConfig {
-                arena_bytes: Options::arena_bytes(nr_pages),
-                tlb_entries: options.tlb_entries as usize,
-                huge,
-                ..HostedConfig::default()
-            })
+            let mut hosted = Hosted::new(
+                HostedConfig::default()
+                    .with_arena_bytes(Options::arena_bytes(nr_pages))
+                    .with_tlb_entries(options.tlb_entries as usize)
+                    .with_huge(huge),
+            )
             .map_err(|e| LabError::host("the hosted machine", e))?;
             bench::warm(&mut hosted);
             Ok(hosted)
@@ -86,8 +86,8 @@ impl Arenas {
 
     fn tunables(&self, thp: Thp) -> Tunables {
         let enabled = if thp.is_huge() { Enabled::Always } else { Enabled::Never };
-        let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
-        Tunables { thp, clear_order: self.wanted, zero_ahead_blocks: u64::MAX, ..Tunables::default() }
+        let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
+        Tunables::default().with_thp(thp).with_clear_order(self.wanted).with_zero_ahead_blocks(u64::MAX)
     }
 
     /// In which order 2 MiB are cleared.

@@ -173,7 +173,11 @@ pub mod tests {
         let samples: Vec<Vec<Sample>> = [(40, 0.0), (20, 1.0), (80, 0.0), (60, 0.5), (15, 1.0)]
             .map(|(ms, share)| vec![sample(ms, share), sample(2 * ms, share / 2.0)])
             .into();
-        let stats = |misses| TlbStats { lookups: 1024, misses, loads: 4 * misses, ..TlbStats::default() };
+        let stats = |misses| {
+            let mut stats = TlbStats::default();
+            (stats.lookups, stats.misses, stats.loads) = (1024, misses, 4 * misses);
+            stats
+        };
         let passes = vec![
             Passes { thp: Thp::Off, cold: stats(1024), second: stats(1000) },
             Passes { thp: Thp::On, cold: stats(2), second: stats(0) },

@@ -60,12 +60,12 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     let thread_counts = options.thread_counts(cpus.len());
     let max_threads = *thread_counts.last().expect("thread_counts is never empty");
     options.check(max_threads)?;
-    let mut hosted = Hosted::new(HostedConfig {
-        nr_cpus: max_threads,
-        arena_bytes: options.arena_bytes(max_threads),
-        huge: true,
-        ..HostedConfig::default()
-    })
+    let mut hosted = Hosted::new(
+        HostedConfig::default()
+            .with_nr_cpus(max_threads)
+            .with_arena_bytes(options.arena_bytes(max_threads))
+            .with_huge(true),
+    )
     .map_err(|e| LabError::host("the hosted machine", e))?;
     warm(&mut hosted);
     let how = calibrated(&mut hosted).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
@@ -96,14 +96,12 @@ fn measure_one(
 ) -> Result<Sample, LabError> {
     let load = Load { nr_threads: job.nr_threads, cpus, nr_pages: options.nr_pages(), pages: options.pages };
     let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
-    let tunables = Tunables {
-        rss_percpu: options.rss == Rss::Percpu,
-        thp: HugeKnobs { enabled, ..HugeKnobs::DEFAULT },
-        clear_order: how,
-        ..Tunables::default()
-    };
+    let tunables = Tunables::default()
+        .with_rss_percpu(options.rss == Rss::Percpu)
+        .with_thp(HugeKnobs::DEFAULT.with_enabled(enabled))
+        .with_clear_order(how);
     match job.work {
-        Work::Ours(discipline) => measure::faults(&load, arena, options.frames, Tunables { discipline, ..tunables }),
+        Work::Ours(discipline) => measure::faults(&load, arena, options.frames, tunables.with_discipline(discipline)),
         Work::LinuxTouch => measure::linux_touch(&load),
         Work::LinuxPopulate => measure::linux_populate(&load),
         Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),

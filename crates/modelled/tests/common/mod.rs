@@ -156,7 +156,7 @@ impl World {
     /// As [`new`](World::new), with the lock-free discipline. An operation that leaves
     /// `max` retired tree nodes waits for a grace period and frees them.
     pub fn deferring_at_most(max: u64, start: u64, nr_pages: u64) -> World {
-        let tunables = Tunables { deferred_nodes_max: max, ..Tunables::default() };
+        let tunables = Tunables::default().with_deferred_nodes_max(max);
         World::tuned(Discipline::Lockfree, Enabled::Never, tunables, start, nr_pages)
     }
 
@@ -167,8 +167,8 @@ impl World {
     fn tuned(discipline: Discipline, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
         // SAFETY: I1, I6: no thread runs yet.
         unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
-        let thp = HugeKnobs { enabled, ..HugeKnobs::DEFAULT };
-        let tunables = Tunables { discipline, mmap_min_addr: 0, zero_batch: 4, thp, ..tunables };
+        let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
+        let tunables = tunables.with_discipline(discipline).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had
         // it in the execution before is gone.

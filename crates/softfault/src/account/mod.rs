@@ -16,6 +16,7 @@ macro_rules! events {
         /// One enum variant = one counter = one word in the output. Names are
         /// those of Linux's `/proc/vmstat` where it has one.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[non_exhaustive]
         pub enum Event { $($(#[$doc])* $variant,)* }
 
         impl Event {
@@ -217,6 +218,7 @@ impl crate::cpu::CpuData {
 
 /// Counters and free frames at one moment; as `/proc/vmstat`.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct VmStat {
     /// Free frames, those in per-CPU groups included.
     pub nr_free_pages: u64,

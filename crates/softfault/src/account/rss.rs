@@ -36,6 +36,7 @@ impl RssLine {
 
 /// Resident pages of an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct RssPages {
     /// Private pages.
     pub anon: u64,

@@ -27,6 +27,7 @@ pub(crate) type SizeCounts = [[Word; NR_SIZES]; NR_SIZE_EVENTS];
 
 /// The counters of one size, named as Linux's files.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct SizeStat {
     /// Pages of the size that faults installed.
     pub anon_fault_alloc: u64,

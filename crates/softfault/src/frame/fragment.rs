@@ -12,7 +12,8 @@ use crate::pace::Pace;
 use crate::vm::Vm;
 
 /// Free memory as it looks to who wants 2^order adjacent, aligned frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct Fragmentation {
     /// Free frames.
     pub nr_free: u64,

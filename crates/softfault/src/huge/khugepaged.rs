@@ -22,6 +22,7 @@ use crate::vm::Vm;
 
 /// What one step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Scan {
     /// Entries that were looked at.
     pub nr_scanned: u64,

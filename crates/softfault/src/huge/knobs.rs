@@ -7,12 +7,14 @@
 use crate::addr::Order;
 use crate::errno::op_error;
 use crate::policy::huge::{CowHuge, Defrag, Enabled, FIRST_ORDER, NR_SIZES, SizeEnabled, Sizes};
+use crate::setters::setters;
 
 /// Entries of a leaf table: no `max_ptes_*` is above this less one.
 const NR_PTES: u32 = 512;
 
 /// The knobs of huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct HugeKnobs {
     /// `enabled`: for the sizes set to `inherit`.
     pub enabled: Enabled,
@@ -33,6 +35,7 @@ pub struct HugeKnobs {
 
 /// The knobs of the daemon that collapses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct KhugepagedKnobs {
     /// Whether it may move frames out of the way for a huge page.
     pub defrag: bool,
@@ -49,6 +52,26 @@ pub struct KhugepagedKnobs {
     /// Most pages that others map, too; at most 511.
     pub max_ptes_shared: u32,
 }
+
+setters!(HugeKnobs {
+    with_enabled: enabled = Enabled,
+    with_sizes: sizes = Sizes,
+    with_defrag: defrag = Defrag,
+    with_use_zero_page: use_zero_page = bool,
+    with_shrink_underused: shrink_underused = bool,
+    with_cow: cow = CowHuge,
+    with_khugepaged: khugepaged = KhugepagedKnobs,
+});
+
+setters!(KhugepagedKnobs {
+    with_defrag: defrag = bool,
+    with_pages_to_scan: pages_to_scan = u32,
+    with_scan_sleep_millisecs: scan_sleep_millisecs = u32,
+    with_alloc_sleep_millisecs: alloc_sleep_millisecs = u32,
+    with_max_ptes_none: max_ptes_none = u32,
+    with_max_ptes_swap: max_ptes_swap = u32,
+    with_max_ptes_shared: max_ptes_shared = u32,
+});
 
 impl HugeKnobs {
     /// Linux's defaults; `enabled` as in 2011.
@@ -114,6 +137,12 @@ impl HugeKnobs {
             (daemon.max_ptes_shared, KnobError::MaxPtesShared),
         ];
         limits.into_iter().find(|(value, _)| *value >= NR_PTES).map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+impl Default for KhugepagedKnobs {
+    fn default() -> KhugepagedKnobs {
+        HugeKnobs::DEFAULT.khugepaged
     }
 }
 

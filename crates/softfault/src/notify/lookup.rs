@@ -13,6 +13,7 @@ use crate::table::walk;
 
 /// A page as it was; good while it [is current](Subscription::is_current).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Lookup {
     /// Frame, rights and size of the mapping.
     pub translation: Translation,

@@ -37,8 +37,10 @@ use crate::sync::{self, Ordering, Word};
 use crate::vm::Vm;
 
 /// What a subscriber is told. Ranges are exact, of whole mappings where only a
-/// whole mapping can change.
+/// whole mapping can change. There may be more kinds. A subscriber that does not know
+/// one drops everything that it derived from the space, and says that pages were used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Notice {
     /// Entries of the range are about to change: drop what was derived from them,
     /// before this returns.

@@ -36,6 +36,7 @@ use raise::Tried;
 /// ask the same of the page until there are zones from which frames must be able
 /// to leave; what is long is counted by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Term {
     /// For one transfer.
     Short,

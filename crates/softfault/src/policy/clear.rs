@@ -17,6 +17,7 @@ const LAST_RUN_RADIUS: u64 = 2;
 /// An order in which to clear or copy; the target is the sub-page that the fault
 /// was on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum ClearOrder {
     /// From start to end, wherever the target is.
     Forward,

@@ -3,8 +3,11 @@
 //! Values and pure functions; the mechanism in `compact/` looks at every frame
 //! itself before it touches it.
 
+use crate::setters::setters;
+
 /// What one compaction may cost. Whatever runs out first ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct CompactBudget {
     /// Blocks whose counts are looked at.
     pub nr_blocks: u64,
@@ -16,6 +19,13 @@ pub struct CompactBudget {
     /// entries and for a frame to move it to.
     pub time_ns: u64,
 }
+
+setters!(CompactBudget {
+    with_nr_blocks: nr_blocks = u64,
+    with_nr_scanned: nr_scanned = u64,
+    with_nr_migrated: nr_migrated = u64,
+    with_time_ns: time_ns = u64,
+});
 
 impl CompactBudget {
     /// For a fault: what clearing a huge page costs a few times over. A guess.

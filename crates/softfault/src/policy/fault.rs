@@ -6,6 +6,7 @@ use crate::space::vma::VmaFlags;
 
 /// What a policy is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct FaultQuestion {
     /// The access.
     pub access: Access,
@@ -27,6 +28,7 @@ impl FaultQuestion {
 
 /// What it may answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FaultPlan {
     /// Map the zero frame, not writable. Refused for a write.
     ZeroFrame,

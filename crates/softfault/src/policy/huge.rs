@@ -12,6 +12,7 @@ macro_rules! words {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum $name { $($(#[$variant_doc])* $variant,)* }
 
         impl $name {

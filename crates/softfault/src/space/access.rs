@@ -17,6 +17,7 @@ use crate::table::walk::{self, Mapped};
 
 /// An access that could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct AccessError {
     /// First byte that was not reached; those before it were.
     pub at: u64,

@@ -94,6 +94,7 @@ impl ObjectId {
 
 /// A mapping, by value. What is in a tree never changes; a change is a new tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Vma {
     /// Pages; never empty.
     pub range: PageRange,

@@ -253,7 +253,7 @@ impl Bench {
 
     fn objects(&self) {
         let object = self.vm.new_shared_object(HUGE).unwrap();
-        let part = ObjectPart { object: &object, offset_bytes: 0, may_write: true };
+        let part = ObjectPart::new(&object);
         self.step("mmap of an object", || _ = self.space.mmap_object(AT, HUGE, RW, SHARED_FIXED, part).unwrap());
         self.long_step("faults of an object", || self.fill(AT, HUGE));
         self.step("discard", || object.discard(100..300));

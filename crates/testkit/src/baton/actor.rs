@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 const FREE: Advice = Advice::Free;
 const COLLAPSE: Advice = Advice::Collapse;
 const LOCK_CURRENT: MlockallFlags = MlockallFlags::CURRENT;
-const BUDGET: CompactBudget = CompactBudget { time_ns: u64::MAX, ..CompactBudget::BACKGROUND };
+const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
 /// Ranges of private pages: all, halves, over the middle, single ones.
 const RANGES: [Range<u64>; 8] = [0..NR_PAGES, 0..512, 512..NR_PAGES, 0..2, 5..6, 256..768, 511..513, 700..1024];
 

@@ -207,10 +207,14 @@ fn relax(options: &Options) -> ExitCode {
 
 fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
     let arena_bytes = 256 << 20;
-    let config =
-        HostedConfig { nr_cpus, mode, arena_bytes, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
+    let config = HostedConfig::default()
+        .with_nr_cpus(nr_cpus)
+        .with_mode(mode)
+        .with_arena_bytes(arena_bytes)
+        .with_strict_bbm(true)
+        .with_tlb_entries(64);
     let hosted = Hosted::new(config)?;
-    let tunables = Tunables { discipline, ..Tunables::default() };
+    let tunables = Tunables::default().with_discipline(discipline);
     Ok(Vm::new(hosted, tunables)?)
 }
 
@@ -223,7 +227,7 @@ fn soak(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         }
         limits.features = if options.sides.hosted { host.and(limits.features) } else { host };
     }
-    let config = HostedConfig { arena_bytes: 512 << 20, strict_bbm: true, tlb_entries: 64, ..HostedConfig::default() };
+    let config = HostedConfig::default().with_arena_bytes(512 << 20).with_strict_bbm(true).with_tlb_entries(64);
     let mut judge = Judge::new(options.sides, config, Tunables::default())?;
     let (mut table, mut seed, started) = (Table::default(), options.seed, Instant::now());
     let mut kinds = BTreeSet::new();

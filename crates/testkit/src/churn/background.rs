@@ -6,7 +6,7 @@ use crate::hosted;
 use crate::op::{KnobBits, PAGE};
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Defrag;
-use softfault::{Advice, HugeKnobs, Pfn};
+use softfault::{Advice, Pfn};
 use softfault_host::Running;
 
 impl Worker<'_, '_> {
@@ -43,7 +43,7 @@ impl Worker<'_, '_> {
         let enabled = self.random.pick(&[0, 0, 0, 0, 1, 2]);
         let bits = enabled | self.random.below(KnobBits::COUNT / 4) << 2;
         let defrag = self.random.pick(Defrag::ALL);
-        let mut knobs = HugeKnobs { defrag, ..hosted::knobs(KnobBits(bits)) };
+        let mut knobs = hosted::knobs(KnobBits(bits)).with_defrag(defrag);
         knobs.khugepaged.max_ptes_none = self.random.pick(&[511, 400, 255, 64]);
         let _ = self.world.vm.set_huge_knobs(&knobs);
     }

@@ -9,8 +9,10 @@ pub const AT: u64 = 0x10_0000_0000;
 pub const DONTNEED: Advice = Advice::DontNeed;
 
 pub fn vm(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
-    let hosted = Hosted::new(HostedConfig { nr_cpus, arena_bytes, zeroed: false, ..HostedConfig::default() }).unwrap();
-    let tunables = Tunables { thp, ..Tunables::default() };
+    let hosted =
+        Hosted::new(HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_zeroed(false))
+            .unwrap();
+    let tunables = Tunables::default().with_thp(thp);
     Vm::new(hosted, tunables).unwrap()
 }
 

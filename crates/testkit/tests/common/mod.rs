@@ -71,14 +71,18 @@ impl Setup {
 
     pub fn vm(self, nr_cpus: usize, arena_bytes: u64) -> Vm<Hosted> {
         let (mode, strict_bbm) = (self.mode, self.strict_bbm);
-        let config =
-            HostedConfig { nr_cpus, arena_bytes, mode, strict_bbm, tlb_entries: 64, ..HostedConfig::default() };
+        let config = HostedConfig::default()
+            .with_nr_cpus(nr_cpus)
+            .with_arena_bytes(arena_bytes)
+            .with_mode(mode)
+            .with_strict_bbm(strict_bbm)
+            .with_tlb_entries(64);
         let hosted = Hosted::new(config).unwrap();
         // The patch of 2004 has two ways to count; one for each mode.
         let rss_percpu = self.mode == Mode::Broadcast;
         // Most tests count small pages; those of huge ones turn the knob themselves.
-        let thp = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
-        let tunables = Tunables { discipline: self.discipline, rss_percpu, thp, ..Tunables::default() };
+        let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
+        let tunables = Tunables::default().with_discipline(self.discipline).with_rss_percpu(rss_percpu).with_thp(thp);
         Vm::new(hosted, tunables).unwrap()
     }
 }

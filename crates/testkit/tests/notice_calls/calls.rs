@@ -118,7 +118,7 @@ calls! {
     No "AddressSpace::mmap": |s| _ = s.space.mmap(FRESH, PAGE, RW, PRIVATE | FIXED);
     No "AddressSpace::mmap_file_copy": |s| _ = s.space.mmap_file_copy(FRESH, PAGE, RW, PRIVATE | FIXED);
     No "AddressSpace::mmap_object": |s| {
-        let part = ObjectPart { object: &s.object, offset_bytes: 0, may_write: true };
+        let part = ObjectPart::new(&s.object);
         _ = s.other.mmap_object(FRESH, PAGE, RW, SHARED | FIXED, part);
     };
     No "AddressSpace::munmap": |s| _ = s.space.munmap(FRESH, PAGE);

@@ -3,7 +3,7 @@
 
 use super::{BASE, DONTNEED, FIXED, FREE, MAYMOVE, MREMAP_FIXED, PAGE, PRIVATE, READ, RW, Space, check};
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Access, CpuId, FaultDone, HugeKnobs, KhugepagedKnobs, Notice, Pfn, PinMut};
+use softfault::{Access, CpuId, FaultDone, HugeKnobs, Notice, Pfn, PinMut};
 use softfault::{SharedObject, Subscription, Term, Tunables, Vm, Why};
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -36,6 +36,7 @@ impl Moment {
             Notice::End { why, .. } => Moment::End(why),
             Notice::Young { .. } => Moment::Young,
             Notice::Release => Moment::Release,
+            _ => panic!("no call has a moment for {notice:?}"),
         }
     }
 
@@ -301,8 +302,8 @@ fn second_cpu(
 /// Huge pages that fork shares are split by a write; those that are mostly zero are
 /// split when memory is short.
 pub fn machine() -> &'static Vm<Hosted> {
-    let khugepaged = KhugepagedKnobs { max_ptes_none: 400, ..HugeKnobs::DEFAULT.khugepaged };
-    let thp = HugeKnobs { enabled: Enabled::Always, cow: CowHuge::Split, khugepaged, ..HugeKnobs::DEFAULT };
-    let config = HostedConfig { nr_cpus: 2, arena_bytes: ARENA, ..HostedConfig::default() };
-    leak(Vm::new(Hosted::new(config).unwrap(), Tunables { thp, ..Tunables::default() }).unwrap())
+    let khugepaged = HugeKnobs::DEFAULT.khugepaged.with_max_ptes_none(400);
+    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(CowHuge::Split).with_khugepaged(khugepaged);
+    let config = HostedConfig::default().with_nr_cpus(2).with_arena_bytes(ARENA);
+    leak(Vm::new(Hosted::new(config).unwrap(), Tunables::default().with_thp(thp)).unwrap())
 }

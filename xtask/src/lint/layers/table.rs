@@ -40,7 +40,7 @@ pub const CORE: Rules<'static> = Rules {
 
 const LAYERS: &[Layer] = &[
     // Words, and the values that every layer speaks in.
-    Layer { name: "words", members: &["sync", "addr", "errno", "linux"] },
+    Layer { name: "words", members: &["sync", "addr", "errno", "linux", "setters"] },
     Layer { name: "values", members: &["policy", "table/format", "huge/knobs", "space/vma", "tunables", "machine"] },
     // Typed views of frames, what a CPU has, sections; counters, which all above use.
     Layer { name: "mem", members: &["mem", "section", "pace", "cpu", "program", "clear", "huge/now"] },

@@ -16,6 +16,7 @@ const BATCH: usize = 16;
 
 /// What an address translates to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Translation {
     /// The frame of the page.
     pub pfn: Pfn,
@@ -28,6 +29,7 @@ pub struct Translation {
 
 /// What is mapped at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct PageState {
     /// What the hardware allows now; copy-on-write may hide a right that the
     /// VMA gives.
@@ -38,6 +40,7 @@ pub struct PageState {
 
 /// One VMA with what is resident of it, in pages; as `/proc/PID/smaps`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct SmapsEntry {
     /// The VMA.
     pub vma: Vma,
