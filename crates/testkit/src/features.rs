@@ -2,6 +2,7 @@
 //! by configuration, by CPU. Asked before sequences are made, so that one set of
 //! answers holds for all of them.
 
+use crate::numbers::{MAP_ANONYMOUS, MAP_FIXED, MAP_LOCKED, MAP_PRIVATE, MREMAP_DONTUNMAP};
 use crate::op::{Call, Op, PAGE, WINDOW};
 
 /// Something that a kernel may lack.
@@ -34,10 +35,8 @@ use Feature::*;
 pub const LOCKED_PAGES_MAX: u64 = 1024;
 
 const RIGHTS: u64 = 3;
-/// `MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED`
-const THERE: u64 = 0x32;
-const MAP_LOCKED: u64 = 0x2000;
-const MREMAP_DONTUNMAP: u64 = 4;
+/// Private, at the given place.
+const THERE: u64 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
 
 impl Feature {
     /// All of them.

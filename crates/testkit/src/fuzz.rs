@@ -13,6 +13,7 @@ use crate::hosted::{Programs, nr_free_pages};
 use crate::judge::{check_after_exit, check_some};
 use crate::lockstep;
 use crate::model::{Expected, Model};
+use crate::numbers::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MREMAP_FIXED};
 use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
 use crate::shortest::shortest;
 use core::ops::Range;
@@ -29,9 +30,7 @@ const BUDGET_PAGES: u64 = 32 << 10;
 /// Room for all of them, their tables, and the core's own data. Small, because
 /// the checker looks at each frame.
 const ARENA_BYTES: u64 = 192 << 20;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_FIXED_ANY: u64 = 0x10 | 0x10_0000;
-const MREMAP_FIXED: u64 = 2;
+const MAP_FIXED_ANY: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
 
 /// The machine that a sequence runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

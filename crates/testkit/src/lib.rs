@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`op`] | one step of a sequence and its outcome |
+//! | [`numbers`] | Linux's numbers that steps have as arguments |
 //! | [`model`] | an address space as a map of pages |
 //! | [`generate`] | sequences from a seed |
 //! | [`features`] | what kernels may lack |
@@ -33,6 +34,7 @@ pub mod linux;
 pub mod lockstep;
 pub mod model;
 pub mod native;
+pub mod numbers;
 pub mod op;
 pub mod parallel;
 pub mod random;

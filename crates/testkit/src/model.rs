@@ -17,6 +17,7 @@ mod remap;
 
 use self::huge::HugeKnown;
 use crate::features::{Feature, Features, LOCKED_PAGES_MAX};
+use crate::numbers::MADV_COLLAPSE;
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, TASK_SIZE};
 use softfault::Errno;
 use std::collections::BTreeMap;
@@ -189,7 +190,7 @@ impl Model {
             Call::Mprotect => self.mprotect(who, a, b, c),
             Call::Mremap => self.mremap(who, [a, b, c, d, e, f]),
             Call::Brk => self.brk(who, a),
-            Call::Madvise if c == huge::COLLAPSE => return self.collapse(who, a, b),
+            Call::Madvise if c == MADV_COLLAPSE => return self.collapse(who, a, b),
             Call::Madvise => self.madvise(who, a, b, c),
             Call::Mincore => return self.mincore(who, a, b),
             Call::Fork => self.fork(who, a),

@@ -15,12 +15,11 @@
 mod probe;
 
 use crate::features::{Features, LOCKED_PAGES_MAX};
+use crate::numbers::{MREMAP_FIXED, MREMAP_MAYMOVE};
 use crate::op::{Call, HEAP, HEAP_BYTES, MARGIN_BYTES, Op, Outcome, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES, is_ours};
 use core::convert::Infallible;
 use probe::{Probe, probe};
 
-const MREMAP_MAYMOVE: u64 = 1;
-const MREMAP_FIXED: u64 = 2;
 /// An account without rights, `nobody` on most systems.
 const NOBODY: u64 = 65534;
 /// Where a program's first stack may lie.

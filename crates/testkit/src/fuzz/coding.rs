@@ -10,6 +10,11 @@
 //! a changed byte mostly changes one step. Bytes that are missing are zeroes.
 
 use super::{MAX_STEPS, Setup};
+use crate::model::{EXEC, READ, WRITE};
+use crate::numbers::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE,
+    MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, PROT_GROWSDOWN, PROT_GROWSUP, PROT_SEM,
+};
 use crate::op::{Call, HEAP, KnobBits, Op, PAGE, WINDOW, WINDOW_PAGES};
 use softfault::Discipline;
 use softfault_host::Mode;
@@ -30,18 +35,15 @@ const LENGTH_PAGES: u8 = 248;
 const LENGTH_LESS: u8 = 249;
 const LENGTH_RAW: u8 = 250;
 
-const MAP_ANONYMOUS: u64 = 0x20;
 /// Flags of mmap; the first bit chooses the type.
-const MAP_BITS: [u64; 7] = [0, 0x10, 0x10_0000, 0x100, 0x8000, 0x4000, 0x1_0000];
-const MAP_SHARED: u64 = 1;
-const MAP_PRIVATE: u64 = 2;
-const MAP_LOCKED: u64 = 0x2000;
+const MAP_BITS: [u64; 7] =
+    [0, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_POPULATE, MAP_NORESERVE, MAP_NONBLOCK];
 /// The type follows in a byte, with a bit for `MAP_LOCKED`.
 const MAP_TYPE_FOLLOWS: u8 = 0x80;
 const TYPE_LOCKED: u8 = 0x10;
 /// The right or flag follows in eight bytes.
 const RAW_FOLLOWS: u8 = 0x80;
-const PROT_BITS: [u64; 6] = [1, 2, 4, 8, 1 << 24, 1 << 25];
+const PROT_BITS: [u64; 6] = [READ, WRITE, EXEC, PROT_SEM, PROT_GROWSDOWN, PROT_GROWSUP];
 const ADVICE_RAW: u8 = 255;
 
 /// Calls have four bits; those that one for each leaves over are frequent ones

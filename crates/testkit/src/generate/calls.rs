@@ -2,17 +2,12 @@
 
 use super::Maker;
 use crate::model::{EXEC, READ, WRITE};
+use crate::numbers::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
+    MAP_SHARED,
+};
 use crate::op::{Call, HEAP, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
 
-pub(super) const MAP_SHARED: u64 = 1;
-pub(super) const MAP_PRIVATE: u64 = 2;
-pub(super) const MAP_FIXED: u64 = 0x10;
-pub(super) const MAP_ANONYMOUS: u64 = 0x20;
-pub(super) const MAP_GROWSDOWN: u64 = 0x100;
-pub(super) const MAP_LOCKED: u64 = 0x2000;
-pub(super) const MAP_NORESERVE: u64 = 0x4000;
-pub(super) const MAP_POPULATE: u64 = 0x8000;
-pub(super) const MAP_NOREPLACE: u64 = 0x10_0000;
 /// Pages of a locked mapping: a few of these fit.
 pub(super) const LOCKED_PAGES: u64 = 64;
 pub(super) const PROTS: [u64; 20] = [3, 3, 3, 3, 3, 3, 3, 3, 1, 1, 1, 1, 0, 0, 7, 7, 5, 2, 2, 4];
@@ -56,7 +51,7 @@ impl Maker {
         let landing = self.hole(who, nr);
         flags |= match self.random.below(10) {
             0..4 if addr != 0 => MAP_FIXED,
-            4..6 if addr != 0 => MAP_NOREPLACE,
+            4..6 if addr != 0 => MAP_FIXED_NOREPLACE,
             // A hint need not be aligned.
             6 if addr != 0 => {
                 addr += self.random.below(PAGE);
@@ -73,7 +68,7 @@ impl Maker {
         if addr < PAGE * 16 {
             // The lowest pages are the host's to give or refuse; and what was first
             // mapped so low does not grow on Linux (its page offset would wrap).
-            flags &= !(MAP_FIXED | MAP_NOREPLACE | MAP_GROWSDOWN);
+            flags &= !(MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_GROWSDOWN);
         }
         let mut len = nr * PAGE;
         if self.random.chance(9) {

@@ -2,12 +2,10 @@
 //! some and something happens to them.
 
 use super::Maker;
-use super::calls::{MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
+use crate::numbers::{MADV_COLLAPSE, MADV_HUGEPAGE, MAP_ANONYMOUS, MAP_FIXED, MAP_PRIVATE};
 use crate::op::{Call, KnobBits, Op, PAGE};
 
 const HUGE_PAGES: u64 = 512;
-const HUGEPAGE: u64 = 14;
-const COLLAPSE: u64 = 25;
 
 impl Maker {
     /// How a sequence begins: so that each setting is the first of many.
@@ -48,7 +46,7 @@ impl Maker {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
         self.push(Op::new(who, Call::Mmap, &[at, nr * PAGE, 3, flags, 0]));
         if self.random.chance(60) {
-            self.push(Op::new(who, Call::Madvise, &[at, nr * PAGE, HUGEPAGE]));
+            self.push(Op::new(who, Call::Madvise, &[at, nr * PAGE, MADV_HUGEPAGE]));
         }
         for _ in 0..1 + self.random.below(6) {
             let addr = at + self.random.below(nr) * PAGE;
@@ -83,7 +81,7 @@ impl Maker {
         let wanted = HUGE_PAGES * (1 + self.random.below(2));
         let inside = base >= first && base + wanted <= first + nr_pages;
         let (at, nr) = if inside && self.random.chance(66) { (base * PAGE, wanted) } else { (start, nr) };
-        self.push(Op::new(who, Call::Madvise, &[at, nr * PAGE, COLLAPSE]));
+        self.push(Op::new(who, Call::Madvise, &[at, nr * PAGE, MADV_COLLAPSE]));
         Op::new(who, Call::Mincore, &[at, nr.min(64) * PAGE])
     }
 }

@@ -3,6 +3,10 @@
 
 use super::Maker;
 use super::calls::*;
+use crate::numbers::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
+    MAP_SHARED,
+};
 use crate::op::{Call, Op, PAGE};
 
 impl Maker {
@@ -18,7 +22,7 @@ impl Maker {
 
     fn any_mmap(&mut self, who: u64) -> Op {
         let kind = self.random.pick(&[MAP_PRIVATE, MAP_SHARED, 4]);
-        let how = self.random.pick(&[MAP_FIXED, MAP_NOREPLACE, 0, 0]);
+        let how = self.random.pick(&[MAP_FIXED, MAP_FIXED_NOREPLACE, 0, 0]);
         let mut extra = self.random.pick(&[0, MAP_POPULATE, MAP_NORESERVE, MAP_LOCKED, MAP_GROWSDOWN]);
         if !self.limits.grows {
             extra &= !MAP_GROWSDOWN;

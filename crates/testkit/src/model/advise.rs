@@ -1,26 +1,12 @@
 //! madvise(2) and mincore(2).
 
 use super::*;
+use crate::numbers::{
+    MADV_COLD, MADV_DODUMP, MADV_DOFORK, MADV_DONTDUMP, MADV_DONTFORK, MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE,
+    MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, MADV_HUGEPAGE, MADV_KEEPONFORK, MADV_NOHUGEPAGE, MADV_PAGEOUT,
+    MADV_POPULATE_READ, MADV_POPULATE_WRITE, MADV_REMOVE, MADV_WILLNEED, MADV_WIPEONFORK,
+};
 
-const WILLNEED: u64 = 3;
-const DONTNEED: u64 = 4;
-const FREE: u64 = 8;
-const REMOVE: u64 = 9;
-const DONTFORK: u64 = 10;
-const DOFORK: u64 = 11;
-const HUGEPAGE: u64 = 14;
-const NOHUGEPAGE: u64 = 15;
-const DONTDUMP: u64 = 16;
-const DODUMP: u64 = 17;
-const WIPEONFORK: u64 = 18;
-const KEEPONFORK: u64 = 19;
-const COLD: u64 = 20;
-const PAGEOUT: u64 = 21;
-const POPULATE_READ: u64 = 22;
-const POPULATE_WRITE: u64 = 23;
-const DONTNEED_LOCKED: u64 = 24;
-const GUARD_INSTALL: u64 = 102;
-const GUARD_REMOVE: u64 = 103;
 /// Bits of [`Attrs::other`] that madvise keeps there.
 const OTHER_DONTDUMP: u64 = 1 << 40;
 pub(super) const OTHER_HUGE: u64 = 1 << 41;
@@ -46,29 +32,31 @@ impl Model {
             return Err(Unknown);
         }
         let (first, end) = (addr / PAGE, end / PAGE);
-        if matches!(advice, POPULATE_READ | POPULATE_WRITE) {
-            return Ok(self.populate(who, first, end, advice == POPULATE_WRITE));
+        if matches!(advice, MADV_POPULATE_READ | MADV_POPULATE_WRITE) {
+            return Ok(self.populate(who, first, end, advice == MADV_POPULATE_WRITE));
         }
         // What may go at any time goes now, or not: the system's choice.
         let may_go = |page: &Page| page.lazy || page.attrs.object.is_some();
-        if matches!(advice, PAGEOUT | COLD) && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page)) {
+        if matches!(advice, MADV_PAGEOUT | MADV_COLD)
+            && self.space(who).pages.range(first..end).any(|(_, page)| may_go(page))
+        {
             return Err(Unknown);
         }
         // A hole in an object: not a thing of memory alone.
         let has_object = |page: &Page| page.attrs.object.is_some() && !page.attrs.locked;
         let head = self.space(who).pages.range(first..end).next();
-        if advice == REMOVE && head.is_some_and(|(_, page)| has_object(page)) {
+        if advice == MADV_REMOVE && head.is_some_and(|(_, page)| has_object(page)) {
             return Err(Unknown);
         }
         let full = self.space(who).is_full(first, end);
         // VMA by VMA; the first that refuses ends it, holes are passed over.
         let mut stop = end;
         let refuses = |page: &Page| match advice {
-            FREE => page.attrs.locked || page.attrs.object.is_some(),
-            DONTNEED | COLD | PAGEOUT | GUARD_INSTALL => page.attrs.locked,
-            WIPEONFORK => page.attrs.object.is_some(),
+            MADV_FREE => page.attrs.locked || page.attrs.object.is_some(),
+            MADV_DONTNEED | MADV_COLD | MADV_PAGEOUT | MADV_GUARD_INSTALL => page.attrs.locked,
+            MADV_WIPEONFORK => page.attrs.object.is_some(),
             // Holes are made in objects only.
-            REMOVE => true,
+            MADV_REMOVE => true,
             _ => false,
         };
         let refused = self.space(who).pages.range(first..end).find(|(_, page)| refuses(page)).map(|(n, _)| *n);
@@ -86,28 +74,34 @@ impl Model {
     fn advise(&mut self, who: u64, first: u64, end: u64, advice: u64) {
         let set = |other: &mut u64, bit: u64| *other |= bit;
         match advice {
-            WILLNEED | COLD | PAGEOUT | REMOVE => {}
-            FREE => self.each(who, first, end, |page| page.lazy = true),
-            DONTNEED | DONTNEED_LOCKED => self.each(who, first, end, |page| {
+            MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_REMOVE => {}
+            MADV_FREE => self.each(who, first, end, |page| page.lazy = true),
+            MADV_DONTNEED | MADV_DONTNEED_LOCKED => self.each(who, first, end, |page| {
                 page.lazy = false;
                 page.present = Present::No;
                 page.content.clear();
             }),
-            GUARD_INSTALL => self.each(who, first, end, |page| {
+            MADV_GUARD_INSTALL => self.each(who, first, end, |page| {
                 page.present = Present::No;
                 page.content.clear();
                 page.lazy = false;
                 page.guard = true;
             }),
-            GUARD_REMOVE => self.each(who, first, end, |page| page.guard = false),
-            DONTFORK | DOFORK => self.change_range(who, first, end, &mut |a| a.dont_fork = advice == DONTFORK),
-            WIPEONFORK | KEEPONFORK => {
-                self.change_range(who, first, end, &mut |a| a.wipe_on_fork = advice == WIPEONFORK);
+            MADV_GUARD_REMOVE => self.each(who, first, end, |page| page.guard = false),
+            MADV_DONTFORK | MADV_DOFORK => {
+                self.change_range(who, first, end, &mut |a| a.dont_fork = advice == MADV_DONTFORK)
             }
-            DONTDUMP => self.change_range(who, first, end, &mut |a| set(&mut a.other, OTHER_DONTDUMP)),
-            DODUMP => self.change_range(who, first, end, &mut |a| a.other &= !OTHER_DONTDUMP),
-            HUGEPAGE => self.change_range(who, first, end, &mut |a| a.other = a.other & !OTHER_NOHUGE | OTHER_HUGE),
-            NOHUGEPAGE => self.change_range(who, first, end, &mut |a| a.other = a.other & !OTHER_HUGE | OTHER_NOHUGE),
+            MADV_WIPEONFORK | MADV_KEEPONFORK => {
+                self.change_range(who, first, end, &mut |a| a.wipe_on_fork = advice == MADV_WIPEONFORK);
+            }
+            MADV_DONTDUMP => self.change_range(who, first, end, &mut |a| set(&mut a.other, OTHER_DONTDUMP)),
+            MADV_DODUMP => self.change_range(who, first, end, &mut |a| a.other &= !OTHER_DONTDUMP),
+            MADV_HUGEPAGE => {
+                self.change_range(who, first, end, &mut |a| a.other = a.other & !OTHER_NOHUGE | OTHER_HUGE)
+            }
+            MADV_NOHUGEPAGE => {
+                self.change_range(who, first, end, &mut |a| a.other = a.other & !OTHER_HUGE | OTHER_NOHUGE)
+            }
             _ => self.change_range(who, first, end, &mut |a| a.pattern = advice),
         }
     }

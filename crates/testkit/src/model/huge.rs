@@ -9,7 +9,6 @@
 use super::advise::{OTHER_HUGE, OTHER_NOHUGE};
 use super::*;
 
-pub(super) const COLLAPSE: u64 = 25;
 /// Pages of the largest size.
 const HUGE_PAGES: u64 = 512;
 /// The largest order, and the smallest above a base page.

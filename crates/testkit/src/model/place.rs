@@ -2,18 +2,12 @@
 
 use super::access::GUARD_GAP_PAGES;
 use super::*;
+use crate::numbers::{
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NONBLOCK, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
+    MAP_SHARED, MAP_TYPE, PROT_GROWSDOWN, PROT_GROWSUP, PROT_SEM,
+};
 use crate::op::{HEAP_BYTES, WINDOW, WINDOW_PAGES};
 
-const MAP_TYPE: u64 = 0xf;
-const MAP_SHARED: u64 = 1;
-const MAP_PRIVATE: u64 = 2;
-const MAP_FIXED: u64 = 0x10;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_LOCKED: u64 = 0x2000;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_POPULATE: u64 = 0x8000;
-const MAP_NONBLOCK: u64 = 0x1_0000;
-const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 /// Everything below is the system's to refuse (`vm.mmap_min_addr`).
 pub(super) const MIN_ADDR: u64 = 65_536;
 
@@ -91,11 +85,8 @@ impl Model {
     }
 
     pub(super) fn mprotect(&mut self, who: u64, addr: u64, len: u64, prot: u64) -> Answer {
-        const SEM: u64 = 8;
-        const GROWSDOWN: u64 = 0x0100_0000;
-        const GROWSUP: u64 = 0x0200_0000;
-        let prot_alone = prot & !(GROWSDOWN | GROWSUP);
-        if prot & GROWSDOWN != 0 && prot & GROWSUP != 0 || !is_aligned(addr) {
+        let prot_alone = prot & !(PROT_GROWSDOWN | PROT_GROWSUP);
+        if prot & PROT_GROWSDOWN != 0 && prot & PROT_GROWSUP != 0 || !is_aligned(addr) {
             return Ok(EINVAL);
         }
         if len == 0 {
@@ -104,12 +95,12 @@ impl Model {
         let Some(end) = page_align(len).and_then(|len| addr.checked_add(len)).filter(|end| *end > addr) else {
             return Ok(ENOMEM);
         };
-        if prot_alone & !(READ | WRITE | EXEC | SEM) != 0 {
+        if prot_alone & !(READ | WRITE | EXEC | PROT_SEM) != 0 {
             return Ok(EINVAL);
         }
         let (mut first, end) = (addr / PAGE, end / PAGE);
         if prot != prot_alone {
-            match self.space(who).grown(first, end, prot & GROWSDOWN != 0)? {
+            match self.space(who).grown(first, end, prot & PROT_GROWSDOWN != 0)? {
                 Ok(start) => first = start,
                 Err(refusal) => return Ok(refusal),
             }

@@ -2,11 +2,8 @@
 
 use super::place::MIN_ADDR;
 use super::*;
+use crate::numbers::{MREMAP_DONTUNMAP, MREMAP_FIXED, MREMAP_MAYMOVE};
 use core::ops::Range;
-
-const MAYMOVE: u64 = 1;
-const FIXED: u64 = 2;
-const DONTUNMAP: u64 = 4;
 
 /// The arguments, lengths rounded to pages.
 struct Remap {
@@ -66,13 +63,13 @@ impl Remap {
 impl Model {
     pub(super) fn mremap(&mut self, who: u64, args: [u64; 6]) -> Answer {
         let [old, old_len, new_len, flags, new, landing] = args;
-        if flags & !(MAYMOVE | FIXED | DONTUNMAP) != 0 || !is_aligned(old) {
+        if flags & !(MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP) != 0 || !is_aligned(old) {
             return Ok(EINVAL);
         }
         let has = |flag| flags & flag != 0;
         // As in Linux, a length that wraps when it is rounded is 0.
         let (old_len, new_len) = (page_align(old_len).unwrap_or(0), page_align(new_len).unwrap_or(0));
-        let (may_move, fixed, keep) = (has(MAYMOVE), has(FIXED), has(DONTUNMAP));
+        let (may_move, fixed, keep) = (has(MREMAP_MAYMOVE), has(MREMAP_FIXED), has(MREMAP_DONTUNMAP));
         let remap = Remap { old, old_len, new_len, may_move, fixed, keep, new, landing };
         if remap.is_bad() {
             return Ok(EINVAL);

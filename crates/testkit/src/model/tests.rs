@@ -1,12 +1,11 @@
 //! The model by hand, where it was wrong once or is easy to get wrong.
 
 use super::*;
+use crate::numbers::{MAP_ANONYMOUS, MAP_FIXED, MAP_GROWSDOWN, MAP_LOCKED, MAP_PRIVATE, MAP_SHARED};
 use crate::op::{Op, WINDOW};
 
-const FIXED: u64 = 0x32; // MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED
-const SHARED: u64 = 0x31;
-const GROWSDOWN: u64 = 0x100;
-const LOCKED: u64 = 0x2000;
+const FIXED: u64 = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+const SHARED: u64 = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
 
 fn at(page: u64) -> u64 {
     WINDOW + page * PAGE
@@ -48,7 +47,7 @@ fn a_duplicate_over_its_original_is_refused_and_unmaps_it() {
 /// the model must not say that they are one.
 #[test]
 fn parts_that_meet_again_are_not_surely_one() {
-    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(300), 20 * PAGE, 3, FIXED | GROWSDOWN]);
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(300), 20 * PAGE, 3, FIXED | MAP_GROWSDOWN]);
     let cut: (u64, Call, &[u64]) = (0, Call::Munmap, &[at(305), 5 * PAGE]);
     let grow: (u64, Call, &[u64]) = (0, Call::Store, &[at(305), 8, 1]);
     let span: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(302), 10 * PAGE, 20 * PAGE, 1, 0, at(600)]);
@@ -95,7 +94,7 @@ fn what_mremap_cuts_off_may_be_anything() {
 
 #[test]
 fn locked_memory_is_there_and_stays_but_not_in_a_child() {
-    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 2 * PAGE, 1, FIXED | LOCKED]);
+    let map: (u64, Call, &[u64]) = (0, Call::Mmap, &[at(0), 2 * PAGE, 1, FIXED | MAP_LOCKED]);
     let look: (u64, Call, &[u64]) = (0, Call::Mincore, &[at(0), 4 * PAGE]);
     let grow: (u64, Call, &[u64]) = (0, Call::Mremap, &[at(0), 2 * PAGE, 4 * PAGE, 0]);
     assert_eq!(last(&[map, grow, look]), Ok(Outcome::Value(0xf)));
