@@ -1,11 +1,6 @@
-//! What a file says on its syntax tree: what it defines, imports, names and calls.
+//! What a file says: what it defines, imports, names and calls, all as written.
 //!
-//! Nothing is resolved here; see `names.rs`. Items under `#[cfg(test)]` are left
-//! out, attributes and visibilities name nothing.
-
-use super::tokens;
-use proc_macro2::Span;
-use syn::visit::{self, Visit};
+//! `reader.rs` collects it, `names.rs` resolves it.
 
 /// Segments of a path, as written.
 pub type Segments = Vec<String>;
@@ -19,11 +14,13 @@ pub struct Facts {
     pub modules: Vec<String>,
     /// Modules that the file declares for tests alone, by their full paths.
     pub test_modules: Vec<String>,
+    /// Lines of `#[path = ...]` on a module that is not for tests.
+    pub moved: Vec<usize>,
     /// Leaves of its `use` trees.
     pub uses: Vec<Use>,
     /// Paths in code and in the arguments of macros.
     pub named: Vec<Named>,
-    /// Methods and associated functions of types and traits.
+    /// Methods, associated functions and constants of types and traits.
     pub methods: Vec<Method>,
     /// Implementations of traits.
     pub impls: Vec<Impl>,
@@ -57,7 +54,7 @@ pub struct Named {
     pub line: usize,
 }
 
-/// A function in an `impl` or a `trait`.
+/// A function or a constant in an `impl` or a `trait`.
 pub struct Method {
     pub module: String,
     pub name: String,
@@ -86,268 +83,7 @@ pub struct Call {
     pub line: usize,
 }
 
-/// Reads a file as the module `module`.
-pub fn read(text: &str, module: &str) -> Result<Facts, syn::Error> {
-    let file = syn::parse_file(text)?;
-    let mut reader = Reader { facts: Facts::default(), module: module.into(), on: None };
-    reader.facts.modules.push(module.into());
-    reader.visit_file(&file);
-    Ok(reader.facts)
-}
-
 /// `outer::name`, and `name` at the top.
 pub fn join(outer: &str, name: &str) -> String {
     if outer.is_empty() { name.into() } else { format!("{outer}::{name}") }
-}
-
-fn line(span: Span) -> usize {
-    span.start().line
-}
-
-/// `#[cfg(test)]`, and `#[cfg(all(test, ...))]`.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    let condition = |a: &syn::Attribute| match &a.meta {
-        syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string().replace(' ', ""),
-        _ => String::new(),
-    };
-    attributes.iter().map(condition).any(|c| c == "test" || c.starts_with("all(test,"))
-}
-
-/// The module in which something of `module` is visible.
-fn seen_in(visibility: &syn::Visibility, module: &str) -> String {
-    let outer = || module.rsplit_once("::").map_or("", |(outer, _)| outer).to_string();
-    match visibility {
-        syn::Visibility::Inherited => module.into(),
-        syn::Visibility::Restricted(to) if to.path.is_ident("super") => outer(),
-        syn::Visibility::Restricted(to) if to.path.is_ident("self") => module.into(),
-        // `pub(in path)` counts as wider than it is.
-        _ => String::new(),
-    }
-}
-
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Const(i) => &i.attrs,
-        syn::Item::Enum(i) => &i.attrs,
-        syn::Item::Fn(i) => &i.attrs,
-        syn::Item::Impl(i) => &i.attrs,
-        syn::Item::Macro(i) => &i.attrs,
-        syn::Item::Mod(i) => &i.attrs,
-        syn::Item::Static(i) => &i.attrs,
-        syn::Item::Struct(i) => &i.attrs,
-        syn::Item::Trait(i) => &i.attrs,
-        syn::Item::Type(i) => &i.attrs,
-        syn::Item::Use(i) => &i.attrs,
-        _ => &[],
-    }
-}
-
-fn segments(path: &syn::Path) -> Segments {
-    path.segments.iter().map(|s| s.ident.to_string()).collect()
-}
-
-/// The path of a type, through references; empty for one without a name.
-fn type_path(ty: &syn::Type) -> Segments {
-    match ty {
-        syn::Type::Path(path) => segments(&path.path),
-        syn::Type::Reference(reference) => type_path(&reference.elem),
-        syn::Type::Paren(inner) => type_path(&inner.elem),
-        _ => Vec::new(),
-    }
-}
-
-struct Reader {
-    facts: Facts,
-    module: String,
-    /// What `Self` is.
-    on: Option<Segments>,
-}
-
-impl Reader {
-    fn define(&mut self, ident: &syn::Ident, alias: Option<Segments>) {
-        self.facts.items.push(Item { module: self.module.clone(), name: ident.to_string(), alias });
-    }
-
-    fn name(&mut self, mut segments: Segments, line: usize) {
-        if segments.first().is_some_and(|s| s == "Self") {
-            let Some(on) = self.on.as_ref().filter(|on| !on.is_empty()) else { return };
-            segments.splice(0..1, on.iter().cloned());
-        }
-        self.facts.named.push(Named { module: self.module.clone(), segments, line });
-    }
-
-    fn method(&mut self, signature: &syn::Signature, on: &Segments, of: Option<&Segments>, seen_in: String) {
-        self.facts.methods.push(Method {
-            module: self.module.clone(),
-            name: signature.ident.to_string(),
-            on: on.clone(),
-            of: of.cloned(),
-            has_receiver: signature.receiver().is_some(),
-            seen_in,
-            line: line(signature.ident.span()),
-        });
-    }
-
-    fn import(&mut self, tree: &syn::UseTree, before: &Segments, public: bool) {
-        let with = |ident: &syn::Ident| {
-            let mut segments = before.clone();
-            // `self` in braces is the module before them.
-            if ident != "self" || segments.is_empty() {
-                segments.push(ident.to_string());
-            }
-            segments
-        };
-        let (segments, name, span) = match tree {
-            syn::UseTree::Path(path) => return self.import(&path.tree, &with(&path.ident), public),
-            syn::UseTree::Group(group) => {
-                return group.items.iter().for_each(|tree| self.import(tree, before, public));
-            }
-            syn::UseTree::Name(name) => {
-                let segments = with(&name.ident);
-                let last = segments.last().cloned().unwrap_or_default();
-                (segments, last, name.ident.span())
-            }
-            syn::UseTree::Rename(name) => (with(&name.ident), name.rename.to_string(), name.ident.span()),
-            syn::UseTree::Glob(glob) => (before.clone(), "*".into(), glob.star_token.spans[0]),
-        };
-        self.facts.uses.push(Use { module: self.module.clone(), segments, name, public, line: line(span) });
-    }
-}
-
-impl<'a> Visit<'a> for Reader {
-    fn visit_item(&mut self, item: &'a syn::Item) {
-        if is_for_tests(attributes(item)) {
-            if let syn::Item::Mod(module) = item {
-                self.facts.test_modules.push(join(&self.module, &module.ident.to_string()));
-            }
-            return;
-        }
-        match item {
-            syn::Item::Const(i) => self.define(&i.ident, None),
-            syn::Item::Enum(i) => self.define(&i.ident, None),
-            syn::Item::Fn(i) => self.define(&i.sig.ident, None),
-            syn::Item::Static(i) => self.define(&i.ident, None),
-            syn::Item::Struct(i) => self.define(&i.ident, None),
-            syn::Item::Trait(i) => self.define(&i.ident, None),
-            syn::Item::Type(i) => self.define(&i.ident, Some(type_path(&i.ty)).filter(|path| !path.is_empty())),
-            syn::Item::Union(i) => self.define(&i.ident, None),
-            syn::Item::Macro(syn::ItemMacro { ident: Some(ident), .. }) => self.define(ident, None),
-            _ => {}
-        }
-        visit::visit_item(self, item);
-    }
-
-    fn visit_item_mod(&mut self, module: &'a syn::ItemMod) {
-        let outer = self.module.clone();
-        self.module = join(&outer, &module.ident.to_string());
-        if module.content.is_some() {
-            self.facts.modules.push(self.module.clone());
-        }
-        visit::visit_item_mod(self, module);
-        self.module = outer;
-    }
-
-    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
-        let public = !matches!(item.vis, syn::Visibility::Inherited);
-        // `use ::name` is a crate of that name.
-        if item.leading_colon.is_none() {
-            self.import(&item.tree, &Vec::new(), public);
-        }
-    }
-
-    fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
-        let on = type_path(&item.self_ty);
-        let of = item.trait_.as_ref().map(|(path, _)| segments(path));
-        for function in item.items.iter().filter_map(|i| if let syn::ImplItem::Fn(f) = i { Some(f) } else { None }) {
-            if !is_for_tests(&function.attrs) {
-                // What a trait declares is as visible as the trait.
-                let seen_in = if of.is_some() { String::new() } else { seen_in(&function.vis, &self.module) };
-                self.method(&function.sig, &on, of.as_ref(), seen_in);
-            }
-        }
-        if let Some((path, _)) = &item.trait_ {
-            let arguments = path.segments.last().map(|s| type_arguments(&s.arguments)).unwrap_or_default();
-            let line = line(item.impl_token.span);
-            let module = self.module.clone();
-            self.facts.impls.push(Impl { module, on: on.clone(), of: segments(path), arguments, line });
-        }
-        let outer = self.on.replace(on);
-        visit::visit_item_impl(self, item);
-        self.on = outer;
-    }
-
-    fn visit_item_trait(&mut self, item: &'a syn::ItemTrait) {
-        let on = vec![item.ident.to_string()];
-        for function in item.items.iter().filter_map(|i| if let syn::TraitItem::Fn(f) = i { Some(f) } else { None }) {
-            self.method(&function.sig, &on, None, String::new());
-        }
-        let outer = self.on.replace(on);
-        visit::visit_item_trait(self, item);
-        self.on = outer;
-    }
-
-    fn visit_impl_item_fn(&mut self, function: &'a syn::ImplItemFn) {
-        if !is_for_tests(&function.attrs) {
-            visit::visit_impl_item_fn(self, function);
-        }
-    }
-
-    fn visit_type_path(&mut self, path: &'a syn::TypePath) {
-        if let Some(segments) = path.qself.as_ref().and_then(|q| qualified(q, &path.path)) {
-            self.name(segments, path.path.segments.first().map_or(0, |s| line(s.ident.span())));
-        }
-        visit::visit_type_path(self, path);
-    }
-
-    fn visit_expr_path(&mut self, path: &'a syn::ExprPath) {
-        if let Some(segments) = path.qself.as_ref().and_then(|q| qualified(q, &path.path)) {
-            self.name(segments, path.path.segments.first().map_or(0, |s| line(s.ident.span())));
-        }
-        visit::visit_expr_path(self, path);
-    }
-
-    fn visit_path(&mut self, path: &'a syn::Path) {
-        if path.leading_colon.is_none() {
-            let at = path.segments.first().map_or(0, |s| line(s.ident.span()));
-            self.name(segments(path), at);
-        }
-        visit::visit_path(self, path);
-    }
-
-    fn visit_expr_method_call(&mut self, call: &'a syn::ExprMethodCall) {
-        self.facts.calls.push(Call { name: call.method.to_string(), line: line(call.method.span()) });
-        visit::visit_expr_method_call(self, call);
-    }
-
-    fn visit_macro(&mut self, call: &'a syn::Macro) {
-        let found = tokens::scan(call.tokens.clone());
-        for (segments, line) in found.paths {
-            self.name(segments, line);
-        }
-        self.facts.calls.extend(found.calls);
-        for (name, line) in found.methods {
-            let (module, on, seen_in) = (self.module.clone(), Vec::new(), String::new());
-            self.facts.methods.push(Method { module, name, on, of: None, has_receiver: true, seen_in, line });
-        }
-        visit::visit_macro(self, call);
-    }
-
-    fn visit_attribute(&mut self, _: &'a syn::Attribute) {}
-    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
-}
-
-/// `<Type>::name` as `Type::name`; `<Type as Trait>::name` has the trait's path.
-fn qualified(qself: &syn::QSelf, path: &syn::Path) -> Option<Segments> {
-    let mut on = type_path(&qself.ty);
-    if on.is_empty() {
-        return None;
-    }
-    on.push(path.segments.last()?.ident.to_string());
-    Some(on)
-}
-
-fn type_arguments(arguments: &syn::PathArguments) -> Vec<Segments> {
-    let syn::PathArguments::AngleBracketed(list) = arguments else { return Vec::new() };
-    let ty = |a: &syn::GenericArgument| if let syn::GenericArgument::Type(ty) = a { Some(type_path(ty)) } else { None };
-    list.args.iter().filter_map(ty).collect()
 }

@@ -15,10 +15,10 @@
 //!   on `Vm` in a layer below it names nothing), unless the table says that `core`
 //!   has the name, too.
 //!
-//! A trait counts as a type whose native methods it declares. An implementation of
-//! it in a higher layer adds methods to it, unless the table calls the trait open.
-//! A foreign trait is implemented in the layer of the type or of an argument of
-//! the trait: operators and `Drop` call without a name.
+//! A trait counts as a type whose native methods it declares. An implementation in a
+//! layer above the trait would be called from the trait's layer without a name: the
+//! table has to call the trait open. A foreign trait is implemented in the layer of
+//! the type or of an argument of the trait: operators and `Drop` call without a name.
 
 use super::names::{Kind, Names};
 use super::table::Rules;
@@ -48,25 +48,22 @@ type Definitions<'a> = HashMap<&'a str, Vec<Definition>>;
 
 /// All that is said above.
 pub fn check(names: &Names, levels: &Levels, rules: &Rules) -> Vec<Finding> {
-    let definitions = definitions(names, levels, rules);
+    let definitions = definitions(names, levels);
     let mut findings = in_two_layers(names, levels, &definitions);
     findings.extend(upward_calls(names, levels, rules, &definitions));
-    findings.extend(foreign_traits(names, levels));
+    findings.extend(traits(names, levels, rules));
     findings
 }
 
-fn definitions<'a>(names: &'a Names, levels: &Levels, rules: &Rules) -> Definitions<'a> {
+fn definitions<'a>(names: &'a Names, levels: &Levels) -> Definitions<'a> {
     let mut definitions = Definitions::new();
     for (file, read) in names.files.iter().enumerate() {
         for method in &read.facts.methods {
-            let owner = method.of.as_ref().unwrap_or(&method.on);
-            let owners = names.types(&method.module, owner);
-            let is_foreign = method.of.is_some() && owners.is_empty();
-            let is_open =
-                owner.last().is_some_and(|name| method.of.is_some() && rules.open_traits.contains(&name.as_str()));
-            if is_foreign || is_open {
+            // What implements a trait is called through the trait.
+            if method.of.is_some() {
                 continue;
             }
+            let owners = names.types(&method.module, &method.on);
             let is_added = owners.iter().any(|&(_, owner)| levels.of(file) > levels.of(owner));
             let (has_receiver, seen_in) = (method.has_receiver, method.seen_in.clone());
             let of_name = definitions.entry(method.name.as_str()).or_default();
@@ -136,25 +133,34 @@ fn upward_calls(names: &Names, levels: &Levels, rules: &Rules, definitions: &Def
     findings
 }
 
-fn foreign_traits(names: &Names, levels: &Levels) -> Vec<Finding> {
+/// Implementations of traits that are out of place.
+fn traits(names: &Names, levels: &Levels, rules: &Rules) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, read) in names.files.iter().enumerate() {
         let level = levels.of(file);
-        for item in read.facts.impls.iter().filter(|i| names.types(&i.module, &i.of).is_empty()) {
+        for item in &read.facts.impls {
             let of = |path: &[String]| names.types(&item.module, path).pop().map(|(_, file)| file);
-            let Some(owner) = of(&item.on).filter(|&owner| levels.of(owner) < level) else { continue };
-            if item.arguments.iter().filter_map(|a| of(a)).any(|argument| levels.of(argument) == level) {
-                continue;
+            let is_open = item.of.last().is_some_and(|name| rules.open_traits.contains(&name.as_str()));
+            let (whose, advice) = match of(&item.of) {
+                // A trait of the crate.
+                Some(_) if is_open => continue,
+                Some(of) => (of, "should be in the trait's layer, or the trait in `open_traits` of table.rs"),
+                None if item.arguments.iter().filter_map(|a| of(a)).any(|a| levels.of(a) == level) => continue,
+                None => match of(&item.on) {
+                    Some(on) => (on, "should be in the type's layer"),
+                    None => continue,
+                },
+            };
+            if levels.of(whose) < level {
+                let (name, on) = (item.of.join("::"), item.on.join("::"));
+                let (upper, lower) = (levels.name(file), levels.name(whose));
+                let what = format!(
+                    "implements `{name}` for `{on}` in layer {upper}, and {}.rs is in layer {lower} below it, where it \
+                     can be called without a name: {advice}",
+                    names.files[whose].name
+                );
+                findings.push(Finding::between(names, file, item.line, whose, what));
             }
-            let (trait_name, type_name) = (item.of.join("::"), item.on.join("::"));
-            let what = format!(
-                "implements `{trait_name}` for `{type_name}` of {}.rs, layer {}, in layer {} above it: should be in the \
-                 type's layer, it can be called there without a name",
-                names.files[owner].name,
-                levels.name(owner),
-                levels.name(file)
-            );
-            findings.push(Finding::between(names, file, item.line, owner, what));
         }
     }
     findings

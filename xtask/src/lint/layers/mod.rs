@@ -8,15 +8,17 @@
 //! - calls by name, `x.name(...)`; see `methods.rs`.
 //!
 //! Not seen are: calls through operators, `Deref` and `Drop` (so an implementation of
-//! a foreign trait has to be in the layer of its type), closures and function
-//! pointers that a higher layer passes down, methods and items that a macro makes
-//! out of names that it puts together, and modules that a macro declares.
+//! a foreign trait has to be in the layer of its type), what a higher layer passes
+//! down on purpose (closures, function pointers, values behind a foreign trait such
+//! as `Iterator`), items and methods whose names a macro puts together, and modules
+//! that a macro declares.
 
 mod cycles;
 mod edges;
 mod facts;
 mod methods;
 mod names;
+mod reader;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@
 //! not looked at: the compiler does that. A name in a module that no item has,
 //! such as one that a macro defines, counts as defined in the module's own file.
 
-use super::facts::{self, Facts, Named, Segments, Use, join};
+use super::facts::{Facts, Named, Segments, Use, join};
+use super::reader;
 use crate::lint::Source;
 use std::collections::HashMap;
 
@@ -31,7 +32,7 @@ pub struct Names<'a> {
     /// Module and name.
     items: HashMap<(String, String), Option<Segments>>,
     uses: HashMap<String, Vec<(usize, usize)>>,
-    /// Files that define this function of this type: `module::Type`, name.
+    /// Files that define this function or constant of this type: `module::Type`, name.
     functions: HashMap<(String, String), Vec<usize>>,
 }
 
@@ -73,7 +74,10 @@ impl<'a> Names<'a> {
         for source in sources.iter().filter(|s| s.path.starts_with(src) && s.is_rust() && !s.is_test()) {
             let name = source.path[src.len()..].trim_end_matches(".rs").to_string();
             let module = module_of(&name);
-            let facts = facts::read(&source.text, &module).map_err(|e| format!("{}: {e}", source.path))?;
+            let facts = reader::read(&source.text, &module).map_err(|e| format!("{}: {e}", source.path))?;
+            if let Some(line) = facts.moved.first() {
+                return Err(format!("{}:{line}: a module should be in the file that has its name", source.path));
+            }
             files.push(File { name, source, facts, module });
         }
         let tests: Vec<String> = files.iter().flat_map(|f| f.facts.test_modules.clone()).collect();

@@ -18,7 +18,7 @@ const RULES: Rules<'static> = Rules {
 
 /// What every planted crate has.
 const LOW: &str = "pub struct Low;\nimpl Low {\n    pub fn get(&self) {}\n}\npub trait Port {\n    fn ask(&self);\n    fn answer();\n}\npub trait Open {\n    fn told(&self);\n}\n";
-const HIGH: &str = "use crate::low::Low;\npub struct High;\nimpl High {\n    pub fn get(&self) {}\n}\nimpl Low {\n    pub fn climb(&self) {}\n    pub fn make() {}\n    fn own(&self) {}\n}\npub trait Up {\n    fn up(&self);\n}\nimpl Up for Low {\n    fn up(&self) {}\n}\npub fn work() {}\n";
+const HIGH: &str = "use crate::low::Low;\npub struct High;\nimpl High {\n    pub fn get(&self) {}\n}\nimpl Low {\n    pub fn climb(&self) {}\n    pub fn make() {}\n    pub const TOP: u8 = 0;\n    fn own(&self) {}\n}\npub trait Up {\n    fn up(&self);\n}\nimpl Up for Low {\n    fn up(&self) {}\n}\npub fn work() {}\n";
 const LIB: &str = "mod high;\nmod low;\nmod mid;\npub use high::High;\npub use low::Low;\n";
 
 fn sources(more: &[(&str, &str)]) -> Vec<Source> {
@@ -87,6 +87,7 @@ fn an_upward_path_in_code_types_and_macros() {
         "impl crate::high::Up for S {}",
         "fn f() { assert!(matches!(0, x if x == crate::high::work())) }",
         "macro_rules! m { () => { $crate::high::work() } }",
+        "macro_rules! m { () => { use crate::{low::Low, high::work}; } }",
         "fn f(x: &S) { <S as crate::high::Up>::up(x) }",
         "type H = crate::high::High;",
         "fn f() { super::super::high::made_by_a_macro!() }",
@@ -128,6 +129,7 @@ fn an_upward_call_of_a_method() {
         "type Other = super::Low;\nfn f() { Other::make() }",
         "impl super::Low { fn f(&self) { Self::make() } }",
         "fn f() { <super::Low>::make() }",
+        "const X: u8 = super::Low::TOP;",
     ] {
         let found = in_low(&format!("{line}\n"));
         assert!(found.iter().all(|b| b.place.starts_with("src/low/a.rs")) && found.len() == 1, "{line}: {found:?}");
@@ -149,15 +151,15 @@ fn an_upward_call_through_a_trait() {
     let found = in_low("use crate::high::Up;\nfn f(x: &super::Low) { x.up() }\n");
     assert_eq!(places(&found), ["src/low/a.rs:1", "src/low/a.rs:2"]);
     assert_eq!(places(&in_low("fn f(x: &super::Low) { crate::high::Up::up(x) }\n"))[0], "src/low/a.rs:1");
-    // A trait of the lower layer that only the higher one implements.
+    // A trait of the lower layer that only the higher one implements, for any type.
     let implemented =
-        "use crate::low::{Low, Port};\nimpl Port for Low {\n    fn ask(&self) {}\n    fn answer() {}\n}\n";
-    let caller = "use super::Port;\nfn f(x: &super::Low) { x.ask() }\n";
-    let found = breaches(&[("high/b", implemented), ("low/a", caller)]);
-    assert!(
-        found[0].what.starts_with("method `ask` is in layer high here and in layer low in low/mod.rs:6"),
-        "{found:?}"
-    );
+        "use crate::low::Port;\nimpl Port for crate::low::Low {\n    fn ask(&self) {}\n    fn answer() {}\n}\n";
+    for text in [implemented, &implemented.replace("crate::low::Low", "super::High")] {
+        let found = breaches(&[("high/b", text), ("low/a", "fn f(x: &super::Low) { x.ask() }\n")]);
+        assert_eq!(places(&found), ["src/high/b.rs:2"]);
+        assert!(found[0].what.contains("layer high, and low/mod.rs is in layer low below it"), "{found:?}");
+        assert!(found[0].what.contains("should be in the trait's layer"), "{found:?}");
+    }
     let open = "use crate::low::{Low, Open};\nimpl Open for Low {\n    fn told(&self) {}\n}\n";
     assert_eq!(breaches(&[("high/b", open), ("low/a", "fn f(x: &super::Low) { x.told() }\n")]), []);
 }
@@ -191,6 +193,9 @@ fn a_file_without_a_layer_and_a_layer_without_a_file() {
     let found = layers(&sources(&[]), &rules).unwrap();
     assert!(found.len() == 1 && found[0].breach.what.starts_with("`gone`"));
     assert!(layers(&sources(&[("low/a", "fn {")]), &RULES).is_err());
+    assert!(layers(&sources(&[("low/a", "#[path = \"b.rs\"]\nmod c;\n")]), &RULES).is_err());
+    let for_tests = "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\n";
+    assert!(layers(&sources(&[("low/a", for_tests)]), &RULES).is_ok());
 }
 
 #[test]

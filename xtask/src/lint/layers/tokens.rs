@@ -5,7 +5,7 @@
 //! That finds what `assert!`, `matches!` and the bodies of `macro_rules!` name.
 
 use super::facts::{Call, Segments};
-use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// What the tokens name.
 #[derive(Default)]
@@ -45,7 +45,14 @@ fn scan_into(tokens: TokenStream, found: &mut Found) {
                         segments.push(next);
                         i += 3;
                     }
-                    found.paths.push((segments, line));
+                    if let Some(group) = braces(&trees, i + 1) {
+                        // `use a::{b, c}` in the body of a macro.
+                        let inside = scan(group.stream()).paths.into_iter();
+                        found.paths.extend(inside.map(|(rest, line)| ([&segments[..], &rest].concat(), line)));
+                        i += 3;
+                    } else {
+                        found.paths.push((segments, line));
+                    }
                 }
             }
             _ => {}
@@ -58,6 +65,14 @@ fn scan_into(tokens: TokenStream, found: &mut Found) {
 fn segment(trees: &[TokenTree], i: usize) -> Option<String> {
     match (is_colons(trees, i), trees.get(i + 2)) {
         (true, Some(TokenTree::Ident(ident))) => Some(ident.to_string()),
+        _ => None,
+    }
+}
+
+/// What is in braces after `::` at `i`.
+fn braces(trees: &[TokenTree], i: usize) -> Option<&Group> {
+    match (is_colons(trees, i), trees.get(i + 2)) {
+        (true, Some(TokenTree::Group(group))) if group.delimiter() == Delimiter::Brace => Some(group),
         _ => None,
     }
 }
