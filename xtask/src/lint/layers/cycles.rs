@@ -15,11 +15,12 @@ use super::names::Names;
 use crate::lint::Breach;
 use std::collections::{HashMap, HashSet};
 
-/// One breach for each circle.
-pub fn check(names: &Names) -> Vec<Breach> {
+/// One breach for each circle of dependences, from a file to a file, that `counts` counts.
+pub fn check(names: &Names, counts: impl Fn(usize, usize) -> bool) -> Vec<Breach> {
     let mut counted = edges(names);
     counted.extend(calls(names));
     counted.retain(|edge| matches!(edge.how, How::Names) && !is_child(names, edge.from, edge.to));
+    counted.retain(|edge| counts(edge.from, edge.to));
     components(names.files.len(), &counted).iter().map(|circle| breach(names, &counted, circle)).collect()
 }
 

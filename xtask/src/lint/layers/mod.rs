@@ -29,7 +29,7 @@ use super::{Breach, Source};
 use names::Names;
 use std::collections::BTreeMap;
 use table::{CORE, Rules};
-use upward::Finding;
+use upward::{Finding, Levels};
 
 /// Crates without circles of modules.
 const ACYCLIC: [&str; 2] = ["crates/host/src/", "crates/lab/src/"];
@@ -39,21 +39,19 @@ const CORE_IS_CHECKED: bool = false;
 
 /// The part of the gate.
 pub fn check(sources: &[Source]) -> Vec<Breach> {
-    let mut breaches: Vec<Breach> = ACYCLIC.iter().flat_map(|src| circles(sources, src)).collect();
+    let mut breaches: Vec<Breach> = ACYCLIC.iter().flat_map(|src| or_breach(circles(sources, src), src)).collect();
     if CORE_IS_CHECKED {
-        breaches.extend(circles(sources, CORE.src));
-        match layers(sources, &CORE) {
-            Ok(findings) => breaches.extend(findings.into_iter().map(|finding| finding.breach)),
-            Err(error) => breaches.push(Breach { place: CORE.src.into(), what: error }),
-        }
+        let found = layers(sources, &CORE)
+            .map(|(findings, circles)| findings.into_iter().map(|finding| finding.breach).chain(circles).collect());
+        breaches.extend(or_breach(found, CORE.src));
     }
     breaches
 }
 
 /// Prints what breaks the layers of the core: each place, sorted by the two files that
-/// it is about, the pairs with the most first.
+/// it is about, the pairs with the most first; then the circles.
 pub fn report(sources: &[Source]) -> Result<(), String> {
-    let findings = layers(sources, &CORE)?;
+    let (findings, circles) = layers(sources, &CORE)?;
     let mut pairs: BTreeMap<&(String, String), Vec<&Breach>> = BTreeMap::new();
     for finding in &findings {
         pairs.entry(&finding.files).or_default().push(&finding.breach);
@@ -64,23 +62,26 @@ pub fn report(sources: &[Source]) -> Result<(), String> {
         println!("{} {from} -> {to}", breaches.len());
         breaches.iter().for_each(|b| println!("    {}: {}", b.place, b.what));
     }
-    let circles = circles(sources, CORE.src);
     circles.iter().for_each(|b| println!("{}: {}", b.place, b.what));
-    println!("{} places in {} pairs of files, {} circles", findings.len(), pairs.len(), circles.len());
+    println!("{} places in {} pairs of files, {} circles in a layer", findings.len(), pairs.len(), circles.len());
     if findings.is_empty() && circles.is_empty() { Ok(()) } else { Err("the core breaks its layers".into()) }
 }
 
-/// What breaks the layers of a crate.
-fn layers(sources: &[Source], rules: &Rules) -> Result<Vec<Finding>, String> {
+/// What breaks the layers of a crate, and the circles of files within a layer. Where
+/// nothing breaks the layers there are no others.
+fn layers(sources: &[Source], rules: &Rules) -> Result<(Vec<Finding>, Vec<Breach>), String> {
     let names = Names::read(sources, rules.src)?;
-    let mut findings = upward::check(&names, rules);
+    let levels = Levels::new(&names, rules);
+    let mut findings = upward::check(&names, &levels, rules);
     findings.sort_by(|a, b| a.breach.place.cmp(&b.breach.place));
-    Ok(findings)
+    Ok((findings, cycles::check(&names, |from, to| levels.of(from) == levels.of(to))))
 }
 
-fn circles(sources: &[Source], src: &str) -> Vec<Breach> {
-    match Names::read(sources, src) {
-        Ok(names) => cycles::check(&names),
-        Err(error) => vec![Breach { place: src.into(), what: error }],
-    }
+/// Circles among all files of a crate.
+fn circles(sources: &[Source], src: &str) -> Result<Vec<Breach>, String> {
+    Ok(cycles::check(&Names::read(sources, src)?, |_, _| true))
+}
+
+fn or_breach(found: Result<Vec<Breach>, String>, src: &str) -> Vec<Breach> {
+    found.unwrap_or_else(|error| vec![Breach { place: src.into(), what: error }])
 }

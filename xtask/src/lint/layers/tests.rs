@@ -31,7 +31,7 @@ fn sources(more: &[(&str, &str)]) -> Vec<Source> {
 }
 
 fn breaches(more: &[(&str, &str)]) -> Vec<Breach> {
-    layers(&sources(more), &RULES).unwrap().into_iter().map(|finding| finding.breach).collect()
+    layers(&sources(more), &RULES).unwrap().0.into_iter().map(|finding| finding.breach).collect()
 }
 
 /// Places in `low/a.rs`, which has this text, and what is said of them.
@@ -190,7 +190,7 @@ fn a_file_without_a_layer_and_a_layer_without_a_file() {
     let found = breaches(&[("elsewhere", "//! Lost.\n")]);
     assert_eq!((places(&found), found.len()), (vec!["src/elsewhere.rs:1"], 1));
     let rules = Rules { layers: &[Layer { name: "all", members: &["low", "high", "mid", "lib", "gone"] }], ..RULES };
-    let found = layers(&sources(&[]), &rules).unwrap();
+    let found = layers(&sources(&[]), &rules).unwrap().0;
     assert!(found.len() == 1 && found[0].breach.what.starts_with("`gone`"));
     assert!(layers(&sources(&[("low/a", "fn {")]), &RULES).is_err());
     assert!(layers(&sources(&[("low/a", "#[path = \"b.rs\"]\nmod c;\n")]), &RULES).is_err());
@@ -202,14 +202,14 @@ fn a_file_without_a_layer_and_a_layer_without_a_file() {
 fn a_name_of_core_that_no_call_needs_leaves_the_table() {
     let rules = Rules { core_names: &["rare"], ..RULES };
     let mid = ("mid", "pub struct Mid;\nimpl Mid {\n    pub fn rare(&self) {}\n}\n");
-    assert_eq!(layers(&sources(&[mid, ("low/a", "fn f() { x.rare() }\n")]), &rules).unwrap().len(), 0);
-    assert_eq!(layers(&sources(&[mid]), &rules).unwrap().len(), 1);
+    assert_eq!(layers(&sources(&[mid, ("low/a", "fn f() { x.rare() }\n")]), &rules).unwrap().0.len(), 0);
+    assert_eq!(layers(&sources(&[mid]), &rules).unwrap().0.len(), 1);
 }
 
 /// Circles among files of these texts.
 fn circles_of(files: &[(&str, &str)]) -> usize {
     let source = |(name, text): &(&str, &str)| Source { path: format!("src/{name}.rs"), text: (*text).into() };
-    circles(&files.iter().map(source).collect::<Vec<_>>(), "src/").len()
+    circles(&files.iter().map(source).collect::<Vec<_>>(), "src/").unwrap().len()
 }
 
 #[test]
@@ -224,6 +224,19 @@ fn a_circle_of_two_files_and_of_three() {
     // A method that the other file adds to a type of a third.
     let added = ("b", "pub struct B;\nimpl crate::c::C {\n    pub fn added(&self) {}\n}\nuse crate::a::A;\n");
     assert_eq!(circles_of(&[("a", "pub struct A;\nfn f(c: &C) { c.added() }\n"), added, ("c", "pub struct C;\n")]), 1);
+}
+
+#[test]
+fn circles_within_a_layer_are_told_beside_what_goes_up() {
+    let files = [
+        ("low/a", "use super::b::B;\npub struct A;\n"),
+        ("low/b", "pub struct B(super::a::A);\n"),
+        ("mid", "use crate::high::High;\n"),
+    ];
+    let (findings, circles) = layers(&sources(&files), &RULES).unwrap();
+    assert_eq!((findings.len(), circles.len()), (1, 1));
+    assert!(circles[0].what.starts_with("2 files in a circle"), "{circles:?}");
+    assert!(circles[0].what.contains("low/b.rs:1 names `low::a::A` of low/a.rs"), "{circles:?}");
 }
 
 #[test]

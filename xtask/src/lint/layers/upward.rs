@@ -2,7 +2,7 @@
 
 use super::edges::{How, edges};
 use super::methods;
-use super::names::Names;
+use super::names::{File, Names};
 use super::table::Rules;
 use crate::lint::Breach;
 
@@ -19,7 +19,12 @@ pub struct Levels<'a> {
     of: Vec<usize>,
 }
 
-impl Levels<'_> {
+impl<'a> Levels<'a> {
+    /// Of all files. One without a layer is taken to be in the highest.
+    pub fn new(names: &Names, rules: &'a Rules) -> Levels<'a> {
+        let of = |file: &File| level(&file.name, rules).unwrap_or(rules.layers.len() - 1);
+        Levels { rules, of: names.files.iter().map(of).collect() }
+    }
     /// A higher layer has a higher number.
     pub fn of(&self, file: usize) -> usize {
         self.of[file]
@@ -31,20 +36,11 @@ impl Levels<'_> {
 }
 
 /// Looks at a crate whose layers are written down.
-pub fn check(names: &Names, rules: &Rules) -> Vec<Finding> {
+pub fn check(names: &Names, levels: &Levels, rules: &Rules) -> Vec<Finding> {
     let mut findings: Vec<Finding> = stale_members(names, rules).into_iter().map(Finding::alone).collect();
-    let mut of = Vec::new();
-    for file in &names.files {
-        match level(&file.name, rules) {
-            Some(level) => of.push(level),
-            None => {
-                of.push(rules.layers.len() - 1);
-                let what = "has no layer: should be in xtask/src/lint/layers/table.rs";
-                findings.push(Finding::alone(file.source.breach(1, what)));
-            }
-        }
-    }
-    let levels = Levels { rules, of };
+    let without = names.files.iter().filter(|file| level(&file.name, rules).is_none());
+    let lost = |file: &File| file.source.breach(1, "has no layer: should be in xtask/src/lint/layers/table.rs");
+    findings.extend(without.map(|file| Finding::alone(lost(file))));
     for edge in edges(names).iter().filter(|e| levels.of(e.to) > levels.of(e.from)) {
         let verb = match edge.how {
             How::Names | How::Module => "names",
@@ -52,9 +48,9 @@ pub fn check(names: &Names, rules: &Rules) -> Vec<Finding> {
             How::Through => "names, through the re-export there,",
         };
         let what = format!("{verb} `{}` of", edge.what);
-        findings.push(upward(names, &levels, edge.from, edge.line, edge.to, &what));
+        findings.push(upward(names, levels, edge.from, edge.line, edge.to, &what));
     }
-    findings.extend(methods::check(names, &levels, rules));
+    findings.extend(methods::check(names, levels, rules));
     findings
 }
 
