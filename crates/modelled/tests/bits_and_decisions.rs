@@ -9,7 +9,6 @@ use softfault_modelled::{Access, AddressSpace, Discipline, FaultDone};
 use softfault_modelled::{Advice, MremapFlags, Prot};
 use std::sync::{Arc, Mutex};
 
-const FREE: Advice = Advice::Free;
 const RWX: Prot = Prot::READ.union(Prot::WRITE).union(Prot::EXEC);
 
 /// A page that has been shared and is no longer: not writable, and whoever writes
@@ -53,7 +52,7 @@ fn access_against(
     explore(2, move || {
         let w = World::new(Discipline::Lockfree, 0, 2);
         w.touch(0);
-        w.space.madvise(0, 4096, FREE).unwrap();
+        w.space.madvise(0, 4096, Advice::Free).unwrap();
         let stored = Arc::new(Mutex::new(false));
         let result = stored.clone();
         let store = move || {
@@ -114,7 +113,7 @@ fn f11_a_fault_that_marks_against_a_store() {
     explore(2, || {
         let w = World::new(Discipline::Lockfree, 0, 2);
         assert_eq!(w.space.handle_fault(0, Access::Read), Ok(FaultDone::ZeroFrame));
-        w.space.madvise(0, 4096, FREE).unwrap();
+        w.space.madvise(0, 4096, Advice::Free).unwrap();
         let fault = |access| move || _ = w.space.handle_fault(0, access).unwrap();
         run(vec![Box::new(fault(Access::Read)), Box::new(fault(Access::Write))]);
         w.check(&[]);

@@ -8,8 +8,6 @@ use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
 use softfault_modelled::{Access, Discipline, FaultError, Rights};
 use softfault_modelled::{Advice, Prot};
 
-const NONE: Prot = Prot::NONE;
-
 /// Page 6 may be read and page 7 written, all the time; what comes and goes lies
 /// below, in the same node of the tree, and moves their records in it.
 fn lookup_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
@@ -45,7 +43,7 @@ fn lookup_in(
 #[test]
 fn f6_two_mappings_appear() {
     lookup_against(|w| {
-        w.space.mmap(2 * 4096, 4096, NONE, FIXED_PRIVATE).unwrap();
+        w.space.mmap(2 * 4096, 4096, Prot::NONE, FIXED_PRIVATE).unwrap();
         w.space.mmap(0, 4096, READ, FIXED_PRIVATE).unwrap();
     });
 }
@@ -68,7 +66,7 @@ fn f6_deferred_nodes_are_freed_after_a_grace_period() {
         || World::deferring_at_most(2, 7, 1),
         |w| {
             for page in [4, 2, 0] {
-                w.space.mmap(page * 4096, 4096, NONE, FIXED_PRIVATE).unwrap();
+                w.space.mmap(page * 4096, 4096, Prot::NONE, FIXED_PRIVATE).unwrap();
             }
         },
     );

@@ -12,7 +12,6 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 /// Number of pages or VMAs that no call may pass in one go.
 const MANY: u64 = 4000;
-const COLLAPSE: Advice = Advice::Collapse;
 
 fn in_one(nr_cpus: usize, test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, nr_cpus, 64 * MIB, test);
@@ -73,7 +72,7 @@ fn holes_are_skipped_by_table_level() {
         let mut runs = Vec::new();
         let mincore = steps_of(|| w.space.mincore(BASE, nr_bytes, &mut |nr, here| runs.push((nr, here))).unwrap());
         assert_eq!(runs, [(1, true), (nr_bytes / PAGE - 1, false)]);
-        let collapse = steps_of(|| _ = w.space.madvise(BASE + 2 * MIB, nr_bytes - 2 * MIB, COLLAPSE));
+        let collapse = steps_of(|| _ = w.space.madvise(BASE + 2 * MIB, nr_bytes - 2 * MIB, Advice::Collapse));
         let steps = [
             ("mincore", mincore),
             ("MADV_COLLAPSE", collapse),

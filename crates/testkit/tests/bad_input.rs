@@ -325,6 +325,7 @@ fn errno_of_mprotect() {
         ([P, 0, READ], 0),
         ([P, 0, 0x100], 0),
         ([P, PAGE, 0x10], EINVAL),
+        ([P, PAGE, READ | 0x10], EINVAL),
         ([P, PAGE, 1 << 32], EINVAL),
         ([P, PAGE, 8], 0),
         ([P, MAX, READ], ENOMEM),

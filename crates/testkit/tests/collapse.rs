@@ -11,7 +11,6 @@ use softfault::{Advice, CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, 
 use softfault_host::Hosted;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-const COLLAPSE: Advice = Advice::Collapse;
 /// Small pages only, until somebody collapses.
 const NEVER: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
 
@@ -24,7 +23,7 @@ fn every_second_page_is_there_and_none_is_lost() {
     with_space(NEVER, |vm, space| {
         map(space, AT, 2 * HUGE);
         (0..1024).step_by(2).for_each(|page| space.write(AT + page * PAGE, &[page as u8 | 1]).unwrap());
-        assert_eq!(space.madvise(AT, 2 * HUGE, COLLAPSE), Ok(()));
+        assert_eq!(space.madvise(AT, 2 * HUGE, Advice::Collapse), Ok(()));
         check(vm, &[space]);
         assert_eq!((huge_pages(space), space.rss_pages().anon), (2, 1024));
         for page in 0..1024 {
@@ -82,7 +81,7 @@ fn each_reason_to_refuse_has_its_name() {
         space.write(AT + HUGE, &[1]).unwrap();
         let pin = space.pin_page_mut(AT + HUGE, Term::Short).unwrap();
         assert_eq!(space.collapse(AT + HUGE), Err(CollapseRefusal::Pinned));
-        assert_eq!(space.madvise(AT + HUGE, HUGE, COLLAPSE), Err(MadviseError::InUse));
+        assert_eq!(space.madvise(AT + HUGE, HUGE, Advice::Collapse), Err(MadviseError::InUse));
         drop(pin);
         space.madvise(AT + HUGE + PAGE, PAGE, GUARD_INSTALL).unwrap();
         assert_eq!(space.collapse(AT + HUGE), Err(CollapseRefusal::Guard));

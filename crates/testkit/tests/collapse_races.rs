@@ -11,9 +11,6 @@ use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
 use softfault::{Advice, HugeKnobs, MlockFlags, Order, Prot, VmaFlags};
 
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
-const MLOCK_ONFAULT: MlockFlags = MlockFlags::ONFAULT;
-const READ: Prot = Prot::READ;
 const RW: Prot = Prot::READ.union(Prot::WRITE);
 /// More waits than a collapse in place has.
 const WAITS_MAX: u64 = 200;
@@ -24,7 +21,7 @@ type Space<'vm> = common::Space<'vm>;
 fn prepare(s: &Space<'_>) {
     map(s, AT, HUGE);
     (0..512).for_each(|page| s.write(AT + page * PAGE, &[page as u8]).unwrap());
-    s.mprotect(AT, PAGE, READ).unwrap();
+    s.mprotect(AT, PAGE, Prot::READ).unwrap();
     s.mprotect(AT, PAGE, RW).unwrap();
     assert_eq!(s.page_state(AT).unwrap().order, Order::BASE);
 }
@@ -53,13 +50,13 @@ fn against_a_collapse(call: fn(&Space<'_>), flag: VmaFlags) {
 
 #[test]
 fn advice_against_a_collapse() {
-    against_a_collapse(|s| s.madvise(AT, HUGE, NOHUGEPAGE).unwrap(), VmaFlags::NOHUGEPAGE);
+    against_a_collapse(|s| s.madvise(AT, HUGE, Advice::NoHugePage).unwrap(), VmaFlags::NOHUGEPAGE);
 }
 
 #[test]
 fn locking_against_a_collapse() {
     against_a_collapse(|s| s.mlock(AT, HUGE, MlockFlags::empty()).unwrap(), VmaFlags::LOCKED);
-    against_a_collapse(|s| s.mlock(AT, HUGE, MLOCK_ONFAULT).unwrap(), VmaFlags::LOCKED);
+    against_a_collapse(|s| s.mlock(AT, HUGE, MlockFlags::ONFAULT).unwrap(), VmaFlags::LOCKED);
 }
 
 /// One step finds the mapping where it was or where it is afterwards: not at a place

@@ -22,7 +22,6 @@ const HUGE: u64 = 2 << 20;
 const SMALL: u64 = 0x10_0000_0000;
 /// Where huge ones are asked for.
 const LARGE: u64 = 0x20_0000_0000;
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
@@ -48,7 +47,7 @@ fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
 
 fn map_small(space: &Space<'_>, nr_pages: u64) {
     assert_eq!(space.mmap(SMALL, nr_pages * PAGE, RW, PRIVATE | FIXED), Ok(SMALL));
-    space.madvise(SMALL, nr_pages * PAGE, NOHUGEPAGE).unwrap();
+    space.madvise(SMALL, nr_pages * PAGE, Advice::NoHugePage).unwrap();
 }
 
 fn map_large(space: &Space<'_>, nr: u64) {
@@ -182,7 +181,7 @@ fn what_is_in_the_way_is_named() {
             // Every 16th page is shared, the others fill up and go again.
             let other = SMALL + (1 << 36);
             space.mmap(other, nr_pages * PAGE, RW, PRIVATE | FIXED).unwrap();
-            space.madvise(other, nr_pages * PAGE, NOHUGEPAGE).unwrap();
+            space.madvise(other, nr_pages * PAGE, Advice::NoHugePage).unwrap();
             for page in 0..nr_pages {
                 let at = if page % 16 == 0 { SMALL } else { other };
                 space.handle_fault(at + page * PAGE, Access::Write).unwrap();

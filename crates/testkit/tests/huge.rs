@@ -11,9 +11,6 @@ use softfault::{AddressSpace, Advice, CpuId, Event, FaultDone, HugeKnobs, MlockF
 use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
-const HUGEPAGE: Advice = Advice::HugePage;
-
 fn knobs() -> HugeKnobs {
     HugeKnobs::DEFAULT.with_enabled(Enabled::Always)
 }
@@ -43,7 +40,7 @@ fn where_it_does_not_fit_small_pages_are_used() {
         assert_eq!(space.handle_fault(AT + HUGE, Access::Write), Ok(FaultDone::Installed));
         assert_eq!(space.handle_fault(AT + 3 * PAGE, Access::Read), Ok(FaultDone::ZeroFrame));
         map(space, AT + 4 * HUGE, HUGE);
-        space.madvise(AT + 4 * HUGE, HUGE, NOHUGEPAGE).unwrap();
+        space.madvise(AT + 4 * HUGE, HUGE, Advice::NoHugePage).unwrap();
         assert_eq!(space.handle_fault(AT + 4 * HUGE, Access::Write), Ok(FaultDone::Installed));
         check(vm, &[space]);
         assert_eq!(huge_pages(space), 0);
@@ -56,11 +53,11 @@ fn madvise_asks_where_the_knob_leaves_it_to_the_program() {
     with_space(knobs().with_enabled(Enabled::Madvise), |vm, space| {
         map(space, AT, 2 * HUGE);
         assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Installed));
-        space.madvise(AT, 2 * HUGE, HUGEPAGE).unwrap();
+        space.madvise(AT, 2 * HUGE, Advice::HugePage).unwrap();
         assert_eq!(space.handle_fault(AT + HUGE, Access::Write), Ok(FaultDone::Huge));
         space.set_thp_disable(true);
         map(space, AT, 2 * HUGE);
-        space.madvise(AT, 2 * HUGE, HUGEPAGE).unwrap();
+        space.madvise(AT, 2 * HUGE, Advice::HugePage).unwrap();
         assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Installed));
         check(vm, &[space]);
     });
@@ -439,7 +436,7 @@ fn random_operations(seed: u64, thp: HugeKnobs, nr_steps: u64) {
                         assert_eq!(back, Ok(at));
                     }
                 }
-                8 => drop(space.madvise(at, len, [HUGEPAGE, NOHUGEPAGE, FREE][random(3) as usize])),
+                8 => drop(space.madvise(at, len, [Advice::HugePage, Advice::NoHugePage, FREE][random(3) as usize])),
                 _ => {
                     for _ in 0..20 {
                         let page = first + random(nr);

@@ -12,7 +12,6 @@ use softfault::{Advice, FaultError, HugeKnobs, MigrateRefusal, Term};
 
 /// Where small pages lie; of the first one only the table is there.
 const SMALL: u64 = AT + (1 << 30);
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
 const ARENA: u64 = 16 << 20;
 
 /// A huge page with something in each part. All other memory is in use.
@@ -21,7 +20,7 @@ fn prepare(space: &Space<'_>) {
     (0..HUGE).step_by(PAGE as usize).for_each(|at| space.write(AT + at, &[1]).unwrap());
     assert_eq!(huge_pages(space), 1);
     map(space, SMALL, ARENA);
-    space.madvise(SMALL, ARENA, NOHUGEPAGE).unwrap();
+    space.madvise(SMALL, ARENA, Advice::NoHugePage).unwrap();
     let mut others = (SMALL + PAGE..SMALL + ARENA).step_by(PAGE as usize);
     let refused = others.find_map(|at| space.write(at, &[1]).err()).unwrap();
     assert_eq!(refused.fault, FaultError::OutOfFrames);

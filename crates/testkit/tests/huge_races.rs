@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
 const NR_PAGES: u64 = 512;
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 fn always(w: &World<'_>, cow: CowHuge) {
     w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow)).unwrap();
@@ -480,7 +479,7 @@ fn t2_advice_against_them_wins_over_faults_that_come_later() {
             for _ in 0..60 {
                 w.space.munmap(AT, HUGE).unwrap();
                 w.map(AT, NR_PAGES, NONE);
-                w.space.madvise(AT, HUGE, NOHUGEPAGE).unwrap();
+                w.space.madvise(AT, HUGE, Advice::NoHugePage).unwrap();
                 w.space.mprotect(AT, HUGE, RW).unwrap();
                 put(running, AT, 1);
                 assert_eq!(w.rss().anon_huge, 0, "a huge page after the advice");

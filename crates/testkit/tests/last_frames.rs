@@ -23,8 +23,6 @@ const MOST: u64 = 1100;
 /// Where memory is touched. The table of level 1 is there, without twin.
 const AREA: u64 = AT + HUGE;
 const AREA_LEN: u64 = (1 << 30) - HUGE;
-const HUGEPAGE: Advice = Advice::HugePage;
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 /// Full memory, and the pages whose frames are to be free next, whole blocks first.
 struct Full<'a> {
@@ -37,7 +35,7 @@ impl<'a> Full<'a> {
     fn new(vm: &'a Vm<Hosted>, space: &'a Space<'a>) -> Full<'a> {
         let nr_pages = vm.vmstat().nr_total_pages;
         map(space, FILL, nr_pages * PAGE);
-        space.madvise(FILL, nr_pages * PAGE, NOHUGEPAGE).unwrap();
+        space.madvise(FILL, nr_pages * PAGE, Advice::NoHugePage).unwrap();
         map(space, AT, PAGE);
         space.write(AT, &[1]).unwrap();
         // Nodes of trees stay with the space: no call below needs more.
@@ -122,7 +120,7 @@ fn no_write_is_refused_while_a_frame_is_free() {
             for k in 0..=MOST {
                 full.free(k);
                 if thp.enabled == Enabled::Madvise {
-                    full.space.madvise(AREA, AREA_LEN, HUGEPAGE).unwrap();
+                    full.space.madvise(AREA, AREA_LEN, Advice::HugePage).unwrap();
                 }
                 // Takes nothing; a group that has frames of a block spoils it.
                 full.vm.age(64, 0);
@@ -205,7 +203,7 @@ impl<'a> Subject<'a> {
         let space = vm.new_space().unwrap();
         map(&space, PLACES[0], SUBJECT_LEN);
         if thp.enabled == Enabled::Madvise {
-            space.madvise(PLACES[0], SUBJECT_LEN, HUGEPAGE).unwrap();
+            space.madvise(PLACES[0], SUBJECT_LEN, Advice::HugePage).unwrap();
         }
         space.write(PLACES[0] + 5 * PAGE, &[1]).unwrap();
         assert_eq!(common::huge::huge_pages(&space), u64::from(thp.enabled != Enabled::Never));

@@ -14,7 +14,6 @@ use softfault::{
 const MAP_32BIT: MapFlags = MapFlags::BITS_32;
 const LOCKED: MapFlags = MapFlags::LOCKED;
 const GIB: u64 = 1 << 30;
-const REMOVE: Advice = Advice::Remove;
 
 fn alone(test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
@@ -303,7 +302,7 @@ fn advice_for_anonymous_memory_is_refused_for_a_copy_of_a_file() {
             assert_eq!(s.madvise(at, PAGE, advice), Err(MadviseError::WrongMapping));
             s.madvise(BASE + 2 * PAGE, PAGE, advice).unwrap();
         }
-        assert_eq!(s.madvise(at, PAGE, REMOVE), Err(MadviseError::NotShared));
+        assert_eq!(s.madvise(at, PAGE, Advice::Remove), Err(MadviseError::NotShared));
         s.write(at, b"copied").unwrap();
         let child = s.fork().unwrap();
         let mut bytes = [0; 6];

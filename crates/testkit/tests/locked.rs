@@ -7,11 +7,6 @@ use common::{DONTNEED, GUARD_INSTALL, NONE, PAGE, PRIVATE, RW, SHARED, Setup, Wo
 use softfault::errno::Errno;
 use softfault::{MlockFlags, MlockallFlags, Vma, VmaFlags};
 
-const ONFAULT: MlockFlags = MlockFlags::ONFAULT;
-const CURRENT: MlockallFlags = MlockallFlags::CURRENT;
-const FUTURE: MlockallFlags = MlockallFlags::FUTURE;
-const ALL_ONFAULT: MlockallFlags = MlockallFlags::ONFAULT;
-
 fn alone(test: impl Fn(&World<'_>)) {
     in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
         let active = w.space.activate();
@@ -59,7 +54,7 @@ fn a_part_is_marked_split_off_and_brought_in() {
 fn on_fault_marks_and_brings_nothing_in() {
     alone(|w| {
         let at = w.space.mmap(0, 4 * PAGE, RW, SHARED).unwrap();
-        w.space.mlock(at, 4 * PAGE, ONFAULT).unwrap();
+        w.space.mlock(at, 4 * PAGE, MlockFlags::ONFAULT).unwrap();
         assert_eq!((present(w, at, 4), w.space.nr_locked_pages()), (vec![false; 4], 4));
         w.space.mlock(at, PAGE, MlockFlags::empty()).unwrap();
         assert_eq!(present(w, at, 4), [true, false, false, false]);
@@ -123,20 +118,20 @@ fn all_there_is_and_all_there_will_be() {
             done
         };
         let old = w.space.mmap(0, 2 * PAGE, RW, PRIVATE).unwrap();
-        for flags in [MlockallFlags::empty(), ALL_ONFAULT, MlockallFlags::from_linux(8)] {
+        for flags in [MlockallFlags::empty(), MlockallFlags::ONFAULT, MlockallFlags::from_linux(8)] {
             assert_eq!(all(flags, None), "EINVAL", "{flags:?}");
         }
-        assert_eq!(all(CURRENT, Some(0)), "EPERM");
-        assert_eq!(all(CURRENT, Some(PAGE)), "ENOMEM");
-        assert_eq!(all(FUTURE, Some(PAGE)), "ok");
+        assert_eq!(all(MlockallFlags::CURRENT, Some(0)), "EPERM");
+        assert_eq!(all(MlockallFlags::CURRENT, Some(PAGE)), "ENOMEM");
+        assert_eq!(all(MlockallFlags::FUTURE, Some(PAGE)), "ok");
         assert_eq!(present(w, old, 2), [false, false]);
         let new = w.space.mmap(0, 2 * PAGE, RW, SHARED).unwrap();
         assert_eq!((present(w, new, 2), w.space.nr_locked_pages()), (vec![true; 2], 2));
-        assert_eq!(all(CURRENT, None), "ok");
+        assert_eq!(all(MlockallFlags::CURRENT, None), "ok");
         assert_eq!((present(w, old, 2), w.space.nr_locked_pages()), (vec![true; 2], 4));
         let later = w.space.mmap(0, PAGE, RW, PRIVATE).unwrap();
         assert_eq!(present(w, later, 1), [false], "MCL_CURRENT alone ends MCL_FUTURE");
-        assert_eq!(all(CURRENT | FUTURE | ALL_ONFAULT, None), "ok");
+        assert_eq!(all(MlockallFlags::CURRENT | MlockallFlags::FUTURE | MlockallFlags::ONFAULT, None), "ok");
         let later = w.space.mmap(0, PAGE, RW, PRIVATE).unwrap();
         assert_eq!((present(w, later, 1), w.space.nr_locked_pages()), (vec![false], 6));
         w.space.munlockall().unwrap();
@@ -150,7 +145,7 @@ fn all_there_is_and_all_there_will_be() {
 fn the_heap_and_the_child() {
     alone(|w| {
         w.space.set_brk(common::BASE);
-        w.space.mlockall(CURRENT | FUTURE).unwrap();
+        w.space.mlockall(MlockallFlags::CURRENT | MlockallFlags::FUTURE).unwrap();
         assert_eq!(w.space.brk(common::BASE + 3 * PAGE), common::BASE + 3 * PAGE);
         assert_eq!((present(w, common::BASE, 3), w.space.nr_locked_pages()), (vec![true; 3], 3));
         let child = w.space.fork().unwrap();

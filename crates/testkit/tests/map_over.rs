@@ -14,7 +14,6 @@ const HUGE: u64 = 2 << 20;
 const FROM: u64 = 0x10_0000_0000;
 const AT: u64 = FROM + (1 << 30);
 const LEN: u64 = 2 * HUGE;
-const COLLAPSE: Advice = Advice::Collapse;
 
 fn map(space: &Space<'_>, at: u64) {
     assert_eq!(space.mmap(at, LEN, RW, PRIVATE | FIXED), Ok(at));
@@ -72,7 +71,7 @@ fn a_look_finds_the_old_or_the_new() {
 fn calls_that_go_by_mappings_find_the_old_or_the_new() {
     at_each_moment(|space| assert_eq!(space.madvise(AT, LEN, POPULATE_WRITE), Ok(())));
     // There may be no huge page to be had.
-    at_each_moment(|space| assert_ne!(space.madvise(AT, LEN, COLLAPSE), Err(MadviseError::NotMapped)));
+    at_each_moment(|space| assert_ne!(space.madvise(AT, LEN, Advice::Collapse), Err(MadviseError::NotMapped)));
     at_each_moment(|space| assert_eq!(space.mlock(AT, LEN, MlockFlags::empty()), Ok(())));
     at_each_moment(|space| assert_eq!(space.mlockall(MlockallFlags::CURRENT), Ok(())));
 }

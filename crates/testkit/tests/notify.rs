@@ -37,7 +37,6 @@ const OTHER: u64 = BASE + (1 << 30);
 const AT: u64 = 0x20_0000_0000;
 const HUGE: u64 = 2 << 20;
 const NR_PAGES: u64 = 512;
-const COLLAPSE: Advice = Advice::Collapse;
 
 fn range(at: u64, nr_pages: u64) -> PageRange {
     PageRange::sized(Vpn::of(at), nr_pages).unwrap()
@@ -464,7 +463,7 @@ fn change(w: &World<'_>, running: &Running<'_>, base: u64, round: u64) {
     let at = base + (round % 5) * PAGE;
     if base == AT && round.is_multiple_of(3) {
         // Refused while the guest or the program is at work in the wrong moment.
-        let _ = w.space.madvise(AT, HUGE, COLLAPSE);
+        let _ = w.space.madvise(AT, HUGE, Advice::Collapse);
     }
     match round % 6 {
         0 => w.space.madvise(at, 3 * PAGE, DONTNEED).unwrap(),
@@ -600,7 +599,7 @@ fn t14_what_is_told_of_huge_pages() {
         assert_eq!(s.page_state(AT).unwrap().order, Order::BASE, "it is split");
         expect("a part loses a right", &[told(AT + 2 * PAGE, 3, Why::Protect)]);
         s.mprotect(AT, HUGE, RW).unwrap();
-        s.madvise(AT, HUGE, COLLAPSE).unwrap();
+        s.madvise(AT, HUGE, Advice::Collapse).unwrap();
         expect("collapse", &[told(AT, NR_PAGES, Why::Collapse)]);
         s.madvise(AT + PAGE, PAGE, DONTNEED).unwrap();
         expect("a part goes", &[told(AT + PAGE, 1, Why::Discard)]);

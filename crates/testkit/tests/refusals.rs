@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
 const NO_HUGE_PAGES: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
 /// Pages of the other program.
 const OTHER: u64 = 0x30_0000_0000;
@@ -105,7 +104,7 @@ fn a_refused_call_keeps_no_frame() {
         }),
         ("munmap", |space, _| space.munmap(MAPPED + PAGE, PAGE).map_err(|e| e.errno())),
         ("mprotect", |space, _| space.mprotect(MAPPED + PAGE, PAGE, READ).map_err(|e| e.errno())),
-        ("madvise", |space, _| space.madvise(MAPPED + PAGE, PAGE, NOHUGEPAGE).map_err(|e| e.errno())),
+        ("madvise", |space, _| space.madvise(MAPPED + PAGE, PAGE, Advice::NoHugePage).map_err(|e| e.errno())),
         ("guards", |space, _| space.madvise(MAPPED, 5 * HUGE, GUARD_INSTALL).map_err(|e| e.errno())),
         ("fork", |space, _| space.fork().map(drop).map_err(|e| e.errno())),
     ];
@@ -232,7 +231,7 @@ fn with_underused(nr_tables: u64, test: impl Fn(&Vm<Hosted>, &Space<'_>, &Space<
     };
     let nr_huge = (0..64).take_while(is_huge).count() as u64;
     assert!(nr_huge > 10);
-    other.madvise(OTHER + nr_huge * HUGE, (64 - nr_huge) * HUGE, NOHUGEPAGE).unwrap();
+    other.madvise(OTHER + nr_huge * HUGE, (64 - nr_huge) * HUGE, Advice::NoHugePage).unwrap();
     let mut pages = (OTHER + nr_huge * HUGE..).step_by(PAGE as usize);
     while vm.vmstat().nr_free_pages > 20 {
         other.write(pages.next().unwrap(), &[1]).unwrap();

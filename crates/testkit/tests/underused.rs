@@ -21,7 +21,6 @@ use std::time::Duration;
 const ARENA: u64 = 64 << 20;
 const HUGE: u64 = 2 << 20;
 const AT: u64 = 0x10_0000_0000;
-const NOHUGEPAGE: Advice = Advice::NoHugePage;
 
 type Space<'vm> = AddressSpace<'vm, Hosted>;
 
@@ -230,7 +229,7 @@ fn nobody_is_refused_while_huge_pages_hold_zeroes() {
         let small = AT + (1 << 32);
         let nr_small = vm.vmstat().nr_total_pages - 2048;
         map(space, small, nr_small * PAGE);
-        space.madvise(small, nr_small * PAGE, NOHUGEPAGE).unwrap();
+        space.madvise(small, nr_small * PAGE, Advice::NoHugePage).unwrap();
         for page in 0..nr_small {
             space.write(small + page * PAGE, &[1]).unwrap();
         }

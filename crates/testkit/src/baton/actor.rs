@@ -14,9 +14,6 @@ use softfault_host::Running;
 use std::ops::Range;
 use std::sync::PoisonError;
 
-const FREE: Advice = Advice::Free;
-const COLLAPSE: Advice = Advice::Collapse;
-const LOCK_CURRENT: MlockallFlags = MlockallFlags::CURRENT;
 const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
 /// Ranges of private pages: all, halves, over the middle, single ones.
 const RANGES: [Range<u64>; 8] = [0..NR_PAGES, 0..512, 512..NR_PAGES, 0..2, 5..6, 256..768, 511..513, 700..1024];
@@ -96,15 +93,15 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         let base = self.base();
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
         match deed {
-            Deed::Free => _ = space.madvise(at, len, FREE),
-            Deed::Collapse => _ = space.madvise(base, NR_BYTES, COLLAPSE),
+            Deed::Free => _ = space.madvise(at, len, Advice::Free),
+            Deed::Collapse => _ = space.madvise(base, NR_BYTES, Advice::Collapse),
             Deed::Scan => _ = space.khugepaged_scan(base, 4096),
             Deed::Lock => {
                 let _ = space.mlock(at, len, MlockFlags::empty());
                 let _ = space.munlock(at, len);
             }
             Deed::LockAll => {
-                let _ = space.mlockall(LOCK_CURRENT);
+                let _ = space.mlockall(MlockallFlags::CURRENT);
                 let _ = space.munlockall();
             }
             Deed::Split | Deed::Migrate => {

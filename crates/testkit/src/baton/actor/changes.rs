@@ -7,16 +7,12 @@ use softfault::{Advice, MremapFlags, Prot};
 use std::ops::Range;
 use std::sync::PoisonError;
 
-const DONTNEED: Advice = Advice::DontNeed;
-const GUARD_INSTALL: Advice = Advice::GuardInstall;
-const GUARD_REMOVE: Advice = Advice::GuardRemove;
 const MREMAP_TO: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
-const DONTUNMAP: MremapFlags = MremapFlags::DONTUNMAP;
 
 impl Actor<'_, '_> {
     pub(super) fn discard(&mut self, range: Range<u64>) {
         let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
-        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, DONTNEED).is_ok());
+        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, Advice::DontNeed).is_ok());
     }
 
     pub(super) fn unmap(&mut self, base: u64, range: Range<u64>) {
@@ -56,8 +52,8 @@ impl Actor<'_, '_> {
     pub(super) fn guard(&mut self, base: u64, range: Range<u64>) {
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
         self.world.history().bar(self.world.known_in(&range));
-        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, GUARD_INSTALL).is_ok());
-        self.insist("MADV_GUARD_REMOVE", || self.world.space.madvise(at, len, GUARD_REMOVE));
+        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, Advice::GuardInstall).is_ok());
+        self.insist("MADV_GUARD_REMOVE", || self.world.space.madvise(at, len, Advice::GuardRemove));
         self.world.history().admit(self.world.known_in(&range));
     }
 
@@ -71,7 +67,7 @@ impl Actor<'_, '_> {
         if keep {
             self.world.history().begin_doubt();
         }
-        let flags = if keep { MREMAP_TO | DONTUNMAP } else { MREMAP_TO };
+        let flags = if keep { MREMAP_TO | MremapFlags::DONTUNMAP } else { MREMAP_TO };
         let moved = space.mremap(base, NR_BYTES, NR_BYTES, flags, to);
         self.world.history().note(format!("mremap from {base:#x} to {to:#x}, {flags:?}: {moved:x?}"));
         if moved.is_ok() || self.finish_move(base, to, flags) {
