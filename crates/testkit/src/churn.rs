@@ -18,14 +18,16 @@ mod chunk;
 
 use crate::daemons::Daemon;
 use crate::fatal::as_one_of_several;
+use crate::formats::Tested;
 use crate::hosted::{HugeCounts, nr_free_pages};
 use crate::judge::{READ_EVERY, check, check_after_exit};
 use crate::op::{Call, Op, PAGE};
 use crate::random::Random;
 use child::Child;
 use chunk::{Chunk, Loose};
+use softfault::table::format::Format;
 use softfault::{AddressSpace, Advice, CpuId, Discipline, NewVmError, Tunables, Vm};
-use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError, Mode, Running};
+use softfault_host::{CpuGuard, Hosted, HostedError, Mode, Running};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
@@ -73,8 +75,8 @@ impl Size {
 /// # Errors
 ///
 /// What was wrong first.
-pub fn run(seed: u64, size: Size) -> Result<HugeCounts, String> {
-    let vm = machine(seed, size.nr_cpus)?;
+pub fn run<F: Tested>(seed: u64, size: Size) -> Result<HugeCounts, String> {
+    let vm = machine::<F>(seed, size.nr_cpus)?;
     let (before, world) = {
         let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
         if seed.is_multiple_of(5) {
@@ -106,41 +108,41 @@ pub fn run(seed: u64, size: Size) -> Result<HugeCounts, String> {
     Ok(counts)
 }
 
-fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
+fn machine<F: Tested>(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted<F>>, String> {
     let mode = [Mode::Interrupt, Mode::Broadcast][seed as usize % 2];
     // Mostly the discipline that has all sizes; the others have locks of their own.
     let discipline = if seed % 4 < 2 { Discipline::Lockfree } else { Discipline::ALL[seed as usize / 4 % 4] };
     let strict_bbm = !seed.is_multiple_of(3);
-    let config = HostedConfig::default()
+    let config = F::config()
         .with_nr_cpus(nr_cpus)
         .with_mode(mode)
         .with_arena_bytes(256 << 20)
         .with_strict_bbm(strict_bbm)
         .with_tlb_entries(64);
-    let hosted = Hosted::new(config).map_err(|e: HostedError| e.to_string())?;
+    let hosted = Hosted::with_format(config).map_err(|e: HostedError| e.to_string())?;
     let tunables = Tunables::default().with_discipline(discipline);
     Vm::new(hosted, tunables).map_err(|e: NewVmError| e.to_string())
 }
 
 /// A space with its chunks.
-struct Root<'vm> {
-    space: AddressSpace<'vm, Hosted>,
-    chunks: Vec<Mutex<Chunk<'vm>>>,
+struct Root<'vm, F: Format> {
+    space: AddressSpace<'vm, Hosted<F>>,
+    chunks: Vec<Mutex<Chunk<'vm, F>>>,
 }
 
-struct World<'vm> {
-    vm: &'vm Vm<Hosted>,
-    roots: Vec<Root<'vm>>,
-    children: Mutex<Vec<Child<'vm>>>,
+struct World<'vm, F: Format> {
+    vm: &'vm Vm<Hosted<F>>,
+    roots: Vec<Root<'vm, F>>,
+    children: Mutex<Vec<Child<'vm, F>>>,
     /// Pins whose page has gone, for any CPU to release.
-    loose: Mutex<Vec<Loose<'vm>>>,
+    loose: Mutex<Vec<Loose<'vm, F>>>,
     /// Numbers for stamps and children.
     numbers: AtomicU64,
 }
 
 /// One CPU at work.
-struct Worker<'a, 'vm> {
-    world: &'a World<'vm>,
+struct Worker<'a, 'vm, F: Format> {
+    world: &'a World<'vm, F>,
     random: Random,
 }
 
@@ -159,8 +161,8 @@ fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-impl<'vm> World<'vm> {
-    fn new(vm: &'vm Vm<Hosted>) -> Result<World<'vm>, String> {
+impl<'vm, F: Format> World<'vm, F> {
+    fn new(vm: &'vm Vm<Hosted<F>>) -> Result<World<'vm, F>, String> {
         let roots = (0..NR_SPACES).map(|i| {
             let space = vm.new_space().map_err(|e| e.to_string())?;
             let chunks = (0..NR_STRETCHES * NR_CHUNKS)
@@ -220,8 +222,8 @@ impl<'vm> World<'vm> {
     }
 }
 
-impl<'a, 'vm> Worker<'a, 'vm> {
-    fn work(&mut self, cpu: &CpuGuard<'_>, nr_steps: u64, stop: &AtomicBool) -> Done {
+impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
+    fn work(&mut self, cpu: &CpuGuard<'_, F>, nr_steps: u64, stop: &AtomicBool) -> Done {
         let mut nr_left = nr_steps;
         while nr_left > 0 && !stop.load(Relaxed) {
             if self.random.chance(12) {
@@ -239,7 +241,7 @@ impl<'a, 'vm> Worker<'a, 'vm> {
         Ok(())
     }
 
-    fn step(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+    fn step(&mut self, root: &'a Root<'vm, F>, running: &Running<'_, F>) -> Done {
         match self.random.below(100) {
             0..50 => {
                 let i = self.random.below(root.chunks.len() as u64) as usize;
@@ -278,7 +280,7 @@ impl<'a, 'vm> Worker<'a, 'vm> {
     }
 
     /// Any place, without a lock: zero, or a stamp of that place, or a fault.
-    fn peek(&mut self, root: &Root<'vm>, running: &Running<'_>) -> Done {
+    fn peek(&mut self, root: &Root<'vm, F>, running: &Running<'_, F>) -> Done {
         for _ in 0..8 {
             let page = self.random.below(NR_STRETCHES * HUGE_PAGES);
             let addr = BASE + page * PAGE + self.random.pick(&[0, 4088]);
@@ -291,19 +293,19 @@ impl<'a, 'vm> Worker<'a, 'vm> {
         Ok(())
     }
 
-    fn space_tag(&self, root: &Root<'vm>) -> u64 {
-        let same = |other: &Root<'vm>| core::ptr::eq(other, root);
+    fn space_tag(&self, root: &Root<'vm, F>) -> u64 {
+        let same = |other: &Root<'vm, F>| core::ptr::eq(other, root);
         self.world.roots.iter().position(same).map_or(0, |i| i as u64 + 1)
     }
 
     /// All chunks of one stretch, if nobody has one of them.
-    fn stretch<'b>(&mut self, root: &'b Root<'vm>) -> Option<Vec<MutexGuard<'b, Chunk<'vm>>>> {
+    fn stretch<'b>(&mut self, root: &'b Root<'vm, F>) -> Option<Vec<MutexGuard<'b, Chunk<'vm, F>>>> {
         let first = (self.random.below(NR_STRETCHES) * NR_CHUNKS) as usize;
         root.chunks[first..first + NR_CHUNKS as usize].iter().map(try_lock).collect()
     }
 
     /// A whole huge page: made anew, dropped, given all rights.
-    fn whole(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+    fn whole(&mut self, root: &'a Root<'vm, F>, running: &Running<'_, F>) -> Done {
         let Some(mut chunks) = self.stretch(root) else { return Ok(()) };
         let at = chunks[0].addr();
         let len = HUGE_PAGES * PAGE;
@@ -349,7 +351,7 @@ impl<'a, 'vm> Worker<'a, 'vm> {
     }
 
     /// A huge page, or what has become of it, moves to another stretch.
-    fn shift(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+    fn shift(&mut self, root: &'a Root<'vm, F>, running: &Running<'_, F>) -> Done {
         let Some(mut from) = self.stretch(root) else { return Ok(()) };
         let Some(mut to) = self.stretch(root) else { return Ok(()) };
         if !from.iter().all(|chunk| chunk.is_mapped()) {

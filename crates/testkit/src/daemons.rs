@@ -4,6 +4,7 @@
 use crate::random::Random;
 use softfault::Vm;
 use softfault::policy::compact::CompactBudget;
+use softfault::table::format::Format;
 use softfault_host::Hosted;
 
 /// No clock decides what is done.
@@ -26,7 +27,7 @@ impl Daemon {
     }
 
     /// One turn, by the CPU of this thread, outside sections.
-    pub(crate) fn run(self, vm: &Vm<Hosted>) {
+    pub(crate) fn run<F: Format>(self, vm: &Vm<Hosted<F>>) {
         match self {
             Daemon::Ahead => _ = vm.zero_ahead(2),
             Daemon::Shrink => _ = vm.shrink_underused(u64::MAX),

@@ -8,17 +8,18 @@
 
 mod coding;
 
+use crate::formats::Tested;
 use crate::generate::Sequence;
 use crate::hosted::{Programs, nr_free_pages};
 use crate::judge::{check_after_exit, check_some};
 use crate::lockstep;
 use crate::model::{Expected, Model};
 use crate::numbers::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MREMAP_FIXED};
-use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, WINDOW, WINDOW_PAGES};
 use crate::shortest::shortest;
-use core::ops::Range;
+use softfault::table::format::X86_64;
 use softfault::{CpuId, Discipline, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig, Mode};
+use softfault_host::{Hosted, Mode};
 
 /// Steps of a sequence; what follows is not read.
 pub const MAX_STEPS: usize = 256;
@@ -60,8 +61,18 @@ pub struct Case {
 ///
 /// A difference, and the shortest sequence found that shows one.
 pub fn run(bytes: &[u8]) -> Result<(), String> {
-    let case = Case::decode(bytes);
-    case.judge().map_err(|found| case.shortest(found))
+    run_on::<X86_64>(bytes)
+}
+
+/// The same on a machine with other page tables.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_on<F: Tested>(bytes: &[u8]) -> Result<(), String> {
+    let (setup, ops) = coding::decode(bytes);
+    let case = Case::of::<F>(setup, ops);
+    case.judge_on::<F>().map_err(|found| case.shortest::<F>(found))
 }
 
 impl Case {
@@ -73,7 +84,11 @@ impl Case {
 
     /// Of these steps those that can be judged.
     pub fn new(setup: Setup, ops: impl IntoIterator<Item = Op>) -> Case {
-        let (mut model, mut budget) = (Model::default(), BUDGET_PAGES);
+        Case::of::<X86_64>(setup, ops)
+    }
+
+    fn of<F: Tested>(setup: Setup, ops: impl IntoIterator<Item = Op>) -> Case {
+        let (mut model, mut budget) = (Model::default().with_task_size(F::TASK_SIZE), BUDGET_PAGES);
         let judged = |op: Op| {
             let op = within_bounds(&model, op)?;
             budget = budget.checked_sub(cost(&model, &op))?;
@@ -94,7 +109,11 @@ impl Case {
     ///
     /// The first difference, and the steps up to it.
     pub fn judge(&self) -> Result<(), String> {
-        let vm = self.setup.vm()?;
+        self.judge_on::<X86_64>()
+    }
+
+    fn judge_on<F: Tested>(&self) -> Result<(), String> {
+        let vm = self.setup.vm::<F>()?;
         let found = if self.setup.several {
             let last = self.steps.len().max(1);
             lockstep::run(&vm, &self.steps, self.setup.seed.into(), last).map(|found| (found.step, found.to_string()))
@@ -114,29 +133,29 @@ impl Case {
 
 impl Case {
     /// Drops steps as long as something differs: the last difference found.
-    fn shortest(&self, found: String) -> String {
+    fn shortest<F: Tested>(&self, found: String) -> String {
         let ops = self.steps.iter().map(|(op, _)| *op).collect();
-        let judge = |fewer: &[Op]| Case::new(self.setup, fewer.iter().copied()).judge().err();
+        let judge = |fewer: &[Op]| Case::of::<F>(self.setup, fewer.iter().copied()).judge_on::<F>().err();
         shortest(ops, found, |fewer| judge(fewer).map(|difference| (difference, fewer.len()))).1
     }
 }
 
 impl Setup {
-    fn vm(self) -> Result<Vm<Hosted>, String> {
-        let config = HostedConfig::default()
+    fn vm<F: Tested>(self) -> Result<Vm<Hosted<F>>, String> {
+        let config = F::config()
             .with_nr_cpus(if self.several { 4 } else { 1 })
             .with_mode(self.mode)
             .with_arena_bytes(ARENA_BYTES)
             .with_tlb_entries(64)
             .with_strict_bbm(true);
-        let hosted = Hosted::new(config).map_err(|error| error.to_string())?;
+        let hosted = Hosted::with_format(config).map_err(|error| error.to_string())?;
         let tunables = Tunables::default().with_discipline(self.discipline);
         Vm::new(hosted, tunables).map_err(|error| error.to_string())
     }
 }
 
 /// On one CPU: the first step that differs, and how.
-fn alone(vm: &Vm<Hosted>, steps: &[(Op, Expected)]) -> Option<(usize, String)> {
+fn alone<F: Tested>(vm: &Vm<Hosted<F>>, steps: &[(Op, Expected)]) -> Option<(usize, String)> {
     let at_end = |what: String| Some((steps.len(), what));
     let Ok(cpu) = vm.machine().bind(CpuId(0)) else { return at_end("CPU 0 is not free".into()) };
     let before = nr_free_pages(vm);
@@ -174,14 +193,14 @@ fn is_canonical(addr: u64) -> bool {
 }
 
 /// Lengths that succeed and that a map of pages cannot hold.
-fn is_too_long(len: u64) -> bool {
-    (MAX_PAGES * PAGE + 1..=TASK_SIZE).contains(&len)
+fn is_too_long(model: &Model, len: u64) -> bool {
+    (MAX_PAGES * PAGE + 1..=model.task_size).contains(&len)
 }
 
 /// Whether a mapping may be put there, or the call fails for the address alone.
-fn may_be_put(addr: u64, len: u64) -> bool {
-    let reachable: Range<u64> = 0..TASK_SIZE.saturating_sub(len);
-    is_windows(addr) || is_heaps(addr) || !addr.is_multiple_of(PAGE) || !reachable.contains(&addr)
+fn may_be_put(model: &Model, addr: u64, len: u64) -> bool {
+    let is_reachable = model.task_size.checked_sub(len).is_some_and(|last| addr <= last);
+    is_windows(addr) || is_heaps(addr) || !addr.is_multiple_of(PAGE) || !is_reachable
 }
 
 /// The step, made to keep to the window, the heap and what must fail; `None` if
@@ -199,13 +218,13 @@ fn within_bounds(model: &Model, mut op: Op) -> Option<Op> {
             }
             // A hint in the heap, or close to the window, is nobody's to predict.
             let hint = (WINDOW..WINDOW + WINDOW_PAGES * PAGE).contains(&a) || !is_near(a);
-            !is_too_long(b) && if d & MAP_FIXED_ANY != 0 { may_be_put(a, b) } else { hint }
+            !is_too_long(model, b) && if d & MAP_FIXED_ANY != 0 { may_be_put(model, a, b) } else { hint }
         }
         Call::Mremap => {
             op.args[5] = landing(model, op.who, f, c);
             let fixed = d & MREMAP_FIXED != 0;
             let ours = is_windows(a) || is_heaps(a) || model.rights(op.who, a).is_none();
-            !is_too_long(c) && ours && (!fixed || may_be_put(e, c))
+            !is_too_long(model, c) && ours && (!fixed || may_be_put(model, e, c))
         }
         Call::Load | Call::Store if b == 8 => {
             op.args[0] = a & !7;
@@ -219,7 +238,7 @@ fn within_bounds(model: &Model, mut op: Op) -> Option<Op> {
 
 /// Pages that the step may come to need.
 fn cost(model: &Model, op: &Op) -> u64 {
-    let pages = |len: u64| if len > TASK_SIZE { 0 } else { len.div_ceil(PAGE) };
+    let pages = |len: u64| if len > model.task_size { 0 } else { len.div_ceil(PAGE) };
     match op.call {
         Call::Mmap => pages(op.args[1]),
         Call::Mremap => pages(op.args[2]),

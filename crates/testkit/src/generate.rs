@@ -34,6 +34,8 @@ pub struct Limits {
     pub knobs: bool,
     /// Whether a Linux does the steps, too.
     pub linux: bool,
+    /// One past the last user address.
+    pub task_size: u64,
 }
 
 impl Default for Limits {
@@ -47,6 +49,7 @@ impl Default for Limits {
             features: Features::default(),
             knobs: true,
             linux: false,
+            task_size: TASK_SIZE,
         }
     }
 }
@@ -56,7 +59,7 @@ pub type Sequence = Vec<(Op, Expected)>;
 
 /// The sequence of `seed`.
 pub fn sequence(seed: u64, limits: Limits) -> Sequence {
-    let mut model = Model::new(limits.features);
+    let mut model = Model::new(limits.features).with_task_size(limits.task_size);
     if limits.linux {
         model = model.beside_linux();
     }
@@ -189,7 +192,7 @@ impl Maker {
             1 => (addr, 0),
             2 => (u64::MAX - self.random.below(1 << 20), len),
             3 => (addr, u64::MAX - self.random.below(1 << 13)),
-            4 => (TASK_SIZE - self.random.below(2) * PAGE, 2 * PAGE),
+            4 => (self.limits.task_size - self.random.below(2) * PAGE, 2 * PAGE),
             5 => (1 << 63 | addr, len),
             _ => (addr, (1 << 47) + self.random.below(1 << 60)),
         }

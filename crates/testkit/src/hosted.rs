@@ -7,41 +7,42 @@
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_ours};
 use core::fmt;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
+use softfault::table::format::{Format, X86_64};
 use softfault::{AddressSpace, Advice, Errno, Event, FaultError, HugeKnobs, MapFlags, MremapFlags, Order, Prot, Vm};
 use softfault_host::{CpuGuard, Hosted, Running, Trap};
 use std::collections::BTreeMap;
 
 /// The programs of one sequence.
-pub struct Programs<'vm> {
-    vm: &'vm Vm<Hosted>,
-    spaces: BTreeMap<u64, AddressSpace<'vm, Hosted>>,
+pub struct Programs<'vm, F: Format = X86_64> {
+    vm: &'vm Vm<Hosted<F>>,
+    spaces: BTreeMap<u64, AddressSpace<'vm, Hosted<F>>>,
 }
 
-impl<'vm> Programs<'vm> {
+impl<'vm, F: Format> Programs<'vm, F> {
     /// The first program, in an empty address space; `None` if the machine has
     /// no room for it.
-    pub fn new(vm: &'vm Vm<Hosted>) -> Option<Programs<'vm>> {
+    pub fn new(vm: &'vm Vm<Hosted<F>>) -> Option<Programs<'vm, F>> {
         let space = vm.new_space().ok()?;
         space.set_brk(HEAP);
         Some(Programs { vm, spaces: BTreeMap::from([(0, space)]) })
     }
 
     /// The address space of a program.
-    pub fn space(&self, who: u64) -> Option<&AddressSpace<'vm, Hosted>> {
+    pub fn space(&self, who: u64) -> Option<&AddressSpace<'vm, Hosted<F>>> {
         self.spaces.get(&who)
     }
 
     /// All address spaces.
-    pub fn spaces(&self) -> impl Iterator<Item = &AddressSpace<'vm, Hosted>> {
+    pub fn spaces(&self) -> impl Iterator<Item = &AddressSpace<'vm, Hosted<F>>> {
         self.spaces.values()
     }
 
     /// Runs a sequence on one CPU. `after` is called behind every step.
     pub fn run(
         &mut self,
-        cpu: &CpuGuard<'_>,
+        cpu: &CpuGuard<'_, F>,
         ops: &[Op],
-        mut after: impl FnMut(&Programs<'vm>, usize),
+        mut after: impl FnMut(&Programs<'vm, F>, usize),
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(ops.len());
         let mut place = None;
@@ -88,7 +89,7 @@ impl<'vm> Programs<'vm> {
     }
 
     /// Any other step, on a CPU that is in the program's space or in none.
-    pub fn step(&self, cpu: &CpuGuard<'_>, op: &Op) -> Outcome {
+    pub fn step(&self, cpu: &CpuGuard<'_, F>, op: &Op) -> Outcome {
         let Some(space) = self.space(op.who) else { return Outcome::Broken(22) };
         match cpu.enter(space) {
             Ok(running) => step(self.vm, &running, op),
@@ -98,7 +99,7 @@ impl<'vm> Programs<'vm> {
 }
 
 /// What is free; the huge zero page stays once it is there.
-pub fn nr_free_pages(vm: &Vm<Hosted>) -> u64 {
+pub fn nr_free_pages<F: Format>(vm: &Vm<Hosted<F>>) -> u64 {
     vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc)
 }
 
@@ -121,7 +122,7 @@ pub struct HugeCounts {
 
 impl HugeCounts {
     /// Adds those of a machine.
-    pub fn add(&mut self, vm: &Vm<Hosted>) {
+    pub fn add<F: Format>(&mut self, vm: &Vm<Hosted<F>>) {
         let mid = |order: u8| vm.huge_stat(Order(order)).map_or(0, |stat| stat.anon_fault_alloc);
         self.nr_faults += vm.event(Event::ThpFaultAlloc);
         self.nr_mid += (2..9).map(mid).sum::<u64>();
@@ -168,7 +169,7 @@ pub fn knobs(bits: KnobBits) -> HugeKnobs {
 }
 
 /// One step of the program that is running.
-pub fn step(vm: &Vm<Hosted>, running: &Running<'_>, op: &Op) -> Outcome {
+pub fn step<F: Format>(vm: &Vm<Hosted<F>>, running: &Running<'_, F>, op: &Op) -> Outcome {
     let space = running.space();
     let [a, b, c, d, e, f] = op.args;
     match op.call {
@@ -232,7 +233,7 @@ fn signal_of(cause: FaultError) -> Outcome {
 }
 
 /// As the child on Linux: a place of the callee's choice is moved to `landing`.
-fn settle(space: &AddressSpace<'_, Hosted>, at: Result<u64, Errno>, len: u64, landing: u64) -> Outcome {
+fn settle<F: Format>(space: &AddressSpace<'_, Hosted<F>>, at: Result<u64, Errno>, len: u64, landing: u64) -> Outcome {
     let at = match at {
         Ok(at) => at,
         Err(error) => return errno(error),
@@ -248,7 +249,7 @@ fn settle(space: &AddressSpace<'_, Hosted>, at: Result<u64, Errno>, len: u64, la
     if moved { Outcome::Elsewhere } else { Outcome::Broken(3) }
 }
 
-fn mincore(space: &AddressSpace<'_, Hosted>, addr: u64, len: u64) -> Outcome {
+fn mincore<F: Format>(space: &AddressSpace<'_, Hosted<F>>, addr: u64, len: u64) -> Outcome {
     let (mut bits, mut nr) = (0u64, 0u32);
     let result = space.mincore(addr, len, &mut |nr_pages, here| {
         (nr..64).take(nr_pages as usize).for_each(|bit| bits |= u64::from(here) << bit);

@@ -7,6 +7,7 @@ use crate::model::{Expected, Model};
 use crate::op::{Op, Outcome};
 use crate::shortest::shortest;
 use core::fmt;
+use softfault::table::format::Format;
 use softfault::{AddressSpace, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
 
@@ -196,23 +197,23 @@ pub(crate) fn is_check_due(step: usize, every: usize) -> bool {
 
 /// I20 once all programs have ended: reads all free frames, which are nearly all that
 /// there are.
-pub(crate) fn check_after_exit(vm: &Vm<Hosted>) -> Option<String> {
+pub(crate) fn check_after_exit<F: Format>(vm: &Vm<Hosted<F>>) -> Option<String> {
     vm.check_free_is_zero().err().map(|broken| format!("after the last exit: {broken}"))
 }
 
 /// The core's invariants at rest. `spaces` are all there are. Reads all free frames.
-pub fn check<'s, 'vm: 's>(
-    vm: &'vm Vm<Hosted>,
-    spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted>>,
+pub fn check<'s, 'vm: 's, F: Format>(
+    vm: &'vm Vm<Hosted<F>>,
+    spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted<F>>>,
 ) -> Option<String> {
     check_some(vm, spaces, true)
 }
 
 /// The same; free frames are read only if asked for, since that takes most of the
 /// time.
-pub(crate) fn check_some<'s, 'vm: 's>(
-    vm: &'vm Vm<Hosted>,
-    spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted>>,
+pub(crate) fn check_some<'s, 'vm: 's, F: Format>(
+    vm: &'vm Vm<Hosted<F>>,
+    spaces: impl Iterator<Item = &'s AddressSpace<'vm, Hosted<F>>>,
     reads_free: bool,
 ) -> Option<String> {
     let spaces: Vec<_> = spaces.collect();

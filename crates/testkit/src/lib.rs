@@ -7,6 +7,7 @@
 //! | [`model`] | an address space as a map of pages |
 //! | [`generate`] | sequences from a seed |
 //! | [`features`] | what kernels may lack |
+//! | [`formats`] | page-table formats that tests run on |
 //! | [`linux`] | a child process on the host's Linux that executes them |
 //! | [`fuzz`] | sequences from a fuzzer's bytes |
 //! | [`hosted`] | the hosted machine that executes them |
@@ -26,6 +27,7 @@ pub mod churn;
 mod daemons;
 pub mod fatal;
 pub mod features;
+pub mod formats;
 pub mod fuzz;
 pub mod generate;
 pub mod hosted;

@@ -12,6 +12,7 @@ use crate::judge::{Difference, check, check_after_exit, is_check_due};
 use crate::op::{Call, Op, Outcome};
 use crate::random::Random;
 use crate::spread::spread;
+use softfault::table::format::Format;
 use softfault::{Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -30,17 +31,17 @@ enum Order {
 /// In so many of 100 cases a daemon runs after a step.
 const DAEMON_PERCENT: u64 = 6;
 
-type Shared<'a, 'vm> = &'a RwLock<Programs<'vm>>;
+type Shared<'a, 'vm, F> = &'a RwLock<Programs<'vm, F>>;
 
-struct Worker<'a, 'vm> {
-    vm: &'vm Vm<Hosted>,
-    cpu: CpuGuard<'a>,
-    programs: Shared<'a, 'vm>,
+struct Worker<'a, 'vm, F: Format> {
+    vm: &'vm Vm<Hosted<F>>,
+    cpu: CpuGuard<'a, F>,
+    programs: Shared<'a, 'vm, F>,
     /// The program whose space the CPU is in.
     place: Option<u64>,
 }
 
-impl Worker<'_, '_> {
+impl<F: Format> Worker<'_, '_, F> {
     fn serve(mut self, orders: &Receiver<Order>, done: &Sender<Outcome>) {
         for order in orders {
             let outcome = match order {
@@ -93,7 +94,7 @@ impl Worker<'_, '_> {
 /// # Panics
 ///
 /// If a CPU that is needed is taken, or there is only one.
-pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
+pub fn run<F: Format>(vm: &Vm<Hosted<F>>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
     let cpus = spread(vm.machine().nr_cpus(), seed);
     let (own, others) = cpus.split_first().expect("a machine has a CPU");
     let cpu = vm.machine().bind(*own).expect("the CPU is free");
@@ -127,9 +128,9 @@ pub fn run(vm: &Vm<Hosted>, sequence: &Sequence, seed: u64, check_every: usize) 
     found
 }
 
-fn conduct(
-    vm: &Vm<Hosted>,
-    programs: Shared<'_, '_>,
+fn conduct<F: Format>(
+    vm: &Vm<Hosted<F>>,
+    programs: Shared<'_, '_, F>,
     workers: &[(Sender<Order>, Receiver<Outcome>)],
     sequence: &Sequence,
     seed: u64,

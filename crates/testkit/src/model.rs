@@ -114,6 +114,7 @@ pub struct Model {
     pub(crate) objects: Vec<Object>,
     last_piece: u64,
     features: Features,
+    pub(crate) task_size: u64,
     huge: huge::HugeKnown,
 }
 
@@ -171,8 +172,14 @@ impl Model {
             objects: Vec::new(),
             last_piece: 0,
             features,
+            task_size: TASK_SIZE,
             huge: HugeKnown::default(),
         }
+    }
+
+    /// The same where user addresses end there.
+    pub fn with_task_size(self, task_size: u64) -> Model {
+        Model { task_size, ..self }
     }
 
     /// Does the step and says what has to come of it. After [`Unknown`] the model
@@ -263,7 +270,7 @@ pub(crate) fn is_aligned(addr: u64) -> bool {
 
 /// First page and end page of a range that lies in user memory.
 pub(crate) fn page_range(addr: u64, len: u64) -> (u64, u64) {
-    debug_assert!(addr <= TASK_SIZE && len <= TASK_SIZE);
+    debug_assert!(addr.checked_add(len).is_some());
     (addr / PAGE, (addr + len).div_ceil(PAGE))
 }
 

@@ -12,6 +12,7 @@ use crate::hosted::{nr_free_pages, step};
 use crate::judge::{Difference, READ_EVERY, check_after_exit, check_some};
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
 use crate::spread::spread;
+use softfault::table::format::Format;
 use softfault::{AddressSpace, Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
 ///
 /// If there are more sequences than CPUs, a CPU is taken, or a sequence has more than
 /// [`READ_EVERY`] steps: free frames are read at the end.
-pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Difference)> {
+pub fn run<F: Format>(vm: &Vm<Hosted<F>>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Difference)> {
     let machine = vm.machine();
     let cpus = spread(machine.nr_cpus(), seed);
     assert!(sequences.len() <= cpus.len(), "a CPU for each sequence");
@@ -87,17 +88,17 @@ pub fn run(vm: &Vm<Hosted>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Di
     found
 }
 
-struct Player<'a, 'vm> {
-    vm: &'vm Vm<Hosted>,
-    cpu: &'a CpuGuard<'a>,
-    space: &'a AddressSpace<'vm, Hosted>,
-    children: BTreeMap<u64, AddressSpace<'vm, Hosted>>,
+struct Player<'a, 'vm, F: Format> {
+    vm: &'vm Vm<Hosted<F>>,
+    cpu: &'a CpuGuard<'a, F>,
+    space: &'a AddressSpace<'vm, Hosted<F>>,
+    children: BTreeMap<u64, AddressSpace<'vm, Hosted<F>>>,
     /// The program whose space the CPU is in.
     place: u64,
 }
 
-impl<'vm> Player<'_, 'vm> {
-    fn space(&self, who: u64) -> Option<&AddressSpace<'vm, Hosted>> {
+impl<'vm, F: Format> Player<'_, 'vm, F> {
+    fn space(&self, who: u64) -> Option<&AddressSpace<'vm, Hosted<F>>> {
         if who == 0 { Some(self.space) } else { self.children.get(&who) }
     }
 

@@ -3,12 +3,11 @@
 mod common;
 
 use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
-use common::{FIXED, FREE, GUARD_INSTALL, NONE, PAGE, READ, RW, SHARED, check};
+use common::{FIXED, FREE, GUARD_INSTALL, Hosted, NONE, PAGE, READ, RW, SHARED, check};
 use softfault::addr::Access;
 use softfault::policy::collapse::CollapseRefusal;
 use softfault::policy::huge::Enabled;
 use softfault::{Advice, CpuId, Event, FaultDone, HugeKnobs, MadviseError, Term, Vm};
-use softfault_host::Hosted;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Small pages only, until somebody collapses.

@@ -1,9 +1,12 @@
 //! The fuzz target `calls` without a fuzzer: every file of its corpus, and some
 //! strings of bytes that are new.
 
+mod common;
+
+use common::{Format, IS_FULL, fewer};
 use softfault::Discipline;
 use softfault_host::Mode;
-use softfault_testkit::fuzz::{Case, MAX_STEPS, Setup, run};
+use softfault_testkit::fuzz::{Case, MAX_STEPS, Setup, run_on};
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::op::{Call, Outcome};
 use softfault_testkit::random::Random;
@@ -13,8 +16,13 @@ use std::path::Path;
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/calls");
     let files = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let paths = files.map(|file| file.unwrap().path());
-    paths.map(|path| (path.display().to_string(), std::fs::read(&path).unwrap())).collect()
+    let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    paths.sort();
+    paths
+        .into_iter()
+        .step_by(if IS_FULL { 1 } else { 4 })
+        .map(|path| (path.display().to_string(), std::fs::read(&path).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -24,10 +32,13 @@ fn every_file_of_the_corpus() {
     for (name, bytes) in &files {
         let case = Case::decode(bytes);
         assert!(!case.steps.is_empty(), "{name} has no steps");
-        if let Err(difference) = run(bytes) {
+        if let Err(difference) = run_on::<Format>(bytes) {
             panic!("{name}: {difference}");
         }
         calls.extend(case.steps.iter().map(|(op, expected)| (op.call, expected.outcome.label())));
+    }
+    if !IS_FULL {
+        return;
     }
     assert!(files.len() >= 100, "the corpus has {} files", files.len());
     for call in Call::ALL {
@@ -40,14 +51,14 @@ fn every_file_of_the_corpus() {
 #[test]
 fn any_bytes_are_a_sequence() {
     let mut random = Random::new(8);
-    let (mut nr_steps, nr_inputs) = (0, 600);
+    let (mut nr_steps, nr_inputs) = (0, if IS_FULL { 600 } else { 20 });
     for _ in 0..nr_inputs {
         let len = random.below(900);
         let bytes: Vec<u8> = (0..len).map(|_| random.number() as u8).collect();
         let case = Case::decode(&bytes);
         assert!(case.steps.len() <= MAX_STEPS);
         nr_steps += case.steps.len();
-        if let Err(difference) = run(&bytes) {
+        if let Err(difference) = run_on::<Format>(&bytes) {
             panic!("{bytes:?}: {difference}");
         }
     }
@@ -57,12 +68,12 @@ fn any_bytes_are_a_sequence() {
 #[test]
 fn changed_bytes_of_the_corpus() {
     let mut random = Random::new(9);
-    for (name, mut bytes) in corpus().into_iter().filter(|(_, bytes)| !bytes.is_empty()).take(120) {
+    for (name, mut bytes) in corpus().into_iter().filter(|(_, bytes)| !bytes.is_empty()).take(fewer(120) as usize) {
         for _ in 0..1 + random.below(8) {
             let at = random.below(bytes.len() as u64) as usize;
             bytes[at] = random.number() as u8;
         }
-        if let Err(difference) = run(&bytes) {
+        if let Err(difference) = run_on::<Format>(&bytes) {
             panic!("{name} changed to {bytes:?}: {difference}");
         }
     }

@@ -4,11 +4,10 @@
 mod common;
 
 use common::huge::{AT, DONTNEED, HUGE, byte, huge_pages, map, vm, with_space};
-use common::{FREE, GUARD_INSTALL, GUARD_REMOVE, MAYMOVE, MREMAP_FIXED, NONE, PAGE, READ, RW, check};
+use common::{FREE, GUARD_INSTALL, GUARD_REMOVE, Hosted, MAYMOVE, MREMAP_FIXED, NONE, PAGE, READ, RW, check, fewer};
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
 use softfault::{AddressSpace, Advice, CpuId, Event, FaultDone, HugeKnobs, MlockFlags, Order, RssPages};
-use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
 fn knobs() -> HugeKnobs {
@@ -364,7 +363,7 @@ type Pages = BTreeMap<u64, (u64, bool)>;
 /// Random operations on some spaces, against a map of pages.
 #[test]
 fn random_operations_against_a_map_of_pages() {
-    for seed in 1..=12 {
+    for seed in 1..=fewer(12) {
         let mut thp = knobs();
         thp.cow = if seed % 2 == 0 { CowHuge::Copy } else { CowHuge::Split };
         if seed % 3 == 0 {

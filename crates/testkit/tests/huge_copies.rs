@@ -5,10 +5,10 @@
 mod common;
 
 use common::huge::{AT, HUGE, byte, huge_pages, map};
-use common::{Space, check};
+use common::{Format, Hosted, Space, check};
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{CpuId, Event, HugeKnobs, Notice, Tunables, Vm, Why};
-use softfault_host::{Hosted, HostedConfig};
+use softfault_testkit::formats::Tested;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -18,8 +18,8 @@ const COPY: HugeKnobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_co
 
 /// Two CPUs, and memory in which no frame is zero.
 fn used_memory() -> Vm<Hosted> {
-    let config = HostedConfig::default().with_nr_cpus(2).with_arena_bytes(32 << 20);
-    let mut hosted = Hosted::new(config).unwrap();
+    let config = Format::config().with_nr_cpus(2).with_arena_bytes(32 << 20);
+    let mut hosted = Hosted::with_format(config).unwrap();
     hosted.soil(0x5ec7e7);
     Vm::new(hosted, Tunables::default().with_thp(COPY)).unwrap()
 }

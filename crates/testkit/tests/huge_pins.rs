@@ -7,7 +7,6 @@ mod common;
 use common::*;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{Access, Event, HugeKnobs, Order, Pin, Term};
-use softfault_host::Hosted;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 const HUGE: u64 = 2 << 20;
@@ -143,7 +142,7 @@ fn pins_race_with_forks() {
             w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always).with_cow(cow)).unwrap();
             w.map(AT, NR_PAGES, RW);
             write(w.space, AT, 1);
-            let forker = |running: &softfault_host::Running<'_>, stop: &AtomicBool| {
+            let forker = |running: &Running<'_>, stop: &AtomicBool| {
                 while !stop.load(SeqCst) {
                     let child = running.space().fork().unwrap();
                     write(&child, AT + 2 * PAGE, 77);
@@ -176,7 +175,7 @@ fn t4_release_against_split() {
             w.vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Always)).unwrap();
             let held = std::sync::Mutex::new(Vec::new());
             let go = AtomicBool::new(false);
-            let release = |_: &softfault_host::Running<'_>, stop: &AtomicBool| {
+            let release = |_: &Running<'_>, stop: &AtomicBool| {
                 while !stop.load(SeqCst) {
                     if go.swap(false, SeqCst) {
                         held.lock().unwrap().drain(..).for_each(drop);

@@ -8,7 +8,6 @@ use common::*;
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
 use softfault::{Advice, Discipline, Event, FaultDone, FaultError, HugeKnobs, Order};
-use softfault_host::Running;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
@@ -274,7 +273,7 @@ fn t3_no_dirty_bit_is_lost() {
             rounds.each(stop, |round| put(running, AT + round * 11 % NR_PAGES * PAGE, round + 1));
         };
         w.race(&[&writer], |_| {
-            for round in 0..80 {
+            for round in 0..fewer(80) {
                 w.map(AT, NR_PAGES, RW);
                 // Zeroes that were read, made huge: memory that nobody has written.
                 w.space.set_thp_disable(true);

@@ -4,9 +4,8 @@
 
 mod common;
 
-use common::{FIXED, MAYMOVE, MREMAP_FIXED, PRIVATE, RW, in_each_setup, wait_until};
+use common::{FIXED, MAYMOVE, MREMAP_FIXED, PRIVATE, RW, Running, in_each_setup, wait_until};
 use softfault::{FaultError, MremapError};
-use softfault_host::Running;
 use std::sync::Barrier;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};

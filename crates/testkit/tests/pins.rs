@@ -6,7 +6,6 @@ mod common;
 
 use common::*;
 use softfault::{Access, Event, FaultError, PinError, Rights, Term};
-use softfault_host::Running;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

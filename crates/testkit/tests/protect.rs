@@ -4,10 +4,9 @@
 mod common;
 
 use common::turns::TwoCpus;
-use common::{FIXED, PAGE, PRIVATE, READ, RW, Space, huge};
+use common::{FIXED, PAGE, PRIVATE, READ, RW, Running, Space, huge};
 use softfault::policy::huge::Enabled;
 use softfault::{Access, FaultError, HugeKnobs, MapFlags, MlockFlags, MprotectError, ObjectPart, Prot, VmaFlags};
-use softfault_host::Running;
 use std::cell::Cell;
 
 const RX: Prot = Prot::READ.union(Prot::EXEC);

@@ -1,8 +1,12 @@
 //! The model against the hosted machine with several CPUs, in both modes of
 //! invalidation and under all four disciplines.
 
+mod common;
+
+use common::{Format, Hosted, IS_FULL, fewer};
 use softfault::{Discipline, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig, Mode};
+use softfault_host::Mode;
+use softfault_testkit::formats::Tested;
 use softfault_testkit::generate::{Limits, sequence};
 use softfault_testkit::hosted::HugeCounts;
 use softfault_testkit::{lockstep, parallel};
@@ -10,26 +14,31 @@ use softfault_testkit::{lockstep, parallel};
 const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
 
 fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
-    let config = HostedConfig::default()
+    let config = Format::config()
         .with_nr_cpus(nr_cpus)
         .with_mode(mode)
         .with_arena_bytes(256 << 20)
         .with_tlb_entries(128)
         .with_strict_bbm(true);
-    let hosted = Hosted::new(config).unwrap();
+    let hosted = Hosted::with_format(config).unwrap();
     let tunables = Tunables::default().with_discipline(discipline);
     Vm::new(hosted, tunables).unwrap()
 }
 
 fn small(nr_ops: usize) -> Limits {
-    Limits { nr_ops, pages: (Limits::default().pages.0, 2048), ..Limits::default() }
+    Limits { nr_ops, pages: (Limits::default().pages.0, 2048), task_size: Format::TASK_SIZE, ..Limits::default() }
+}
+
+/// Of CPU `i`, where all run at once.
+fn limits(i: u64, nr_ops: usize, seed: u64) -> Limits {
+    Limits { task_size: Format::TASK_SIZE, ..parallel::limits(i, nr_ops, seed.is_multiple_of(2)) }
 }
 
 fn in_turn(mode: Mode) {
     let mut huge = HugeCounts::default();
     for discipline in Discipline::ALL {
         let vm = vm(4, mode, discipline);
-        for seed in 0..8 {
+        for seed in 0..fewer(8) {
             let steps = sequence(seed, small(250));
             if let Some(found) = lockstep::run(&vm, &steps, seed, 60) {
                 let text: Vec<String> = steps.iter().take(found.step + 1).map(|(op, _)| op.to_string()).collect();
@@ -38,8 +47,9 @@ fn in_turn(mode: Mode) {
         }
         huge.add(&vm);
     }
-    assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
-    assert!(huge.nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {:?}", huge.nr_dirty);
+    assert!(!IS_FULL || huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
+    let nr_dirty = huge.nr_dirty;
+    assert!(!IS_FULL || nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {nr_dirty:?}");
 }
 
 #[test]
@@ -58,8 +68,8 @@ fn at_once() {
     for mode in BOTH_MODES {
         for discipline in Discipline::ALL {
             let vm = vm(4, mode, discipline);
-            for seed in 0..6 {
-                let limits = |i| parallel::limits(i, 250, seed % 2 == 0);
+            for seed in 0..fewer(6) {
+                let limits = |i| limits(i, 250, seed);
                 let all: Vec<_> = (0..4).map(|i| sequence(seed * 4 + i, limits(i))).collect();
                 if let Some((cpu, found)) = parallel::run(&vm, &all, seed).into_iter().next() {
                     let last = found.step.min(all[cpu].len() - 1);
@@ -70,8 +80,9 @@ fn at_once() {
             huge.add(&vm);
         }
     }
-    assert!(huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
-    assert!(huge.nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {:?}", huge.nr_dirty);
+    assert!(!IS_FULL || huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
+    let nr_dirty = huge.nr_dirty;
+    assert!(!IS_FULL || nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {nr_dirty:?}");
 }
 
 /// The edges of the words that sets of CPUs are made of: 33, 65, 512 CPUs, of which
@@ -80,7 +91,7 @@ fn at_once() {
 fn in_turn_on_large_machines() {
     for (nr_cpus, nr_seeds) in [(33, 6), (65, 12), (512, 6)] {
         for mode in BOTH_MODES {
-            for seed in 0..nr_seeds {
+            for seed in 0..fewer(nr_seeds) {
                 let vm = vm(nr_cpus, mode, Discipline::Lockfree);
                 let steps = sequence(1000 + seed, small(250));
                 if let Some(found) = lockstep::run(&vm, &steps, seed, 120) {
@@ -95,10 +106,9 @@ fn in_turn_on_large_machines() {
 fn at_once_on_large_machines() {
     for nr_cpus in [33, 65, 512] {
         for mode in BOTH_MODES {
-            for seed in 0..3 {
+            for seed in 0..fewer(3) {
                 let vm = vm(nr_cpus, mode, Discipline::Lockfree);
-                let all: Vec<_> =
-                    (0..8).map(|i| sequence(seed * 8 + i, parallel::limits(i, 150, seed % 2 == 0))).collect();
+                let all: Vec<_> = (0..8).map(|i| sequence(seed * 8 + i, limits(i, 150, seed))).collect();
                 if let Some((i, found)) = parallel::run(&vm, &all, seed).into_iter().next() {
                     panic!("{nr_cpus} CPUs, {mode:?}, seed {seed}, sequence {i}: {found}");
                 }

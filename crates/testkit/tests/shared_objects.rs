@@ -10,7 +10,6 @@ use softfault::{
     Access, CpuId, FaultError, MapFlags, MmapError, MprotectError, MremapFlags, ObjectId, ObjectPart, SharedObject,
     VmaFlags,
 };
-use softfault_host::Hosted;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -18,7 +17,7 @@ type Object<'vm> = SharedObject<'vm, Hosted>;
 
 /// `MAP_SHARED`, of an object.
 const MAP: MapFlags = MapFlags::SHARED;
-const EXTRA: u64 = 0x200_0000_0000;
+const EXTRA: u64 = 0x30_0000_0000;
 
 fn whole<'a, 'vm>(object: &'a Object<'vm>) -> ObjectPart<'a, 'vm, Hosted> {
     ObjectPart::new(object)

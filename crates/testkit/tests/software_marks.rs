@@ -4,10 +4,10 @@
 mod common;
 
 use common::huge::{AT, HUGE, map};
-use common::{FREE, PAGE, PRIVATE, READ, RW, RWX, SHARED, Space, check};
+use common::{FREE, Hosted, PAGE, PRIVATE, READ, RW, RWX, Running, SHARED, Space, check};
 use softfault::policy::huge::Enabled;
 use softfault::{Access, CpuId, FaultDone, HugeKnobs, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig, Running};
+use softfault_host::HostedConfig;
 
 /// The VMAs of a test lie here, a huge page each.
 const SMALL: u64 = AT;
@@ -16,7 +16,7 @@ const LARGE: u64 = AT + 2 * HUGE;
 fn with_program(enabled: Enabled, test: impl Fn(&Running<'_>)) {
     let config = HostedConfig::default().with_arena_bytes(32 << 20).with_software_marks(true);
     let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
-    let vm = Vm::new(Hosted::new(config).unwrap(), Tunables::default().with_thp(thp)).unwrap();
+    let vm = Vm::new(Hosted::with_format(config).unwrap(), Tunables::default().with_thp(thp)).unwrap();
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     test(&cpu.enter(&space).unwrap());

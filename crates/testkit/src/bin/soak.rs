@@ -11,6 +11,7 @@
 //! Exit codes: 0 no difference, 1 a difference, 2 bad arguments, 3 the test could
 //! not run.
 
+use softfault::table::format::X86_64;
 use softfault::{Discipline, MAX_CPUS, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::churn::Size;
@@ -170,7 +171,7 @@ fn huge(options: &Options) -> ExitCode {
     let mut shown = 0;
     while started.elapsed() < Duration::from_secs(options.seconds) {
         UNDER_WAY.store(seed, Ordering::Relaxed);
-        match churn::run(seed, size) {
+        match churn::run::<X86_64>(seed, size) {
             Ok(more) => counts += more,
             Err(what) => {
                 println!("seed {seed}: {what}");

@@ -6,12 +6,13 @@ use crate::hosted;
 use crate::op::{KnobBits, PAGE};
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Defrag;
+use softfault::table::format::Format;
 use softfault::{Advice, Pfn};
 use softfault_host::Running;
 
-impl Worker<'_, '_> {
+impl<F: Format> Worker<'_, '_, F> {
     /// Asks for a huge page anywhere, or lets the daemon look; it may refuse.
-    pub(super) fn collapse(&mut self, running: &Running<'_>) {
+    pub(super) fn collapse(&mut self, running: &Running<'_, F>) {
         let at = BASE + self.random.below(NR_STRETCHES) * HUGE_PAGES * PAGE;
         if self.random.chance(70) {
             self.try_collapse(running, at);
@@ -20,12 +21,12 @@ impl Worker<'_, '_> {
         }
     }
 
-    pub(super) fn try_collapse(&self, running: &Running<'_>, at: u64) {
+    pub(super) fn try_collapse(&self, running: &Running<'_, F>, at: u64) {
         let _ = running.space().madvise(at, HUGE_PAGES * PAGE, Advice::Collapse);
     }
 
     /// Looks that take no lock and whose answer nobody knows.
-    pub(super) fn walk_about(running: &Running<'_>) {
+    pub(super) fn walk_about(running: &Running<'_, F>) {
         let _ = running.space().mincore(BASE, NR_STRETCHES * HUGE_PAGES * PAGE, &mut |_, _| {});
         let _ = running.space().rss_pages();
     }

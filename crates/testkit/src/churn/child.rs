@@ -4,25 +4,26 @@
 use super::{BASE, Chunk, Done, HUGE_PAGES, MAX_CHILDREN, NR_STRETCHES, Root, Worker, chunk, lock, try_lock};
 use crate::op::{Call, PAGE};
 use softfault::AddressSpace;
+use softfault::table::format::Format;
 use softfault_host::{CpuGuard, Hosted, Running};
 use std::sync::MutexGuard;
 
-pub(super) struct Child<'vm> {
-    pub(super) space: AddressSpace<'vm, Hosted>,
+pub(super) struct Child<'vm, F: Format> {
+    pub(super) space: AddressSpace<'vm, Hosted<F>>,
     tag: u64,
     number: u64,
     /// Pages that may be written, and what is in them.
     known: Vec<(u64, u64)>,
 }
 
-impl<'a, 'vm> Worker<'a, 'vm> {
+impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
     /// A child of the space that the CPU is in. The chunks that nobody has just now
     /// are known in it, some of them.
-    pub(super) fn fork(&mut self, root: &'a Root<'vm>, running: &Running<'_>) -> Done {
+    pub(super) fn fork(&mut self, root: &'a Root<'vm, F>, running: &Running<'_, F>) -> Done {
         if lock(&self.world.children).len() >= MAX_CHILDREN {
             return Ok(());
         }
-        let mut mine: Vec<MutexGuard<'_, Chunk<'vm>>> = Vec::new();
+        let mut mine: Vec<MutexGuard<'_, Chunk<'vm, F>>> = Vec::new();
         for _ in 0..4 {
             let i = self.random.below(root.chunks.len() as u64) as usize;
             mine.extend(try_lock(&root.chunks[i]));
@@ -41,7 +42,7 @@ impl<'a, 'vm> Worker<'a, 'vm> {
     }
 
     /// Goes on with a child, whoever had it before, or ends it.
-    pub(super) fn with_child(&mut self, cpu: &CpuGuard<'_>) -> Done {
+    pub(super) fn with_child(&mut self, cpu: &CpuGuard<'_, F>) -> Done {
         let Some(mut child) = lock(&self.world.children).pop() else { return Ok(()) };
         {
             let running = cpu.enter(&child.space).map_err(|e| e.to_string())?;
@@ -57,7 +58,7 @@ impl<'a, 'vm> Worker<'a, 'vm> {
         Ok(())
     }
 
-    fn step_of_child(&mut self, running: &Running<'_>, known: &mut [(u64, u64)], tag: u64, number: u64) -> Done {
+    fn step_of_child(&mut self, running: &Running<'_, F>, known: &mut [(u64, u64)], tag: u64, number: u64) -> Done {
         let what = |text: String| format!("child {number}: {text}");
         if known.is_empty() || self.random.chance(10) {
             let at = BASE + self.random.below(NR_STRETCHES) * HUGE_PAGES * PAGE;

@@ -3,6 +3,7 @@
 use super::{CHUNK_PAGES, World, lock, text_of};
 use crate::op::{Call, Op, PAGE};
 use crate::random::Random;
+use softfault::table::format::Format;
 use softfault::{AddressSpace, Advice, FaultError, MapFlags, MremapFlags, Pin, PinMut, Prot, Term};
 use softfault_host::{Hosted, Running};
 
@@ -26,12 +27,12 @@ pub(super) struct PageState {
 const UNMAPPED: PageState = PageState { mapped: false, prot: 0, value: 0 };
 
 /// For reading or for writing.
-enum AnyPin<'vm> {
-    Read(Pin<'vm, Hosted>),
-    Write(PinMut<'vm, Hosted>),
+enum AnyPin<'vm, F: Format> {
+    Read(Pin<'vm, Hosted<F>>),
+    Write(PinMut<'vm, Hosted<F>>),
 }
 
-impl AnyPin<'_> {
+impl<F: Format> AnyPin<'_, F> {
     fn read(&self, place: usize) -> u64 {
         let mut bytes = [0; 8];
         match self {
@@ -43,22 +44,22 @@ impl AnyPin<'_> {
 }
 
 /// A pin of a page that the chunk still has.
-struct Held<'vm> {
+struct Held<'vm, F: Format> {
     page: usize,
-    pin: AnyPin<'vm>,
+    pin: AnyPin<'vm, F>,
 }
 
 /// A pin whose page is gone: what is in the frame is the holder's alone.
-pub(super) struct Loose<'vm> {
-    pin: AnyPin<'vm>,
+pub(super) struct Loose<'vm, F: Format> {
+    pin: AnyPin<'vm, F>,
     value: u64,
 }
 
-pub(super) struct Chunk<'vm> {
+pub(super) struct Chunk<'vm, F: Format> {
     tag: u64,
     addr: u64,
     pages: [PageState; CHUNK_PAGES as usize],
-    held: Vec<Held<'vm>>,
+    held: Vec<Held<'vm, F>>,
 }
 
 /// `space` 63:56 | program 55:44 | place in the chunk 43:36 | number 35:0
@@ -76,7 +77,7 @@ pub(super) fn stamp_of_child(tag: u64, child: u64, addr: u64, number: u64) -> u6
 }
 
 /// A call that has to succeed with `value`.
-pub(super) fn call(running: &Running<'_>, call: Call, args: &[u64], value: u64) -> Result<(), String> {
+pub(super) fn call<F: Format>(running: &Running<'_, F>, call: Call, args: &[u64], value: u64) -> Result<(), String> {
     let space = running.space();
     let [a, b, c, d, e, ..] = Op::new(0, call, args).args;
     let done = match call {
@@ -95,7 +96,7 @@ pub(super) fn call(running: &Running<'_>, call: Call, args: &[u64], value: u64) 
     }
 }
 
-pub(super) fn expect(running: &Running<'_>, addr: u64, value: u64) -> Result<(), String> {
+pub(super) fn expect<F: Format>(running: &Running<'_, F>, addr: u64, value: u64) -> Result<(), String> {
     for place in PLACES {
         match running.read_u64(addr + place) {
             Ok(seen) if seen == value => {}
@@ -106,11 +107,11 @@ pub(super) fn expect(running: &Running<'_>, addr: u64, value: u64) -> Result<(),
     Ok(())
 }
 
-pub(super) fn write(running: &Running<'_>, addr: u64, value: u64) -> Result<(), String> {
+pub(super) fn write<F: Format>(running: &Running<'_, F>, addr: u64, value: u64) -> Result<(), String> {
     PLACES.iter().try_for_each(|place| running.write_u64(addr + place, value).map_err(|trap| trap.to_string()))
 }
 
-impl Loose<'_> {
+impl<F: Format> Loose<'_, F> {
     /// The holder writes once more if it may, and lets go.
     pub(super) fn release(self) -> Result<(), String> {
         let seen = self.pin.read(0);
@@ -126,8 +127,8 @@ impl Loose<'_> {
     }
 }
 
-impl<'vm> Chunk<'vm> {
-    pub(super) fn new(tag: u64, addr: u64) -> Chunk<'vm> {
+impl<'vm, F: Format> Chunk<'vm, F> {
+    pub(super) fn new(tag: u64, addr: u64) -> Chunk<'vm, F> {
         Chunk { tag, addr, pages: [UNMAPPED; CHUNK_PAGES as usize], held: Vec::new() }
     }
 
@@ -171,9 +172,9 @@ impl<'vm> Chunk<'vm> {
     /// Something with some of its pages.
     pub(super) fn step(
         &mut self,
-        world: &World<'vm>,
-        space: &AddressSpace<'vm, Hosted>,
-        running: &Running<'_>,
+        world: &World<'vm, F>,
+        space: &AddressSpace<'vm, Hosted<F>>,
+        running: &Running<'_, F>,
         random: &mut Random,
     ) -> Result<(), String> {
         let range = self.range(random);
@@ -209,17 +210,17 @@ impl<'vm> Chunk<'vm> {
     }
 
     /// New pages in the place of these; their pins are loose from now on.
-    fn replace(&mut self, world: &World<'vm>, range: (usize, usize), with: PageState) {
+    fn replace(&mut self, world: &World<'vm, F>, range: (usize, usize), with: PageState) {
         self.loosen(world, range);
         self.pages[range.0..range.1].fill(with);
     }
 
-    fn drop_content(&mut self, world: &World<'vm>, range: (usize, usize)) {
+    fn drop_content(&mut self, world: &World<'vm, F>, range: (usize, usize)) {
         self.loosen(world, range);
         self.pages[range.0..range.1].iter_mut().for_each(|page| page.value = 0);
     }
 
-    fn loosen(&mut self, world: &World<'vm>, (first, end): (usize, usize)) {
+    fn loosen(&mut self, world: &World<'vm, F>, (first, end): (usize, usize)) {
         for held in self.held.extract_if(.., |held| (first..end).contains(&held.page)) {
             let loose = Loose { value: self.pages[held.page].value, pin: held.pin };
             lock(&world.loose).push(loose);
@@ -227,18 +228,18 @@ impl<'vm> Chunk<'vm> {
     }
 
     /// All of it is new, or gone.
-    pub(super) fn renew(&mut self, world: &World<'vm>, mapped: bool) {
+    pub(super) fn renew(&mut self, world: &World<'vm, F>, mapped: bool) {
         let with = if mapped { PageState { mapped, prot: RW, value: 0 } } else { UNMAPPED };
         self.replace(world, (0, CHUNK_PAGES as usize), with);
     }
 
     /// All of it was dropped.
-    pub(super) fn forget(&mut self, world: &World<'vm>) {
+    pub(super) fn forget(&mut self, world: &World<'vm, F>) {
         self.drop_content(world, (0, CHUNK_PAGES as usize));
     }
 
     /// Its pages, with their pins, are those of another one now.
-    pub(super) fn move_to(&mut self, to: &mut Chunk<'vm>, world: &World<'vm>) {
+    pub(super) fn move_to(&mut self, to: &mut Chunk<'vm, F>, world: &World<'vm, F>) {
         to.replace(world, (0, CHUNK_PAGES as usize), UNMAPPED);
         to.pages = core::mem::replace(&mut self.pages, [UNMAPPED; CHUNK_PAGES as usize]);
         to.held = core::mem::take(&mut self.held);
@@ -246,8 +247,8 @@ impl<'vm> Chunk<'vm> {
 
     pub(super) fn write_some(
         &mut self,
-        world: &World<'vm>,
-        running: &Running<'_>,
+        world: &World<'vm, F>,
+        running: &Running<'_, F>,
         random: &mut Random,
     ) -> Result<(), String> {
         for _ in 0..1 + random.below(4) {
@@ -271,7 +272,7 @@ impl<'vm> Chunk<'vm> {
     }
 
     /// As a debugger does it: rights do not matter.
-    fn write_forced(&mut self, world: &World<'vm>, running: &Running<'_>, i: usize) -> Result<(), String> {
+    fn write_forced(&mut self, world: &World<'vm, F>, running: &Running<'_, F>, i: usize) -> Result<(), String> {
         if !self.pages[i].mapped || self.pages[i].prot == 0 {
             return Ok(());
         }
@@ -284,16 +285,16 @@ impl<'vm> Chunk<'vm> {
         Ok(())
     }
 
-    pub(super) fn look_at_some(&self, running: &Running<'_>, random: &mut Random) -> Result<(), String> {
+    pub(super) fn look_at_some(&self, running: &Running<'_, F>, random: &mut Random) -> Result<(), String> {
         (0..4).try_for_each(|_| self.look_at(running, random.below(CHUNK_PAGES) as usize))
     }
 
-    pub(super) fn look_at_all(&self, running: &Running<'_>) -> Result<(), String> {
+    pub(super) fn look_at_all(&self, running: &Running<'_, F>) -> Result<(), String> {
         (0..CHUNK_PAGES as usize).try_for_each(|i| self.look_at(running, i))?;
         self.look_at_pins()
     }
 
-    fn look_at(&self, running: &Running<'_>, i: usize) -> Result<(), String> {
+    fn look_at(&self, running: &Running<'_, F>, i: usize) -> Result<(), String> {
         let (page, addr) = (self.pages[i], self.at(i));
         match page {
             PageState { mapped: false, .. } => {
@@ -306,7 +307,7 @@ impl<'vm> Chunk<'vm> {
         }
     }
 
-    fn pin(&mut self, space: &AddressSpace<'vm, Hosted>, random: &mut Random) -> Result<(), String> {
+    fn pin(&mut self, space: &AddressSpace<'vm, Hosted<F>>, random: &mut Random) -> Result<(), String> {
         let i = random.below(CHUNK_PAGES) as usize;
         let page = self.pages[i];
         // One pin each: who releases a loose one writes into the frame.

@@ -6,7 +6,7 @@ use crate::numbers::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_PRIVATE,
     MAP_SHARED,
 };
-use crate::op::{Call, HEAP, Op, PAGE, TASK_SIZE, WINDOW, WINDOW_PAGES};
+use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, WINDOW, WINDOW_PAGES};
 
 /// Pages of a locked mapping: a few of these fit.
 pub(super) const LOCKED_PAGES: u64 = 64;
@@ -74,7 +74,7 @@ impl Maker {
         if self.random.chance(9) {
             (addr, len) = self.wild(addr, len);
             // A wild hint is no error, but one near the window is not wild.
-            flags |= if addr > TASK_SIZE / 2 && self.random.chance(50) { 0 } else { MAP_FIXED };
+            flags |= if addr > HEAP + HEAP_BYTES && self.random.chance(50) { 0 } else { MAP_FIXED };
         } else {
             if self.random.chance(3) {
                 flags = flags & !0xf | self.random.pick(&[0, 3, 4, 7, 15]);
@@ -178,7 +178,10 @@ impl Maker {
             _ => {}
         }
         // Advice that holes do not stop would reach other mappings.
-        if addr.checked_add(len).is_some_and(|end| end > WINDOW + (WINDOW_PAGES + 512) * PAGE && end <= TASK_SIZE) {
+        if addr
+            .checked_add(len)
+            .is_some_and(|end| end > WINDOW + (WINDOW_PAGES + 512) * PAGE && end <= self.limits.task_size)
+        {
             len = len.min(PAGE);
         }
         Op::new(who, Call::Madvise, &[addr, len, advice])
@@ -211,7 +214,10 @@ impl Maker {
             _ => self.random.pick(&[0, 9, 15, 4095, 2048]),
         };
         match self.random.below(100) {
-            0 => self.random.pick(&[0, 8, 4096, TASK_SIZE, TASK_SIZE - 8, 0xffff_8000_0000_0000, u64::MAX - 7]),
+            0 => {
+                let end = self.limits.task_size;
+                self.random.pick(&[0, 8, 4096, end, end - 8, 0xffff_8000_0000_0000, u64::MAX - 7])
+            }
             1..5 if self.limits.grows => (start - (1 + self.random.below(12)) * PAGE) + offset,
             _ => page + offset,
         }

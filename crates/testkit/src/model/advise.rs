@@ -28,7 +28,7 @@ impl Model {
         if end == addr {
             return Ok(OK);
         }
-        if end > TASK_SIZE {
+        if end > self.task_size {
             return Err(Unknown);
         }
         let (first, end) = (addr / PAGE, end / PAGE);
@@ -147,7 +147,7 @@ impl Model {
         if !is_aligned(addr) {
             return certain(EINVAL);
         }
-        if addr > TASK_SIZE || len > TASK_SIZE - addr {
+        if addr > self.task_size || len > self.task_size - addr {
             return certain(ENOMEM);
         }
         let (first, end) = page_range(addr, len);

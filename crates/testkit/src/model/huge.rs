@@ -88,7 +88,7 @@ impl Model {
     /// sure; else the system may find a reason not to.
     pub(super) fn collapse(&mut self, who: u64, addr: u64, len: u64) -> Result<Expected, Unknown> {
         let certain = |outcome| Ok(Expected { outcome, certain: u64::MAX, may_refuse: false });
-        let Some((first, end)) = checked_range(addr, len)? else { return certain(EINVAL) };
+        let Some((first, end)) = checked_range(addr, len, self.task_size)? else { return certain(EINVAL) };
         if first == end {
             return certain(OK);
         }
@@ -130,13 +130,13 @@ impl Model {
 }
 
 /// First page and end of a range for madvise(2); `None` where it is EINVAL.
-fn checked_range(addr: u64, len: u64) -> Result<Option<(u64, u64)>, Unknown> {
+fn checked_range(addr: u64, len: u64, task_size: u64) -> Result<Option<(u64, u64)>, Unknown> {
     if !is_aligned(addr) || len > 0 && page_align(len).is_none() {
         return Ok(None);
     }
     match addr.checked_add(page_align(len).unwrap_or(0)) {
         None => Ok(None),
-        Some(end) if end > addr && end > TASK_SIZE => Err(Unknown),
+        Some(end) if end > addr && end > task_size => Err(Unknown),
         Some(end) => Ok(Some((addr / PAGE, end / PAGE))),
     }
 }

@@ -17,8 +17,8 @@ impl Model {
         if len == 0 {
             return Ok(EINVAL);
         }
-        let Some(len) = page_align(len).filter(|len| *len <= TASK_SIZE) else { return Ok(ENOMEM) };
-        if fixed && addr > TASK_SIZE - len {
+        let Some(len) = page_align(len).filter(|len| *len <= self.task_size) else { return Ok(ENOMEM) };
+        if fixed && addr > self.task_size - len {
             // Linux takes an address in the last page for an error number and
             // gives it back.
             return if addr > u64::MAX - 4095 { Err(Unknown) } else { Ok(ENOMEM) };
@@ -76,7 +76,7 @@ impl Model {
     }
 
     pub(super) fn munmap(&mut self, who: u64, addr: u64, len: u64) -> Answer {
-        if !is_aligned(addr) || addr > TASK_SIZE || len > TASK_SIZE - addr || len == 0 {
+        if !is_aligned(addr) || addr > self.task_size || len > self.task_size - addr || len == 0 {
             return Ok(EINVAL);
         }
         let (first, end) = page_range(addr, len);

@@ -40,23 +40,23 @@ impl Remap {
     }
 
     /// What is wrong with the arguments whatever is mapped.
-    fn is_bad(&self) -> bool {
-        if self.new_len == 0 || self.new_len > TASK_SIZE {
+    fn is_bad(&self, task_size: u64) -> bool {
+        if self.new_len == 0 || self.new_len > task_size {
             return true;
         }
         // Sums wrap, as they do in Linux.
         let overlap = self.old < self.new.wrapping_add(self.new_len) && self.new < self.old.wrapping_add(self.old_len);
         self.moves() && !self.may_move
-            || self.moves() && (self.new > TASK_SIZE - self.new_len || !is_aligned(self.new) || overlap)
+            || self.moves() && (self.new > task_size - self.new_len || !is_aligned(self.new) || overlap)
             || self.keep && self.old_len != self.new_len
     }
 
     /// What the model leaves alone: hints, the lowest pages, lengths beyond
     /// everything.
-    fn is_unknown(&self) -> bool {
+    fn is_unknown(&self, task_size: u64) -> bool {
         self.keep && !self.fixed && self.new != 0
             || self.fixed && self.new < MIN_ADDR
-            || self.old_len > TASK_SIZE && (self.moves() || self.new_len <= self.old_len)
+            || self.old_len > task_size && (self.moves() || self.new_len <= self.old_len)
     }
 }
 
@@ -71,17 +71,21 @@ impl Model {
         let (old_len, new_len) = (page_align(old_len).unwrap_or(0), page_align(new_len).unwrap_or(0));
         let (may_move, fixed, keep) = (has(MREMAP_MAYMOVE), has(MREMAP_FIXED), has(MREMAP_DONTUNMAP));
         let remap = Remap { old, old_len, new_len, may_move, fixed, keep, new, landing };
-        if remap.is_bad() {
+        if remap.is_bad(self.task_size) {
             return Ok(EINVAL);
         }
         let Some(head) = self.space(who).pages.get(&remap.first()) else {
-            return if remap.is_unknown() && remap.old_len <= TASK_SIZE { Err(Unknown) } else { Ok(EFAULT) };
+            return if remap.is_unknown(self.task_size) && remap.old_len <= self.task_size {
+                Err(Unknown)
+            } else {
+                Ok(EFAULT)
+            };
         };
         let private = head.attrs.object.is_none();
         if remap.old_len == 0 && private {
             return Ok(EINVAL);
         }
-        if remap.is_unknown() || remap.old_len == 0 && remap.keep {
+        if remap.is_unknown(self.task_size) || remap.old_len == 0 && remap.keep {
             return Err(Unknown);
         }
         self.remap_mapped(who, &remap)
@@ -105,7 +109,7 @@ impl Model {
         }
         let more = remap.first() + remap.old_pages()..remap.first() + remap.new_pages();
         if !remap.moves() && remap.old_len > 0 && self.space(who).is_hole(more.start, more.end) {
-            if more.end > TASK_SIZE / PAGE {
+            if more.end > self.task_size / PAGE {
                 return Err(Unknown);
             }
             self.extend(who, more.clone());

@@ -1,8 +1,8 @@
 //! For tests of huge pages: a machine with knobs, one space, bytes of pages.
 
-use super::{FIXED, PRIVATE, RW, Space, check};
+use super::{FIXED, Format, Hosted, PRIVATE, RW, Space, check};
 use softfault::{Advice, CpuId, Event, HugeKnobs, Tunables, Vm};
-use softfault_host::{Hosted, HostedConfig};
+use softfault_testkit::formats::Tested;
 
 pub const HUGE: u64 = 2 << 20;
 pub const AT: u64 = 0x10_0000_0000;
@@ -10,7 +10,7 @@ pub const DONTNEED: Advice = Advice::DontNeed;
 
 pub fn vm(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
     let hosted =
-        Hosted::new(HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_zeroed(false))
+        Hosted::with_format(Format::config().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_zeroed(false))
             .unwrap();
     let tunables = Tunables::default().with_thp(thp);
     Vm::new(hosted, tunables).unwrap()

@@ -2,16 +2,19 @@
 //! several CPUs at once in one address space, and the look at what is left.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod format;
 pub mod huge;
 pub mod turns;
 
+pub use format::*;
 use softfault::policy::huge::Enabled;
 use softfault::{
     Access, AddressSpace, Advice, CpuId, Discipline, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Pin, PinError,
     PinMut, Prot, RssPages, Term, Tunables, Vm,
 };
-use softfault_host::{CpuGuard, Hosted, HostedConfig, Mode, Running};
+use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
+use softfault_testkit::formats::Tested;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -63,6 +66,9 @@ impl Setup {
     /// slows TLB fills down; the default discipline also at full speed.
     pub fn all() -> Vec<Setup> {
         let modes = [Mode::Interrupt, Mode::Broadcast];
+        if !IS_FULL {
+            return modes.map(|mode| Setup { mode, strict_bbm: mode == Mode::Broadcast, ..Setup::PLAIN }).to_vec();
+        }
         let strict = Discipline::ALL
             .into_iter()
             .flat_map(|discipline| modes.map(|mode| Setup { discipline, mode, strict_bbm: true }));
@@ -71,13 +77,13 @@ impl Setup {
 
     pub fn vm(self, nr_cpus: usize, arena_bytes: u64) -> Vm<Hosted> {
         let (mode, strict_bbm) = (self.mode, self.strict_bbm);
-        let config = HostedConfig::default()
+        let config = Format::config()
             .with_nr_cpus(nr_cpus)
             .with_arena_bytes(arena_bytes)
             .with_mode(mode)
             .with_strict_bbm(strict_bbm)
             .with_tlb_entries(64);
-        let hosted = Hosted::new(config).unwrap();
+        let hosted = Hosted::with_format(config).unwrap();
         // The patch of 2004 has two ways to count; one for each mode.
         let rss_percpu = self.mode == Mode::Broadcast;
         // Most tests count small pages; those of huge ones turn the knob themselves.

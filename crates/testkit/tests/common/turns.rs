@@ -2,9 +2,8 @@
 //! others run ([`Hosted::on_wait`](softfault_host::Hosted::on_wait)), so that a
 //! test can name the moment at which the second CPU begins.
 
-use super::{Setup, Space, check};
+use super::{Hosted, Running, Setup, Space, check};
 use softfault::{CpuId, Vm};
-use softfault_host::{Hosted, Running};
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

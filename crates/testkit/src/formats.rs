@@ -1,0 +1,36 @@
+//! Page-table formats that tests run on, each with hardware of its kind.
+
+use crate::op::PAGE;
+use softfault::table::format::{Format, Sv39, Sv48, X86_64, X86_64La57};
+use softfault_host::HostedConfig;
+
+/// A format with the hosted machine that it is tested on.
+pub trait Tested: Format {
+    /// Whether the machine leaves accessed and dirty to software.
+    const SOFTWARE_MARKS: bool;
+    /// One past the last user address.
+    const TASK_SIZE: u64 = Self::USER_PAGES * PAGE;
+
+    /// Such a machine, for what is not chosen otherwise.
+    fn config() -> HostedConfig {
+        HostedConfig::default().with_software_marks(Self::SOFTWARE_MARKS)
+    }
+}
+
+impl Tested for X86_64 {
+    const SOFTWARE_MARKS: bool = false;
+}
+
+impl Tested for X86_64La57 {
+    const SOFTWARE_MARKS: bool = false;
+}
+
+/// With Svade.
+impl Tested for Sv39 {
+    const SOFTWARE_MARKS: bool = true;
+}
+
+/// With Svade.
+impl Tested for Sv48 {
+    const SOFTWARE_MARKS: bool = true;
+}

@@ -1,0 +1,36 @@
+//! Sv39: three levels, and the walk begins one level above the huge pages.
+
+#[path = "../churn.rs"]
+mod churn;
+#[path = "../collapse.rs"]
+mod collapse;
+#[path = "../collapse_races.rs"]
+mod collapse_races;
+#[path = "../corpus.rs"]
+mod corpus;
+#[path = "../fast_path.rs"]
+mod fast_path;
+#[path = "../huge.rs"]
+mod huge;
+#[path = "../huge_copies.rs"]
+mod huge_copies;
+#[path = "../huge_ends.rs"]
+mod huge_ends;
+#[path = "../huge_pins.rs"]
+mod huge_pins;
+#[path = "../huge_races.rs"]
+mod huge_races;
+#[path = "../map_over.rs"]
+mod map_over;
+#[path = "../mremap_races.rs"]
+mod mremap_races;
+#[path = "../pins.rs"]
+mod pins;
+#[path = "../protect.rs"]
+mod protect;
+#[path = "../several_cpus.rs"]
+mod several_cpus;
+#[path = "../shared_objects.rs"]
+mod shared_objects;
+#[path = "../software_marks.rs"]
+mod software_marks;

@@ -1,0 +1,18 @@
+//! Sv48: as many levels as x86-64.
+
+#[path = "../churn.rs"]
+mod churn;
+#[path = "../corpus.rs"]
+mod corpus;
+#[path = "../fast_path.rs"]
+mod fast_path;
+#[path = "../huge_pins.rs"]
+mod huge_pins;
+#[path = "../huge_races.rs"]
+mod huge_races;
+#[path = "../pins.rs"]
+mod pins;
+#[path = "../several_cpus.rs"]
+mod several_cpus;
+#[path = "../software_marks.rs"]
+mod software_marks;
