@@ -68,6 +68,7 @@ pub enum Broken {
 
 /// The counters that are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Counter {
     /// Pages in all VMAs.
     MappedPages,

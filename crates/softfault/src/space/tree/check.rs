@@ -12,6 +12,7 @@ use core::fmt;
 
 /// What is wrong with a tree. The node where it shows comes along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum TreeFault {
     /// A VMA without pages.
     Empty(NodeId),
