@@ -1,8 +1,12 @@
 //! Page-table formats that tests run on, each with hardware of its kind.
 
+mod vmsa48;
+
 use crate::op::PAGE;
 use softfault::table::format::{Format, Sv39, Sv48, X86_64, X86_64La57};
 use softfault_host::HostedConfig;
+
+pub use vmsa48::Vmsa48;
 
 /// A format with the hosted machine that it is tested on.
 pub trait Tested: Format {
@@ -33,4 +37,9 @@ impl Tested for Sv39 {
 /// With Svade.
 impl Tested for Sv48 {
     const SOFTWARE_MARKS: bool = true;
+}
+
+/// With FEAT_HAFDBS: the walk makes a page dirty by clearing a bit.
+impl Tested for Vmsa48 {
+    const SOFTWARE_MARKS: bool = false;
 }

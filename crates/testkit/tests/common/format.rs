@@ -2,52 +2,65 @@
 //! a module that has the name of another one.
 
 use softfault::table::format::{Sv39, Sv48, X86_64};
-use softfault_testkit::formats::Tested;
+use softfault_testkit::formats::{Tested, Vmsa48};
 
-/// A format by its number.
-pub struct Number<const N: u32>;
+/// A format by its name.
+pub struct Named<const N: usize>;
 
 pub trait Choice {
     type Format: Tested;
 }
 
-impl Choice for Number<0> {
+impl Choice for Named<0> {
     type Format = X86_64;
 }
 
-impl Choice for Number<39> {
+impl Choice for Named<1> {
     type Format = Sv39;
 }
 
-impl Choice for Number<48> {
+impl Choice for Named<2> {
     type Format = Sv48;
 }
 
-const NUMBER: u32 = number(module_path!());
+impl Choice for Named<3> {
+    type Format = Vmsa48;
+}
 
-/// The number after the first `::sv` of a path, 0 where there is none.
-const fn number(path: &str) -> u32 {
-    let path = path.as_bytes();
-    let mut i = 5;
-    while i < path.len() {
-        if let [b':', b':', b's', b'v', tens @ b'0'..=b'9'] =
-            [path[i - 4], path[i - 3], path[i - 2], path[i - 1], path[i]]
-        {
-            return (tens - b'0') as u32 * 10 + (path[i + 1] - b'0') as u32;
-        }
-        i += 1;
-    }
+const NAME: usize = if has(module_path!(), "::sv39::") {
+    1
+} else if has(module_path!(), "::sv48::") {
+    2
+} else if has(module_path!(), "::vmsa48::") {
+    3
+} else {
     0
+};
+
+const fn has(path: &str, part: &str) -> bool {
+    let (path, part) = (path.as_bytes(), part.as_bytes());
+    let mut start = 0;
+    while start + part.len() <= path.len() {
+        let mut nr_same = 0;
+        while nr_same < part.len() && path[start + nr_same] == part[nr_same] {
+            nr_same += 1;
+        }
+        if nr_same == part.len() {
+            return true;
+        }
+        start += 1;
+    }
+    false
 }
 
 /// The format that the suite is compiled for.
-pub type Format = <Number<NUMBER> as Choice>::Format;
+pub type Format = <Named<NAME> as Choice>::Format;
 pub type Hosted = softfault_host::Hosted<Format>;
 pub type CpuGuard<'m> = softfault_host::CpuGuard<'m, Format>;
 pub type Running<'a> = softfault_host::Running<'a, Format>;
 
 /// Whether the suite runs in full. On other formats it is there for what they change.
-pub const IS_FULL: bool = NUMBER == 0;
+pub const IS_FULL: bool = NAME == 0;
 
 /// Repetitions where the suite in full has `nr` of them.
 pub const fn fewer(nr: u64) -> u64 {

@@ -1,0 +1,10 @@
+//! Arm: a page gets dirty by the loss of a bit.
+
+#[path = "../fast_path.rs"]
+mod fast_path;
+#[path = "../huge_races.rs"]
+mod huge_races;
+#[path = "../pins.rs"]
+mod pins;
+#[path = "../software_marks.rs"]
+mod software_marks;
