@@ -194,7 +194,7 @@ impl Maker {
             3 => (addr, u64::MAX - self.random.below(1 << 13)),
             4 => (self.limits.task_size - self.random.below(2) * PAGE, 2 * PAGE),
             5 => (1 << 63 | addr, len),
-            _ => (addr, (1 << 47) + self.random.below(1 << 60)),
+            _ => (addr, self.limits.task_size + PAGE + self.random.below(1 << 60)),
         }
     }
 }

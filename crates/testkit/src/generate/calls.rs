@@ -151,7 +151,7 @@ impl Maker {
                     new = old & !(PAGE - 1);
                 }
             }
-            14..16 => new_len = self.random.pick(&[0, u64::MAX, 1 << 47, 1 << 60]),
+            14..16 => new_len = self.random.pick(&[0, u64::MAX, self.limits.task_size + PAGE, 1 << 60]),
             _ => {}
         }
         if flags & 2 != 0 && new == 0 {
