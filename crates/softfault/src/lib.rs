@@ -111,13 +111,14 @@ pub use notify::{Lookup, LookupRefused, Notice, Subscription, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
 pub use rmap::Mapping;
 pub use source::handle::SharedObject;
+pub use space::access::AccessError;
 pub use space::ops::{
     ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError, ObjectPart,
     PageState, SmapsEntry, Translation,
 };
 pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};
-pub use space::{AccessError, Active, AddressSpace};
+pub use space::{Active, AddressSpace};
 pub use tunables::{Discipline, Tunables};
 pub use vm::{FrameRange, NewVmError, Vm};
 

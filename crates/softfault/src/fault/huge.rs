@@ -209,7 +209,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        if self.is_exclusive(pmd.slot, leaf.pfn) {
+        if self.is_sole_mapping(pmd.slot, leaf.pfn) {
             return self.reuse(here, request, found, pmd.slot, seen);
         }
         let from_zero = self.vm.is_huge_zero(leaf.pfn);

@@ -98,7 +98,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let from_zero = leaf.pfn == self.vm.frames.zero;
-        if self.is_exclusive(slot, leaf.pfn) {
+        if self.is_sole_mapping(slot, leaf.pfn) {
             return self.reuse(here, request, found, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
@@ -131,7 +131,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         seen: Seen,
     ) -> Turn<'vm, M> {
         let Ok(leaf) = slot.lock(seen) else { return Turn::Raced };
-        if !self.is_exclusive(slot, leaf.pfn) {
+        if !self.is_sole_mapping(slot, leaf.pfn) {
             slot.unlock(leaf);
             return Turn::Raced;
         }

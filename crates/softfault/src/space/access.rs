@@ -5,13 +5,12 @@
 //! page is copied in one section: at most 4 KiB, about 100 ns.
 
 use super::AddressSpace;
-use crate::addr::{Access, PAGE_SIZE, Pfn, Rights, Vpn};
+use crate::addr::{Access, PAGE_SIZE, Rights, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::program;
-use crate::table::entry::Slot;
 use crate::table::format::Leaf;
 use crate::table::walk::{self, Mapped};
 
@@ -181,25 +180,15 @@ impl<M: Machine> AddressSpace<'_, M> {
         };
         let desc = self.vm.frames.desc(page.pfn);
         let shared_write = desc.state().kind() == FrameKind::Shared && page.rights.contains(Rights::WRITE);
-        if !shared_write && !self.is_exclusive(slot, page.pfn) {
+        if !shared_write && !self.is_sole_mapping(slot, page.pfn) {
             return false;
         }
         let Ok(leaf) = slot.lock(seen) else { return false };
-        let still = shared_write || self.is_exclusive(slot, page.pfn);
+        let still = shared_write || self.is_sole_mapping(slot, page.pfn);
         if still {
             program::write(&self.vm.machine, page.pfn, offset, part);
         }
         slot.unlock(Leaf { accessed: true, dirty: leaf.dirty | still, ..leaf });
         still
-    }
-
-    /// Whether the page is private and nobody maps it but this entry, whatever its
-    /// size. The zero frames are nobody's.
-    pub(crate) fn is_exclusive(&self, slot: Slot<'_, M::Format>, pfn: Pfn) -> bool {
-        if slot.level > 0 {
-            return self.vm.folio_is_exclusive(self.vm.frames.folio(pfn).first());
-        }
-        let desc = self.vm.frames.desc(pfn);
-        desc.state().kind() == FrameKind::Anon && desc.is_exclusive()
     }
 }

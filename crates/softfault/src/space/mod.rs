@@ -9,20 +9,26 @@
 //! publish the new tree, wait until no section uses the old one, take the
 //! entries, shoot down, wait again, free.
 
-mod access;
+pub(crate) mod access;
 mod active;
 mod borrow;
 pub(crate) mod cpus;
+mod edit;
+mod exclusive;
+mod exit;
+mod grow;
 mod huge;
+mod limits;
 pub(crate) mod lock;
 pub(crate) mod ops;
 pub(crate) mod placement;
+mod prepare;
+mod query;
 pub(crate) mod removal;
 pub(crate) mod split;
 pub(crate) mod tree;
 pub(crate) mod vma;
 
-pub use access::AccessError;
 pub use active::Active;
 
 use crate::account::rss::{Rss, RssLine, RssPages};

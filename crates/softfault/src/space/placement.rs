@@ -1,13 +1,16 @@
 //! Where a mapping goes that may go anywhere: top-down, as Linux places them.
 
 use super::AddressSpace;
-use super::ops::grow::STACK_GUARD_GAP_PAGES;
 use super::tree::{Direction, GapRequest, Snapshot};
 use super::vma::VmaFlags;
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::machine::Machine;
 use crate::table::format::Format;
 use crate::vm::Vm;
+
+/// Pages that stay free below a growing mapping, so that it does not run into
+/// what is there unnoticed: 1 MiB, as Linux's `stack_guard_gap`.
+pub(crate) const STACK_GUARD_GAP_PAGES: u64 = 256;
 
 /// Pages between the highest placement and the end of the user part: room for
 /// the first stack, its guard gap and randomisation. Linux's default for an

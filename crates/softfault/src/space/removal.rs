@@ -3,9 +3,10 @@
 //! Locks on entry: the writer lock, no section.
 
 use super::AddressSpace;
+use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{Pfn, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
@@ -13,6 +14,7 @@ use crate::table::format::Leaf;
 use crate::table::pmd;
 use crate::table::take::{self, Harvest, Removal};
 use crate::vm::Vm;
+use core::ops::ControlFlow;
 
 /// Frees what a removal brings in.
 struct Sink<'a, M: Machine> {
@@ -103,6 +105,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.settle_removal(sink);
     }
 
+    /// `before` is the version that still had the range; it can be read until
+    /// `retired` is freed.
+    pub(crate) fn finish_removal(&self, before: &Snapshot<'vm, M>, retired: Retired<'vm, M>, removal: &Removal) {
+        let retired = self.with_deferred(retired);
+        self.wait_for_readers();
+        self.remove_pages(removal, Why::Unmap);
+        let _ = before.for_each(removal.range, &mut |vma| {
+            self.vm.object_put(&vma, vma.range.intersect(&removal.range).nr_pages());
+            ControlFlow::Continue(())
+        });
+        retired.free();
+    }
+
     /// Everything, at the end. No CPU runs the space and nobody can name it.
     pub(crate) fn remove_all(&self) {
         let mut sink = self.sink();
@@ -122,14 +137,5 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let nr_emptied = sink.nr_emptied;
         drop(sink);
         self.vm.tell_of_blocks(nr_emptied);
-    }
-
-    /// The hole around a range that no VMA meets: tables wholly inside it serve
-    /// nobody.
-    pub(crate) fn hole_around(&self, range: PageRange) -> PageRange {
-        let tree = self.tree().snapshot();
-        let start = tree.prev_end(range.start).unwrap_or(Vpn(0));
-        let end = tree.next_start(range.start).unwrap_or(Self::table_range().end);
-        PageRange::new(start, end)
     }
 }

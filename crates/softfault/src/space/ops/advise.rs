@@ -1,7 +1,5 @@
 //! madvise(2).
 
-use super::edit::Edit;
-use super::prepare::Nodes;
 use super::{is_aligned, page_align, pages};
 use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
@@ -12,6 +10,7 @@ use crate::notify::Why;
 use crate::pace::Pace;
 use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
+use crate::space::edit::{Edit, Nodes};
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;

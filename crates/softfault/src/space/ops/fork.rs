@@ -14,6 +14,8 @@
 //! whoever holds the pin and the parent go on seeing each other's writes.
 //! A page with as many mappings as can be counted is copied, too.
 
+mod held;
+
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
@@ -199,7 +201,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     child_slot().iter().for_each(|to| to.copy_private(word));
                     Ok(None)
                 }
-                Ok(Shared::Copied(why)) => self.copy_for_child(slot, vpn, why),
+                Ok(Shared::Copied(why)) => self.copy_for_child(slot, vpn, why).map_err(|_| ForkError::OutOfFrames),
                 Err(e) => Err(e),
             };
             match copied {

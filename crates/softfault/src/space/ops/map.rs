@@ -1,8 +1,5 @@
 //! mmap(2): anonymous memory, and shared objects that the embedder has.
 
-use super::edit::{Edit, TwoEdits};
-use super::limits::Excess;
-use super::prepare::Nodes;
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
@@ -11,6 +8,8 @@ use crate::machine::Machine;
 use crate::source::handle::SharedObject;
 use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::AddressSpace;
+use crate::space::edit::{Edit, Nodes, TwoEdits};
+use crate::space::limits::Excess;
 use crate::space::placement::occupied;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
@@ -342,16 +341,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.finish_removal(&before, retired, &removal);
         let retired = second.publish();
         self.reclaim(retired);
-    }
-
-    /// Pages of the range that VMAs have.
-    pub(crate) fn nr_mapped_in(&self, range: PageRange) -> u64 {
-        let mut nr = 0;
-        let _ = self.tree().for_each(range, &mut |vma| {
-            nr += vma.range.intersect(&range).nr_pages();
-            core::ops::ControlFlow::Continue(())
-        });
-        nr
     }
 }
 

@@ -155,11 +155,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.tree().tally().nr_locked_pages
     }
 
-    /// What a new mapping is marked with besides its own flags.
-    pub(crate) fn future_locks(&self) -> VmaFlags {
-        VmaFlags::from_bits_retain(self.data.limits.lock_future.get())
-    }
-
     /// Under the writer lock.
     fn nr_locked_in(&self, range: PageRange) -> u64 {
         let mut nr = 0;

@@ -1,4 +1,4 @@
-//! One file per operation. Each has the same shape:
+//! One file per operation; a folder has the parts of a large one. Each has the same shape:
 //!
 //! 1. check the arguments in the order in which Linux does, so that of two
 //!    errors the same one is reported;
@@ -8,20 +8,12 @@
 
 mod advise;
 mod brk;
-mod carry;
 mod collapse;
-mod edit;
-mod exit;
 mod fork;
-mod fork_held;
-pub(crate) mod grow;
-mod limits;
 mod map;
 mod mincore;
 mod mlock;
-mod moving;
 mod populate;
-mod prepare;
 mod protect;
 mod remap;
 mod report;

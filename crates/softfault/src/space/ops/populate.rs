@@ -5,8 +5,7 @@ use crate::fault::{FaultDone, FaultError, Request, Want};
 use crate::machine::Machine;
 use crate::pace::{self, Pace};
 use crate::space::AddressSpace;
-use crate::space::tree::{Found, Tree};
-use crate::space::vma::{Vma, VmaFlags};
+use crate::space::vma::VmaFlags;
 use crate::table::format::huge_order;
 use crate::table::walk::{self, Walk};
 
@@ -54,38 +53,5 @@ impl<M: Machine> AddressSpace<'_, M> {
         let private_write = vma.flags.contains(VmaFlags::WRITE) && !vma.flags.contains(VmaFlags::SHARED);
         let access = if private_write { Access::Write } else { Access::Read };
         let _ = self.populate(range, access);
-    }
-
-    /// The VMA at a page, by value. Called with nothing held.
-    pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<Vma> {
-        self.vma_at_rest(vpn, &|tree| tree.lookup(vpn))
-    }
-
-    /// The first VMA that ends after the page, by value. Called with nothing held.
-    pub(crate) fn vma_from(&self, vpn: Vpn) -> Option<Vma> {
-        self.vma_at_rest(vpn, &|tree| tree.next(vpn))
-    }
-
-    /// A VMA that nobody is moving. One that is on its way is waited for, as a
-    /// fault waits (I29). A hole at the page may be one for a moment only, where a
-    /// mapping is replaced: whoever makes it so has the writer lock, which is waited
-    /// for, too, as a fault does. Refused in a notice of any kind, lest one of a move
-    /// waits for itself.
-    fn vma_at_rest(&self, vpn: Vpn, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
-        self.vm.assert_outside();
-        loop {
-            let vma = {
-                let _section = self.section();
-                find(self.tree()).map(|found| found.vma)
-            };
-            match vma {
-                Some(vma) if vma.is_moving() => self.vm.machine.relax(),
-                Some(vma) if vma.range.contains(vpn) => return Some(vma),
-                _ => {
-                    let _writer = self.write_lock();
-                    return find(self.tree()).map(|found| found.vma);
-                }
-            }
-        }
     }
 }

@@ -6,7 +6,6 @@ use crate::errno::op_error;
 use crate::linux::Prot;
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
-use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
@@ -127,20 +126,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ControlFlow::Break(())
         });
         found
-    }
-
-    /// The range up to its first page without a VMA.
-    pub(crate) fn mapped_prefix(&self, range: PageRange) -> PageRange {
-        let mut end = range.start;
-        let mut pace = Pace::new(&self.vm.machine);
-        while end < range.end {
-            pace.step();
-            match self.tree().lookup(end) {
-                Some(found) => end = found.vma.range.end,
-                None => break,
-            }
-        }
-        PageRange::new(range.start, end.min(range.end))
     }
 
     /// The range, all of it mapped, up to the first VMA that may not have the rights, and

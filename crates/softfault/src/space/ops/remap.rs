@@ -2,15 +2,19 @@
 //!
 //! Neighbours: `moving` moves. Locks on entry: none.
 
-use super::limits::Excess;
+mod carry;
+mod moving;
+
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::linux::MremapFlags;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
+use crate::space::limits::Excess;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
+use moving::MoveRefused;
 
 op_error! {
     /// Why mremap(2) did nothing.
@@ -45,6 +49,15 @@ impl From<Excess> for MremapError {
 impl From<OutOfNodes> for MremapError {
     fn from(_: OutOfNodes) -> MremapError {
         MremapError::OutOfFrames
+    }
+}
+
+impl From<MoveRefused> for MremapError {
+    fn from(refused: MoveRefused) -> MremapError {
+        match refused {
+            MoveRefused::TooManyVmas => MremapError::TooManyVmas,
+            MoveRefused::OutOfFrames => MremapError::OutOfFrames,
+        }
     }
 }
 

@@ -4,11 +4,9 @@ use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::PageRange;
 use crate::errno::op_error;
 use crate::machine::Machine;
-use crate::notify::Why;
 use crate::space::AddressSpace;
-use crate::space::tree::{OutOfNodes, Retired, Snapshot};
+use crate::space::tree::OutOfNodes;
 use crate::table::take::Removal;
-use core::ops::ControlFlow;
 
 op_error! {
     /// Why munmap(2) did nothing.
@@ -68,18 +66,5 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let removal = Removal { range, free_inside: self.hole_around(range), keep_guards: false };
         self.finish_removal(&before, retired, &removal);
         Ok(())
-    }
-
-    /// `before` is the version that still had the range; it can be read until
-    /// `retired` is freed.
-    pub(crate) fn finish_removal(&self, before: &Snapshot<'vm, M>, retired: Retired<'vm, M>, removal: &Removal) {
-        let retired = self.with_deferred(retired);
-        self.wait_for_readers();
-        self.remove_pages(removal, Why::Unmap);
-        let _ = before.for_each(removal.range, &mut |vma| {
-            self.vm.object_put(&vma, vma.range.intersect(&removal.range).nr_pages());
-            ControlFlow::Continue(())
-        });
-        retired.free();
     }
 }

@@ -1,13 +1,10 @@
 //! Growth of a `MAP_GROWSDOWN` mapping by a touch below it.
 
+use super::AddressSpace;
+use super::placement::STACK_GUARD_GAP_PAGES;
+use super::vma::{Vma, VmaFlags};
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
-use crate::space::AddressSpace;
-use crate::space::vma::{Vma, VmaFlags};
-
-/// Pages that stay free below a growing mapping, so that it does not run into
-/// what is there unnoticed: 1 MiB, as Linux's `stack_guard_gap`.
-pub(crate) const STACK_GUARD_GAP_PAGES: u64 = 256;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Whether the mapping above `vpn` was made to reach it. Called outside

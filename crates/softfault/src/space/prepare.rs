@@ -7,17 +7,13 @@
 //!
 //! Locks on entry: the writer lock; nothing held (I28).
 
-use super::edit::Edit;
-use crate::addr::{PageRange, Pfn};
-use crate::frame::{Fill, FrameKind, OutOfFrames, Source};
+use super::AddressSpace;
+use super::edit::{Edit, Nodes};
+use super::tree::{OutOfNodes, PoolMark};
+use super::vma::Vma;
+use crate::addr::PageRange;
+use crate::frame::{Fill, OutOfFrames};
 use crate::machine::Machine;
-use crate::space::tree::{OutOfNodes, PoolMark};
-use crate::space::vma::Vma;
-use crate::space::{AddressSpace, MetaUse};
-
-/// Where an edit gets frames for nodes when the pool is empty: from nowhere, or as a
-/// holder. Nobody has it outside [`prepare`](AddressSpace::prepare).
-pub(crate) type Nodes<'s, M> = Option<&'s Source<'s, M>>;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Prepares a change, so that its commit needs nothing: `f` edits, and may take
@@ -85,13 +81,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn give_back_nodes(&self, before: PoolMark) {
         self.tree().shrink_pool(before, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
-    }
-
-    /// A frame for tree nodes.
-    pub(super) fn node_frame(&self, nodes: Nodes<'_, M>) -> Option<Pfn> {
-        let pfn = nodes?.frame(Fill::Fixed).ok()?;
-        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
-        Some(pfn)
     }
 }
 

@@ -10,7 +10,6 @@
 //! Neighbours: `moving` counts, reserves and publishes. Locks on entry: the writer
 //! lock; the source is marked as moving and no section found it unmarked (I29).
 
-use super::moving::Move;
 use crate::addr::{PageRange, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
@@ -21,6 +20,16 @@ use crate::table::reserve::{TableCount, TableReserve};
 use crate::table::take::Next;
 use crate::table::walk::{self, Walk};
 use crate::vm::Vm;
+
+/// A move that was checked: the pages `old` of one VMA become the first ones of `new`.
+pub(super) struct Move {
+    pub(super) old: PageRange,
+    pub(super) new: PageRange,
+    /// The source stays mapped.
+    pub(super) keep_old: bool,
+    /// The source's pages stay, too: those of an object are found again by a fault.
+    pub(super) keep_pages: bool,
+}
 
 impl Move {
     /// Where a page of the source goes.

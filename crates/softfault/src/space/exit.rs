@@ -1,9 +1,9 @@
 //! The end of an address space, whole.
 
+use super::AddressSpace;
 use crate::addr::{Order, Pfn};
 use crate::frame::Fill;
 use crate::machine::{Flush, Machine};
-use crate::space::AddressSpace;
 use core::ops::ControlFlow;
 
 impl<M: Machine> Drop for AddressSpace<'_, M> {

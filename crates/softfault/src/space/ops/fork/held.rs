@@ -3,10 +3,9 @@
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
-use super::fork::ForkError;
 use crate::account::Event;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::{Fill, FrameKind};
+use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
 use crate::program;
@@ -42,10 +41,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         slot: Slot<'_, M::Format>,
         vpn: Vpn,
         why: Event,
-    ) -> Result<Option<Leaf>, ForkError> {
+    ) -> Result<Option<Leaf>, OutOfFrames> {
         let vm = self.vm;
         // Counted: it goes back if the page has gone.
-        let (to, _held) = vm.obtain_held(Fill::Raw).map_err(|_| ForkError::OutOfFrames)?;
+        let (to, _held) = vm.obtain_held(Fill::Raw)?;
         let old = loop {
             let seen = slot.read();
             match seen.entry {

@@ -5,10 +5,10 @@
 //! no limit costs a walk; a fault asks only where a stack grows.
 //! Locks on entry: the writer lock, but for setting a limit.
 
+use super::AddressSpace;
+use super::vma::VmaFlags;
 use crate::addr::PAGE_SIZE;
 use crate::machine::Machine;
-use crate::space::AddressSpace;
-use crate::space::vma::VmaFlags;
 use crate::sync::Word;
 use crate::vm::Vm;
 
@@ -109,6 +109,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Most pages of locked VMAs; 0 allows no lock at all.
     pub(crate) fn memlock_pages(&self) -> u64 {
         limit_pages(&self.data.limits.limit_memlock)
+    }
+
+    /// What a new mapping is marked with besides its own flags.
+    pub(crate) fn future_locks(&self) -> VmaFlags {
+        VmaFlags::from_bits_retain(self.data.limits.lock_future.get())
     }
 
     /// Whether the program may lock memory at all.

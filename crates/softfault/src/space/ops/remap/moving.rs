@@ -20,25 +20,28 @@
 //! Neighbours: `remap` checks the call, `carry` moves the entries. Locks on entry:
 //! the writer lock.
 
-use super::edit::TwoEdits;
-use super::prepare::Nodes;
-use super::remap::MremapError;
+use super::carry::Move;
 use crate::addr::PageRange;
 use crate::machine::Machine;
 use crate::notify::Why;
 use crate::space::AddressSpace;
+use crate::space::edit::{Nodes, TwoEdits};
+use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::reserve::TableReserve;
 use crate::table::take::Removal;
 
-/// A move that was checked: the pages `old` of one VMA become the first ones of `new`.
-pub(super) struct Move {
-    pub(super) old: PageRange,
-    pub(super) new: PageRange,
-    /// The source stays mapped.
-    pub(super) keep_old: bool,
-    /// The source's pages stay, too: those of an object are found again by a fault.
-    pub(super) keep_pages: bool,
+/// Why a mapping did not move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum MoveRefused {
+    TooManyVmas,
+    OutOfFrames,
+}
+
+impl From<OutOfNodes> for MoveRefused {
+    fn from(_: OutOfNodes) -> MoveRefused {
+        MoveRefused::OutOfFrames
+    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -46,14 +49,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`MremapError`]; tree, entries and counts are as before then.
+    /// [`MoveRefused`]; tree, entries and counts are as before then.
     pub(super) fn move_mapping(
         &self,
         vma: &Vma,
         old: PageRange,
         new: PageRange,
         keep_old: bool,
-    ) -> Result<(), MremapError> {
+    ) -> Result<(), MoveRefused> {
         // Private pages keep the index that they were first mapped with, so that
         // rmap finds them; a shared one its place in the object.
         let moved = Vma { range: new, pgoff: vma.index_of(old.start), ..*vma };
@@ -69,7 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut reserve = TableReserve::new(self.vm);
         if reserve.add(self.count_tables(&m)).is_err() {
             self.reclaim(trial.take_back());
-            return Err(MremapError::OutOfFrames);
+            return Err(MoveRefused::OutOfFrames);
         }
         self.vm.object_get(vma, new.nr_pages());
         self.carry_entries(&m, reserve);
@@ -93,7 +96,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         m: &Move,
         moved: Vma,
         nodes: Nodes<'_, M>,
-    ) -> Result<TwoEdits<'_, 'vm, M>, MremapError> {
+    ) -> Result<TwoEdits<'_, 'vm, M>, MoveRefused> {
         let mut edit = self.edit();
         edit.with(nodes).rewrite(m.old, &mut |v| Vma { flags: v.flags.moving(), ..*v })?;
         let mut edits = edit.seal();
@@ -108,18 +111,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         edits.second(nodes).place(moved)?;
         if self.exceeds_map_count(edits.nr_vmas()) {
-            return Err(MremapError::TooManyVmas);
+            return Err(MoveRefused::TooManyVmas);
         }
         Ok(edits)
     }
 
     /// A second mapping of an object, for an old size of 0. Nothing moves.
-    fn duplicate(&self, copy: Vma) -> Result<(), MremapError> {
+    fn duplicate(&self, copy: Vma) -> Result<(), MoveRefused> {
         let edit = self.prepare(&mut |nodes| {
             let mut edit = self.edit();
             edit.with(nodes).place(copy)?;
             if self.exceeds_map_count(edit.nr_vmas()) {
-                return Err(MremapError::TooManyVmas);
+                return Err(MoveRefused::TooManyVmas);
             }
             Ok(edit)
         })?;

@@ -2,14 +2,18 @@
 //!
 //! Locks on entry: the writer lock.
 
-use super::prepare::Nodes;
-use crate::addr::{PageRange, Vpn};
+use super::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
+use super::vma::Vma;
+use super::{AddressSpace, MetaUse};
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::{Fill, FrameKind, Source};
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::space::AddressSpace;
-use crate::space::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
-use crate::space::vma::Vma;
 use crate::sync::Ordering;
+
+/// Where an edit gets frames for nodes when the pool is empty: from nowhere, or as a
+/// holder. Nobody has it outside [`prepare`](AddressSpace::prepare).
+pub(crate) type Nodes<'s, M> = Option<&'s Source<'s, M>>;
 
 /// Edits under way. Dropped, nothing has happened.
 pub(crate) struct Edit<'a, 'vm, M: Machine> {
@@ -46,6 +50,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn with_deferred(&self, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
         retired.append(self.tree().take_deferred());
         retired
+    }
+
+    /// A frame for tree nodes.
+    fn node_frame(&self, nodes: Nodes<'_, M>) -> Option<Pfn> {
+        let pfn = nodes?.frame(Fill::Fixed).ok()?;
+        self.vm.frames.desc(pfn).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Tree as u64);
+        Some(pfn)
     }
 }
 

@@ -1,0 +1,77 @@
+//! What is asked of the VMA tree, with the writer lock or with nothing held.
+
+use super::AddressSpace;
+use super::tree::{Found, Tree};
+use super::vma::Vma;
+use crate::addr::{PageRange, Vpn};
+use crate::machine::Machine;
+use crate::pace::Pace;
+use core::ops::ControlFlow;
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Pages of the range that VMAs have.
+    pub(crate) fn nr_mapped_in(&self, range: PageRange) -> u64 {
+        let mut nr = 0;
+        let _ = self.tree().for_each(range, &mut |vma| {
+            nr += vma.range.intersect(&range).nr_pages();
+            ControlFlow::Continue(())
+        });
+        nr
+    }
+
+    /// The range up to its first page without a VMA.
+    pub(crate) fn mapped_prefix(&self, range: PageRange) -> PageRange {
+        let mut end = range.start;
+        let mut pace = Pace::new(&self.vm.machine);
+        while end < range.end {
+            pace.step();
+            match self.tree().lookup(end) {
+                Some(found) => end = found.vma.range.end,
+                None => break,
+            }
+        }
+        PageRange::new(range.start, end.min(range.end))
+    }
+
+    /// The hole around a range that no VMA meets: tables wholly inside it serve
+    /// nobody.
+    pub(crate) fn hole_around(&self, range: PageRange) -> PageRange {
+        let tree = self.tree().snapshot();
+        let start = tree.prev_end(range.start).unwrap_or(Vpn(0));
+        let end = tree.next_start(range.start).unwrap_or(Self::table_range().end);
+        PageRange::new(start, end)
+    }
+
+    /// The VMA at a page, by value. Called with nothing held.
+    pub(crate) fn vma_at(&self, vpn: Vpn) -> Option<Vma> {
+        self.vma_at_rest(vpn, &|tree| tree.lookup(vpn))
+    }
+
+    /// The first VMA that ends after the page, by value. Called with nothing held.
+    pub(crate) fn vma_from(&self, vpn: Vpn) -> Option<Vma> {
+        self.vma_at_rest(vpn, &|tree| tree.next(vpn))
+    }
+
+    /// A VMA that nobody is moving. One that is on its way is waited for, as a
+    /// fault waits (I29). A hole at the page may be one for a moment only, where a
+    /// mapping is replaced: whoever makes it so has the writer lock, which is waited
+    /// for, too, as a fault does. Refused in a notice of any kind, lest one of a move
+    /// waits for itself.
+    fn vma_at_rest(&self, vpn: Vpn, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
+        self.vm.assert_outside();
+        loop {
+            let vma = {
+                let _section = self.section();
+                find(self.tree()).map(|found| found.vma)
+            };
+            match vma {
+                Some(vma) if vma.is_moving() => self.vm.machine.relax(),
+                Some(vma) if vma.range.contains(vpn) => return Some(vma),
+                _ => {
+                    let _writer = self.write_lock();
+                    return find(self.tree()).map(|found| found.vma);
+                }
+            }
+        }
+    }
+}
