@@ -20,7 +20,7 @@ fn corpus() -> Vec<(String, Vec<u8>)> {
     paths.sort();
     paths
         .into_iter()
-        .step_by(if IS_FULL { 1 } else { 4 })
+        .step_by(if IS_FULL { 1 } else { 8 })
         .map(|path| (path.display().to_string(), std::fs::read(&path).unwrap()))
         .collect()
 }
