@@ -52,6 +52,10 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         CpuId(cpu as u16)
     }
 
+    fn marks_entries(&self) -> bool {
+        !self.software_marks
+    }
+
     fn heavy_barrier(&self, cpus: &CpuSet) {
         self.waits();
         if !cpus.is_empty() {

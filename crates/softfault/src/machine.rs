@@ -151,8 +151,9 @@ pub enum Tick {
 ///   which may make any call. Any other call in `notify` panics before it has changed or
 ///   taken anything;
 /// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
-///   [`nr_cpus`](Machine::nr_cpus), [`fault_policy`](Machine::fault_policy) and
-///   [`tick`](Machine::tick) are called in sections, [`entered`](Machine::entered) at
+///   [`nr_cpus`](Machine::nr_cpus), [`marks_entries`](Machine::marks_entries),
+///   [`fault_policy`](Machine::fault_policy) and [`tick`](Machine::tick) are called in
+///   sections, [`entered`](Machine::entered) at
 ///   the edge of one: they neither wait nor answer other CPUs;
 /// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
 ///   [`heavy_barrier`](Machine::heavy_barrier) or [`shootdown`](Machine::shootdown)
@@ -227,6 +228,13 @@ pub unsafe trait Machine: Sized + Sync {
 
     /// Ends the waiting of those who [`park`](Machine::park) at `word`.
     fn unpark(&self, word: &Word);
+
+    /// Whether an access makes its entry accessed and dirty without a fault. Any answer is
+    /// sound; `false` saves a fault for each page that another one's fault brings along.
+    #[inline(always)]
+    fn marks_entries(&self) -> bool {
+        true
+    }
 
     /// What to put into an empty entry. Any answer is sound.
     #[inline(always)]

@@ -5,8 +5,8 @@ mod common;
 
 use common::huge::{AT, HUGE, map};
 use common::{FREE, Hosted, PAGE, PRIVATE, READ, RW, RWX, Running, SHARED, Space, check};
-use softfault::policy::huge::Enabled;
-use softfault::{Access, CpuId, FaultDone, HugeKnobs, Tunables, Vm};
+use softfault::policy::huge::{Enabled, SizeEnabled};
+use softfault::{Access, CpuId, FaultDone, HugeKnobs, Order, Tunables, Vm};
 use softfault_host::HostedConfig;
 
 /// The VMAs of a test lie here, a huge page each.
@@ -14,7 +14,11 @@ const SMALL: u64 = AT;
 const LARGE: u64 = AT + 2 * HUGE;
 
 fn with_program(enabled: Enabled, test: impl Fn(&Running<'_>)) {
-    let config = HostedConfig::default().with_arena_bytes(32 << 20).with_software_marks(true);
+    on_machine(true, enabled, test);
+}
+
+fn on_machine(software_marks: bool, enabled: Enabled, test: impl Fn(&Running<'_>)) {
+    let config = HostedConfig::default().with_arena_bytes(32 << 20).with_software_marks(software_marks);
     let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
     let vm = Vm::new(Hosted::with_format(config).unwrap(), Tunables::default().with_thp(thp)).unwrap();
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
@@ -37,6 +41,12 @@ fn faults(program: &Running<'_>, at: u64, access: Access) -> Vec<FaultDone> {
         assert!(done.len() < 2, "{access:?} faults for ever: {done:?}");
         done.push(program.space().handle_fault(fault.addr, fault.access).unwrap());
     }
+}
+
+fn all_sizes() -> HugeKnobs {
+    let mut knobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
+    knobs.sizes.fill(SizeEnabled::Always);
+    knobs
 }
 
 /// Pages that are accessed, and that are dirty.
@@ -83,6 +93,24 @@ fn a_huge_page() {
         program.space().madvise(LARGE, HUGE, FREE).unwrap();
         accesses_to_an_old_page(program, LARGE + 9 * PAGE, 512);
     });
+}
+
+/// Neighbours that hardware would have to mark come old and clean; others come marked, as
+/// on Linux, since each would cost a fault otherwise.
+#[test]
+fn a_page_with_neighbours() {
+    for software_marks in [false, true] {
+        on_machine(software_marks, Enabled::Never, |program| {
+            let space = program.space();
+            space.vm().set_huge_knobs(&all_sizes()).unwrap();
+            map(space, SMALL, 16 * PAGE);
+            let done = faults(program, SMALL + 5 * PAGE, Access::Write);
+            assert_eq!(done, [FaultDone::Folio(Order(4))]);
+            assert_eq!(marks(space), if software_marks { (16, 16) } else { (1, 1) });
+            (0..16).for_each(|page| assert_eq!(faults(program, SMALL + page * PAGE, Access::Write), []));
+            assert_eq!(marks(space), (16, 16));
+        });
+    }
 }
 
 #[test]

@@ -98,14 +98,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         order: Order,
     ) -> Turn<'vm, M> {
         let rights = found.entry_rights();
+        // Hardware that leaves marks to software would fault for each neighbour.
+        let marks_all = !self.vm.machine.marks_entries();
         let mut nr_filled = 0;
         let mut has_page = false;
         for (i, vpn) in (range.start.0..range.end.0).map(Vpn).enumerate() {
             let pfn = Pfn(first.0 + i as u32);
             let is_page = vpn == request.vpn;
             self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, found.index_of(vpn));
-            let dirty = is_page && request.access() == Access::Write;
-            let leaf = Leaf { pfn, rights, accessed: is_page, dirty };
+            let accessed = is_page || marks_all;
+            let dirty = accessed && request.access() == Access::Write;
+            let leaf = Leaf { pfn, rights, accessed, dirty };
             if self.leaf_at(table, vpn).fill(Entry::Leaf(leaf)).is_ok() {
                 nr_filled += 1;
                 has_page |= is_page;
