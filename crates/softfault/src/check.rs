@@ -269,7 +269,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn check_entries(&self, counts: &mut [u32]) -> Result<(), Broken> {
         let mut result = Ok(());
         let (mut nr_anon, mut nr_shmem, mut nr_huge) = (0, 0, 0);
-        self.for_each_entry(Self::user_range(), &mut |vpn, slot| {
+        self.for_each_entry(&self.sole_writer(), Self::user_range(), &mut |vpn, slot| {
             let vma = self.tree().lookup(vpn).map(|f| f.vma);
             result = match slot.read().entry {
                 Entry::Leaf(leaf) if slot.level > 0 => {

@@ -2,6 +2,7 @@
 //!
 //! Locks on entry: the writer lock.
 
+use super::lock::Writer;
 use super::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
 use super::vma::Vma;
 use super::{AddressSpace, MetaUse};
@@ -18,17 +19,20 @@ pub(crate) type Nodes<'s, M> = Option<&'s Source<'s, M>>;
 /// Edits under way. Dropped, nothing has happened.
 pub(crate) struct Edit<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
+    writer: &'a Writer<'a, M>,
     txn: Txn<'vm, M>,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    pub(crate) fn edit(&self) -> Edit<'_, 'vm, M> {
-        Edit { space: self, txn: Txn::begin(self.tree()) }
+    pub(crate) fn edit<'a>(&'a self, writer: &'a Writer<'_, M>) -> Edit<'a, 'vm, M> {
+        self.assert_writer(writer);
+        Edit { space: self, writer, txn: Txn::begin(self.tree()) }
     }
 
     /// After the publication of a tree, or the taking of a table: whoever enters a
     /// section from now on and sees the new generation looks both up again.
-    pub(crate) fn announce(&self) {
+    pub(crate) fn announce(&self, writer: &Writer<'_, M>) {
+        self.assert_writer(writer);
         let generation = &self.data.generation;
         generation.store(generation.get() + 1, Ordering::Release);
     }
@@ -36,18 +40,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Replaced nodes where nothing else has to be waited for: freed at once if
     /// no other CPU can be reading them, else left to the next grace period. An
     /// mmap(2) of a program on many CPUs interrupts none of them.
-    pub(crate) fn reclaim(&self, retired: Retired<'vm, M>) {
+    pub(crate) fn reclaim(&self, writer: &Writer<'_, M>, retired: Retired<'vm, M>) {
         let alone = self.cpus().is_only(self.vm.machine.this_cpu());
         if !alone && self.tree().nr_deferred() + retired.nr_nodes() < self.vm.tunables.deferred_nodes_max {
             return retired.defer();
         }
-        let retired = self.with_deferred(retired);
+        let retired = self.with_deferred(writer, retired);
         self.wait_for_readers();
         retired.free();
     }
 
     /// Before a grace period: what was left to it comes along.
-    pub(crate) fn with_deferred(&self, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
+    pub(crate) fn with_deferred(&self, writer: &Writer<'_, M>, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
+        self.assert_writer(writer);
         retired.append(self.tree().take_deferred());
         retired
     }
@@ -73,19 +78,20 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
     /// Makes it the space's tree. Free the retired nodes after a grace period.
     pub(crate) fn publish(self) -> Retired<'vm, M> {
         let retired = self.txn.publish();
-        self.space.announce();
+        self.space.announce(self.writer);
         retired
     }
 
     /// Freezes what is edited so far as a first version, and goes on.
     pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
-        TwoEdits { space: self.space, steps: self.txn.seal() }
+        TwoEdits { space: self.space, writer: self.writer, steps: self.txn.seal() }
     }
 }
 
 /// Two versions, both prepared, to be published one after the other.
 pub(crate) struct TwoEdits<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
+    writer: &'a Writer<'a, M>,
     steps: TwoStep<'vm, M>,
 }
 
@@ -102,15 +108,15 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
     /// Publishes the first version; the second one comes with what is given back.
     pub(crate) fn publish_first(self) -> (Retired<'vm, M>, Edit<'a, 'vm, M>) {
         let (retired, txn) = self.steps.publish_first();
-        self.space.announce();
-        (retired, Edit { space: self.space, txn })
+        self.space.announce(self.writer);
+        (retired, Edit { space: self.space, writer: self.writer, txn })
     }
 
     /// Publishes the first version, which may be taken back.
     pub(crate) fn publish_trial(self) -> TrialEdit<'a, 'vm, M> {
         let trial = self.steps.publish_trial();
-        self.space.announce();
-        TrialEdit { space: self.space, trial }
+        self.space.announce(self.writer);
+        TrialEdit { space: self.space, writer: self.writer, trial }
     }
 }
 
@@ -118,6 +124,7 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
 #[must_use = "a trial has to end in the second version or in the one before"]
 pub(crate) struct TrialEdit<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
+    writer: &'a Writer<'a, M>,
     trial: Trial<'vm, M>,
 }
 
@@ -125,7 +132,7 @@ impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
     /// Publishes the second version. Free the retired nodes after a grace period.
     pub(crate) fn publish_second(self) -> Retired<'vm, M> {
         let retired = self.trial.publish_second();
-        self.space.announce();
+        self.space.announce(self.writer);
         retired
     }
 
@@ -133,7 +140,7 @@ impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
     /// the retired nodes after a grace period.
     pub(crate) fn take_back(self) -> Retired<'vm, M> {
         let retired = self.trial.take_back();
-        self.space.announce();
+        self.space.announce(self.writer);
         retired
     }
 }

@@ -18,7 +18,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         self.leave_family();
         self.tell_release();
         self.shootdown_and_wait(Flush::Space);
-        self.remove_all();
+        self.remove_all(&self.sole_writer());
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
             vm.object_put(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())

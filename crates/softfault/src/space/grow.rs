@@ -1,6 +1,7 @@
 //! Growth of a `MAP_GROWSDOWN` mapping by a touch below it.
 
 use super::AddressSpace;
+use super::lock::Writer;
 use super::placement::STACK_GUARD_GAP_PAGES;
 use super::vma::{Vma, VmaFlags};
 use crate::addr::{PageRange, Vpn};
@@ -14,7 +15,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if vpn >= Self::user_range().end {
             return false;
         }
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         let Some(vma) = self.tree().next(vpn).map(|f| f.vma) else { return false };
         if vma.range.contains(vpn) {
             return true; // another thread was here first
@@ -26,26 +27,27 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !vma.flags.contains(VmaFlags::GROWSDOWN)
             || !self.fits_stack(nr_total)
             || vpn < self.min_page()
-            || !self.gap_below(vpn)
-            || self.excess(vma.flags, nr_more, 0).is_some()
-            || !self.may_lock(vma.flags, nr_more)
+            || !self.gap_below(writer, vpn)
+            || self.excess(writer, vma.flags, nr_more, 0).is_some()
+            || !self.may_lock(writer, vma.flags, nr_more)
         {
             return false;
         }
         let grown = PageRange::new(vpn, vma.range.start);
         let below = Vma { range: grown, pgoff, ..vma };
-        let prepared = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
+        let prepared = self.prepare(writer, &mut |nodes| {
+            let mut edit = self.edit(writer);
             edit.with(nodes).place(below).map(|()| edit)
         });
         let Ok(edit) = prepared else { return false };
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_more);
-        self.reclaim(retired);
+        self.reclaim(writer, retired);
         true
     }
 
-    fn gap_below(&self, vpn: Vpn) -> bool {
+    fn gap_below(&self, writer: &Writer<'_, M>, vpn: Vpn) -> bool {
+        self.assert_writer(writer);
         match self.tree().prev(vpn).map(|f| f.vma) {
             None => true,
             Some(prev) if prev.flags.rights().is_empty() || prev.flags.contains(VmaFlags::GROWSDOWN) => true,

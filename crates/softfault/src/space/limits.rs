@@ -3,9 +3,10 @@
 //!
 //! Operations ask before they publish. What is compared is counted with the tree, so that
 //! no limit costs a walk; a fault asks only where a stack grows.
-//! Locks on entry: the writer lock, but for setting a limit.
+//! Locks on entry: the writer lock, where it is asked for; a limit is set and read without it.
 
 use super::AddressSpace;
+use super::lock::Writer;
 use super::vma::VmaFlags;
 use crate::addr::PAGE_SIZE;
 use crate::machine::Machine;
@@ -65,28 +66,37 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Whether a tree of so many VMAs has too many: more than allowed, and more than now.
-    pub(crate) fn exceeds_map_count(&self, nr_vmas: u64) -> bool {
+    pub(crate) fn exceeds_map_count(&self, writer: &Writer<'_, M>, nr_vmas: u64) -> bool {
+        self.assert_writer(writer);
         nr_vmas > self.vm.max_map_count().max(self.tree().nr_vmas())
     }
 
     /// The limit that `nr_more` pages of such a VMA in place of `nr_fewer` exceed. As on
     /// Linux, pages that are replaced count whatever they were.
-    pub(crate) fn excess(&self, flags: VmaFlags, nr_more: u64, nr_fewer: u64) -> Option<Excess> {
-        if self.exceeds_as(nr_more, nr_fewer) {
+    pub(crate) fn excess(
+        &self,
+        writer: &Writer<'_, M>,
+        flags: VmaFlags,
+        nr_more: u64,
+        nr_fewer: u64,
+    ) -> Option<Excess> {
+        if self.exceeds_as(writer, nr_more, nr_fewer) {
             return Some(Excess::AddressSpace);
         }
-        let is_over = flags.is_data() && self.exceeds_data(nr_more.saturating_sub(nr_fewer));
+        let is_over = flags.is_data() && self.exceeds_data(writer, nr_more.saturating_sub(nr_fewer));
         is_over.then_some(Excess::Data)
     }
 
     /// Whether `nr_more` pages in place of `nr_fewer` exceed `RLIMIT_AS`.
-    pub(crate) fn exceeds_as(&self, nr_more: u64, nr_fewer: u64) -> bool {
+    pub(crate) fn exceeds_as(&self, writer: &Writer<'_, M>, nr_more: u64, nr_fewer: u64) -> bool {
+        self.assert_writer(writer);
         let nr_mapped = self.data.limits.nr_mapped_pages.get();
         nr_mapped - nr_fewer + nr_more > limit_pages(&self.data.limits.limit_as)
     }
 
     /// Whether so many more pages of data exceed `RLIMIT_DATA`.
-    pub(crate) fn exceeds_data(&self, nr_more: u64) -> bool {
+    pub(crate) fn exceeds_data(&self, writer: &Writer<'_, M>, nr_more: u64) -> bool {
+        self.assert_writer(writer);
         self.tree().tally().nr_data_pages + nr_more > limit_pages(&self.data.limits.limit_data)
     }
 
@@ -101,7 +111,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Whether `nr_more` pages of such a VMA keep to `RLIMIT_MEMLOCK`.
-    pub(crate) fn may_lock(&self, flags: VmaFlags, nr_more: u64) -> bool {
+    pub(crate) fn may_lock(&self, writer: &Writer<'_, M>, flags: VmaFlags, nr_more: u64) -> bool {
+        self.assert_writer(writer);
         let nr_locked = self.tree().tally().nr_locked_pages;
         !flags.contains(VmaFlags::LOCKED) || nr_locked.saturating_add(nr_more) <= self.memlock_pages()
     }

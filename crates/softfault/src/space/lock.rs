@@ -2,7 +2,7 @@
 //!
 //! Faults never take it. Waiters sleep in the machine, holding nothing.
 
-use super::AddressSpace;
+use super::{AddressSpace, SpaceData};
 use crate::machine::Machine;
 use crate::sync::{self, Ordering, Word};
 
@@ -13,36 +13,58 @@ const HELD_WITH_WAITERS: u64 = 2;
 /// A guess.
 const SPINS: u32 = 100;
 
-/// The writer lock is held until this is dropped.
+/// Nobody but the owner changes the space until this is dropped. Functions that ask for
+/// this cannot be called without it.
 #[must_use]
 pub(crate) struct Writer<'a, M: Machine> {
-    word: &'a Word,
-    machine: &'a M,
+    data: &'a SpaceData,
+    /// `None` where nobody else can name the space.
+    _lock: Option<WordLock<'a, M>>,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Takes the writer lock. Called outside sections, with nothing held.
     pub(crate) fn write_lock(&self) -> Writer<'vm, M> {
         self.vm.assert_outside();
-        lock_word(&self.data.writer.word, &self.vm.machine)
+        Writer { data: self.data, _lock: Some(lock_word(&self.data.writer.word, &self.vm.machine)) }
+    }
+
+    /// The same without the lock, for a space that no other thread can name: a child that
+    /// fork has not returned yet, a space at its end, and any space at rest.
+    pub(crate) fn sole_writer(&self) -> Writer<'vm, M> {
+        debug_assert!(self.data.writer.word.get() == FREE, "locks: another thread changes the space");
+        Writer { data: self.data, _lock: None }
+    }
+
+    /// Panics in debug builds if the writer is of another space.
+    #[inline(always)]
+    pub(crate) fn assert_writer(&self, writer: &Writer<'_, M>) {
+        debug_assert!(core::ptr::eq(writer.data, self.data), "locks: the writer lock of another space");
     }
 }
 
+/// A lock in a word is held until this is dropped.
+#[must_use]
+pub(crate) struct WordLock<'a, M: Machine> {
+    word: &'a Word,
+    machine: &'a M,
+}
+
 /// Takes the lock in a word that was zero when nobody knew of it.
-pub(crate) fn lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> Writer<'a, M> {
+pub(crate) fn lock_word<'a, M: Machine>(word: &'a Word, machine: &'a M) -> WordLock<'a, M> {
     for _ in 0..SPINS {
         if word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Writer { word, machine };
+            return WordLock { word, machine };
         }
         machine.relax();
     }
     while word.swap(HELD_WITH_WAITERS, Ordering::Acquire) != FREE {
         machine.park(word, HELD_WITH_WAITERS);
     }
-    Writer { word, machine }
+    WordLock { word, machine }
 }
 
-impl<M: Machine> Drop for Writer<'_, M> {
+impl<M: Machine> Drop for WordLock<'_, M> {
     fn drop(&mut self) {
         if self.word.swap(FREE, Ordering::Release) == HELD_WITH_WAITERS {
             self.machine.unpark(self.word);
@@ -101,5 +123,21 @@ impl<'a> Spin<'a> {
 impl Drop for Spin<'_> {
     fn drop(&mut self) {
         sync::unlock(self.0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing;
+    use crate::tunables::Tunables;
+
+    /// The type of a witness does not say which space it is of.
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "the writer lock of another space")]
+    fn the_lock_of_another_space_is_no_witness() {
+        let vm = testing::vm(256, Tunables::default());
+        let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
+        space.edit(&other.write_lock()).publish().free();
     }
 }

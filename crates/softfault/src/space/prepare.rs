@@ -9,6 +9,7 @@
 
 use super::AddressSpace;
 use super::edit::{Edit, Nodes};
+use super::lock::Writer;
 use super::tree::{OutOfNodes, PoolMark};
 use super::vma::Vma;
 use crate::addr::PageRange;
@@ -22,39 +23,42 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// nodes when it fails, and publishes nothing.
     pub(crate) fn prepare<T, E: From<OutOfNodes> + PartialEq>(
         &self,
+        writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         match f(None) {
-            Err(e) if e == E::from(OutOfNodes) => self.prepare_with_frames(f),
+            Err(e) if e == E::from(OutOfNodes) => self.prepare_with_frames(writer, f),
             done => done,
         }
     }
 
     /// Prepares that each part of a VMA in `range` becomes what `f` makes of it, unless
     /// there are `too_many` VMAs then: more than allowed, and more than now.
-    pub(crate) fn prepare_rewrite<E: From<OutOfNodes> + PartialEq + Copy>(
-        &self,
+    pub(crate) fn prepare_rewrite<'a, E: From<OutOfNodes> + PartialEq + Copy>(
+        &'a self,
+        writer: &'a Writer<'_, M>,
         range: PageRange,
         f: &mut dyn FnMut(&Vma) -> Vma,
         too_many: E,
-    ) -> Result<Edit<'_, 'vm, M>, E> {
-        self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
+    ) -> Result<Edit<'a, 'vm, M>, E> {
+        self.prepare(writer, &mut |nodes| {
+            let mut edit = self.edit(writer);
             edit.with(nodes).rewrite(range, f)?;
-            if self.exceeds_map_count(edit.nr_vmas()) { Err(too_many) } else { Ok(edit) }
+            if self.exceeds_map_count(writer, edit.nr_vmas()) { Err(too_many) } else { Ok(edit) }
         })
     }
 
     #[cold]
     fn prepare_with_frames<T, E: From<OutOfNodes> + PartialEq>(
         &self,
+        writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         let before = self.tree().pool_mark();
         let done = self.vm.obtain_all(&mut |source| {
             let result = f(Some(source));
             if result.is_err() {
-                self.give_back_nodes(before);
+                self.give_back_nodes(writer, before);
             }
             match result {
                 Err(e) if e == E::from(OutOfNodes) => Err(OutOfFrames),
@@ -63,13 +67,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         });
         match done {
             Ok((done, _held)) => done,
-            Err(OutOfFrames) if self.end_deferral() => f(None),
+            Err(OutOfFrames) if self.end_deferral(writer) => f(None),
             Err(OutOfFrames) => Err(OutOfNodes.into()),
         }
     }
 
     /// Whether there were replaced nodes that only a grace period kept from the pool.
-    fn end_deferral(&self) -> bool {
+    fn end_deferral(&self, writer: &Writer<'_, M>) -> bool {
+        self.assert_writer(writer);
         let retired = self.tree().take_deferred();
         let found_any = retired.nr_nodes() > 0;
         if found_any {
@@ -79,7 +84,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         found_any
     }
 
-    fn give_back_nodes(&self, before: PoolMark) {
+    fn give_back_nodes(&self, writer: &Writer<'_, M>, before: PoolMark) {
+        self.assert_writer(writer);
         self.tree().shrink_pool(before, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
     }
 }

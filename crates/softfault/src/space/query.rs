@@ -1,6 +1,7 @@
 //! What is asked of the VMA tree, with the writer lock or with nothing held.
 
 use super::AddressSpace;
+use super::lock::Writer;
 use super::tree::{Found, Tree};
 use super::vma::Vma;
 use crate::addr::{PageRange, Vpn};
@@ -10,7 +11,8 @@ use core::ops::ControlFlow;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Pages of the range that VMAs have.
-    pub(crate) fn nr_mapped_in(&self, range: PageRange) -> u64 {
+    pub(crate) fn nr_mapped_in(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
+        self.assert_writer(writer);
         let mut nr = 0;
         let _ = self.tree().for_each(range, &mut |vma| {
             nr += vma.range.intersect(&range).nr_pages();
@@ -20,7 +22,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// The range up to its first page without a VMA.
-    pub(crate) fn mapped_prefix(&self, range: PageRange) -> PageRange {
+    pub(crate) fn mapped_prefix(&self, writer: &Writer<'_, M>, range: PageRange) -> PageRange {
+        self.assert_writer(writer);
         let mut end = range.start;
         let mut pace = Pace::new(&self.vm.machine);
         while end < range.end {
@@ -35,7 +38,8 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The hole around a range that no VMA meets: tables wholly inside it serve
     /// nobody.
-    pub(crate) fn hole_around(&self, range: PageRange) -> PageRange {
+    pub(crate) fn hole_around(&self, writer: &Writer<'_, M>, range: PageRange) -> PageRange {
+        self.assert_writer(writer);
         let tree = self.tree().snapshot();
         let start = tree.prev_end(range.start).unwrap_or(Vpn(0));
         let end = tree.next_start(range.start).unwrap_or(Self::table_range().end);

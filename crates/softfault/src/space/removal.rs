@@ -3,6 +3,7 @@
 //! Locks on entry: the writer lock, no section.
 
 use super::AddressSpace;
+use super::lock::Writer;
 use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -80,7 +81,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Removes every mapping of the range. No section may be able to find a VMA
     /// there any more, unless faults that come back in are welcome (madvise).
-    pub(crate) fn remove_pages(&self, removal: &Removal, why: Why) {
+    pub(crate) fn remove_pages(&self, writer: &Writer<'_, M>, removal: &Removal, why: Why) {
         let machine = &self.vm.machine;
         // Above the user part the root has entries of the embedder's.
         let removal = &Removal {
@@ -96,7 +97,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if taken.tables {
             // Per-CPU hints name leaf tables; sections that still believe them
             // are waited for below.
-            self.announce();
+            self.announce(writer);
         }
         // Tables go: the caches of upper levels have to go with them.
         self.shootdown_and_wait(if taken.tables { Flush::Space } else { Flush::Pages(removal.range) });
@@ -107,10 +108,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// `before` is the version that still had the range; it can be read until
     /// `retired` is freed.
-    pub(crate) fn finish_removal(&self, before: &Snapshot<'vm, M>, retired: Retired<'vm, M>, removal: &Removal) {
-        let retired = self.with_deferred(retired);
+    pub(crate) fn finish_removal(
+        &self,
+        writer: &Writer<'_, M>,
+        before: &Snapshot<'vm, M>,
+        retired: Retired<'vm, M>,
+        removal: &Removal,
+    ) {
+        let retired = self.with_deferred(writer, retired);
         self.wait_for_readers();
-        self.remove_pages(removal, Why::Unmap);
+        self.remove_pages(writer, removal, Why::Unmap);
         let _ = before.for_each(removal.range, &mut |vma| {
             self.vm.object_put(&vma, vma.range.intersect(&removal.range).nr_pages());
             ControlFlow::Continue(())
@@ -119,7 +126,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Everything, at the end. No CPU runs the space and nobody can name it.
-    pub(crate) fn remove_all(&self) {
+    pub(crate) fn remove_all(&self, writer: &Writer<'_, M>) {
+        self.assert_writer(writer);
         let mut sink = self.sink();
         take::empty_all(&self.vm.machine, self.root, &mut sink);
         sink.nr_tables -= 1; // the root, which was never counted

@@ -14,6 +14,7 @@
 //! Locks on entry: none, no section. Whoever made the entry `Busy` splits it.
 
 use super::AddressSpace;
+use super::lock::Writer;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
@@ -117,8 +118,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Splits what reaches over the page's start: for edges of VMAs, after the
     /// tree that has them was published. Whoever installs a huge mapping looks at
     /// the generation once more when the entry is locked; so either it is seen
-    /// here, or it is not made. Under the writer lock.
-    pub(crate) fn split_at(&self, vpn: Vpn) {
+    /// here, or it is not made.
+    pub(crate) fn split_at(&self, writer: &Writer<'_, M>, vpn: Vpn) {
+        self.assert_writer(writer);
         if vpn.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES) || vpn >= Self::user_range().end {
             return;
         }
@@ -133,15 +135,21 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// Both ends of a range.
-    pub(crate) fn split_edges(&self, range: PageRange) {
-        self.split_at(range.start);
-        self.split_at(range.end);
+    pub(crate) fn split_edges(&self, writer: &Writer<'_, M>, range: PageRange) {
+        self.split_at(writer, range.start);
+        self.split_at(writer, range.end);
     }
 
     /// Calls `f(page, entry)` for each entry of the range that is not none, huge
     /// ones (of level 1) with their first page. Those that reach out of the range
-    /// are split before. Under the writer lock.
-    pub(crate) fn for_each_entry(&self, range: PageRange, f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> Next) -> Next {
+    /// are split before.
+    pub(crate) fn for_each_entry(
+        &self,
+        writer: &Writer<'_, M>,
+        range: PageRange,
+        f: &mut dyn FnMut(Vpn, Slot<'_, M::Format>) -> Next,
+    ) -> Next {
+        self.assert_writer(writer);
         let machine = &self.vm.machine;
         take::for_each_part(machine, self.root, range, &mut |part| match part {
             Part::Table(table, pages) => take::for_each_in_table(machine, table, pages, f),

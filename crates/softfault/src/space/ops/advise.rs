@@ -11,6 +11,7 @@ use crate::pace::Pace;
 use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes};
+use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
@@ -125,7 +126,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Collapse = action {
             return self.collapse_advised(range);
         }
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         let mut at = range.start;
         let mut hole = false;
         let mut pace = Pace::new(&self.vm.machine);
@@ -136,16 +137,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             };
             hole |= vma.range.start > at;
             let part = vma.range.intersect(&PageRange::new(at, range.end));
-            self.advise_part(&vma, part, &action)?;
+            self.advise_part(writer, &vma, part, &action)?;
             at = part.end;
         }
         if hole { Err(MadviseError::NotMapped) } else { Ok(()) }
     }
 
-    fn advise_part(&self, vma: &Vma, part: PageRange, action: &Action) -> Result<(), MadviseError> {
+    fn advise_part(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: &Vma,
+        part: PageRange,
+        action: &Action,
+    ) -> Result<(), MadviseError> {
         let locked = vma.flags.contains(VmaFlags::LOCKED);
         match action {
-            Action::Flags(set, clear) => self.advise_flags(vma, part, *set, *clear),
+            Action::Flags(set, clear) => self.advise_flags(writer, vma, part, *set, *clear),
             Action::Drop | Action::Free | Action::Age | Action::Guard if locked => Err(MadviseError::WrongMapping),
             Action::Refused if !locked && vma.flags.intersects(VmaFlags::FILE | VmaFlags::NEVERWRITE) => {
                 Err(MadviseError::NotShared)
@@ -154,50 +161,57 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Action::Refused => Err(MadviseError::WrongMapping),
             Action::Nothing | Action::Age => Ok(()),
             Action::Drop | Action::DropLocked => {
-                self.drop_pages(vma, part);
+                self.drop_pages(writer, vma, part);
                 Ok(())
             }
             Action::Free if vma.flags.intersects(NOT_ANONYMOUS) => Err(MadviseError::WrongMapping),
             Action::Free => {
-                self.free_lazily(part);
+                self.free_lazily(writer, part);
                 Ok(())
             }
-            Action::Guard => self.install_guards(vma, part),
+            Action::Guard => self.install_guards(writer, vma, part),
             Action::Unguard => {
-                self.remove_guards(part);
+                self.remove_guards(writer, part);
                 Ok(())
             }
             Action::Populate(_) | Action::Collapse => unreachable!("handled before the lock"),
         }
     }
 
-    fn advise_flags(&self, vma: &Vma, part: PageRange, set: VmaFlags, clear: VmaFlags) -> Result<(), MadviseError> {
+    fn advise_flags(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: &Vma,
+        part: PageRange,
+        set: VmaFlags,
+        clear: VmaFlags,
+    ) -> Result<(), MadviseError> {
         if set.contains(VmaFlags::WIPEONFORK) && vma.flags.intersects(NOT_ANONYMOUS) {
             return Err(MadviseError::WrongMapping);
         }
         let changed = &mut |v: &Vma| Vma { flags: (v.flags - clear) | set, ..*v };
-        let edit = self.prepare_rewrite(part, changed, MadviseError::TooManyVmas)?;
+        let edit = self.prepare_rewrite(writer, part, changed, MadviseError::TooManyVmas)?;
         let retired = edit.publish();
-        self.split_edges(part);
-        self.reclaim(retired);
+        self.split_edges(writer, part);
+        self.reclaim(writer, retired);
         Ok(())
     }
 
     /// The pages go, the mapping stays. Faults go on meanwhile: what they
     /// install before the harvest goes too, what they install after it stays.
-    fn drop_pages(&self, vma: &Vma, part: PageRange) {
+    fn drop_pages(&self, writer: &Writer<'_, M>, vma: &Vma, part: PageRange) {
         // Guards live in entries, so their tables have to stay.
         let may_guard = vma.flags.contains(VmaFlags::MAYGUARD);
         let free_inside = if may_guard { PageRange::new(part.start, part.start) } else { part };
-        self.remove_pages(&Removal { range: part, free_inside, keep_guards: true }, Why::Discard);
+        self.remove_pages(writer, &Removal { range: part, free_inside, keep_guards: true }, Why::Discard);
     }
 
     /// Marks pages clean and old; reclaim may then drop them instead of writing
     /// them out. Until there is reclaim they simply stay.
-    fn free_lazily(&self, part: PageRange) {
+    fn free_lazily(&self, writer: &Writer<'_, M>, part: PageRange) {
         let mut found = false;
         let _told = self.invalidate(part, Why::Clean);
-        self.for_each_entry(part, &mut |_, slot| {
+        self.for_each_entry(writer, part, &mut |_, slot| {
             loop {
                 let seen = slot.read();
                 let leaf = match seen.entry {
@@ -219,14 +233,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn install_guards(&self, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
+    fn install_guards(&self, writer: &Writer<'_, M>, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
         let machine = &self.vm.machine;
         let nr_tables = reserve::tables_for(machine, self.root, part);
         TableReserve::can_ever_be(self.vm, nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
-        let (edit, mut reserve) = self.prepare(&mut |nodes| self.prepare_guards(vma, nr_tables, nodes))?;
+        let (edit, mut reserve) =
+            self.prepare(writer, &mut |nodes| self.prepare_guards(writer, vma, nr_tables, nodes))?;
         if let Some(edit) = edit {
             let retired = edit.publish();
-            self.reclaim(retired);
+            self.reclaim(writer, retired);
         }
         let mut pace = Pace::new(machine);
         for vpn in part.start.0..part.end.0 {
@@ -246,7 +261,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 let range = if cleared_rest { one } else { rest };
                 cleared_rest = true;
                 let free_inside = PageRange::new(part.start, part.start);
-                self.remove_pages(&Removal { range, free_inside, keep_guards: true }, Why::Discard);
+                self.remove_pages(writer, &Removal { range, free_inside, keep_guards: true }, Why::Discard);
             }
         }
         self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
@@ -255,16 +270,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// The mark on the VMA, and the tables that the guards lie in.
-    fn prepare_guards(
-        &self,
+    fn prepare_guards<'a>(
+        &'a self,
+        writer: &'a Writer<'_, M>,
         vma: &Vma,
         nr_tables: u64,
         nodes: Nodes<'_, M>,
-    ) -> Result<(Option<Edit<'_, 'vm, M>>, TableReserve<'vm, M>), MadviseError> {
+    ) -> Result<(Option<Edit<'a, 'vm, M>>, TableReserve<'vm, M>), MadviseError> {
         let mut edit = None;
         if !vma.flags.contains(VmaFlags::MAYGUARD) {
             // The whole VMA: a flag on a part would split it, which nobody asked.
-            let edit = edit.insert(self.edit());
+            let edit = edit.insert(self.edit(writer));
             edit.with(nodes).rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
         }
         let mut reserve = TableReserve::new(self.vm);
@@ -275,7 +291,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok((edit, reserve))
     }
 
-    fn remove_guards(&self, part: PageRange) {
+    fn remove_guards(&self, writer: &Writer<'_, M>, part: PageRange) {
+        self.assert_writer(writer);
         take::for_each_part(&self.vm.machine, self.root, part, &mut |found| match found {
             Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |_, slot| {
                 if matches!(slot.read().entry, Entry::Guard) {

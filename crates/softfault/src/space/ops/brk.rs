@@ -4,6 +4,7 @@ use super::{page_align, pages, task_size};
 use crate::addr::{PageRange, Rights, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::placement::occupied;
 use crate::space::vma::VmaFlags;
 
@@ -32,7 +33,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// What the heap gained, and where it ends.
     fn move_break(&self, addr: u64) -> (PageRange, u64) {
         let none = PageRange::new(Vpn(0), Vpn(0));
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         let limits = &self.data.limits;
         let (start, end) = (limits.brk_start.get(), limits.brk_end.get());
         if addr < start || start == 0 || addr > task_size::<M::Format>() || !self.fits_heap(addr - start) {
@@ -41,8 +42,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (old, new) = (page_align(end), page_align(addr));
         let moved = match new.cmp(&old) {
             core::cmp::Ordering::Equal => true,
-            core::cmp::Ordering::Less => self.shrink_heap(pages(new, old - new)),
-            core::cmp::Ordering::Greater => self.grow_heap(pages(old, new - old)),
+            core::cmp::Ordering::Less => self.shrink_heap(writer, pages(new, old - new)),
+            core::cmp::Ordering::Greater => self.grow_heap(writer, pages(old, new - old)),
         };
         if moved {
             limits.brk_end.set(addr);
@@ -52,22 +53,22 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// As Linux: where the program has unmapped all of it already, the end stays.
-    fn shrink_heap(&self, range: PageRange) -> bool {
-        occupied(&self.tree().snapshot(), range) && self.unmap_range(range).is_ok()
+    fn shrink_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
+        occupied(&self.tree().snapshot(), range) && self.unmap_range(writer, range).is_ok()
     }
 
-    fn grow_heap(&self, range: PageRange) -> bool {
+    fn grow_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
         // One page of distance to what lies above, as Linux keeps it.
         let with_gap = PageRange::new(range.start, Vpn(range.end.0 + 1));
         if range.end.addr() > task_size::<M::Format>() || occupied(&self.tree().snapshot(), with_gap) {
             return false;
         }
         let flags = VmaFlags::HEAP.with_rights(Rights::READ | Rights::WRITE);
-        if !self.may_lock(flags | self.future_locks(), range.nr_pages())
+        if !self.may_lock(writer, flags | self.future_locks(), range.nr_pages())
             || self.tree().nr_vmas() > self.vm.max_map_count()
         {
             return false;
         }
-        self.insert_mapping(range, flags, None).is_ok()
+        self.insert_mapping(writer, range, flags, None).is_ok()
     }
 }

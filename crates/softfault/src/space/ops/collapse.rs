@@ -40,6 +40,7 @@ use crate::machine::{Flush, Machine};
 use crate::notify::{Invalidation, Why};
 use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Entry;
@@ -141,9 +142,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         allowed: &dyn Fn(&Vma) -> bool,
         limits: &CollapseLimits,
     ) -> Result<Detached<'_, M>, CollapseRefusal> {
-        let _writer = self.write_lock();
-        let Look { vma, pmd, table, survey } = self.look(base, allowed, limits)?;
-        self.twin_for(pmd.table)?;
+        let writer = &self.write_lock();
+        let Look { vma, pmd, table, survey } = self.look(writer, base, allowed, limits)?;
+        self.twin_for(writer, pmd.table)?;
         // Nothing is allocated after this, and nobody waited for who allocates (I28).
         let (held, frame) = match survey.in_place {
             Some(_) => (None, None),
@@ -158,7 +159,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if pmd.slot.detach_table(table).is_err() {
             return Err(CollapseRefusal::Busy);
         }
-        self.announce();
+        self.announce(writer);
         let generation = self.data.generation.get();
         Ok(Detached { pmd, table, vma, generation, new, _told: told, _held: held })
     }
@@ -181,7 +182,8 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// A twin for the table of level 1, if it has none. Under the writer lock,
     /// which keeps the table.
-    fn twin_for(&self, table: Pfn) -> Result<(), CollapseRefusal> {
+    fn twin_for(&self, writer: &Writer<'_, M>, table: Pfn) -> Result<(), CollapseRefusal> {
+        self.assert_writer(writer);
         if self.vm.frames.twin(table).is_some() {
             return Ok(());
         }

@@ -23,6 +23,7 @@ use crate::errno::op_error;
 use crate::frame::{Fill, FrameKind, Held, MapsFull};
 use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
 use crate::table::entry::{Slot, Unread};
@@ -70,25 +71,27 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.call();
         let child = self.vm.new_space_parts(Some(self.family)).map_err(|_| ForkError::OutOfFrames)?;
         child.enlist();
-        let _writer = self.write_lock();
-        child.copy_limits(self);
+        let writer = &self.write_lock();
+        self.copy_limits(writer, &child);
         let mut write_protected = false;
-        self.tell_of_fork(&Self::tell_start);
-        let copied = child.copy_vmas(self).and_then(|()| self.copy_pages(&child, &mut write_protected));
+        self.tell_of_fork(writer, &Self::tell_start);
+        let copied =
+            self.copy_vmas(writer, &child).and_then(|()| self.copy_pages(writer, &child, &mut write_protected));
         if write_protected {
             // Also after a failure: an entry without the right under a
             // translation with it would let two frames be seen after the next
             // copy.
             self.shootdown_and_wait(Flush::Space);
         }
-        self.tell_of_fork(&Self::tell_end);
+        self.tell_of_fork(writer, &Self::tell_end);
         copied?;
         self.vm.count(Event::Fork, 1);
         Ok(child)
     }
 
-    fn copy_limits(&self, parent: &AddressSpace<'vm, M>) {
-        let (to, from) = (&self.data.limits, &parent.data.limits);
+    fn copy_limits(&self, writer: &Writer<'_, M>, child: &AddressSpace<'vm, M>) {
+        self.assert_writer(writer);
+        let (to, from) = (&child.data.limits, &self.data.limits);
         to.brk_start.set(from.brk_start.get());
         to.brk_end.set(from.brk_end.get());
         to.limit_as.set(from.limit_as.get());
@@ -100,11 +103,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The child's tree. An object gains the pages at once: dropping the child
     /// gives back exactly what its tree names.
-    fn copy_vmas(&self, parent: &AddressSpace<'vm, M>) -> Result<(), ForkError> {
-        let (edit, nr_pages) = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
+    fn copy_vmas(&self, writer: &Writer<'_, M>, child: &AddressSpace<'vm, M>) -> Result<(), ForkError> {
+        self.assert_writer(writer);
+        let sole = &child.sole_writer();
+        let (edit, nr_pages) = child.prepare(sole, &mut |nodes| {
+            let mut edit = child.edit(sole);
             let (mut nr_pages, mut result) = (0, Ok(()));
-            let _ = parent.tree().for_each(Self::user_range(), &mut |vma| {
+            let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
                 if vma.flags.contains(VmaFlags::DONTFORK) {
                     return ControlFlow::Continue(());
                 }
@@ -116,15 +121,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             result.map(|()| (edit, nr_pages))
         })?;
         edit.publish().free();
-        self.data.limits.nr_mapped_pages.set(nr_pages);
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+        child.data.limits.nr_mapped_pages.set(nr_pages);
+        let _ = child.tree().for_each(Self::user_range(), &mut |vma| {
             self.vm.object_get(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
         Ok(())
     }
 
-    fn copy_pages(&self, child: &AddressSpace<'vm, M>, write_protected: &mut bool) -> Result<(), ForkError> {
+    fn copy_pages(
+        &self,
+        writer: &Writer<'_, M>,
+        child: &AddressSpace<'vm, M>,
+        write_protected: &mut bool,
+    ) -> Result<(), ForkError> {
         let mut result = Ok(());
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
             // Pages of an object are found again by a fault.
@@ -136,7 +146,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 return ControlFlow::Continue(());
             }
             let only_guards = vma.flags.contains(VmaFlags::SHARED);
-            result = self.copy_range(child, vma.range, only_guards, write_protected);
+            result = self.copy_range(writer, child, vma.range, only_guards, write_protected);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         result
@@ -144,6 +154,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn copy_range(
         &self,
+        writer: &Writer<'_, M>,
         child: &AddressSpace<'vm, M>,
         range: PageRange,
         only_guards: bool,
@@ -153,7 +164,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         take::for_each_part(&self.vm.machine, self.root, range, &mut |part| {
             let done = match part {
                 Part::Table(table, pages) => {
-                    self.copy_table(child, table, pages, only_guards, write_protected).map(|()| Next::GoOn)
+                    self.copy_table(writer, child, table, pages, only_guards, write_protected).map(|()| Next::GoOn)
                 }
                 Part::Huge(_) if only_guards => Ok(Next::GoOn),
                 Part::Huge(pmd) => self.copy_huge(child, pmd, write_protected),
@@ -170,6 +181,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// shared, so that what is shared has its entry.
     fn copy_table(
         &self,
+        writer: &Writer<'_, M>,
         child: &AddressSpace<'vm, M>,
         table: Pfn,
         part: PageRange,
@@ -201,7 +213,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     child_slot().iter().for_each(|to| to.copy_private(word));
                     Ok(None)
                 }
-                Ok(Shared::Copied(why)) => self.copy_for_child(slot, vpn, why).map_err(|_| ForkError::OutOfFrames),
+                Ok(Shared::Copied(why)) => {
+                    self.copy_for_child(writer, slot, vpn, why).map_err(|_| ForkError::OutOfFrames)
+                }
                 Err(e) => Err(e),
             };
             match copied {

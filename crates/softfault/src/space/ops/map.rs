@@ -10,6 +10,7 @@ use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes, TwoEdits};
 use crate::space::limits::Excess;
+use crate::space::lock::Writer;
 use crate::space::placement::occupied;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
@@ -227,7 +228,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         given: Option<Given>,
     ) -> Result<u64, MmapError> {
         let fixed = flags.is_fixed();
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         if self.tree().nr_vmas() > self.vm.max_map_count() {
             return Err(MmapError::TooManyVmas);
         }
@@ -250,38 +251,39 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if flags.contains(MapFlags::LOCKED) && !self.can_lock() {
             return Err(MmapError::LockNotAllowed);
         }
-        if !self.may_lock(vma_locks(flags) | self.future_locks(), len / PAGE_SIZE) {
+        if !self.may_lock(writer, vma_locks(flags) | self.future_locks(), len / PAGE_SIZE) {
             return Err(MmapError::TooMuchLocked);
         }
         let flags = vma_flags(prot, flags)?;
-        self.insert_mapping(range, flags, given)?;
+        self.insert_mapping(writer, range, flags, given)?;
         Ok(start.addr())
     }
 
     /// Maps new memory, or the object that is given, in place of whatever is in
-    /// the range. Under the writer lock.
+    /// the range.
     pub(crate) fn insert_mapping(
         &self,
+        writer: &Writer<'_, M>,
         range: PageRange,
         flags: VmaFlags,
         given: Option<Given>,
     ) -> Result<(), MmapError> {
         let flags = flags | self.future_locks();
-        let nr_replaced = self.nr_mapped_in(range);
-        if let Some(excess) = self.excess(flags, range.nr_pages(), nr_replaced) {
+        let nr_replaced = self.nr_mapped_in(writer, range);
+        if let Some(excess) = self.excess(writer, flags, range.nr_pages(), nr_replaced) {
             return Err(excess.into());
         }
-        let (vma, prepared) = self.prepare(&mut |nodes| {
+        let (vma, prepared) = self.prepare(writer, &mut |nodes| {
             let vma = self.new_vma(range, flags, given, nodes)?;
-            let prepared = self.prepare_vma(vma, nr_replaced > 0, nodes);
+            let prepared = self.prepare_vma(writer, vma, nr_replaced > 0, nodes);
             prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
         match prepared {
             Prepared::IntoHole(edit) => {
                 let retired = edit.publish();
-                self.reclaim(retired);
+                self.reclaim(writer, retired);
             }
-            Prepared::Over(edits) => self.put_over(vma, edits),
+            Prepared::Over(edits) => self.put_over(writer, vma, edits),
         }
         self.data.limits.nr_mapped_pages.add_owned(range.nr_pages().wrapping_sub(nr_replaced));
         Ok(())
@@ -317,14 +319,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 })
     }
 
-    fn prepare_vma(&self, vma: Vma, is_over: bool, nodes: Nodes<'_, M>) -> Result<Prepared<'_, 'vm, M>, MmapError> {
-        let mut edit = self.edit();
+    fn prepare_vma<'a>(
+        &'a self,
+        writer: &'a Writer<'_, M>,
+        vma: Vma,
+        is_over: bool,
+        nodes: Nodes<'_, M>,
+    ) -> Result<Prepared<'a, 'vm, M>, MmapError> {
+        let mut edit = self.edit(writer);
         if !is_over {
             edit.with(nodes).place(vma)?;
             return Ok(Prepared::IntoHole(edit));
         }
         edit.with(nodes).carve(vma.range)?;
-        if self.exceeds_map_count(edit.nr_vmas()) {
+        if self.exceeds_map_count(writer, edit.nr_vmas()) {
             return Err(MmapError::TooManyVmas);
         }
         let mut edits = edit.seal();
@@ -333,14 +341,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// In two versions: the new VMA is visible only after the old pages are gone.
-    fn put_over(&self, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
+    fn put_over(&self, writer: &Writer<'_, M>, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
         let before = self.tree().snapshot();
         let (retired, second) = edits.publish_first();
         // Tables stay: they are about to be needed again.
         let removal = Removal { range: vma.range, free_inside: PageRange::new(Vpn(0), Vpn(0)), keep_guards: false };
-        self.finish_removal(&before, retired, &removal);
+        self.finish_removal(writer, &before, retired, &removal);
         let retired = second.publish();
-        self.reclaim(retired);
+        self.reclaim(writer, retired);
     }
 }
 

@@ -6,6 +6,7 @@ use crate::errno::op_error;
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::vma::{ObjectId, Vma};
 use crate::table::format::{Entry, span_of};
 use crate::table::walk::{self, Walk};
@@ -80,14 +81,14 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Moves `at` on to `end`, or as far as there is room for runs.
     fn residence_of_batch(&self, at: &mut Vpn, end: Vpn, runs: &mut Runs) -> Result<(), MincoreError> {
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         let mut pace = Pace::new(&self.vm.machine);
         while *at < end && !runs.is_full() {
             let vma = self.tree().lookup(*at).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
             let end = vma.range.end.min(end);
             while *at < end && !runs.is_full() {
                 pace.step();
-                *at = self.residence_from(&vma, PageRange::new(*at, end), &mut pace, runs);
+                *at = self.residence_from(writer, &vma, PageRange::new(*at, end), &mut pace, runs);
             }
         }
         Ok(())
@@ -96,7 +97,14 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Reports the pages of the range that one walk answers for: those of a leaf
     /// table, of a huge mapping, of a hole, as far as there is room for their runs.
     /// Gives the first page after them.
-    fn residence_from(&self, vma: &Vma, range: PageRange, pace: &mut Pace<'_, M>, runs: &mut Runs) -> Vpn {
+    fn residence_from(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: &Vma,
+        range: PageRange,
+        pace: &mut Pace<'_, M>,
+        runs: &mut Runs,
+    ) -> Vpn {
         let machine = &self.vm.machine;
         let up_to_end_of = |level: u8| {
             let span = span_of::<M::Format>(level);
@@ -124,7 +132,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                         return vpn;
                     }
                     pace.step();
-                    self.residence_of(vma, vpn, runs);
+                    self.residence_of(writer, vma, vpn, runs);
                 }
                 part.end
             }
@@ -132,7 +140,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// One page whose leaf table is there: under the writer lock it stays.
-    fn residence_of(&self, vma: &Vma, vpn: Vpn, runs: &mut Runs) {
+    fn residence_of(&self, writer: &Writer<'_, M>, vma: &Vma, vpn: Vpn, runs: &mut Runs) {
+        self.assert_writer(writer);
         let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else {
             debug_assert!(false, "I15: the writer lock keeps tables");
             return runs.add(1, false);

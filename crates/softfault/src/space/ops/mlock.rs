@@ -12,6 +12,7 @@ use crate::linux::{MlockFlags, MlockallFlags};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync;
@@ -63,16 +64,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let (addr, len) = rounded(addr, len);
         {
-            let _writer = self.write_lock();
-            if !self.may_lock(VmaFlags::LOCKED, len / PAGE_SIZE) {
+            let writer = &self.write_lock();
+            if !self.may_lock(writer, VmaFlags::LOCKED, len / PAGE_SIZE) {
                 // The range may be locked in part; nothing of it is counted twice.
                 let end = addr.saturating_add(len);
-                let again = if end > addr { self.nr_locked_in(pages(addr, end - addr)) } else { 0 };
-                if !self.may_lock(VmaFlags::LOCKED, (len / PAGE_SIZE).saturating_sub(again)) {
+                let again = if end > addr { self.nr_locked_in(writer, pages(addr, end - addr)) } else { 0 };
+                if !self.may_lock(writer, VmaFlags::LOCKED, (len / PAGE_SIZE).saturating_sub(again)) {
                     return Err(MlockError::OverLimit);
                 }
             }
-            self.mark(addr, len, set)?;
+            self.mark(writer, addr, len, set)?;
         }
         if len == 0 { Ok(()) } else { self.bring_in(pages(addr, len)) }
     }
@@ -87,8 +88,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
         self.vm.call();
         let (addr, len) = rounded(addr, len);
-        let _writer = self.write_lock();
-        self.mark(addr, len, VmaFlags::empty())
+        let writer = &self.write_lock();
+        self.mark(writer, addr, len, VmaFlags::empty())
     }
 
     /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
@@ -112,13 +113,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let set = if flags.contains(MlockallFlags::ONFAULT) { MASK } else { VmaFlags::LOCKED };
         let current = flags.contains(MlockallFlags::CURRENT);
         {
-            let _writer = self.write_lock();
+            let writer = &self.write_lock();
             let nr_mapped = self.data.limits.nr_mapped_pages.get();
             if current && nr_mapped > self.memlock_pages() {
                 return Err(MlockError::OverLimit);
             }
             if current {
-                self.rewrite_locks(Self::user_range(), set)?;
+                self.rewrite_locks(writer, Self::user_range(), set)?;
             }
             let future = if flags.contains(MlockallFlags::FUTURE) { set } else { VmaFlags::empty() };
             self.data.limits.lock_future.set(future.bits());
@@ -142,8 +143,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: mlock(2).
     pub fn munlockall(&self) -> Result<(), MlockError> {
         self.vm.call();
-        let _writer = self.write_lock();
-        self.rewrite_locks(Self::user_range(), VmaFlags::empty())?;
+        let writer = &self.write_lock();
+        self.rewrite_locks(writer, Self::user_range(), VmaFlags::empty())?;
         self.data.limits.lock_future.set(0);
         Ok(())
     }
@@ -155,8 +156,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.tree().tally().nr_locked_pages
     }
 
-    /// Under the writer lock.
-    fn nr_locked_in(&self, range: PageRange) -> u64 {
+    /// Counts pages of the range in locked VMAs.
+    fn nr_locked_in(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
+        self.assert_writer(writer);
         let mut nr = 0;
         let _ = self.tree().for_each(range, &mut |vma| {
             if vma.flags.contains(VmaFlags::LOCKED) {
@@ -167,8 +169,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         nr
     }
 
-    /// Under the writer lock: the range, up to its first hole.
-    fn mark(&self, addr: u64, len: u64, set: VmaFlags) -> Result<(), MlockError> {
+    /// Marks the range, up to its first hole.
+    fn mark(&self, writer: &Writer<'_, M>, addr: u64, len: u64, set: VmaFlags) -> Result<(), MlockError> {
         if len == 0 {
             return Ok(());
         }
@@ -176,22 +178,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MlockError::Wraps);
         }
         let range = pages(addr, len);
-        let mapped = self.mapped_prefix(range);
-        self.rewrite_locks(mapped, set)?;
+        let mapped = self.mapped_prefix(writer, range);
+        self.rewrite_locks(writer, mapped, set)?;
         if mapped == range { Ok(()) } else { Err(MlockError::NotMapped) }
     }
 
-    fn rewrite_locks(&self, range: PageRange, set: VmaFlags) -> Result<(), MlockError> {
+    fn rewrite_locks(&self, writer: &Writer<'_, M>, range: PageRange, set: VmaFlags) -> Result<(), MlockError> {
         if range.is_empty() {
             return Ok(());
         }
         let marked = &mut |vma: &Vma| Vma { flags: (vma.flags - MASK) | set, ..*vma };
-        let edit = self.prepare_rewrite(range, marked, MlockError::TooManyVmas)?;
+        let edit = self.prepare_rewrite(writer, range, marked, MlockError::TooManyVmas)?;
         let retired = edit.publish();
         // Before the pages are looked at: see `shrink_underused`.
         sync::fence();
-        self.split_edges(range);
-        self.reclaim(retired);
+        self.split_edges(writer, range);
+        self.reclaim(writer, retired);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use crate::linux::Prot;
 use crate::machine::{Flush, Machine};
 use crate::notify::Why;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::{Entry, Leaf};
@@ -71,20 +72,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut writer = self.write_lock();
         let mut rest = pages(addr, len);
         if !grows.is_empty() {
-            rest = self.grown_range(rest, grows)?;
+            rest = self.grown_range(&writer, rest, grows)?;
         }
         let rights = prot.rights();
         loop {
-            let mapped = self.mapped_prefix(rest);
-            let (allowed, refused) = self.allowed_prefix(mapped, rights);
-            let Some(part) = self.first_to_fill(allowed, rights) else {
-                self.protect_range(allowed, rights)?;
+            let mapped = self.mapped_prefix(&writer, rest);
+            let (allowed, refused) = self.allowed_prefix(&writer, mapped, rights);
+            let Some(part) = self.first_to_fill(&writer, allowed, rights) else {
+                self.protect_range(&writer, allowed, rights)?;
                 if let Some(error) = refused {
                     return Err(error);
                 }
                 return if mapped == rest { Ok(()) } else { Err(MprotectError::NotMapped) };
             };
-            self.protect_range(PageRange::new(rest.start, part.end), rights)?;
+            self.protect_range(&writer, PageRange::new(rest.start, part.end), rights)?;
             rest.start = part.end;
             // Faults take the lock for themselves; what lies behind may be another
             // mapping afterwards, and is looked at anew.
@@ -94,7 +95,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn grown_range(&self, range: PageRange, grows: Prot) -> Result<PageRange, MprotectError> {
+    fn grown_range(&self, writer: &Writer<'_, M>, range: PageRange, grows: Prot) -> Result<PageRange, MprotectError> {
+        self.assert_writer(writer);
         let vma = self.tree().next(range.start).map(|f| f.vma).ok_or(MprotectError::NotMapped)?;
         if grows == Prot::GROWSUP {
             let error =
@@ -112,7 +114,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The first part that is locked and private and becomes writable: as on
     /// Linux, it gets pages of its own at once.
-    fn first_to_fill(&self, range: PageRange, rights: Rights) -> Option<PageRange> {
+    fn first_to_fill(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights) -> Option<PageRange> {
+        self.assert_writer(writer);
         if !rights.contains(Rights::WRITE) {
             return None;
         }
@@ -130,7 +133,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The range, all of it mapped, up to the first VMA that may not have the rights, and
     /// why.
-    fn allowed_prefix(&self, range: PageRange, rights: Rights) -> (PageRange, Option<MprotectError>) {
+    fn allowed_prefix(
+        &self,
+        writer: &Writer<'_, M>,
+        range: PageRange,
+        rights: Rights,
+    ) -> (PageRange, Option<MprotectError>) {
         let (mut end, mut refused, mut nr_data) = (range.end, None, 0);
         if !rights.contains(Rights::WRITE) {
             return (range, None);
@@ -142,7 +150,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             nr_data += if becomes_data { nr_pages } else { 0 };
             refused = match () {
                 () if vma.flags.contains(VmaFlags::NEVERWRITE) => Some(MprotectError::NeverWritable),
-                () if becomes_data && self.exceeds_data(nr_data) && !self.exceeds_as(nr_pages, 0) => {
+                () if becomes_data && self.exceeds_data(writer, nr_data) && !self.exceeds_as(writer, nr_pages, 0) => {
                     // As Linux: not where the VMA could not be made a second time as it is.
                     Some(MprotectError::OverData)
                 }
@@ -154,7 +162,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         (PageRange::new(range.start, end), refused)
     }
 
-    fn protect_range(&self, range: PageRange, rights: Rights) -> Result<(), MprotectError> {
+    fn protect_range(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights) -> Result<(), MprotectError> {
         if range.is_empty() {
             return Ok(());
         }
@@ -163,15 +171,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             fewer |= !(vma.flags.rights() - rights).is_empty();
             Vma { flags: vma.flags.with_rights(rights), ..*vma }
         };
-        let edit = self.prepare_rewrite(range, protected, MprotectError::TooManyVmas)?;
+        let edit = self.prepare_rewrite(writer, range, protected, MprotectError::TooManyVmas)?;
         let retired = edit.publish();
         if retired.nr_nodes() > 0 {
             // Every fault from here on installs with the new rights, so that one
             // sweep finds all entries that have too many.
-            let retired = self.with_deferred(retired);
+            let retired = self.with_deferred(writer, retired);
             self.wait_for_readers();
             retired.free();
-            self.sweep_rights(range, rights, fewer);
+            self.sweep_rights(writer, range, rights, fewer);
         } else {
             retired.free();
         }
@@ -180,10 +188,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Takes from the entries what the VMA no longer gives, and gives what needs
     /// no decision. A write right needs one: it is left to the fault.
-    fn sweep_rights(&self, range: PageRange, rights: Rights, fewer: bool) {
+    fn sweep_rights(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights, fewer: bool) {
         let mut shrunk = false;
         let _told = fewer.then(|| self.invalidate(range, Why::Protect));
-        self.for_each_entry(range, &mut |_, slot| {
+        self.for_each_entry(writer, range, &mut |_, slot| {
             loop {
                 let seen = slot.read();
                 match seen.entry {

@@ -5,13 +5,14 @@
 mod carry;
 mod moving;
 
-use super::{is_aligned, page_align, pages, task_size};
+use super::{is_aligned, page_align, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::linux::MremapFlags;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::limits::Excess;
+use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use moving::MoveRefused;
@@ -63,6 +64,16 @@ impl From<MoveRefused> for MremapError {
 
 /// Flags with which the new address counts; they go with `MAYMOVE` alone.
 const TO_PLACE: MremapFlags = MremapFlags::FIXED.union(MremapFlags::DONTUNMAP);
+/// A call, or a part of one, whose arguments were checked.
+struct Remap {
+    /// May reach past the mapping, and past the user part.
+    old: PageRange,
+    nr_new: u64,
+    flags: MremapFlags,
+    /// Counts where the flags say so.
+    new: Vpn,
+}
+
 /// VMAs that come of cutting both places out of larger ones.
 const NR_SPLIT: u64 = 2;
 
@@ -106,142 +117,148 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         } else if new_len > limit {
             return Err(MremapError::BadTarget);
         }
-        let writer = self.write_lock();
-        if flags.intersects(TO_PLACE) && self.is_near_map_count(NR_SPLIT) {
-            return Err(MremapError::TooManyVmas);
-        }
-        let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
-        if flags.contains(MremapFlags::FIXED) && old_len == new_len {
-            return self.move_each(old, old_len, flags, new);
-        }
-        let at = self.remap_locked(vma, old, old_len, new_len, flags, new)?;
-        drop(writer);
-        if vma.flags.contains(VmaFlags::LOCKED) && new_len > old_len {
+        let start = Vpn::of(old);
+        let old = PageRange::new(start, Vpn(start.0 + old_len / PAGE_SIZE));
+        let call = Remap { old, nr_new: new_len / PAGE_SIZE, flags, new: Vpn::of(new) };
+        let (vma, at) = {
+            let writer = &self.write_lock();
+            if flags.intersects(TO_PLACE) && self.is_near_map_count(writer, NR_SPLIT) {
+                return Err(MremapError::TooManyVmas);
+            }
+            let vma = self.tree().lookup(start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
+            if flags.contains(MremapFlags::FIXED) && old.nr_pages() == call.nr_new {
+                return self.move_each(writer, &call);
+            }
+            (vma, self.remap_locked(writer, vma, &call)?)
+        };
+        if vma.flags.contains(VmaFlags::LOCKED) && call.nr_new > old.nr_pages() {
             // As Linux: what is locked is there; where that fails, it stands.
-            self.populate_quietly(pages(at + old_len, new_len - old_len));
+            self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
         }
-        Ok(at)
+        Ok(at.addr())
     }
 
     /// A move to a fixed place may be of several mappings: one after the other,
     /// up to the first that is refused. Holes stay holes, and leave the target as
     /// it is.
-    fn move_each(&self, old: u64, len: u64, flags: MremapFlags, new: u64) -> Result<u64, MremapError> {
-        let end = Vpn::of(old.saturating_add(len).min(task_size::<M::Format>()));
-        let mut rest = PageRange::new(Vpn::of(old), end);
+    fn move_each(&self, writer: &Writer<'_, M>, call: &Remap) -> Result<u64, MremapError> {
+        let mut rest = call.old.intersect(&Self::user_range());
         while let Some(vma) = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest)) {
             let part = vma.range.intersect(&rest);
-            let (start, part_len) = (part.start.addr(), part.nr_pages() * PAGE_SIZE);
-            self.remap_locked(vma, start, part_len, part_len, flags, new + (start - old))?;
+            let new = Vpn(call.new.0 + (part.start.0 - call.old.start.0));
+            self.remap_locked(writer, vma, &Remap { old: part, nr_new: part.nr_pages(), new, ..*call })?;
             rest.start = part.end;
         }
-        Ok(new)
+        Ok(call.new.addr())
     }
 
-    fn remap_locked(
-        &self,
-        vma: Vma,
-        old: u64,
-        old_len: u64,
-        new_len: u64,
-        flags: MremapFlags,
-        new: u64,
-    ) -> Result<u64, MremapError> {
-        if old_len == 0 && !vma.flags.contains(VmaFlags::SHARED) {
+    /// Gives the first page of the mapping.
+    fn remap_locked(&self, writer: &Writer<'_, M>, vma: Vma, call: &Remap) -> Result<Vpn, MremapError> {
+        let &Remap { old, nr_new, flags, .. } = call;
+        let nr_old = old.nr_pages();
+        if nr_old == 0 && !vma.flags.contains(VmaFlags::SHARED) {
             return Err(MremapError::DuplicatePrivate);
         }
         let moves = flags.intersects(TO_PLACE);
-        if !moves && old_len >= new_len {
-            if old_len > new_len {
-                // Never past the user part: what lies there is the embedder's.
-                self.unmap_range(checked_pages(old + new_len, old_len - new_len, task_size::<M::Format>())?)
-                    .map_err(|_| MremapError::OutOfFrames)?;
-            }
-            return Ok(old);
+        if !moves && nr_old >= nr_new {
+            self.cut_tail(writer, call)?;
+            return Ok(old.start);
         }
         // With a fixed place, what is cut off may be of other mappings.
-        let kept_len = if flags.contains(MremapFlags::FIXED) { old_len.min(new_len) } else { old_len };
-        if kept_len > vma.range.end.addr() - old {
+        let nr_kept = if flags.contains(MremapFlags::FIXED) { nr_old.min(nr_new) } else { nr_old };
+        if nr_kept > vma.range.end.0 - old.start.0 {
             return Err(MremapError::NotMapped);
         }
-        if new_len > old_len {
-            if vma.index_of(Vpn::of(old)).checked_add(new_len / PAGE_SIZE).is_none() {
+        if nr_new > nr_old {
+            if vma.index_of(old.start).checked_add(nr_new).is_none() {
                 return Err(MremapError::WouldWrap);
             }
-            let nr_more = (new_len - old_len) / PAGE_SIZE;
-            if !self.may_lock(vma.flags, nr_more) {
+            let nr_more = nr_new - nr_old;
+            if !self.may_lock(writer, vma.flags, nr_more) {
                 return Err(MremapError::TooMuchLocked);
             }
-            self.check_room(&vma, nr_more)?;
+            self.check_room(writer, &vma, nr_more)?;
         }
-        if !moves && old_len > 0 && self.grow_in_place(&vma, old, old_len, new_len)? {
-            return Ok(old);
+        if !moves && nr_old > 0 && self.grow_in_place(writer, &vma, call)? {
+            return Ok(old.start);
         }
         if !flags.contains(MremapFlags::MAYMOVE) {
             return Err(MremapError::CannotGrow);
         }
-        if self.is_near_map_count(0) {
+        if self.is_near_map_count(writer, 0) {
             return Err(MremapError::TooManyVmas);
         }
-        let to = self.target(flags, new, new_len)?;
+        let to = self.target(writer, call)?;
         // With an old size of 0 the target may have been the source itself.
-        let vma = self.tree().lookup(Vpn::of(old)).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
+        let vma = self.tree().lookup(old.start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
         if flags.contains(MremapFlags::DONTUNMAP) {
             // What was in the target no longer counts.
-            self.check_room(&vma, new_len / PAGE_SIZE)?;
+            self.check_room(writer, &vma, nr_new)?;
         }
-        let keep_old = flags.contains(MremapFlags::DONTUNMAP) || old_len == 0;
-        let old_pages = pages(old, old_len.min(new_len));
-        if old_len > new_len {
-            let tail = checked_pages(old + new_len, old_len - new_len, task_size::<M::Format>())?;
-            self.unmap_range(tail).map_err(|_| MremapError::OutOfFrames)?;
-        }
-        self.move_mapping(&vma, old_pages, pages(to.addr(), new_len), keep_old)?;
-        Ok(to.addr())
+        let keep_old = flags.contains(MremapFlags::DONTUNMAP) || nr_old == 0;
+        self.cut_tail(writer, call)?;
+        let moved = PageRange::new(old.start, Vpn(old.start.0 + nr_old.min(nr_new)));
+        self.move_mapping(writer, &vma, moved, to, keep_old)?;
+        Ok(to.start)
     }
 
-    fn check_room(&self, vma: &Vma, nr_more: u64) -> Result<(), MremapError> {
-        self.excess(vma.flags, nr_more, 0).map_or(Ok(()), |excess| Err(excess.into()))
+    /// Unmaps what the mapping is to have no longer.
+    fn cut_tail(&self, writer: &Writer<'_, M>, call: &Remap) -> Result<(), MremapError> {
+        let tail = PageRange::new(Vpn(call.old.start.0 + call.nr_new), call.old.end);
+        if tail.is_empty() {
+            return Ok(());
+        }
+        if tail.end > Self::user_range().end {
+            // Never past the user part: what lies there is the embedder's.
+            return Err(MremapError::BadTarget);
+        }
+        self.unmap_range(writer, tail).map_err(|_| MremapError::OutOfFrames)
+    }
+
+    fn check_room(&self, writer: &Writer<'_, M>, vma: &Vma, nr_more: u64) -> Result<(), MremapError> {
+        self.excess(writer, vma.flags, nr_more, 0).map_or(Ok(()), |excess| Err(excess.into()))
     }
 
     /// Whether a move after `nr_more` splits could exceed the limit on VMAs half-way. As
     /// Linux, which refuses three VMAs early.
-    fn is_near_map_count(&self, nr_more: u64) -> bool {
+    fn is_near_map_count(&self, writer: &Writer<'_, M>, nr_more: u64) -> bool {
+        self.assert_writer(writer);
         const DISTANCE: u64 = 3;
         self.tree().nr_vmas() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
     }
 
-    fn target(&self, flags: MremapFlags, new: u64, new_len: u64) -> Result<Vpn, MremapError> {
-        if flags.contains(MremapFlags::FIXED) {
+    /// The pages that the mapping moves to; free.
+    fn target(&self, writer: &Writer<'_, M>, call: &Remap) -> Result<PageRange, MremapError> {
+        let pages_from = |start: Vpn| PageRange::new(start, Vpn(start.0 + call.nr_new));
+        if call.flags.contains(MremapFlags::FIXED) {
             // As Linux: what is there goes first, and stays gone.
-            self.unmap_range(pages(new, new_len)).map_err(|_| MremapError::OutOfFrames)?;
-            return Ok(Vpn::of(new));
+            let new = pages_from(call.new);
+            self.unmap_range(writer, new).map_err(|_| MremapError::OutOfFrames)?;
+            return Ok(new);
         }
-        let hint = if flags.contains(MremapFlags::DONTUNMAP) { new } else { 0 };
+        let hint = if call.flags.contains(MremapFlags::DONTUNMAP) { call.new.addr() } else { 0 };
         let tree = self.tree().snapshot();
-        self.find_hole(&tree, hint, new_len / PAGE_SIZE).ok_or(MremapError::NoHole)
+        self.find_hole(&tree, hint, call.nr_new).map(pages_from).ok_or(MremapError::NoHole)
     }
 
     /// Whether there was room behind the mapping.
-    fn grow_in_place(&self, vma: &Vma, old: u64, old_len: u64, new_len: u64) -> Result<bool, MremapError> {
-        let end = old + old_len;
-        let more = new_len - old_len;
-        if vma.range.end.addr() != end || end.checked_add(more).is_none_or(|e| e > task_size::<M::Format>()) {
+    fn grow_in_place(&self, writer: &Writer<'_, M>, vma: &Vma, call: &Remap) -> Result<bool, MremapError> {
+        let range = PageRange::new(call.old.end, Vpn(call.old.start.0 + call.nr_new));
+        if vma.range.end != range.start || range.end > Self::user_range().end {
             return Ok(false);
         }
-        let range = pages(end, more);
-        if self.nr_mapped_in(range) != 0 {
+        if self.nr_mapped_in(writer, range) != 0 {
             return Ok(false);
         }
-        let edit = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
+        let edit = self.prepare(writer, &mut |nodes| {
+            let mut edit = self.edit(writer);
             let more = Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma };
             edit.with(nodes).place(more).map(|()| edit)
         })?;
         let retired = edit.publish();
         self.vm.object_get(vma, range.nr_pages());
         self.data.limits.nr_mapped_pages.add_owned(range.nr_pages());
-        self.reclaim(retired);
+        self.reclaim(writer, retired);
         Ok(true)
     }
 }
@@ -259,9 +276,4 @@ fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, limit: u64) -> R
     // and is refused for not being mapped.
     let apart = old.wrapping_add(old_len) <= new || new.wrapping_add(new_len) <= old;
     if apart { Ok(()) } else { Err(MremapError::BadTarget) }
-}
-
-fn checked_pages(addr: u64, len: u64, limit: u64) -> Result<PageRange, MremapError> {
-    let end = addr.checked_add(len).filter(|end| *end <= limit).ok_or(MremapError::BadTarget)?;
-    Ok(PageRange::new(Vpn::of(addr), Vpn::of(end)))
 }

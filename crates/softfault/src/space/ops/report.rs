@@ -5,6 +5,7 @@ use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::vma::Vma;
 use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
@@ -97,8 +98,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// where the lock is free: whoever calls this in a loop has to.
     pub fn next_vma(&self, addr: u64) -> Option<Vma> {
         self.vm.call();
-        let _writer = self.write_lock();
-        self.first_from(Vpn::of(addr))
+        let writer = &self.write_lock();
+        self.first_from(writer, Vpn::of(addr))
     }
 
     /// The same with what is resident of it; answers other CPUs.
@@ -124,21 +125,22 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The first VMA from `from`, cut off below it, and what is resident of it.
     fn smaps_from(&self, from: Vpn) -> Option<SmapsEntry> {
-        let _writer = self.write_lock();
-        self.first_from(from).map(|vma| self.smaps_of(vma))
+        let writer = &self.write_lock();
+        self.first_from(writer, from).map(|vma| self.smaps_of(writer, vma))
     }
 
-    /// Under the writer lock: the first VMA from `from`, cut off below it.
-    fn first_from(&self, from: Vpn) -> Option<Vma> {
+    /// Finds the first VMA from `from`, cut off below it.
+    fn first_from(&self, writer: &Writer<'_, M>, from: Vpn) -> Option<Vma> {
+        self.assert_writer(writer);
         let range = PageRange::new(from, Self::user_range().end);
         let vma = self.tree().next(from).map(|found| found.vma).filter(|vma| vma.range.overlaps(&range))?;
         Some(vma.part(vma.range.intersect(&range)))
     }
 
-    fn smaps_of(&self, vma: Vma) -> SmapsEntry {
+    fn smaps_of(&self, writer: &Writer<'_, M>, vma: Vma) -> SmapsEntry {
         let mut entry =
             SmapsEntry { vma, rss_pages: 0, shared_pages: 0, referenced_pages: 0, dirty_pages: 0, anon_huge_pages: 0 };
-        self.for_each_entry(vma.range, &mut |_, slot| {
+        self.for_each_entry(writer, vma.range, &mut |_, slot| {
             match slot.read().entry {
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(&mut entry, leaf),
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),

@@ -5,6 +5,7 @@ use crate::addr::PageRange;
 use crate::errno::op_error;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
 use crate::table::take::Removal;
 
@@ -42,20 +43,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if addr > limit || len > limit - addr || aligned == 0 {
             return Err(MunmapError::OutOfRange);
         }
-        let _writer = self.write_lock();
-        self.unmap_range(pages(addr, aligned))
+        let writer = &self.write_lock();
+        self.unmap_range(writer, pages(addr, aligned))
     }
 
-    /// Under the writer lock.
-    pub(crate) fn unmap_range(&self, range: PageRange) -> Result<(), MunmapError> {
-        let nr_pages = self.nr_mapped_in(range);
+    /// Unmaps the pages of the range; holes are no error.
+    pub(crate) fn unmap_range(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<(), MunmapError> {
+        let nr_pages = self.nr_mapped_in(writer, range);
         if nr_pages == 0 {
             return Ok(());
         }
-        let edit = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
+        let edit = self.prepare(writer, &mut |nodes| {
+            let mut edit = self.edit(writer);
             edit.with(nodes).carve(range)?;
-            if self.exceeds_map_count(edit.nr_vmas()) {
+            if self.exceeds_map_count(writer, edit.nr_vmas()) {
                 return Err(MunmapError::TooManyVmas);
             }
             Ok(edit)
@@ -63,8 +64,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let before = self.tree().snapshot();
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());
-        let removal = Removal { range, free_inside: self.hole_around(range), keep_guards: false };
-        self.finish_removal(&before, retired, &removal);
+        let removal = Removal { range, free_inside: self.hole_around(writer, range), keep_guards: false };
+        self.finish_removal(writer, &before, retired, &removal);
         Ok(())
     }
 }

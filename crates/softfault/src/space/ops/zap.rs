@@ -21,7 +21,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return;
         }
         self.vm.call();
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         let mut at = Vpn(0);
         let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.tree().next(at).map(|f| f.vma) {
@@ -31,7 +31,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             if let Some(range) = part {
                 // Tables stay, as for guards: the mapping does, too.
                 let free_inside = PageRange::new(range.start, range.start);
-                self.remove_pages(&Removal { range, free_inside, keep_guards: true }, Why::Discard);
+                self.remove_pages(writer, &Removal { range, free_inside, keep_guards: true }, Why::Discard);
             }
         }
     }

@@ -8,6 +8,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::machine::{Machine, Tick};
 use crate::policy::collapse::{self, CollapseLimits, CollapseQuestion, CollapseRefusal};
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::vma::{ObjectId, Vma};
 use crate::sync::Word;
 use crate::table::entry::Slot;
@@ -35,9 +36,10 @@ pub(super) struct Look<'a, M: Machine> {
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// The VMA that has the whole stretch and may be collapsed, its table and what
-    /// stands in it. Under the writer lock.
+    /// stands in it.
     pub(super) fn look(
         &self,
+        writer: &Writer<'_, M>,
         base: Vpn,
         allowed: &dyn Fn(&Vma) -> bool,
         limits: &CollapseLimits,
@@ -47,7 +49,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !allowed(&vma) {
             return Err(CollapseRefusal::NotAllowed);
         }
-        let (pmd, table) = self.collapse_place(base)?;
+        let (pmd, table) = self.collapse_place(writer, base)?;
         let survey = self.survey(table);
         crate::pace::answer(&self.vm.machine);
         self.verdict(&survey, limits)?;
@@ -72,7 +74,12 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     /// The entry of level 1, and the leaf table that it names.
-    pub(super) fn collapse_place(&self, base: Vpn) -> Result<(PmdSlot<'_, M::Format>, Pfn), CollapseRefusal> {
+    pub(super) fn collapse_place(
+        &self,
+        writer: &Writer<'_, M>,
+        base: Vpn,
+    ) -> Result<(PmdSlot<'_, M::Format>, Pfn), CollapseRefusal> {
+        self.assert_writer(writer);
         let machine = &self.vm.machine;
         let leaf = match walk::walk(machine, self.root, base) {
             Walk::Leaf(_) => walk::leaf_table(machine, self.root, base),

@@ -10,6 +10,7 @@ use crate::machine::{Flush, Machine};
 use crate::notify::Why;
 use crate::program;
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::space::vma::VmaFlags;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -17,7 +18,8 @@ use core::ops::ControlFlow;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Of each mapping for itself; the tree is the same before and after.
-    pub(super) fn tell_of_fork(&self, tell: &dyn Fn(&Self, PageRange, Why)) {
+    pub(super) fn tell_of_fork(&self, writer: &Writer<'_, M>, tell: &dyn Fn(&Self, PageRange, Why)) {
+        self.assert_writer(writer);
         if !self.has_subscribers() {
             return;
         }
@@ -38,10 +40,12 @@ impl<M: Machine> AddressSpace<'_, M> {
     #[cold]
     pub(super) fn copy_for_child(
         &self,
+        writer: &Writer<'_, M>,
         slot: Slot<'_, M::Format>,
         vpn: Vpn,
         why: Event,
     ) -> Result<Option<Leaf>, OutOfFrames> {
+        self.assert_writer(writer);
         let vm = self.vm;
         // Counted: it goes back if the page has gone.
         let (to, _held) = vm.obtain_held(Fill::Raw)?;

@@ -13,6 +13,7 @@
 use crate::addr::{PageRange, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
+use crate::space::lock::Writer;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd;
@@ -43,9 +44,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// huge mapping that moves as it is needs a twin in place of a leaf table; one
     /// that is split, here or by somebody else meanwhile, has its pages in two leaf
     /// tables at most.
-    pub(super) fn count_tables(&self, m: &Move) -> u64 {
+    pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &Move) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
-        self.for_each_entry(m.old, &mut |vpn, slot| {
+        self.for_each_entry(writer, m.old, &mut |vpn, slot| {
             if !m.keep_pages || matches!(slot.read().entry, Entry::Guard) {
                 count.add(m.target(vpn));
                 if slot.level > 0 {
@@ -59,17 +60,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Takes the source's entries to the destination. Where pages stay, only guards
     /// go. Subscribers have been told.
-    pub(super) fn carry_entries(&self, m: &Move, mut reserve: TableReserve<'vm, M>) {
+    pub(super) fn carry_entries(&self, writer: &Writer<'_, M>, m: &Move, mut reserve: TableReserve<'vm, M>) {
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
-        self.for_each_entry(m.old, &mut |vpn, slot| self.carry_entry(m, vpn, slot, &mut reserve));
+        self.for_each_entry(writer, m.old, &mut |vpn, slot| self.carry_entry(writer, m, vpn, slot, &mut reserve));
         if !m.keep_pages {
             self.shootdown_and_wait(Flush::Pages(m.old));
-            self.for_each_entry(m.old, &mut |vpn, slot| {
+            self.for_each_entry(writer, m.old, &mut |vpn, slot| {
                 if slot.removed().is_some() {
                     if slot.level > 0 {
-                        self.carry_deposit(vpn, m.target(vpn));
+                        self.carry_deposit(writer, vpn, m.target(vpn));
                     }
                     slot.resolve(Entry::None);
                 }
@@ -77,7 +78,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             });
         }
         let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
-        self.for_each_entry(spread, &mut |_, slot| {
+        self.for_each_entry(writer, spread, &mut |_, slot| {
             if let Entry::LockedLeaf(leaf) = slot.read().entry {
                 slot.unlock(leaf);
             }
@@ -88,15 +89,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// One entry of the source, huge or not, to its place in the destination.
-    fn carry_entry(&self, m: &Move, vpn: Vpn, slot: Slot<'_, M::Format>, reserve: &mut TableReserve<'vm, M>) -> Next {
+    fn carry_entry(
+        &self,
+        writer: &Writer<'_, M>,
+        m: &Move,
+        vpn: Vpn,
+        slot: Slot<'_, M::Format>,
+        reserve: &mut TableReserve<'vm, M>,
+    ) -> Next {
         let to = m.target(vpn);
         loop {
             let seen = slot.read();
             match seen.entry {
                 Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.keep_pages => return Next::GoOn,
                 Entry::Leaf(leaf) => {
-                    if slot.level > 0 && !self.is_room_for_huge(to) {
-                        self.split_at(Vpn(vpn.0 + 1));
+                    if slot.level > 0 && !self.is_room_for_huge(writer, to) {
+                        self.split_at(writer, Vpn(vpn.0 + 1));
                         return Next::Again;
                     }
                     if slot.take_for_removal(seen).is_ok()
@@ -104,7 +112,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     {
                         // After the entry is taken: of one that somebody else splits
                         // instead, no twin is left that the count does not have.
-                        let to_slot = self.reserved(to, slot.level, reserve);
+                        let to_slot = self.reserved(writer, to, slot.level, reserve);
                         // Locked: the hardware could use it, but there is no VMA,
                         // so nobody asks; it keeps rights and frame.
                         to_slot.set_private(Entry::LockedLeaf(Leaf { rights: leaf.rights, ..kept }));
@@ -112,7 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Entry::Guard => {
-                    let to_slot = self.reserved(to, 0, reserve);
+                    let to_slot = self.reserved(writer, to, 0, reserve);
                     to_slot.set_private(Entry::Guard);
                     slot.set_private(Entry::None);
                     return Next::GoOn;
@@ -125,7 +133,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// The entry of the destination for one of the source that is this call's.
-    fn reserved(&self, to: Vpn, level: u8, reserve: &mut TableReserve<'vm, M>) -> Slot<'vm, M::Format> {
+    fn reserved(
+        &self,
+        writer: &Writer<'_, M>,
+        to: Vpn,
+        level: u8,
+        reserve: &mut TableReserve<'vm, M>,
+    ) -> Slot<'vm, M::Format> {
+        self.assert_writer(writer);
         let slot = match level {
             0 => reserve.entry_for(self.root, self.frame, to, &mut |_| ()),
             _ => reserve.pmd_for(self.root, self.frame, to).map(|pmd| pmd.slot),
@@ -135,13 +150,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Whether a huge mapping can go to the page as it is: to an aligned place with
     /// no leaf table.
-    fn is_room_for_huge(&self, to: Vpn) -> bool {
+    fn is_room_for_huge(&self, writer: &Writer<'_, M>, to: Vpn) -> bool {
+        self.assert_writer(writer);
         let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
         is_aligned && matches!(walk::walk(&self.vm.machine, self.root, to), Walk::Hole(_))
     }
 
     /// The deposit goes with its mapping. Both entries are owned by this call.
-    fn carry_deposit(&self, from: Vpn, to: Vpn) {
+    fn carry_deposit(&self, writer: &Writer<'_, M>, from: Vpn, to: Vpn) {
+        self.assert_writer(writer);
         let (machine, frames) = (&self.vm.machine, &self.vm.frames);
         let tables = (walk::pmd_table(machine, self.root, from), walk::pmd_table(machine, self.root, to));
         if let (Some(from_table), Some(to_table)) = tables

@@ -26,6 +26,7 @@ use crate::machine::Machine;
 use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
+use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::reserve::TableReserve;
@@ -52,6 +53,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// [`MoveRefused`]; tree, entries and counts are as before then.
     pub(super) fn move_mapping(
         &self,
+        writer: &Writer<'_, M>,
         vma: &Vma,
         old: PageRange,
         new: PageRange,
@@ -61,43 +63,44 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // rmap finds them; a shared one its place in the object.
         let moved = Vma { range: new, pgoff: vma.index_of(old.start), ..*vma };
         if old.is_empty() {
-            return self.duplicate(moved);
+            return self.duplicate(writer, moved);
         }
         let m = Move { old, new, keep_old, keep_pages: keep_old && vma.object != ObjectId::NONE };
-        let edits = self.prepare(&mut |nodes| self.prepare_move(vma, &m, moved, nodes))?;
+        let edits = self.prepare(writer, &mut |nodes| self.prepare_move(writer, vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
         // Subscribers are told while no frames are held (I28).
         let told = (!m.keep_pages).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
-        if reserve.add(self.count_tables(&m)).is_err() {
-            self.reclaim(trial.take_back());
+        if reserve.add(self.count_tables(writer, &m)).is_err() {
+            self.reclaim(writer, trial.take_back());
             return Err(MoveRefused::OutOfFrames);
         }
         self.vm.object_get(vma, new.nr_pages());
-        self.carry_entries(&m, reserve);
+        self.carry_entries(writer, &m, reserve);
         drop(told);
         let retired = trial.publish_second();
         if !keep_old {
-            let removal = Removal { range: old, free_inside: self.hole_around(old), keep_guards: false };
-            self.remove_pages(&removal, Why::Move);
+            let removal = Removal { range: old, free_inside: self.hole_around(writer, old), keep_guards: false };
+            self.remove_pages(writer, &removal, Why::Move);
             self.vm.object_put(vma, old.nr_pages());
         }
         let nr_less = if keep_old { 0 } else { old.nr_pages() };
         self.data.limits.nr_mapped_pages.add_owned(new.nr_pages().wrapping_sub(nr_less));
-        self.reclaim(retired);
+        self.reclaim(writer, retired);
         Ok(())
     }
 
     /// Both versions, with every node that they need.
-    fn prepare_move(
-        &self,
+    fn prepare_move<'a>(
+        &'a self,
+        writer: &'a Writer<'_, M>,
         vma: &Vma,
         m: &Move,
         moved: Vma,
         nodes: Nodes<'_, M>,
-    ) -> Result<TwoEdits<'_, 'vm, M>, MoveRefused> {
-        let mut edit = self.edit();
+    ) -> Result<TwoEdits<'a, 'vm, M>, MoveRefused> {
+        let mut edit = self.edit(writer);
         edit.with(nodes).rewrite(m.old, &mut |v| Vma { flags: v.flags.moving(), ..*v })?;
         let mut edits = edit.seal();
         if m.keep_old {
@@ -110,18 +113,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             edits.second(nodes).carve(m.old)?;
         }
         edits.second(nodes).place(moved)?;
-        if self.exceeds_map_count(edits.nr_vmas()) {
+        if self.exceeds_map_count(writer, edits.nr_vmas()) {
             return Err(MoveRefused::TooManyVmas);
         }
         Ok(edits)
     }
 
     /// A second mapping of an object, for an old size of 0. Nothing moves.
-    fn duplicate(&self, copy: Vma) -> Result<(), MoveRefused> {
-        let edit = self.prepare(&mut |nodes| {
-            let mut edit = self.edit();
+    fn duplicate(&self, writer: &Writer<'_, M>, copy: Vma) -> Result<(), MoveRefused> {
+        let edit = self.prepare(writer, &mut |nodes| {
+            let mut edit = self.edit(writer);
             edit.with(nodes).place(copy)?;
-            if self.exceeds_map_count(edit.nr_vmas()) {
+            if self.exceeds_map_count(writer, edit.nr_vmas()) {
                 return Err(MoveRefused::TooManyVmas);
             }
             Ok(edit)
@@ -129,7 +132,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let retired = edit.publish();
         self.vm.object_get(&copy, copy.range.nr_pages());
         self.data.limits.nr_mapped_pages.add_owned(copy.range.nr_pages());
-        self.reclaim(retired);
+        self.reclaim(writer, retired);
         Ok(())
     }
 }
