@@ -118,6 +118,7 @@ pub use space::ops::{
 };
 pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};
+pub use space::walker::{Miss, Stamp, Walked, Walker};
 pub use space::{Active, AddressSpace};
 pub use tunables::{Discipline, Tunables};
 pub use vm::{FrameRange, NewVmError, Vm};

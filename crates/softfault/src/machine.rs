@@ -170,7 +170,11 @@ pub enum Tick {
 /// - **M7** a walker of the embedder's own (an emulated TLB, a second table) reads
 ///   entries as whole words while its CPU is active in the space, changes
 ///   them only as [`used`](crate::table::format::used) does, by compare-and-swap in a
-///   present leaf, and drops what it keeps in [`shootdown`](Machine::shootdown);
+///   present leaf, and drops what it keeps in [`shootdown`](Machine::shootdown). A frame
+///   that [`Walker::translate`](crate::Walker::translate) gave is used through
+///   [`frame_ptr`](Machine::frame_ptr) only while the CPU is active and the translation
+///   [is current](crate::Walker::is_current), and no such access is under way when
+///   `shootdown` returns;
 /// - **M8** no callback unwinds: an operation that is left half-way leaves locks and
 ///   entries as they are, and nothing may use the subsystem afterwards.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call

@@ -54,6 +54,8 @@ pub(crate) struct Plain {
     pub(crate) clock_step: Word,
     /// A frame, + 1, in whose block nobody may have business; 0 is none.
     pub(crate) closed: Word,
+    /// Calls of [`Machine::frame_ptr`] so far: a walk has one for each level.
+    pub(crate) nr_looks: Word,
     /// Turns of [`Machine::relax`] so far.
     pub(crate) nr_relaxed: Word,
 }
@@ -73,6 +75,7 @@ unsafe impl Machine for Plain {
         true
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
+        self.nr_looks.add_owned(1);
         let is_closed = self.closed.get().checked_sub(1).is_some_and(|at| u64::from(pfn.0) / 512 == at / 512);
         assert!(!is_closed, "a frame that is nobody's is looked at");
         let (from, nr_more) = self.gap;
@@ -137,8 +140,8 @@ fn named(ranges: &[(u32, u64)]) -> Vec<FrameRange> {
 }
 
 fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
-    let [nr_relaxed, closed, clock, clock_step] = [0; 4].map(Word::new);
-    Plain { memory, nr_frames, frames, gap: (0, 0), nr_cpus, clock, clock_step, closed, nr_relaxed }
+    let [nr_looks, nr_relaxed, closed, clock, clock_step] = [0; 5].map(Word::new);
+    Plain { memory, nr_frames, frames, gap: (0, 0), nr_cpus, clock, clock_step, closed, nr_looks, nr_relaxed }
 }
 
 /// A `Vm` over `nr_frames` zeroed frames.

@@ -115,10 +115,11 @@ const FILES: [&str; 11] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 33] = [
+const LEFT_OUT: [(&str, &str); 34] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
+    ("fetch", "read, with another right"),
     ("update_u32", "write, with another store in the section"),
     ("collapse", "what MADV_COLLAPSE does to each stretch"),
     ("mmap_object", "mmap: the object's count is all that differs; shared_objects.rs"),

@@ -64,14 +64,17 @@ impl<M: Machine> AddressSpace<'_, M> {
     ///
     /// [`AccessError`]; bytes before `at` have been read.
     pub fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
-        self.vm.call();
-        let mut pace = Pace::new(&self.vm.machine);
-        for (at, offset, part) in chunks(addr, into.len()) {
-            pace.page();
-            let part = &mut into[part];
-            self.with_page(at, Access::Read, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, part))?;
-        }
-        Ok(())
+        self.load_as(Access::Read, addr, into)
+    }
+
+    /// Reads as a program's instruction fetches would: the mapping has to allow
+    /// execution.
+    ///
+    /// # Errors
+    ///
+    /// [`AccessError`]; bytes before `at` have been read.
+    pub fn fetch(&self, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        self.load_as(Access::Exec, addr, into)
     }
 
     /// Writes as a program's stores would.
@@ -135,6 +138,18 @@ impl<M: Machine> AddressSpace<'_, M> {
                 let request = Request { vpn: Vpn::of(at), want: Want::ForcedWrite };
                 self.fault(request).map_err(|fault| AccessError { at, fault })?;
             }
+        }
+        Ok(())
+    }
+
+    /// Copies out of pages that allow the access.
+    fn load_as(&self, access: Access, addr: u64, into: &mut [u8]) -> Result<(), AccessError> {
+        self.vm.call();
+        let mut pace = Pace::new(&self.vm.machine);
+        for (at, offset, part) in chunks(addr, into.len()) {
+            pace.page();
+            let part = &mut into[part];
+            self.with_page(at, access, &mut |leaf| program::read(&self.vm.machine, leaf.pfn, offset, part))?;
         }
         Ok(())
     }

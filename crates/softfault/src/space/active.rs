@@ -16,7 +16,7 @@ use core::marker::PhantomData;
 /// dropping the space panics.
 #[must_use]
 pub struct Active<'a, 'vm, M: Machine> {
-    space: &'a AddressSpace<'vm, M>,
+    pub(super) space: &'a AddressSpace<'vm, M>,
     cpu: CpuId,
     /// The thread may not be another CPU when this is dropped.
     stays: PhantomData<*const ()>,

@@ -6,7 +6,7 @@
 //! with a fence between. So either the writer sees the bit and waits, or the
 //! visitor sees what was published (I11).
 
-use super::{AddressSpace, CpusLine, SpaceData};
+use super::{AddressSpace, CpusLine, ShotLine, SpaceData};
 use crate::account::Event;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine};
@@ -52,7 +52,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Drops translations everywhere; afterwards no access goes through them.
     pub(crate) fn shootdown(&self, what: Flush) {
-        let cpus = self.cpus();
+        let mut cpus = self.cpus();
+        if self.data.shot.is_counted() {
+            // Before the CPUs that are waited for are read: a section that is not
+            // waited for sees the new count (I39).
+            self.data.shot.raise();
+            cpus = self.cpus();
+        }
         if !cpus.is_empty() {
             self.vm.count(Event::Shootdown, 1);
             self.vm.machine.shootdown(self.tag(), &cpus, what);
@@ -71,6 +77,34 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !self.vm.machine.shootdown_is_grace() {
             self.wait_for_readers();
         }
+    }
+}
+
+impl ShotLine {
+    /// From now on shootdowns are counted, if they were not before.
+    ///
+    /// The fence pairs with the one before [`is_counted`](Self::is_counted): a remover
+    /// that finds nothing to count has changed its entries before the caller reads any.
+    pub(crate) fn begin_to_count(&self) {
+        if !self.is_counted() {
+            _ = self.count.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed);
+        }
+        sync::fence();
+    }
+
+    /// After a fence that follows the change of entries.
+    fn is_counted(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != 0
+    }
+
+    fn raise(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whoever reads a new count reads the entries that were changed before it.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) mod removal;
 pub(crate) mod split;
 pub(crate) mod tree;
 pub(crate) mod vma;
+pub(crate) mod walker;
 
 pub use active::Active;
 
@@ -66,6 +67,7 @@ pub(crate) struct SpaceData {
     pub(crate) limits: LimitsData,
     /// Subscriptions: see `notify`.
     pub(crate) notify: crate::notify::NotifyLine,
+    pub(crate) shot: ShotLine,
 }
 
 /// A line of its own: writers spin on it.
@@ -88,6 +90,14 @@ pub(crate) struct GlobalLine {
 #[derive(Default)]
 pub(crate) struct CpusLine {
     pub(crate) words: [Word; MAX_CPUS / 64],
+}
+
+/// A line of its own, which nobody writes in a space without walkers.
+#[repr(C, align(64))]
+pub(crate) struct ShotLine {
+    /// Shootdowns since there was a walker; 0 is none so far. Never begins anew.
+    pub(crate) count: Word,
+    pub(crate) pad: [Word; 7],
 }
 
 /// Under the writer lock.

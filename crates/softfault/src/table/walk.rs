@@ -82,6 +82,11 @@ pub(crate) fn mapped<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Map
         Walk::Huge(pmd) => (pmd.slot, vpn.0 - pmd.base.0),
         Walk::Hole(_) | Walk::Owned => return None,
     };
+    mapped_at(slot, part)
+}
+
+/// The same of an entry that has been found: `part` is the page's index in its span.
+pub(crate) fn mapped_at<F: Format>(slot: Slot<'_, F>, part: u64) -> Option<Mapped<'_, F>> {
     let seen = slot.read();
     let (leaf, is_locked) = match seen.entry {
         Entry::Leaf(leaf) => (leaf, false),

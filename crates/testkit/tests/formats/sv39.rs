@@ -34,3 +34,5 @@ mod several_cpus;
 mod shared_objects;
 #[path = "../software_marks.rs"]
 mod software_marks;
+#[path = "../walker.rs"]
+mod walker;

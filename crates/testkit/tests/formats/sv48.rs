@@ -16,3 +16,5 @@ mod pins;
 mod several_cpus;
 #[path = "../software_marks.rs"]
 mod software_marks;
+#[path = "../walker.rs"]
+mod walker;

@@ -8,3 +8,5 @@ mod huge_races;
 mod pins;
 #[path = "../software_marks.rs"]
 mod software_marks;
+#[path = "../walker.rs"]
+mod walker;

@@ -91,6 +91,7 @@ calls! {
     No "AddressSpace::handle_fault, with a split": |s| _ = s.other.handle_fault(AT, Access::Write);
     No "AddressSpace::handle_fault, with a new page": |s| _ = s.other.handle_fault(BASE + 2 * PAGE, Access::Write);
     No "AddressSpace::read": |s| _ = s.other.read(BASE, &mut [0]);
+    No "AddressSpace::fetch": |s| _ = s.other.fetch(BASE, &mut [0]);
     No "AddressSpace::write": |s| _ = s.other.write(BASE, &[1]);
     No "AddressSpace::write_forced": |s| _ = s.other.write_forced(BASE, &[1]);
     No "AddressSpace::update_u32": |s| _ = s.other.update_u32(BASE, &mut |_| None);
@@ -160,11 +161,12 @@ calls! {
 }
 
 /// Functions that no subscriber can call, or that it has no business with, and why.
-pub const LEFT_OUT: [(&str, &str); 6] = [
+pub const LEFT_OUT: [(&str, &str); 7] = [
     ("Vm::new", "there is no machine to be told by yet"),
     ("Vm::into_machine", "the spaces borrow it"),
     ("Vm::check_free_is_zero", "reads all free memory and waits for nobody"),
     ("Vm::pretend_mappings", "unsafe; for tests"),
+    ("Active::walker", "stays on the thread of its CPU, as all that a walker does; walker.rs calls from there"),
     ("AddressSpace::activate_raw", "unsafe; as activate"),
     ("AddressSpace::deactivate_raw", "unsafe; as activate"),
 ];

@@ -53,7 +53,10 @@ const LAYERS: &[Layer] = &[
     Layer { name: "space", members: &["space"] },
     Layer { name: "rmap", members: &["rmap"] },
     Layer { name: "fault", members: &["fault"] },
-    Layer { name: "operations", members: &["space/ops", "space/access", "pin", "notify/age", "notify/lookup"] },
+    Layer {
+        name: "operations",
+        members: &["space/ops", "space/access", "space/walker", "pin", "notify/age", "notify/lookup"],
+    },
     Layer { name: "pressure", members: &["compact", "huge"] },
     // Nothing names it.
     Layer { name: "face", members: &["lib", "vm", "describe", "check", "source/check", "words"] },
