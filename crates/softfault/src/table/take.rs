@@ -28,8 +28,23 @@ pub(crate) struct Removal {
     pub(crate) range: PageRange,
     /// Tables whose span lies inside go as a whole. Empty keeps all tables.
     pub(crate) free_inside: PageRange,
-    /// Guards stay (madvise), or go with their VMA (munmap).
-    pub(crate) keep_guards: bool,
+    pub(crate) guards: Guards,
+}
+
+/// What a removal does with guards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Guards {
+    /// They stay, as the mapping does (madvise).
+    Keep,
+    /// They go with their VMA (munmap).
+    Remove,
+}
+
+impl Removal {
+    /// Keeps all tables: they are needed again, or have guards.
+    pub(crate) fn keeping_tables(range: PageRange, guards: Guards) -> Removal {
+        Removal { range, free_inside: PageRange::new(range.start, range.start), guards }
+    }
 }
 
 /// What the first pass found.
@@ -194,7 +209,7 @@ fn take_in<M: Machine>(
                         return;
                     }
                 }
-                Entry::Guard if removal.keep_guards => return,
+                Entry::Guard if removal.guards == Guards::Keep => return,
                 Entry::Guard => return slot.set_private(Entry::None),
                 // Somebody's for a moment: a copy under way, a decision.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),

@@ -17,7 +17,7 @@ use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
 use crate::table::pmd::PmdSlot;
 use crate::table::reserve::{self, TableReserve};
-use crate::table::take::{self, Next, Part, Removal};
+use crate::table::take::{self, Guards, Next, Part, Removal};
 
 op_error! {
     /// Why madvise(2) did not do all.
@@ -202,8 +202,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn drop_pages(&self, writer: &Writer<'_, M>, vma: &Vma, part: PageRange) {
         // Guards live in entries, so their tables have to stay.
         let may_guard = vma.flags.contains(VmaFlags::MAYGUARD);
-        let free_inside = if may_guard { PageRange::new(part.start, part.start) } else { part };
-        self.remove_pages(writer, &Removal { range: part, free_inside, keep_guards: true }, Why::Discard);
+        let removal = if may_guard {
+            Removal::keeping_tables(part, Guards::Keep)
+        } else {
+            Removal { range: part, free_inside: part, guards: Guards::Keep }
+        };
+        self.remove_pages(writer, &removal, Why::Discard);
     }
 
     /// Marks pages clean and old; reclaim may then drop them instead of writing
@@ -260,8 +264,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 let rest = PageRange::new(Vpn(vpn), part.end);
                 let range = if cleared_rest { one } else { rest };
                 cleared_rest = true;
-                let free_inside = PageRange::new(part.start, part.start);
-                self.remove_pages(writer, &Removal { range, free_inside, keep_guards: true }, Why::Discard);
+                self.remove_pages(writer, &Removal::keeping_tables(range, Guards::Keep), Why::Discard);
             }
         }
         self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);

@@ -47,6 +47,14 @@ impl From<crate::space::tree::OutOfNodes> for ForkError {
     }
 }
 
+/// What a child gets of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    All,
+    /// Guards alone: pages of an object are found again by a fault.
+    Guards,
+}
+
 /// What sharing one entry came to.
 enum Shared {
     /// Nothing to share.
@@ -145,8 +153,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if vma.flags.intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
                 return ControlFlow::Continue(());
             }
-            let only_guards = vma.flags.contains(VmaFlags::SHARED);
-            result = self.copy_range(writer, child, vma.range, only_guards, write_protected);
+            let what = if vma.flags.contains(VmaFlags::SHARED) { Wanted::Guards } else { Wanted::All };
+            result = self.copy_range(writer, child, vma.range, what, write_protected);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         result
@@ -157,16 +165,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         writer: &Writer<'_, M>,
         child: &AddressSpace<'vm, M>,
         range: PageRange,
-        only_guards: bool,
+        what: Wanted,
         write_protected: &mut bool,
     ) -> Result<(), ForkError> {
         let mut result = Ok(());
         take::for_each_part(&self.vm.machine, self.root, range, &mut |part| {
             let done = match part {
                 Part::Table(table, pages) => {
-                    self.copy_table(writer, child, table, pages, only_guards, write_protected).map(|()| Next::GoOn)
+                    self.copy_table(writer, child, table, pages, what, write_protected).map(|()| Next::GoOn)
                 }
-                Part::Huge(_) if only_guards => Ok(Next::GoOn),
+                Part::Huge(_) if what == Wanted::Guards => Ok(Next::GoOn),
                 Part::Huge(pmd) => self.copy_huge(child, pmd, write_protected),
             };
             done.unwrap_or_else(|error| {
@@ -185,7 +193,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         child: &AddressSpace<'vm, M>,
         table: Pfn,
         part: PageRange,
-        only_guards: bool,
+        what: Wanted,
         write_protected: &mut bool,
     ) -> Result<(), ForkError> {
         let from = walk::entries(&self.vm.machine, table);
@@ -197,7 +205,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let i = index_of::<M::Format>(vpn.0, 0);
             let slot = Slot::new(&from[i], 0);
             let loaded = slot.load();
-            if slot.is_none(loaded) || only_guards && slot.seen(loaded).entry != Entry::Guard {
+            if slot.is_none(loaded) || what == Wanted::Guards && slot.seen(loaded).entry != Entry::Guard {
                 continue;
             }
             let copied = match to {

@@ -1,6 +1,6 @@
 //! mmap(2): anonymous memory, and shared objects that the embedder has.
 
-use super::{is_aligned, page_align, pages, task_size};
+use super::{is_aligned, page_align, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::linux::{MapFlags, MapType, Prot};
@@ -14,7 +14,7 @@ use crate::space::lock::Writer;
 use crate::space::placement::occupied;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
-use crate::table::take::Removal;
+use crate::table::take::{Guards, Removal};
 
 op_error! {
     /// Why mmap(2) did nothing.
@@ -90,6 +90,14 @@ pub(crate) struct Given {
     object: ObjectId,
     pgoff: u64,
     flags: VmaFlags,
+}
+
+/// What is at the place of a new mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Hole,
+    /// Pages of other mappings, which go.
+    Mapped,
 }
 
 /// A mapping that only has to be published.
@@ -208,25 +216,26 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if fixed && !is_aligned(addr) {
             return Err(MmapError::Unaligned);
         }
-        let at = self.map_locked(addr, len, prot, flags, given)?;
+        let range = self.map_locked(addr, len / PAGE_SIZE, prot, flags, given)?;
         if flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) == MapFlags::POPULATE
             || flags.contains(MapFlags::LOCKED)
             || !self.future_locks().is_empty()
         {
             // As Linux: the mapping stands even where populating it fails.
-            self.populate_quietly(pages(at, len));
+            self.populate_quietly(range);
         }
-        Ok(at)
+        Ok(range.start.addr())
     }
 
+    /// Gives the pages of the mapping. Without a fixed place, `addr` is a hint.
     fn map_locked(
         &self,
         addr: u64,
-        len: u64,
+        nr_pages: u64,
         prot: Prot,
         flags: MapFlags,
         given: Option<Given>,
-    ) -> Result<u64, MmapError> {
+    ) -> Result<PageRange, MmapError> {
         let fixed = flags.is_fixed();
         let writer = &self.write_lock();
         if self.tree().nr_vmas() > self.vm.max_map_count() {
@@ -235,7 +244,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let start = if fixed {
             Vpn::of(addr)
         } else {
-            let (tree, nr_pages) = (self.tree().snapshot(), len / PAGE_SIZE);
+            let tree = self.tree().snapshot();
             let is_private = given.is_none_or(|given| given.object == ObjectId::NONE);
             let found = if flags.contains(MapFlags::BITS_32) {
                 self.find_hole_below_2g(&tree, addr, nr_pages)
@@ -244,19 +253,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             };
             found.ok_or(MmapError::NoHole)?
         };
-        let range = pages(start.addr(), len);
+        let range = PageRange::new(start, Vpn(start.0 + nr_pages));
         if flags.contains(MapFlags::FIXED_NOREPLACE) && occupied(&self.tree().snapshot(), range) {
             return Err(MmapError::Occupied);
         }
         if flags.contains(MapFlags::LOCKED) && !self.can_lock() {
             return Err(MmapError::LockNotAllowed);
         }
-        if !self.may_lock(writer, vma_locks(flags) | self.future_locks(), len / PAGE_SIZE) {
+        if !self.may_lock(writer, vma_locks(flags) | self.future_locks(), nr_pages) {
             return Err(MmapError::TooMuchLocked);
         }
         let flags = vma_flags(prot, flags)?;
         self.insert_mapping(writer, range, flags, given)?;
-        Ok(start.addr())
+        Ok(range)
     }
 
     /// Maps new memory, or the object that is given, in place of whatever is in
@@ -273,9 +282,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Some(excess) = self.excess(writer, flags, range.nr_pages(), nr_replaced) {
             return Err(excess.into());
         }
+        let place = if nr_replaced > 0 { Place::Mapped } else { Place::Hole };
         let (vma, prepared) = self.prepare(writer, &mut |nodes| {
             let vma = self.new_vma(range, flags, given, nodes)?;
-            let prepared = self.prepare_vma(writer, vma, nr_replaced > 0, nodes);
+            let prepared = self.prepare_vma(writer, vma, place, nodes);
             prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
         match prepared {
@@ -323,11 +333,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &'a self,
         writer: &'a Writer<'_, M>,
         vma: Vma,
-        is_over: bool,
+        place: Place,
         nodes: Nodes<'_, M>,
     ) -> Result<Prepared<'a, 'vm, M>, MmapError> {
         let mut edit = self.edit(writer);
-        if !is_over {
+        if place == Place::Hole {
             edit.with(nodes).place(vma)?;
             return Ok(Prepared::IntoHole(edit));
         }
@@ -345,7 +355,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let before = self.tree().snapshot();
         let (retired, second) = edits.publish_first();
         // Tables stay: they are about to be needed again.
-        let removal = Removal { range: vma.range, free_inside: PageRange::new(Vpn(0), Vpn(0)), keep_guards: false };
+        let removal = Removal::keeping_tables(vma.range, Guards::Remove);
         self.finish_removal(writer, &before, retired, &removal);
         let retired = second.publish();
         self.reclaim(writer, retired);

@@ -4,8 +4,8 @@
 //! mark mappings, bring their pages in, and keep to the limit. The tree counts how much is
 //! locked.
 
-use super::{page_align, pages};
-use crate::addr::{Access, PAGE_SIZE, PageRange};
+use super::page_align;
+use crate::addr::{Access, PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::linux::{MlockFlags, MlockallFlags};
@@ -62,20 +62,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !self.can_lock() {
             return Err(MlockError::NotAllowed);
         }
-        let (addr, len) = rounded(addr, len);
+        let range = rounded(addr, len);
         {
             let writer = &self.write_lock();
-            if !self.may_lock(writer, VmaFlags::LOCKED, len / PAGE_SIZE) {
+            if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages()) {
                 // The range may be locked in part; nothing of it is counted twice.
-                let end = addr.saturating_add(len);
-                let again = if end > addr { self.nr_locked_in(writer, pages(addr, end - addr)) } else { 0 };
-                if !self.may_lock(writer, VmaFlags::LOCKED, (len / PAGE_SIZE).saturating_sub(again)) {
+                let again = self.nr_locked_in(writer, range);
+                if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages().saturating_sub(again)) {
                     return Err(MlockError::OverLimit);
                 }
             }
-            self.mark(writer, addr, len, set)?;
+            self.mark(writer, range, set)?;
         }
-        if len == 0 { Ok(()) } else { self.bring_in(pages(addr, len)) }
+        if range.is_empty() { Ok(()) } else { self.bring_in(range) }
     }
 
     /// Unlocks the pages of `addr..addr + len`.
@@ -87,9 +86,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: mlock(2).
     pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
         self.vm.call();
-        let (addr, len) = rounded(addr, len);
+        let range = rounded(addr, len);
         let writer = &self.write_lock();
-        self.mark(writer, addr, len, VmaFlags::empty())
+        self.mark(writer, range, VmaFlags::empty())
     }
 
     /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
@@ -170,14 +169,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Marks the range, up to its first hole.
-    fn mark(&self, writer: &Writer<'_, M>, addr: u64, len: u64, set: VmaFlags) -> Result<(), MlockError> {
-        if len == 0 {
+    fn mark(&self, writer: &Writer<'_, M>, range: PageRange, set: VmaFlags) -> Result<(), MlockError> {
+        if range.is_empty() {
             return Ok(());
         }
-        if addr.checked_add(len).is_none() {
+        if range.end > Vpn::of(u64::MAX) {
             return Err(MlockError::Wraps);
         }
-        let range = pages(addr, len);
         let mapped = self.mapped_prefix(writer, range);
         self.rewrite_locks(writer, mapped, set)?;
         if mapped == range { Ok(()) } else { Err(MlockError::NotMapped) }
@@ -223,8 +221,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// Whole pages, with Linux's wrap: a length that rounds up past 2^64 is none.
-fn rounded(addr: u64, len: u64) -> (u64, u64) {
-    let start = addr & !(PAGE_SIZE - 1);
-    (start, page_align(len.wrapping_add(addr - start)))
+/// Whole pages, with Linux's wrap: a length that rounds up past 2^64 is none. The range
+/// may end past the last address.
+fn rounded(addr: u64, len: u64) -> PageRange {
+    let start = Vpn::of(addr);
+    let nr_pages = page_align(len.wrapping_add(addr % PAGE_SIZE)) / PAGE_SIZE;
+    PageRange::new(start, Vpn(start.0 + nr_pages))
 }

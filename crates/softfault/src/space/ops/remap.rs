@@ -14,7 +14,8 @@ use crate::space::AddressSpace;
 use crate::space::limits::Excess;
 use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
-use crate::space::vma::{Vma, VmaFlags};
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use carry::Source;
 use moving::MoveRefused;
 
 op_error! {
@@ -195,10 +196,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // What was in the target no longer counts.
             self.check_room(writer, &vma, nr_new)?;
         }
-        let keep_old = flags.contains(MremapFlags::DONTUNMAP) || nr_old == 0;
+        let source = match vma.object {
+            _ if !flags.contains(MremapFlags::DONTUNMAP) => Source::Unmapped,
+            ObjectId::NONE => Source::Emptied,
+            _ => Source::Kept,
+        };
         self.cut_tail(writer, call)?;
         let moved = PageRange::new(old.start, Vpn(old.start.0 + nr_old.min(nr_new)));
-        self.move_mapping(writer, &vma, moved, to, keep_old)?;
+        self.move_mapping(writer, &vma, moved, to, source)?;
         Ok(to.start)
     }
 

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
-use crate::table::take::Removal;
+use crate::table::take::{Guards, Removal};
 
 op_error! {
     /// Why munmap(2) did nothing.
@@ -64,7 +64,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let before = self.tree().snapshot();
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());
-        let removal = Removal { range, free_inside: self.hole_around(writer, range), keep_guards: false };
+        let removal = Removal { range, free_inside: self.hole_around(writer, range), guards: Guards::Remove };
         self.finish_removal(writer, &before, retired, &removal);
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::notify::Why;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};
-use crate::table::take::Removal;
+use crate::table::take::{Guards, Removal};
 use core::ops::Range;
 
 impl<M: Machine> AddressSpace<'_, M> {
@@ -30,8 +30,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             let part = if vma.object == id { pages_of(&vma, &object_pages) } else { None };
             if let Some(range) = part {
                 // Tables stay, as for guards: the mapping does, too.
-                let free_inside = PageRange::new(range.start, range.start);
-                self.remove_pages(writer, &Removal { range, free_inside, keep_guards: true }, Why::Discard);
+                self.remove_pages(writer, &Removal::keeping_tables(range, Guards::Keep), Why::Discard);
             }
         }
     }

@@ -26,10 +26,18 @@ use crate::vm::Vm;
 pub(super) struct Move {
     pub(super) old: PageRange,
     pub(super) new: PageRange,
-    /// The source stays mapped.
-    pub(super) keep_old: bool,
-    /// The source's pages stay, too: those of an object are found again by a fault.
-    pub(super) keep_pages: bool,
+    pub(super) source: Source,
+}
+
+/// What becomes of the place that a mapping moves from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    /// It is unmapped.
+    Unmapped,
+    /// It stays mapped, and its pages go.
+    Emptied,
+    /// It stays mapped with its pages: those of an object are found again by a fault.
+    Kept,
 }
 
 impl Move {
@@ -47,7 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &Move) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
-            if !m.keep_pages || matches!(slot.read().entry, Entry::Guard) {
+            if m.source != Source::Kept || matches!(slot.read().entry, Entry::Guard) {
                 count.add(m.target(vpn));
                 if slot.level > 0 {
                     count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
@@ -65,7 +73,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
         self.for_each_entry(writer, m.old, &mut |vpn, slot| self.carry_entry(writer, m, vpn, slot, &mut reserve));
-        if !m.keep_pages {
+        if m.source != Source::Kept {
             self.shootdown_and_wait(Flush::Pages(m.old));
             self.for_each_entry(writer, m.old, &mut |vpn, slot| {
                 if slot.removed().is_some() {
@@ -101,7 +109,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         loop {
             let seen = slot.read();
             match seen.entry {
-                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.keep_pages => return Next::GoOn,
+                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.source == Source::Kept => return Next::GoOn,
                 Entry::Leaf(leaf) => {
                     if slot.level > 0 && !self.is_room_for_huge(writer, to) {
                         self.split_at(writer, Vpn(vpn.0 + 1));

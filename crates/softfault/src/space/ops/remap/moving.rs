@@ -20,7 +20,7 @@
 //! Neighbours: `remap` checks the call, `carry` moves the entries. Locks on entry:
 //! the writer lock.
 
-use super::carry::Move;
+use super::carry::{Move, Source};
 use crate::addr::PageRange;
 use crate::machine::Machine;
 use crate::notify::Why;
@@ -28,9 +28,9 @@ use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
 use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
-use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::space::vma::{Vma, VmaFlags};
 use crate::table::reserve::TableReserve;
-use crate::table::take::Removal;
+use crate::table::take::{Guards, Removal};
 
 /// Why a mapping did not move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +57,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         vma: &Vma,
         old: PageRange,
         new: PageRange,
-        keep_old: bool,
+        source: Source,
     ) -> Result<(), MoveRefused> {
         // Private pages keep the index that they were first mapped with, so that
         // rmap finds them; a shared one its place in the object.
@@ -65,12 +65,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if old.is_empty() {
             return self.duplicate(writer, moved);
         }
-        let m = Move { old, new, keep_old, keep_pages: keep_old && vma.object != ObjectId::NONE };
+        let m = Move { old, new, source };
         let edits = self.prepare(writer, &mut |nodes| self.prepare_move(writer, vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
         // Subscribers are told while no frames are held (I28).
-        let told = (!m.keep_pages).then(|| self.invalidate(m.old, Why::Move));
+        let told = (m.source != Source::Kept).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
         if reserve.add(self.count_tables(writer, &m)).is_err() {
             self.reclaim(writer, trial.take_back());
@@ -80,12 +80,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.carry_entries(writer, &m, reserve);
         drop(told);
         let retired = trial.publish_second();
-        if !keep_old {
-            let removal = Removal { range: old, free_inside: self.hole_around(writer, old), keep_guards: false };
+        if source == Source::Unmapped {
+            let removal = Removal { range: old, free_inside: self.hole_around(writer, old), guards: Guards::Remove };
             self.remove_pages(writer, &removal, Why::Move);
             self.vm.object_put(vma, old.nr_pages());
         }
-        let nr_less = if keep_old { 0 } else { old.nr_pages() };
+        let nr_less = if source == Source::Unmapped { old.nr_pages() } else { 0 };
         self.data.limits.nr_mapped_pages.add_owned(new.nr_pages().wrapping_sub(nr_less));
         self.reclaim(writer, retired);
         Ok(())
@@ -103,14 +103,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut edit = self.edit(writer);
         edit.with(nodes).rewrite(m.old, &mut |v| Vma { flags: v.flags.moving(), ..*v })?;
         let mut edits = edit.seal();
-        if m.keep_old {
+        if m.source == Source::Unmapped {
+            edits.second(nodes).carve(m.old)?;
+        } else {
             // As Linux: locked is what has moved, and no part of the mapping any more.
             let is_locked = vma.flags.contains(VmaFlags::LOCKED);
             let no_lock = VmaFlags::LOCKED | VmaFlags::ONFAULT;
             let flags = if is_locked { vma.flags - no_lock } else { vma.flags };
             edits.second(nodes).rewrite(vma.range, &mut |v| Vma { flags, ..*v })?;
-        } else {
-            edits.second(nodes).carve(m.old)?;
         }
         edits.second(nodes).place(moved)?;
         if self.exceeds_map_count(writer, edits.nr_vmas()) {
