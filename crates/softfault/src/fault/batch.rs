@@ -10,9 +10,9 @@
 //!
 //! Locks on entry: in a section.
 
-use super::find::FoundVma;
+use super::context::Fault;
 use super::kit::{Kit, Need};
-use super::{FaultDone, Here, Request, Turn};
+use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
@@ -37,22 +37,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// where it is to be a base page.
     #[cold]
     #[inline(never)]
-    pub(crate) fn fill_batch(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        kit: &mut Kit<'vm, M>,
-    ) -> Option<Turn<'vm, M>> {
+    pub(crate) fn fill_batch(&self, fault: &Fault<'_>, kit: &mut Kit<'vm, M>) -> Option<Turn<'vm, M>> {
         if self.vm.tunables.discipline != Discipline::Lockfree {
             return None;
         }
-        let table = walk::leaf_table(&self.vm.machine, self.root, request.vpn)?;
-        let orders = self.orders_around(found, table, request.vpn, kit);
+        let orders = self.orders_around(fault, kit);
         if orders.is_empty() {
             return None;
         }
-        let question = self.question(request, found, orders);
+        let Fault { here, request, .. } = *fault;
+        let question = fault.question(orders, self.vm.huge_now().use_zero_page());
         let order = match self.vm.machine.fault_policy(&question) {
             FaultPlan::NewFolio(order) if orders.contains(order) => order,
             FaultPlan::NewFolio(_) | FaultPlan::HugeZero => {
@@ -65,14 +59,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Some(first) = kit.batch(order) else {
             return Some(Turn::Need(Need::Batch { order, sub_page: (request.vpn.0 - range.start.0) as u32 }));
         };
-        Some(self.fill_range(here, request, found, table, range, first, order))
+        Some(self.fill_range(fault, range, first, order))
     }
 
     /// Sizes whose aligned pages lie in the VMA and are all empty.
-    fn orders_around(&self, found: FoundVma<'vm>, table: Pfn, vpn: Vpn, kit: &Kit<'vm, M>) -> Orders {
+    fn orders_around(&self, fault: &Fault<'_>, kit: &Kit<'vm, M>) -> Orders {
+        let (found, table) = (fault.found, fault.leaf_table());
         let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(kit.untried());
         let is_free = |order: &Order| {
-            let range = around(vpn, *order);
+            let range = around(fault.request.vpn, *order);
             let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).read().entry, Entry::None);
             found.covers(range) && range.nr_pages() < Self::NR_LEAVES && (range.start.0..range.end.0).all(is_none)
         };
@@ -86,17 +81,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         walk::leaf_slot(&self.vm.machine, table, vpn)
     }
 
-    #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
-    fn fill_range(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        table: Pfn,
-        range: PageRange,
-        first: Pfn,
-        order: Order,
-    ) -> Turn<'vm, M> {
+    fn fill_range(&self, fault: &Fault<'_>, range: PageRange, first: Pfn, order: Order) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
+        let table = fault.leaf_table();
         let rights = found.entry_rights();
         // Hardware that leaves marks to software would fault for each neighbour.
         let marks_all = !self.vm.machine.marks_entries();
@@ -122,7 +109,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Raced;
         }
         here.cpu.count_size(SizeEvent::AnonFaultAlloc, order);
-        self.settle(here, Event::AnonInstall);
+        here.count_done(Event::AnonInstall);
         Turn::Done(FaultDone::Folio(order))
     }
 }

@@ -9,7 +9,7 @@
 //! writes the old one while it is copied, and the sequence is the
 //! break-before-make that Arm and RISC-V demand.
 
-use super::{FaultDone, Here};
+use super::FaultDone;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
@@ -50,17 +50,16 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family, self.index);
         let leaf = Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true };
         self.slot.resolve(Entry::Leaf(leaf));
-        let id = vm.machine.this_cpu();
-        let here = Here { cpu: vm.cpu(id), rss: space.rss_line(id) };
+        let here = space.here();
         if from_zero {
-            space.charge(Rss::Anon, 1);
-            space.settle(here, Event::AnonInstall);
+            here.rss.add(Rss::Anon, 1);
+            here.count_done(Event::AnonInstall);
             return FaultDone::Installed;
         }
         if vm.frames.desc(self.old.pfn).map_drop() {
             vm.give_back(self.old.pfn, Fill::Raw);
         }
-        space.settle(here, Event::CowBreak);
+        here.count_done(Event::CowBreak);
         FaultDone::Copied
     }
 }

@@ -4,7 +4,7 @@
 //! The entry is `Busy` and ours; the deposit stays where it is, since what comes
 //! is huge again.
 
-use super::{FaultDone, Here};
+use super::FaultDone;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
@@ -58,17 +58,16 @@ impl<'vm, M: Machine> CopyingHuge<'vm, M> {
         }
         vm.frames.folio(self.to).assign(FrameKind::Anon, space.family, self.index);
         self.pmd.slot.resolve(Entry::Leaf(Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true }));
-        let id = vm.machine.this_cpu();
-        let here = Here { cpu: vm.cpu(id), rss: space.rss_line(id) };
+        let here = space.here();
         here.cpu.count_size(SizeEvent::AnonFaultAlloc, Order::PMD);
         if from_zero {
             here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
             here.rss.add(Rss::Huge, Vm::<M>::NR_SUB_FRAMES);
-            space.settle(here, Event::ThpFaultAlloc);
+            here.count_done(Event::ThpFaultAlloc);
             return FaultDone::Huge;
         }
         vm.folio_map_drop(self.old.pfn, &mut FreeBatch::new(&vm.frames));
-        space.settle(here, Event::CowBreak);
+        here.count_done(Event::CowBreak);
         FaultDone::Copied
     }
 

@@ -10,9 +10,10 @@
 //! | `split` | lock of the leaf table, reference count of the VMA | both |
 //! | `lockfree` | compare-and-swap of the entry | none |
 
-use super::find::FoundVma;
+use super::context::{Fault, Here, Lost};
 use super::kit::{Kit, Need};
-use super::{FaultDone, Here, Request, Turn};
+use super::request::Request;
+use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn, Rights};
@@ -28,9 +29,6 @@ use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::walk::{self, Walk};
 use crate::tunables::Discipline;
-
-/// An install lost its race.
-pub(crate) struct Lost;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Puts a table where the walk found none. The loser of a race keeps its
@@ -55,41 +53,39 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     pub(crate) fn fill_empty(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: Fault<'_>,
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
+        let Fault { here, request, found } = fault;
         if found.object() != ObjectId::NONE {
-            return self.fill_shared(here, request, found, slot, kit);
+            return self.fill_shared(&{ fault }, slot, kit);
         }
         if self.vm.mid_orders_any()
-            && let Some(turn) = self.fill_batch(here, request, found, kit)
+            && let Some(turn) = self.fill_batch(&{ fault }, kit)
         {
             return turn;
         }
-        let wants_own = request.wants_own();
-        let access = if wants_own { Access::Write } else { request.access() };
-        let question = FaultQuestion::base(access, found.flags());
+        let question = FaultQuestion::base(request.access_for_policy(), found.flags());
         match self.vm.machine.fault_policy(&question) {
-            FaultPlan::ZeroFrame if !wants_own => self.fill_zero(here, found, slot),
+            FaultPlan::ZeroFrame if !request.wants_own() => self.fill_zero(fault, slot),
             plan => {
                 if plan != FaultPlan::NewFrame {
                     here.cpu.count(Event::PlanRejected);
                 }
-                self.fill_new(here, request, found, slot, kit)
+                self.fill_new(fault, slot, kit)
             }
         }
     }
 
     #[inline(always)]
-    fn fill_zero(&self, here: Here<'_>, found: FoundVma<'vm>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
+    fn fill_zero(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>) -> Turn<'vm, M> {
+        let Fault { here, found, .. } = fault;
         let rights = found.entry_rights() - Rights::WRITE;
         let leaf = Leaf { pfn: self.vm.frames.zero, rights, accessed: true, dirty: false };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
-                self.settle(here, Event::ZeroMap);
+                here.count_done(Event::ZeroMap);
                 Turn::Done(FaultDone::ZeroFrame)
             }
             Err(_) => Turn::Raced,
@@ -97,24 +93,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     #[inline(always)]
-    fn fill_new(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        slot: Slot<'_, M::Format>,
-        kit: &mut Kit<'vm, M>,
-    ) -> Turn<'vm, M> {
+    fn fill_new(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let Fault { here, request, found } = fault;
         let Some(pfn) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
         if let Some(next) = here.cpu.zeroed.peek() {
             mem::prefetch(self.vm.frames.desc(next));
         }
         let index = found.index_of(request.vpn);
         self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, index);
-        let leaf = new_leaf(found, request, pfn);
-        match self.install(here, found, request, slot, leaf) {
+        let leaf = new_leaf(fault, pfn);
+        match self.install(fault, slot, leaf) {
             Ok(()) => {
-                self.settle(here, Event::AnonInstall);
+                here.count_done(Event::AnonInstall);
                 Turn::Done(FaultDone::Installed)
             }
             Err(Lost) => {
@@ -126,14 +116,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Installs and charges, as the discipline has it.
     #[inline(always)]
-    fn install(
-        &self,
-        here: Here<'_>,
-        found: FoundVma<'vm>,
-        request: Request,
-        slot: Slot<'_, M::Format>,
-        leaf: Leaf,
-    ) -> Result<(), Lost> {
+    fn install(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
+        let here = fault.here;
         match self.vm.tunables.discipline {
             Discipline::Lockfree => {
                 slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
@@ -141,8 +125,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Ok(())
             }
             Discipline::Fastpath2004 => self.install_2004(here, slot, leaf),
-            Discipline::Split => self.install_split(here, found, request, slot, leaf),
-            Discipline::Global => self.install_global(request, leaf),
+            Discipline::Split => self.install_split(&{ fault }, slot, leaf),
+            Discipline::Global => self.install_global(fault.request, leaf),
         }
     }
 
@@ -157,20 +141,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    fn install_split(
-        &self,
-        here: Here<'_>,
-        found: FoundVma<'vm>,
-        request: Request,
-        slot: Slot<'_, M::Format>,
-        leaf: Leaf,
-    ) -> Result<(), Lost> {
-        let machine = &self.vm.machine;
-        let table = walk::leaf_table(machine, self.root, request.vpn).ok_or(Lost)?;
+    fn install_split(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
+        let Fault { here, found, .. } = *fault;
         if let Some(refs) = found.refs {
             refs.fetch_add(1, Ordering::Acquire);
         }
-        let lock = Spin::lock_in_section(&self.vm.frames.desc(table).link);
+        let lock = Spin::lock_in_section(&self.vm.frames.desc(fault.leaf_table()).link);
         let result = slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost);
         if result.is_ok() {
             here.rss.add(Rss::Anon, 1);
@@ -194,7 +170,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 #[inline(always)]
-fn new_leaf(found: FoundVma<'_>, request: Request, pfn: Pfn) -> Leaf {
+fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
+    let Fault { request, found, .. } = fault;
     let writes = request.access() == Access::Write;
     let mut rights = found.entry_rights();
     // A forced write leaves the entry as the VMA has it; a page that is only

@@ -1,6 +1,7 @@
 //! Which VMA, which rights: the tree, or the CPU's memory of its last answer.
 
-use super::{FaultError, Request, Turn, Want};
+use super::request::{Request, Want};
+use super::{FaultError, Turn};
 use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
 use crate::cpu::{CpuData, HintData};
 use crate::machine::Machine;
@@ -80,13 +81,19 @@ impl FoundVma<'_> {
     }
 }
 
+/// The leaf table that the CPU used last.
+#[inline(always)]
+pub(crate) fn hinted_table(cpu: &CpuData) -> Pfn {
+    Pfn(cpu.hint.table.get() as u32)
+}
+
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// In a section. The hint is valid while the generation is the one it was
     /// taken at: a writer publishes the tree, then the generation, and only then
     /// waits for sections, so a section that still reads the old generation is
     /// one that the writer waits for.
     #[inline(always)]
-    pub(crate) fn find(&self, cpu: &'vm CpuData, vpn: Vpn) -> Option<FoundVma<'vm>> {
+    pub(crate) fn find_vma(&self, cpu: &'vm CpuData, vpn: Vpn) -> Option<FoundVma<'vm>> {
         let generation = self.data.generation.load(Ordering::Acquire);
         let hint = &cpu.hint;
         if hint.space.get() == self.id
@@ -116,21 +123,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Some(FoundVma { hint, refs: Some(found.refs) })
     }
 
-    /// In the same section as [`find`](Self::find): the entry of `vpn`, if it is
+    /// In the same section as [`find_vma`](Self::find_vma): the entry of `vpn`, if it is
     /// in the leaf table that the CPU used last.
     #[inline(always)]
     pub(crate) fn leaf_by_hint(&self, cpu: &CpuData, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
         let is_same = cpu.hint.stretch.get() == (vpn.0 >> M::Format::INDEX_BITS) + 1;
-        is_same.then(|| walk::leaf_slot(&self.vm.machine, Pfn(cpu.hint.table.get() as u32), vpn))
+        is_same.then(|| walk::leaf_slot(&self.vm.machine, hinted_table(cpu), vpn))
     }
 
     /// The same from the root; the leaf table is remembered.
     #[inline(never)]
     pub(crate) fn walk_from_root(&self, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
         let machine = &self.vm.machine;
-        match walk::leaf_table(machine, self.root, vpn) {
-            None => walk::walk(machine, self.root, vpn),
-            Some(table) => {
+        match walk::to_leaf_table(machine, self.root, vpn) {
+            Err(ended) => ended,
+            Ok(table) => {
                 cpu.hint.table.set(u64::from(table.0));
                 cpu.hint.stretch.set((vpn.0 >> M::Format::INDEX_BITS) + 1);
                 Walk::Leaf(walk::leaf_slot(machine, table, vpn))

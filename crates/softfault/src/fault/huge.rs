@@ -16,17 +16,17 @@
 //! Neighbours: `kit` brings what is needed, `copy_huge` is the slow half.
 //! Locks on entry: in a section.
 
+use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
-use super::find::FoundVma;
 use super::kit::{HugeParts, Kit, Need};
-use super::{FaultDone, Here, Request, Turn};
+use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Access, Order, Pfn, Rights};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
-use crate::policy::fault::{FaultPlan, FaultQuestion};
+use crate::policy::fault::FaultPlan;
 use crate::policy::huge::{CowHuge, Orders};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
@@ -40,21 +40,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The walk ended above the leaf tables: a huge page if one is allowed and
     /// fits, else the table that is missing.
     #[cold]
-    pub(crate) fn fill_hole(
+    pub(crate) fn fix_hole(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         hole: PmdSlot<'vm, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let orders = self.orders_of_hole(found, &hole, kit);
+        let Fault { here, request, .. } = *fault;
+        let orders = self.orders_of_hole(fault, &hole, kit);
         if !orders.is_empty() {
-            let question = self.question(request, found, orders);
+            let question = fault.question(orders, self.vm.huge_now().use_zero_page());
             match self.vm.machine.fault_policy(&question) {
-                FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(here, request, found, hole, kit),
+                FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(fault, hole, kit),
                 FaultPlan::HugeZero if !request.wants_own() => {
-                    return self.fill_huge_zero(here, request, found, hole, kit);
+                    return self.fill_huge_zero(fault, hole, kit);
                 }
                 FaultPlan::HugeZero | FaultPlan::NewFolio(_) => here.cpu.count(Event::PlanRejected),
                 FaultPlan::ZeroFrame | FaultPlan::NewFrame => {}
@@ -65,27 +64,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The huge size, or none: allowed by knobs and VMA, all of it inside the VMA,
     /// and not tried before.
-    fn orders_of_hole(&self, found: FoundVma<'vm>, hole: &PmdSlot<'_, M::Format>, kit: &Kit<'vm, M>) -> Orders {
+    fn orders_of_hole(&self, fault: &Fault<'_>, hole: &PmdSlot<'_, M::Format>, kit: &Kit<'vm, M>) -> Orders {
+        let found = fault.found;
         if hole.slot.level != 1 || found.object() != ObjectId::NONE || !found.covers(hole.span()) {
             return Orders::NONE;
         }
         self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried())
     }
 
-    pub(crate) fn question(&self, request: Request, found: FoundVma<'vm>, orders: Orders) -> FaultQuestion {
-        let use_zero_page = self.vm.huge_now().use_zero_page();
-        let access = if request.wants_own() { Access::Write } else { request.access() };
-        FaultQuestion { access, flags: found.flags(), orders, use_zero_page }
-    }
-
-    fn fill_huge(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        hole: PmdSlot<'vm, M::Format>,
-        kit: &mut Kit<'vm, M>,
-    ) -> Turn<'vm, M> {
+    fn fill_huge(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let with_twin = self.vm.frames.twin(hole.table).is_none();
         let Some((huge, parts)) = kit.huge_with_parts(with_twin) else {
             let advised = found.flags().contains(VmaFlags::HUGEPAGE);
@@ -96,7 +84,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let leaf = Leaf { pfn: huge.first, rights: found.entry_rights(), accessed: true, dirty: writes };
         let folio = self.vm.frames.folio(huge.first);
         folio.assign(FrameKind::Anon, self.family, found.index_of(hole.base));
-        if self.put_huge(here, found, hole, leaf, parts, kit).is_err() {
+        if self.put_huge(fault, hole, leaf, parts, kit).is_err() {
             folio.unassign();
             kit.keep_huge(huge);
             return Turn::Raced;
@@ -104,18 +92,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
         here.rss.add(Rss::Huge, Vm::<M>::NR_SUB_FRAMES);
         here.cpu.count_size(SizeEvent::AnonFaultAlloc, Order::PMD);
-        self.settle(here, Event::ThpFaultAlloc);
+        here.count_done(Event::ThpFaultAlloc);
         Turn::Done(FaultDone::Huge)
     }
 
-    fn fill_huge_zero(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        hole: PmdSlot<'vm, M::Format>,
-        kit: &mut Kit<'vm, M>,
-    ) -> Turn<'vm, M> {
+    fn fill_huge_zero(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let with_twin = self.vm.frames.twin(hole.table).is_none();
         let zero = self.vm.frames.huge_zero.load(Ordering::Acquire).checked_sub(1);
         // The parts are asked for last: what is taken from the hand has to be used.
@@ -124,24 +106,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         let rights = found.entry_rights() - Rights::WRITE;
         let leaf = Leaf { pfn: Pfn(zero as u32), rights, accessed: true, dirty: false };
-        if self.put_huge(here, found, hole, leaf, parts, kit).is_err() {
+        if self.put_huge(fault, hole, leaf, parts, kit).is_err() {
             return Turn::Raced;
         }
         debug_assert!(request.access() != Access::Write);
-        self.settle(here, Event::ZeroMap);
+        here.count_done(Event::ZeroMap);
         Turn::Done(FaultDone::HugeZero)
     }
 
     /// Makes the mapping, with its deposit. What is not used stays in the kit.
     fn put_huge(
         &self,
-        here: Here<'_>,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         hole: PmdSlot<'vm, M::Format>,
         leaf: Leaf,
         parts: HugeParts,
         kit: &mut Kit<'vm, M>,
-    ) -> Result<(), super::empty::Lost> {
+    ) -> Result<(), Lost> {
+        let Fault { here, found, .. } = *fault;
         let frames = &self.vm.frames;
         let mut nr_tables = 1;
         if let Some(twin) = parts.twin {
@@ -154,14 +136,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if hole.slot.test_and_lock().is_err() {
             here.rss.add(Rss::Tables, nr_tables - 1);
             kit.keep_deposit(parts.deposit);
-            return Err(super::empty::Lost);
+            return Err(Lost);
         }
         sync::fence();
         if self.data.generation.load(Ordering::Acquire) != found.generation() {
             hole.slot.publish_locked(Entry::None);
             here.rss.add(Rss::Tables, nr_tables - 1);
             kit.keep_deposit(parts.deposit);
-            return Err(super::empty::Lost);
+            return Err(Lost);
         }
         frames.desc(parts.deposit).assign(FrameKind::Table, 0, u64::from(self.frame.0), 0);
         pmd::deposit::<M>(&self.vm.machine, frames, hole.table, hole.base, parts.deposit);
@@ -175,21 +157,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[cold]
     pub(crate) fn fix_huge(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         pmd: PmdSlot<'vm, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let seen = pmd.slot.read();
         match seen.entry {
             // A call has published VMAs that end within the huge page and will split it.
             // Until then no right of one of them is a right to all of it (I16).
             Entry::Leaf(_) if !found.covers(pmd.span()) => split(here, pmd, seen),
             Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
-                self.cow_break_huge(here, request, found, pmd, seen, leaf, kit)
+                self.cow_break_huge(fault, pmd, seen, leaf, kit)
             }
-            Entry::Leaf(leaf) => self.widen(here, request, found, pmd.slot, seen, leaf),
+            Entry::Leaf(leaf) => self.widen(fault, pmd.slot, seen, leaf),
             Entry::None | Entry::Table(_) | Entry::Guard => Turn::Raced,
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => Turn::Wait,
         }
@@ -198,20 +179,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// A write to a huge page that is not writable: kept if it is ours alone,
     /// copied whole if that is wanted and possible, else split, and the small
     /// page is looked at in the next turn.
-    #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
     fn cow_break_huge(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         pmd: PmdSlot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         if self.is_sole_mapping(pmd.slot, leaf.pfn) {
-            return self.reuse(here, request, found, pmd.slot, seen);
+            return self.reuse(fault, pmd.slot, seen);
         }
+        let Fault { here, request, found } = *fault;
         let from_zero = self.vm.is_huge_zero(leaf.pfn);
         let whole = from_zero || self.vm.huge_now().cow() == CowHuge::Copy;
         let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried());

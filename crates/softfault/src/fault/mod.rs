@@ -15,6 +15,7 @@
 //! top. Only frames that are the fault's alone are carried from turn to turn.
 
 mod batch;
+mod context;
 mod copy;
 mod copy_huge;
 mod empty;
@@ -23,66 +24,23 @@ mod huge;
 mod kit;
 mod outcome;
 mod present;
+mod request;
 mod shared;
 
 pub use outcome::{FaultDone, FaultError};
+pub(crate) use request::{Request, Want};
 
 use crate::account::Event;
-use crate::account::rss::{Rss, RssLine};
 use crate::addr::{Access, PAGE_SHIFT, PageRange, Vpn};
-use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::notify::Why;
 use crate::space::AddressSpace;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
+use context::{Fault, Here};
 use copy::Copying;
 use copy_huge::{CopyingHuge, Splitting};
 use kit::{Kit, Need};
-
-/// What a fault is about. Two words, so that it stays in registers.
-#[derive(Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) vpn: Vpn,
-    pub(crate) want: Want,
-}
-
-/// What a fault has to make possible.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// An access of the program's.
-    Access(Access),
-    /// A write for which rights of the VMA do not matter: a debugger's, a program
-    /// loader's.
-    ForcedWrite,
-    /// A private page that no other space maps, whether it may be written or not:
-    /// what a pin for reading needs, too. Shared memory is only read.
-    Unshare,
-}
-
-impl Request {
-    #[inline(always)]
-    pub(crate) fn access(self) -> Access {
-        match self.want {
-            Want::Access(access) => access,
-            Want::ForcedWrite => Access::Write,
-            Want::Unshare => Access::Read,
-        }
-    }
-
-    /// Whether a private page has to be the space's alone afterwards.
-    #[inline(always)]
-    pub(crate) fn wants_own(self) -> bool {
-        matches!(self.want, Want::Access(Access::Write) | Want::ForcedWrite | Want::Unshare)
-    }
-}
-
-/// The lines that a fault writes besides entry and descriptor.
-#[derive(Clone, Copy)]
-pub(crate) struct Here<'a> {
-    pub(crate) cpu: &'a CpuData,
-    pub(crate) rss: &'a RssLine,
-}
 
 /// How one attempt ended.
 pub(crate) enum Turn<'vm, M: Machine> {
@@ -154,7 +112,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
     fn go_on(&self, request: Request, mut kit: Kit<'vm, M>, mut turn: Turn<'vm, M>) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
+        let mut told = None;
         loop {
+            // Of all that is slow, only a copy comes before the end of a notice: nothing
+            // is waited for between the two.
+            if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_)) {
+                kit.set_told(0);
+                told = None;
+            }
             match turn {
                 Turn::Done(done) => return Ok(done),
                 Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut kit) => {}
@@ -163,13 +128,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Copy(copying) => return Ok(copying.finish(self)),
                 Turn::CopyHuge(copying) => return Ok(copying.finish(self)),
                 Turn::Split(splitting) => splitting.finish(self),
-                Turn::Tell(pages) => match self.attempt_told(request, pages, &mut kit) {
-                    Turn::Done(done) => return Ok(done),
-                    other => {
-                        turn = other;
-                        continue;
-                    }
-                },
+                Turn::Tell(pages) => {
+                    let start = told.insert(self.invalidate(pages, Why::Copy));
+                    kit.set_told(if start.was_told() { pages.nr_pages() } else { 0 });
+                }
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),
                 Turn::Wait => {
@@ -189,54 +151,33 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.grow_stack(request.vpn)
     }
 
-    /// One turn that may change the page's frame, and the copy. Whatever comes of
-    /// it, the end is told before anything else is waited for.
-    #[cold]
-    fn attempt_told(&self, request: Request, pages: PageRange, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let told = self.invalidate(pages, Why::Copy);
-        kit.set_told(if told.was_told() { pages.nr_pages() } else { 0 });
-        let turn = self.attempt(request, kit);
-        kit.set_told(0);
-        match turn {
-            Turn::Copy(copying) => Turn::Done(copying.finish(self)),
-            Turn::CopyHuge(copying) => Turn::Done(copying.finish(self)),
-            other => other,
-        }
-    }
-
     /// One turn, in one section.
     #[inline(always)]
     fn attempt(&self, request: Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let section = self.section();
         let cpu = section.cpu();
         let here = Here { cpu, rss: self.rss_line(section.id()) };
-        let Some(found) = self.find(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
+        let Some(found) = self.find_vma(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
         if !found.allows(request) {
             return found.refusal();
         }
+        let fault = Fault { here, request, found };
         let slot = match self.leaf_by_hint(cpu, request.vpn) {
             Some(slot) => slot,
             None => match self.walk_from_root(cpu, request.vpn) {
                 Walk::Leaf(slot) => slot.of_leaf_table(),
-                Walk::Hole(hole) => return self.fill_hole(here, request, found, hole, kit),
-                Walk::Huge(pmd) => return self.fix_huge(here, request, found, pmd, kit),
+                Walk::Hole(hole) => return self.fix_hole(&{ fault }, hole, kit),
+                Walk::Huge(pmd) => return self.fix_huge(&{ fault }, pmd, kit),
                 Walk::Owned => return Turn::Wait,
             },
         };
         let seen = slot.read();
         match seen.entry {
-            Entry::None => self.fill_empty(here, request, found, slot, kit),
-            Entry::Leaf(leaf) => self.fix_present(here, request, found, slot, seen, leaf, kit),
+            Entry::None => self.fill_empty(fault, slot, kit),
+            Entry::Leaf(leaf) => self.fix_present(&{ fault }, slot, seen, leaf, kit),
             Entry::Guard => Turn::Refused(FaultError::Guard),
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn settle(&self, here: Here<'_>, event: Event) {
-        here.cpu.count(Event::Fault);
-        here.cpu.count(event);
-        here.rss.add(Rss::MinorFaults, 1);
     }
 
     #[cold]

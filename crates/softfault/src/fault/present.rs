@@ -1,9 +1,9 @@
 //! A page is there but the access faulted all the same.
 
+use super::context::Fault;
 use super::copy::Copying;
-use super::find::FoundVma;
 use super::kit::{Kit, Need};
-use super::{FaultDone, Here, Request, Turn};
+use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::addr::{Access, PageRange, Rights, Vpn};
 use crate::machine::Machine;
@@ -15,34 +15,24 @@ use crate::table::walk::{self, Walk};
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
-    #[allow(clippy::too_many_arguments)] // the state of one turn; a struct would only rename it
     pub(crate) fn fix_present(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         slot: Slot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let private = !found.flags().contains(VmaFlags::SHARED);
-        if request.wants_own() && private && !leaf.rights.contains(Rights::WRITE) {
-            return self.cow_break(here, request, found, slot, seen, leaf, kit);
+        let private = !fault.found.flags().contains(VmaFlags::SHARED);
+        if fault.request.wants_own() && private && !leaf.rights.contains(Rights::WRITE) {
+            return self.cow_break(fault, slot, seen, leaf, kit);
         }
-        self.widen(here, request, found, slot, seen, leaf)
+        self.widen(fault, slot, seen, leaf)
     }
 
     /// Gives the entry, whatever its size, the rights that need no decision.
-    pub(crate) fn widen(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        slot: Slot<'vm, M::Format>,
-        seen: Seen,
-        leaf: Leaf,
-    ) -> Turn<'vm, M> {
+    pub(crate) fn widen(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let private = !found.flags().contains(VmaFlags::SHARED);
         // A fault only widens: a right that the VMA gave up goes with mprotect's
         // sweep, which knows that it has to shoot down. And only a look at the
@@ -55,12 +45,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if slot.level == 0 && matches!(walk::walk(&self.vm.machine, self.root, request.vpn), Walk::Owned) {
                 return Turn::Wait;
             }
-            return self.mark_used(here, request, slot, seen, leaf);
+            return self.mark_used(fault, slot, seen, leaf);
         }
         // Marked as well: hardware without these bits would fault for them next.
         match slot.set_rights_for(seen, want, request.access()) {
             Ok(()) => {
-                self.settle(here, Event::Spurious);
+                here.count_done(Event::Spurious);
                 Turn::Done(FaultDone::Widened)
             }
             Err(_) => Turn::Raced,
@@ -69,37 +59,29 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The entry allows the access. Hardware that does not make entries accessed and
     /// dirty (RISC-V with Svade, Arm without FEAT_HAFDBS) faults until somebody does.
-    fn mark_used(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        slot: Slot<'vm, M::Format>,
-        seen: Seen,
-        leaf: Leaf,
-    ) -> Turn<'vm, M> {
+    fn mark_used(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
+        let Fault { here, request, .. } = *fault;
         let is_marked = leaf.accessed && (leaf.dirty || request.access() != Access::Write);
         if !is_marked && slot.mark(seen, request.access()).is_err() {
             return Turn::Raced;
         }
-        self.settle(here, Event::Spurious);
+        here.count_done(Event::Spurious);
         Turn::Done(if is_marked { FaultDone::Spurious } else { FaultDone::Marked })
     }
 
     /// A write to a private page that is not writable, or a pin of one.
-    #[allow(clippy::too_many_arguments)] // as above
     fn cow_break(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         slot: Slot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let from_zero = leaf.pfn == self.vm.frames.zero;
         if self.is_sole_mapping(slot, leaf.pfn) {
-            return self.reuse(here, request, found, slot, seen);
+            return self.reuse(fault, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
         let to = if from_zero { kit.zeroed(here.cpu) } else { kit.raw(here.cpu) };
@@ -122,14 +104,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The page may be ours alone: decided under the entry's lock bit, since
     /// fork raises the count only with the bit in hand (I13).
-    pub(crate) fn reuse(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        slot: Slot<'vm, M::Format>,
-        seen: Seen,
-    ) -> Turn<'vm, M> {
+    pub(crate) fn reuse(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let Ok(leaf) = slot.lock(seen) else { return Turn::Raced };
         if !self.is_sole_mapping(slot, leaf.pfn) {
             slot.unlock(leaf);
@@ -141,12 +117,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             // A forced write, or a pin: the frame is private, and that is what they
             // asked.
             slot.unlock(Leaf { rights, ..leaf });
-            self.settle(here, Event::CowReuse);
+            here.count_done(Event::CowReuse);
             return Turn::Done(FaultDone::Reused);
         }
         let dirty = request.access() == Access::Write;
         slot.unlock(Leaf { rights, accessed: true, dirty: leaf.dirty | dirty, ..leaf });
-        self.settle(here, Event::CowReuse);
+        here.count_done(Event::CowReuse);
         Turn::Done(FaultDone::Reused)
     }
 }

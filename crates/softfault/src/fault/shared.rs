@@ -1,8 +1,8 @@
 //! An empty entry of shared memory: the object's frame, made if there is none.
 
-use super::find::FoundVma;
+use super::context::Fault;
 use super::kit::{Kit, Need};
-use super::{FaultDone, FaultError, Here, Request, Turn};
+use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn};
@@ -15,12 +15,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
     pub(crate) fn fill_shared(
         &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
+        fault: &Fault<'_>,
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let id = found.object();
         let index = found.index_of(request.vpn);
         if index >= self.vm.object_nr_pages(id) {
@@ -28,7 +27,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let place = self.vm.object_slot(id, index);
         if let Some(pfn) = place.frame() {
-            return self.map_shared(here, request, found, slot, pfn);
+            return self.map_shared(fault, slot, pfn);
         }
         // A page or a node is missing; the loser keeps its frame.
         let is_page = place.is_page();
@@ -45,14 +44,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Again
     }
 
-    fn map_shared(
-        &self,
-        here: Here<'_>,
-        request: Request,
-        found: FoundVma<'vm>,
-        slot: Slot<'_, M::Format>,
-        pfn: Pfn,
-    ) -> Turn<'vm, M> {
+    fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> Turn<'vm, M> {
+        let Fault { here, request, found } = *fault;
         let desc = self.vm.frames.desc(pfn);
         if desc.map_raise().is_err() {
             return Turn::Refused(FaultError::MapsFull);
@@ -62,7 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
                 here.rss.add(Rss::Shmem, 1);
-                self.settle(here, Event::SharedMap);
+                here.count_done(Event::SharedMap);
                 Turn::Done(FaultDone::Shared)
             }
             Err(_) => {

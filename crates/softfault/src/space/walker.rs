@@ -184,7 +184,7 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
     fn look_after_fault(&self, vpn: Vpn, access: Access) -> Option<Walked<'vm>> {
         let section = self.space.section();
         let stamp = self.stamp();
-        self.space.find(section.cpu(), vpn)?;
+        self.space.find_vma(section.cpu(), vpn)?;
         let mapped = match self.space.leaf_by_hint(section.cpu(), vpn) {
             Some(slot) => walk::mapped_at(slot, 0)?,
             None => walk::mapped(&self.space.vm.machine, self.space.root, vpn)?,

@@ -37,19 +37,26 @@ pub(crate) fn entries<M: Machine>(machine: &M, table: Pfn) -> &[Word; 512] {
 /// where no table can go.
 #[inline(always)]
 pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::Format> {
+    match to_leaf_table(machine, root, vpn) {
+        Ok(table) => Walk::Leaf(leaf_slot(machine, table, vpn)),
+        Err(ended) => ended,
+    }
+}
+
+/// Walks to the table that holds the entry of `vpn`, or says where above the entry
+/// the walk ended. The table is valid as long as the section it was found in, or the
+/// space's generation.
+#[inline(always)]
+pub(crate) fn to_leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Result<Pfn, Walk<'_, M::Format>> {
     let mut table = root;
-    let mut level = M::Format::LEVELS - 1;
-    loop {
+    for level in (1..M::Format::LEVELS).rev() {
         let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
-        if level == 0 {
-            return Walk::Leaf(slot);
-        }
         table = match slot.table() {
             Some(next) => next,
-            None => return ended_above(slot, table, vpn),
+            None => return Err(ended_above(slot, table, vpn)),
         };
-        level -= 1;
     }
+    Ok(table)
 }
 
 #[cold]

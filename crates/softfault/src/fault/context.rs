@@ -1,0 +1,67 @@
+//! What an attempt works on: the request, the CPU it runs on, the VMA it found.
+
+use super::find::{FoundVma, hinted_table};
+use super::request::Request;
+use crate::account::Event;
+use crate::account::rss::{Rss, RssLine};
+use crate::addr::Pfn;
+use crate::cpu::CpuData;
+use crate::machine::Machine;
+use crate::policy::fault::FaultQuestion;
+use crate::policy::huge::Orders;
+use crate::space::AddressSpace;
+
+/// The lines that a fault writes besides entry and descriptor. Valid until the
+/// next wait, after which the caller may run on another CPU (I2).
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    pub(crate) cpu: &'a CpuData,
+    pub(crate) rss: &'a RssLine,
+}
+
+/// One attempt: built once its VMA is found, valid in its section. The first turn's
+/// own way takes it by value and keeps it in registers. What is not inlined there gets
+/// a reference to a copy, `&{ fault }`: it is stored on the way to that call and on no
+/// other.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault<'a> {
+    pub(crate) here: Here<'a>,
+    pub(crate) request: Request,
+    pub(crate) found: FoundVma<'a>,
+}
+
+/// An install lost its race.
+pub(crate) struct Lost;
+
+impl Fault<'_> {
+    /// The leaf table of the page, once its entry has been found: both ways to the
+    /// entry leave its table in the hint.
+    #[inline(always)]
+    pub(crate) fn leaf_table(&self) -> Pfn {
+        debug_assert!(self.here.cpu.hint.stretch.get() != 0);
+        hinted_table(self.here.cpu)
+    }
+
+    /// What the policy is asked where pages larger than a base page are allowed.
+    pub(crate) fn question(&self, orders: Orders, use_zero_page: bool) -> FaultQuestion {
+        FaultQuestion { access: self.request.access_for_policy(), flags: self.found.flags(), orders, use_zero_page }
+    }
+}
+
+impl Here<'_> {
+    /// Counts a fault that is done.
+    #[inline(always)]
+    pub(crate) fn count_done(self, event: Event) {
+        self.cpu.count(Event::Fault);
+        self.cpu.count(event);
+        self.rss.add(Rss::MinorFaults, 1);
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// The lines of the CPU that the caller runs on.
+    pub(crate) fn here(&self) -> Here<'_> {
+        let id = self.vm.machine.this_cpu();
+        Here { cpu: self.vm.cpu(id), rss: self.rss_line(id) }
+    }
+}
