@@ -3,7 +3,7 @@
 use super::request::{Request, Want};
 use super::{FaultError, Turn};
 use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
-use crate::cpu::{CpuData, HintData};
+use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
@@ -15,38 +15,39 @@ use crate::tunables::Discipline;
 
 /// The VMA, as the CPU's hint has it, and its reference count for the discipline
 /// that has one. Read word by word from the hint: a copy of it would be stored in
-/// halves and loaded whole, which stalls (5 ns of a fault's 17, measured).
+/// halves and loaded whole, which stalls (5 ns of a fault's 17, measured); through the
+/// CPU, whose address the fault has in a register: the hint's own would take another.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundVma<'vm> {
-    hint: &'vm HintData,
+    cpu: &'vm CpuData,
     pub(crate) refs: Option<&'vm Word>,
 }
 
 impl FoundVma<'_> {
     #[inline(always)]
     pub(crate) fn flags(&self) -> VmaFlags {
-        VmaFlags::from_bits_retain(self.hint.flags.get())
+        VmaFlags::from_bits_retain(self.cpu.hint.flags.get())
     }
 
     #[inline(always)]
     pub(crate) fn object(&self) -> ObjectId {
-        ObjectId(self.hint.object.get())
+        ObjectId(self.cpu.hint.object.get())
     }
 
     /// Index of a page of the VMA; as [`Vma::index_of`](crate::Vma::index_of).
     #[inline(always)]
     pub(crate) fn index_of(&self, vpn: Vpn) -> u64 {
-        self.hint.pgoff.get().wrapping_add(vpn.0 - self.hint.start.get())
+        self.cpu.hint.pgoff.get().wrapping_add(vpn.0 - self.cpu.hint.start.get())
     }
 
     /// Whether all of the pages lie in the VMA.
     pub(crate) fn covers(&self, range: PageRange) -> bool {
-        self.hint.start.get() <= range.start.0 && range.end.0 <= self.hint.end.get()
+        self.cpu.hint.start.get() <= range.start.0 && range.end.0 <= self.cpu.hint.end.get()
     }
 
     /// The generation of the space that it was found in.
     pub(crate) fn generation(&self) -> u64 {
-        self.hint.generation.get()
+        self.cpu.hint.generation.get()
     }
 
     /// Whether the VMA gives what the access needs. Any right at all lets a page
@@ -101,14 +102,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             && hint.start.get() <= vpn.0
             && vpn.0 < hint.end.get()
         {
-            return Some(FoundVma { hint, refs: None });
+            return Some(FoundVma { cpu, refs: None });
         }
-        self.find_in_tree(hint, generation, vpn)
+        let refs = Some(self.find_in_tree(cpu, generation, vpn)?);
+        Some(FoundVma { cpu, refs })
     }
 
-    /// `generation` was read before the tree is.
+    /// Fills the hint; its VMA's reference count. `generation` was read before the
+    /// tree is.
     #[inline(never)]
-    fn find_in_tree(&self, hint: &'vm HintData, generation: u64, vpn: Vpn) -> Option<FoundVma<'vm>> {
+    fn find_in_tree(&self, cpu: &CpuData, generation: u64, vpn: Vpn) -> Option<&'vm Word> {
+        let hint = &cpu.hint;
         let found = self.tree().lookup(vpn)?;
         // `split` needs the reference count of each VMA it finds: no hint of it lasts.
         let lasts = self.vm.tunables.discipline != Discipline::Split;
@@ -120,7 +124,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         hint.object.set(found.vma.object.0);
         hint.pgoff.set(found.vma.pgoff);
         hint.stretch.set(0);
-        Some(FoundVma { hint, refs: Some(found.refs) })
+        Some(found.refs)
     }
 
     /// In the same section as [`find_vma`](Self::find_vma): the entry of `vpn`, if it is
