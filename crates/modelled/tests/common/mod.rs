@@ -25,6 +25,22 @@ std::thread_local! {
     static SMALL_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
 }
 
+std::thread_local! {
+    static WAITS: Cell<bool> = const { Cell::new(false) };
+    static SLOTS: Cell<[Option<&'static Word>; NR_CPUS]> = const { Cell::new([None; NR_CPUS]) };
+}
+
+/// From now on shootdowns of this test wait for the sections of the CPUs that they
+/// name, as interrupts do that are taken outside sections. Each CPU enters a section
+/// now, so that its slot is known.
+pub fn let_shootdowns_wait(w: World) {
+    WAITS.set(true);
+    (0..NR_CPUS as u16).rev().for_each(|cpu| {
+        be(cpu);
+        w.space.read(0, &mut [0]).unwrap();
+    });
+}
+
 type Subscriber = Rc<dyn Fn(&Notice)>;
 
 std::thread_local! {
@@ -93,13 +109,27 @@ unsafe impl Machine for Modelled {
         CpuId(CPU.with(Cell::get))
     }
     fn heavy_barrier(&self, _: &CpuSet) {}
-    fn shootdown(&self, _: SpaceTag, _: &CpuSet, _: Flush) {
+    fn shootdown(&self, _: SpaceTag, cpus: &CpuSet, _: Flush) {
+        if WAITS.get() {
+            sync::fence();
+            for cpu in cpus.iter().filter(|cpu| *cpu != self.this_cpu()) {
+                while SLOTS.get()[usize::from(cpu.0)].is_some_and(|slot| sync::probe(slot) % 2 != 0) {
+                    loom::thread::yield_now();
+                }
+            }
+        }
         if SLOW_CPU.get() == Some(self.this_cpu()) {
             loom::thread::yield_now();
         }
     }
     fn shootdown_is_grace(&self) -> bool {
-        false
+        WAITS.get()
+    }
+    fn entered(&self, slot: &Word) {
+        let mut slots = SLOTS.get();
+        // SAFETY: I1: a word of the arena, which is never given back.
+        slots[usize::from(self.this_cpu().0)] = Some(unsafe { &*core::ptr::from_ref(slot) });
+        SLOTS.set(slots);
     }
     fn relax(&self) {
         loom::thread::yield_now();
@@ -165,6 +195,7 @@ impl World {
     }
 
     fn tuned(discipline: Discipline, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
+        WAITS.set(false);
         // SAFETY: I1, I6: no thread runs yet.
         unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
         let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
