@@ -25,6 +25,7 @@ mod check;
 mod displaced;
 mod edit;
 mod gap;
+mod indices;
 mod layout;
 mod node;
 mod pool;

@@ -14,30 +14,37 @@
 //! whoever holds the pin and the parent go on seeing each other's writes.
 //! A page with as many mappings as can be counted is copied, too.
 
+mod child;
 mod held;
 
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
-use crate::frame::{Fill, FrameKind, Held, MapsFull};
+use crate::frame::{MapsFull, OutOfFrames};
 use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::vma::{Vma, VmaFlags};
-use crate::sync::Word;
 use crate::table::entry::{Slot, Unread};
 use crate::table::format::{Entry, Leaf, index_of};
-use crate::table::pmd::{self, PmdSlot, TWIN_LEVEL};
+use crate::table::pmd::{self, PmdSlot};
 use crate::table::take::{self, Next, Part};
-use crate::table::walk::{self, Walk};
+use crate::table::walk;
 use crate::vm::Vm;
+use child::Child;
 use core::ops::ControlFlow;
 
 op_error! {
     /// Why fork(2) gave no child.
     ForkError {
         OutOfFrames: ENOMEM = "out of frames",
+    }
+}
+
+impl From<OutOfFrames> for ForkError {
+    fn from(_: OutOfFrames) -> ForkError {
+        ForkError::OutOfFrames
     }
 }
 
@@ -77,14 +84,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
         self.vm.call();
-        let child = self.vm.new_space_parts(Some(self.family)).map_err(|_| ForkError::OutOfFrames)?;
+        let child = self.vm.new_space_parts(Some(self.family))?;
         child.enlist();
         let writer = &self.write_lock();
         self.copy_limits(writer, &child);
         let mut write_protected = false;
         self.tell_of_fork(writer, &Self::tell_start);
-        let copied =
-            self.copy_vmas(writer, &child).and_then(|()| self.copy_pages(writer, &child, &mut write_protected));
+        let copied = self.copy_to(writer, &Child::of(&child), &mut write_protected);
         if write_protected {
             // Also after a failure: an entry without the right under a
             // translation with it would let two frames be seen after the next
@@ -95,6 +101,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         copied?;
         self.vm.count(Event::Fork, 1);
         Ok(child)
+    }
+
+    fn copy_to(
+        &self,
+        writer: &Writer<'_, M>,
+        child: &Child<'_, 'vm, M>,
+        write_protected: &mut bool,
+    ) -> Result<(), ForkError> {
+        self.copy_vmas(writer, child)?;
+        Ok(self.copy_pages(writer, child, write_protected)?)
     }
 
     fn copy_limits(&self, writer: &Writer<'_, M>, child: &AddressSpace<'vm, M>) {
@@ -111,9 +127,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// The child's tree. An object gains the pages at once: dropping the child
     /// gives back exactly what its tree names.
-    fn copy_vmas(&self, writer: &Writer<'_, M>, child: &AddressSpace<'vm, M>) -> Result<(), ForkError> {
+    fn copy_vmas(&self, writer: &Writer<'_, M>, child: &Child<'_, 'vm, M>) -> Result<(), ForkError> {
         self.assert_writer(writer);
-        let sole = &child.sole_writer();
+        let Child { space: child, writer: sole } = child;
         let (edit, nr_pages) = child.prepare(sole, &mut |nodes| {
             let mut edit = child.edit(sole);
             let (mut nr_pages, mut result) = (0, Ok(()));
@@ -140,9 +156,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn copy_pages(
         &self,
         writer: &Writer<'_, M>,
-        child: &AddressSpace<'vm, M>,
+        child: &Child<'_, 'vm, M>,
         write_protected: &mut bool,
-    ) -> Result<(), ForkError> {
+    ) -> Result<(), OutOfFrames> {
         let mut result = Ok(());
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
             // Pages of an object are found again by a fault.
@@ -163,11 +179,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn copy_range(
         &self,
         writer: &Writer<'_, M>,
-        child: &AddressSpace<'vm, M>,
+        child: &Child<'_, 'vm, M>,
         range: PageRange,
         what: Wanted,
         write_protected: &mut bool,
-    ) -> Result<(), ForkError> {
+    ) -> Result<(), OutOfFrames> {
         let mut result = Ok(());
         take::for_each_part(&self.vm.machine, self.root, range, &mut |part| {
             let done = match part {
@@ -190,12 +206,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn copy_table(
         &self,
         writer: &Writer<'_, M>,
-        child: &AddressSpace<'vm, M>,
+        child: &Child<'_, 'vm, M>,
         table: Pfn,
         part: PageRange,
         what: Wanted,
         write_protected: &mut bool,
-    ) -> Result<(), ForkError> {
+    ) -> Result<(), OutOfFrames> {
         let from = walk::entries(&self.vm.machine, table);
         let mut to = None;
         let mut nr_anon = 0;
@@ -213,7 +229,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
             let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
-            let shared = copied.and_then(|()| self.share_entry(slot, loaded, write_protected));
+            let shared = copied.map(|()| self.share_entry(slot, loaded, write_protected));
             let copied = match shared {
                 Ok(Shared::Nothing) => Ok(None),
                 Ok(Shared::Entry(word, nr)) => {
@@ -221,9 +237,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     child_slot().iter().for_each(|to| to.copy_private(word));
                     Ok(None)
                 }
-                Ok(Shared::Copied(why)) => {
-                    self.copy_for_child(writer, slot, vpn, why).map_err(|_| ForkError::OutOfFrames)
-                }
+                Ok(Shared::Copied(why)) => self.copy_for_child(writer, slot, vpn, why),
                 Err(e) => Err(e),
             };
             match copied {
@@ -238,23 +252,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
             }
         }
-        child.charge(Rss::Anon, nr_anon);
+        child.space.charge(Rss::Anon, nr_anon);
         result
     }
 
     /// Raises the count under the entry's lock and takes the write right away.
     #[inline]
-    fn share_entry(
-        &self,
-        slot: Slot<'_, M::Format>,
-        mut loaded: Unread,
-        write_protected: &mut bool,
-    ) -> Result<Shared, ForkError> {
+    fn share_entry(&self, slot: Slot<'_, M::Format>, mut loaded: Unread, write_protected: &mut bool) -> Shared {
         loop {
             let seen = slot.seen(loaded);
             match seen.entry {
-                Entry::None | Entry::Table(_) => return Ok(Shared::Nothing),
-                Entry::Guard => return Ok(Shared::Entry(loaded, 0)),
+                Entry::None | Entry::Table(_) => return Shared::Nothing,
+                Entry::Guard => return Shared::Entry(loaded, 0),
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
                         return self.share_locked(slot, leaf, write_protected);
@@ -270,10 +279,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// entry, and its deposit, are there before the count is raised.
     fn copy_huge(
         &self,
-        child: &AddressSpace<'vm, M>,
+        child: &Child<'_, 'vm, M>,
         pmd: PmdSlot<'_, M::Format>,
         write_protected: &mut bool,
-    ) -> Result<Next, ForkError> {
+    ) -> Result<Next, OutOfFrames> {
         let to = child.pmd_for(pmd.base)?;
         // It goes back where the entry turns out to be no huge mapping: held until then.
         let (deposit, held) = child.new_table_held(0)?;
@@ -305,8 +314,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     pmd::deposit::<M>(&self.vm.machine, &self.vm.frames, to.table, to.base, deposit);
                     to.slot.copy_private(now);
                     if !of_zero {
-                        child.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64);
-                        child.charge(Rss::Huge, Vm::<M>::NR_SUB_FRAMES as i64);
+                        child.space.charge(Rss::Anon, Vm::<M>::NR_SUB_FRAMES as i64);
+                        child.space.charge(Rss::Huge, Vm::<M>::NR_SUB_FRAMES as i64);
                     }
                     return Ok(Next::GoOn);
                 }
@@ -319,55 +328,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// A page table of this space, which nobody else can reach: charged, and in no
-    /// place yet.
-    fn new_table(&self, level: u64) -> Result<Pfn, ForkError> {
-        self.new_table_held(level).map(|(table, _held)| table)
-    }
-
-    /// The same for a caller who may have to drop it: counted as held.
-    fn new_table_held(&self, level: u64) -> Result<(Pfn, Held<'vm>), ForkError> {
-        let (table, held) = self.vm.obtain_held(Fill::Fixed).map_err(|_| ForkError::OutOfFrames)?;
-        self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
-        self.charge(Rss::Tables, 1);
-        self.vm.count(Event::TableInstall, 1);
-        Ok((table, held))
-    }
-
-    fn drop_table(&self, table: Pfn) {
-        self.vm.give_back(table, Fill::Fixed);
-        self.charge(Rss::Tables, -1);
-        self.vm.count(Event::TableFree, 1);
-    }
-
-    /// The entry of level 1 over a page, in a table that has a twin.
-    fn pmd_for(&self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, ForkError> {
-        let machine = &self.vm.machine;
-        loop {
-            let Walk::Hole(hole) = walk::walk(machine, self.root, vpn) else {
-                unreachable!("I17: a child that is not published has in it what fork put there")
-            };
-            if hole.slot.level > 1 {
-                hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
-                continue;
-            }
-            if self.vm.frames.twin(hole.table).is_none() {
-                let twin = self.new_table(TWIN_LEVEL)?;
-                self.vm.frames.put_twin(hole.table, twin);
-            }
-            return Ok(hole);
-        }
-    }
-
     /// The lock bit first, then the look at the pins, which is the raise itself: a
     /// pin that this does not see will see the bit (I23).
     #[inline]
-    fn share_locked(
-        &self,
-        slot: Slot<'_, M::Format>,
-        leaf: Leaf,
-        write_protected: &mut bool,
-    ) -> Result<Shared, ForkError> {
+    fn share_locked(&self, slot: Slot<'_, M::Format>, leaf: Leaf, write_protected: &mut bool) -> Shared {
         let is_zero = leaf.pfn == self.vm.frames.zero;
         let desc = self.vm.frames.desc(leaf.pfn);
         let raised = if is_zero { Ok(false) } else { desc.map_raise().map(|before| before.pins() > 0) };
@@ -383,21 +347,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let rights = if refused.is_none() { leaf.rights - Rights::WRITE } else { leaf.rights };
         *write_protected |= rights != leaf.rights;
         let now = slot.unlock(Leaf { rights, ..leaf });
-        Ok(refused.map_or(Shared::Entry(now, i64::from(!is_zero)), Shared::Copied))
-    }
-
-    /// The entries of the leaf table of a page, in a space that nobody else can
-    /// reach.
-    fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], ForkError> {
-        let machine = &self.vm.machine;
-        loop {
-            if let Some(table) = walk::leaf_table(machine, self.root, vpn) {
-                return Ok(walk::entries(machine, table));
-            }
-            let Walk::Hole(hole) = walk::walk(machine, self.root, vpn) else {
-                unreachable!("I17: a child that is not published has no owned entries")
-            };
-            hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
-        }
+        refused.map_or(Shared::Entry(now, i64::from(!is_zero)), Shared::Copied)
     }
 }

@@ -4,7 +4,7 @@
 //! happens whole or not at all. Neighbours: `txn` owns the version, `node` moves
 //! entries. Locks on entry: the writer lock, which the transaction stands for.
 
-use super::displaced::Indices;
+use super::indices::Indices;
 use super::layout::{HEIGHT_MAX, Inner, Leaf};
 use super::node::{NodeId, NodeRef};
 use super::pool::{FrameSource, OutOfNodes, reserve};

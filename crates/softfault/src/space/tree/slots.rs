@@ -5,7 +5,7 @@
 //! `layout` has the words, `edit` decides what moves. Everything that writes
 //! here writes a node that its transaction made and nobody else can see.
 
-use super::displaced::Indices;
+use super::indices::Indices;
 use super::layout::{Header, INNER_MAX, INNER_MIN, Inner, LEAF_MAX, LEAF_MIN, Leaf};
 use super::node::{NO_END, NodeId, nr_up_to};
 use crate::addr::{PageRange, Vpn};

@@ -1,0 +1,80 @@
+//! The child, while nobody else can name it: its tables are put in with plain stores.
+//!
+//! Locks on entry: the parent's writer lock, no section.
+
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{Pfn, Vpn};
+use crate::frame::{Fill, FrameKind, Held, OutOfFrames};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::lock::Writer;
+use crate::sync::Word;
+use crate::table::format::Entry;
+use crate::table::pmd::{PmdSlot, TWIN_LEVEL};
+use crate::table::walk::{self, Walk};
+
+/// A child that fork has not returned yet.
+pub(super) struct Child<'a, 'vm, M: Machine> {
+    pub(super) space: &'a AddressSpace<'vm, M>,
+    pub(super) writer: Writer<'vm, M>,
+}
+
+impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
+    pub(super) fn of(space: &'a AddressSpace<'vm, M>) -> Child<'a, 'vm, M> {
+        Child { space, writer: space.sole_writer() }
+    }
+
+    /// Gives a page table that is charged, and in no place yet.
+    fn new_table(&self, level: u64) -> Result<Pfn, OutOfFrames> {
+        self.new_table_held(level).map(|(table, _held)| table)
+    }
+
+    /// The same for a caller who may have to drop it: counted as held.
+    pub(super) fn new_table_held(&self, level: u64) -> Result<(Pfn, Held<'vm>), OutOfFrames> {
+        let (table, held) = self.space.vm.obtain_held(Fill::Fixed)?;
+        self.space.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.space.frame.0), level);
+        self.space.charge(Rss::Tables, 1);
+        self.space.vm.count(Event::TableInstall, 1);
+        Ok((table, held))
+    }
+
+    pub(super) fn drop_table(&self, table: Pfn) {
+        self.space.vm.give_back(table, Fill::Fixed);
+        self.space.charge(Rss::Tables, -1);
+        self.space.vm.count(Event::TableFree, 1);
+    }
+
+    /// Gives the entry of level 1 over a page, in a table that has a twin.
+    pub(super) fn pmd_for(&self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
+        let machine = &self.space.vm.machine;
+        loop {
+            let Walk::Hole(hole) = walk::walk(machine, self.space.root, vpn) else {
+                unreachable!("I17: a child that is not published has in it what fork put there")
+            };
+            if hole.slot.level > 1 {
+                hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
+                continue;
+            }
+            if self.space.vm.frames.twin(hole.table).is_none() {
+                let twin = self.new_table(TWIN_LEVEL)?;
+                self.space.vm.frames.put_twin(hole.table, twin);
+            }
+            return Ok(hole);
+        }
+    }
+
+    /// Gives the entries of the leaf table of a page, which is put in if it is missing.
+    pub(super) fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
+        let machine = &self.space.vm.machine;
+        loop {
+            if let Some(table) = walk::leaf_table(machine, self.space.root, vpn) {
+                return Ok(walk::entries(machine, table));
+            }
+            let Walk::Hole(hole) = walk::walk(machine, self.space.root, vpn) else {
+                unreachable!("I17: a child that is not published has no owned entries")
+            };
+            hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
+        }
+    }
+}
