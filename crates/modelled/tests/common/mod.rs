@@ -113,7 +113,7 @@ unsafe impl Machine for Modelled {
         if WAITS.get() {
             sync::fence();
             for cpu in cpus.iter().filter(|cpu| *cpu != self.this_cpu()) {
-                while SLOTS.get()[usize::from(cpu.0)].is_some_and(|slot| sync::probe(slot) % 2 != 0) {
+                while SLOTS.get()[usize::from(cpu.0)].is_some_and(|slot| !sync::probe(slot).is_multiple_of(2)) {
                     loom::thread::yield_now();
                 }
             }
