@@ -1,0 +1,103 @@
+//! I39 on CPUs whose stores wait in buffers: what is stored through a walk is there, or
+//! was refused, when the operation that takes the page away goes on.
+
+mod common;
+
+use common::{FIXED_PRIVATE, RW, Shuffled, be, run, shuffled, vm};
+use softfault_shuffled::table::format::X86_64;
+use softfault_shuffled::{Access, AddressSpace, Prot, Tunables};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+type Space = AddressSpace<'static, Shuffled<X86_64>>;
+
+const BASE: u64 = 0x4000_0000;
+const FRESH: u64 = BASE + 4096;
+const SCHEDULES: usize = 2500;
+
+fn word_at(space: &Space, addr: u64) -> u64 {
+    let mut bytes = [0; 8];
+    space.read(addr, &mut bytes).unwrap();
+    u64::from_ne_bytes(bytes)
+}
+
+/// CPU 1 stores 1, 2, ... through walks; CPU 0 does `op`. `op` gets what CPU 1 had
+/// stored when it last looked, and may not be told less by the page.
+fn store_against(op: impl Fn(&'static Space, &dyn Fn() -> u64) + Sync + Send + Copy + 'static) {
+    shuffled(SCHEDULES, move || {
+        be(0);
+        let vm = vm(3, 128, Tunables::default().with_zero_batch(1));
+        let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap(BASE, 2 * 4096, RW, FIXED_PRIVATE).unwrap();
+        space.write(BASE, &[0; 8]).unwrap();
+        let stored = Arc::new(AtomicU64::new(0));
+        let last = stored.clone();
+        let taker = move || {
+            let active = space.activate();
+            op(space, &|| last.load(SeqCst));
+            drop(active);
+        };
+        let program = move || {
+            let active = space.activate();
+            let walker = active.walker();
+            let mut tlb = None;
+            for _ in 0..12 {
+                let next = stored.load(SeqCst) + 1;
+                match tlb {
+                    None => tlb = walker.translate(BASE, Access::Write).ok(),
+                    Some(walked) => match walker.store_through(&walked, 0, &next.to_ne_bytes()) {
+                        Ok(()) => stored.store(next, SeqCst),
+                        Err(_) => tlb = None,
+                    },
+                }
+            }
+            drop(active);
+        };
+        run(3, vec![Box::new(taker), Box::new(program)]);
+        vm.check(&[space], &mut [0; 128]).unwrap();
+    });
+}
+
+/// The frame is used again at once.
+#[test]
+fn store_against_munmap() {
+    store_against(|space, _| {
+        space.munmap(BASE, 4096).unwrap();
+        space.write(FRESH, &[0; 8]).unwrap();
+        assert_eq!(word_at(space, FRESH), 0, "a frame was used again while another CPU wrote to it");
+        assert_eq!(word_at(space, FRESH), 0);
+    });
+}
+
+/// The child has all that was stored before the fork and nothing after it.
+#[test]
+fn store_against_fork() {
+    store_against(|space, stored| {
+        let before = stored();
+        let child = space.fork().unwrap();
+        let seen = word_at(&child, BASE);
+        assert!(before <= seen, "what was stored before the fork");
+        // One store may have been made and not counted.
+        assert!(seen <= stored() + 1);
+        assert_eq!(word_at(&child, BASE), seen, "a store after the fork");
+    });
+}
+
+#[test]
+fn store_against_migration() {
+    store_against(|space, stored| {
+        let before = stored();
+        if let Some(there) = space.translate_at_rest(BASE) {
+            _ = space.vm().migrate_frame(there.pfn);
+        }
+        assert!(before <= word_at(space, BASE), "a store was lost");
+    });
+}
+
+#[test]
+fn store_against_another_mapping() {
+    store_against(|space, _| {
+        space.mmap(BASE, 4096, Prot::READ, FIXED_PRIVATE).unwrap();
+        assert_eq!(word_at(space, BASE), 0, "what was stored before");
+    });
+}
