@@ -60,6 +60,8 @@ const SPACE: Fields = &[
     (offset_of!(SpaceData, cpus), "cpus"),
     (offset_of!(SpaceData, family), "family"),
     (offset_of!(SpaceData, limits), "limits"),
+    (offset_of!(SpaceData, notify), "notify"),
+    (offset_of!(SpaceData, shot), "shot"),
     (crate::space::RSS_OFFSET, "rss"),
 ];
 const TABLES: [&str; 5] = ["level 0", "level 1", "level 2", "level 3", "level 4"];
