@@ -260,6 +260,45 @@ fn t14_told_before_and_after() {
     }
 }
 
+/// A fault that told of its copy, finds another page there and has to get another
+/// frame for it: the end of the first notice comes before that, and the copy that is
+/// made at last is told of anew.
+#[test]
+fn t14_a_copy_that_is_not_made_is_told_twice() {
+    in_setup(Setup::PLAIN, 2, ARENA, |w| {
+        w.map(BASE, 1, RW);
+        w.space.write(BASE, b"shared").unwrap();
+        let child = w.space.fork().unwrap();
+        let log = Log::default();
+        let (is_told, may_go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (to, tell, wait) = (log.clone(), is_told.clone(), may_go_on.clone());
+        let stop_once = move |_, notice: &Notice| {
+            to.0.lock().unwrap().push(*notice);
+            if matches!(notice, Notice::Start { why: Why::Copy, .. }) && !tell.swap(true, SeqCst) {
+                wait_until(|| wait.load(SeqCst));
+            }
+            false
+        };
+        assert!(w.vm.machine().on_notice(Box::new(stop_once)).is_ok());
+        let subscription = w.space.subscribe();
+        let writer = |_: &Running<'_>, _: &AtomicBool| {
+            w.space.handle_fault(BASE, Access::Write).unwrap();
+        };
+        w.race(&[&writer], |_| {
+            wait_until(|| is_told.load(SeqCst));
+            w.space.madvise(BASE, PAGE, DONTNEED).unwrap();
+            w.space.handle_fault(BASE, Access::Read).unwrap();
+            may_go_on.store(true, SeqCst);
+        });
+        let [start, end] = told(BASE, 1, Why::Copy);
+        let notices = log.take();
+        let copies: Vec<_> = notices.iter().filter(|n| **n == start || **n == end).copied().collect();
+        assert_eq!(copies, [start, end, start, end], "{notices:?}");
+        w.space.unsubscribe(subscription).unwrap();
+        drop(child);
+    });
+}
+
 /// After the last subscription no notice is being received, also not of the end of a
 /// change that is over already.
 #[test]
