@@ -139,7 +139,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
     pub(crate) fn walk_from_root(&self, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
         let machine = &self.vm.machine;
-        match walk::to_leaf_table(machine, self.root, vpn) {
+        match walk::leaf_table(machine, self.root, vpn) {
             Err(ended) => ended,
             Ok(table) => {
                 cpu.hint.table.set(u64::from(table.0));

@@ -37,7 +37,7 @@ pub(crate) fn entries<M: Machine>(machine: &M, table: Pfn) -> &[Word; 512] {
 /// where no table can go.
 #[inline(always)]
 pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::Format> {
-    match to_leaf_table(machine, root, vpn) {
+    match leaf_table(machine, root, vpn) {
         Ok(table) => Walk::Leaf(leaf_slot(machine, table, vpn)),
         Err(ended) => ended,
     }
@@ -47,7 +47,7 @@ pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::
 /// the walk ended. The table is valid as long as the section it was found in, or the
 /// space's generation.
 #[inline(always)]
-pub(crate) fn to_leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Result<Pfn, Walk<'_, M::Format>> {
+pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Result<Pfn, Walk<'_, M::Format>> {
     let mut table = root;
     for level in (1..M::Format::LEVELS).rev() {
         let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
@@ -101,18 +101,6 @@ pub(crate) fn mapped_at<F: Format>(slot: Slot<'_, F>, part: u64) -> Option<Mappe
         _ => return None,
     };
     Some(Mapped { slot, seen, leaf: Leaf { pfn: Pfn(leaf.pfn.0 + part as u32), ..leaf }, is_locked })
-}
-
-/// The table that holds the entry of `vpn`, if all above it are there. Valid as
-/// long as the section it was found in, or the space's generation.
-#[inline(always)]
-pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Pfn> {
-    let mut table = root;
-    for level in (1..M::Format::LEVELS).rev() {
-        let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
-        table = slot.table()?;
-    }
-    Some(table)
 }
 
 /// The table of level 1 that covers `vpn`, if all above it are there.

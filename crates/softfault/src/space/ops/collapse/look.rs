@@ -81,11 +81,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     ) -> Result<(PmdSlot<'_, M::Format>, Pfn), CollapseRefusal> {
         self.assert_writer(writer);
         let machine = &self.vm.machine;
-        let leaf = match walk::walk(machine, self.root, base) {
-            Walk::Leaf(_) => walk::leaf_table(machine, self.root, base),
-            Walk::Huge(_) => return Err(CollapseRefusal::AlreadyHuge),
-            Walk::Hole(_) => return Err(CollapseRefusal::Empty),
-            Walk::Owned => None,
+        let leaf = match walk::leaf_table(machine, self.root, base) {
+            Ok(table) => Some(table),
+            Err(Walk::Huge(_)) => return Err(CollapseRefusal::AlreadyHuge),
+            Err(Walk::Hole(_)) => return Err(CollapseRefusal::Empty),
+            Err(Walk::Owned | Walk::Leaf(_)) => None,
         };
         match (walk::pmd_table(machine, self.root, base), leaf) {
             (Some(table), Some(leaf)) => {

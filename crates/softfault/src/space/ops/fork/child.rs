@@ -68,11 +68,10 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
     pub(super) fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
         let machine = &self.space.vm.machine;
         loop {
-            if let Some(table) = walk::leaf_table(machine, self.space.root, vpn) {
-                return Ok(walk::entries(machine, table));
-            }
-            let Walk::Hole(hole) = walk::walk(machine, self.space.root, vpn) else {
-                unreachable!("I17: a child that is not published has no owned entries")
+            let hole = match walk::leaf_table(machine, self.space.root, vpn) {
+                Ok(table) => return Ok(walk::entries(machine, table)),
+                Err(Walk::Hole(hole)) => hole,
+                Err(_) => unreachable!("I17: a child that is not published has no owned entries"),
             };
             hole.slot.set_private(Entry::Table(self.new_table(u64::from(hole.slot.level) - 1)?));
         }
