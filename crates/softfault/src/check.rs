@@ -10,11 +10,11 @@ use crate::frame::{BLOCK_FRAMES, BLOCK_WORDS, BlockData, FrameKind};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync::Word;
 use crate::table::format::{Entry, Format};
 use crate::table::take::{self, Next};
-use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 mod huge;
@@ -117,7 +117,7 @@ impl<M: Machine> Vm<M> {
             space.check_tree()?;
             space.check_entries(counts)?;
             space.check_tables(counts)?;
-            let (nr_refs, nr_listed) = space.family_counts();
+            let (nr_refs, nr_listed) = self.family_counts(space.founder());
             let nr_members = spaces.iter().filter(|other| other.family == space.family).count() as u64;
             Counter::Members.check(nr_refs, nr_members)?;
             Counter::Members.check(nr_listed, nr_members)?;
@@ -125,11 +125,6 @@ impl<M: Machine> Vm<M> {
         self.check_frames(counts)?;
         self.check_objects(spaces, counts)?;
         self.check_zero()
-    }
-
-    /// Frames that descriptors are kept for: one past the highest.
-    pub fn nr_frames(&self) -> u64 {
-        self.frames.descs.len() as u64
     }
 
     /// I8.
@@ -161,16 +156,16 @@ impl<M: Machine> Vm<M> {
                 return Err(Broken::Lost(pfn));
             }
             let mapped = matches!(state.kind(), FrameKind::Anon | FrameKind::Shared);
-            if mapped && state.maps() != huge::nr_small(counts[p as usize]) {
+            if mapped && state.nr_maps() != huge::nr_small(counts[p as usize]) {
                 return Err(Broken::WrongCount(pfn));
             }
-            if state.kind() == FrameKind::Anon && state.pins() > 0 && state.maps() > 1 {
+            if state.kind() == FrameKind::Anon && state.pins() > 0 && state.nr_maps() > 1 {
                 return Err(Broken::SharedPinned(pfn));
             }
             // A page that no entry maps and nothing pins, a table that none names:
             // lost to everybody.
             let nr_named = match state.kind() {
-                FrameKind::Anon => state.maps() + state.pins(),
+                FrameKind::Anon => state.nr_maps() + state.pins(),
                 FrameKind::Table => u64::from(counts[p as usize]),
                 _ => 1,
             };
@@ -241,17 +236,12 @@ impl<M: Machine> Vm<M> {
         let words: &[Word; 512] = mem::view(&self.machine, pfn, 0);
         if words.iter().all(|w| w.get() == 0) { Ok(()) } else { Err(Broken::NotZero(pfn)) }
     }
-
-    /// The counter of an event, for tests that want one number.
-    pub fn event(&self, event: Event) -> u64 {
-        self.vmstat().get(event)
-    }
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// I18, I29.
     fn check_tree(&self) -> Result<(), Broken> {
-        self.tree().check(&[]).map_err(Broken::Tree)?;
+        self.tree().check_at_rest(&[]).map_err(Broken::Tree)?;
         let mut nr_pages = 0;
         let mut moving = None;
         let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
@@ -271,7 +261,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (mut nr_anon, mut nr_shmem, mut nr_huge) = (0, 0, 0);
         self.for_each_entry(&self.sole_writer(), Self::user_range(), &mut |vpn, slot| {
             let vma = self.tree().lookup(vpn).map(|f| f.vma);
-            result = match slot.read().entry {
+            result = match slot.look().entry {
                 Entry::Leaf(leaf) if slot.level > 0 => {
                     self.check_huge(vpn, leaf, vma, counts).map(|nr_pages| nr_huge += nr_pages)
                 }
@@ -304,7 +294,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let state = self.vm.frames.desc(pfn).state();
         match kind {
-            FrameKind::Anon if rights.contains(Rights::WRITE) && state.maps() != 1 => {
+            FrameKind::Anon if rights.contains(Rights::WRITE) && state.nr_maps() != 1 => {
                 Err(Broken::SharedWritable(vpn.addr()))
             }
             FrameKind::Zero if rights.contains(Rights::WRITE) => Err(Broken::SharedWritable(vpn.addr())),

@@ -17,11 +17,11 @@ pub use calibrate::{ClearTable, calibrate};
 pub use scratch::Scratch;
 
 use crate::addr::{Order, PAGE_SIZE, Pfn};
+use crate::base::Base;
 use crate::machine::Machine;
 use crate::mem::{self, stream};
 use crate::policy;
 use crate::sync::Word;
-use crate::vm::Vm;
 
 /// Most frames that are cleared or copied at one go, and between two turns of
 /// [`Machine::relax`]. One string instruction over 4 KiB runs at half the speed
@@ -140,7 +140,7 @@ fn pieces(run: Run) -> impl Iterator<Item = Run> {
 const BITS: u32 = 3;
 const _: () = assert!(BITS * (Order::MAX.0 as u32 + 1) <= u64::BITS && ClearOrder::ALL.len() < 1 << BITS);
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Base<M> {
     /// The order in which a page of 2^order frames is cleared or copied: the
     /// tunable's, else the calibrated one, else the usual one.
     pub fn clear_order(&self, order: Order) -> ClearOrder {

@@ -3,9 +3,11 @@
 //! Lines are grouped by who writes them: a fault writes only lines of its own
 //! CPU here, and `attention` has a line of its own because others write it.
 
-use crate::account::NR_EVENTS;
-use crate::account::sizes::SizeCounts;
-use crate::frame::GroupData;
+use crate::account::sizes::{SizeCounts, SizeEvent};
+use crate::account::{Event, NR_EVENTS};
+use crate::addr::Order;
+use crate::frame::group::GroupData;
+use crate::policy::huge::FIRST_ORDER;
 use crate::sync::Word;
 
 /// `attention`: a thief is taking the groups; leave them alone.
@@ -81,6 +83,26 @@ impl CpuData {
     /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.
     pub(crate) fn is_telling(&self) -> bool {
         self.attention.get() & ATTENTION_TELLING != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, event: Event) {
+        self.events[event as usize].add_owned(1);
+    }
+    pub(crate) fn count_by(&self, event: Event, n: u64) {
+        self.events[event as usize].add_owned(n);
+    }
+
+    /// Counts for a size; `order` has to be one with a knob.
+    #[inline(always)]
+    pub(crate) fn count_size(&self, event: SizeEvent, order: Order) {
+        if let Some(word) = self.size_word(event, order) {
+            word.add_owned(1);
+        }
+    }
+
+    pub(crate) fn size_word(&self, event: SizeEvent, order: Order) -> Option<&Word> {
+        self.sizes[event as usize].get(usize::from(order.0.checked_sub(FIRST_ORDER)?))
     }
 }
 

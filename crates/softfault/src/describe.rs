@@ -3,11 +3,11 @@
 
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::{BlockData, FrameDesc, FrameKind};
+use crate::frame::{BlockData, FrameDesc, FrameKind, MetaUse};
 use crate::machine::Machine;
 use crate::mem::FrameArray;
-use crate::space::{MetaUse, SpaceData};
-use crate::vm::Vm;
+use crate::space::SpaceData;
+use crate::space::Vm;
 use core::mem::offset_of;
 
 /// What lies at an address.

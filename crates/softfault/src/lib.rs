@@ -66,6 +66,7 @@ mod testing;
 
 pub mod account;
 pub mod addr;
+mod base;
 pub mod check;
 pub mod clear;
 mod compact;
@@ -75,7 +76,9 @@ pub mod errno;
 mod fault;
 mod frame;
 mod huge;
+mod links;
 mod linux;
+mod lock;
 pub mod machine;
 mod mem;
 mod notify;
@@ -106,11 +109,13 @@ pub use frame::{Fragmentation, OutOfFrames};
 pub use huge::khugepaged::Scan;
 pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
-pub use machine::{CpuId, CpuSet, Flush, MAX_CPUS, Machine, SpaceTag, Tick};
-pub use notify::{Lookup, LookupRefused, Notice, Subscription, Why};
+pub use machine::{CpuId, CpuSet, Flush, FrameRange, MAX_CPUS, Machine, SpaceTag, Tick};
+pub use notify::lookup::{Lookup, LookupRefused, Subscription};
+pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
 pub use rmap::Mapping;
 pub use source::handle::SharedObject;
+pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
     ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError, ObjectPart,
@@ -121,7 +126,7 @@ pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};
 pub use space::{Active, AddressSpace};
 pub use tunables::{Discipline, Tunables};
-pub use vm::{FrameRange, NewVmError, Vm};
+pub use vm::NewVmError;
 
 /// The example of the README compiles.
 #[cfg(doctest)]

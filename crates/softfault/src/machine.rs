@@ -5,15 +5,33 @@
 //! smallest one that works.
 
 use crate::addr::{PageRange, Pfn};
-use crate::notify::Notice;
+use crate::notify::notice::Notice;
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
-use crate::vm::FrameRange;
 
 /// The largest number of CPUs that a [`CpuSet`] can hold.
 pub const MAX_CPUS: usize = 512;
+
+/// Adjacent frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FrameRange {
+    /// The first.
+    pub first: Pfn,
+    /// How many.
+    pub nr_frames: u64,
+}
+
+impl FrameRange {
+    /// Number of the frame after the last.
+    pub(crate) fn end(&self) -> u64 {
+        u64::from(self.first.0).saturating_add(self.nr_frames)
+    }
+    pub(crate) fn holds(&self, frame: u64) -> bool {
+        u64::from(self.first.0) <= frame && frame < self.end()
+    }
+}
 
 /// A CPU, counted from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

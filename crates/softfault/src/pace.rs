@@ -9,7 +9,6 @@
 
 use crate::machine::{Machine, Tick};
 use crate::sync;
-use crate::vm::Vm;
 
 /// Steps between two answers. A walk has one pass of this kind on each level of the
 /// tables, five at most: together they stay below the 1,024 that tests allow, with
@@ -80,26 +79,5 @@ impl<M: Machine> Drop for Pace<'_, M> {
 pub(crate) fn answer<M: Machine>(machine: &M) {
     if sync::PASSES_ANSWER {
         machine.relax();
-    }
-}
-
-impl<M: Machine> Vm<M> {
-    /// Says that a call of the embedder begins: steps of the last one do not count.
-    ///
-    /// # Panics
-    ///
-    /// In a section and in [`Machine::notify`]: such a call may wait. It comes first
-    /// in the call, so that nothing has been changed or taken (M1).
-    #[inline]
-    pub(crate) fn call(&self) {
-        self.call_anywhere();
-        self.assert_outside();
-    }
-
-    /// As [`call`](Self::call), for a call that a subscriber may make, and for a fault,
-    /// whose slow half asserts.
-    #[inline(always)]
-    pub(crate) fn call_anywhere(&self) {
-        self.machine.tick(Tick::Call);
     }
 }

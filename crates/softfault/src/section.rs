@@ -9,10 +9,12 @@
 //! sections do not nest; no reference into a tree, a table or a VMA survives the
 //! guard. What is carried across is values.
 
+pub(crate) mod visit;
+
+use crate::base::Base;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, CpuSet, Machine, Tick};
 use crate::sync;
-use crate::vm::Vm;
 
 /// The CPU is inside until this is dropped.
 #[must_use]
@@ -43,7 +45,7 @@ impl Drop for Section<'_> {
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Base<M> {
     /// Enters a section of this CPU.
     #[inline(always)]
     pub(crate) fn section(&self) -> Section<'_> {
@@ -91,5 +93,22 @@ impl<M: Machine> Vm<M> {
                 self.machine.relax();
             }
         }
+    }
+
+    /// Says that a call of the embedder begins: steps of the last one do not count.
+    ///
+    /// # Panics
+    ///
+    /// In a section and in [`Machine::notify`]: such a call may wait. It comes first
+    /// in the call, so that nothing has been changed or taken (M1).
+    #[inline]
+    pub(crate) fn call(&self) {
+        self.call_anywhere();
+        self.assert_outside();
+    }
+
+    /// Whether the clock is past `deadline_ns`; `u64::MAX` is none.
+    pub(crate) fn is_past(&self, deadline_ns: u64) -> bool {
+        deadline_ns != u64::MAX && self.machine.now_ns() > deadline_ns
     }
 }

@@ -3,13 +3,15 @@
 
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::linux::{MapFlags, Prot};
+use crate::machine::FrameRange;
 use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
+use crate::space::Vm;
 use crate::sync::Word;
 use crate::table::format::X86_64;
 use crate::tunables::Tunables;
-use crate::vm::{FrameRange, NewVmError, Vm};
+use crate::vm::NewVmError;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
@@ -23,6 +25,7 @@ pub(crate) const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANO
 std::thread_local! {
     static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };
     static CPU: Cell<u16> = const { Cell::new(0) };
+    static ENTERED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     static RELAXED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
@@ -35,6 +38,11 @@ pub(crate) fn be(cpu: u16) {
 /// parking too. The hook may change the CPU that the thread is (I2).
 pub(crate) fn on_relax(hook: impl FnMut() + 'static) {
     RELAXED.set(Some(Box::new(hook)));
+}
+
+/// From now on this thread's machines call `hook` at the edge of each section.
+pub(crate) fn on_enter(hook: impl FnMut() + 'static) {
+    ENTERED.set(Some(Box::new(hook)));
 }
 
 /// From now on this thread's machines ask this policy.
@@ -101,6 +109,9 @@ unsafe impl Machine for Plain {
         self.nr_relaxed.add_owned(1);
         // What the hook itself waits for has no turns.
         RELAXED.with(|hook| hook.try_borrow_mut().iter_mut().for_each(|hook| hook.iter_mut().for_each(|hook| hook())));
+    }
+    fn entered(&self, _: &Word) {
+        ENTERED.with(|hook| hook.borrow_mut().iter_mut().for_each(|hook| hook()));
     }
     fn park(&self, _: &Word, _: u64) {
         self.relax();

@@ -1,35 +1,18 @@
 //! One instance of the subsystem: its frames, its CPUs, its limits.
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::compact::CompactWords;
+use crate::base::Base;
 use crate::cpu::CpuData;
-use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames};
+use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames, Memory};
 use crate::huge::knobs::KnobError;
-use crate::huge::now::HugeWords;
-use crate::machine::{CpuId, MAX_CPUS, Machine};
+use crate::huge::words::HugeWords;
+use crate::links::Links;
+use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
-use crate::space::CpusLine;
+use crate::space::Vm;
+use crate::space::vm::Relief;
 use crate::sync::Word;
 use crate::tunables::Tunables;
-
-/// Adjacent frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FrameRange {
-    /// The first.
-    pub first: Pfn,
-    /// How many.
-    pub nr_frames: u64,
-}
-
-impl FrameRange {
-    /// Number of the frame after the last.
-    pub(crate) fn end(&self) -> u64 {
-        u64::from(self.first.0).saturating_add(self.nr_frames)
-    }
-    fn holds(&self, frame: u64) -> bool {
-        u64::from(self.first.0) <= frame && frame < self.end()
-    }
-}
 
 /// Why there is no [`Vm`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,28 +52,6 @@ impl core::fmt::Display for NewVmError {
     }
 }
 impl core::error::Error for NewVmError {}
-
-/// The subsystem. No global state: there may be any number of them.
-pub struct Vm<M: Machine> {
-    pub(crate) machine: M,
-    pub(crate) frames: Frames,
-    pub(crate) cpus: FrameArray<CpuData>,
-    pub(crate) tunables: Tunables,
-    /// Most VMAs in an address space, now.
-    pub(crate) max_map_count: Word,
-    pub(crate) next_space_id: Word,
-    /// Held by the CPU that empties the groups of others.
-    pub(crate) thief: Word,
-    /// CPUs that look a fork family up.
-    pub(crate) family_lookups: CpusLine,
-    /// The order of clearing for each size of page; see `clear.rs`.
-    pub(crate) clear_orders: Word,
-    pub(crate) nr_total_pages: u64,
-    pub(crate) huge: HugeWords,
-    pub(crate) compact: CompactWords,
-    /// The block that is looked at next for huge pages that are mostly zeroes.
-    pub(crate) underused_cursor: Word,
-}
 
 impl<M: Machine> Vm<M> {
     /// Takes over the machine's frames. Lays the metadata out in the first range
@@ -132,6 +93,7 @@ impl<M: Machine> Vm<M> {
             turns: Word::new(0),
             nr_turns_over: Word::new(0),
             quiet: Word::new(0),
+            is_low: Word::new(0),
             inject: Word::new(u64::MAX),
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
@@ -139,42 +101,20 @@ impl<M: Machine> Vm<M> {
         frames.settle(machine.frames(), are_zero, &meta);
         let nr_total_pages = frames.nr_free_in_blocks();
         frames.deal_out(&cpus, nr_total_pages);
-        Ok(Vm {
-            machine,
-            frames,
-            cpus,
-            tunables,
-            max_map_count: Word::new(tunables.max_map_count),
-            next_space_id: Word::new(1),
-            thief: Word::new(0),
-            family_lookups: CpusLine::default(),
-            clear_orders: Word::new(0),
-            nr_total_pages,
-            huge,
-            compact: CompactWords::new(),
-            underused_cursor: Word::new(0),
-        })
-    }
-
-    /// The surroundings.
-    pub fn machine(&self) -> &M {
-        &self.machine
+        let base = Base::new(machine, cpus, tunables, huge);
+        Ok(Vm::over(
+            Links::new(Memory::new(base, frames, nr_total_pages)),
+            Relief {
+                shrink: Vm::shrink_until,
+                compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
+            },
+        ))
     }
 
     /// Ends the subsystem and returns the machine, which can serve another one.
     /// The borrow checker guarantees that no address space is in use.
     pub fn into_machine(self) -> M {
-        self.machine
-    }
-
-    /// Limits and thresholds.
-    pub fn tunables(&self) -> &Tunables {
-        &self.tunables
-    }
-
-    #[inline(always)]
-    pub(crate) fn cpu(&self, id: CpuId) -> &CpuData {
-        self.cpus.at(usize::from(id.0))
+        self.into_links().into_memory().into_base().machine
     }
 }
 

@@ -6,9 +6,10 @@ use crate::cpu::{CpuData, HintData};
 use crate::frame::{BlockData, FrameDesc, GroupData};
 use crate::mem::Words;
 use crate::notify::NotifyLine;
-use crate::rmap::FamilyData;
+use crate::rmap::family::FamilyData;
+use crate::section::visit::CpusLine;
 use crate::source::object::ObjectData;
-use crate::space::{CpusLine, GlobalLine, LimitsData, SpaceData, WriterLine};
+use crate::space::{GlobalLine, LimitsData, SpaceData, WriterLine};
 
 macro_rules! words {
     ($($name:ty),* $(,)?) => {

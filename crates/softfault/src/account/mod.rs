@@ -7,10 +7,6 @@
 pub(crate) mod rss;
 pub(crate) mod sizes;
 
-use crate::machine::{CpuId, Machine, Tick};
-use crate::pace::Pace;
-use crate::vm::Vm;
-
 macro_rules! events {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// One enum variant = one counter = one word in the output. Names are
@@ -206,16 +202,6 @@ events! {
 pub(crate) const NR_EVENTS: usize = 128;
 const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 
-impl crate::cpu::CpuData {
-    #[inline(always)]
-    pub(crate) fn count(&self, event: Event) {
-        self.events[event as usize].add_owned(1);
-    }
-    pub(crate) fn count_by(&self, event: Event, n: u64) {
-        self.events[event as usize].add_owned(n);
-    }
-}
-
 /// Counters and free frames at one moment; as `/proc/vmstat`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -224,7 +210,7 @@ pub struct VmStat {
     pub nr_free_pages: u64,
     /// Frames that were free after [`Vm::new`].
     pub nr_total_pages: u64,
-    events: [u64; NR_EVENTS],
+    pub(crate) events: [u64; NR_EVENTS],
 }
 
 impl VmStat {
@@ -237,45 +223,5 @@ impl VmStat {
         [("nr_free_pages", self.nr_free_pages), ("nr_total_pages", self.nr_total_pages)]
             .into_iter()
             .chain(Event::ALL.iter().map(|e| (e.name(), self.get(*e))))
-    }
-}
-
-impl<M: Machine> Vm<M> {
-    /// Counts on the calling CPU; for operations, which are outside sections.
-    pub(crate) fn count(&self, event: Event, n: u64) {
-        self.cpu(self.machine.this_cpu()).count_by(event, n);
-    }
-
-    /// Reads all counters. Exact at rest; otherwise each within what happened
-    /// while it was read.
-    pub fn vmstat(&self) -> VmStat {
-        self.call_anywhere();
-        let mut events = [0; NR_EVENTS];
-        for id in 0..self.machine.nr_cpus() {
-            self.machine.tick(Tick::Step);
-            let cpu = self.cpu(CpuId(id as u16));
-            for (sum, word) in events.iter_mut().zip(&cpu.events) {
-                *sum = word.get().wrapping_add(*sum);
-            }
-        }
-        VmStat { nr_free_pages: self.nr_free_pages(), nr_total_pages: self.nr_total_pages, events }
-    }
-
-    /// Free frames, those in per-CPU groups included. Looks at all blocks and answers
-    /// other CPUs meanwhile.
-    pub(crate) fn nr_free_pages(&self) -> u64 {
-        let mut pace = Pace::new(&self.machine);
-        let mut nr_free = 0;
-        for block in self.frames.blocks.iter() {
-            pace.step();
-            nr_free += block.nr_free_exact();
-        }
-        for id in 0..self.machine.nr_cpus() {
-            pace.step();
-            let cpu = self.cpu(CpuId(id as u16));
-            let groups = [&cpu.zeroed, &cpu.raw, &cpu.fixed];
-            nr_free += groups.into_iter().map(|group| u64::from(group.mask.get().count_ones())).sum::<u64>();
-        }
-        nr_free
     }
 }

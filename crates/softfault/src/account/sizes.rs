@@ -1,13 +1,8 @@
 //! Counters of each size of page with a knob; Linux's
 //! `hugepages-<n>kB/stats`. Per CPU, as the events are.
 
-use crate::addr::Order;
-use crate::cpu::CpuData;
-use crate::machine::{CpuId, Machine};
-use crate::pace::Pace;
-use crate::policy::huge::{FIRST_ORDER, NR_SIZES};
+use crate::policy::huge::NR_SIZES;
 use crate::sync::Word;
-use crate::vm::Vm;
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,48 +32,10 @@ pub struct SizeStat {
     pub split: u64,
 }
 
-impl CpuData {
-    /// Counts for a size; `order` has to be one with a knob.
-    #[inline(always)]
-    pub(crate) fn count_size(&self, event: SizeEvent, order: Order) {
-        if let Some(word) = self.size_word(event, order) {
-            word.add_owned(1);
-        }
-    }
-
-    fn size_word(&self, event: SizeEvent, order: Order) -> Option<&Word> {
-        self.sizes[event as usize].get(usize::from(order.0.checked_sub(FIRST_ORDER)?))
-    }
-}
-
-impl<M: Machine> Vm<M> {
-    /// Counts for a size on the calling CPU; for operations, which are outside
-    /// sections.
-    pub(crate) fn count_size(&self, event: SizeEvent, order: Order) {
-        self.cpu(self.machine.this_cpu()).count_size(event, order);
-    }
-
-    /// The counters of one size; `None` where `order` is no size with a knob.
-    pub fn huge_stat(&self, order: Order) -> Option<SizeStat> {
-        self.call_anywhere();
-        let mut pace = Pace::new(&self.machine);
-        let mut sum = |event| {
-            let cpus = (0..self.machine.nr_cpus()).map(|id| self.cpu(CpuId(id as u16)));
-            cpus.inspect(|_| pace.step())
-                .map(|cpu| cpu.size_word(event, order).map(Word::get))
-                .try_fold(0u64, |sum, n| Some(sum.wrapping_add(n?)))
-        };
-        Some(SizeStat {
-            anon_fault_alloc: sum(SizeEvent::AnonFaultAlloc)?,
-            anon_fault_fallback: sum(SizeEvent::AnonFaultFallback)?,
-            split: sum(SizeEvent::Split)?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::Order;
     use crate::tunables::Tunables;
 
     #[test]

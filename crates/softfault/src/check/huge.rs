@@ -6,13 +6,13 @@ use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::mem;
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::sync::Word;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd;
 use crate::table::walk;
-use crate::vm::Vm;
 
 /// In the counts of the first frame of a folio: one huge entry. Small entries are
 /// counted below.
@@ -61,7 +61,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         for i in 0..Vm::<M>::NR_SUB_FRAMES {
             let at = Vpn(base.0 + i * Vm::<M>::NR_SUB_FRAMES);
             let slot = Slot::<M::Format>::new(walk::entry(machine, table, i as usize), 1);
-            let is_huge = matches!(slot.read().entry, Entry::Leaf(_));
+            let is_huge = matches!(slot.look().entry, Entry::Leaf(_));
             let deposit = pmd::deposited::<M>(machine, frames, table, at);
             if deposit.is_some() != is_huge {
                 return Err(Broken::Deposit(at.addr()));
@@ -87,7 +87,7 @@ impl<M: Machine> Vm<M> {
             return None;
         }
         let desc = self.frames.desc(pfn).state();
-        if desc.pins() > 0 && (!state.was_pinned() || state.maps() + nr_small(counts[pfn.0 as usize]) > 1) {
+        if desc.pins() > 0 && (!state.was_pinned() || state.nr_maps() + nr_small(counts[pfn.0 as usize]) > 1) {
             return Some(Err(Broken::SharedPinned(pfn)));
         }
         let count = counts[pfn.0 as usize];
@@ -95,14 +95,14 @@ impl<M: Machine> Vm<M> {
         let good = match kind {
             FrameKind::Zero => desc.kind() == FrameKind::Free && count == 0,
             FrameKind::Anon if state.is_derived() => {
-                desc.kind() == FrameKind::Anon && desc.maps() == nr_small(count) + 1
+                desc.kind() == FrameKind::Anon && desc.nr_maps() == nr_small(count) + 1
             }
-            FrameKind::Anon => desc.kind() == FrameKind::Free && desc.maps() == 0 && nr_small(count) == 0,
+            FrameKind::Anon => desc.kind() == FrameKind::Free && desc.nr_maps() == 0 && nr_small(count) == 0,
             _ => false,
         };
-        let counted = !is_first || kind == FrameKind::Zero || state.maps() == u64::from(count / HUGE_ONE);
+        let counted = !is_first || kind == FrameKind::Zero || state.nr_maps() == u64::from(count / HUGE_ONE);
         let free = self.is_free(pfn);
-        Some(if free || is_first && kind == FrameKind::Anon && state.maps() == 0 {
+        Some(if free || is_first && kind == FrameKind::Anon && state.nr_maps() == 0 {
             Err(Broken::Lost(pfn))
         } else if !good || !counted || state.is_locked() {
             Err(Broken::WrongCount(pfn))

@@ -2,8 +2,8 @@
 
 use super::{ClearOrder, Poisoned, clear_folio, copy_folio};
 use crate::addr::{Order, Pfn};
+use crate::machine::FrameRange;
 use crate::machine::Machine;
-use crate::vm::FrameRange;
 
 /// Adjacent frames that the caller owns, since the machine is borrowed for writing:
 /// as a slice of them would be.

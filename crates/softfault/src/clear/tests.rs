@@ -2,12 +2,13 @@
 
 use super::{CHUNK_FRAMES, ClearOrder, ClearTable, Poisoned, Scratch, calibrate, clear_folio, copy_folio};
 use crate::addr::{Order, Pfn};
+use crate::machine::FrameRange;
 use crate::mem;
 use crate::policy;
+use crate::space::Vm;
 use crate::sync::Word;
 use crate::testing::{Plain, vm};
 use crate::tunables::Tunables;
-use crate::vm::{FrameRange, Vm};
 use std::vec::Vec;
 
 /// Frames at the end of the `Vm`'s memory: nobody else looks at them in a test of

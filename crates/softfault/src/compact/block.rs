@@ -19,8 +19,8 @@ use crate::addr::Pfn;
 use crate::frame::{BLOCK_FRAMES, ClaimedBlock, FrameKind, HugeFrame};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
+use crate::space::Vm;
 use crate::sync::Ordering;
-use crate::vm::Vm;
 
 /// Blocks among which the policy chooses at a time.
 const NR_CANDIDATES: usize = 8;

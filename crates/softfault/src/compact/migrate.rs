@@ -28,8 +28,8 @@ use crate::frame::{Fill, FrameKind};
 use crate::machine::{CpuSet, Flush, Machine};
 use crate::mem;
 use crate::rmap::{TakeEnded, TakenEntry};
+use crate::space::Vm;
 use crate::table::format::{Entry, Leaf};
-use crate::vm::Vm;
 
 /// Frames that are moved together: one grace period for all of them. More would
 /// keep the programs that want the first of them waiting for the last.
@@ -138,7 +138,7 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         debug_assert!(state.kind() == FrameKind::Anon, "I14: entries keep their frame what it is");
         let refused = if state.pins() > 0 {
             Some(MigrateRefusal::Pinned)
-        } else if state.maps() != nr_entries {
+        } else if state.nr_maps() != nr_entries {
             Some(MigrateRefusal::Raced)
         } else {
             None
@@ -205,9 +205,9 @@ impl<M: Machine> Vm<M> {
             FrameKind::Meta => Err(MigrateRefusal::Meta),
             FrameKind::Shared => Err(MigrateRefusal::SharedObject),
             FrameKind::Anon if state.pins() > 0 => Err(MigrateRefusal::Pinned),
-            FrameKind::Anon if state.maps() == 0 => Err(MigrateRefusal::Raced),
-            FrameKind::Anon if state.maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
-            FrameKind::Anon => Ok(state.maps()),
+            FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
+            FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
+            FrameKind::Anon => Ok(state.nr_maps()),
         }
     }
 

@@ -17,6 +17,7 @@ mod block;
 mod migrate;
 mod refusal;
 mod target;
+pub(crate) mod words;
 
 pub use refusal::{CompactRefusal, MigrateRefusal};
 
@@ -25,28 +26,9 @@ use crate::frame::HugeFrame;
 use crate::machine::Machine;
 use crate::policy::compact::{CompactBudget, Deferral};
 use crate::policy::huge::Effort;
-use crate::sync::{Ordering, Word};
-use crate::vm::Vm;
+use crate::space::Vm;
+use crate::sync::Ordering;
 use block::Attempt;
-
-/// What is known from one attempt to the next. Hints, all of it.
-pub(crate) struct CompactWords {
-    /// Where the next search begins, a block.
-    cursor: Word,
-    /// Which blocks have been in vain: those that say this number, + 1.
-    round: Word,
-    /// [`Deferral`] of faults.
-    deferral: Word,
-    /// Requests for a block in the background.
-    wanted: Word,
-}
-
-impl CompactWords {
-    pub(crate) fn new() -> CompactWords {
-        let [cursor, round, deferral, wanted] = [0; 4].map(Word::new);
-        CompactWords { cursor, round, deferral, wanted }
-    }
-}
 
 impl<M: Machine> Vm<M> {
     /// A huge frame, the caller's alone, made by moving what is in the way.

@@ -7,7 +7,7 @@
 use crate::addr::Pfn;
 use crate::frame::BLOCK_FRAMES;
 use crate::machine::{Machine, Tick};
-use crate::vm::Vm;
+use crate::space::Vm;
 
 /// Passes over the blocks: those fuller than the one to be emptied, all, all with
 /// those that CPUs take their small frames from or what stays is in.

@@ -68,14 +68,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(kit.untried());
         let is_free = |order: &Order| {
             let range = around(fault.request.vpn, *order);
-            let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).read().entry, Entry::None);
+            let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).look().entry, Entry::None);
             found.covers(range) && range.nr_pages() < Self::NR_LEAVES && (range.start.0..range.end.0).all(is_none)
         };
         allowed.iter().filter(is_free).fold(Orders::NONE, |all, order| Orders(all.0 | 1 << order.0))
     }
 
     /// Pages of a leaf table.
-    const NR_LEAVES: u64 = crate::vm::Vm::<M>::NR_SUB_FRAMES;
+    const NR_LEAVES: u64 = crate::space::Vm::<M>::NR_SUB_FRAMES;
 
     fn leaf_at(&self, table: Pfn, vpn: Vpn) -> crate::table::entry::Slot<'vm, M::Format> {
         walk::leaf_slot(&self.vm.machine, table, vpn)

@@ -13,9 +13,9 @@ use crate::clear;
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::table::format::{Entry, Leaf, huge_order};
 use crate::table::pmd::PmdSlot;
-use crate::vm::Vm;
 
 /// A huge mapping that is `Busy` and the fault's, to be split. Has to be
 /// finished; it cannot fail.

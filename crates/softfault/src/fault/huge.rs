@@ -29,12 +29,12 @@ use crate::machine::Machine;
 use crate::policy::fault::FaultPlan;
 use crate::policy::huge::{CowHuge, Orders};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::{self, Ordering};
 use crate::table::entry::Seen;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd::{self, PmdSlot};
-use crate::vm::Vm;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The walk ended above the leaf tables: a huge page if one is allowed and
@@ -162,7 +162,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, found } = *fault;
-        let seen = pmd.slot.read();
+        let seen = pmd.slot.look();
         match seen.entry {
             // A call has published VMAs that end within the huge page and will split it.
             // Until then no right of one of them is a right to all of it (I16).

@@ -7,8 +7,8 @@ use crate::cpu::CpuData;
 use crate::frame::{Fill, Held, HugeFrame, OutOfFrames};
 use crate::machine::Machine;
 use crate::policy::huge::Orders;
+use crate::space::Vm;
 use crate::sync::Ordering;
-use crate::vm::Vm;
 
 /// What an attempt lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,12 +88,12 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     }
 
     /// Outside the section: gets what was lacking.
-    pub(crate) fn fetch(&mut self, need: Need) -> Result<(), OutOfFrames> {
+    pub(crate) fn bring(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
             Need::Zeroed => self.zeroed = Some(self.obtain(Fill::Zeroed)?),
             Need::Raw => self.raw = Some(self.obtain(Fill::Raw)?),
             Need::Table => self.table = Some(self.obtain(Fill::Fixed)?),
-            need => self.fetch_large(need),
+            need => self.bring_large(need),
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     /// What is not to be had is noted, and the fault goes on with something
     /// smaller, for which the larger frames that came so far may be needed.
     #[inline(never)]
-    fn fetch_large(&mut self, need: Need) {
+    fn bring_large(&mut self, need: Need) {
         let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
         if self.vm.frames.is_quiet() || self.hold_and_try_large(need).is_err() {
             self.give_back_large();

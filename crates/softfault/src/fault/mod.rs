@@ -33,8 +33,9 @@ pub(crate) use request::{Request, Want};
 use crate::account::Event;
 use crate::addr::{Access, PAGE_SHIFT, PageRange, Vpn};
 use crate::machine::Machine;
-use crate::notify::Why;
+use crate::notify::notice::Why;
 use crate::space::AddressSpace;
+use crate::space::relief::{Retries, Shortage};
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
 use context::{Fault, Here};
@@ -112,7 +113,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
     fn go_on(&self, request: Request, mut kit: Kit<'vm, M>, mut turn: Turn<'vm, M>) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
-        let mut told = None;
+        let (mut told, mut retries) = (None, Retries::default());
         loop {
             // Of all that is slow, only a copy comes before the end of a notice: nothing
             // is waited for between the two.
@@ -121,10 +122,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 told = None;
             }
             match turn {
-                Turn::Done(done) => return Ok(done),
+                Turn::Done(done) => {
+                    drop(kit);
+                    self.vm.relieve_if_low();
+                    return Ok(done);
+                }
                 Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut kit) => {}
                 Turn::Refused(error) => return Err(self.refuse(error)),
-                Turn::Need(need) => kit.fetch(need).map_err(|_| self.refuse(FaultError::OutOfFrames))?,
+                // A kit that is refused is empty.
+                Turn::Need(need) => {
+                    if kit.bring(need).is_err() && !self.vm.relieve(&mut retries, Shortage::Few) {
+                        return Err(self.refuse(FaultError::OutOfFrames));
+                    }
+                }
                 Turn::Copy(copying) => return Ok(copying.finish(self)),
                 Turn::CopyHuge(copying) => return Ok(copying.finish(self)),
                 Turn::Split(splitting) => splitting.finish(self),
@@ -171,7 +181,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Walk::Owned => return Turn::Wait,
             },
         };
-        let seen = slot.read();
+        let seen = slot.look();
         match seen.entry {
             Entry::None => self.fill_empty(fault, slot, kit),
             Entry::Leaf(leaf) => self.fix_present(&{ fault }, slot, seen, leaf, kit),

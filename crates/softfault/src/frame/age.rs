@@ -1,12 +1,12 @@
 //! Memory that looks as it does after a long day: for measurements and tests.
 
 use super::FrameKind;
+use super::Memory;
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
 use crate::addr::Pfn;
 use crate::machine::Machine;
-use crate::vm::Vm;
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// Takes free frames at random out of use for good, so that about
     /// `free_of_64` in each 64 stay free: no two free frames need be adjacent
     /// any more, and refills come in ones and twos. There is no free list that

@@ -2,14 +2,13 @@
 
 use super::block::BLOCK_FRAMES;
 use super::refill::Fill;
-use super::{Frames, OutOfFrames, Search};
+use super::{Frames, Memory, OutOfFrames, Search};
 use crate::addr::{Order, Pfn};
 use crate::machine::{Machine, Tick};
 use crate::mem;
 use crate::pace::Pace;
-use crate::vm::Vm;
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// 2^order adjacent frames, aligned to their size, the caller's alone.
     /// Called with nothing held.
     #[cfg(test)]
@@ -36,14 +35,11 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Looks whether so many single frames are free, before they are asked for one
-    /// by one. Everywhere is as for one frame: the groups of others are emptied, and
-    /// zero pages of underused huge pages are given back until there are enough, in one
-    /// pass over all of them.
+    /// by one. Everywhere is as for one frame: the groups of others are emptied.
     pub(super) fn look_for(&self, nr_frames: u64, search: Search) -> Result<(), OutOfFrames> {
         let missing = || nr_frames.saturating_sub(self.nr_free_pages());
         if search == Search::Everywhere && missing() > 0 {
             self.steal_groups();
-            self.shrink_for(missing());
         }
         if missing() == 0 { Ok(()) } else { Err(OutOfFrames) }
     }

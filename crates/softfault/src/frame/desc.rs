@@ -66,6 +66,21 @@ impl FrameKind {
     }
 }
 
+/// What a frame of kind `Meta` holds: the `index` of its descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MetaUse {
+    /// A space that is no founder.
+    Space = 1,
+    Rss = 2,
+    Tree = 3,
+    Object = 4,
+    /// A founder's frame of which the last member has gone: on its way back.
+    Former = 5,
+    /// A founder's, of which there are references. No page has that index: a frame
+    /// that says so is or was a founder's, whatever else is read of its descriptor.
+    Founder = -1,
+}
+
 /// The mapping count would overflow; refused while a refusal is still possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapsFull;
@@ -84,7 +99,7 @@ impl FrameState {
         FrameKind::of(self.0)
     }
     /// Number of table entries that name it.
-    pub fn maps(self) -> u64 {
+    pub fn nr_maps(self) -> u64 {
         (self.0 >> MAPS_SHIFT) & MAPS_MAX
     }
     /// Number of pins.
@@ -96,7 +111,7 @@ impl FrameState {
         self.0 & ORPHAN != 0
     }
     fn is_unused(self) -> bool {
-        self.maps() == 0 && self.pins() == 0
+        self.nr_maps() == 0 && self.pins() == 0
     }
 }
 
@@ -137,7 +152,7 @@ impl FrameDesc {
     /// that very moment, which a pin changes by a read-modify-write too (I23).
     #[inline]
     pub(crate) fn map_raise(&self) -> Result<FrameState, MapsFull> {
-        if self.state().maps() >= MAPS_LIMIT {
+        if self.state().nr_maps() >= MAPS_LIMIT {
             return Err(MapsFull);
         }
         Ok(FrameState(self.state.fetch_add(MAP_ONE, Ordering::AcqRel)))
@@ -211,7 +226,7 @@ impl FrameDesc {
     /// private frame is exclusive when it is pinned, and fork copies it instead of
     /// sharing it (I23).
     pub(crate) fn is_exclusive(&self) -> bool {
-        self.state().maps() == 1
+        self.state().nr_maps() == 1
     }
 }
 
@@ -222,7 +237,7 @@ mod tests {
     #[test]
     fn fields_do_not_overlap() {
         let state = FrameState(FrameKind::Anon as u64 | (3 * MAP_ONE) | (5 * PIN_ONE) | (0xf << 4));
-        assert_eq!((state.kind(), state.maps(), state.pins()), (FrameKind::Anon, 3, 5));
+        assert_eq!((state.kind(), state.nr_maps(), state.pins()), (FrameKind::Anon, 3, 5));
         assert_eq!(size_of::<FrameDesc>(), 32);
     }
 
@@ -243,12 +258,12 @@ mod tests {
     #[test]
     fn mappings_are_refused_before_they_reach_the_pins() {
         let full = desc(FrameKind::Anon as u64 + (MAPS_LIMIT - 1) * MAP_ONE + 5 * PIN_ONE);
-        assert_eq!(full.map_raise().map(FrameState::maps), Ok(MAPS_LIMIT - 1));
+        assert_eq!(full.map_raise().map(FrameState::nr_maps), Ok(MAPS_LIMIT - 1));
         let before = full.state();
         assert_eq!((full.map_raise(), full.state()), (Err(MapsFull), before));
         full.state.fetch_add(u64::from(u32::MAX) * MAP_ONE, Ordering::Relaxed);
         full.map_raise_split();
-        assert_eq!((full.state().maps(), full.state().pins()), (MAPS_LIMIT + (1 << 32), 5));
+        assert_eq!((full.state().nr_maps(), full.state().pins()), (MAPS_LIMIT + (1 << 32), 5));
         assert_eq!((full.state().kind(), full.state().is_orphan()), (FrameKind::Anon, false));
     }
 

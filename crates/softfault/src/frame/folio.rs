@@ -23,12 +23,11 @@
 //! and nothing is taken under it.
 
 use super::desc::{FrameKind, MAP_ONE, MAPS_LIMIT, MapsFull};
-use super::{FrameDesc, Frames, FreeBatch};
+use super::{FrameDesc, Frames, FreeBatch, Memory};
 use crate::addr::Pfn;
 use crate::machine::{Machine, Tick};
 use crate::sync::{Ordering, Word};
 use crate::table::format::huge_order;
-use crate::vm::Vm;
 
 const DERIVED: u64 = 1 << 4;
 const PINNED: u64 = 1 << 5;
@@ -58,7 +57,7 @@ impl FolioState {
         FrameKind::of(self.0)
     }
     /// Number of huge entries that name it.
-    pub(crate) fn maps(self) -> u64 {
+    pub(crate) fn nr_maps(self) -> u64 {
         self.0 / MAP_ONE
     }
     /// Whether the descriptors of its frames speak for themselves.
@@ -159,7 +158,7 @@ impl FrameDesc {
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
 
@@ -178,12 +177,12 @@ impl<M: Machine> Vm<M> {
     /// the lock bit of that entry, without which no other can come.
     pub(crate) fn folio_is_exclusive(&self, first: Pfn) -> bool {
         let state = self.frames.folio(first).state();
-        if state.kind() != FrameKind::Anon || state.maps() != 1 || state.is_locked() {
+        if state.kind() != FrameKind::Anon || state.nr_maps() != 1 || state.is_locked() {
             return false;
         }
         // Others may have split theirs and gone: then nothing but the folio's own
         // one is left of it.
-        !state.is_derived() || self.sub_frames(first).all(|(_, pfn)| self.frames.desc(pfn).state().maps() == 1)
+        !state.is_derived() || self.sub_frames(first).all(|(_, pfn)| self.frames.desc(pfn).state().nr_maps() == 1)
     }
 
     /// Whether a frame of it is pinned. The caller has the lock bit of the only
@@ -217,7 +216,7 @@ impl<M: Machine> Vm<M> {
         let folio = self.frames.folio(first);
         loop {
             let seen = folio.state();
-            if seen.maps() >= MAPS_LIMIT {
+            if seen.nr_maps() >= MAPS_LIMIT {
                 return Err(MapsFull);
             }
             if seen.is_locked() {
@@ -238,18 +237,18 @@ impl<M: Machine> Vm<M> {
         let folio = self.frames.folio(first);
         loop {
             let seen = folio.state();
-            debug_assert!(seen.maps() > 0, "I26: a folio is mapped as long as it is one");
+            debug_assert!(seen.nr_maps() > 0, "I26: a folio is mapped as long as it is one");
             if seen.is_locked() {
                 self.machine.relax();
                 continue;
             }
-            if seen.maps() == 1 && (seen.is_derived() || seen.was_pinned()) {
+            if seen.nr_maps() == 1 && (seen.is_derived() || seen.was_pinned()) {
                 if self.folio_dissolve(first, batch) {
                     return;
                 }
                 continue;
             }
-            let last = seen.maps() == 1;
+            let last = seen.nr_maps() == 1;
             let to = if last { FrameKind::Reserved as u64 } else { seen.0 - MAP_ONE };
             if folio.state.compare_exchange(seen.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 if last {
@@ -265,7 +264,7 @@ impl<M: Machine> Vm<M> {
     fn folio_dissolve(&self, first: Pfn, batch: &mut FreeBatch<'_>) -> bool {
         let folio = self.frames.folio(first);
         let state = folio.lock(&self.machine);
-        if state.maps() != 1 {
+        if state.nr_maps() != 1 {
             folio.state.fetch_and(!LOCK, Ordering::Release);
             return false;
         }
@@ -291,7 +290,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn folio_deal_out(&self, first: Pfn) -> bool {
         let folio = self.frames.folio(first);
         let state = folio.lock(&self.machine);
-        let last = state.maps() == 1;
+        let last = state.nr_maps() == 1;
         // The folio's one of each frame becomes the entry's, if this is the last.
         let nr_more = u64::from(!last);
         if !state.is_derived() {
@@ -309,7 +308,7 @@ impl<M: Machine> Vm<M> {
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// Mappings of a page above which no more are made: fork copies the page, and a
     /// fault on a page of an object fails.
     pub const MAX_MAPPINGS: u64 = MAPS_LIMIT;

@@ -5,11 +5,11 @@
 //! Linux's per-CPU lists. Locks on entry: none.
 
 use super::Frames;
+use super::Memory;
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
 use crate::addr::Order;
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::vm::Vm;
 
 /// Free memory as it looks to who wants 2^order adjacent, aligned frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -35,7 +35,7 @@ impl Fragmentation {
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// How fragmented free memory is for blocks of 2^order frames. No frame is
     /// usable for an order above [`Order::MAX`].
     pub fn fragmentation(&self, order: Order) -> Fragmentation {

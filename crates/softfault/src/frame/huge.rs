@@ -8,17 +8,14 @@
 
 use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
 use super::fragment::run_starts;
-use super::{FrameKind, Frames, OutOfFrames};
+use super::{FrameKind, Frames, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{Order, Pfn};
 use crate::clear;
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::policy::compact::CompactBudget;
-use crate::policy::huge::Effort;
 use crate::sync::Ordering;
 use crate::table::format::huge_order;
-use crate::vm::Vm;
 use core::ops::Range;
 
 /// A huge frame that is the caller's alone.
@@ -29,43 +26,18 @@ pub(crate) struct HugeFrame {
     pub(crate) is_zero: bool,
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// A huge frame, the caller's alone. Called with nothing held.
     pub(crate) fn obtain_huge(&self) -> Result<HugeFrame, OutOfFrames> {
         self.frames.count_down()?;
         self.claim_huge(Self::NR_SUB_FRAMES).ok_or(OutOfFrames)
     }
 
-    /// The same for a fault, which has not much time.
-    pub(crate) fn obtain_huge_for_fault(&self, advised: bool) -> Result<HugeFrame, OutOfFrames> {
-        self.obtain_huge_or(self.huge_now().defrag().effort(advised), &self.tunables.compact_fault)
-    }
-
-    /// One for a collapse, if one is free.
-    pub(crate) fn obtain_huge_for_collapse(&self) -> Result<Option<HugeFrame>, OutOfFrames> {
+    /// One, if one is free.
+    pub(crate) fn obtain_huge_if_free(&self) -> Result<Option<HugeFrame>, OutOfFrames> {
         // An injected failure is one: nothing is made in its place.
         self.frames.count_down()?;
         Ok(self.claim_huge(Self::NR_SUB_FRAMES))
-    }
-
-    /// Makes one for a collapse, which has time, and leaves it to whoever comes
-    /// first. With no lock held: compaction takes long.
-    pub(crate) fn make_huge_for_collapse(&self) -> Result<(), OutOfFrames> {
-        // Free for all that others know, until it is.
-        let _held = self.hold_unless_in_need().ok_or(OutOfFrames)?;
-        let made = self.compact_as_far_as(Effort::Direct, &self.tunables.compact_background);
-        let huge = made.map_err(|_| OutOfFrames)?;
-        self.give_back_huge(huge.first, huge.is_zero);
-        Ok(())
-    }
-
-    fn obtain_huge_or(&self, effort: Effort, budget: &CompactBudget) -> Result<HugeFrame, OutOfFrames> {
-        // An injected failure is one: nothing is made in its place.
-        self.frames.count_down()?;
-        if let Some(huge) = self.claim_huge(Self::NR_SUB_FRAMES) {
-            return Ok(huge);
-        }
-        self.compact_as_far_as(effort, budget).map_err(|_| OutOfFrames)
     }
 
     /// Zeroes one that is the caller's alone, the page that is wanted first last.

@@ -25,7 +25,7 @@ mod claimed;
 mod desc;
 mod folio;
 mod fragment;
-mod group;
+pub(crate) mod group;
 mod huge;
 mod pretend;
 #[cfg(test)]
@@ -33,6 +33,7 @@ mod quiet_tests;
 mod refill;
 mod search;
 mod sight;
+mod stat;
 #[cfg(test)]
 mod tests;
 
@@ -40,8 +41,8 @@ pub(crate) use alloc::FreeBatch;
 pub(crate) use block::BLOCK_WORDS;
 pub use block::{BLOCK_FRAMES, BlockData};
 pub(crate) use claimed::ClaimedBlock;
-pub(crate) use desc::MapsFull;
 pub use desc::{FrameDesc, FrameKind};
+pub(crate) use desc::{MapsFull, MetaUse};
 pub use fragment::Fragmentation;
 pub use group::GroupData;
 pub(crate) use huge::HugeFrame;
@@ -49,8 +50,11 @@ pub(crate) use refill::Fill;
 pub(crate) use sight::{Held, Search, Source};
 
 use crate::addr::Pfn;
+use crate::base::Base;
+use crate::machine::Machine;
 use crate::mem::FrameArray;
 use crate::sync::Word;
+use core::ops::Deref;
 
 /// No frame was left, or none was allowed by an injected failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +66,35 @@ impl core::fmt::Display for OutOfFrames {
     }
 }
 impl core::error::Error for OutOfFrames {}
+
+/// The frames, and the machine and CPUs below them: what the station works on, and all
+/// that it can reach.
+pub struct Memory<M: Machine> {
+    base: Base<M>,
+    pub(crate) frames: Frames,
+    /// Held by the CPU that empties the groups of others.
+    pub(crate) thief: Word,
+    /// Frames that were free at the beginning.
+    pub(crate) nr_total_pages: u64,
+}
+
+impl<M: Machine> Memory<M> {
+    pub(crate) fn new(base: Base<M>, frames: Frames, nr_total_pages: u64) -> Memory<M> {
+        Memory { base, frames, thief: Word::new(0), nr_total_pages }
+    }
+
+    pub(crate) fn into_base(self) -> Base<M> {
+        self.base
+    }
+}
+
+impl<M: Machine> Deref for Memory<M> {
+    type Target = Base<M>;
+    #[inline(always)]
+    fn deref(&self) -> &Base<M> {
+        &self.base
+    }
+}
 
 /// All frames of one [`Vm`](crate::Vm).
 pub struct Frames {
@@ -78,6 +111,8 @@ pub struct Frames {
     pub(crate) nr_turns_over: Word,
     /// 1 while the owner of the turn wants the others to stand back.
     pub(crate) quiet: Word,
+    /// 1 after a CPU began a block while memory was short, until somebody has reacted.
+    pub(crate) is_low: Word,
     /// Allocations left before an injected failure; `u64::MAX` is off. Looked
     /// at on the slow path only: arming it empties the groups.
     pub(crate) inject: Word,

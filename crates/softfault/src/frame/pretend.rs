@@ -4,20 +4,20 @@
 #![allow(unsafe_code)] // the promise is the caller's; nothing here dereferences anything
 
 use super::FrameKind;
+use super::Memory;
 use super::desc::MAP_ONE;
 use crate::addr::Pfn;
 use crate::machine::Machine;
 use crate::sync::Ordering;
-use crate::vm::Vm;
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// Adds to the count of mappings of a page, or of the huge page that the frame is
     /// part of, as if there were so many more entries; a negative number takes them
     /// back. For tests only. Call it at rest.
     ///
     /// ```compile_fail,E0133
     /// # use softfault::{Machine, Pfn, Vm};
-    /// fn free_a_mapped_frame<M: Machine>(vm: &Vm<M>, pfn: Pfn) {
+    /// fn free_a_mapped_frame<M: Machine>(vm: &Memory<M>, pfn: Pfn) {
     ///     vm.pretend_mappings(pfn, -1);
     /// }
     /// ```

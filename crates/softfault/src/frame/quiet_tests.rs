@@ -4,14 +4,14 @@
 use super::refill::Fill;
 use super::{OutOfFrames, Search};
 use crate::addr::{Access, Pfn};
-use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
+use crate::huge::knobs::HugeKnobs;
 use crate::linux::{Advice, MapFlags, MremapFlags};
 use crate::policy::huge::{Defrag, Enabled};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::sync::Ordering;
-use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm, vm_of};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_enter, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
-use crate::vm::Vm;
 use std::boxed::Box;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -190,56 +190,11 @@ fn an_attempt_steals_once() {
     assert!(nr_rounds.get() > 1, "taken again {} times", nr_rounds.get());
 }
 
-/// CPU 1 makes a huge page again as soon as it was split.
-#[test]
-fn an_attempt_shrinks_once() {
-    let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
-    let tunables = Tunables { thp: HugeKnobs { khugepaged, ..HUGE_PAGES }, ..Tunables::default() };
-    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(2, 4096, tunables).unwrap()));
-    let [used, underused] = [(); 2].map(|()| Box::leak(Box::new(vm.new_space().unwrap())));
-    let fill = |space: &AddressSpace<'static, Plain>, nr_written: u64| {
-        space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
-        (0..nr_written).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
-        assert_eq!(space.rss_pages().anon_huge, 512);
-    };
-    fill(underused, 1);
-    fill(used, 512);
-    let block = |space: &AddressSpace<'static, Plain>| u64::from(space.translate_at_rest(AT).unwrap().pfn.0) / 512;
-    vm.underused_cursor.set(block(underused));
-    // While the other one's is looked at, which comes later.
-    let behind = (block(used) + 1) % vm.frames.blocks.len() as u64;
-    assert_ne!(behind, block(underused));
-    let nr_rounds = Rc::new(Cell::new(0));
-    let counted = nr_rounds.clone();
-    on_relax(move || {
-        let looks_at = vm.underused_cursor.get() % vm.frames.blocks.len() as u64;
-        if looks_at != behind || underused.rss_pages().anon_huge != 0 {
-            return;
-        }
-        be(1);
-        underused.munmap(AT, HUGE).unwrap();
-        fill(underused, 1);
-        be(0);
-        counted.set(counted.get() + 1);
-        assert!(counted.get() < 10, "I28: an attempt without an end");
-    });
-    assert_eq!(vm.look_for(4000, Search::Everywhere), Err(OutOfFrames));
-    on_relax(|| ());
-    assert_eq!(nr_rounds.get(), 1);
-}
-
 /// Who has claimed frames and lost them to a thief was a holder for all that others know,
 /// though it fails: an allocation in need that looked meanwhile has to look again.
 #[test]
 fn a_claim_that_was_lost_leaves_its_trace() {
-    let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
-    let thp = HugeKnobs { khugepaged, ..HUGE_PAGES };
-    let tunables = Tunables { thp, low_watermark_pages: 1 << 20, ..Tunables::default() };
-    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(1, 4096, tunables).unwrap()));
-    let space = vm.new_space().unwrap();
-    space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
-    (0..512).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
-    assert_eq!(space.rss_pages().anon_huge, 512);
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(1, 4096, Tunables::default()).unwrap()));
     let frames: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
     let cpu = vm.cpus.at(0);
     cpu.block.set(0);
@@ -247,13 +202,20 @@ fn a_claim_that_was_lost_leaves_its_trace() {
     vm.frames.release_one(frames[5], false);
     let nr_lost = Rc::new(Cell::new(0));
     let counted = nr_lost.clone();
-    // While the refill looks for underused huge pages, since memory is low.
-    on_relax(move || counted.set(counted.get() + cpu.zeroed.replace(0, 0).1.count_ones()));
+    // A look at the group, the refill's exchange, and a look once more: before the last
+    // one a thief empties the group.
+    let nr_entered = Cell::new(0);
+    on_enter(move || {
+        nr_entered.set(nr_entered.get() + 1);
+        if nr_entered.get() == 3 {
+            counted.set(cpu.zeroed.replace(0, 0).1.count_ones());
+        }
+    });
     let nr_ended = held(vm) >> 16;
     let hold = vm.hold();
     assert_eq!(vm.try_obtain(Fill::Zeroed, Search::Blocks), Err(OutOfFrames));
     hold.in_vain();
-    on_relax(|| ());
+    on_enter(|| ());
     assert_eq!(nr_lost.get(), 1, "nothing was claimed and lost");
     assert_eq!(held(vm) >> 16, nr_ended + 1, "I28: frames were out of sight, and nobody has held any");
 }

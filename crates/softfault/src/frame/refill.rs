@@ -2,14 +2,13 @@
 //! hand to the group. Runs outside every section. `search` finds the word; the
 //! groups of other CPUs are emptied when it finds none.
 
-use super::{Frames, OutOfFrames, Search};
+use super::{Frames, Memory, OutOfFrames, Search};
 use crate::addr::Pfn;
 use crate::cpu::{ATTENTION_INJECT, ATTENTION_THIEF, CpuData};
 use crate::machine::{CpuId, CpuSet, Machine};
 use crate::mem;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
-use crate::vm::Vm;
 
 /// What the caller will do with the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,7 +21,7 @@ pub(crate) enum Fill {
     Fixed,
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// One frame, the caller's alone. Called with nothing held: it may wait for
     /// frames that others hold.
     #[cfg(test)]
@@ -88,12 +87,12 @@ impl<M: Machine> Vm<M> {
                 // The search answers, and the CPU may be another one by now.
                 break (claim, block != self.this_cpu_data().block.get());
             }
-            // Once: what was stolen or given back may be somebody's again before it is
+            // Once: what was stolen may be somebody's again before it is
             // claimed. He has held it then, so that the attempt does not count.
             if search != Search::Everywhere || has_stolen {
                 return Err(OutOfFrames);
             }
-            if !self.steal_groups() && self.shrink_underused(u64::MAX) == 0 {
+            if !self.steal_groups() {
                 return Err(OutOfFrames);
             }
             has_stolen = true;
@@ -113,7 +112,7 @@ impl<M: Machine> Vm<M> {
             self.frames.release_word(base, left, fill != Fill::Raw);
         }
         if is_new_block && self.underused_above().is_some() && self.is_low() {
-            self.shrink_underused(self.tunables.shrink_blocks);
+            self.frames.is_low.store(1, Ordering::Relaxed);
         }
         Ok(())
     }

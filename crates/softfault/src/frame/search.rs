@@ -15,12 +15,12 @@
 //! Locks on entry: none, no section. The caller is counted as a holder.
 
 use super::Frames;
+use super::Memory;
 use super::block::BLOCK_WORDS;
 use super::refill::Fill;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::vm::Vm;
 use core::ops::Range;
 
 /// Free frames that make a block worth reserving at once: a word's worth.
@@ -36,7 +36,7 @@ pub(super) struct Claim {
     pub(super) zero: u64,
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     #[inline(always)]
     pub(super) fn this_cpu_data(&self) -> &CpuData {
         self.cpu(self.machine.this_cpu())

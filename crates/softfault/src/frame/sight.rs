@@ -26,12 +26,11 @@
 //!
 //! Locks on entry: none, no section, no frames that are counted here.
 
-use super::{Fill, Frames, OutOfFrames};
+use super::{Fill, Frames, Memory, OutOfFrames};
 use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering, Word};
-use crate::vm::Vm;
 
 /// `CpuData::held`: holders in bits 0..16, above them how many have ended.
 const HOLDERS: u64 = 0xffff;
@@ -69,7 +68,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// Counts the caller as a holder. Called before its first claim, or in the
     /// section in which a frame left the CPU's group.
     pub(crate) fn hold(&self) -> Held<'_> {
@@ -151,7 +150,7 @@ impl<M: Machine> Vm<M> {
 
 /// Where a holder gets one frame after another.
 pub(crate) struct Source<'a, M: Machine> {
-    vm: &'a Vm<M>,
+    vm: &'a Memory<M>,
     /// Of a caller who has the turn, and waits for what others hold.
     turn: Option<&'a InNeed<'a, M>>,
 }
@@ -188,7 +187,7 @@ impl<M: Machine> Source<'_, M> {
 /// The only allocation that waits for frames, until this is dropped. It may become
 /// a holder itself: the others wait for nothing, or for this turn with nothing held.
 #[must_use]
-pub(crate) struct InNeed<'vm, M: Machine>(&'vm Vm<M>);
+pub(crate) struct InNeed<'vm, M: Machine>(&'vm Memory<M>);
 
 impl<M: Machine> InNeed<'_, M> {
     /// For the owner of the turn as the only holder.

@@ -13,7 +13,7 @@ use crate::frame::BLOCK_FRAMES;
 use crate::machine::Machine;
 use crate::mem::stream;
 use crate::pace::Pace;
-use crate::vm::Vm;
+use crate::space::Vm;
 
 impl<M: Machine> Vm<M> {
     /// Zeroes up to `max_blocks` free blocks of this CPU's zone, until

@@ -16,9 +16,8 @@ use crate::pace::Pace;
 use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::policy::huge::Orders;
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::vma::{ObjectId, Vma};
-use crate::sync::Ordering;
-use crate::vm::Vm;
 
 /// What one step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -97,21 +96,5 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn may_scan(&self, vma: &Vma) -> bool {
         vma.object == ObjectId::NONE && !self.huge_orders(vma.flags).and(Orders::PMD).is_empty()
-    }
-}
-
-impl<M: Machine> Vm<M> {
-    /// How often a block of 2 MiB has become wholly free: when it has grown, a
-    /// collapse that found none may be tried again.
-    pub fn nr_blocks_emptied(&self) -> u64 {
-        self.frames.nr_emptied.load(Ordering::Relaxed)
-    }
-
-    /// Wakes whoever parks at the number of blocks emptied, if it has grown since
-    /// it was `before`: once an operation, however much it freed.
-    pub(crate) fn tell_of_blocks(&self, before: u64) {
-        if self.nr_blocks_emptied() != before {
-            self.machine.unpark(&self.frames.nr_emptied);
-        }
     }
 }

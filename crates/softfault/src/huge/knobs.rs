@@ -123,7 +123,7 @@ impl HugeKnobs {
     }
 
     /// Whether a [`Vm`](crate::Vm) can have them; `off`: huge pages are off for good.
-    pub(crate) fn check(&self, off: bool) -> Result<(), KnobError> {
+    pub(crate) fn validate(&self, off: bool) -> Result<(), KnobError> {
         let daemon = &self.khugepaged;
         if off && self.allow_any() {
             return Err(KnobError::Off);

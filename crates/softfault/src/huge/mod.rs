@@ -5,3 +5,4 @@ pub(crate) mod khugepaged;
 pub(crate) mod knobs;
 pub(crate) mod now;
 mod underused;
+pub(crate) mod words;

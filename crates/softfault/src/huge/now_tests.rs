@@ -2,7 +2,9 @@
 //! faults ask agrees with the pure functions.
 
 use super::*;
+use crate::huge::knobs::KhugepagedKnobs;
 use crate::policy::huge::Sizes;
+use crate::policy::huge::{CowHuge, Defrag, Enabled, SizeEnabled, eligible};
 use crate::testing;
 use crate::tunables::Tunables;
 use crate::vm::NewVmError;

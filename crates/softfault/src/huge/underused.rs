@@ -14,12 +14,12 @@ use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
 use crate::program;
 use crate::rmap::TakenHuge;
+use crate::space::Vm;
 use crate::space::split::ZeroPages;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::space::{AddressSpace, SpaceData};
 use crate::sync::{self, Ordering};
 use crate::table::format::Entry;
-use crate::vm::Vm;
 
 /// Huge entries of a folio that are taken at a time.
 const SPLITS_MAX: usize = 16;
@@ -79,11 +79,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// The same until so many frames were freed, or all blocks have been looked at.
-    pub(crate) fn shrink_for(&self, nr_frames: u64) -> u64 {
-        self.shrink_until(u64::MAX, nr_frames)
-    }
-
-    fn shrink_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
+    pub(crate) fn shrink_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
         self.assert_outside();
         let Some(most_zero) = self.underused_above() else { return 0 };
         let all = self.frames.blocks.len() as u64;
@@ -103,13 +99,13 @@ impl<M: Machine> Vm<M> {
     /// The folio of one block, if it has one and nobody else maps any of it.
     fn shrink_in(&self, first: Pfn, most_zero: u64) -> u64 {
         let state = self.frames.folio(first).state();
-        if state.kind() != FrameKind::Anon || state.is_derived() || state.maps() != 1 {
+        if state.kind() != FrameKind::Anon || state.is_derived() || state.nr_maps() != 1 {
             return 0;
         }
         let first = self.frames.folio(first).first();
         // A subscriber would have to be told before the entry is taken.
         let mut taken = [None];
-        let mut fits = |space: &SpaceData, vma: &Vma| !is_locked(vma) && !space.has_subscribers();
+        let mut fits = |space: &SpaceData, vma: &Vma| !is_locked(vma) && !space.notify.has_any();
         self.rmap_take_huge(first, None, &mut fits, &mut taken);
         let [Some(taken)] = taken else { return 0 };
         // A look while programs may still write, to find out whether a shootdown is
@@ -126,7 +122,7 @@ impl<M: Machine> Vm<M> {
         // are sampled before the content: what has gone by then has written.
         let pinned = self.folio_pins(first);
         let state = self.frames.folio(first).state();
-        let zero = self.zero_pages(first, most_zero).filter(|_| !state.is_derived() && state.maps() == 1);
+        let zero = self.zero_pages(first, most_zero).filter(|_| !state.is_derived() && state.nr_maps() == 1);
         let zero = zero.filter(|_| !is_locked_now(&space, taken.pmd.base));
         let zero = zero.map(|zero| core::array::from_fn(|w| zero[w] & !pinned[w]));
         match zero {

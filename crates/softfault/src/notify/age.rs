@@ -1,6 +1,6 @@
 //! Ageing: which pages were used, by the space's own tables or a subscriber's.
 
-use super::Notice;
+use super::notice::Notice;
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
@@ -78,14 +78,14 @@ impl<M: Machine> Ageing<'_, '_, M> {
         };
         // Asked in any case: the subscriber has to forget, too.
         let notice = Notice::Young { range: whole, clear: self.clear };
-        let by_others = self.tells && self.space.vm.notify(self.space.tag(), &notice);
+        let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
         Next::GoOn
     }
 
     fn used(&self, slot: Slot<'_, impl Format>) -> Use {
         loop {
-            let seen = slot.read();
+            let seen = slot.look();
             match seen.entry {
                 Entry::Leaf(leaf) if !leaf.accessed => return Use::Old,
                 Entry::Leaf(_) if !self.clear => return Use::Young,

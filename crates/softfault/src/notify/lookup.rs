@@ -1,15 +1,30 @@
 //! The side of the subscribers: a page without a reference.
 
-use super::Subscription;
 use super::tell::is_under_way;
 use crate::account::Event;
 use crate::addr::{Order, PageRange, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::ops::Translation;
 use crate::sync::{self, Ordering};
 use crate::table::format::{Leaf, huge_order};
 use crate::table::walk;
+
+/// What gives the right to look pages up in one space. Given back by
+/// [`unsubscribe`](AddressSpace::unsubscribe); merely dropped, it stays in force
+/// until the space ends, which is no harm to anybody but in time.
+#[must_use]
+pub struct Subscription<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    space_id: u64,
+}
+
+impl<M: Machine> core::fmt::Debug for Subscription<'_, M> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Subscription(space {})", self.space_id)
+    }
+}
 
 /// A page as it was; good while it [is current](Subscription::is_current).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +72,12 @@ impl core::fmt::Display for LookupRefused {
 impl core::error::Error for LookupRefused {}
 
 impl<'vm, M: Machine> Subscription<'vm, M> {
-    pub(super) fn is_to(&self, space: &AddressSpace<'vm, M>) -> bool {
+    /// For [`subscribe`](AddressSpace::subscribe), which has counted it.
+    pub(crate) fn to(space: &AddressSpace<'vm, M>) -> Self {
+        Subscription { vm: space.vm, space_id: space.id }
+    }
+
+    pub(crate) fn is_to(&self, space: &AddressSpace<'vm, M>) -> bool {
         core::ptr::eq(self.vm, space.vm) && self.space_id == space.id
     }
 

@@ -6,21 +6,21 @@
 //! `subscribe`. Before it tells it counts itself and looks at the number once more,
 //! since `unsubscribe` waits for those who count only.
 
-use super::{Notice, Why};
+use super::NotifyLine;
+use super::notice::{Notice, Why};
 use crate::account::Event;
-use crate::addr::{PageRange, Pfn};
+use crate::addr::PageRange;
+use crate::base::Base;
 use crate::cpu::ATTENTION_TELLING;
 use crate::machine::{Machine, SpaceTag};
-use crate::space::{AddressSpace, SpaceData};
 use crate::sync::{self, Ordering, Word};
-use crate::vm::Vm;
 
 /// One more that is over, and was never under way.
-pub(super) const ONE_IS_OVER: u64 = 1 << 24;
+pub(crate) const ONE_IS_OVER: u64 = 1 << 24;
 /// One more that is over, one fewer under way.
 const OVER: u64 = ONE_IS_OVER - 1;
 
-pub(super) const fn is_under_way(changes: u64) -> bool {
+pub(crate) const fn is_under_way(changes: u64) -> bool {
     changes & (ONE_IS_OVER - 1) != 0
 }
 
@@ -28,9 +28,9 @@ pub(super) const fn is_under_way(changes: u64) -> bool {
 /// the shootdown.
 #[must_use]
 pub(crate) struct Invalidation<'a, M: Machine> {
-    vm: &'a Vm<M>,
+    base: &'a Base<M>,
     /// Nobody was told where this is `None`.
-    space: Option<&'a SpaceData>,
+    space: Option<Told<'a>>,
     range: PageRange,
     why: Why,
 }
@@ -53,11 +53,11 @@ impl Drop for Telling<'_> {
 }
 
 /// A change of which subscribers have been told everything when this is dropped.
-struct Untold<'a>(&'a SpaceData);
+struct Untold<'a>(&'a NotifyLine);
 
 impl Drop for Untold<'_> {
     fn drop(&mut self) {
-        self.0.notify.nr_untold.fetch_sub(1, Ordering::Release);
+        self.0.nr_untold.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -66,95 +66,67 @@ struct Undo<'a>(Untold<'a>);
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        self.0.0.notify.changes.fetch_add(OVER, Ordering::AcqRel);
+        self.0.0.changes.fetch_add(OVER, Ordering::AcqRel);
     }
 }
 
-impl SpaceData {
+/// A space, as those who tell of it name it.
+#[derive(Clone, Copy)]
+pub(crate) struct Told<'a> {
+    pub(crate) line: &'a NotifyLine,
+    pub(crate) tag: SpaceTag,
+}
+
+impl NotifyLine {
     /// Whether anybody has to be told.
     #[inline]
-    pub(crate) fn has_subscribers(&self) -> bool {
-        self.notify.nr_subscribers.load(Ordering::Acquire) != 0
-    }
-
-    fn tag(&self) -> SpaceTag {
-        SpaceTag { id: self.id.get(), root: Pfn(self.root.get() as u32) }
+    pub(crate) fn has_any(&self) -> bool {
+        self.nr_subscribers.load(Ordering::Acquire) != 0
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Base<M> {
     /// Before entries of the range change: outside sections, with no entry owned
     /// or locked. The space has to stay until the end is told.
     #[inline]
-    pub(crate) fn invalidate<'a>(&'a self, space: &'a SpaceData, range: PageRange, why: Why) -> Invalidation<'a, M> {
-        let told = !range.is_empty() && space.has_subscribers() && self.tell_start(space, range, why);
-        Invalidation { vm: self, space: told.then_some(space), range, why }
+    pub(crate) fn invalidate<'a>(&'a self, space: Told<'a>, range: PageRange, why: Why) -> Invalidation<'a, M> {
+        let told = !range.is_empty() && space.line.has_any() && self.tell_start(space, range, why);
+        Invalidation { base: self, space: told.then_some(space), range, why }
     }
 
     /// Whether there was somebody to tell.
     #[cold]
-    fn tell_start(&self, space: &SpaceData, range: PageRange, why: Why) -> bool {
-        space.notify.nr_untold.fetch_add(1, Ordering::AcqRel);
-        space.notify.changes.fetch_add(1, Ordering::AcqRel);
-        let undo = Undo(Untold(space));
+    pub(crate) fn tell_start(&self, space: Told<'_>, range: PageRange, why: Why) -> bool {
+        space.line.nr_untold.fetch_add(1, Ordering::AcqRel);
+        space.line.changes.fetch_add(1, Ordering::AcqRel);
+        let undo = Undo(Untold(space.line));
         // A subscriber without a lock maps first and looks at the count afterwards; the
         // last one goes first and looks at those who have not told yet.
         sync::fence();
-        if !space.has_subscribers() {
+        if !space.line.has_any() {
             return false;
         }
         self.count(Event::NotifyStart, 1);
-        self.notify(space.tag(), &Notice::Start { range, why });
+        self.tell_machine(space.tag, &Notice::Start { range, why });
         core::mem::forget(undo);
         true
     }
 
     #[cold]
-    fn tell_end(&self, space: &SpaceData, range: PageRange, why: Why) {
-        let _untold = Untold(space);
-        space.notify.changes.fetch_add(OVER, Ordering::AcqRel);
-        self.notify(space.tag(), &Notice::End { range, why });
+    pub(crate) fn tell_end(&self, space: Told<'_>, range: PageRange, why: Why) {
+        let _untold = Untold(space.line);
+        space.line.changes.fetch_add(OVER, Ordering::AcqRel);
+        self.tell_machine(space.tag, &Notice::End { range, why });
     }
 
     /// Calls the machine, with a mark on this CPU that makes calls back panic where
     /// they could wait.
-    pub(super) fn notify(&self, space: SpaceTag, notice: &Notice) -> bool {
+    pub(crate) fn tell_machine(&self, space: SpaceTag, notice: &Notice) -> bool {
         self.assert_outside();
         let telling = Telling::begin(&self.cpu(self.machine.this_cpu()).attention);
         let answer = self.machine.notify(space, notice);
         drop(telling);
         answer
-    }
-}
-
-impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    #[inline]
-    pub(crate) fn has_subscribers(&self) -> bool {
-        self.data.has_subscribers()
-    }
-
-    /// As [`Vm::invalidate`].
-    #[inline]
-    pub(crate) fn invalidate(&self, range: PageRange, why: Why) -> Invalidation<'vm, M> {
-        self.vm.invalidate(self.data, range, why)
-    }
-
-    /// Where several ranges change with one shootdown, each is told for itself. Under
-    /// the writer lock, so that those who hear the start hear the end.
-    pub(crate) fn tell_start(&self, range: PageRange, why: Why) {
-        let was_told = self.vm.tell_start(self.data, range, why);
-        debug_assert!(was_told, "I24: nobody unsubscribes under the writer lock");
-    }
-
-    pub(crate) fn tell_end(&self, range: PageRange, why: Why) {
-        self.vm.tell_end(self.data, range, why);
-    }
-
-    /// Nobody can name the space any more, and no CPU runs it.
-    pub(crate) fn tell_release(&self) {
-        if self.has_subscribers() {
-            self.vm.notify(self.tag(), &Notice::Release);
-        }
     }
 }
 
@@ -169,7 +141,7 @@ impl<M: Machine> Drop for Invalidation<'_, M> {
     #[inline]
     fn drop(&mut self) {
         if let Some(space) = self.space {
-            self.vm.tell_end(space, self.range, self.why);
+            self.base.tell_end(space, self.range, self.why);
         }
     }
 }

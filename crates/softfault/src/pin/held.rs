@@ -11,7 +11,7 @@ use crate::addr::{Order, Pfn};
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::program;
-use crate::vm::Vm;
+use crate::space::Vm;
 use core::fmt;
 use core::ops::Deref;
 

@@ -41,7 +41,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             Walk::Huge(pmd) => return self.try_pin_huge(pmd, vpn, access),
             Walk::Hole(_) | Walk::Owned => return Tried::NotYet,
         };
-        let seen = slot.read();
+        let seen = slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
         if !leaf.rights.contains(access.needs()) {
             return Tried::NotYet;
@@ -59,7 +59,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// A page of a huge mapping: the pin is its own frame's, and the folio is told
     /// first, so that fork and whoever drops the last entry know to look (I26).
     fn try_pin_huge(&self, pmd: PmdSlot<'_, M::Format>, vpn: Vpn, access: Access) -> Tried {
-        let seen = pmd.slot.read();
+        let seen = pmd.slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
         if !leaf.rights.contains(access.needs()) || self.vm.is_huge_zero(leaf.pfn) {
             return Tried::NotYet;
@@ -110,7 +110,7 @@ fn raise_locked<F: Format>(slot: Slot<'_, F>, seen: Seen, desc: &FrameDesc) -> T
     let Ok(leaf) = slot.lock(seen) else { return Tried::Changed };
     let tried = match desc.pin_raise() {
         Err(_) => Tried::Full,
-        Ok(before) if before.maps() == 1 => Tried::Pinned(leaf.pfn, Order::BASE),
+        Ok(before) if before.nr_maps() == 1 => Tried::Pinned(leaf.pfn, Order::BASE),
         Ok(_) => {
             desc.pin_drop();
             Tried::Changed

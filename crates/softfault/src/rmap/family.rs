@@ -21,15 +21,13 @@
 //! Locks: the family's guards the list of members. A member whose space ends
 //! leaves the list first, so that what a walk meets under the lock is in place.
 
-use super::TakeEnded;
 use crate::addr::Pfn;
-use crate::frame::{Fill, FrameKind};
+use crate::frame::{Fill, FrameKind, Memory, MetaUse};
+use crate::links::Links;
+use crate::lock::Spin;
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::space::lock::Spin;
-use crate::space::{AddressSpace, MetaUse, SpaceData};
 use crate::sync::{Ordering, Word};
-use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 /// In every space: its place in its family. `refs`, `lock` and `first` are used
@@ -56,37 +54,37 @@ fn link(word: &Word) -> Option<Pfn> {
     word.get().checked_sub(1).map(|p| Pfn(p as u32))
 }
 
-/// A space, as a walk meets it: in place as long as the family's lock is held.
-#[derive(Clone, Copy)]
-pub(super) struct Member<'vm> {
-    pub(super) frame: Pfn,
-    pub(super) data: &'vm SpaceData,
-}
+/// Where the line lies in a space's frame: see `SpaceData`.
+pub(crate) const FAMILY_OFFSET: usize = 384;
 
-/// What a walk calls with each member, the page index, and its pace.
-type VisitMember<'a, 'vm, M> = dyn FnMut(Member<'vm>, u64, &mut Pace<'_, M>) -> ControlFlow<()> + 'a;
+/// Others had the lock of the family until the deadline.
+pub(crate) struct LockTimeout;
+
+/// What a walk calls with each member's frame, the page index, and its pace.
+type VisitMember<'a, M> = dyn FnMut(Pfn, u64, &mut Pace<'_, M>) -> ControlFlow<()> + 'a;
 
 /// A reference: the founder's frame stays until this is dropped.
 struct FamilyRef<'vm, M: Machine> {
-    vm: &'vm Vm<M>,
+    links: &'vm Links<M>,
     founder: Pfn,
 }
 
 impl<'vm, M: Machine> FamilyRef<'vm, M> {
     fn head(&self) -> &'vm FamilyData {
-        &self.vm.space_data(self.founder).family
+        self.links.family_data(self.founder)
     }
 }
 
 impl<M: Machine> Drop for FamilyRef<'_, M> {
     fn drop(&mut self) {
-        self.vm.family_put(self.founder);
+        self.links.family_put(self.founder);
     }
 }
 
-impl<M: Machine> Vm<M> {
-    fn space_data(&self, frame: Pfn) -> &SpaceData {
-        crate::mem::view(&self.machine, frame, 0)
+impl<M: Machine> Links<M> {
+    /// The line in a space's own frame.
+    fn family_data(&self, space: Pfn) -> &FamilyData {
+        crate::mem::view(&self.machine, space, FAMILY_OFFSET)
     }
 
     /// Calls `f(member, page index, pace)` with each space that may map the private frame
@@ -98,28 +96,27 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// [`TakeEnded::OutOfTime`], if others had the lock until `deadline_ns`: a walk
+    /// [`LockTimeout`], if others had the lock until `deadline_ns`: a walk
     /// of theirs is as long as the family and its VMAs. Nothing was called then.
-    pub(super) fn for_each_member<'vm>(
-        &'vm self,
+    pub(crate) fn for_each_member(
+        &self,
         pfn: Pfn,
         after: Option<Pfn>,
         deadline_ns: u64,
-        f: &mut VisitMember<'_, 'vm, M>,
-    ) -> Result<(), TakeEnded> {
+        f: &mut VisitMember<'_, M>,
+    ) -> Result<(), LockTimeout> {
         let mut pace = Pace::new(&self.machine);
         let Some((family, index)) = self.family_of(pfn) else { return Ok(()) };
         let head = family.head();
         let is_over = &mut || self.is_past(deadline_ns);
-        let _lock = Spin::lock_unless(&head.lock, &self.machine, is_over).ok_or(TakeEnded::OutOfTime)?;
-        let behind = after.map(|frame| &self.space_data(frame).family.next).filter(|next| next.get() != LEFT);
+        let _lock = Spin::lock_unless(&head.lock, &self.machine, is_over).ok_or(LockTimeout)?;
+        let behind = after.map(|frame| &self.family_data(frame).next).filter(|next| next.get() != LEFT);
         let mut at = link(behind.unwrap_or(&head.first));
         while let Some(frame) = at {
-            let data = self.space_data(frame);
-            if f(Member { frame, data }, index, &mut pace).is_break() {
+            if f(frame, index, &mut pace).is_break() {
                 break;
             }
-            at = link(&data.family.next);
+            at = link(&self.family_data(frame).next);
         }
         Ok(())
     }
@@ -146,14 +143,14 @@ impl<M: Machine> Vm<M> {
     /// One more reference, if there is one. In the section in which the frame was
     /// seen to be a founder's.
     fn family_get(&self, founder: Pfn) -> Option<FamilyRef<'_, M>> {
-        let refs = &self.space_data(founder).family.refs;
+        let refs = &self.family_data(founder).refs;
         let mut seen = refs.load(Ordering::Relaxed);
         while seen > 0 {
             // Acquire: the list of members, as whoever raised it last left it.
             match refs.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     debug_assert!(self.is_founder(founder), "I30: a founder's frame stays while somebody looks it up");
-                    return Some(FamilyRef { vm: self, founder });
+                    return Some(FamilyRef { links: self, founder });
                 }
                 Err(now) => seen = now,
             }
@@ -166,7 +163,7 @@ impl<M: Machine> Vm<M> {
     /// Locks on entry: none, no section.
     fn family_put(&self, founder: Pfn) {
         // Release: what was done in the founder's frame comes before its next use.
-        let before = self.space_data(founder).family.refs.fetch_sub(1, Ordering::AcqRel);
+        let before = self.family_data(founder).refs.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0, "I30: members and walks are counted");
         if before != 1 {
             return;
@@ -186,66 +183,60 @@ impl<M: Machine> Vm<M> {
             return Some((desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire)));
         }
         let folio = self.frames.folio(pfn);
-        let part = u64::from(pfn.0) % Self::NR_SUB_FRAMES;
+        let part = u64::from(pfn.0) % Memory::<M>::NR_SUB_FRAMES;
         (folio.state().kind() == FrameKind::Anon && self.is_part(pfn))
             .then(|| (folio.owner.load(Ordering::Acquire), folio.index.load(Ordering::Acquire) + part))
     }
 }
 
-impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    fn founder(&self) -> &'vm FamilyData {
-        &self.vm.space_data(Pfn(self.family as u32)).family
-    }
-
-    /// Becomes a member of its family. The caller is its founder, or holds a
-    /// member.
-    pub(crate) fn enlist(&self) {
-        let head = self.founder();
+impl<M: Machine> Links<M> {
+    /// Makes the space at `frame` a member of its family. The caller is its founder, or
+    /// holds a member.
+    pub(crate) fn enlist(&self, frame: Pfn, founder: Pfn) {
+        let head = self.family_data(founder);
         head.refs.fetch_add(1, Ordering::AcqRel);
-        let _lock = Spin::lock(&head.lock, &self.vm.machine);
-        let me = u64::from(self.frame.0) + 1;
-        self.data.family.next.set(head.first.get());
+        let _lock = Spin::lock(&head.lock, &self.machine);
+        let me = u64::from(frame.0) + 1;
+        self.family_data(frame).next.set(head.first.get());
         if let Some(first) = link(&head.first) {
-            self.vm.space_data(first).family.prev.set(me);
+            self.family_data(first).prev.set(me);
         }
         head.first.set(me);
     }
 
-    /// The first act of the space's end: from now on no walk finds it. A walk
-    /// under way is waited for.
-    pub(crate) fn leave_family(&self) {
-        let vm = self.vm;
-        let mine = &self.data.family;
-        let head = self.founder();
-        let _lock = Spin::lock(&head.lock, &vm.machine);
+    /// The first act of a space's end: from now on no walk finds it. A walk under way is
+    /// waited for.
+    pub(crate) fn leave_family(&self, frame: Pfn, founder: Pfn) {
+        let mine = self.family_data(frame);
+        let head = self.family_data(founder);
+        let _lock = Spin::lock(&head.lock, &self.machine);
         match link(&mine.prev) {
-            Some(prev) => vm.space_data(prev).family.next.set(mine.next.get()),
+            Some(prev) => self.family_data(prev).next.set(mine.next.get()),
             None => head.first.set(mine.next.get()),
         }
         if let Some(next) = link(&mine.next) {
-            vm.space_data(next).family.prev.set(mine.prev.get());
+            self.family_data(next).prev.set(mine.prev.get());
         }
         mine.next.set(LEFT);
     }
 
-    /// The last act: gives up the space's own frame, which goes back unless
-    /// others still know the family by it.
-    pub(crate) fn give_up_frame(&self) {
-        let founder = Pfn(self.family as u32);
-        if founder != self.frame {
-            self.vm.give_back(self.frame, Fill::Raw);
+    /// The last act: gives up the space's own frame, which goes back unless others still
+    /// know the family by it.
+    pub(crate) fn give_up_space(&self, frame: Pfn, founder: Pfn) {
+        if founder != frame {
+            self.give_back(frame, Fill::Raw);
         }
-        self.vm.family_put(founder);
+        self.family_put(founder);
     }
 
     /// Members and walks under way, and the members that are listed: equal at rest.
-    pub(crate) fn family_counts(&self) -> (u64, u64) {
-        let head = self.founder();
+    pub(crate) fn family_counts(&self, founder: Pfn) -> (u64, u64) {
+        let head = self.family_data(founder);
         let mut nr_listed = 0;
         let mut at = link(&head.first);
         while let Some(frame) = at {
             nr_listed += 1;
-            at = link(&self.vm.space_data(frame).family.next);
+            at = link(&self.family_data(frame).next);
         }
         (head.refs.get(), nr_listed)
     }

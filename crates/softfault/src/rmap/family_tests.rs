@@ -3,6 +3,7 @@
 use super::super::{TakeEnded, TakenEntry};
 use super::*;
 use crate::addr::Access;
+use crate::space::{AddressSpace, Vm};
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use std::sync::mpsc;
@@ -97,7 +98,7 @@ fn an_end_without_look_ups_waits_for_nobody() {
 fn walk(vm: &Vm<Plain>, pfn: Pfn, after: Option<Pfn>) -> Vec<Pfn> {
     let mut seen = Vec::new();
     let _ = vm.for_each_member(pfn, after, u64::MAX, &mut |member, _, _| {
-        seen.push(member.frame);
+        seen.push(member);
         ControlFlow::Continue(())
     });
     seen
@@ -115,11 +116,11 @@ fn a_walk_goes_on_behind_a_member_that_is_still_one() {
     assert_eq!(walk(&vm, pfn, Some(all[0])), all[1..]);
     assert_eq!(walk(&vm, pfn, Some(all[3])), []);
     // A member that has left names whoever was next then: it may be gone.
-    children[1].leave_family();
+    vm.leave_family(children[1].frame, children[1].founder());
     assert_eq!(walk(&vm, pfn, Some(children[1].frame)), [all[0], all[2], all[3]]);
-    children[1].enlist();
+    vm.enlist(children[1].frame, children[1].founder());
     children[1].data.family.prev.set(0);
-    children[1].founder().refs.fetch_sub(1, Ordering::AcqRel);
+    vm.family_data(children[1].founder()).refs.fetch_sub(1, Ordering::AcqRel);
     drop((space, children));
     vm.check(&[], &mut std::vec![0; 2048]).unwrap();
 }
@@ -160,14 +161,14 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
         assert!(nr_turns < 1000, "waits for a walk of somebody else's, whatever the time");
     });
     vm.machine.clock_step.set(1);
-    let lock = Spin::lock(&space.founder().lock, &vm.machine);
+    let lock = Spin::lock(&vm.family_data(space.founder()).lock, &vm.machine);
     let deadline_ns = vm.machine.clock.get() + 10;
     let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |_| panic!("taken without the lock"));
     assert_eq!(ended, Err(TakeEnded::OutOfTime));
     assert_eq!(vm.machine.clock.get(), deadline_ns + 1, "and no shorter");
     drop(lock);
     // Its reference to the family is gone, and with time left the walk finds the page.
-    assert_eq!(space.family_counts(), (1, 1));
+    assert_eq!(vm.family_counts(space.founder()), (1, 1));
     let mut nr_taken = 0;
     let deadline_ns = vm.machine.clock.get() + 10;
     let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |entry| {

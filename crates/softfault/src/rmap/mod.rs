@@ -18,22 +18,21 @@
 //! `take` makes the entries of a frame `Busy`, for who wants to change what they
 //! map.
 
-mod family;
+pub(crate) mod family;
 mod take;
 
-pub(crate) use family::FamilyData;
 pub(crate) use take::{TakeEnded, TakenEntry, TakenHuge};
 
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
+use crate::space::SpaceData;
+use crate::space::Vm;
 use crate::space::tree::{Displaced, Tree};
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Format;
 use crate::table::walk;
-use crate::vm::Vm;
 use core::ops::ControlFlow;
-use family::Member;
 
 /// One entry that maps a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +41,13 @@ pub struct Mapping {
     pub space: u64,
     /// The page.
     pub vpn: Vpn,
+}
+
+/// A space, as a walk meets it: in place as long as the family's lock is held.
+#[derive(Clone, Copy)]
+struct Member<'vm> {
+    frame: Pfn,
+    data: &'vm SpaceData,
 }
 
 /// How far the search for the places of an index in one member is.
@@ -64,11 +70,12 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         self.call();
         let mut nr = 0;
-        let _ = self.for_each_member(pfn, None, u64::MAX, &mut |member, index, pace| {
+        let _ = self.for_each_member(pfn, None, u64::MAX, &mut |frame, index, pace| {
+            let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 pace.search();
-                let section = self.space_section(member.data, member.data.id.get());
+                let section = self.space_section(&member.data.cpus, member.data.id.get());
                 let place = self.next_place(member, index, &mut at).map(|(_, vpn)| vpn);
                 let found = place.filter(|vpn| self.maps_frame(root_of(member), *vpn, pfn));
                 drop(section);
@@ -81,6 +88,10 @@ impl<M: Machine> Vm<M> {
             ControlFlow::Continue(())
         });
         nr
+    }
+
+    fn member(&self, frame: Pfn) -> Member<'_> {
+        Member { frame, data: crate::mem::view(&self.machine, frame, 0) }
     }
 
     fn maps_frame(&self, root: Pfn, vpn: Vpn, pfn: Pfn) -> bool {

@@ -14,17 +14,17 @@
 //!
 //! Locks on entry: none, no section. Takes the family's.
 
-use super::family::Member;
-use super::{Cursor, root_of};
+use super::family::LockTimeout;
+use super::{Cursor, Member, root_of};
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::space::SpaceData;
+use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd::PmdSlot;
 use crate::table::walk::{self, Walk};
-use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 /// Steps of a walk between two looks at the clock. A step enters 64 nodes of a
@@ -99,7 +99,8 @@ impl<M: Machine> Vm<M> {
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
         let (mut left, mut nr_steps, mut ended) = (wanted, 0u32, Ok(()));
-        let walked = self.for_each_member(pfn, None, deadline_ns, &mut |member, index, pace| {
+        let walked = self.for_each_member(pfn, None, deadline_ns, &mut |frame, index, pace| {
+            let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 pace.search();
@@ -108,9 +109,9 @@ impl<M: Machine> Vm<M> {
                     ended = Err(TakeEnded::OutOfTime);
                     return ControlFlow::Break(());
                 }
-                let _section = self.space_section(member.data, member.data.id.get());
+                let _section = self.space_section(&member.data.cpus, member.data.id.get());
                 let Some((_, vpn)) = self.next_place(member, index, &mut at) else { continue };
-                if member.data.has_subscribers() {
+                if member.data.notify.has_any() {
                     ended = Err(TakeEnded::Subscribed);
                     return ControlFlow::Break(());
                 }
@@ -124,11 +125,7 @@ impl<M: Machine> Vm<M> {
             }
             ControlFlow::Continue(())
         });
-        walked.and(ended)
-    }
-
-    pub(super) fn is_past(&self, deadline_ns: u64) -> bool {
-        deadline_ns != u64::MAX && self.machine.now_ns() > deadline_ns
+        walked.map_err(|LockTimeout| TakeEnded::OutOfTime).and(ended)
     }
 
     /// Takes huge entries that map the folio at `first`, in spaces and VMAs that
@@ -143,14 +140,15 @@ impl<M: Machine> Vm<M> {
         taken: &mut [Option<TakenHuge<'vm, M>>],
     ) -> usize {
         let mut nr_taken = 0;
-        let _ = self.for_each_member(first, after, u64::MAX, &mut |member, index, pace| {
+        let _ = self.for_each_member(first, after, u64::MAX, &mut |frame, index, pace| {
+            let member = self.member(frame);
             let mut at = Cursor::Home;
             while at != Cursor::End {
                 if nr_taken == taken.len() {
                     return ControlFlow::Break(());
                 }
                 pace.search();
-                let _section = self.space_section(member.data, member.data.id.get());
+                let _section = self.space_section(&member.data.cpus, member.data.id.get());
                 if let Some((vma, vpn)) = self.next_place(member, index, &mut at)
                     && fits(member.data, &vma)
                     && let Some(huge) = self.take_huge_entry(member, vpn, first)
@@ -167,7 +165,7 @@ impl<M: Machine> Vm<M> {
     /// In a section.
     fn take_entry<'vm>(&'vm self, member: Member<'vm>, vpn: Vpn, pfn: Pfn) -> Option<TakenEntry<'vm, M>> {
         let Walk::Leaf(slot) = walk::walk(&self.machine, root_of(member), vpn) else { return None };
-        let seen = slot.read();
+        let seen = slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return None };
         if leaf.pfn != pfn {
             return None;
@@ -179,7 +177,7 @@ impl<M: Machine> Vm<M> {
     /// In a section.
     fn take_huge_entry<'vm>(&'vm self, member: Member<'vm>, vpn: Vpn, first: Pfn) -> Option<TakenHuge<'vm, M>> {
         let Walk::Huge(pmd) = walk::walk(&self.machine, root_of(member), vpn) else { return None };
-        let seen = pmd.slot.read();
+        let seen = pmd.slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return None };
         if leaf.pfn != first {
             return None;

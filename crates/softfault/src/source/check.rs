@@ -4,13 +4,13 @@
 use super::object::Top;
 use crate::addr::Pfn;
 use crate::check::Broken;
-use crate::frame::FrameKind;
+use crate::frame::{FrameKind, MetaUse};
 use crate::machine::Machine;
 use crate::mem;
+use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::vma::{ObjectId, VmaFlags};
-use crate::space::{AddressSpace, MetaUse};
 use crate::sync::Word;
-use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 /// Pages of VMAs that may be written and that show the object.
@@ -68,7 +68,7 @@ impl<M: Machine> Vm<M> {
             let state = self.frames.desc(pfn).state();
             let is_lost = match self.object_part(pfn) {
                 Some(Part::Node) => counts[pfn.0 as usize] != 1,
-                Some(Part::Page { orphan: true }) => state.maps() == 0 && state.pins() == 0,
+                Some(Part::Page { orphan: true }) => state.nr_maps() == 0 && state.pins() == 0,
                 Some(Part::Page { orphan: false }) => !self.is_in_its_object(pfn),
                 Some(Part::Header) | None => false,
             };

@@ -20,35 +20,35 @@
 use super::object::{MAX_OBJECT_BYTES, frame_of};
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::FreeBatch;
+use crate::links::Links;
+use crate::lock::lock_word;
 use crate::machine::{CpuSet, Machine};
 use crate::pace::Pace;
 use crate::program;
-use crate::space::lock::lock_word;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
-use crate::vm::Vm;
 use core::ops::{ControlFlow, Range};
 
 /// Frames that were taken out of an object, from link to link: the frame + 1.
 struct Chain<'a, M: Machine> {
-    vm: &'a Vm<M>,
+    links: &'a Links<M>,
     first: u64,
 }
 
 impl<M: Machine> Chain<'_, M> {
     fn push(&mut self, pfn: Pfn) {
-        self.vm.frames.desc(pfn).link.set(self.first);
+        self.links.frames.desc(pfn).link.set(self.first);
         self.first = u64::from(pfn.0) + 1;
     }
 
     /// After the grace period: frees what is mapped nowhere.
     fn release(self) {
-        let mut batch = FreeBatch::new(&self.vm.frames);
+        let mut batch = FreeBatch::new(&self.links.frames);
         let mut at = self.first;
-        let mut pace = Pace::new(&self.vm.machine);
+        let mut pace = Pace::new(&self.links.machine);
         while let Some(pfn) = frame_of(at) {
             pace.step();
-            let desc = self.vm.frames.desc(pfn);
+            let desc = self.links.frames.desc(pfn);
             at = desc.link.get();
             // Before the frame is given up: whoever has it next wants a zero there.
             desc.link.set(0);
@@ -59,7 +59,7 @@ impl<M: Machine> Chain<'_, M> {
     }
 }
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Links<M> {
     pub(crate) fn object_set_size(&self, id: ObjectId, size_bytes: u64) {
         self.assert_outside();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
@@ -98,7 +98,7 @@ impl<M: Machine> Vm<M> {
 
     /// Under `resize`: one taker at a time, so that a frame is in one chain.
     fn take_pages(&self, id: ObjectId, pages: Range<u64>) {
-        let mut chain = Chain { vm: self, first: 0 };
+        let mut chain = Chain { links: self, first: 0 };
         let _ = self.for_each_page(id, &pages, &mut |_, word| {
             if let Some(pfn) = frame_of(word.swap(0, Ordering::AcqRel)) {
                 chain.push(pfn);

@@ -5,16 +5,15 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::{INDEX_BITS, MAX_OBJECT_BYTES, ObjectSlot, Top, frame_of};
+use super::object::{MAX_OBJECT_BYTES, ObjectSlot};
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::{Fill, Held, OutOfFrames};
 use crate::machine::Machine;
-use crate::mem;
 use crate::pace::Pace;
 use crate::program;
+use crate::space::Vm;
 use crate::space::vma::ObjectId;
-use crate::sync::{Ordering, Word};
-use crate::vm::Vm;
+use crate::sync::Ordering;
 use core::ops::{ControlFlow, Range};
 
 /// Memory that spaces can share, with a size in bytes, and pages only where
@@ -35,50 +34,10 @@ impl<M: Machine> Vm<M> {
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
-        let (id, _held) = self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source))?;
+        let (id, _held) = self
+            .with_relief(OutOfFrames, &mut |_| self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source)))?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
-    }
-
-    /// Calls `f` with the number and the word of each page that is there, in order,
-    /// until it breaks off. What comes and goes meanwhile may be left out. An empty
-    /// word of an upper node skips its whole span. Answers other CPUs: not in a
-    /// section.
-    pub(crate) fn for_each_page(
-        &self,
-        id: ObjectId,
-        pages: &Range<u64>,
-        f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let top = Top::of(self.object(id));
-        match top.node() {
-            Some(node) => self.walk_node((node, top.height() - 1, 0), pages, &mut Pace::new(&self.machine), f),
-            None => ControlFlow::Continue(()),
-        }
-    }
-
-    /// The node, its level, of which 0 has pages, and the number of the first page
-    /// below it.
-    fn walk_node(
-        &self,
-        (node, level, base): (Pfn, u32, u64),
-        pages: &Range<u64>,
-        pace: &mut Pace<'_, M>,
-        f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let shift = INDEX_BITS * level;
-        let first = (pages.start.saturating_sub(base) >> shift).min(512);
-        let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(512);
-        for i in first..end {
-            pace.step();
-            let word: &Word = mem::view(&self.machine, node, i as usize * 8);
-            match frame_of(word.load(Ordering::Acquire)) {
-                None => {}
-                Some(_) if level == 0 => f(base + i, word)?,
-                Some(below) => self.walk_node((below, level - 1, base + (i << shift)), pages, pace, f)?,
-            }
-        }
-        ControlFlow::Continue(())
     }
 }
 
@@ -225,7 +184,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     continue;
                 }
             }
-            let (pfn, held) = self.vm.obtain_held(Fill::Zeroed)?;
+            let (pfn, held) = self.vm.with_relief(OutOfFrames, &mut |_| self.vm.obtain_held(Fill::Zeroed))?;
             (spare.frame, spare.held) = (Some(pfn), Some(held));
         }
     }

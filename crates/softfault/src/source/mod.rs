@@ -9,3 +9,4 @@ mod check;
 mod discard;
 pub(crate) mod handle;
 pub(crate) mod object;
+mod pages;

@@ -15,14 +15,13 @@
 //! Locks on entry: none.
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::frame::{Fill, FrameKind, OutOfFrames, Source};
+use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
+use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem::{self};
 use crate::pace::Pace;
-use crate::space::MetaUse;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
-use crate::vm::Vm;
 
 pub(super) const INDEX_BITS: u32 = 9;
 /// Enough for every page below [`MAX_OBJECT_BYTES`].
@@ -112,7 +111,7 @@ impl ObjectSlot<'_> {
 /// Somebody else was quicker; the frame is the caller's still, and zero.
 pub(crate) struct LostFill;
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Links<M> {
     /// A new object, with `refs` as they are to be. Nothing else is allocated.
     pub(crate) fn new_object(
         &self,
@@ -191,7 +190,7 @@ impl<M: Machine> Vm<M> {
                 self.free_node(below, height - 1, pace);
             } else {
                 let desc = self.frames.desc(below);
-                debug_assert_eq!(desc.state().maps(), 0, "I14: an object outlives its mappings");
+                debug_assert_eq!(desc.state().nr_maps(), 0, "I14: an object outlives its mappings");
                 // Else the last pin frees it (I23).
                 if desc.orphan() {
                     self.give_back(below, Fill::Raw);

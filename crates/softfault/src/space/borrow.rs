@@ -8,7 +8,7 @@ use super::{AddressSpace, RSS_OFFSET, SpaceData};
 use crate::addr::Pfn;
 use crate::machine::Machine;
 use crate::mem::{self, FrameArray};
-use crate::vm::Vm;
+use crate::space::Vm;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 

@@ -2,12 +2,12 @@
 //!
 //! Locks on entry: the writer lock.
 
+use super::AddressSpace;
 use super::lock::Writer;
 use super::tree::{OutOfNodes, Retired, Trial, TwoStep, Txn};
 use super::vma::Vma;
-use super::{AddressSpace, MetaUse};
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind, Source};
+use crate::frame::{Fill, FrameKind, MetaUse, Source};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
@@ -66,8 +66,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
-    pub(crate) fn nr_vmas(&self) -> u64 {
-        self.txn.nr_vmas()
+    pub(crate) fn nr_vmas_then(&self) -> u64 {
+        self.txn.nr_in_tree()
     }
 
     /// For edits, with `nodes` for what they need.
@@ -101,8 +101,8 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
         Lent { space: self.space, txn: self.steps.second(), nodes }
     }
 
-    pub(crate) fn nr_vmas(&mut self) -> u64 {
-        self.steps.second().nr_vmas()
+    pub(crate) fn nr_vmas_then(&mut self) -> u64 {
+        self.steps.second().nr_in_tree()
     }
 
     /// Publishes the first version; the second one comes with what is given back.
@@ -179,7 +179,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
     }
 
     fn first_in(&self, range: PageRange) -> Option<Vma> {
-        self.txn.read().next(range.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&range))
+        self.txn.view().next(range.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&range))
     }
 
     /// ```text
@@ -204,13 +204,13 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
     /// each other.
     pub(crate) fn place(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
         let mut whole = vma;
-        let before = self.txn.read().prev(vma.range.start).map(|f| f.vma);
+        let before = self.txn.view().prev(vma.range.start).map(|f| f.vma);
         if let Some(prev) = before.filter(|p| p.merges_with(&whole)) {
             self.remove(prev.range.start)?;
             let flags = prev.flags | whole.flags;
             whole = Vma { range: PageRange::new(prev.range.start, whole.range.end), flags, ..prev };
         }
-        let behind = self.txn.read().lookup(vma.range.end).map(|f| f.vma);
+        let behind = self.txn.view().lookup(vma.range.end).map(|f| f.vma);
         if let Some(next) = behind.filter(|n| whole.merges_with(n)) {
             self.remove(next.range.start)?;
             let flags = whole.flags | next.flags;

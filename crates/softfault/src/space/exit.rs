@@ -15,7 +15,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         vm.assert_outside();
         self.assert_inactive();
         let nr_emptied = vm.nr_blocks_emptied();
-        self.leave_family();
+        vm.leave_family(self.frame, self.founder());
         self.tell_release();
         self.shootdown_and_wait(Flush::Space);
         self.remove_all(&self.sole_writer());
@@ -29,7 +29,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         if order != u64::MAX {
             vm.give_back_order(Pfn(data.rss_base.get() as u32), Order(order as u8));
         }
-        self.give_up_frame();
+        vm.give_up_space(self.frame, self.founder());
         vm.tell_of_blocks(nr_emptied);
     }
 }

@@ -10,8 +10,8 @@ use super::lock::Writer;
 use super::vma::VmaFlags;
 use crate::addr::PAGE_SIZE;
 use crate::machine::Machine;
+use crate::space::Vm;
 use crate::sync::Word;
-use crate::vm::Vm;
 
 /// Which limit leaves no room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Whether a tree of so many VMAs has too many: more than allowed, and more than now.
     pub(crate) fn exceeds_map_count(&self, writer: &Writer<'_, M>, nr_vmas: u64) -> bool {
         self.assert_writer(writer);
-        nr_vmas > self.vm.max_map_count().max(self.tree().nr_vmas())
+        nr_vmas > self.vm.max_map_count().max(self.tree().nr_in_tree())
     }
 
     /// The limit that `nr_more` pages of such a VMA in place of `nr_fewer` exceed. As on

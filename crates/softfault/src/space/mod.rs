@@ -20,27 +20,32 @@ mod grow;
 mod huge;
 mod limits;
 pub(crate) mod lock;
+mod notify;
 pub(crate) mod ops;
 pub(crate) mod placement;
 mod prepare;
 mod query;
+pub(crate) mod relief;
 pub(crate) mod removal;
 pub(crate) mod split;
 pub(crate) mod tree;
+pub(crate) mod vm;
 pub(crate) mod vma;
 pub(crate) mod walker;
 
 pub use active::Active;
+pub use vm::Vm;
 
 use crate::account::rss::{Rss, RssLine, RssPages};
 use crate::addr::{Order, PageRange, Pfn, Vpn};
 use crate::frame::Fill;
-use crate::frame::{FrameKind, OutOfFrames, Source};
-use crate::machine::{CpuId, MAX_CPUS, Machine, SpaceTag, Tick};
+use crate::frame::{FrameKind, MetaUse, OutOfFrames, Source};
+use crate::machine::{CpuId, Machine, SpaceTag, Tick};
 use crate::mem::{self, FrameArray};
+use crate::rmap::family::FAMILY_OFFSET;
+use crate::section::visit::CpusLine;
 use crate::sync::{Ordering, Word};
 use crate::table::format::{Format, span_of};
-use crate::vm::Vm;
 use tree::{Tree, TreeRoot};
 
 /// What an address space consists of, in a frame of its own.
@@ -63,7 +68,7 @@ pub(crate) struct SpaceData {
     /// CPUs that may hold translations or be in a section of this space.
     pub(crate) cpus: CpusLine,
     /// The fork family: see `rmap`.
-    pub(crate) family: crate::rmap::FamilyData,
+    pub(crate) family: crate::rmap::family::FamilyData,
     pub(crate) limits: LimitsData,
     /// Subscriptions: see `notify`.
     pub(crate) notify: crate::notify::NotifyLine,
@@ -83,13 +88,6 @@ pub(crate) struct GlobalLine {
     pub(crate) lock: Word,
     pub(crate) rss_anon: Word,
     pub(crate) pad: [Word; 6],
-}
-
-/// One bit per CPU.
-#[repr(C, align(64))]
-#[derive(Default)]
-pub(crate) struct CpusLine {
-    pub(crate) words: [Word; MAX_CPUS / 64],
 }
 
 /// A line of its own, which nobody writes in a space without walkers.
@@ -125,20 +123,7 @@ pub(crate) struct LimitsData {
 
 pub(crate) const RSS_OFFSET: usize = 2048;
 const _: () = assert!(size_of::<SpaceData>() <= RSS_OFFSET);
-/// What a frame of kind `Meta` holds: the `index` of its descriptor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum MetaUse {
-    /// A space that is no founder.
-    Space = 1,
-    Rss = 2,
-    Tree = 3,
-    Object = 4,
-    /// A founder's frame of which the last member has gone: on its way back.
-    Former = 5,
-    /// A founder's, of which there are references. No page has that index: a frame
-    /// that says so is or was a founder's, whatever else is read of its descriptor.
-    Founder = -1,
-}
+const _: () = assert!(core::mem::offset_of!(SpaceData, family) == FAMILY_OFFSET);
 
 /// CPUs whose resident counts fit beside the space.
 const RSS_INLINE_CPUS: usize = RSS_OFFSET / size_of::<RssLine>();
@@ -169,10 +154,10 @@ impl<M: Machine> Vm<M> {
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         self.call();
-        let space = self.new_space_parts(None)?;
+        let space = self.with_relief(OutOfFrames, &mut |_| self.new_space_parts(None))?;
         // Release: whoever sees the mark sees a frame that was zeroed.
         self.frames.desc(space.frame).index.store(MetaUse::Founder as u64, Ordering::Release);
-        space.enlist();
+        self.enlist(space.frame, space.founder());
         Ok(space)
     }
 
@@ -237,6 +222,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// What the machine has to know of it.
     pub fn tag(&self) -> SpaceTag {
         SpaceTag { id: self.id, root: self.root }
+    }
+
+    /// Frame of the founder of its family.
+    pub(crate) fn founder(&self) -> Pfn {
+        Pfn(self.family as u32)
     }
 
     pub(crate) fn tree(&self) -> Tree<'vm, M> {

@@ -5,8 +5,8 @@ use super::tree::{Direction, GapRequest, Snapshot};
 use super::vma::VmaFlags;
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::machine::Machine;
+use crate::space::Vm;
 use crate::table::format::Format;
-use crate::vm::Vm;
 
 /// Pages that stay free below a growing mapping, so that it does not run into
 /// what is there unnoticed: 1 MiB, as Linux's `stack_guard_gap`.

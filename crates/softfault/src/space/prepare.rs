@@ -44,7 +44,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).rewrite(range, f)?;
-            if self.exceeds_map_count(writer, edit.nr_vmas()) { Err(too_many) } else { Ok(edit) }
+            if self.exceeds_map_count(writer, edit.nr_vmas_then()) { Err(too_many) } else { Ok(edit) }
         })
     }
 

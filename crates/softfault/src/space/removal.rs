@@ -10,11 +10,11 @@ use crate::account::rss::Rss;
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
-use crate::notify::Why;
+use crate::notify::notice::Why;
+use crate::space::Vm;
 use crate::table::format::Leaf;
 use crate::table::pmd;
 use crate::table::take::{self, Harvest, Removal};
-use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 /// Frees what a removal brings in.

@@ -21,12 +21,12 @@ use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
+use crate::space::Vm;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd::{self, PmdSlot};
 use crate::table::take::{self, Next, Part};
 use crate::table::walk::{self, Walk};
-use crate::vm::Vm;
 
 /// Sub-pages of a huge page, a bit each.
 pub(crate) type ZeroPages = [u64; 8];
@@ -36,7 +36,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// left, or waited for.
     pub(crate) fn pmd_split(&self, pmd: PmdSlot<'_, M::Format>) {
         loop {
-            let seen = pmd.slot.read();
+            let seen = pmd.slot.look();
             match seen.entry {
                 Entry::Leaf(_) => {
                     if let Ok(old) = pmd.slot.take(seen) {

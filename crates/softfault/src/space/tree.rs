@@ -86,7 +86,7 @@ impl<'a, M: Machine> Tree<'a, M> {
     }
 
     /// Number of VMAs in the version published last.
-    pub fn nr_vmas(&self) -> u64 {
+    pub fn nr_in_tree(&self) -> u64 {
         self.root.tally.nr_vmas.get()
     }
 

@@ -8,17 +8,17 @@ use super::pmd::PmdSlot;
 use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::Memory;
 use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Source};
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::vm::Vm;
 
 /// Fewer than this many are simply tried.
-const SMALL: u64 = 64;
+pub(crate) const SMALL: u64 = 64;
 
 /// Zeroed frames, the caller's alone.
 pub(crate) struct TableReserve<'vm, M: Machine> {
-    vm: &'vm Vm<M>,
+    vm: &'vm Memory<M>,
     first: Option<Pfn>,
     nr_left: u64,
     nr_used: u64,
@@ -27,7 +27,7 @@ pub(crate) struct TableReserve<'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> TableReserve<'vm, M> {
-    pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
+    pub(crate) fn new(vm: &'vm Memory<M>) -> Self {
         TableReserve { vm, first: None, nr_left: 0, nr_used: 0, held: None }
     }
 
@@ -63,7 +63,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     }
 
     /// Whether there can be so many, whatever others give back: nobody waits for more.
-    pub(crate) fn can_ever_be(vm: &Vm<M>, nr_tables: u64) -> Result<(), OutOfFrames> {
+    pub(crate) fn can_ever_be(vm: &Memory<M>, nr_tables: u64) -> Result<(), OutOfFrames> {
         if nr_tables > vm.nr_total_pages { Err(OutOfFrames) } else { Ok(()) }
     }
 

@@ -73,7 +73,7 @@ fn ranges_of_a_linear_map_are_used_to_the_edge() {
         space.mmap(AT, 4096 * PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
         let write = |page: &u64| space.handle_fault(AT + page * PAGE_SIZE, Access::Write).is_ok();
         assert!((0..4096).take_while(write).count() > 2800, "of 2,996 frames");
-        let has_folio = vm.frames.folio(Pfn(700)).state().maps() > 0;
+        let has_folio = vm.frames.folio(Pfn(700)).state().nr_maps() > 0;
         assert_eq!(has_folio, enabled == Enabled::Always, "a huge page across the border");
         for pfn in between() {
             let mut bytes = [0; PAGE_SIZE as usize];

@@ -114,7 +114,7 @@ fn upward_calls(names: &Names, levels: &Levels, rules: &Rules, definitions: &Def
                 continue;
             }
             let added = fitting().filter(|d| d.is_added).min_by_key(|d| levels.of(d.file));
-            if added.is_none() && (rules.core_names.contains(&name) || is_facade(&file.name)) {
+            if is_facade(&file.name) || added.is_none() && rules.core_names.contains(&name) {
                 used.insert(name);
                 continue;
             }

@@ -34,28 +34,47 @@ pub const CORE: Rules<'static> = Rules {
     // `Machine` and `Format` are what ports implement; `Harvest` is told what a
     // removal finds, page by page, by who removes; `Words` has no methods.
     open_traits: &["Machine", "Format", "Harvest", "Words"],
-    core_names: &["add", "finish", "for_each", "is_none"],
+    core_names: &["for_each", "is_none", "take"],
     facades: &["sync/modelled", "sync/recording", "sync/shuffled"],
 };
 
 const LAYERS: &[Layer] = &[
     // Words, and the values that every layer speaks in.
     Layer { name: "words", members: &["sync", "addr", "errno", "linux", "setters"] },
-    Layer { name: "values", members: &["policy", "table/format", "huge/knobs", "space/vma", "tunables", "machine"] },
-    // Typed views of frames, what a CPU has, sections; counters, which all above use.
-    Layer { name: "mem", members: &["mem", "section", "pace", "cpu", "program", "clear", "huge/now"] },
-    Layer { name: "account", members: &["account"] },
+    Layer {
+        name: "values",
+        members: &["policy", "table/format", "huge/knobs", "space/vma", "tunables", "machine", "notify/notice"],
+    },
+    // Typed views of frames, what a CPU has and counts, locks in words, sections.
+    Layer {
+        name: "mem",
+        members: &[
+            "mem",
+            "lock",
+            "section",
+            "pace",
+            "cpu",
+            "base",
+            "account",
+            "program",
+            "clear",
+            "huge/now",
+            "huge/words",
+            "frame/group",
+            "compact/words",
+        ],
+    },
     Layer { name: "frame", members: &["frame"] },
     Layer { name: "table", members: &["table"] },
     Layer { name: "notify", members: &["notify"] },
     // What is linked through descriptors and spaces: pages of objects, families.
-    Layer { name: "object", members: &["source", "rmap/family"] },
+    Layer { name: "links", members: &["links", "source", "rmap/family"] },
     Layer { name: "space", members: &["space"] },
     Layer { name: "rmap", members: &["rmap"] },
     Layer { name: "fault", members: &["fault"] },
     Layer {
         name: "operations",
-        members: &["space/ops", "space/access", "space/walker", "pin", "notify/age", "notify/lookup"],
+        members: &["space/ops", "space/access", "space/walker", "source/handle", "pin", "notify/age", "notify/lookup"],
     },
     Layer { name: "pressure", members: &["compact", "huge"] },
     // Nothing names it.

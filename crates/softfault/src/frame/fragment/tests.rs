@@ -5,9 +5,9 @@ use crate::addr::Order;
 use crate::frame::BLOCK_FRAMES;
 use crate::frame::refill::Fill;
 use crate::machine::Machine;
+use crate::space::Vm;
 use crate::testing::vm;
 use crate::tunables::Tunables;
-use crate::vm::Vm;
 use std::vec;
 
 /// Every frame looked at, every run tried.

@@ -6,12 +6,13 @@ use crate::errno::op_error;
 use crate::fault::FaultError;
 use crate::linux::Advice;
 use crate::machine::{Flush, Machine};
-use crate::notify::Why;
+use crate::notify::notice::Why;
 use crate::pace::Pace;
 use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes};
 use crate::space::lock::Writer;
+use crate::space::relief::Shortage;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
@@ -126,6 +127,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Collapse = action {
             return self.collapse_advised(range);
         }
+        self.vm.with_relief(MadviseError::OutOfFrames, &mut |shortage| self.advise_range(range, &action, shortage))
+    }
+
+    fn advise_range(&self, range: PageRange, action: &Action, shortage: &mut Shortage) -> Result<(), MadviseError> {
         let writer = &self.write_lock();
         let mut at = range.start;
         let mut hole = false;
@@ -137,7 +142,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             };
             hole |= vma.range.start > at;
             let part = vma.range.intersect(&PageRange::new(at, range.end));
-            self.advise_part(writer, &vma, part, &action)?;
+            self.advise_part(writer, &vma, part, action, shortage)?;
             at = part.end;
         }
         if hole { Err(MadviseError::NotMapped) } else { Ok(()) }
@@ -149,6 +154,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         vma: &Vma,
         part: PageRange,
         action: &Action,
+        shortage: &mut Shortage,
     ) -> Result<(), MadviseError> {
         let locked = vma.flags.contains(VmaFlags::LOCKED);
         match action {
@@ -169,7 +175,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.free_lazily(writer, part);
                 Ok(())
             }
-            Action::Guard => self.install_guards(writer, vma, part),
+            Action::Guard => self.install_guards(writer, vma, part, shortage),
             Action::Unguard => {
                 self.remove_guards(writer, part);
                 Ok(())
@@ -217,7 +223,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _told = self.invalidate(part, Why::Clean);
         self.for_each_entry(writer, part, &mut |_, slot| {
             loop {
-                let seen = slot.read();
+                let seen = slot.look();
                 let leaf = match seen.entry {
                     Entry::Leaf(leaf) => leaf,
                     Entry::Table(_) => return Next::Again,
@@ -237,10 +243,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn install_guards(&self, writer: &Writer<'_, M>, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
+    fn install_guards(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: &Vma,
+        part: PageRange,
+        shortage: &mut Shortage,
+    ) -> Result<(), MadviseError> {
         let machine = &self.vm.machine;
         let nr_tables = reserve::tables_for(machine, self.root, part);
-        TableReserve::can_ever_be(self.vm, nr_tables).map_err(|_| MadviseError::OutOfFrames)?;
+        *shortage = Shortage::of_tables(nr_tables);
+        TableReserve::can_ever_be(self.vm, nr_tables).map_err(|_| {
+            *shortage = Shortage::Hopeless;
+            MadviseError::OutOfFrames
+        })?;
         let (edit, mut reserve) =
             self.prepare(writer, &mut |nodes| self.prepare_guards(writer, vma, nr_tables, nodes))?;
         if let Some(edit) = edit {
@@ -256,7 +272,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 return Err(MadviseError::OutOfFrames);
             };
             let mut cleared_rest = false;
-            while !matches!(slot.read().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
+            while !matches!(slot.look().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
                 // A page is there, or a fault was quicker: it goes, and again.
                 // The rest goes with it, once: pages there are the rule at first,
                 // and a quicker fault after that.
@@ -298,7 +314,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.assert_writer(writer);
         take::for_each_part(&self.vm.machine, self.root, part, &mut |found| match found {
             Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |_, slot| {
-                if matches!(slot.read().entry, Entry::Guard) {
+                if matches!(slot.look().entry, Entry::Guard) {
                     // Nobody changes a guard but the writer.
                     slot.publish_locked(Entry::None);
                 }

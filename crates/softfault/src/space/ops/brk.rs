@@ -1,5 +1,7 @@
 //! brk(2): the heap.
 
+use super::map::MmapError;
+use super::unmap::MunmapError;
 use super::{page_align, pages, task_size};
 use crate::addr::{PageRange, Rights, Vpn};
 use crate::machine::Machine;
@@ -7,6 +9,9 @@ use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::placement::occupied;
 use crate::space::vma::VmaFlags;
+
+/// No page.
+const NONE: PageRange = PageRange::new(Vpn(0), Vpn(0));
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Sets where the heap begins, in bytes from 0: once, when a program is loaded.
@@ -32,43 +37,57 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// What the heap gained, and where it ends.
     fn move_break(&self, addr: u64) -> (PageRange, u64) {
-        let none = PageRange::new(Vpn(0), Vpn(0));
+        let moved = self.vm.with_relief(MmapError::OutOfFrames, &mut |_| self.try_move_break(addr));
+        moved.unwrap_or_else(|_| (NONE, self.data.limits.brk_end.get()))
+    }
+
+    /// The same, or out of frames.
+    fn try_move_break(&self, addr: u64) -> Result<(PageRange, u64), MmapError> {
         let writer = &self.write_lock();
         let limits = &self.data.limits;
         let (start, end) = (limits.brk_start.get(), limits.brk_end.get());
         if addr < start || start == 0 || addr > task_size::<M::Format>() || !self.fits_heap(addr - start) {
-            return (none, end);
+            return Ok((NONE, end));
         }
         let (old, new) = (page_align(end), page_align(addr));
         let moved = match new.cmp(&old) {
             core::cmp::Ordering::Equal => true,
-            core::cmp::Ordering::Less => self.shrink_heap(writer, pages(new, old - new)),
-            core::cmp::Ordering::Greater => self.grow_heap(writer, pages(old, new - old)),
+            core::cmp::Ordering::Less => self.shrink_heap(writer, pages(new, old - new))?,
+            core::cmp::Ordering::Greater => self.grow_heap(writer, pages(old, new - old))?,
         };
         if moved {
             limits.brk_end.set(addr);
         }
-        let grown = if moved && new > old { pages(old, new - old) } else { none };
-        (grown, limits.brk_end.get())
+        let grown = if moved && new > old { pages(old, new - old) } else { NONE };
+        Ok((grown, limits.brk_end.get()))
     }
 
     /// As Linux: where the program has unmapped all of it already, the end stays.
-    fn shrink_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
-        occupied(&self.tree().snapshot(), range) && self.unmap_range(writer, range).is_ok()
+    fn shrink_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<bool, MmapError> {
+        if !occupied(&self.tree().snapshot(), range) {
+            return Ok(false);
+        }
+        match self.unmap_range(writer, range) {
+            Err(MunmapError::OutOfFrames) => Err(MmapError::OutOfFrames),
+            done => Ok(done.is_ok()),
+        }
     }
 
-    fn grow_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> bool {
+    fn grow_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<bool, MmapError> {
         // One page of distance to what lies above, as Linux keeps it.
         let with_gap = PageRange::new(range.start, Vpn(range.end.0 + 1));
         if range.end.addr() > task_size::<M::Format>() || occupied(&self.tree().snapshot(), with_gap) {
-            return false;
+            return Ok(false);
         }
         let flags = VmaFlags::HEAP.with_rights(Rights::READ | Rights::WRITE);
         if !self.may_lock(writer, flags | self.future_locks(), range.nr_pages())
-            || self.tree().nr_vmas() > self.vm.max_map_count()
+            || self.tree().nr_in_tree() > self.vm.max_map_count()
         {
-            return false;
+            return Ok(false);
         }
-        self.insert_mapping(writer, range, flags, None).is_ok()
+        match self.insert_mapping(writer, range, flags, None) {
+            Err(MmapError::OutOfFrames) => Err(MmapError::OutOfFrames),
+            done => Ok(done.is_ok()),
+        }
     }
 }

@@ -37,15 +37,16 @@ use crate::account::rss::Rss;
 use crate::addr::{Pfn, Vpn};
 use crate::frame::{Fill, Held, HugeFrame};
 use crate::machine::{Flush, Machine};
-use crate::notify::{Invalidation, Why};
+use crate::notify::notice::Why;
+use crate::notify::tell::Invalidation;
 use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Entry;
 use crate::table::pmd::PmdSlot;
-use crate::vm::Vm;
 use look::Look;
 
 /// A leaf table whose entry is `Busy` and the caller's. What it holds ends in the
@@ -103,7 +104,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     ) -> Result<(), CollapseRefusal> {
         let result = self.try_collapse(base, allowed, limits);
         if let Err(refusal) = result {
-            self.vm.count(refusal.event(), 1);
+            self.vm.count(event_of(refusal), 1);
         }
         result
     }
@@ -150,7 +151,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             Some(_) => (None, None),
             None => {
                 let held = self.vm.hold_unless_in_need().ok_or(CollapseRefusal::NoHugeFrame)?;
-                let free = self.vm.obtain_huge_for_collapse().map_err(|_| CollapseRefusal::NoFrame)?;
+                let free = self.vm.obtain_huge_if_free().map_err(|_| CollapseRefusal::NoFrame)?;
                 (Some(held), Some(free.ok_or(CollapseRefusal::NoHugeFrame)?))
             }
         };
@@ -199,22 +200,21 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 }
 
-impl CollapseRefusal {
-    pub(crate) fn event(self) -> Event {
-        match self {
-            CollapseRefusal::NotAllowed => Event::CollapseNotAllowed,
-            CollapseRefusal::OutsideVma => Event::CollapseOutsideVma,
-            CollapseRefusal::AlreadyHuge => Event::CollapseAlreadyHuge,
-            CollapseRefusal::Empty => Event::CollapseEmpty,
-            CollapseRefusal::ExceedNone => Event::ThpScanExceedNonePte,
-            CollapseRefusal::ExceedShared => Event::ThpScanExceedSharePte,
-            CollapseRefusal::Pinned => Event::CollapsePinned,
-            CollapseRefusal::Guard => Event::CollapseGuard,
-            CollapseRefusal::Busy => Event::CollapseBusy,
-            CollapseRefusal::Changed => Event::CollapseChanged,
-            CollapseRefusal::NotReferenced => Event::CollapseNotReferenced,
-            CollapseRefusal::NoHugeFrame => Event::ThpCollapseAllocFailed,
-            CollapseRefusal::NoFrame => Event::CollapseNoFrame,
-        }
+/// The counter of a refusal.
+fn event_of(refusal: CollapseRefusal) -> Event {
+    match refusal {
+        CollapseRefusal::NotAllowed => Event::CollapseNotAllowed,
+        CollapseRefusal::OutsideVma => Event::CollapseOutsideVma,
+        CollapseRefusal::AlreadyHuge => Event::CollapseAlreadyHuge,
+        CollapseRefusal::Empty => Event::CollapseEmpty,
+        CollapseRefusal::ExceedNone => Event::ThpScanExceedNonePte,
+        CollapseRefusal::ExceedShared => Event::ThpScanExceedSharePte,
+        CollapseRefusal::Pinned => Event::CollapsePinned,
+        CollapseRefusal::Guard => Event::CollapseGuard,
+        CollapseRefusal::Busy => Event::CollapseBusy,
+        CollapseRefusal::Changed => Event::CollapseChanged,
+        CollapseRefusal::NotReferenced => Event::CollapseNotReferenced,
+        CollapseRefusal::NoHugeFrame => Event::ThpCollapseAllocFailed,
+        CollapseRefusal::NoFrame => Event::CollapseNoFrame,
     }
 }

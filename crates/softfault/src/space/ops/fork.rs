@@ -24,6 +24,7 @@ use crate::errno::op_error;
 use crate::frame::{MapsFull, OutOfFrames};
 use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::entry::{Slot, Unread};
@@ -31,7 +32,6 @@ use crate::table::format::{Entry, Leaf, index_of};
 use crate::table::pmd::{self, PmdSlot};
 use crate::table::take::{self, Next, Part};
 use crate::table::walk;
-use crate::vm::Vm;
 use child::Child;
 use core::ops::ControlFlow;
 
@@ -84,8 +84,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
         self.vm.call();
+        self.vm.with_relief(ForkError::OutOfFrames, &mut |_| self.fork_once())
+    }
+
+    fn fork_once(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
         let child = self.vm.new_space_parts(Some(self.family))?;
-        child.enlist();
+        self.vm.enlist(child.frame, child.founder());
         let writer = &self.write_lock();
         self.copy_limits(writer, &child);
         let mut write_protected = false;
@@ -287,7 +291,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // It goes back where the entry turns out to be no huge mapping: held until then.
         let (deposit, held) = child.new_table_held(0)?;
         loop {
-            let seen = pmd.slot.read();
+            let seen = pmd.slot.look();
             match seen.entry {
                 Entry::Leaf(_) => {
                     let Ok(leaf) = pmd.slot.lock(seen) else { continue };

@@ -216,7 +216,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if fixed && !is_aligned(addr) {
             return Err(MmapError::Unaligned);
         }
-        let range = self.map_locked(addr, len / PAGE_SIZE, prot, flags, given)?;
+        let nr_pages = len / PAGE_SIZE;
+        let range = self
+            .vm
+            .with_relief(MmapError::OutOfFrames, &mut |_| self.map_locked(addr, nr_pages, prot, flags, given))?;
         if flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) == MapFlags::POPULATE
             || flags.contains(MapFlags::LOCKED)
             || !self.future_locks().is_empty()
@@ -238,7 +241,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<PageRange, MmapError> {
         let fixed = flags.is_fixed();
         let writer = &self.write_lock();
-        if self.tree().nr_vmas() > self.vm.max_map_count() {
+        if self.tree().nr_in_tree() > self.vm.max_map_count() {
             return Err(MmapError::TooManyVmas);
         }
         let start = if fixed {
@@ -342,7 +345,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(Prepared::IntoHole(edit));
         }
         edit.with(nodes).carve(vma.range)?;
-        if self.exceeds_map_count(writer, edit.nr_vmas()) {
+        if self.exceeds_map_count(writer, edit.nr_vmas_then()) {
             return Err(MmapError::TooManyVmas);
         }
         let mut edits = edit.seal();

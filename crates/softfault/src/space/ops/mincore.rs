@@ -146,7 +146,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             debug_assert!(false, "I15: the writer lock keeps tables");
             return runs.add(1, false);
         };
-        match slot.read().entry {
+        match slot.look().entry {
             Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => runs.add(1, true),
             Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, false),
             // A guard hides a page of an object from the program, not from this.

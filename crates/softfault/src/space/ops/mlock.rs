@@ -63,18 +63,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MlockError::NotAllowed);
         }
         let range = rounded(addr, len);
-        {
-            let writer = &self.write_lock();
-            if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages()) {
-                // The range may be locked in part; nothing of it is counted twice.
-                let again = self.nr_locked_in(writer, range);
-                if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages().saturating_sub(again)) {
-                    return Err(MlockError::OverLimit);
-                }
-            }
-            self.mark(writer, range, set)?;
-        }
+        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| self.lock_range(range, set))?;
         if range.is_empty() { Ok(()) } else { self.bring_in(range) }
+    }
+
+    fn lock_range(&self, range: PageRange, set: VmaFlags) -> Result<(), MlockError> {
+        let writer = &self.write_lock();
+        if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages()) {
+            // The range may be locked in part; nothing of it is counted twice.
+            let again = self.nr_locked_in(writer, range);
+            if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages().saturating_sub(again)) {
+                return Err(MlockError::OverLimit);
+            }
+        }
+        self.mark(writer, range, set)
     }
 
     /// Unlocks the pages of `addr..addr + len`.
@@ -87,8 +89,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
         self.vm.call();
         let range = rounded(addr, len);
-        let writer = &self.write_lock();
-        self.mark(writer, range, VmaFlags::empty())
+        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| self.mark(&self.write_lock(), range, VmaFlags::empty()))
     }
 
     /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
@@ -111,18 +112,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let set = if flags.contains(MlockallFlags::ONFAULT) { MASK } else { VmaFlags::LOCKED };
         let current = flags.contains(MlockallFlags::CURRENT);
-        {
-            let writer = &self.write_lock();
-            let nr_mapped = self.data.limits.nr_mapped_pages.get();
-            if current && nr_mapped > self.memlock_pages() {
-                return Err(MlockError::OverLimit);
-            }
-            if current {
-                self.rewrite_locks(writer, Self::user_range(), set)?;
-            }
-            let future = if flags.contains(MlockallFlags::FUTURE) { set } else { VmaFlags::empty() };
-            self.data.limits.lock_future.set(future.bits());
-        }
+        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| self.lock_all(flags, set))?;
         let mut at = Self::user_range().start;
         let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.vma_from(at).filter(|_| current) {
@@ -130,6 +120,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let _ = self.bring_in(vma.range);
             at = vma.range.end;
         }
+        Ok(())
+    }
+
+    fn lock_all(&self, flags: MlockallFlags, set: VmaFlags) -> Result<(), MlockError> {
+        let writer = &self.write_lock();
+        let nr_mapped = self.data.limits.nr_mapped_pages.get();
+        let current = flags.contains(MlockallFlags::CURRENT);
+        if current && nr_mapped > self.memlock_pages() {
+            return Err(MlockError::OverLimit);
+        }
+        if current {
+            self.rewrite_locks(writer, Self::user_range(), set)?;
+        }
+        let future = if flags.contains(MlockallFlags::FUTURE) { set } else { VmaFlags::empty() };
+        self.data.limits.lock_future.set(future.bits());
         Ok(())
     }
 
@@ -142,10 +147,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: mlock(2).
     pub fn munlockall(&self) -> Result<(), MlockError> {
         self.vm.call();
-        let writer = &self.write_lock();
-        self.rewrite_locks(writer, Self::user_range(), VmaFlags::empty())?;
-        self.data.limits.lock_future.set(0);
-        Ok(())
+        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| {
+            self.rewrite_locks(&self.write_lock(), Self::user_range(), VmaFlags::empty())?;
+            self.data.limits.lock_future.set(0);
+            Ok(())
+        })
     }
 
     /// Pages of all locked VMAs, present or not (`VmLck`).

@@ -17,6 +17,7 @@ mod populate;
 mod protect;
 mod remap;
 mod report;
+mod subscribe;
 mod unmap;
 mod zap;
 

@@ -5,7 +5,7 @@ use crate::addr::{PageRange, Rights};
 use crate::errno::op_error;
 use crate::linux::Prot;
 use crate::machine::{Flush, Machine};
-use crate::notify::Why;
+use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::tree::OutOfNodes;
@@ -69,12 +69,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !KNOWN.contains(prot) {
             return Err(MprotectError::BadProt);
         }
+        let range = pages(addr, len);
+        self.vm.with_relief(MprotectError::OutOfFrames, &mut |_| self.protect_mapped(range, grows, prot.rights()))
+    }
+
+    fn protect_mapped(&self, range: PageRange, grows: Prot, rights: Rights) -> Result<(), MprotectError> {
         let mut writer = self.write_lock();
-        let mut rest = pages(addr, len);
+        let mut rest = range;
         if !grows.is_empty() {
             rest = self.grown_range(&writer, rest, grows)?;
         }
-        let rights = prot.rights();
         loop {
             let mapped = self.mapped_prefix(&writer, rest);
             let (allowed, refused) = self.allowed_prefix(&writer, mapped, rights);
@@ -193,7 +197,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _told = fewer.then(|| self.invalidate(range, Why::Protect));
         self.for_each_entry(writer, range, &mut |_, slot| {
             loop {
-                let seen = slot.read();
+                let seen = slot.look();
                 match seen.entry {
                     Entry::Leaf(leaf) => {
                         let new = narrowed(leaf, rights);

@@ -121,36 +121,47 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let start = Vpn::of(old);
         let old = PageRange::new(start, Vpn(start.0 + old_len / PAGE_SIZE));
         let call = Remap { old, nr_new: new_len / PAGE_SIZE, flags, new: Vpn::of(new) };
-        let (vma, at) = {
-            let writer = &self.write_lock();
-            if flags.intersects(TO_PLACE) && self.is_near_map_count(writer, NR_SPLIT) {
-                return Err(MremapError::TooManyVmas);
-            }
-            let vma = self.tree().lookup(start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
-            if flags.contains(MremapFlags::FIXED) && old.nr_pages() == call.nr_new {
-                return self.move_each(writer, &call);
-            }
-            (vma, self.remap_locked(writer, vma, &call)?)
-        };
-        if vma.flags.contains(VmaFlags::LOCKED) && call.nr_new > old.nr_pages() {
+        // What has moved already does not move again when the call starts again.
+        let mut rest = old.intersect(&Self::user_range());
+        let (locked, at) = self.vm.with_relief(MremapError::OutOfFrames, &mut |_| self.remap_once(&call, &mut rest))?;
+        if locked && call.nr_new > old.nr_pages() {
             // As Linux: what is locked is there; where that fails, it stands.
             self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
         }
         Ok(at.addr())
     }
 
+    /// Whether what has grown is locked, and where it is.
+    fn remap_once(&self, call: &Remap, rest: &mut PageRange) -> Result<(bool, Vpn), MremapError> {
+        let writer = &self.write_lock();
+        let flags = call.flags;
+        if flags.intersects(TO_PLACE) && self.is_near_map_count(writer, NR_SPLIT) {
+            return Err(MremapError::TooManyVmas);
+        }
+        let vma = self.tree().lookup(call.old.start).map(|f| f.vma).ok_or(MremapError::NotMapped);
+        if flags.contains(MremapFlags::FIXED) && call.old.nr_pages() == call.nr_new {
+            if rest.start == call.old.start {
+                _ = vma?;
+            }
+            self.move_each(writer, call, rest)?;
+            return Ok((false, call.new));
+        }
+        let vma = vma?;
+        let at = self.remap_locked(writer, vma, call)?;
+        Ok((vma.flags.contains(VmaFlags::LOCKED), at))
+    }
+
     /// A move to a fixed place may be of several mappings: one after the other,
     /// up to the first that is refused. Holes stay holes, and leave the target as
     /// it is.
-    fn move_each(&self, writer: &Writer<'_, M>, call: &Remap) -> Result<u64, MremapError> {
-        let mut rest = call.old.intersect(&Self::user_range());
-        while let Some(vma) = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest)) {
-            let part = vma.range.intersect(&rest);
+    fn move_each(&self, writer: &Writer<'_, M>, call: &Remap, rest: &mut PageRange) -> Result<(), MremapError> {
+        while let Some(vma) = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(rest)) {
+            let part = vma.range.intersect(rest);
             let new = Vpn(call.new.0 + (part.start.0 - call.old.start.0));
             self.remap_locked(writer, vma, &Remap { old: part, nr_new: part.nr_pages(), new, ..*call })?;
             rest.start = part.end;
         }
-        Ok(call.new.addr())
+        Ok(())
     }
 
     /// Gives the first page of the mapping.
@@ -229,7 +240,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn is_near_map_count(&self, writer: &Writer<'_, M>, nr_more: u64) -> bool {
         self.assert_writer(writer);
         const DISTANCE: u64 = 3;
-        self.tree().nr_vmas() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
+        self.tree().nr_in_tree() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
     }
 
     /// The pages that the mapping moves to; free.

@@ -5,11 +5,11 @@ use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::space::vma::Vma;
 use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
-use crate::vm::Vm;
 use core::ops::ControlFlow;
 
 /// VMAs that are copied under the writer lock at one go: 1 KiB of stack.
@@ -141,7 +141,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut entry =
             SmapsEntry { vma, rss_pages: 0, shared_pages: 0, referenced_pages: 0, dirty_pages: 0, anon_huge_pages: 0 };
         self.for_each_entry(writer, vma.range, &mut |_, slot| {
-            match slot.read().entry {
+            match slot.look().entry {
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(&mut entry, leaf),
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),
                 Entry::Table(_) => return Next::Again,
@@ -154,7 +154,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn add_page(&self, entry: &mut SmapsEntry, leaf: Leaf) {
         if leaf.pfn != self.vm.frames.zero {
-            let is_shared = self.vm.frames.desc(leaf.pfn).state().maps() > 1;
+            let is_shared = self.vm.frames.desc(leaf.pfn).state().nr_maps() > 1;
             entry.add(1, is_shared, leaf);
         }
     }
@@ -175,7 +175,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Number of VMAs. Writers are waited for.
     pub fn nr_vmas(&self) -> u64 {
         let _writer = self.write_lock();
-        self.tree().nr_vmas()
+        self.tree().nr_in_tree()
     }
 
     /// The VMA that holds the address, by value. A writer is waited for if there seems

@@ -43,8 +43,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if addr > limit || len > limit - addr || aligned == 0 {
             return Err(MunmapError::OutOfRange);
         }
-        let writer = &self.write_lock();
-        self.unmap_range(writer, pages(addr, aligned))
+        let range = pages(addr, aligned);
+        self.vm.with_relief(MunmapError::OutOfFrames, &mut |_| self.unmap_range(&self.write_lock(), range))
     }
 
     /// Unmaps the pages of the range; holes are no error.
@@ -56,7 +56,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).carve(range)?;
-            if self.exceeds_map_count(writer, edit.nr_vmas()) {
+            if self.exceeds_map_count(writer, edit.nr_vmas_then()) {
                 return Err(MunmapError::TooManyVmas);
             }
             Ok(edit)

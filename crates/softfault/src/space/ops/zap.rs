@@ -2,7 +2,7 @@
 
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
-use crate::notify::Why;
+use crate::notify::notice::Why;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, Vma};

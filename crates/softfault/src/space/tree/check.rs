@@ -65,7 +65,7 @@ impl<M: Machine> Snapshot<'_, M> {
     /// Checks this version; gives its number of VMAs. A section is enough here,
     /// for it does not matter whether nodes are already replaced in the next.
     #[cfg(test)]
-    pub(super) fn check(&self) -> Result<u64, TreeFault> {
+    pub(super) fn check_nodes(&self) -> Result<u64, TreeFault> {
         Ok(self.census()?.tally.nr_vmas)
     }
 
@@ -142,7 +142,7 @@ impl<M: Machine> Tree<'_, M> {
     /// Checks the version published last, and that each node of the pool is in
     /// exactly one of three places: this version, the free list, `retired`. No
     /// transaction may be under way, no retired nodes on their way back.
-    pub fn check(&self, retired: &[&Retired<'_, M>]) -> Result<(), TreeFault> {
+    pub fn check_at_rest(&self, retired: &[&Retired<'_, M>]) -> Result<(), TreeFault> {
         let census = self.snapshot().census()?;
         if census.tally != self.tally() {
             return Err(TreeFault::Tally);

@@ -20,7 +20,7 @@ impl<'a, M: Machine> Txn<'a, M> {
     pub fn insert(&mut self, vma: Vma, alloc: &mut FrameSource) -> Result<(), OutOfNodes> {
         debug_assert!(!vma.range.is_empty(), "vma: should have a page");
         debug_assert!(
-            self.read().next_start(vma.range.start).is_none_or(|start| start >= vma.range.end),
+            self.view().next_start(vma.range.start).is_none_or(|start| start >= vma.range.end),
             "vma: should lie in a hole"
         );
         let height = self.height();
@@ -99,8 +99,8 @@ impl<'a, M: Machine> Txn<'a, M> {
         let Some(old) = self.starting_at(start) else { return Ok(None) };
         debug_assert!(!vma.range.is_empty(), "vma: should have a page");
         debug_assert!(
-            self.read().prev_end(start).is_none_or(|end| end <= vma.range.start)
-                && self.read().next_start(old.range.end).is_none_or(|start| start >= vma.range.end),
+            self.view().prev_end(start).is_none_or(|end| end <= vma.range.start)
+                && self.view().next_start(old.range.end).is_none_or(|start| start >= vma.range.end),
             "vma: should lie where the old one and the holes beside it are"
         );
         reserve(self.tree, self.height(), alloc)?;
@@ -111,7 +111,7 @@ impl<'a, M: Machine> Txn<'a, M> {
     }
 
     fn starting_at(&self, start: Vpn) -> Option<Vma> {
-        self.read().lookup(start).map(|found| found.vma).filter(|vma| vma.range.start == start)
+        self.view().lookup(start).map(|found| found.vma).filter(|vma| vma.range.start == start)
     }
 
     fn height(&self) -> u64 {

@@ -43,12 +43,12 @@ impl<'a, M: Machine> Txn<'a, M> {
 
     /// The version as edited so far. The next edit changes it under a reader's
     /// hands, hence the borrow.
-    pub fn read(&self) -> Snapshot<'_, M> {
+    pub fn view(&self) -> Snapshot<'_, M> {
         Snapshot::at(self.tree, self.root)
     }
 
     /// Number of VMAs in the version as edited so far.
-    pub fn nr_vmas(&self) -> u64 {
+    pub fn nr_in_tree(&self) -> u64 {
         self.tally.nr_vmas
     }
 
@@ -141,7 +141,7 @@ impl<'a, M: Machine> TwoStep<'a, M> {
     /// The first version, as it was sealed.
     #[cfg(test)]
     pub(super) fn first(&self) -> Snapshot<'_, M> {
-        self.first.read()
+        self.first.view()
     }
 
     /// The second version, for edits; the first does not change with it.

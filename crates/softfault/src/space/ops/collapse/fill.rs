@@ -14,9 +14,9 @@ use crate::mem;
 use crate::pace;
 use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::table::format::{Entry, Leaf};
 use crate::table::pmd;
-use crate::vm::Vm;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Fills the huge mapping and publishes it. Nobody changes the table now but
@@ -54,7 +54,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let first = new.first;
         for (i, slot) in self.entries_of(detached.table) {
             let to = Pfn(first.0 + i);
-            match slot.read().entry {
+            match slot.look().entry {
                 Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => mem::copy_frame(&vm.machine, to, leaf.pfn),
                 _ if !was_zero => mem::zero_frames(&vm.machine, to, 1),
                 _ => {}
@@ -71,7 +71,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut batch = FreeBatch::new(&vm.frames);
         let mut nr_old = 0;
         for (_, slot) in self.entries_of(table) {
-            if let Entry::Leaf(leaf) = slot.read().entry
+            if let Entry::Leaf(leaf) = slot.look().entry
                 && leaf.pfn != vm.frames.zero
             {
                 nr_old += 1;
@@ -94,7 +94,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Err(CollapseRefusal::Busy);
         }
         for (_, slot) in self.entries_of(detached.table) {
-            if let Entry::Leaf(leaf) = slot.read().entry {
+            if let Entry::Leaf(leaf) = slot.look().entry {
                 self.vm.frames.desc(leaf.pfn).clear();
             }
         }

@@ -8,6 +8,7 @@ use crate::addr::{Pfn, Vpn};
 use crate::machine::{Machine, Tick};
 use crate::policy::collapse::{self, CollapseLimits, CollapseQuestion, CollapseRefusal};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::space::vma::{ObjectId, Vma};
 use crate::sync::Word;
@@ -15,7 +16,6 @@ use crate::table::entry::Slot;
 use crate::table::format::{self, Entry};
 use crate::table::pmd::PmdSlot;
 use crate::table::walk::{self, Walk};
-use crate::vm::Vm;
 
 /// What a look at a leaf table found, besides the counts.
 pub(super) struct Survey {
@@ -112,7 +112,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (mut first, mut in_order) = (None, true);
         let question = &mut survey.question;
         for (i, slot) in self.entries_of(table) {
-            let leaf = match slot.read().entry {
+            let leaf = match slot.look().entry {
                 Entry::Leaf(leaf) if leaf.pfn != self.vm.frames.zero => leaf,
                 Entry::Leaf(_) | Entry::None => {
                     question.nr_none += 1;
@@ -128,7 +128,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 }
             };
             let state = self.vm.frames.desc(leaf.pfn).state();
-            question.nr_shared += u64::from(state.maps() > 1);
+            question.nr_shared += u64::from(state.nr_maps() > 1);
             question.nr_pinned += u64::from(state.pins() > 0);
             question.nr_referenced += u64::from(leaf.accessed);
             survey.accessed |= leaf.accessed;

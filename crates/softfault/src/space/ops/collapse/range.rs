@@ -7,10 +7,10 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::table::format::span_of;
 use crate::table::walk::{self, Walk};
-use crate::vm::Vm;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// `MADV_COLLAPSE` for the whole stretches of a range: each in turn, the lock

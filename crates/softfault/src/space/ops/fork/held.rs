@@ -7,7 +7,7 @@ use crate::account::Event;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::{Flush, Machine};
-use crate::notify::Why;
+use crate::notify::notice::Why;
 use crate::program;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
@@ -50,7 +50,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         // Counted: it goes back if the page has gone.
         let (to, _held) = vm.obtain_held(Fill::Raw)?;
         let old = loop {
-            let seen = slot.read();
+            let seen = slot.look();
             match seen.entry {
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.take(seen) {

@@ -13,6 +13,7 @@
 use crate::addr::{PageRange, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
+use crate::space::Vm;
 use crate::space::lock::Writer;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -20,7 +21,6 @@ use crate::table::pmd;
 use crate::table::reserve::{TableCount, TableReserve};
 use crate::table::take::Next;
 use crate::table::walk::{self, Walk};
-use crate::vm::Vm;
 
 /// A move that was checked: the pages `old` of one VMA become the first ones of `new`.
 pub(super) struct Move {
@@ -55,7 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &Move) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
-            if m.source != Source::Kept || matches!(slot.read().entry, Entry::Guard) {
+            if m.source != Source::Kept || matches!(slot.look().entry, Entry::Guard) {
                 count.add(m.target(vpn));
                 if slot.level > 0 {
                     count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
@@ -87,7 +87,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
         self.for_each_entry(writer, spread, &mut |_, slot| {
-            if let Entry::LockedLeaf(leaf) = slot.read().entry {
+            if let Entry::LockedLeaf(leaf) = slot.look().entry {
                 slot.unlock(leaf);
             }
             Next::GoOn
@@ -107,7 +107,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Next {
         let to = m.target(vpn);
         loop {
-            let seen = slot.read();
+            let seen = slot.look();
             match seen.entry {
                 Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.source == Source::Kept => return Next::GoOn,
                 Entry::Leaf(leaf) => {

@@ -23,7 +23,7 @@
 use super::carry::{Move, Source};
 use crate::addr::PageRange;
 use crate::machine::Machine;
-use crate::notify::Why;
+use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
 use crate::space::lock::Writer;
@@ -113,7 +113,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             edits.second(nodes).rewrite(vma.range, &mut |v| Vma { flags, ..*v })?;
         }
         edits.second(nodes).place(moved)?;
-        if self.exceeds_map_count(writer, edits.nr_vmas()) {
+        if self.exceeds_map_count(writer, edits.nr_vmas_then()) {
             return Err(MoveRefused::TooManyVmas);
         }
         Ok(edits)
@@ -124,7 +124,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).place(copy)?;
-            if self.exceeds_map_count(writer, edit.nr_vmas()) {
+            if self.exceeds_map_count(writer, edit.nr_vmas_then()) {
                 return Err(MoveRefused::TooManyVmas);
             }
             Ok(edit)

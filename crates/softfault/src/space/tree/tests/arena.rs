@@ -4,9 +4,9 @@
 extern crate std;
 
 use crate::addr::Pfn;
+use crate::machine::FrameRange;
 use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use crate::sync::{Ordering, Word};
-use crate::vm::FrameRange;
 use core::cell::UnsafeCell;
 use std::boxed::Box;
 

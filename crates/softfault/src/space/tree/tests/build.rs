@@ -14,8 +14,8 @@ fn build_and_empty(order: impl Fn(u64) -> u64) {
         txn.insert(vma(start, start + 2, 0), &mut arena.source()).unwrap();
         txn.publish().free();
     }
-    assert_eq!(tree.check(&[]), Ok(()));
-    assert_eq!(tree.nr_vmas(), NR_VMAS);
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
+    assert_eq!(tree.nr_in_tree(), NR_VMAS);
     let mut frames = std::collections::BTreeSet::new();
     tree.pool_frames(&mut |pfn| assert!(frames.insert(u64::from(pfn.0)), "{pfn:?} twice"));
     let nr_frames = arena.nr_given();
@@ -32,11 +32,11 @@ fn build_and_empty(order: impl Fn(u64) -> u64) {
         assert!(txn.remove(Vpn(10 + 3 * order(NR_VMAS - 1 - i)), &mut arena.source()).unwrap().is_some());
         txn.publish().free();
         if i % 8_192 == 0 {
-            assert_eq!(tree.check(&[]), Ok(()));
+            assert_eq!(tree.check_at_rest(&[]), Ok(()));
         }
     }
     assert!(tree.snapshot().root.is_none());
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn all_in_one_transaction() {
     let given = arena.nr_given();
     drop(txn);
     assert_same(tree.snapshot(), &map);
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
     // The nodes came back: the same again takes no frame.
     let mut txn = Txn::begin(tree);
     for start in map.keys().filter(|start| **start % 4 == 0) {
@@ -75,7 +75,7 @@ fn all_in_one_transaction() {
     }
     txn.publish().free();
     assert_eq!(arena.nr_given(), given);
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }
 
 #[test]
@@ -93,9 +93,9 @@ fn one_behind_the_other() {
             txn.append(vma(start, end, 0), &mut arena.source()).unwrap();
             map.insert(start, vma(start, end, 0));
         }
-        assert_eq!(txn.nr_vmas(), map.len() as u64);
+        assert_eq!(txn.nr_in_tree(), map.len() as u64);
         txn.publish().free();
-        assert_eq!(tree.check(&[]), Ok(()));
+        assert_eq!(tree.check_at_rest(&[]), Ok(()));
         assert_same(tree.snapshot(), &map);
     }
 }

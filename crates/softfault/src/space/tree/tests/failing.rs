@@ -59,7 +59,7 @@ fn run(nr_vmas: u64, k: u64, publish: bool) -> bool {
     let mut txn = Txn::begin(tree);
     for edit in EDITS {
         let _ = edit(&mut txn, &mut map, &mut alloc);
-        assert_same(txn.read(), &map);
+        assert_same(txn.view(), &map);
     }
     if publish {
         let retired = txn.publish();
@@ -70,7 +70,7 @@ fn run(nr_vmas: u64, k: u64, publish: bool) -> bool {
         assert_same(tree.snapshot(), &before);
     }
     spare.into_iter().for_each(|id| pool::give(tree, id));
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
     failed
 }
 
@@ -107,7 +107,7 @@ fn a_pool_shrinks_to_its_mark() {
         gone.dedup();
         assert_eq!((gone.len() as u64, pool.nr_frames.get(), pool.nr_free.get()), (nr_added, nr_frames, nr_free));
         assert_same(tree.snapshot(), &before);
-        assert_eq!(tree.check(&[]), Ok(()));
+        assert_eq!(tree.check_at_rest(&[]), Ok(()));
         let left: Vec<_> = (0..nr_free).map(|_| pool::take(tree, 1, 0)).collect();
         assert!(left.iter().all(|id| !gone.contains(&id.pfn())), "a node in a frame that was given back");
         assert_eq!(pool.free.get(), 0, "more nodes than are counted");
@@ -162,7 +162,7 @@ fn with_no_frame_at_all_nothing_changes() {
     let tree = Tree::new(&arena, &root);
     let mut txn = Txn::begin(tree);
     assert_eq!(txn.insert(vma(1, 2, 0), &mut arena.source()), Err(OutOfNodes));
-    assert!(txn.read().root.is_none() && txn.nr_vmas() == 0);
+    assert!(txn.view().root.is_none() && txn.nr_in_tree() == 0);
     drop(txn);
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }

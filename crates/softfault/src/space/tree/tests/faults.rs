@@ -12,12 +12,12 @@ fn spoilt(spoil: impl Fn(&Leaf, &Inner)) -> (TreeFault, NodeId, NodeId) {
     let (arena, root) = ground(8);
     let tree = Tree::new(&arena, &root);
     fill(tree, 30);
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
     let top = tree.snapshot().root;
     let inner = tree.view::<Inner>(top);
     let below = inner.child(0);
     spoil(tree.view::<Leaf>(below), inner);
-    (tree.check(&[]).expect_err("a spoilt tree"), below, top)
+    (tree.check_at_rest(&[]).expect_err("a spoilt tree"), below, top)
 }
 
 #[test]
@@ -48,14 +48,14 @@ fn lost_nodes_and_wrong_sums_are_found() {
     let mut txn = Txn::begin(tree);
     txn.remove(Vpn(10), &mut arena.source()).unwrap();
     let retired = txn.publish();
-    assert_eq!(tree.check(&[&retired]), Ok(()));
-    assert_eq!(tree.check(&[]), Err(TreeFault::Total));
+    assert_eq!(tree.check_at_rest(&[&retired]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Err(TreeFault::Total));
     root.tally.nr_vmas.add_owned(1);
-    assert_eq!(tree.check(&[&retired]), Err(TreeFault::Tally));
+    assert_eq!(tree.check_at_rest(&[&retired]), Err(TreeFault::Tally));
     root.tally.nr_vmas.add_owned(1_u64.wrapping_neg());
     root.tally.nr_data_pages.add_owned(1);
-    assert_eq!(tree.check(&[&retired]), Err(TreeFault::Tally));
+    assert_eq!(tree.check_at_rest(&[&retired]), Err(TreeFault::Tally));
     root.tally.nr_data_pages.add_owned(1_u64.wrapping_neg());
     retired.free();
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }

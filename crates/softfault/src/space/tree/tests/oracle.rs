@@ -37,7 +37,7 @@ fn edit(txn: &mut Txn<'_, Arena>, map: &mut Map, rng: &mut Rng, arena: &Arena, g
         }
         Some(_) => {}
     }
-    assert_eq!(txn.nr_vmas(), map.len() as u64);
+    assert_eq!(txn.nr_in_tree(), map.len() as u64);
 }
 
 fn assert_answers(tree: Tree<'_, Arena>, map: &Map, rng: &mut Rng) {
@@ -75,7 +75,7 @@ fn random_transactions_do_what_a_map_does() {
         for _ in 0..=rng.below(6) {
             edit(&mut txn, &mut after, &mut rng, &arena, grow);
         }
-        assert_same(txn.read(), &after);
+        assert_same(txn.view(), &after);
         assert_same(tree.snapshot(), &map);
         match rng.below(8) {
             0 => drop(txn),
@@ -87,12 +87,12 @@ fn random_transactions_do_what_a_map_does() {
         }
         assert_same(tree.snapshot(), &map);
         let retired: Vec<&Retired<'_, Arena>> = pending.iter().collect();
-        assert_eq!(tree.check(&retired), Ok(()), "step {step}");
+        assert_eq!(tree.check_at_rest(&retired), Ok(()), "step {step}");
         if rng.one_in(5)
             && let Some(retired) = pending.take()
         {
             retired.free();
-            assert_eq!(tree.check(&[]), Ok(()), "step {step}");
+            assert_eq!(tree.check_at_rest(&[]), Ok(()), "step {step}");
         }
         if rng.one_in(16) {
             assert_answers(tree, &map, &mut rng);
@@ -118,7 +118,7 @@ fn in_two_steps<'a>(
         edit(both.second(), &mut after, rng, arena, 8);
     }
     assert_same(both.first(), &middle);
-    assert_same(both.second().read(), &after);
+    assert_same(both.second().view(), &after);
     if rng.one_in(3) {
         return before;
     }
@@ -128,7 +128,7 @@ fn in_two_steps<'a>(
     let (retired, rest) = both.publish_first();
     keep(pending, retired);
     assert_same(tree.snapshot(), &middle);
-    assert_same(rest.read(), &after);
+    assert_same(rest.view(), &after);
     if rng.one_in(3) {
         return middle;
     }
@@ -174,7 +174,7 @@ fn a_version_stays_as_it_was() {
     assert_ne!(contents(tree.snapshot()), before);
     assert_eq!(held.refs.get(), 3);
     pending.unwrap().free();
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }
 
 fn for_each_refs(tree: Tree<'_, Arena>, f: impl Fn(&crate::sync::Word)) {
@@ -209,12 +209,12 @@ fn zeroes_are_an_empty_tree() {
     let (arena, root) = ground(1);
     let tree = Tree::new(&arena, &root);
     assert!(tree.snapshot().root.is_none() && tree.lookup(Vpn(0)).is_none() && tree.prev(Vpn(9)).is_none());
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
     let mut txn = Txn::begin(tree);
     txn.insert(vma(5, 6, 0), &mut arena.source()).unwrap();
     assert_eq!(txn.remove(Vpn(5), &mut arena.source()), Ok(Some(vma(5, 6, 0))));
     assert!(txn.publish().nr_nodes() == 0 && tree.snapshot().root.is_none());
-    assert_eq!(tree.check(&[]), Ok(()));
+    assert_eq!(tree.check_at_rest(&[]), Ok(()));
 }
 
 /// A reader that outstays its section may take a leaf for the inner node that it
@@ -240,5 +240,5 @@ fn a_circle_is_left() {
     (0..2).for_each(|i| inner.child[i].set(top.to_child_word()));
     assert!(tree.lookup(Vpn(12)).is_none() && tree.prev(Vpn(12)).is_none());
     assert_eq!(contents(tree.snapshot()), []);
-    assert!(tree.check(&[]).is_err());
+    assert!(tree.check_at_rest(&[]).is_err());
 }

@@ -1,0 +1,79 @@
+//! The machine, its CPUs and the settings: what all stations stand on.
+
+use crate::account::Event;
+use crate::account::sizes::{SizeEvent, SizeStat};
+use crate::addr::Order;
+use crate::cpu::CpuData;
+use crate::huge::words::HugeWords;
+use crate::machine::{CpuId, Machine, Tick};
+use crate::mem::FrameArray;
+use crate::pace::Pace;
+use crate::sync::Word;
+use crate::tunables::Tunables;
+
+/// The machine, what each of its CPUs has, and the settings: what every station works
+/// on, and the bottom of [`Memory`](crate::frame::Memory) and so of all above it.
+pub struct Base<M: Machine> {
+    pub(crate) machine: M,
+    pub(crate) cpus: FrameArray<CpuData>,
+    pub(crate) tunables: Tunables,
+    pub(crate) huge: HugeWords,
+    /// The order of clearing for each size of page; see `clear.rs`.
+    pub(crate) clear_orders: Word,
+}
+
+impl<M: Machine> Base<M> {
+    pub(crate) fn new(machine: M, cpus: FrameArray<CpuData>, tunables: Tunables, huge: HugeWords) -> Base<M> {
+        Base { machine, cpus, tunables, huge, clear_orders: Word::new(0) }
+    }
+
+    /// The surroundings.
+    pub fn machine(&self) -> &M {
+        &self.machine
+    }
+
+    /// Limits and thresholds.
+    pub fn tunables(&self) -> &Tunables {
+        &self.tunables
+    }
+
+    #[inline(always)]
+    pub(crate) fn cpu(&self, id: CpuId) -> &CpuData {
+        self.cpus.at(usize::from(id.0))
+    }
+
+    /// Counts on the calling CPU; for operations, which are outside sections.
+    pub(crate) fn count(&self, event: Event, n: u64) {
+        self.cpu(self.machine.this_cpu()).count_by(event, n);
+    }
+
+    /// Counts for a size on the calling CPU; for operations, which are outside
+    /// sections.
+    pub(crate) fn count_size(&self, event: SizeEvent, order: Order) {
+        self.cpu(self.machine.this_cpu()).count_size(event, order);
+    }
+
+    /// The counters of one size; `None` where `order` is no size with a knob.
+    pub fn huge_stat(&self, order: Order) -> Option<SizeStat> {
+        self.call_anywhere();
+        let mut pace = Pace::new(&self.machine);
+        let mut sum = |event| {
+            let cpus = (0..self.machine.nr_cpus()).map(|id| self.cpu(CpuId(id as u16)));
+            cpus.inspect(|_| pace.step())
+                .map(|cpu| cpu.size_word(event, order).map(Word::get))
+                .try_fold(0u64, |sum, n| Some(sum.wrapping_add(n?)))
+        };
+        Some(SizeStat {
+            anon_fault_alloc: sum(SizeEvent::AnonFaultAlloc)?,
+            anon_fault_fallback: sum(SizeEvent::AnonFaultFallback)?,
+            split: sum(SizeEvent::Split)?,
+        })
+    }
+
+    /// As [`call`](Self::call), for a call that a subscriber may make, and for a fault,
+    /// whose slow half asserts.
+    #[inline(always)]
+    pub(crate) fn call_anywhere(&self) {
+        self.machine.tick(Tick::Call);
+    }
+}

@@ -1,0 +1,22 @@
+//! What compaction remembers: plain words, for who keeps them.
+
+use crate::sync::Word;
+
+/// What is known from one attempt to the next. Hints, all of it.
+pub(crate) struct CompactWords {
+    /// Where the next search begins, a block.
+    pub(crate) cursor: Word,
+    /// Which blocks have been in vain: those that say this number, + 1.
+    pub(crate) round: Word,
+    /// [`Deferral`](crate::policy::compact::Deferral) of faults.
+    pub(crate) deferral: Word,
+    /// Requests for a block in the background.
+    pub(crate) wanted: Word,
+}
+
+impl CompactWords {
+    pub(crate) fn new() -> CompactWords {
+        let [cursor, round, deferral, wanted] = [0; 4].map(Word::new);
+        CompactWords { cursor, round, deferral, wanted }
+    }
+}

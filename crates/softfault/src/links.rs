@@ -1,0 +1,46 @@
+//! What hangs together through frames: pages of an object, members of a family.
+
+use crate::frame::Memory;
+use crate::machine::{CpuSet, Machine};
+use crate::section::visit::{CpusLine, SpaceSection};
+use core::ops::Deref;
+
+/// Memory, and the look-ups of families under way: what `source` and families work on.
+pub struct Links<M: Machine> {
+    memory: Memory<M>,
+    /// CPUs that look a fork family up.
+    family_lookups: CpusLine,
+}
+
+impl<M: Machine> Deref for Links<M> {
+    type Target = Memory<M>;
+    #[inline(always)]
+    fn deref(&self) -> &Memory<M> {
+        &self.memory
+    }
+}
+
+impl<M: Machine> Links<M> {
+    pub(crate) fn new(memory: Memory<M>) -> Links<M> {
+        Links { memory, family_lookups: CpusLine::default() }
+    }
+
+    pub(crate) fn into_memory(self) -> Memory<M> {
+        self.memory
+    }
+
+    /// Enters a section in which a family is looked up (I30).
+    pub(crate) fn lookup_section(&self) -> SpaceSection<'_> {
+        self.visiting_section(&self.family_lookups)
+    }
+
+    /// Waits until no section is left that looked a family up before this.
+    pub(crate) fn wait_for_lookups(&self) {
+        self.grace(&self.cpus_in_lookups());
+    }
+
+    /// The CPUs that look a family up.
+    pub(crate) fn cpus_in_lookups(&self) -> CpuSet {
+        self.cpus_in(&self.family_lookups)
+    }
+}

@@ -1,0 +1,94 @@
+//! Sections on behalf of somebody: a CPU shows in a line of bits that it may be in one.
+//!
+//! The bit is set before the section is entered, by a full-fence read-modify-write;
+//! whoever waits publishes first and reads the line afterwards, with a fence between.
+//! So either the bit is seen and waited for, or what was published is seen (I11).
+//! Spaces have such a line, and so have look-ups of families (I30).
+
+use super::Section;
+use crate::base::Base;
+use crate::cpu::CpuData;
+use crate::machine::{CpuId, CpuSet, MAX_CPUS, Machine};
+use crate::sync::{self, Ordering, Word};
+
+/// One bit per CPU.
+#[repr(C, align(64))]
+#[derive(Default)]
+pub(crate) struct CpusLine {
+    pub(crate) words: [Word; MAX_CPUS / 64],
+}
+
+/// A section in which the CPU counts as one of the space's.
+#[must_use]
+pub(crate) struct SpaceSection<'vm> {
+    // Declared first: the section ends before the bit goes.
+    section: Section<'vm>,
+    _visit: Option<Visit<'vm>>,
+}
+
+/// The bit of a CPU that does not run the space.
+struct Visit<'vm> {
+    word: &'vm Word,
+    bit: u64,
+}
+
+impl<M: Machine> Base<M> {
+    /// The CPUs whose bits are set, read after a fence.
+    pub(crate) fn cpus_in(&self, line: &CpusLine) -> CpuSet {
+        sync::fence();
+        let mut words = [0; MAX_CPUS / 64];
+        let nr_words = self.machine.nr_cpus().div_ceil(64);
+        for (to, from) in words.iter_mut().zip(&line.words).take(nr_words) {
+            *to = from.load(Ordering::SeqCst);
+        }
+        CpuSet::from_words(words)
+    }
+
+    /// Enters a section in which the CPU's bit in the line is set.
+    pub(crate) fn visiting_section<'vm>(&'vm self, cpus: &'vm CpusLine) -> SpaceSection<'vm> {
+        let id = self.machine.this_cpu();
+        let visit = Visit::begin(cpus, id);
+        SpaceSection { section: self.section_of(id, self.cpu(id)), _visit: Some(visit) }
+    }
+
+    /// Enters a section of a space. A CPU that does not run it (a debugger's, F7;
+    /// rmap's) sets its bit first, for the time of the section.
+    #[inline(always)]
+    pub(crate) fn space_section<'vm>(&'vm self, cpus: &'vm CpusLine, space_id: u64) -> SpaceSection<'vm> {
+        let id = self.machine.this_cpu();
+        let cpu = self.cpu(id);
+        let runs_it = cpu.active.get() == space_id;
+        let visit = if runs_it { None } else { Some(Visit::begin(cpus, id)) };
+        SpaceSection { section: self.section_of(id, cpu), _visit: visit }
+    }
+}
+
+impl<'vm> SpaceSection<'vm> {
+    /// The CPU that is inside.
+    #[inline(always)]
+    pub(crate) fn cpu(&self) -> &'vm CpuData {
+        self.section.cpu()
+    }
+    /// Its number.
+    #[inline(always)]
+    pub(crate) fn id(&self) -> CpuId {
+        self.section.id()
+    }
+}
+
+impl<'vm> Visit<'vm> {
+    #[cold]
+    fn begin(cpus: &'vm CpusLine, id: CpuId) -> Visit<'vm> {
+        let (word, bit) = (&cpus.words[usize::from(id.0) / 64], 1 << (id.0 % 64));
+        let was = word.fetch_or(bit, Ordering::SeqCst);
+        sync::fence();
+        // A bit that stood already stays: the CPU has not left the space yet.
+        Visit { word, bit: bit & !was }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.word.fetch_and(!self.bit, Ordering::SeqCst);
+    }
+}

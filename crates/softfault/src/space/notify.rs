@@ -1,0 +1,43 @@
+//! What a space tells its subscribers.
+
+use super::AddressSpace;
+use crate::addr::PageRange;
+use crate::machine::Machine;
+use crate::notify::notice::{Notice, Why};
+use crate::notify::tell::{Invalidation, Told};
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    #[inline]
+    fn told(&self) -> Told<'vm> {
+        Told { line: &self.data.notify, tag: self.tag() }
+    }
+
+    #[inline]
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.data.notify.has_any()
+    }
+
+    /// As [`Base::invalidate`](crate::base::Base).
+    #[inline]
+    pub(crate) fn invalidate(&self, range: PageRange, why: Why) -> Invalidation<'vm, M> {
+        self.vm.invalidate(self.told(), range, why)
+    }
+
+    /// Where several ranges change with one shootdown, each is told for itself. Under
+    /// the writer lock, so that those who hear the start hear the end.
+    pub(crate) fn tell_start(&self, range: PageRange, why: Why) {
+        let was_told = self.vm.tell_start(self.told(), range, why);
+        debug_assert!(was_told, "I24: nobody unsubscribes under the writer lock");
+    }
+
+    pub(crate) fn tell_end(&self, range: PageRange, why: Why) {
+        self.vm.tell_end(self.told(), range, why);
+    }
+
+    /// Nobody can name the space any more, and no CPU runs it.
+    pub(crate) fn tell_release(&self) {
+        if self.has_subscribers() {
+            self.vm.tell_machine(self.tag(), &Notice::Release);
+        }
+    }
+}

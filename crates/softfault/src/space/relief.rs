@@ -1,0 +1,114 @@
+//! What is done about a shortage of frames, by those who were refused.
+//!
+//! The allocator refuses and does nothing else. Two callers react, with no lock, no
+//! entry and no section held: a fault between two turns, and an operation that has
+//! dropped the writer lock and starts again. What can relieve memory lies above
+//! (`compact`, `huge`), and is given to the subsystem when it is made.
+//!
+//! Locks on entry: none, no section.
+
+use super::Vm;
+use crate::frame::{HugeFrame, OutOfFrames};
+use crate::machine::Machine;
+use crate::policy::huge::Effort;
+use crate::sync::Ordering;
+use crate::table::reserve;
+
+/// How often a fault or an operation may start again before it is refused.
+pub(crate) struct Retries(u32);
+
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries(3)
+    }
+}
+
+/// What a refused attempt lacked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shortage {
+    /// A frame, or some.
+    Few,
+    /// So many.
+    Many(u64),
+    /// More than there can ever be.
+    Hopeless,
+}
+
+impl Shortage {
+    /// Of a reserve that is refused all or nothing.
+    pub(crate) fn of_tables(nr_tables: u64) -> Shortage {
+        if nr_tables > reserve::SMALL { Shortage::Many(nr_tables) } else { Shortage::Few }
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Attempts something that may be refused for want of frames, and attempts it again
+    /// as long as memory can be relieved, a few times. A refused attempt has kept
+    /// nothing.
+    pub(crate) fn with_relief<T, E: PartialEq>(
+        &self,
+        out_of_frames: E,
+        attempt: &mut dyn FnMut(&mut Shortage) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut retries = Retries::default();
+        loop {
+            let mut shortage = Shortage::Few;
+            match attempt(&mut shortage) {
+                Err(e) if e == out_of_frames && self.relieve(&mut retries, shortage) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Whether frames were given back, so that the caller may start again. It was
+    /// refused and holds nothing.
+    #[cold]
+    pub(crate) fn relieve(&self, retries: &mut Retries, shortage: Shortage) -> bool {
+        self.assert_outside();
+        let Some(nr_left) = retries.0.checked_sub(1) else { return false };
+        retries.0 = nr_left;
+        let nr_frames = match shortage {
+            // Which single frames are too few for is not known.
+            Shortage::Few => u64::MAX,
+            Shortage::Many(nr_frames) => nr_frames,
+            Shortage::Hopeless => return false,
+        };
+        (self.relief.shrink)(self, u64::MAX, nr_frames) > 0
+    }
+
+    /// At the end of a fault that allocated: gives some frames back before the last one is
+    /// gone, if memory is short. The caller holds nothing.
+    #[inline]
+    pub(crate) fn relieve_if_low(&self) {
+        let is_low = &self.frames.is_low;
+        if is_low.load(Ordering::Relaxed) != 0 && is_low.swap(0, Ordering::Relaxed) != 0 {
+            (self.relief.shrink)(self, self.tunables.shrink_blocks, u64::MAX);
+        }
+    }
+
+    /// A huge frame for a fault, which has not much time. The caller may be counted as a
+    /// holder: nothing here waits for frames.
+    pub(crate) fn obtain_huge_for_fault(&self, advised: bool) -> Result<HugeFrame, OutOfFrames> {
+        // An injected failure is one: nothing is made in its place.
+        if let Some(huge) = self.obtain_huge_if_free()? {
+            return Ok(huge);
+        }
+        let effort = self.huge_now().defrag().effort(advised);
+        (self.relief.compact)(self, effort, &self.tunables.compact_fault).ok_or(OutOfFrames)
+    }
+
+    /// Makes one for a collapse, which has time, and leaves it to whoever comes
+    /// first. With no lock held: compaction takes long.
+    pub(crate) fn make_huge_for_collapse(&self) -> Result<(), OutOfFrames> {
+        // Free for all that others know, until it is.
+        let _held = self.hold_unless_in_need().ok_or(OutOfFrames)?;
+        let made = (self.relief.compact)(self, Effort::Direct, &self.tunables.compact_background);
+        let huge = made.ok_or(OutOfFrames)?;
+        self.give_back_huge(huge.first, huge.is_zero);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "relief_tests.rs"]
+mod tests;

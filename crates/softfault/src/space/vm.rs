@@ -1,0 +1,68 @@
+//! The subsystem: spaces, and all that lies below them.
+//!
+//! Each component embeds the one below and hands out nothing else: `Base` (the machine,
+//! its CPUs), `Memory` (frames), `Links` (objects, families), [`Vm`]. A station works on
+//! one of them, so that it cannot call what lies above.
+
+use crate::compact::words::CompactWords;
+use crate::frame::{HugeFrame, Memory};
+use crate::links::Links;
+use crate::machine::Machine;
+use crate::policy::compact::CompactBudget;
+use crate::policy::huge::Effort;
+use crate::sync::Word;
+use core::ops::Deref;
+
+/// What the stations above do about a shortage.
+pub(crate) struct Relief<M: Machine> {
+    /// Looks at so many blocks for frames that hold nothing but zeroes, until so many
+    /// were given back. Gives their number.
+    pub(crate) shrink: fn(&Vm<M>, u64, u64) -> u64,
+    /// Makes a huge frame by moving what is in the way; the caller's alone.
+    pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
+}
+
+/// The subsystem. No global state: there may be any number of them.
+pub struct Vm<M: Machine> {
+    links: Links<M>,
+    /// Most VMAs in an address space, now.
+    pub(crate) max_map_count: Word,
+    pub(crate) next_space_id: Word,
+    pub(crate) relief: Relief<M>,
+    pub(crate) compact: CompactWords,
+    /// The block that is looked at next for huge pages that are mostly zeroes.
+    pub(crate) underused_cursor: Word,
+}
+
+impl<M: Machine> Deref for Vm<M> {
+    type Target = Links<M>;
+    #[inline(always)]
+    fn deref(&self) -> &Links<M> {
+        &self.links
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    pub(crate) fn over(links: Links<M>, relief: Relief<M>) -> Vm<M> {
+        let max_map_count = Word::new(links.tunables.max_map_count);
+        Vm {
+            links,
+            max_map_count,
+            next_space_id: Word::new(1),
+            relief,
+            compact: CompactWords::new(),
+            underused_cursor: Word::new(0),
+        }
+    }
+
+    /// Frames that a huge entry maps.
+    pub(crate) const NR_SUB_FRAMES: u64 = Memory::<M>::NR_SUB_FRAMES;
+
+    /// Mappings of a page above which no more are made: fork copies the page, and a
+    /// fault on a page of an object fails.
+    pub const MAX_MAPPINGS: u64 = Memory::<M>::MAX_MAPPINGS;
+
+    pub(crate) fn into_links(self) -> Links<M> {
+        self.links
+    }
+}
