@@ -101,7 +101,7 @@ impl core::error::Error for Broken {}
 
 impl<M: Machine> Vm<M> {
     /// Checks everything. `spaces` are all address spaces there are; `counts`
-    /// has an element for each frame of [`nr_frames`](Vm::nr_frames), any value.
+    /// has an element for each frame of `nr_frames`, any value.
     ///
     /// # Errors
     ///

@@ -6,8 +6,8 @@
 //! are the caller's alone (I6) until it returns: what has been streamed past the
 //! caches is in memory by then.
 //!
-//! Which order serves best is measured by [`calibrate`], once for a machine and
-//! for each size of page, and kept in the [`Vm`].
+//! Which order serves best is measured by [`calibrate()`], once for a machine and
+//! for each size of page, and kept in the [`Vm`](crate::Vm).
 
 mod calibrate;
 mod scratch;

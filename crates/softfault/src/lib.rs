@@ -7,39 +7,62 @@
 //!
 //! # The house
 //!
-//! A folder is a station; a fault passes them in this order, and a station never
-//! calls back up.
+//! A folder is a station. A fault passes the first six in the order of this table.
 //!
 //! | station | what it knows | what it must not know |
 //! | --- | --- | --- |
 //! | [`fault`](AddressSpace::handle_fault) | the order of steps, retrying | how anything is stored |
-//! | `space` | VMAs, the operations on them | entries' bits |
+//! | `space` | VMAs, the operations on them, what to do about a refusal | entries' bits |
 //! | [`policy`] | a question and a plan, both values | memory, locks |
-//! | `source` | where a page's bytes come from | tables |
+//! | `source` | where a page's bytes come from | who maps them |
 //! | [`table`] | entries and how they may change | VMAs |
 //! | [`account`] | counters | what they are for |
-//! | `frame` | which frames are free, their descriptors | who maps them |
+//! | `frame` | which frames are free, their descriptors | who maps them, how to reclaim them |
 //! | `rmap` | families, from a frame to its entries | policy |
 //! | `pin` | how a frame is held from outside | operations |
 //! | `notify` | who hears of changes, who may look up | what they keep |
 //! | `huge` | the knobs of huge pages, the steps of their daemons | threads |
-//! | `compact` | how used frames move, so that free ones lie together | what faults are |
+//! | `compact` | how used frames move, so that free ones are adjacent | what faults are |
 //!
 //! Arguments have types of their own ([`Prot`], [`MapFlags`], [`MremapFlags`], [`Advice`], ...), which convert from and to
 //! Linux's numbers.
 //!
-//! Below all: `sync` (the one door to shared memory), `mem` (typed views of
-//! frames), `section` (the read side), `pace` (long passes answer other CPUs). [`clear`] is what clears and copies large
-//! pages for all of them.
+//! # Layers
+//!
+//! Each file belongs to a layer. It names its own layer and lower ones. From the bottom:
+//!
+//! | layer | files | component |
+//! | --- | --- | --- |
+//! | words | `sync` (the one door to shared memory), `addr`, `errno`, `linux` | |
+//! | values | `policy`, `table/format`, `machine`, `tunables`, `space/vma`, `huge/knobs`, `notify/notice` | |
+//! | mem | `mem` (typed views of frames), `lock`, `section` (the read side), `pace` (long passes answer other CPUs), `cpu`, `account`, `clear`, `base` | `Base`: the machine, its CPUs, settings, counters |
+//! | frame | `frame` | `Memory`: the frames |
+//! | table | `table` | |
+//! | notify | `notify/tell` | |
+//! | links | `source`, `rmap/family`, `links` | `Links`: look-ups of families |
+//! | space | `space`, `space/relief` | [`Vm`]: spaces; [`AddressSpace`] |
+//! | rmap | `rmap` | |
+//! | fault | `fault` | |
+//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `pin`, `notify/lookup`, `notify/age` | |
+//! | pressure | `compact`, `huge` | |
+//! | face | `vm`, `check`, `describe` | |
+//!
+//! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory` to `Base`.
+//! The functions of a station are methods of the lowest component that has what they need. So the compiler refuses a
+//! call from `frame` to `space`: a `Memory` has no such method. Where types do not tell, `cargo xtask lint --layers` does
+//! (`xtask/src/lint/layers/`): it reads `use`, paths and method calls and compares them with its table, which is complete.
+//!
+//! The one way up is `Relief`: two functions that `vm.rs` gives to `Vm`. `space/relief.rs` calls them after a refusal, with
+//! nothing held. The allocator refuses and never reclaims.
 //!
 //! # Lock order
 //!
 //! ```text
 //! size lock of an object      sleeps; one change of size, one discard at a time
 //! writer lock of a space      sleeps; one operation at a time
-//!   family lock               spins
-//!   need lock                 spins; one allocation waits for held frames
+//!   turn in need              spins; one allocation waits for held frames
 //!     thief lock              spins; one CPU empties others' groups
+//! family lock                 spins; taken with no other lock held
 //! knobs of huge pages         spins; one change of them
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
@@ -47,8 +70,11 @@
 //! LOCK of a folio             a pass over 512 descriptors; nothing is taken under it
 //! an entry in state Busy      owned outside sections; its owner takes no lock
 //! ```
-//! Fork holds the parent's writer lock while it fills the child, which nobody
-//! else can name. No other operation holds two.
+//! Sleeping locks and spinlocks are words (`lock.rs`). Fork holds the parent's writer lock while it fills the child, which
+//! nobody else can name. No other operation holds two.
+//!
+//! A function that needs the writer lock takes `&Writer`, the guard. The compiler checks that the lock is held, a debug
+//! assertion that it is of the same space. Relief asserts that its caller is outside sections and notices.
 //!
 //! # Not wanted
 //!

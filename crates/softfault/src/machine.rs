@@ -274,7 +274,7 @@ pub unsafe trait Machine: Sized + Sync {
     /// May be called back here, about this space and any other:
     /// - [`lookup`] and [`is_current`] of a subscription, [`page_state`];
     /// - loads and stores through pins, and the end of a pin;
-    /// - reads of counters and sizes ([`vmstat`], [`rss_pages`], ...), and what reads or
+    /// - reads of counters and sizes (`vmstat`, [`rss_pages`], ...), and what reads or
     ///   writes one setting of a space.
     ///
     /// Everything else panics as the first thing that it does: operations, accesses,
@@ -288,7 +288,6 @@ pub unsafe trait Machine: Sized + Sync {
     /// [`lookup`]: crate::Subscription::lookup
     /// [`is_current`]: crate::Subscription::is_current
     /// [`page_state`]: crate::AddressSpace::page_state
-    /// [`vmstat`]: crate::Vm::vmstat
     /// [`rss_pages`]: crate::AddressSpace::rss_pages
     /// [`handle_fault`]: crate::AddressSpace::handle_fault
     #[cold]

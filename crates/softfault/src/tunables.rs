@@ -71,7 +71,7 @@ pub struct Tunables {
     /// quarter of a 1 MiB second-level cache; more would evict what is in use.
     pub zero_batch: u64,
     /// The knobs of huge pages at the beginning; later
-    /// [`Vm::set_huge_knobs`](crate::Vm::set_huge_knobs).
+    /// `Vm::set_huge_knobs`.
     pub thp: HugeKnobs,
     /// No huge page as long as the [`Vm`](crate::Vm) lives, by advice neither
     /// (boot parameter `transparent_hugepage=0`): `thp` may allow none then.

@@ -3,6 +3,8 @@
 //! Events are per CPU, added with a plain load and store, and summed when read.
 //! Resident counts are per CPU and address space. Both are exact at rest: when
 //! no operation is under way.
+//!
+//! This station has names and words. `base.rs` counts, `frame/stat.rs` sums.
 
 pub(crate) mod rss;
 pub(crate) mod sizes;
@@ -208,7 +210,7 @@ const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 pub struct VmStat {
     /// Free frames, those in per-CPU groups included.
     pub nr_free_pages: u64,
-    /// Frames that were free after [`Vm::new`].
+    /// Frames that were free after [`Vm::new`](crate::Vm::new).
     pub nr_total_pages: u64,
     pub(crate) events: [u64; NR_EVENTS],
 }

@@ -10,6 +10,10 @@
 //! Everything is bounded: by a budget of frames and time, and by the entries and
 //! VMAs that are handled for one frame.
 //!
+//! An allocation of single frames never compacts. `space/relief.rs` calls this through
+//! [`Relief`](crate::space::vm::Relief) for a huge frame that a fault or a collapse
+//! wants, and an embedder's daemon calls it ahead of that.
+//!
 //! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
 //! blocks. Locks on entry: none, no section.
 

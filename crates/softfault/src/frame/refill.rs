@@ -1,6 +1,11 @@
 //! The slow half of getting one frame: claim a word of the CPU's block, zero,
 //! hand to the group. Runs outside every section. `search` finds the word; the
-//! groups of other CPUs are emptied when it finds none.
+//! groups of other CPUs are emptied when it finds none. After that the refill is
+//! refused: nothing is reclaimed here. A CPU that begins a block while memory is
+//! below the low watermark sets `Frames::is_low`, and the fault that asked reacts
+//! once it is done (`space/relief.rs`).
+//!
+//! Locks on entry: none, no section. Takes the thief lock.
 
 use super::{Frames, Memory, OutOfFrames, Search};
 use crate::addr::Pfn;

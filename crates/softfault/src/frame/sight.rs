@@ -10,10 +10,11 @@
 //!
 //! A holder never waits for frames. An allocation that fails therefore gives back
 //! what its caller holds first, and then takes its turn in need ([`InNeed`]), where it
-//! is refused only if nobody else held anything while it looked. One caller at a time
+//! is refused only if nobody else held anything while it looked. Nothing is reclaimed
+//! for it here: that is up to who was refused (`space/relief.rs`). One caller at a time
 //! has the turn, in the order in which they asked: two that claim and give back in
 //! turn would otherwise refuse, or delay, each other for ever. Whoever needs several
-//! frames gets all of them in one turn ([`obtain_all`](Vm::obtain_all)).
+//! frames gets all of them in one turn ([`obtain_all`](Memory::obtain_all)).
 //!
 //! A refusal takes a bounded number of attempts, whatever other programs do. Daemons
 //! claim nothing while somebody has the turn. After [`ATTEMPTS_IN_NOISE`] attempts the
@@ -44,7 +45,7 @@ pub(super) const ATTEMPTS_IN_NOISE: u32 = 16;
 pub(crate) enum Search {
     /// In the CPU's own group and in the blocks.
     Blocks,
-    /// In other CPUs' groups and in underused huge pages, too. Only while nobody else
+    /// In other CPUs' groups, too. Only while nobody else
     /// holds frames: a thief would keep a refill from getting what it has claimed.
     Everywhere,
 }
@@ -195,7 +196,7 @@ impl<M: Machine> InNeed<'_, M> {
         Source { vm: self.0, turn: Some(self) }
     }
 
-    /// As [`surely`](Vm::surely), for a caller who is `nr_own` of the holders.
+    /// As [`surely`](Memory::surely), for a caller who is `nr_own` of the holders.
     pub(crate) fn attempt<T>(
         &self,
         nr_own: u64,

@@ -5,7 +5,7 @@
 //! round its spaces, gives each a number of entries to look at (`pages_to_scan`),
 //! sleeps `scan_sleep_millisecs` between rounds and `alloc_sleep_millisecs` after
 //! one that found no huge frame, and wakes early when a block becomes free
-//! ([`Vm::nr_blocks_emptied`]).
+//! (`Vm::nr_blocks_emptied`).
 //!
 //! Locks on entry: none, no section. Takes the writer lock of the space for a look
 //! at each stretch, and holds none while pages move.

@@ -5,6 +5,9 @@
 //! first lines say which have a folio. What is split is found through rmap like
 //! any frame's mappings, so that no space has to be named.
 //!
+//! The second half is called by daemons and by `space/relief.rs`, after a refusal or
+//! under the low watermark, and never by the allocator. It allocates nothing.
+//!
 //! Locks on entry: none, no section. Takes the family's for the walk.
 
 use crate::account::Event;
@@ -70,8 +73,8 @@ impl<M: Machine> Vm<M> {
     /// huge pages with more zero sub-pages than `khugepaged/max_ptes_none`, splits
     /// these, and gives the zero sub-pages back. Gives the number of frames freed.
     ///
-    /// May be called wherever frames may be asked for: what is somebody else's for a
-    /// moment is passed over.
+    /// Called outside sections, with no lock held. Passes over entries that belong to
+    /// somebody else for a moment.
     ///
     /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst, `shrink_underused`.
     pub fn shrink_underused(&self, nr_blocks: u64) -> u64 {

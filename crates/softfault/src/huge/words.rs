@@ -1,4 +1,4 @@
-//! The knobs as a running [`Vm`] keeps them: three words that every fault may
+//! The knobs as a running [`Vm`](crate::Vm) keeps them: three words that every fault may
 //! read and hardly anybody writes, on a line of their own.
 //!
 //! All that a fault asks is in the first word, its answers computed when the knobs
@@ -24,7 +24,7 @@ pub(crate) struct HugeWords {
 }
 
 impl HugeWords {
-    /// `off`: no huge page as long as the [`Vm`] lives.
+    /// `off`: no huge page as long as the [`Vm`](crate::Vm) lives.
     pub(crate) fn new(knobs: &HugeKnobs, off: bool) -> Result<HugeWords, KnobError> {
         knobs.validate(off)?;
         let words = HugeWords {

@@ -7,7 +7,7 @@
 //! ```
 //! A subscriber drops what it has of the range when it is told `Start`, and maps
 //! nothing of it before `End`: a lookup is refused while any change of the space is
-//! under way, and one from before is [out of date](Subscription::is_current). So
+//! under way, and one from before is [out of date](crate::Subscription::is_current). So
 //! it needs no reference to a frame, and nobody else gets a frame's number without
 //! one: that is what a [pin](crate::Pin) is for (I24).
 //!
@@ -21,7 +21,7 @@
 //! Without a subscription all this costs an operation one load.
 //!
 //! Neighbours: `space` and `fault` tell, the machine passes on. Locks: see
-//! [`Machine::notify`].
+//! [`Machine::notify`](crate::Machine::notify).
 
 mod age;
 pub(crate) mod lookup;

@@ -24,7 +24,7 @@ pub enum Notice {
         why: Why,
     },
     /// Whether the pages of one mapping, all of which are named, were used through
-    /// the subscriber's tables: the answer is [`Machine::notify`]'s.
+    /// the subscriber's tables: the answer is [`Machine::notify`](crate::Machine::notify)'s.
     Young {
         /// One mapping, whole.
         range: PageRange,

@@ -1,10 +1,11 @@
-//! Which CPUs an address space has to reckon with.
+//! The CPUs that may hold translations of an address space, or be in a section of it:
+//! waiting for them, shooting them down, counting shootdowns.
 //!
-//! A CPU's bit is set before it loads the root table, or before it enters a
-//! section on behalf of a space that it does not run, by a full-fence
-//! read-modify-write; a writer publishes first and reads the set afterwards,
-//! with a fence between. So either the writer sees the bit and waits, or the
-//! visitor sees what was published (I11).
+//! A CPU's bit is set before it loads the root table (`active.rs`), or before it enters
+//! a section on behalf of a space that it does not run (`section/visit.rs`, which has
+//! the order that I11 demands). A writer publishes first and reads the set afterwards.
+//!
+//! Locks on entry: none; outside sections to wait and to shoot down.
 
 use super::{AddressSpace, ShotLine};
 use crate::account::Event;

@@ -8,6 +8,13 @@
 //! Order of an operation that takes something away (I7):
 //! publish the new tree, wait until no section uses the old one, take the
 //! entries, shoot down, wait again, free.
+//!
+//! Functions that need the writer lock take its guard, `&Writer` (`lock.rs`). An
+//! operation that is refused frames drops the lock, and starts again if memory could
+//! be relieved (`relief.rs`).
+//!
+//! This station works on [`Vm`], which is declared in `vm.rs` together with what it
+//! embeds.
 
 pub(crate) mod access;
 mod active;
