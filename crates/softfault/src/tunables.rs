@@ -86,8 +86,8 @@ pub struct Tunables {
     /// Free frames below which memory counts as short: then huge pages that are
     /// mostly zeroes are split (`shrink_underused`).
     pub low_watermark_pages: u64,
-    /// Blocks of 2 MiB that are looked at for such pages each time that a CPU begins
-    /// a block while memory is short.
+    /// Blocks of 2 MiB that are looked at for such pages at the end of a fault, after a
+    /// CPU has begun a block while memory is short.
     pub shrink_blocks: u64,
     /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
     /// [`Vm::zero_ahead`](crate::Vm::zero_ahead).
