@@ -15,7 +15,7 @@ use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::table::format::{Entry, Leaf, huge_order};
-use crate::table::pmd::PmdSlot;
+use crate::table::place::PmdSlot;
 
 /// A huge mapping that is `Busy` and the fault's, to be split. Has to be
 /// finished; it cannot fail.

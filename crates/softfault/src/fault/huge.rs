@@ -34,7 +34,8 @@ use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::{self, Ordering};
 use crate::table::entry::Seen;
 use crate::table::format::{Entry, Leaf};
-use crate::table::pmd::{self, PmdSlot};
+use crate::table::place::PmdSlot;
+use crate::table::pmd;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The walk ended above the leaf tables: a huge page if one is allowed and

@@ -1,8 +1,8 @@
 //! Blocks of 2^order frames, and batches of single ones on their way back.
 
 use super::block::BLOCK_FRAMES;
-use super::refill::Fill;
-use super::{Frames, Memory, OutOfFrames, Search};
+use super::want::{Fill, Search};
+use super::{Frames, Memory, OutOfFrames};
 use crate::addr::{Order, Pfn};
 use crate::machine::{Machine, Tick};
 use crate::mem;

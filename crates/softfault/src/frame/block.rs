@@ -1,6 +1,8 @@
 //! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
 
+use super::Frames;
 use super::folio::FolioData;
+use crate::addr::Pfn;
 use crate::sync::{Ordering, Word};
 
 /// Frames in a block.
@@ -149,4 +151,12 @@ fn lowest_bits(bits: u64, most: u64) -> u64 {
     let mut rest = bits;
     (0..most).for_each(|_| rest &= rest - 1);
     bits & !rest
+}
+
+impl Frames {
+    /// The folio of the block that the frame lies in.
+    #[inline]
+    pub(crate) fn folio(&self, pfn: Pfn) -> &FolioData {
+        &self.blocks.at((u64::from(pfn.0) / BLOCK_FRAMES) as usize).folio
+    }
 }

@@ -24,18 +24,23 @@ mod block;
 mod claimed;
 mod desc;
 mod folio;
+mod folio_maps;
 mod fragment;
 pub(crate) mod group;
+mod held;
 mod huge;
+mod inject;
 mod pretend;
 #[cfg(test)]
 mod quiet_tests;
 mod refill;
+mod release;
 mod search;
 mod sight;
 mod stat;
 #[cfg(test)]
 mod tests;
+mod want;
 
 pub(crate) use alloc::FreeBatch;
 pub(crate) use block::BLOCK_WORDS;
@@ -45,9 +50,10 @@ pub use desc::{FrameDesc, FrameKind};
 pub(crate) use desc::{MapsFull, MetaUse};
 pub use fragment::Fragmentation;
 pub use group::GroupData;
+pub(crate) use held::Held;
 pub(crate) use huge::HugeFrame;
-pub(crate) use refill::Fill;
-pub(crate) use sight::{Held, Search, Source};
+pub(crate) use sight::Source;
+pub(crate) use want::Fill;
 
 use crate::addr::Pfn;
 use crate::base::Base;

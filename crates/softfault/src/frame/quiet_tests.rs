@@ -1,8 +1,9 @@
 //! I28: another CPU is about to be refused and has asked for quiet. Until its turn is
 //! over nobody becomes a holder. One attempt ends, whatever others do.
 
-use super::refill::Fill;
-use super::{OutOfFrames, Search};
+use super::OutOfFrames;
+use super::want::Fill;
+use super::want::Search;
 use crate::addr::{Access, Pfn};
 use crate::huge::knobs::HugeKnobs;
 use crate::linux::{Advice, MapFlags, MremapFlags};

@@ -7,24 +7,14 @@
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 
-use super::{Frames, Memory, OutOfFrames, Search};
+use super::want::{Fill, Search};
+use super::{Memory, OutOfFrames};
 use crate::addr::Pfn;
-use crate::cpu::{ATTENTION_INJECT, ATTENTION_THIEF, CpuData};
-use crate::machine::{CpuId, CpuSet, Machine};
+use crate::cpu::ATTENTION_THIEF;
+use crate::machine::{CpuSet, Machine};
 use crate::mem;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
-
-/// What the caller will do with the frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fill {
-    /// It has to be all zero.
-    Zeroed,
-    /// It will be overwritten.
-    Raw,
-    /// It has to be all zero, and cannot be moved once it is in use.
-    Fixed,
-}
 
 impl<M: Machine> Memory<M> {
     /// One frame, the caller's alone. Called with nothing held: it may wait for
@@ -172,55 +162,6 @@ impl<M: Machine> Memory<M> {
         }
         sync::unlock(&self.thief, 0);
         found
-    }
-
-    /// From now on the `n`-th allocation fails, counted from 0, and all after it;
-    /// `None` switches it off. For tests.
-    pub fn fail_allocation(&self, n: Option<u64>) {
-        self.frames.inject.store(n.unwrap_or(u64::MAX), Ordering::SeqCst);
-        for id in 0..self.machine.nr_cpus() {
-            let attention = &self.cpu(CpuId(id as u16)).attention;
-            match n {
-                Some(_) => attention.fetch_or(ATTENTION_INJECT, Ordering::SeqCst),
-                None => attention.fetch_and(!ATTENTION_INJECT, Ordering::SeqCst),
-            };
-        }
-    }
-}
-
-impl CpuData {
-    #[inline(always)]
-    pub(crate) fn group(&self, fill: Fill) -> &super::GroupData {
-        match fill {
-            Fill::Zeroed => &self.zeroed,
-            Fill::Raw => &self.raw,
-            Fill::Fixed => &self.fixed,
-        }
-    }
-}
-
-impl Frames {
-    /// One allocation; fails if an injected failure says so.
-    pub(super) fn count_down(&self) -> Result<(), OutOfFrames> {
-        let left = self.inject.load(Ordering::Relaxed);
-        if left == u64::MAX {
-            return Ok(());
-        }
-        if left == 0 {
-            return Err(OutOfFrames);
-        }
-        self.inject.store(left - 1, Ordering::Relaxed);
-        Ok(())
-    }
-
-    pub(crate) fn release_one(&self, pfn: Pfn, zeroed: bool) {
-        self.release_word(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63), zeroed);
-    }
-
-    pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
-        if self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed) {
-            self.nr_emptied.fetch_add(1, Ordering::Relaxed);
-        }
     }
 }
 

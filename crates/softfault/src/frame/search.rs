@@ -17,7 +17,7 @@
 use super::Frames;
 use super::Memory;
 use super::block::BLOCK_WORDS;
-use super::refill::Fill;
+use super::want::Fill;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::pace::Pace;

@@ -27,57 +27,19 @@
 //!
 //! Locks on entry: none, no section, no frames that are counted here.
 
-use super::{Fill, Frames, Memory, OutOfFrames};
+use super::held::{HOLDERS, Held};
+use super::want::{Fill, Search};
+use super::{Frames, Memory, OutOfFrames};
 use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
-use crate::sync::{self, Ordering, Word};
-
-/// `CpuData::held`: holders in bits 0..16, above them how many have ended.
-const HOLDERS: u64 = 0xffff;
+use crate::sync::{self, Ordering};
 
 /// Attempts in need before the others have to stand back. A guess: most holds are
 /// refills, which end within a few, and nobody has to be delayed for these.
 pub(super) const ATTEMPTS_IN_NOISE: u32 = 16;
 
-/// Where an attempt looks for frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Search {
-    /// In the CPU's own group and in the blocks.
-    Blocks,
-    /// In other CPUs' groups, too. Only while nobody else
-    /// holds frames: a thief would keep a refill from getting what it has claimed.
-    Everywhere,
-}
-
-/// Free frames may be out of sight until this is dropped.
-#[must_use]
-pub(crate) struct Held<'vm>(&'vm Word);
-
-impl Held<'_> {
-    /// Ends without a trace: nothing was claimed.
-    pub(crate) fn in_vain(self) {
-        self.0.fetch_sub(1, Ordering::Release);
-        core::mem::forget(self);
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        // One holder less, one more that has ended.
-        self.0.fetch_add(HOLDERS, Ordering::Release);
-    }
-}
-
 impl<M: Machine> Memory<M> {
-    /// Counts the caller as a holder. Called before its first claim, or in the
-    /// section in which a frame left the CPU's group.
-    pub(crate) fn hold(&self) -> Held<'_> {
-        let word = &self.cpu(self.machine.this_cpu()).held;
-        word.fetch_add(1, Ordering::AcqRel);
-        Held(word)
-    }
-
     /// One frame, the caller's alone, which is counted as held. The caller holds
     /// nothing else.
     pub(crate) fn obtain_held(&self, fill: Fill) -> Result<(Pfn, Held<'_>), OutOfFrames> {
@@ -92,12 +54,6 @@ impl<M: Machine> Memory<M> {
                 }
             }
         })
-    }
-
-    /// The same for those who can do without: nobody is counted while an allocation
-    /// is about to be refused.
-    pub(crate) fn hold_unless_in_need(&self) -> Option<Held<'_>> {
-        (!self.frames.is_anybody_in_need()).then(|| self.hold())
     }
 
     /// Attempts an allocation until it succeeds, or fails while no frame is out of
@@ -235,18 +191,5 @@ impl<M: Machine> Drop for InNeed<'_, M> {
         let Frames { quiet, nr_turns_over, .. } = &self.0.frames;
         quiet.store(0, Ordering::Relaxed);
         sync::unlock(nr_turns_over, nr_turns_over.get() + 1);
-    }
-}
-
-impl Frames {
-    /// Whether an allocation is about to be refused. A hint for those who would
-    /// claim frames only to give them back.
-    pub(crate) fn is_anybody_in_need(&self) -> bool {
-        self.turns.load(Ordering::Relaxed) != self.nr_turns_over.load(Ordering::Relaxed)
-    }
-
-    /// Whether everybody else has to stand back for it. A hint as well.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet.load(Ordering::Relaxed) != 0
     }
 }

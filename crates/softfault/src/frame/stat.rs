@@ -7,8 +7,12 @@ use crate::account::{Event, NR_EVENTS, VmStat};
 use crate::machine::{CpuId, Machine, Tick};
 use crate::pace::Pace;
 use crate::sync::Ordering;
+use crate::table::format::huge_order;
 
 impl<M: Machine> Memory<M> {
+    /// Frames that a huge entry maps.
+    pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
+
     /// Frames that can be named: all of memory, holes included.
     pub fn nr_frames(&self) -> u64 {
         self.frames.descs.len() as u64

@@ -1,8 +1,9 @@
 //! The allocator against a set of frame numbers.
 
-use super::refill::Fill;
 use super::sight::ATTEMPTS_IN_NOISE;
-use super::{FrameKind, OutOfFrames, Search};
+use super::want::Fill;
+use super::want::Search;
+use super::{FrameKind, OutOfFrames};
 use crate::addr::{Order, Pfn};
 use crate::check::Broken;
 use crate::cpu::ATTENTION_THIEF;

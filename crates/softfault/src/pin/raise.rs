@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::table::entry::{Seen, Slot};
 use crate::table::format::{Entry, Format, Leaf};
-use crate::table::pmd::PmdSlot;
+use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 
 /// How a look ended.

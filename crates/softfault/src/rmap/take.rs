@@ -23,7 +23,7 @@ use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
-use crate::table::pmd::PmdSlot;
+use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 use core::ops::ControlFlow;
 

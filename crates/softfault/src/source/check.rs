@@ -3,7 +3,7 @@
 
 use super::object::Top;
 use crate::addr::Pfn;
-use crate::check::Broken;
+use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
 use crate::machine::Machine;
 use crate::mem;

@@ -24,7 +24,8 @@ use crate::pace::Pace;
 use crate::space::Vm;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
-use crate::table::pmd::{self, PmdSlot};
+use crate::table::place::PmdSlot;
+use crate::table::pmd;
 use crate::table::take::{self, Next, Part};
 use crate::table::walk::{self, Walk};
 

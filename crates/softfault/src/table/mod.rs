@@ -20,6 +20,7 @@
 
 pub(crate) mod entry;
 pub mod format;
+pub(crate) mod place;
 pub(crate) mod pmd;
 pub(crate) mod reserve;
 pub(crate) mod take;

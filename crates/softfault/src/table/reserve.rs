@@ -4,7 +4,7 @@
 
 use super::entry::Slot;
 use super::format::{Entry, Format, span_of};
-use super::pmd::PmdSlot;
+use super::place::PmdSlot;
 use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
 use crate::addr::{PageRange, Pfn, Vpn};

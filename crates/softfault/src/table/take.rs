@@ -15,7 +15,7 @@
 
 use super::entry::{Slot, Unread};
 use super::format::{Entry, Format, Kept, Leaf, index_of, span_of};
-use super::pmd::PmdSlot;
+use super::place::PmdSlot;
 use super::walk::{entries, entry};
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::machine::{Machine, Tick};

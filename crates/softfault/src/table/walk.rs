@@ -2,7 +2,7 @@
 
 use super::entry::{Seen, Slot};
 use super::format::{Entry, Format, Leaf, index_of, span_of};
-use super::pmd::PmdSlot;
+use super::place::PmdSlot;
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::mem;

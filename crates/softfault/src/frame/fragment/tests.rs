@@ -3,7 +3,7 @@
 use super::{Fragmentation, usable_in};
 use crate::addr::Order;
 use crate::frame::BLOCK_FRAMES;
-use crate::frame::refill::Fill;
+use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::testing::vm;

@@ -16,7 +16,7 @@ use crate::space::relief::Shortage;
 use crate::space::tree::OutOfNodes;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
-use crate::table::pmd::PmdSlot;
+use crate::table::place::PmdSlot;
 use crate::table::reserve::{self, TableReserve};
 use crate::table::take::{self, Guards, Next, Part, Removal};
 

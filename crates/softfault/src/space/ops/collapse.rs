@@ -46,7 +46,7 @@ use crate::space::lock::Writer;
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Entry;
-use crate::table::pmd::PmdSlot;
+use crate::table::place::PmdSlot;
 use look::Look;
 
 /// A leaf table whose entry is `Busy` and the caller's. What it holds ends in the

@@ -14,7 +14,7 @@ use crate::space::vma::{ObjectId, Vma};
 use crate::sync::Word;
 use crate::table::entry::Slot;
 use crate::table::format::{self, Entry};
-use crate::table::pmd::PmdSlot;
+use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 
 /// What a look at a leaf table found, besides the counts.

@@ -11,7 +11,8 @@ use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::sync::Word;
 use crate::table::format::Entry;
-use crate::table::pmd::{PmdSlot, TWIN_LEVEL};
+use crate::table::place::PmdSlot;
+use crate::table::pmd::TWIN_LEVEL;
 use crate::table::walk::{self, Walk};
 
 /// A child that fork has not returned yet.

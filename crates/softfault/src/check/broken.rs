@@ -1,0 +1,84 @@
+//! What the checker finds.
+
+use crate::addr::Pfn;
+use crate::machine::CpuId;
+
+/// What was found to be wrong, with where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Broken {
+    /// The VMA tree is not one. I18.
+    Tree(crate::space::tree::TreeFault),
+    /// A VMA is marked as moving though nobody is at work. I29.
+    LeftMoving(u64),
+    /// An entry that maps something lies in no VMA. I16.
+    OutsideVma(u64),
+    /// An entry gives a right that its VMA does not. I16.
+    TooManyRights(u64),
+    /// An entry is owned or locked though nobody is at work. I9.
+    LeftOwned(u64),
+    /// A private page is writable and mapped more than once. I13.
+    SharedWritable(u64),
+    /// A huge mapping without its deposit, or a deposit without one. I25.
+    Deposit(u64),
+    /// A private frame is pinned and mapped more than once. I23.
+    SharedPinned(Pfn),
+    /// A free frame is pinned. I23.
+    FreePinned(Pfn),
+    /// A table lies wholly in a hole. I19.
+    UselessTable(u64),
+    /// A frame is mapped that is not one to be mapped. I12.
+    BadFrame(Pfn),
+    /// A frame's count of mappings is not the number of its entries. I14.
+    WrongCount(Pfn),
+    /// A frame is free and in use, or neither. I12.
+    Lost(Pfn),
+    /// A frame that is said to be zero is not. I20.
+    NotZero(Pfn),
+    /// A counter differs from what is there. I21.
+    Miscounted {
+        /// Which counter.
+        what: Counter,
+        /// What it says.
+        counted: u64,
+        /// What is there.
+        there: u64,
+    },
+    /// A CPU is in a section though nobody is at work. I8.
+    InSection(CpuId),
+    /// The checker was called in a way that cannot give an answer.
+    BadCall(&'static str),
+}
+
+/// The counters that are checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Counter {
+    /// Pages in all VMAs.
+    MappedPages,
+    /// Resident private pages.
+    Anon,
+    /// Of these, the ones in huge mappings.
+    AnonHuge,
+    /// Resident shared pages.
+    Shmem,
+    /// Page tables.
+    Tables,
+    /// Pins that were raised and not released.
+    Pins,
+    /// Members of a fork family. I30.
+    Members,
+}
+
+impl Counter {
+    pub(super) fn check(self, counted: u64, there: u64) -> Result<(), Broken> {
+        if counted == there { Ok(()) } else { Err(Broken::Miscounted { what: self, counted, there }) }
+    }
+}
+
+impl core::fmt::Display for Broken {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{self:x?}")
+    }
+}
+impl core::error::Error for Broken {}

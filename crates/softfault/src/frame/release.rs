@@ -1,0 +1,40 @@
+//! Frames on their way back to the bitmaps.
+//!
+//! Locks on entry: none.
+
+use super::Frames;
+use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
+use crate::addr::Pfn;
+use crate::sync::Ordering;
+
+impl Frames {
+    pub(crate) fn release_one(&self, pfn: Pfn, zeroed: bool) {
+        self.release_word(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63), zeroed);
+    }
+
+    pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
+        if self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed) {
+            self.nr_emptied.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    /// Gives back adjacent frames, aligned to their number, whose descriptors say
+    /// that they are free already.
+    pub(crate) fn release_run(&self, first: Pfn, nr: u64, zeroed: bool) {
+        for (b, w, mask) in words_of(first, nr) {
+            self.release_word(b as u64 * BLOCK_FRAMES + w as u64 * 64, mask, zeroed);
+        }
+    }
+    /// Whether all frames of the run, which was just claimed, are zero.
+    pub(super) fn is_clean(&self, first: Pfn, nr: u64) -> bool {
+        words_of(first, nr).all(|(b, w, mask)| self.blocks.at(b).dirty[w].get() & mask == 0)
+    }
+}
+
+/// The bitmap words that a run of frames, aligned to its length, has a part in:
+/// block, word, bits.
+fn words_of(first: Pfn, nr: u64) -> impl Iterator<Item = (usize, usize, u64)> {
+    let first = u64::from(first.0);
+    let mask = (!0u64 >> (64 - nr.min(64))) << (first % 64);
+    (first / 64..(first + nr).div_ceil(64))
+        .map(move |word| ((word / BLOCK_WORDS as u64) as usize, (word % BLOCK_WORDS as u64) as usize, mask))
+}

@@ -1,0 +1,36 @@
+//! What is asked of the allocator.
+
+use super::group::GroupData;
+use crate::cpu::CpuData;
+
+/// What the caller will do with the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fill {
+    /// It has to be all zero.
+    Zeroed,
+    /// It will be overwritten.
+    Raw,
+    /// It has to be all zero, and cannot be moved once it is in use.
+    Fixed,
+}
+
+/// Where an attempt looks for frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Search {
+    /// In the CPU's own group and in the blocks.
+    Blocks,
+    /// In other CPUs' groups, too. Only while nobody else holds frames: a thief would
+    /// keep a refill from getting what it has claimed.
+    Everywhere,
+}
+
+impl CpuData {
+    #[inline(always)]
+    pub(crate) fn group(&self, fill: Fill) -> &GroupData {
+        match fill {
+            Fill::Zeroed => &self.zeroed,
+            Fill::Raw => &self.raw,
+            Fill::Fixed => &self.fixed,
+        }
+    }
+}
