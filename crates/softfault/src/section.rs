@@ -8,6 +8,9 @@
 //! Rules (I8): nothing slow inside, no allocation, no clearing, no waiting;
 //! sections do not nest; no reference into a tree, a table or a VMA survives the
 //! guard. What is carried across is values.
+//!
+//! `visit` has sections on behalf of a space that the CPU does not run, or of a look-up
+//! of a family: the CPU first shows in a line of bits.
 
 pub(crate) mod visit;
 
@@ -53,7 +56,7 @@ impl<M: Machine> Base<M> {
         self.section_of(id, self.cpu(id))
     }
 
-    /// The same for who has looked already which CPU this is.
+    /// The same when the caller already knows the CPU.
     #[inline(always)]
     pub(crate) fn section_of<'vm>(&self, id: CpuId, cpu: &'vm CpuData) -> Section<'vm> {
         let even = cpu.slot.get();

@@ -1,4 +1,6 @@
-//! One instance of the subsystem: its frames, its CPUs, its limits.
+//! The beginning of a [`Vm`]: checks the machine's frames, lays the metadata out, puts the
+//! components together, and gives `Vm` the two functions of its `Relief`. In the top
+//! layer, since these are of `compact` and `huge`; the type is in `space/vm.rs`.
 
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::base::Base;

@@ -13,6 +13,9 @@
 //! everything from what it sees there. What it cannot do inside comes back as a
 //! value; the conductor does it with nothing held and attempts again from the
 //! top. Only frames that are the fault's alone are carried from turn to turn.
+//!
+//! A refusal of frames leaves the fault's hands empty. Then `space/relief.rs` frees
+//! some, if it can, and the next turn begins; three times at most.
 
 mod batch;
 mod context;

@@ -12,8 +12,11 @@
 //! bitmap is clear, and whoever sets the bit has it. Reservations only steer
 //! CPUs apart, and zones (an equal share of the blocks for each CPU, looked at
 //! first) keep a CPU at the frames that it gave back itself; neither is needed
-//! for soundness, and both are ignored before an allocation fails. The idea of reserved trees over bitfields is LLFree's
-//! (Wrenger et al., USENIX ATC 2023); groups and dirty bitmaps are ours.
+//! for soundness, and both are ignored before an allocation fails. The idea of
+//! reserved trees over bitfields is LLFree's (Wrenger et al., USENIX ATC 2023);
+//! groups and dirty bitmaps are ours.
+//!
+//! A refusal reclaims nothing: `space/relief.rs` reacts to it, with nothing held.
 //!
 //! Neighbours: every station gets frames here; this one knows only `mem`,
 //! `section` and the descriptors. Locks on entry: none.

@@ -18,7 +18,8 @@ pub(crate) struct CpusLine {
     pub(crate) words: [Word; MAX_CPUS / 64],
 }
 
-/// A section in which the CPU counts as one of the space's.
+/// A section of a CPU whose bit is set in a line: until this is dropped, if it was not
+/// set before.
 #[must_use]
 pub(crate) struct SpaceSection<'vm> {
     // Declared first: the section ends before the bit goes.

@@ -5,6 +5,9 @@
 //! 2. take the writer lock;
 //! 3. *prepare*: everything that may fail: the new tree, table frames;
 //! 4. *commit*: publish, wait, remove, free; nothing here fails.
+//!
+//! Where frames are refused the operation keeps nothing and drops the lock.
+//! `with_relief` (`space/relief.rs`) relieves memory and begins again with step 2.
 
 mod advise;
 mod brk;
