@@ -49,7 +49,7 @@
 //!
 //! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory` to `Base`.
 //! The functions of a station are methods of the lowest component that has what they need. So the compiler refuses a
-//! call from `frame` to `space`: a `Memory` has no such method. Where types do not tell, `cargo xtask lint --layers` does
+//! call from `frame` to `space`: a `Memory` has no such method. Where types do not tell, `cargo xtask lint` does
 //! (`xtask/src/lint/layers/`): it reads `use`, paths and method calls and compares them with its table, which is complete.
 //!
 //! The one way up is `Relief`: two functions that `vm.rs` gives to `Vm`. `space/relief.rs` calls them after a refusal, with
