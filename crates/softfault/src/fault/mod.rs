@@ -134,12 +134,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Refused(error) => return Err(self.refuse(error)),
                 // A kit that is refused is empty.
                 Turn::Need(need) => {
-                    if kit.bring(need).is_err() && !self.vm.relieve(&mut retries, Shortage::Few) {
+                    let before = self.vm.nr_relieved();
+                    if kit.bring(need).is_err() && !self.vm.relieve(&mut retries, before, Shortage::Few) {
                         return Err(self.refuse(FaultError::OutOfFrames));
                     }
                 }
-                Turn::Copy(copying) => return Ok(copying.finish(self)),
-                Turn::CopyHuge(copying) => return Ok(copying.finish(self)),
+                Turn::Copy(copying) => {
+                    turn = Turn::Done(copying.finish(self));
+                    continue;
+                }
+                Turn::CopyHuge(copying) => {
+                    turn = Turn::Done(copying.finish(self));
+                    continue;
+                }
                 Turn::Split(splitting) => splitting.finish(self),
                 Turn::Tell(pages) => {
                     let start = told.insert(self.invalidate(pages, Why::Copy));

@@ -3,6 +3,7 @@
 use super::AddressSpace;
 use super::lock::Writer;
 use super::placement::STACK_GUARD_GAP_PAGES;
+use super::tree::OutOfNodes;
 use super::vma::{Vma, VmaFlags};
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
@@ -12,18 +13,22 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// sections.
     #[cold]
     pub(crate) fn grow_stack(&self, vpn: Vpn) -> bool {
+        self.vm.with_relief(OutOfNodes, &mut |_| self.grow_once(vpn)).unwrap_or(false)
+    }
+
+    fn grow_once(&self, vpn: Vpn) -> Result<bool, OutOfNodes> {
         if vpn >= Self::user_range().end {
-            return false;
+            return Ok(false);
         }
         let writer = &self.write_lock();
-        let Some(vma) = self.tree().next(vpn).map(|f| f.vma) else { return false };
+        let Some(vma) = self.tree().next(vpn).map(|f| f.vma) else { return Ok(false) };
         if vma.range.contains(vpn) {
-            return true; // another thread was here first
+            return Ok(true); // another thread was here first
         }
         let nr_more = vma.range.start.0 - vpn.0;
         let nr_total = vma.range.nr_pages() + nr_more;
         // Page indices may not wrap around; a mapping that was moved up has few below.
-        let Some(pgoff) = vma.pgoff.checked_sub(nr_more) else { return false };
+        let Some(pgoff) = vma.pgoff.checked_sub(nr_more) else { return Ok(false) };
         if !vma.flags.contains(VmaFlags::GROWSDOWN)
             || !self.fits_stack(nr_total)
             || vpn < self.min_page()
@@ -31,19 +36,18 @@ impl<M: Machine> AddressSpace<'_, M> {
             || self.excess(writer, vma.flags, nr_more, 0).is_some()
             || !self.may_lock(writer, vma.flags, nr_more)
         {
-            return false;
+            return Ok(false);
         }
         let grown = PageRange::new(vpn, vma.range.start);
         let below = Vma { range: grown, pgoff, ..vma };
-        let prepared = self.prepare(writer, &mut |nodes| {
+        let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).place(below).map(|()| edit)
-        });
-        let Ok(edit) = prepared else { return false };
+        })?;
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_more);
         self.reclaim(writer, retired);
-        true
+        Ok(true)
     }
 
     fn gap_below(&self, writer: &Writer<'_, M>, vpn: Vpn) -> bool {

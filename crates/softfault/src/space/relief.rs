@@ -5,10 +5,11 @@
 //! dropped the writer lock and starts again. What can relieve memory lies above
 //! (`compact`, `huge`), and is given to the subsystem when it is made.
 //!
-//! Locks on entry: none, no section.
+//! Locks on entry: none, no section. Takes the lock `relieving`.
 
 use super::Vm;
 use crate::frame::{HugeFrame, OutOfFrames};
+use crate::lock::{is_free, lock_word};
 use crate::machine::Machine;
 use crate::policy::huge::Effort;
 use crate::sync::Ordering;
@@ -53,17 +54,27 @@ impl<M: Machine> Vm<M> {
         let mut retries = Retries::default();
         loop {
             let mut shortage = Shortage::Few;
+            let before = self.nr_relieved();
             match attempt(&mut shortage) {
-                Err(e) if e == out_of_frames && self.relieve(&mut retries, shortage) => {}
+                Err(e) if e == out_of_frames && self.relieve(&mut retries, before, shortage) => {}
                 done => return done,
             }
         }
     }
 
-    /// Whether frames were given back, so that the caller may start again. It was
-    /// refused and holds nothing.
+    /// How often frames were given back; read before an attempt that may be refused.
+    pub(crate) fn nr_relieved(&self) -> u64 {
+        self.nr_relieved.load(Ordering::Acquire)
+    }
+
+    /// Whether frames were given back since there were `before` reliefs, by the caller or
+    /// by another CPU, so that the caller may start again. It was refused and holds
+    /// nothing.
+    ///
+    /// One CPU at a time relieves. Another one that was refused as well waits for it: it
+    /// would find no huge page that is left to split, and frames all the same.
     #[cold]
-    pub(crate) fn relieve(&self, retries: &mut Retries, shortage: Shortage) -> bool {
+    pub(crate) fn relieve(&self, retries: &mut Retries, before: u64, shortage: Shortage) -> bool {
         self.assert_outside();
         let Some(nr_left) = retries.0.checked_sub(1) else { return false };
         retries.0 = nr_left;
@@ -73,16 +84,28 @@ impl<M: Machine> Vm<M> {
             Shortage::Many(nr_frames) => nr_frames,
             Shortage::Hopeless => return false,
         };
-        (self.relief.shrink)(self, u64::MAX, nr_frames) > 0
+        let _lock = lock_word(&self.relieving, &self.machine);
+        self.nr_relieved.get() != before || self.shrink(u64::MAX, nr_frames)
+    }
+
+    /// Under the lock. Whether frames were given back.
+    fn shrink(&self, nr_blocks: u64, nr_frames: u64) -> bool {
+        let has_freed = (self.relief.shrink)(self, nr_blocks, nr_frames) > 0;
+        if has_freed {
+            // Release: whoever reads the count finds the frames.
+            self.nr_relieved.fetch_add(1, Ordering::Release);
+        }
+        has_freed
     }
 
     /// At the end of a fault that allocated: gives some frames back before the last one is
-    /// gone, if memory is short. The caller holds nothing.
+    /// gone, if memory is short and no other CPU does so. The caller holds nothing.
     #[inline]
     pub(crate) fn relieve_if_low(&self) {
         let is_low = &self.frames.is_low;
-        if is_low.load(Ordering::Relaxed) != 0 && is_low.swap(0, Ordering::Relaxed) != 0 {
-            (self.relief.shrink)(self, self.tunables.shrink_blocks, u64::MAX);
+        if is_low.load(Ordering::Relaxed) != 0 && is_free(&self.relieving) && is_low.swap(0, Ordering::Relaxed) != 0 {
+            let _lock = lock_word(&self.relieving, &self.machine);
+            self.shrink(self.tunables.shrink_blocks, u64::MAX);
         }
     }
 

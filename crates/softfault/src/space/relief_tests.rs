@@ -2,9 +2,14 @@
 
 use crate::frame::OutOfFrames;
 use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
+use crate::linux::{MapFlags, MremapFlags};
 use crate::policy::huge::Enabled;
+use crate::space::{AddressSpace, Vm};
+use crate::testing::Plain;
 use crate::testing::{FIXED_PRIVATE, RW, vm};
 use crate::tunables::Tunables;
+use std::boxed::Box;
+use std::cell::Cell;
 
 const AT: u64 = 1 << 30;
 const HUGE: u64 = 2 << 20;
@@ -13,6 +18,12 @@ fn tunables() -> Tunables {
     let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
     let thp = HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT };
     Tunables { thp, ..Tunables::default() }
+}
+
+/// Instead of splitting huge pages: from now on there are frames.
+fn find_frames(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+    vm.fail_allocation(None);
+    1
 }
 
 /// A huge page that is mostly zeroes is there again before each attempt.
@@ -41,4 +52,100 @@ fn nothing_to_give_back_is_no_reason_to_start_again() {
         Err::<(), _>(OutOfFrames)
     });
     assert_eq!((refused, nr_attempts), (Err(OutOfFrames), 1));
+}
+
+/// Two are refused; the one that comes second finds no huge page to split any more, and
+/// all the frames that the first one gave back.
+#[test]
+fn whoever_is_refused_starts_again_after_the_relief_of_another() {
+    let vm = vm(4096, tunables());
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
+    space.write(AT, &[1]).unwrap();
+    let mut nr_attempts = [0; 2];
+    let done = vm.with_relief(OutOfFrames, &mut |_| {
+        nr_attempts[0] += 1;
+        if nr_attempts[0] > 1 {
+            return Ok(());
+        }
+        vm.with_relief(OutOfFrames, &mut |_| {
+            nr_attempts[1] += 1;
+            if nr_attempts[1] > 1 { Ok(()) } else { Err(OutOfFrames) }
+        })?;
+        Err(OutOfFrames)
+    });
+    assert_eq!((done, nr_attempts), (Ok(()), [2, 2]));
+    assert_eq!(space.rss_pages().anon_huge, 0);
+}
+
+#[test]
+fn a_stack_grows_after_relief() {
+    let mut vm = vm(4096, Tunables::default());
+    vm.relief.shrink = find_frames;
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 4096, RW, FIXED_PRIVATE | MapFlags::GROWSDOWN).unwrap();
+    // The pool of nodes is empty at some of them.
+    for i in 1..100 {
+        space.mmap(2 * AT + i * 8192, 4096, RW, FIXED_PRIVATE).unwrap();
+        vm.steal_groups();
+        vm.fail_allocation(Some(0));
+        space.write(AT - i * 4096, &[1]).unwrap();
+        vm.fail_allocation(None);
+    }
+}
+
+std::thread_local! {
+    static SPACE: Cell<Option<&'static AddressSpace<'static, Plain>>> = const { Cell::new(None) };
+    static HAS_MAPPED: Cell<bool> = const { Cell::new(false) };
+}
+
+const TARGET: u64 = 8 << 30;
+
+/// Meanwhile another thread maps memory where the target was.
+fn let_another_map(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+    vm.fail_allocation(None);
+    let space = SPACE.get().unwrap();
+    if space.mmap(TARGET, 4096, RW, FIXED_PRIVATE | MapFlags::FIXED_NOREPLACE).is_ok() {
+        space.write(TARGET, &[7]).unwrap();
+        HAS_MAPPED.set(true);
+    }
+    1
+}
+
+/// The first attempt has unmapped the target. What is there later is not the call's.
+#[test]
+fn what_a_move_cleared_is_not_cleared_again() {
+    let mut nr_mapped = 0;
+    for (nr_given, new_len) in (0..8).flat_map(|n| [(n, 8192), (n, 4096)]) {
+        let mut vm = vm(4096, Tunables::default());
+        vm.relief.shrink = let_another_map;
+        let vm: &'static Vm<Plain> = Box::leak(Box::new(vm));
+        let space: &AddressSpace<'_, _> = Box::leak(Box::new(vm.new_space().unwrap()));
+        space.mmap(AT, 8192, RW, FIXED_PRIVATE).unwrap();
+        space.write(AT, &[1]).unwrap();
+        space.mmap(TARGET, 8192, RW, FIXED_PRIVATE).unwrap();
+        SPACE.set(Some(space));
+        HAS_MAPPED.set(false);
+        vm.fail_allocation(Some(nr_given));
+        let moved = space.mremap(AT, 8192, new_len, MremapFlags::MAYMOVE | MremapFlags::FIXED, TARGET);
+        vm.fail_allocation(None);
+        let mut byte = [0];
+        space.read(TARGET, &mut byte).unwrap();
+        let has_mapped = HAS_MAPPED.get();
+        assert_eq!((moved.is_err(), byte), if has_mapped { (true, [7]) } else { (false, [1]) });
+        nr_mapped += u32::from(has_mapped);
+    }
+    assert!(nr_mapped > 0, "no attempt was refused after the target was free");
+}
+
+#[test]
+fn a_fault_that_copies_reacts_to_low_memory() {
+    let vm = vm(4096, Tunables::default());
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 4096, RW, FIXED_PRIVATE).unwrap();
+    space.write(AT, &[1]).unwrap();
+    let child = space.fork().unwrap();
+    vm.frames.is_low.set(1);
+    child.write(AT, &[2]).unwrap();
+    assert_eq!(vm.frames.is_low.get(), 0);
 }

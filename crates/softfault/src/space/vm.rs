@@ -29,6 +29,10 @@ pub struct Vm<M: Machine> {
     pub(crate) max_map_count: Word,
     pub(crate) next_space_id: Word,
     pub(crate) relief: Relief<M>,
+    /// Held by the CPU that relieves memory.
+    pub(crate) relieving: Word,
+    /// How often that gave frames back.
+    pub(crate) nr_relieved: Word,
     pub(crate) compact: CompactWords,
     /// The block that is looked at next for huge pages that are mostly zeroes.
     pub(crate) underused_cursor: Word,
@@ -50,6 +54,8 @@ impl<M: Machine> Vm<M> {
             max_map_count,
             next_space_id: Word::new(1),
             relief,
+            relieving: Word::new(0),
+            nr_relieved: Word::new(0),
             compact: CompactWords::new(),
             underused_cursor: Word::new(0),
         }

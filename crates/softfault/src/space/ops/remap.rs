@@ -5,6 +5,7 @@
 mod carry;
 mod moving;
 
+use super::unmap::MunmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
@@ -63,6 +64,15 @@ impl From<MoveRefused> for MremapError {
     }
 }
 
+impl From<MunmapError> for MremapError {
+    fn from(refused: MunmapError) -> MremapError {
+        match refused {
+            MunmapError::TooManyVmas => MremapError::TooManyVmas,
+            _ => MremapError::OutOfFrames,
+        }
+    }
+}
+
 /// Flags with which the new address counts; they go with `MAYMOVE` alone.
 const TO_PLACE: MremapFlags = MremapFlags::FIXED.union(MremapFlags::DONTUNMAP);
 /// A call, or a part of one, whose arguments were checked.
@@ -77,6 +87,17 @@ struct Remap {
 
 /// VMAs that come of cutting both places out of larger ones.
 const NR_SPLIT: u64 = 2;
+
+/// What a call has done for good before it starts again. Others may have mapped memory
+/// there meanwhile, which is not the call's to unmap.
+struct Progress {
+    /// Of the old pages, those that have not moved.
+    rest: PageRange,
+    /// The target that was made free last.
+    cleared: Option<PageRange>,
+    /// The pages behind the new length are unmapped.
+    has_cut: bool,
+}
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Grows, shrinks or moves a mapping. Gives its address, in bytes.
@@ -121,9 +142,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let start = Vpn::of(old);
         let old = PageRange::new(start, Vpn(start.0 + old_len / PAGE_SIZE));
         let call = Remap { old, nr_new: new_len / PAGE_SIZE, flags, new: Vpn::of(new) };
-        // What has moved already does not move again when the call starts again.
-        let mut rest = old.intersect(&Self::user_range());
-        let (locked, at) = self.vm.with_relief(MremapError::OutOfFrames, &mut |_| self.remap_once(&call, &mut rest))?;
+        let mut progress = Progress { rest: old.intersect(&Self::user_range()), cleared: None, has_cut: false };
+        let attempt = &mut |_: &mut _| self.remap_once(&call, &mut progress);
+        let (locked, at) = self.vm.with_relief(MremapError::OutOfFrames, attempt)?;
         if locked && call.nr_new > old.nr_pages() {
             // As Linux: what is locked is there; where that fails, it stands.
             self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
@@ -132,7 +153,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Whether what has grown is locked, and where it is.
-    fn remap_once(&self, call: &Remap, rest: &mut PageRange) -> Result<(bool, Vpn), MremapError> {
+    fn remap_once(&self, call: &Remap, progress: &mut Progress) -> Result<(bool, Vpn), MremapError> {
         let writer = &self.write_lock();
         let flags = call.flags;
         if flags.intersects(TO_PLACE) && self.is_near_map_count(writer, NR_SPLIT) {
@@ -140,32 +161,40 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let vma = self.tree().lookup(call.old.start).map(|f| f.vma).ok_or(MremapError::NotMapped);
         if flags.contains(MremapFlags::FIXED) && call.old.nr_pages() == call.nr_new {
-            if rest.start == call.old.start {
+            if progress.rest.start == call.old.start {
                 _ = vma?;
             }
-            self.move_each(writer, call, rest)?;
+            self.move_each(writer, call, progress)?;
             return Ok((false, call.new));
         }
         let vma = vma?;
-        let at = self.remap_locked(writer, vma, call)?;
+        let at = self.remap_locked(writer, vma, call, progress)?;
         Ok((vma.flags.contains(VmaFlags::LOCKED), at))
     }
 
     /// A move to a fixed place may be of several mappings: one after the other,
     /// up to the first that is refused. Holes stay holes, and leave the target as
     /// it is.
-    fn move_each(&self, writer: &Writer<'_, M>, call: &Remap, rest: &mut PageRange) -> Result<(), MremapError> {
-        while let Some(vma) = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(rest)) {
-            let part = vma.range.intersect(rest);
+    fn move_each(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<(), MremapError> {
+        loop {
+            let rest = progress.rest;
+            let next = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest));
+            let Some(vma) = next else { return Ok(()) };
+            let part = vma.range.intersect(&rest);
             let new = Vpn(call.new.0 + (part.start.0 - call.old.start.0));
-            self.remap_locked(writer, vma, &Remap { old: part, nr_new: part.nr_pages(), new, ..*call })?;
-            rest.start = part.end;
+            self.remap_locked(writer, vma, &Remap { old: part, nr_new: part.nr_pages(), new, ..*call }, progress)?;
+            progress.rest.start = part.end;
         }
-        Ok(())
     }
 
     /// Gives the first page of the mapping.
-    fn remap_locked(&self, writer: &Writer<'_, M>, vma: Vma, call: &Remap) -> Result<Vpn, MremapError> {
+    fn remap_locked(
+        &self,
+        writer: &Writer<'_, M>,
+        vma: Vma,
+        call: &Remap,
+        progress: &mut Progress,
+    ) -> Result<Vpn, MremapError> {
         let &Remap { old, nr_new, flags, .. } = call;
         let nr_old = old.nr_pages();
         if nr_old == 0 && !vma.flags.contains(VmaFlags::SHARED) {
@@ -173,7 +202,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let moves = flags.intersects(TO_PLACE);
         if !moves && nr_old >= nr_new {
-            self.cut_tail(writer, call)?;
+            self.cut_tail(writer, call, progress)?;
             return Ok(old.start);
         }
         // With a fixed place, what is cut off may be of other mappings.
@@ -200,7 +229,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.is_near_map_count(writer, 0) {
             return Err(MremapError::TooManyVmas);
         }
-        let to = self.target(writer, call)?;
+        let to = self.target(writer, call, progress)?;
         // With an old size of 0 the target may have been the source itself.
         let vma = self.tree().lookup(old.start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
         if flags.contains(MremapFlags::DONTUNMAP) {
@@ -212,23 +241,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectId::NONE => Source::Emptied,
             _ => Source::Kept,
         };
-        self.cut_tail(writer, call)?;
+        self.cut_tail(writer, call, progress)?;
         let moved = PageRange::new(old.start, Vpn(old.start.0 + nr_old.min(nr_new)));
         self.move_mapping(writer, &vma, moved, to, source)?;
         Ok(to.start)
     }
 
     /// Unmaps what the mapping is to have no longer.
-    fn cut_tail(&self, writer: &Writer<'_, M>, call: &Remap) -> Result<(), MremapError> {
+    fn cut_tail(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<(), MremapError> {
         let tail = PageRange::new(Vpn(call.old.start.0 + call.nr_new), call.old.end);
-        if tail.is_empty() {
+        if tail.is_empty() || progress.has_cut {
             return Ok(());
         }
         if tail.end > Self::user_range().end {
             // Never past the user part: what lies there is the embedder's.
             return Err(MremapError::BadTarget);
         }
-        self.unmap_range(writer, tail).map_err(|_| MremapError::OutOfFrames)
+        self.unmap_range(writer, tail)?;
+        progress.has_cut = true;
+        Ok(())
     }
 
     fn check_room(&self, writer: &Writer<'_, M>, vma: &Vma, nr_more: u64) -> Result<(), MremapError> {
@@ -244,12 +275,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// The pages that the mapping moves to; free.
-    fn target(&self, writer: &Writer<'_, M>, call: &Remap) -> Result<PageRange, MremapError> {
+    fn target(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<PageRange, MremapError> {
         let pages_from = |start: Vpn| PageRange::new(start, Vpn(start.0 + call.nr_new));
         if call.flags.contains(MremapFlags::FIXED) {
             // As Linux: what is there goes first, and stays gone.
             let new = pages_from(call.new);
-            self.unmap_range(writer, new).map_err(|_| MremapError::OutOfFrames)?;
+            let is_again = progress.cleared == Some(new);
+            if is_again && self.nr_mapped_in(writer, new) != 0 {
+                return Err(MremapError::OutOfFrames);
+            }
+            self.unmap_range(writer, new)?;
+            progress.cleared = Some(new);
             return Ok(new);
         }
         let hint = if call.flags.contains(MremapFlags::DONTUNMAP) { call.new.addr() } else { 0 };
