@@ -17,7 +17,7 @@ impl<M: Machine> Memory<M> {
     ///
     /// ```compile_fail,E0133
     /// # use softfault::{Machine, Pfn, Vm};
-    /// fn free_a_mapped_frame<M: Machine>(vm: &Memory<M>, pfn: Pfn) {
+    /// fn free_a_mapped_frame<M: Machine>(vm: &Vm<M>, pfn: Pfn) {
     ///     vm.pretend_mappings(pfn, -1);
     /// }
     /// ```
