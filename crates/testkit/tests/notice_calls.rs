@@ -181,6 +181,8 @@ fn each_call_alone_while_memory_is_full() {
 
 /// `impl` blocks of these have functions that a subscriber could call.
 const TYPES: [&str; 7] = ["Vm<", "AddressSpace<", "SharedObject<", "Subscription<", "Pin<", "PinMut<", "Active<"];
+/// What a `Vm` consists of: their functions are called on it.
+const COMPONENTS: [&str; 3] = ["Base<", "Memory<", "Links<"];
 
 fn functions(path: &std::path::Path, found: &mut Vec<String>) {
     if path.is_dir() {
@@ -191,6 +193,8 @@ fn functions(path: &std::path::Path, found: &mut Vec<String>) {
     for line in std::fs::read_to_string(path).unwrap().lines() {
         if line.starts_with("impl") {
             let head = line.split_once("> ").map_or("", |(_, head)| head);
+            let is_component = COMPONENTS.iter().any(|name| head.starts_with(name));
+            let head = if is_component { "Vm<" } else { head };
             of = TYPES.iter().find(|name| head.starts_with(**name)).map(|name| name.trim_end_matches('<'));
         }
         let function = line.strip_prefix("    pub fn ").or(line.strip_prefix("    pub unsafe fn "));
