@@ -35,8 +35,8 @@ impl<M: Machine> Memory<M> {
         Held(word)
     }
 
-    /// As [`hold`](Self::hold), for those who can do without: nobody is counted while an allocation
-    /// is about to be refused.
+    /// As [`hold`](Self::hold), for those who can do without: nobody is counted while an
+    /// allocation is about to be refused.
     pub(crate) fn hold_unless_in_need(&self) -> Option<Held<'_>> {
         (!self.frames.is_anybody_in_need()).then(|| self.hold())
     }

@@ -17,6 +17,7 @@ impl Frames {
             self.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }
+
     /// Gives back adjacent frames, aligned to their number, whose descriptors say
     /// that they are free already.
     pub(crate) fn release_run(&self, first: Pfn, nr: u64, zeroed: bool) {
@@ -24,6 +25,7 @@ impl Frames {
             self.release_word(b as u64 * BLOCK_FRAMES + w as u64 * 64, mask, zeroed);
         }
     }
+
     /// Whether all frames of the run, which was just claimed, are zero.
     pub(super) fn is_clean(&self, first: Pfn, nr: u64) -> bool {
         words_of(first, nr).all(|(b, w, mask)| self.blocks.at(b).dirty[w].get() & mask == 0)

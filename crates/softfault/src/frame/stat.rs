@@ -13,7 +13,7 @@ impl<M: Machine> Memory<M> {
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
 
-    /// Frames that can be named: all of memory, holes included.
+    /// Frames that descriptors are kept for: one past the highest.
     pub fn nr_frames(&self) -> u64 {
         self.frames.descs.len() as u64
     }
