@@ -1,10 +1,15 @@
-//! The machine, its CPUs and the settings: what all stations stand on.
+//! The machine, its CPUs and the settings: what all stations stand on. `huge` has the
+//! knobs of huge pages, which can be changed.
+
+mod huge;
+mod huge_words;
+
+pub(crate) use huge_words::HugeWords;
 
 use crate::account::Event;
 use crate::account::sizes::{SizeEvent, SizeStat};
 use crate::addr::Order;
 use crate::cpu::CpuData;
-use crate::huge::words::HugeWords;
 use crate::machine::{CpuId, Machine, Tick};
 use crate::mem::FrameArray;
 use crate::pace::Pace;

@@ -21,7 +21,7 @@
 //! | `rmap` | families, from a frame to its entries | policy |
 //! | `pin` | how a frame is held from outside | operations |
 //! | `notify` | who hears of changes, who may look up | what they keep |
-//! | `huge` | the knobs of huge pages, the steps of their daemons | threads |
+//! | `khugepaged`, `shrink` | which memory becomes huge, and which huge pages are split | threads |
 //! | `compact` | how used frames move, so that free ones are adjacent | what faults are |
 //!
 //! Arguments have types of their own ([`Prot`], [`MapFlags`], [`MremapFlags`], [`Advice`], ...), which convert from and to
@@ -34,7 +34,7 @@
 //! | layer | files | component |
 //! | --- | --- | --- |
 //! | words | `sync` (the one door to shared memory), `addr`, `errno`, `linux` | |
-//! | values | `policy`, `table/format`, `machine`, `tunables`, `space/vma`, `huge/knobs`, `notify/notice` | |
+//! | values | `policy`, `table/format`, `machine`, `tunables`, `space/vma`, `notify/notice` | |
 //! | mem | `mem` (typed views of frames), `lock`, `section` (the read side), `pace` (long passes answer other CPUs), `cpu`, `account`, `clear`, `base` | `Base`: the machine, its CPUs, settings, counters |
 //! | frame | `frame` | `Memory`: the frames |
 //! | table | `table` | |
@@ -44,7 +44,7 @@
 //! | rmap | `rmap` | |
 //! | fault | `fault` | |
 //! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `pin`, `notify/lookup`, `notify/age` | |
-//! | pressure | `compact`, `huge` | |
+//! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`, `describe` | |
 //!
 //! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory` to `Base`.
@@ -101,7 +101,7 @@ mod describe;
 pub mod errno;
 mod fault;
 mod frame;
-mod huge;
+mod khugepaged;
 mod links;
 mod linux;
 mod lock;
@@ -115,6 +115,7 @@ mod program;
 mod rmap;
 mod section;
 mod setters;
+mod shrink;
 mod source;
 mod space;
 pub mod sync;
@@ -133,8 +134,7 @@ pub use describe::Place;
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::{Fragmentation, Memory, OutOfFrames};
-pub use huge::khugepaged::Scan;
-pub use huge::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
+pub use khugepaged::Scan;
 pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
 pub use machine::{CpuId, CpuSet, Flush, FrameRange, MAX_CPUS, Machine, SpaceTag, Tick};
@@ -153,6 +153,7 @@ pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};
 pub use space::{Active, AddressSpace};
+pub use tunables::huge::{HugeKnobs, KhugepagedKnobs, KnobError};
 pub use tunables::{Discipline, Tunables};
 pub use vm::NewVmError;
 

@@ -1,9 +1,11 @@
 //! All limits and thresholds, named as Linux names them, with their units.
 
-use crate::huge::knobs::HugeKnobs;
+pub(crate) mod huge;
+
 use crate::policy::clear::ClearOrder;
 use crate::policy::compact::CompactBudget;
 use crate::setters::setters;
+use huge::HugeKnobs;
 
 /// How a fault excludes other faults; see `fault/empty.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -71,7 +73,7 @@ pub struct Tunables {
     /// quarter of a 1 MiB second-level cache; more would evict what is in use.
     pub zero_batch: u64,
     /// The knobs of huge pages at the beginning; later
-    /// `Vm::set_huge_knobs`.
+    /// [`Base::set_huge_knobs`](crate::Base::set_huge_knobs).
     pub thp: HugeKnobs,
     /// No huge page as long as the [`Vm`](crate::Vm) lives, by advice neither
     /// (boot parameter `transparent_hugepage=0`): `thp` may allow none then.
@@ -90,7 +92,7 @@ pub struct Tunables {
     /// CPU has begun a block while memory is short.
     pub shrink_blocks: u64,
     /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
-    /// [`Vm::zero_ahead`](crate::Vm::zero_ahead).
+    /// [`Memory::zero_ahead`](crate::Memory::zero_ahead).
     pub zero_ahead_blocks: u64,
     /// Retired tree nodes (1 KiB each) at which an operation waits for a grace period
     /// and frees them; fewer are left to the next grace period. 64 is a guess: about

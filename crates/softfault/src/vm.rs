@@ -1,13 +1,11 @@
 //! The beginning of a [`Vm`]: checks the machine's frames, lays the metadata out, puts the
 //! components together, and gives `Vm` the two functions of its `Relief`. In the top
-//! layer, since these are of `compact` and `huge`; the type is in `space/vm.rs`.
+//! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::base::Base;
+use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames, Memory};
-use crate::huge::knobs::KnobError;
-use crate::huge::words::HugeWords;
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
@@ -15,6 +13,7 @@ use crate::space::Vm;
 use crate::space::vm::Relief;
 use crate::sync::Word;
 use crate::tunables::Tunables;
+use crate::tunables::huge::KnobError;
 
 /// Why there is no [`Vm`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,12 +2,12 @@
 
 use crate::account::Event;
 use crate::addr::{Access, Order};
-use crate::huge::knobs::HugeKnobs;
 use crate::linux::{MapFlags, Prot};
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::policy::huge::{Enabled, SizeEnabled};
 use crate::testing::{ask, vm};
 use crate::tunables::Tunables;
+use crate::tunables::huge::HugeKnobs;
 use std::cell::Cell;
 use std::vec;
 

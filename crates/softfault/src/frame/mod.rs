@@ -22,6 +22,7 @@
 //! `section` and the descriptors. Locks on entry: none.
 
 mod age;
+mod ahead;
 mod alloc;
 mod block;
 mod claimed;

@@ -1,7 +1,11 @@
 //! Which sizes of page a fault or a collapse may use, and how hard it may try:
 //! the knobs of `/sys/kernel/mm/transparent_hugepage`, in Linux's words.
 //!
-//! Values and pure functions; who keeps them is `huge/`.
+//! Values and pure functions; the settings are in `tunables/huge.rs`,
+//! what a running [`Vm`](crate::Vm) keeps of them in `base/huge.rs`, faults in
+//! `fault/huge.rs`, frames in `frame/huge.rs`, entries in `table/pmd.rs`, the split of a
+//! mapping in `space/split.rs`, of a folio in `rmap/split.rs`, the collapse in
+//! `space/ops/collapse.rs`, what daemons do in `khugepaged.rs` and `shrink.rs`.
 
 use crate::addr::{Order, PageRange};
 use crate::space::vma::VmaFlags;

@@ -3,7 +3,7 @@
 //! The allocator refuses and does nothing else. Two callers react, with no lock, no
 //! entry and no section held: a fault between two turns, and an operation that has
 //! dropped the writer lock and starts again. What can relieve memory lies above
-//! (`compact`, `huge`), and is given to the subsystem when it is made.
+//! (`compact`, `shrink`), and is given to the subsystem when it is made.
 //!
 //! Locks on entry: none, no section. Takes the lock `relieving`.
 

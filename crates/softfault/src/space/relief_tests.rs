@@ -1,13 +1,13 @@
 //! Whoever is refused starts again only after frames were given back, and not for ever.
 
 use crate::frame::OutOfFrames;
-use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
 use crate::linux::{MapFlags, MremapFlags};
 use crate::policy::huge::Enabled;
 use crate::space::{AddressSpace, Vm};
 use crate::testing::Plain;
 use crate::testing::{FIXED_PRIVATE, RW, vm};
 use crate::tunables::Tunables;
+use crate::tunables::huge::{HugeKnobs, KhugepagedKnobs};
 use std::boxed::Box;
 use std::cell::Cell;
 

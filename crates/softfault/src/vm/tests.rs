@@ -2,11 +2,11 @@
 
 use super::{NewVmError, Vm};
 use crate::addr::{Access, PAGE_SIZE, Pfn};
-use crate::huge::knobs::HugeKnobs;
 use crate::policy::huge::Enabled;
 use crate::program;
 use crate::testing::{FIXED_PRIVATE, RW, in_ranges, without_memory};
 use crate::tunables::Tunables;
+use crate::tunables::huge::HugeKnobs;
 
 #[test]
 fn bad_frames_are_refused_before_any_is_touched() {

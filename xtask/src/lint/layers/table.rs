@@ -41,10 +41,7 @@ pub const CORE: Rules<'static> = Rules {
 const LAYERS: &[Layer] = &[
     // Words, and the values that every layer speaks in.
     Layer { name: "words", members: &["sync", "addr", "errno", "linux", "setters"] },
-    Layer {
-        name: "values",
-        members: &["policy", "table/format", "huge/knobs", "space/vma", "tunables", "machine", "notify/notice"],
-    },
+    Layer { name: "values", members: &["policy", "table/format", "space/vma", "tunables", "machine", "notify/notice"] },
     // Typed views of frames, what a CPU has and counts, locks in words, sections.
     Layer {
         name: "mem",
@@ -58,8 +55,6 @@ const LAYERS: &[Layer] = &[
             "account",
             "program",
             "clear",
-            "huge/now",
-            "huge/words",
             "frame/group",
             "compact/words",
         ],
@@ -76,7 +71,7 @@ const LAYERS: &[Layer] = &[
         name: "operations",
         members: &["space/ops", "space/access", "space/walker", "source/handle", "pin", "notify/age", "notify/lookup"],
     },
-    Layer { name: "pressure", members: &["compact", "huge"] },
+    Layer { name: "pressure", members: &["compact", "khugepaged", "shrink"] },
     // Nothing names it.
     Layer { name: "face", members: &["lib", "vm", "describe", "check", "source/check", "words"] },
 ];

@@ -2,11 +2,11 @@
 //! faults ask agrees with the pure functions.
 
 use super::*;
-use crate::huge::knobs::KhugepagedKnobs;
 use crate::policy::huge::Sizes;
 use crate::policy::huge::{CowHuge, Defrag, Enabled, SizeEnabled, eligible};
 use crate::testing;
 use crate::tunables::Tunables;
+use crate::tunables::huge::KhugepagedKnobs;
 use crate::vm::NewVmError;
 
 /// Whatever the default of `enabled` is.

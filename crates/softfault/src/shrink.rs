@@ -1,12 +1,12 @@
-//! Whole huge pages that are split from outside: on demand, and those that are
-//! mostly zeroes when memory is short.
+//! Station `shrink`: huge pages that are mostly zeroes are split when memory is short,
+//! and their zero sub-pages are freed.
 //!
 //! There is no queue of them and no lock: a cursor goes over the blocks, whose
-//! first lines say which have a folio. What is split is found through rmap like
-//! any frame's mappings, so that no space has to be named.
+//! first lines say which have a folio. Its one entry is found through rmap, so that no
+//! space has to be named.
 //!
-//! The second half is called by daemons and by `space/relief.rs`, after a refusal or
-//! under the low watermark, and never by the allocator. It allocates nothing.
+//! Called by daemons and by `space/relief.rs`, after a refusal or under the low
+//! watermark, and never by the allocator. It allocates nothing.
 //!
 //! Locks on entry: none, no section. Takes the family's for the walk.
 
@@ -16,7 +16,6 @@ use crate::frame::{BLOCK_FRAMES, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
 use crate::program;
-use crate::rmap::TakenHuge;
 use crate::space::Vm;
 use crate::space::split::ZeroPages;
 use crate::space::vma::{Vma, VmaFlags};
@@ -24,51 +23,7 @@ use crate::space::{AddressSpace, SpaceData};
 use crate::sync::{self, Ordering};
 use crate::table::format::Entry;
 
-/// Huge entries of a folio that are taken at a time.
-const SPLITS_MAX: usize = 16;
-
 impl<M: Machine> Vm<M> {
-    /// Splits the huge page that the frame is part of, for all who map it: then it
-    /// is 512 small pages. Nothing can go wrong; nothing happens where it is part
-    /// of none. Entries that are somebody else's are waited for, so this is not for
-    /// those who hold anything.
-    pub fn split_folio(&self, pfn: Pfn) {
-        self.call();
-        if u64::from(pfn.0) >= self.nr_frames() {
-            return;
-        }
-        let folio = self.frames.folio(pfn);
-        let is_there = || folio.state().kind() == FrameKind::Anon && self.is_part(pfn);
-        let name = || (folio.first(), folio.owner.get(), folio.index.get());
-        let this = name();
-        while is_there() && name() == this {
-            if !self.split_found(this.0) {
-                self.machine.relax();
-            }
-        }
-    }
-
-    /// Splits what one walk finds. The last entry of each batch is resolved after
-    /// the next has been taken: it keeps its space in place, and the walk goes on
-    /// there, so that many members cost one walk and not one each.
-    fn split_found(&self, first: Pfn) -> bool {
-        let (mut last, mut found_any) = (None::<TakenHuge<'_, M>>, false);
-        loop {
-            let mut taken = [None; SPLITS_MAX];
-            let after = last.map(|huge| huge.space);
-            let nr_taken = self.rmap_take_huge(first, after, &mut |_, _| true, &mut taken);
-            let next = if nr_taken == SPLITS_MAX { taken[SPLITS_MAX - 1].take() } else { None };
-            for huge in last.into_iter().chain(taken.into_iter().flatten()) {
-                self.borrow_space(huge.space).finish_split(huge.pmd, huge.old);
-                found_any = true;
-            }
-            if next.is_none() {
-                return found_any;
-            }
-            last = next;
-        }
-    }
-
     /// Looks at up to `nr_blocks` blocks, on from where the last call ended, for
     /// huge pages with more zero sub-pages than `khugepaged/max_ptes_none`, splits
     /// these, and gives the zero sub-pages back. Gives the number of frames freed.
@@ -175,5 +130,4 @@ fn is_locked_now<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> bool {
 }
 
 #[cfg(test)]
-#[path = "underused_tests.rs"]
 mod tests;

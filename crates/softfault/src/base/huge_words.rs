@@ -5,10 +5,10 @@
 //! were set, so that one load sees one moment's settings. Writers take the spinlock
 //! at the end of the line; readers of single answers take nothing.
 
-use super::knobs::{HugeKnobs, KhugepagedKnobs, KnobError};
 use crate::policy::huge::{CowHuge, Defrag, Enabled, NO_HUGE, NR_SIZES, Orders, SizeEnabled, eligible};
 use crate::space::vma::VmaFlags;
 use crate::sync::Word;
+use crate::tunables::huge::{HugeKnobs, KhugepagedKnobs, KnobError};
 
 /// A line of its own.
 #[repr(C, align(64))]

@@ -2,7 +2,7 @@
 //!
 //! Names, defaults and limits are Linux's
 //! (Documentation/admin-guide/mm/transhuge.rst). How a running [`Vm`](crate::Vm)
-//! keeps them is in `words.rs`.
+//! keeps them is in `base/huge.rs`.
 
 use crate::addr::Order;
 use crate::errno::op_error;

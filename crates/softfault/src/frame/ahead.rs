@@ -3,19 +3,18 @@
 //! A block that is wholly free is claimed, zeroed past the caches and given back
 //! as one that is zero: its bitmap of dirty frames says so, and nothing else has
 //! to know. While it is claimed no allocation fails for want of it
-//! (`frame/claimed.rs`).
+//! (`claimed`).
 //!
 //! Locks on entry: none, no section.
 
+use super::{BLOCK_FRAMES, Memory};
 use crate::addr::Pfn;
 use crate::clear::CHUNK_FRAMES;
-use crate::frame::BLOCK_FRAMES;
 use crate::machine::Machine;
 use crate::mem::stream;
 use crate::pace::Pace;
-use crate::space::Vm;
 
-impl<M: Machine> Vm<M> {
+impl<M: Machine> Memory<M> {
     /// Zeroes up to `max_blocks` free blocks of this CPU's zone, until
     /// [`zero_ahead_blocks`](crate::Tunables::zero_ahead_blocks) of them are zero.
     /// Gives the number zeroed; with 0 there is nothing to do for now.

@@ -2,15 +2,15 @@
 //!
 //! Locks on entry: none. A change takes the spinlock of the words.
 
-use super::knobs::{HugeKnobs, KnobError};
-use super::words::HugeNow;
+use super::Base;
+use super::huge_words::HugeNow;
 use crate::addr::Order;
-use crate::base::Base;
 use crate::lock::Spin;
 use crate::machine::Machine;
 use crate::policy::huge::Orders;
 use crate::space::vma::VmaFlags;
 use crate::table::format::huge_order;
+use crate::tunables::huge::{HugeKnobs, KnobError};
 
 impl<M: Machine> Base<M> {
     /// What faults ask of the knobs, at one moment.
@@ -98,5 +98,5 @@ impl<M: Machine> Base<M> {
 }
 
 #[cfg(test)]
-#[path = "now_tests.rs"]
+#[path = "huge_tests.rs"]
 mod tests;

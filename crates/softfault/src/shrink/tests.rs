@@ -2,12 +2,12 @@
 
 use crate::addr::Access;
 use crate::frame::FrameKind;
-use crate::huge::knobs::{HugeKnobs, KhugepagedKnobs};
 use crate::policy::huge::Enabled;
 use crate::space::Vm;
 use crate::sync::Ordering;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm_of};
 use crate::tunables::Tunables;
+use crate::tunables::huge::{HugeKnobs, KhugepagedKnobs};
 use std::boxed::Box;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
