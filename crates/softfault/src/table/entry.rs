@@ -1,7 +1,7 @@
 //! One entry and the changes that it may undergo. Each change is named here
 //! once, so that the rules of the protocol can be read in one file.
 
-use super::format::{Entry, Format, Kept, Leaf, is_same_but_used, unused, used};
+use super::format::{Entry, Format, Kept, Leaf, is_same_but_used, unused, used, with_uses_of};
 use crate::addr::{Access, Pfn, Rights};
 use crate::sync::{Ordering, Word};
 use core::marker::PhantomData;
@@ -136,9 +136,10 @@ impl<'a, F: Format> Slot<'a, F> {
     /// set meanwhile. The caller has the lock. Gives what the entry is now.
     #[inline]
     pub(crate) fn unlock(&self, leaf: Leaf) -> Unread {
+        let base = F::encode(Entry::Leaf(leaf), self.level);
         let mut now = self.word.load(Ordering::Relaxed);
         loop {
-            let new = F::encode(Entry::Leaf(with_uses_of(leaf, F::decode(now, self.level))), self.level);
+            let new = with_uses_of::<F>(base, now);
             match self.word.compare_exchange(now, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Unread(new),
                 Err(other) => now = other,
@@ -289,17 +290,6 @@ impl<'a, F: Format> Slot<'a, F> {
                 Err(_) => return Err(Changed),
             }
         }
-    }
-}
-
-/// The leaf, accessed and dirty also where the other one, of the same entry, is.
-#[inline(always)]
-fn with_uses_of(leaf: Leaf, other: Entry) -> Leaf {
-    match other {
-        Entry::Leaf(o) | Entry::LockedLeaf(o) => {
-            Leaf { accessed: leaf.accessed | o.accessed, dirty: leaf.dirty | o.dirty, ..leaf }
-        }
-        Entry::None | Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard => leaf,
     }
 }
 

@@ -136,6 +136,15 @@ pub fn used<F: Format>(word: u64, access: Access) -> u64 {
     if access == Access::Write { F::set_dirty(word) } else { word }
 }
 
+/// The word of a leaf, accessed and dirty also where another word of the same leaf is.
+/// Clearing changes a word exactly where it has the property (I36), so that neither word
+/// is decoded.
+#[inline(always)]
+pub(crate) fn with_uses_of<F: Format>(leaf: u64, other: u64) -> u64 {
+    let word = if F::clear_accessed(other) == other { leaf } else { F::set_accessed(leaf) };
+    if F::clear_dirty(other) == other { word } else { F::set_dirty(word) }
+}
+
 /// The word of a leaf that is neither accessed nor dirty.
 #[inline(always)]
 pub fn unused<F: Format>(word: u64) -> u64 {
