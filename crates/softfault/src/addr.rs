@@ -22,6 +22,66 @@ impl fmt::Debug for Pfn {
     }
 }
 
+/// log2 of [`BLOCK_FRAMES`].
+const BLOCK_SHIFT: u32 = 9;
+/// Frames in a block.
+pub(crate) const BLOCK_FRAMES: u64 = 1 << BLOCK_SHIFT;
+
+/// Number of a block: frame number / [`BLOCK_FRAMES`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub(crate) struct BlockId(pub(crate) u32);
+
+impl BlockId {
+    /// The block that the frame lies in.
+    pub(crate) const fn of(pfn: Pfn) -> BlockId {
+        BlockId(pfn.0 >> BLOCK_SHIFT)
+    }
+    /// Its first frame.
+    pub(crate) const fn first_frame(self) -> Pfn {
+        Pfn(self.0 << BLOCK_SHIFT)
+    }
+}
+
+/// A block or none, as a word keeps it: its number + 1, or 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OptBlock(u64);
+
+impl OptBlock {
+    pub(crate) const fn some(b: BlockId) -> OptBlock {
+        OptBlock(b.0 as u64 + 1)
+    }
+    pub(crate) const fn from_word(word: u64) -> OptBlock {
+        OptBlock(word)
+    }
+    pub(crate) const fn to_word(self) -> u64 {
+        self.0
+    }
+    pub(crate) fn get(self) -> Option<BlockId> {
+        self.0.checked_sub(1).map(|b| BlockId(b as u32))
+    }
+}
+
+/// Blocks `start..end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BlockRange {
+    pub(crate) start: BlockId,
+    pub(crate) end: BlockId,
+}
+
+impl BlockRange {
+    pub(crate) const fn contains(&self, b: BlockId) -> bool {
+        self.start.0 <= b.0 && b.0 < self.end.0
+    }
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = BlockId> + Clone + use<> {
+        (self.start.0..self.end.0).map(BlockId)
+    }
+    /// All of them, beginning at `b`, or with the first where `b` is none of them.
+    pub(crate) fn iter_from(&self, b: BlockId) -> impl Iterator<Item = BlockId> + use<> {
+        let b = if self.contains(b) { b } else { self.start };
+        (b.0..self.end.0).chain(self.start.0..b.0).map(BlockId)
+    }
+}
+
 /// Number of a virtual page: virtual address / [`PAGE_SIZE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Vpn(pub u64);
@@ -143,6 +203,38 @@ impl Access {
             Access::Read => Rights::READ,
             Access::Write => Rights::WRITE,
             Access::Exec => Rights::EXEC,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_frame_lies_in_its_block() {
+        for (pfn, b) in [(0, 0), (511, 0), (512, 1), (u32::MAX, u32::MAX >> 9)] {
+            assert_eq!(BlockId::of(Pfn(pfn)), BlockId(b));
+        }
+        assert_eq!(BlockId(3).first_frame(), Pfn(1536));
+        assert_eq!(BlockId::of(BlockId(u32::MAX >> 9).first_frame()), BlockId(u32::MAX >> 9));
+    }
+
+    #[test]
+    fn a_search_passes_each_block_once() {
+        let some = BlockRange { start: BlockId(2), end: BlockId(5) };
+        let from = |b| some.iter_from(BlockId(b)).map(|b| b.0).collect::<Vec<_>>();
+        assert_eq!([from(2), from(4)], [[2, 3, 4], [4, 2, 3]]);
+        assert_eq!([from(1), from(5)], [[2, 3, 4], [2, 3, 4]], "it began outside");
+        assert!(some.iter().rev().map(|b| b.0).eq([4, 3, 2]));
+    }
+
+    #[test]
+    fn zero_is_no_block() {
+        assert_eq!(OptBlock::from_word(0).get(), None);
+        for b in [BlockId(0), BlockId(u32::MAX)] {
+            assert_eq!(OptBlock::from_word(OptBlock::some(b).to_word()).get(), Some(b));
         }
     }
 }

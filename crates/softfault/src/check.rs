@@ -5,8 +5,8 @@
 //! At rest means: no operation and no fault is under way on any CPU.
 
 use crate::account::Event;
-use crate::addr::{PageRange, Pfn, Rights, Vpn};
-use crate::frame::{BLOCK_FRAMES, BLOCK_WORDS, BlockData, FrameKind};
+use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
+use crate::frame::{BLOCK_WORDS, BlockData, FrameKind, word_base};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::space::AddressSpace;
@@ -103,8 +103,8 @@ impl<M: Machine> Vm<M> {
 
     /// Whether the frame's bit is clear or it is in a group.
     fn is_free(&self, pfn: Pfn) -> bool {
-        let (block, word, bit) = (pfn.0 / 512, pfn.0 / 64 % 8, pfn.0 % 64);
-        let in_block = self.frames.blocks.at(block as usize).free_word(word as usize) & 1 << bit != 0;
+        let (word, bit) = (pfn.0 / 64 % 8, pfn.0 % 64);
+        let in_block = self.frames.blocks.at(BlockId::of(pfn)).free_word(word as usize) & 1 << bit != 0;
         let base = u64::from(pfn.0) & !63;
         let in_group = (0..self.machine.nr_cpus()).any(|id| {
             let cpu = self.cpu(CpuId(id as u16));
@@ -135,11 +135,11 @@ impl<M: Machine> Vm<M> {
     ///
     /// The first frame that is not zero.
     pub fn check_free_is_zero(&self) -> Result<(), Broken> {
-        for b in 0..self.frames.blocks.len() {
+        for b in self.frames.blocks.names().iter() {
             let block = self.frames.blocks.at(b);
             for w in 0..BLOCK_WORDS {
                 let clean = block.free_word(w) & !block.dirty[w].get();
-                let base = b as u32 * BLOCK_FRAMES as u32 + w as u32 * 64;
+                let base = word_base(b, w) as u32;
                 (0..64).filter(|i| clean & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
             }
         }

@@ -5,7 +5,7 @@
 
 use crate::account::sizes::{SizeCounts, SizeEvent};
 use crate::account::{Event, NR_EVENTS};
-use crate::addr::Order;
+use crate::addr::{BlockId, BlockRange, Order};
 use crate::frame::group::GroupData;
 use crate::policy::huge::FIRST_ORDER;
 use crate::sync::Word;
@@ -60,7 +60,7 @@ pub(crate) struct CpuData {
     /// 1 while this CPU runs a space by a guard of `activate`.
     pub(crate) guarded: Word,
     pub(crate) attention_line: [Word; 5],
-    /// Number + 1 of the block that refills come from; 0 is none.
+    /// [`OptBlock`](crate::addr::OptBlock) that refills come from.
     pub(crate) block: Word,
     /// Where the search for the next block goes on.
     pub(crate) search: Word,
@@ -71,7 +71,7 @@ pub(crate) struct CpuData {
     pub(crate) zone_end: Word,
     /// The block that the last huge frame came from.
     pub(crate) huge_search: Word,
-    /// Number + 1 of the block that the last of what cannot be moved came from.
+    /// [`OptBlock`](crate::addr::OptBlock) that the last of what cannot be moved came from.
     pub(crate) fixed_block: Word,
     /// Blocks of the zone that were zeroed ahead, as last counted.
     pub(crate) nr_ahead: Word,
@@ -80,6 +80,11 @@ pub(crate) struct CpuData {
 }
 
 impl CpuData {
+    /// The blocks at which this CPU looks first.
+    pub(crate) fn zone(&self) -> BlockRange {
+        BlockRange { start: BlockId(self.zone_start.get() as u32), end: BlockId(self.zone_end.get() as u32) }
+    }
+
     /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.
     pub(crate) fn is_telling(&self) -> bool {
         self.attention.get() & ATTENTION_TELLING != 0

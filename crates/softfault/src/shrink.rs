@@ -11,8 +11,8 @@
 //! Locks on entry: none, no section. Takes the family's for the walk.
 
 use crate::account::Event;
-use crate::addr::{Pfn, Vpn};
-use crate::frame::{BLOCK_FRAMES, FrameKind};
+use crate::addr::{BlockId, Pfn, Vpn};
+use crate::frame::FrameKind;
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
 use crate::program;
@@ -40,27 +40,28 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn shrink_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
         self.assert_outside();
         let Some(most_zero) = self.underused_above() else { return 0 };
-        let all = self.frames.blocks.len() as u64;
+        let blocks = &self.frames.blocks;
         let mut nr_freed = 0;
         let mut pace = Pace::new(&self.machine);
-        for _ in 0..nr_blocks.min(all) {
+        for _ in 0..nr_blocks.min(blocks.nr()) {
             if nr_freed >= nr_frames {
                 break;
             }
             pace.step();
-            let b = self.underused_cursor.fetch_add(1, Ordering::Relaxed) % all;
-            nr_freed += self.shrink_in(Pfn((b * BLOCK_FRAMES) as u32), most_zero);
+            let b = blocks.around(self.underused_cursor.fetch_add(1, Ordering::Relaxed));
+            nr_freed += self.shrink_in(b, most_zero);
         }
         nr_freed
     }
 
     /// The folio of one block, if it has one and nobody else maps any of it.
-    fn shrink_in(&self, first: Pfn, most_zero: u64) -> u64 {
-        let state = self.frames.folio(first).state();
+    fn shrink_in(&self, b: BlockId, most_zero: u64) -> u64 {
+        let folio = &self.frames.blocks.at(b).folio;
+        let state = folio.state();
         if state.kind() != FrameKind::Anon || state.is_derived() || state.nr_maps() != 1 {
             return 0;
         }
-        let first = self.frames.folio(first).first();
+        let first = folio.first();
         // A subscriber would have to be told before the entry is taken.
         let mut taken = [None];
         let mut fits = |space: &SpaceData, vma: &Vma| !is_locked(vma) && !space.notify.has_any();

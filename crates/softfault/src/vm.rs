@@ -2,10 +2,10 @@
 //! components together, and gives `Vm` the two functions of its `Relief`. In the top
 //! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
 
-use crate::addr::{PAGE_SIZE, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockRange, PAGE_SIZE, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
-use crate::frame::{BLOCK_FRAMES, BlockData, FrameDesc, FrameKind, Frames, Memory};
+use crate::frame::{BLOCK_WORDS, BlockData, Blocks, FrameDesc, FrameKind, Frames, Memory, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
@@ -87,7 +87,7 @@ impl<M: Machine> Vm<M> {
         let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
         let frames = Frames {
             descs: FrameArray::over(&machine, at(0), 0, nr_frames as usize),
-            blocks: FrameArray::over(&machine, at(1), 0, nr_blocks),
+            blocks: Blocks(FrameArray::over(&machine, at(1), 0, nr_blocks)),
             zero: at(3),
             huge_zero: Word::new(0),
             nr_emptied: Word::new(0),
@@ -124,14 +124,15 @@ impl Frames {
     /// others'.
     fn deal_out(&self, cpus: &FrameArray<CpuData>, nr_free: u64) {
         let nr_cpus = cpus.len() as u64;
-        let (mut block, mut nr_before) = (0, 0);
+        let BlockRange { start: mut b, end } = self.blocks.names();
+        let mut nr_before = 0;
         for (i, cpu) in cpus.iter().enumerate() {
-            cpu.zone_start.set(block as u64);
-            while block < self.blocks.len() && nr_before * nr_cpus < nr_free * (i as u64 + 1) {
-                nr_before += self.blocks.at(block).nr_free();
-                block += 1;
+            cpu.zone_start.set(b.0.into());
+            while b < end && nr_before * nr_cpus < nr_free * (i as u64 + 1) {
+                nr_before += self.blocks.at(b).nr_free();
+                b.0 += 1;
             }
-            cpu.zone_end.set(block as u64);
+            cpu.zone_end.set(b.0.into());
             cpu.search.set(cpu.zone_start.get());
         }
     }
@@ -139,18 +140,18 @@ impl Frames {
     /// Frees what is in the ranges and not metadata; the rest is reserved.
     fn settle(&self, ranges: &[FrameRange], are_zero: bool, meta: &FrameRange) {
         let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
-        for b in 0..self.blocks.len() as u64 {
-            for w in 0..8 {
-                let base = b * BLOCK_FRAMES + w * 64;
+        for b in self.blocks.names().iter() {
+            for w in 0..BLOCK_WORDS {
+                let base = word_base(b, w);
                 let mut mask = free_mask(ranges, meta, base, &usable);
                 if base == 0 {
                     // 0 means "none" where a frame is named in a word.
                     mask &= !1;
                 }
-                self.blocks.at(b as usize).settle(w as usize, !mask, are_zero);
+                self.blocks.at(b).settle(w, !mask, are_zero);
                 if mask != !0 {
                     // It cannot be emptied any more.
-                    self.blocks.at(b as usize).set_fixed();
+                    self.blocks.at(b).set_fixed();
                 }
                 for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
                     self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);

@@ -15,8 +15,8 @@ use super::migrate::{Migration, Move};
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
-use crate::addr::Pfn;
-use crate::frame::{BLOCK_FRAMES, ClaimedBlock, FrameKind, HugeFrame};
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::frame::{ClaimedBlock, FrameKind, HugeFrame, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
 use crate::space::Vm;
@@ -26,7 +26,7 @@ use crate::sync::Ordering;
 const NR_CANDIDATES: usize = 8;
 const NR_WORDS: usize = 8;
 /// Blocks whose counts are read between two looks at the clock.
-const BLOCKS_PER_LOOK: usize = 256;
+const BLOCKS_PER_LOOK: u64 = 256;
 /// Looks at the same block: what was somebody's for a moment may be free later.
 const NR_PASSES: u32 = 3;
 
@@ -44,14 +44,14 @@ pub(super) struct Attempt<'vm, M: Machine> {
 /// Blocks with the most free frames, best first.
 #[derive(Default)]
 struct Candidates {
-    numbers: [usize; NR_CANDIDATES],
+    numbers: [BlockId; NR_CANDIDATES],
     blocks: [BlockSummary; NR_CANDIDATES],
     nr: usize,
     nr_free: u64,
 }
 
 impl Candidates {
-    fn offer(&mut self, b: usize, nr_free: u64) {
+    fn offer(&mut self, b: BlockId, nr_free: u64) {
         let at = self.blocks[..self.nr].iter().position(|block| block.nr_free < nr_free).unwrap_or(self.nr);
         if at == NR_CANDIDATES {
             return;
@@ -110,18 +110,18 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// This block has been in vain in this round.
-    fn pass_over(&self, b: usize) {
+    fn pass_over(&self, b: BlockId) {
         self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
     }
 
     /// Looks at counts alone. A block that is wholly free ends the search.
     fn gather(&mut self) -> Result<Candidates, HugeFrame> {
         let frames = &self.vm.frames;
-        let (nr_blocks, round) = (frames.blocks.len(), self.vm.compact.round.get() + 1);
-        let start = self.vm.compact.cursor.get() as usize % nr_blocks;
+        let (nr_blocks, round) = (frames.blocks.nr(), self.vm.compact.round.get() + 1);
+        let start = frames.blocks.around(self.vm.compact.cursor.get());
         let mut found = Candidates::default();
         let mut nr_seen = 0;
-        for b in (start..nr_blocks).chain(0..start).take(self.left.nr_blocks.min(nr_blocks as u64) as usize) {
+        for b in frames.blocks.names().iter_from(start).take(self.left.nr_blocks.min(nr_blocks) as usize) {
             nr_seen += 1;
             self.vm.machine.tick(Tick::Step);
             if nr_seen % BLOCKS_PER_LOOK == 0 && self.is_over() {
@@ -144,8 +144,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             }
         }
         if found.nr == 0 {
-            let end = start + nr_seen;
-            self.vm.compact.cursor.set((end % nr_blocks) as u64);
+            let end = u64::from(start.0) + nr_seen;
+            self.vm.compact.cursor.set(end % nr_blocks);
             if end >= nr_blocks {
                 // All of memory has been in vain: from now on all is looked at anew.
                 self.vm.compact.round.fetch_add(1, Ordering::Relaxed);
@@ -156,14 +156,14 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
 
     /// Looks at the descriptors of the frames in use, up to the first that cannot
     /// be moved.
-    fn summarize(&mut self, b: usize) -> Result<BlockSummary, CompactRefusal> {
+    fn summarize(&mut self, b: BlockId) -> Result<BlockSummary, CompactRefusal> {
         let block = self.vm.frames.blocks.at(b);
         let mut now = BlockSummary { nr_free: block.nr_free_exact(), ..BlockSummary::default() };
         now.nr_used = BLOCK_FRAMES - now.nr_free;
         for (w, free) in (0..NR_WORDS).map(|w| (w, block.free_word(w))) {
             self.spend_scan(free.count_zeros().into())?;
             for i in (0..64).filter(|i| free & 1 << i == 0) {
-                let pfn = Pfn((b as u64 * BLOCK_FRAMES + w as u64 * 64 + i) as u32);
+                let pfn = Pfn((word_base(b, w) + i) as u32);
                 self.vm.machine.tick(Tick::Step);
                 match self.vm.check_movable(pfn) {
                     Ok(_) => now.nr_movable += 1,
@@ -205,7 +205,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// Empties the block, whichever it is: the policy's word for it is not taken.
-    pub(super) fn empty(&mut self, b: usize) -> Result<HugeFrame, CompactRefusal> {
+    pub(super) fn empty(&mut self, b: BlockId) -> Result<HugeFrame, CompactRefusal> {
         let raced = CompactRefusal::InTheWay(MigrateRefusal::Raced);
         let mut claimed = self.vm.frames.claim_rest(b, self.vm.hold()).ok_or(raced)?;
         let nr_claimed = claimed.nr_ours();

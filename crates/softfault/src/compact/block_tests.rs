@@ -6,7 +6,7 @@ use crate::space::AddressSpace;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;
 
-fn empty(vm: &Vm<Plain>, b: usize) -> Result<HugeFrame, CompactRefusal> {
+fn empty(vm: &Vm<Plain>, b: BlockId) -> Result<HugeFrame, CompactRefusal> {
     Attempt::new(vm, &CompactBudget::BACKGROUND).empty(b)
 }
 
@@ -18,26 +18,26 @@ fn in_the_way(refusal: MigrateRefusal) -> Result<HugeFrame, CompactRefusal> {
 fn hostile_plans() {
     let vm = vm(4096, Tunables::default());
     let before = vm.vmstat().nr_free_pages;
-    assert_eq!(empty(&vm, 8), in_the_way(MigrateRefusal::Raced), "no such block");
-    assert_eq!(empty(&vm, usize::MAX), in_the_way(MigrateRefusal::Raced));
-    assert_eq!(empty(&vm, 0), in_the_way(MigrateRefusal::Reserved), "the metadata");
+    assert_eq!(empty(&vm, BlockId(8)), in_the_way(MigrateRefusal::Raced), "no such block");
+    assert_eq!(empty(&vm, BlockId(u32::MAX)), in_the_way(MigrateRefusal::Raced));
+    assert_eq!(empty(&vm, BlockId(0)), in_the_way(MigrateRefusal::Reserved), "the metadata");
     let huge = vm.obtain_huge().unwrap();
-    let b = (u64::from(huge.first.0) / BLOCK_FRAMES) as usize;
+    let b = BlockId::of(huge.first);
     assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::HugePage), "somebody's huge frame");
     vm.give_back_huge(huge.first, false);
-    assert!(vm.frames.blocks.at(3).reserve(1));
-    assert_eq!(empty(&vm, 3), in_the_way(MigrateRefusal::Raced), "a CPU's own");
-    vm.frames.blocks.at(3).unreserve();
+    assert!(vm.frames.blocks.at(BlockId(3)).reserve(1));
+    assert_eq!(empty(&vm, BlockId(3)), in_the_way(MigrateRefusal::Raced), "a CPU's own");
+    vm.frames.blocks.at(BlockId(3)).unreserve();
     // A block that is free is no worse than one that has to be emptied.
-    let made = empty(&vm, 3).unwrap();
-    assert_eq!(u64::from(made.first.0), 3 * BLOCK_FRAMES);
+    let made = empty(&vm, BlockId(3)).unwrap();
+    assert_eq!(made.first, BlockId(3).first_frame());
     vm.give_back_huge(made.first, made.is_zero);
     assert_eq!(vm.vmstat().nr_free_pages, before);
-    assert!(!vm.frames.blocks.at(3).is_reserved());
+    assert!(!vm.frames.blocks.at(BlockId(3)).is_reserved());
 }
 
 /// Writes 40 pages, and gives the block that they lie in. No CPU has reserved it.
-fn fill_block(vm: &Vm<Plain>, space: &AddressSpace<'_, Plain>) -> usize {
+fn fill_block(vm: &Vm<Plain>, space: &AddressSpace<'_, Plain>) -> BlockId {
     space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
     (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
     let b = block_of(space, 0);
@@ -46,9 +46,9 @@ fn fill_block(vm: &Vm<Plain>, space: &AddressSpace<'_, Plain>) -> usize {
     b
 }
 
-fn block_of(space: &AddressSpace<'_, Plain>, page: u64) -> usize {
+fn block_of(space: &AddressSpace<'_, Plain>, page: u64) -> BlockId {
     let pfn = space.translate_at_rest((1 << 30) + (page << 12)).unwrap().pfn;
-    (u64::from(pfn.0) / BLOCK_FRAMES) as usize
+    BlockId::of(pfn)
 }
 
 /// The block that all pages lie in, with nowhere else to go, and then with.
@@ -59,7 +59,7 @@ fn without_room_elsewhere_everything_is_put_back() {
         let space = vm.new_space().unwrap();
         let b = fill_block(&vm, &space);
         // Only wholly free blocks and what stays are left beside it.
-        let kept = vm.frames.claim_rest(0, vm.hold()).unwrap();
+        let kept = vm.frames.claim_rest(BlockId(0), vm.hold()).unwrap();
         assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
         drop(kept);
         assert_eq!(block_of(&space, 39), b);
@@ -104,12 +104,12 @@ fn the_time_is_looked_at_for_each_page() {
 #[test]
 fn the_search_for_a_target_can_be_ended() {
     let vm = vm(512 * 600, Tunables::default());
-    let mut targets = Targets::new(&vm, 1, 1);
+    let mut targets = Targets::new(&vm, BlockId(1), 1);
     // What the metadata has left of its block.
     while targets.next(&mut || true).is_some() {}
     let search = |go_on: bool| {
         let mut nr_asked = 0;
-        let found = Targets::new(&vm, 1, 1).next(&mut || {
+        let found = Targets::new(&vm, BlockId(1), 1).next(&mut || {
             nr_asked += 1;
             go_on
         });

@@ -4,8 +4,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use crate::addr::Pfn;
-use crate::frame::BLOCK_FRAMES;
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::frame::word_base;
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
@@ -19,13 +19,13 @@ const STEPS_PER_QUESTION: u32 = 256;
 /// Frames claimed, at most a word of a bitmap at a time. What is left goes back.
 pub(super) struct Targets<'a, M: Machine> {
     vm: &'a Vm<M>,
-    source: usize,
+    source: BlockId,
     /// Free frames of the source when it was chosen.
     source_free: u64,
     /// Frames that will be asked for at most.
     nr_wanted: u64,
     /// Place of the next word to look at: pass, block after the source, word.
-    at: (usize, usize, usize),
+    at: (usize, u64, usize),
     base: u64,
     mask: u64,
     zero: u64,
@@ -33,7 +33,7 @@ pub(super) struct Targets<'a, M: Machine> {
 }
 
 impl<'a, M: Machine> Targets<'a, M> {
-    pub(super) fn new(vm: &'a Vm<M>, source: usize, source_free: u64) -> Self {
+    pub(super) fn new(vm: &'a Vm<M>, source: BlockId, source_free: u64) -> Self {
         let nr_wanted = BLOCK_FRAMES - source_free;
         Targets { vm, source, source_free, nr_wanted, at: (0, 1, 0), base: 0, mask: 0, zero: 0, nr_claimed: 0 }
     }
@@ -63,7 +63,7 @@ impl<'a, M: Machine> Targets<'a, M> {
     }
 
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
-        let nr_blocks = self.vm.frames.blocks.len();
+        let nr_blocks = self.vm.frames.blocks.nr();
         let mut nr_seen = 0u32;
         let (pass, step, w) = &mut self.at;
         while *pass < NR_PASSES {
@@ -76,7 +76,7 @@ impl<'a, M: Machine> Targets<'a, M> {
             if nr_seen.is_multiple_of(STEPS_PER_QUESTION) && !go_on() {
                 return false;
             }
-            let b = (self.source + *step) % nr_blocks;
+            let b = self.vm.frames.blocks.around(u64::from(self.source.0) + *step);
             let block = self.vm.frames.blocks.at(b);
             let nr_free = block.nr_free();
             let limit = if *pass == 0 { self.source_free } else { BLOCK_FRAMES };
@@ -89,7 +89,7 @@ impl<'a, M: Machine> Targets<'a, M> {
             *w += 1;
             let (mask, zero) = block.claim_some(word, self.nr_wanted.clamp(1, 64));
             if mask != 0 {
-                self.base = b as u64 * BLOCK_FRAMES + word as u64 * 64;
+                self.base = word_base(b, word);
                 (self.mask, self.zero) = (mask, zero);
                 self.nr_claimed += u64::from(mask.count_ones());
                 return true;

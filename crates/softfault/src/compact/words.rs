@@ -4,7 +4,7 @@ use crate::sync::Word;
 
 /// What is known from one attempt to the next. Hints, all of it.
 pub(crate) struct CompactWords {
-    /// Where the next search begins, a block.
+    /// Number of the block at which the next search begins.
     pub(crate) cursor: Word,
     /// Which blocks have been in vain: those that say this number, + 1.
     pub(crate) round: Word,

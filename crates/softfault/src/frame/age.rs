@@ -2,8 +2,8 @@
 
 use super::FrameKind;
 use super::Memory;
-use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
-use crate::addr::Pfn;
+use super::block::{BLOCK_WORDS, word_base};
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::machine::Machine;
 
 impl<M: Machine> Memory<M> {
@@ -18,7 +18,7 @@ impl<M: Machine> Memory<M> {
         self.steal_groups();
         let mut state = seed;
         let mut nr_taken = 0;
-        for b in 0..self.frames.blocks.len() {
+        for b in self.frames.blocks.names().iter() {
             for w in 0..BLOCK_WORDS {
                 let keep = random_bits(&mut state, free_of_64);
                 let out = self.frames.blocks.at(b).free_word(w) & !keep;
@@ -38,7 +38,7 @@ impl<M: Machine> Memory<M> {
         self.steal_groups();
         let mut state = seed;
         let mut nr_taken = 0;
-        for b in 0..self.frames.blocks.len() {
+        for b in self.frames.blocks.names().iter() {
             let (chance, at) = (splitmix(&mut state) % 100, splitmix(&mut state) % BLOCK_FRAMES);
             if chance >= u64::from(percent) {
                 continue;
@@ -53,11 +53,11 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The frames `mask` of word `w` in block `b`, which are free.
-    fn take_for_good(&self, b: usize, w: usize, mask: u64) -> u64 {
+    fn take_for_good(&self, b: BlockId, w: usize, mask: u64) -> u64 {
         if mask == 0 || self.frames.blocks.at(b).claim_exact(w, mask).is_none() {
             return 0;
         }
-        let base = b as u64 * BLOCK_FRAMES + w as u64 * 64;
+        let base = word_base(b, w);
         for i in (0..64).filter(|i| mask & 1 << i != 0) {
             self.frames.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
         }

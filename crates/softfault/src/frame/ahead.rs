@@ -7,8 +7,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::{BLOCK_FRAMES, Memory};
-use crate::addr::Pfn;
+use super::Memory;
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::clear::CHUNK_FRAMES;
 use crate::machine::Machine;
 use crate::mem::stream;
@@ -28,7 +28,7 @@ impl<M: Machine> Memory<M> {
         let most = self.tunables.zero_ahead_blocks;
         let (mut nr_ready, mut nr_zeroed) = (0, 0);
         let mut pace = Pace::new(&self.machine);
-        for b in cpu.zone_start.get() as usize..cpu.zone_end.get() as usize {
+        for b in cpu.zone().iter() {
             if nr_ready >= most || nr_zeroed >= max_blocks {
                 break;
             }
@@ -51,7 +51,7 @@ impl<M: Machine> Memory<M> {
         nr_zeroed
     }
 
-    fn zero_block(&self, b: usize) -> bool {
+    fn zero_block(&self, b: BlockId) -> bool {
         let Some(_held) = self.hold_unless_in_need() else { return false };
         let Some(huge) = self.frames.claim_whole(b) else { return false };
         for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {

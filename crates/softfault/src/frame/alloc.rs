@@ -1,9 +1,8 @@
 //! Blocks of 2^order frames, and batches of single ones on their way back.
 
-use super::block::BLOCK_FRAMES;
 use super::want::{Fill, Search};
 use super::{Frames, Memory, OutOfFrames};
-use crate::addr::{Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::machine::{Machine, Tick};
 use crate::mem;
 use crate::pace::Pace;
@@ -61,26 +60,26 @@ impl<M: Machine> Memory<M> {
     /// Claims 2^order adjacent frames.
     pub(super) fn claim_order(&self, order: Order) -> Option<Pfn> {
         let (frames, nr) = (&self.frames, order.nr_pages());
-        let nr_blocks = frames.blocks.len();
+        let all = frames.blocks.names();
         let mut pace = Pace::new(&self.machine);
         if nr < BLOCK_FRAMES {
-            let mut places = [false, true].into_iter().flat_map(|fixed| (0..nr_blocks).map(move |b| (b, fixed)));
-            let found = places.find_map(|(b, fixed)| {
+            let mut places = [false, true].into_iter().flat_map(|fixed| all.iter().map(move |b| (b, fixed)));
+            return places.find_map(|(b, fixed)| {
                 pace.step();
                 if frames.blocks.at(b).is_fixed() == fixed { frames.claim_part(b, nr) } else { None }
             });
-            return found.map(|p| Pfn(p as u32));
         }
-        let step = (nr / BLOCK_FRAMES) as usize;
-        (0..nr_blocks)
-            .step_by(step)
-            .find(|first| first + step <= nr_blocks && self.claim_blocks(*first, step, &mut pace))
-            .map(|first| Pfn((first as u64 * BLOCK_FRAMES) as u32))
+        let step = (nr / BLOCK_FRAMES) as u32;
+        all.iter()
+            .step_by(step as usize)
+            .map(|start| BlockRange { start, end: BlockId(start.0 + step) })
+            .find(|run| run.end <= all.end && self.claim_blocks(run, &mut pace))
+            .map(|run| run.start.first_frame())
     }
 
-    fn claim_blocks(&self, first: usize, nr: usize, pace: &mut Pace<'_, M>) -> bool {
+    fn claim_blocks(&self, run: &BlockRange, pace: &mut Pace<'_, M>) -> bool {
         let frames = &self.frames;
-        for b in first..first + nr {
+        for b in run.iter() {
             pace.step();
             if frames.blocks.at(b).nr_free() < BLOCK_FRAMES {
                 return false;
@@ -88,10 +87,11 @@ impl<M: Machine> Memory<M> {
         }
         // What is claimed here is not counted as held, so that nothing is answered until
         // it is the caller's or back. These are 512 blocks at most.
-        for b in first..first + nr {
+        for b in run.iter() {
             self.machine.tick(Tick::Step);
             if !frames.claim_run(b, 0, BLOCK_FRAMES) {
-                (first..b).for_each(|b| frames.release_run(Pfn((b as u64 * BLOCK_FRAMES) as u32), BLOCK_FRAMES, false));
+                let before = BlockRange { end: b, ..*run };
+                before.iter().for_each(|b| frames.release_run(b.first_frame(), BLOCK_FRAMES, false));
                 return false;
             }
         }
@@ -101,16 +101,16 @@ impl<M: Machine> Memory<M> {
 
 impl Frames {
     /// `nr` < 512 frames inside block `b`.
-    fn claim_part(&self, b: usize, nr: u64) -> Option<u64> {
+    fn claim_part(&self, b: BlockId, nr: u64) -> Option<Pfn> {
         if self.blocks.at(b).nr_free() < nr {
             return None;
         }
-        let base = b as u64 * BLOCK_FRAMES;
-        (0..BLOCK_FRAMES).step_by(nr as usize).find(|at| self.claim_run(b, *at, nr)).map(|at| base + at)
+        let found = (0..BLOCK_FRAMES).step_by(nr as usize).find(|at| self.claim_run(b, *at, nr));
+        found.map(|at| Pfn(b.first_frame().0 + at as u32))
     }
 
     /// Frames `at..at + nr` of block `b`, all or none.
-    pub(super) fn claim_run(&self, b: usize, at: u64, nr: u64) -> bool {
+    pub(super) fn claim_run(&self, b: BlockId, at: u64, nr: u64) -> bool {
         let block = self.blocks.at(b);
         let mask = ones(nr.min(64)) << (at % 64);
         let words = (at / 64) as usize..(at + nr).div_ceil(64) as usize;

@@ -2,11 +2,10 @@
 
 use super::Frames;
 use super::folio::FolioData;
-use crate::addr::Pfn;
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 
-/// Frames in a block.
-pub const BLOCK_FRAMES: u64 = 512;
 /// Words of a bitmap over a block.
 pub(crate) const BLOCK_WORDS: usize = 8;
 
@@ -153,10 +152,44 @@ fn lowest_bits(bits: u64, most: u64) -> u64 {
     bits & !rest
 }
 
+/// All blocks.
+pub(crate) struct Blocks(pub(crate) FrameArray<BlockData>);
+
+impl Blocks {
+    /// One of them.
+    ///
+    /// # Panics
+    ///
+    /// If there is none: numbers are checked where they come from outside.
+    #[inline(always)]
+    pub(crate) fn at(&self, b: BlockId) -> &BlockData {
+        self.0.at(b.0 as usize)
+    }
+    pub(crate) fn nr(&self) -> u64 {
+        self.0.len() as u64
+    }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockData> {
+        self.0.iter()
+    }
+    /// The numbers of all.
+    pub(crate) fn names(&self) -> BlockRange {
+        BlockRange { start: BlockId(0), end: BlockId(self.nr() as u32) }
+    }
+    /// Number `n`, where the first one follows the last.
+    pub(crate) fn around(&self, n: u64) -> BlockId {
+        BlockId((n % self.nr()) as u32)
+    }
+}
+
+/// First of the 64 frames that word `w` of a block's bitmap describes.
+pub(crate) const fn word_base(b: BlockId, w: usize) -> u64 {
+    b.first_frame().0 as u64 + w as u64 * 64
+}
+
 impl Frames {
     /// The folio of the block that the frame lies in.
     #[inline]
     pub(crate) fn folio(&self, pfn: Pfn) -> &FolioData {
-        &self.blocks.at((u64::from(pfn.0) / BLOCK_FRAMES) as usize).folio
+        &self.blocks.at(BlockId::of(pfn)).folio
     }
 }

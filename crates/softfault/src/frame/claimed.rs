@@ -7,9 +7,9 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
+use super::block::{BLOCK_WORDS, word_base};
 use super::{Frames, Held, HugeFrame};
-use crate::addr::Pfn;
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 
 /// In the place of a CPU's number in a block's reservation.
 const COMPACTION: u64 = 0xffff;
@@ -17,8 +17,8 @@ const COMPACTION: u64 = 0xffff;
 impl Frames {
     /// Claims the free frames of a block, if there is such a block and nobody has
     /// reserved it, and no allocation is about to be refused.
-    pub(crate) fn claim_rest<'a>(&'a self, b: usize, held: Held<'a>) -> Option<ClaimedBlock<'a>> {
-        if b >= self.blocks.len() || self.is_anybody_in_need() || !self.blocks.at(b).reserve(COMPACTION) {
+    pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a>> {
+        if !self.blocks.names().contains(b) || self.is_anybody_in_need() || !self.blocks.at(b).reserve(COMPACTION) {
             held.in_vain();
             return None;
         }
@@ -31,7 +31,7 @@ impl Frames {
 /// See the module. What was claimed goes back when this is dropped.
 pub(crate) struct ClaimedBlock<'a> {
     frames: &'a Frames,
-    b: usize,
+    b: BlockId,
     ours: [u64; BLOCK_WORDS],
     /// Of these, the ones that are zero.
     zero: [u64; BLOCK_WORDS],
@@ -51,7 +51,7 @@ impl ClaimedBlock<'_> {
     }
 
     fn place(&self, pfn: Pfn) -> (usize, u64) {
-        debug_assert_eq!(u64::from(pfn.0) / BLOCK_FRAMES, self.b as u64);
+        debug_assert_eq!(BlockId::of(pfn), self.b);
         (pfn.0 as usize / 64 % BLOCK_WORDS, 1 << (pfn.0 % 64))
     }
 
@@ -79,7 +79,7 @@ impl ClaimedBlock<'_> {
 
     /// The frames of a word that are not.
     pub(crate) fn rest(&self, w: usize) -> impl Iterator<Item = Pfn> + use<> {
-        let base = self.b as u64 * BLOCK_FRAMES + w as u64 * 64;
+        let base = word_base(self.b, w);
         let rest = !self.ours[w];
         (0..64).filter(move |i| rest & 1 << i != 0).map(move |i| Pfn((base + i) as u32))
     }
@@ -87,7 +87,7 @@ impl ClaimedBlock<'_> {
     /// All of it as one huge frame; `Err` with what is claimed where that is not all.
     #[allow(clippy::result_large_err)] // who fails keeps the claim; a box there is not
     pub(crate) fn into_huge(mut self) -> Result<HugeFrame, Self> {
-        let first = Pfn((self.b as u64 * BLOCK_FRAMES) as u32);
+        let first = self.b.first_frame();
         if self.nr_ours() < BLOCK_FRAMES || !self.frames.blocks.at(self.b).folio.reserve(first) {
             return Err(self);
         }
@@ -100,11 +100,10 @@ impl ClaimedBlock<'_> {
 
 impl Drop for ClaimedBlock<'_> {
     fn drop(&mut self) {
-        let base = self.b as u64 * BLOCK_FRAMES;
         for w in 0..BLOCK_WORDS {
             for (mask, zeroed) in [(self.ours[w] & self.zero[w], true), (self.ours[w] & !self.zero[w], false)] {
                 if mask != 0 {
-                    self.frames.release_word(base + w as u64 * 64, mask, zeroed);
+                    self.frames.release_word(word_base(self.b, w), mask, zeroed);
                 }
             }
         }

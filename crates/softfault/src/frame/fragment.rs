@@ -6,8 +6,8 @@
 
 use super::Frames;
 use super::Memory;
-use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
-use crate::addr::Order;
+use super::block::{BLOCK_WORDS, BlockData};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::machine::Machine;
 use crate::pace::Pace;
 
@@ -56,11 +56,11 @@ impl Frames {
     /// In runs of whole blocks, `order` above 9.
     fn usable_above<M: Machine>(&self, order: u32, pace: &mut Pace<'_, M>) -> u64 {
         let step = 1 << (order - BLOCK_FRAMES.ilog2());
-        let mut is_free = |b: usize| {
+        let mut is_free = |b: u32| {
             pace.step();
-            self.blocks.at(b).nr_free_exact() == BLOCK_FRAMES
+            self.blocks.at(BlockId(b)).nr_free_exact() == BLOCK_FRAMES
         };
-        let runs = (0..self.blocks.len() / step).filter(|i| (i * step..(i + 1) * step).all(&mut is_free));
+        let runs = (0..self.blocks.nr() as u32 / step).filter(|i| (i * step..(i + 1) * step).all(&mut is_free));
         (runs.count() as u64) << order
     }
 }

@@ -6,17 +6,16 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::{BLOCK_FRAMES, BLOCK_WORDS, BlockData};
+use super::block::{BLOCK_WORDS, BlockData};
 use super::fragment::run_starts;
 use super::{FrameKind, Frames, Memory, OutOfFrames};
 use crate::account::Event;
-use crate::addr::{Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::clear;
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 use crate::table::format::huge_order;
-use core::ops::Range;
 
 /// A huge frame that is the caller's alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +85,7 @@ impl<M: Machine> Memory<M> {
     }
 
     fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
-        let (zone, all) = (self.zone(), 0..self.frames.blocks.len());
+        let (zone, all) = (self.zone(), self.frames.blocks.names());
         let mut pace = Pace::new(&self.machine);
         let found = self.claim_ahead(&zone, nr, &mut pace).or_else(|| {
             [(&zone, false), (&all, false), (&all, true)]
@@ -97,10 +96,10 @@ impl<M: Machine> Memory<M> {
     }
 
     /// One that was zeroed ahead, which are the first ones of the zone.
-    fn claim_ahead(&self, zone: &Range<usize>, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
+    fn claim_ahead(&self, zone: &BlockRange, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
         let id = self.machine.this_cpu();
         let nr_ahead = self.cpu(id).nr_ahead.get().checked_sub(1)?;
-        let found = zone.clone().find_map(|b| {
+        let found = zone.iter().find_map(|b| {
             pace.step();
             let block = self.frames.blocks.at(b);
             let is_ready = block.nr_free() == BLOCK_FRAMES && !block.is_reserved() && block.is_clean();
@@ -113,24 +112,16 @@ impl<M: Machine> Memory<M> {
         found
     }
 
-    fn claim_huge_in(
-        &self,
-        blocks: &Range<usize>,
-        also_reserved: bool,
-        nr: u64,
-        pace: &mut Pace<'_, M>,
-    ) -> Option<Pfn> {
+    fn claim_huge_in(&self, blocks: &BlockRange, also_reserved: bool, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
         let search = || &self.cpu(self.machine.this_cpu()).huge_search;
-        let last = search().get() as usize;
-        let start = if blocks.contains(&last) { last } else { blocks.start };
-        for b in (start..blocks.end).chain(blocks.start..start) {
+        for b in blocks.iter_from(BlockId(search().get() as u32)) {
             pace.step();
             let block = self.frames.blocks.at(b);
             if block.nr_free() < nr || !also_reserved && block.is_reserved() {
                 continue;
             }
             if let Some(first) = self.frames.claim_huge_of(b, block, nr) {
-                search().set(b as u64);
+                search().set(b.0.into());
                 return Some(first);
             }
         }
@@ -140,12 +131,12 @@ impl<M: Machine> Memory<M> {
 
 impl Frames {
     /// One block, if all of it is free.
-    pub(crate) fn claim_whole(&self, b: usize) -> Option<HugeFrame> {
+    pub(crate) fn claim_whole(&self, b: BlockId) -> Option<HugeFrame> {
         let first = self.claim_huge_of(b, self.blocks.at(b), BLOCK_FRAMES)?;
         Some(HugeFrame { first, is_zero: self.is_clean(first, BLOCK_FRAMES) })
     }
 
-    fn claim_huge_of(&self, b: usize, block: &BlockData, nr: u64) -> Option<Pfn> {
+    fn claim_huge_of(&self, b: BlockId, block: &BlockData, nr: u64) -> Option<Pfn> {
         let at = if nr == BLOCK_FRAMES {
             self.claim_run(b, 0, nr).then_some(0)?
         } else {
@@ -156,7 +147,7 @@ impl Frames {
             };
             (0..BLOCK_WORDS).map(starts).find_map(fits)?
         };
-        let first = Pfn((b as u64 * BLOCK_FRAMES + at) as u32);
+        let first = Pfn(b.first_frame().0 + at as u32);
         if block.folio.reserve(first) {
             return Some(first);
         }

@@ -47,8 +47,8 @@ mod tests;
 mod want;
 
 pub(crate) use alloc::FreeBatch;
-pub(crate) use block::BLOCK_WORDS;
-pub use block::{BLOCK_FRAMES, BlockData};
+pub use block::BlockData;
+pub(crate) use block::{BLOCK_WORDS, Blocks, word_base};
 pub(crate) use claimed::ClaimedBlock;
 pub use desc::{FrameDesc, FrameKind};
 pub(crate) use desc::{MapsFull, MetaUse};
@@ -109,7 +109,7 @@ impl<M: Machine> Deref for Memory<M> {
 /// All frames of one [`Vm`](crate::Vm).
 pub struct Frames {
     pub(crate) descs: FrameArray<FrameDesc>,
-    pub(crate) blocks: FrameArray<BlockData>,
+    pub(crate) blocks: Blocks,
     /// The one frame that read faults map; carries no count.
     pub(crate) zero: Pfn,
     /// First frame of the huge zero frame, + 1; 0 until it is first asked for.

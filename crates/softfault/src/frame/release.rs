@@ -3,8 +3,8 @@
 //! Locks on entry: none.
 
 use super::Frames;
-use super::block::{BLOCK_FRAMES, BLOCK_WORDS};
-use crate::addr::Pfn;
+use super::block::{BLOCK_WORDS, word_base};
+use crate::addr::{BlockId, Pfn};
 use crate::sync::Ordering;
 
 impl Frames {
@@ -13,7 +13,7 @@ impl Frames {
     }
 
     pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
-        if self.blocks.at((base / 512) as usize).release((base / 64 % 8) as usize, mask, zeroed) {
+        if self.blocks.at(BlockId::of(Pfn(base as u32))).release((base / 64 % 8) as usize, mask, zeroed) {
             self.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -22,7 +22,7 @@ impl Frames {
     /// that they are free already.
     pub(crate) fn release_run(&self, first: Pfn, nr: u64, zeroed: bool) {
         for (b, w, mask) in words_of(first, nr) {
-            self.release_word(b as u64 * BLOCK_FRAMES + w as u64 * 64, mask, zeroed);
+            self.release_word(word_base(b, w), mask, zeroed);
         }
     }
 
@@ -34,9 +34,9 @@ impl Frames {
 
 /// The bitmap words that a run of frames, aligned to its length, has a part in:
 /// block, word, bits.
-fn words_of(first: Pfn, nr: u64) -> impl Iterator<Item = (usize, usize, u64)> {
+fn words_of(first: Pfn, nr: u64) -> impl Iterator<Item = (BlockId, usize, u64)> {
     let first = u64::from(first.0);
     let mask = (!0u64 >> (64 - nr.min(64))) << (first % 64);
     (first / 64..(first + nr).div_ceil(64))
-        .map(move |word| ((word / BLOCK_WORDS as u64) as usize, (word % BLOCK_WORDS as u64) as usize, mask))
+        .map(move |word| (BlockId((word / BLOCK_WORDS as u64) as u32), (word % BLOCK_WORDS as u64) as usize, mask))
 }

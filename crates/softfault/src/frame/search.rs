@@ -16,12 +16,12 @@
 
 use super::Frames;
 use super::Memory;
-use super::block::BLOCK_WORDS;
+use super::block::{BLOCK_WORDS, word_base};
 use super::want::Fill;
+use crate::addr::{BlockId, BlockRange, OptBlock};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::pace::Pace;
-use core::ops::Range;
 
 /// Free frames that make a block worth reserving at once: a word's worth.
 const WORD: u64 = 64;
@@ -43,9 +43,9 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The blocks at which this CPU looks first.
-    pub(super) fn zone(&self) -> Range<usize> {
+    pub(super) fn zone(&self) -> BlockRange {
         let cpu = self.this_cpu_data();
-        cpu.zone_start.get() as usize..cpu.zone_end.get() as usize
+        cpu.zone()
     }
 
     /// Claims up to `most` frames of one bitmap word, wherever there are some.
@@ -63,7 +63,7 @@ impl<M: Machine> Memory<M> {
             if let Some(claim) = frames.claim_own(cpu, most) {
                 return Some(claim);
             }
-            if let Some(b) = (cpu.block.get() as usize).checked_sub(1) {
+            if let Some(b) = OptBlock::from_word(cpu.block.get()).get() {
                 frames.blocks.at(b).unreserve();
                 cpu.block.set(0);
             }
@@ -71,7 +71,7 @@ impl<M: Machine> Memory<M> {
                 break;
             }
         }
-        (0..frames.blocks.len()).find_map(|b| {
+        frames.blocks.names().iter().find_map(|b| {
             pace.step();
             frames.claim_in(b, 0, most).map(|(_, claim)| claim)
         })
@@ -80,11 +80,11 @@ impl<M: Machine> Memory<M> {
     /// From the block that the CPU used last for what stays, another such block of
     /// its zone, a new one there; then the same of all.
     fn claim_fixed(&self, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
-        let (zone, all) = (self.zone(), 0..self.frames.blocks.len());
-        let last = (self.this_cpu_data().fixed_block.get() as usize).checked_sub(1);
-        let places = [(&zone, true), (&zone, false), (&all, true), (&all, false)];
+        let (zone, all) = (self.zone(), self.frames.blocks.names());
+        let last = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
+        let places = [(zone, true), (zone, false), (all, true), (all, false)];
         // From the end, since pages are taken from the start.
-        let others = places.into_iter().flat_map(|(blocks, fixed)| blocks.clone().rev().map(move |b| (b, fixed)));
+        let others = places.into_iter().flat_map(|(blocks, fixed)| blocks.iter().rev().map(move |b| (b, fixed)));
         last.map(|b| (b, true)).into_iter().chain(others).find_map(|(b, fixed)| {
             pace.step();
             let block = self.frames.blocks.at(b);
@@ -94,7 +94,7 @@ impl<M: Machine> Memory<M> {
             }
             let (_, claim) = self.frames.claim_in(b, 0, most)?;
             block.set_fixed();
-            self.this_cpu_data().fixed_block.set(b as u64 + 1);
+            self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
             Some(claim)
         })
     }
@@ -103,17 +103,16 @@ impl<M: Machine> Memory<M> {
     /// there: a frame that this CPU gave back has its descriptor, and its neighbour's,
     /// in this CPU's cache.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
-        let (zone, all) = (self.zone(), 0..self.frames.blocks.len());
+        let (zone, all) = (self.zone(), self.frames.blocks.names());
         [(&zone, WORD, false), (&zone, WORTH_STAYING, false), (&all, WORD, false), (&all, 1, false), (&all, 1, true)]
             .into_iter()
             .any(|(blocks, least, also_fixed)| self.reserve_in(blocks, least, also_fixed, pace))
     }
 
     /// The same among some blocks, on from where the last search ended.
-    fn reserve_in(&self, blocks: &Range<usize>, least: u64, also_fixed: bool, pace: &mut Pace<'_, M>) -> bool {
-        let search = self.this_cpu_data().search.get() as usize;
-        let start = if blocks.contains(&search) { search } else { blocks.start };
-        (start..blocks.end).chain(blocks.start..start).any(|b| {
+    fn reserve_in(&self, blocks: &BlockRange, least: u64, also_fixed: bool, pace: &mut Pace<'_, M>) -> bool {
+        let search = BlockId(self.this_cpu_data().search.get() as u32);
+        blocks.iter_from(search).any(|b| {
             pace.step();
             let block = self.frames.blocks.at(b);
             block.nr_free() >= least && (also_fixed || !block.is_fixed()) && self.reserve_here(b)
@@ -122,7 +121,7 @@ impl<M: Machine> Memory<M> {
 
     /// Reserves block `b` for the CPU on which this runs now, unless it has one: then
     /// an answer was given on another CPU.
-    fn reserve_here(&self, b: usize) -> bool {
+    fn reserve_here(&self, b: BlockId) -> bool {
         let id = self.machine.this_cpu();
         let cpu = self.cpu(id);
         if cpu.block.get() != 0 {
@@ -130,9 +129,9 @@ impl<M: Machine> Memory<M> {
         }
         let is_ours = self.frames.blocks.at(b).reserve(u64::from(id.0) + 1);
         if is_ours {
-            cpu.block.set(b as u64 + 1);
+            cpu.block.set(OptBlock::some(b).to_word());
             cpu.word.set(0);
-            cpu.search.set((b + 1) as u64);
+            cpu.search.set(u64::from(b.0) + 1);
         }
         is_ours
     }
@@ -142,10 +141,10 @@ impl<M: Machine> Memory<M> {
     /// one.
     pub(super) fn is_low(&self) -> bool {
         let blocks = &self.frames.blocks;
-        let start = self.this_cpu_data().search.get() as usize % blocks.len();
+        let start = blocks.around(self.this_cpu_data().search.get());
         let mut left = self.tunables.low_watermark_pages;
         let mut pace = Pace::new(&self.machine);
-        for b in (start..blocks.len()).chain(0..start) {
+        for b in blocks.names().iter_from(start) {
             pace.step();
             let nr_free = blocks.at(b).nr_free();
             if nr_free >= left {
@@ -162,18 +161,18 @@ impl Frames {
     /// ones were.
     #[inline]
     pub(super) fn claim_own(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
-        let b = (cpu.block.get() as usize).checked_sub(1)?;
+        let b = OptBlock::from_word(cpu.block.get()).get()?;
         let (w, claim) = self.claim_in(b, cpu.word.get() as usize, most)?;
         cpu.word.set(w as u64);
         Some(claim)
     }
 
     /// Some frames of block `b`, from word `from` on.
-    fn claim_in(&self, b: usize, from: usize, most: u64) -> Option<(usize, Claim)> {
+    fn claim_in(&self, b: BlockId, from: usize, most: u64) -> Option<(usize, Claim)> {
         let block = self.blocks.at(b);
         (from..BLOCK_WORDS).find_map(|w| {
             let (mask, zero) = block.claim_some(w, most);
-            (mask != 0).then(|| (w, Claim { base: (b * 512 + w * 64) as u64, mask, zero }))
+            (mask != 0).then(|| (w, Claim { base: word_base(b, w), mask, zero }))
         })
     }
 }

@@ -4,7 +4,7 @@ use super::sight::ATTEMPTS_IN_NOISE;
 use super::want::Fill;
 use super::want::Search;
 use super::{FrameKind, OutOfFrames};
-use crate::addr::{Order, Pfn};
+use crate::addr::{BlockId, Order, Pfn};
 use crate::check::Broken;
 use crate::cpu::ATTENTION_THIEF;
 use crate::mem;
@@ -179,7 +179,7 @@ fn a_gigabyte_in_one_piece() {
 #[test]
 fn held_frames_are_waited_for() {
     let vm = vm(1024, Tunables::default());
-    let claimed = vm.frames.claim_rest(1, vm.hold()).unwrap();
+    let claimed = vm.frames.claim_rest(BlockId(1), vm.hold()).unwrap();
     assert_eq!(claimed.nr_ours(), 512);
     while vm.vmstat().nr_free_pages > 0 {
         vm.obtain(Fill::Raw).unwrap();
@@ -227,17 +227,19 @@ fn a_refusal_takes_a_bounded_number_of_attempts() {
 #[test]
 fn a_huge_frame_is_zero_if_all_of_it_is() {
     let vm = vm(2048, Tunables::default());
-    let block = vm.frames.blocks.at(2);
+    let block = vm.frames.blocks.at(BlockId(2));
     for w in 0..8 {
         let claim = |is_zero: bool| {
-            let Ok(huge) = vm.frames.claim_rest(2, vm.hold()).unwrap().into_huge() else { panic!("it is free") };
+            let Ok(huge) = vm.frames.claim_rest(BlockId(2), vm.hold()).unwrap().into_huge() else {
+                panic!("it is free")
+            };
             assert_eq!(huge.is_zero, is_zero, "claimed by word {w}");
             vm.give_back_huge(huge.first, true);
             if !is_zero {
                 block.claim_exact(w, 1 << (w * 5)).unwrap();
                 vm.frames.release_one(Pfn(1024 + w as u32 * 69), false);
             }
-            let huge = vm.frames.claim_whole(2).unwrap();
+            let huge = vm.frames.claim_whole(BlockId(2)).unwrap();
             assert_eq!(huge.is_zero, is_zero, "word {w}");
             huge.first
         };

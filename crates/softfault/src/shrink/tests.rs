@@ -1,6 +1,6 @@
 //! I6: who looks for zeroes has what keeps the frames in use.
 
-use crate::addr::Access;
+use crate::addr::{Access, BlockId};
 use crate::frame::FrameKind;
 use crate::policy::huge::Enabled;
 use crate::space::Vm;
@@ -34,7 +34,7 @@ fn unmap_at_turn(begin: u64, nr_written: u64) -> bool {
     assert_eq!(space.rss_pages().anon_huge, 512);
     (0..nr_written).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
     let first = space.translate_at_rest(AT).unwrap().pfn;
-    vm.underused_cursor.set(u64::from(first.0) / 512);
+    vm.underused_cursor.set(BlockId::of(first).0.into());
     let (go, wait) = mpsc::channel();
     // Turns of the other CPU's waits, or MAX after its end.
     let progress = Arc::new(AtomicU64::new(0));

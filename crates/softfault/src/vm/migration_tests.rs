@@ -6,7 +6,7 @@
 //! hook compares them with what they were at the last wait.
 
 use super::Vm;
-use crate::addr::PAGE_SIZE;
+use crate::addr::{BlockId, PAGE_SIZE};
 use crate::cpu::CpuData;
 use crate::fault::FaultError;
 use crate::linux::{Advice, MapFlags, MlockFlags, MremapFlags, Prot};
@@ -310,7 +310,7 @@ fn a_search_goes_on_on_another_cpu() {
     let bench = Bench::with_frames(512 * 300, HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT });
     // Each CPU believes that it has blocks of zeroes.
     (0..NR_CPUS).for_each(|_| bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1)));
-    let huge = bench.vm.frames.claim_whole(250).unwrap();
+    let huge = bench.vm.frames.claim_whole(BlockId(250)).unwrap();
     bench.vm.hold_one_in_each_block(100, 7);
     bench.vm.give_back_huge(huge.first, huge.is_zero);
     for _ in 0..NR_CPUS {

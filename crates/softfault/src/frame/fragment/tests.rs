@@ -1,8 +1,7 @@
 //! The index against frames counted one by one.
 
 use super::{Fragmentation, usable_in};
-use crate::addr::Order;
-use crate::frame::BLOCK_FRAMES;
+use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -14,10 +13,10 @@ use std::vec;
 fn counted<M: Machine>(vm: &Vm<M>, order: Order) -> Fragmentation {
     let blocks = &vm.frames.blocks;
     let is_free = |p: u64| {
-        let block = blocks.at((p / BLOCK_FRAMES) as usize);
+        let block = blocks.at(BlockId::of(Pfn(p as u32)));
         block.free_word((p % BLOCK_FRAMES / 64) as usize) & 1 << (p % 64) != 0
     };
-    let end = blocks.len() as u64 * BLOCK_FRAMES;
+    let end = blocks.nr() * BLOCK_FRAMES;
     let size = order.nr_pages();
     let runs = (0..end / size).filter(|i| (i * size..(i + 1) * size).all(is_free)).count() as u64;
     Fragmentation { nr_free: (0..end).filter(|p| is_free(*p)).count() as u64, nr_usable: runs * size }
@@ -82,7 +81,7 @@ fn half_of_the_blocks_when_asked_for_half() {
 fn runs_begin_where_they_are_aligned() {
     let vm = vm(2048, Tunables::default());
     vm.age(0, 1);
-    let block = vm.frames.blocks.at(3);
+    let block = vm.frames.blocks.at(BlockId(3));
     block.release(1, 0b0110_1100_0011, false);
     assert_eq!([0, 1, 2].map(|order| usable_in(block, order)), [6, 4, 0]);
     block.release(1, 0b1111 << 12, false);
