@@ -4,7 +4,7 @@
 //! line counts tests, and steps that are not tests, as passed or failed.
 
 use crate::shell::{self, Line};
-use crate::{lint, mutants, packages, publish, readme};
+use crate::{lint, mutants, packages, publish, readme, room};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,8 @@ struct Step {
     run: fn(&mut Tally) -> Result<(), String>,
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
+    Step { name: "room on the disk", slow: false, run: |_| room::ensure() },
     Step { name: "packages", slow: false, run: |_| packages::ensure() },
     Step { name: "format", slow: false, run: |_| format() },
     Step { name: "lints of our own", slow: false, run: |_| lint::run() },

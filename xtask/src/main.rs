@@ -18,6 +18,7 @@ mod mutants;
 mod packages;
 mod publish;
 mod readme;
+mod room;
 mod shell;
 
 use clap::{Parser, Subcommand};
