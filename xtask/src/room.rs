@@ -1,6 +1,7 @@
 //! Whether the disk has room for what the gate builds: a compiler that runs out of it in the middle names some
 //! other file of some other program.
 
+use crate::shell;
 use std::path::Path;
 
 /// What a fresh clone takes for one run, `target` and the files of the tests, in bytes.
@@ -9,9 +10,10 @@ const TARGETS: [&str; 3] = ["target", "crates/kernel/target", "crates/lab/probe/
 
 /// Sees to it that a run fits, counting what earlier runs have built.
 pub fn ensure() -> Result<(), String> {
-    let disk = rustix::fs::statvfs(".").map_err(|error| format!("the free space of this disk: {error}"))?;
+    let top = shell::top();
+    let disk = rustix::fs::statvfs(&top).map_err(|error| format!("the free space of this disk: {error}"))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    judge(free, TARGETS.iter().map(|target| size_of(Path::new(target))).sum())
+    judge(free, TARGETS.iter().map(|target| size_of(&top.join(target))).sum())
 }
 
 fn judge(free: u64, built: u64) -> Result<(), String> {
