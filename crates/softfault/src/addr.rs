@@ -42,13 +42,48 @@ impl BlockId {
     }
 }
 
-/// A block or none, as a word keeps it: its number + 1, or 0.
+/// A number or none in one word: the number + 1, or 0. So memory of zeroes names nothing.
+const fn pack(number: u32) -> u64 {
+    number as u64 + 1
+}
+
+fn unpack(word: u64) -> Option<u32> {
+    word.checked_sub(1).map(|number| number as u32)
+}
+
+/// A frame or none, as a word keeps it: links through descriptors, twins, deposits, nodes and
+/// pages of objects, members of families.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OptPfn(u64);
+
+impl OptPfn {
+    pub(crate) const NONE: OptPfn = OptPfn(0);
+
+    #[inline(always)]
+    pub(crate) const fn some(pfn: Pfn) -> OptPfn {
+        OptPfn(pack(pfn.0))
+    }
+    #[inline(always)]
+    pub(crate) const fn from_word(word: u64) -> OptPfn {
+        OptPfn(word)
+    }
+    #[inline(always)]
+    pub(crate) const fn to_word(self) -> u64 {
+        self.0
+    }
+    #[inline(always)]
+    pub(crate) fn get(self) -> Option<Pfn> {
+        unpack(self.0).map(Pfn)
+    }
+}
+
+/// A block or none, as a word keeps it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct OptBlock(u64);
 
 impl OptBlock {
     pub(crate) const fn some(b: BlockId) -> OptBlock {
-        OptBlock(b.0 as u64 + 1)
+        OptBlock(pack(b.0))
     }
     pub(crate) const fn from_word(word: u64) -> OptBlock {
         OptBlock(word)
@@ -57,7 +92,7 @@ impl OptBlock {
         self.0
     }
     pub(crate) fn get(self) -> Option<BlockId> {
-        self.0.checked_sub(1).map(|b| BlockId(b as u32))
+        unpack(self.0).map(BlockId)
     }
 }
 
@@ -228,6 +263,16 @@ mod tests {
         assert_eq!([from(2), from(4)], [[2, 3, 4], [4, 2, 3]]);
         assert_eq!([from(1), from(5)], [[2, 3, 4], [2, 3, 4]], "it began outside");
         assert!(some.iter().rev().map(|b| b.0).eq([4, 3, 2]));
+    }
+
+    #[test]
+    fn zero_is_no_frame() {
+        assert_eq!((OptPfn::from_word(0), OptPfn::NONE.get()), (OptPfn::NONE, None));
+        for pfn in [Pfn(0), Pfn(7), Pfn(u32::MAX)] {
+            let kept = OptPfn::some(pfn);
+            assert_eq!(OptPfn::from_word(kept.to_word()).get(), Some(pfn), "frame 0 is a frame");
+            assert_ne!(kept, OptPfn::NONE);
+        }
     }
 
     #[test]

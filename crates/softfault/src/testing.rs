@@ -1,7 +1,7 @@
 //! For unit tests: memory, one CPU or some, a clock that steps when it is read.
 #![allow(unsafe_code)]
 
-use crate::addr::{PAGE_SIZE, Pfn};
+use crate::addr::{BlockId, OptPfn, PAGE_SIZE, Pfn};
 use crate::linux::{MapFlags, Prot};
 use crate::machine::FrameRange;
 use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
@@ -60,7 +60,7 @@ pub(crate) struct Plain {
     /// What the clock says, and what each look at it adds.
     pub(crate) clock: Word,
     pub(crate) clock_step: Word,
-    /// A frame, + 1, in whose block nobody may have business; 0 is none.
+    /// A frame or none, an [`OptPfn`]: nobody may have business in its block.
     pub(crate) closed: Word,
     /// Calls of [`Machine::frame_ptr`] so far: a walk has one for each level.
     pub(crate) nr_looks: Word,
@@ -84,7 +84,8 @@ unsafe impl Machine for Plain {
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         self.nr_looks.add_owned(1);
-        let is_closed = self.closed.get().checked_sub(1).is_some_and(|at| u64::from(pfn.0) / 512 == at / 512);
+        let is_closed =
+            OptPfn::from_word(self.closed.get()).get().is_some_and(|closed| BlockId::of(pfn) == BlockId::of(closed));
         assert!(!is_closed, "a frame that is nobody's is looked at");
         let (from, nr_more) = self.gap;
         let at = u64::from(pfn.0) + if pfn.0 < from { 0 } else { nr_more };

@@ -113,9 +113,9 @@ impl<M: Machine> Vm<M> {
 
     /// I20 for the huge zero frame.
     pub(super) fn check_huge_zero(&self) -> Result<(), Broken> {
-        let Some(first) = self.frames.huge_zero.get().checked_sub(1) else { return Ok(()) };
+        let Some(first) = self.frames.huge_zero().get() else { return Ok(()) };
         for i in 0..Vm::<M>::NR_SUB_FRAMES {
-            let pfn = Pfn((first + i) as u32);
+            let pfn = Pfn(first.0 + i as u32);
             let words: &[Word; 512] = mem::view(&self.machine, pfn, 0);
             if words.iter().any(|w| w.get() != 0) {
                 return Err(Broken::NotZero(pfn));

@@ -23,7 +23,7 @@ use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
-use crate::addr::{Access, Order, Pfn, Rights};
+use crate::addr::{Access, Order, Rights};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::policy::fault::FaultPlan;
@@ -100,13 +100,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn fill_huge_zero(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let Fault { here, request, found } = *fault;
         let with_twin = self.vm.frames.twin(hole.table).is_none();
-        let zero = self.vm.frames.huge_zero.load(Ordering::Acquire).checked_sub(1);
+        let zero = self.vm.frames.huge_zero().get();
         // The parts are asked for last: what is taken from the hand has to be used.
         let Some((zero, parts)) = zero.and_then(|zero| Some((zero, kit.parts(with_twin)?))) else {
             return Turn::Need(Need::HugeZero { with_twin });
         };
         let rights = found.entry_rights() - Rights::WRITE;
-        let leaf = Leaf { pfn: Pfn(zero as u32), rights, accessed: true, dirty: false };
+        let leaf = Leaf { pfn: zero, rights, accessed: true, dirty: false };
         if self.put_huge(fault, hole, leaf, parts, kit).is_err() {
             return Turn::Raced;
         }

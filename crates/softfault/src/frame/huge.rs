@@ -10,7 +10,7 @@ use super::block::{BLOCK_WORDS, BlockData};
 use super::fragment::run_starts;
 use super::{FrameKind, Frames, Memory, OutOfFrames};
 use crate::account::Event;
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptPfn, Order, Pfn};
 use crate::clear;
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -58,7 +58,7 @@ impl<M: Machine> Memory<M> {
 
     /// Sees to it that there is a huge zero frame. It stays for good.
     pub(crate) fn make_huge_zero(&self) -> Result<(), OutOfFrames> {
-        if self.frames.huge_zero.load(Ordering::Acquire) != 0 {
+        if self.frames.huge_zero() != OptPfn::NONE {
             return Ok(());
         }
         let Ok(huge) = self.obtain_huge() else {
@@ -69,7 +69,7 @@ impl<M: Machine> Memory<M> {
             self.zero_huge(huge.first, None);
         }
         self.frames.folio(huge.first).state.set(FrameKind::Zero as u64);
-        let named = u64::from(huge.first.0) + 1;
+        let named = OptPfn::some(huge.first).to_word();
         if self.frames.huge_zero.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).is_err() {
             self.give_back_huge(huge.first, true);
         } else {

@@ -59,11 +59,11 @@ pub(crate) use huge::HugeFrame;
 pub(crate) use sight::Source;
 pub(crate) use want::Fill;
 
-use crate::addr::Pfn;
+use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;
 use crate::machine::Machine;
 use crate::mem::FrameArray;
-use crate::sync::Word;
+use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
 /// No frame was left, or none was allowed by an injected failure.
@@ -112,7 +112,7 @@ pub struct Frames {
     pub(crate) blocks: Blocks,
     /// The one frame that read faults map; carries no count.
     pub(crate) zero: Pfn,
-    /// First frame of the huge zero frame, + 1; 0 until it is first asked for.
+    /// First frame of the huge zero frame, an [`OptPfn`]: none until it is first asked for.
     pub(crate) huge_zero: Word,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
@@ -129,6 +129,10 @@ pub struct Frames {
 }
 
 impl Frames {
+    /// First frame of the huge zero frame, if there is one.
+    pub(crate) fn huge_zero(&self) -> OptPfn {
+        OptPfn::from_word(self.huge_zero.load(Ordering::Acquire))
+    }
     /// The descriptor of a frame.
     #[inline(always)]
     pub(crate) fn desc(&self, pfn: Pfn) -> &FrameDesc {

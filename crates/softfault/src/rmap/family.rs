@@ -21,7 +21,7 @@
 //! Locks: the family's guards the list of members. A member whose space ends
 //! leaves the list first, so that what a walk meets under the lock is in place.
 
-use crate::addr::Pfn;
+use crate::addr::{OptPfn, Pfn};
 use crate::frame::{Fill, FrameKind, Memory, MetaUse};
 use crate::links::Links;
 use crate::lock::Spin;
@@ -36,13 +36,13 @@ use core::ops::ControlFlow;
 pub(crate) struct FamilyData {
     /// Frame of the founder.
     pub(crate) founder: Word,
-    /// Next and previous member, frame + 1; `next` is [`LEFT`] after the end.
+    /// Next and previous member, each an [`OptPfn`]; `next` is [`LEFT`] after the end.
     pub(crate) next: Word,
     pub(crate) prev: Word,
     /// Members, and walks under way. The frame goes back when it reaches zero.
     pub(crate) refs: Word,
     pub(crate) lock: Word,
-    /// First member, frame + 1.
+    /// First member, an [`OptPfn`].
     pub(crate) first: Word,
     pub(crate) pad: [Word; 2],
 }
@@ -51,7 +51,7 @@ pub(crate) struct FamilyData {
 const LEFT: u64 = u64::MAX;
 
 fn link(word: &Word) -> Option<Pfn> {
-    word.get().checked_sub(1).map(|p| Pfn(p as u32))
+    OptPfn::from_word(word.get()).get()
 }
 
 /// Where the line lies in a space's frame: see `SpaceData`.
@@ -196,7 +196,7 @@ impl<M: Machine> Links<M> {
         let head = self.family_data(founder);
         head.refs.fetch_add(1, Ordering::AcqRel);
         let _lock = Spin::lock(&head.lock, &self.machine);
-        let me = u64::from(frame.0) + 1;
+        let me = OptPfn::some(frame).to_word();
         self.family_data(frame).next.set(head.first.get());
         if let Some(first) = link(&head.first) {
             self.family_data(first).prev.set(me);

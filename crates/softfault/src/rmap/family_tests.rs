@@ -2,7 +2,7 @@
 
 use super::super::{TakeEnded, TakenEntry};
 use super::*;
-use crate::addr::Access;
+use crate::addr::{Access, OptPfn};
 use crate::space::{AddressSpace, Vm};
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
@@ -187,7 +187,7 @@ fn a_look_up_reads_no_frame_of_others() {
     let (space, pfn) = with_page(&vm);
     let child = space.fork().unwrap();
     assert!(vm.is_founder(space.frame));
-    vm.machine.closed.set(u64::from(child.frame.0) + 1);
+    vm.machine.closed.set(OptPfn::some(child.frame).to_word());
     for frame in [child.frame, child.root, space.root, pfn] {
         assert!(!vm.is_founder(frame));
     }

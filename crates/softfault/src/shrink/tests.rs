@@ -1,6 +1,6 @@
 //! I6: who looks for zeroes has what keeps the frames in use.
 
-use crate::addr::{Access, BlockId};
+use crate::addr::{Access, BlockId, OptPfn};
 use crate::frame::FrameKind;
 use crate::policy::huge::Enabled;
 use crate::space::Vm;
@@ -52,7 +52,7 @@ fn unmap_at_turn(begin: u64, nr_written: u64) -> bool {
             }
             space.munmap(AT, HUGE).unwrap();
             if vm.frames.folio(first).state().kind() == FrameKind::Free {
-                vm.machine.closed.set(u64::from(first.0) + 1);
+                vm.machine.closed.set(OptPfn::some(first).to_word());
             }
             progress.store(u64::MAX, Ordering::SeqCst);
             true

@@ -2,7 +2,7 @@
 //! their frames. Part of `Vm::check`.
 
 use super::object::Top;
-use crate::addr::Pfn;
+use crate::addr::{OptPfn, Pfn};
 use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
 use crate::machine::Machine;
@@ -98,7 +98,7 @@ impl<M: Machine> Vm<M> {
         }
         for i in 0..512 {
             let word: &Word = mem::view(&self.machine, node, i * 8);
-            if let Some(below) = super::object::frame_of(word.get()) {
+            if let Some(below) = OptPfn::from_word(word.get()).get() {
                 self.count_nodes(below, height - 1, counts);
             }
         }

@@ -17,8 +17,8 @@
 //! Locks on entry: none, no section. Takes the object's `resize`, under which
 //! nothing is taken but sections.
 
-use super::object::{MAX_OBJECT_BYTES, frame_of};
-use crate::addr::{PAGE_SIZE, Pfn};
+use super::object::MAX_OBJECT_BYTES;
+use crate::addr::{OptPfn, PAGE_SIZE, Pfn};
 use crate::frame::FreeBatch;
 use crate::links::Links;
 use crate::lock::lock_word;
@@ -29,16 +29,16 @@ use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 use core::ops::{ControlFlow, Range};
 
-/// Frames that were taken out of an object, from link to link: the frame + 1.
+/// Frames that were taken out of an object, from link to link.
 struct Chain<'a, M: Machine> {
     links: &'a Links<M>,
-    first: u64,
+    first: OptPfn,
 }
 
 impl<M: Machine> Chain<'_, M> {
     fn push(&mut self, pfn: Pfn) {
-        self.links.frames.desc(pfn).link.set(self.first);
-        self.first = u64::from(pfn.0) + 1;
+        self.links.frames.desc(pfn).link.set(self.first.to_word());
+        self.first = OptPfn::some(pfn);
     }
 
     /// After the grace period: frees what is mapped nowhere.
@@ -46,10 +46,10 @@ impl<M: Machine> Chain<'_, M> {
         let mut batch = FreeBatch::new(&self.links.frames);
         let mut at = self.first;
         let mut pace = Pace::new(&self.links.machine);
-        while let Some(pfn) = frame_of(at) {
+        while let Some(pfn) = at.get() {
             pace.step();
             let desc = self.links.frames.desc(pfn);
-            at = desc.link.get();
+            at = OptPfn::from_word(desc.link.get());
             // Before the frame is given up: whoever has it next wants a zero there.
             desc.link.set(0);
             if desc.orphan() {
@@ -98,14 +98,14 @@ impl<M: Machine> Links<M> {
 
     /// Under `resize`: one taker at a time, so that a frame is in one chain.
     fn take_pages(&self, id: ObjectId, pages: Range<u64>) {
-        let mut chain = Chain { links: self, first: 0 };
+        let mut chain = Chain { links: self, first: OptPfn::NONE };
         let _ = self.for_each_page(id, &pages, &mut |_, word| {
-            if let Some(pfn) = frame_of(word.swap(0, Ordering::AcqRel)) {
+            if let Some(pfn) = OptPfn::from_word(word.swap(0, Ordering::AcqRel)).get() {
                 chain.push(pfn);
             }
             ControlFlow::Continue(())
         });
-        if chain.first != 0 {
+        if chain.first != OptPfn::NONE {
             self.grace_everywhere();
             chain.release();
         }

@@ -14,7 +14,7 @@
 //!
 //! Locks on entry: none.
 
-use crate::addr::{PAGE_SIZE, Pfn};
+use crate::addr::{OptPfn, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
 use crate::machine::Machine;
@@ -60,14 +60,14 @@ impl Top {
         Top(data.top.load(Ordering::Acquire))
     }
     fn new(node: Pfn, height: u32) -> Top {
-        Top((u64::from(node.0) + 1) | (u64::from(height) << Top::HEIGHT_SHIFT))
+        Top(OptPfn::some(node).to_word() | (u64::from(height) << Top::HEIGHT_SHIFT))
     }
     /// Levels of nodes; 0 without any.
     pub(super) fn height(self) -> u32 {
         (self.0 >> Top::HEIGHT_SHIFT) as u32
     }
     pub(super) fn node(self) -> Option<Pfn> {
-        frame_of(self.0 & ((1 << Top::HEIGHT_SHIFT) - 1))
+        OptPfn::from_word(self.0 & ((1 << Top::HEIGHT_SHIFT) - 1)).get()
     }
     /// Whether the tree is high enough for the page.
     fn reaches(self, index: u64) -> bool {
@@ -77,7 +77,7 @@ impl Top {
 
 /// Where a look-up ended.
 pub(crate) enum ObjectSlot<'a> {
-    /// The word of the page: 0, or its frame + 1.
+    /// The word of the page, an [`OptPfn`].
     Page(&'a Word),
     /// A word whose node is missing.
     Hole(&'a Word),
@@ -85,18 +85,12 @@ pub(crate) enum ObjectSlot<'a> {
     Low(Top),
 }
 
-/// The frame that a filled word names.
-#[inline(always)]
-pub(crate) fn frame_of(word: u64) -> Option<Pfn> {
-    word.checked_sub(1).map(|pfn| Pfn(pfn as u32))
-}
-
 impl ObjectSlot<'_> {
     /// The page's frame, if there is one.
     #[inline]
     pub(crate) fn frame(&self) -> Option<Pfn> {
         match self {
-            ObjectSlot::Page(word) => frame_of(word.load(Ordering::Acquire)),
+            ObjectSlot::Page(word) => OptPfn::from_word(word.load(Ordering::Acquire)).get(),
             ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
         }
     }
@@ -185,7 +179,7 @@ impl<M: Machine> Links<M> {
         for i in 0..512 {
             pace.step();
             let word: &Word = mem::view(&self.machine, node, i * 8);
-            let Some(below) = frame_of(word.load(Ordering::Acquire)) else { continue };
+            let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() else { continue };
             if height > 1 {
                 self.free_node(below, height - 1, pace);
             } else {
@@ -213,7 +207,9 @@ impl<M: Machine> Links<M> {
             if height == 0 {
                 return ObjectSlot::Page(word);
             }
-            let Some(below) = frame_of(word.load(Ordering::Acquire)) else { return ObjectSlot::Hole(word) };
+            let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() else {
+                return ObjectSlot::Hole(word);
+            };
             node = below;
         }
     }
@@ -230,7 +226,7 @@ impl<M: Machine> Links<M> {
     ) -> Result<(), LostFill> {
         let desc = self.frames.desc(pfn);
         let fill = |word: &Word| {
-            let named = u64::from(pfn.0) + 1;
+            let named = OptPfn::some(pfn).to_word();
             word.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
         };
         match slot {
@@ -256,7 +252,7 @@ impl<M: Machine> Links<M> {
         let height = match seen.node() {
             None => (1..HEIGHT_MAX).find(|h| index >> (INDEX_BITS * h) == 0).unwrap_or(HEIGHT_MAX),
             Some(below) => {
-                first.set(u64::from(below.0) + 1);
+                first.set(OptPfn::some(below).to_word());
                 seen.height() + 1
             }
         };

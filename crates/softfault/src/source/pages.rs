@@ -2,8 +2,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::{INDEX_BITS, Top, frame_of};
-use crate::addr::Pfn;
+use super::object::{INDEX_BITS, Top};
+use crate::addr::{OptPfn, Pfn};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem;
@@ -45,7 +45,7 @@ impl<M: Machine> Links<M> {
         for i in first..end {
             pace.step();
             let word: &Word = mem::view(&self.machine, node, i as usize * 8);
-            match frame_of(word.load(Ordering::Acquire)) {
+            match OptPfn::from_word(word.load(Ordering::Acquire)).get() {
                 None => {}
                 Some(_) if level == 0 => f(base + i, word)?,
                 Some(below) => self.walk_node((below, level - 1, base + (i << shift)), pages, pace, f)?,

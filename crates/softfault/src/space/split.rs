@@ -17,7 +17,7 @@ use super::AddressSpace;
 use super::lock::Writer;
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Pfn, Rights, Vpn};
+use crate::addr::{OptPfn, PageRange, Pfn, Rights, Vpn};
 use crate::frame::{FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::pace::Pace;
@@ -171,6 +171,6 @@ impl<M: Machine> Vm<M> {
     /// Whether a huge entry that names the frame maps the huge zero frame.
     #[inline]
     pub(crate) fn is_huge_zero(&self, first: Pfn) -> bool {
-        self.frames.huge_zero.get() == u64::from(first.0) + 1
+        self.frames.huge_zero.get() == OptPfn::some(first).to_word()
     }
 }

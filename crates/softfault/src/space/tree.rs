@@ -126,7 +126,7 @@ impl<'a, M: Machine> Tree<'a, M> {
     /// How far the pool has grown, for [`shrink_pool`](Self::shrink_pool). Under the
     /// writer lock.
     pub fn pool_mark(&self) -> PoolMark {
-        PoolMark(self.root.pool.frames.get())
+        pool::mark(*self)
     }
 
     /// Gives each frame that was added since `mark` to `f`, who may reuse it. Under the

@@ -10,14 +10,14 @@
 
 use super::format::Format;
 use super::walk;
-use crate::addr::{Pfn, Vpn};
+use crate::addr::{OptPfn, Pfn, Vpn};
 use crate::frame::{FrameKind, Frames};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
 
-/// The frame that a word of a twin or a descriptor's link names: frame + 1.
+/// The frame that a word of a twin or a descriptor's link names.
 fn named(word: &Word) -> Option<Pfn> {
-    word.load(Ordering::Acquire).checked_sub(1).map(|p| Pfn(p as u32))
+    OptPfn::from_word(word.load(Ordering::Acquire)).get()
 }
 
 impl Frames {
@@ -31,7 +31,7 @@ impl Frames {
     pub(crate) fn put_twin(&self, table: Pfn, twin: Pfn) -> bool {
         let owner = self.desc(table).owner.get();
         self.desc(twin).assign(FrameKind::Table, 0, owner, TWIN_LEVEL);
-        let named = u64::from(twin.0) + 1;
+        let named = OptPfn::some(twin).to_word();
         self.desc(table).link.compare_exchange(0, named, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
@@ -68,7 +68,7 @@ pub(crate) fn deposit<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base
     let word = word(machine, frames, table, index::<M::Format>(base));
     debug_assert!(word.is_some_and(|w| w.get() == 0), "I25: one deposit for each huge mapping");
     if let Some(word) = word {
-        word.set(u64::from(leaf_table.0) + 1);
+        word.set(OptPfn::some(leaf_table).to_word());
     }
 }
 

@@ -7,7 +7,7 @@ use super::format::{Entry, Format, span_of};
 use super::place::PmdSlot;
 use super::take::{At, for_each_slot};
 use super::walk::{self, Walk};
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{OptPfn, PageRange, Pfn, Vpn};
 use crate::frame::Memory;
 use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Source};
 use crate::machine::Machine;
@@ -19,7 +19,7 @@ pub(crate) const SMALL: u64 = 64;
 /// Zeroed frames, the caller's alone.
 pub(crate) struct TableReserve<'vm, M: Machine> {
     vm: &'vm Memory<M>,
-    first: Option<Pfn>,
+    first: OptPfn,
     nr_left: u64,
     nr_used: u64,
     /// Until all are in use or back.
@@ -28,7 +28,7 @@ pub(crate) struct TableReserve<'vm, M: Machine> {
 
 impl<'vm, M: Machine> TableReserve<'vm, M> {
     pub(crate) fn new(vm: &'vm Memory<M>) -> Self {
-        TableReserve { vm, first: None, nr_left: 0, nr_used: 0, held: None }
+        TableReserve { vm, first: OptPfn::NONE, nr_left: 0, nr_used: 0, held: None }
     }
 
     /// Sets frames aside. Asks first whether there can be so many: zeroing all
@@ -91,9 +91,9 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     }
 
     fn take(&mut self) -> Option<Pfn> {
-        let pfn = self.first?;
+        let pfn = self.first.get()?;
         let link = &self.vm.frames.desc(pfn).link;
-        self.first = link.get().checked_sub(1).map(|p| Pfn(p as u32));
+        self.first = OptPfn::from_word(link.get());
         link.set(0);
         self.nr_left -= 1;
         Some(pfn)
@@ -163,8 +163,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     fn put(&mut self, pfn: Pfn) {
         let desc = self.vm.frames.desc(pfn);
         desc.clear();
-        desc.link.set(self.first.map_or(0, |p| u64::from(p.0) + 1));
-        self.first = Some(pfn);
+        desc.link.set(self.first.to_word());
+        self.first = OptPfn::some(pfn);
         self.nr_left += 1;
     }
 }

@@ -13,7 +13,7 @@ use super::Tree;
 use super::layout::{Inner, Leaf, NODES_PER_FRAME};
 use super::node::{NodeId, State};
 use super::slots::Slots;
-use crate::addr::Pfn;
+use crate::addr::{OptPfn, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
@@ -24,7 +24,32 @@ pub type FrameSource<'s> = dyn FnMut() -> Option<Pfn> + 's;
 
 /// How far the pool has grown.
 #[derive(Clone, Copy)]
-pub struct PoolMark(pub(super) u64);
+pub struct PoolMark(OptPfn);
+
+/// The frame that was added last; each frame names the one before it.
+fn last_frame<M: Machine>(tree: Tree<'_, M>) -> OptPfn {
+    OptPfn::from_word(tree.root.pool.frames.get())
+}
+
+fn frame_before<M: Machine>(tree: Tree<'_, M>, pfn: Pfn) -> OptPfn {
+    OptPfn::from_word(tree.header(NodeId::new(pfn, 0)).frame_link.get())
+}
+
+/// See [`Tree::pool_mark`].
+pub(super) fn mark<M: Machine>(tree: Tree<'_, M>) -> PoolMark {
+    PoolMark(last_frame(tree))
+}
+
+/// The frames that were added since the mark, newest first. A frame is not looked at any
+/// more once it was given: its receiver may give it to somebody else.
+fn frames_since<M: Machine>(tree: Tree<'_, M>, mark: PoolMark) -> impl Iterator<Item = Pfn> {
+    let mut at = last_frame(tree);
+    core::iter::from_fn(move || {
+        let pfn = at.get().filter(|_| at != mark.0)?;
+        at = frame_before(tree, pfn);
+        Some(pfn)
+    })
+}
 
 /// No frame for the nodes of an edit, or (25 million VMAs) no level left. The
 /// tree is as it was.
@@ -212,7 +237,7 @@ pub(super) fn reserve<M: Machine>(tree: Tree<'_, M>, nr_nodes: u64, alloc: &mut 
         debug_assert!(pfn.0 != 0, "alloc: should give a frame other than frame 0");
         let first = NodeId::new(pfn, 0);
         tree.header(first).frame_link.set(pool.frames.get());
-        pool.frames.set(u64::from(pfn.0));
+        pool.frames.set(OptPfn::some(pfn).to_word());
         pool.nr_frames.add_owned(1);
         for slot in 0..NODES_PER_FRAME {
             give(tree, NodeId::new(pfn, slot));
@@ -228,14 +253,12 @@ const GOING: u64 = u64::MAX;
 pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn FnMut(Pfn)) {
     let pool = &tree.root.pool;
     let mut pace = Pace::new(tree.machine);
-    let (mut frame, mut nr_frames) = (pool.frames.get(), 0);
-    while frame != mark.0 {
-        let pfn = Pfn(frame as u32);
+    let mut nr_frames = 0;
+    for pfn in frames_since(tree, mark) {
         (0..NODES_PER_FRAME).for_each(|slot| {
             pace.step();
             tree.header(NodeId::new(pfn, slot)).stamp.set(GOING);
         });
-        frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
         nr_frames += 1;
     }
     if nr_frames == 0 {
@@ -260,27 +283,18 @@ pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn 
     debug_assert_eq!(nr_going, nr_frames * NODES_PER_FRAME, "mark: no version has nodes that came after it");
     pool.nr_free.fetch_sub(nr_going + kept.nr_nodes, Ordering::Relaxed);
     push(tree, &kept);
-    let mut frame = pool.frames.get();
-    while frame != mark.0 {
-        let pfn = Pfn(frame as u32);
-        // Read before `f`, which may give the frame to somebody else.
-        frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+    for pfn in frames_since(tree, mark) {
         pace.step();
         f(pfn);
     }
-    pool.frames.set(mark.0);
+    pool.frames.set(mark.0.to_word());
     pool.nr_frames.add_owned(nr_frames.wrapping_neg());
 }
 
 /// See [`Tree::pool_frames`].
 pub(super) fn for_each_frame<M: Machine>(tree: Tree<'_, M>, f: &mut dyn FnMut(Pfn)) {
-    let pool = &tree.root.pool;
-    let mut frame = pool.frames.get();
     let mut pace = Pace::new(tree.machine);
-    for _ in 0..pool.nr_frames.get() {
-        let pfn = Pfn(frame as u32);
-        // Read before `f`, which may give the frame to somebody else.
-        frame = tree.header(NodeId::new(pfn, 0)).frame_link.get();
+    for pfn in frames_since(tree, PoolMark(OptPfn::NONE)) {
         pace.step();
         f(pfn);
     }
