@@ -1,5 +1,6 @@
 //! What `cargo package` would publish of the library is complete: licences, README,
-//! CHANGELOG, metadata, every file that its documentation cites; and it builds.
+//! CHANGELOG, metadata, every file that its documentation cites; no feature is on by
+//! default; and it builds.
 //!
 //! Licences and documents are symbolic links to those at the top, which cargo
 //! follows.
@@ -25,6 +26,7 @@ pub fn check() -> Result<(), String> {
     let read = |file: &str| std::fs::read_to_string(shell::top().join(CRATE).join(file)).unwrap_or_default();
     let mut wrong: Vec<String> = missing(&files, read).collect();
     wrong.extend(missing_keys(&read("Cargo.toml"))?);
+    wrong.extend(on_by_default(&read("Cargo.toml"))?);
     wrong.iter().for_each(|what| println!("{CRATE}: {what}"));
     if !wrong.is_empty() {
         return Err(format!("{} things are missing in the library's package", wrong.len()));
@@ -107,9 +109,26 @@ fn missing_keys(manifest: &str) -> Result<Vec<String>, String> {
     Ok(KEYS.iter().filter(|key| !has(key)).map(|key| format!("Cargo.toml should have package.{key}")).collect())
 }
 
+/// Features that are on where nobody asks for them: there is one, for tests and the
+/// laboratory.
+fn on_by_default(manifest: &str) -> Result<Vec<String>, String> {
+    let manifest: toml::Table = manifest.parse().map_err(|e| format!("{CRATE}/Cargo.toml: {e}"))?;
+    let on = manifest.get("features").and_then(|features| features.get("default")).and_then(|on| on.as_array());
+    let on = on.into_iter().flatten();
+    Ok(on.map(|feature| format!("Cargo.toml should not have feature {feature} on by default")).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_what_is_on_by_default() {
+        assert_eq!(on_by_default("[features]\nhooks = []\n"), Ok(vec![]));
+        assert_eq!(on_by_default("[package]\n"), Ok(vec![]));
+        let on = on_by_default("[features]\ndefault = ['hooks']\nhooks = []\n").unwrap();
+        assert_eq!(on, ["Cargo.toml should not have feature \"hooks\" on by default"]);
+    }
 
     #[test]
     fn names_what_is_missing() {

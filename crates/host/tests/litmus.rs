@@ -1,13 +1,13 @@
 //! The asymmetric barrier as the core uses it, on the machine that this runs on:
-//! store buffering between the two functions of `softfault::sync` that every
+//! store buffering between the two functions of `softfault::hooks::sections` that every
 //! section is made of, and [`Machine::heavy_barrier`] between them on the
 //! remover's side.
 //!
 //! ```text
 //! faulter (light)              remover (heavy)
-//! sync::enter(slot, odd)       gone = 1
+//! sections::enter(slot, odd)   gone = 1
 //! saw = gone                   Machine::heavy_barrier
-//!                              inside = sync::probe(slot)
+//!                              inside = sections::probe(slot)
 //! ```
 //! Never may the faulter miss what is gone while the remover misses the faulter.
 //! No model can say whether a real `membarrier(2)` does what is asked of it.
@@ -15,8 +15,9 @@
 #![deny(unsafe_code)]
 
 use rustix::thread::{CpuSet as HostCpus, sched_getaffinity, sched_setaffinity};
+use softfault::hooks::sections;
 use softfault::machine::{CpuId, CpuSet, Machine};
-use softfault::sync::{self, Ordering, Word};
+use softfault::sync::{Ordering, Word};
 use softfault_host::{Hosted, HostedConfig};
 use std::time::{Duration, Instant};
 
@@ -63,9 +64,9 @@ fn faulter(board: &Board) {
         }
         // Every distance between the two sides comes by.
         (0..round % 61).for_each(|_| std::hint::spin_loop());
-        sync::enter(&board.slot.0, 2 * round - 1);
+        sections::enter(&board.slot.0, 2 * round - 1);
         board.saw.0.set(board.gone.0.load(Ordering::Acquire));
-        sync::leave(&board.slot.0, 2 * round);
+        sections::leave(&board.slot.0, 2 * round);
         board.done.0.store(round, Ordering::Release);
     }
 }
@@ -84,7 +85,7 @@ fn play(heavy: bool, rounds: u64, limit: Duration) -> (u64, u64) {
         while played < rounds && started.elapsed() < limit {
             played += 1;
             board.gone.0.set(0);
-            let outside = sync::probe(&board.slot.0);
+            let outside = sections::probe(&board.slot.0);
             board.round.0.store(played, Ordering::Release);
             (0..played % 53).for_each(|_| std::hint::spin_loop());
             board.gone.0.set(1);
@@ -93,7 +94,7 @@ fn play(heavy: bool, rounds: u64, limit: Duration) -> (u64, u64) {
             } else {
                 std::sync::atomic::compiler_fence(Ordering::SeqCst);
             }
-            let inside = sync::probe(&board.slot.0);
+            let inside = sections::probe(&board.slot.0);
             while board.done.0.load(Ordering::Acquire) < played {
                 std::hint::spin_loop();
             }

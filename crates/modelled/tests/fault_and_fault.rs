@@ -3,7 +3,8 @@
 mod common;
 
 use common::{World, explore, run};
-use softfault_modelled::{Access, Discipline, Event, Mapping, Vpn};
+use softfault_modelled::hooks::Mapping;
+use softfault_modelled::{Access, Discipline, Event, Vpn};
 
 fn both_fault(discipline: Discipline) {
     explore(2, move || {

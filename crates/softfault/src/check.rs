@@ -1,12 +1,15 @@
 //! The invariants of `docs/invariants.md` that can be checked at rest, each by a
-//! function of its name. Tests run [`Vm::check`] after every operation; nothing
-//! else calls it.
+//! function of its name. Our tests run [`Vm::check`] after every operation. The core
+//! itself never calls it.
+//!
+//! A port may run it in debug builds. It finds mistakes of the port, too: a shootdown
+//! that returns too early or a frame that somebody else writes breaks an invariant.
 //!
 //! At rest means: no operation and no fault is under way on any CPU.
 
 use crate::account::Event;
 use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
-use crate::frame::{BLOCK_WORDS, BlockData, FrameKind, word_base};
+use crate::frame::{BLOCK_WORDS, FrameKind, word_base};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::space::AddressSpace;
@@ -20,6 +23,7 @@ use core::ops::ControlFlow;
 pub(crate) mod broken;
 mod huge;
 
+pub use crate::space::tree::TreeFault;
 pub use broken::{Broken, Counter};
 
 impl<M: Machine> Vm<M> {
@@ -144,15 +148,6 @@ impl<M: Machine> Vm<M> {
             }
         }
         Ok(())
-    }
-
-    /// Counts the free frames whose dirty bit is set, by the word of their block's
-    /// bitmap: what [`check_free_is_zero`](Vm::check_free_is_zero) has to tell from
-    /// the others. Call it at rest.
-    pub fn nr_dirty_by_word(&self) -> [u64; 8] {
-        let dirty = |block: &BlockData, w: usize| block.free_word(w) & block.dirty[w].get();
-        let nr_in = |w| self.frames.blocks.iter().map(|block| u64::from(dirty(block, w).count_ones())).sum();
-        core::array::from_fn(nr_in)
     }
 
     fn check_is_zero(&self, pfn: Pfn) -> Result<(), Broken> {

@@ -13,6 +13,7 @@ use crate::sync::Word;
 /// `attention`: a thief is taking the groups; leave them alone.
 pub(crate) const ATTENTION_THIEF: u64 = 1;
 /// `attention`: an injected failure is armed; take the slow path, which counts.
+#[cfg(any(test, feature = "hooks"))]
 pub(crate) const ATTENTION_INJECT: u64 = 2;
 
 /// `attention`: this CPU is in `Machine::notify`. A fault that is made there gets no

@@ -45,7 +45,7 @@
 //! | fault | `fault` | |
 //! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `pin`, `notify/lookup`, `notify/age` | |
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
-//! | face | `vm`, `check`, `describe` | |
+//! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!
 //! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory` to `Base`.
 //! The functions of a station are methods of the lowest component that has what they need. So the compiler refuses a
@@ -97,10 +97,11 @@ pub mod check;
 pub mod clear;
 mod compact;
 mod cpu;
-mod describe;
 pub mod errno;
 mod fault;
 mod frame;
+#[cfg(any(test, feature = "hooks"))]
+pub mod hooks;
 mod khugepaged;
 mod links;
 mod linux;
@@ -130,7 +131,6 @@ pub use account::{Event, VmStat};
 pub use addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
 pub use base::Base;
 pub use compact::{CompactRefusal, MigrateRefusal};
-pub use describe::Place;
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::{Fragmentation, Memory, OutOfFrames};
@@ -141,7 +141,6 @@ pub use machine::{CpuId, CpuSet, Flush, FrameRange, MAX_CPUS, Machine, SpaceTag,
 pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
-pub use rmap::Mapping;
 pub use source::handle::SharedObject;
 pub use space::Vm;
 pub use space::access::AccessError;
@@ -149,7 +148,6 @@ pub use space::ops::{
     ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError, ObjectPart,
     PageState, SmapsEntry, Translation,
 };
-pub use space::tree::TreeFault;
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};
 pub use space::{Active, AddressSpace};

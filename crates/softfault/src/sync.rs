@@ -24,9 +24,11 @@
 pub use core::sync::atomic::Ordering;
 
 #[cfg(not(softfault_sync))]
-mod machine;
+pub(crate) mod machine;
 #[cfg(not(softfault_sync))]
-pub use machine::*;
+pub use machine::Word;
+#[cfg(not(softfault_sync))]
+pub(crate) use machine::*;
 
 #[cfg(softfault_sync = "loom")]
 mod modelled;

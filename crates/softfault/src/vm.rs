@@ -95,7 +95,8 @@ impl<M: Machine> Vm<M> {
             nr_turns_over: Word::new(0),
             quiet: Word::new(0),
             is_low: Word::new(0),
-            inject: Word::new(u64::MAX),
+            #[cfg(any(test, feature = "hooks"))]
+            injection: crate::frame::Injection::off(),
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
         let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };

@@ -10,8 +10,9 @@
 mod common;
 
 use common::*;
+use softfault::hooks::Mapping;
 use softfault::table::format::Format as _;
-use softfault::{Access, CpuId, Event, FaultDone, FaultError, Mapping, Rights, Vpn};
+use softfault::{Access, CpuId, Event, FaultDone, FaultError, Rights, Vpn};
 use softfault_host::Trap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -109,7 +109,7 @@ const FILES: [&str; 14] = [
     "notify/lookup.rs",
     "notify/age.rs",
     "frame/ahead.rs",
-    "rmap/split.rs",
+    "hooks/split.rs",
     "khugepaged.rs",
     "shrink.rs",
     "compact/mod.rs",
@@ -118,7 +118,7 @@ const FILES: [&str; 14] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 34] = [
+const LEFT_OUT: [(&str, &str); 33] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -150,7 +150,6 @@ const LEFT_OUT: [(&str, &str); 34] = [
     ("next_vma", "reads the tree under the writer lock"),
     ("next_smaps", "smaps, one VMA at a time"),
     ("page_state", "reads one entry in a section"),
-    ("translate_at_rest", "reads one entry"),
     ("take_compaction_request", "writes one word"),
     ("errno", "a function of the error"),
 ];

@@ -22,7 +22,7 @@ const ALLOWED: [&str; 15] = [
     "crates/softfault/src/space/tree/layout.rs",
     "crates/softfault/src/words.rs",
     "crates/softfault/src/space/active.rs",
-    "crates/softfault/src/frame/pretend.rs",
+    "crates/softfault/src/hooks/pretend.rs",
     "crates/softfault/src/table/format.rs",
     "crates/softfault/src/table/format/x86_64.rs",
     "crates/softfault/src/table/format/riscv.rs",

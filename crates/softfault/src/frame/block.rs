@@ -42,6 +42,7 @@ impl BlockData {
         !self.used[w].load(Ordering::Relaxed)
     }
     /// For the map of fields.
+    #[cfg(any(test, feature = "hooks"))]
     pub(crate) const USED_OFFSET: usize = core::mem::offset_of!(BlockData, used);
     /// At the very beginning: frames that are not there to be used, and what is not
     /// zero of the others.

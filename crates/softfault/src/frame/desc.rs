@@ -17,7 +17,7 @@ use crate::sync::{Ordering, Word};
 
 const MAPS_SHIFT: u32 = 8;
 const PINS_SHIFT: u32 = 44;
-pub(super) const MAP_ONE: u64 = 1 << MAPS_SHIFT;
+pub(crate) const MAP_ONE: u64 = 1 << MAPS_SHIFT;
 const MAPS_MAX: u64 = (1 << (PINS_SHIFT - MAPS_SHIFT)) - 1;
 /// Mappings of one frame, or huge mappings of one folio, above which no more can be
 /// made one by one.

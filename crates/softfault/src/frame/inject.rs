@@ -1,36 +1,44 @@
-//! Allocations that fail on demand, for tests.
+//! Where allocations count down to an injected failure; nothing without the feature
+//! `hooks`.
 
-use super::{Frames, Memory, OutOfFrames};
-use crate::cpu::ATTENTION_INJECT;
-use crate::machine::{CpuId, Machine};
-use crate::sync::Ordering;
+use super::{Frames, OutOfFrames};
+#[cfg(any(test, feature = "hooks"))]
+use crate::sync::{Ordering, Word};
 
-impl<M: Machine> Memory<M> {
-    /// From now on the `n`-th allocation fails, counted from 0, and all after it;
-    /// `None` switches it off. For tests.
-    pub fn fail_allocation(&self, n: Option<u64>) {
-        self.frames.inject.store(n.unwrap_or(u64::MAX), Ordering::SeqCst);
-        for id in 0..self.machine.nr_cpus() {
-            let attention = &self.cpu(CpuId(id as u16)).attention;
-            match n {
-                Some(_) => attention.fetch_or(ATTENTION_INJECT, Ordering::SeqCst),
-                None => attention.fetch_and(!ATTENTION_INJECT, Ordering::SeqCst),
-            };
-        }
+/// Allocations left before an injected failure; `u64::MAX` is off. Looked at on the
+/// slow path only: arming it empties the groups.
+#[cfg(any(test, feature = "hooks"))]
+pub(crate) struct Injection(Word);
+
+#[cfg(any(test, feature = "hooks"))]
+impl Injection {
+    pub(crate) fn off() -> Injection {
+        Injection(Word::new(u64::MAX))
     }
-}
 
-impl Frames {
-    /// One allocation; fails if an injected failure says so.
-    pub(super) fn count_down(&self) -> Result<(), OutOfFrames> {
-        let left = self.inject.load(Ordering::Relaxed);
+    pub(crate) fn arm(&self, nr_left: Option<u64>) {
+        self.0.store(nr_left.unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    fn count_down(&self) -> Result<(), OutOfFrames> {
+        let left = self.0.load(Ordering::Relaxed);
         if left == u64::MAX {
             return Ok(());
         }
         if left == 0 {
             return Err(OutOfFrames);
         }
-        self.inject.store(left - 1, Ordering::Relaxed);
+        self.0.store(left - 1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Frames {
+    /// One allocation; fails if an injected failure says so.
+    #[inline(always)]
+    pub(super) fn count_down(&self) -> Result<(), OutOfFrames> {
+        #[cfg(any(test, feature = "hooks"))]
+        self.injection.count_down()?;
         Ok(())
     }
 }

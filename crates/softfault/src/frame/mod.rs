@@ -21,7 +21,6 @@
 //! Neighbours: every station gets frames here; this one knows only `mem`,
 //! `section` and the descriptors. Locks on entry: none.
 
-mod age;
 mod ahead;
 mod alloc;
 mod block;
@@ -34,7 +33,6 @@ pub(crate) mod group;
 mod held;
 mod huge;
 mod inject;
-mod pretend;
 #[cfg(test)]
 mod quiet_tests;
 mod refill;
@@ -50,12 +48,16 @@ pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
 pub(crate) use block::{BLOCK_WORDS, Blocks, word_base};
 pub(crate) use claimed::ClaimedBlock;
+#[cfg(any(test, feature = "hooks"))]
+pub(crate) use desc::MAP_ONE;
 pub use desc::{FrameDesc, FrameKind};
 pub(crate) use desc::{MapsFull, MetaUse};
 pub use fragment::Fragmentation;
 pub use group::GroupData;
 pub(crate) use held::Held;
 pub(crate) use huge::HugeFrame;
+#[cfg(any(test, feature = "hooks"))]
+pub(crate) use inject::Injection;
 pub(crate) use sight::Source;
 pub(crate) use want::Fill;
 
@@ -66,7 +68,7 @@ use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
-/// No frame was left, or none was allowed by an injected failure.
+/// No frame was left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfFrames;
 
@@ -123,9 +125,8 @@ pub struct Frames {
     pub(crate) quiet: Word,
     /// 1 after a CPU began a block while memory was short, until somebody has reacted.
     pub(crate) is_low: Word,
-    /// Allocations left before an injected failure; `u64::MAX` is off. Looked
-    /// at on the slow path only: arming it empties the groups.
-    pub(crate) inject: Word,
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) injection: Injection,
 }
 
 impl Frames {

@@ -3,7 +3,9 @@
 //! Locks on entry: none.
 
 use super::Memory;
-use crate::account::{Event, NR_EVENTS, VmStat};
+#[cfg(any(test, feature = "hooks"))]
+use crate::account::Event;
+use crate::account::{NR_EVENTS, VmStat};
 use crate::machine::{CpuId, Machine, Tick};
 use crate::pace::Pace;
 use crate::sync::Ordering;
@@ -65,7 +67,8 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// The counter of an event, for tests that want one number.
+    /// The counter of an event; a hook.
+    #[cfg(any(test, feature = "hooks"))]
     pub fn event(&self, event: Event) -> u64 {
         self.vmstat().get(event)
     }

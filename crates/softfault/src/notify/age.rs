@@ -24,16 +24,16 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// of mappings that `addr..addr + len` meets. Of a huge mapping all count, or
     /// none.
     pub fn test_young(&self, addr: u64, len: u64) -> u64 {
-        self.age(addr, len, false)
+        self.count_young(addr, len, false)
     }
 
     /// The same, and forgets it: a use is counted by this call or by the next one,
     /// never by neither. Every access that begins afterwards is a new one.
     pub fn test_and_clear_young(&self, addr: u64, len: u64) -> u64 {
-        self.age(addr, len, true)
+        self.count_young(addr, len, true)
     }
 
-    fn age(&self, addr: u64, len: u64, clear: bool) -> u64 {
+    fn count_young(&self, addr: u64, len: u64, clear: bool) -> u64 {
         self.vm.call();
         let start = addr & !(PAGE_SIZE - 1);
         let Some(end) = start.checked_add(page_align(len)) else { return 0 };

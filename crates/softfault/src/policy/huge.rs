@@ -4,7 +4,7 @@
 //! Values and pure functions; the settings are in `tunables/huge.rs`,
 //! what a running [`Vm`](crate::Vm) keeps of them in `base/huge.rs`, faults in
 //! `fault/huge.rs`, frames in `frame/huge.rs`, entries in `table/pmd.rs`, the split of a
-//! mapping in `space/split.rs`, of a folio in `rmap/split.rs`, the collapse in
+//! mapping in `space/split.rs`, of a folio in `hooks/split.rs`, the collapse in
 //! `space/ops/collapse.rs`, what daemons do in `khugepaged.rs` and `shrink.rs`.
 
 use crate::addr::{Order, PageRange};

@@ -19,10 +19,11 @@
 //! map; `split` does so with the huge ones of a folio.
 
 pub(crate) mod family;
-mod split;
 mod take;
 
-pub(crate) use take::{TakeEnded, TakenEntry, TakenHuge};
+#[cfg(any(test, feature = "hooks"))]
+pub(crate) use take::TakenHuge;
+pub(crate) use take::{TakeEnded, TakenEntry};
 
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
@@ -32,28 +33,17 @@ use crate::space::tree::{Displaced, Tree};
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Format;
-use crate::table::walk;
-use core::ops::ControlFlow;
-
-/// One entry that maps a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mapping {
-    /// Id of the address space.
-    pub space: u64,
-    /// The page.
-    pub vpn: Vpn,
-}
 
 /// A space, as a walk meets it: in place as long as the family's lock is held.
 #[derive(Clone, Copy)]
-struct Member<'vm> {
+pub(crate) struct Member<'vm> {
     frame: Pfn,
-    data: &'vm SpaceData,
+    pub(crate) data: &'vm SpaceData,
 }
 
 /// How far the search for the places of an index in one member is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cursor {
+pub(crate) enum Cursor {
     /// At the page whose number is the index: where most pages are.
     Home,
     /// At the displaced VMAs that end after this page.
@@ -62,47 +52,14 @@ enum Cursor {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Counts the entries that map the private frame `pfn`, and writes as many of them
-    /// as there is room for to `into`. Complete at rest; under races an entry that
-    /// comes or goes may be missed or named.
-    ///
-    /// Locks: takes the family's.
-    pub fn rmap_anon(&self, pfn: Pfn, into: &mut [Mapping]) -> usize {
-        self.assert_outside();
-        self.call();
-        let mut nr = 0;
-        let _ = self.for_each_member(pfn, None, u64::MAX, &mut |frame, index, pace| {
-            let member = self.member(frame);
-            let mut at = Cursor::Home;
-            while at != Cursor::End {
-                pace.search();
-                let section = self.space_section(&member.data.cpus, member.data.id.get());
-                let place = self.next_place(member, index, &mut at).map(|(_, vpn)| vpn);
-                let found = place.filter(|vpn| self.maps_frame(root_of(member), *vpn, pfn));
-                drop(section);
-                let Some(vpn) = found else { continue };
-                if let Some(place) = into.get_mut(nr) {
-                    *place = Mapping { space: member.data.id.get(), vpn };
-                }
-                nr += 1;
-            }
-            ControlFlow::Continue(())
-        });
-        nr
-    }
-
-    fn member(&self, frame: Pfn) -> Member<'_> {
+    pub(crate) fn member(&self, frame: Pfn) -> Member<'_> {
         Member { frame, data: crate::mem::view(&self.machine, frame, 0) }
-    }
-
-    fn maps_frame(&self, root: Pfn, vpn: Vpn, pfn: Pfn) -> bool {
-        walk::mapped(&self.machine, root, vpn).is_some_and(|mapped| mapped.leaf.pfn == pfn)
     }
 
     /// One step of the search: the next VMA that has the page of that index, and
     /// where; `None` may mean that the cursor has only gone on. In a section of the
     /// member, a new one for each step: a tree may be large, and a section short.
-    fn next_place(&self, member: Member<'_>, index: u64, at: &mut Cursor) -> Option<(Vma, Vpn)> {
+    pub(crate) fn next_place(&self, member: Member<'_>, index: u64, at: &mut Cursor) -> Option<(Vma, Vpn)> {
         let tree = Tree::new(&self.machine, &member.data.tree);
         match *at {
             Cursor::Home => {
@@ -130,6 +87,6 @@ impl<M: Machine> Vm<M> {
     }
 }
 
-fn root_of(member: Member<'_>) -> Pfn {
+pub(crate) fn root_of(member: Member<'_>) -> Pfn {
     Pfn(member.data.root.load(Ordering::Relaxed) as u32)
 }

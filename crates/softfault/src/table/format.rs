@@ -7,9 +7,11 @@ use crate::addr::{Access, Order, Pfn, Rights};
 
 pub mod conformance;
 mod riscv;
+#[cfg(any(test, feature = "hooks"))]
 mod toy;
 mod x86_64;
 pub use riscv::{Sv39, Sv48, Sv57};
+#[cfg(any(test, feature = "hooks"))]
 pub use toy::Toy;
 pub use x86_64::{X86_64, X86_64La57};
 

@@ -73,5 +73,5 @@ const LAYERS: &[Layer] = &[
     },
     Layer { name: "pressure", members: &["compact", "khugepaged", "shrink"] },
     // Nothing names it.
-    Layer { name: "face", members: &["lib", "vm", "describe", "check", "source/check", "words"] },
+    Layer { name: "face", members: &["lib", "vm", "check", "source/check", "words", "hooks"] },
 ];

@@ -191,11 +191,4 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub fn page_state(&self, addr: u64) -> Option<PageState> {
         self.translation(addr).map(|t| PageState { rights: t.rights, order: t.order })
     }
-
-    /// What the address translates to, for tests of a machine at rest: the number
-    /// means nothing as soon as anybody else is at work.
-    #[doc(hidden)]
-    pub fn translate_at_rest(&self, addr: u64) -> Option<Translation> {
-        self.translation(addr)
-    }
 }

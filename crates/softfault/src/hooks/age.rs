@@ -1,12 +1,11 @@
 //! Memory that looks as it does after a long day: for measurements and tests.
 
-use super::FrameKind;
-use super::Memory;
-use super::block::{BLOCK_WORDS, word_base};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::frame::{BLOCK_WORDS, FrameKind, word_base};
 use crate::machine::Machine;
+use crate::space::Vm;
 
-impl<M: Machine> Memory<M> {
+impl<M: Machine> Vm<M> {
     /// Takes free frames at random out of use for good, so that about
     /// `free_of_64` in each 64 stay free: no two free frames need be adjacent
     /// any more, and refills come in ones and twos. There is no free list that

@@ -3,17 +3,16 @@
 //! For tests of what happens at the limit: no memory has room for so many entries.
 #![allow(unsafe_code)] // the promise is the caller's; nothing here dereferences anything
 
-use super::FrameKind;
-use super::Memory;
-use super::desc::MAP_ONE;
 use crate::addr::Pfn;
+use crate::frame::{FrameKind, MAP_ONE};
 use crate::machine::Machine;
+use crate::space::Vm;
 use crate::sync::Ordering;
 
-impl<M: Machine> Memory<M> {
+impl<M: Machine> Vm<M> {
     /// Adds to the count of mappings of a page, or of the huge page that the frame is
     /// part of, as if there were so many more entries; a negative number takes them
-    /// back. For tests only. Call it at rest.
+    /// back. Call it at rest.
     ///
     /// ```compile_fail,E0133
     /// # use softfault::{Machine, Pfn, Vm};
@@ -28,7 +27,6 @@ impl<M: Machine> Memory<M> {
     /// falls below the number of entries that map it, and never exceeds
     /// [`MAX_MAPPINGS`](Self::MAX_MAPPINGS). The caller takes back what it added
     /// before the last of these entries goes.
-    #[doc(hidden)]
     pub unsafe fn pretend_mappings(&self, pfn: Pfn, nr: i64) {
         let folio = self.frames.folio(pfn);
         let is_huge = folio.state().kind() == FrameKind::Anon && self.is_part(pfn);

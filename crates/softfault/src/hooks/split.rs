@@ -1,11 +1,11 @@
-//! Splits a whole huge page for all who map it, whichever spaces these are.
+//! Splits a whole huge page on demand, for all who map it, whichever spaces these are.
 //!
 //! Locks on entry: none, no section. Takes the family's for the walk.
 
-use super::TakenHuge;
 use crate::addr::Pfn;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
+use crate::rmap::TakenHuge;
 use crate::space::Vm;
 
 /// Huge entries of a folio that are taken at a time.

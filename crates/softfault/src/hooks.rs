@@ -1,0 +1,45 @@
+//! Ways in for tests and the laboratory: cargo feature `hooks`.
+//!
+//! A port has no use for these. They age memory, make allocations fail, pretend counts and show what is promised to
+//! nobody: frame numbers that mean nothing a moment later, layouts of the core's own structures. They may change in any
+//! release. The core compiled without the feature has none of their code.
+//!
+//! Methods of [`Vm`]:
+//!
+//! | hook | for |
+//! | --- | --- |
+//! | [`age`](Vm::age), [`hold_one_in_each_block`](Vm::hold_one_in_each_block) | memory that has been in use for long |
+//! | [`fail_allocation`](Vm::fail_allocation) | refusals at each place that allocates |
+//! | [`pretend_mappings`](Vm::pretend_mappings) | what happens at the limit of mappings |
+//! | [`split_folio`](Vm::split_folio) | a split at any moment |
+//! | [`rmap_anon`](Vm::rmap_anon) | the reverse map, compared with the tables |
+//! | [`nr_dirty_by_word`](Vm::nr_dirty_by_word) | whether a test left anything dirty to look at |
+//! | [`event`](crate::Memory::event) | one counter |
+//! | [`describe`](Vm::describe) | from an address to the structure and field there |
+//!
+//! And [`translate_at_rest`](AddressSpace::translate_at_rest) of a space; the format `Toy` of the models; [`sections`],
+//! the two halves of the barrier between sections and those who wait for them.
+//!
+//! What is no hook: [`Vm::check`](Vm::check) and
+//! [`conformance`](crate::table::format::conformance). A port runs them in its own tests.
+
+mod age;
+mod describe;
+mod dirty;
+mod inject;
+mod pretend;
+mod rmap;
+mod split;
+mod translate;
+
+pub use describe::Place;
+pub use rmap::Mapping;
+
+#[cfg(doc)]
+use crate::{AddressSpace, Vm};
+
+/// The section's two halves of the barrier, for tests of the machine that they run on.
+#[cfg(not(softfault_sync))]
+pub mod sections {
+    pub use crate::sync::machine::{enter, leave, probe};
+}

@@ -1,0 +1,21 @@
+//! Allocations that fail on demand.
+
+use crate::cpu::ATTENTION_INJECT;
+use crate::machine::{CpuId, Machine};
+use crate::space::Vm;
+use crate::sync::Ordering;
+
+impl<M: Machine> Vm<M> {
+    /// From now on the `n`-th allocation fails, counted from 0, and all after it;
+    /// `None` switches it off.
+    pub fn fail_allocation(&self, n: Option<u64>) {
+        self.frames.injection.arm(n);
+        for id in 0..self.machine.nr_cpus() {
+            let attention = &self.cpu(CpuId(id as u16)).attention;
+            match n {
+                Some(_) => attention.fetch_or(ATTENTION_INJECT, Ordering::SeqCst),
+                None => attention.fetch_and(!ATTENTION_INJECT, Ordering::SeqCst),
+            };
+        }
+    }
+}
