@@ -70,21 +70,21 @@ impl core::fmt::Display for Errno {
 
 /// Declares the error of one operation: variants, what each means, its errno.
 macro_rules! op_error {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident: $errno:ident = $text:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident $(($with:ty))?: $errno:ident = $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[non_exhaustive]
-        pub enum $name { $(#[doc = $text] $variant,)* }
+        pub enum $name { $(#[doc = $text] $variant $(($with))?,)* }
 
         impl $name {
             /// Linux's number for it.
             pub const fn errno(self) -> $crate::errno::Errno {
-                match self { $($name::$variant => $crate::errno::Errno::$errno),* }
+                match self { $($name::$variant { .. } => $crate::errno::Errno::$errno),* }
             }
         }
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.write_str(match self { $($name::$variant => $text),* })
+                f.write_str(match self { $($name::$variant { .. } => $text),* })
             }
         }
         impl core::error::Error for $name {}

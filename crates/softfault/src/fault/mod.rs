@@ -38,7 +38,7 @@ use crate::addr::{Access, PAGE_SHIFT, PageRange, Vpn};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
-use crate::space::relief::{Retries, Shortage};
+use crate::space::relief::Retries;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
 use context::{Fault, Here};
@@ -135,7 +135,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 // A kit that is refused is empty.
                 Turn::Need(need) => {
                     let before = self.vm.nr_relieved();
-                    if kit.bring(need).is_err() && !self.vm.relieve(&mut retries, before, Shortage::Few) {
+                    if let Err(refused) = kit.bring(need)
+                        && !self.vm.relieve(&mut retries, before, refused)
+                    {
                         return Err(self.refuse(FaultError::OutOfFrames));
                     }
                 }

@@ -18,7 +18,7 @@ impl<M: Machine> Memory<M> {
     /// The same for a caller who is counted as a holder.
     pub(super) fn try_obtain_order(&self, order: Order, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
         if order > Order::MAX {
-            return Err(OutOfFrames);
+            return Err(OutOfFrames::Block(order));
         }
         let claim = || self.claim_order(order);
         let mut found = claim();
@@ -26,7 +26,7 @@ impl<M: Machine> Memory<M> {
             self.steal_groups();
             found = claim();
         }
-        let first = found.ok_or(OutOfFrames)?;
+        let first = found.ok_or(OutOfFrames::Block(order))?;
         if fill != Fill::Raw {
             mem::zero_frames(&self.machine, first, order.nr_pages());
         }
@@ -40,7 +40,7 @@ impl<M: Machine> Memory<M> {
         if search == Search::Everywhere && missing() > 0 {
             self.steal_groups();
         }
-        if missing() == 0 { Ok(()) } else { Err(OutOfFrames) }
+        if missing() == 0 { Ok(()) } else { Err(OutOfFrames::frames(nr_frames)) }
     }
 
     /// Gives back 2^order frames that are the caller's alone.

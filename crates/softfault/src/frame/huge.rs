@@ -28,14 +28,15 @@ pub(crate) struct HugeFrame {
 impl<M: Machine> Memory<M> {
     /// A huge frame, the caller's alone. Called with nothing held.
     pub(crate) fn obtain_huge(&self) -> Result<HugeFrame, OutOfFrames> {
-        self.frames.count_down()?;
-        self.claim_huge(Self::NR_SUB_FRAMES).ok_or(OutOfFrames)
+        let wanted = OutOfFrames::huge::<M::Format>();
+        self.frames.count_down(wanted)?;
+        self.claim_huge(Self::NR_SUB_FRAMES).ok_or(wanted)
     }
 
     /// One, if one is free.
     pub(crate) fn obtain_huge_if_free(&self) -> Result<Option<HugeFrame>, OutOfFrames> {
         // An injected failure is one: nothing is made in its place.
-        self.frames.count_down()?;
+        self.frames.count_down(OutOfFrames::huge::<M::Format>())?;
         Ok(self.claim_huge(Self::NR_SUB_FRAMES))
     }
 
@@ -48,8 +49,9 @@ impl<M: Machine> Memory<M> {
 
     /// Adjacent frames of zeroes, aligned to their number, for one fault.
     pub(crate) fn obtain_batch(&self, order: Order, sub_page: u32) -> Result<Pfn, OutOfFrames> {
-        self.frames.count_down()?;
-        let first = self.claim_order(order).ok_or(OutOfFrames)?;
+        let wanted = OutOfFrames::Block(order);
+        self.frames.count_down(wanted)?;
+        let first = self.claim_order(order).ok_or(wanted)?;
         if !self.frames.is_clean(first, order.nr_pages()) {
             clear::clear_folio(&self.machine, first, order, Some(u64::from(sub_page)), self.clear_order(order));
         }
@@ -61,10 +63,7 @@ impl<M: Machine> Memory<M> {
         if self.frames.huge_zero() != OptPfn::NONE {
             return Ok(());
         }
-        let Ok(huge) = self.obtain_huge() else {
-            self.count(Event::ThpZeroPageAllocFailed, 1);
-            return Err(OutOfFrames);
-        };
+        let huge = self.obtain_huge().inspect_err(|_| self.count(Event::ThpZeroPageAllocFailed, 1))?;
         if !huge.is_zero {
             self.zero_huge(huge.first, None);
         }

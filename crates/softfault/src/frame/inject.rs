@@ -20,13 +20,13 @@ impl Injection {
         self.0.store(nr_left.unwrap_or(u64::MAX), Ordering::SeqCst);
     }
 
-    fn count_down(&self) -> Result<(), OutOfFrames> {
+    fn count_down(&self, wanted: OutOfFrames) -> Result<(), OutOfFrames> {
         let left = self.0.load(Ordering::Relaxed);
         if left == u64::MAX {
             return Ok(());
         }
         if left == 0 {
-            return Err(OutOfFrames);
+            return Err(wanted);
         }
         self.0.store(left - 1, Ordering::Relaxed);
         Ok(())
@@ -34,11 +34,11 @@ impl Injection {
 }
 
 impl Frames {
-    /// One allocation; fails if an injected failure says so.
+    /// One allocation of what is wanted; fails if an injected failure says so.
     #[inline(always)]
-    pub(super) fn count_down(&self) -> Result<(), OutOfFrames> {
+    pub(super) fn count_down(&self, _wanted: OutOfFrames) -> Result<(), OutOfFrames> {
         #[cfg(any(test, feature = "hooks"))]
-        self.injection.count_down()?;
+        self.injection.count_down(_wanted)?;
         Ok(())
     }
 }

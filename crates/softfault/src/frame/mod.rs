@@ -33,6 +33,7 @@ pub(crate) mod group;
 mod held;
 mod huge;
 mod inject;
+mod lack;
 #[cfg(test)]
 mod quiet_tests;
 mod refill;
@@ -58,6 +59,7 @@ pub(crate) use held::Held;
 pub(crate) use huge::HugeFrame;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use inject::Injection;
+pub use lack::OutOfFrames;
 pub(crate) use sight::Source;
 pub(crate) use want::Fill;
 
@@ -67,17 +69,6 @@ use crate::machine::Machine;
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
-
-/// No frame was left.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OutOfFrames;
-
-impl core::fmt::Display for OutOfFrames {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("out of frames")
-    }
-}
-impl core::error::Error for OutOfFrames {}
 
 /// The frames, and the machine and CPUs below them: what the station works on, and all
 /// that it can reach.

@@ -214,7 +214,7 @@ fn a_claim_that_was_lost_leaves_its_trace() {
     });
     let nr_ended = held(vm) >> 16;
     let hold = vm.hold();
-    assert_eq!(vm.try_obtain(Fill::Zeroed, Search::Blocks), Err(OutOfFrames));
+    assert_eq!(vm.try_obtain(Fill::Zeroed, Search::Blocks), Err(OutOfFrames::Frame));
     hold.in_vain();
     on_enter(|| ());
     assert_eq!(nr_lost.get(), 1, "nothing was claimed and lost");

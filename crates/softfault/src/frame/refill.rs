@@ -85,10 +85,10 @@ impl<M: Machine> Memory<M> {
             // Once: what was stolen may be somebody's again before it is
             // claimed. He has held it then, so that the attempt does not count.
             if search != Search::Everywhere || has_stolen {
-                return Err(OutOfFrames);
+                return Err(OutOfFrames::Frame);
             }
             if !self.steal_groups() {
-                return Err(OutOfFrames);
+                return Err(OutOfFrames::Frame);
             }
             has_stolen = true;
             most = 1;

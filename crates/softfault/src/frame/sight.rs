@@ -43,7 +43,7 @@ impl<M: Machine> Memory<M> {
     /// One frame, the caller's alone, which is counted as held. The caller holds
     /// nothing else.
     pub(crate) fn obtain_held(&self, fill: Fill) -> Result<(Pfn, Held<'_>), OutOfFrames> {
-        self.frames.count_down()?;
+        self.frames.count_down(OutOfFrames::Frame)?;
         self.surely(&mut |search| {
             let held = self.hold();
             match self.try_obtain(fill, search) {
@@ -114,8 +114,8 @@ pub(crate) struct Source<'a, M: Machine> {
 
 impl<M: Machine> Source<'_, M> {
     pub(crate) fn frame(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
-        self.vm.frames.count_down()?;
-        self.attempt(&mut |search| self.vm.try_obtain(fill, search))
+        self.vm.frames.count_down(OutOfFrames::Frame)?;
+        self.attempt(OutOfFrames::Frame, &mut |search| self.vm.try_obtain(fill, search))
     }
 
     /// 2^order adjacent frames, aligned to their size.
@@ -123,18 +123,23 @@ impl<M: Machine> Source<'_, M> {
         if order == Order::BASE {
             return self.frame(fill);
         }
-        self.vm.frames.count_down()?;
-        self.attempt(&mut |search| self.vm.try_obtain_order(order, fill, search))
+        let wanted = OutOfFrames::Block(order);
+        self.vm.frames.count_down(wanted)?;
+        self.attempt(wanted, &mut |search| self.vm.try_obtain_order(order, fill, search))
     }
 
     /// Looks whether so many single frames are free.
     pub(crate) fn look_for(&self, nr_frames: u64) -> Result<(), OutOfFrames> {
-        self.attempt(&mut |search| self.vm.look_for(nr_frames, search))
+        self.attempt(OutOfFrames::frames(nr_frames), &mut |search| self.vm.look_for(nr_frames, search))
     }
 
-    fn attempt<T>(&self, attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>) -> Result<T, OutOfFrames> {
+    fn attempt<T>(
+        &self,
+        wanted: OutOfFrames,
+        attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
+    ) -> Result<T, OutOfFrames> {
         match self.turn {
-            None if self.vm.frames.is_quiet() => Err(OutOfFrames),
+            None if self.vm.frames.is_quiet() => Err(wanted),
             None => attempt(Search::Blocks),
             Some(turn) => turn.attempt(1, attempt),
         }

@@ -105,7 +105,7 @@ fn groups_of_others_are_used_before_an_allocation_fails() {
         nr += 1;
     }
     assert_eq!(nr, vm.vmstat().nr_total_pages);
-    assert_eq!(vm.obtain_order(order, Fill::Raw), Err(OutOfFrames));
+    assert_eq!(vm.obtain_order(order, Fill::Raw), Err(OutOfFrames::Block(order)));
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn an_injected_failure_is_the_one_that_was_asked_for() {
     vm.fail_allocation(Some(2));
     assert!(vm.obtain(Fill::Zeroed).is_ok());
     assert!(vm.obtain(Fill::Raw).is_ok());
-    assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames));
-    assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames), "and all after it");
+    assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames::Frame));
+    assert_eq!(vm.obtain(Fill::Zeroed), Err(OutOfFrames::Frame), "and all after it");
     vm.fail_allocation(None);
     assert!(vm.obtain(Fill::Zeroed).is_ok());
 }
@@ -139,7 +139,7 @@ fn an_injected_failure_stops_blocks_too() {
     for order in [Order(3), Order(6)] {
         vm.fail_allocation(Some(1));
         let first = vm.obtain_order(order, Fill::Zeroed).unwrap();
-        assert_eq!(vm.obtain_order(order, Fill::Zeroed), Err(OutOfFrames));
+        assert_eq!(vm.obtain_order(order, Fill::Zeroed), Err(OutOfFrames::Block(order)));
         assert_eq!(vm.vmstat().nr_free_pages, before - order.nr_pages());
         vm.fail_allocation(None);
         vm.give_back_order(first, order);
@@ -165,10 +165,10 @@ fn a_gigabyte_in_one_piece() {
     let first = vm.obtain_order(Order::MAX, Fill::Raw).unwrap();
     assert_eq!(first, Pfn(1 << 18), "the half without metadata, aligned to its size");
     assert_eq!(vm.vmstat().nr_free_pages, before - (1 << 18));
-    assert_eq!(vm.obtain_order(Order::MAX, Fill::Raw), Err(OutOfFrames));
+    assert_eq!(vm.obtain_order(Order::MAX, Fill::Raw), Err(OutOfFrames::Block(Order::MAX)));
     let half = vm.obtain_order(Order(17), Fill::Raw).unwrap();
     assert_eq!(half, Pfn(1 << 17));
-    assert_eq!(vm.obtain_order(Order(19), Fill::Raw), Err(OutOfFrames), "larger than is given");
+    assert_eq!(vm.obtain_order(Order(19), Fill::Raw), Err(OutOfFrames::Block(Order(19))), "larger than is given");
     vm.give_back_order(half, Order(17));
     vm.give_back_order(first, Order::MAX);
     assert_eq!(vm.vmstat().nr_free_pages, before);
@@ -213,9 +213,9 @@ fn a_refusal_takes_a_bounded_number_of_attempts() {
         if !vm.frames.is_quiet() {
             drop(vm.hold());
         }
-        Err(OutOfFrames)
+        Err(OutOfFrames::Frame)
     });
-    assert_eq!(refused, Err(OutOfFrames));
+    assert_eq!(refused, Err(OutOfFrames::Frame));
     // One before the turn, and one in quiet.
     assert_eq!(nr_attempts, 1 + ATTEMPTS_IN_NOISE + 1);
     assert!(!vm.frames.is_quiet() && !vm.frames.is_anybody_in_need());

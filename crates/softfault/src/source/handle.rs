@@ -34,8 +34,8 @@ impl<M: Machine> Vm<M> {
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
-        let (id, _held) = self
-            .with_relief(OutOfFrames, &mut |_| self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source)))?;
+        let (id, _held) =
+            self.with_relief(&mut || self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source)))?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
     }
@@ -184,7 +184,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     continue;
                 }
             }
-            let (pfn, held) = self.vm.with_relief(OutOfFrames, &mut |_| self.vm.obtain_held(Fill::Zeroed))?;
+            let (pfn, held) = self.vm.with_relief(&mut || self.vm.obtain_held(Fill::Zeroed))?;
             (spare.frame, spare.held) = (Some(pfn), Some(held));
         }
     }

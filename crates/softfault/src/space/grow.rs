@@ -3,9 +3,9 @@
 use super::AddressSpace;
 use super::lock::Writer;
 use super::placement::STACK_GUARD_GAP_PAGES;
-use super::tree::OutOfNodes;
 use super::vma::{Vma, VmaFlags};
 use crate::addr::{PageRange, Vpn};
+use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 
 impl<M: Machine> AddressSpace<'_, M> {
@@ -13,10 +13,10 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// sections.
     #[cold]
     pub(crate) fn grow_stack(&self, vpn: Vpn) -> bool {
-        self.vm.with_relief(OutOfNodes, &mut |_| self.grow_once(vpn)).unwrap_or(false)
+        self.vm.with_relief(&mut || self.grow_once(vpn)).unwrap_or(false)
     }
 
-    fn grow_once(&self, vpn: Vpn) -> Result<bool, OutOfNodes> {
+    fn grow_once(&self, vpn: Vpn) -> Result<bool, OutOfFrames> {
         if vpn >= Self::user_range().end {
             return Ok(false);
         }
@@ -42,7 +42,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         let below = Vma { range: grown, pgoff, ..vma };
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
-            edit.with(nodes).place(below).map(|()| edit)
+            edit.with(nodes).place(below)?;
+            Ok::<_, OutOfFrames>(edit)
         })?;
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_more);

@@ -161,7 +161,7 @@ impl<M: Machine> Vm<M> {
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         self.call();
-        let space = self.with_relief(OutOfFrames, &mut |_| self.new_space_parts(None))?;
+        let space = self.with_relief(&mut || self.new_space_parts(None))?;
         // Release: whoever sees the mark sees a frame that was zeroed.
         self.frames.desc(space.frame).index.store(MetaUse::Founder as u64, Ordering::Release);
         self.enlist(space.frame, space.founder());

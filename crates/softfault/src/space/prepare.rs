@@ -10,31 +10,39 @@
 use super::AddressSpace;
 use super::edit::{Edit, Nodes};
 use super::lock::Writer;
+use super::relief::Lack;
 use super::tree::{OutOfNodes, PoolMark};
 use super::vma::Vma;
 use crate::addr::PageRange;
 use crate::frame::{Fill, OutOfFrames};
 use crate::machine::Machine;
 
+impl From<OutOfNodes> for OutOfFrames {
+    /// An edit needs one frame of nodes after the other.
+    fn from(_: OutOfNodes) -> OutOfFrames {
+        OutOfFrames::Frame
+    }
+}
+
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Prepares a change, so that its commit needs nothing: `f` edits, and may take
     /// other frames from the same source. It begins anew each time that it is called:
     /// with the pool alone, as a holder, and in a turn in need. It gives back all but
     /// nodes when it fails, and publishes nothing.
-    pub(crate) fn prepare<T, E: From<OutOfNodes> + PartialEq>(
+    pub(crate) fn prepare<T, E: Lack>(
         &self,
         writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         match f(None) {
-            Err(e) if e == E::from(OutOfNodes) => self.prepare_with_frames(writer, f),
+            Err(e) if e.lack().is_some() => self.prepare_with_frames(writer, f),
             done => done,
         }
     }
 
     /// Prepares that each part of a VMA in `range` becomes what `f` makes of it, unless
     /// there are `too_many` VMAs then: more than allowed, and more than now.
-    pub(crate) fn prepare_rewrite<'a, E: From<OutOfNodes> + PartialEq + Copy>(
+    pub(crate) fn prepare_rewrite<'a, E: Lack + From<OutOfNodes> + Copy>(
         &'a self,
         writer: &'a Writer<'_, M>,
         range: PageRange,
@@ -49,7 +57,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     #[cold]
-    fn prepare_with_frames<T, E: From<OutOfNodes> + PartialEq>(
+    fn prepare_with_frames<T, E: Lack>(
         &self,
         writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
@@ -60,15 +68,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if result.is_err() {
                 self.give_back_nodes(writer, before);
             }
-            match result {
-                Err(e) if e == E::from(OutOfNodes) => Err(OutOfFrames),
-                done => Ok(done),
+            match result.as_ref().err().and_then(Lack::lack) {
+                Some(refused) => Err(refused),
+                None => Ok(result),
             }
         });
         match done {
             Ok((done, _held)) => done,
-            Err(OutOfFrames) if self.end_deferral(writer) => f(None),
-            Err(OutOfFrames) => Err(OutOfNodes.into()),
+            // What it lacks is what it asked for with frames to ask for.
+            Err(refused) if self.end_deferral(writer) => {
+                f(None).map_err(|e| if e.lack().is_some() { refused.into() } else { e })
+            }
+            Err(refused) => Err(refused.into()),
         }
     }
 

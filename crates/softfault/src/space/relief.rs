@@ -13,7 +13,6 @@ use crate::lock::{is_free, lock_word};
 use crate::machine::Machine;
 use crate::policy::huge::Effort;
 use crate::sync::Ordering;
-use crate::table::reserve;
 
 /// How often a fault or an operation may start again before it is refused.
 pub(crate) struct Retries(u32);
@@ -24,40 +23,56 @@ impl Default for Retries {
     }
 }
 
-/// What a refused attempt lacked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shortage {
-    /// A frame, or some.
-    Few,
-    /// So many.
-    Many(u64),
-    /// More than there can ever be.
-    Hopeless,
+/// An error that may say that frames were refused.
+pub(crate) trait Lack: From<OutOfFrames> {
+    /// What was asked for, if that is the reason.
+    fn lack(&self) -> Option<OutOfFrames>;
 }
 
-impl Shortage {
-    /// Of a reserve that is refused all or nothing.
-    pub(crate) fn of_tables(nr_tables: u64) -> Shortage {
-        if nr_tables > reserve::SMALL { Shortage::Many(nr_tables) } else { Shortage::Few }
+impl Lack for OutOfFrames {
+    fn lack(&self) -> Option<OutOfFrames> {
+        Some(*self)
     }
 }
+
+/// For the error of an operation that has the variant `OutOfFrames`.
+macro_rules! lacks_frames {
+    ($name:ident) => {
+        impl From<$crate::frame::OutOfFrames> for $name {
+            fn from(refused: $crate::frame::OutOfFrames) -> $name {
+                $name::OutOfFrames(refused)
+            }
+        }
+        impl From<$crate::space::tree::OutOfNodes> for $name {
+            fn from(refused: $crate::space::tree::OutOfNodes) -> $name {
+                $name::OutOfFrames(refused.into())
+            }
+        }
+        impl $crate::space::relief::Lack for $name {
+            fn lack(&self) -> Option<$crate::frame::OutOfFrames> {
+                match self {
+                    $name::OutOfFrames(refused) => Some(*refused),
+                    #[allow(unreachable_patterns)] // of an error with no other reason
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+pub(crate) use lacks_frames;
 
 impl<M: Machine> Vm<M> {
     /// Attempts something that may be refused for want of frames, and attempts it again
     /// as long as memory can be relieved, a few times. A refused attempt has kept
     /// nothing.
-    pub(crate) fn with_relief<T, E: PartialEq>(
-        &self,
-        out_of_frames: E,
-        attempt: &mut dyn FnMut(&mut Shortage) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub(crate) fn with_relief<T, E: Lack>(&self, attempt: &mut dyn FnMut() -> Result<T, E>) -> Result<T, E> {
         let mut retries = Retries::default();
         loop {
-            let mut shortage = Shortage::Few;
             let before = self.nr_relieved();
-            match attempt(&mut shortage) {
-                Err(e) if e == out_of_frames && self.relieve(&mut retries, before, shortage) => {}
-                done => return done,
+            let done = attempt();
+            match done.as_ref().err().and_then(Lack::lack) {
+                Some(refused) if self.relieve(&mut retries, before, refused) => {}
+                _ => return done,
             }
         }
     }
@@ -74,16 +89,11 @@ impl<M: Machine> Vm<M> {
     /// One CPU at a time relieves. Another one that was refused as well waits for it: it
     /// would find no huge page that is left to split, and frames all the same.
     #[cold]
-    pub(crate) fn relieve(&self, retries: &mut Retries, before: u64, shortage: Shortage) -> bool {
+    pub(crate) fn relieve(&self, retries: &mut Retries, before: u64, refused: OutOfFrames) -> bool {
         self.assert_outside();
         let Some(nr_left) = retries.0.checked_sub(1) else { return false };
         retries.0 = nr_left;
-        let nr_frames = match shortage {
-            // Which single frames are too few for is not known.
-            Shortage::Few => u64::MAX,
-            Shortage::Many(nr_frames) => nr_frames,
-            Shortage::Hopeless => return false,
-        };
+        let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages) else { return false };
         let _lock = lock_word(&self.relieving, &self.machine);
         self.nr_relieved.get() != before || self.shrink(u64::MAX, nr_frames)
     }
@@ -117,18 +127,29 @@ impl<M: Machine> Vm<M> {
             return Ok(huge);
         }
         let effort = self.huge_now().defrag().effort(advised);
-        (self.relief.compact)(self, effort, &self.tunables.compact_fault).ok_or(OutOfFrames)
+        (self.relief.compact)(self, effort, &self.tunables.compact_fault).ok_or(OutOfFrames::huge::<M::Format>())
     }
 
     /// Makes one for a collapse, which has time, and leaves it to whoever comes
     /// first. With no lock held: compaction takes long.
     pub(crate) fn make_huge_for_collapse(&self) -> Result<(), OutOfFrames> {
         // Free for all that others know, until it is.
-        let _held = self.hold_unless_in_need().ok_or(OutOfFrames)?;
+        let _held = self.hold_unless_in_need().ok_or(OutOfFrames::huge::<M::Format>())?;
         let made = (self.relief.compact)(self, Effort::Direct, &self.tunables.compact_background);
-        let huge = made.ok_or(OutOfFrames)?;
+        let huge = made.ok_or(OutOfFrames::huge::<M::Format>())?;
         self.give_back_huge(huge.first, huge.is_zero);
         Ok(())
+    }
+}
+
+/// Frames after which a relief may end; `None` if there can never be enough.
+fn nr_to_free(refused: OutOfFrames, nr_total: u64) -> Option<u64> {
+    match refused {
+        // How many come after it is not known.
+        OutOfFrames::Frame => Some(u64::MAX),
+        OutOfFrames::Frames(nr_frames) => Some(u64::from(nr_frames)).filter(|nr| *nr <= nr_total),
+        // Any frame may be the one that is missing between others.
+        OutOfFrames::Block(order) => Some(u64::MAX).filter(|_| order.nr_pages() <= nr_total),
     }
 }
 

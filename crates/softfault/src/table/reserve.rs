@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 
 /// Fewer than this many are simply tried.
-pub(crate) const SMALL: u64 = 64;
+const SMALL: u64 = 64;
 
 /// Zeroed frames, the caller's alone.
 pub(crate) struct TableReserve<'vm, M: Machine> {
@@ -64,18 +64,18 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
 
     /// Whether there can be so many, whatever others give back: nobody waits for more.
     pub(crate) fn can_ever_be(vm: &Memory<M>, nr_tables: u64) -> Result<(), OutOfFrames> {
-        if nr_tables > vm.nr_total_pages { Err(OutOfFrames) } else { Ok(()) }
+        if nr_tables > vm.nr_total_pages { Err(OutOfFrames::frames(nr_tables)) } else { Ok(()) }
     }
 
     fn fill_up_to(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
         let nr_more = nr_tables - self.nr_left;
         if nr_more > SMALL {
-            source.look_for(nr_more)?;
+            source.look_for(nr_more).map_err(|_| OutOfFrames::frames(nr_tables))?;
         }
         let mut pace = Pace::new(&self.vm.machine);
         while self.nr_left < nr_tables {
             pace.page();
-            let pfn = source.frame(Fill::Fixed)?;
+            let pfn = source.frame(Fill::Fixed).map_err(|_| OutOfFrames::frames(nr_tables))?;
             self.put(pfn);
         }
         Ok(())

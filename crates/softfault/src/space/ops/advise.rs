@@ -4,6 +4,7 @@ use super::{is_aligned, page_align, pages};
 use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
+use crate::frame::OutOfFrames;
 use crate::linux::Advice;
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
@@ -12,8 +13,7 @@ use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes};
 use crate::space::lock::Writer;
-use crate::space::relief::Shortage;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
@@ -34,15 +34,11 @@ op_error! {
         Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
         NoHoles: EOPNOTSUPP = "advice: MADV_REMOVE: an object gets no holes by advice",
         TooManyVmas: EAGAIN = "there would be more mappings than vm.max_map_count",
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
 }
 
-impl From<OutOfNodes> for MadviseError {
-    fn from(_: OutOfNodes) -> MadviseError {
-        MadviseError::OutOfFrames
-    }
-}
+lacks_frames!(MadviseError);
 
 /// VMAs with one of these are no private anonymous memory.
 const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
@@ -127,10 +123,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Collapse = action {
             return self.collapse_advised(range);
         }
-        self.vm.with_relief(MadviseError::OutOfFrames, &mut |shortage| self.advise_range(range, &action, shortage))
+        self.vm.with_relief(&mut || self.advise_range(range, &action))
     }
 
-    fn advise_range(&self, range: PageRange, action: &Action, shortage: &mut Shortage) -> Result<(), MadviseError> {
+    fn advise_range(&self, range: PageRange, action: &Action) -> Result<(), MadviseError> {
         let writer = &self.write_lock();
         let mut at = range.start;
         let mut hole = false;
@@ -142,7 +138,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             };
             hole |= vma.range.start > at;
             let part = vma.range.intersect(&PageRange::new(at, range.end));
-            self.advise_part(writer, &vma, part, action, shortage)?;
+            self.advise_part(writer, &vma, part, action)?;
             at = part.end;
         }
         if hole { Err(MadviseError::NotMapped) } else { Ok(()) }
@@ -154,7 +150,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         vma: &Vma,
         part: PageRange,
         action: &Action,
-        shortage: &mut Shortage,
     ) -> Result<(), MadviseError> {
         let locked = vma.flags.contains(VmaFlags::LOCKED);
         match action {
@@ -175,7 +170,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.free_lazily(writer, part);
                 Ok(())
             }
-            Action::Guard => self.install_guards(writer, vma, part, shortage),
+            Action::Guard => self.install_guards(writer, vma, part),
             Action::Unguard => {
                 self.remove_guards(writer, part);
                 Ok(())
@@ -243,20 +238,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    fn install_guards(
-        &self,
-        writer: &Writer<'_, M>,
-        vma: &Vma,
-        part: PageRange,
-        shortage: &mut Shortage,
-    ) -> Result<(), MadviseError> {
+    fn install_guards(&self, writer: &Writer<'_, M>, vma: &Vma, part: PageRange) -> Result<(), MadviseError> {
         let machine = &self.vm.machine;
         let nr_tables = reserve::tables_for(machine, self.root, part);
-        *shortage = Shortage::of_tables(nr_tables);
-        TableReserve::can_ever_be(self.vm, nr_tables).map_err(|_| {
-            *shortage = Shortage::Hopeless;
-            MadviseError::OutOfFrames
-        })?;
+        TableReserve::can_ever_be(self.vm, nr_tables)?;
         let (edit, mut reserve) =
             self.prepare(writer, &mut |nodes| self.prepare_guards(writer, vma, nr_tables, nodes))?;
         if let Some(edit) = edit {
@@ -269,7 +254,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let split = &mut |pmd: PmdSlot<'_, M::Format>| self.pmd_split(pmd);
             let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn), split) else {
                 debug_assert!(false, "I15: the reserve covers what was counted");
-                return Err(MadviseError::OutOfFrames);
+                return Err(OutOfFrames::Frame.into());
             };
             let mut cleared_rest = false;
             while !matches!(slot.look().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
@@ -304,8 +289,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let mut reserve = TableReserve::new(self.vm);
         if nr_tables > 0 {
-            let source = nodes.ok_or(MadviseError::OutOfFrames)?;
-            reserve.add_from(nr_tables, source).map_err(|_| MadviseError::OutOfFrames)?;
+            let source = nodes.ok_or(OutOfFrames::Frame)?;
+            reserve.add_from(nr_tables, source)?;
         }
         Ok((edit, reserve))
     }
@@ -338,7 +323,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             hole |= vma.range.start > at;
             let part = vma.range.intersect(&PageRange::new(at, range.end));
             self.collapse_range(&vma, part).map_err(|refusal| match refusal {
-                CollapseRefusal::NoHugeFrame | CollapseRefusal::NoFrame => MadviseError::OutOfFrames,
+                CollapseRefusal::NoHugeFrame => OutOfFrames::huge::<M::Format>().into(),
+                CollapseRefusal::NoFrame => OutOfFrames::Frame.into(),
                 CollapseRefusal::Pinned | CollapseRefusal::Busy | CollapseRefusal::Changed => MadviseError::InUse,
                 _ => MadviseError::NoHugePage,
             })?;
@@ -361,7 +347,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.populate(part, access).map_err(|error| match error {
                 FaultError::NotMapped => MadviseError::NotMapped,
                 FaultError::NoRights => MadviseError::NoRights,
-                FaultError::OutOfFrames => MadviseError::OutOfFrames,
+                FaultError::OutOfFrames => OutOfFrames::Frame.into(),
                 FaultError::Guard | FaultError::BeyondObject | FaultError::MapsFull => MadviseError::Unreachable,
             })?;
             at = part.end;

@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// What the heap gained, and where it ends.
     fn move_break(&self, addr: u64) -> (PageRange, u64) {
-        let moved = self.vm.with_relief(MmapError::OutOfFrames, &mut |_| self.try_move_break(addr));
+        let moved = self.vm.with_relief(&mut || self.try_move_break(addr));
         moved.unwrap_or_else(|_| (NONE, self.data.limits.brk_end.get()))
     }
 
@@ -68,7 +68,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Ok(false);
         }
         match self.unmap_range(writer, range) {
-            Err(MunmapError::OutOfFrames) => Err(MmapError::OutOfFrames),
+            Err(MunmapError::OutOfFrames(refused)) => Err(refused.into()),
             done => Ok(done.is_ok()),
         }
     }
@@ -86,7 +86,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Ok(false);
         }
         match self.insert_mapping(writer, range, flags, None) {
-            Err(MmapError::OutOfFrames) => Err(MmapError::OutOfFrames),
+            Err(MmapError::OutOfFrames(refused)) => Err(refused.into()),
             done => Ok(done.is_ok()),
         }
     }

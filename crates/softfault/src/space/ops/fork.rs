@@ -26,6 +26,7 @@ use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::lock::Writer;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::entry::{Slot, Unread};
 use crate::table::format::{Entry, Leaf, index_of};
@@ -39,21 +40,11 @@ use core::ops::ControlFlow;
 op_error! {
     /// Why fork(2) gave no child.
     ForkError {
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
 }
 
-impl From<OutOfFrames> for ForkError {
-    fn from(_: OutOfFrames) -> ForkError {
-        ForkError::OutOfFrames
-    }
-}
-
-impl From<crate::space::tree::OutOfNodes> for ForkError {
-    fn from(_: crate::space::tree::OutOfNodes) -> ForkError {
-        ForkError::OutOfFrames
-    }
-}
+lacks_frames!(ForkError);
 
 /// What a child gets of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +76,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
         self.vm.call();
-        self.vm.with_relief(ForkError::OutOfFrames, &mut |_| self.fork_once())
+        self.vm.with_relief(&mut || self.fork_once())
     }
 
     fn fork_once(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
@@ -147,7 +138,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 result = edit.with(nodes).append(Vma { flags, ..vma });
                 if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
-            result.map(|()| (edit, nr_pages))
+            result?;
+            Ok::<_, OutOfFrames>((edit, nr_pages))
         })?;
         edit.publish().free();
         child.data.limits.nr_mapped_pages.set(nr_pages);

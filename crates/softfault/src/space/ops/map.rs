@@ -3,6 +3,7 @@
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
+use crate::frame::OutOfFrames;
 use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
@@ -12,7 +13,7 @@ use crate::space::edit::{Edit, Nodes, TwoEdits};
 use crate::space::limits::Excess;
 use crate::space::lock::Writer;
 use crate::space::placement::occupied;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::take::{Guards, Removal};
 
@@ -35,7 +36,7 @@ op_error! {
         TooMuchLocked: EAGAIN = "length: more would be locked than RLIMIT_MEMLOCK allows",
         LockNotAllowed: EPERM = "flags: MAP_LOCKED: RLIMIT_MEMLOCK is 0",
         TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
         NoHugePages: ENOMEM = "flags: MAP_HUGETLB: the pool has no huge pages",
         Occupied: EEXIST = "addr: MAP_FIXED_NOREPLACE: something is mapped there",
     }
@@ -50,11 +51,7 @@ impl From<Excess> for MmapError {
     }
 }
 
-impl From<OutOfNodes> for MmapError {
-    fn from(_: OutOfNodes) -> MmapError {
-        MmapError::OutOfFrames
-    }
-}
+lacks_frames!(MmapError);
 
 /// Which part of an object is to be mapped, and how.
 #[non_exhaustive]
@@ -217,9 +214,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Unaligned);
         }
         let nr_pages = len / PAGE_SIZE;
-        let range = self
-            .vm
-            .with_relief(MmapError::OutOfFrames, &mut |_| self.map_locked(addr, nr_pages, prot, flags, given))?;
+        let range = self.vm.with_relief(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
         if flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) == MapFlags::POPULATE
             || flags.contains(MapFlags::LOCKED)
             || !self.future_locks().is_empty()
@@ -322,9 +317,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(vma);
         }
         if flags.contains(VmaFlags::SHARED) {
-            let source = nodes.ok_or(MmapError::OutOfFrames)?;
-            let object = self.vm.new_object(nr_pages * PAGE_SIZE, 0, source);
-            let object = object.map_err(|_| MmapError::OutOfFrames)?;
+            let source = nodes.ok_or(OutOfFrames::Frame)?;
+            let object = self.vm.new_object(nr_pages * PAGE_SIZE, 0, source)?;
             let vma = Vma { range, flags, object, pgoff: 0 };
             self.vm.object_get(&vma, nr_pages);
             return Ok(vma);

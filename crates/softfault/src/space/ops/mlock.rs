@@ -8,12 +8,13 @@ use super::page_align;
 use crate::addr::{Access, PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
+use crate::frame::OutOfFrames;
 use crate::linux::{MlockFlags, MlockallFlags};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync;
 use core::ops::ControlFlow;
@@ -29,15 +30,11 @@ op_error! {
         Unreachable: ENOMEM = "addr, length: a page of the range cannot be accessed; all of it was marked",
         NotPresent: EAGAIN = "out of frames for the pages; all of the range was marked",
         TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
 }
 
-impl From<OutOfNodes> for MlockError {
-    fn from(_: OutOfNodes) -> MlockError {
-        MlockError::OutOfFrames
-    }
-}
+lacks_frames!(MlockError);
 
 /// What these calls set and clear.
 const MASK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::ONFAULT);
@@ -63,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MlockError::NotAllowed);
         }
         let range = rounded(addr, len);
-        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| self.lock_range(range, set))?;
+        self.vm.with_relief(&mut || self.lock_range(range, set))?;
         if range.is_empty() { Ok(()) } else { self.bring_in(range) }
     }
 
@@ -89,7 +86,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
         self.vm.call();
         let range = rounded(addr, len);
-        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| self.mark(&self.write_lock(), range, VmaFlags::empty()))
+        self.vm.with_relief(&mut || self.mark(&self.write_lock(), range, VmaFlags::empty()))
     }
 
     /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
@@ -112,7 +109,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let set = if flags.contains(MlockallFlags::ONFAULT) { MASK } else { VmaFlags::LOCKED };
         let current = flags.contains(MlockallFlags::CURRENT);
-        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| self.lock_all(flags, set))?;
+        self.vm.with_relief(&mut || self.lock_all(flags, set))?;
         let mut at = Self::user_range().start;
         let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.vma_from(at).filter(|_| current) {
@@ -147,7 +144,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: mlock(2).
     pub fn munlockall(&self) -> Result<(), MlockError> {
         self.vm.call();
-        self.vm.with_relief(MlockError::OutOfFrames, &mut |_| {
+        self.vm.with_relief(&mut || {
             self.rewrite_locks(&self.write_lock(), Self::user_range(), VmaFlags::empty())?;
             self.data.limits.lock_future.set(0);
             Ok(())

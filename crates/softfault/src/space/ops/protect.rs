@@ -3,12 +3,13 @@
 use super::{is_aligned, page_align, pages};
 use crate::addr::{PageRange, Rights};
 use crate::errno::op_error;
+use crate::frame::OutOfFrames;
 use crate::linux::Prot;
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
@@ -25,15 +26,11 @@ op_error! {
         NeverWritable: EACCES = "prot: PROT_WRITE: a mapping of the range shows what may only be read; those before it were changed",
         OverData: ENOMEM = "prot: PROT_WRITE: the limit on private writable memory (RLIMIT_DATA) is reached; mappings before it were changed",
         TooManyVmas: ENOMEM = "there would be more mappings than vm.max_map_count",
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
 }
 
-impl From<OutOfNodes> for MprotectError {
-    fn from(_: OutOfNodes) -> MprotectError {
-        MprotectError::OutOfFrames
-    }
-}
+lacks_frames!(MprotectError);
 
 /// How the range extends, if it does.
 const GROWS: Prot = Prot::GROWSDOWN.union(Prot::GROWSUP);
@@ -70,7 +67,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MprotectError::BadProt);
         }
         let range = pages(addr, len);
-        self.vm.with_relief(MprotectError::OutOfFrames, &mut |_| self.protect_mapped(range, grows, prot.rights()))
+        self.vm.with_relief(&mut || self.protect_mapped(range, grows, prot.rights()))
     }
 
     fn protect_mapped(&self, range: PageRange, grows: Prot, rights: Rights) -> Result<(), MprotectError> {

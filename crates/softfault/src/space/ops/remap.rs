@@ -9,12 +9,13 @@ use super::unmap::MunmapError;
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
 use crate::errno::op_error;
+use crate::frame::OutOfFrames;
 use crate::linux::MremapFlags;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::limits::Excess;
 use crate::space::lock::Writer;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use carry::Source;
 use moving::MoveRefused;
@@ -36,7 +37,7 @@ op_error! {
         OverData: ENOMEM = "new_size: the limit on private writable memory (RLIMIT_DATA) is reached",
         TooMuchLocked: EAGAIN = "new_size: more would be locked than RLIMIT_MEMLOCK allows",
         TooManyVmas: ENOMEM = "the limit on mappings (vm.max_map_count) is reached",
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
 }
 
@@ -49,17 +50,13 @@ impl From<Excess> for MremapError {
     }
 }
 
-impl From<OutOfNodes> for MremapError {
-    fn from(_: OutOfNodes) -> MremapError {
-        MremapError::OutOfFrames
-    }
-}
+lacks_frames!(MremapError);
 
 impl From<MoveRefused> for MremapError {
     fn from(refused: MoveRefused) -> MremapError {
         match refused {
             MoveRefused::TooManyVmas => MremapError::TooManyVmas,
-            MoveRefused::OutOfFrames => MremapError::OutOfFrames,
+            MoveRefused::OutOfFrames(refused) => refused.into(),
         }
     }
 }
@@ -68,7 +65,9 @@ impl From<MunmapError> for MremapError {
     fn from(refused: MunmapError) -> MremapError {
         match refused {
             MunmapError::TooManyVmas => MremapError::TooManyVmas,
-            _ => MremapError::OutOfFrames,
+            MunmapError::OutOfFrames(refused) => refused.into(),
+            MunmapError::Unaligned => MremapError::Unaligned,
+            MunmapError::OutOfRange => MremapError::BadTarget,
         }
     }
 }
@@ -143,8 +142,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let old = PageRange::new(start, Vpn(start.0 + old_len / PAGE_SIZE));
         let call = Remap { old, nr_new: new_len / PAGE_SIZE, flags, new: Vpn::of(new) };
         let mut progress = Progress { rest: old.intersect(&Self::user_range()), cleared: None, has_cut: false };
-        let attempt = &mut |_: &mut _| self.remap_once(&call, &mut progress);
-        let (locked, at) = self.vm.with_relief(MremapError::OutOfFrames, attempt)?;
+        let attempt = &mut || self.remap_once(&call, &mut progress);
+        let (locked, at) = self.vm.with_relief(attempt)?;
         if locked && call.nr_new > old.nr_pages() {
             // As Linux: what is locked is there; where that fails, it stands.
             self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
@@ -282,7 +281,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let new = pages_from(call.new);
             let is_again = progress.cleared == Some(new);
             if is_again && self.nr_mapped_in(writer, new) != 0 {
-                return Err(MremapError::OutOfFrames);
+                return Err(OutOfFrames::Frame.into());
             }
             self.unmap_range(writer, new)?;
             progress.cleared = Some(new);
@@ -305,7 +304,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             let more = Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma };
-            edit.with(nodes).place(more).map(|()| edit)
+            edit.with(nodes).place(more)?;
+            Ok::<_, OutOfFrames>(edit)
         })?;
         let retired = edit.publish();
         self.vm.object_get(vma, range.nr_pages());

@@ -3,10 +3,11 @@
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::PageRange;
 use crate::errno::op_error;
+use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::table::take::{Guards, Removal};
 
 op_error! {
@@ -15,15 +16,11 @@ op_error! {
         Unaligned: EINVAL = "addr: should be a multiple of the page size",
         OutOfRange: EINVAL = "addr, length: should lie in the address space, length not 0",
         TooManyVmas: ENOMEM = "the hole would make more mappings than vm.max_map_count",
-        OutOfFrames: ENOMEM = "out of frames",
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
     }
 }
 
-impl From<OutOfNodes> for MunmapError {
-    fn from(_: OutOfNodes) -> MunmapError {
-        MunmapError::OutOfFrames
-    }
-}
+lacks_frames!(MunmapError);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Unmaps what is mapped in `addr..addr + len`; holes are no error.
@@ -44,7 +41,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MunmapError::OutOfRange);
         }
         let range = pages(addr, aligned);
-        self.vm.with_relief(MunmapError::OutOfFrames, &mut |_| self.unmap_range(&self.write_lock(), range))
+        self.vm.with_relief(&mut || self.unmap_range(&self.write_lock(), range))
     }
 
     /// Unmaps the pages of the range; holes are no error.

@@ -22,12 +22,13 @@
 
 use super::carry::{Move, Source};
 use crate::addr::PageRange;
+use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
 use crate::space::lock::Writer;
-use crate::space::tree::OutOfNodes;
+use crate::space::relief::lacks_frames;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::reserve::TableReserve;
 use crate::table::take::{Guards, Removal};
@@ -36,14 +37,10 @@ use crate::table::take::{Guards, Removal};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum MoveRefused {
     TooManyVmas,
-    OutOfFrames,
+    OutOfFrames(OutOfFrames),
 }
 
-impl From<OutOfNodes> for MoveRefused {
-    fn from(_: OutOfNodes) -> MoveRefused {
-        MoveRefused::OutOfFrames
-    }
-}
+lacks_frames!(MoveRefused);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Moves the pages `old` of the VMA to `new`, which is a hole.
@@ -72,9 +69,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // Subscribers are told while no frames are held (I28).
         let told = (m.source != Source::Kept).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
-        if reserve.add(self.count_tables(writer, &m)).is_err() {
+        if let Err(refused) = reserve.add(self.count_tables(writer, &m)) {
             self.reclaim(writer, trial.take_back());
-            return Err(MoveRefused::OutOfFrames);
+            return Err(refused.into());
         }
         self.vm.object_get(vma, new.nr_pages());
         self.carry_entries(writer, &m, reserve);
