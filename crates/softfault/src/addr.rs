@@ -220,7 +220,8 @@ bitflags::bitflags! {
     }
 }
 
-/// What a CPU was doing when it faulted.
+/// What a CPU was doing when it faulted. Exhaustive: a port makes one for each fault,
+/// and hardware reports no other kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Access {
     /// A load.

@@ -31,6 +31,7 @@ const WORDS_PER_LINE: usize = 8;
 
 /// A sub-page of the source cannot be read: copying stopped there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Poisoned {
     /// Its index.
     pub index: u64,

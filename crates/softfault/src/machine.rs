@@ -106,7 +106,7 @@ impl CpuSet {
     }
 }
 
-/// Names an address space to the machine.
+/// Names an address space to the machine. Exhaustive: machines make keys of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SpaceTag {
     /// Never reused.

@@ -4,6 +4,7 @@
 //! rules are about which words may stand where, and look at text; `layers` reads
 //! the syntax tree.
 
+mod growth;
 mod kernel;
 mod layers;
 mod paths;
@@ -74,7 +75,7 @@ pub fn run_with(options: &Options) -> Result<(), String> {
 pub fn run() -> Result<(), String> {
     let sources = sources()?;
     shape::report_long_files(&sources);
-    let rules = [sync::check, unsafety::check, kernel::check, paths::check, shape::check, layers::check];
+    let rules = [sync::check, unsafety::check, kernel::check, paths::check, shape::check, growth::check, layers::check];
     let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
     tell(&breaches)
 }

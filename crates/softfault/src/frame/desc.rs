@@ -35,7 +35,7 @@ const _: () = assert!(MAPS_LIMIT + MAX_CPUS as u64 + (1 << u32::BITS) <= MAPS_MA
 /// What a frame is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum FrameKind {
+pub(crate) enum FrameKind {
     /// In no use: its bit in the block is clear, or it is in a group or a spare.
     Free = 0,
     /// Not ours to give: a hole, the metadata.
@@ -91,7 +91,7 @@ pub struct PinsFull;
 
 /// The first word, taken apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FrameState(pub u64);
+pub(crate) struct FrameState(pub u64);
 
 impl FrameState {
     /// What it is used for.

@@ -49,10 +49,10 @@ pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
 pub(crate) use block::{BLOCK_WORDS, Blocks, word_base};
 pub(crate) use claimed::ClaimedBlock;
+pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use desc::MAP_ONE;
-pub use desc::{FrameDesc, FrameKind};
-pub(crate) use desc::{MapsFull, MetaUse};
+pub(crate) use desc::{FrameKind, MapsFull, MetaUse};
 pub use fragment::Fragmentation;
 pub use group::GroupData;
 pub(crate) use held::Held;

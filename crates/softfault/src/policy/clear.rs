@@ -88,6 +88,7 @@ pub const fn usual(order: Order) -> ClearOrder {
 
 /// Adjacent sub-pages, dealt with one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Run {
     /// Index of the lowest.
     pub start: u64,

@@ -5,7 +5,7 @@
 
 /// What stands in the entries of one leaf table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CollapseQuestion {
+pub(crate) struct CollapseQuestion {
     /// Entries without a page of their own: none, or the zero frame.
     pub nr_none: u64,
     /// Private pages that other spaces map, too.
@@ -22,7 +22,7 @@ pub struct CollapseQuestion {
 
 /// How far a collapse goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CollapseLimits {
+pub(crate) struct CollapseLimits {
     /// Most entries without a page (`max_ptes_none`).
     pub max_ptes_none: u64,
     /// Most pages that others map (`max_ptes_shared`).
@@ -36,7 +36,7 @@ pub struct CollapseLimits {
 
 impl CollapseLimits {
     /// `MADV_COLLAPSE`: the program knows what it wants.
-    pub const NONE: CollapseLimits = CollapseLimits {
+    pub(crate) const NONE: CollapseLimits = CollapseLimits {
         max_ptes_none: u64::MAX,
         max_ptes_shared: u64::MAX,
         wants_referenced: false,
@@ -102,7 +102,7 @@ impl CollapseRefusal {
 /// # Errors
 ///
 /// Why not.
-pub fn linux(question: &CollapseQuestion, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
+pub(crate) fn linux(question: &CollapseQuestion, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
     if question.nr_guards > 0 {
         Err(CollapseRefusal::Guard)
     } else if question.nr_busy > 0 {

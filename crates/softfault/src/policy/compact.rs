@@ -38,7 +38,7 @@ impl CompactBudget {
 
 /// A block of 512 frames that could be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct BlockSummary {
+pub(crate) struct BlockSummary {
     /// Frames that are free.
     pub nr_free: u64,
     /// Frames in use.
@@ -52,7 +52,7 @@ pub struct BlockSummary {
 
 /// What is asked: these blocks, this much left.
 #[derive(Clone, Copy, Debug)]
-pub struct CompactQuestion<'a> {
+pub(crate) struct CompactQuestion<'a> {
     /// Blocks with the most free frames that were found.
     pub blocks: &'a [BlockSummary],
     /// Free frames in all blocks that were looked at, these included.
@@ -63,7 +63,7 @@ pub struct CompactQuestion<'a> {
 
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CompactPlan {
+pub(crate) enum CompactPlan {
     /// Empty this one of the blocks.
     Empty(usize),
     /// None is worth it.
@@ -72,7 +72,7 @@ pub enum CompactPlan {
 
 /// The block with the fewest frames to move, if all of them can be moved, there is
 /// room for them elsewhere, and so many may be.
-pub fn cheapest(question: &CompactQuestion<'_>) -> CompactPlan {
+pub(crate) fn cheapest(question: &CompactQuestion<'_>) -> CompactPlan {
     let is_worth = |block: &BlockSummary| {
         !block.is_tried
             && block.nr_free > 0
@@ -95,7 +95,7 @@ const SHIFT_MAX: u64 = 6;
 ///
 /// Source: the idea is Linux's `compact_defer_shift`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Deferral {
+pub(crate) struct Deferral {
     /// Requests passed over since the last failure.
     pub nr_passed: u32,
     /// log2 of the requests to pass over; 0 is none.

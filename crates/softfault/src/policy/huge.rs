@@ -102,7 +102,7 @@ words! {
 
 /// How far a fault goes when no huge page is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Effort {
+pub(crate) enum Effort {
     /// Moves frames out of the way itself (bounded), then falls back.
     Direct,
     /// Wakes who does it in the background, and falls back at once.
@@ -113,7 +113,7 @@ pub enum Effort {
 
 impl Defrag {
     /// What a fault may do in memory that is `advised` (`MADV_HUGEPAGE`) or not.
-    pub const fn effort(self, advised: bool) -> Effort {
+    pub(crate) const fn effort(self, advised: bool) -> Effort {
         match (self, advised) {
             (Defrag::Always, _) | (Defrag::DeferMadvise | Defrag::Madvise, true) => Effort::Direct,
             (Defrag::Defer, _) | (Defrag::DeferMadvise, false) => Effort::Wake,
@@ -189,7 +189,7 @@ pub(crate) const NO_HUGE: VmaFlags = VmaFlags::NOHUGEPAGE.union(VmaFlags::SHARED
 /// The sizes that a fault (and khugepaged) may use in a VMA with these flags.
 ///
 /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst; madvise(2).
-pub fn eligible(enabled: Enabled, sizes: &Sizes, flags: VmaFlags) -> Orders {
+pub(crate) fn eligible(enabled: Enabled, sizes: &Sizes, flags: VmaFlags) -> Orders {
     if flags.intersects(NO_HUGE) {
         return Orders::NONE;
     }
@@ -213,7 +213,7 @@ pub fn eligible(enabled: Enabled, sizes: &Sizes, flags: VmaFlags) -> Orders {
 /// knob, but the program's own refusal counts.
 ///
 /// Source: madvise(2).
-pub fn collapsible(flags: VmaFlags) -> Orders {
+pub(crate) fn collapsible(flags: VmaFlags) -> Orders {
     if flags.intersects(NO_HUGE) { Orders::NONE } else { Orders::PMD }
 }
 

@@ -37,13 +37,14 @@ mod tests;
 mod txn;
 
 pub use check::TreeFault;
-pub use displaced::Displaced;
-pub use gap::{Direction, GapRequest};
+pub(crate) use displaced::Displaced;
+pub(crate) use gap::{Direction, GapRequest};
 pub use layout::TreeRoot;
 pub use node::NodeId;
 pub use pool::{OutOfNodes, PoolMark, Retired};
-pub use read::{Found, Snapshot};
-pub use tally::Tally;
+pub(crate) use read::Found;
+pub use read::Snapshot;
+pub(crate) use tally::Tally;
 pub use txn::{Trial, TwoStep, Txn};
 
 use crate::addr::{PageRange, Pfn, Vpn};

@@ -74,10 +74,10 @@ impl VmaFlags {
     }
     /// Flags that say what may be in a VMA or what it is called: two VMAs that
     /// differ in nothing else are one, with all of them.
-    pub const STICKY: VmaFlags = VmaFlags::MAYGUARD.union(VmaFlags::HEAP).union(VmaFlags::STACK);
+    pub(crate) const STICKY: VmaFlags = VmaFlags::MAYGUARD.union(VmaFlags::HEAP).union(VmaFlags::STACK);
 
     /// The same flags with other rights.
-    pub fn with_rights(self, rights: Rights) -> VmaFlags {
+    pub(crate) fn with_rights(self, rights: Rights) -> VmaFlags {
         VmaFlags::from_bits_retain((self.bits() & !7) | u64::from(rights.bits()))
     }
 }
@@ -114,12 +114,12 @@ impl Vma {
         self.pgoff.wrapping_add(vpn.0 - self.range.start.0)
     }
     /// The page of that index, if the VMA has it.
-    pub fn page_at(&self, index: u64) -> Option<Vpn> {
+    pub(crate) fn page_at(&self, index: u64) -> Option<Vpn> {
         let offset = index.wrapping_sub(self.pgoff);
         (offset < self.range.nr_pages()).then(|| Vpn(self.range.start.0 + offset))
     }
     /// `vma_split`, the part of it in `range`, which has to be inside.
-    pub fn part(&self, range: PageRange) -> Vma {
+    pub(crate) fn part(&self, range: PageRange) -> Vma {
         Vma { range, pgoff: self.index_of(range.start), ..*self }
     }
     /// Whether mremap(2) is moving it.
@@ -127,7 +127,7 @@ impl Vma {
         self.flags.contains(VmaFlags::MOVING)
     }
     /// Whether `next` continues this one so that both can be one VMA.
-    pub fn merges_with(&self, next: &Vma) -> bool {
+    pub(crate) fn merges_with(&self, next: &Vma) -> bool {
         self.range.end == next.range.start
             && self.flags - VmaFlags::STICKY == next.flags - VmaFlags::STICKY
             && self.object == next.object

@@ -37,7 +37,8 @@ pub enum Entry {
     Guard,
 }
 
-/// A mapping of one frame (level 0) or of a folio (above).
+/// A mapping of one frame (level 0) or of a folio (above). Exhaustive: a format has to
+/// encode each field, so that one more breaks those that do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaf {
     /// The (first) frame.
@@ -51,7 +52,8 @@ pub struct Leaf {
     pub dirty: bool,
 }
 
-/// What an entry that a removal has taken keeps.
+/// What an entry that a removal has taken keeps. Exhaustive: a format has to encode
+/// each kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// A mapping, its rights forgotten.

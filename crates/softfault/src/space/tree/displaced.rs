@@ -32,7 +32,7 @@ const NODES_MAX: u32 = 64;
 
 /// What a search came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Displaced {
+pub(crate) enum Displaced {
     /// This VMA has the page; the next search begins at its end.
     Found(Vma),
     /// Enough for one section; the next search begins here.

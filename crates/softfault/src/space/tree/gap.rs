@@ -17,7 +17,7 @@ use crate::machine::Machine;
 
 /// Which of several places is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
+pub(crate) enum Direction {
     /// The highest.
     TopDown,
     /// The lowest.
@@ -26,7 +26,7 @@ pub enum Direction {
 
 /// A place that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct GapRequest {
+pub(crate) struct GapRequest {
     /// It has to lie in here.
     pub window: PageRange,
     /// Its size; 0 fits nowhere.

@@ -33,7 +33,7 @@ impl<M> Copy for Snapshot<'_, M> {}
 
 /// A VMA where it lies.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'a> {
+pub(crate) struct Found<'a> {
     /// The VMA.
     pub vma: Vma,
     /// Its reference count, for the discipline that has one. The copy of the

@@ -8,7 +8,7 @@ use crate::space::vma::{Vma, VmaFlags};
 
 /// Counts over all VMAs of a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// VMAs.
     pub nr_vmas: u64,
     /// Pages of data (`VmData`): see [`VmaFlags::is_data`].

@@ -9,6 +9,7 @@ use super::{Entry, Format, Kept, Leaf, is_same_but_used, used};
 use crate::addr::{Access, Pfn, Rights};
 
 /// What a walk of the hardware does with one word, for an access of a program's.
+/// Exhaustive: the test of a format makes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The access faults.
