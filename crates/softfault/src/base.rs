@@ -4,7 +4,7 @@
 mod huge;
 mod huge_words;
 
-pub(crate) use huge_words::HugeWords;
+pub(crate) use huge_words::{HugeNow, HugeWords};
 
 use crate::account::Event;
 use crate::account::sizes::{SizeEvent, SizeStat};

@@ -5,7 +5,7 @@
 use crate::addr::{BLOCK_FRAMES, BlockRange, PAGE_SIZE, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
-use crate::frame::{BLOCK_WORDS, BlockData, Blocks, FrameDesc, FrameKind, Frames, Memory, word_base};
+use crate::frame::{BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Memory, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
@@ -13,6 +13,7 @@ use crate::space::Vm;
 use crate::space::vm::Relief;
 use crate::sync::Word;
 use crate::tunables::Tunables;
+use crate::tunables::huge::HugeMode;
 use crate::tunables::huge::KnobError;
 
 /// Why there is no [`Vm`].
@@ -66,7 +67,8 @@ impl<M: Machine> Vm<M> {
         if nr_cpus == 0 || nr_cpus > MAX_CPUS {
             return Err(NewVmError::BadCpus);
         }
-        let huge = HugeWords::new(&tunables.thp, tunables.thp_off).map_err(NewVmError::BadKnobs)?;
+        let mode = if tunables.thp_off { HugeMode::Off } else { HugeMode::Knobs };
+        let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of(machine.frames())?;
         let nr_blocks = nr_frames.div_ceil(BLOCK_FRAMES) as usize;
         let wants = [
@@ -80,8 +82,8 @@ impl<M: Machine> Vm<M> {
         let home = home.ok_or(NewVmError::NoRoom { nr_frames: nr_meta })?.first.0;
         check_linear(&machine)?;
         // All checks are done; from here on frames are written.
-        let are_zero = machine.begin();
-        if !are_zero {
+        let content = Content::zero_if(machine.begin());
+        if content == Content::Unknown {
             mem::zero_frames(&machine, Pfn(home), nr_meta);
         }
         let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
@@ -100,7 +102,7 @@ impl<M: Machine> Vm<M> {
         };
         let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
         let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
-        frames.settle(machine.frames(), are_zero, &meta);
+        frames.init(machine.frames(), content, &meta);
         let nr_total_pages = frames.nr_free_in_blocks();
         frames.deal_out(&cpus, nr_total_pages);
         let base = Base::new(machine, cpus, tunables, huge);
@@ -139,7 +141,7 @@ impl Frames {
     }
 
     /// Frees what is in the ranges and not metadata; the rest is reserved.
-    fn settle(&self, ranges: &[FrameRange], are_zero: bool, meta: &FrameRange) {
+    fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
         let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
         for b in self.blocks.names().iter() {
             for w in 0..BLOCK_WORDS {
@@ -149,7 +151,7 @@ impl Frames {
                     // 0 means "none" where a frame is named in a word.
                     mask &= !1;
                 }
-                self.blocks.at(b).settle(w, !mask, are_zero);
+                self.blocks.at(b).init(w, !mask, content);
                 if mask != !0 {
                     // It cannot be emptied any more.
                     self.blocks.at(b).set_fixed();

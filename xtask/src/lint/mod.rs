@@ -1,9 +1,10 @@
 //! Rules of this project that no ready-made tool knows; each is a file here.
 //!
 //! A rule looks at the project's files and gives the places that break it. Most
-//! rules are about which words may stand where, and look at text; `layers` reads
-//! the syntax tree.
+//! rules are about which words may stand where, and look at text; `flags` and `layers`
+//! read the syntax tree.
 
+mod flags;
 mod growth;
 mod kernel;
 mod layers;
@@ -54,6 +55,15 @@ impl Source {
     }
 }
 
+/// `#[cfg(test)]`, and `#[cfg(all(test, ...))]`.
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    let condition = |a: &syn::Attribute| match &a.meta {
+        syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string().replace(' ', ""),
+        _ => String::new(),
+    };
+    attributes.iter().map(condition).any(|c| c == "test" || c.starts_with("all(test,"))
+}
+
 fn is_inline_mod(line: &str) -> bool {
     line.trim().starts_with("mod ") && line.trim().ends_with('{')
 }
@@ -75,7 +85,16 @@ pub fn run_with(options: &Options) -> Result<(), String> {
 pub fn run() -> Result<(), String> {
     let sources = sources()?;
     shape::report_long_files(&sources);
-    let rules = [sync::check, unsafety::check, kernel::check, paths::check, shape::check, growth::check, layers::check];
+    let rules = [
+        sync::check,
+        unsafety::check,
+        kernel::check,
+        paths::check,
+        shape::check,
+        flags::check,
+        growth::check,
+        layers::check,
+    ];
     let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();
     tell(&breaches)
 }

@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::policy::huge::Orders;
 use crate::space::vma::VmaFlags;
 use crate::table::format::huge_order;
-use crate::tunables::huge::{HugeKnobs, KnobError};
+use crate::tunables::huge::{HugeKnobs, HugeMode, KnobError};
 
 impl<M: Machine> Base<M> {
     /// What faults ask of the knobs, at one moment.
@@ -87,7 +87,7 @@ impl<M: Machine> Base<M> {
             let before = self.huge_knobs();
             let mut knobs = before;
             change(&mut knobs)?;
-            knobs.validate(self.huge_off())?;
+            knobs.validate(if self.huge_off() { HugeMode::Off } else { HugeMode::Knobs })?;
             let _lock = Spin::lock(&self.huge.lock, &self.machine);
             if self.huge.knobs() == before {
                 self.huge.store(&knobs);

@@ -8,7 +8,7 @@
 use crate::policy::huge::{CowHuge, Defrag, Enabled, NO_HUGE, NR_SIZES, Orders, SizeEnabled, eligible};
 use crate::space::vma::VmaFlags;
 use crate::sync::Word;
-use crate::tunables::huge::{HugeKnobs, KhugepagedKnobs, KnobError};
+use crate::tunables::huge::{HugeKnobs, HugeMode, KhugepagedKnobs, KnobError};
 
 /// A line of its own.
 #[repr(C, align(64))]
@@ -24,11 +24,13 @@ pub(crate) struct HugeWords {
 }
 
 impl HugeWords {
-    /// `off`: no huge page as long as the [`Vm`](crate::Vm) lives.
-    pub(crate) fn new(knobs: &HugeKnobs, off: bool) -> Result<HugeWords, KnobError> {
-        knobs.validate(off)?;
+    pub(crate) fn new(knobs: &HugeKnobs, mode: HugeMode) -> Result<HugeWords, KnobError> {
+        knobs.validate(mode)?;
         let words = HugeWords {
-            now: Word::new(if off { OFF } else { 0 }),
+            now: Word::new(match mode {
+                HugeMode::Knobs => 0,
+                HugeMode::Off => OFF,
+            }),
             scan: Word::new(0),
             limits: Word::new(0),
             lock: Word::new(0),

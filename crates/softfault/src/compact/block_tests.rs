@@ -24,14 +24,14 @@ fn hostile_plans() {
     let huge = vm.obtain_huge().unwrap();
     let b = BlockId::of(huge.first);
     assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::HugePage), "somebody's huge frame");
-    vm.give_back_huge(huge.first, false);
+    vm.give_back_huge(huge.first, crate::frame::Content::Unknown);
     assert!(vm.frames.blocks.at(BlockId(3)).reserve(1));
     assert_eq!(empty(&vm, BlockId(3)), in_the_way(MigrateRefusal::Raced), "a CPU's own");
     vm.frames.blocks.at(BlockId(3)).unreserve();
     // A block that is free is no worse than one that has to be emptied.
     let made = empty(&vm, BlockId(3)).unwrap();
     assert_eq!(made.first, BlockId(3).first_frame());
-    vm.give_back_huge(made.first, made.is_zero);
+    vm.give_back_huge(made.first, made.content);
     assert_eq!(vm.vmstat().nr_free_pages, before);
     assert!(!vm.frames.blocks.at(BlockId(3)).is_reserved());
 }
@@ -65,7 +65,7 @@ fn without_room_elsewhere_everything_is_put_back() {
         assert_eq!(block_of(&space, 39), b);
         let made = empty(&vm, b).unwrap();
         assert!((0..40).all(|page| block_of(&space, page) != b));
-        vm.give_back_huge(made.first, made.is_zero);
+        vm.give_back_huge(made.first, made.content);
         vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
     vm.check(&[], &mut std::vec![0; 4096]).unwrap();
@@ -81,7 +81,7 @@ fn nr_moved_in(nr_looks: u64) -> (Result<(), CompactRefusal>, u64) {
     let made = Attempt::new(&vm, &CompactBudget { time_ns: nr_looks, ..CompactBudget::BACKGROUND }).empty(b);
     vm.machine().clock_step.set(0);
     let nr_moved = (0..40).filter(|page| block_of(&space, *page) != b).count() as u64;
-    let result = made.map(|huge| vm.give_back_huge(huge.first, huge.is_zero));
+    let result = made.map(|huge| vm.give_back_huge(huge.first, huge.content));
     vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     (result, nr_moved)
 }

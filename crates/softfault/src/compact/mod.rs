@@ -93,7 +93,7 @@ impl<M: Machine> Vm<M> {
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);
         let nr_emptied = self.nr_blocks_emptied();
-        self.give_back_huge(huge.first, huge.is_zero);
+        self.give_back_huge(huge.first, huge.content);
         self.tell_of_blocks(nr_emptied);
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! Locks on entry: none, no section.
 
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
-use crate::frame::word_base;
+use crate::frame::{Content, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
@@ -58,7 +58,7 @@ impl<'a, M: Machine> Targets<'a, M> {
             self.mask |= 1 << (pfn.0 % 64);
             self.zero &= !(1 << (pfn.0 % 64));
         } else {
-            self.vm.frames.release_one(pfn, false);
+            self.vm.frames.release_one(pfn, Content::Unknown);
         }
     }
 
@@ -101,9 +101,9 @@ impl<'a, M: Machine> Targets<'a, M> {
 
 impl<M: Machine> Drop for Targets<'_, M> {
     fn drop(&mut self) {
-        for (mask, zeroed) in [(self.mask & self.zero, true), (self.mask & !self.zero, false)] {
+        for (mask, content) in [(self.mask & self.zero, Content::Zero), (self.mask & !self.zero, Content::Unknown)] {
             if mask != 0 {
-                self.vm.frames.release_word(self.base, mask, zeroed);
+                self.vm.frames.release_word(self.base, mask, content);
             }
         }
     }

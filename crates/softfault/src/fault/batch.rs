@@ -17,7 +17,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Access, Order, PageRange, Pfn, Vpn};
-use crate::frame::FrameKind;
+use crate::frame::{Content, FrameKind};
 use crate::machine::Machine;
 use crate::policy::fault::FaultPlan;
 use crate::policy::huge::Orders;
@@ -46,7 +46,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return None;
         }
         let Fault { here, request, .. } = *fault;
-        let question = fault.question(orders, self.vm.huge_now().use_zero_page());
+        let question = fault.question(orders, self.vm.huge_now());
         let order = match self.vm.machine.fault_policy(&question) {
             FaultPlan::NewFolio(order) if orders.contains(order) => order,
             FaultPlan::NewFolio(_) | FaultPlan::HugeZero => {
@@ -101,7 +101,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 has_page |= is_page;
             } else {
                 self.vm.frames.desc(pfn).clear();
-                self.vm.frames.release_one(pfn, true);
+                self.vm.frames.release_one(pfn, Content::Zero);
             }
         }
         here.rss.add(Rss::Anon, nr_filled);

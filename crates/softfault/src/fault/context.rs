@@ -5,6 +5,7 @@ use super::request::Request;
 use crate::account::Event;
 use crate::account::rss::{Rss, RssLine};
 use crate::addr::Pfn;
+use crate::base::HugeNow;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::fault::FaultQuestion;
@@ -43,8 +44,13 @@ impl Fault<'_> {
     }
 
     /// What the policy is asked where pages larger than a base page are allowed.
-    pub(crate) fn question(&self, orders: Orders, use_zero_page: bool) -> FaultQuestion {
-        FaultQuestion { access: self.request.access_for_policy(), flags: self.found.flags(), orders, use_zero_page }
+    pub(crate) fn question(&self, orders: Orders, knobs: HugeNow) -> FaultQuestion {
+        FaultQuestion {
+            access: self.request.access_for_policy(),
+            flags: self.found.flags(),
+            orders,
+            use_zero_page: knobs.use_zero_page(),
+        }
     }
 }
 

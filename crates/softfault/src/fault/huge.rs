@@ -18,19 +18,19 @@
 
 use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
-use super::kit::{HugeParts, Kit, Need};
+use super::kit::{HugeParts, Kit, Need, Twin};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Access, Order, Rights};
-use crate::frame::FrameKind;
+use crate::frame::{Content, FrameKind};
 use crate::machine::Machine;
 use crate::policy::fault::FaultPlan;
-use crate::policy::huge::{CowHuge, Orders};
+use crate::policy::huge::{CowHuge, HugeAdvice, Orders};
 use crate::space::AddressSpace;
 use crate::space::Vm;
-use crate::space::vma::{ObjectId, VmaFlags};
+use crate::space::vma::ObjectId;
 use crate::sync::{self, Ordering};
 use crate::table::entry::Seen;
 use crate::table::format::{Entry, Leaf};
@@ -50,7 +50,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, .. } = *fault;
         let orders = self.orders_of_hole(fault, &hole, kit);
         if !orders.is_empty() {
-            let question = fault.question(orders, self.vm.huge_now().use_zero_page());
+            let question = fault.question(orders, self.vm.huge_now());
             match self.vm.machine.fault_policy(&question) {
                 FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(fault, hole, kit),
                 FaultPlan::HugeZero if !request.wants_own() => {
@@ -73,13 +73,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried())
     }
 
+    fn twin_of(&self, hole: &PmdSlot<'_, M::Format>) -> Twin {
+        if self.vm.frames.twin(hole.table).is_none() { Twin::Missing } else { Twin::Present }
+    }
+
     fn fill_huge(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let Fault { here, request, found } = *fault;
-        let with_twin = self.vm.frames.twin(hole.table).is_none();
-        let Some((huge, parts)) = kit.huge_with_parts(with_twin) else {
-            let advised = found.flags().contains(VmaFlags::HUGEPAGE);
+        let twin = self.twin_of(&hole);
+        let Some((huge, parts)) = kit.huge_with_parts(twin) else {
+            let advice = HugeAdvice::of(found.flags());
             let sub_page = (request.vpn.0 - hole.base.0) as u32;
-            return Turn::Need(Need::Huge { sub_page, with_twin, advised });
+            return Turn::Need(Need::Huge { sub_page, twin, advice });
         };
         let writes = request.access() == Access::Write;
         let leaf = Leaf { pfn: huge.first, rights: found.entry_rights(), accessed: true, dirty: writes };
@@ -99,11 +103,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn fill_huge_zero(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let Fault { here, request, found } = *fault;
-        let with_twin = self.vm.frames.twin(hole.table).is_none();
+        let twin = self.twin_of(&hole);
         let zero = self.vm.frames.huge_zero().get();
         // The parts are asked for last: what is taken from the hand has to be used.
-        let Some((zero, parts)) = zero.and_then(|zero| Some((zero, kit.parts(with_twin)?))) else {
-            return Turn::Need(Need::HugeZero { with_twin });
+        let Some((zero, parts)) = zero.and_then(|zero| Some((zero, kit.parts(twin)?))) else {
+            return Turn::Need(Need::HugeZero { twin });
         };
         let rights = found.entry_rights() - Rights::WRITE;
         let leaf = Leaf { pfn: zero, rights, accessed: true, dirty: false };
@@ -199,9 +203,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return split(here, pmd, seen);
         }
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
-        let Some(huge) = kit.huge(from_zero) else {
-            let advised = found.flags().contains(VmaFlags::HUGEPAGE);
-            return Turn::Need(Need::HugeCopy { sub_page, zeroed: from_zero, advised });
+        let content = Content::zero_if(from_zero);
+        let Some(huge) = kit.huge(content) else {
+            let advice = HugeAdvice::of(found.flags());
+            return Turn::Need(Need::HugeCopy { sub_page, content, advice });
         };
         // As for a small page.
         if !kit.has_told(pmd.span().nr_pages()) && self.has_subscribers() {

@@ -4,9 +4,9 @@ use crate::account::Event;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Order, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::{Fill, Held, HugeFrame, OutOfFrames};
+use crate::frame::{Content, Fill, Held, HugeFrame, OutOfFrames};
 use crate::machine::Machine;
-use crate::policy::huge::Orders;
+use crate::policy::huge::{HugeAdvice, Orders};
 use crate::space::Vm;
 use crate::sync::Ordering;
 
@@ -21,13 +21,21 @@ pub(crate) enum Need {
     Raw,
     /// Adjacent frames of zeroes, to be touched first at this one.
     Batch { order: Order, sub_page: u32 },
-    /// A huge frame of zeroes, with what a new huge mapping takes. `advised` says
+    /// A huge frame of zeroes, with what a new huge mapping takes. `advice` says
     /// how hard to try.
-    Huge { sub_page: u32, with_twin: bool, advised: bool },
+    Huge { sub_page: u32, twin: Twin, advice: HugeAdvice },
     /// The huge zero frame, with the same.
-    HugeZero { with_twin: bool },
+    HugeZero { twin: Twin },
     /// A huge frame in place of one that is mapped.
-    HugeCopy { sub_page: u32, zeroed: bool, advised: bool },
+    HugeCopy { sub_page: u32, content: Content, advice: HugeAdvice },
+}
+
+/// Whether a new huge mapping takes a twin for its table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Twin {
+    /// The table has one.
+    Present,
+    Missing,
 }
 
 /// Tables that a new huge mapping takes.
@@ -182,37 +190,37 @@ impl<'vm, M: Machine> Kit<'vm, M> {
                 self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
                 Ok(())
             }
-            Need::Huge { sub_page, with_twin, advised } => {
-                self.get_huge(sub_page, true, advised)?;
-                self.get_parts(with_twin)
+            Need::Huge { sub_page, twin, advice } => {
+                self.get_huge(sub_page, Content::Zero, advice)?;
+                self.get_parts(twin)
             }
             // The tables first: the huge zero frame does not come back.
-            Need::HugeZero { with_twin } => {
-                self.get_parts(with_twin)?;
+            Need::HugeZero { twin } => {
+                self.get_parts(twin)?;
                 self.vm.make_huge_zero()
             }
-            Need::HugeCopy { sub_page, zeroed, advised } => self.get_huge(sub_page, zeroed, advised),
+            Need::HugeCopy { sub_page, content, advice } => self.get_huge(sub_page, content, advice),
         }
     }
 
-    fn get_huge(&mut self, sub_page: u32, zeroed: bool, advised: bool) -> Result<(), OutOfFrames> {
+    fn get_huge(&mut self, sub_page: u32, content: Content, advice: HugeAdvice) -> Result<(), OutOfFrames> {
         let mut huge = match self.large.huge {
             Some(huge) => huge,
-            None => self.vm.obtain_huge_for_fault(advised)?,
+            None => self.vm.obtain_huge_for_fault(advice)?,
         };
-        if zeroed && !huge.is_zero {
+        if content.is_zero() && !huge.content.is_zero() {
             self.vm.zero_huge(huge.first, Some(u64::from(sub_page)));
-            huge.is_zero = true;
+            huge.content = Content::Zero;
         }
         self.large.huge = Some(huge);
         Ok(())
     }
 
-    fn get_parts(&mut self, with_twin: bool) -> Result<(), OutOfFrames> {
+    fn get_parts(&mut self, twin: Twin) -> Result<(), OutOfFrames> {
         if self.large.deposit.is_none() {
             self.large.deposit = Some(self.vm.source().frame(Fill::Fixed)?);
         }
-        if with_twin && self.large.twin.is_none() {
+        if twin == Twin::Missing && self.large.twin.is_none() {
             self.large.twin = Some(self.vm.source().frame(Fill::Fixed)?);
         }
         Ok(())
@@ -234,25 +242,25 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     }
 
     /// In the section: a huge frame, of zeroes if it has to be.
-    pub(crate) fn huge(&mut self, zeroed: bool) -> Option<HugeFrame> {
-        self.large.huge.take_if(|huge| huge.is_zero || !zeroed)
+    pub(crate) fn huge(&mut self, content: Content) -> Option<HugeFrame> {
+        self.large.huge.take_if(|huge| huge.content.is_zero() || !content.is_zero())
     }
 
     /// The same, of zeroes, and the tables of a new huge mapping; all or nothing.
-    pub(crate) fn huge_with_parts(&mut self, with_twin: bool) -> Option<(HugeFrame, HugeParts)> {
-        self.large.huge.filter(|huge| huge.is_zero)?;
-        let parts = self.parts(with_twin)?;
-        self.huge(true).map(|huge| (huge, parts))
+    pub(crate) fn huge_with_parts(&mut self, twin: Twin) -> Option<(HugeFrame, HugeParts)> {
+        self.large.huge.filter(|huge| huge.content.is_zero())?;
+        let parts = self.parts(twin)?;
+        self.huge(Content::Zero).map(|huge| (huge, parts))
     }
 
     /// The tables alone.
-    pub(crate) fn parts(&mut self, with_twin: bool) -> Option<HugeParts> {
+    pub(crate) fn parts(&mut self, twin: Twin) -> Option<HugeParts> {
         let deposit = self.large.deposit?;
-        if with_twin && self.large.twin.is_none() {
+        if twin == Twin::Missing && self.large.twin.is_none() {
             return None;
         }
         self.large.deposit = None;
-        let twin = if with_twin { self.large.twin.take() } else { None };
+        let twin = if twin == Twin::Missing { self.large.twin.take() } else { None };
         Some(HugeParts { deposit, twin })
     }
 
@@ -272,14 +280,14 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     fn give_back_batch(&mut self) {
         if let Some((first, order)) = self.large.batch.take() {
-            self.vm.frames.release_run(first, order.nr_pages(), true);
+            self.vm.frames.release_run(first, order.nr_pages(), Content::Zero);
         }
     }
 
     fn give_back_large(&mut self) {
         self.give_back_batch();
         if let Some(huge) = self.large.huge.take() {
-            self.vm.give_back_huge(huge.first, huge.is_zero);
+            self.vm.give_back_huge(huge.first, huge.content);
         }
         if let Some(pfn) = self.large.deposit.take() {
             self.vm.give_back(pfn, Fill::Raw);

@@ -7,7 +7,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::Memory;
+use super::{Content, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::clear::CHUNK_FRAMES;
 use crate::machine::Machine;
@@ -59,7 +59,7 @@ impl<M: Machine> Memory<M> {
             self.machine.relax();
         }
         stream::done();
-        self.give_back_huge(huge.first, true);
+        self.give_back_huge(huge.first, Content::Zero);
         true
     }
 }

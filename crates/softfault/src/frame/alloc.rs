@@ -1,6 +1,6 @@
 //! Blocks of 2^order frames, and batches of single ones on their way back.
 
-use super::want::{Fill, Search};
+use super::want::{Content, Fill, Search};
 use super::{Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::machine::{Machine, Tick};
@@ -53,7 +53,7 @@ impl<M: Machine> Memory<M> {
         }
         let step = order.nr_pages().min(64);
         for base in (u64::from(first.0)..end).step_by(step as usize) {
-            self.frames.release_word(base & !63, ones(step) << (base % 64), false);
+            self.frames.release_word(base & !63, ones(step) << (base % 64), Content::Unknown);
         }
     }
 
@@ -91,7 +91,7 @@ impl<M: Machine> Memory<M> {
             self.machine.tick(Tick::Step);
             if !frames.claim_run(b, 0, BLOCK_FRAMES) {
                 let before = BlockRange { end: b, ..*run };
-                before.iter().for_each(|b| frames.release_run(b.first_frame(), BLOCK_FRAMES, false));
+                before.iter().for_each(|b| frames.release_run(b.first_frame(), BLOCK_FRAMES, Content::Unknown));
                 return false;
             }
         }
@@ -117,7 +117,7 @@ impl Frames {
         for w in words.clone() {
             if block.claim_exact(w, mask).is_none() {
                 for w in words.start..w {
-                    block.release(w, mask, false);
+                    block.release(w, mask, Content::Unknown);
                 }
                 return false;
             }
@@ -156,7 +156,7 @@ impl<'a> FreeBatch<'a> {
     }
     fn flush(&mut self) {
         if self.mask != 0 {
-            self.frames.release_word(self.base, core::mem::take(&mut self.mask), false);
+            self.frames.release_word(self.base, core::mem::take(&mut self.mask), Content::Unknown);
         }
     }
 }

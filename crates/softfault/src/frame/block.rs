@@ -2,6 +2,7 @@
 
 use super::Frames;
 use super::folio::FolioData;
+use super::want::Content;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
@@ -46,12 +47,12 @@ impl BlockData {
     pub(crate) const USED_OFFSET: usize = core::mem::offset_of!(BlockData, used);
     /// At the very beginning: frames that are not there to be used, and what is not
     /// zero of the others.
-    pub(crate) fn settle(&self, w: usize, unusable: u64, are_zero: bool) {
+    pub(crate) fn init(&self, w: usize, unusable: u64, content: Content) {
         if unusable != 0 {
             self.used[w].set(unusable);
             self.state.set(self.state.get() + u64::from(unusable.count_ones()));
         }
-        if !are_zero {
+        if content == Content::Unknown {
             self.dirty[w].set(!unusable);
         }
     }
@@ -122,9 +123,10 @@ impl BlockData {
 
     /// Gives back the frames `mask` of word `w`. Whether all of the block is free
     /// now, as far as its count knows.
-    pub(crate) fn release(&self, w: usize, mask: u64, zeroed: bool) -> bool {
+    pub(crate) fn release(&self, w: usize, mask: u64, content: Content) -> bool {
         // Before the bit, which releases it: whoever claims the frame sees
         // what is said of it.
+        let zeroed = content.is_zero();
         let dirty = self.dirty[w].load(Ordering::Relaxed) & mask;
         if zeroed && dirty != 0 {
             self.dirty[w].fetch_and(!mask, Ordering::Relaxed);

@@ -8,7 +8,7 @@
 //! Locks on entry: none, no section.
 
 use super::block::{BLOCK_WORDS, word_base};
-use super::{Frames, Held, HugeFrame};
+use super::{Content, Frames, Held, HugeFrame};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 
 /// In the place of a CPU's number in a block's reservation.
@@ -91,19 +91,21 @@ impl ClaimedBlock<'_> {
         if self.nr_ours() < BLOCK_FRAMES || !self.frames.blocks.at(self.b).folio.reserve(first) {
             return Err(self);
         }
-        let is_zero = self.zero.iter().all(|w| *w == !0);
+        let content = Content::zero_if(self.zero.iter().all(|w| *w == !0));
         // In use from now on, and not to be released below.
         self.ours = [0; BLOCK_WORDS];
-        Ok(HugeFrame { first, is_zero })
+        Ok(HugeFrame { first, content })
     }
 }
 
 impl Drop for ClaimedBlock<'_> {
     fn drop(&mut self) {
         for w in 0..BLOCK_WORDS {
-            for (mask, zeroed) in [(self.ours[w] & self.zero[w], true), (self.ours[w] & !self.zero[w], false)] {
+            for (mask, content) in
+                [(self.ours[w] & self.zero[w], Content::Zero), (self.ours[w] & !self.zero[w], Content::Unknown)]
+            {
                 if mask != 0 {
-                    self.frames.release_word(word_base(self.b, w), mask, zeroed);
+                    self.frames.release_word(word_base(self.b, w), mask, content);
                 }
             }
         }

@@ -4,7 +4,7 @@
 
 use super::desc::{FrameKind, MAP_ONE, MAPS_LIMIT, MapsFull};
 use super::folio::{FolioState, LOCK};
-use super::{FrameDesc, FreeBatch, Memory};
+use super::{Content, FrameDesc, FreeBatch, Memory};
 use crate::addr::Pfn;
 use crate::machine::{Machine, Tick};
 use crate::sync::Ordering;
@@ -110,7 +110,7 @@ impl<M: Machine> Memory<M> {
             let to = if last { FrameKind::Reserved as u64 } else { seen.0 - MAP_ONE };
             if folio.state.compare_exchange(seen.0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 if last {
-                    self.give_back_huge(first, false);
+                    self.give_back_huge(first, Content::Unknown);
                 }
                 return;
             }

@@ -8,6 +8,7 @@
 
 use super::block::{BLOCK_WORDS, BlockData};
 use super::fragment::run_starts;
+use super::want::{Content, InUse};
 use super::{FrameKind, Frames, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptPfn, Order, Pfn};
@@ -21,8 +22,7 @@ use crate::table::format::huge_order;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HugeFrame {
     pub(crate) first: Pfn,
-    /// Whether it is known to be all zero.
-    pub(crate) is_zero: bool,
+    pub(crate) content: Content,
 }
 
 impl<M: Machine> Memory<M> {
@@ -64,13 +64,13 @@ impl<M: Machine> Memory<M> {
             return Ok(());
         }
         let huge = self.obtain_huge().inspect_err(|_| self.count(Event::ThpZeroPageAllocFailed, 1))?;
-        if !huge.is_zero {
+        if !huge.content.is_zero() {
             self.zero_huge(huge.first, None);
         }
         self.frames.folio(huge.first).state.set(FrameKind::Zero as u64);
         let named = OptPfn::some(huge.first).to_word();
         if self.frames.huge_zero.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            self.give_back_huge(huge.first, true);
+            self.give_back_huge(huge.first, Content::Zero);
         } else {
             self.count(Event::ThpZeroPageAlloc, 1);
         }
@@ -78,20 +78,20 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Gives it back; the folio ends first (I26).
-    pub(crate) fn give_back_huge(&self, first: Pfn, is_zero: bool) {
+    pub(crate) fn give_back_huge(&self, first: Pfn, content: Content) {
         self.frames.folio(first).state.set(0);
-        self.frames.release_run(first, Self::NR_SUB_FRAMES, is_zero);
+        self.frames.release_run(first, Self::NR_SUB_FRAMES, content);
     }
 
     fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
         let (zone, all) = (self.zone(), self.frames.blocks.names());
         let mut pace = Pace::new(&self.machine);
         let found = self.claim_ahead(&zone, nr, &mut pace).or_else(|| {
-            [(&zone, false), (&all, false), (&all, true)]
+            [(&zone, InUse::Avoid), (&all, InUse::Avoid), (&all, InUse::Accept)]
                 .into_iter()
-                .find_map(|(blocks, also_reserved)| self.claim_huge_in(blocks, also_reserved, nr, &mut pace))
+                .find_map(|(blocks, reserved)| self.claim_huge_in(blocks, reserved, nr, &mut pace))
         });
-        found.map(|first| HugeFrame { first, is_zero: self.frames.is_clean(first, nr) })
+        found.map(|first| HugeFrame { first, content: self.frames.content(first, nr) })
     }
 
     /// One that was zeroed ahead, which are the first ones of the zone.
@@ -111,12 +111,12 @@ impl<M: Machine> Memory<M> {
         found
     }
 
-    fn claim_huge_in(&self, blocks: &BlockRange, also_reserved: bool, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
+    fn claim_huge_in(&self, blocks: &BlockRange, reserved: InUse, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
         let search = || &self.cpu(self.machine.this_cpu()).huge_search;
         for b in blocks.iter_from(BlockId(search().get() as u32)) {
             pace.step();
             let block = self.frames.blocks.at(b);
-            if block.nr_free() < nr || !also_reserved && block.is_reserved() {
+            if block.nr_free() < nr || reserved == InUse::Avoid && block.is_reserved() {
                 continue;
             }
             if let Some(first) = self.frames.claim_huge_of(b, block, nr) {
@@ -132,7 +132,7 @@ impl Frames {
     /// One block, if all of it is free.
     pub(crate) fn claim_whole(&self, b: BlockId) -> Option<HugeFrame> {
         let first = self.claim_huge_of(b, self.blocks.at(b), BLOCK_FRAMES)?;
-        Some(HugeFrame { first, is_zero: self.is_clean(first, BLOCK_FRAMES) })
+        Some(HugeFrame { first, content: self.content(first, BLOCK_FRAMES) })
     }
 
     fn claim_huge_of(&self, b: BlockId, block: &BlockData, nr: u64) -> Option<Pfn> {
@@ -150,7 +150,7 @@ impl Frames {
         if block.folio.reserve(first) {
             return Some(first);
         }
-        self.release_run(first, nr, false);
+        self.release_run(first, nr, Content::Unknown);
         None
     }
 }

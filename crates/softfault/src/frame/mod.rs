@@ -61,7 +61,7 @@ pub(crate) use huge::HugeFrame;
 pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
 pub(crate) use sight::Source;
-pub(crate) use want::Fill;
+pub(crate) use want::{Content, Fill};
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;

@@ -62,7 +62,7 @@ impl<M: Machine> Memory<M> {
                 return;
             }
         }
-        self.frames.release_one(pfn, fill != Fill::Raw);
+        self.frames.release_one(pfn, fill.content());
     }
 
     pub(super) fn refill(&self, fill: Fill, search: Search) -> Result<(), OutOfFrames> {
@@ -104,7 +104,7 @@ impl<M: Machine> Memory<M> {
         for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
-            self.frames.release_word(base, left, fill != Fill::Raw);
+            self.frames.release_word(base, left, fill.content());
         }
         if is_new_block && self.underused_above().is_some() && self.is_low() {
             self.frames.is_low.store(1, Ordering::Relaxed);
@@ -146,11 +146,11 @@ impl<M: Machine> Memory<M> {
         let mut pace = Pace::new(&self.machine);
         for cpu in self.cpus.iter() {
             pace.step();
-            for (group, zeroed) in [(&cpu.zeroed, true), (&cpu.raw, false), (&cpu.fixed, true)] {
+            for (group, fill) in [(&cpu.zeroed, Fill::Zeroed), (&cpu.raw, Fill::Raw), (&cpu.fixed, Fill::Fixed)] {
                 let (base, mask) = group.replace(0, 0);
                 if mask != 0 {
                     found = true;
-                    self.frames.release_word(base, mask, zeroed);
+                    self.frames.release_word(base, mask, fill.content());
                 }
             }
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);

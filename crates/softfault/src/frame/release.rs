@@ -4,26 +4,32 @@
 
 use super::Frames;
 use super::block::{BLOCK_WORDS, word_base};
+use super::want::Content;
 use crate::addr::{BlockId, Pfn};
 use crate::sync::Ordering;
 
 impl Frames {
-    pub(crate) fn release_one(&self, pfn: Pfn, zeroed: bool) {
-        self.release_word(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63), zeroed);
+    pub(crate) fn release_one(&self, pfn: Pfn, content: Content) {
+        self.release_word(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63), content);
     }
 
-    pub(crate) fn release_word(&self, base: u64, mask: u64, zeroed: bool) {
-        if self.blocks.at(BlockId::of(Pfn(base as u32))).release((base / 64 % 8) as usize, mask, zeroed) {
+    pub(crate) fn release_word(&self, base: u64, mask: u64, content: Content) {
+        if self.blocks.at(BlockId::of(Pfn(base as u32))).release((base / 64 % 8) as usize, mask, content) {
             self.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Gives back adjacent frames, aligned to their number, whose descriptors say
     /// that they are free already.
-    pub(crate) fn release_run(&self, first: Pfn, nr: u64, zeroed: bool) {
+    pub(crate) fn release_run(&self, first: Pfn, nr: u64, content: Content) {
         for (b, w, mask) in words_of(first, nr) {
-            self.release_word(word_base(b, w), mask, zeroed);
+            self.release_word(word_base(b, w), mask, content);
         }
+    }
+
+    /// What is known of the run, which was just claimed.
+    pub(super) fn content(&self, first: Pfn, nr: u64) -> Content {
+        Content::zero_if(self.is_clean(first, nr))
     }
 
     /// Whether all frames of the run, which was just claimed, are zero.

@@ -17,7 +17,7 @@
 use super::Frames;
 use super::Memory;
 use super::block::{BLOCK_WORDS, word_base};
-use super::want::Fill;
+use super::want::{Fill, InUse};
 use crate::addr::{BlockId, BlockRange, OptBlock};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
@@ -104,18 +104,19 @@ impl<M: Machine> Memory<M> {
     /// in this CPU's cache.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
         let (zone, all) = (self.zone(), self.frames.blocks.names());
-        [(&zone, WORD, false), (&zone, WORTH_STAYING, false), (&all, WORD, false), (&all, 1, false), (&all, 1, true)]
+        let [avoid, accept] = [InUse::Avoid, InUse::Accept];
+        [(&zone, WORD, avoid), (&zone, WORTH_STAYING, avoid), (&all, WORD, avoid), (&all, 1, avoid), (&all, 1, accept)]
             .into_iter()
-            .any(|(blocks, least, also_fixed)| self.reserve_in(blocks, least, also_fixed, pace))
+            .any(|(blocks, least, fixed)| self.reserve_in(blocks, least, fixed, pace))
     }
 
     /// The same among some blocks, on from where the last search ended.
-    fn reserve_in(&self, blocks: &BlockRange, least: u64, also_fixed: bool, pace: &mut Pace<'_, M>) -> bool {
+    fn reserve_in(&self, blocks: &BlockRange, least: u64, fixed: InUse, pace: &mut Pace<'_, M>) -> bool {
         let search = BlockId(self.this_cpu_data().search.get() as u32);
         blocks.iter_from(search).any(|b| {
             pace.step();
             let block = self.frames.blocks.at(b);
-            block.nr_free() >= least && (also_fixed || !block.is_fixed()) && self.reserve_here(b)
+            block.nr_free() >= least && (fixed == InUse::Accept || !block.is_fixed()) && self.reserve_here(b)
         })
     }
 

@@ -1,8 +1,8 @@
 //! The allocator against a set of frame numbers.
 
 use super::sight::ATTEMPTS_IN_NOISE;
-use super::want::Fill;
 use super::want::Search;
+use super::want::{Content, Fill};
 use super::{FrameKind, OutOfFrames};
 use crate::addr::{BlockId, Order, Pfn};
 use crate::check::Broken;
@@ -229,30 +229,30 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
     let vm = vm(2048, Tunables::default());
     let block = vm.frames.blocks.at(BlockId(2));
     for w in 0..8 {
-        let claim = |is_zero: bool| {
+        let claim = |content: Content| {
             let Ok(huge) = vm.frames.claim_rest(BlockId(2), vm.hold()).unwrap().into_huge() else {
                 panic!("it is free")
             };
-            assert_eq!(huge.is_zero, is_zero, "claimed by word {w}");
-            vm.give_back_huge(huge.first, true);
-            if !is_zero {
+            assert_eq!(huge.content, content, "claimed by word {w}");
+            vm.give_back_huge(huge.first, Content::Zero);
+            if content == Content::Unknown {
                 block.claim_exact(w, 1 << (w * 5)).unwrap();
-                vm.frames.release_one(Pfn(1024 + w as u32 * 69), false);
+                vm.frames.release_one(Pfn(1024 + w as u32 * 69), Content::Unknown);
             }
             let huge = vm.frames.claim_whole(BlockId(2)).unwrap();
-            assert_eq!(huge.is_zero, is_zero, "word {w}");
+            assert_eq!(huge.content, content, "word {w}");
             huge.first
         };
-        vm.give_back_huge(claim(true), true);
+        vm.give_back_huge(claim(Content::Zero), Content::Zero);
         let bit = 1 << (w * 5);
         block.claim_exact(w, bit).unwrap();
         let pfn = Pfn(1024 + w as u32 * 64 + w as u32 * 5);
         soil(&vm, pfn);
-        vm.frames.release_one(pfn, false);
+        vm.frames.release_one(pfn, Content::Unknown);
         assert_eq!(vm.check_free_is_zero(), Ok(()), "its dirty bit is set");
-        let first = claim(false);
+        let first = claim(Content::Unknown);
         // Whoever says that it is zero is found out.
-        vm.give_back_huge(first, true);
+        vm.give_back_huge(first, Content::Zero);
         assert_eq!(vm.check_free_is_zero(), Err(Broken::NotZero(pfn)));
         mem::zero_frames(&vm.machine, pfn, 1);
         assert_eq!(vm.check_free_is_zero(), Ok(()));

@@ -14,6 +14,44 @@ pub(crate) enum Fill {
     Fixed,
 }
 
+/// What is known of frames that are free, or somebody's alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// They are all zero.
+    Zero,
+    /// They may hold anything.
+    Unknown,
+}
+
+impl Content {
+    #[inline(always)]
+    pub(crate) const fn zero_if(is_zero: bool) -> Content {
+        if is_zero { Content::Zero } else { Content::Unknown }
+    }
+    #[inline(always)]
+    pub(crate) const fn is_zero(self) -> bool {
+        matches!(self, Content::Zero)
+    }
+}
+
+impl Fill {
+    /// What the frame holds when it goes back unused.
+    pub(super) const fn content(self) -> Content {
+        match self {
+            Fill::Zeroed | Fill::Fixed => Content::Zero,
+            Fill::Raw => Content::Unknown,
+        }
+    }
+}
+
+/// What a search does about blocks that have a use already: that are fixed, or that a CPU has
+/// reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum InUse {
+    Avoid,
+    Accept,
+}
+
 /// Where an attempt looks for frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Search {

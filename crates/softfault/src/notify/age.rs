@@ -12,7 +12,7 @@ use crate::table::take::{self, Next, Part};
 /// One pass over a range.
 struct Ageing<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
-    clear: bool,
+    marks: Marks,
     tells: bool,
     nr_young: u64,
     /// What has lost its accessed bit; huge mappings may reach out of the range.
@@ -24,22 +24,22 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// of mappings that `addr..addr + len` meets. Of a huge mapping all count, or
     /// none.
     pub fn test_young(&self, addr: u64, len: u64) -> u64 {
-        self.count_young(addr, len, false)
+        self.count_young(addr, len, Marks::Keep)
     }
 
     /// The same, and forgets it: a use is counted by this call or by the next one,
     /// never by neither. Every access that begins afterwards is a new one.
     pub fn test_and_clear_young(&self, addr: u64, len: u64) -> u64 {
-        self.count_young(addr, len, true)
+        self.count_young(addr, len, Marks::Clear)
     }
 
-    fn count_young(&self, addr: u64, len: u64, clear: bool) -> u64 {
+    fn count_young(&self, addr: u64, len: u64, marks: Marks) -> u64 {
         self.vm.call();
         let start = addr & !(PAGE_SIZE - 1);
         let Some(end) = start.checked_add(page_align(len)) else { return 0 };
         let range = pages(start, end - start).intersect(&Self::user_range());
         let _writer = self.write_lock();
-        let mut ageing = Ageing { space: self, clear, tells: self.has_subscribers(), nr_young: 0, cleared: None };
+        let mut ageing = Ageing { space: self, marks, tells: self.has_subscribers(), nr_young: 0, cleared: None };
         take::for_each_part(&self.vm.machine, self.root, range, &mut |part| match part {
             Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |vpn, slot| {
                 ageing.look(slot, PageRange::new(vpn, Vpn(vpn.0 + 1)))
@@ -52,6 +52,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         ageing.nr_young
     }
+}
+
+/// What becomes of accessed bits that are set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Marks {
+    Keep,
+    Clear,
 }
 
 /// What an entry says of its mapping.
@@ -70,14 +77,14 @@ impl<M: Machine> Ageing<'_, '_, M> {
             Use::Old => false,
             Use::Young => {
                 let before = self.cleared.unwrap_or(whole);
-                if self.clear {
+                if self.marks == Marks::Clear {
                     self.cleared = Some(PageRange::new(before.start.min(whole.start), before.end.max(whole.end)));
                 }
                 true
             }
         };
         // Asked in any case: the subscriber has to forget, too.
-        let notice = Notice::Young { range: whole, clear: self.clear };
+        let notice = Notice::Young { range: whole, clear: self.marks == Marks::Clear };
         let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
         Next::GoOn
@@ -88,7 +95,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
             let seen = slot.look();
             match seen.entry {
                 Entry::Leaf(leaf) if !leaf.accessed => return Use::Old,
-                Entry::Leaf(_) if !self.clear => return Use::Young,
+                Entry::Leaf(_) if self.marks == Marks::Keep => return Use::Young,
                 Entry::Leaf(_) => {
                     if slot.clear_accessed(seen).is_ok() {
                         return Use::Young;

@@ -111,13 +111,30 @@ pub(crate) enum Effort {
     Nothing,
 }
 
+/// Whether `MADV_HUGEPAGE` was given for the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub(crate) enum HugeAdvice {
+    /// It was.
+    Given,
+    /// It was not.
+    None,
+}
+
+impl HugeAdvice {
+    /// As the VMA's flags say.
+    pub(crate) const fn of(flags: VmaFlags) -> HugeAdvice {
+        if flags.contains(VmaFlags::HUGEPAGE) { HugeAdvice::Given } else { HugeAdvice::None }
+    }
+}
+
 impl Defrag {
-    /// What a fault may do in memory that is `advised` (`MADV_HUGEPAGE`) or not.
-    pub(crate) const fn effort(self, advised: bool) -> Effort {
-        match (self, advised) {
-            (Defrag::Always, _) | (Defrag::DeferMadvise | Defrag::Madvise, true) => Effort::Direct,
-            (Defrag::Defer, _) | (Defrag::DeferMadvise, false) => Effort::Wake,
-            (Defrag::Madvise, false) | (Defrag::Never, _) => Effort::Nothing,
+    /// What a fault may do in memory with this advice.
+    pub(crate) const fn effort(self, advice: HugeAdvice) -> Effort {
+        use HugeAdvice::{Given, None};
+        match (self, advice) {
+            (Defrag::Always, _) | (Defrag::DeferMadvise | Defrag::Madvise, Given) => Effort::Direct,
+            (Defrag::Defer, _) | (Defrag::DeferMadvise, None) => Effort::Wake,
+            (Defrag::Madvise, None) | (Defrag::Never, _) => Effort::Nothing,
         }
     }
 }

@@ -61,7 +61,7 @@ fn collapse_by_advice_asks_only_the_program() {
 /// From transhuge.rst, section on `defrag`.
 #[test]
 fn effort_is_what_linux_documents() {
-    let efforts = |defrag: Defrag| (defrag.effort(false), defrag.effort(true));
+    let efforts = |defrag: Defrag| (defrag.effort(HugeAdvice::None), defrag.effort(HugeAdvice::Given));
     assert_eq!(efforts(Defrag::Always), (Effort::Direct, Effort::Direct));
     assert_eq!(efforts(Defrag::Defer), (Effort::Wake, Effort::Wake));
     assert_eq!(efforts(Defrag::DeferMadvise), (Effort::Wake, Effort::Direct));

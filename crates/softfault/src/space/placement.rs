@@ -21,6 +21,15 @@ const STACK_ROOM_PAGES: u64 = (128 << 20 >> 12) + 256;
 const FIRST_OF_32BIT: Vpn = Vpn(1 << 30 >> 12);
 const END_OF_32BIT: Vpn = Vpn(2 << 30 >> 12);
 
+/// What is to be mapped in a hole.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// Private memory, which may get huge pages.
+    Private,
+    /// Pages of an object.
+    Object,
+}
+
 impl<M: Machine> AddressSpace<'_, M> {
     /// The lowest page that may be mapped without asking for it.
     pub(crate) fn min_page(&self) -> Vpn {
@@ -41,9 +50,15 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// The same where nothing is asked for: whole huge pages go to where huge pages
     /// fit, if there is room, as Linux does since 6.7.
-    pub(crate) fn find_hole_for(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64, is_anon: bool) -> Option<Vpn> {
+    pub(crate) fn find_hole_for(
+        &self,
+        tree: &Snapshot<'_, M>,
+        hint: u64,
+        nr_pages: u64,
+        backing: Backing,
+    ) -> Option<Vpn> {
         let huge = Vm::<M>::NR_SUB_FRAMES;
-        if is_anon && hint == 0 && nr_pages.is_multiple_of(huge) && !self.vm.huge_off() {
+        if backing == Backing::Private && hint == 0 && nr_pages.is_multiple_of(huge) && !self.vm.huge_off() {
             return self.find_anywhere(tree, nr_pages, huge).or_else(|| self.find_hole(tree, 0, nr_pages));
         }
         self.find_hole(tree, hint, nr_pages)

@@ -11,7 +11,7 @@ use super::Vm;
 use crate::frame::{HugeFrame, OutOfFrames};
 use crate::lock::{is_free, lock_word};
 use crate::machine::Machine;
-use crate::policy::huge::Effort;
+use crate::policy::huge::{Effort, HugeAdvice};
 use crate::sync::Ordering;
 
 /// How often a fault or an operation may start again before it is refused.
@@ -121,12 +121,12 @@ impl<M: Machine> Vm<M> {
 
     /// A huge frame for a fault, which has not much time. The caller may be counted as a
     /// holder: nothing here waits for frames.
-    pub(crate) fn obtain_huge_for_fault(&self, advised: bool) -> Result<HugeFrame, OutOfFrames> {
+    pub(crate) fn obtain_huge_for_fault(&self, advice: HugeAdvice) -> Result<HugeFrame, OutOfFrames> {
         // An injected failure is one: nothing is made in its place.
         if let Some(huge) = self.obtain_huge_if_free()? {
             return Ok(huge);
         }
-        let effort = self.huge_now().defrag().effort(advised);
+        let effort = self.huge_now().defrag().effort(advice);
         (self.relief.compact)(self, effort, &self.tunables.compact_fault).ok_or(OutOfFrames::huge::<M::Format>())
     }
 
@@ -137,7 +137,7 @@ impl<M: Machine> Vm<M> {
         let _held = self.hold_unless_in_need().ok_or(OutOfFrames::huge::<M::Format>())?;
         let made = (self.relief.compact)(self, Effort::Direct, &self.tunables.compact_background);
         let huge = made.ok_or(OutOfFrames::huge::<M::Format>())?;
-        self.give_back_huge(huge.first, huge.is_zero);
+        self.give_back_huge(huge.first, huge.content);
         Ok(())
     }
 }

@@ -122,10 +122,10 @@ impl HugeKnobs {
         })
     }
 
-    /// Whether a [`Vm`](crate::Vm) can have them; `off`: huge pages are off for good.
-    pub(crate) fn validate(&self, off: bool) -> Result<(), KnobError> {
+    /// Whether a [`Vm`](crate::Vm) can have them.
+    pub(crate) fn validate(&self, mode: HugeMode) -> Result<(), KnobError> {
         let daemon = &self.khugepaged;
-        if off && self.allow_any() {
+        if mode == HugeMode::Off && self.allow_any() {
             return Err(KnobError::Off);
         }
         if daemon.pages_to_scan == 0 {
@@ -138,6 +138,15 @@ impl HugeKnobs {
         ];
         limits.into_iter().find(|(value, _)| *value >= NR_PTES).map_or(Ok(()), |(_, error)| Err(error))
     }
+}
+
+/// Whether there may be huge pages as long as the [`Vm`](crate::Vm) lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HugeMode {
+    /// The knobs say.
+    Knobs,
+    /// There are none.
+    Off,
 }
 
 impl Default for KhugepagedKnobs {

@@ -312,12 +312,12 @@ fn a_search_goes_on_on_another_cpu() {
     (0..NR_CPUS).for_each(|_| bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1)));
     let huge = bench.vm.frames.claim_whole(BlockId(250)).unwrap();
     bench.vm.hold_one_in_each_block(100, 7);
-    bench.vm.give_back_huge(huge.first, huge.is_zero);
+    bench.vm.give_back_huge(huge.first, huge.content);
     for _ in 0..NR_CPUS {
         bench.step("a huge frame in one block of 300", || {
             let found = bench.vm.obtain_huge().unwrap();
             assert_eq!(found.first, huge.first);
-            bench.vm.give_back_huge(found.first, found.is_zero);
+            bench.vm.give_back_huge(found.first, found.content);
         });
     }
     bench.vm.hold_one_in_each_block(100, 8);

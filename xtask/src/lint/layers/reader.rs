@@ -4,6 +4,7 @@
 
 use super::facts::{Call, Facts, Impl, Item, Method, Named, Segments, Use, join};
 use super::tokens;
+use crate::lint::is_for_tests;
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
 
@@ -18,15 +19,6 @@ pub fn read(text: &str, module: &str) -> Result<Facts, syn::Error> {
 
 fn line(span: Span) -> usize {
     span.start().line
-}
-
-/// `#[cfg(test)]`, and `#[cfg(all(test, ...))]`.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    let condition = |a: &syn::Attribute| match &a.meta {
-        syn::Meta::List(list) if list.path.is_ident("cfg") => list.tokens.to_string().replace(' ', ""),
-        _ => String::new(),
-    };
-    attributes.iter().map(condition).any(|c| c == "test" || c.starts_with("all(test,"))
 }
 
 /// The module in which something of `module` is visible.

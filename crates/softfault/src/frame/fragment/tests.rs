@@ -2,7 +2,7 @@
 
 use super::{Fragmentation, usable_in};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::frame::Fill;
+use crate::frame::{Content, Fill};
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::testing::vm;
@@ -82,12 +82,12 @@ fn runs_begin_where_they_are_aligned() {
     let vm = vm(2048, Tunables::default());
     vm.age(0, 1);
     let block = vm.frames.blocks.at(BlockId(3));
-    block.release(1, 0b0110_1100_0011, false);
+    block.release(1, 0b0110_1100_0011, Content::Unknown);
     assert_eq!([0, 1, 2].map(|order| usable_in(block, order)), [6, 4, 0]);
-    block.release(1, 0b1111 << 12, false);
+    block.release(1, 0b1111 << 12, Content::Unknown);
     assert_eq!([0, 1, 2, 3].map(|order| usable_in(block, order)), [10, 8, 4, 0]);
     for w in 4..8 {
-        block.release(w, !0, false);
+        block.release(w, !0, Content::Unknown);
     }
     assert_eq!([6, 7, 8, 9].map(|order| usable_in(block, order)), [256, 256, 256, 0]);
 }

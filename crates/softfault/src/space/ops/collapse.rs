@@ -71,7 +71,7 @@ struct NewHuge<'a, M: Machine> {
 impl<M: Machine> Drop for NewHuge<'_, M> {
     fn drop(&mut self) {
         if let Some(huge) = self.frame.take() {
-            self.vm.give_back_huge(huge.first, huge.is_zero);
+            self.vm.give_back_huge(huge.first, huge.content);
         }
     }
 }

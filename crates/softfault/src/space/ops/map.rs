@@ -12,7 +12,7 @@ use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes, TwoEdits};
 use crate::space::limits::Excess;
 use crate::space::lock::Writer;
-use crate::space::placement::occupied;
+use crate::space::placement::{Backing, occupied};
 use crate::space::relief::lacks_frames;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::take::{Guards, Removal};
@@ -243,11 +243,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Vpn::of(addr)
         } else {
             let tree = self.tree().snapshot();
-            let is_private = given.is_none_or(|given| given.object == ObjectId::NONE);
+            let backing = match given {
+                Some(given) if given.object != ObjectId::NONE => Backing::Object,
+                _ => Backing::Private,
+            };
             let found = if flags.contains(MapFlags::BITS_32) {
                 self.find_hole_below_2g(&tree, addr, nr_pages)
             } else {
-                self.find_hole_for(&tree, addr, nr_pages, is_private)
+                self.find_hole_for(&tree, addr, nr_pages, backing)
             };
             found.ok_or(MmapError::NoHole)?
         };

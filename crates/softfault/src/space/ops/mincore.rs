@@ -24,20 +24,27 @@ op_error! {
 /// Runs that are copied under the writer lock at one go: 1 KiB of stack.
 const NR_RUNS: usize = 64;
 
+/// Whether pages are in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Residence {
+    Resident,
+    Absent,
+}
+
 /// Pages of one kind, joined into runs.
 struct Runs {
-    runs: [(u64, bool); NR_RUNS],
+    runs: [(u64, Residence); NR_RUNS],
     len: usize,
 }
 
 impl Runs {
     /// Adds pages, while it [is not full](Self::is_full).
-    fn add(&mut self, nr_pages: u64, is_resident: bool) {
+    fn add(&mut self, nr_pages: u64, residence: Residence) {
         match self.runs[..self.len].last_mut() {
             _ if nr_pages == 0 => {}
-            Some(last) if last.1 == is_resident => last.0 += nr_pages,
+            Some(last) if last.1 == residence => last.0 += nr_pages,
             _ => {
-                self.runs[self.len] = (nr_pages, is_resident);
+                self.runs[self.len] = (nr_pages, residence);
                 self.len += 1;
             }
         }
@@ -71,9 +78,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         let range = pages(addr, page_align(len));
         let mut at = range.start;
         while at < range.end {
-            let mut runs = Runs { runs: [(0, false); NR_RUNS], len: 0 };
+            let mut runs = Runs { runs: [(0, Residence::Absent); NR_RUNS], len: 0 };
             let all_mapped = self.residence_of_batch(&mut at, range.end, &mut runs);
-            runs.runs[..runs.len].iter().for_each(|(nr_pages, is_resident)| out(*nr_pages, *is_resident));
+            let is_in = |residence: &Residence| *residence == Residence::Resident;
+            runs.runs[..runs.len].iter().for_each(|(nr_pages, residence)| out(*nr_pages, is_in(residence)));
             all_mapped?;
         }
         Ok(())
@@ -118,7 +126,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             }
             Walk::Huge(pmd) => {
                 let part = up_to_end_of(pmd.slot.level);
-                runs.add(part.nr_pages(), true);
+                runs.add(part.nr_pages(), Residence::Resident);
                 part.end
             }
             Walk::Hole(pmd) => {
@@ -144,11 +152,11 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.assert_writer(writer);
         let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else {
             debug_assert!(false, "I15: the writer lock keeps tables");
-            return runs.add(1, false);
+            return runs.add(1, Residence::Absent);
         };
         match slot.look().entry {
-            Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => runs.add(1, true),
-            Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, false),
+            Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => runs.add(1, Residence::Resident),
+            Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, Residence::Absent),
             // A guard hides a page of an object from the program, not from this.
             Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {
                 _ = self.residence_in_object(vma, PageRange::new(vpn, Vpn(vpn.0 + 1)), runs);
@@ -164,10 +172,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         if vma.object != ObjectId::NONE {
             let nr_pages = self.vm.object_nr_pages(vma.object);
             let ended = self.vm.for_each_page(vma.object, &(at..end.min(nr_pages)), &mut |index, _| {
-                runs.add(index - at, false);
+                runs.add(index - at, Residence::Absent);
                 at = index;
                 if !runs.is_full() {
-                    runs.add(1, true);
+                    runs.add(1, Residence::Resident);
                     at = index + 1;
                 }
                 if runs.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -176,7 +184,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 return Vpn(part.start.0 + (at - first));
             }
         }
-        runs.add(end - at, false);
+        runs.add(end - at, Residence::Absent);
         part.end
     }
 }

@@ -167,9 +167,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if range.is_empty() {
             return Ok(());
         }
-        let mut fewer = false;
+        let mut lost = Rights::empty();
         let protected = &mut |vma: &Vma| {
-            fewer |= !(vma.flags.rights() - rights).is_empty();
+            lost |= vma.flags.rights() - rights;
             Vma { flags: vma.flags.with_rights(rights), ..*vma }
         };
         let edit = self.prepare_rewrite(writer, range, protected, MprotectError::TooManyVmas)?;
@@ -180,7 +180,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let retired = self.with_deferred(writer, retired);
             self.wait_for_readers();
             retired.free();
-            self.sweep_rights(writer, range, rights, fewer);
+            self.sweep_rights(writer, range, rights, lost);
         } else {
             retired.free();
         }
@@ -189,9 +189,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Takes from the entries what the VMA no longer gives, and gives what needs
     /// no decision. A write right needs one: it is left to the fault.
-    fn sweep_rights(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights, fewer: bool) {
+    /// `lost` is what any of the VMAs no longer gives.
+    fn sweep_rights(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights, lost: Rights) {
         let mut shrunk = false;
-        let _told = fewer.then(|| self.invalidate(range, Why::Protect));
+        let _told = (!lost.is_empty()).then(|| self.invalidate(range, Why::Protect));
         self.for_each_entry(writer, range, &mut |_, slot| {
             loop {
                 let seen = slot.look();
@@ -212,7 +213,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
             }
         });
-        debug_assert!(fewer || !shrunk, "I16: no entry has more rights than its VMA");
+        debug_assert!(!lost.is_empty() || !shrunk, "I16: no entry has more rights than its VMA");
         if shrunk {
             self.shootdown_and_wait(Flush::Pages(range));
         }

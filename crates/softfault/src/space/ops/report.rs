@@ -57,11 +57,18 @@ pub struct SmapsEntry {
     pub anon_huge_pages: u64,
 }
 
+/// How many entries map a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MappedBy {
+    One,
+    Several,
+}
+
 impl SmapsEntry {
-    fn add(&mut self, nr_pages: u64, is_shared: bool, leaf: Leaf) {
+    fn add(&mut self, nr_pages: u64, by: MappedBy, leaf: Leaf) {
         let nr_if = |yes: bool| if yes { nr_pages } else { 0 };
         self.rss_pages += nr_pages;
-        self.shared_pages += nr_if(is_shared);
+        self.shared_pages += nr_if(by == MappedBy::Several);
         self.referenced_pages += nr_if(leaf.accessed);
         self.dirty_pages += nr_if(leaf.dirty);
     }
@@ -154,15 +161,15 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn add_page(&self, entry: &mut SmapsEntry, leaf: Leaf) {
         if leaf.pfn != self.vm.frames.zero {
-            let is_shared = self.vm.frames.desc(leaf.pfn).state().nr_maps() > 1;
-            entry.add(1, is_shared, leaf);
+            let nr_maps = self.vm.frames.desc(leaf.pfn).state().nr_maps();
+            entry.add(1, if nr_maps > 1 { MappedBy::Several } else { MappedBy::One }, leaf);
         }
     }
 
     fn add_huge(&self, entry: &mut SmapsEntry, leaf: Leaf) {
         if !self.vm.is_huge_zero(leaf.pfn) {
-            let is_shared = !self.vm.folio_is_exclusive(leaf.pfn);
-            entry.add(Vm::<M>::NR_SUB_FRAMES, is_shared, leaf);
+            let by = if self.vm.folio_is_exclusive(leaf.pfn) { MappedBy::One } else { MappedBy::Several };
+            entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);
             entry.anon_huge_pages += Vm::<M>::NR_SUB_FRAMES;
         }
     }

@@ -61,6 +61,15 @@ struct Census {
     not_live: Option<NodeId>,
 }
 
+/// What comes after the nodes of a list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Nothing.
+    Last,
+    /// Perhaps nodes of other lists.
+    GoesOn,
+}
+
 impl<M: Machine> Snapshot<'_, M> {
     /// Checks this version; gives its number of VMAs. A section is enough here,
     /// for it does not matter whether nodes are already replaced in the next.
@@ -153,14 +162,14 @@ impl<M: Machine> Tree<'_, M> {
         let pool = &self.root.pool;
         let nr_free = pool.nr_free.get();
         let mut nr_nodes = census.nr_nodes + nr_free;
-        self.check_list(NodeId::from_root_word(pool.free.get()), nr_free, State::Free, true)?;
+        self.check_list(NodeId::from_root_word(pool.free.get()), nr_free, State::Free, End::Last)?;
         let deferred = NodeId::from_root_word(pool.deferred_first.get());
         nr_nodes += pool.nr_deferred.get();
-        self.check_list(deferred, pool.nr_deferred.get(), State::Retired, true)?;
+        self.check_list(deferred, pool.nr_deferred.get(), State::Retired, End::Last)?;
         for retired in retired {
             let chain = &retired.chain;
             nr_nodes += chain.nr_nodes;
-            self.check_list(chain.first, chain.nr_nodes, State::Retired, false)?;
+            self.check_list(chain.first, chain.nr_nodes, State::Retired, End::GoesOn)?;
         }
         // Three states, each seen on the node itself, and the sum: nothing is
         // counted twice, so nothing is missing either.
@@ -169,7 +178,7 @@ impl<M: Machine> Tree<'_, M> {
         if nr_nodes == nr_frames * NODES_PER_FRAME { Ok(()) } else { Err(TreeFault::Total) }
     }
 
-    fn check_list(&self, first: NodeId, nr_nodes: u64, state: State, to_end: bool) -> Result<(), TreeFault> {
+    fn check_list(&self, first: NodeId, nr_nodes: u64, state: State, end: End) -> Result<(), TreeFault> {
         let mut id = first;
         for _ in 0..nr_nodes {
             if id.is_none() {
@@ -182,6 +191,6 @@ impl<M: Machine> Tree<'_, M> {
             id = next;
         }
         // A list that ends has no node twice.
-        if to_end && !id.is_none() { Err(TreeFault::Total) } else { Ok(()) }
+        if end == End::Last && !id.is_none() { Err(TreeFault::Total) } else { Ok(()) }
     }
 }

@@ -8,7 +8,7 @@ use super::look::Survey;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Rights};
-use crate::frame::{FrameKind, FreeBatch};
+use crate::frame::{Content, FrameKind, FreeBatch};
 use crate::machine::Machine;
 use crate::mem;
 use crate::pace;
@@ -50,13 +50,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         let vm = self.vm;
         // The pages were in order at first, and are not now.
         let new = detached.new.frame.as_mut().ok_or(CollapseRefusal::Changed)?;
-        let was_zero = core::mem::replace(&mut new.is_zero, false);
+        let before = core::mem::replace(&mut new.content, Content::Unknown);
         let first = new.first;
         for (i, slot) in self.entries_of(detached.table) {
             let to = Pfn(first.0 + i);
             match slot.look().entry {
                 Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => mem::copy_frame(&vm.machine, to, leaf.pfn),
-                _ if !was_zero => mem::zero_frames(&vm.machine, to, 1),
+                _ if before == Content::Unknown => mem::zero_frames(&vm.machine, to, 1),
                 _ => {}
             }
             vm.machine.relax();
