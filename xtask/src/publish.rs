@@ -127,6 +127,7 @@ mod tests {
         assert_eq!(on_by_default("[features]\nhooks = []\n"), Ok(vec![]));
         assert_eq!(on_by_default("[package]\n"), Ok(vec![]));
         let on = on_by_default("[features]\ndefault = ['hooks']\nhooks = []\n").unwrap();
+        assert_eq!(on_by_default(include_str!("../../crates/softfault/Cargo.toml")), Ok(vec![]));
         assert_eq!(on, ["Cargo.toml should not have feature \"hooks\" on by default"]);
     }
 

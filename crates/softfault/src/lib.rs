@@ -76,6 +76,14 @@
 //! A function that needs the writer lock takes `&Writer`, the guard. The compiler checks that the lock is held, a debug
 //! assertion that it is of the same space. Relief asserts that its caller is outside sections and notices.
 //!
+//! # Cargo features
+//!
+//! | feature | what it is for |
+//! | --- | --- |
+//! | `hooks` (off) | this project's own tests and measurements; nothing of it is promised |
+//!
+//! A port tests itself with [`Vm::check`], and its page tables with [`table::format::conformance`].
+//!
 //! # Not wanted
 //!
 //! A forced allocator; global state; more than two big traits; cleverness with

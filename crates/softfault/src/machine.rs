@@ -119,6 +119,8 @@ pub struct SpaceTag {
 /// does not know one drops all translations of the space, paging-structure caches
 /// included, as for `Space`: to drop more than was asked for is always sound (I4) and
 /// costs only time.
+///
+/// It says nothing of instructions: see [`Machine`] on instruction caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Flush {
@@ -141,6 +143,13 @@ pub enum Tick {
 }
 
 /// The surroundings of the subsystem.
+///
+/// # Instruction caches
+///
+/// The core takes for granted that an instruction fetch sees the stores that happened
+/// before it, as on x86 and on Arm with `CTR_EL0.DIC` and `IDC`. It clears and copies
+/// frames by stores, and makes them executable without telling the machine.
+/// `docs/design.md` has what a port to other CPUs would lack.
 ///
 /// # Safety
 ///
