@@ -26,7 +26,7 @@ pub enum Barrier {
 impl Barrier {
     /// Registers the process and returns the barrier that it is going to be; `None` if the
     /// host does not have the one that is asked for.
-    pub(crate) fn settle(self) -> Option<Barrier> {
+    pub(crate) fn choose(self) -> Option<Barrier> {
         match self {
             Barrier::Walk => Some(Barrier::Walk),
             Barrier::Membarrier if register() => Some(Barrier::Membarrier),

@@ -56,7 +56,7 @@ impl<F: Format> Hosted<F> {
     pub fn with_format(config: HostedConfig) -> Result<Hosted<F>, HostedError> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         config.check()?;
-        let barrier = config.barrier.settle().ok_or(HostedError::Barrier)?;
+        let barrier = config.barrier.choose().ok_or(HostedError::Barrier)?;
         let arena =
             Arena::new(config.arena_bytes, config.huge).map_err(|errno| HostedError::Map(config.arena_bytes, errno))?;
         let cpu = |i: usize| CpuState::new(config.tlb_entries, config.seed.wrapping_add((i as u64) << 32));

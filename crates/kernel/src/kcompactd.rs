@@ -19,7 +19,7 @@ pub fn start() {
 
 /// Wakes it if a fault has asked. Called when the subsystem wakes somebody.
 pub fn look_for_requests() {
-    if mm::vm().take_compaction_request() {
+    if mm::vm().poll_compaction_request() {
         IS_WANTED.store(true, Ordering::SeqCst);
         if let Some(thread) = THREAD.try_get() {
             sched::wake(thread);

@@ -128,12 +128,12 @@ fn with_defrag_never_nothing_is_moved() {
     let write = |i| space.handle_fault(LARGE + i * HUGE, Access::Write);
     let first = (0..16).find(|i| write(*i) == Ok(FaultDone::Installed)).unwrap();
     assert_eq!((vm.event(Event::CompactStall), vm.event(Event::PgmigrateSuccess)), (0, 0));
-    assert!(!vm.take_compaction_request());
+    assert!(!vm.poll_compaction_request());
     // A daemon is asked instead.
     let defer = vm.huge_knobs().with_defrag(Defrag::Defer);
     vm.set_huge_knobs(&defer).unwrap();
     assert_eq!(write(first + 1), Ok(FaultDone::Installed));
-    assert!(vm.take_compaction_request() && !vm.take_compaction_request());
+    assert!(vm.poll_compaction_request() && !vm.poll_compaction_request());
     assert_eq!(vm.compact_step(&CompactBudget::BACKGROUND), Ok(()));
     assert_eq!(write(first + 2), Ok(FaultDone::Huge));
     check(&vm, &[&space]);

@@ -150,7 +150,7 @@ const LEFT_OUT: [(&str, &str); 33] = [
     ("next_vma", "reads the tree under the writer lock"),
     ("next_smaps", "smaps, one VMA at a time"),
     ("page_state", "reads one entry in a section"),
-    ("take_compaction_request", "writes one word"),
+    ("poll_compaction_request", "writes one word"),
     ("errno", "a function of the error"),
 ];
 

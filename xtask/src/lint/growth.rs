@@ -6,7 +6,7 @@
 //! left out, and so is what only builds for tests have. Of a macro, an enum is looked
 //! at: its tokens have to say `non_exhaustive`.
 
-use super::{Breach, Source};
+use super::{Breach, Source, is_for_tests};
 
 /// A library whose users match and make values.
 struct Library {
@@ -123,11 +123,6 @@ fn is_public(visibility: &syn::Visibility) -> bool {
 fn can_be_made(fields: &syn::Fields) -> bool {
     let is_newtype = matches!(fields, syn::Fields::Unnamed(fields) if fields.unnamed.len() == 1);
     !is_newtype && fields.iter().any(|field| is_public(&field.vis))
-}
-
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
-    let is_test = |a: &syn::Attribute| matches!(&a.meta, syn::Meta::List(list) if list.path.is_ident("cfg") && list.tokens.to_string() == "test");
-    attributes.iter().any(is_test)
 }
 
 #[cfg(test)]

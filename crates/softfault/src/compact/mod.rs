@@ -75,7 +75,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Whether a fault has asked for a block since this was asked last.
-    pub fn take_compaction_request(&self) -> bool {
+    pub fn poll_compaction_request(&self) -> bool {
         self.compact.wanted.get() != 0 && self.compact.wanted.swap(0, Ordering::Relaxed) != 0
     }
 

@@ -87,7 +87,7 @@ impl BlockData {
         self.state.fetch_and(!RESERVED, Ordering::AcqRel);
     }
 
-    /// Takes all free frames of word `w`, at most `most` of them, lowest first:
+    /// Claims all free frames of word `w`, at most `most` of them, lowest first:
     /// (their bits, those of them that are zero).
     pub(crate) fn claim_some(&self, w: usize, most: u64) -> (u64, u64) {
         let mut seen = self.used[w].load(Ordering::Relaxed);
@@ -97,26 +97,26 @@ impl BlockData {
                 return (0, 0);
             }
             match self.used[w].compare_exchange(seen, seen | mask, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return (mask, self.settle_claim(w, mask)),
+                Ok(_) => return (mask, self.count_claim(w, mask)),
                 Err(now) => seen = now,
             }
         }
     }
 
-    /// Takes exactly the frames `mask` of word `w`, or none.
+    /// Claims exactly the frames `mask` of word `w`, or none.
     pub(crate) fn claim_exact(&self, w: usize, mask: u64) -> Option<u64> {
         let mut seen = self.used[w].load(Ordering::Relaxed);
         while seen & mask == 0 {
             match self.used[w].compare_exchange(seen, seen | mask, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Some(self.settle_claim(w, mask)),
+                Ok(_) => return Some(self.count_claim(w, mask)),
                 Err(now) => seen = now,
             }
         }
         None
     }
 
-    /// Which of the frames that were just taken are zero.
-    fn settle_claim(&self, w: usize, mask: u64) -> u64 {
+    /// Counts frames that were just claimed; which of them are zero.
+    fn count_claim(&self, w: usize, mask: u64) -> u64 {
         self.state.fetch_add(u64::from(mask.count_ones()), Ordering::Relaxed);
         mask & !self.dirty[w].load(Ordering::Relaxed)
     }

@@ -21,7 +21,7 @@ impl<M: Machine> Vm<M> {
             for w in 0..BLOCK_WORDS {
                 let keep = random_bits(&mut state, free_of_64);
                 let out = self.frames.blocks.at(b).free_word(w) & !keep;
-                nr_taken += self.take_for_good(b, w, out);
+                nr_taken += self.withhold(b, w, out);
             }
         }
         nr_taken
@@ -46,13 +46,13 @@ impl<M: Machine> Vm<M> {
             let from = |i: usize, bits: u64| if i == 0 { bits & !0 << (at % 64) } else { bits };
             let free = words.enumerate().map(|(i, w)| (w, from(i, self.frames.blocks.at(b).free_word(w))));
             let found = free.into_iter().find(|(_, bits)| *bits != 0);
-            nr_taken += found.map_or(0, |(w, bits)| self.take_for_good(b, w, bits & bits.wrapping_neg()));
+            nr_taken += found.map_or(0, |(w, bits)| self.withhold(b, w, bits & bits.wrapping_neg()));
         }
         nr_taken
     }
 
     /// The frames `mask` of word `w` in block `b`, which are free.
-    fn take_for_good(&self, b: BlockId, w: usize, mask: u64) -> u64 {
+    fn withhold(&self, b: BlockId, w: usize, mask: u64) -> u64 {
         if mask == 0 || self.frames.blocks.at(b).claim_exact(w, mask).is_none() {
             return 0;
         }

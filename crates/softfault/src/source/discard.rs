@@ -3,7 +3,7 @@
 //! ```text
 //! size     stored first, when it shrinks; after a grace period nobody puts a
 //!          page in beyond it
-//! take     the words are emptied; the frames hang together by their links
+//! remove   the words are emptied; the frames hang together by their links
 //! grace    of all CPUs: a section that had read a word has ended, and what it
 //!          did with the frame is done: it is mapped, or it is not
 //! orphan   a frame that no entry maps is freed; one that is mapped still is
@@ -74,7 +74,7 @@ impl<M: Machine> Links<M> {
             data.size_bytes.store(size_bytes, Ordering::Release);
             self.grace_everywhere();
             self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
-            self.take_pages(id, size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE));
+            self.remove_from(id, size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE));
         }
     }
 
@@ -82,7 +82,7 @@ impl<M: Machine> Links<M> {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
         let end = pages.end.min(self.object_nr_pages(id));
-        self.take_pages(id, pages.start..end);
+        self.remove_from(id, pages.start..end);
     }
 
     /// Zeroes bytes of one page, if it is there.
@@ -96,8 +96,8 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Under `resize`: one taker at a time, so that a frame is in one chain.
-    fn take_pages(&self, id: ObjectId, pages: Range<u64>) {
+    /// Under `resize`: one remover at a time, so that a frame is in one chain.
+    fn remove_from(&self, id: ObjectId, pages: Range<u64>) {
         let mut chain = Chain { links: self, first: OptPfn::NONE };
         let _ = self.for_each_page(id, &pages, &mut |_, word| {
             if let Some(pfn) = OptPfn::from_word(word.swap(0, Ordering::AcqRel)).get() {

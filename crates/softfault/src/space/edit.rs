@@ -53,7 +53,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Before a grace period: what was left to it comes along.
     pub(crate) fn with_deferred(&self, writer: &Writer<'_, M>, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
         self.assert_writer(writer);
-        retired.append(self.tree().take_deferred());
+        retired.append(self.tree().claim_deferred());
         retired
     }
 
@@ -112,7 +112,7 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
         (retired, Edit { space: self.space, writer: self.writer, txn })
     }
 
-    /// Publishes the first version, which may be taken back.
+    /// Publishes the first version, which may be rolled back.
     pub(crate) fn publish_trial(self) -> TrialEdit<'a, 'vm, M> {
         let trial = self.steps.publish_trial();
         self.space.announce(self.writer);
@@ -120,7 +120,7 @@ impl<'a, 'vm, M: Machine> TwoEdits<'a, 'vm, M> {
     }
 }
 
-/// A first version that is published and may be taken back.
+/// A first version that is published and may be rolled back.
 #[must_use = "a trial has to end in the second version or in the one before"]
 pub(crate) struct TrialEdit<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
@@ -138,8 +138,8 @@ impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
 
     /// Publishes the version before the trial again, without an allocation. Free
     /// the retired nodes after a grace period.
-    pub(crate) fn take_back(self) -> Retired<'vm, M> {
-        let retired = self.trial.take_back();
+    pub(crate) fn roll_back(self) -> Retired<'vm, M> {
+        let retired = self.trial.roll_back();
         self.space.announce(self.writer);
         retired
     }

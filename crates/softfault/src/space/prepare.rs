@@ -86,7 +86,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Whether there were replaced nodes that only a grace period kept from the pool.
     fn end_deferral(&self, writer: &Writer<'_, M>) -> bool {
         self.assert_writer(writer);
-        let retired = self.tree().take_deferred();
+        let retired = self.tree().claim_deferred();
         let found_any = retired.nr_nodes() > 0;
         if found_any {
             self.wait_for_readers();

@@ -64,7 +64,7 @@ impl<M: Machine> Harvest for Sink<'_, M> {
         }
     }
     fn table(&mut self, table: Pfn) {
-        let twin = if self.vm.frames.is_level_1(table) { self.vm.frames.take_twin(table) } else { None };
+        let twin = if self.vm.frames.is_level_1(table) { self.vm.frames.withdraw_twin(table) } else { None };
         for table in [Some(table), twin].into_iter().flatten() {
             self.nr_tables += 1;
             self.batch.add(table);

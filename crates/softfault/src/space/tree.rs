@@ -137,8 +137,8 @@ impl<'a, M: Machine> Tree<'a, M> {
     }
 
     /// The nodes that were left to the next grace period. Under the writer lock.
-    pub fn take_deferred(self) -> Retired<'a, M> {
-        pool::take_deferred(self)
+    pub fn claim_deferred(self) -> Retired<'a, M> {
+        pool::claim_deferred(self)
     }
 
     /// How many these are.

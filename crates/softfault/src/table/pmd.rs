@@ -41,8 +41,8 @@ impl Frames {
         self.desc(table).index.get() == 1
     }
 
-    /// Takes the twin from a table that nobody can reach any more.
-    pub(crate) fn take_twin(&self, table: Pfn) -> Option<Pfn> {
+    /// Withdraws the twin of a table that nobody can reach any more.
+    pub(crate) fn withdraw_twin(&self, table: Pfn) -> Option<Pfn> {
         let twin = self.twin(table);
         self.desc(table).link.set(0);
         twin
@@ -72,7 +72,7 @@ pub(crate) fn deposit<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base
     }
 }
 
-/// Takes the entry's deposit. The caller owns the entry.
+/// Withdraws the entry's deposit. The caller owns the entry.
 pub(crate) fn withdraw<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base: Vpn) -> Option<Pfn> {
     let word = word(machine, frames, table, index::<M::Format>(base))?;
     let leaf_table = named(word);

@@ -76,21 +76,21 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         while self.nr_left < nr_tables {
             pace.page();
             let pfn = source.frame(Fill::Fixed).map_err(|_| OutOfFrames::frames(nr_tables))?;
-            self.put(pfn);
+            self.push(pfn);
         }
         Ok(())
     }
 
     fn give_back(&mut self) {
         let mut pace = Pace::new(&self.vm.machine);
-        while let Some(pfn) = self.take() {
+        while let Some(pfn) = self.pop() {
             pace.step();
             self.vm.give_back(pfn, Fill::Fixed);
         }
         self.held = None;
     }
 
-    fn take(&mut self) -> Option<Pfn> {
+    fn pop(&mut self) -> Option<Pfn> {
         let pfn = self.first.get()?;
         let link = &self.vm.frames.desc(pfn).link;
         self.first = OptPfn::from_word(link.get());
@@ -137,11 +137,11 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
                     if self.vm.frames.twin(hole.table).is_some() {
                         return Some(hole);
                     }
-                    let twin = self.take()?;
+                    let twin = self.pop()?;
                     if self.vm.frames.put_twin(hole.table, twin) {
                         self.nr_used += 1;
                     } else {
-                        self.put(twin);
+                        self.push(twin);
                     }
                 }
             }
@@ -149,18 +149,18 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     }
 
     fn fill_hole(&mut self, space: Pfn, hole: Slot<'_, M::Format>) -> Option<()> {
-        let table = self.take()?;
+        let table = self.pop()?;
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(space.0), level);
         if hole.fill(Entry::Table(table)).is_ok() {
             self.nr_used += 1;
         } else {
-            self.put(table);
+            self.push(table);
         }
         Some(())
     }
 
-    fn put(&mut self, pfn: Pfn) {
+    fn push(&mut self, pfn: Pfn) {
         let desc = self.vm.frames.desc(pfn);
         desc.clear();
         desc.link.set(self.first.to_word());

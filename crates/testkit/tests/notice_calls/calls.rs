@@ -45,7 +45,7 @@ calls! {
     Yes "Vm::clear_order": |s| _ = s.vm.clear_order(Order::PMD);
     Yes "Vm::set_clear_orders": |s| s.vm.set_clear_orders(&ClearTable::default());
     Yes "Vm::fail_allocation": |s| s.vm.fail_allocation(None);
-    Yes "Vm::take_compaction_request": |s| _ = s.vm.take_compaction_request();
+    Yes "Vm::poll_compaction_request": |s| _ = s.vm.poll_compaction_request();
     Yes "Vm::nr_blocks_emptied": |s| _ = s.vm.nr_blocks_emptied();
     Yes "Vm::huge_orders": |s| _ = s.vm.huge_orders(VmaFlags::empty());
     Yes "Vm::mid_orders_any": |s| _ = s.vm.mid_orders_any();

@@ -4,10 +4,10 @@
 //! in them is published, they stay until the address space ends, so that a node's
 //! memory is a node for ever (see `read`). Those of an edit that is refused go back.
 //!
-//! Locks on entry: the writer lock to add and to take; none to give back: a
+//! Locks on entry: the writer lock to add and to allocate; none to give back: a
 //! removal may end, and let the next begin, before its grace period does. With
-//! one taker the free list has no ABA problem: what it sees at the head nobody
-//! else takes away, and it can only come back by way of the taker.
+//! one allocating CPU the free list has no ABA problem: what it sees at the head nobody
+//! else takes away, and it can only come back by way of that CPU.
 
 use super::Tree;
 use super::layout::{Inner, Leaf, NODES_PER_FRAME};
@@ -124,7 +124,7 @@ impl<'a, M: Machine> Retired<'a, M> {
         self.chain.revive(self.tree);
     }
 
-    /// Takes those of `other`, of the same tree, so that both wait for one grace
+    /// Appends those of `other`, of the same tree, so that both wait for one grace
     /// period: one that begins after both publications.
     pub fn append(&mut self, other: Retired<'a, M>) {
         debug_assert!(core::ptr::eq(self.tree.root, other.tree.root), "other: should be of the same tree");
@@ -165,7 +165,7 @@ impl<'a, M: Machine> Retired<'a, M> {
 }
 
 /// All that was deferred. Under the writer lock.
-pub(super) fn take_deferred<M: Machine>(tree: Tree<'_, M>) -> Retired<'_, M> {
+pub(super) fn claim_deferred<M: Machine>(tree: Tree<'_, M>) -> Retired<'_, M> {
     let pool = &tree.root.pool;
     let chain = Chain {
         first: NodeId::from_root_word(pool.deferred_first.get()),
@@ -185,7 +185,7 @@ fn push<M: Machine>(tree: Tree<'_, M>, chain: &Chain) {
     let mut head = pool.free.load(Ordering::Relaxed);
     loop {
         tree.header(chain.last).set_state(State::Free, NodeId::from_root_word(head));
-        // Release: the taker finds the links and, on reuse, no store of ours
+        // Release: whoever allocates finds the links and, on reuse, no store of ours
         // follows its own.
         match pool.free.compare_exchange(head, chain.first.to_root_word(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => break,
@@ -204,12 +204,12 @@ pub(super) fn give<M: Machine>(tree: Tree<'_, M>, id: NodeId) {
 
 /// A node for the transaction `serial`, empty; [`reserve`] has seen to it that
 /// there is one.
-pub(super) fn take<M: Machine>(tree: Tree<'_, M>, serial: u64, level: u8) -> NodeId {
+pub(super) fn alloc<M: Machine>(tree: Tree<'_, M>, serial: u64, level: u8) -> NodeId {
     let pool = &tree.root.pool;
     let mut head = pool.free.load(Ordering::Acquire);
     loop {
         let id = NodeId::from_root_word(head);
-        assert!(!id.is_none(), "an edit takes no more nodes than it has reserved");
+        assert!(!id.is_none(), "an edit allocates no more nodes than it has reserved");
         let header = tree.header(id);
         let (state, next) = header.state();
         debug_assert_eq!(state, State::Free);
@@ -264,7 +264,7 @@ pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn 
     if nr_frames == 0 {
         return;
     }
-    // All at once: nobody else takes, and who gives back begins a new list.
+    // All at once: nobody else allocates, and whoever gives back begins a new list.
     let mut id = NodeId::from_root_word(pool.free.swap(0, Ordering::Acquire));
     let (mut kept, mut nr_going) = (Chain::EMPTY, 0);
     while !id.is_none() {

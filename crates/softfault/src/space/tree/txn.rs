@@ -76,7 +76,7 @@ impl<'a, M: Machine> Txn<'a, M> {
 
     /// A new, empty node.
     pub(super) fn fresh(&self, level: u8) -> NodeId {
-        pool::take(self.tree, self.serial, level)
+        pool::alloc(self.tree, self.serial, level)
     }
 
     /// The node itself if this transaction made it, else a copy that takes its
@@ -172,7 +172,7 @@ struct Base {
     tally: Tally,
 }
 
-/// A published version that may be taken back. Neither way takes a node, so
+/// A published version that may be rolled back. Neither way allocates a node, so
 /// neither can fail.
 ///
 /// ```text
@@ -201,7 +201,7 @@ impl<'a, M: Machine> Trial<'a, M> {
 
     /// Makes the version before the one that readers see. Gives the nodes that
     /// only the trial had.
-    pub fn take_back(self) -> Retired<'a, M> {
+    pub fn roll_back(self) -> Retired<'a, M> {
         let Trial { base, root, serial, replaced, second } = self;
         let tree = second.tree;
         // Before anything else: its nodes stand on those of the trial.

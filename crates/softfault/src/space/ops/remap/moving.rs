@@ -70,7 +70,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let told = (m.source != Source::Kept).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
         if let Err(refused) = reserve.add(self.count_tables(writer, &m)) {
-            self.reclaim(writer, trial.take_back());
+            self.reclaim(writer, trial.roll_back());
             return Err(refused.into());
         }
         self.vm.object_get(vma, new.nr_pages());

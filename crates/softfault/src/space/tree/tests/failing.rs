@@ -47,7 +47,7 @@ fn run(nr_vmas: u64, k: u64, publish: bool) -> bool {
     let tree = Tree::new(&arena, &root);
     let before = fill(tree, nr_vmas);
     // Nothing spare, so that edits have to ask.
-    let spare: Vec<_> = (0..root.pool.nr_free.get()).map(|_| pool::take(tree, u64::MAX, 0)).collect();
+    let spare: Vec<_> = (0..root.pool.nr_free.get()).map(|_| pool::alloc(tree, u64::MAX, 0)).collect();
     let mut map = before.clone();
     let mut nr_calls = 0;
     let mut failed = false;
@@ -108,7 +108,7 @@ fn a_pool_shrinks_to_its_mark() {
         assert_eq!((gone.len() as u64, pool.nr_frames.get(), pool.nr_free.get()), (nr_added, nr_frames, nr_free));
         assert_same(tree.snapshot(), &before);
         assert_eq!(tree.check_at_rest(&[]), Ok(()));
-        let left: Vec<_> = (0..nr_free).map(|_| pool::take(tree, 1, 0)).collect();
+        let left: Vec<_> = (0..nr_free).map(|_| pool::alloc(tree, 1, 0)).collect();
         assert!(left.iter().all(|id| !gone.contains(&id.pfn())), "a node in a frame that was given back");
         assert_eq!(pool.free.get(), 0, "more nodes than are counted");
         left.into_iter().for_each(|id| pool::give(tree, id));
@@ -120,7 +120,7 @@ fn a_pool_shrinks_to_its_mark() {
 /// starts with another number of free nodes, so that a frame's four do not hide
 /// one too few.
 #[test]
-fn no_edit_takes_more_than_it_reserves() {
+fn no_edit_allocates_more_than_it_reserves() {
     let (arena, root) = ground(10_000);
     let tree = Tree::new(&arena, &root);
     let mut map = fill(tree, 1_500);
@@ -128,7 +128,7 @@ fn no_edit_takes_more_than_it_reserves() {
     let mut spare = Vec::new();
     let mut edit = |map: &mut Map, what: fn(&mut Txn<'_, Arena>, &mut Map, u64, &Arena), start: u64, left: u64| {
         while root.pool.nr_free.get() > left {
-            spare.push(pool::take(tree, u64::MAX, 0));
+            spare.push(pool::alloc(tree, u64::MAX, 0));
         }
         let mut txn = Txn::begin(tree);
         what(&mut txn, map, start, &arena);

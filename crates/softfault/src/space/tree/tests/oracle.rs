@@ -149,7 +149,7 @@ fn on_trial<'a>(
     let middle = contents(both.first());
     let trial = both.publish_trial();
     assert_eq!(contents(tree.snapshot()), middle);
-    let (retired, map) = if rng.one_in(2) { (trial.take_back(), before) } else { (trial.publish_second(), after) };
+    let (retired, map) = if rng.one_in(2) { (trial.roll_back(), before) } else { (trial.publish_second(), after) };
     keep(pending, retired);
     map
 }
