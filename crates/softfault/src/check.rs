@@ -159,10 +159,11 @@ impl<M: Machine> Vm<M> {
 impl<M: Machine> AddressSpace<'_, M> {
     /// I18, I29.
     fn check_tree(&self) -> Result<(), Broken> {
-        self.tree().check_at_rest(&[]).map_err(Broken::Tree)?;
+        let writer = &self.sole_writer();
+        self.tree(writer).check_at_rest(&[]).map_err(Broken::Tree)?;
         let mut nr_pages = 0;
         let mut moving = None;
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+        let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             nr_pages += vma.range.nr_pages();
             moving = moving.or(vma.is_moving().then_some(vma.range.start));
             ControlFlow::Continue(())
@@ -177,8 +178,9 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn check_entries(&self, counts: &mut [u32]) -> Result<(), Broken> {
         let mut result = Ok(());
         let (mut nr_anon, mut nr_shmem, mut nr_huge) = (0, 0, 0);
-        self.for_each_entry(&self.sole_writer(), Self::user_range(), &mut |vpn, slot| {
-            let vma = self.tree().lookup(vpn).map(|f| f.vma);
+        let writer = &self.sole_writer();
+        self.for_each_entry(writer, Self::user_range(), &mut |vpn, slot| {
+            let vma = self.tree(writer).lookup(vpn).map(|f| f.vma);
             result = match slot.look().entry {
                 Entry::Leaf(leaf) if slot.level > 0 => {
                     self.check_huge(vpn, leaf, vma, counts).map(|nr_pages| nr_huge += nr_pages)
@@ -241,7 +243,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         take::for_each_table(&self.vm.machine, table, level, base, &mut |child, span: PageRange| {
             *nr += 1;
             counts[child.0 as usize] += 1;
-            let used = self.tree().next(span.start).is_some_and(|f| f.vma.range.overlaps(&span));
+            let used = self.tree(&self.sole_writer()).next(span.start).is_some_and(|f| f.vma.range.overlaps(&span));
             below = if !used {
                 Err(Broken::UselessTable(span.start.addr()))
             } else if self.vm.frames.desc(child).state().kind() != FrameKind::Table {

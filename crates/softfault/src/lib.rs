@@ -74,7 +74,9 @@
 //! nobody else can name. No other operation holds two.
 //!
 //! A function that needs the writer lock takes `&Writer`, the guard. The compiler checks that the lock is held, a debug
-//! assertion that it is of the same space. Relief asserts that its caller is outside sections and notices.
+//! assertion that it is of the same space. A function that needs a section takes `InSection`, which is borrowed from the
+//! guard: what it finds does not outlive the section. A walk of the tables takes either. Relief asserts that its caller is
+//! outside sections and notices.
 //!
 //! # Cargo features
 //!

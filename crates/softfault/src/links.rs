@@ -2,6 +2,7 @@
 
 use crate::frame::Memory;
 use crate::machine::{CpuSet, Machine};
+use crate::section::KeepsTables;
 use crate::section::visit::{CpusLine, SpaceSection};
 use core::ops::Deref;
 
@@ -11,6 +12,11 @@ pub struct Links<M: Machine> {
     /// CPUs that look a fork family up.
     family_lookups: CpusLine,
 }
+
+/// A section in which a family is looked up: whoever gives a founder's frame back waits
+/// for it (I30).
+#[must_use]
+pub(crate) struct LookupSection<'vm>(SpaceSection<'vm>);
 
 impl<M: Machine> Deref for Links<M> {
     type Target = Memory<M>;
@@ -30,8 +36,13 @@ impl<M: Machine> Links<M> {
     }
 
     /// Enters a section in which a family is looked up (I30).
-    pub(crate) fn lookup_section(&self) -> SpaceSection<'_> {
-        self.visiting_section(&self.family_lookups)
+    pub(crate) fn lookup_section(&self) -> LookupSection<'_> {
+        LookupSection(self.visiting_section(&self.family_lookups))
+    }
+
+    /// Panics in debug builds if the section is of another `Vm`.
+    pub(crate) fn assert_lookup(&self, lookup: &LookupSection<'_>) {
+        lookup.0.inside().assert_of(&self.family_lookups);
     }
 
     /// Waits until no section is left that looked a family up before this.

@@ -9,6 +9,8 @@
 //! sections do not nest; no reference into a tree, a table or a VMA survives the
 //! guard. What is carried across is values.
 //!
+//! Functions that need a section take [`InSection`], which is borrowed from the guard.
+//!
 //! `visit` has sections on behalf of a space that the CPU does not run, or of a look-up
 //! of a family: the CPU first shows in a line of bits.
 
@@ -18,6 +20,8 @@ use crate::base::Base;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, CpuSet, Machine, Tick};
 use crate::sync;
+use core::marker::PhantomData;
+use visit::CpusLine;
 
 /// The CPU is inside until this is dropped.
 #[must_use]
@@ -38,6 +42,52 @@ impl<'vm> Section<'vm> {
     #[inline(always)]
     pub(crate) fn cpu(&self) -> &'vm CpuData {
         self.cpu
+    }
+
+    /// Shows that the section is open, to whoever does not ask of which space.
+    #[inline(always)]
+    pub(crate) fn inside(&self) -> InSection<'_> {
+        InSection {
+            #[cfg(debug_assertions)]
+            cpu: (self.id, self.cpu),
+            #[cfg(debug_assertions)]
+            space: None,
+            borrowed: PhantomData,
+        }
+    }
+}
+
+/// A witness that a section is open. A function that needs a section takes one, and what
+/// it finds by it does not outlive the section (I8).
+///
+/// It has no size and is passed by value: the fault's guard stays in registers, since
+/// nobody has its address. Builds with debug assertions also know whose section it is.
+#[derive(Clone, Copy)]
+pub(crate) struct InSection<'s> {
+    #[cfg(debug_assertions)]
+    cpu: (CpuId, &'s CpuData),
+    /// The line of the space; `None` if the section is of no particular one.
+    #[cfg(debug_assertions)]
+    space: Option<&'s CpusLine>,
+    borrowed: PhantomData<&'s ()>,
+}
+
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<InSection<'_>>() == 0);
+
+/// A witness that the tables of a space stay where they are: a section of it, or its
+/// writer lock.
+pub(crate) trait KeepsTables: Copy {
+    /// Panics in debug builds if it is of another space than the one with this line.
+    fn assert_of(self, cpus: &CpusLine);
+}
+
+impl KeepsTables for InSection<'_> {
+    #[inline(always)]
+    fn assert_of(self, cpus: &CpusLine) {
+        #[cfg(debug_assertions)]
+        assert!(self.space.is_some_and(|of| core::ptr::eq(of, cpus)), "I8: a section of another space");
+        let _ = cpus;
     }
 }
 
@@ -64,6 +114,14 @@ impl<M: Machine> Base<M> {
         self.machine.entered(&cpu.slot);
         sync::enter(&cpu.slot, even.wrapping_add(1));
         Section { cpu, id, odd: even.wrapping_add(1) }
+    }
+
+    /// Panics in debug builds if the section is of another `Vm`.
+    #[inline(always)]
+    pub(crate) fn assert_inside(&self, inside: InSection<'_>) {
+        #[cfg(debug_assertions)]
+        assert!(core::ptr::eq(self.cpu(inside.cpu.0), inside.cpu.1), "I8: a section of another Vm");
+        let _ = inside;
     }
 
     /// Panics in a section of this CPU, and while it tells a subscriber: whatever
@@ -115,3 +173,6 @@ impl<M: Machine> Base<M> {
         deadline_ns != u64::MAX && self.machine.now_ns() > deadline_ns
     }
 }
+
+#[cfg(test)]
+mod tests;

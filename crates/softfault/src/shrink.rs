@@ -126,8 +126,8 @@ fn is_locked(vma: &Vma) -> bool {
 /// waits for the entry.
 fn is_locked_now<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> bool {
     sync::fence();
-    let _section = space.section();
-    space.tree().lookup(vpn).is_none_or(|found| is_locked(&found.vma))
+    let section = space.section();
+    space.tree_in(section.inside()).lookup(vpn).is_none_or(|found| is_locked(&found.vma))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! that somebody else fills meanwhile is his, and the frame meant for it goes
 //! back.
 //!
-//! Locks on entry: in a section.
+//! Locks on entry: a section, whose witness each [`Fault`] has.
 
 use super::context::Fault;
 use super::kit::{Kit, Need};
@@ -82,7 +82,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn fill_range(&self, fault: &Fault<'_>, range: PageRange, first: Pfn, order: Order) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let table = fault.leaf_table();
         let rights = found.entry_rights();
         // Hardware that leaves marks to software would fault for each neighbour.

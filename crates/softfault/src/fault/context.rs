@@ -10,6 +10,7 @@ use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::fault::FaultQuestion;
 use crate::policy::huge::Orders;
+use crate::section::InSection;
 use crate::space::AddressSpace;
 
 /// The lines that a fault writes besides entry and descriptor. Valid until the
@@ -29,6 +30,8 @@ pub(crate) struct Fault<'a> {
     pub(crate) here: Here<'a>,
     pub(crate) request: Request,
     pub(crate) found: FoundVma<'a>,
+    /// The section, which nothing here outlives.
+    pub(crate) inside: InSection<'a>,
 }
 
 /// An install lost its race.

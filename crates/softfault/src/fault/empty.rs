@@ -12,7 +12,6 @@
 
 use super::context::{Fault, Here, Lost};
 use super::kit::{Kit, Need};
-use super::request::Request;
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -27,7 +26,7 @@ use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::Ordering;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 use crate::tunables::Discipline;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -57,7 +56,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Fault { here, request, found } = fault;
+        let Fault { here, request, found, .. } = fault;
         if found.object() != ObjectId::NONE {
             return self.fill_shared(&{ fault }, slot, kit);
         }
@@ -94,7 +93,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     #[inline(always)]
     fn fill_new(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let Fault { here, request, found } = fault;
+        let Fault { here, request, found, .. } = fault;
         let Some(pfn) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
         if let Some(next) = here.cpu.zeroed.peek() {
             mem::prefetch(self.vm.frames.desc(next));
@@ -126,7 +125,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             Discipline::Fastpath2004 => self.install_2004(here, slot, leaf),
             Discipline::Split => self.install_split(&{ fault }, slot, leaf),
-            Discipline::Global => self.install_global(fault.request, leaf),
+            Discipline::Global => self.install_global(&{ fault }, leaf),
         }
     }
 
@@ -158,11 +157,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         result
     }
 
-    fn install_global(&self, request: Request, leaf: Leaf) -> Result<(), Lost> {
-        let machine = &self.vm.machine;
+    fn install_global(&self, fault: &Fault<'_>, leaf: Leaf) -> Result<(), Lost> {
         let global = &self.data.global;
         let _lock = Spin::lock_in_section(&global.lock);
-        let Walk::Leaf(slot) = walk::walk(machine, self.root, request.vpn) else { return Err(Lost) };
+        let Walk::Leaf(slot) = self.walk(fault.inside, fault.request.vpn) else { return Err(Lost) };
         slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
         global.rss_anon.add_owned(1);
         Ok(())

@@ -5,6 +5,7 @@ use super::{FaultError, Turn};
 use crate::addr::{Access, PageRange, Pfn, Rights, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
+use crate::section::{InSection, KeepsTables};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::{Ordering, Word};
@@ -89,12 +90,13 @@ pub(crate) fn hinted_table(cpu: &CpuData) -> Pfn {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// In a section. The hint is valid while the generation is the one it was
+    /// Finds the VMA of a page. The hint is valid while the generation is the one it was
     /// taken at: a writer publishes the tree, then the generation, and only then
     /// waits for sections, so a section that still reads the old generation is
     /// one that the writer waits for.
     #[inline(always)]
-    pub(crate) fn find_vma(&self, cpu: &'vm CpuData, vpn: Vpn) -> Option<FoundVma<'vm>> {
+    pub(crate) fn find_vma<'s>(&'s self, inside: InSection<'s>, cpu: &'s CpuData, vpn: Vpn) -> Option<FoundVma<'s>> {
+        inside.assert_of(&self.data.cpus);
         let generation = self.data.generation.load(Ordering::Acquire);
         let hint = &cpu.hint;
         if hint.space.get() == self.id
@@ -104,16 +106,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         {
             return Some(FoundVma { cpu, refs: None });
         }
-        let refs = Some(self.find_in_tree(cpu, generation, vpn)?);
+        let refs = Some(self.find_in_tree(inside, cpu, generation, vpn)?);
         Some(FoundVma { cpu, refs })
     }
 
     /// Fills the hint; its VMA's reference count. `generation` was read before the
     /// tree is.
     #[inline(never)]
-    fn find_in_tree(&self, cpu: &CpuData, generation: u64, vpn: Vpn) -> Option<&'vm Word> {
+    fn find_in_tree<'s>(&'s self, inside: InSection<'s>, cpu: &CpuData, generation: u64, vpn: Vpn) -> Option<&'s Word> {
         let hint = &cpu.hint;
-        let found = self.tree().lookup(vpn)?;
+        let found = self.tree_in(inside).lookup(vpn)?;
         // `split` needs the reference count of each VMA it finds: no hint of it lasts.
         let lasts = self.vm.tunables.discipline != Discipline::Split;
         hint.space.set(if lasts { self.id } else { 0 });
@@ -127,19 +129,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Some(found.refs)
     }
 
-    /// In the same section as [`find_vma`](Self::find_vma): the entry of `vpn`, if it is
-    /// in the leaf table that the CPU used last.
+    /// In the section of [`find_vma`](Self::find_vma), after it: the entry of `vpn`, if it
+    /// is in the leaf table that the CPU used last.
     #[inline(always)]
-    pub(crate) fn leaf_by_hint(&self, cpu: &CpuData, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
+    pub(crate) fn leaf_by_hint(&self, inside: InSection<'_>, cpu: &CpuData, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
+        inside.assert_of(&self.data.cpus);
         let is_same = cpu.hint.stretch.get() == (vpn.0 >> M::Format::INDEX_BITS) + 1;
         is_same.then(|| walk::leaf_slot(&self.vm.machine, hinted_table(cpu), vpn))
     }
 
     /// The same from the root; the leaf table is remembered.
     #[inline(never)]
-    pub(crate) fn walk_from_root(&self, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
+    pub(crate) fn walk_from_root(&self, inside: InSection<'_>, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
+        inside.assert_of(&self.data.cpus);
         let machine = &self.vm.machine;
-        match walk::leaf_table(machine, self.root, vpn) {
+        match walk::leaf_table(machine, self.root, vpn, inside) {
             Err(ended) => ended,
             Ok(table) => {
                 cpu.hint.table.set(u64::from(table.0));

@@ -14,7 +14,7 @@
 //! for sections: it publishes, then looks at the entry (`space/split.rs`).
 //!
 //! Neighbours: `kit` brings what is needed, `copy_huge` is the slow half.
-//! Locks on entry: in a section.
+//! Locks on entry: a section, whose witness each [`Fault`] has.
 
 use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
@@ -78,7 +78,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn fill_huge(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let twin = self.twin_of(&hole);
         let Some((huge, parts)) = kit.huge_with_parts(twin) else {
             let advice = HugeAdvice::of(found.flags());
@@ -102,7 +102,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn fill_huge_zero(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let twin = self.twin_of(&hole);
         let zero = self.vm.frames.huge_zero().get();
         // The parts are asked for last: what is taken from the hand has to be used.
@@ -166,7 +166,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         pmd: PmdSlot<'vm, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let seen = pmd.slot.look();
         match seen.entry {
             // A call has published VMAs that end within the huge page and will split it.
@@ -192,10 +192,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        if self.is_sole_mapping(pmd.slot, leaf.pfn) {
+        if self.is_sole_mapping(fault.inside, pmd.slot, leaf.pfn) {
             return self.reuse(fault, pmd.slot, seen);
         }
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let from_zero = self.vm.is_huge_zero(leaf.pfn);
         let whole = from_zero || self.vm.huge_now().cow() == CowHuge::Copy;
         let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried());

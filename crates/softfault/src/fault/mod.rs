@@ -177,16 +177,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn attempt(&self, request: Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let section = self.section();
-        let cpu = section.cpu();
+        let (inside, cpu) = (section.inside(), section.cpu());
         let here = Here { cpu, rss: self.rss_line(section.id()) };
-        let Some(found) = self.find_vma(cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
+        let Some(found) = self.find_vma(inside, cpu, request.vpn) else { return Turn::Refused(FaultError::NotMapped) };
         if !found.allows(request) {
             return found.refusal();
         }
-        let fault = Fault { here, request, found };
-        let slot = match self.leaf_by_hint(cpu, request.vpn) {
+        let fault = Fault { here, request, found, inside };
+        let slot = match self.leaf_by_hint(inside, cpu, request.vpn) {
             Some(slot) => slot,
-            None => match self.walk_from_root(cpu, request.vpn) {
+            None => match self.walk_from_root(inside, cpu, request.vpn) {
                 Walk::Leaf(slot) => slot.of_leaf_table(),
                 Walk::Hole(hole) => return self.fix_hole(&{ fault }, hole, kit),
                 Walk::Huge(pmd) => return self.fix_huge(&{ fault }, pmd, kit),

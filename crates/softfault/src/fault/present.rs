@@ -11,7 +11,7 @@ use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::table::entry::{Seen, Slot};
 use crate::table::format::Leaf;
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
@@ -32,7 +32,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Gives the entry, whatever its size, the rights that need no decision.
     pub(crate) fn widen(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let private = !found.flags().contains(VmaFlags::SHARED);
         // A fault only widens: a right that the VMA gave up goes with mprotect's
         // sweep, which knows that it has to shoot down. And only a look at the
@@ -42,7 +42,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if leaf.rights == want {
             // The CPU's hint may name a table that a removal has taken and not announced
             // yet. The hardware finds `Busy` above it and faults again.
-            if slot.level == 0 && matches!(walk::walk(&self.vm.machine, self.root, request.vpn), Walk::Owned) {
+            if slot.level == 0 && matches!(self.walk(fault.inside, request.vpn), Walk::Owned) {
                 return Turn::Wait;
             }
             return self.mark_used(fault, slot, seen, leaf);
@@ -78,9 +78,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         leaf: Leaf,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let from_zero = leaf.pfn == self.vm.frames.zero;
-        if self.is_sole_mapping(slot, leaf.pfn) {
+        if self.is_sole_mapping(fault.inside, slot, leaf.pfn) {
             return self.reuse(fault, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
@@ -105,9 +105,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The page may be ours alone: decided under the entry's lock bit, since
     /// fork raises the count only with the bit in hand (I13).
     pub(crate) fn reuse(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let Ok(leaf) = slot.lock(seen) else { return Turn::Raced };
-        if !self.is_sole_mapping(slot, leaf.pfn) {
+        if !self.is_sole_mapping(fault.inside, slot, leaf.pfn) {
             slot.unlock(leaf);
             return Turn::Raced;
         }

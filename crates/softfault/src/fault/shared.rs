@@ -19,13 +19,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'_, M::Format>,
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let id = found.object();
         let index = found.index_of(request.vpn);
         if index >= self.vm.object_nr_pages(id) {
             return Turn::Refused(FaultError::BeyondObject);
         }
-        let place = self.vm.object_slot(id, index);
+        let place = self.vm.object_slot(fault.inside, id, index);
         if let Some(pfn) = place.frame() {
             return self.map_shared(fault, slot, pfn);
         }
@@ -45,7 +45,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> Turn<'vm, M> {
-        let Fault { here, request, found } = *fault;
+        let Fault { here, request, found, .. } = *fault;
         let desc = self.vm.frames.desc(pfn);
         if desc.map_raise().is_err() {
             return Turn::Refused(FaultError::MapsFull);

@@ -2,7 +2,8 @@
 
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
-use crate::rmap::{Cursor, root_of};
+use crate::rmap::{Cursor, Member};
+use crate::section::InSection;
 use crate::space::Vm;
 use crate::table::walk;
 use core::ops::ControlFlow;
@@ -32,8 +33,8 @@ impl<M: Machine> Vm<M> {
             while at != Cursor::End {
                 pace.search();
                 let section = self.space_section(&member.data.cpus, member.data.id.get());
-                let place = self.next_place(member, index, &mut at).map(|(_, vpn)| vpn);
-                let found = place.filter(|vpn| self.maps_frame(root_of(member), *vpn, pfn));
+                let place = self.next_place(section.inside(), member, index, &mut at).map(|(_, vpn)| vpn);
+                let found = place.filter(|vpn| self.maps_frame(section.inside(), member, *vpn, pfn));
                 drop(section);
                 let Some(vpn) = found else { continue };
                 if let Some(place) = into.get_mut(nr) {
@@ -46,7 +47,8 @@ impl<M: Machine> Vm<M> {
         nr
     }
 
-    fn maps_frame(&self, root: Pfn, vpn: Vpn, pfn: Pfn) -> bool {
-        walk::mapped(&self.machine, root, vpn).is_some_and(|mapped| mapped.leaf.pfn == pfn)
+    fn maps_frame(&self, inside: InSection<'_>, member: Member<'_>, vpn: Vpn, pfn: Pfn) -> bool {
+        walk::mapped(&self.machine, member.data.root_in(inside), vpn, inside)
+            .is_some_and(|mapped| mapped.leaf.pfn == pfn)
     }
 }

@@ -9,7 +9,6 @@ use crate::space::Vm;
 use crate::space::ops::Translation;
 use crate::sync::{self, Ordering};
 use crate::table::format::{Leaf, huge_order};
-use crate::table::walk;
 
 /// What gives the right to look pages up in one space. Given back by
 /// [`unsubscribe`](AddressSpace::unsubscribe); merely dropped, it stays in force
@@ -129,8 +128,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !PageRange::contains(&Self::user_range(), vpn) {
             return None;
         }
-        let _section = self.section();
-        let mapped = walk::mapped(&self.vm.machine, self.root, vpn)?;
+        let section = self.section();
+        let mapped = self.mapped(section.inside(), vpn)?;
         let Leaf { pfn, rights, .. } = mapped.leaf;
         let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
         (!rights.is_empty()).then_some(Translation { pfn, rights, order })

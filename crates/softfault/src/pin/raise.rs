@@ -16,11 +16,12 @@
 use crate::addr::{Access, Order, Pfn, Rights, Vpn};
 use crate::frame::{FrameDesc, FrameKind};
 use crate::machine::Machine;
+use crate::section::InSection;
 use crate::space::AddressSpace;
 use crate::table::entry::{Seen, Slot};
 use crate::table::format::{Entry, Format, Leaf};
 use crate::table::place::PmdSlot;
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 
 /// How a look ended.
 pub(super) enum Tried {
@@ -35,10 +36,11 @@ pub(super) enum Tried {
 
 impl<M: Machine> AddressSpace<'_, M> {
     pub(super) fn try_pin(&self, vpn: Vpn, access: Access) -> Tried {
-        let _section = self.section();
-        let slot = match walk::walk(&self.vm.machine, self.root, vpn) {
+        let section = self.section();
+        let inside = section.inside();
+        let slot = match self.walk(inside, vpn) {
             Walk::Leaf(slot) => slot,
-            Walk::Huge(pmd) => return self.try_pin_huge(pmd, vpn, access),
+            Walk::Huge(pmd) => return self.try_pin_huge(inside, pmd, vpn, access),
             Walk::Hole(_) | Walk::Owned => return Tried::NotYet,
         };
         let seen = slot.look();
@@ -49,16 +51,16 @@ impl<M: Machine> AddressSpace<'_, M> {
         let desc = self.vm.frames.desc(leaf.pfn);
         match desc.state().kind() {
             // Writable is exclusive (I13).
-            FrameKind::Anon if leaf.rights.contains(Rights::WRITE) => raise(slot, seen, leaf, desc, access),
-            FrameKind::Shared => raise(slot, seen, leaf, desc, access),
-            FrameKind::Anon if desc.is_exclusive() => raise_locked(slot, seen, desc),
+            FrameKind::Anon if leaf.rights.contains(Rights::WRITE) => raise(inside, slot, seen, leaf, desc, access),
+            FrameKind::Shared => raise(inside, slot, seen, leaf, desc, access),
+            FrameKind::Anon if desc.is_exclusive() => raise_locked(inside, slot, seen, desc),
             _ => Tried::NotYet,
         }
     }
 
     /// A page of a huge mapping: the pin is its own frame's, and the folio is told
     /// first, so that fork and whoever drops the last entry know to look (I26).
-    fn try_pin_huge(&self, pmd: PmdSlot<'_, M::Format>, vpn: Vpn, access: Access) -> Tried {
+    fn try_pin_huge(&self, inside: InSection<'_>, pmd: PmdSlot<'_, M::Format>, vpn: Vpn, access: Access) -> Tried {
         let seen = pmd.slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
         if !leaf.rights.contains(access.needs()) || self.vm.is_huge_zero(leaf.pfn) {
@@ -69,7 +71,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let desc = self.vm.frames.desc(pfn);
         if leaf.rights.contains(Rights::WRITE) {
             folio.note_pin();
-            return match raise(pmd.slot, seen, leaf, desc, access) {
+            return match raise(inside, pmd.slot, seen, leaf, desc, access) {
                 Tried::Pinned(..) => Tried::Pinned(pfn, Order::PMD),
                 tried => tried,
             };
@@ -87,7 +89,15 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 }
 
-fn raise<F: Format>(slot: Slot<'_, F>, seen: Seen, leaf: Leaf, desc: &FrameDesc, access: Access) -> Tried {
+/// The entry was read in this section.
+fn raise<F: Format>(
+    _inside: InSection<'_>,
+    slot: Slot<'_, F>,
+    seen: Seen,
+    leaf: Leaf,
+    desc: &FrameDesc,
+    access: Access,
+) -> Tried {
     // Before the pin: what is written through it is the program's data, though no
     // store of the program's sets the bit.
     if slot.mark(seen, access).is_err() {
@@ -106,7 +116,7 @@ fn raise<F: Format>(slot: Slot<'_, F>, seen: Seen, leaf: Leaf, desc: &FrameDesc,
 
 /// A page that may not be written just now: whether it is the space's alone is
 /// decided under the entry's lock bit, as reuse decides it (I13).
-fn raise_locked<F: Format>(slot: Slot<'_, F>, seen: Seen, desc: &FrameDesc) -> Tried {
+fn raise_locked<F: Format>(_inside: InSection<'_>, slot: Slot<'_, F>, seen: Seen, desc: &FrameDesc) -> Tried {
     let Ok(leaf) = slot.lock(seen) else { return Tried::Changed };
     let tried = match desc.pin_raise() {
         Err(_) => Tried::Full,

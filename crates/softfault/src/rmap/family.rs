@@ -23,7 +23,7 @@
 
 use crate::addr::{OptPfn, Pfn};
 use crate::frame::{Fill, FrameKind, Memory, MetaUse};
-use crate::links::Links;
+use crate::links::{Links, LookupSection};
 use crate::lock::Spin;
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -126,30 +126,33 @@ impl<M: Machine> Links<M> {
         if u64::from(pfn.0) >= self.nr_frames() {
             return None;
         }
-        let _section = self.lookup_section();
+        let lookup = &self.lookup_section();
         let (owner, index) = self.anon_owner(pfn).filter(|(owner, _)| *owner < self.nr_frames())?;
         let founder = Pfn(owner as u32);
-        self.is_founder(founder).then(|| self.family_get(founder))?.map(|family| (family, index))
+        self.is_founder(lookup, founder).then(|| self.family_get(lookup, founder))?.map(|family| (family, index))
     }
 
-    /// Whether the frame is a founder's. In a section: it stays one frame's until
-    /// the section ends. Asks the descriptor alone: any other frame may be zeroed by
+    /// Whether the frame is a founder's. It stays one frame's until the section ends. Asks the descriptor alone: any other frame may be zeroed by
     /// plain stores at this moment, for its next use (I6).
-    fn is_founder(&self, frame: Pfn) -> bool {
+    fn is_founder(&self, lookup: &LookupSection<'_>, frame: Pfn) -> bool {
+        self.assert_lookup(lookup);
         let desc = self.frames.desc(frame);
         desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == MetaUse::Founder as u64
     }
 
     /// One more reference, if there is one. In the section in which the frame was
     /// seen to be a founder's.
-    fn family_get(&self, founder: Pfn) -> Option<FamilyRef<'_, M>> {
+    fn family_get(&self, lookup: &LookupSection<'_>, founder: Pfn) -> Option<FamilyRef<'_, M>> {
         let refs = &self.family_data(founder).refs;
         let mut seen = refs.load(Ordering::Relaxed);
         while seen > 0 {
             // Acquire: the list of members, as whoever raised it last left it.
             match refs.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    debug_assert!(self.is_founder(founder), "I30: a founder's frame stays while somebody looks it up");
+                    debug_assert!(
+                        self.is_founder(lookup, founder),
+                        "I30: a founder's frame stays while somebody looks it up"
+                    );
                     return Some(FamilyRef { links: self, founder });
                 }
                 Err(now) => seen = now,

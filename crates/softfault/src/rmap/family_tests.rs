@@ -52,15 +52,15 @@ fn a_look_up_is_waited_for() {
         scope.spawn(move || {
             be(1);
             let section = vm.lookup_section();
-            assert!(vm.is_founder(founder));
+            assert!(vm.is_founder(&section, founder));
             entered.send(()).unwrap();
             // Until the other CPU waits, or has gone on.
             while vm.machine.nr_relaxed.get() < 10 && kind(vm, founder) == FrameKind::Meta {
                 std::thread::yield_now();
             }
             assert_eq!(kind(vm, founder), FrameKind::Meta, "freed under a look-up");
-            assert!(!vm.is_founder(founder), "whoever comes now is not waited for");
-            assert!(vm.family_get(founder).is_none(), "raised from zero");
+            assert!(!vm.is_founder(&section, founder), "whoever comes now is not waited for");
+            assert!(vm.family_get(&section, founder).is_none(), "raised from zero");
             drop(section);
         });
         wait.recv().unwrap();
@@ -186,15 +186,16 @@ fn a_look_up_reads_no_frame_of_others() {
     let vm = vm(1024, Tunables::default());
     let (space, pfn) = with_page(&vm);
     let child = space.fork().unwrap();
-    assert!(vm.is_founder(space.frame));
+    assert!(vm.is_founder(&vm.lookup_section(), space.frame));
     vm.machine.closed.set(OptPfn::some(child.frame).to_word());
     for frame in [child.frame, child.root, space.root, pfn] {
-        assert!(!vm.is_founder(frame));
+        assert!(!vm.is_founder(&vm.lookup_section(), frame));
     }
     vm.machine.closed.set(0);
     drop(space);
     assert!(
-        !vm.is_founder(child.frame) && vm.is_founder(Pfn(child.family as u32)),
+        !vm.is_founder(&vm.lookup_section(), child.frame)
+            && vm.is_founder(&vm.lookup_section(), Pfn(child.family as u32)),
         "a founder for as long as it has members"
     );
 }

@@ -27,11 +27,11 @@ pub(crate) use take::{TakeEnded, TakenEntry};
 
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
+use crate::section::InSection;
 use crate::space::SpaceData;
 use crate::space::Vm;
-use crate::space::tree::{Displaced, Tree};
+use crate::space::tree::Displaced;
 use crate::space::vma::Vma;
-use crate::sync::Ordering;
 use crate::table::format::Format;
 
 /// A space, as a walk meets it: in place as long as the family's lock is held.
@@ -57,10 +57,16 @@ impl<M: Machine> Vm<M> {
     }
 
     /// One step of the search: the next VMA that has the page of that index, and
-    /// where; `None` may mean that the cursor has only gone on. In a section of the
-    /// member, a new one for each step: a tree may be large, and a section short.
-    pub(crate) fn next_place(&self, member: Member<'_>, index: u64, at: &mut Cursor) -> Option<(Vma, Vpn)> {
-        let tree = Tree::new(&self.machine, &member.data.tree);
+    /// where; `None` may mean that the cursor has only gone on. In a new section of the
+    /// member for each step: a tree may be large, and a section short.
+    pub(crate) fn next_place(
+        &self,
+        inside: InSection<'_>,
+        member: Member<'_>,
+        index: u64,
+        at: &mut Cursor,
+    ) -> Option<(Vma, Vpn)> {
+        let tree = member.data.tree_in(&self.machine, inside);
         match *at {
             Cursor::Home => {
                 *at = Cursor::Displaced(Vpn(0));
@@ -68,7 +74,7 @@ impl<M: Machine> Vm<M> {
                 let found = tree.lookup(home)?.vma;
                 (found.page_at(index) == Some(home)).then_some((found, home))
             }
-            Cursor::Displaced(from) => match tree.snapshot().next_displaced(from, index) {
+            Cursor::Displaced(from) => match tree.next_displaced(from, index) {
                 Displaced::Found(vma) => {
                     *at = Cursor::Displaced(vma.range.end);
                     vma.page_at(index).map(|vpn| (vma, vpn))
@@ -85,8 +91,4 @@ impl<M: Machine> Vm<M> {
             Cursor::End => None,
         }
     }
-}
-
-pub(crate) fn root_of(member: Member<'_>) -> Pfn {
-    Pfn(member.data.root.load(Ordering::Relaxed) as u32)
 }

@@ -15,9 +15,10 @@
 //! Locks on entry: none, no section. Takes the family's.
 
 use super::family::LockTimeout;
-use super::{Cursor, Member, root_of};
+use super::{Cursor, Member};
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
+use crate::section::InSection;
 use crate::space::SpaceData;
 use crate::space::Vm;
 use crate::space::vma::Vma;
@@ -109,13 +110,14 @@ impl<M: Machine> Vm<M> {
                     ended = Err(TakeEnded::OutOfTime);
                     return ControlFlow::Break(());
                 }
-                let _section = self.space_section(&member.data.cpus, member.data.id.get());
-                let Some((_, vpn)) = self.next_place(member, index, &mut at) else { continue };
+                let section = self.space_section(&member.data.cpus, member.data.id.get());
+                let inside = section.inside();
+                let Some((_, vpn)) = self.next_place(inside, member, index, &mut at) else { continue };
                 if member.data.notify.has_any() {
                     ended = Err(TakeEnded::Subscribed);
                     return ControlFlow::Break(());
                 }
-                if let Some(entry) = self.take_entry(member, vpn, pfn) {
+                if let Some(entry) = self.take_entry(inside, member, vpn, pfn) {
                     taken(entry);
                     left -= 1;
                 }
@@ -148,10 +150,11 @@ impl<M: Machine> Vm<M> {
                     return ControlFlow::Break(());
                 }
                 pace.search();
-                let _section = self.space_section(&member.data.cpus, member.data.id.get());
-                if let Some((vma, vpn)) = self.next_place(member, index, &mut at)
+                let section = self.space_section(&member.data.cpus, member.data.id.get());
+                let inside = section.inside();
+                if let Some((vma, vpn)) = self.next_place(inside, member, index, &mut at)
                     && fits(member.data, &vma)
-                    && let Some(huge) = self.take_huge_entry(member, vpn, first)
+                    && let Some(huge) = self.take_huge_entry(inside, member, vpn, first)
                 {
                     taken[nr_taken] = Some(huge);
                     nr_taken += 1;
@@ -162,9 +165,15 @@ impl<M: Machine> Vm<M> {
         nr_taken
     }
 
-    /// In a section.
-    fn take_entry<'vm>(&'vm self, member: Member<'vm>, vpn: Vpn, pfn: Pfn) -> Option<TakenEntry<'vm, M>> {
-        let Walk::Leaf(slot) = walk::walk(&self.machine, root_of(member), vpn) else { return None };
+    fn take_entry<'vm>(
+        &'vm self,
+        inside: InSection<'_>,
+        member: Member<'vm>,
+        vpn: Vpn,
+        pfn: Pfn,
+    ) -> Option<TakenEntry<'vm, M>> {
+        let root = member.data.root_in(inside);
+        let Walk::Leaf(slot) = walk::walk(&self.machine, root, vpn, inside) else { return None };
         let seen = slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return None };
         if leaf.pfn != pfn {
@@ -174,9 +183,15 @@ impl<M: Machine> Vm<M> {
         Some(TakenEntry { space: member.frame, vpn, slot, old })
     }
 
-    /// In a section.
-    fn take_huge_entry<'vm>(&'vm self, member: Member<'vm>, vpn: Vpn, first: Pfn) -> Option<TakenHuge<'vm, M>> {
-        let Walk::Huge(pmd) = walk::walk(&self.machine, root_of(member), vpn) else { return None };
+    fn take_huge_entry<'vm>(
+        &'vm self,
+        inside: InSection<'_>,
+        member: Member<'vm>,
+        vpn: Vpn,
+        first: Pfn,
+    ) -> Option<TakenHuge<'vm, M>> {
+        let root = member.data.root_in(inside);
+        let Walk::Huge(pmd) = walk::walk(&self.machine, root, vpn, inside) else { return None };
         let seen = pmd.slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return None };
         if leaf.pfn != first {

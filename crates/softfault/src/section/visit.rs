@@ -5,7 +5,7 @@
 //! So either the bit is seen and waited for, or what was published is seen (I11).
 //! Spaces have such a line, and so have look-ups of families (I30).
 
-use super::Section;
+use super::{InSection, Section};
 use crate::base::Base;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, CpuSet, MAX_CPUS, Machine};
@@ -25,6 +25,9 @@ pub(crate) struct SpaceSection<'vm> {
     // Declared first: the section ends before the bit goes.
     section: Section<'vm>,
     _visit: Option<Visit<'vm>>,
+    /// Whose section it is.
+    #[cfg(debug_assertions)]
+    cpus: &'vm CpusLine,
 }
 
 /// The bit of a CPU that does not run the space.
@@ -49,7 +52,13 @@ impl<M: Machine> Base<M> {
     pub(crate) fn visiting_section<'vm>(&'vm self, cpus: &'vm CpusLine) -> SpaceSection<'vm> {
         let id = self.machine.this_cpu();
         let visit = Visit::begin(cpus, id);
-        SpaceSection { section: self.section_of(id, self.cpu(id)), _visit: Some(visit) }
+        let section = self.section_of(id, self.cpu(id));
+        SpaceSection {
+            section,
+            _visit: Some(visit),
+            #[cfg(debug_assertions)]
+            cpus,
+        }
     }
 
     /// Enters a section of a space. A CPU that does not run it (a debugger's, F7;
@@ -60,7 +69,13 @@ impl<M: Machine> Base<M> {
         let cpu = self.cpu(id);
         let runs_it = cpu.active.get() == space_id;
         let visit = if runs_it { None } else { Some(Visit::begin(cpus, id)) };
-        SpaceSection { section: self.section_of(id, cpu), _visit: visit }
+        let section = self.section_of(id, cpu);
+        SpaceSection {
+            section,
+            _visit: visit,
+            #[cfg(debug_assertions)]
+            cpus,
+        }
     }
 }
 
@@ -74,6 +89,16 @@ impl<'vm> SpaceSection<'vm> {
     #[inline(always)]
     pub(crate) fn id(&self) -> CpuId {
         self.section.id()
+    }
+
+    /// Shows that the section is open, and of which space it is.
+    #[inline(always)]
+    pub(crate) fn inside(&self) -> InSection<'_> {
+        InSection {
+            #[cfg(debug_assertions)]
+            space: Some(self.cpus),
+            ..self.section.inside()
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use core::ops::ControlFlow;
 fn nr_writable_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId) -> u64 {
     let mut nr_pages = 0;
     for space in spaces {
-        let _ = space.tree().for_each(AddressSpace::<M>::user_range(), &mut |vma| {
+        let _ = space.tree(&space.sole_writer()).for_each(AddressSpace::<M>::user_range(), &mut |vma| {
             if vma.object == object && !vma.flags.contains(VmaFlags::NEVERWRITE) {
                 nr_pages += vma.range.nr_pages();
             }
@@ -41,7 +41,7 @@ impl<M: Machine> Vm<M> {
     /// node that was reached.
     pub(crate) fn check_objects(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
         for space in spaces {
-            let _ = space.tree().for_each(AddressSpace::<M>::user_range(), &mut |vma| {
+            let _ = space.tree(&space.sole_writer()).for_each(AddressSpace::<M>::user_range(), &mut |vma| {
                 if vma.object != ObjectId::NONE {
                     let count = &mut counts[vma.object.0 as usize];
                     *count = count.wrapping_add(vma.range.nr_pages() as u32);
@@ -108,6 +108,7 @@ impl<M: Machine> Vm<M> {
         let desc = self.frames.desc(pfn);
         let header = Pfn(desc.owner.get() as u32);
         matches!(self.object_part(header), Some(Part::Header))
-            && self.object_slot(ObjectId(desc.owner.get()), desc.index.get()).frame() == Some(pfn)
+            && self.object_slot(self.section().inside(), ObjectId(desc.owner.get()), desc.index.get()).frame()
+                == Some(pfn)
     }
 }

@@ -90,8 +90,8 @@ impl<M: Machine> Links<M> {
         if bytes.is_empty() {
             return;
         }
-        let _section = self.section();
-        if let Some(pfn) = self.object_slot(id, bytes.start / PAGE_SIZE).frame() {
+        let section = self.section();
+        if let Some(pfn) = self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE).frame() {
             program::zero(&self.machine, pfn, (bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
         }
     }

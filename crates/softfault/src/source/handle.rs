@@ -136,8 +136,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             let into = &mut into[part.done..part.done + part.len];
-            let _section = self.vm.section();
-            match self.vm.object_slot(self.id, part.index).frame() {
+            let section = self.vm.section();
+            match self.vm.object_slot(section.inside(), self.id, part.index).frame() {
                 Some(pfn) => program::read(&self.vm.machine, pfn, part.start, into),
                 None => into.fill(0),
             }
@@ -171,11 +171,11 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         let mut spare = Spare { vm: self.vm, frame: None, held: None };
         loop {
             {
-                let _section = self.vm.section();
+                let section = self.vm.section();
                 if index >= self.vm.object_nr_pages(self.id) {
                     return Ok(());
                 }
-                let slot = self.vm.object_slot(self.id, index);
+                let slot = self.vm.object_slot(section.inside(), self.id, index);
                 if let Some(pfn) = slot.frame() {
                     f(pfn);
                     return Ok(());

@@ -5,8 +5,8 @@
 //! asks: a new top is put above the old one when a page needs it. Nodes stay
 //! until the object dies. The word of a page is filled by compare-and-swap from
 //! zero, and emptied by `discard` alone, which waits for all sections before it
-//! frees the frame. So whoever reads a page's word does it in a section; who only
-//! asks whether there is a page needs none.
+//! frees the frame. So whoever reads a page's word shows a section; who only asks
+//! whether there is a page (`pages.rs`) needs none.
 //!
 //! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging leave it
 //! alone, and only what maps, unmaps or forks touches it. A handle counts as one.
@@ -20,6 +20,7 @@ use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem::{self};
 use crate::pace::Pace;
+use crate::section::InSection;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
 
@@ -194,9 +195,10 @@ impl<M: Machine> Links<M> {
         self.give_back(node, Fill::Raw);
     }
 
-    /// Looks a page up. In a section if the frame is to be used, else with
-    /// something that keeps the object: a VMA that cannot go, a handle.
-    pub(crate) fn object_slot(&self, id: ObjectId, index: u64) -> ObjectSlot<'_> {
+    /// Looks a page up. The caller has something that keeps the object: a VMA that cannot
+    /// go, a handle. The frame stays the page's until the section ends.
+    pub(crate) fn object_slot<'s>(&'s self, inside: InSection<'s>, id: ObjectId, index: u64) -> ObjectSlot<'s> {
+        self.assert_inside(inside);
         let top = Top::of(self.object(id));
         let Some(mut node) = top.node().filter(|_| top.reaches(index)) else { return ObjectSlot::Low(top) };
         let mut height = top.height();
@@ -215,8 +217,8 @@ impl<M: Machine> Links<M> {
     }
 
     /// Puts a frame of zeroes, the caller's alone, where the look-up of `index`
-    /// found nothing: one step on the way to the page, or the page. In the
-    /// section of the look-up, after a look at the size.
+    /// found nothing: one step on the way to the page, or the page. After a look at the
+    /// size in the section of the look-up, which the slot does not outlive.
     pub(crate) fn object_fill(
         &self,
         id: ObjectId,

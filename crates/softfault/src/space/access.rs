@@ -12,7 +12,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::program;
 use crate::table::format::Leaf;
-use crate::table::walk::{self, Mapped};
+use crate::table::walk::Mapped;
 
 /// An access that could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,8 +162,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         loop {
             {
-                let _section = self.section();
-                if let Some(mapped) = walk::mapped(&self.vm.machine, self.root, vpn)
+                let section = self.section();
+                if let Some(mapped) = self.mapped(section.inside(), vpn)
                     && !mapped.is_locked
                     && mapped.leaf.rights.contains(access.needs())
                     && mapped.slot.mark(mapped.seen, access).is_ok()
@@ -189,17 +189,18 @@ impl<M: Machine> AddressSpace<'_, M> {
         if vpn >= Self::user_range().end {
             return false;
         }
-        let _section = self.section();
-        let Some(Mapped { slot, seen, leaf: page, .. }) = walk::mapped(&self.vm.machine, self.root, vpn) else {
+        let section = self.section();
+        let inside = section.inside();
+        let Some(Mapped { slot, seen, leaf: page, .. }) = self.mapped(inside, vpn) else {
             return false;
         };
         let desc = self.vm.frames.desc(page.pfn);
         let shared_write = desc.state().kind() == FrameKind::Shared && page.rights.contains(Rights::WRITE);
-        if !shared_write && !self.is_sole_mapping(slot, page.pfn) {
+        if !shared_write && !self.is_sole_mapping(inside, slot, page.pfn) {
             return false;
         }
         let Ok(leaf) = slot.lock(seen) else { return false };
-        let still = shared_write || self.is_sole_mapping(slot, page.pfn);
+        let still = shared_write || self.is_sole_mapping(inside, slot, page.pfn);
         if still {
             program::write(&self.vm.machine, page.pfn, offset, part);
         }

@@ -26,7 +26,7 @@ pub(crate) struct Edit<'a, 'vm, M: Machine> {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn edit<'a>(&'a self, writer: &'a Writer<'_, M>) -> Edit<'a, 'vm, M> {
         self.assert_writer(writer);
-        Edit { space: self, writer, txn: Txn::begin(self.tree()) }
+        Edit { space: self, writer, txn: Txn::begin(self.tree(writer)) }
     }
 
     /// After the publication of a tree, or the taking of a table: whoever enters a
@@ -42,7 +42,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// mmap(2) of a program on many CPUs interrupts none of them.
     pub(crate) fn reclaim(&self, writer: &Writer<'_, M>, retired: Retired<'vm, M>) {
         let alone = self.cpus().is_only(self.vm.machine.this_cpu());
-        if !alone && self.tree().nr_deferred() + retired.nr_nodes() < self.vm.tunables.deferred_nodes_max {
+        if !alone && self.tree(writer).nr_deferred() + retired.nr_nodes() < self.vm.tunables.deferred_nodes_max {
             return retired.defer();
         }
         let retired = self.with_deferred(writer, retired);
@@ -53,7 +53,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Before a grace period: what was left to it comes along.
     pub(crate) fn with_deferred(&self, writer: &Writer<'_, M>, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
         self.assert_writer(writer);
-        retired.append(self.tree().claim_deferred());
+        retired.append(self.tree(writer).claim_deferred());
         retired
     }
 

@@ -12,18 +12,18 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
     fn drop(&mut self) {
         let vm = self.vm;
         vm.call();
-        vm.assert_outside();
         self.assert_inactive();
         let nr_emptied = vm.nr_blocks_emptied();
         vm.leave_family(self.frame, self.founder());
         self.tell_release();
         self.shootdown_and_wait(Flush::Space);
-        self.remove_all(&self.sole_writer());
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+        let writer = &self.sole_writer();
+        self.remove_all(writer);
+        let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             vm.object_put(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
-        self.tree().pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));
+        self.tree(writer).pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));
         let data = self.data;
         let order = data.rss_order.get();
         if order != u64::MAX {

@@ -21,7 +21,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Ok(false);
         }
         let writer = &self.write_lock();
-        let Some(vma) = self.tree().next(vpn).map(|f| f.vma) else { return Ok(false) };
+        let Some(vma) = self.tree(writer).next(vpn).map(|f| f.vma) else { return Ok(false) };
         if vma.range.contains(vpn) {
             return Ok(true); // another thread was here first
         }
@@ -53,7 +53,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn gap_below(&self, writer: &Writer<'_, M>, vpn: Vpn) -> bool {
         self.assert_writer(writer);
-        match self.tree().prev(vpn).map(|f| f.vma) {
+        match self.tree(writer).prev(vpn).map(|f| f.vma) {
             None => true,
             Some(prev) if prev.flags.rights().is_empty() || prev.flags.contains(VmaFlags::GROWSDOWN) => true,
             Some(prev) => vpn.0 - prev.range.end.0 >= STACK_GUARD_GAP_PAGES,

@@ -62,13 +62,13 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Pages that count towards `RLIMIT_DATA` (`VmData`). Takes no lock: while a mapping is
     /// moved, it may be missing.
     pub fn nr_data_pages(&self) -> u64 {
-        self.tree().tally().nr_data_pages
+        self.data.tree.tally().nr_data_pages
     }
 
     /// Whether a tree of so many VMAs has too many: more than allowed, and more than now.
     pub(crate) fn exceeds_map_count(&self, writer: &Writer<'_, M>, nr_vmas: u64) -> bool {
         self.assert_writer(writer);
-        nr_vmas > self.vm.max_map_count().max(self.tree().nr_in_tree())
+        nr_vmas > self.vm.max_map_count().max(self.tree(writer).nr_in_tree())
     }
 
     /// The limit that `nr_more` pages of such a VMA in place of `nr_fewer` exceed. As on
@@ -97,7 +97,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Whether so many more pages of data exceed `RLIMIT_DATA`.
     pub(crate) fn exceeds_data(&self, writer: &Writer<'_, M>, nr_more: u64) -> bool {
         self.assert_writer(writer);
-        self.tree().tally().nr_data_pages + nr_more > limit_pages(&self.data.limits.limit_data)
+        self.tree(writer).tally().nr_data_pages + nr_more > limit_pages(&self.data.limits.limit_data)
     }
 
     /// Whether a heap of so many bytes keeps to `RLIMIT_DATA` by itself.
@@ -113,7 +113,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Whether `nr_more` pages of such a VMA keep to `RLIMIT_MEMLOCK`.
     pub(crate) fn may_lock(&self, writer: &Writer<'_, M>, flags: VmaFlags, nr_more: u64) -> bool {
         self.assert_writer(writer);
-        let nr_locked = self.tree().tally().nr_locked_pages;
+        let nr_locked = self.tree(writer).tally().nr_locked_pages;
         !flags.contains(VmaFlags::LOCKED) || nr_locked.saturating_add(nr_more) <= self.memlock_pages()
     }
 

@@ -5,6 +5,8 @@
 use super::{AddressSpace, SpaceData};
 use crate::lock::{WordLock, is_free, lock_word};
 use crate::machine::Machine;
+use crate::section::KeepsTables;
+use crate::section::visit::CpusLine;
 
 /// Nobody but the owner changes the space until this is dropped. Functions that ask for
 /// this cannot be called without it.
@@ -13,6 +15,14 @@ pub(crate) struct Writer<'a, M: Machine> {
     data: &'a SpaceData,
     /// `None` where nobody else can name the space.
     _lock: Option<WordLock<'a, M>>,
+}
+
+/// Only the holder takes tables away (I15).
+impl<M: Machine> KeepsTables for &Writer<'_, M> {
+    #[inline(always)]
+    fn assert_of(self, cpus: &CpusLine) {
+        debug_assert!(core::ptr::eq(&raw const self.data.cpus, cpus), "locks: the writer lock of another space");
+    }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {

@@ -32,6 +32,7 @@ pub(crate) mod ops;
 pub(crate) mod placement;
 mod prepare;
 mod query;
+mod read;
 pub(crate) mod relief;
 pub(crate) mod removal;
 pub(crate) mod split;
@@ -53,7 +54,7 @@ use crate::rmap::family::FAMILY_OFFSET;
 use crate::section::visit::CpusLine;
 use crate::sync::{Ordering, Word};
 use crate::table::format::{Format, span_of};
-use tree::{Tree, TreeRoot};
+use tree::TreeRoot;
 
 /// What an address space consists of, in a frame of its own.
 #[repr(C, align(64))]
@@ -234,10 +235,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Frame of the founder of its family.
     pub(crate) fn founder(&self) -> Pfn {
         Pfn(self.family as u32)
-    }
-
-    pub(crate) fn tree(&self) -> Tree<'vm, M> {
-        Tree::new(&self.vm.machine, &self.data.tree)
     }
 
     /// Pages of the user part.

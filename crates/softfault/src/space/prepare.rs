@@ -62,7 +62,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let before = self.tree().pool_mark();
+        let before = self.tree(writer).pool_mark();
         let done = self.vm.obtain_all(&mut |source| {
             let result = f(Some(source));
             if result.is_err() {
@@ -86,7 +86,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Whether there were replaced nodes that only a grace period kept from the pool.
     fn end_deferral(&self, writer: &Writer<'_, M>) -> bool {
         self.assert_writer(writer);
-        let retired = self.tree().claim_deferred();
+        let retired = self.tree(writer).claim_deferred();
         let found_any = retired.nr_nodes() > 0;
         if found_any {
             self.wait_for_readers();
@@ -97,7 +97,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn give_back_nodes(&self, writer: &Writer<'_, M>, before: PoolMark) {
         self.assert_writer(writer);
-        self.tree().shrink_pool(before, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
+        self.tree(writer).shrink_pool(before, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
     }
 }
 

@@ -19,13 +19,13 @@ fn no_change_is_refused_while_nodes_are_deferred() {
     (0..40).for_each(|i| {
         _ = space.mmap(AT + 2 * i * 4096, 4096, if i % 2 == 0 { Prot::READ } else { RW }, FIXED_PRIVATE).unwrap()
     });
-    let nr_deferred = space.tree().nr_deferred();
+    let nr_deferred = space.tree(&space.sole_writer()).nr_deferred();
     assert!(nr_deferred > 20, "{nr_deferred} nodes are deferred");
     while vm.obtain(Fill::Raw).is_ok() {}
     let nr_graces = vm.event(Event::Grace);
     let nr_more = (40..).take_while(|i| space.mmap(AT + 2 * i * 4096, 4096, RW, FIXED_PRIVATE).is_ok()).count();
     assert!(nr_more > 5, "refused after {nr_more} mappings");
-    assert_eq!(space.tree().nr_deferred(), 0);
+    assert_eq!(space.tree(&space.sole_writer()).nr_deferred(), 0);
     assert!(vm.event(Event::Grace) > nr_graces, "nodes came back although another CPU may read them");
     be(1);
     drop(active);

@@ -2,7 +2,7 @@
 
 use super::AddressSpace;
 use super::lock::Writer;
-use super::tree::{Found, Tree};
+use super::tree::{Found, Snapshot};
 use super::vma::Vma;
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;
@@ -14,7 +14,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub(crate) fn nr_mapped_in(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
         self.assert_writer(writer);
         let mut nr = 0;
-        let _ = self.tree().for_each(range, &mut |vma| {
+        let _ = self.tree(writer).for_each(range, &mut |vma| {
             nr += vma.range.intersect(&range).nr_pages();
             ControlFlow::Continue(())
         });
@@ -28,7 +28,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut pace = Pace::new(&self.vm.machine);
         while end < range.end {
             pace.step();
-            match self.tree().lookup(end) {
+            match self.tree(writer).lookup(end) {
                 Some(found) => end = found.vma.range.end,
                 None => break,
             }
@@ -40,7 +40,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// nobody.
     pub(crate) fn hole_around(&self, writer: &Writer<'_, M>, range: PageRange) -> PageRange {
         self.assert_writer(writer);
-        let tree = self.tree().snapshot();
+        let tree = self.tree(writer).snapshot();
         let start = tree.prev_end(range.start).unwrap_or(Vpn(0));
         let end = tree.next_start(range.start).unwrap_or(Self::table_range().end);
         PageRange::new(start, end)
@@ -61,19 +61,19 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// mapping is replaced: whoever makes it so has the writer lock, which is waited
     /// for, too, as a fault does. Refused in a notice of any kind, lest one of a move
     /// waits for itself.
-    fn vma_at_rest(&self, vpn: Vpn, find: &dyn Fn(Tree<'_, M>) -> Option<Found<'_>>) -> Option<Vma> {
+    fn vma_at_rest(&self, vpn: Vpn, find: &dyn for<'s> Fn(Snapshot<'s, M>) -> Option<Found<'s>>) -> Option<Vma> {
         self.vm.assert_outside();
         loop {
             let vma = {
-                let _section = self.section();
-                find(self.tree()).map(|found| found.vma)
+                let section = self.section();
+                find(self.tree_in(section.inside())).map(|found| found.vma)
             };
             match vma {
                 Some(vma) if vma.is_moving() => self.vm.machine.relax(),
                 Some(vma) if vma.range.contains(vpn) => return Some(vma),
                 _ => {
-                    let _writer = self.write_lock();
-                    return find(self.tree()).map(|found| found.vma);
+                    let writer = &self.write_lock();
+                    return find(self.tree(writer).snapshot()).map(|found| found.vma);
                 }
             }
         }

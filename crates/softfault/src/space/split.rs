@@ -127,7 +127,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         crate::sync::fence();
         loop {
-            match walk::walk(&self.vm.machine, self.root, vpn) {
+            match self.walk(writer, vpn) {
                 Walk::Huge(pmd) => self.pmd_split(pmd),
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Hole(_) => return,

@@ -17,9 +17,10 @@
 //! Neighbours: [`vma`](super::vma) is what is stored; the frames that nodes lie
 //! in come from whoever edits (a closure), so that the tree knows no allocator.
 //!
-//! Locks: none is taken here. Reading asks for a section (or the writer lock);
-//! a [`Txn`] asks for the address space's writer lock from its beginning to its
-//! publication. [`Retired::free`] asks for a grace period and no lock.
+//! Locks: none is taken here. A [`Tree`] is what the holder of the writer lock has, and
+//! a [`Txn`] begins on one; a [`Snapshot`] is what whoever is in a section has
+//! (`space/read.rs`, which asks for the witnesses). [`Retired::free`] asks for a grace
+//! period and no lock.
 
 mod check;
 mod displaced;
@@ -73,7 +74,7 @@ impl<M> Copy for Tree<'_, M> {}
 impl<'a, M: Machine> Tree<'a, M> {
     /// The tree at `root`; zeroed words are an empty one.
     #[inline(always)]
-    pub fn new(machine: &'a M, root: &'a TreeRoot) -> Tree<'a, M> {
+    pub(in crate::space) fn new(machine: &'a M, root: &'a TreeRoot) -> Tree<'a, M> {
         Tree { machine, root }
     }
 
@@ -124,19 +125,17 @@ impl<'a, M: Machine> Tree<'a, M> {
         pool::for_each_frame(*self, f);
     }
 
-    /// How far the pool has grown, for [`shrink_pool`](Self::shrink_pool). Under the
-    /// writer lock.
+    /// How far the pool has grown, for [`shrink_pool`](Self::shrink_pool).
     pub fn pool_mark(&self) -> PoolMark {
         pool::mark(*self)
     }
 
-    /// Gives each frame that was added since `mark` to `f`, who may reuse it. Under the
-    /// writer lock. No version was published since, and no transaction is under way.
+    /// Gives each frame that was added since `mark` to `f`, who may reuse it. No version was published since, and no transaction is under way.
     pub fn shrink_pool(self, mark: PoolMark, f: &mut dyn FnMut(Pfn)) {
         pool::shrink(self, mark, f);
     }
 
-    /// The nodes that were left to the next grace period. Under the writer lock.
+    /// The nodes that were left to the next grace period.
     pub fn claim_deferred(self) -> Retired<'a, M> {
         pool::claim_deferred(self)
     }

@@ -175,19 +175,19 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
 
     /// One walk from the root.
     fn look(&self, vpn: Vpn, access: Access) -> Option<Walked<'vm>> {
-        let _section = self.space.section();
+        let section = self.space.section();
         let stamp = self.stamp();
-        self.walked(walk::mapped(&self.space.vm.machine, self.space.root, vpn)?, access, stamp)
+        self.walked(self.space.mapped(section.inside(), vpn)?, access, stamp)
     }
 
     /// The same; one load of an entry where the CPU remembers the leaf table.
     fn look_after_fault(&self, vpn: Vpn, access: Access) -> Option<Walked<'vm>> {
         let section = self.space.section();
         let stamp = self.stamp();
-        self.space.find_vma(section.cpu(), vpn)?;
-        let mapped = match self.space.leaf_by_hint(section.cpu(), vpn) {
+        self.space.find_vma(section.inside(), section.cpu(), vpn)?;
+        let mapped = match self.space.leaf_by_hint(section.inside(), section.cpu(), vpn) {
             Some(slot) => walk::mapped_at(slot, 0)?,
-            None => walk::mapped(&self.space.vm.machine, self.space.root, vpn)?,
+            None => self.space.mapped(section.inside(), vpn)?,
         };
         self.walked(mapped, access, stamp)
     }

@@ -16,7 +16,8 @@
 //! waits. A table with a `Busy` entry of somebody else in it is not freed.
 //!
 //! Neighbours: `frame` below; `fault` and `space` call in here. This station
-//! knows no VMA. Locks on entry: a section or the writer lock.
+//! knows no VMA. Locks on entry: a section or the writer lock; a walk takes the witness
+//! (`KeepsTables`).
 
 pub(crate) mod entry;
 pub mod format;

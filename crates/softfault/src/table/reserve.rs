@@ -12,6 +12,7 @@ use crate::frame::Memory;
 use crate::frame::{Fill, FrameKind, Held, OutOfFrames, Source};
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::section::KeepsTables;
 
 /// Fewer than this many are simply tried.
 const SMALL: u64 = 64;
@@ -112,10 +113,11 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         root: Pfn,
         space: Pfn,
         vpn: Vpn,
+        kept: impl KeepsTables,
         split: &mut dyn FnMut(PmdSlot<'_, M::Format>),
     ) -> Option<Slot<'vm, M::Format>> {
         loop {
-            match walk::walk(&self.vm.machine, root, vpn) {
+            match walk::walk(&self.vm.machine, root, vpn, kept) {
                 Walk::Leaf(slot) => return Some(slot),
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Huge(pmd) => split(pmd),
@@ -127,9 +129,15 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     /// The entry of level 1 over `vpn`, in a table that has a twin: for a huge
     /// mapping that moves to where nothing is. `None` as above, or where
     /// something is.
-    pub(crate) fn pmd_for(&mut self, root: Pfn, space: Pfn, vpn: Vpn) -> Option<PmdSlot<'vm, M::Format>> {
+    pub(crate) fn pmd_for(
+        &mut self,
+        root: Pfn,
+        space: Pfn,
+        vpn: Vpn,
+        kept: impl KeepsTables,
+    ) -> Option<PmdSlot<'vm, M::Format>> {
         loop {
-            match walk::walk(&self.vm.machine, root, vpn) {
+            match walk::walk(&self.vm.machine, root, vpn, kept) {
                 Walk::Owned => self.vm.machine.relax(),
                 Walk::Leaf(_) | Walk::Huge(_) => return None,
                 Walk::Hole(hole) if hole.slot.level > 1 => self.fill_hole(space, hole.slot)?,
@@ -215,8 +223,8 @@ impl<'a, M: Machine> TableCount<'a, M> {
         TableCount { machine, root, last: [u64::MAX; 8], nr: 0 }
     }
 
-    pub(crate) fn add(&mut self, vpn: Vpn) {
-        let hole = match walk::walk(self.machine, self.root, vpn) {
+    pub(crate) fn add(&mut self, vpn: Vpn, kept: impl KeepsTables) {
+        let hole = match walk::walk(self.machine, self.root, vpn, kept) {
             // A huge mapping brings its own table when it is split.
             Walk::Leaf(_) | Walk::Huge(_) => return,
             Walk::Hole(hole) => hole.slot.level,

@@ -6,6 +6,7 @@ use super::place::PmdSlot;
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::mem;
+use crate::section::KeepsTables;
 use crate::sync::Word;
 
 /// Where a walk ended.
@@ -33,11 +34,10 @@ pub(crate) fn entries<M: Machine>(machine: &M, table: Pfn) -> &[Word; 512] {
     mem::view(machine, table, 0)
 }
 
-/// Walks to the entry of `vpn`. Runs in a section, or under the writer lock
-/// where no table can go.
+/// Walks to the entry of `vpn`. `kept` is of the space whose root this is.
 #[inline(always)]
-pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::Format> {
-    match leaf_table(machine, root, vpn) {
+pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn, kept: impl KeepsTables) -> Walk<'_, M::Format> {
+    match leaf_table(machine, root, vpn, kept) {
         Ok(table) => Walk::Leaf(leaf_slot(machine, table, vpn)),
         Err(ended) => ended,
     }
@@ -47,7 +47,12 @@ pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Walk<'_, M::
 /// the walk ended. The table is valid as long as the section it was found in, or the
 /// space's generation.
 #[inline(always)]
-pub(crate) fn leaf_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Result<Pfn, Walk<'_, M::Format>> {
+pub(crate) fn leaf_table<M: Machine>(
+    machine: &M,
+    root: Pfn,
+    vpn: Vpn,
+    _kept: impl KeepsTables,
+) -> Result<Pfn, Walk<'_, M::Format>> {
     let mut table = root;
     for level in (1..M::Format::LEVELS).rev() {
         let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);
@@ -82,9 +87,13 @@ pub(crate) struct Mapped<'a, F: Format> {
 }
 
 /// What maps `vpn`, whatever its size; `None` for anything that is no mapping.
-/// In a section, or under the writer lock.
-pub(crate) fn mapped<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Mapped<'_, M::Format>> {
-    let (slot, part) = match walk(machine, root, vpn) {
+pub(crate) fn mapped<M: Machine>(
+    machine: &M,
+    root: Pfn,
+    vpn: Vpn,
+    kept: impl KeepsTables,
+) -> Option<Mapped<'_, M::Format>> {
+    let (slot, part) = match walk(machine, root, vpn, kept) {
         Walk::Leaf(slot) => (slot, 0),
         Walk::Huge(pmd) => (pmd.slot, vpn.0 - pmd.base.0),
         Walk::Hole(_) | Walk::Owned => return None,
@@ -104,7 +113,7 @@ pub(crate) fn mapped_at<F: Format>(slot: Slot<'_, F>, part: u64) -> Option<Mappe
 }
 
 /// The table of level 1 that covers `vpn`, if all above it are there.
-pub(crate) fn pmd_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn) -> Option<Pfn> {
+pub(crate) fn pmd_table<M: Machine>(machine: &M, root: Pfn, vpn: Vpn, _kept: impl KeepsTables) -> Option<Pfn> {
     let mut table = root;
     for level in (2..M::Format::LEVELS).rev() {
         let slot = Slot::<M::Format>::new(entry(machine, table, index_of::<M::Format>(vpn.0, level)), level);

@@ -133,7 +133,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut pace = Pace::new(&self.vm.machine);
         while at < range.end {
             pace.step();
-            let Some(vma) = self.tree().next(at).map(|f| f.vma).filter(|v| v.range.start < range.end) else {
+            let Some(vma) = self.tree(writer).next(at).map(|f| f.vma).filter(|v| v.range.start < range.end) else {
                 return Err(MadviseError::NotMapped);
             };
             hole |= vma.range.start > at;
@@ -252,7 +252,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         for vpn in part.start.0..part.end.0 {
             pace.step();
             let split = &mut |pmd: PmdSlot<'_, M::Format>| self.pmd_split(pmd);
-            let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn), split) else {
+            let Some(slot) = reserve.entry_for(self.root, self.frame, Vpn(vpn), writer, split) else {
                 debug_assert!(false, "I15: the reserve covers what was counted");
                 return Err(OutOfFrames::Frame.into());
             };

@@ -64,7 +64,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// As Linux: where the program has unmapped all of it already, the end stays.
     fn shrink_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<bool, MmapError> {
-        if !occupied(&self.tree().snapshot(), range) {
+        if !occupied(&self.tree(writer).snapshot(), range) {
             return Ok(false);
         }
         match self.unmap_range(writer, range) {
@@ -76,12 +76,12 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn grow_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<bool, MmapError> {
         // One page of distance to what lies above, as Linux keeps it.
         let with_gap = PageRange::new(range.start, Vpn(range.end.0 + 1));
-        if range.end.addr() > task_size::<M::Format>() || occupied(&self.tree().snapshot(), with_gap) {
+        if range.end.addr() > task_size::<M::Format>() || occupied(&self.tree(writer).snapshot(), with_gap) {
             return Ok(false);
         }
         let flags = VmaFlags::HEAP.with_rights(Rights::READ | Rights::WRITE);
         if !self.may_lock(writer, flags | self.future_locks(), range.nr_pages())
-            || self.tree().nr_in_tree() > self.vm.max_map_count()
+            || self.tree(writer).nr_in_tree() > self.vm.max_map_count()
         {
             return Ok(false);
         }

@@ -173,8 +173,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Ok(());
         }
         let (old, base) = (detached.vma, detached.pmd.base);
-        let _section = self.section();
-        let now = self.tree().lookup(base).map(|f| f.vma).filter(|vma| Self::has_stretch(vma, base));
+        let section = self.section();
+        let now = self.tree_in(section.inside()).lookup(base).map(|f| f.vma).filter(|vma| Self::has_stretch(vma, base));
         let is_same = |vma: &Vma| vma.flags == old.flags && vma.index_of(base) == old.index_of(base);
         detached.vma = now.filter(is_same).ok_or(CollapseRefusal::Changed)?;
         detached.generation = generation;

@@ -129,7 +129,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let (edit, nr_pages) = child.prepare(sole, &mut |nodes| {
             let mut edit = child.edit(sole);
             let (mut nr_pages, mut result) = (0, Ok(()));
-            let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+            let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
                 if vma.flags.contains(VmaFlags::DONTFORK) {
                     return ControlFlow::Continue(());
                 }
@@ -143,7 +143,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         })?;
         edit.publish().free();
         child.data.limits.nr_mapped_pages.set(nr_pages);
-        let _ = child.tree().for_each(Self::user_range(), &mut |vma| {
+        let _ = child.tree(sole).for_each(Self::user_range(), &mut |vma| {
             self.vm.object_get(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
@@ -157,7 +157,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         let mut result = Ok(());
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+        let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             // Pages of an object are found again by a fault.
             let skip = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
             if vma.flags.intersects(skip) && !vma.flags.contains(VmaFlags::MAYGUARD) {

@@ -236,13 +236,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<PageRange, MmapError> {
         let fixed = flags.is_fixed();
         let writer = &self.write_lock();
-        if self.tree().nr_in_tree() > self.vm.max_map_count() {
+        if self.tree(writer).nr_in_tree() > self.vm.max_map_count() {
             return Err(MmapError::TooManyVmas);
         }
         let start = if fixed {
             Vpn::of(addr)
         } else {
-            let tree = self.tree().snapshot();
+            let tree = self.tree(writer).snapshot();
             let backing = match given {
                 Some(given) if given.object != ObjectId::NONE => Backing::Object,
                 _ => Backing::Private,
@@ -255,7 +255,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             found.ok_or(MmapError::NoHole)?
         };
         let range = PageRange::new(start, Vpn(start.0 + nr_pages));
-        if flags.contains(MapFlags::FIXED_NOREPLACE) && occupied(&self.tree().snapshot(), range) {
+        if flags.contains(MapFlags::FIXED_NOREPLACE) && occupied(&self.tree(writer).snapshot(), range) {
             return Err(MmapError::Occupied);
         }
         if flags.contains(MapFlags::LOCKED) && !self.can_lock() {
@@ -352,7 +352,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// In two versions: the new VMA is visible only after the old pages are gone.
     fn put_over(&self, writer: &Writer<'_, M>, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
-        let before = self.tree().snapshot();
+        let before = self.tree(writer).snapshot();
         let (retired, second) = edits.publish_first();
         // Tables stay: they are about to be needed again.
         let removal = Removal::keeping_tables(vma.range, Guards::Remove);

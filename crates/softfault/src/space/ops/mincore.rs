@@ -9,7 +9,7 @@ use crate::space::AddressSpace;
 use crate::space::lock::Writer;
 use crate::space::vma::{ObjectId, Vma};
 use crate::table::format::{Entry, span_of};
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 use core::ops::ControlFlow;
 
 op_error! {
@@ -92,7 +92,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.write_lock();
         let mut pace = Pace::new(&self.vm.machine);
         while *at < end && !runs.is_full() {
-            let vma = self.tree().lookup(*at).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
+            let vma = self.tree(writer).lookup(*at).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
             let end = vma.range.end.min(end);
             while *at < end && !runs.is_full() {
                 pace.step();
@@ -118,7 +118,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             let span = span_of::<M::Format>(level);
             PageRange::new(range.start, Vpn((range.start.0 / span + 1) * span).min(range.end))
         };
-        match walk::walk(machine, self.root, range.start) {
+        match self.walk(writer, range.start) {
             // An entry of an upper level is somebody else's for a moment.
             Walk::Owned => {
                 machine.relax();
@@ -150,7 +150,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// One page whose leaf table is there: under the writer lock it stays.
     fn residence_of(&self, writer: &Writer<'_, M>, vma: &Vma, vpn: Vpn, runs: &mut Runs) {
         self.assert_writer(writer);
-        let Walk::Leaf(slot) = walk::walk(&self.vm.machine, self.root, vpn) else {
+        let Walk::Leaf(slot) = self.walk(writer, vpn) else {
             debug_assert!(false, "I15: the writer lock keeps tables");
             return runs.add(1, Residence::Absent);
         };

@@ -154,15 +154,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Pages of all locked VMAs, present or not (`VmLck`).
     pub fn nr_locked_pages(&self) -> u64 {
         self.vm.call();
-        let _writer = self.write_lock();
-        self.tree().tally().nr_locked_pages
+        self.tree(&self.write_lock()).tally().nr_locked_pages
     }
 
     /// Counts pages of the range in locked VMAs.
     fn nr_locked_in(&self, writer: &Writer<'_, M>, range: PageRange) -> u64 {
         self.assert_writer(writer);
         let mut nr = 0;
-        let _ = self.tree().for_each(range, &mut |vma| {
+        let _ = self.tree(writer).for_each(range, &mut |vma| {
             if vma.flags.contains(VmaFlags::LOCKED) {
                 nr += vma.range.intersect(&range).nr_pages();
             }

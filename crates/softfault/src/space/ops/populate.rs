@@ -7,7 +7,7 @@ use crate::pace::{self, Pace};
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::table::format::huge_order;
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Makes every page of the range present for `access`, up to the first that
@@ -35,8 +35,8 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Size of the mapping that shows the page, which had nothing to be done.
     fn order_at(&self, vpn: Vpn) -> Order {
-        let _section = self.section();
-        match walk::walk(&self.vm.machine, self.root, vpn) {
+        let section = self.section();
+        match self.walk(section.inside(), vpn) {
             Walk::Huge(_) => huge_order::<M::Format>(),
             Walk::Leaf(_) | Walk::Hole(_) | Walk::Owned => Order::BASE,
         }

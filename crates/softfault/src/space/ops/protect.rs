@@ -98,7 +98,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn grown_range(&self, writer: &Writer<'_, M>, range: PageRange, grows: Prot) -> Result<PageRange, MprotectError> {
         self.assert_writer(writer);
-        let vma = self.tree().next(range.start).map(|f| f.vma).ok_or(MprotectError::NotMapped)?;
+        let vma = self.tree(writer).next(range.start).map(|f| f.vma).ok_or(MprotectError::NotMapped)?;
         if grows == Prot::GROWSUP {
             let error =
                 if vma.range.start > range.start { MprotectError::NotMapped } else { MprotectError::NotGrowing };
@@ -121,7 +121,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return None;
         }
         let mut found = None;
-        let _ = self.tree().for_each(range, &mut |vma| {
+        let _ = self.tree(writer).for_each(range, &mut |vma| {
             let kind = vma.flags & (VmaFlags::LOCKED | VmaFlags::SHARED | VmaFlags::WRITE);
             if kind != VmaFlags::LOCKED {
                 return ControlFlow::Continue(());
@@ -144,7 +144,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if !rights.contains(Rights::WRITE) {
             return (range, None);
         }
-        let _ = self.tree().for_each(range, &mut |vma| {
+        let _ = self.tree(writer).for_each(range, &mut |vma| {
             let part = vma.range.intersect(&range);
             let nr_pages = part.nr_pages();
             let becomes_data = !vma.flags.is_data() && vma.flags.with_rights(rights).is_data();

@@ -158,7 +158,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if flags.intersects(TO_PLACE) && self.is_near_map_count(writer, NR_SPLIT) {
             return Err(MremapError::TooManyVmas);
         }
-        let vma = self.tree().lookup(call.old.start).map(|f| f.vma).ok_or(MremapError::NotMapped);
+        let vma = self.tree(writer).lookup(call.old.start).map(|f| f.vma).ok_or(MremapError::NotMapped);
         if flags.contains(MremapFlags::FIXED) && call.old.nr_pages() == call.nr_new {
             if progress.rest.start == call.old.start {
                 _ = vma?;
@@ -177,7 +177,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn move_each(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<(), MremapError> {
         loop {
             let rest = progress.rest;
-            let next = self.tree().next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest));
+            let next = self.tree(writer).next(rest.start).map(|f| f.vma).filter(|vma| vma.range.overlaps(&rest));
             let Some(vma) = next else { return Ok(()) };
             let part = vma.range.intersect(&rest);
             let new = Vpn(call.new.0 + (part.start.0 - call.old.start.0));
@@ -230,7 +230,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let to = self.target(writer, call, progress)?;
         // With an old size of 0 the target may have been the source itself.
-        let vma = self.tree().lookup(old.start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
+        let vma = self.tree(writer).lookup(old.start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
         if flags.contains(MremapFlags::DONTUNMAP) {
             // What was in the target no longer counts.
             self.check_room(writer, &vma, nr_new)?;
@@ -270,7 +270,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn is_near_map_count(&self, writer: &Writer<'_, M>, nr_more: u64) -> bool {
         self.assert_writer(writer);
         const DISTANCE: u64 = 3;
-        self.tree().nr_in_tree() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
+        self.tree(writer).nr_in_tree() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
     }
 
     /// The pages that the mapping moves to; free.
@@ -288,7 +288,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(new);
         }
         let hint = if call.flags.contains(MremapFlags::DONTUNMAP) { call.new.addr() } else { 0 };
-        let tree = self.tree().snapshot();
+        let tree = self.tree(writer).snapshot();
         self.find_hole(&tree, hint, call.nr_new).map(pages_from).ok_or(MremapError::NoHole)
     }
 

@@ -118,11 +118,11 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Copies the next VMAs from `from`, cut off below it; returns the end of the
     /// last of them.
     fn vmas_from(&self, from: Vpn, batch: &mut [Option<Vma>; BATCH]) -> Option<Vpn> {
-        let _writer = self.write_lock();
+        let writer = &self.write_lock();
         let range = PageRange::new(from, Self::user_range().end);
         let mut nr = 0;
         *batch = [None; BATCH];
-        let _ = self.tree().for_each(range, &mut |vma| {
+        let _ = self.tree(writer).for_each(range, &mut |vma| {
             batch[nr] = Some(vma.part(vma.range.intersect(&range)));
             nr += 1;
             if nr == BATCH { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -140,7 +140,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     fn first_from(&self, writer: &Writer<'_, M>, from: Vpn) -> Option<Vma> {
         self.assert_writer(writer);
         let range = PageRange::new(from, Self::user_range().end);
-        let vma = self.tree().next(from).map(|found| found.vma).filter(|vma| vma.range.overlaps(&range))?;
+        let vma = self.tree(writer).next(from).map(|found| found.vma).filter(|vma| vma.range.overlaps(&range))?;
         Some(vma.part(vma.range.intersect(&range)))
     }
 
@@ -181,8 +181,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// Number of VMAs. Writers are waited for.
     pub fn nr_vmas(&self) -> u64 {
-        let _writer = self.write_lock();
-        self.tree().nr_in_tree()
+        self.tree(&self.write_lock()).nr_in_tree()
     }
 
     /// The VMA that holds the address, by value. A writer is waited for if there seems

@@ -58,7 +58,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             Ok(edit)
         })?;
-        let before = self.tree().snapshot();
+        let before = self.tree(writer).snapshot();
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_pages.wrapping_neg());
         let removal = Removal { range, free_inside: self.hole_around(writer, range), guards: Guards::Remove };

@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.write_lock();
         let mut at = Vpn(0);
         let mut pace = Pace::new(&self.vm.machine);
-        while let Some(vma) = self.tree().next(at).map(|f| f.vma) {
+        while let Some(vma) = self.tree(writer).next(at).map(|f| f.vma) {
             pace.step();
             at = vma.range.end;
             let part = if vma.object == id { pages_of(&vma, &object_pages) } else { None };

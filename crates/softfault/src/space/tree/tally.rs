@@ -3,7 +3,7 @@
 //! Each edit of a transaction adds and takes away what it changes; the counts are
 //! published with the version. Locks on entry: the writer lock.
 
-use super::layout::TallyWords;
+use super::layout::{TallyWords, TreeRoot};
 use crate::space::vma::{Vma, VmaFlags};
 
 /// Counts over all VMAs of a version.
@@ -43,6 +43,13 @@ impl Tally {
         self.nr_vmas -= less.nr_vmas;
         self.nr_data_pages -= less.nr_data_pages;
         self.nr_locked_pages -= less.nr_locked_pages;
+    }
+}
+
+impl TreeRoot {
+    /// What the version published last counts. Asked without a lock, each word by itself.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally.get()
     }
 }
 

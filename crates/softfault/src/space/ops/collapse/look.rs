@@ -44,7 +44,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         allowed: &dyn Fn(&Vma) -> bool,
         limits: &CollapseLimits,
     ) -> Result<Look<'_, M>, CollapseRefusal> {
-        let found = self.tree().lookup(base).map(|f| f.vma);
+        let found = self.tree(writer).lookup(base).map(|f| f.vma);
         let vma = found.filter(|vma| Self::has_stretch(vma, base)).ok_or(CollapseRefusal::OutsideVma)?;
         if !allowed(&vma) {
             return Err(CollapseRefusal::NotAllowed);
@@ -81,13 +81,13 @@ impl<M: Machine> AddressSpace<'_, M> {
     ) -> Result<(PmdSlot<'_, M::Format>, Pfn), CollapseRefusal> {
         self.assert_writer(writer);
         let machine = &self.vm.machine;
-        let leaf = match walk::leaf_table(machine, self.root, base) {
+        let leaf = match walk::leaf_table(machine, self.root, base, writer) {
             Ok(table) => Some(table),
             Err(Walk::Huge(_)) => return Err(CollapseRefusal::AlreadyHuge),
             Err(Walk::Hole(_)) => return Err(CollapseRefusal::Empty),
             Err(Walk::Owned | Walk::Leaf(_)) => None,
         };
-        match (walk::pmd_table(machine, self.root, base), leaf) {
+        match (walk::pmd_table(machine, self.root, base, writer), leaf) {
             (Some(table), Some(leaf)) => {
                 let index = format::index_of::<M::Format>(base.0, 1);
                 let slot = Slot::new(walk::entry(machine, table, index), 1);

@@ -10,7 +10,7 @@ use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::vma::Vma;
 use crate::table::format::span_of;
-use crate::table::walk::{self, Walk};
+use crate::table::walk::Walk;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// `MADV_COLLAPSE` for the whole stretches of a range: each in turn, the lock
@@ -45,8 +45,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Where the hole in the tables that the page lies in ends; the page itself if it
     /// lies in none. Advisory: it may fill up at any moment.
     pub(crate) fn end_of_hole(&self, vpn: Vpn) -> Vpn {
-        let _section = self.section();
-        match walk::walk(&self.vm.machine, self.root, vpn) {
+        let section = self.section();
+        match self.walk(section.inside(), vpn) {
             Walk::Hole(hole) => Vpn(hole.base.0 + span_of::<M::Format>(hole.slot.level)),
             Walk::Leaf(_) | Walk::Huge(_) | Walk::Owned => vpn,
         }

@@ -48,9 +48,8 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
 
     /// Gives the entry of level 1 over a page, in a table that has a twin.
     pub(super) fn pmd_for(&self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
-        let machine = &self.space.vm.machine;
         loop {
-            let Walk::Hole(hole) = walk::walk(machine, self.space.root, vpn) else {
+            let Walk::Hole(hole) = self.space.walk(&self.writer, vpn) else {
                 unreachable!("I17: a child that is not published has in it what fork put there")
             };
             if hole.slot.level > 1 {
@@ -69,7 +68,7 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
     pub(super) fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
         let machine = &self.space.vm.machine;
         loop {
-            let hole = match walk::leaf_table(machine, self.space.root, vpn) {
+            let hole = match walk::leaf_table(machine, self.space.root, vpn, &self.writer) {
                 Ok(table) => return Ok(walk::entries(machine, table)),
                 Err(Walk::Hole(hole)) => hole,
                 Err(_) => unreachable!("I17: a child that is not published has no owned entries"),

@@ -23,7 +23,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !self.has_subscribers() {
             return;
         }
-        let _ = self.tree().for_each(Self::user_range(), &mut |vma| {
+        let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             let keeps = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
             if !vma.flags.intersects(keeps) {
                 tell(self, vma.range, Why::Fork);

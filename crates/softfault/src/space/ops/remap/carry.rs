@@ -56,9 +56,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
             if m.source != Source::Kept || matches!(slot.look().entry, Entry::Guard) {
-                count.add(m.target(vpn));
+                count.add(m.target(vpn), writer);
                 if slot.level > 0 {
-                    count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)));
+                    count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)), writer);
                 }
             }
             Next::GoOn
@@ -150,8 +150,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Slot<'vm, M::Format> {
         self.assert_writer(writer);
         let slot = match level {
-            0 => reserve.entry_for(self.root, self.frame, to, &mut |_| ()),
-            _ => reserve.pmd_for(self.root, self.frame, to).map(|pmd| pmd.slot),
+            0 => reserve.entry_for(self.root, self.frame, to, writer, &mut |_| ()),
+            _ => reserve.pmd_for(self.root, self.frame, to, writer).map(|pmd| pmd.slot),
         };
         slot.expect("I15: the reserve covers what the source holds")
     }
@@ -161,14 +161,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn is_room_for_huge(&self, writer: &Writer<'_, M>, to: Vpn) -> bool {
         self.assert_writer(writer);
         let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
-        is_aligned && matches!(walk::walk(&self.vm.machine, self.root, to), Walk::Hole(_))
+        is_aligned && matches!(self.walk(writer, to), Walk::Hole(_))
     }
 
     /// The deposit goes with its mapping. Both entries are owned by this call.
     fn carry_deposit(&self, writer: &Writer<'_, M>, from: Vpn, to: Vpn) {
         self.assert_writer(writer);
         let (machine, frames) = (&self.vm.machine, &self.vm.frames);
-        let tables = (walk::pmd_table(machine, self.root, from), walk::pmd_table(machine, self.root, to));
+        let pmd_table = |vpn| walk::pmd_table(machine, self.root, vpn, writer);
+        let tables = (pmd_table(from), pmd_table(to));
         if let (Some(from_table), Some(to_table)) = tables
             && let Some(leaf_table) = pmd::withdraw::<M>(machine, frames, from_table, from)
         {
