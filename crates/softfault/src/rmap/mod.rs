@@ -16,7 +16,7 @@
 //! Locks: the family's, under that nothing but sections. There is no lock of all
 //! families: `family` has the references that keep a family's data in place.
 //! `take` makes the entries of a frame `Busy`, for who wants to change what they
-//! map; `split` does so with the huge ones of a folio.
+//! map.
 
 pub(crate) mod family;
 mod take;
