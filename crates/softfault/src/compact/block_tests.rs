@@ -54,14 +54,17 @@ fn block_of(space: &AddressSpace<'_, Plain>, page: u64) -> BlockId {
 /// The block that all pages lie in, with nowhere else to go, and then with.
 #[test]
 fn without_room_elsewhere_everything_is_put_back() {
-    let vm = vm(4096, Tunables::default());
+    let mut vm = vm(4096, Tunables::default());
+    vm.relief.shrink = |_, _, _| panic!("compaction relieves nothing");
     {
         let space = vm.new_space().unwrap();
         let b = fill_block(&vm, &space);
+        vm.frames.is_low.set(1);
         // Only wholly free blocks and what stays are left beside it.
         let kept = vm.frames.claim_rest(BlockId(0), vm.hold()).unwrap();
         assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
         drop(kept);
+        assert_eq!(vm.frames.is_low.swap(0, Ordering::Relaxed), 1, "left to others");
         assert_eq!(block_of(&space, 39), b);
         let made = empty(&vm, b).unwrap();
         assert!((0..40).all(|page| block_of(&space, page) != b));

@@ -24,11 +24,12 @@
 use super::MigrateRefusal;
 use crate::account::Event;
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind};
+use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::{CpuSet, Flush, Machine};
 use crate::mem;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::space::Vm;
+use crate::space::relief::Lack;
 use crate::table::format::{Entry, Leaf};
 
 /// Frames that are moved together: one grace period for all of them. More would
@@ -191,6 +192,16 @@ impl<M: Machine> Drop for Migration<'_, M> {
     }
 }
 
+impl Lack for MigrateRefusal {
+    fn of(_: OutOfFrames) -> MigrateRefusal {
+        MigrateRefusal::NoTarget
+    }
+
+    fn lack(&self) -> Option<OutOfFrames> {
+        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
+    }
+}
+
 impl<M: Machine> Vm<M> {
     /// Whether a frame looks as if it could be moved, and how many entries map it.
     pub(super) fn check_movable(&self, pfn: Pfn) -> Result<u64, MigrateRefusal> {
@@ -212,7 +223,10 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Moves one page to another frame, whoever maps it, and gives the new frame.
-    /// Programs notice nothing. For taking a frame out of service, and for tests.
+    /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
+    /// asks wants this page moved, so memory is relieved for its new frame. Compaction,
+    /// which moves pages by itself, relieves nothing: it looks for its own frames
+    /// (`Targets`), and is what others are relieved with.
     ///
     /// # Errors
     ///
@@ -220,7 +234,7 @@ impl<M: Machine> Vm<M> {
     pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
         self.assert_outside();
         self.call();
-        let moved = self.try_migrate_frame(pfn);
+        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn));
         if let Err(refusal) = moved {
             self.count(refusal.event(), 1);
         }
@@ -233,7 +247,7 @@ impl<M: Machine> Vm<M> {
         }
         self.check_movable(pfn)?;
         // A frame first: nothing may be waited for once entries are Busy.
-        let (to, _held) = self.obtain_held(Fill::Raw).map_err(|_| MigrateRefusal::NoTarget)?;
+        let (to, _held) = self.obtain_held(Fill::Raw).map_err(MigrateRefusal::of)?;
         let mut migration = Migration::new(self);
         let mut result = migration.add(Move { from: pfn, to }, u64::MAX);
         if result.is_ok() {

@@ -1,6 +1,7 @@
 //! Frames for what has to leave a block: from blocks that are partly used, the
 //! fuller ones first. A block that is wholly free stays so: using it up to make
-//! another would gain nothing.
+//! another would gain nothing. Where none is left nothing is relieved: relief splits
+//! huge pages, and compaction is there to make them.
 //!
 //! Locks on entry: none, no section.
 

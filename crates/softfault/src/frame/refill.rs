@@ -2,8 +2,8 @@
 //! hand to the group. Runs outside every section. `search` finds the word; the
 //! groups of other CPUs are emptied when it finds none. After that the refill is
 //! refused: nothing is reclaimed here. A CPU that begins a block while memory is
-//! below the low watermark sets `Frames::is_low`, and the fault that asked reacts
-//! once it is done (`space/relief.rs`).
+//! below the low watermark sets `Frames::is_low`, and the fault or operation that asked
+//! reacts once it is done (`space/relief.rs`).
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 

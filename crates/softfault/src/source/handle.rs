@@ -162,6 +162,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             let from = &from[part.done..part.done + part.len];
             self.with_frame(part.index, &mut |pfn| program::write(&self.vm.machine, pfn, part.start, from))?;
         }
+        self.vm.relieve_if_low();
         Ok(())
     }
 
@@ -184,7 +185,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     continue;
                 }
             }
-            let (pfn, held) = self.vm.with_relief(&mut || self.vm.obtain_held(Fill::Zeroed))?;
+            let (pfn, held) = self.vm.until_relieved(&mut || self.vm.obtain_held(Fill::Zeroed))?;
             (spare.frame, spare.held) = (Some(pfn), Some(held));
         }
     }

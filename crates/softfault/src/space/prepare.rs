@@ -77,9 +77,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Ok((done, _held)) => done,
             // What it lacks is what it asked for with frames to ask for.
             Err(refused) if self.end_deferral(writer) => {
-                f(None).map_err(|e| if e.lack().is_some() { refused.into() } else { e })
+                f(None).map_err(|e| if e.lack().is_some() { E::of(refused) } else { e })
             }
-            Err(refused) => Err(refused.into()),
+            Err(refused) => Err(E::of(refused)),
         }
     }
 

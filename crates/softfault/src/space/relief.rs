@@ -24,12 +24,19 @@ impl Default for Retries {
 }
 
 /// An error that may say that frames were refused.
-pub(crate) trait Lack: From<OutOfFrames> {
+pub(crate) trait Lack {
+    /// That this was refused.
+    fn of(refused: OutOfFrames) -> Self;
+
     /// What was asked for, if that is the reason.
     fn lack(&self) -> Option<OutOfFrames>;
 }
 
 impl Lack for OutOfFrames {
+    fn of(refused: OutOfFrames) -> OutOfFrames {
+        refused
+    }
+
     fn lack(&self) -> Option<OutOfFrames> {
         Some(*self)
     }
@@ -49,6 +56,9 @@ macro_rules! lacks_frames {
             }
         }
         impl $crate::space::relief::Lack for $name {
+            fn of(refused: $crate::frame::OutOfFrames) -> $name {
+                $name::OutOfFrames(refused)
+            }
             fn lack(&self) -> Option<$crate::frame::OutOfFrames> {
                 match self {
                     $name::OutOfFrames(refused) => Some(*refused),
@@ -64,8 +74,17 @@ pub(crate) use lacks_frames;
 impl<M: Machine> Vm<M> {
     /// Attempts something that may be refused for want of frames, and attempts it again
     /// as long as memory can be relieved, a few times. A refused attempt has kept
-    /// nothing.
+    /// nothing; what a successful one gives holds nothing. Like a fault that allocated,
+    /// an operation then reacts to memory that is low.
     pub(crate) fn with_relief<T, E: Lack>(&self, attempt: &mut dyn FnMut() -> Result<T, E>) -> Result<T, E> {
+        let done = self.until_relieved(attempt)?;
+        self.relieve_if_low();
+        Ok(done)
+    }
+
+    /// The same for what is held afterwards (I28): the caller reacts to memory that is low
+    /// when it holds nothing any more.
+    pub(crate) fn until_relieved<T, E: Lack>(&self, attempt: &mut dyn FnMut() -> Result<T, E>) -> Result<T, E> {
         let mut retries = Retries::default();
         loop {
             let before = self.nr_relieved();
@@ -108,7 +127,7 @@ impl<M: Machine> Vm<M> {
         has_freed
     }
 
-    /// At the end of a fault that allocated: gives some frames back before the last one is
+    /// At the end of a fault or an operation that allocated: gives some frames back before the last one is
     /// gone, if memory is short and no other CPU does so. The caller holds nothing.
     #[inline]
     pub(crate) fn relieve_if_low(&self) {

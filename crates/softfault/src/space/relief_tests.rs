@@ -14,6 +14,9 @@ use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::vec::Vec;
 
+#[path = "relief_callers_tests.rs"]
+mod callers;
+
 const AT: u64 = 1 << 30;
 const HUGE: u64 = 2 << 20;
 

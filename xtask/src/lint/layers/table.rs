@@ -32,9 +32,10 @@ pub const CORE: Rules<'static> = Rules {
     src: "crates/softfault/src/",
     layers: LAYERS,
     // `Machine` and `Format` are what ports implement; `Harvest` is told what a
-    // removal finds, page by page, by who removes; `Words` has no methods; `KeepsTables`
-    // is a witness, and the writer lock of a space is one.
-    open_traits: &["Machine", "Format", "Harvest", "Words", "KeepsTables"],
+    // removal finds, page by page, by who removes; `Lack` is an operation's error as
+    // relief sees it; `Words` has no methods; `KeepsTables` is a witness, and the writer
+    // lock of a space is one.
+    open_traits: &["Machine", "Format", "Harvest", "Lack", "Words", "KeepsTables"],
     core_names: &["for_each", "is_none", "take"],
     facades: &["sync/modelled", "sync/recording", "sync/shuffled"],
 };

@@ -23,6 +23,9 @@
 //! Where the pages lie in one block in order, as after a split, nothing is copied:
 //! the block becomes a folio again.
 //!
+//! Where no frame is left for a twin, `MADV_COLLAPSE` relieves memory and begins again;
+//! khugepaged leaves the stretch as it is.
+//!
 //! `look` says what may be collapsed, `fill` makes the huge page, `range` goes over
 //! the stretches of a range.
 //!
@@ -35,7 +38,7 @@ mod range;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{Fill, Held, HugeFrame};
+use crate::frame::{Fill, Held, HugeFrame, OutOfFrames};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::notify::tell::Invalidation;
@@ -43,6 +46,7 @@ use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::lock::Writer;
+use crate::space::relief::Lack;
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Entry;
@@ -80,9 +84,22 @@ impl<M: Machine> Drop for NewHuge<'_, M> {
 /// the lock is taken again.
 const TRIES_MAX: u32 = 3;
 
+impl Lack for CollapseRefusal {
+    fn of(_: OutOfFrames) -> CollapseRefusal {
+        CollapseRefusal::NoFrame
+    }
+
+    /// The twin is one frame. A huge frame is not relieved for: compaction has made one
+    /// or not, and huge pages would be split to make another.
+    fn lack(&self) -> Option<OutOfFrames> {
+        (*self == CollapseRefusal::NoFrame).then_some(OutOfFrames::Frame)
+    }
+}
+
 impl<M: Machine> AddressSpace<'_, M> {
     /// Makes the 2 MiB at `base`, aligned, one huge page, whatever the limits of
-    /// khugepaged say: what `MADV_COLLAPSE` does with each of its parts.
+    /// khugepaged say: what `MADV_COLLAPSE` does with each of its parts. A program asks
+    /// for it, so memory is relieved for the table that it may need.
     ///
     /// # Errors
     ///
@@ -92,21 +109,24 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub fn collapse(&self, base: u64) -> Result<(), CollapseRefusal> {
         self.vm.assert_outside();
         let allowed = |vma: &Vma| !self.collapse_orders(vma.flags).is_empty();
-        self.collapse_at(Vpn::of(base), &allowed, &CollapseLimits::NONE)
+        let attempt = &mut || self.try_collapse(Vpn::of(base), &allowed, &CollapseLimits::NONE);
+        self.count_refusal(self.vm.with_relief(attempt))
     }
 
-    /// The same within limits, and only where `allowed` says so of the VMA.
+    /// The same within limits, and only where `allowed` says so of the VMA. For
+    /// khugepaged, which relieves nothing: nobody waits for it, it comes again, and it
+    /// would split huge pages to make others.
     pub(crate) fn collapse_at(
         &self,
         base: Vpn,
         allowed: &dyn Fn(&Vma) -> bool,
         limits: &CollapseLimits,
     ) -> Result<(), CollapseRefusal> {
-        let result = self.try_collapse(base, allowed, limits);
-        if let Err(refusal) = result {
-            self.vm.count(event_of(refusal), 1);
-        }
-        result
+        self.count_refusal(self.try_collapse(base, allowed, limits))
+    }
+
+    fn count_refusal(&self, result: Result<(), CollapseRefusal>) -> Result<(), CollapseRefusal> {
+        result.inspect_err(|refusal| self.vm.count(event_of(*refusal), 1))
     }
 
     fn try_collapse(
@@ -189,7 +209,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Ok(());
         }
         // It goes back if a fault was quicker.
-        let (twin, _held) = self.vm.obtain_held(Fill::Fixed).map_err(|_| CollapseRefusal::NoFrame)?;
+        let (twin, _held) = self.vm.obtain_held(Fill::Fixed).map_err(CollapseRefusal::of)?;
         if self.vm.frames.put_twin(table, twin) {
             self.charge(Rss::Tables, 1);
             self.vm.count(Event::TableInstall, 1);
