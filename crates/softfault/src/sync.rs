@@ -17,8 +17,8 @@
 //! return stale values as weakly ordered hardware would, and the recorder sees
 //! them. `cargo xtask check` refuses `core::sync::atomic` anywhere else.
 //!
-//! The *light barrier* of a section ([`enter`]) and its *heavy* counterpart
-//! ([`probe`]) live here because their model differs from their machine code:
+//! The *light barrier* of a section (`enter`) and its *heavy* counterpart
+//! (`probe`) live here because their model differs from their machine code:
 //! see `docs/invariants.md`, I7.
 
 pub use core::sync::atomic::Ordering;

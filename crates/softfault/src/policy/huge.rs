@@ -77,7 +77,7 @@ words! {
 words! {
     /// `defrag`: what a fault may do for a huge page when there is none.
     Defrag {
-        /// Make one: see [`Effort::Direct`].
+        /// Make one: move frames out of the way, within a budget.
         Always = "always",
         /// Have one made in the background.
         Defer = "defer",
