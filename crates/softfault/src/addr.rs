@@ -4,6 +4,7 @@
 //! here once so that no station has to think of it again.
 
 use core::fmt;
+use core::ops::Range;
 
 /// Bytes in a base page. The formats supported so far all have 4 KiB.
 pub const PAGE_SIZE: u64 = 4096;
@@ -187,6 +188,30 @@ impl fmt::Debug for PageRange {
     }
 }
 
+/// Pages of an object, by their number in it; no pages of a space. Never inverted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ObjectPages {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl ObjectPages {
+    /// All that there can be.
+    pub const ALL: ObjectPages = ObjectPages { start: 0, end: u64::MAX };
+
+    /// Those that an object of `nr_pages` has.
+    pub(crate) fn below(&self, nr_pages: u64) -> ObjectPages {
+        ObjectPages::from(self.start..self.end.min(nr_pages))
+    }
+}
+
+impl From<Range<u64>> for ObjectPages {
+    /// An inverted range gives the empty one at its start.
+    fn from(pages: Range<u64>) -> ObjectPages {
+        ObjectPages { start: pages.start, end: pages.end.max(pages.start) }
+    }
+}
+
 /// log2 of a number of base pages: 0 is 4 KiB, 9 is 2 MiB, 18 is 1 GiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Order(pub u8);
@@ -264,6 +289,16 @@ mod tests {
         assert_eq!([from(2), from(4)], [[2, 3, 4], [4, 2, 3]]);
         assert_eq!([from(1), from(5)], [[2, 3, 4], [2, 3, 4]], "it began outside");
         assert!(some.iter().rev().map(|b| b.0).eq([4, 3, 2]));
+    }
+
+    #[test]
+    fn pages_of_an_object_are_never_inverted() {
+        let pages = |range: Range<u64>| ObjectPages::from(range);
+        #[allow(clippy::reversed_empty_ranges)] // that is what is tested
+        let inverted = pages(9..4);
+        assert_eq!(inverted, pages(9..9));
+        assert_eq!((pages(2..8).below(5), pages(6..8).below(5)), (pages(2..5), pages(6..6)));
+        assert_eq!(ObjectPages::ALL.below(7), pages(0..7));
     }
 
     #[test]

@@ -138,7 +138,7 @@ mod words;
 pub use account::rss::RssPages;
 pub use account::sizes::SizeStat;
 pub use account::{Event, VmStat};
-pub use addr::{Access, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
+pub use addr::{Access, ObjectPages, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
 pub use base::Base;
 pub use compact::{CompactRefusal, MigrateRefusal};
 pub use errno::Errno;

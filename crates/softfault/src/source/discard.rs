@@ -18,7 +18,7 @@
 //! nothing is taken but sections.
 
 use super::object::MAX_OBJECT_BYTES;
-use crate::addr::{OptPfn, PAGE_SIZE, Pfn};
+use crate::addr::{ObjectPages, OptPfn, PAGE_SIZE, Pfn};
 use crate::frame::FreeBatch;
 use crate::links::Links;
 use crate::lock::lock_word;
@@ -74,15 +74,14 @@ impl<M: Machine> Links<M> {
             data.size_bytes.store(size_bytes, Ordering::Release);
             self.grace_everywhere();
             self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
-            self.remove_from(id, size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE));
+            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE)).into());
         }
     }
 
-    pub(crate) fn object_discard(&self, id: ObjectId, pages: Range<u64>) {
+    pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
-        let end = pages.end.min(self.object_nr_pages(id));
-        self.remove_from(id, pages.start..end);
+        self.remove_from(id, pages.below(self.object_nr_pages(id)));
     }
 
     /// Zeroes bytes of one page, if it is there.
@@ -97,9 +96,9 @@ impl<M: Machine> Links<M> {
     }
 
     /// Under `resize`: one remover at a time, so that a frame is in one chain.
-    fn remove_from(&self, id: ObjectId, pages: Range<u64>) {
+    fn remove_from(&self, id: ObjectId, pages: ObjectPages) {
         let mut chain = Chain { links: self, first: OptPfn::NONE };
-        let _ = self.for_each_page(id, &pages, &mut |_, word| {
+        let _ = self.for_each_page(id, pages, &mut |_, word| {
             if let Some(pfn) = OptPfn::from_word(word.swap(0, Ordering::AcqRel)).get() {
                 chain.push(pfn);
             }

@@ -6,7 +6,7 @@
 //! Locks on entry: none, no section.
 
 use super::object::{MAX_OBJECT_BYTES, ObjectSlot};
-use crate::addr::{PAGE_SIZE, Pfn};
+use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, Held, OutOfFrames};
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -69,9 +69,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Takes pages out of the object, by number: they are zero when they are
     /// asked for again. About mappings see [`set_size_bytes`](Self::set_size_bytes).
-    pub fn discard(&self, pages: Range<u64>) {
+    pub fn discard(&self, pages: impl Into<ObjectPages>) {
         self.vm.call();
-        self.vm.object_discard(self.id, pages);
+        self.vm.object_discard(self.id, pages.into());
     }
 
     /// Zeroes bytes: whole pages by [`discard`](Self::discard), the ends in place.
@@ -94,7 +94,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     pub fn nr_resident_pages(&self) -> u64 {
         self.vm.call();
         let mut nr = 0;
-        let _ = self.vm.for_each_page(self.id, &(0..u64::MAX), &mut |_, _| {
+        let _ = self.vm.for_each_page(self.id, ObjectPages::ALL, &mut |_, _| {
             nr += 1;
             ControlFlow::Continue(())
         });
@@ -102,10 +102,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// The first page of the range that it has, by number: the others are zero.
-    pub fn next_resident(&self, pages: Range<u64>) -> Option<u64> {
+    pub fn next_resident(&self, pages: impl Into<ObjectPages>) -> Option<u64> {
         self.vm.call();
         let mut found = None;
-        let _ = self.vm.for_each_page(self.id, &pages, &mut |index, _| {
+        let _ = self.vm.for_each_page(self.id, pages.into(), &mut |index, _| {
             found = Some(index);
             ControlFlow::Break(())
         });

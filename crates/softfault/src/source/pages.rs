@@ -3,14 +3,14 @@
 //! Locks on entry: none, no section.
 
 use super::object::{INDEX_BITS, Top};
-use crate::addr::{OptPfn, Pfn};
+use crate::addr::{ObjectPages, OptPfn, Pfn};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem;
 use crate::pace::Pace;
 use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
-use core::ops::{ControlFlow, Range};
+use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
     /// Calls `f` with the number and the word of each page that is there, in order,
@@ -20,7 +20,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn for_each_page(
         &self,
         id: ObjectId,
-        pages: &Range<u64>,
+        pages: ObjectPages,
         f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let top = Top::of(self.object(id));
@@ -35,7 +35,7 @@ impl<M: Machine> Links<M> {
     fn walk_node(
         &self,
         (node, level, base): (Pfn, u32, u64),
-        pages: &Range<u64>,
+        pages: ObjectPages,
         pace: &mut Pace<'_, M>,
         f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
     ) -> ControlFlow<()> {

@@ -1,7 +1,7 @@
 //! mincore(2).
 
 use super::{is_aligned, page_align, pages, task_size};
-use crate::addr::{PageRange, Vpn};
+use crate::addr::{ObjectPages, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -75,11 +75,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         if addr > limit || len > limit - addr {
             return Err(MincoreError::OutOfRange);
         }
-        let range = pages(addr, page_align(len));
-        let mut at = range.start;
-        while at < range.end {
+        let mut rest = pages(addr, page_align(len));
+        while !rest.is_empty() {
             let mut runs = Runs { runs: [(0, Residence::Absent); NR_RUNS], len: 0 };
-            let all_mapped = self.residence_of_batch(&mut at, range.end, &mut runs);
+            let all_mapped = self.residence_of_batch(&mut rest, &mut runs);
             let is_in = |residence: &Residence| *residence == Residence::Resident;
             runs.runs[..runs.len].iter().for_each(|(nr_pages, residence)| out(*nr_pages, is_in(residence)));
             all_mapped?;
@@ -87,16 +86,16 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Moves `at` on to `end`, or as far as there is room for runs.
-    fn residence_of_batch(&self, at: &mut Vpn, end: Vpn, runs: &mut Runs) -> Result<(), MincoreError> {
+    /// Moves the start of `rest` on to its end, or as far as there is room for runs.
+    fn residence_of_batch(&self, rest: &mut PageRange, runs: &mut Runs) -> Result<(), MincoreError> {
         let writer = &self.write_lock();
         let mut pace = Pace::new(&self.vm.machine);
-        while *at < end && !runs.is_full() {
-            let vma = self.tree(writer).lookup(*at).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
-            let end = vma.range.end.min(end);
-            while *at < end && !runs.is_full() {
+        while !rest.is_empty() && !runs.is_full() {
+            let vma = self.tree(writer).lookup(rest.start).map(|f| f.vma).ok_or(MincoreError::NotMapped)?;
+            let end = vma.range.end.min(rest.end);
+            while rest.start < end && !runs.is_full() {
                 pace.step();
-                *at = self.residence_from(writer, &vma, PageRange::new(*at, end), &mut pace, runs);
+                rest.start = self.residence_from(writer, &vma, PageRange::new(rest.start, end), &mut pace, runs);
             }
         }
         Ok(())
@@ -170,8 +169,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         let first = vma.index_of(part.start);
         let (mut at, end) = (first, first + part.nr_pages());
         if vma.object != ObjectId::NONE {
-            let nr_pages = self.vm.object_nr_pages(vma.object);
-            let ended = self.vm.for_each_page(vma.object, &(at..end.min(nr_pages)), &mut |index, _| {
+            let there = ObjectPages::from(at..end).below(self.vm.object_nr_pages(vma.object));
+            let ended = self.vm.for_each_page(vma.object, there, &mut |index, _| {
                 runs.add(index - at, Residence::Absent);
                 at = index;
                 if !runs.is_full() {

@@ -46,10 +46,9 @@ impl GapRequest {
         GapRequest { window, nr_pages, align_pages: 1, skip_pages: 0, direction }
     }
 
-    /// The wanted place in the hole `start..end`.
-    fn fit(&self, start: u64, end: u64) -> Option<Vpn> {
-        let start = start.max(self.window.start.0);
-        let end = end.min(self.window.end.0);
+    /// The wanted place in the hole.
+    fn fit(&self, hole: PageRange) -> Option<Vpn> {
+        let PageRange { start: Vpn(start), end: Vpn(end) } = hole.intersect(&self.window);
         let align = self.align_pages.max(1);
         let skip = self.skip_pages % align;
         let highest = end.checked_sub(self.nr_pages)?;
@@ -94,15 +93,16 @@ impl<M: Machine> Snapshot<'_, M> {
     /// which is lowered by those entered.
     pub(super) fn find_gap_within(&self, request: &GapRequest, nr_nodes_left: &mut u64) -> Option<Vpn> {
         let (Some(first), Some(last)) = (self.next(Vpn(0)), self.prev(Vpn(u64::MAX))) else {
-            return request.fit(0, u64::MAX);
+            return request.fit(PageRange::new(Vpn(0), Vpn(u64::MAX)));
         };
-        let (first, last) = (first.vma.range.start.0, last.vma.range.end.0);
+        let below = PageRange::new(Vpn(0), first.vma.range.start);
+        let above = PageRange::new(last.vma.range.end, Vpn(u64::MAX));
         let mut search = Search { snapshot: *self, request, nr_nodes_left };
         let level = self.tree.header(self.root).level();
         let mut inside = || search.scan(self.root, level);
         match request.direction {
-            Direction::TopDown => request.fit(last, u64::MAX).or_else(inside).or_else(|| request.fit(0, first)),
-            Direction::BottomUp => request.fit(0, first).or_else(&mut inside).or_else(|| request.fit(last, u64::MAX)),
+            Direction::TopDown => request.fit(above).or_else(inside).or_else(|| request.fit(below)),
+            Direction::BottomUp => request.fit(below).or_else(&mut inside).or_else(|| request.fit(above)),
         }
     }
 }
@@ -138,7 +138,7 @@ impl<M: Machine> Search<'_, '_, M> {
     ) -> Option<Vpn> {
         let len = node.len();
         let request = self.request;
-        let between = |i: usize| request.fit(node.span_at(i).last, node.span_at(i + 1).first);
+        let between = |i: usize| request.fit(PageRange::new(Vpn(node.span_at(i).last), Vpn(node.span_at(i + 1).first)));
         match request.direction {
             Direction::TopDown => (0..len).rev().find_map(|i| {
                 let above = if i + 1 < len { between(i) } else { None };
