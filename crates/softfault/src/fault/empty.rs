@@ -33,8 +33,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Puts a table where the walk found none. The loser of a race keeps its
     /// frame.
     #[cold]
-    pub(crate) fn add_table(&self, here: Here<'_>, hole: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
-        let Some(table) = kit.table(here.cpu) else { return Turn::Need(Need::Table) };
+    pub(crate) fn add_table(
+        &self,
+        fault: &Fault<'_>,
+        hole: Slot<'_, M::Format>,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let here = fault.here;
+        let Some(table) = kit.table(fault.inside, here.cpu) else { return Turn::Need(Need::Table) };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         if hole.fill(Entry::Table(table)).is_err() {
@@ -94,7 +100,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn fill_new(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = fault;
-        let Some(pfn) = kit.zeroed(here.cpu) else { return Turn::Need(Need::Zeroed) };
+        let Some(pfn) = kit.zeroed(fault.inside, here.cpu) else { return Turn::Need(Need::Zeroed) };
         if let Some(next) = here.cpu.zeroed.peek() {
             mem::prefetch(self.vm.frames.desc(next));
         }

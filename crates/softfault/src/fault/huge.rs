@@ -60,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultPlan::ZeroFrame | FaultPlan::NewFrame => {}
             }
         }
-        self.add_table(here, hole.slot, kit)
+        self.add_table(fault, hole.slot, kit)
     }
 
     /// The huge size, or none: allowed by knobs and VMA, all of it inside the VMA,

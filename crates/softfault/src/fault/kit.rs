@@ -7,6 +7,7 @@ use crate::cpu::CpuData;
 use crate::frame::{Content, Fill, Held, HugeFrame, OutOfFrames};
 use crate::machine::Machine;
 use crate::policy::huge::{HugeAdvice, Orders};
+use crate::section::InSection;
 use crate::space::Vm;
 use crate::sync::Ordering;
 
@@ -143,9 +144,11 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         self.held = None;
     }
 
-    /// In the section: a frame of zeroes, from the hand or the CPU's group.
+    /// A frame of zeroes, from the hand or the CPU's group, which a thief empties only after
+    /// a wait for sections.
     #[inline(always)]
-    pub(crate) fn zeroed(&mut self, cpu: &CpuData) -> Option<Pfn> {
+    pub(crate) fn zeroed(&mut self, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
+        self.vm.assert_inside(inside);
         if let Some(pfn) = self.zeroed.take() {
             return Some(pfn);
         }
@@ -231,7 +234,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         Orders(!self.large.failed)
     }
 
-    /// In the section: adjacent frames of zeroes, if they are of that order.
+    /// Adjacent frames of zeroes, if they are of that order.
     pub(crate) fn batch(&mut self, order: Order) -> Option<Pfn> {
         let (first, of) = self.large.batch?;
         if of != order {
@@ -241,7 +244,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         Some(first)
     }
 
-    /// In the section: a huge frame, of zeroes if it has to be.
+    /// A huge frame, of zeroes if it has to be.
     pub(crate) fn huge(&mut self, content: Content) -> Option<HugeFrame> {
         self.large.huge.take_if(|huge| huge.content.is_zero() || !content.is_zero())
     }
@@ -297,8 +300,9 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         }
     }
 
-    /// In the section: a frame of zeroes for a table.
-    pub(crate) fn table(&mut self, cpu: &CpuData) -> Option<Pfn> {
+    /// A frame of zeroes for a table, as [`zeroed`](Self::zeroed).
+    pub(crate) fn table(&mut self, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
+        self.vm.assert_inside(inside);
         if let Some(pfn) = self.table.take() {
             return Some(pfn);
         }
@@ -316,8 +320,9 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         self.table = Some(pfn);
     }
 
-    /// In the section: a frame to copy into.
-    pub(crate) fn raw(&mut self, cpu: &CpuData) -> Option<Pfn> {
+    /// A frame to copy into, as [`zeroed`](Self::zeroed).
+    pub(crate) fn raw(&mut self, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
+        self.vm.assert_inside(inside);
         if let Some(pfn) = self.raw.take() {
             return Some(pfn);
         }

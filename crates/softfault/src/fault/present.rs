@@ -84,7 +84,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return self.reuse(fault, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
-        let to = if from_zero { kit.zeroed(here.cpu) } else { kit.raw(here.cpu) };
+        let to = if from_zero { kit.zeroed(fault.inside, here.cpu) } else { kit.raw(fault.inside, here.cpu) };
         let Some(to) = to else { return Turn::Need(if from_zero { Need::Zeroed } else { Need::Raw }) };
         let keep = |kit: &mut Kit<'vm, M>| if from_zero { kit.keep_zeroed(to) } else { kit.keep_raw(to) };
         // In the section in which the entry is taken: see `subscribe`.
