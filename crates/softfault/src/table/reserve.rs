@@ -54,6 +54,30 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         self.fill_up_to(nr_all, &turn.source()).inspect_err(|_| self.give_back())
     }
 
+    /// As [`add`](Self::add), if the frames are at hand; whether they are. They are not
+    /// looked for first, which costs a look at each block: the caller expects to use all.
+    pub(crate) fn add_if_free(&mut self, nr_tables: u64) -> bool {
+        let vm = self.vm;
+        if nr_tables == 0 || vm.frames.is_quiet() {
+            return nr_tables == 0;
+        }
+        self.held.get_or_insert_with(|| vm.hold());
+        let mut pace = Pace::new(&vm.machine);
+        for _ in 0..nr_tables {
+            pace.page();
+            let Ok(pfn) = vm.source().frame(Fill::Fixed) else {
+                self.give_back();
+                return false;
+            };
+            self.push(pfn);
+        }
+        true
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// As [`add`](Self::add), for a caller who is counted as a holder until this
     /// returns, and whose `source` it is.
     pub(crate) fn add_from(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
@@ -82,7 +106,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         Ok(())
     }
 
-    fn give_back(&mut self) {
+    /// Ends the hold: what was not taken goes back.
+    pub(crate) fn give_back(&mut self) {
         let mut pace = Pace::new(&self.vm.machine);
         while let Some(pfn) = self.pop() {
             pace.step();
@@ -91,7 +116,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         self.held = None;
     }
 
-    fn pop(&mut self) -> Option<Pfn> {
+    /// A frame of the reserve, which counts as held until [`give_back`](Self::give_back).
+    pub(crate) fn pop(&mut self) -> Option<Pfn> {
         let pfn = self.first.get()?;
         let link = &self.vm.frames.desc(pfn).link;
         self.first = OptPfn::from_word(link.get());

@@ -15,6 +15,7 @@
 //! A page with as many mappings as can be counted is copied, too.
 
 mod child;
+mod count;
 mod held;
 
 use crate::account::Event;
@@ -36,6 +37,7 @@ use crate::table::take::{self, Next, Part};
 use crate::table::walk;
 use child::Child;
 use core::ops::ControlFlow;
+use count::Count;
 
 op_error! {
     /// Why fork(2) gave no child.
@@ -52,6 +54,19 @@ enum Wanted {
     All,
     /// Guards alone: pages of an object are found again by a fault.
     Guards,
+}
+
+/// What it gets of this one.
+fn wanted(vma: &Vma) -> Option<Wanted> {
+    // Pages of an object are found again by a fault.
+    let skip = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
+    if vma.flags.intersects(skip) && !vma.flags.contains(VmaFlags::MAYGUARD) {
+        return None;
+    }
+    if vma.flags.intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
+        return None;
+    }
+    Some(if vma.flags.contains(VmaFlags::SHARED) { Wanted::Guards } else { Wanted::All })
 }
 
 /// What sharing one entry came to.
@@ -76,17 +91,23 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
         self.vm.call();
-        self.vm.with_relief(&mut || self.fork_once())
+        let mut how = Count::Tables;
+        self.vm.with_relief(&mut || {
+            let child = self.fork_once(how);
+            // It was refused in the middle, or what it lacks has changed since.
+            how = Count::Exactly;
+            child
+        })
     }
 
-    fn fork_once(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
+    fn fork_once(&self, how: Count) -> Result<AddressSpace<'vm, M>, ForkError> {
         let child = self.vm.new_space_parts(Some(self.family))?;
         self.vm.enlist(child.frame, child.founder());
         let writer = &self.write_lock();
         self.copy_limits(writer, &child);
         let mut write_protected = false;
         self.tell_of_fork(writer, &Self::tell_start);
-        let copied = self.copy_to(writer, &Child::of(&child), &mut write_protected);
+        let copied = self.copy_to(writer, &mut Child::of(&child), how, &mut write_protected);
         if write_protected {
             // Also after a failure: an entry without the right under a
             // translation with it would let two frames be seen after the next
@@ -102,10 +123,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn copy_to(
         &self,
         writer: &Writer<'_, M>,
-        child: &Child<'_, 'vm, M>,
+        child: &mut Child<'_, 'vm, M>,
+        how: Count,
         write_protected: &mut bool,
     ) -> Result<(), ForkError> {
-        self.copy_vmas(writer, child)?;
+        let nr_left_out = self.copy_vmas(writer, child)?;
+        self.reserve_for_child(writer, how, nr_left_out, &mut child.reserve)?;
         Ok(self.copy_pages(writer, child, write_protected)?)
     }
 
@@ -121,15 +144,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         to.thp_disable.set(from.thp_disable.get());
     }
 
-    /// The child's tree. An object gains the pages at once: dropping the child
+    /// The child's tree; gives the pages of VMAs that are not copied. An object gains the pages at once: dropping the child
     /// gives back exactly what its tree names.
-    fn copy_vmas(&self, writer: &Writer<'_, M>, child: &Child<'_, 'vm, M>) -> Result<(), ForkError> {
+    fn copy_vmas(&self, writer: &Writer<'_, M>, child: &Child<'_, 'vm, M>) -> Result<u64, ForkError> {
         self.assert_writer(writer);
-        let Child { space: child, writer: sole } = child;
-        let (edit, nr_pages) = child.prepare(sole, &mut |nodes| {
+        let Child { space: child, writer: sole, .. } = child;
+        let (edit, nr_pages, nr_left_out) = child.prepare(sole, &mut |nodes| {
             let mut edit = child.edit(sole);
-            let (mut nr_pages, mut result) = (0, Ok(()));
+            let (mut nr_pages, mut nr_left_out, mut result) = (0, 0, Ok(()));
             let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
+                if wanted(&vma) != Some(Wanted::All) {
+                    nr_left_out += vma.range.nr_pages();
+                }
                 if vma.flags.contains(VmaFlags::DONTFORK) {
                     return ControlFlow::Continue(());
                 }
@@ -139,7 +165,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             result?;
-            Ok::<_, OutOfFrames>((edit, nr_pages))
+            Ok::<_, OutOfFrames>((edit, nr_pages, nr_left_out))
         })?;
         edit.publish().free();
         child.data.limits.nr_mapped_pages.set(nr_pages);
@@ -147,26 +173,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.vm.object_get(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
-        Ok(())
+        Ok(nr_left_out)
     }
 
     fn copy_pages(
         &self,
         writer: &Writer<'_, M>,
-        child: &Child<'_, 'vm, M>,
+        child: &mut Child<'_, 'vm, M>,
         write_protected: &mut bool,
     ) -> Result<(), OutOfFrames> {
         let mut result = Ok(());
         let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
-            // Pages of an object are found again by a fault.
-            let skip = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
-            if vma.flags.intersects(skip) && !vma.flags.contains(VmaFlags::MAYGUARD) {
-                return ControlFlow::Continue(());
-            }
-            if vma.flags.intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
-                return ControlFlow::Continue(());
-            }
-            let what = if vma.flags.contains(VmaFlags::SHARED) { Wanted::Guards } else { Wanted::All };
+            let Some(what) = wanted(&vma) else { return ControlFlow::Continue(()) };
             result = self.copy_range(writer, child, vma.range, what, write_protected);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
@@ -176,7 +194,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn copy_range(
         &self,
         writer: &Writer<'_, M>,
-        child: &Child<'_, 'vm, M>,
+        child: &mut Child<'_, 'vm, M>,
         range: PageRange,
         what: Wanted,
         write_protected: &mut bool,
@@ -203,7 +221,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn copy_table(
         &self,
         writer: &Writer<'_, M>,
-        child: &Child<'_, 'vm, M>,
+        child: &mut Child<'_, 'vm, M>,
         table: Pfn,
         part: PageRange,
         what: Wanted,
@@ -234,7 +252,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     child_slot().iter().for_each(|to| to.copy_private(word));
                     Ok(None)
                 }
-                Ok(Shared::Copied(why)) => self.copy_for_child(writer, slot, vpn, why),
+                Ok(Shared::Copied(why)) => self.copy_for_child(writer, child, slot, vpn, why),
                 Err(e) => Err(e),
             };
             match copied {
@@ -276,7 +294,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// entry, and its deposit, are there before the count is raised.
     fn copy_huge(
         &self,
-        child: &Child<'_, 'vm, M>,
+        child: &mut Child<'_, 'vm, M>,
         pmd: PmdSlot<'_, M::Format>,
         write_protected: &mut bool,
     ) -> Result<Next, OutOfFrames> {

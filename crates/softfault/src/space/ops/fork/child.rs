@@ -13,31 +13,55 @@ use crate::sync::Word;
 use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
 use crate::table::pmd::TWIN_LEVEL;
+use crate::table::reserve::TableReserve;
 use crate::table::walk::{self, Walk};
 
 /// A child that fork has not returned yet.
 pub(super) struct Child<'a, 'vm, M: Machine> {
     pub(super) space: &'a AddressSpace<'vm, M>,
     pub(super) writer: Writer<'vm, M>,
+    /// For tables; also for copies, where there are no other frames.
+    pub(super) reserve: TableReserve<'vm, M>,
 }
 
 impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
     pub(super) fn of(space: &'a AddressSpace<'vm, M>) -> Child<'a, 'vm, M> {
-        Child { space, writer: space.sole_writer() }
+        Child { space, writer: space.sole_writer(), reserve: TableReserve::new(space.vm) }
     }
 
     /// Gives a page table that is charged, and in no place yet.
-    fn new_table(&self, level: u64) -> Result<Pfn, OutOfFrames> {
+    fn new_table(&mut self, level: u64) -> Result<Pfn, OutOfFrames> {
         self.new_table_held(level).map(|(table, _held)| table)
     }
 
     /// The same for a caller who may have to drop it: counted as held.
-    pub(super) fn new_table_held(&self, level: u64) -> Result<(Pfn, Held<'vm>), OutOfFrames> {
-        let (table, held) = self.space.vm.obtain_held(Fill::Fixed)?;
+    pub(super) fn new_table_held(&mut self, level: u64) -> Result<(Pfn, Option<Held<'vm>>), OutOfFrames> {
+        let (table, held) = match self.reserve.pop() {
+            Some(table) => (table, None),
+            None => self.obtain(Fill::Fixed)?,
+        };
         self.space.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.space.frame.0), level);
         self.space.charge(Rss::Tables, 1);
         self.space.vm.count(Event::TableInstall, 1);
         Ok((table, held))
+    }
+
+    /// A frame to copy into, which is counted as held.
+    pub(super) fn frame_for_copy(&mut self) -> Result<(Pfn, Option<Held<'vm>>), OutOfFrames> {
+        if self.reserve.is_held() {
+            let free = self.space.vm.source().frame(Fill::Raw).ok();
+            if let Some(pfn) = free.or_else(|| self.reserve.pop()) {
+                return Ok((pfn, None));
+            }
+        }
+        self.obtain(Fill::Raw)
+    }
+
+    /// More than was counted. May wait for frames, so that the reserve ends first (I28).
+    #[cold]
+    fn obtain(&mut self, fill: Fill) -> Result<(Pfn, Option<Held<'vm>>), OutOfFrames> {
+        self.reserve.give_back();
+        self.space.vm.obtain_held(fill).map(|(pfn, held)| (pfn, Some(held)))
     }
 
     pub(super) fn drop_table(&self, table: Pfn) {
@@ -47,7 +71,7 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
     }
 
     /// Gives the entry of level 1 over a page, in a table that has a twin.
-    pub(super) fn pmd_for(&self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
+    pub(super) fn pmd_for(&mut self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
         loop {
             let Walk::Hole(hole) = self.space.walk(&self.writer, vpn) else {
                 unreachable!("I17: a child that is not published has in it what fork put there")
@@ -65,7 +89,7 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
     }
 
     /// Gives the entries of the leaf table of a page, which is put in if it is missing.
-    pub(super) fn leaf_table_for(&self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
+    pub(super) fn leaf_table_for(&mut self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
         let machine = &self.space.vm.machine;
         loop {
             let hole = match walk::leaf_table(machine, self.space.root, vpn, &self.writer) {

@@ -3,6 +3,7 @@
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
+use super::child::Child;
 use crate::account::Event;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
@@ -16,7 +17,7 @@ use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use core::ops::ControlFlow;
 
-impl<M: Machine> AddressSpace<'_, M> {
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Of each mapping for itself; the tree is the same before and after.
     pub(super) fn tell_of_fork(&self, writer: &Writer<'_, M>, tell: &dyn Fn(&Self, PageRange, Why)) {
         self.assert_writer(writer);
@@ -41,6 +42,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub(super) fn copy_for_child(
         &self,
         writer: &Writer<'_, M>,
+        child: &mut Child<'_, 'vm, M>,
         slot: Slot<'_, M::Format>,
         vpn: Vpn,
         why: Event,
@@ -48,7 +50,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.assert_writer(writer);
         let vm = self.vm;
         // Counted: it goes back if the page has gone.
-        let (to, _held) = vm.obtain_held(Fill::Raw)?;
+        let (to, _held) = child.frame_for_copy()?;
         let old = loop {
             let seen = slot.look();
             match seen.entry {
