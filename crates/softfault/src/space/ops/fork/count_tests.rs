@@ -3,7 +3,7 @@
 
 use crate::account::rss::Rss;
 use crate::addr::{Access, PAGE_SIZE};
-use crate::frame::OutOfFrames;
+use crate::frame::{Fill, OutOfFrames};
 use crate::linux::{Advice, MapFlags};
 use crate::pin::{PinMut, Term};
 use crate::policy::huge::Enabled;
@@ -152,6 +152,24 @@ fn a_count_that_is_too_low_makes_nobody_wait() {
             Err(ForkError::OutOfFrames(_)) => assert_eq!(vm.nr_free_pages(), nr_free, "nothing is kept"),
         }
     }
+}
+
+/// The last frame is in a group of the CPU from which no table is taken.
+#[test]
+fn what_was_not_counted_is_looked_for_everywhere() {
+    let mut nr_made = 0;
+    for nr_free in 8..24 {
+        let vm = vm(2048, Tunables { zero_batch: 1, ..small() });
+        let space = subject(&vm);
+        space.charge(Rss::Tables, -1);
+        let _other = fill(&vm, nr_free);
+        vm.steal_groups();
+        let zeroed = vm.obtain(Fill::Zeroed).unwrap();
+        vm.give_back(zeroed, Fill::Zeroed);
+        let forked = space.fork();
+        nr_made += u64::from(forked.is_ok());
+    }
+    assert_eq!(nr_made, 24 - NR_OF_SPACE - NR_TABLES - 1, "a frame for nodes, too");
 }
 
 /// Huge mappings need deposits and a twin; one with pins is split.
