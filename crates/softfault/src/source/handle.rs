@@ -34,8 +34,10 @@ impl<M: Machine> Vm<M> {
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
-        let (id, _held) =
-            self.with_relief(&mut || self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source)))?;
+        let id = self.with_relief(&mut || {
+            // In use: nothing is held any more when memory is relieved.
+            self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source)).map(|(id, _held)| id)
+        })?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
     }
