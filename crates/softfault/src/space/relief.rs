@@ -15,11 +15,14 @@ use crate::policy::huge::{Effort, HugeAdvice};
 use crate::sync::Ordering;
 
 /// How often a fault or an operation may start again before it is refused.
+const NR_RETRIES: u32 = 3;
+
+/// How often it still may.
 pub(crate) struct Retries(u32);
 
 impl Default for Retries {
     fn default() -> Retries {
-        Retries(3)
+        Retries(NR_RETRIES)
     }
 }
 
@@ -106,7 +109,8 @@ impl<M: Machine> Vm<M> {
     /// nothing.
     ///
     /// One CPU at a time relieves. Another one that was refused as well waits for it: it
-    /// would find no huge page that is left to split, and frames all the same.
+    /// would mostly find no huge page that is left to split, and frames all the same. If it
+    /// is refused again the relief was too small for it, and it looks for itself.
     #[cold]
     pub(crate) fn relieve(&self, retries: &mut Retries, before: u64, refused: OutOfFrames) -> bool {
         self.assert_outside();
@@ -114,7 +118,12 @@ impl<M: Machine> Vm<M> {
         retries.0 = nr_left;
         let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages) else { return false };
         let _lock = lock_word(&self.relieving, &self.machine);
-        self.nr_relieved.get() != before || self.shrink(u64::MAX, nr_frames)
+        let by_another = self.nr_relieved.get() != before;
+        let is_first = nr_left + 1 == NR_RETRIES;
+        if by_another && is_first {
+            return true;
+        }
+        self.shrink(u64::MAX, nr_frames) || by_another
     }
 
     /// Under the lock. Whether frames were given back.
@@ -127,8 +136,9 @@ impl<M: Machine> Vm<M> {
         has_freed
     }
 
-    /// At the end of a fault or an operation that allocated: gives some frames back before the last one is
-    /// gone, if memory is short and no other CPU does so. The caller holds nothing.
+    /// At the end of a fault or an operation that allocated: gives some frames back before
+    /// the last one is gone, if memory is short and no other CPU does so. The caller holds
+    /// nothing.
     #[inline]
     pub(crate) fn relieve_if_low(&self) {
         let is_low = &self.frames.is_low;

@@ -84,6 +84,32 @@ fn whoever_is_refused_starts_again_after_the_relief_of_another() {
     assert_eq!(space.rss_pages().anon_huge, 0);
 }
 
+/// Others are refused one frame each time, which one huge page gives; the caller needs those
+/// of eight.
+#[test]
+fn reliefs_of_others_do_not_use_up_all_attempts() {
+    const NR_HUGE: u64 = 8;
+    let vm = vm(8192, tunables());
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, NR_HUGE * HUGE, RW, FIXED_PRIVATE).unwrap();
+    (0..NR_HUGE).for_each(|i| space.write(AT + i * HUGE, &[1]).unwrap());
+    let is_enough = || space.rss_pages().anon_huge == 0;
+    let mut nr_attempts = 0;
+    let done = vm.with_relief(&mut || {
+        nr_attempts += 1;
+        if is_enough() {
+            return Ok(());
+        }
+        let mut is_again = false;
+        vm.with_relief(&mut || {
+            if core::mem::replace(&mut is_again, true) { Ok(()) } else { Err(OutOfFrames::frames(1)) }
+        })?;
+        Err(OutOfFrames::frames(NR_HUGE * 500))
+    });
+    // The first one starts again for what the other gave back, the second one relieves.
+    assert_eq!((done, nr_attempts), (Ok(()), 3));
+}
+
 #[test]
 fn a_stack_grows_after_relief() {
     let mut vm = vm(4096, Tunables::default());
