@@ -57,8 +57,9 @@ impl<'vm> Section<'vm> {
     }
 }
 
-/// A witness that a section is open. A function that needs a section takes one, and what
-/// it finds by it does not outlive the section (I8).
+/// A witness that a section is open, which a function takes that needs one. VMAs and slots
+/// of objects that are found by it do not outlive the section. Entries of tables may, by
+/// their type: whoever made one `Busy` keeps it, and nobody else uses it afterwards (I8).
 ///
 /// It has no size and is passed by value: the fault's guard stays in registers, since
 /// nobody has its address. Builds with debug assertions also know whose section it is.

@@ -132,8 +132,9 @@ impl<M: Machine> Links<M> {
         self.is_founder(lookup, founder).then(|| self.family_get(lookup, founder))?.map(|family| (family, index))
     }
 
-    /// Whether the frame is a founder's. It stays one frame's until the section ends. Asks the descriptor alone: any other frame may be zeroed by
-    /// plain stores at this moment, for its next use (I6).
+    /// Whether the frame is a founder's. It stays one until the section ends. Asks the
+    /// descriptor alone: any other frame may be zeroed by plain stores at this moment, for
+    /// its next use (I6).
     fn is_founder(&self, lookup: &LookupSection<'_>, frame: Pfn) -> bool {
         self.assert_lookup(lookup);
         let desc = self.frames.desc(frame);

@@ -130,7 +130,8 @@ impl<'a, M: Machine> Tree<'a, M> {
         pool::mark(*self)
     }
 
-    /// Gives each frame that was added since `mark` to `f`, who may reuse it. No version was published since, and no transaction is under way.
+    /// Gives each frame that was added since `mark` to `f`, who may reuse it. No version was
+    /// published since, and no transaction is under way.
     pub fn shrink_pool(self, mark: PoolMark, f: &mut dyn FnMut(Pfn)) {
         pool::shrink(self, mark, f);
     }

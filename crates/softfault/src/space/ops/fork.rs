@@ -144,8 +144,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         to.thp_disable.set(from.thp_disable.get());
     }
 
-    /// The child's tree; gives the pages of VMAs that are not copied. An object gains the pages at once: dropping the child
-    /// gives back exactly what its tree names.
+    /// Makes the child's tree; gives the number of pages in VMAs that are not copied. An
+    /// object gains the pages at once: dropping the child gives back exactly what its tree
+    /// names.
     fn copy_vmas(&self, writer: &Writer<'_, M>, child: &Child<'_, 'vm, M>) -> Result<u64, ForkError> {
         self.assert_writer(writer);
         let Child { space: child, writer: sole, .. } = child;
