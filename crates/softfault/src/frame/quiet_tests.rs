@@ -10,6 +10,7 @@ use crate::policy::huge::{Defrag, Enabled};
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::sync::Ordering;
+use crate::table::reserve::TableReserve;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_enter, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeKnobs;
@@ -98,6 +99,21 @@ fn programs_wait_for_the_end_of_quiet() {
         _ = space.handle_fault(AT + 3 * HUGE, Access::Write).unwrap();
         assert_eq!(space.rss_pages().anon_huge, 0);
     }));
+}
+
+/// Quiet is asked for when the child has its own frames, and none of its tables.
+#[test]
+fn a_fork_begins_no_reserve_in_quiet() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(1024, Tunables::default())));
+    let mut reserve = TableReserve::new(vm);
+    set_quiet(vm);
+    let before = held(vm);
+    assert!(!reserve.add_if_free(3));
+    assert_eq!(held(vm), before, "I28: a hold although somebody in need wants quiet");
+    assert!(reserve.add_if_free(0));
+    end_quiet(vm);
+    assert!(reserve.add_if_free(3));
+    assert_ne!(held(vm), before);
 }
 
 #[test]
