@@ -1,8 +1,8 @@
 //! How many frames a child needs before its parent's pages are shared.
 //!
 //! The sum of the parent's table counts is at hand and exact where every table is copied.
-//! Where large VMAs are left out, tables are counted from the levels above the leaf tables. Only
-//! if these frames cannot be set aside, or a fork ran out of frames before, is every entry
+//! Where large VMAs are left out, or where there are many CPUs with a count each, tables are
+//! counted from the levels above the leaf tables. Only if these frames cannot be set aside, or a fork ran out of frames before, is every entry
 //! looked at, which costs about as much as the fork: leaf tables that are empty are left
 //! out then, and pages that have to be copied are counted.
 //!
@@ -24,6 +24,9 @@ use core::ops::ControlFlow;
 
 /// Pages of VMAs that are left out, up to which their tables may be set aside in vain.
 const FEW_PAGES: u64 = 1 << 12;
+/// CPUs up to which the parent's counts are summed: each has one, and no call may cost more
+/// for each CPU that there is.
+const FEW_CPUS: usize = 32;
 
 /// How a fork counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +67,11 @@ impl Needed {
     }
 }
 
+/// Whether the sum of the parent's counts will do.
+fn is_summed(nr_left_out: u64, nr_cpus: usize) -> bool {
+    nr_left_out <= FEW_PAGES && nr_cpus <= FEW_CPUS
+}
+
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Sets aside what the child needs. Nothing has been shared yet.
     pub(super) fn reserve_for_child(
@@ -74,7 +82,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         reserve: &mut TableReserve<'vm, M>,
     ) -> Result<(), OutOfFrames> {
         if how == Count::Tables {
-            let nr_tables = if nr_left_out <= FEW_PAGES {
+            let nr_tables = if is_summed(nr_left_out, self.vm.machine.nr_cpus()) {
                 self.rss_pages().tables
             } else {
                 self.count_for_child(writer, Count::Tables)

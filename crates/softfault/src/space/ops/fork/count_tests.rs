@@ -9,7 +9,7 @@ use crate::pin::{PinMut, Term};
 use crate::policy::huge::Enabled;
 use crate::space::ops::ForkError;
 use crate::space::{AddressSpace, Vm};
-use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, vm, vm_of};
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeKnobs;
 use std::cell::RefCell;
@@ -133,6 +133,23 @@ fn a_count_that_is_wrong_is_made_good() {
         space.charge(Rss::Tables, -wrong);
         assert_eq!(vm.nr_free_pages(), free, "{wrong}");
         vm.check(&[&space], &mut std::vec![0; 2048]).unwrap();
+    }
+}
+
+/// With many CPUs the parent's counts are not even read.
+#[test]
+fn a_fork_costs_no_more_for_more_cpus() {
+    let asked = [(0, 32), (0, 33), (0, 512), (4096, 1), (4097, 1)];
+    assert_eq!(asked.map(|(left_out, cpus)| super::is_summed(left_out, cpus)), [true, false, false, true, false]);
+    for nr_cpus in [32, 33] {
+        let vm = vm_of(nr_cpus, 4096, small()).unwrap();
+        let space = subject(&vm);
+        let free = vm.nr_free_pages();
+        let child = space.fork().unwrap();
+        check_child(&child);
+        drop(child);
+        assert_eq!(vm.nr_free_pages(), free, "{nr_cpus} CPUs");
+        vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
     }
 }
 
