@@ -221,7 +221,7 @@ impl Order {
     pub const BASE: Order = Order(0);
     /// What one leaf table maps: 2 MiB.
     pub const PMD: Order = Order(9);
-    /// The largest block the frame allocator gives: 1 GiB.
+    /// The largest page that formats know: 1 GiB.
     pub const MAX: Order = Order(18);
     /// Number of base pages; the largest number where it does not fit.
     pub const fn nr_pages(self) -> u64 {

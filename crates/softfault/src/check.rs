@@ -50,6 +50,7 @@ impl<M: Machine> Vm<M> {
             Counter::Members.check(nr_listed, nr_members)?;
         }
         self.check_frames(counts)?;
+        self.check_summaries()?;
         self.check_objects(spaces, counts)?;
         self.check_zero()
     }
@@ -103,6 +104,13 @@ impl<M: Machine> Vm<M> {
         let stat = self.vmstat();
         let nr_held = stat.get(Event::PinAcquired).wrapping_sub(stat.get(Event::PinReleased));
         Counter::Pins.check(nr_held, nr_pins)
+    }
+
+    /// I40: no block is passed over that has something.
+    fn check_summaries(&self) -> Result<(), Broken> {
+        let blocks = &self.frames.blocks;
+        let told = |b: &BlockId| blocks.at(*b).is_told();
+        blocks.names().iter().find(|b| !told(b)).map_or(Ok(()), |b| Err(Broken::Untold(b.first_frame())))
     }
 
     /// Whether the frame's bit is clear or it is in a group.

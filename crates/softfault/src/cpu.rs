@@ -74,8 +74,8 @@ pub(crate) struct CpuData {
     pub(crate) huge_search: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that the last of what cannot be moved came from.
     pub(crate) fixed_block: Word,
-    /// Blocks of the zone that were zeroed ahead, as last counted.
-    pub(crate) nr_ahead: Word,
+    /// [`OptBlock`](crate::addr::OptBlock) that sizes between come from.
+    pub(crate) batch_block: Word,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
 }
@@ -84,6 +84,11 @@ impl CpuData {
     /// The blocks at which this CPU looks first.
     pub(crate) fn zone(&self) -> BlockRange {
         BlockRange { start: BlockId(self.zone_start.get() as u32), end: BlockId(self.zone_end.get() as u32) }
+    }
+
+    /// Free frames in its groups.
+    pub(crate) fn nr_in_groups(&self) -> u64 {
+        [&self.zeroed, &self.raw, &self.fixed].iter().map(|group| u64::from(group.mask.get().count_ones())).sum()
     }
 
     /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.

@@ -17,6 +17,8 @@
 //! | [`event`](crate::Memory::event) | one counter |
 //! | [`describe`](Vm::describe) | from an address to the structure and field there |
 //!
+//! [`Trees`] are the summaries over blocks without an allocator.
+//!
 //! And [`translate_at_rest`](AddressSpace::translate_at_rest) of a space; the format `Toy` of the models; [`sections`],
 //! the two halves of the barrier between sections and those who wait for them.
 //!
@@ -31,9 +33,11 @@ mod pretend;
 mod rmap;
 mod split;
 mod translate;
+mod trees;
 
 pub use describe::Place;
 pub use rmap::Mapping;
+pub use trees::Trees;
 
 #[cfg(doc)]
 use crate::{AddressSpace, Vm};

@@ -5,7 +5,9 @@
 use crate::addr::{BLOCK_FRAMES, BlockRange, PAGE_SIZE, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
-use crate::frame::{BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Memory, word_base};
+use crate::frame::{
+    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Kind, Memory, Summary, word_base,
+};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
@@ -75,6 +77,7 @@ impl<M: Machine> Vm<M> {
             FrameArray::<FrameDesc>::frames_for(nr_frames as usize),
             FrameArray::<BlockData>::frames_for(nr_blocks),
             FrameArray::<CpuData>::frames_for(nr_cpus),
+            Summary::frames_for(nr_blocks as u32, nr_cpus),
             1, // the zero frame
         ];
         let nr_meta: u64 = wants.iter().sum();
@@ -89,9 +92,13 @@ impl<M: Machine> Vm<M> {
         let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
         let frames = Frames {
             descs: FrameArray::over(&machine, at(0), 0, nr_frames as usize),
-            blocks: Blocks(FrameArray::over(&machine, at(1), 0, nr_blocks)),
-            zero: at(3),
+            blocks: Blocks {
+                data: FrameArray::over(&machine, at(1), 0, nr_blocks),
+                summary: Summary::over(&machine, at(3), nr_blocks as u32, nr_cpus),
+            },
+            zero: at(4),
             huge_zero: Word::new(0),
+            marks: [const { Word::new(0) }; MAX_CPUS / 64],
             nr_emptied: Word::new(0),
             turns: Word::new(0),
             nr_turns_over: Word::new(0),
@@ -123,7 +130,7 @@ impl<M: Machine> Vm<M> {
 }
 
 impl Frames {
-    /// Gives each CPU a zone of blocks with about as many free frames as the
+    /// Gives each CPU a zone of whole tracts with about as many free frames as the
     /// others'.
     fn deal_out(&self, cpus: &FrameArray<CpuData>, nr_free: u64) {
         let nr_cpus = cpus.len() as u64;
@@ -132,8 +139,10 @@ impl Frames {
         for (i, cpu) in cpus.iter().enumerate() {
             cpu.zone_start.set(b.0.into());
             while b < end && nr_before * nr_cpus < nr_free * (i as u64 + 1) {
-                nr_before += self.blocks.at(b).nr_free();
-                b.0 += 1;
+                for tract in (BlockRange { start: b, end }).iter().take(1 << self.blocks.summary.shift()) {
+                    nr_before += self.blocks.at(tract).nr_free();
+                    b.0 += 1;
+                }
             }
             cpu.zone_end.set(b.0.into());
             cpu.search.set(cpu.zone_start.get());
@@ -142,6 +151,7 @@ impl Frames {
 
     /// Frees what is in the ranges and not metadata; the rest is reserved.
     fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
+        self.blocks.summary.clear(Kind::Fixed);
         let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
         for b in self.blocks.names().iter() {
             for w in 0..BLOCK_WORDS {
@@ -160,6 +170,7 @@ impl Frames {
                     self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
                 }
             }
+            self.blocks.at(b).tell_of_init();
         }
         self.desc(self.zero).assign(FrameKind::Zero, 0, 0, 0);
     }

@@ -3,13 +3,13 @@
 
 use crate::account::rss::RssLine;
 use crate::cpu::{CpuData, HintData};
-use crate::frame::{BlockData, FrameDesc, GroupData};
+use crate::frame::{BlockData, FrameDesc, GroupData, SummaryRow};
 use crate::mem::Words;
 use crate::notify::NotifyLine;
 use crate::rmap::family::FamilyData;
 use crate::section::visit::CpusLine;
 use crate::source::object::ObjectData;
-use crate::space::{GlobalLine, LimitsData, SpaceData, WriterLine};
+use crate::space::{GlobalLine, LimitsData, RssFrames, SpaceData, WriterLine};
 
 macro_rules! words {
     ($($name:ty),* $(,)?) => {
@@ -24,5 +24,5 @@ macro_rules! words {
 
 words!(
     BlockData, CpuData, CpusLine, FamilyData, FrameDesc, GlobalLine, GroupData, HintData, LimitsData, NotifyLine,
-    ObjectData, RssLine, SpaceData, WriterLine,
+    ObjectData, RssFrames, RssLine, SpaceData, SummaryRow, WriterLine,
 );

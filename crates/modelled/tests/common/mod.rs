@@ -85,6 +85,13 @@ fn arena() -> *mut u8 {
     PLACE.with(|p| p.arena)
 }
 
+/// The first of the frames for who needs no machine around them: all zero.
+pub fn arena_frames() -> Pfn {
+    // SAFETY: I1, I6: no thread runs yet.
+    unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
+    Pfn(1)
+}
+
 pub struct Modelled;
 
 // SAFETY: I1: the arena is one allocation, never freed. I2: each loom thread

@@ -3,7 +3,7 @@
 //! A page is charged on the CPU that installed it and discharged on the one
 //! that removed it, so single lines may go below zero; their sum does not.
 
-use crate::sync::Word;
+use crate::sync::{Ordering, Word};
 
 /// What is counted. Linux's names: `RssAnon`, `RssShmem`, `VmPTE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,16 +21,28 @@ pub(crate) enum Rss {
     Huge = 4,
 }
 
-/// The counters of one space on one CPU.
+/// The counters of one space on one CPU, or on all CPUs that have no line of their own.
 #[repr(C, align(64))]
 pub(crate) struct RssLine {
-    pub(crate) counts: [Word; 8],
+    pub(crate) counts: [Word; 7],
+    /// 1: several CPUs count here.
+    is_shared: Word,
 }
 
 impl RssLine {
     #[inline(always)]
     pub(crate) fn add(&self, what: Rss, n: u64) {
-        self.counts[what as usize].add_owned(n);
+        let count = &self.counts[what as usize];
+        if self.is_shared.get() == 0 {
+            count.add_owned(n);
+        } else {
+            count.fetch_add(n, Ordering::Relaxed);
+        }
+    }
+
+    /// From now on for several CPUs. Before anybody counts.
+    pub(crate) fn share(&self) {
+        self.is_shared.set(1);
     }
 }
 

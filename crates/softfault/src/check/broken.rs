@@ -35,6 +35,8 @@ pub enum Broken {
     Lost(Pfn),
     /// A frame that is said to be zero is not. I20.
     NotZero(Pfn),
+    /// The block that begins with this frame has something that summaries deny. I40.
+    Untold(Pfn),
     /// A counter differs from what is there. I21.
     Miscounted {
         /// Which counter.

@@ -5,14 +5,26 @@
 //!
 //! Locks on entry: none, no section.
 
-use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
-use crate::frame::{Content, word_base};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::frame::{Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
 /// Passes over the blocks: those fuller than the one to be emptied, all, all with
 /// those that CPUs take their small frames from or what stays is in.
-const NR_PASSES: usize = 3;
+const PASSES: [(Kind, Fuller); 3] = [(Kind::Spare, Fuller::Only), (Kind::Spare, Fuller::Any), (Kind::Any, Fuller::Any)];
+
+/// Blocks that are looked at for a fuller one: then any will do. A guess.
+const MOST_LOOKS: u32 = 256;
+
+/// Which blocks of its kind a pass accepts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fuller {
+    /// Those with fewer free frames than the source.
+    Only,
+    Any,
+}
+
 const NR_WORDS: usize = 8;
 /// Words or blocks that are looked at between two questions whether to go on.
 const STEPS_PER_QUESTION: u32 = 256;
@@ -25,8 +37,14 @@ pub(super) struct Targets<'a, M: Machine> {
     source_free: u64,
     /// Frames that will be asked for at most.
     nr_wanted: u64,
-    /// Place of the next word to look at: pass, block after the source, word.
-    at: (usize, u64, usize),
+    /// Passes that are over, and where this one goes on: part of memory (behind the source,
+    /// before it) and block.
+    nr_passes: usize,
+    after: Option<(usize, BlockId)>,
+    /// Blocks that were looked at.
+    nr_looks: u32,
+    /// The block that the last frames came from.
+    now: Option<BlockId>,
     base: u64,
     mask: u64,
     zero: u64,
@@ -35,8 +53,20 @@ pub(super) struct Targets<'a, M: Machine> {
 
 impl<'a, M: Machine> Targets<'a, M> {
     pub(super) fn new(vm: &'a Vm<M>, source: BlockId, source_free: u64) -> Self {
-        let nr_wanted = BLOCK_FRAMES - source_free;
-        Targets { vm, source, source_free, nr_wanted, at: (0, 1, 0), base: 0, mask: 0, zero: 0, nr_claimed: 0 }
+        Targets {
+            vm,
+            source,
+            source_free,
+            nr_wanted: BLOCK_FRAMES - source_free,
+            nr_passes: 0,
+            after: None,
+            nr_looks: 0,
+            now: None,
+            base: 0,
+            mask: 0,
+            zero: 0,
+            nr_claimed: 0,
+        }
     }
 
     /// A frame that is the caller's alone; `None` if there is none, or if `go_on`,
@@ -63,40 +93,65 @@ impl<'a, M: Machine> Targets<'a, M> {
         }
     }
 
+    /// From the blocks after the source, as the summaries name them, so that full ones are
+    /// passed over.
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
-        let nr_blocks = self.vm.frames.blocks.nr();
+        let blocks = &self.vm.frames.blocks;
         let mut nr_seen = 0u32;
-        let (pass, step, w) = &mut self.at;
-        while *pass < NR_PASSES {
-            if *step >= nr_blocks {
-                (*pass, *step, *w) = (*pass + 1, 1, 0);
+        while let Some((kind, limit)) = self.pass() {
+            let Some(b) = self.now.take().or_else(|| self.next_block(kind)) else {
+                (self.nr_passes, self.after) = (self.nr_passes + 1, None);
                 continue;
-            }
+            };
             nr_seen = nr_seen.wrapping_add(1);
+            self.nr_looks += 1;
+            if limit < BLOCK_FRAMES && self.nr_looks > MOST_LOOKS {
+                (self.nr_passes, self.after) = (self.nr_passes + 1, None);
+            }
             self.vm.machine.tick(Tick::Step);
             if nr_seen.is_multiple_of(STEPS_PER_QUESTION) && !go_on() {
                 return false;
             }
-            let b = self.vm.frames.blocks.around(u64::from(self.source.0) + *step);
-            let block = self.vm.frames.blocks.at(b);
+            let block = blocks.at(b);
             let nr_free = block.nr_free();
-            let limit = if *pass == 0 { self.source_free } else { BLOCK_FRAMES };
-            let is_left = *pass < NR_PASSES - 1 && (block.is_reserved() || block.is_fixed());
-            if nr_free == 0 || nr_free >= limit || *w == NR_WORDS || is_left {
-                (*step, *w) = (*step + 1, 0);
+            if nr_free == 0 || nr_free >= limit {
                 continue;
             }
-            let word = *w;
-            *w += 1;
-            let (mask, zero) = block.claim_some(word, self.nr_wanted.clamp(1, 64));
-            if mask != 0 {
-                self.base = word_base(b, word);
-                (self.mask, self.zero) = (mask, zero);
-                self.nr_claimed += u64::from(mask.count_ones());
-                return true;
+            for w in 0..NR_WORDS {
+                let (mask, zero) = block.claim_some(w, self.nr_wanted.clamp(1, 64));
+                if mask != 0 {
+                    self.base = word_base(b, w);
+                    (self.mask, self.zero) = (mask, zero);
+                    self.nr_claimed += u64::from(mask.count_ones());
+                    // There may be more of them.
+                    self.now = Some(b);
+                    return true;
+                }
             }
         }
         false
+    }
+
+    /// What this pass looks for, and the free frames that are too many.
+    fn pass(&self) -> Option<(Kind, u64)> {
+        let (kind, fuller) = PASSES.get(self.nr_passes)?;
+        Some((*kind, if *fuller == Fuller::Only { self.source_free } else { BLOCK_FRAMES }))
+    }
+
+    /// The next block of the kind after the last one, around to the source.
+    fn next_block(&mut self, kind: Kind) -> Option<BlockId> {
+        let blocks = &self.vm.frames.blocks;
+        let all = blocks.names();
+        let parts = [BlockRange { start: BlockId(self.source.0 + 1), ..all }, BlockRange { end: self.source, ..all }];
+        let (part, after) = self.after.unwrap_or((0, parts[0].start));
+        let rest = (part..2).map(|i| (i, if i == part { after } else { parts[i].start }));
+        let found = rest.flat_map(|(i, start)| {
+            let part = BlockRange { start, ..parts[i] };
+            blocks.summary.first_in(kind, &part).map(|b| (i, b))
+        });
+        let (part, b) = found.into_iter().next()?;
+        self.after = Some((part, BlockId(b.0 + 1)));
+        Some(b)
     }
 }
 

@@ -127,6 +127,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             match turn {
                 Turn::Done(done) => {
                     drop(kit);
+                    self.add_rss_frame();
                     self.vm.relieve_if_low();
                     return Ok(done);
                 }

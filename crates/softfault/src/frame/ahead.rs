@@ -7,6 +7,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::summary::Kind;
 use super::{Content, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::clear::CHUNK_FRAMES;
@@ -23,32 +24,15 @@ impl<M: Machine> Memory<M> {
             return 0;
         }
         self.call();
-        let id = self.machine.this_cpu();
-        let cpu = self.cpu(id);
+        let (blocks, zone) = (&self.frames.blocks, self.zone());
         let most = self.tunables.zero_ahead_blocks;
-        let (mut nr_ready, mut nr_zeroed) = (0, 0);
         let mut pace = Pace::new(&self.machine);
-        for b in cpu.zone().iter() {
-            if nr_ready >= most || nr_zeroed >= max_blocks {
-                break;
-            }
-            pace.step();
-            let block = self.frames.blocks.at(b);
-            if block.nr_free() != BLOCK_FRAMES || block.is_reserved() {
-                continue;
-            }
-            if block.is_clean() {
-                nr_ready += 1;
-            } else if self.zero_block(b) {
-                nr_ready += 1;
-                nr_zeroed += 1;
-            }
-        }
-        // This may have ended on another CPU, whose word this is not.
-        if self.machine.this_cpu() == id {
-            cpu.nr_ahead.set(nr_ready);
-        }
-        nr_zeroed
+        let nr_ready =
+            blocks.offering(Kind::Ready, zone, zone.start).inspect(|_| pace.step()).take(most as usize).count();
+        let nr_wanted = max_blocks.min(most - nr_ready as u64);
+        let whole = blocks.offering(Kind::Whole, zone, zone.start).inspect(|_| pace.step());
+        let zeroed = whole.filter(|b| !blocks.at(*b).offers(Kind::Ready) && self.zero_block(*b));
+        zeroed.take(nr_wanted as usize).count() as u64
     }
 
     fn zero_block(&self, b: BlockId) -> bool {

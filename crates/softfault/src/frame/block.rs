@@ -2,27 +2,20 @@
 
 use super::Frames;
 use super::folio::FolioData;
+use super::offers::{COUNT, DIRTY, FIXED, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, offers};
+use super::runs::{BLOCK_WORDS, RUN_ORDER, largest_run, lowest_bits};
+use super::summary::{Kind, Summary};
 use super::want::Content;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
-
-/// Words of a bitmap over a block.
-pub(crate) const BLOCK_WORDS: usize = 8;
-
-const COUNT: u64 = 0xffff;
-const RESERVED_SHIFT: u32 = 16;
-const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
-const FIXED: u64 = 1 << 32;
+use core::ops::Deref;
 
 /// One block. Three lines, so that a CPU at work in its own block writes no
 /// line that another CPU at work in its own writes.
 #[repr(C, align(64))]
 pub struct BlockData {
-    /// Frames in use, bits 0..16 (a hint between operations, exact at rest);
-    /// reserving CPU + 1, bits 16..32; whether frames that stay where they are
-    /// are kept here, bit 32. Zero is a block that is wholly free, so that blocks
-    /// need no line written before they are first used.
+    /// `offers.rs` has its bits.
     pub(crate) state: Word,
     /// The folio that fills the block, if there is one.
     pub(crate) folio: FolioData,
@@ -45,36 +38,12 @@ impl BlockData {
     /// For the map of fields.
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) const USED_OFFSET: usize = core::mem::offset_of!(BlockData, used);
-    /// At the very beginning: frames that are not there to be used, and what is not
-    /// zero of the others.
-    pub(crate) fn init(&self, w: usize, unusable: u64, content: Content) {
-        if unusable != 0 {
-            self.used[w].set(unusable);
-            self.state.set(self.state.get() + u64::from(unusable.count_ones()));
-        }
-        if content == Content::Unknown {
-            self.dirty[w].set(!unusable);
-        }
-    }
     pub(crate) fn nr_free_exact(&self) -> u64 {
         (0..BLOCK_WORDS).map(|w| u64::from(self.free_word(w).count_ones())).sum()
-    }
-    /// Reserves it for CPU number `tag` - 1; `false` where another has it.
-    pub(crate) fn reserve(&self, tag: u64) -> bool {
-        let seen = self.state.load(Ordering::Relaxed);
-        seen & RESERVED == 0
-            && self
-                .state
-                .compare_exchange(seen, seen | tag << RESERVED_SHIFT, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
     }
     /// Whether a CPU takes its small frames from it.
     pub(crate) fn is_reserved(&self) -> bool {
         self.state.load(Ordering::Relaxed) & RESERVED != 0
-    }
-    /// From now on frames come from here that will stay where they are.
-    pub(crate) fn set_fixed(&self) {
-        self.state.fetch_or(FIXED, Ordering::AcqRel);
     }
     pub(crate) fn is_fixed(&self) -> bool {
         self.state.load(Ordering::Relaxed) & FIXED != 0
@@ -83,8 +52,68 @@ impl BlockData {
     pub(crate) fn is_clean(&self) -> bool {
         self.dirty.iter().all(|w| w.load(Ordering::Relaxed) == 0)
     }
+}
+
+/// One of the [`Blocks`]: every change of its state goes through this, and is noted in the
+/// summaries (I40).
+#[derive(Clone, Copy)]
+pub(crate) struct Block<'a> {
+    data: &'a BlockData,
+    b: BlockId,
+    summary: &'a Summary,
+}
+
+impl Deref for Block<'_> {
+    type Target = BlockData;
+    #[inline(always)]
+    fn deref(&self) -> &BlockData {
+        self.data
+    }
+}
+
+impl Block<'_> {
+    /// At the very beginning: frames that are not there to be used, and what is not
+    /// zero of the others.
+    pub(crate) fn init(&self, w: usize, unusable: u64, content: Content) {
+        if unusable != 0 {
+            self.used[w].set(unusable);
+            self.state.set(self.state.get() + u64::from(unusable.count_ones()));
+        }
+        if content == Content::Unknown && unusable != !0 {
+            self.dirty[w].set(!unusable);
+            self.state.set(self.state.get() | DIRTY);
+        }
+    }
+
+    /// Tells the summaries, which begin with blocks that are free and zero, of what has
+    /// been [set](Self::init). Of a block with frames that stay they have heard before all of
+    /// it was set.
+    pub(crate) fn tell_of_init(&self) {
+        let heard = if self.is_fixed() { Kind::Fixed.bit() } else { 0 };
+        self.note(offers(0) ^ offers(self.state.get()) | heard);
+    }
+
+    /// Reserves it for CPU number `tag` - 1; `false` where another has it.
+    pub(crate) fn reserve(&self, tag: u64) -> bool {
+        let seen = self.state.load(Ordering::Relaxed);
+        let ours = seen | tag << RESERVED_SHIFT;
+        let is_ours = seen & RESERVED == 0
+            && self.state.compare_exchange(seen, ours, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if is_ours {
+            self.note(changed(seen, ours));
+        }
+        is_ours
+    }
+
     pub(crate) fn unreserve(&self) {
-        self.state.fetch_and(!RESERVED, Ordering::AcqRel);
+        let before = self.state.fetch_and(!RESERVED, Ordering::AcqRel);
+        self.note(changed(before, before & !RESERVED));
+    }
+
+    /// From now on frames come from here that will stay where they are.
+    pub(crate) fn set_fixed(&self) {
+        let before = self.state.fetch_or(FIXED, Ordering::AcqRel);
+        self.note(changed(before, before | FIXED));
     }
 
     /// Claims all free frames of word `w`, at most `most` of them, lowest first:
@@ -115,9 +144,11 @@ impl BlockData {
         None
     }
 
-    /// Counts frames that were just claimed; which of them are zero.
+    /// Which of the frames that were just taken are zero.
     fn count_claim(&self, w: usize, mask: u64) -> u64 {
-        self.state.fetch_add(u64::from(mask.count_ones()), Ordering::Relaxed);
+        let nr = u64::from(mask.count_ones());
+        let before = self.state.fetch_add(nr, Ordering::Relaxed);
+        self.note(changed(before, before + nr));
         mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
@@ -134,29 +165,125 @@ impl BlockData {
             self.dirty[w].fetch_or(mask, Ordering::Relaxed);
         }
         let nr = u64::from(mask.count_ones());
-        let state = self.state.fetch_sub(nr, Ordering::Relaxed);
-        let nr_used = (state & COUNT).wrapping_sub(nr);
-        if nr_used == 0 && state & FIXED != 0 {
-            self.state.fetch_and(!FIXED, Ordering::Relaxed);
-        }
-        let before = self.used[w].fetch_and(!mask, Ordering::AcqRel);
-        debug_assert_eq!(before & mask, mask, "I12: a frame was freed twice");
-        nr_used == 0
+        let before = self.state.fetch_sub(nr, Ordering::Relaxed);
+        let is_whole = before & COUNT == nr;
+        let kinds = changed(before, before - nr) | self.end_traces(before - nr, content);
+        let used = self.used[w].fetch_and(!mask, Ordering::AcqRel);
+        debug_assert_eq!(used & mask, mask, "I12: a frame was freed twice");
+        let runs = if self.state.load(Ordering::Relaxed) & LOST == 0 { 0 } else { self.find_runs() };
+        self.note(kinds | runs);
+        is_whole
     }
-}
 
-/// The lowest `most` set bits.
-fn lowest_bits(bits: u64, most: u64) -> u64 {
-    if u64::from(bits.count_ones()) <= most {
-        return bits;
+    /// What else changes when frames come back; gives the kinds that may have changed.
+    #[inline(always)]
+    fn end_traces(&self, state: u64, content: Content) -> u32 {
+        let mut kinds = 0;
+        if content == Content::Unknown && state & DIRTY == 0 {
+            let seen = self.state.fetch_or(DIRTY, Ordering::Relaxed);
+            kinds |= changed(seen, seen | DIRTY);
+        }
+        // Wholly free: nothing stays in it any more.
+        if state & COUNT == 0 {
+            let gone = if self.is_clean() { FIXED | DIRTY } else { FIXED };
+            if state & gone != 0 {
+                let seen = self.state.fetch_and(!gone, Ordering::Relaxed);
+                kinds |= changed(seen, seen & !gone);
+            }
+        }
+        kinds
     }
-    let mut rest = bits;
-    (0..most).for_each(|_| rest &= rest - 1);
-    bits & !rest
+
+    /// Frames came back where runs had been lost: there may be some again. Gives the kinds
+    /// that may have changed.
+    #[inline(never)]
+    fn find_runs(&self) -> u32 {
+        let largest = largest_run(core::array::from_fn(|w| self.free_word(w)));
+        self.set_lost(|lost| lost.min(RUN_ORDER.saturating_sub(largest)))
+    }
+
+    /// No run of the order that was wanted was found: notes what there is, and looks again.
+    /// Frames that come back meanwhile are seen: either the second look, which writes, comes
+    /// after their words were written, or whoever gave them back sees that runs are lost.
+    pub(crate) fn lose_runs(&self) {
+        let largest = largest_run(core::array::from_fn(|w| self.free_word(w)));
+        let kinds = self.set_lost(|_| RUN_ORDER.saturating_sub(largest));
+        let again = largest_run(core::array::from_fn(|w| !self.used[w].fetch_or(0, Ordering::AcqRel)));
+        let more = if again > largest { self.find_runs() } else { 0 };
+        self.note(kinds | more);
+    }
+
+    fn set_lost(&self, to: impl Fn(u32) -> u32) -> u32 {
+        let mut seen = self.state.load(Ordering::Relaxed);
+        loop {
+            let lost = to(((seen & LOST) >> LOST_SHIFT) as u32);
+            let new = seen & !LOST | u64::from(lost) << LOST_SHIFT;
+            match self.state.compare_exchange(seen, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return changed(seen, new),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Tells the summaries of kinds that a change of the state gave or took, after it.
+    #[inline(always)]
+    fn note(&self, kinds: u32) {
+        if kinds != 0 {
+            self.note_kinds(kinds);
+        }
+    }
+
+    /// What the state says now counts: whoever changes it after this look says so.
+    #[inline(never)]
+    fn note_kinds(&self, kinds: u32) {
+        let now = || offers(self.state.load(Ordering::Relaxed));
+        let seen = now();
+        for kind in Kind::ALL.into_iter().filter(|kind| kinds & kind.bit() != 0) {
+            if seen & kind.bit() != 0 {
+                self.summary.offer(kind, self.b);
+            } else {
+                self.summary.withdraw(kind, self.b, || now() & kind.bit() != 0);
+            }
+        }
+    }
+
+    /// I40, at rest: its state counts its frames, denies no run that is there, and the trees
+    /// deny nothing that the state offers.
+    pub(crate) fn is_told(&self) -> bool {
+        let state = self.state.load(Ordering::Acquire);
+        let free = core::array::from_fn(|w| self.free_word(w));
+        let lost = ((state & LOST) >> LOST_SHIFT) as u32;
+        let is_in_trees = |kind: Kind| offers(state) & kind.bit() == 0 || self.summary.says(kind, self.b);
+        self.nr_free() == self.nr_free_exact()
+            && largest_run(free).min(RUN_ORDER) <= RUN_ORDER - lost.min(RUN_ORDER)
+            && Kind::ALL.into_iter().all(is_in_trees)
+    }
+
+    /// Whether the trees name it for something that it does not have: a search would come in
+    /// vain, once.
+    #[cfg(any(test, feature = "hooks"))]
+    #[cfg(test)]
+    pub(crate) fn is_named_in_vain(&self) -> bool {
+        let offered = offers(self.state.load(Ordering::Acquire));
+        Kind::ALL.into_iter().any(|kind| offered & kind.bit() == 0 && self.summary.says(kind, self.b))
+    }
+
+    /// Whether it offers that, for who was sent here. If not, it is taken back what was
+    /// said too late.
+    pub(crate) fn offers(&self, kind: Kind) -> bool {
+        let has = offers(self.state.load(Ordering::Relaxed)) & kind.bit() != 0;
+        if !has {
+            self.note_kinds(kind.bit());
+        }
+        has
+    }
 }
 
 /// All blocks.
-pub(crate) struct Blocks(pub(crate) FrameArray<BlockData>);
+pub(crate) struct Blocks {
+    pub(crate) data: FrameArray<BlockData>,
+    pub(crate) summary: Summary,
+}
 
 impl Blocks {
     /// One of them.
@@ -165,18 +292,40 @@ impl Blocks {
     ///
     /// If there is none: numbers are checked where they come from outside.
     #[inline(always)]
-    pub(crate) fn at(&self, b: BlockId) -> &BlockData {
-        self.0.at(b.0 as usize)
+    pub(crate) fn at(&self, b: BlockId) -> Block<'_> {
+        Block { data: self.data.at(b.0 as usize), b, summary: &self.summary }
     }
     pub(crate) fn nr(&self) -> u64 {
-        self.0.len() as u64
+        self.data.len() as u64
     }
     pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockData> {
-        self.0.iter()
+        self.data.iter()
     }
     /// The numbers of all.
     pub(crate) fn names(&self) -> BlockRange {
         BlockRange { start: BlockId(0), end: BlockId(self.nr() as u32) }
+    }
+    /// Those of some blocks that offer it, from `from` on and around. Each is looked up
+    /// when it is asked for.
+    pub(crate) fn offering(&self, kind: Kind, some: BlockRange, from: BlockId) -> impl Iterator<Item = BlockId> {
+        let from = if some.contains(from) { from } else { some.start };
+        let parts = [BlockRange { start: from, ..some }, BlockRange { end: from, ..some }];
+        parts.into_iter().flat_map(move |mut part| {
+            core::iter::from_fn(move || {
+                let b = self.summary.first_in(kind, &part)?;
+                part.start = BlockId(b.0 + 1);
+                Some(b)
+            })
+            .filter(move |b| self.at(*b).offers(kind))
+        })
+    }
+    /// The same from the end on.
+    pub(crate) fn offering_last(&self, kind: Kind, mut some: BlockRange) -> impl Iterator<Item = BlockId> {
+        core::iter::from_fn(move || {
+            some.end = self.summary.last_in(kind, &some)?;
+            Some(some.end)
+        })
+        .filter(move |b| self.at(*b).offers(kind))
     }
     /// Number `n`, where the first one follows the last.
     pub(crate) fn around(&self, n: u64) -> BlockId {
@@ -193,6 +342,6 @@ impl Frames {
     /// The folio of the block that the frame lies in.
     #[inline]
     pub(crate) fn folio(&self, pfn: Pfn) -> &FolioData {
-        &self.blocks.at(BlockId::of(pfn)).folio
+        &self.blocks.data.at(BlockId::of(pfn).0 as usize).folio
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::{BLOCK_WORDS, word_base};
+use super::block::word_base;
+use super::runs::BLOCK_WORDS;
 use super::{Content, Frames, Held, HugeFrame};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 

@@ -6,7 +6,8 @@
 
 use super::Frames;
 use super::Memory;
-use super::block::{BLOCK_WORDS, BlockData};
+use super::block::BlockData;
+use super::runs::{BLOCK_WORDS, run_starts};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -73,13 +74,6 @@ fn usable_in(block: &BlockData, order: u32) -> u64 {
     }
     let whole = |run: &&[u64]| run.iter().all(|word| *word == !0);
     (words.chunks_exact(1 << (order - 6)).filter(whole).count() as u64) << order
-}
-
-/// Where in the word an aligned run of 2^order set bits begins; `order` below 6.
-pub(super) fn run_starts(word: u64, order: u32) -> u64 {
-    let runs = (0..order).fold(word, |runs, doubling| runs & runs >> (1 << doubling));
-    let aligned = u64::MAX / ((1 << (1 << order)) - 1);
-    runs & aligned
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Who has claimed frames that are not in use yet: see `sight`.
 
 use super::{Frames, Memory};
-use crate::machine::Machine;
+use crate::machine::{CpuId, CpuSet, Machine};
 use crate::sync::{Ordering, Word};
 
 /// `CpuData::held`: holders in bits 0..16, above them how many have ended.
@@ -30,9 +30,21 @@ impl<M: Machine> Memory<M> {
     /// Counts the caller as a holder. Called before its first claim, or in the
     /// section in which a frame left the CPU's group.
     pub(crate) fn hold(&self) -> Held<'_> {
-        let word = &self.cpu(self.machine.this_cpu()).held;
+        let id = self.machine.this_cpu();
+        let word = &self.cpu(id).held;
         word.fetch_add(1, Ordering::AcqRel);
+        self.frames.mark(id);
         Held(word)
+    }
+
+    /// Takes the mark of a CPU away whose groups the caller has emptied, unless somebody
+    /// who began there holds frames. `nr_own` of them are the caller's.
+    pub(super) fn unmark(&self, id: CpuId, nr_own: u64) {
+        self.frames.marks[usize::from(id.0) / 64].fetch_and(!bit_of(id), Ordering::AcqRel);
+        // A change, so that whoever counts after it sees that the mark has gone.
+        if self.cpu(id).held.fetch_add(0, Ordering::AcqRel) & HOLDERS > nr_own {
+            self.frames.mark(id);
+        }
     }
 
     /// As [`hold`](Self::hold), for those who can do without: nobody is counted while an
@@ -42,7 +54,29 @@ impl<M: Machine> Memory<M> {
     }
 }
 
+fn bit_of(id: CpuId) -> u64 {
+    1 << (id.0 % 64)
+}
+
 impl Frames {
+    /// Marks a CPU as one that has, or may hold, frames. Called before it does.
+    #[inline(always)]
+    pub(super) fn mark(&self, id: CpuId) {
+        if !self.is_marked(id) {
+            self.marks[usize::from(id.0) / 64].fetch_or(bit_of(id), Ordering::AcqRel);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_marked(&self, id: CpuId) -> bool {
+        self.marks[usize::from(id.0) / 64].load(Ordering::Relaxed) & bit_of(id) != 0
+    }
+
+    /// The CPUs that may have frames out of sight.
+    pub(super) fn marked(&self) -> CpuSet {
+        CpuSet::from_words(core::array::from_fn(|i| self.marks[i].load(Ordering::Acquire)))
+    }
+
     /// Whether an allocation is about to be refused. A hint for those who would
     /// claim frames only to give them back.
     pub(crate) fn is_anybody_in_need(&self) -> bool {

@@ -6,12 +6,13 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::{BLOCK_WORDS, BlockData};
-use super::fragment::run_starts;
-use super::want::{Content, InUse};
+use super::block::BlockData;
+use super::runs::{BLOCK_WORDS, run_starts};
+use super::summary::Kind;
+use super::want::Content;
 use super::{FrameKind, Frames, Memory, OutOfFrames};
 use crate::account::Event;
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptPfn, Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
 use crate::clear;
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -51,7 +52,7 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn obtain_batch(&self, order: Order, sub_page: u32) -> Result<Pfn, OutOfFrames> {
         let wanted = OutOfFrames::Block(order);
         self.frames.count_down(wanted)?;
-        let first = self.claim_order(order).ok_or(wanted)?;
+        let first = self.claim_batch(order).ok_or(wanted)?;
         if !self.frames.is_clean(first, order.nr_pages()) {
             clear::clear_folio(&self.machine, first, order, Some(u64::from(sub_page)), self.clear_order(order));
         }
@@ -84,54 +85,29 @@ impl<M: Machine> Memory<M> {
     }
 
     fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
-        let (zone, all) = (self.zone(), self.frames.blocks.names());
+        let blocks = &self.frames.blocks;
+        let (zone, all) = (self.zone(), blocks.names());
+        let search = BlockId(self.this_cpu_data().huge_search.get() as u32);
+        let mut places = [(zone, Kind::Ready), (zone, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
+        if nr < BLOCK_FRAMES {
+            // A format whose huge pages are smaller.
+            places = [(zone, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare), (all, Kind::Any)];
+        }
         let mut pace = Pace::new(&self.machine);
-        let found = self.claim_ahead(&zone, nr, &mut pace).or_else(|| {
-            [(&zone, InUse::Avoid), (&all, InUse::Avoid), (&all, InUse::Accept)]
-                .into_iter()
-                .find_map(|(blocks, reserved)| self.claim_huge_in(blocks, reserved, nr, &mut pace))
-        });
-        found.map(|first| HugeFrame { first, content: self.frames.content(first, nr) })
-    }
-
-    /// One that was zeroed ahead, which are the first ones of the zone.
-    fn claim_ahead(&self, zone: &BlockRange, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
-        let id = self.machine.this_cpu();
-        let nr_ahead = self.cpu(id).nr_ahead.get().checked_sub(1)?;
-        let found = zone.iter().find_map(|b| {
-            pace.step();
-            let block = self.frames.blocks.at(b);
-            let is_ready = block.nr_free() == BLOCK_FRAMES && !block.is_reserved() && block.is_clean();
-            if is_ready { self.frames.claim_huge_of(b, block, nr) } else { None }
-        });
-        // An answer may have been given on another CPU, whose word this is not.
-        if self.machine.this_cpu() == id {
-            self.cpu(id).nr_ahead.set(if found.is_some() { nr_ahead } else { 0 });
-        }
-        found
-    }
-
-    fn claim_huge_in(&self, blocks: &BlockRange, reserved: InUse, nr: u64, pace: &mut Pace<'_, M>) -> Option<Pfn> {
-        let search = || &self.cpu(self.machine.this_cpu()).huge_search;
-        for b in blocks.iter_from(BlockId(search().get() as u32)) {
-            pace.step();
-            let block = self.frames.blocks.at(b);
-            if block.nr_free() < nr || reserved == InUse::Avoid && block.is_reserved() {
-                continue;
-            }
-            if let Some(first) = self.frames.claim_huge_of(b, block, nr) {
-                search().set(b.0.into());
-                return Some(first);
-            }
-        }
-        None
+        let (b, first) =
+            places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).find_map(|b| {
+                pace.step();
+                self.frames.claim_huge_of(b, &blocks.at(b), nr).map(|first| (b, first))
+            })?;
+        self.this_cpu_data().huge_search.set(b.0.into());
+        Some(HugeFrame { first, content: self.frames.content(first, nr) })
     }
 }
 
 impl Frames {
     /// One block, if all of it is free.
     pub(crate) fn claim_whole(&self, b: BlockId) -> Option<HugeFrame> {
-        let first = self.claim_huge_of(b, self.blocks.at(b), BLOCK_FRAMES)?;
+        let first = self.claim_huge_of(b, &self.blocks.at(b), BLOCK_FRAMES)?;
         Some(HugeFrame { first, content: self.content(first, BLOCK_FRAMES) })
     }
 

@@ -23,6 +23,7 @@
 
 mod ahead;
 mod alloc;
+mod batch;
 mod block;
 mod claimed;
 mod desc;
@@ -34,20 +35,23 @@ mod held;
 mod huge;
 mod inject;
 mod lack;
+mod offers;
 #[cfg(test)]
 mod quiet_tests;
 mod refill;
 mod release;
+mod runs;
 mod search;
 mod sight;
 mod stat;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod want;
 
 pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
-pub(crate) use block::{BLOCK_WORDS, Blocks, word_base};
+pub(crate) use block::{Blocks, word_base};
 pub(crate) use claimed::ClaimedBlock;
 pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]
@@ -60,12 +64,14 @@ pub(crate) use huge::HugeFrame;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
+pub(crate) use runs::BLOCK_WORDS;
 pub(crate) use sight::Source;
+pub(crate) use summary::{Kind, Summary, SummaryRow};
 pub(crate) use want::{Content, Fill};
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;
-use crate::machine::Machine;
+use crate::machine::{MAX_CPUS, Machine};
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
@@ -107,6 +113,9 @@ pub struct Frames {
     pub(crate) zero: Pfn,
     /// First frame of the huge zero frame, an [`OptPfn`]: none until it is first asked for.
     pub(crate) huge_zero: Word,
+    /// CPUs that have frames in groups, or from which frames are held, a bit each; others
+    /// need not be asked (I28).
+    pub(crate) marks: [Word; MAX_CPUS / 64],
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
     /// Turns in need that were asked for, and those that are over; see `sight`.

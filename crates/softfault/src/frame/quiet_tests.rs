@@ -6,6 +6,7 @@ use super::want::Fill;
 use super::want::Search;
 use crate::addr::{Access, Pfn};
 use crate::linux::{Advice, MapFlags, MremapFlags};
+use crate::machine::CpuId;
 use crate::policy::huge::{Defrag, Enabled};
 use crate::space::AddressSpace;
 use crate::space::Vm;
@@ -183,6 +184,7 @@ fn an_attempt_steals_once() {
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(2, 1024, Tunables::default()).unwrap()));
     let frames: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
     let into_group = |pfn: Pfn| {
+        vm.frames.mark(CpuId(1));
         let old = vm.cpus.at(1).zeroed.replace(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63));
         assert_eq!(old.1, 0);
     };

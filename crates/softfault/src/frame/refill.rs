@@ -11,7 +11,7 @@ use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::Pfn;
 use crate::cpu::ATTENTION_THIEF;
-use crate::machine::{CpuSet, Machine};
+use crate::machine::Machine;
 use crate::mem;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
@@ -58,7 +58,8 @@ impl<M: Machine> Memory<M> {
         if fill != Fill::Raw {
             let section = self.section();
             let cpu = section.cpu();
-            if cpu.attention.load(Ordering::Acquire) == 0 && cpu.group(fill).put(pfn) {
+            let is_open = cpu.attention.load(Ordering::Acquire) == 0 && self.frames.is_marked(section.id());
+            if is_open && cpu.group(fill).put(pfn) {
                 return;
             }
         }
@@ -119,40 +120,48 @@ impl<M: Machine> Memory<M> {
             {
                 let section = self.section();
                 let cpu = section.cpu();
-                if cpu.attention.load(Ordering::Acquire) & ATTENTION_THIEF == 0 {
+                let id = section.id();
+                if cpu.attention.load(Ordering::Acquire) & ATTENTION_THIEF != 0 {
+                    drop(section);
+                    self.machine.relax();
+                } else if self.frames.is_marked(id) {
                     return cpu.group(fill).replace(base, mask);
+                } else {
+                    self.frames.mark(id);
                 }
             }
-            self.machine.relax();
         }
     }
 
-    /// Empties the groups of all CPUs into the blocks; whether there was
+    /// Empties the groups of the CPUs that have any into the blocks; whether there was
     /// anything. One thief at a time; a CPU that wants its group meanwhile waits
     /// outside its section.
     pub(crate) fn steal_groups(&self) -> bool {
         while self.thief.swap(1, Ordering::Acquire) != 0 {
             self.machine.relax();
         }
+        let marked = self.frames.marked();
         let mut pace = Pace::new(&self.machine);
-        for cpu in self.cpus.iter() {
+        for id in marked.iter() {
             pace.step();
-            cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
+            self.cpu(id).attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
         }
         drop(pace);
-        self.grace(&CpuSet::first(self.machine.nr_cpus()));
+        self.grace(&marked);
         let held = self.hold();
         let mut found = false;
         let mut pace = Pace::new(&self.machine);
-        for cpu in self.cpus.iter() {
-            pace.step();
+        for id in marked.iter() {
+            let cpu = self.cpu(id);
             for (group, fill) in [(&cpu.zeroed, Fill::Zeroed), (&cpu.raw, Fill::Raw), (&cpu.fixed, Fill::Fixed)] {
+                pace.step();
                 let (base, mask) = group.replace(0, 0);
                 if mask != 0 {
                     found = true;
                     self.frames.release_word(base, mask, fill.content());
                 }
             }
+            self.unmark(id, 0);
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
         }
         if found {

@@ -3,7 +3,8 @@
 //! Locks on entry: none.
 
 use super::Frames;
-use super::block::{BLOCK_WORDS, word_base};
+use super::block::word_base;
+use super::runs::BLOCK_WORDS;
 use super::want::Content;
 use crate::addr::{BlockId, Pfn};
 use crate::sync::Ordering;

@@ -5,7 +5,7 @@
 //! is advisory.
 //!
 //! The order of the search: the CPU's own block, an unreserved one of its zone with
-//! some frames, any unreserved one with plenty, any unreserved one, any block. A
+//! some frames, any unreserved one with some, any unreserved one, any block. A
 //! refill is refused only after the groups of other CPUs have been emptied, too.
 //!
 //! A walk may pass all blocks of memory, so it answers other CPUs meanwhile. After
@@ -16,18 +16,17 @@
 
 use super::Frames;
 use super::Memory;
-use super::block::{BLOCK_WORDS, word_base};
-use super::want::{Fill, InUse};
+use super::block::word_base;
+use super::runs::BLOCK_WORDS;
+use super::summary::Kind;
+use super::want::Fill;
 use crate::addr::{BlockId, BlockRange, OptBlock};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::pace::Pace;
 
-/// Free frames that make a block worth reserving at once: a word's worth.
-const WORD: u64 = 64;
-/// And in the own zone: refills of four frames on average; a line of descriptors
-/// taken from another CPU costs about what a refill does. A guess.
-const WORTH_STAYING: u64 = 32;
+/// Blocks after which a look at how much is free gives up and reckons.
+const SAMPLE_BLOCKS: usize = 256;
 
 /// Up to 64 frames that were just claimed.
 pub(super) struct Claim {
@@ -71,29 +70,25 @@ impl<M: Machine> Memory<M> {
                 break;
             }
         }
-        frames.blocks.names().iter().find_map(|b| {
+        frames.blocks.offering(Kind::Any, frames.blocks.names(), self.zone().start).find_map(|b| {
             pace.step();
             frames.claim_in(b, 0, most).map(|(_, claim)| claim)
         })
     }
 
     /// From the block that the CPU used last for what stays, another such block of
-    /// its zone, a new one there; then the same of all.
+    /// its zone, a new one there; then the same of all. From the end, since pages are
+    /// taken from the start.
     fn claim_fixed(&self, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
-        let (zone, all) = (self.zone(), self.frames.blocks.names());
+        let blocks = &self.frames.blocks;
+        let (zone, all) = (self.zone(), blocks.names());
         let last = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
-        let places = [(zone, true), (zone, false), (all, true), (all, false)];
-        // From the end, since pages are taken from the start.
-        let others = places.into_iter().flat_map(|(blocks, fixed)| blocks.iter().rev().map(move |b| (b, fixed)));
-        last.map(|b| (b, true)).into_iter().chain(others).find_map(|(b, fixed)| {
+        let places = [(zone, Kind::Fixed), (zone, Kind::Room), (all, Kind::Fixed), (all, Kind::Room)];
+        let others = places.into_iter().flat_map(|(some, kind)| blocks.offering_last(kind, some));
+        last.filter(|b| blocks.at(*b).is_fixed()).into_iter().chain(others).find_map(|b| {
             pace.step();
-            let block = self.frames.blocks.at(b);
-            let least = if fixed { 1 } else { WORD };
-            if block.nr_free() < least || block.is_fixed() != fixed || !fixed && block.is_reserved() {
-                return None;
-            }
             let (_, claim) = self.frames.claim_in(b, 0, most)?;
-            block.set_fixed();
+            blocks.at(b).set_fixed();
             self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
             Some(claim)
         })
@@ -104,25 +99,19 @@ impl<M: Machine> Memory<M> {
     /// in this CPU's cache.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
         let (zone, all) = (self.zone(), self.frames.blocks.names());
-        let [avoid, accept] = [InUse::Avoid, InUse::Accept];
-        [(&zone, WORD, avoid), (&zone, WORTH_STAYING, avoid), (&all, WORD, avoid), (&all, 1, avoid), (&all, 1, accept)]
-            .into_iter()
-            .any(|(blocks, least, fixed)| self.reserve_in(blocks, least, fixed, pace))
-    }
-
-    /// The same among some blocks, on from where the last search ended.
-    fn reserve_in(&self, blocks: &BlockRange, least: u64, fixed: InUse, pace: &mut Pace<'_, M>) -> bool {
         let search = BlockId(self.this_cpu_data().search.get() as u32);
-        blocks.iter_from(search).any(|b| {
-            pace.step();
-            let block = self.frames.blocks.at(b);
-            block.nr_free() >= least && (fixed == InUse::Accept || !block.is_fixed()) && self.reserve_here(b)
-        })
+        [(zone, Kind::Room), (all, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare), (all, Kind::Fixed)]
+            .into_iter()
+            .flat_map(|(some, kind)| self.frames.blocks.offering(kind, some, search))
+            .any(|b| {
+                pace.step();
+                self.reserve_here(b)
+            })
     }
 
     /// Reserves block `b` for the CPU on which this runs now, unless it has one: then
     /// an answer was given on another CPU.
-    fn reserve_here(&self, b: BlockId) -> bool {
+    pub(super) fn reserve_here(&self, b: BlockId) -> bool {
         let id = self.machine.this_cpu();
         let cpu = self.cpu(id);
         if cpu.block.get() != 0 {
@@ -137,23 +126,26 @@ impl<M: Machine> Memory<M> {
         is_ours
     }
 
-    /// Whether there are fewer free frames than the low watermark. Looks at as many
-    /// blocks as it takes to count that many, on from where this CPU found its last
-    /// one.
+    /// Whether there are fewer free frames than the low watermark: counted as far as the
+    /// watermark reaches or [`SAMPLE_BLOCKS`], on from where this CPU found its last block; the
+    /// rest of memory is taken to be like these.
     pub(super) fn is_low(&self) -> bool {
         let blocks = &self.frames.blocks;
+        let (low, all) = (self.tunables.low_watermark_pages, blocks.names());
         let start = blocks.around(self.this_cpu_data().search.get());
-        let mut left = self.tunables.low_watermark_pages;
         let mut pace = Pace::new(&self.machine);
-        for b in blocks.names().iter_from(start) {
+        let (mut nr_free, mut nr_looks, mut span) = (0, 0, 1);
+        for b in blocks.offering(Kind::Any, all, start).take(SAMPLE_BLOCKS) {
             pace.step();
-            let nr_free = blocks.at(b).nr_free();
-            if nr_free >= left {
+            nr_free += blocks.at(b).nr_free();
+            nr_looks += 1;
+            span = (u64::from(b.0) + blocks.nr() - u64::from(start.0)) % blocks.nr() + 1;
+            if nr_free >= low {
                 return false;
             }
-            left -= nr_free;
         }
-        true
+        let is_sample = nr_looks == SAMPLE_BLOCKS;
+        nr_free * if is_sample { blocks.nr() / span } else { 1 } < low
     }
 }
 

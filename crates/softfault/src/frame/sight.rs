@@ -30,8 +30,8 @@
 use super::held::{HOLDERS, Held};
 use super::want::{Fill, Search};
 use super::{Frames, Memory, OutOfFrames};
-use crate::addr::{Order, Pfn};
-use crate::machine::Machine;
+use crate::addr::Pfn;
+use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
@@ -118,16 +118,6 @@ impl<M: Machine> Source<'_, M> {
         self.attempt(OutOfFrames::Frame, &mut |search| self.vm.try_obtain(fill, search))
     }
 
-    /// 2^order adjacent frames, aligned to their size.
-    pub(crate) fn order(&self, order: Order, fill: Fill) -> Result<Pfn, OutOfFrames> {
-        if order == Order::BASE {
-            return self.frame(fill);
-        }
-        let wanted = OutOfFrames::Block(order);
-        self.vm.frames.count_down(wanted)?;
-        self.attempt(wanted, &mut |search| self.vm.try_obtain_order(order, fill, search))
-    }
-
     /// Looks whether so many single frames are free.
     pub(crate) fn look_for(&self, nr_frames: u64) -> Result<(), OutOfFrames> {
         self.attempt(OutOfFrames::frames(nr_frames), &mut |search| self.vm.look_for(nr_frames, search))
@@ -169,24 +159,39 @@ impl<M: Machine> InNeed<'_, M> {
                 self.0.frames.quiet.store(1, Ordering::Relaxed);
             }
             nr_attempts += 1;
-            let before = self.holders();
+            let (marked, before) = self.holders();
             let is_alone = before & HOLDERS == nr_own;
             match attempt(if is_alone { Search::Everywhere } else { Search::Blocks }) {
-                // All words grow, so that equal sums mean equal words.
-                Err(e) if is_alone && self.holders() == before => return Err(e),
+                // All words grow, so that equal sums mean equal words; and a CPU that has
+                // been marked since then is one more.
+                Err(e) if is_alone && self.are_still(&marked, before) => return Err(e),
                 Err(_) => self.0.machine.relax(),
                 found => return found,
             }
         }
     }
 
-    /// The sum of the holders now, and of those that have ended.
-    fn holders(&self) -> u64 {
+    /// The CPUs on which somebody may hold frames, the sum of the holders now, and of those
+    /// that have ended.
+    fn holders(&self) -> (CpuSet, u64) {
         sync::fence();
+        let marked = self.0.frames.marked();
+        (marked, self.sum(&marked))
+    }
+
+    /// Whether nobody has held a frame since.
+    fn are_still(&self, marked: &CpuSet, before: u64) -> bool {
+        sync::fence();
+        let now = self.0.frames.marked();
+        let is_new = |id: &CpuId| !marked.contains(*id);
+        now.iter().find(is_new).is_none() && self.sum(marked) == before
+    }
+
+    fn sum(&self, marked: &CpuSet) -> u64 {
         let mut pace = Pace::new(&self.0.machine);
-        self.0.cpus.iter().fold(0, |sum, cpu| {
+        marked.iter().fold(0, |sum, id| {
             pace.step();
-            sum.wrapping_add(cpu.held.load(Ordering::Acquire))
+            sum.wrapping_add(self.0.cpu(id).held.load(Ordering::Acquire))
         })
     }
 }

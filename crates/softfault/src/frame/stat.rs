@@ -46,9 +46,7 @@ impl<M: Machine> Memory<M> {
         }
         for id in 0..self.machine.nr_cpus() {
             pace.step();
-            let cpu = self.cpu(CpuId(id as u16));
-            let groups = [&cpu.zeroed, &cpu.raw, &cpu.fixed];
-            nr_free += groups.into_iter().map(|group| u64::from(group.mask.get().count_ones())).sum::<u64>();
+            nr_free += self.cpu(CpuId(id as u16)).nr_in_groups();
         }
         nr_free
     }

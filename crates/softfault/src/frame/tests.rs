@@ -3,7 +3,7 @@
 use super::sight::ATTEMPTS_IN_NOISE;
 use super::want::Search;
 use super::want::{Content, Fill};
-use super::{FrameKind, OutOfFrames};
+use super::{FrameKind, FreeBatch, OutOfFrames};
 use crate::addr::{BlockId, Order, Pfn};
 use crate::check::Broken;
 use crate::cpu::ATTENTION_THIEF;
@@ -31,6 +31,11 @@ fn soil(vm: &Vm<Plain>, pfn: Pfn) {
 /// What is taken is marked as the tests of whole spaces would find it.
 fn mark(vm: &Vm<Plain>, first: Pfn, order: Order, kind: FrameKind) {
     (0..order.nr_pages() as u32).for_each(|i| vm.frames.desc(Pfn(first.0 + i)).assign(kind, 0, 0, 0));
+}
+
+fn give_back(vm: &Vm<Plain>, first: Pfn, order: Order) {
+    let mut batch = FreeBatch::new(&vm.frames);
+    (0..order.nr_pages() as u32).for_each(|i| batch.add(Pfn(first.0 + i)));
 }
 
 #[test]
@@ -67,9 +72,10 @@ fn random_orders_against_a_map() {
     };
     for _ in 0..20_000 {
         if random(2) == 0 {
-            let order = Order([0, 0, 0, 1, 3, 6, 7, 8, 9, 10][random(10) as usize]);
+            let order = Order([0, 0, 0, 2, 3, 5, 6, 7, 8, 8][random(10) as usize]);
             let fill = if random(2) == 0 { Fill::Zeroed } else { Fill::Raw };
-            let Ok(first) = vm.obtain_order(order, fill) else { continue };
+            let found = if order == Order::BASE { vm.obtain(fill) } else { vm.obtain_batch(order, 0) };
+            let Ok(first) = found else { continue };
             assert!(u64::from(first.0).is_multiple_of(order.nr_pages()), "aligned to its size");
             let below = live.range(..=first.0).next_back().map_or(0, |(p, o)| p + o.nr_pages() as u32);
             let above = live.range(first.0..).next().map_or(u32::MAX, |(p, _)| *p);
@@ -82,11 +88,11 @@ fn random_orders_against_a_map() {
             live.insert(first.0, order);
         } else if let Some((first, order)) = live.range(random(NR_FRAMES) as u32..).next().map(|(p, o)| (*p, *o)) {
             live.remove(&first);
-            vm.give_back_order(Pfn(first), order);
+            give_back(&vm, Pfn(first), order);
         }
     }
     for (first, order) in live {
-        vm.give_back_order(Pfn(first), order);
+        give_back(&vm, Pfn(first), order);
     }
     assert_eq!(vm.vmstat().nr_free_pages, before);
     vm.check(&[], &mut std::vec![0; NR_FRAMES as usize]).unwrap();
@@ -101,11 +107,11 @@ fn groups_of_others_are_used_before_an_allocation_fails() {
     // 63 frames of the first word are in the group now; blocks alone could give
     // fewer runs than there are.
     let mut nr = 1;
-    while vm.obtain_order(Order::BASE, Fill::Raw).is_ok() {
+    while vm.obtain(Fill::Raw).is_ok() {
         nr += 1;
     }
     assert_eq!(nr, vm.vmstat().nr_total_pages);
-    assert_eq!(vm.obtain_order(order, Fill::Raw), Err(OutOfFrames::Block(order)));
+    assert_eq!(vm.obtain_batch(order, 0), Err(OutOfFrames::Block(order)));
 }
 
 #[test]
@@ -138,11 +144,11 @@ fn an_injected_failure_stops_blocks_too() {
     let before = vm.vmstat().nr_free_pages;
     for order in [Order(3), Order(6)] {
         vm.fail_allocation(Some(1));
-        let first = vm.obtain_order(order, Fill::Zeroed).unwrap();
-        assert_eq!(vm.obtain_order(order, Fill::Zeroed), Err(OutOfFrames::Block(order)));
+        let first = vm.obtain_batch(order, 0).unwrap();
+        assert_eq!(vm.obtain_batch(order, 0), Err(OutOfFrames::Block(order)));
         assert_eq!(vm.vmstat().nr_free_pages, before - order.nr_pages());
         vm.fail_allocation(None);
-        vm.give_back_order(first, order);
+        give_back(&vm, first, order);
         assert_eq!(vm.vmstat().nr_free_pages, before);
     }
 }
@@ -155,23 +161,6 @@ fn a_table_that_no_entry_names_is_noticed() {
     let pfn = vm.obtain(Fill::Zeroed).unwrap();
     mark(&vm, pfn, Order::BASE, FrameKind::Table);
     assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
-}
-
-/// 2 GiB of memory, of which only the metadata are ever touched.
-#[test]
-fn a_gigabyte_in_one_piece() {
-    let vm = vm(2 << 18, Tunables::default());
-    let before = vm.vmstat().nr_free_pages;
-    let first = vm.obtain_order(Order::MAX, Fill::Raw).unwrap();
-    assert_eq!(first, Pfn(1 << 18), "the half without metadata, aligned to its size");
-    assert_eq!(vm.vmstat().nr_free_pages, before - (1 << 18));
-    assert_eq!(vm.obtain_order(Order::MAX, Fill::Raw), Err(OutOfFrames::Block(Order::MAX)));
-    let half = vm.obtain_order(Order(17), Fill::Raw).unwrap();
-    assert_eq!(half, Pfn(1 << 17));
-    assert_eq!(vm.obtain_order(Order(19), Fill::Raw), Err(OutOfFrames::Block(Order(19))), "larger than is given");
-    vm.give_back_order(half, Order(17));
-    vm.give_back_order(first, Order::MAX);
-    assert_eq!(vm.vmstat().nr_free_pages, before);
 }
 
 /// I28: the last free frames are in somebody's hand, and come back while an
@@ -289,4 +278,14 @@ fn a_refill_waits_for_the_thief() {
     on_relax(|| ());
     assert_ne!(cpu.zeroed.mask.get(), 0);
     assert_eq!(cpu.attention.get() & ATTENTION_THIEF, 0, "I10: it did not wait");
+}
+
+/// I2: after an answer the search may go on on a CPU that has a block.
+#[test]
+fn a_cpu_reserves_no_second_block() {
+    let vm = vm(4096, Tunables::default());
+    let [one, two] = [BlockId(3), BlockId(4)];
+    assert!(vm.reserve_here(one) && vm.reserve_here(two), "the search is over");
+    let is_reserved = |b: BlockId| vm.frames.blocks.at(b).is_reserved();
+    assert_eq!([one, two].map(is_reserved), [true, false]);
 }

@@ -44,14 +44,6 @@ impl Fill {
     }
 }
 
-/// What a search does about blocks that have a use already: that are fixed, or that a CPU has
-/// reserved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum InUse {
-    Avoid,
-    Accept,
-}
-
 /// Where an attempt looks for frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Search {

@@ -82,7 +82,7 @@ impl<M: Machine> Vm<M> {
         if let Some(at) = in_array(&self.frames.descs, addr) {
             return Some(Place { structure: "FrameDesc", field: field_at(DESC, at) });
         }
-        if let Some(at) = in_array(&self.frames.blocks.0, addr) {
+        if let Some(at) = in_array(&self.frames.blocks.data, addr) {
             return Some(Place { structure: "BlockData", field: field_at(BLOCK, at) });
         }
         if let Some(at) = in_array(&self.cpus, addr) {

@@ -4,10 +4,10 @@
 //! a `Busy` entry in it that is his, or the lock of its family (`rmap/take.rs`);
 //! after that a borrowed space must not be used any more.
 
-use super::{AddressSpace, RSS_OFFSET, SpaceData};
+use super::{AddressSpace, SpaceData};
 use crate::addr::Pfn;
 use crate::machine::Machine;
-use crate::mem::{self, FrameArray};
+use crate::mem;
 use crate::space::Vm;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
@@ -26,9 +26,7 @@ impl<M: Machine> Vm<M> {
     /// The space whose own frame this is.
     pub(crate) fn borrow_space(&self, frame: Pfn) -> BorrowedSpace<'_, M> {
         let data: &SpaceData = mem::view(&self.machine, frame, 0);
-        let offset = if data.rss_order.get() == u64::MAX { RSS_OFFSET } else { 0 };
-        let rss_base = Pfn(data.rss_base.get() as u32);
-        let rss = FrameArray::over(&self.machine, rss_base, offset, self.machine.nr_cpus());
+        let rss = AddressSpace::<M>::inline_lines(&self.machine, frame);
         BorrowedSpace(ManuallyDrop::new(AddressSpace {
             vm: self,
             frame,

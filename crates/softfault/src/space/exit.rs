@@ -1,7 +1,6 @@
 //! The end of an address space, whole.
 
 use super::AddressSpace;
-use crate::addr::{Order, Pfn};
 use crate::frame::Fill;
 use crate::machine::{Flush, Machine};
 use core::ops::ControlFlow;
@@ -24,11 +23,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
             ControlFlow::Continue(())
         });
         self.tree(writer).pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));
-        let data = self.data;
-        let order = data.rss_order.get();
-        if order != u64::MAX {
-            vm.give_back_order(Pfn(data.rss_base.get() as u32), Order(order as u8));
-        }
+        self.data.rss_frames().for_each(|frame| vm.give_back(frame, Fill::Raw));
         vm.give_up_space(self.frame, self.founder());
         vm.tell_of_blocks(nr_emptied);
     }

@@ -35,6 +35,7 @@ mod query;
 mod read;
 pub(crate) mod relief;
 pub(crate) mod removal;
+mod rss;
 pub(crate) mod split;
 pub(crate) mod tree;
 pub(crate) mod vm;
@@ -44,16 +45,17 @@ pub(crate) mod walker;
 pub use active::Active;
 pub use vm::Vm;
 
-use crate::account::rss::{Rss, RssLine, RssPages};
-use crate::addr::{Order, PageRange, Pfn, Vpn};
+use crate::account::rss::RssLine;
+use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::Fill;
 use crate::frame::{FrameKind, MetaUse, OutOfFrames, Source};
-use crate::machine::{CpuId, Machine, SpaceTag, Tick};
+use crate::machine::{Machine, SpaceTag};
 use crate::mem::{self, FrameArray};
 use crate::rmap::family::FAMILY_OFFSET;
 use crate::section::visit::CpusLine;
 use crate::sync::{Ordering, Word};
 use crate::table::format::{Format, span_of};
+pub(crate) use rss::RssFrames;
 use tree::TreeRoot;
 
 /// What an address space consists of, in a frame of its own.
@@ -63,9 +65,7 @@ pub(crate) struct SpaceData {
     pub(crate) id: Word,
     /// Frame of the root table.
     pub(crate) root: Word,
-    /// First frame and order of the resident counts.
-    pub(crate) rss_base: Word,
-    pub(crate) rss_order: Word,
+    pub(crate) pad: [Word; 2],
     /// Grows whenever a new tree is published; read by every fault.
     pub(crate) generation: Word,
     pub(crate) tree: TreeRoot,
@@ -81,6 +81,9 @@ pub(crate) struct SpaceData {
     /// Subscriptions: see `notify`.
     pub(crate) notify: crate::notify::NotifyLine,
     pub(crate) shot: ShotLine,
+    pub(crate) rss_frames: RssFrames,
+    /// Of the CPUs that have no line.
+    pub(crate) rss_shared: RssLine,
 }
 
 /// A line of its own: writers spin on it.
@@ -133,9 +136,6 @@ pub(crate) const RSS_OFFSET: usize = 2048;
 const _: () = assert!(size_of::<SpaceData>() <= RSS_OFFSET);
 const _: () = assert!(core::mem::offset_of!(SpaceData, family) == FAMILY_OFFSET);
 
-/// CPUs whose resident counts fit beside the space.
-const RSS_INLINE_CPUS: usize = RSS_OFFSET / size_of::<RssLine>();
-
 /// A program's memory. Dropping it frees everything.
 ///
 /// # Panics
@@ -148,7 +148,7 @@ pub struct AddressSpace<'vm, M: Machine> {
     pub(crate) root: Pfn,
     pub(crate) id: u64,
     pub(crate) data: &'vm SpaceData,
-    /// A line per CPU.
+    /// Lines of the first CPUs: see `rss`.
     pub(crate) rss: FrameArray<RssLine>,
     /// Frame of the family's founder.
     pub(crate) family: u64,
@@ -171,54 +171,30 @@ impl<M: Machine> Vm<M> {
 
     /// Not yet a member of its family: of `family`, or one of its own.
     pub(crate) fn new_space_parts(&self, family: Option<u64>) -> Result<AddressSpace<'_, M>, OutOfFrames> {
-        let nr_cpus = self.machine.nr_cpus();
-        let order = if nr_cpus <= RSS_INLINE_CPUS { None } else { Some(rss_order(nr_cpus)) };
         // Held until the space has them: whoever is refused the second frame gives the
         // first one back.
-        let ((frame, root, rss_base), _held) = self.obtain_all(&mut |source| self.space_frames(order, source))?;
+        let ((frame, root), _held) = self.obtain_all(&mut |source| self.space_frames(source))?;
         let id = self.next_space_id.fetch_add(1, Ordering::Relaxed);
         self.frames.desc(frame).assign(FrameKind::Meta, 0, id, MetaUse::Space as u64);
         self.frames.desc(root).assign(FrameKind::Table, 0, u64::from(frame.0), u64::from(M::Format::LEVELS - 1));
         let data: &SpaceData = mem::view(&self.machine, frame, 0);
         let family = family.unwrap_or(u64::from(frame.0));
-        let offset = if order.is_none() { RSS_OFFSET } else { 0 };
-        let rss = FrameArray::over(&self.machine, rss_base, offset, nr_cpus);
+        let rss = AddressSpace::<M>::inline_lines(&self.machine, frame);
         data.family.founder.set(family);
         data.id.set(id);
         data.root.set(u64::from(root.0));
-        if let Some(order) = order {
-            (0..order.nr_pages() as u32).for_each(|i| {
-                self.frames.desc(Pfn(rss_base.0 + i)).assign(
-                    FrameKind::Meta,
-                    0,
-                    u64::from(frame.0),
-                    MetaUse::Rss as u64,
-                );
-            });
-        }
-        data.rss_base.set(u64::from(rss_base.0));
-        data.rss_order.set(order.map_or(u64::MAX, |o| u64::from(o.0)));
+        data.rss_shared.share();
         data.generation.set(1);
         data.limits.limit_stack.set(self.tunables.stack_limit_bytes.saturating_add(1));
         Ok(AddressSpace { vm: self, frame, root, id, data, rss, family })
     }
 
-    /// The frames of the space, its root table and its resident counts; all or none.
-    fn space_frames(&self, order: Option<Order>, source: &Source<'_, M>) -> Result<(Pfn, Pfn, Pfn), OutOfFrames> {
+    /// The frames of the space and of its root table; both or none.
+    fn space_frames(&self, source: &Source<'_, M>) -> Result<(Pfn, Pfn), OutOfFrames> {
         let frame = source.frame(Fill::Fixed)?;
         let root = source.frame(Fill::Fixed).inspect_err(|_| self.give_back(frame, Fill::Fixed))?;
-        let Some(order) = order else { return Ok((frame, root, frame)) };
-        let rss_base = source.order(order, Fill::Zeroed).inspect_err(|_| {
-            self.give_back(root, Fill::Fixed);
-            self.give_back(frame, Fill::Fixed);
-        })?;
-        Ok((frame, root, rss_base))
+        Ok((frame, root))
     }
-}
-
-fn rss_order(nr_cpus: usize) -> Order {
-    let nr_frames = (nr_cpus * size_of::<RssLine>()).div_ceil(4096).next_power_of_two();
-    Order(nr_frames.trailing_zeros() as u8)
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -247,36 +223,5 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(crate) fn table_range() -> PageRange {
         let span = span_of::<M::Format>(M::Format::LEVELS - 1);
         PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES.next_multiple_of(span)))
-    }
-
-    /// The resident counts of `cpu`.
-    #[inline(always)]
-    pub(crate) fn rss_line(&self, cpu: CpuId) -> &RssLine {
-        self.rss.at(usize::from(cpu.0))
-    }
-
-    /// Charges on the calling CPU; for operations.
-    pub(crate) fn charge(&self, what: Rss, n: i64) {
-        self.rss_line(self.vm.machine.this_cpu()).add(what, n as u64);
-    }
-
-    /// Resident pages. Exact at rest, never below zero.
-    pub fn rss_pages(&self) -> RssPages {
-        self.vm.call_anywhere();
-        let mut sums = [0u64; 8];
-        for cpu in 0..self.vm.machine.nr_cpus() {
-            self.vm.machine.tick(Tick::Step);
-            let line = self.rss_line(CpuId(cpu as u16));
-            sums.iter_mut().zip(&line.counts).for_each(|(sum, word)| *sum = sum.wrapping_add(word.get()));
-        }
-        sums[Rss::Anon as usize] = sums[Rss::Anon as usize].wrapping_add(self.data.global.rss_anon.get());
-        let at_rest = |what: Rss| (sums[what as usize] as i64).max(0) as u64;
-        RssPages {
-            anon: at_rest(Rss::Anon),
-            shmem: at_rest(Rss::Shmem),
-            tables: at_rest(Rss::Tables),
-            minor_faults: at_rest(Rss::MinorFaults),
-            anon_huge: at_rest(Rss::Huge),
-        }
     }
 }

@@ -44,7 +44,7 @@ type Space = AddressSpace<'static, Plain>;
 /// raised (I10); a thief leaves them empty.
 fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)> {
     let cpu = vm.cpu(CpuId(id));
-    let CpuData { slot, active, hint, guarded, block, search, word, huge_search, fixed_block, nr_ahead, .. } = cpu;
+    let CpuData { slot, active, hint, guarded, block, search, word, huge_search, fixed_block, batch_block, .. } = cpu;
     let mut words = vec![
         ("slot", slot.get()),
         ("active", active.get()),
@@ -54,7 +54,7 @@ fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)>
         ("word", word.get()),
         ("huge_search", huge_search.get()),
         ("fixed_block", fixed_block.get()),
-        ("nr_ahead", nr_ahead.get()),
+        ("batch_block", batch_block.get()),
         ("hint.space", hint.space.get()),
         ("hint.generation", hint.generation.get()),
         ("hint.start", hint.start.get()),
@@ -122,7 +122,7 @@ impl Bench {
 
     fn with_frames(nr_frames: u64, thp: HugeKnobs) -> Bench {
         be(0);
-        let tunables = Tunables { thp, zero_ahead_blocks: 2, ..Tunables::default() };
+        let tunables = Tunables { thp, zero_ahead_blocks: 8, ..Tunables::default() };
         let vm: &'static Vm<Plain> = Box::leak(Box::new(testing::vm_of(NR_CPUS.into(), nr_frames, tunables).unwrap()));
         let space = Box::leak(Box::new(vm.new_space().unwrap()));
         let mut watch = Watch::new(vm, space);
@@ -266,7 +266,12 @@ impl Bench {
     }
 
     fn zeroing_ahead(&self) {
-        self.long_step("zero_ahead", || assert!(self.vm.zero_ahead(2) > 0));
+        // In the zone of some CPU there is a free block that is not zero.
+        let zero_ahead = || {
+            self.vm.machine.relax();
+            self.vm.zero_ahead(2) > 0
+        };
+        self.long_step("zero_ahead", || assert!((0..NR_CPUS).any(|_| zero_ahead())));
     }
 
     /// Faults until one is refused, and a fork that is.
@@ -304,9 +309,9 @@ fn all_operations(thp: HugeKnobs) {
 }
 
 /// No frame, or none of the size that is wanted, is in the blocks at which a search looks
-/// first, so that it answers and ends on another CPU.
+/// first. The CPU may be another one in the middle of whatever answers.
 #[test]
-fn a_search_goes_on_on_another_cpu() {
+fn a_search_far_away_ends_on_any_cpu() {
     let bench = Bench::with_frames(512 * 300, HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT });
     // Each CPU believes that it has blocks of zeroes.
     (0..NR_CPUS).for_each(|_| bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1)));
@@ -322,17 +327,17 @@ fn a_search_goes_on_on_another_cpu() {
     }
     bench.vm.hold_one_in_each_block(100, 8);
     bench.step("mmap", || bench.map(AT, 4 * HUGE));
-    bench.long_step("a fault without a free block", || bench.space.write(AT, &[1]).unwrap());
+    bench.step("a fault without a free block", || bench.space.write(AT, &[1]).unwrap());
     bench.vm.age(1, 7);
-    bench.long_step("faults in aged memory", || bench.fill(AT + HUGE, HUGE));
-    bench.long_step("zeroing ahead", || _ = bench.vm.zero_ahead(1));
+    bench.step("faults in aged memory", || bench.fill(AT + HUGE, HUGE));
+    bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1));
     let cpus = (0..NR_CPUS).map(|id| bench.vm.cpu(CpuId(id)));
     let blocks: Vec<u64> = cpus.map(|cpu| cpu.block.get()).filter(|block| *block != 0).collect();
     let nr_reserved = bench.vm.frames.blocks.iter().filter(|block| block.is_reserved()).count();
     assert_eq!(blocks.len(), nr_reserved, "a block is reserved for a CPU that has another: {blocks:?}");
     // Little is left, and it may be anywhere.
     bench.vm.age(0, 7);
-    bench.long_step("a refusal", || assert!(bench.space.write(AT + 2 * HUGE, &[1; 2 << 20]).is_err()));
+    bench.step("a refusal", || assert!(bench.space.write(AT + 2 * HUGE, &[1; 2 << 20]).is_err()));
 }
 
 #[test]

@@ -41,6 +41,15 @@ fn frames_without_room_for_the_metadata_are_refused_before_any_is_touched() {
     }
 }
 
+/// A search right after the beginning passes over holes and metadata.
+#[test]
+fn no_block_is_offered_for_what_it_never_had() {
+    let vm = Vm::new(in_ranges(4096, &[(0, 700), (2048, 2048)], 0, 0), Tunables::default()).unwrap();
+    let blocks = &vm.frames.blocks;
+    assert_eq!(blocks.names().iter().find(|b| blocks.at(*b).is_named_in_vain()), None);
+    assert!(blocks.names().iter().all(|b| blocks.at(b).is_told()));
+}
+
 /// Frames are joined across the border of two ranges that touch; what lies between them
 /// in memory would be overwritten.
 #[test]

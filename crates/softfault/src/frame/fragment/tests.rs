@@ -2,7 +2,7 @@
 
 use super::{Fragmentation, usable_in};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::frame::{Content, Fill};
+use crate::frame::Content;
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::testing::vm;
@@ -63,7 +63,7 @@ fn one_frame_held_in_each_block_leaves_none_whole() {
     assert_eq!(after.nr_free, before.nr_free - nr_held);
     assert_eq!(vm.fragmentation(Order::PMD).unusable_permille(), 1000);
     assert!(vm.fragmentation(Order(8)).unusable_permille() <= 600, "the other half of each block is whole");
-    assert!(vm.obtain_order(Order::PMD, Fill::Raw).is_err());
+    assert!(vm.obtain_huge().is_err());
     let mut counts = vec![0; vm.nr_frames() as usize];
     assert_eq!(vm.check(&[], &mut counts), Ok(()), "I12");
 }
@@ -83,11 +83,11 @@ fn runs_begin_where_they_are_aligned() {
     vm.age(0, 1);
     let block = vm.frames.blocks.at(BlockId(3));
     block.release(1, 0b0110_1100_0011, Content::Unknown);
-    assert_eq!([0, 1, 2].map(|order| usable_in(block, order)), [6, 4, 0]);
+    assert_eq!([0, 1, 2].map(|order| usable_in(&block, order)), [6, 4, 0]);
     block.release(1, 0b1111 << 12, Content::Unknown);
-    assert_eq!([0, 1, 2, 3].map(|order| usable_in(block, order)), [10, 8, 4, 0]);
+    assert_eq!([0, 1, 2, 3].map(|order| usable_in(&block, order)), [10, 8, 4, 0]);
     for w in 4..8 {
         block.release(w, !0, Content::Unknown);
     }
-    assert_eq!([6, 7, 8, 9].map(|order| usable_in(block, order)), [256, 256, 256, 0]);
+    assert_eq!([6, 7, 8, 9].map(|order| usable_in(&block, order)), [256, 256, 256, 0]);
 }

@@ -1,0 +1,74 @@
+//! The state of a block in one word, and what a block in that state offers.
+//!
+//! Frames in use, bits 0..16 (a hint between operations, exact at rest); reserving CPU + 1,
+//! bits 16..32; whether frames that stay where they are are kept here, bit 32; whether a
+//! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
+//! orders of runs it has lost, bits 36..40. Zero is a block that is wholly free, so that
+//! blocks need no line written before they are first used.
+
+use super::runs::RUN_ORDER;
+use super::summary::Kind;
+use crate::addr::BLOCK_FRAMES;
+
+pub(super) const COUNT: u64 = 0xffff;
+pub(super) const RESERVED_SHIFT: u32 = 16;
+pub(super) const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
+pub(super) const FIXED: u64 = 1 << 32;
+pub(super) const DIRTY: u64 = 1 << 33;
+/// Orders of runs, from 2^8 frames down, of which there was none when somebody looked.
+pub(super) const LOST_SHIFT: u32 = 36;
+pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
+/// Free frames that make a block worth reserving: refills of four frames on average; a
+/// line of descriptors taken from another CPU costs about what a refill does. A guess.
+const ROOM_FRAMES: u64 = 32;
+
+/// What a block in this state offers, a bit for each kind.
+pub(super) fn offers(state: u64) -> u32 {
+    let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
+    let is_reserved = state & RESERVED != 0;
+    let is_fixed = state & FIXED != 0;
+    let largest_run = RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32;
+    let has = |kind: Kind| match kind {
+        Kind::Any => nr_free > 0,
+        Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
+        Kind::Empty => nr_free == BLOCK_FRAMES,
+        Kind::Spare => nr_free > 0 && !is_fixed && !is_reserved,
+        Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
+        Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
+        Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
+        _ => kind
+            .run_order()
+            .is_some_and(|order| !is_fixed && !is_reserved && order <= largest_run && nr_free >> order != 0),
+    };
+    Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
+}
+
+/// The kinds that differ between two states. Frames free count by their highest bit.
+#[inline(always)]
+pub(super) fn changed(before: u64, after: u64) -> u32 {
+    let size = |state: u64| (BLOCK_FRAMES.wrapping_sub(state & COUNT)).leading_zeros();
+    if before & !COUNT == after & !COUNT && size(before) == size(after) { 0 } else { offers(before) ^ offers(after) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A shortcut may not pass over a change.
+    #[test]
+    fn states_that_offer_different_kinds_differ_for_the_shortcut() {
+        let flags = [0, FIXED, DIRTY, 1 << RESERVED_SHIFT, 8 << LOST_SHIFT, 5 << LOST_SHIFT, FIXED | DIRTY];
+        for flag in flags {
+            for used in 0..=BLOCK_FRAMES {
+                for other in
+                    [used.saturating_sub(64), used.saturating_sub(1), (used + 1).min(512), (used + 64).min(512)]
+                {
+                    assert_eq!(changed(flag | used, flag | other), offers(flag | used) ^ offers(flag | other));
+                }
+                flags.iter().for_each(|to| {
+                    assert_eq!(changed(flag | used, to | used), offers(flag | used) ^ offers(to | used));
+                });
+            }
+        }
+    }
+}

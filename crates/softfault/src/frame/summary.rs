@@ -1,0 +1,325 @@
+//! Trees of bitmaps that tell which blocks have something to offer, so that nobody
+//! walks over memory to find one, or to learn that there is none.
+//!
+//! ```text
+//! level 2   one bit for each word of level 1 ...            until one row is left
+//! level 1   one bit for each word of level 0
+//! level 0   one bit for each block; a word is a tract: 64 blocks, or fewer where
+//!           CPUs would have to share a tract
+//! row       the words of all kinds for the same blocks: two lines
+//! ```
+//! A set bit says that the block, or the whole word below, has *nothing* of the kind:
+//! so a row of zeroes stands for free memory, and memory that nobody has used needs no
+//! row written. Zones of CPUs consist of whole tracts; no line of level 0 serves two.
+//!
+//! A bit above is never set at rest while something below is there (I40). Whoever
+//! makes something available clears the bits *after* that, from the block up, each by a
+//! read-modify-write; it goes on up where the word had nothing before. Whoever uses the
+//! last of it sets the bit by a read-modify-write, looks at the block (or the word below)
+//! again, and takes the bit back if there is something after all. Both are changes of
+//! the same word, so that the later one has seen what the earlier one had done: either
+//! the bit is cleared last, or the second look sees why it should be.
+//!
+//! A search goes up to the first row with something after its place, and down again: as
+//! many words as there are levels, twice. It may pass over what changes under its eyes.
+//!
+//! Source: tree summaries as in LLFree (Wrenger et al., USENIX ATC 2023), which has one
+//! level of them; hierarchical bitmaps as in schedulers' priority maps.
+//!
+//! Locks on entry: none.
+
+use crate::addr::{BlockId, BlockRange, Order, Pfn};
+use crate::machine::Machine;
+use crate::mem::FrameArray;
+use crate::sync::{Ordering, Word};
+
+/// Kinds that have room in a row.
+const NR_KINDS: usize = 16;
+/// 8,388,608 blocks (16 TiB) in tracts of 64, and three levels more.
+const MAX_LEVELS: usize = 5;
+const NOTHING: u64 = !0;
+/// log2 of the blocks in a word of level 0, at most.
+const MAX_SHIFT: u32 = 6;
+
+/// The words of all kinds for the same blocks.
+#[repr(C, align(64))]
+pub(crate) struct SummaryRow([Word; NR_KINDS]);
+
+/// What blocks are looked up for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A free frame.
+    Any,
+    /// A free frame in a block in which some stay where they are, and from which nobody
+    /// takes small frames.
+    Fixed,
+    /// A free frame where none stays, and nobody takes small frames.
+    Spare,
+    /// The same, and free frames for some refills.
+    Room,
+    /// All of it is free, though a CPU may be about to take small frames from it.
+    Empty,
+    /// All of it is free, and nobody takes small frames from it.
+    Whole,
+    /// The same, and all of it is zero.
+    Ready,
+    /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
+    /// takes small frames.
+    Run2,
+    /// 2^3.
+    Run3,
+    /// 2^4.
+    Run4,
+    /// 2^5.
+    Run5,
+    /// 2^6.
+    Run6,
+    /// 2^7.
+    Run7,
+    /// 2^8.
+    Run8,
+}
+
+impl Kind {
+    const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
+    pub(crate) const ALL: [Kind; 14] = [
+        Kind::Any,
+        Kind::Fixed,
+        Kind::Spare,
+        Kind::Room,
+        Kind::Empty,
+        Kind::Whole,
+        Kind::Ready,
+        Kind::Run2,
+        Kind::Run3,
+        Kind::Run4,
+        Kind::Run5,
+        Kind::Run6,
+        Kind::Run7,
+        Kind::Run8,
+    ];
+
+    /// That of runs of 2^order frames.
+    pub(crate) fn run(order: Order) -> Option<Kind> {
+        Kind::RUNS.get(usize::from(order.0).checked_sub(2)?).copied()
+    }
+
+    /// The order of the runs that it stands for.
+    pub(crate) fn run_order(self) -> Option<u32> {
+        (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2)
+    }
+
+    /// Its bit among those of all kinds.
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
+
+/// All trees.
+pub(crate) struct Summary {
+    rows: FrameArray<SummaryRow>,
+    nr_blocks: u32,
+    shift: u32,
+    /// First row of each level, and after the last one the number of rows.
+    starts: [u32; MAX_LEVELS + 1],
+    nr_levels: usize,
+}
+
+/// A bit of one level.
+#[derive(Clone, Copy)]
+struct Place {
+    level: usize,
+    row: u32,
+    bit: u32,
+}
+
+impl Summary {
+    /// Frames that the trees over so many blocks take.
+    pub(crate) fn frames_for(nr_blocks: u32, nr_cpus: usize) -> u64 {
+        let (starts, nr_levels) = levels_of(nr_blocks, shift_of(nr_blocks, nr_cpus));
+        FrameArray::<SummaryRow>::frames_for(starts[nr_levels] as usize)
+    }
+
+    /// The trees in frames of zeroes from `first` on: every block has everything.
+    pub(crate) fn over<M: Machine>(machine: &M, first: Pfn, nr_blocks: u32, nr_cpus: usize) -> Summary {
+        let shift = shift_of(nr_blocks, nr_cpus);
+        let (starts, nr_levels) = levels_of(nr_blocks, shift);
+        let rows = FrameArray::over(machine, first, 0, starts[nr_levels] as usize);
+        let summary = Summary { rows, nr_blocks, shift, starts, nr_levels };
+        summary.end_rows();
+        summary
+    }
+
+    /// No block has anything of the kind. At the very beginning.
+    pub(crate) fn clear(&self, kind: Kind) {
+        self.rows.iter().for_each(|row| row.0[kind as usize].set(NOTHING));
+    }
+
+    /// What lies past the end of memory has nothing.
+    fn end_rows(&self) {
+        let tract = 1u32 << self.shift;
+        for level in 0..self.nr_levels {
+            let (nr_bits, width) = match level {
+                0 => (self.nr_blocks, tract),
+                _ => (self.nr_rows(level - 1), 64),
+            };
+            for row in 0..self.nr_rows(level) {
+                let used = (nr_bits - row * width).min(width);
+                if used < 64 {
+                    let place = Place { level, row, bit: 0 };
+                    Kind::ALL.iter().for_each(|kind| self.word(*kind, place).set(NOTHING << used));
+                }
+            }
+        }
+    }
+
+    /// log2 of the blocks in a tract: zones begin at multiples.
+    pub(crate) fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    fn nr_rows(&self, level: usize) -> u32 {
+        self.starts[level + 1] - self.starts[level]
+    }
+
+    #[inline(always)]
+    fn word(&self, kind: Kind, at: Place) -> &Word {
+        &self.rows.at((self.starts[at.level] + at.row) as usize).0[kind as usize]
+    }
+
+    fn place_of(&self, b: BlockId) -> Place {
+        Place { level: 0, row: b.0 >> self.shift, bit: b.0 & ((1 << self.shift) - 1) }
+    }
+
+    /// Block `b` has something of the kind now. Called after it has.
+    pub(crate) fn offer(&self, kind: Kind, b: BlockId) {
+        self.offer_at(kind, self.place_of(b));
+    }
+
+    fn offer_at(&self, kind: Kind, mut at: Place) {
+        while at.level < self.nr_levels {
+            let before = self.word(kind, at).fetch_and(!(1 << at.bit), Ordering::AcqRel);
+            if before != NOTHING {
+                return;
+            }
+            at = at.above();
+        }
+    }
+
+    /// Block `b` has nothing of the kind left. `has` looks again.
+    pub(crate) fn withdraw(&self, kind: Kind, b: BlockId, has: impl Fn() -> bool) {
+        let at = self.place_of(b);
+        self.withdraw_at(kind, at);
+        if has() {
+            self.offer_at(kind, at);
+        }
+    }
+
+    fn withdraw_at(&self, kind: Kind, at: Place) {
+        let bit = 1 << at.bit;
+        let word = self.word(kind, at);
+        if word.fetch_or(bit, Ordering::AcqRel) | bit != NOTHING || at.level + 1 == self.nr_levels {
+            return;
+        }
+        self.withdraw_at(kind, at.above());
+        if word.load(Ordering::Acquire) != NOTHING {
+            self.offer_at(kind, at.above());
+        }
+    }
+
+    /// Whether a search that comes by finds the block. For the checker.
+    pub(crate) fn says(&self, kind: Kind, b: BlockId) -> bool {
+        let mut at = self.place_of(b);
+        while at.level < self.nr_levels {
+            if self.word(kind, at).load(Ordering::Acquire) & 1 << at.bit != 0 {
+                return false;
+            }
+            at = at.above();
+        }
+        true
+    }
+
+    /// Whether any block has something of the kind.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        let root = Place { level: self.nr_levels - 1, row: 0, bit: 0 };
+        self.word(kind, root).load(Ordering::Acquire) != NOTHING
+    }
+
+    /// The first of these blocks, in their order, that has something.
+    pub(crate) fn first_in(&self, kind: Kind, blocks: &BlockRange) -> Option<BlockId> {
+        if blocks.start >= blocks.end {
+            return None;
+        }
+        self.find_after(kind, blocks.start).filter(|b| blocks.contains(*b))
+    }
+
+    /// The last of them.
+    pub(crate) fn last_in(&self, kind: Kind, blocks: &BlockRange) -> Option<BlockId> {
+        if blocks.start >= blocks.end {
+            return None;
+        }
+        self.find_before(kind, BlockId(blocks.end.0 - 1)).filter(|b| blocks.contains(*b))
+    }
+
+    fn find_after(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
+        let mut at = self.place_of(from);
+        loop {
+            let has = !self.word(kind, at).load(Ordering::Acquire) & (NOTHING << at.bit);
+            let lowest = has.trailing_zeros();
+            at = match (has, at.level) {
+                (0, _) => self.above_row(at, at.row.checked_add(1)?)?,
+                (_, 0) => return Some(BlockId((at.row << self.shift) + lowest)),
+                _ => Place { level: at.level - 1, row: at.row * 64 + lowest, bit: 0 },
+            };
+        }
+    }
+
+    fn find_before(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
+        let mut at = self.place_of(from);
+        loop {
+            let has = !self.word(kind, at).load(Ordering::Acquire) & (NOTHING >> (63 - at.bit));
+            let highest = has.checked_ilog2().unwrap_or(0);
+            at = match (has, at.level) {
+                (0, _) => self.above_row(at, at.row.checked_sub(1)?)?,
+                (_, 0) => return Some(BlockId((at.row << self.shift) + highest)),
+                _ => Place { level: at.level - 1, row: at.row * 64 + highest, bit: 63 },
+            };
+        }
+    }
+
+    /// Where the level above speaks of a row of this level, if there is such a row.
+    fn above_row(&self, at: Place, row: u32) -> Option<Place> {
+        (row < self.nr_rows(at.level)).then(|| Place { row, ..at }.above())
+    }
+}
+
+impl Place {
+    /// The bit that stands for this row.
+    fn above(self) -> Place {
+        Place { level: self.level + 1, row: self.row / 64, bit: self.row % 64 }
+    }
+}
+
+/// The largest tracts of which each CPU can have one.
+fn shift_of(nr_blocks: u32, nr_cpus: usize) -> u32 {
+    (nr_blocks as usize / nr_cpus.max(1)).checked_ilog2().unwrap_or(0).min(MAX_SHIFT)
+}
+
+/// First row of each level and the end of the last, number of levels.
+fn levels_of(nr_blocks: u32, shift: u32) -> ([u32; MAX_LEVELS + 1], usize) {
+    let mut starts = [0; MAX_LEVELS + 1];
+    let mut nr_rows = nr_blocks.div_ceil(1 << shift);
+    let mut nr_levels = 0;
+    loop {
+        starts[nr_levels + 1] = starts[nr_levels] + nr_rows;
+        nr_levels += 1;
+        if nr_rows <= 1 {
+            return (starts, nr_levels);
+        }
+        nr_rows = nr_rows.div_ceil(64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! The trees against a set of blocks.
+
+use super::*;
+use crate::addr::Pfn;
+use crate::testing::{Plain, in_ranges};
+use std::collections::BTreeSet;
+
+/// Blocks and CPUs: one row, tracts of one block, uneven ends, three levels.
+const SHAPES: [(u32, usize); 7] = [(1, 1), (64, 1), (65, 1), (100, 64), (512, 512), (4097, 64), (300_000, 2)];
+
+struct Both {
+    summary: Summary,
+    model: BTreeSet<u32>,
+    /// The trees lie in its memory.
+    _machine: Plain,
+}
+
+impl Both {
+    fn new(nr_blocks: u32, nr_cpus: usize) -> Both {
+        let nr_frames = Summary::frames_for(nr_blocks, nr_cpus);
+        let machine = in_ranges(nr_frames + 1, &[(0, nr_frames + 1)], 0, 0);
+        let summary = Summary::over(&machine, Pfn(1), nr_blocks, nr_cpus);
+        Both { summary, model: (0..nr_blocks).collect(), _machine: machine }
+    }
+
+    fn set(&mut self, b: u32, has: bool) {
+        if has {
+            self.model.insert(b);
+            self.summary.offer(Kind::Room, BlockId(b));
+        } else {
+            self.model.remove(&b);
+            self.summary.withdraw(Kind::Room, BlockId(b), || false);
+        }
+    }
+
+    fn compare(&self, from: u32, end: u32) {
+        let end = end.max(from);
+        let name = |b: Option<&u32>| b.map(|b| BlockId(*b));
+        let blocks = BlockRange { start: BlockId(from), end: BlockId(end) };
+        let mut inside = self.model.range(from..end);
+        assert_eq!(self.summary.first_in(Kind::Room, &blocks), name(inside.clone().next()), "{blocks:?}");
+        assert_eq!(self.summary.last_in(Kind::Room, &blocks), name(inside.next_back()), "{blocks:?}");
+    }
+}
+
+fn random(state: &mut u64, n: u32) -> u32 {
+    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+    ((*state >> 33) % u64::from(n)) as u32
+}
+
+#[test]
+fn searches_find_what_a_set_finds() {
+    for (nr_blocks, nr_cpus) in SHAPES {
+        let mut both = Both::new(nr_blocks, nr_cpus);
+        both.compare(0, nr_blocks);
+        let mut state = 7;
+        for step in 0..4000 {
+            let b = random(&mut state, nr_blocks);
+            // At first most are taken away, later most come back.
+            both.set(b, random(&mut state, 4) == 0 || step > 3000);
+            both.compare(random(&mut state, nr_blocks), random(&mut state, nr_blocks + 1));
+        }
+    }
+}
+
+#[test]
+fn the_last_block_of_all_is_found_from_everywhere_and_none_is_none() {
+    for (nr_blocks, nr_cpus) in SHAPES {
+        let mut both = Both::new(nr_blocks, nr_cpus);
+        both.summary.clear(Kind::Room);
+        both.model.clear();
+        both.compare(0, nr_blocks);
+        for last in [0, nr_blocks / 2, nr_blocks - 1] {
+            both.set(last, true);
+            for from in [0, last, nr_blocks - 1] {
+                both.compare(from, nr_blocks);
+            }
+            both.set(last, false);
+            both.compare(last, nr_blocks);
+        }
+        let all = BlockRange { start: BlockId(0), end: BlockId(nr_blocks) };
+        assert_eq!(both.summary.first_in(Kind::Whole, &all), Some(BlockId(0)), "kinds are apart");
+    }
+}
+
+#[test]
+fn a_second_look_takes_the_withdrawal_back() {
+    let both = Both::new(4097, 1);
+    both.summary.clear(Kind::Any);
+    both.summary.withdraw(Kind::Any, BlockId(4000), || true);
+    let all = BlockRange { start: BlockId(0), end: BlockId(4097) };
+    assert_eq!(both.summary.first_in(Kind::Any, &all), Some(BlockId(4000)));
+}
+
+#[test]
+fn tracts_are_as_large_as_cpus_leave_room_for() {
+    let shift = |nr_blocks, nr_cpus| shift_of(nr_blocks, nr_cpus);
+    assert_eq!([shift(1, 1), shift(3, 4), shift(4, 4), shift(127, 1), shift(1 << 20, 512)], [0, 0, 0, 6, 6]);
+    assert_eq!([shift(256, 64), shift(255, 64), shift(100, 3)], [2, 1, 5]);
+    assert_eq!(size_of::<SummaryRow>(), 128, "no two tracts share a line");
+    let (starts, nr_levels) = levels_of(1 << 23, MAX_SHIFT);
+    assert_eq!((nr_levels, starts), (4, [0, 131_072, 133_120, 133_152, 133_153, 0]));
+    assert_eq!(levels_of(1 << 23, 0).1, 5, "16 TiB and millions of CPUs");
+}
