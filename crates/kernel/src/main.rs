@@ -86,7 +86,7 @@ extern "C" fn kernel_main(start_info: u64) -> ! {
     paging::init();
     let info = match info::read(start_info) {
         Ok(info) => info,
-        Err(error) => panic!("cannot start: {error:?}: wants a PVH loader and 16 MiB of memory"),
+        Err(error) => panic!("cannot start: {error}"),
     };
     heap::init(info.heap);
     descriptors::init();

@@ -27,6 +27,21 @@ std::thread_local! {
     static CPU: Cell<u16> = const { Cell::new(0) };
     static ENTERED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     static RELAXED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
+    static NR_BEGUN: Cell<u64> = const { Cell::new(0) };
+    static UNWRITTEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What [`Plain::soil`] fills memory with.
+const SOIL: u8 = 0xaa;
+
+/// Whether the last machine of this thread that was soiled was so when it ended.
+pub(crate) fn was_unwritten() -> bool {
+    UNWRITTEN.get()
+}
+
+/// How often a machine of this thread has heard that its frames are about to be written.
+pub(crate) fn nr_begun() -> u64 {
+    NR_BEGUN.get()
 }
 
 /// This thread is that CPU of its machines.
@@ -56,7 +71,10 @@ pub(crate) struct Plain {
     frames: Vec<FrameRange>,
     /// Frames from the first number on lie so many frames further up in memory.
     gap: (u32, u64),
-    nr_cpus: usize,
+    /// All frames lie so many bytes further up.
+    pub(crate) skew: usize,
+    is_soiled: bool,
+    pub(crate) nr_cpus: usize,
     /// What the clock says, and what each look at it adds.
     pub(crate) clock: Word,
     pub(crate) clock_step: Word,
@@ -80,6 +98,7 @@ unsafe impl Machine for Plain {
         &self.frames
     }
     fn begin(&mut self) -> bool {
+        NR_BEGUN.set(NR_BEGUN.get() + 1);
         true
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
@@ -90,7 +109,7 @@ unsafe impl Machine for Plain {
         let (from, nr_more) = self.gap;
         let at = u64::from(pfn.0) + if pfn.0 < from { 0 } else { nr_more };
         assert!(at < self.nr_frames);
-        self.memory.wrapping_add((at * PAGE_SIZE) as usize)
+        self.memory.wrapping_add((at * PAGE_SIZE) as usize + self.skew)
     }
     fn nr_cpus(&self) -> usize {
         self.nr_cpus
@@ -136,6 +155,11 @@ impl Drop for Plain {
         if self.memory.is_null() {
             return;
         }
+        if self.is_soiled {
+            // SAFETY: I1: all of the allocation, which nobody else uses any more.
+            let bytes = unsafe { core::slice::from_raw_parts(self.memory, layout(self.nr_frames).size()) };
+            UNWRITTEN.set(bytes.iter().all(|byte| *byte == SOIL));
+        }
         // SAFETY: I1: allocated with this layout in `try_vm`.
         unsafe { dealloc(self.memory, layout(self.nr_frames)) }
     }
@@ -153,7 +177,18 @@ fn named(ranges: &[(u32, u64)]) -> Vec<FrameRange> {
 
 fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
     let [nr_looks, nr_relaxed, closed, clock, clock_step] = [0; 5].map(Word::new);
-    Plain { memory, nr_frames, frames, gap: (0, 0), nr_cpus, clock, clock_step, closed, nr_looks, nr_relaxed }
+    let (gap, skew, is_soiled) = ((0, 0), 0, false);
+    Plain { memory, nr_frames, frames, gap, skew, is_soiled, nr_cpus, clock, clock_step, closed, nr_looks, nr_relaxed }
+}
+
+impl Plain {
+    /// Fills all memory with the same byte; see [`was_unwritten`].
+    pub(crate) fn soil(mut self) -> Plain {
+        // SAFETY: I1: all of the allocation, which nobody uses yet.
+        unsafe { self.memory.write_bytes(SOIL, layout(self.nr_frames).size()) };
+        self.is_soiled = true;
+        self
+    }
 }
 
 /// A `Vm` over `nr_frames` zeroed frames.

@@ -2,7 +2,7 @@
 //! components together, and gives `Vm` the two functions of its `Relief`. In the top
 //! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
 
-use crate::addr::{BLOCK_FRAMES, BlockRange, PAGE_SIZE, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockRange, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{
@@ -16,46 +16,11 @@ use crate::space::vm::Relief;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeMode;
-use crate::tunables::huge::KnobError;
+use refusal::{check_linear, nr_cpus_of, span_of};
 
-/// Why there is no [`Vm`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum NewVmError {
-    /// [`Machine::frames`] gives no frame, one frame twice, or a frame past 2^32.
-    BadFrames,
-    /// [`Machine::frame_ptr`] is not linear over all ranges (I1).
-    NotLinear {
-        /// A frame that does not lie where the first one and its number say.
-        pfn: Pfn,
-    },
-    /// [`Machine::nr_cpus`] is 0 or above [`MAX_CPUS`].
-    BadCpus,
-    /// No range has room for the metadata: this many frames in one piece.
-    NoRoom {
-        /// Frames wanted.
-        nr_frames: u64,
-    },
-    /// The knobs of huge pages cannot be like this.
-    BadKnobs(KnobError),
-}
+mod refusal;
 
-impl core::fmt::Display for NewVmError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            NewVmError::BadFrames => f.write_str("Machine::frames: should be non-empty, disjoint and below 2^32"),
-            NewVmError::NotLinear { pfn } => {
-                write!(f, "Machine::frame_ptr: should be linear over all ranges, and {pfn:?} lies elsewhere")
-            }
-            NewVmError::BadCpus => write!(f, "nr_cpus: should be 1 to {MAX_CPUS}"),
-            NewVmError::NoRoom { nr_frames } => {
-                write!(f, "Machine::frames: one range should have room for {nr_frames} frames of metadata")
-            }
-            NewVmError::BadKnobs(error) => write!(f, "tunables.thp: {error}"),
-        }
-    }
-}
-impl core::error::Error for NewVmError {}
+pub use refusal::NewVmError;
 
 impl<M: Machine> Vm<M> {
     /// Takes over the machine's frames. Lays the metadata out in the first range
@@ -63,12 +28,9 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// See [`NewVmError`]. No frame was touched then.
+    /// See [`NewVmError`]. No frame was touched then, and [`Machine::begin`] not called.
     pub fn new(mut machine: M, tunables: Tunables) -> Result<Vm<M>, NewVmError> {
-        let nr_cpus = machine.nr_cpus();
-        if nr_cpus == 0 || nr_cpus > MAX_CPUS {
-            return Err(NewVmError::BadCpus);
-        }
+        let nr_cpus = nr_cpus_of(&machine)?;
         let mode = if tunables.thp_off { HugeMode::Off } else { HugeMode::Knobs };
         let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of(machine.frames())?;
@@ -185,34 +147,6 @@ fn free_mask(ranges: &[FrameRange], meta: &FrameRange, base: u64, usable: &dyn F
         return !0;
     }
     (0..64).filter(|i| usable(base + i)).fold(0, |mask, i| mask | 1 << i)
-}
-
-/// Checks the ranges and gives the number of the frame after the last.
-fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
-    let mut end = 0;
-    for (i, r) in ranges.iter().enumerate() {
-        let overlaps = ranges[..i].iter().any(|o| u64::from(r.first.0) < o.end() && u64::from(o.first.0) < r.end());
-        if overlaps || r.end() > u64::from(u32::MAX) {
-            return Err(NewVmError::BadFrames);
-        }
-        end = end.max(r.end());
-    }
-    if end == 0 { Err(NewVmError::BadFrames) } else { Ok(end) }
-}
-
-/// Looks at both ends of each range. Frames of two ranges that touch are cleared, copied
-/// and mapped as one piece, so that a wrong address there is somebody else's memory (I1).
-fn check_linear<M: Machine>(machine: &M) -> Result<(), NewVmError> {
-    let frame_0 = |pfn: Pfn| machine.frame_ptr(pfn).addr().wrapping_sub(pfn.0 as usize * PAGE_SIZE as usize);
-    let mut origin = None;
-    for range in machine.frames().iter().filter(|r| r.nr_frames > 0) {
-        for pfn in [range.first, Pfn((range.end() - 1) as u32)] {
-            if *origin.get_or_insert(frame_0(pfn)) != frame_0(pfn) {
-                return Err(NewVmError::NotLinear { pfn });
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ const USABLE: u32 = 1;
 const PAGE: u64 = 4096;
 /// Below lie the firmware's tables and the trampoline.
 const LOW_END: u64 = 1 << 20;
+/// Memory from here on is not in the direct map, and not used (K1).
+const MAPPED_END: u64 = 512 << 30;
 
 #[repr(C)]
 struct StartInfo {
@@ -75,6 +77,20 @@ pub enum BootError {
     Loader,
     /// No memory behind the image for the heap.
     Memory,
+    /// Entry number so many of the memory map has a page in common with one before it.
+    Overlap(usize),
+}
+
+impl core::fmt::Display for BootError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            BootError::Loader => f.write_str("wants a PVH loader"),
+            BootError::Memory => f.write_str("wants 16 MiB of memory, and some behind the image"),
+            BootError::Overlap(i) => {
+                write!(f, "memory map: entry {i} should have no page in common with one before it")
+            }
+        }
+    }
 }
 
 static INFO: Once<Info> = Once::new();
@@ -111,7 +127,8 @@ pub fn read(at: u64) -> Result<&'static Info, BootError> {
         // SAFETY: K7: entry i of the loader's map.
         let entry = unsafe { &*direct_map(start.memmap).cast::<MemmapEntry>().add(i) };
         if entry.kind == USABLE {
-            info.add(Span { start: entry.start, end: entry.start + entry.bytes });
+            let span = Span { start: entry.start, end: entry.start.saturating_add(entry.bytes) };
+            info.add(span).ok_or(BootError::Overlap(i))?;
         }
     }
     info.place_heap()?;
@@ -129,13 +146,18 @@ impl Info {
             self.cmdline_bytes = i + 1;
         }
     }
-    fn add(&mut self, span: Span) {
-        let start = span.start.max(LOW_END).next_multiple_of(PAGE);
-        let end = span.end & !(PAGE - 1);
+    /// Whole pages of it that the direct map shows; `None` if one is there already.
+    fn add(&mut self, span: Span) -> Option<()> {
+        let start = span.start.clamp(LOW_END, MAPPED_END).next_multiple_of(PAGE);
+        let end = span.end.min(MAPPED_END) & !(PAGE - 1);
         if start < end && self.nr_spans < MAX_REGIONS {
+            if self.spans[..self.nr_spans].iter().any(|s| start < s.end && s.start < end) {
+                return None;
+            }
             self.spans[self.nr_spans] = Span { start, end };
             self.nr_spans += 1;
         }
+        Some(())
     }
     /// The heap lies right behind the image: an eighth of memory, 4 to 256 MiB.
     fn place_heap(&mut self) -> Result<(), BootError> {

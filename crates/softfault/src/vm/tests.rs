@@ -2,31 +2,68 @@
 
 use super::{NewVmError, Vm};
 use crate::addr::{Access, PAGE_SIZE, Pfn};
+use crate::machine::MAX_CPUS;
 use crate::policy::huge::Enabled;
 use crate::program;
-use crate::testing::{FIXED_PRIVATE, RW, in_ranges, without_memory};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, in_ranges, nr_begun, was_unwritten, without_memory};
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeKnobs;
 
+/// The refusal, which came before the machine heard that its frames would be written, and
+/// before any was.
+fn refused(machine: Plain, tunables: Tunables) -> NewVmError {
+    let before = nr_begun();
+    let refusal = Vm::new(machine, tunables).err().expect("should be refused");
+    assert_eq!(nr_begun(), before, "{refusal}: the frames are not about to be written");
+    refusal
+}
+
+/// Where there is no memory whoever looks for a frame fails the test.
 #[test]
 fn bad_frames_are_refused_before_any_is_touched() {
-    let cases: [&[(u32, u64)]; 9] = [
-        &[],
-        &[(0, 0)],
-        &[(0, 64), (63, 64)],
-        &[(64, 64), (0, 65)],
-        &[(0, 1024), (512, 1)],
-        &[(5, 100), (5, 100)],
-        &[(u32::MAX, 1)],
-        &[(0, 1 << 32)],
-        &[(1 << 20, u64::MAX)],
+    let empty = |range| NewVmError::EmptyRange { range };
+    let high = |range| NewVmError::RangeTooHigh { range };
+    let overlap = |range, with| NewVmError::Overlap { range, with };
+    type Case = (&'static [(u32, u64)], NewVmError);
+    let cases: [Case; 15] = [
+        (&[], NewVmError::NoFrames),
+        (&[(0, 0)], empty(0)),
+        (&[(5, 0)], empty(0)),
+        (&[(0, 4096), (4096, 0)], empty(1)),
+        (&[(0, 64), (63, 64)], overlap(1, 0)),
+        (&[(64, 64), (0, 65)], overlap(1, 0)),
+        (&[(0, 1024), (512, 1)], overlap(1, 0)),
+        (&[(512, 1), (0, 1024)], overlap(1, 0)),
+        (&[(5, 100), (5, 100)], overlap(1, 0)),
+        (&[(0, 4096), (8192, 64), (8255, 2)], overlap(2, 1)),
+        (&[(u32::MAX, 1)], high(0)),
+        (&[(0, 1 << 32)], high(0)),
+        (&[(1 << 20, u64::MAX)], high(0)),
+        (&[(0, 4096), (u32::MAX - 1, 2)], high(1)),
+        (&[(0, u64::MAX), (7, u64::MAX)], high(0)),
     ];
-    for frames in cases {
-        assert_eq!(
-            Vm::new(without_memory(frames), Tunables::default()).err(),
-            Some(NewVmError::BadFrames),
-            "{frames:?}"
-        );
+    for (frames, refusal) in cases {
+        assert_eq!(refused(without_memory(frames), Tunables::default()), refusal, "{frames:?}");
+        assert!(std::format!("{refusal}").starts_with("Machine::frames: "), "{refusal}");
+    }
+}
+
+#[test]
+fn numbers_of_cpus_that_no_machine_has_are_refused() {
+    for nr_cpus in [0, MAX_CPUS + 1, usize::MAX] {
+        let mut machine = without_memory(&[(0, 4096)]);
+        machine.nr_cpus = nr_cpus;
+        assert_eq!(refused(machine, Tunables::default()), NewVmError::BadCpus, "{nr_cpus}");
+    }
+}
+
+#[test]
+fn frames_that_are_not_aligned_are_refused() {
+    for skew in [1, 8, 2048, 4095] {
+        let mut machine = in_ranges(4096, &[(700, 3000), (0, 64)], 0, 0).soil();
+        machine.skew = skew;
+        assert_eq!(refused(machine, Tunables::default()), NewVmError::NotAligned { pfn: Pfn(700) }, "{skew}");
+        assert!(was_unwritten());
     }
 }
 
@@ -36,8 +73,8 @@ fn frames_without_room_for_the_metadata_are_refused_before_any_is_touched() {
     let cases: [&[(u32, u64)]; 4] =
         [&[(0, 3)], &[(1 << 27, 1 << 18)], &[(0x8_0000, 1 << 12)], &[(0, 2), (4, 2), (8, 2)]];
     for frames in cases {
-        let refused = Vm::new(without_memory(frames), Tunables::default()).err();
-        assert!(matches!(refused, Some(NewVmError::NoRoom { .. })), "{frames:?}: {refused:?}");
+        let refused = refused(without_memory(frames), Tunables::default());
+        assert!(matches!(refused, NewVmError::NoRoom { .. }), "{frames:?}: {refused:?}");
     }
 }
 
@@ -57,13 +94,14 @@ fn ranges_that_lie_apart_are_refused() {
     type Case = (&'static [(u32, u64)], u64, u32);
     let cases: [Case; 4] = [
         (&[(0, 700), (700, 3000)], 1, 700),
-        (&[(0, 700), (0, 0), (700, 3000)], 300, 700),
+        (&[(0, 700), (700, 1), (701, 3000)], 300, 700),
         (&[(0, 700), (1024, 2048)], 5, 1024),
         (&[(700, 3000), (4000, 8), (0, 700)], 80, 4000),
     ];
     for (ranges, gap, first) in cases {
-        let refused = Vm::new(in_ranges(4096, ranges, first, gap), Tunables::default()).err();
-        assert_eq!(refused, Some(NewVmError::NotLinear { pfn: Pfn(first) }), "{ranges:?}");
+        let refused = refused(in_ranges(4096, ranges, first, gap).soil(), Tunables::default());
+        assert_eq!(refused, NewVmError::NotLinear { pfn: Pfn(first) }, "{ranges:?}");
+        assert!(was_unwritten());
     }
 }
 

@@ -1,0 +1,120 @@
+//! What a machine has to say of its memory before there is a [`Vm`](crate::Vm), and why it
+//! is refused. Nothing here writes: a refused machine is as it was.
+
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::machine::{FrameRange, MAX_CPUS, Machine};
+use crate::tunables::huge::KnobError;
+
+/// Why there is no [`Vm`](crate::Vm). A range is named by its place in [`Machine::frames`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum NewVmError {
+    /// [`Machine::frames`] gives no range.
+    NoFrames,
+    /// A range has no frame.
+    EmptyRange {
+        /// The range.
+        range: usize,
+    },
+    /// A range does not end below frame 2^32.
+    RangeTooHigh {
+        /// The range.
+        range: usize,
+    },
+    /// Two ranges have a frame in common.
+    Overlap {
+        /// The one.
+        range: usize,
+        /// One before it.
+        with: usize,
+    },
+    /// [`Machine::frame_ptr`] is not linear over all ranges (I1).
+    NotLinear {
+        /// A frame that does not lie where the first one and its number say.
+        pfn: Pfn,
+    },
+    /// [`Machine::frame_ptr`] is not a multiple of 4,096 (I1).
+    NotAligned {
+        /// The frame.
+        pfn: Pfn,
+    },
+    /// [`Machine::nr_cpus`] is 0 or above [`MAX_CPUS`].
+    BadCpus,
+    /// No range has room for the metadata: this many frames in one piece.
+    NoRoom {
+        /// Frames wanted.
+        nr_frames: u64,
+    },
+    /// The knobs of huge pages cannot be like this.
+    BadKnobs(KnobError),
+}
+
+impl core::fmt::Display for NewVmError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            NewVmError::NoFrames => f.write_str("Machine::frames: should have a range of frames, has none"),
+            NewVmError::EmptyRange { range } => {
+                write!(f, "Machine::frames: range {range} should have a frame, has none")
+            }
+            NewVmError::RangeTooHigh { range } => {
+                write!(f, "Machine::frames: range {range} should end at frame {} at most", u32::MAX)
+            }
+            NewVmError::Overlap { range, with } => {
+                write!(f, "Machine::frames: ranges {with} and {range} should have no frame in common")
+            }
+            NewVmError::NotLinear { pfn } => {
+                write!(f, "Machine::frame_ptr: should be linear over all ranges, and {pfn:?} lies elsewhere")
+            }
+            NewVmError::NotAligned { pfn } => {
+                write!(f, "Machine::frame_ptr: should be a multiple of {PAGE_SIZE}, is not for {pfn:?}")
+            }
+            NewVmError::BadCpus => write!(f, "Machine::nr_cpus: should be 1 to {MAX_CPUS}"),
+            NewVmError::NoRoom { nr_frames } => {
+                write!(f, "Machine::frames: one range should have room for {nr_frames} frames of metadata")
+            }
+            NewVmError::BadKnobs(error) => write!(f, "tunables.thp: {error}"),
+        }
+    }
+}
+impl core::error::Error for NewVmError {}
+
+/// Checks the number of CPUs and gives it.
+pub(super) fn nr_cpus_of<M: Machine>(machine: &M) -> Result<usize, NewVmError> {
+    Some(machine.nr_cpus()).filter(|nr| (1..=MAX_CPUS).contains(nr)).ok_or(NewVmError::BadCpus)
+}
+
+/// Checks the ranges, each by itself and with those before it, and gives the number of the
+/// frame after the last.
+pub(super) fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
+    for (i, r) in ranges.iter().enumerate() {
+        if r.nr_frames == 0 {
+            return Err(NewVmError::EmptyRange { range: i });
+        }
+        if r.end() > u64::from(u32::MAX) {
+            return Err(NewVmError::RangeTooHigh { range: i });
+        }
+        let meets = |o: &FrameRange| u64::from(r.first.0) < o.end() && u64::from(o.first.0) < r.end();
+        if let Some(with) = ranges[..i].iter().position(meets) {
+            return Err(NewVmError::Overlap { range: i, with });
+        }
+    }
+    ranges.iter().map(FrameRange::end).max().ok_or(NewVmError::NoFrames)
+}
+
+/// Looks at both ends of each range. Frames of two ranges that touch are cleared, copied
+/// and mapped as one piece, so that a wrong address there is somebody else's memory (I1).
+pub(super) fn check_linear<M: Machine>(machine: &M) -> Result<(), NewVmError> {
+    let frame_0 = |pfn: Pfn| machine.frame_ptr(pfn).addr().wrapping_sub(pfn.0 as usize * PAGE_SIZE as usize);
+    let mut origin = None;
+    for range in machine.frames() {
+        for pfn in [range.first, Pfn((range.end() - 1) as u32)] {
+            if !frame_0(pfn).is_multiple_of(PAGE_SIZE as usize) {
+                return Err(NewVmError::NotAligned { pfn });
+            }
+            if *origin.get_or_insert(frame_0(pfn)) != frame_0(pfn) {
+                return Err(NewVmError::NotLinear { pfn });
+            }
+        }
+    }
+    Ok(())
+}
