@@ -106,11 +106,14 @@ impl<M: Machine> Vm<M> {
         Counter::Pins.check(nr_held, nr_pins)
     }
 
-    /// I40: no block is passed over that has something.
+    /// I40: no block is passed over that has something. I41: tracts count their frames.
     fn check_summaries(&self) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let told = |b: &BlockId| blocks.at(*b).is_told();
-        blocks.names().iter().find(|b| !told(b)).map_or(Ok(()), |b| Err(Broken::Untold(b.first_frame())))
+        if let Some(b) = blocks.names().iter().find(|b| !told(b)) {
+            return Err(Broken::Untold(b.first_frame()));
+        }
+        self.frames.uncounted().map_or(Ok(()), |b| Err(Broken::Uncounted(b.first_frame())))
     }
 
     /// Whether the frame's bit is clear or it is in a group.

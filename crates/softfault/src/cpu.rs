@@ -78,6 +78,11 @@ pub(crate) struct CpuData {
     pub(crate) batch_block: Word,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
+    /// Blocks that this CPU may still begin before it looks at the watermarks, and the
+    /// [`OptBlock`](crate::addr::OptBlock) that it had begun at the last look.
+    pub(crate) looks_after: Word,
+    pub(crate) watched: Word,
+    pub(crate) watch_line: [Word; 6],
 }
 
 impl CpuData {

@@ -147,7 +147,7 @@ pub use frame::{Fragmentation, Memory, OutOfFrames};
 pub use khugepaged::Scan;
 pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
-pub use machine::{CpuId, CpuSet, Flush, FrameRange, MAX_CPUS, Machine, SpaceTag, Tick};
+pub use machine::{CpuId, CpuSet, Flush, FrameRange, MAX_CPUS, MAX_NODES, Machine, MemoryNode, SpaceTag, Tick};
 pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};

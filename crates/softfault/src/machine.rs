@@ -14,6 +14,13 @@ use crate::table::format::Format;
 /// The largest number of CPUs that a [`CpuSet`] can hold.
 pub const MAX_CPUS: usize = 512;
 
+/// The largest number of nodes of memory.
+pub const MAX_NODES: usize = 64;
+
+/// A node of memory, counted from 0: frames, and the CPUs that are near them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MemoryNode(pub u8);
+
 /// Adjacent frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameRange {
@@ -212,6 +219,26 @@ pub unsafe trait Machine: Sized + Sync {
     /// The memory that is the subsystem's, in any order, without overlap.
     /// The same on every call. Ranges may touch: the core joins their frames.
     fn frames(&self) -> &[FrameRange];
+
+    /// How many nodes of memory there are, at most [`MAX_NODES`]; constant. Nodes steer
+    /// from where a CPU takes frames first; any answers are sound.
+    fn nr_nodes(&self) -> usize {
+        1
+    }
+
+    /// The node of all frames of a range, by its place in [`frames`](Machine::frames);
+    /// constant. A firmware's range of two nodes is two ranges here.
+    fn node_of_range(&self, range: usize) -> MemoryNode {
+        let _ = range;
+        MemoryNode(0)
+    }
+
+    /// The node that a CPU is near; constant. A node may have CPUs and no memory, or
+    /// memory and no CPUs.
+    fn node_of_cpu(&self, cpu: CpuId) -> MemoryNode {
+        let _ = cpu;
+        MemoryNode(0)
+    }
 
     /// Says that the frames are about to be written, and returns whether all of
     /// them are zero now. [`Vm::new`](crate::Vm::new) calls it once, after its

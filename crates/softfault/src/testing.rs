@@ -4,7 +4,7 @@
 use crate::addr::{BlockId, OptPfn, PAGE_SIZE, Pfn};
 use crate::linux::{MapFlags, Prot};
 use crate::machine::FrameRange;
-use crate::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use crate::machine::{CpuId, CpuSet, Flush, Machine, MemoryNode, SpaceTag};
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::space::Vm;
@@ -74,6 +74,10 @@ pub(crate) struct Plain {
     /// All frames lie so many bytes further up.
     pub(crate) skew: usize,
     is_soiled: bool,
+    /// Nodes, and the node of each range and CPU; 0 where there is no number.
+    pub(crate) nr_nodes: usize,
+    pub(crate) node_of_ranges: Vec<u8>,
+    pub(crate) node_of_cpus: Vec<u8>,
     pub(crate) nr_cpus: usize,
     /// What the clock says, and what each look at it adds.
     pub(crate) clock: Word,
@@ -113,6 +117,15 @@ unsafe impl Machine for Plain {
     }
     fn nr_cpus(&self) -> usize {
         self.nr_cpus
+    }
+    fn nr_nodes(&self) -> usize {
+        self.nr_nodes
+    }
+    fn node_of_range(&self, range: usize) -> MemoryNode {
+        MemoryNode(self.node_of_ranges.get(range).copied().unwrap_or(0))
+    }
+    fn node_of_cpu(&self, cpu: CpuId) -> MemoryNode {
+        MemoryNode(self.node_of_cpus.get(usize::from(cpu.0)).copied().unwrap_or(0))
     }
     fn this_cpu(&self) -> CpuId {
         CpuId(CPU.get())
@@ -177,8 +190,25 @@ fn named(ranges: &[(u32, u64)]) -> Vec<FrameRange> {
 
 fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
     let [nr_looks, nr_relaxed, closed, clock, clock_step] = [0; 5].map(Word::new);
-    let (gap, skew, is_soiled) = ((0, 0), 0, false);
-    Plain { memory, nr_frames, frames, gap, skew, is_soiled, nr_cpus, clock, clock_step, closed, nr_looks, nr_relaxed }
+    let (gap, skew, is_soiled, nr_nodes) = ((0, 0), 0, false, 1);
+    let [node_of_ranges, node_of_cpus] = [const { Vec::new() }; 2];
+    Plain {
+        memory,
+        nr_frames,
+        frames,
+        gap,
+        skew,
+        is_soiled,
+        nr_nodes,
+        node_of_ranges,
+        node_of_cpus,
+        nr_cpus,
+        clock,
+        clock_step,
+        closed,
+        nr_looks,
+        nr_relaxed,
+    }
 }
 
 impl Plain {

@@ -85,9 +85,15 @@ pub struct Tunables {
     pub compact_fault: CompactBudget,
     /// The same for a collapse, and for a daemon's step.
     pub compact_background: CompactBudget,
-    /// Free frames below which memory counts as short: then huge pages that are
-    /// mostly zeroes are split (`shrink_underused`).
-    pub low_watermark_pages: u64,
+    /// Memory that is kept free, KiB (`vm.min_free_kbytes`): the watermark `min`. `None` is
+    /// Linux's formula, 4 times the root of memory in KiB, and nothing below 1 MiB. At most
+    /// half of memory.
+    pub min_free_kbytes: Option<u64>,
+    /// How far the watermark `low` is above `min`, and `high` above `low`, in ten-thousandths
+    /// of memory (`vm.watermark_scale_factor`), at most 3,000; at least a quarter of `min`.
+    /// Below `low` huge pages that are mostly zeroes are split (`shrink_underused`), until as
+    /// much as `high` is free.
+    pub watermark_scale_factor: u64,
     /// Blocks of 2 MiB that are looked at for such pages at the end of a fault, after a
     /// CPU has begun a block while memory is short.
     pub shrink_blocks: u64,
@@ -112,7 +118,8 @@ setters!(Tunables {
     with_clear_order: clear_order = Option<ClearOrder>,
     with_compact_fault: compact_fault = CompactBudget,
     with_compact_background: compact_background = CompactBudget,
-    with_low_watermark_pages: low_watermark_pages = u64,
+    with_min_free_kbytes: min_free_kbytes = Option<u64>,
+    with_watermark_scale_factor: watermark_scale_factor = u64,
     with_shrink_blocks: shrink_blocks = u64,
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
@@ -131,7 +138,8 @@ impl Default for Tunables {
             thp_off: false,
             clear_order: None,
             compact_fault: CompactBudget::FAULT,
-            low_watermark_pages: 1024,
+            min_free_kbytes: None,
+            watermark_scale_factor: 10,
             shrink_blocks: 8,
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,

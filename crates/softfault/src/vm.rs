@@ -2,11 +2,11 @@
 //! components together, and gives `Vm` the two functions of its `Relief`. In the top
 //! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
 
-use crate::addr::{BLOCK_FRAMES, BlockRange, Pfn};
+use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{
-    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Kind, Memory, Summary, word_base,
+    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Kind, Memory, Summary, Watch, word_base,
 };
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
@@ -16,8 +16,9 @@ use crate::space::vm::Relief;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeMode;
-use refusal::{check_linear, nr_cpus_of, span_of};
+use refusal::{check_linear, check_nodes, nr_cpus_of, nr_usable, span_of, watermarks_of};
 
+mod homes;
 mod refusal;
 
 pub use refusal::NewVmError;
@@ -34,6 +35,7 @@ impl<M: Machine> Vm<M> {
         let mode = if tunables.thp_off { HugeMode::Off } else { HugeMode::Knobs };
         let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of(machine.frames())?;
+        check_nodes(&machine)?;
         let nr_blocks = nr_frames.div_ceil(BLOCK_FRAMES) as usize;
         let wants = [
             FrameArray::<FrameDesc>::frames_for(nr_frames as usize),
@@ -45,6 +47,7 @@ impl<M: Machine> Vm<M> {
         let nr_meta: u64 = wants.iter().sum();
         let home = machine.frames().iter().find(|r| r.nr_frames > nr_meta);
         let home = home.ok_or(NewVmError::NoRoom { nr_frames: nr_meta })?.first.0;
+        let marks = watermarks_of(&tunables, nr_usable(machine.frames(), nr_meta))?;
         check_linear(&machine)?;
         // All checks are done; from here on frames are written.
         let content = Content::zero_if(machine.begin());
@@ -66,6 +69,7 @@ impl<M: Machine> Vm<M> {
             nr_turns_over: Word::new(0),
             quiet: Word::new(0),
             is_low: Word::new(0),
+            watch: Watch::new(&marks),
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };
@@ -73,7 +77,9 @@ impl<M: Machine> Vm<M> {
         let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
         frames.init(machine.frames(), content, &meta);
         let nr_total_pages = frames.nr_free_in_blocks();
-        frames.deal_out(&cpus, nr_total_pages);
+        debug_assert_eq!(nr_total_pages, nr_usable(machine.frames(), nr_meta), "what watermarks are a share of");
+        frames.look_at_all();
+        frames.deal_out(&machine, &cpus);
         let base = Base::new(machine, cpus, tunables, huge);
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
@@ -92,25 +98,6 @@ impl<M: Machine> Vm<M> {
 }
 
 impl Frames {
-    /// Gives each CPU a zone of whole tracts with about as many free frames as the
-    /// others'.
-    fn deal_out(&self, cpus: &FrameArray<CpuData>, nr_free: u64) {
-        let nr_cpus = cpus.len() as u64;
-        let BlockRange { start: mut b, end } = self.blocks.names();
-        let mut nr_before = 0;
-        for (i, cpu) in cpus.iter().enumerate() {
-            cpu.zone_start.set(b.0.into());
-            while b < end && nr_before * nr_cpus < nr_free * (i as u64 + 1) {
-                for tract in (BlockRange { start: b, end }).iter().take(1 << self.blocks.summary.shift()) {
-                    nr_before += self.blocks.at(tract).nr_free();
-                    b.0 += 1;
-                }
-            }
-            cpu.zone_end.set(b.0.into());
-            cpu.search.set(cpu.zone_start.get());
-        }
-    }
-
     /// Frees what is in the ranges and not metadata; the rest is reserved.
     fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
         self.blocks.summary.clear(Kind::Fixed);

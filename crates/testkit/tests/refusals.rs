@@ -22,7 +22,8 @@ const OTHER: u64 = 0x30_0000_0000;
 
 fn machine(nr_cpus: usize, arena_bytes: u64, thp: HugeKnobs) -> Vm<Hosted> {
     let hosted = Hosted::new(HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes)).unwrap();
-    Vm::new(hosted, Tunables::default().with_thp(thp).with_low_watermark_pages(0)).unwrap()
+    Vm::new(hosted, Tunables::default().with_thp(thp).with_min_free_kbytes(Some(0)).with_watermark_scale_factor(0))
+        .unwrap()
 }
 
 // Nobody is refused for frames in the hand of a call that does not get all it needs.

@@ -37,6 +37,8 @@ pub enum Broken {
     NotZero(Pfn),
     /// The block that begins with this frame has something that summaries deny. I40.
     Untold(Pfn),
+    /// The tract of the block that begins with this frame does not count its frames. I41.
+    Uncounted(Pfn),
     /// A counter differs from what is there. I21.
     Miscounted {
         /// Which counter.

@@ -34,6 +34,7 @@ impl<M: Machine> Memory<M> {
         let near = places.into_iter().flat_map(|some| frames.blocks.offering(kind, some, from));
         let (b, found) = near.take(MAX_BLOCKS).find_map(|b| self.begin_batches(b, tag, order))?;
         cpu.batch_block.set(OptBlock::some(b).to_word());
+        self.begun(b);
         if let Some(old) = own.get() {
             frames.blocks.at(old).unreserve();
         }

@@ -2,7 +2,9 @@
 
 use super::Frames;
 use super::folio::FolioData;
-use super::offers::{COUNT, DIRTY, FIXED, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, offers};
+use super::offers::{
+    COUNT, DIRTY, FIXED, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, more_used, offers, weight,
+};
 use super::runs::{BLOCK_WORDS, RUN_ORDER, largest_run, lowest_bits};
 use super::summary::{Kind, Summary};
 use super::want::Content;
@@ -91,6 +93,7 @@ impl Block<'_> {
     pub(crate) fn tell_of_init(&self) {
         let heard = if self.is_fixed() { Kind::Fixed.bit() } else { 0 };
         self.note(offers(0) ^ offers(self.state.get()) | heard);
+        self.weigh(more_used(0, self.state.get()));
     }
 
     /// Reserves it for CPU number `tag` - 1; `false` where another has it.
@@ -149,6 +152,7 @@ impl Block<'_> {
         let nr = u64::from(mask.count_ones());
         let before = self.state.fetch_add(nr, Ordering::Relaxed);
         self.note(changed(before, before + nr));
+        self.weigh(more_used(before, before + nr));
         mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
@@ -172,6 +176,7 @@ impl Block<'_> {
         debug_assert_eq!(used & mask, mask, "I12: a frame was freed twice");
         let runs = if self.state.load(Ordering::Relaxed) & LOST == 0 { 0 } else { self.find_runs() };
         self.note(kinds | runs);
+        self.weigh(more_used(before, before - nr));
         is_whole
     }
 
@@ -231,6 +236,19 @@ impl Block<'_> {
         if kinds != 0 {
             self.note_kinds(kinds);
         }
+    }
+
+    /// Tells the summaries of frames that are in use now (I41).
+    #[inline(always)]
+    fn weigh(&self, more_used: u64) {
+        if more_used != 0 {
+            self.summary.weigh(self.b, more_used);
+        }
+    }
+
+    /// Frames in use, as the summaries count them.
+    pub(crate) fn weight(&self) -> u64 {
+        weight(self.state.load(Ordering::Acquire))
     }
 
     /// What the state says now counts: whoever changes it after this look says so.

@@ -100,6 +100,7 @@ impl<M: Machine> Memory<M> {
                 self.frames.claim_huge_of(b, &blocks.at(b), nr).map(|first| (b, first))
             })?;
         self.this_cpu_data().huge_search.set(b.0.into());
+        self.begun(b);
         Some(HugeFrame { first, content: self.frames.content(first, nr) })
     }
 }

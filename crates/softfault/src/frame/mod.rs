@@ -48,6 +48,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod want;
+mod watch;
 
 pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
@@ -68,6 +69,7 @@ pub(crate) use runs::BLOCK_WORDS;
 pub(crate) use sight::Source;
 pub(crate) use summary::{Kind, Summary, SummaryRow};
 pub(crate) use want::{Content, Fill};
+pub(crate) use watch::Watch;
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;
@@ -125,6 +127,7 @@ pub struct Frames {
     pub(crate) quiet: Word,
     /// 1 after a CPU began a block while memory was short, until somebody has reacted.
     pub(crate) is_low: Word,
+    pub(crate) watch: Watch,
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) injection: Injection,
 }

@@ -43,11 +43,35 @@ pub(super) fn offers(state: u64) -> u32 {
     Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
 }
 
+/// Free frames by their highest bit: what the shortcuts tell apart.
+#[inline(always)]
+fn size_class(state: u64) -> u32 {
+    BLOCK_FRAMES.wrapping_sub(state & COUNT).leading_zeros()
+}
+
+/// Frames in use, as the summaries count them: exact for a block that is wholly free or
+/// wholly used, else by the class of the frames that are free. These are between 2/3 and 4/3
+/// of what is counted.
+pub(super) fn weight(state: u64) -> u64 {
+    let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
+    let counted = match nr_free {
+        0 | 1 | BLOCK_FRAMES => nr_free,
+        _ => 3 << nr_free.ilog2() >> 1,
+    };
+    BLOCK_FRAMES - counted
+}
+
+/// By how much the frames in use have grown between two states, as they are counted.
+#[inline(always)]
+pub(super) fn more_used(before: u64, after: u64) -> u64 {
+    if size_class(before) == size_class(after) { 0 } else { weight(after).wrapping_sub(weight(before)) }
+}
+
 /// The kinds that differ between two states. Frames free count by their highest bit.
 #[inline(always)]
 pub(super) fn changed(before: u64, after: u64) -> u32 {
-    let size = |state: u64| (BLOCK_FRAMES.wrapping_sub(state & COUNT)).leading_zeros();
-    if before & !COUNT == after & !COUNT && size(before) == size(after) { 0 } else { offers(before) ^ offers(after) }
+    let is_same = before & !COUNT == after & !COUNT && size_class(before) == size_class(after);
+    if is_same { 0 } else { offers(before) ^ offers(after) }
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //! hand to the group. Runs outside every section. `search` finds the word; the
 //! groups of other CPUs are emptied when it finds none. After that the refill is
 //! refused: nothing is reclaimed here. A CPU that begins a block while memory is
-//! below the low watermark sets `Frames::is_low`, and the fault or operation that asked
+//! short (`watch`) sets `Frames::is_low`, and the fault or operation that asked
 //! reacts once it is done (`space/relief.rs`).
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 
 use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
-use crate::addr::Pfn;
+use crate::addr::{BlockId, Pfn};
 use crate::cpu::ATTENTION_THIEF;
 use crate::machine::Machine;
 use crate::mem;
@@ -73,15 +73,13 @@ impl<M: Machine> Memory<M> {
         let mut has_stolen = false;
         let (claim, is_new_block) = loop {
             let cpu = self.this_cpu_data();
-            let block = cpu.block.get();
             if fill != Fill::Fixed
                 && let Some(claim) = self.frames.claim_own(cpu, most)
             {
                 break (claim, false);
             }
             if let Some(claim) = self.search(fill, most) {
-                // The search answers, and the CPU may be another one by now.
-                break (claim, block != self.this_cpu_data().block.get());
+                break (claim, true);
             }
             // Once: what was stolen may be somebody's again before it is
             // claimed. He has held it then, so that the attempt does not count.
@@ -107,8 +105,8 @@ impl<M: Machine> Memory<M> {
         if left != 0 {
             self.frames.release_word(base, left, fill.content());
         }
-        if is_new_block && self.underused_above().is_some() && self.is_low() {
-            self.frames.is_low.store(1, Ordering::Relaxed);
+        if is_new_block {
+            self.begun(BlockId::of(Pfn(base as u32)));
         }
         Ok(())
     }

@@ -25,9 +25,6 @@ use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::pace::Pace;
 
-/// Blocks after which a look at how much is free gives up and reckons.
-const SAMPLE_BLOCKS: usize = 256;
-
 /// Up to 64 frames that were just claimed.
 pub(super) struct Claim {
     pub(super) base: u64,
@@ -124,28 +121,6 @@ impl<M: Machine> Memory<M> {
             cpu.search.set(u64::from(b.0) + 1);
         }
         is_ours
-    }
-
-    /// Whether there are fewer free frames than the low watermark: counted as far as the
-    /// watermark reaches or [`SAMPLE_BLOCKS`], on from where this CPU found its last block; the
-    /// rest of memory is taken to be like these.
-    pub(super) fn is_low(&self) -> bool {
-        let blocks = &self.frames.blocks;
-        let (low, all) = (self.tunables.low_watermark_pages, blocks.names());
-        let start = blocks.around(self.this_cpu_data().search.get());
-        let mut pace = Pace::new(&self.machine);
-        let (mut nr_free, mut nr_looks, mut span) = (0, 0, 1);
-        for b in blocks.offering(Kind::Any, all, start).take(SAMPLE_BLOCKS) {
-            pace.step();
-            nr_free += blocks.at(b).nr_free();
-            nr_looks += 1;
-            span = (u64::from(b.0) + blocks.nr() - u64::from(start.0)) % blocks.nr() + 1;
-            if nr_free >= low {
-                return false;
-            }
-        }
-        let is_sample = nr_looks == SAMPLE_BLOCKS;
-        nr_free * if is_sample { blocks.nr() / span } else { 1 } < low
     }
 }
 

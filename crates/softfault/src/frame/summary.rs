@@ -41,7 +41,16 @@ const NOTHING: u64 = !0;
 /// log2 of the blocks in a word of level 0, at most.
 const MAX_SHIFT: u32 = 6;
 
-/// The words of all kinds for the same blocks.
+/// Where a row of level 0 has the frames in use of its tract, as blocks count them
+/// ([`weight`](super::offers::weight)), and what that was when somebody last looked.
+const USED: usize = 14;
+const SEEN: usize = 15;
+const _: () = assert!(Kind::ALL.len() <= USED && SEEN < NR_KINDS);
+/// Memory of so few blocks is counted block by block, and has no such words: models of it
+/// would have no end.
+pub(super) const FEW_BLOCKS: u64 = 8;
+
+/// The words of all kinds for the same blocks, and two words that count frames.
 #[repr(C, align(64))]
 pub(crate) struct SummaryRow([Word; NR_KINDS]);
 
@@ -156,6 +165,50 @@ impl Summary {
         self.rows.iter().for_each(|row| row.0[kind as usize].set(NOTHING));
     }
 
+    /// Block `b` has so many more frames in use, or fewer, wrapping around. Only changes of
+    /// class are told, so that this line is written a few times in 512 faults.
+    #[inline(never)]
+    pub(super) fn weigh(&self, b: BlockId, more_used: u64) {
+        if u64::from(self.nr_blocks) > FEW_BLOCKS {
+            self.rows.at(self.tract_of(b) as usize).0[USED].fetch_add(more_used, Ordering::Relaxed);
+        }
+    }
+
+    /// Frames in use in a tract, as counted: any number for a moment while changes are
+    /// under way.
+    pub(super) fn nr_used(&self, tract: u32) -> u64 {
+        self.rows.at(tract as usize).0[USED].load(Ordering::Relaxed)
+    }
+
+    /// By how much that has grown since it was last asked for, wrapping around.
+    pub(super) fn recount(&self, tract: u32) -> u64 {
+        let row = self.rows.at(tract as usize);
+        let now = row.0[USED].load(Ordering::Relaxed);
+        if now == row.0[SEEN].load(Ordering::Relaxed) {
+            return 0;
+        }
+        now.wrapping_sub(row.0[SEEN].swap(now, Ordering::Relaxed))
+    }
+
+    /// What it was then. For the checker.
+    pub(super) fn nr_seen(&self, tract: u32) -> u64 {
+        self.rows.at(tract as usize).0[SEEN].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn nr_tracts(&self) -> u32 {
+        self.nr_rows(0)
+    }
+
+    /// Its blocks. Zones begin where one begins.
+    pub(crate) fn blocks_of(&self, tract: u32) -> BlockRange {
+        let [start, end] = [tract, tract + 1].map(|tract| BlockId((tract << self.shift).min(self.nr_blocks)));
+        BlockRange { start, end }
+    }
+
+    pub(super) fn tract_of(&self, b: BlockId) -> u32 {
+        b.0 >> self.shift
+    }
+
     /// What lies past the end of memory has nothing.
     fn end_rows(&self) {
         let tract = 1u32 << self.shift;
@@ -174,11 +227,6 @@ impl Summary {
         }
     }
 
-    /// log2 of the blocks in a tract: zones begin at multiples.
-    pub(crate) fn shift(&self) -> u32 {
-        self.shift
-    }
-
     fn nr_rows(&self, level: usize) -> u32 {
         self.starts[level + 1] - self.starts[level]
     }
@@ -189,7 +237,7 @@ impl Summary {
     }
 
     fn place_of(&self, b: BlockId) -> Place {
-        Place { level: 0, row: b.0 >> self.shift, bit: b.0 & ((1 << self.shift) - 1) }
+        Place { level: 0, row: self.tract_of(b), bit: b.0 & ((1 << self.shift) - 1) }
     }
 
     /// Block `b` has something of the kind now. Called after it has.

@@ -9,3 +9,4 @@ pub mod collapse;
 pub mod compact;
 pub mod fault;
 pub mod huge;
+pub mod watermark;

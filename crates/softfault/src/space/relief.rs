@@ -137,14 +137,18 @@ impl<M: Machine> Vm<M> {
     }
 
     /// At the end of a fault or an operation that allocated: gives some frames back before
-    /// the last one is gone, if memory is short and no other CPU does so. The caller holds
-    /// nothing.
+    /// the last one is gone, if memory is short and no other CPU does so. The next one goes
+    /// on, until as many are free as the watermark `high`, or there is nothing to be found
+    /// here: then whoever begins the next block sets the flag. The caller holds nothing.
     #[inline]
     pub(crate) fn relieve_if_low(&self) {
         let is_low = &self.frames.is_low;
         if is_low.load(Ordering::Relaxed) != 0 && is_free(&self.relieving) && is_low.swap(0, Ordering::Relaxed) != 0 {
             let _lock = lock_word(&self.relieving, &self.machine);
-            self.shrink(self.tunables.shrink_blocks, u64::MAX);
+            let has_freed = self.shrink(self.tunables.shrink_blocks, self.nr_to_high());
+            if self.nr_to_high() > 0 && has_freed {
+                is_low.store(1, Ordering::Relaxed);
+            }
         }
     }
 

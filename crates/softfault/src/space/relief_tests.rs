@@ -2,7 +2,7 @@
 
 use super::nr_to_free;
 use crate::addr::Order;
-use crate::frame::OutOfFrames;
+use crate::frame::{Fill, OutOfFrames};
 use crate::linux::{Advice, MapFlags, MremapFlags};
 use crate::policy::huge::Enabled;
 use crate::space::{AddressSpace, Vm};
@@ -276,6 +276,29 @@ fn a_relief_ends_when_there_is_what_was_asked_for() {
     assert_eq!(nr_to_free(OutOfFrames::frames(1 << 40), u64::from(u32::MAX) - 1), None, "of the largest machine");
     assert_eq!(of(OutOfFrames::Block(Order(9))), Some(u64::MAX));
     assert_eq!(of(OutOfFrames::Block(Order(10))), None);
+}
+
+/// The next fault goes on where one reaction found frames and memory is still short. One that
+/// finds none leaves it to whoever begins the next block.
+#[test]
+fn a_reaction_that_finds_frames_is_followed_by_another() {
+    let mut vm = vm(4096, Tunables { watermark_scale_factor: 3000, ..tunables() });
+    vm.relief.shrink = note_the_shortage;
+    let react = |vm: &Vm<Plain>| {
+        vm.frames.is_low.set(1);
+        vm.relieve_if_low();
+        (ASKED_FOR.take(), vm.frames.is_low.get())
+    };
+    let enough = 4096 - vm.nr_free_pages();
+    assert!(vm.watermarks().high_pages < 4096 - enough);
+    assert_eq!(react(&vm), (std::vec![0], 0), "enough is free");
+    let taken: Vec<_> = (0..2048).map(|_| vm.obtain(Fill::Raw).unwrap()).collect();
+    vm.steal_groups();
+    let nr_missing = vm.watermarks().high_pages - vm.nr_free_pages();
+    assert_eq!(react(&vm), (std::vec![nr_missing], 1));
+    vm.relief.shrink = |_, _, _| 0;
+    assert_eq!(react(&vm).1, 0, "nothing is found");
+    taken.into_iter().for_each(|pfn| vm.give_back(pfn, Fill::Raw));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! is refused. Nothing here writes: a refused machine is as it was.
 
 use crate::addr::{PAGE_SIZE, Pfn};
-use crate::machine::{FrameRange, MAX_CPUS, Machine};
+use crate::machine::{CpuId, FrameRange, MAX_CPUS, MAX_NODES, Machine, MemoryNode};
+use crate::policy::watermark::{MOST_SCALE, Watermarks};
+use crate::tunables::Tunables;
 use crate::tunables::huge::KnobError;
 
 /// Why there is no [`Vm`](crate::Vm). A range is named by its place in [`Machine::frames`].
@@ -40,6 +42,22 @@ pub enum NewVmError {
     },
     /// [`Machine::nr_cpus`] is 0 or above [`MAX_CPUS`].
     BadCpus,
+    /// [`Machine::nr_nodes`] is 0 or above [`MAX_NODES`].
+    BadNodes,
+    /// [`Machine::node_of_range`] gives a node that there is not.
+    NoSuchNodeOfRange {
+        /// The range.
+        range: usize,
+        /// The node.
+        node: MemoryNode,
+    },
+    /// [`Machine::node_of_cpu`] gives a node that there is not.
+    NoSuchNodeOfCpu {
+        /// The CPU.
+        cpu: CpuId,
+        /// The node.
+        node: MemoryNode,
+    },
     /// No range has room for the metadata: this many frames in one piece.
     NoRoom {
         /// Frames wanted.
@@ -47,6 +65,13 @@ pub enum NewVmError {
     },
     /// The knobs of huge pages cannot be like this.
     BadKnobs(KnobError),
+    /// [`Tunables::min_free_kbytes`] is more than half of memory.
+    MinFreeTooLarge {
+        /// What it may be at most.
+        most_kbytes: u64,
+    },
+    /// [`Tunables::watermark_scale_factor`] is above 3,000.
+    BadScaleFactor,
 }
 
 impl core::fmt::Display for NewVmError {
@@ -69,10 +94,23 @@ impl core::fmt::Display for NewVmError {
                 write!(f, "Machine::frame_ptr: should be a multiple of {PAGE_SIZE}, is not for {pfn:?}")
             }
             NewVmError::BadCpus => write!(f, "Machine::nr_cpus: should be 1 to {MAX_CPUS}"),
+            NewVmError::BadNodes => write!(f, "Machine::nr_nodes: should be 1 to {MAX_NODES}"),
+            NewVmError::NoSuchNodeOfRange { range, node } => {
+                write!(f, "Machine::node_of_range: should be below nr_nodes, is {} for range {range}", node.0)
+            }
+            NewVmError::NoSuchNodeOfCpu { cpu, node } => {
+                write!(f, "Machine::node_of_cpu: should be below nr_nodes, is {} for CPU {}", node.0, cpu.0)
+            }
             NewVmError::NoRoom { nr_frames } => {
                 write!(f, "Machine::frames: one range should have room for {nr_frames} frames of metadata")
             }
             NewVmError::BadKnobs(error) => write!(f, "tunables.thp: {error}"),
+            NewVmError::MinFreeTooLarge { most_kbytes } => {
+                write!(f, "tunables.min_free_kbytes: should be at most {most_kbytes}, half of memory")
+            }
+            NewVmError::BadScaleFactor => {
+                write!(f, "tunables.watermark_scale_factor: should be at most {MOST_SCALE}, is in ten-thousandths")
+            }
         }
     }
 }
@@ -99,6 +137,49 @@ pub(super) fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
         }
     }
     ranges.iter().map(FrameRange::end).max().ok_or(NewVmError::NoFrames)
+}
+
+/// Checks the node of each range and CPU.
+pub(super) fn check_nodes<M: Machine>(machine: &M) -> Result<(), NewVmError> {
+    let nr_nodes = machine.nr_nodes();
+    if !(1..=MAX_NODES).contains(&nr_nodes) {
+        return Err(NewVmError::BadNodes);
+    }
+    let is_none = |node: &MemoryNode| usize::from(node.0) >= nr_nodes;
+    let ranges = (0..machine.frames().len()).map(|range| (range, machine.node_of_range(range)));
+    if let Some((range, node)) = ranges.into_iter().find(|(_, node)| is_none(node)) {
+        return Err(NewVmError::NoSuchNodeOfRange { range, node });
+    }
+    let cpus = (0..machine.nr_cpus()).map(|id| CpuId(id as u16)).map(|cpu| (cpu, machine.node_of_cpu(cpu)));
+    match cpus.into_iter().find(|(_, node)| is_none(node)) {
+        Some((cpu, node)) => Err(NewVmError::NoSuchNodeOfCpu { cpu, node }),
+        None => Ok(()),
+    }
+}
+
+/// Frames that can be given: all but the metadata and frame 0.
+pub(super) fn nr_usable(ranges: &[FrameRange], nr_meta: u64) -> u64 {
+    let nr_frames: u64 = ranges.iter().map(|r| r.nr_frames).sum();
+    nr_frames - nr_meta - u64::from(has_frame_0(ranges, nr_meta))
+}
+
+/// Whether frame 0 is there and not metadata, which lies in the first range with room.
+fn has_frame_0(ranges: &[FrameRange], nr_meta: u64) -> bool {
+    let is_first = |r: &&FrameRange| r.first.0 == 0;
+    ranges.iter().find(|r| r.nr_frames > nr_meta).filter(is_first).is_none() && ranges.iter().any(|r| r.holds(0))
+}
+
+/// Checks the knobs of the watermarks, and gives these.
+pub(super) fn watermarks_of(tunables: &Tunables, nr_pages: u64) -> Result<Watermarks, NewVmError> {
+    let (min_free, scale) = (tunables.min_free_kbytes, tunables.watermark_scale_factor);
+    let most_kbytes = Watermarks::kbytes(nr_pages / 2);
+    if min_free.is_some_and(|kbytes| kbytes > most_kbytes) {
+        return Err(NewVmError::MinFreeTooLarge { most_kbytes });
+    }
+    if scale > MOST_SCALE {
+        return Err(NewVmError::BadScaleFactor);
+    }
+    Ok(Watermarks::of(nr_pages, min_free, scale))
 }
 
 /// Looks at both ends of each range. Frames of two ranges that touch are cleared, copied

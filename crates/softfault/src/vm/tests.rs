@@ -2,7 +2,7 @@
 
 use super::{NewVmError, Vm};
 use crate::addr::{Access, PAGE_SIZE, Pfn};
-use crate::machine::MAX_CPUS;
+use crate::machine::{CpuId, MAX_CPUS, MAX_NODES, MemoryNode};
 use crate::policy::huge::Enabled;
 use crate::program;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, in_ranges, nr_begun, was_unwritten, without_memory};
@@ -55,6 +55,47 @@ fn numbers_of_cpus_that_no_machine_has_are_refused() {
         machine.nr_cpus = nr_cpus;
         assert_eq!(refused(machine, Tunables::default()), NewVmError::BadCpus, "{nr_cpus}");
     }
+}
+
+#[test]
+fn nodes_that_there_are_not_are_refused() {
+    let refusal = |nr_nodes, ranges: &[u8], cpus: &[u8]| {
+        let mut machine = without_memory(&[(0, 4096), (8192, 64)]);
+        (machine.nr_nodes, machine.nr_cpus) = (nr_nodes, 2);
+        (machine.node_of_ranges, machine.node_of_cpus) = (ranges.into(), cpus.into());
+        refused(machine, Tunables::default())
+    };
+    for nr_nodes in [0, MAX_NODES + 1, usize::MAX] {
+        assert_eq!(refusal(nr_nodes, &[], &[]), NewVmError::BadNodes);
+    }
+    let (range, cpu) = (1, CpuId(1));
+    for (nr_nodes, wrong) in [(1, 1), (2, 2), (64, 64), (64, 255)] {
+        let node = MemoryNode(wrong);
+        let of_range = refusal(nr_nodes, &[0, wrong], &[]);
+        assert_eq!(of_range, NewVmError::NoSuchNodeOfRange { range, node });
+        let of_cpu = refusal(nr_nodes, &[0, 0], &[0, wrong]);
+        assert_eq!(of_cpu, NewVmError::NoSuchNodeOfCpu { cpu, node });
+    }
+}
+
+#[test]
+fn watermarks_that_no_memory_has_are_refused() {
+    let tunables = Tunables::default();
+    let refusal = |tunables| refused(without_memory(&[(0, 4096)]), tunables);
+    let NewVmError::MinFreeTooLarge { most_kbytes } = refusal(Tunables { min_free_kbytes: Some(u64::MAX), ..tunables })
+    else {
+        panic!("should be too large")
+    };
+    assert!((7_000..8_192).contains(&most_kbytes), "{most_kbytes} of 16 MiB less the metadata");
+    let above = Tunables { min_free_kbytes: Some(most_kbytes + 1), ..tunables };
+    assert_eq!(refusal(above), NewVmError::MinFreeTooLarge { most_kbytes });
+    for factor in [3_001, u64::MAX] {
+        assert_eq!(refusal(Tunables { watermark_scale_factor: factor, ..tunables }), NewVmError::BadScaleFactor);
+    }
+    let most = Tunables { min_free_kbytes: Some(most_kbytes), watermark_scale_factor: 3_000, ..tunables };
+    let vm = crate::testing::vm(4096, most);
+    assert_eq!(vm.watermarks().min_pages, most_kbytes / 4);
+    assert_eq!(vm.watermarks().low_pages - most_kbytes / 4, vm.nr_total_pages * 3 / 10);
 }
 
 #[test]

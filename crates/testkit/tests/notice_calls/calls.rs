@@ -38,6 +38,8 @@ calls! {
     Yes "Vm::vmstat": |s| _ = s.vm.vmstat();
     Yes "Vm::event": |s| _ = s.vm.event(Event::Fault);
     Yes "Vm::huge_stat": |s| _ = s.vm.huge_stat(Order::PMD);
+    Yes "Vm::watermarks": |s| _ = s.vm.watermarks();
+    Yes "Vm::node_of": |s| _ = s.vm.node_of(softfault::Pfn(1));
     Yes "Vm::nr_frames": |s| _ = s.vm.nr_frames();
     Yes "Vm::nr_dirty_by_word": |s| _ = s.vm.nr_dirty_by_word();
     Yes "Vm::fragmentation": |s| _ = s.vm.fragmentation(Order::PMD);

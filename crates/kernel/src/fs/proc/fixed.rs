@@ -79,7 +79,7 @@ static PROC_NAMES: [Fixed; 17] = [
     dir("sys", &[dir("vm", &VM), dir("kernel", &KERNEL), dir("fs", &FS)]),
 ];
 
-static VM: [Fixed; 14] = [
+static VM: [Fixed; 15] = [
     knob("overcommit_memory", &knobs::OVERCOMMIT_MEMORY),
     knob("overcommit_ratio", &knobs::OVERCOMMIT_RATIO),
     knob("overcommit_kbytes", &knobs::OVERCOMMIT_KBYTES),
@@ -88,7 +88,8 @@ static VM: [Fixed; 14] = [
     knob("nr_overcommit_hugepages", &knobs::NR_OVERCOMMIT_HUGEPAGES),
     knob("drop_caches", &knobs::DROP_CACHES),
     knob("swappiness", &knobs::SWAPPINESS),
-    knob("min_free_kbytes", &knobs::MIN_FREE_KBYTES),
+    file("min_free_kbytes", system::min_free_kbytes),
+    file("watermark_scale_factor", system::watermark_scale_factor),
     knob("mmap_min_addr", &knobs::MMAP_MIN_ADDR),
     knob("panic_on_oom", &knobs::PANIC_ON_OOM),
     knob("oom_kill_allocating_task", &knobs::OOM_KILL_ALLOCATING_TASK),

@@ -58,7 +58,6 @@ pub static NR_HUGEPAGES: Knob = fixed(0);
 pub static NR_OVERCOMMIT_HUGEPAGES: Knob = fixed(0);
 pub static DROP_CACHES: Knob = settable(0, 4);
 pub static SWAPPINESS: Knob = settable(60, 200);
-pub static MIN_FREE_KBYTES: Knob = settable(0, u64::MAX);
 pub static MMAP_MIN_ADDR: Knob = settable(65_536, u64::MAX);
 pub static PANIC_ON_OOM: Knob = settable(0, 2);
 pub static OOM_KILL_ALLOCATING_TASK: Knob = settable(1, 1);

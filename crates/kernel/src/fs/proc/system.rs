@@ -83,6 +83,16 @@ pub fn vmstat(out: &mut dyn Write) -> fmt::Result {
     writeln!(out, "blocks_zeroed_ahead {}", sched::nr_blocks_zeroed())
 }
 
+/// `/proc/sys/vm/min_free_kbytes`: what follows from the memory there is. Not to be set here.
+pub fn min_free_kbytes(out: &mut dyn Write) -> fmt::Result {
+    writeln!(out, "{}", mm::vm().watermarks().min_pages * 4)
+}
+
+/// `/proc/sys/vm/watermark_scale_factor`.
+pub fn watermark_scale_factor(out: &mut dyn Write) -> fmt::Result {
+    writeln!(out, "{}", mm::vm().tunables().watermark_scale_factor)
+}
+
 /// `/proc/stat`, as far as it is known.
 pub fn stat(out: &mut dyn Write) -> fmt::Result {
     let processes = process::all();

@@ -1,0 +1,209 @@
+//! What is seen of free memory is within its bound, and relief begins and ends where the
+//! watermarks say.
+
+use super::TRACTS_PER_LOOK;
+use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
+use crate::frame::{BLOCK_WORDS, Content, word_base};
+use crate::linux::Advice;
+use crate::machine::{CpuId, Machine};
+use crate::policy::huge::Enabled;
+use crate::space::Vm;
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, vm, vm_of};
+use crate::tunables::Tunables;
+use crate::tunables::huge::{HugeKnobs, KhugepagedKnobs};
+use std::vec::Vec;
+
+const AT: u64 = 1 << 30;
+const HUGE: u64 = 2 << 20;
+
+fn tunables() -> Tunables {
+    let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
+    let thp = HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT };
+    Tunables { thp, ..Tunables::default() }
+}
+
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ z >> 27
+}
+
+/// Takes all free frames but about `free_of_64` in 64 of the blocks that `chance` picks.
+fn take_some(vm: &Vm<Plain>, seed: &mut u64, taken: &mut Vec<(u64, u64)>) {
+    let (nr_of_4, density) = (splitmix(seed) % 5, splitmix(seed) % 64);
+    for b in vm.frames.blocks.names().iter().filter(|b| u64::from(b.0) % 4 < nr_of_4) {
+        for w in 0..BLOCK_WORDS {
+            let block = vm.frames.blocks.at(b);
+            let want = (0..64).filter(|_| splitmix(seed) % 64 < density).fold(0, |bits, i| bits | 1 << i);
+            let mask = want & block.free_word(w);
+            if mask != 0 && block.claim_exact(w, mask).is_some() {
+                taken.push((word_base(b, w), mask));
+            }
+        }
+    }
+}
+
+fn give_some(vm: &Vm<Plain>, seed: &mut u64, taken: &mut Vec<(u64, u64)>) {
+    for _ in 0..splitmix(seed) as usize % (taken.len() + 1) {
+        let i = splitmix(seed) as usize % taken.len();
+        let (base, mask) = taken.swap_remove(i);
+        vm.frames.release_word(base, mask, Content::Unknown);
+    }
+}
+
+/// I41, in memory of few blocks, of few tracts, and of many.
+#[test]
+fn what_is_seen_of_free_memory_is_within_its_bound() {
+    for (nr_cpus, nr_blocks) in [(1, 8), (1, 9), (8, 64), (16, 128), (100, 110)] {
+        let vm = vm_of(nr_cpus, nr_blocks * BLOCK_FRAMES, tunables()).unwrap();
+        let nr_looks = vm.frames.nr_looks();
+        assert_eq!(nr_looks > 1, nr_blocks > 64, "tracts are looked at in turn where there are many");
+        let (mut seed, mut taken) = (nr_blocks, Vec::new());
+        for round in 0..40 {
+            take_some(&vm, &mut seed, &mut taken);
+            give_some(&vm, &mut seed, &mut taken);
+            assert_eq!(vm.frames.uncounted(), None);
+            let seen = (0..nr_looks).map(|_| vm.frames.look([BlockId(0); 2])).last().unwrap();
+            let exact = vm.frames.nr_free_in_blocks();
+            let is_within = if nr_blocks <= 8 { seen == exact } else { 2 * seen <= 3 * exact && 3 * exact <= 4 * seen };
+            assert!(is_within, "{nr_blocks} blocks, round {round}: {seen} seen, {exact} free");
+        }
+    }
+}
+
+/// What a CPU takes is seen when it begins the next block, wherever that is: no round of
+/// looks has to pass.
+#[test]
+fn a_look_takes_the_tracts_of_the_last_blocks() {
+    let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();
+    assert!(vm.frames.nr_looks() > 4);
+    (0..vm.frames.nr_looks()).for_each(|_| _ = vm.frames.look([BlockId(0); 2]));
+    let taken = [100, 50].map(BlockId);
+    let before = vm.frames.look([BlockId(0); 2]);
+    for b in taken {
+        (0..BLOCK_WORDS).for_each(|w| _ = vm.frames.blocks.at(b).claim_some(w, 64));
+    }
+    // Looks in turn come to these later.
+    vm.frames.watch.cursor.set(0);
+    assert_eq!(vm.frames.look([BlockId(0); 2]), before);
+    be(3);
+    let cpu = vm.cpu(CpuId(3));
+    vm.frames.watch.cursor.set(0);
+    vm.begun(taken[0]);
+    assert_eq!(vm.frames.look([BlockId(0); 2]), before - BLOCK_FRAMES);
+    cpu.looks_after.set(0);
+    cpu.watched.set(OptBlock::some(taken[1]).to_word());
+    vm.frames.watch.cursor.set(0);
+    vm.begun(BlockId(0));
+    assert_eq!(vm.frames.look([BlockId(0); 2]), before - 2 * BLOCK_FRAMES);
+    be(0);
+}
+
+/// Each CPU looks so rarely that the shared words are hardly ever written while much is free,
+/// and at each block when little is.
+#[test]
+fn looks_are_rare_while_much_is_free() {
+    let vm = vm_of(16, 128 * BLOCK_FRAMES, tunables()).unwrap();
+    let nr_looks = |vm: &Vm<Plain>| vm.frames.watch.cursor.get() / u64::from(TRACTS_PER_LOOK);
+    let before = nr_looks(&vm);
+    vm.begun(BlockId(0));
+    assert_eq!(nr_looks(&vm), before + 1, "the first block");
+    let nr_blocks = vm.cpu(vm.machine.this_cpu()).looks_after.get();
+    assert!((2..=4).contains(&nr_blocks), "{nr_blocks} of 128 blocks");
+    (1..nr_blocks).for_each(|_| vm.begun(BlockId(0)));
+    assert_eq!(nr_looks(&vm), before + 1);
+    vm.begun(BlockId(0));
+    assert_eq!(nr_looks(&vm), before + 2);
+}
+
+/// Between the watermarks memory is as short as it was.
+#[test]
+fn memory_is_short_from_low_until_high() {
+    let vm = vm(4096, tunables());
+    let marks = vm.watermarks();
+    assert!(marks.min_pages > 64 && marks.low_pages < marks.high_pages, "{marks:?}");
+    let mut taken: Vec<u32> = Vec::new();
+    // Frames one by one, so that any number can be free.
+    let mut set_free = |nr_free: u64| {
+        while vm.frames.nr_free_in_blocks() > nr_free {
+            let blocks = &vm.frames.blocks;
+            let b = blocks.names().iter().find(|b| blocks.at(*b).nr_free() > 0).unwrap();
+            let w = (0..BLOCK_WORDS).find(|w| blocks.at(b).free_word(*w) != 0).unwrap();
+            let (mask, _) = blocks.at(b).claim_some(w, 1);
+            taken.push((word_base(b, w) + u64::from(mask.trailing_zeros())) as u32);
+        }
+        while vm.frames.nr_free_in_blocks() < nr_free {
+            vm.frames.release_one(crate::addr::Pfn(taken.pop().unwrap()), Content::Unknown);
+        }
+        vm.cpu(CpuId(0)).looks_after.set(0);
+        vm.begun(BlockId(0));
+        vm.frames.is_low.swap(0, crate::sync::Ordering::Relaxed) != 0
+    };
+    let (low, high) = (marks.low_pages, marks.high_pages);
+    let steps = [
+        (high, false),
+        (low, false),
+        (low - 1, true),
+        (marks.min_pages, true),
+        (low, true),
+        (high - 1, true),
+        (high, false),
+        (high - 1, false),
+        (low, false),
+        (low - 1, true),
+    ];
+    for (i, (nr_free, is_low)) in steps.into_iter().enumerate() {
+        assert_eq!(set_free(nr_free), is_low, "step {i}: {nr_free} free of {marks:?}");
+    }
+}
+
+/// Pages that are mostly zeroes, in small and in huge pages, until memory is short.
+fn fill(advice: Option<Advice>) -> bool {
+    let vm = vm(4096, Tunables { shrink_blocks: 0, watermark_scale_factor: 1000, ..tunables() });
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 16 * HUGE, RW, FIXED_PRIVATE).unwrap();
+    if let Some(advice) = advice {
+        space.madvise(AT, 16 * HUGE, advice).unwrap();
+    }
+    let step = if advice.is_some() { 4096 } else { HUGE };
+    let is_short = || vm.frames.watch.is_short.get() != 0;
+    let written = (0..16 * HUGE / step).take_while(|i| !is_short() && space.write(AT + i * step, &[1]).is_ok()).count();
+    let nr_free = vm.nr_free_pages();
+    assert!(is_short() || nr_free > vm.watermarks().low_pages / 2, "{written} written, {nr_free} free");
+    is_short()
+}
+
+#[test]
+fn faults_of_all_sizes_see_that_memory_is_short() {
+    assert!(fill(Some(Advice::NoHugePage)), "small pages");
+    assert!(fill(None), "huge pages");
+}
+
+/// One block at a time, on and on, until `high`: not only to where it began, and no further.
+#[test]
+fn relief_goes_on_until_high() {
+    let tunables = Tunables { shrink_blocks: 1, watermark_scale_factor: 2000, ..tunables() };
+    let vm = vm(20 * BLOCK_FRAMES, tunables);
+    let marks = vm.watermarks();
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 64 * HUGE, RW, FIXED_PRIVATE).unwrap();
+    let nr_free = || vm.frames.nr_free_in_blocks();
+    let mut nr_huge = 0;
+    while nr_free() >= marks.low_pages {
+        space.write(AT + nr_huge * HUGE, &[1]).unwrap();
+        nr_huge += 1;
+    }
+    assert_eq!(space.rss_pages().anon_huge / 512, nr_huge, "nothing is split before memory is short");
+    // Small pages, of which a refill brings 64, in turns of a slow path each.
+    let small = AT + 40 * HUGE;
+    space.madvise(small, HUGE, Advice::NoHugePage).unwrap();
+    for page in 0..512 {
+        vm.cpu(CpuId(0)).looks_after.set(0);
+        vm.steal_groups();
+        space.write(small + page * 4096, &[1]).unwrap();
+    }
+    let nr_split = nr_huge - space.rss_pages().anon_huge / 512;
+    assert!(nr_free() + 64 >= marks.high_pages * 2 / 3, "{} free of {marks:?}, {nr_split} split", nr_free());
+    assert!(nr_split < nr_huge && nr_free() < marks.high_pages * 4 / 3 + 1024, "{nr_split} of {nr_huge} split");
+    assert_eq!((vm.frames.watch.is_short.get(), vm.frames.is_low.get()), (0, 0));
+}

@@ -1,0 +1,98 @@
+//! Who looks for frames where first: each CPU has a zone of its own in the memory of its node.
+
+use crate::addr::{BlockId, BlockRange, Pfn};
+use crate::cpu::CpuData;
+use crate::frame::{Frames, Memory};
+use crate::machine::{CpuId, MAX_NODES, Machine, MemoryNode};
+use crate::mem::FrameArray;
+
+impl<M: Machine> Memory<M> {
+    /// The node that a frame belongs to; `None` if the machine has no such frame.
+    pub fn node_of(&self, pfn: Pfn) -> Option<MemoryNode> {
+        let range = self.machine.frames().iter().position(|r| r.holds(pfn.0.into()))?;
+        Some(self.machine.node_of_range(range))
+    }
+}
+
+impl Frames {
+    /// Gives each CPU a zone of whole tracts of its node, with about as many free frames as
+    /// the others' there. CPUs of a node without memory share that of the first node that
+    /// has some; memory of a node without CPUs is in no zone, and found by whoever looks
+    /// farther.
+    pub(super) fn deal_out<M: Machine>(&self, machine: &M, cpus: &FrameArray<CpuData>) {
+        let mut nr_free = [0; MAX_NODES];
+        for tract in self.tracts() {
+            if let Some(node) = self.node_of(machine, &tract) {
+                nr_free[node] += self.nr_free_in(&tract);
+            }
+        }
+        let first = nr_free.iter().position(|nr| *nr > 0).unwrap_or(0);
+        let home = |cpu: usize| {
+            let node = usize::from(machine.node_of_cpu(CpuId(cpu as u16)).0);
+            if nr_free[node] > 0 { node } else { first }
+        };
+        for (node, nr_free) in nr_free.into_iter().enumerate().filter(|(_, nr)| *nr > 0) {
+            let members = || (0..cpus.len()).filter(|cpu| home(*cpu) == node);
+            let nr_members = members().count() as u64;
+            let is_here = |tract: &BlockRange| self.node_of(machine, tract).is_none_or(|of| of == node);
+            let mut tracts = self.tracts().filter(is_here).peekable();
+            let mut nr_before = 0;
+            for (i, cpu) in members().enumerate() {
+                let (zone, nr) =
+                    self.next_zone(&mut tracts, |nr| (nr_before + nr) * nr_members < nr_free * (i as u64 + 1));
+                nr_before += nr;
+                let cpu = cpus.at(cpu);
+                cpu.zone_start.set(zone.start.0.into());
+                cpu.zone_end.set(zone.end.0.into());
+                cpu.search.set(cpu.zone_start.get());
+            }
+        }
+    }
+
+    /// Takes tracts as long as it `wants_more` than so many free frames; gives the largest part of
+    /// them that is adjacent, and the number of frames that are dealt then. The rest, which
+    /// memory of another node cuts off, is in no zone.
+    fn next_zone(
+        &self,
+        tracts: &mut core::iter::Peekable<impl Iterator<Item = BlockRange>>,
+        wants_more: impl Fn(u64) -> bool,
+    ) -> (BlockRange, u64) {
+        let start = tracts.peek().map_or(self.blocks.names().end, |tract| tract.start);
+        let none = BlockRange { start, end: start };
+        let (mut largest, mut zone, mut nr_in_zone, mut nr_dealt) = ((none, 0), none, 0, 0);
+        // Half of the next one: else a node of as many tracts as CPUs, one of which is not
+        // whole, would leave the last CPU without.
+        while let Some(tract) = tracts.next_if(|tract| wants_more(nr_dealt + self.nr_free_in(tract) / 2)) {
+            if tract.start != zone.end {
+                (zone, nr_in_zone) = (BlockRange { end: tract.start, ..tract }, 0);
+            }
+            zone.end = tract.end;
+            let nr = self.nr_free_in(&tract);
+            (nr_dealt, nr_in_zone) = (nr_dealt + nr, nr_in_zone + nr);
+            if nr_in_zone >= largest.1 {
+                largest = (zone, nr_in_zone);
+            }
+        }
+        (largest.0, nr_dealt)
+    }
+
+    fn tracts(&self) -> impl Iterator<Item = BlockRange> {
+        (0..self.blocks.summary.nr_tracts()).map(|tract| self.blocks.summary.blocks_of(tract))
+    }
+
+    fn nr_free_in(&self, tract: &BlockRange) -> u64 {
+        tract.iter().map(|b| self.blocks.at(b).nr_free()).sum()
+    }
+
+    /// The node of the tract's first frame; `None` where the machine has none there.
+    fn node_of<M: Machine>(&self, machine: &M, tract: &BlockRange) -> Option<usize> {
+        let [start, end] = [tract.start, tract.end].map(|b: BlockId| u64::from(b.first_frame().0));
+        let parts = machine.frames().iter().enumerate().filter(|(_, r)| u64::from(r.first.0) < end && start < r.end());
+        let (range, _) = parts.min_by_key(|(_, r)| r.first)?;
+        Some(usize::from(machine.node_of_range(range).0))
+    }
+}
+
+#[cfg(test)]
+#[path = "homes_tests.rs"]
+mod tests;

@@ -1,0 +1,80 @@
+//! Home ranges lie in the memory of the CPU's node.
+
+use crate::addr::{BLOCK_FRAMES, PAGE_SIZE, Pfn};
+use crate::machine::{CpuId, Machine, MemoryNode};
+use crate::space::Vm;
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, in_ranges};
+use crate::tunables::Tunables;
+use std::vec::Vec;
+
+/// Memory of 64 blocks in these ranges, of blocks, of these nodes.
+fn vm_with_nodes(ranges: &[(u32, u64, u8)], nr_nodes: usize, node_of_cpus: &[u8]) -> Vm<Plain> {
+    let frames: Vec<_> = ranges.iter().map(|(first, nr, _)| (first * BLOCK_FRAMES as u32, nr * BLOCK_FRAMES)).collect();
+    let mut machine = in_ranges(64 * BLOCK_FRAMES, &frames, 0, 0);
+    machine.nr_nodes = nr_nodes;
+    machine.node_of_ranges = ranges.iter().map(|(_, _, node)| *node).collect();
+    machine.nr_cpus = node_of_cpus.len();
+    machine.node_of_cpus = node_of_cpus.to_vec();
+    Vm::new(machine, Tunables::default()).unwrap()
+}
+
+fn zones(vm: &Vm<Plain>) -> Vec<(u32, u32)> {
+    let zones = (0..vm.machine.nr_cpus()).map(|id| vm.cpu(CpuId(id as u16)).zone());
+    zones.map(|zone| (zone.start.0, zone.end.0)).collect()
+}
+
+#[test]
+fn zones_lie_in_the_memory_of_the_node() {
+    let vm = vm_with_nodes(&[(0, 32, 0), (32, 32, 1)], 2, &[1, 0, 1, 0]);
+    // The metadata is in the first blocks.
+    assert_eq!(zones(&vm), [(32, 48), (0, 16), (48, 64), (16, 32)]);
+    for (frame, node) in [(0, 0), (32 * 512 - 1, 0), (32 * 512, 1), (64 * 512 - 1, 1)] {
+        assert_eq!(vm.node_of(Pfn(frame)), Some(MemoryNode(node)));
+    }
+    assert_eq!(vm.node_of(Pfn(64 * 512)), None);
+    // A fault takes its frame there.
+    for cpu in 0..4 {
+        be(cpu);
+        let space = vm.new_space().unwrap();
+        space.mmap(1 << 30, PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
+        space.write(1 << 30, &[1]).unwrap();
+        let pfn = space.translate_at_rest(1 << 30).unwrap().pfn;
+        assert_eq!(vm.node_of(pfn), Some(vm.machine.node_of_cpu(CpuId(cpu))), "CPU {cpu}");
+    }
+    be(0);
+}
+
+#[test]
+fn ranges_may_come_in_any_order_and_leave_holes() {
+    let vm = vm_with_nodes(&[(48, 16, 1), (0, 12, 0), (20, 12, 0)], 2, &[0, 1, 1, 1, 1, 1, 1, 1]);
+    let zones = zones(&vm);
+    assert_eq!(zones[0].0, 0);
+    assert!((32..=48).contains(&zones[0].1), "with the holes: {zones:?}");
+    assert_eq!(zones[1..].iter().map(|zone| zone.1).max(), Some(64));
+    assert!(zones[1..].iter().all(|zone| zone.0 >= 32), "{zones:?}");
+}
+
+/// The larger part of what another node cuts in two.
+#[test]
+fn a_zone_is_one_piece() {
+    let one_and_seven = &[0, 1, 1, 1, 1, 1, 1, 1];
+    let vm = vm_with_nodes(&[(0, 16, 0), (16, 8, 1), (24, 40, 0)], 2, one_and_seven);
+    assert_eq!(zones(&vm)[0], (24, 64));
+    let vm = vm_with_nodes(&[(0, 40, 0), (40, 8, 1), (48, 16, 0)], 2, one_and_seven);
+    assert_eq!(zones(&vm)[0], (0, 40));
+    let of_node_1: Vec<_> = zones(&vm)[1..].iter().copied().filter(|zone| zone.0 < zone.1).collect();
+    assert_eq!(of_node_1, [(40, 48)], "one tract, for one of seven CPUs");
+}
+
+#[test]
+fn nodes_without_memory_or_cpus_are_no_nodes_apart() {
+    let vm = vm_with_nodes(&[(0, 64, 2)], 4, &[0, 3]);
+    assert_eq!(zones(&vm), [(0, 32), (32, 64)], "they share what there is");
+    let vm = vm_with_nodes(&[(0, 32, 0), (32, 32, 1)], 2, &[0, 0, 0, 0]);
+    assert!(zones(&vm).iter().all(|zone| zone.1 <= 32 || zone.0 == zone.1), "{:?}", zones(&vm));
+    // Memory that is nobody's home is found all the same.
+    let space = vm.new_space().unwrap();
+    space.mmap(1 << 30, 64 << 21, RW, FIXED_PRIVATE).unwrap();
+    let write = |page: &u64| space.write((1 << 30) + page * PAGE_SIZE, &[1]).is_ok();
+    assert!((0..64 * 512).take_while(write).count() > 61 * 512);
+}
