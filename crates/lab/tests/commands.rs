@@ -36,6 +36,10 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("pft --discipline lockfree,fast", "--discipline", "global, fastpath2004, split, lockfree");
     is_refused("pft --frames dirty", "--frames", "fresh");
     is_refused("pft --plot faults.png", "--plot", ".svg");
+    is_refused("pft --write some", "--write", "none, one, all");
+    is_refused("pft --zeroing rep", "--zeroing", "auto, stores, vector, streaming, clzero");
+    is_refused("pft --zeroing stores,", "--zeroing", "auto, stores");
+    is_refused("pft --zeroing stores --frames zeroed", "--zeroing", "should be auto");
     is_refused("conflicts --cpus 0", "--cpus", "1..");
     is_refused("conflicts --cpus 513", "--cpus", "512");
     is_refused("conflicts --layout heap", "--layout", "own-table");
@@ -94,6 +98,37 @@ fn zeroed_frames_stand_beside_nothing() {
         assert_eq!(rows[0]["frames"], frames);
         for ratio in ["ratio_to_linux_touch", "ratio_to_linux_populate", "ratio_to_zeroing"] {
             assert!(rows[0][ratio].is_null(), "{ratio}");
+        }
+    }
+}
+
+#[test]
+fn each_way_of_zeroing_has_a_row_and_every_page_is_written() {
+    for write in ["none", "one", "all"] {
+        let ways = "auto,stores,streaming,stores";
+        let arguments = format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --zeroing {ways} --write {write} --json");
+        let rows = json_lines(&arguments);
+        let zeroing: Vec<_> = rows.iter().map(|row| row["zeroing"].as_str()).collect();
+        assert_eq!(zeroing, [Some("auto"), Some("stores"), Some("streaming"), None, None]);
+        assert!(rows.iter().all(|row| row["write"] == write), "{rows:?}");
+    }
+    let default = |more: &str| {
+        let rows = json_lines(&format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --against none --json {more}"));
+        rows[0]["write"].as_str().unwrap().to_string()
+    };
+    assert_eq!((default("").as_str(), default("--frames zeroed").as_str()), ("one", "none"));
+    assert_eq!((default("--pages huge").as_str(), default("--pages huge --write all").as_str()), ("one", "all"));
+}
+
+#[test]
+fn a_way_that_this_cpu_has_not_is_refused() {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+    for (way, flag) in [("vector", " avx2 "), ("clzero", " clzero ")] {
+        let arguments = format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --against none --zeroing {way} --json");
+        if cpus.contains(flag) {
+            assert_eq!(json_lines(&arguments)[0]["zeroing"], way);
+        } else {
+            is_refused(&arguments, "--zeroing", "this CPU has no such way");
         }
     }
 }

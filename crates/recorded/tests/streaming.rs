@@ -5,6 +5,7 @@ use softfault_recorded::addr::{Access, PAGE_SIZE, Pfn};
 use softfault_recorded::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_recorded::policy::clear::ClearOrder;
 use softfault_recorded::policy::huge::Enabled;
+use softfault_recorded::policy::zero::Zeroing;
 use softfault_recorded::sync::{self, Word};
 use softfault_recorded::table::format::X86_64;
 use softfault_recorded::{FaultDone, FrameRange, HugeKnobs, Tunables, Vm};
@@ -56,11 +57,15 @@ unsafe impl Machine for One {
 }
 
 fn vm() -> Vm<One> {
+    vm_with(Tunables::default())
+}
+
+fn vm_with(tunables: Tunables) -> Vm<One> {
     let layout = Layout::from_size_align((NR_FRAMES * PAGE_SIZE) as usize, 2 << 20).unwrap();
     // SAFETY: I1: the layout has a size.
     let memory = unsafe { alloc_zeroed(layout) };
     let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
-    Vm::new(One(memory), Tunables::default().with_thp(thp).with_clear_order(Some(ClearOrder::Hybrid))).unwrap()
+    Vm::new(One(memory), tunables.with_thp(thp).with_clear_order(Some(ClearOrder::Hybrid))).unwrap()
 }
 
 #[test]
@@ -72,6 +77,21 @@ fn a_huge_page_that_was_streamed_is_fenced_before_it_is_mapped() {
         .unwrap();
     assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Huge));
     assert!(vm.zero_ahead(1) > 0, "a block is there to be zeroed");
+}
+
+#[test]
+fn small_frames_that_passed_the_caches_are_fenced_before_they_are_mapped() {
+    for way in Zeroing::ALL {
+        let vm = vm_with(Tunables::default().with_zeroing(Some(way)));
+        vm.set_huge_knobs(&HugeKnobs::DEFAULT.with_enabled(Enabled::Never)).unwrap();
+        let space = vm.new_space().unwrap();
+        space
+            .mmap(AT, 4 << 20, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED)
+            .unwrap();
+        for page in 0..200 {
+            assert_eq!(space.handle_fault(AT + page * PAGE_SIZE, Access::Write), Ok(FaultDone::Installed), "{way:?}");
+        }
+    }
 }
 
 #[test]

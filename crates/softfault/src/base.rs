@@ -12,6 +12,7 @@ use crate::addr::Order;
 use crate::cpu::CpuData;
 use crate::machine::{CpuId, Machine, Tick};
 use crate::mem::FrameArray;
+use crate::mem::ways::Ways;
 use crate::pace::Pace;
 use crate::sync::Word;
 use crate::tunables::Tunables;
@@ -25,11 +26,14 @@ pub struct Base<M: Machine> {
     pub(crate) huge: HugeWords,
     /// The order of clearing for each size of page; see `clear.rs`.
     pub(crate) clear_orders: Word,
+    /// What the CPU can zero frames by; see `clear.rs`.
+    pub(crate) ways: Ways,
 }
 
 impl<M: Machine> Base<M> {
     pub(crate) fn new(machine: M, cpus: FrameArray<CpuData>, tunables: Tunables, huge: HugeWords) -> Base<M> {
-        Base { machine, cpus, tunables, huge, clear_orders: Word::new(0) }
+        let ways = Ways::of(&machine);
+        Base { machine, cpus, tunables, huge, clear_orders: Word::new(0), ways }
     }
 
     /// The surroundings.

@@ -9,17 +9,21 @@
 //! Which order serves best is measured by [`calibrate()`], once for a machine and
 //! for each size of page, and kept in the [`Vm`](crate::Vm).
 
+mod batch;
 mod calibrate;
 mod scratch;
 
+pub use crate::mem::ways::Ways;
 pub use crate::policy::clear::{ClearOrder, Plan, Run, WARM_RADIUS};
+pub use crate::policy::zero::{BatchPlan, Zeroing};
+pub(crate) use batch::zero_batch;
 pub use calibrate::{ClearTable, calibrate};
 pub use scratch::Scratch;
 
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::base::Base;
 use crate::machine::Machine;
-use crate::mem::{self, stream};
+use crate::mem::{self, stream, ways};
 use crate::policy;
 use crate::sync::Word;
 
@@ -44,18 +48,30 @@ impl core::fmt::Display for Poisoned {
 }
 impl core::error::Error for Poisoned {}
 
+/// The ways in which large pages are zeroed: what their order calls near, and far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct By {
+    pub(crate) ways: Ways,
+    pub(crate) near: Zeroing,
+    pub(crate) far: Zeroing,
+}
+
 /// Fills the 2^order frames from `first` with zeroes; `hint` is the index of the
 /// one that is needed first, if that is known. The frames are the caller's alone (I6).
-pub(crate) fn clear_folio<M: Machine>(machine: &M, first: Pfn, order: Order, hint: Option<u64>, how: ClearOrder) {
+pub(crate) fn clear_folio<M: Machine>(
+    machine: &M,
+    first: Pfn,
+    order: Order,
+    hint: Option<u64>,
+    how: ClearOrder,
+    by: By,
+) {
     // Nothing can fail, and the compiler knows it.
     let Ok(()) =
         in_pieces(machine, first, how.plan(order.nr_pages(), hint), |piece| -> Result<(), core::convert::Infallible> {
             let at = Pfn(first.0 + piece.start as u32);
-            if piece.is_streaming {
-                stream::zero_frames(machine, at, piece.count);
-            } else {
-                mem::zero_frames(machine, at, piece.count);
-            }
+            let way = if piece.is_streaming { by.far } else { by.near };
+            ways::zero_frames(machine, by.ways, way, at, piece.count);
             Ok(())
         });
 }
@@ -153,6 +169,17 @@ impl<M: Machine> Base<M> {
         known.copied().unwrap_or(policy::clear::usual(order))
     }
 
+    /// The ways in which large pages are zeroed.
+    pub(crate) fn clear_by(&self) -> By {
+        let (near, far) = self.tunables.zeroing.map_or((Zeroing::Stores, Zeroing::Streaming), |way| (way, way));
+        By { ways: self.ways, near, far }
+    }
+
+    /// How the single frames of one refill are zeroed.
+    pub(crate) fn batch_plan(&self) -> BatchPlan {
+        BatchPlan::all(self.tunables.zeroing.unwrap_or(Zeroing::Stores))
+    }
+
     /// From now on pages are cleared as `table` says is best.
     pub fn set_clear_orders(&self, table: &ClearTable) {
         let word = |order: u8| {
@@ -166,3 +193,5 @@ impl<M: Machine> Base<M> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod zero_tests;

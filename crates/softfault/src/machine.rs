@@ -160,7 +160,7 @@ pub enum Tick {
 ///
 /// # Safety
 ///
-/// The implementor promises invariants I1 to I4 and M1 to M8 of
+/// The implementor promises invariants I1 to I4, I41 and M1 to M8 of
 /// `docs/invariants.md`:
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
 ///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
@@ -179,6 +179,10 @@ pub enum Tick {
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
 ///   access with a translation that it had read before the call;
+/// - **I41** all CPUs have the instructions for zeroing memory that the one has on which
+///   [`Vm::new`](crate::Vm::new) or [`calibrate`](crate::clear::calibrate) is called;
+///   where [`vector_registers`](Machine::vector_registers) says `true`, vector registers
+///   are the caller's on all of them;
 /// - **M1** no callback calls back into the core, with two exceptions: in
 ///   [`notify`](Machine::notify), the calls that are listed there; in
 ///   [`relax`](Machine::relax) and [`park`](Machine::park), other threads of execution,
@@ -292,6 +296,13 @@ pub unsafe trait Machine: Sized + Sync {
     #[inline(always)]
     fn marks_entries(&self) -> bool {
         true
+    }
+
+    /// Whether code of the subsystem may use vector registers beyond those that the
+    /// compiler uses for this target anyway: `false` where they are a program's and
+    /// nobody saves them, as in most kernels (I41).
+    fn vector_registers(&self) -> bool {
+        false
     }
 
     /// What to put into an empty entry. Any answer is sound.

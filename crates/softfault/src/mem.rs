@@ -15,6 +15,7 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 pub mod stream;
+pub mod ways;
 
 /// A type that consists of [`Word`]s alone.
 ///

@@ -25,6 +25,7 @@ pub(crate) const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANO
 std::thread_local! {
     static POLICY: Cell<fn(&FaultQuestion) -> FaultPlan> = const { Cell::new(policy::fault::linux) };
     static CPU: Cell<u16> = const { Cell::new(0) };
+    static KEPT: Cell<bool> = const { Cell::new(false) };
     static ENTERED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     static RELAXED: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
     static NR_BEGUN: Cell<u64> = const { Cell::new(0) };
@@ -47,6 +48,14 @@ pub(crate) fn nr_begun() -> u64 {
 /// This thread is that CPU of its machines.
 pub(crate) fn be(cpu: u16) {
     CPU.set(cpu);
+}
+
+/// Runs `f` while this thread's machines keep the vector registers to programs.
+pub(crate) fn without_vector_registers<T>(f: impl FnOnce() -> T) -> T {
+    KEPT.set(true);
+    let done = f();
+    KEPT.set(false);
+    done
 }
 
 /// From now on this thread's machines call `hook` in each turn of a wait, in place of
@@ -100,6 +109,9 @@ unsafe impl Machine for Plain {
     type Format = X86_64;
     fn frames(&self) -> &[FrameRange] {
         &self.frames
+    }
+    fn vector_registers(&self) -> bool {
+        !KEPT.get()
     }
     fn begin(&mut self) -> bool {
         NR_BEGUN.set(NR_BEGUN.get() + 1);

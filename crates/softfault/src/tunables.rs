@@ -4,6 +4,7 @@ pub(crate) mod huge;
 
 use crate::policy::clear::ClearOrder;
 use crate::policy::compact::CompactBudget;
+use crate::policy::zero::Zeroing;
 use crate::setters::setters;
 use huge::HugeKnobs;
 
@@ -81,6 +82,10 @@ pub struct Tunables {
     /// The order in which large pages are cleared and copied; `None` leaves it to
     /// what [`calibrate`](crate::clear::calibrate) measured, page size by page size.
     pub clear_order: Option<ClearOrder>,
+    /// The way in which all frames are zeroed, of pages of all sizes; plain stores where
+    /// the CPU has it not. `None` leaves it to what [`calibrate`](crate::clear::calibrate)
+    /// measured.
+    pub zeroing: Option<Zeroing>,
     /// What a fault may spend to get a huge page by moving others (`defrag`).
     pub compact_fault: CompactBudget,
     /// The same for a collapse, and for a daemon's step.
@@ -116,6 +121,7 @@ setters!(Tunables {
     with_thp: thp = HugeKnobs,
     with_thp_off: thp_off = bool,
     with_clear_order: clear_order = Option<ClearOrder>,
+    with_zeroing: zeroing = Option<Zeroing>,
     with_compact_fault: compact_fault = CompactBudget,
     with_compact_background: compact_background = CompactBudget,
     with_min_free_kbytes: min_free_kbytes = Option<u64>,
@@ -137,6 +143,7 @@ impl Default for Tunables {
             thp: HugeKnobs::DEFAULT,
             thp_off: false,
             clear_order: None,
+            zeroing: None,
             compact_fault: CompactBudget::FAULT,
             min_free_kbytes: None,
             watermark_scale_factor: 10,

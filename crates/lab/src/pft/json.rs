@@ -15,6 +15,8 @@ struct Line<'a> {
     reps: u32,
     pages: u64,
     page_bytes: u64,
+    write: &'a str,
+    zeroing: Option<&'a str>,
     user_s: f64,
     system_s: f64,
     wall_s: f64,
@@ -41,6 +43,8 @@ fn line(row: &Row) -> String {
         reps: row.reps,
         pages: row.pages,
         page_bytes: row.page_bytes,
+        write: row.write,
+        zeroing: row.is_ours().then(|| row.zeroing.name()),
         user_s: row.user_s,
         system_s: row.system_s,
         wall_s: row.wall_s,
@@ -66,6 +70,7 @@ pub fn print(rows: &[Row]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Chosen;
     use super::super::plan::Work;
     use super::*;
 
@@ -74,6 +79,8 @@ mod tests {
         let row = Row {
             work: Work::LinuxTouch,
             nr_threads: 2,
+            zeroing: Chosen::Auto,
+            write: "one",
             gib: 1.0,
             reps: 3,
             frames: "fresh",
@@ -96,11 +103,13 @@ mod tests {
         let mut wanted = vec!["experiment", "value", "unit", "system", "discipline", "threads", "frames", "gib"];
         wanted.extend(["reps", "pages", "page_bytes", "user_s", "system_s", "wall_s", "spread", "ns_per_fault"]);
         wanted.extend(["faults_per_wall_s", "faults_per_cpu_s", "ratio_to_linux_touch", "ratio_to_linux_populate"]);
-        wanted.push("ratio_to_zeroing");
+        wanted.extend(["ratio_to_zeroing", "write", "zeroing"]);
         wanted.sort_unstable();
         assert_eq!(keys, wanted);
         assert_eq!(value["system"], "linux");
         assert_eq!(value["discipline"], "touch");
+        assert_eq!(value["write"], "one");
+        assert!(value["zeroing"].is_null(), "Linux chooses for itself");
         assert!(value["faults_per_cpu_s"].is_null(), "0 CPU seconds give no rate");
         assert_eq!(value["faults_per_wall_s"], 1_572_864.0);
     }

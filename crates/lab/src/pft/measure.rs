@@ -8,8 +8,10 @@
 //! One of the lab's files with `unsafe` (L1 and L2 are in `os.rs`):
 //! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
 //!   of frames named in `Hosted::regions` may be written through `frame_ptr`.
+//! - **L10** is in `write.rs`.
 
 use super::options::Pages;
+use super::write::Write;
 use crate::bench::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, prepare_frames};
 use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
@@ -45,6 +47,8 @@ pub struct Load<'a> {
     pub nr_pages: u64,
     /// What each of them is.
     pub pages: Pages,
+    /// What is written to each.
+    pub write: Write,
 }
 
 impl Load<'_> {
@@ -101,15 +105,15 @@ fn wait_for_all(ready: &AtomicUsize, nr_threads: usize) {
 pub fn linux_touch(load: &Load) -> Result<Sample, LabError> {
     let page_bytes = load.pages.nr_bytes();
     on_fresh_mapping(load, |base, pages| {
-        for page in pages {
-            // SAFETY: L2: inside the mapping, in a page that only this thread touches.
-            unsafe { base.add((page * page_bytes) as usize).write_volatile(1) };
-        }
+        // Without a store there is no fault.
+        let write = if load.write == Write::None { Write::One } else { load.write };
+        // SAFETY: L2, L10: inside the mapping, in pages that only this thread touches.
+        pages.for_each(|page| unsafe { write.store(base.add((page * page_bytes) as usize), page_bytes) });
         Ok(())
     })
 }
 
-/// Linux: one madvise(MADV_POPULATE_WRITE) of each thread's share.
+/// Linux: one madvise(MADV_POPULATE_WRITE) of each thread's share, then the stores.
 pub fn linux_populate(load: &Load) -> Result<Sample, LabError> {
     let page_bytes = load.pages.nr_bytes();
     on_fresh_mapping(load, |base, pages| {
@@ -119,6 +123,8 @@ pub fn linux_populate(load: &Load) -> Result<Sample, LabError> {
         if rc != 0 {
             return Err(LabError::host("madvise(MADV_POPULATE_WRITE)", std::io::Error::last_os_error()));
         }
+        // SAFETY: L2, L10: as in `linux_touch`.
+        pages.for_each(|page| unsafe { load.write.store(base.add((page * page_bytes) as usize), page_bytes) });
         Ok(())
     })
 }
@@ -199,7 +205,8 @@ pub fn clear(load: &Load, hosted: &mut Hosted, how: ClearOrder) -> Result<Sample
 }
 
 /// Softfault: one `handle_fault` for each page of a fresh address space in a
-/// fresh `Vm` over the same arena. No trap, no translation: the fault path alone.
+/// fresh `Vm` over the same arena, and the store that caused it. No trap: the fault
+/// path, a walk of the tables, and the store.
 pub fn faults(load: &Load, arena: &mut Arena, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), frames);
     let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
@@ -232,6 +239,9 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
                 space
                     .handle_fault(base + page * page_bytes, Access::Write)
                     .map_err(|e| LabError::subsystem(format!("fault on page {page}"), e))?;
+                if load.write != Write::None {
+                    store(&space, hosted, base + page * page_bytes, load)?;
+                }
             }
             Ok(())
         },
@@ -241,6 +251,17 @@ fn faults_in(vm: &Vm<Hosted>, load: &Load, frames: Frames) -> Result<Sample, Lab
     verify(&space, hosted, base, load)?;
     drop(space);
     Ok(sample)
+}
+
+/// The store that caused the fault, to the frame that the page has now.
+#[inline(always)]
+fn store(space: &AddressSpace<Hosted>, hosted: &Hosted, addr: u64, load: &Load) -> Result<(), LabError> {
+    let found = space.translate_at_rest(addr);
+    let found = found.ok_or_else(|| LabError::subsystem(format!("{addr:#x} after its fault"), "is not mapped"))?;
+    // SAFETY: L3, L10: frames of the arena, mapped for a page of this thread's share;
+    // the other threads install pages and remove none.
+    unsafe { load.write.store(hosted.frame_ptr(found.pfn), load.pages.nr_bytes()) };
+    Ok(())
 }
 
 /// A worker's address space is its CPU's until the worker is done.
@@ -268,8 +289,8 @@ fn map(space: &AddressSpace<Hosted>, load: &Load) -> Result<u64, LabError> {
 /// Any number: which frames are free after ageing is to repeat from run to run.
 const AGE_SEED: u64 = 64;
 
-/// That every page has a frame, and that the frame has lost its mark: a row whose
-/// faults did less than it claims is no result.
+/// That every page has a frame, and that the frame has lost its mark and has what was
+/// written: a row whose faults did less than it claims is no result.
 fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, load: &Load) -> Result<(), LabError> {
     let nr_pages = load.nr_bytes() / PAGE_BYTES;
     let (resident, huge) = (space.rss_pages().anon, space.rss_pages().anon_huge);
@@ -284,9 +305,11 @@ fn verify(space: &AddressSpace<Hosted>, hosted: &Hosted, base: u64, load: &Load)
     for page in 0..nr_pages {
         let wrong = |what: &str| LabError::subsystem(format!("page {page} after its fault"), what);
         let leaf = space.translate_at_rest(base + page * PAGE_BYTES).ok_or_else(|| wrong("is not mapped"))?;
+        let wanted = load.write.first_and_last((page * PAGE_BYTES).is_multiple_of(load.pages.nr_bytes()));
+        let frame = hosted.frame_ptr(leaf.pfn).cast::<u64>();
         // SAFETY: L3: a frame of the arena, and no other thread is at work now.
-        if unsafe { hosted.frame_ptr(leaf.pfn).cast::<u64>().read() } != 0 {
-            return Err(wrong("is not zero"));
+        if unsafe { (frame.read(), frame.add(PAGE_BYTES as usize / 8 - 1).read()) } != wanted {
+            return Err(wrong("is not zero but for what was written"));
         }
     }
     Ok(())

@@ -15,6 +15,7 @@ mod plan;
 mod plot;
 mod stats;
 mod table;
+mod write;
 
 pub use options::Options;
 
@@ -25,7 +26,7 @@ use crate::progress;
 use measure::{Load, Sample};
 use options::{Pages, Rss};
 use plan::{Job, Work};
-use softfault::clear::ClearOrder;
+use softfault::clear::{ClearOrder, Ways};
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
@@ -67,6 +68,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
             .with_huge(true),
     )
     .map_err(|e| LabError::host("the hosted machine", e))?;
+    options.check_zeroing(Ways::of(&hosted))?;
     warm(&mut hosted);
     let how = calibrated(&mut hosted).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
     let mut arena = Arena::of(hosted);
@@ -94,12 +96,14 @@ fn measure_one(
     cpus: &[usize],
     how: Option<ClearOrder>,
 ) -> Result<Sample, LabError> {
-    let load = Load { nr_threads: job.nr_threads, cpus, nr_pages: options.nr_pages(), pages: options.pages };
+    let (nr_pages, write) = (options.nr_pages(), options.written());
+    let load = Load { nr_threads: job.nr_threads, cpus, nr_pages, pages: options.pages, write };
     let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
     let tunables = Tunables::default()
         .with_rss_percpu(options.rss == Rss::Percpu)
         .with_thp(HugeKnobs::DEFAULT.with_enabled(enabled))
-        .with_clear_order(how);
+        .with_clear_order(how)
+        .with_zeroing(job.zeroing.tunable());
     match job.work {
         Work::Ours(discipline) => measure::faults(&load, arena, options.frames, tunables.with_discipline(discipline)),
         Work::LinuxTouch => measure::linux_touch(&load),

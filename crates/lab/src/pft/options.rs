@@ -1,10 +1,12 @@
 //! What may be typed after `softfault pft`, and what it comes to.
 
+use super::write::Write;
 use crate::bench::{AGED_FREE_OF_64, Against, Frames, PAGE_BYTES, parse_discipline, parse_gib};
 use crate::error::LabError;
 use crate::os;
 use clap::{Args, ValueEnum};
 use softfault::Discipline;
+use softfault::clear::{Ways, Zeroing};
 use std::path::PathBuf;
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -23,9 +25,26 @@ Rows
   split         a lock per leaf table and a reference count on the VMA (today's Linux)
   lockfree      a compare-and-swap inside a read section (the default of the library)
   touch         this host's Linux, a real store to each page: trap and all
-  populate      this host's Linux, madvise(MADV_POPULATE_WRITE): no trap
-  Ours are calls of handle_fault on the hosted machine: they have no trap either, nor memory control
-  groups nor mitigations. The ratio to touch is therefore not like for like.
+  populate      this host's Linux, madvise(MADV_POPULATE_WRITE): no trap; then the stores
+  Ours are calls of handle_fault on the hosted machine, each followed by a walk of our tables and the store that
+  caused it: they have no trap either, nor memory control groups nor mitigations. The ratio to touch is
+  therefore not like for like.
+
+Write
+  one     each fault is followed by a store of one byte to its page (the default, on both systems)
+  all     by stores to all of the page
+  none    ours by nothing: the fault alone, without the walk; the default with frames that are zero. Linux's touches
+          still store one byte, without which there would be no fault
+  The plain zeroing has no stores after it.
+
+Zeroing
+  auto       as a calibration of some milliseconds finds best here (the default of the library)
+  stores     plain stores: rep stosb, or what the C library takes for a memset
+  vector     stores of 32 bytes (AVX2)
+  streaming  non-temporal stores: past the caches, dear for a program that writes the whole page
+  clzero     AMD's instruction that zeroes a line past the caches
+  One row for each that is listed, in turn within a repetition, which makes them comparable. A way that this CPU has not
+  is refused. Frames that are zero already are zeroed by nobody.
 
 Columns
   Gb Rep Threads User System Wall flt/cpu/s fault/wsec
@@ -35,8 +54,8 @@ Columns
   spread       (slowest - fastest repetition) / median
   x touch, x populate
                our faults/s over Linux's with as many threads: median of the ratios within a repetition
-  /zero        our time over the time to zero the same pages one by one, likewise
-  /zero batch  our time over the time to zero them in the batches that our refills use
+  /zero        our time over the time to zero the same pages one by one, by plain stores, likewise
+  /zero batch  our time over the time to zero them in the batches that our refills use, by plain stores
 
 Frames
   fresh   every frame is dirty when a repetition starts; all zeroing falls inside the timed part
@@ -52,7 +71,7 @@ Pages
 
 JSON
   One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
-  pages, page_bytes, user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
+  pages, page_bytes, write, zeroing (null beside Linux), user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
   ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing as above (null where a ratio would mean
   nothing), and experiment, value, unit, which every experiment has.
 
@@ -60,6 +79,7 @@ Examples:
   softfault pft -g 1 -r 5 -t 1,2
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline global,split,lockfree
   softfault pft -g 1 -r 9 -t 1,2 --pages huge --discipline lockfree
+  softfault pft -g 1 -r 9 -t 1 --discipline lockfree --zeroing auto,stores,streaming --write all
   softfault pft -g 0.5 -r 9 -t 1,2,4 --plot faults.svg
   softfault pft -g 1 -t 1,2 --json | jq -r '[.discipline, .threads, .ns_per_fault] | @tsv'";
 
@@ -98,6 +118,42 @@ pub enum Rss {
     Percpu,
 }
 
+/// Who chooses how frames are zeroed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chosen {
+    /// The library, by calibration.
+    Auto,
+    /// Whoever typed it.
+    Forced(Zeroing),
+}
+
+impl Chosen {
+    /// The word in output and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Chosen::Auto => "auto",
+            Chosen::Forced(way) => way.name(),
+        }
+    }
+    /// As a tunable.
+    pub fn tunable(self) -> Option<Zeroing> {
+        match self {
+            Chosen::Auto => None,
+            Chosen::Forced(way) => Some(way),
+        }
+    }
+}
+
+fn parse_zeroing(text: &str) -> Result<Chosen, String> {
+    if text == "auto" {
+        return Ok(Chosen::Auto);
+    }
+    Zeroing::named(text).map(Chosen::Forced).ok_or_else(|| {
+        let names = Zeroing::ALL.map(Zeroing::name);
+        format!("should be one of auto, {}", names.join(", "))
+    })
+}
+
 /// What may be typed after `softfault pft`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = HELP)]
@@ -123,6 +179,12 @@ pub struct Options {
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
+    /// What is written to a page once its fault is over [default: one, none if the frames are zero]
+    #[arg(long, value_enum)]
+    pub write: Option<Write>,
+    /// By which instructions frames are zeroed, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "auto", value_parser = parse_zeroing)]
+    pub zeroing: Vec<Chosen>,
     /// How `fastpath2004` counts resident pages
     #[arg(long, value_enum, default_value = "shared")]
     pub rss: Rss,
@@ -174,12 +236,30 @@ impl Options {
         (whole * times).next_multiple_of(2 << 20)
     }
 
+    /// What is written to a page once its fault is over.
+    pub fn written(&self) -> Write {
+        Write::or_default(self.write, self.frames)
+    }
+
+    /// Refuses a way of zeroing that a machine has not.
+    pub fn check_zeroing(&self, ways: Ways) -> Result<(), LabError> {
+        let is_missing = |chosen: &&Chosen| chosen.tunable().is_some_and(|way| !ways.has(way));
+        let Some(missing) = self.zeroing.iter().find(is_missing) else { return Ok(()) };
+        let names: Vec<&str> = ways.iter().map(Zeroing::name).collect();
+        let wanted = format!("this CPU has no such way: should be one of auto, {}", names.join(", "));
+        Err(LabError::Argument { name: "--zeroing", given: missing.name().into(), wanted })
+    }
+
     /// Refuses what can be seen to fail before anything is run.
     pub fn check(&self, max_threads: usize) -> Result<(), LabError> {
         let wrong = |wanted: String| LabError::Argument { name: "--gib", given: self.gib.to_string(), wanted };
         if self.pages == Pages::Huge && self.frames == Frames::Aged {
             let wanted = "with --pages huge should be fresh or zeroed: aged memory has no whole block left".into();
             return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
+        }
+        if let Some(forced) = self.zeroing.iter().find(|chosen| self.frames.are_zero() && **chosen != Chosen::Auto) {
+            let wanted = format!("with --frames {} nothing is zeroed: should be auto", self.frames.name());
+            return Err(LabError::Argument { name: "--zeroing", given: forced.name().into(), wanted });
         }
         if self.nr_pages() < max_threads as u64 {
             return Err(wrong(format!("should give each of {max_threads} threads a page at least")));

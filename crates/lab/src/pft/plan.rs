@@ -1,6 +1,6 @@
 //! Which rows there are, and in which order a repetition runs them.
 
-use super::options::Options;
+use super::options::{Chosen, Options};
 use softfault::Discipline;
 use std::fmt;
 
@@ -26,6 +26,15 @@ pub struct Job {
     pub work: Work,
     /// By how many.
     pub nr_threads: usize,
+    /// Who chooses how frames are zeroed; of ours only, else [`Chosen::Auto`].
+    pub zeroing: Chosen,
+}
+
+impl Job {
+    /// Of Linux, or a yardstick.
+    pub fn beside(work: Work, nr_threads: usize) -> Job {
+        Job { work, nr_threads, zeroing: Chosen::Auto }
+    }
 }
 
 impl Work {
@@ -47,25 +56,27 @@ impl Work {
 
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.work.name(), self.nr_threads)
+        write!(f, "{} {}", self.work.name(), self.nr_threads)?;
+        if self.zeroing == Chosen::Auto { Ok(()) } else { write!(f, " {}", self.zeroing.name()) }
     }
 }
 
 /// All that each repetition runs, in the order of the output.
 pub fn jobs(options: &Options, thread_counts: &[usize]) -> Vec<Job> {
-    let mut works: Vec<Work> = Vec::new();
+    let mut works: Vec<(Work, Chosen)> = Vec::new();
     for work in options.discipline.iter().map(|&d| Work::Ours(d)) {
-        if !works.contains(&work) {
-            works.push(work);
+        for work in options.zeroing.iter().map(|&zeroing| (work, zeroing)) {
+            if !works.contains(&work) {
+                works.push(work);
+            }
         }
     }
-    if options.with_linux() {
-        works.extend([Work::LinuxTouch, Work::LinuxPopulate]);
-    }
-    works.extend([Work::ZeroSingly, Work::ZeroInBatches]);
+    let linux = [Work::LinuxTouch, Work::LinuxPopulate].into_iter().filter(|_| options.with_linux());
+    let beside = linux.chain([Work::ZeroSingly, Work::ZeroInBatches]);
+    works.extend(beside.map(|work| (work, Chosen::Auto)));
     let mut jobs = Vec::new();
-    for work in works {
-        jobs.extend(thread_counts.iter().map(|&nr_threads| Job { work, nr_threads }));
+    for (work, zeroing) in works {
+        jobs.extend(thread_counts.iter().map(|&nr_threads| Job { work, nr_threads, zeroing }));
     }
     jobs
 }

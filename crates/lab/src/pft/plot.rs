@@ -3,6 +3,7 @@
 use super::history::OldRow;
 use super::options::Options;
 use super::stats::Row;
+use super::table;
 use crate::error::LabError;
 use plotters::prelude::*;
 use std::path::Path;
@@ -38,7 +39,7 @@ fn series(rows: &[Row], then: &[OldRow]) -> Vec<Series> {
     };
     for row in rows.iter().filter(|row| !row.is_yardstick()) {
         let system = if row.is_ours() { "softfault" } else { "Linux" };
-        add(format!("{system} {}", row.work.name()), (row.nr_threads as f64, row.faults_per_wall_s()), false);
+        add(format!("{system} {}", table::name(row)), (row.nr_threads as f64, row.faults_per_wall_s()), false);
     }
     for row in then {
         let name = format!("2004, {} CPUs, {}", row.machine_cpus, row.variant);

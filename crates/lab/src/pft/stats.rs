@@ -4,7 +4,7 @@
 //! host's speed drifts by more than the differences of interest.
 
 use super::measure::Sample;
-use super::options::Options;
+use super::options::{Chosen, Options};
 use super::plan::{Job, Work};
 use crate::bench::{median, spread};
 
@@ -15,6 +15,10 @@ pub struct Row {
     pub work: Work,
     /// Threads.
     pub nr_threads: usize,
+    /// Who chose how frames are zeroed; of ours only.
+    pub zeroing: Chosen,
+    /// What was written to each page, as on the command line.
+    pub write: &'static str,
     /// GiB touched in a repetition.
     pub gib: f64,
     /// Repetitions.
@@ -75,7 +79,7 @@ impl Row {
 /// `samples[i][rep]` belongs to `jobs[i]`.
 pub fn rows(options: &Options, jobs: &[Job], samples: &[Vec<Sample>]) -> Vec<Row> {
     let walls = |work: Work, nr_threads: usize| {
-        jobs.iter().position(|job| *job == Job { work, nr_threads }).map(|i| wall_seconds(&samples[i]))
+        jobs.iter().position(|job| *job == Job::beside(work, nr_threads)).map(|i| wall_seconds(&samples[i]))
     };
     let row = |(job, samples): (&Job, &Vec<Sample>)| {
         let own = wall_seconds(samples);
@@ -91,6 +95,8 @@ pub fn rows(options: &Options, jobs: &[Job], samples: &[Vec<Sample>]) -> Vec<Row
         Row {
             work: job.work,
             nr_threads: job.nr_threads,
+            zeroing: job.zeroing,
+            write: options.written().name(),
             gib: (pages * options.pages.nr_bytes()) as f64 / (1u64 << 30) as f64,
             reps: options.reps,
             frames: options.frames.name(),

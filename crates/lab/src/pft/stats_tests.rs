@@ -20,9 +20,9 @@ fn sample(wall_ms: u64, cpu_ms: u64) -> Sample {
     Sample { wall: ms(wall_ms), user: ms(cpu_ms), system: ms(cpu_ms) }
 }
 
-const LOCKFREE: Job = Job { work: Work::Ours(Discipline::Lockfree), nr_threads: 1 };
-const TOUCH: Job = Job { work: Work::LinuxTouch, nr_threads: 1 };
-const ZERO: Job = Job { work: Work::ZeroSingly, nr_threads: 1 };
+const LOCKFREE: Job = Job { work: Work::Ours(Discipline::Lockfree), nr_threads: 1, zeroing: Chosen::Auto };
+const TOUCH: Job = Job { work: Work::LinuxTouch, nr_threads: 1, zeroing: Chosen::Auto };
+const ZERO: Job = Job { work: Work::ZeroSingly, nr_threads: 1, zeroing: Chosen::Auto };
 
 #[test]
 fn sums_rates_and_spread() {
@@ -78,7 +78,7 @@ fn our_time_over_that_of_zeroing() {
 #[test]
 fn rows_of_ours_are_compared_by_repetition() {
     let options = options("-g 1 -r 3 -t 1");
-    let split = Job { work: Work::Ours(Discipline::Split), nr_threads: 1 };
+    let split = Job { work: Work::Ours(Discipline::Split), ..LOCKFREE };
     let samples =
         vec![vec![sample(10, 1), sample(100, 1), sample(10, 1)], vec![sample(30, 1), sample(300, 1), sample(500, 1)]];
     let all = rows(&options, &[LOCKFREE, split], &samples);

@@ -1,7 +1,7 @@
 //! The tables: ours with the columns of 2004 and some more, and that of 2004.
 
 use super::history::OldRow;
-use super::options::Options;
+use super::options::{Chosen, Options};
 use super::stats::Row;
 use crate::bench::{Frames, plain_table};
 use softfault::Discipline;
@@ -50,24 +50,37 @@ fn among_ours(rows: &[Row]) -> String {
     let ours: Vec<&Row> = rows.iter().filter(|row| row.is_ours()).collect();
     let mut text = String::new();
     for row in ours.iter().filter(|row| row.work.is(Discipline::Lockfree)) {
-        let others = ours.iter().filter(|other| other.nr_threads == row.nr_threads && other.work != row.work);
+        let others = ours.iter().filter(|other| {
+            let is_other = (other.work != row.work) != (other.zeroing != row.zeroing);
+            is_other && other.nr_threads == row.nr_threads
+        });
         let list: Vec<String> =
-            others.map(|other| format!("{:.2} times {}", row.times_as_fast_as(other), other.work.name())).collect();
+            others.map(|other| format!("{:.2} times {}", row.times_as_fast_as(other), name(other))).collect();
         if !list.is_empty() {
-            let _ = writeln!(text, "lockfree, {} thread(s): {}", row.nr_threads, list.join(", "));
+            let _ = writeln!(text, "{}, {} thread(s): {}", name(row), row.nr_threads, list.join(", "));
         }
     }
     for row in ours.iter().filter(|row| row.nr_threads > 1) {
-        if let Some(alone) = ours.iter().find(|other| other.nr_threads == 1 && other.work == row.work) {
+        if let Some(alone) =
+            ours.iter().find(|other| other.nr_threads == 1 && (other.work, other.zeroing) == (row.work, row.zeroing))
+        {
             let times = row.times_as_fast_as(alone);
-            let _ = writeln!(text, "{}, {} threads: {times:.2} times 1 thread", row.work.name(), row.nr_threads);
+            let _ = writeln!(text, "{}, {} threads: {times:.2} times 1 thread", name(row), row.nr_threads);
         }
     }
     text
 }
 
 fn label(row: &Row) -> String {
-    format!("{} {}", if row.is_ours() { "softfault" } else { "linux" }, row.work.name())
+    format!("{} {}", if row.is_ours() { "softfault" } else { "linux" }, name(row))
+}
+
+/// With the way of zeroing, if somebody has chosen one.
+pub fn name(row: &Row) -> String {
+    match row.zeroing {
+        Chosen::Auto => row.work.name().into(),
+        Chosen::Forced(way) => format!("{} ({})", row.work.name(), way.name()),
+    }
 }
 
 fn cells_2004(row: &Row) -> [String; 8] {
@@ -86,14 +99,17 @@ fn cells_2004(row: &Row) -> [String; 8] {
 fn remark(options: &Options, kernel: &str) -> String {
     match options.frames {
         Frames::Fresh => format!(
-            "Pages of {}. Ours are calls of handle_fault, without a trap; touch is a real store on Linux {kernel}, \
-             trap and all;\npopulate is MADV_POPULATE_WRITE, without a trap. Ratios are medians of pairs within a repetition.",
-            options.pages.size()
+            "Pages of {}; written to each: {}. Ours are calls of handle_fault, without a trap, and the store; touch is a \
+             real store on Linux {kernel}, trap and all;\npopulate is MADV_POPULATE_WRITE, without a trap, and the \
+             stores. Ratios are medians of pairs within a repetition.",
+            options.pages.size(),
+            options.written().name()
         ),
         Frames::Zeroed | Frames::Aged => format!(
-            "Pages of {}. The frames were zero before the clock started: this is the cost of the software \
+            "Pages of {}; written to each: {}. The frames were zero before the clock started: this is the cost of the software \
              alone,\nand not to be compared with Linux, which zeroes its own.",
-            options.pages.size()
+            options.pages.size(),
+            options.written().name()
         ),
     }
 }

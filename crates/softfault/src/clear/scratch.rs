@@ -1,6 +1,6 @@
 //! Frames of a machine that no [`Vm`](crate::Vm) has, to measure clearing on.
 
-use super::{ClearOrder, Poisoned, clear_folio, copy_folio};
+use super::{By, ClearOrder, Poisoned, Ways, Zeroing, clear_folio, copy_folio};
 use crate::addr::{Order, Pfn};
 use crate::machine::FrameRange;
 use crate::machine::Machine;
@@ -10,6 +10,7 @@ use crate::machine::Machine;
 pub struct Scratch<'m, M: Machine> {
     machine: &'m M,
     range: FrameRange,
+    ways: Ways,
 }
 
 impl<'m, M: Machine> Scratch<'m, M> {
@@ -20,12 +21,18 @@ impl<'m, M: Machine> Scratch<'m, M> {
             return None;
         }
         machine.begin();
-        Some(Scratch { machine, range })
+        let ways = Ways::of(machine);
+        Some(Scratch { machine, range, ways })
     }
 
     /// The machine.
     pub fn machine(&self) -> &'m M {
         self.machine
+    }
+
+    /// The ways of zeroing that this CPU has and the machine allows.
+    pub fn ways(&self) -> Ways {
+        self.ways
     }
 
     /// The frames.
@@ -41,7 +48,10 @@ impl<'m, M: Machine> Scratch<'m, M> {
     pub fn split_at(self, nr_frames: u64) -> (Scratch<'m, M>, Scratch<'m, M>) {
         let FrameRange { first, nr_frames: nr } = self.range;
         assert!(nr_frames <= nr, "nr_frames is {nr_frames}, should be at most {nr}");
-        let part = |first, nr_frames| Scratch { machine: self.machine, range: FrameRange { first, nr_frames } };
+        let part = |first, nr_frames| {
+            let range = FrameRange { first, nr_frames };
+            Scratch { machine: self.machine, range, ways: self.ways }
+        };
         (part(first, nr_frames), part(Pfn(first.0 + nr_frames as u32), nr - nr_frames))
     }
 
@@ -52,7 +62,8 @@ impl<'m, M: Machine> Scratch<'m, M> {
     ///
     /// If there are no such frames.
     pub fn clear(&mut self, at: u64, order: Order, hint: Option<u64>, how: ClearOrder) {
-        clear_folio(self.machine, self.folio(at, order), order, hint, how);
+        let by = By { ways: self.ways, near: Zeroing::Stores, far: Zeroing::Streaming };
+        clear_folio(self.machine, self.folio(at, order), order, hint, how, by);
     }
 
     /// Copies the 2^order frames from number `from` of it to those from number `to`.

@@ -46,7 +46,7 @@ fn clearing_clears_the_page_and_nothing_beside_it() {
     for (how, order, hint) in cases() {
         let nr = order.nr_pages();
         fill(&vm, Pfn(TO.0 - 1), nr + 2, |i| !i);
-        clear_folio(vm.machine(), TO, order, Some(hint), how);
+        clear_folio(vm.machine(), TO, order, Some(hint), how, vm.clear_by());
         assert!((0..nr).all(|i| has(&vm, TO, i, 0)), "{how:?} {order:?} {hint}");
         assert!(has(&vm, Pfn(TO.0 - 1), 0, !0) && has(&vm, TO, nr, !(nr + 1)), "{how:?} {order:?} {hint}");
     }
@@ -100,7 +100,7 @@ fn the_machine_gets_a_word_in_between_chunks_and_only_there() {
     let vm = machine(Tunables::default());
     for (how, order, hint) in cases() {
         let before = vm.machine().nr_relaxed.get();
-        clear_folio(vm.machine(), TO, order, Some(hint), how);
+        clear_folio(vm.machine(), TO, order, Some(hint), how, vm.clear_by());
         let turns = vm.machine().nr_relaxed.get() - before;
         let at_least = (order.nr_pages() - 1) / CHUNK_FRAMES;
         assert!((at_least..=2 * at_least).contains(&turns), "{how:?} {order:?} {hint}: {turns}");

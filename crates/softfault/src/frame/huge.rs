@@ -45,7 +45,7 @@ impl<M: Machine> Memory<M> {
     /// Called with nothing held.
     pub(crate) fn zero_huge(&self, first: Pfn, sub_page: Option<u64>) {
         let order = huge_order::<M::Format>();
-        clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order));
+        clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order), self.clear_by());
     }
 
     /// Adjacent frames of zeroes, aligned to their number, for one fault.
@@ -54,7 +54,14 @@ impl<M: Machine> Memory<M> {
         self.frames.count_down(wanted)?;
         let first = self.claim_batch(order).ok_or(wanted)?;
         if !self.frames.is_clean(first, order.nr_pages()) {
-            clear::clear_folio(&self.machine, first, order, Some(u64::from(sub_page)), self.clear_order(order));
+            clear::clear_folio(
+                &self.machine,
+                first,
+                order,
+                Some(u64::from(sub_page)),
+                self.clear_order(order),
+                self.clear_by(),
+            );
         }
         Ok(first)
     }

@@ -10,6 +10,7 @@
 use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, Pfn};
+use crate::clear;
 use crate::cpu::ATTENTION_THIEF;
 use crate::machine::Machine;
 use crate::mem;
@@ -94,9 +95,8 @@ impl<M: Machine> Memory<M> {
             self.machine.relax();
         };
         if fill != Fill::Raw {
-            for_each_run(claim.mask & !claim.zero, |first, nr| {
-                mem::zero_frames(&self.machine, Pfn((claim.base + first) as u32), nr);
-            });
+            let dirty = claim.mask & !claim.zero;
+            clear::zero_batch(&self.machine, self.ways, self.batch_plan(), claim.base, dirty);
         }
         // Their descriptors are about to be written one by one; scattered ones
         // would each be waited for. Asked for together, they arrive together.
@@ -177,18 +177,5 @@ fn for_each_bit(mut mask: u64, mut f: impl FnMut(u64)) {
     while mask != 0 {
         f(u64::from(mask.trailing_zeros()));
         mask &= mask - 1;
-    }
-}
-
-/// Calls `f(first, length)` for each run of set bits.
-fn for_each_run(mut mask: u64, mut f: impl FnMut(u64, u64)) {
-    while mask != 0 {
-        let first = mask.trailing_zeros();
-        let length = (mask >> first).trailing_ones();
-        f(u64::from(first), u64::from(length));
-        if first + length == 64 {
-            return;
-        }
-        mask &= !0 << (first + length);
     }
 }

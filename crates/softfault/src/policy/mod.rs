@@ -10,3 +10,4 @@ pub mod compact;
 pub mod fault;
 pub mod huge;
 pub mod watermark;
+pub mod zero;

@@ -1,0 +1,111 @@
+//! Each way of zeroing: all of the frames, nothing beside them; plans that ask for
+//! more than there is.
+
+use super::{BatchPlan, By, ClearOrder, Ways, Zeroing, clear_folio, zero_batch};
+use crate::addr::{Order, Pfn};
+use crate::mem::{self, ways};
+use crate::space::Vm;
+use crate::sync::Word;
+use crate::testing::{Plain, vm, without_vector_registers};
+use crate::tunables::Tunables;
+use std::vec::Vec;
+
+/// Frames at the end of the `Vm`'s memory, as in `tests.rs`.
+const AT: Pfn = Pfn(2048);
+const NR_FRAMES: u64 = 4096;
+
+fn soil(vm: &Vm<Plain>, first: Pfn, nr: u64) {
+    (0..nr).for_each(|i| words(vm, first, i).iter().for_each(|word| word.set(!0)));
+}
+
+fn words(vm: &Vm<Plain>, first: Pfn, i: u64) -> &[Word; 512] {
+    mem::view(vm.machine(), Pfn(first.0 + i as u32), 0)
+}
+
+fn is_all(vm: &Vm<Plain>, first: Pfn, i: u64, value: u64) -> bool {
+    words(vm, first, i).iter().all(|word| word.get() == value)
+}
+
+fn plans() -> Vec<BatchPlan> {
+    let pairs = Zeroing::ALL.into_iter().flat_map(|near| Zeroing::ALL.map(|far| (near, far)));
+    let of = |(near, far)| [0, 1, 5, 63, 64, 65, u64::MAX].map(|nr_near| BatchPlan { nr_near, near, far });
+    pairs.flat_map(of).collect()
+}
+
+#[test]
+fn each_way_zeroes_the_frames_and_nothing_beside_them() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let ways = Ways::of(vm.machine());
+    for way in Zeroing::ALL {
+        for nr in (1..=17).chain([63, 64, 65, 200, 511, 512]) {
+            soil(&vm, Pfn(AT.0 - 1), nr + 2);
+            ways::zero_frames(vm.machine(), ways, way, AT, nr);
+            mem::stream::done();
+            assert!((0..nr).all(|i| is_all(&vm, AT, i, 0)), "{way:?} {nr}");
+            assert!(is_all(&vm, Pfn(AT.0 - 1), 0, !0) && is_all(&vm, AT, nr, !0), "{way:?} {nr}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_zeroes_the_frames_of_the_mask_whatever_it_says() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let masks = [0, 1, 1 << 63, !0, 0xff00_00ff_f0f0_0001, 0x8000_0000_0000_0001, 0x5555_5555_5555_5555];
+    for plan in plans() {
+        for ways in [Ways::of(vm.machine()), Ways::STORES] {
+            for mask in masks {
+                soil(&vm, Pfn(AT.0 - 1), 66);
+                zero_batch(vm.machine(), ways, plan, u64::from(AT.0), mask);
+                let is_right = |i: u64| is_all(&vm, AT, i, if mask & 1 << i == 0 { !0 } else { 0 });
+                assert!((0..64).all(is_right), "{plan:?} {ways:?} {mask:#x}");
+                assert!(is_all(&vm, Pfn(AT.0 - 1), 0, !0) && is_all(&vm, AT, 64, !0), "{plan:?} {mask:#x}");
+            }
+        }
+    }
+}
+
+#[test]
+fn large_pages_are_zeroed_by_any_pair_of_ways() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    for (near, far) in Zeroing::ALL.into_iter().flat_map(|near| Zeroing::ALL.map(|far| (near, far))) {
+        for how in ClearOrder::ALL {
+            soil(&vm, Pfn(AT.0 - 1), 514);
+            let by = By { ways: Ways::of(vm.machine()), near, far };
+            clear_folio(vm.machine(), AT, Order::PMD, Some(300), how, by);
+            assert!((0..512).all(|i| is_all(&vm, AT, i, 0)), "{how:?} {near:?} {far:?}");
+            assert!(is_all(&vm, Pfn(AT.0 - 1), 0, !0) && is_all(&vm, AT, 512, !0), "{how:?} {near:?} {far:?}");
+        }
+    }
+}
+
+#[test]
+fn vector_registers_are_used_with_the_machines_leave_only() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let with_leave = Ways::of(vm.machine());
+    let without = without_vector_registers(|| Ways::of(vm.machine()));
+    assert!(!without.has(Zeroing::Vector), "{without:?}");
+    assert_eq!(
+        with_leave.iter().filter(|way| *way != Zeroing::Vector).collect::<Vec<_>>(),
+        without.iter().collect::<Vec<_>>()
+    );
+    #[cfg(target_arch = "x86_64")]
+    assert_eq!(with_leave.has(Zeroing::Vector), std::is_x86_feature_detected!("avx2"));
+}
+
+#[test]
+fn plain_stores_are_always_there_and_stand_in_for_the_rest() {
+    assert_eq!(Ways::STORES.iter().collect::<Vec<_>>(), [Zeroing::Stores]);
+    assert!(Zeroing::ALL.into_iter().all(|way| Ways::STORES.or_stores(way) == Zeroing::Stores));
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let ways = Ways::of(vm.machine());
+    assert!(ways.has(Zeroing::Stores));
+    assert!(ways.iter().all(|way| ways.or_stores(way) == way));
+}
+
+#[test]
+fn names_are_read_back() {
+    for way in Zeroing::ALL {
+        assert_eq!(Zeroing::named(way.name()), Some(way));
+    }
+    assert_eq!(Zeroing::named("rep"), None);
+}
