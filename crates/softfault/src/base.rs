@@ -14,6 +14,7 @@ use crate::machine::{CpuId, Machine, Tick};
 use crate::mem::FrameArray;
 use crate::mem::ways::Ways;
 use crate::pace::Pace;
+use crate::policy::zero::NR_CLASSES;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 
@@ -26,6 +27,8 @@ pub struct Base<M: Machine> {
     pub(crate) huge: HugeWords,
     /// The order of clearing for each size of page; see `clear.rs`.
     pub(crate) clear_orders: Word,
+    /// How batches of each class of sizes are zeroed; see `clear/batch.rs`.
+    pub(crate) batch_plans: [Word; NR_CLASSES],
     /// What the CPU can zero frames by; see `clear.rs`.
     pub(crate) ways: Ways,
 }
@@ -33,7 +36,15 @@ pub struct Base<M: Machine> {
 impl<M: Machine> Base<M> {
     pub(crate) fn new(machine: M, cpus: FrameArray<CpuData>, tunables: Tunables, huge: HugeWords) -> Base<M> {
         let ways = Ways::of(&machine);
-        Base { machine, cpus, tunables, huge, clear_orders: Word::new(0), ways }
+        Base {
+            machine,
+            cpus,
+            tunables,
+            huge,
+            clear_orders: Word::new(0),
+            batch_plans: [const { Word::new(0) }; NR_CLASSES],
+            ways,
+        }
     }
 
     /// The surroundings.

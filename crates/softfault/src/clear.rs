@@ -15,7 +15,7 @@ mod scratch;
 
 pub use crate::mem::ways::Ways;
 pub use crate::policy::clear::{ClearOrder, Plan, Run, WARM_RADIUS};
-pub use crate::policy::zero::{BatchPlan, Zeroing};
+pub use crate::policy::zero::{BatchPlan, BatchPlans, ZeroCost, Zeroing};
 pub(crate) use batch::zero_batch;
 pub use calibrate::{ClearTable, calibrate};
 pub use scratch::Scratch;
@@ -25,6 +25,7 @@ use crate::base::Base;
 use crate::machine::Machine;
 use crate::mem::{self, stream, ways};
 use crate::policy;
+use crate::policy::zero::BATCHES;
 use crate::sync::Word;
 
 /// Most frames that are cleared or copied at one go, and between two turns of
@@ -175,12 +176,15 @@ impl<M: Machine> Base<M> {
         By { ways: self.ways, near, far }
     }
 
-    /// How the single frames of one refill are zeroed.
-    pub(crate) fn batch_plan(&self) -> BatchPlan {
-        BatchPlan::all(self.tunables.zeroing.unwrap_or(Zeroing::Stores))
+    /// From now on single frames are zeroed as `table` says is best, and as the
+    /// programs on each CPU turn out to use them.
+    pub fn set_zeroing(&self, table: &ClearTable) {
+        for (word, nr_frames) in self.batch_plans.iter().zip(BATCHES) {
+            word.set(table.batch(nr_frames).map_or(0, BatchPlans::to_word));
+        }
     }
 
-    /// From now on pages are cleared as `table` says is best.
+    /// From now on large pages are cleared as `table` says is best.
     pub fn set_clear_orders(&self, table: &ClearTable) {
         let word = |order: u8| {
             let best = table.best(Order(order))?;

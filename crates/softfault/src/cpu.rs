@@ -83,6 +83,21 @@ pub(crate) struct CpuData {
     pub(crate) looks_after: Word,
     pub(crate) watched: Word,
     pub(crate) watch_line: [Word; 6],
+    /// What refills have learned; see `clear/batch.rs`.
+    pub(crate) batches: BatchData,
+}
+
+/// What a CPU knows of the batches that it zeroed; one line.
+#[repr(C, align(64))]
+pub(crate) struct BatchData {
+    /// A [`Learned`](crate::policy::habit::Learned).
+    pub(crate) learned: Word,
+    /// When the last refill began, nanoseconds.
+    pub(crate) begun: Word,
+    /// Twice the number of its frames, and 1 if they were zeroed for sparse programs;
+    /// 0 where it says nothing.
+    pub(crate) last: Word,
+    pub(crate) spare: [Word; 5],
 }
 
 impl CpuData {

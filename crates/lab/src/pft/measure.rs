@@ -15,7 +15,7 @@ use super::write::Write;
 use crate::bench::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, prepare_frames};
 use crate::error::LabError;
 use crate::os::{self, HostPages, Mapping};
-use softfault::clear::{ClearOrder, Scratch};
+use softfault::clear::{ClearOrder, ClearTable, Scratch};
 use softfault::machine::Machine;
 use softfault::{Access, AddressSpace, MapFlags, Order, Pfn, Prot, Tunables, Vm};
 use softfault_host::Hosted;
@@ -207,9 +207,16 @@ pub fn clear(load: &Load, hosted: &mut Hosted, how: ClearOrder) -> Result<Sample
 /// Softfault: one `handle_fault` for each page of a fresh address space in a
 /// fresh `Vm` over the same arena, and the store that caused it. No trap: the fault
 /// path, a walk of the tables, and the store.
-pub fn faults(load: &Load, arena: &mut Arena, frames: Frames, tunables: Tunables) -> Result<Sample, LabError> {
+pub fn faults(
+    load: &Load,
+    arena: &mut Arena,
+    frames: Frames,
+    tunables: Tunables,
+    measured: &ClearTable,
+) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), frames);
     let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    vm.set_zeroing(measured);
     let sample = faults_in(&vm, load, frames)?;
     arena.put(vm.into_machine());
     Ok(sample)

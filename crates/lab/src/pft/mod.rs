@@ -26,7 +26,7 @@ use crate::progress;
 use measure::{Load, Sample};
 use options::{Pages, Rss};
 use plan::{Job, Work};
-use softfault::clear::{ClearOrder, Ways};
+use softfault::clear::{ClearTable, Ways};
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
@@ -70,7 +70,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     .map_err(|e| LabError::host("the hosted machine", e))?;
     options.check_zeroing(Ways::of(&hosted))?;
     warm(&mut hosted);
-    let how = calibrated(&mut hosted).best(Order::PMD).filter(|_| options.pages == Pages::Huge);
+    let measured = calibrated(&mut hosted);
     let mut arena = Arena::of(hosted);
 
     let jobs = plan::jobs(options, &thread_counts);
@@ -80,7 +80,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     for rep in 1..=options.reps {
         for i in order.shuffled(jobs.len()) {
             bar.set_message(format!("repetition {rep}: {}", jobs[i]));
-            samples[i].push(measure_one(options, &jobs[i], &mut arena, cpus, how)?);
+            samples[i].push(measure_one(options, &jobs[i], &mut arena, cpus, &measured)?);
             bar.inc(1);
         }
     }
@@ -88,16 +88,17 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
     Ok(stats::rows(options, &jobs, &samples))
 }
 
-/// `how`: in which order huge pages are cleared, if there are any.
+/// `measured`: how the library zeroes where nobody forces it.
 fn measure_one(
     options: &Options,
     job: &Job,
     arena: &mut Arena,
     cpus: &[usize],
-    how: Option<ClearOrder>,
+    measured: &ClearTable,
 ) -> Result<Sample, LabError> {
     let (nr_pages, write) = (options.nr_pages(), options.written());
     let load = Load { nr_threads: job.nr_threads, cpus, nr_pages, pages: options.pages, write };
+    let how = measured.best(Order::PMD).filter(|_| options.pages == Pages::Huge);
     let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
     let tunables = Tunables::default()
         .with_rss_percpu(options.rss == Rss::Percpu)
@@ -105,7 +106,10 @@ fn measure_one(
         .with_clear_order(how)
         .with_zeroing(job.zeroing.tunable());
     match job.work {
-        Work::Ours(discipline) => measure::faults(&load, arena, options.frames, tunables.with_discipline(discipline)),
+        Work::Ours(discipline) => {
+            let tunables = tunables.with_discipline(discipline);
+            measure::faults(&load, arena, options.frames, tunables, measured)
+        }
         Work::LinuxTouch => measure::linux_touch(&load),
         Work::LinuxPopulate => measure::linux_populate(&load),
         Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),

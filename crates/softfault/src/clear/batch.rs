@@ -1,10 +1,18 @@
-//! Zeroing the single frames of one refill.
+//! Zeroing the single frames of one refill, and how.
+//!
+//! Where it depends on the program how that is best done, a refill takes the time
+//! since the last one and learns from it (`policy/habit.rs`). The words for that are
+//! the CPU's own and hints: a caller that has moved to another CPU meanwhile spoils a
+//! sample and no more.
 
 use crate::addr::Pfn;
+use crate::base::Base;
+use crate::cpu::{BatchData, CpuData};
 use crate::machine::Machine;
 use crate::mem::stream;
 use crate::mem::ways::{self, Ways};
-use crate::policy::zero::BatchPlan;
+use crate::policy::habit::{Habit, Learned};
+use crate::policy::zero::{BatchPlan, BatchPlans, class_of};
 
 /// Zeroes frame `base + i` for each bit i of `mask`, as `plan` says; a way that is not
 /// among `ways` is replaced by plain stores, and near frames that are not there are
@@ -20,8 +28,59 @@ pub(crate) fn zero_batch<M: Machine>(machine: &M, ways: Ways, plan: BatchPlan, b
     }
 }
 
+/// Parts of a nanosecond that times are taken in.
+const PARTS: u64 = 8;
+/// Frames below which the time of a batch says more about something else.
+const LEAST_FRAMES: u32 = 16;
+
+impl<M: Machine> Base<M> {
+    /// Zeroes frame `base + i` for each bit i of `dirty`: of `nr_frames` that `cpu`, the
+    /// calling one, will hand out to programs.
+    pub(crate) fn zero_for_programs(&self, cpu: &CpuData, nr_frames: u32, base: u64, dirty: u64) {
+        let nr_dirty = dirty.count_ones();
+        let plans = self.batch_plans(nr_dirty);
+        if dirty == 0 || !plans.differ() {
+            cpu.batches.last.set(0);
+            return zero_batch(&self.machine, self.ways, plans.dense, base, dirty);
+        }
+        let habit = self.learn(cpu, if nr_dirty == nr_frames { nr_frames } else { 0 });
+        let plan = if habit == Habit::Sparse { plans.sparse } else { plans.dense };
+        zero_batch(&self.machine, self.ways, plan, base, dirty);
+    }
+
+    /// The same of frames for tables, which the core itself fills.
+    pub(crate) fn zero_for_tables(&self, base: u64, dirty: u64) {
+        let plan = self.batch_plans(dirty.count_ones()).dense;
+        zero_batch(&self.machine, self.ways, plan, base, dirty);
+    }
+
+    fn batch_plans(&self, nr_dirty: u32) -> BatchPlans {
+        match self.tunables.zeroing {
+            Some(way) => BatchPlans::same(BatchPlan::all(way)),
+            None => BatchPlans::from_word(self.batch_plans[class_of(u64::from(nr_dirty))].get()),
+        }
+    }
+
+    /// Takes the time of the batch that is used up, and says for which habit the next
+    /// one is zeroed, of so many frames.
+    fn learn(&self, cpu: &CpuData, nr_frames: u32) -> Habit {
+        let BatchData { learned: word, begun, last, .. } = &cpu.batches;
+        let now = self.machine.now_ns();
+        let mut learned = Learned::from_word(word.get());
+        if let Some(took) = (PARTS * now.saturating_sub(begun.get())).checked_div(last.get() / 2) {
+            let habit = if last.get() & 1 == 0 { Habit::Dense } else { Habit::Sparse };
+            learned = learned.after(habit, took);
+            word.set(learned.to_word());
+        }
+        let habit = learned.next();
+        begun.set(now);
+        last.set(if nr_frames < LEAST_FRAMES { 0 } else { u64::from(nr_frames) << 1 | habit as u64 });
+        habit
+    }
+}
+
 /// The lowest `nr` set bits, or all of them if there are fewer.
-fn lowest(mask: u64, nr: u64) -> u64 {
+pub(super) fn lowest(mask: u64, nr: u64) -> u64 {
     let mut rest = mask;
     for _ in 0..nr.min(64) {
         rest &= rest.wrapping_sub(1);

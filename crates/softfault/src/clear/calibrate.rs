@@ -1,4 +1,4 @@
-//! Which order of clearing serves best here: a measurement of a few milliseconds.
+//! Which order and way of clearing serves best here: a measurement of some milliseconds.
 //!
 //! What is timed is a clear and what follows it in a program: loads from the
 //! target and the sub-pages after it, each waiting for the one before. Clearing
@@ -10,9 +10,14 @@ use super::{ClearOrder, Scratch, WARM_RADIUS};
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::machine::Machine;
 use crate::mem;
+use crate::policy::habit::Habit;
+use crate::policy::zero::{BATCHES, BatchPlan, BatchPlans, NR_CLASSES, ZeroCost, Zeroing};
 use crate::sync::Word;
 
 const NR_ORDERS: usize = ClearOrder::ALL.len();
+const NR_WAYS: usize = Zeroing::ALL.len();
+/// Each way, and two that are mixed for each that passes the caches.
+const MOST_PLANS: usize = 2 * NR_WAYS;
 /// Sizes that are measured, up to 2 MiB; a larger page would take too long and
 /// is all far part in any case.
 const NR_SIZES: usize = Order::PMD.0 as usize + 1;
@@ -28,6 +33,15 @@ const LINE_BYTES: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ClearTable {
     ns: [Option<[u64; NR_ORDERS]>; NR_SIZES],
+    batches: [Option<Batch>; NR_CLASSES],
+}
+
+/// What was measured of batches of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Batch {
+    /// All frames in each of [`Zeroing::ALL`].
+    costs: [Option<ZeroCost>; NR_WAYS],
+    best: BatchPlans,
 }
 
 impl ClearTable {
@@ -36,6 +50,22 @@ impl ClearTable {
     /// taken to be like 2 MiB.
     pub fn ns(&self, order: Order) -> Option<[u64; NR_ORDERS]> {
         self.ns[usize::from(order.0).min(NR_SIZES - 1)]
+    }
+
+    /// Nanoseconds per frame to zero a batch of so many small frames and write to them;
+    /// `None` for a way that this CPU has not and for batches that were not measured,
+    /// which are of 1, 8 and 64 frames.
+    pub fn batch_cost(&self, nr_frames: u64, way: Zeroing) -> Option<ZeroCost> {
+        self.batch_of(nr_frames)?.costs[way as usize]
+    }
+
+    /// How batches of so many frames are best zeroed; `None` if none was measured.
+    pub fn batch(&self, nr_frames: u64) -> Option<BatchPlans> {
+        Some(self.batch_of(nr_frames)?.best)
+    }
+
+    fn batch_of(&self, nr_frames: u64) -> Option<Batch> {
+        self.batches[BATCHES.iter().position(|nr| *nr == nr_frames)?]
     }
 
     /// The order that serves pages of this size best; of a size that was not
@@ -66,7 +96,73 @@ pub fn calibrate<M: Machine>(scratch: &mut Scratch<'_, M>) -> ClearTable {
             table.ns[size] = Some(measured(&mut walk, order));
         }
     }
+    for (batch, nr) in table.batches.iter_mut().zip(BATCHES).filter(|(_, nr)| *nr <= nr_frames) {
+        *batch = Some(measured_batch(&mut walk, nr));
+    }
     table
+}
+
+/// Every way alone; then those that pass the caches behind some near frames, zeroed
+/// as serves best who writes them all.
+fn measured_batch<M: Machine>(walk: &mut Walk<'_, '_, M>, nr_frames: u64) -> Batch {
+    let mut plans = Plans::default();
+    let ways = walk.scratch.ways();
+    ways.iter().for_each(|way| plans.add(BatchPlan::all(way)));
+    plans.measure(walk, nr_frames);
+    let mut costs = [None; NR_WAYS];
+    plans.measured().iter().for_each(|(plan, cost)| costs[plan.far as usize] = Some(*cost));
+    let near = BatchPlans::dense_of(plans.measured()).far;
+    let mut mixed = Plans::default();
+    // What comes first wins where the rest saves too little.
+    plans.measured().iter().filter(|(plan, _)| !plan.passes_caches()).for_each(|(plan, _)| mixed.add(*plan));
+    for far in ways.iter().filter(|way| way.passes_caches() && !near.passes_caches()) {
+        BatchPlan::mixed(near, far, nr_frames).for_each(|plan| mixed.add(plan));
+    }
+    plans.measured().iter().filter(|(plan, _)| plan.passes_caches()).for_each(|(plan, _)| mixed.add(*plan));
+    mixed.measure(walk, nr_frames);
+    Batch { costs, best: BatchPlans::best_of(mixed.measured()) }
+}
+
+/// Plans and what they cost.
+struct Plans {
+    all: [(BatchPlan, ZeroCost); MOST_PLANS],
+    nr: usize,
+}
+
+impl Default for Plans {
+    fn default() -> Plans {
+        Plans { all: [(BatchPlan::all(Zeroing::Stores), ZeroCost::new(0, 0)); MOST_PLANS], nr: 0 }
+    }
+}
+
+impl Plans {
+    fn add(&mut self, plan: BatchPlan) {
+        self.all[self.nr].0 = plan;
+        self.nr += 1;
+    }
+
+    fn measured(&self) -> &[(BatchPlan, ZeroCost)] {
+        &self.all[..self.nr]
+    }
+
+    fn measure<M: Machine>(&mut self, walk: &mut Walk<'_, '_, M>, nr_frames: u64) {
+        let mut samples = [[[0; NR_SAMPLES]; 2]; MOST_PLANS];
+        // In turn, as above.
+        for sample in 0..NR_SAMPLES {
+            for ((plan, _), samples) in self.measured().iter().zip(&mut samples) {
+                for (habit, samples) in [Habit::Sparse, Habit::Dense].into_iter().zip(samples) {
+                    samples[sample] = walk.timed_batch(nr_frames, *plan, habit);
+                }
+            }
+        }
+        for ((_, cost), samples) in self.all.iter_mut().zip(samples) {
+            let [line, all] = samples.map(|mut samples| {
+                samples.sort_unstable();
+                samples[NR_SAMPLES / 2]
+            });
+            *cost = ZeroCost::new(line, all);
+        }
+    }
 }
 
 fn measured<M: Machine>(walk: &mut Walk<'_, '_, M>, order: Order) -> [u64; NR_ORDERS] {
@@ -92,18 +188,39 @@ struct Walk<'s, 'm, M: Machine> {
 }
 
 impl<M: Machine> Walk<'_, '_, M> {
-    /// Index of the next 2^order frames; there are as many.
-    fn step(&mut self, order: Order) -> u64 {
-        if self.next + order.nr_pages() > self.scratch.range().nr_frames {
+    /// Index of the next so many frames; there are as many.
+    fn step_by(&mut self, nr_frames: u64) -> u64 {
+        if self.next + nr_frames > self.scratch.range().nr_frames {
             self.next = 0;
         }
         let at = self.next;
-        self.next += order.nr_pages();
+        self.next += nr_frames;
         at
     }
 
+    /// Nanoseconds per frame of a batch, or of as many small ones as take as long as
+    /// one of 64, and of a program that writes to each frame afterwards.
+    fn timed_batch(&mut self, nr_frames: u64, plan: BatchPlan, habit: Habit) -> u64 {
+        let machine = self.scratch.machine();
+        let nr_batches = (64 / nr_frames).min(self.scratch.range().nr_frames / nr_frames);
+        let begun = machine.now_ns();
+        for _ in 0..nr_batches {
+            let at = self.step_by(nr_frames);
+            self.scratch.zero(at, nr_frames, plan);
+            let first = u64::from(self.scratch.range().first.0) + at;
+            for pfn in (first..first + nr_frames).map(|pfn| Pfn(pfn as u32)) {
+                match habit {
+                    Habit::Sparse => mem::view::<_, Word>(machine, pfn, 0).set(0),
+                    // As a program's memset would.
+                    Habit::Dense => mem::zero_frames(machine, pfn, 1),
+                }
+            }
+        }
+        machine.now_ns().saturating_sub(begun) / (nr_batches * nr_frames)
+    }
+
     fn timed(&mut self, order: Order, target: u64, how: ClearOrder) -> u64 {
-        let (at, machine) = (self.step(order), self.scratch.machine());
+        let (at, machine) = (self.step_by(order.nr_pages()), self.scratch.machine());
         let begun = machine.now_ns();
         self.scratch.clear(at, order, Some(target), how);
         let first = u64::from(self.scratch.range().first.0) + at;
@@ -121,6 +238,11 @@ impl<M: Machine> Walk<'_, '_, M> {
 
 #[cfg(test)]
 impl ClearTable {
+    /// With these plans for batches of every size.
+    pub(super) fn with_batches(mut self, best: BatchPlans) -> ClearTable {
+        self.batches = [Some(Batch { costs: [None; NR_WAYS], best }); NR_CLASSES];
+        self
+    }
     /// With these nanoseconds for one size.
     pub(super) fn with(mut self, order: Order, ns: [u64; NR_ORDERS]) -> ClearTable {
         self.ns[usize::from(order.0)] = Some(ns);

@@ -1,6 +1,6 @@
 //! Frames of a machine that no [`Vm`](crate::Vm) has, to measure clearing on.
 
-use super::{By, ClearOrder, Poisoned, Ways, Zeroing, clear_folio, copy_folio};
+use super::{BatchPlan, By, ClearOrder, Poisoned, Ways, Zeroing, clear_folio, copy_folio, zero_batch};
 use crate::addr::{Order, Pfn};
 use crate::machine::FrameRange;
 use crate::machine::Machine;
@@ -64,6 +64,18 @@ impl<'m, M: Machine> Scratch<'m, M> {
     pub fn clear(&mut self, at: u64, order: Order, hint: Option<u64>, how: ClearOrder) {
         let by = By { ways: self.ways, near: Zeroing::Stores, far: Zeroing::Streaming };
         clear_folio(self.machine, self.folio(at, order), order, hint, how, by);
+    }
+
+    /// Zeroes `nr_frames`, 64 at most, from number `at` of it, as a refill does.
+    ///
+    /// # Panics
+    ///
+    /// If there are no such frames.
+    pub fn zero(&mut self, at: u64, nr_frames: u64, plan: BatchPlan) {
+        let is_inside =
+            (1..=64).contains(&nr_frames) && at.checked_add(nr_frames).is_some_and(|end| end <= self.range.nr_frames);
+        assert!(is_inside, "{nr_frames} at frame {at}: should be 1 to 64 of the {} frames", self.range.nr_frames);
+        zero_batch(self.machine, self.ways, plan, u64::from(self.range.first.0) + at, !0 >> (64 - nr_frames));
     }
 
     /// Copies the 2^order frames from number `from` of it to those from number `to`.

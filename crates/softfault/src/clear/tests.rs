@@ -158,7 +158,8 @@ fn calibration_measures_what_the_scratch_has_room_for() {
     assert!((1..65).all(|i| words(&machine, i) == [0; 512]));
     assert!([0, 65].iter().all(|i| words(&machine, *i) == [!0; 512]), "frames beside the scratch were touched");
     let mut one = Scratch::new(&mut machine, FrameRange { first: TO, nr_frames: 1 }).unwrap();
-    assert_eq!(calibrate(&mut one), ClearTable::default());
+    let table = calibrate(&mut one);
+    assert!((0..=Order::MAX.0).all(|o| table.ns(Order(o)).is_none()));
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Each way of zeroing: all of the frames, nothing beside them; plans that ask for
 //! more than there is.
 
-use super::{BatchPlan, By, ClearOrder, Ways, Zeroing, clear_folio, zero_batch};
+use super::batch::lowest;
+use super::{
+    BatchPlan, BatchPlans, By, ClearOrder, ClearTable, Scratch, Ways, Zeroing, calibrate, clear_folio, zero_batch,
+};
 use crate::addr::{Order, Pfn};
+use crate::machine::{CpuId, FrameRange};
 use crate::mem::{self, ways};
 use crate::space::Vm;
 use crate::sync::Word;
@@ -65,6 +69,16 @@ fn a_plan_zeroes_the_frames_of_the_mask_whatever_it_says() {
 }
 
 #[test]
+fn the_lowest_frames_are_near() {
+    let cases = [(0, 5, 0), (0b1011, 0, 0), (0b1011, 2, 0b11), (0b1011, 3, 0b1011), (0b1011, u64::MAX, 0b1011)];
+    for (mask, nr, near) in
+        cases.into_iter().chain([(!0, 1, 1), (!0, 63, !0 >> 1), (!0, 64, !0), (1 << 63, 1, 1 << 63)])
+    {
+        assert_eq!(lowest(mask, nr), near, "{mask:#x} {nr}");
+    }
+}
+
+#[test]
 fn large_pages_are_zeroed_by_any_pair_of_ways() {
     let vm = vm(NR_FRAMES, Tunables::default());
     for (near, far) in Zeroing::ALL.into_iter().flat_map(|near| Zeroing::ALL.map(|far| (near, far))) {
@@ -108,4 +122,89 @@ fn names_are_read_back() {
         assert_eq!(Zeroing::named(way.name()), Some(way));
     }
     assert_eq!(Zeroing::named("rep"), None);
+}
+
+#[test]
+fn calibration_picks_ways_that_the_machine_has() {
+    for nr_frames in [1, 7, 8, 63, 64, 1000] {
+        let mut machine = vm(NR_FRAMES, Tunables::default()).into_machine();
+        let mut scratch = Scratch::new(&mut machine, FrameRange { first: AT, nr_frames }).unwrap();
+        let ways = scratch.ways();
+        let table = calibrate(&mut scratch);
+        for nr in [1, 8, 64] {
+            assert_eq!(table.batch(nr).is_some(), nr <= nr_frames, "{nr} of {nr_frames}");
+            for plan in table.batch(nr).iter().flat_map(|both| [both.dense, both.sparse]) {
+                assert!(ways.has(plan.near) && ways.has(plan.far) && plan.nr_near <= nr, "{plan:?}");
+            }
+            let measured = |way: &Zeroing| table.batch_cost(nr, *way).is_some();
+            let wanted: Vec<_> = ways.iter().filter(|_| nr <= nr_frames).collect();
+            assert_eq!(Zeroing::ALL.into_iter().filter(measured).collect::<Vec<_>>(), wanted);
+        }
+        assert_eq!((table.batch(2), table.batch(0), table.batch(u64::MAX)), (None, None, None));
+    }
+}
+
+const DENSE: BatchPlan = BatchPlan::all(Zeroing::Stores);
+const SPARSE: BatchPlan = BatchPlan { nr_near: 1, near: Zeroing::Stores, far: Zeroing::Streaming };
+
+/// Zeroes batches of 64 whose program takes `times`, in nanoseconds, after a batch of
+/// either plan; gives how many were zeroed for sparse programs.
+fn refill(vm: &Vm<Plain>, nr: u64, times: [u64; 2], dirty: u64) -> u64 {
+    let cpu = vm.cpu(CpuId(0));
+    let mut nr_sparse = 0;
+    for _ in 0..nr {
+        soil(vm, AT, 64);
+        vm.zero_for_programs(cpu, 64, u64::from(AT.0), dirty);
+        assert!((0..64).all(|i| is_all(vm, AT, i, if dirty & 1 << i == 0 { !0 } else { 0 })));
+        let is_sparse = cpu.batches.last.get() & 1;
+        nr_sparse += is_sparse;
+        vm.machine().clock.add_owned(times[is_sparse as usize]);
+    }
+    nr_sparse
+}
+
+fn learning() -> Vm<Plain> {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    vm.set_zeroing(&ClearTable::default().with_batches(BatchPlans { dense: DENSE, sparse: SPARSE }));
+    vm
+}
+
+#[test]
+fn refills_follow_the_program() {
+    let vm = learning();
+    let nr_sparse = refill(&vm, 400, [6000, 4000], !0);
+    assert!(nr_sparse >= 360, "{nr_sparse}");
+    refill(&vm, 100, [10_000, 15_000], !0);
+    let nr_sparse = refill(&vm, 400, [10_000, 15_000], !0);
+    assert!((1..=40).contains(&nr_sparse), "{nr_sparse}");
+    refill(&vm, 100, [6000, 4000], !0);
+    let nr_sparse = refill(&vm, 400, [6000, 4000], !0);
+    assert!(nr_sparse >= 360, "{nr_sparse}");
+}
+
+#[test]
+fn batches_of_which_part_was_zero_teach_nothing() {
+    let vm = learning();
+    for dirty in [0, 1, !0 >> 1, 0xff00] {
+        refill(&vm, 100, [6000, 4000], dirty);
+        assert_eq!((vm.cpu(CpuId(0)).batches.learned.get(), vm.cpu(CpuId(0)).batches.last.get()), (0, 0), "{dirty:#x}");
+    }
+    // Nor does the time from such a batch to one that was dirty.
+    refill(&vm, 1, [6000, 4000], !0);
+    assert_eq!(vm.cpu(CpuId(0)).batches.learned.get(), 0);
+}
+
+#[test]
+fn nothing_is_timed_where_nothing_depends_on_it() {
+    for tunables in [Tunables::default(), Tunables::default().with_zeroing(Some(Zeroing::Streaming))] {
+        let vm = vm(NR_FRAMES, tunables);
+        if tunables.zeroing.is_some() {
+            vm.set_zeroing(&ClearTable::default().with_batches(BatchPlans { dense: DENSE, sparse: SPARSE }));
+        }
+        vm.machine().clock_step.set(1);
+        let before = vm.machine().clock.get();
+        refill(&vm, 10, [0, 0], !0);
+        assert_eq!(vm.machine().clock.get(), before);
+        assert_eq!(vm.cpu(CpuId(0)).batches.learned.get(), 0);
+    }
 }

@@ -10,7 +10,6 @@
 use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, Pfn};
-use crate::clear;
 use crate::cpu::ATTENTION_THIEF;
 use crate::machine::Machine;
 use crate::mem;
@@ -94,9 +93,13 @@ impl<M: Machine> Memory<M> {
             most = 1;
             self.machine.relax();
         };
-        if fill != Fill::Raw {
-            let dirty = claim.mask & !claim.zero;
-            clear::zero_batch(&self.machine, self.ways, self.batch_plan(), claim.base, dirty);
+        let dirty = claim.mask & !claim.zero;
+        match fill {
+            Fill::Raw => {}
+            Fill::Zeroed => {
+                self.zero_for_programs(self.this_cpu_data(), claim.mask.count_ones(), claim.base, dirty);
+            }
+            Fill::Fixed => self.zero_for_tables(claim.base, dirty),
         }
         // Their descriptors are about to be written one by one; scattered ones
         // would each be waited for. Asked for together, they arrive together.

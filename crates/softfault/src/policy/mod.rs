@@ -8,6 +8,7 @@ pub mod clear;
 pub mod collapse;
 pub mod compact;
 pub mod fault;
+pub mod habit;
 pub mod huge;
 pub mod watermark;
 pub mod zero;

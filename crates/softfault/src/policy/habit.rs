@@ -1,0 +1,113 @@
+//! What the programs on a CPU do with new pages: write all of each, or little.
+//!
+//! No measurement at boot can know that, and the best way of zeroing depends on it.
+//! So each CPU takes the time from one refill to the next, which is what a batch has
+//! cost: its zeroing, and the program's work on it. Now and then it has a batch
+//! zeroed for the other habit, and changes over if that was cheaper. Whatever else
+//! happens between two refills, a trap or the program's own work, happens with both.
+//!
+//! All here is reckoning with times; the mechanism is in `clear/batch.rs`.
+
+/// What programs do with new pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Habit {
+    /// They write all of each.
+    Dense,
+    /// They write little of each.
+    Sparse,
+}
+
+impl Habit {
+    const fn other(self) -> Habit {
+        match self {
+            Habit::Dense => Habit::Sparse,
+            Habit::Sparse => Habit::Dense,
+        }
+    }
+}
+
+/// What a CPU has learned; a value that fits a word. Dense is believed at first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Learned {
+    /// Smoothed time per frame with each plan; 0 is not known.
+    time: [u64; 2],
+    /// Which is the cheaper one.
+    habit: Habit,
+    /// Batches since the last trial of the other.
+    since: u64,
+    /// Trials are 2^this batches apart.
+    period_log2: u64,
+}
+
+/// Batches between two trials when nothing is sure, and when all is: a trial may cost
+/// half as much again as a batch should, so that one in 64 costs below 1 %.
+const FIRST_PERIOD_LOG2: u64 = 2;
+const LAST_PERIOD_LOG2: u64 = 6;
+/// The other plan has to save one part in so many.
+const LEAST_SAVED: u64 = 16;
+const TIME_BITS: u32 = 24;
+const MOST_TIME: u64 = (1 << TIME_BITS) - 1;
+
+impl Learned {
+    /// The habit for which the next batch is zeroed.
+    pub(crate) fn next(self) -> Habit {
+        let [known, other] = [self.habit, self.habit.other()].map(|habit| self.time[habit as usize]);
+        let is_trial = known != 0 && (other == 0 || self.since >= 1 << self.period_log2);
+        if is_trial { self.habit.other() } else { self.habit }
+    }
+
+    /// After a batch that was zeroed for `habit`, and took so long per frame, the
+    /// program's work included.
+    pub(crate) fn after(mut self, habit: Habit, time: u64) -> Learned {
+        let before = self.time[habit as usize];
+        let time = time.clamp(1, MOST_TIME);
+        let is_trial = habit != self.habit;
+        self.time[habit as usize] = match before {
+            0 => time,
+            // An interrupt is no habit: one sample doubles nothing.
+            _ => {
+                let bounded = time.min(2 * before);
+                // Trials are few.
+                let weight = if is_trial { 2 } else { 4 };
+                (before * (weight - 1) + bounded).div_ceil(weight).min(MOST_TIME)
+            }
+        };
+        if is_trial {
+            self.since = 0;
+            self.period_log2 = (self.period_log2 + 1).min(LAST_PERIOD_LOG2);
+        } else {
+            self.since = (self.since + 1).min(1 << LAST_PERIOD_LOG2);
+            // The program has begun to do something else; more than that was an interrupt.
+            if before != 0 && (4 * time > 5 * before && time < 8 * before || 4 * time < 3 * before) {
+                self.period_log2 = FIRST_PERIOD_LOG2;
+            }
+        }
+        let [known, other] = [self.habit, self.habit.other()].map(|habit| self.time[habit as usize]);
+        if known != 0 && other != 0 && other + known / LEAST_SAVED < known {
+            Learned { habit: self.habit.other(), since: 0, period_log2: FIRST_PERIOD_LOG2, ..self }
+        } else {
+            self
+        }
+    }
+
+    pub(crate) fn to_word(self) -> u64 {
+        let [dense, sparse] = self.time;
+        let rest = self.habit as u64 | self.since << 1 | self.period_log2 << 8;
+        dense | sparse << TIME_BITS | rest << (2 * TIME_BITS)
+    }
+
+    /// What [`to_word`](Self::to_word) gave; 0 is nothing learned. Any word is some value.
+    pub(crate) fn from_word(word: u64) -> Learned {
+        let rest = word >> (2 * TIME_BITS);
+        Learned {
+            time: [word & MOST_TIME, word >> TIME_BITS & MOST_TIME],
+            habit: if rest & 1 == 0 { Habit::Dense } else { Habit::Sparse },
+            since: rest >> 1 & 0x7f,
+            period_log2: (rest >> 8).clamp(FIRST_PERIOD_LOG2, LAST_PERIOD_LOG2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
