@@ -100,7 +100,7 @@ impl<M: Machine> Vm<M> {
 impl Frames {
     /// Frees what is in the ranges and not metadata; the rest is reserved.
     fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
-        self.blocks.summary.clear(Kind::Fixed);
+        [Kind::Fixed, Kind::Part, Kind::Spare].into_iter().for_each(|kind| self.blocks.summary.clear(kind));
         let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
         for b in self.blocks.names().iter() {
             for w in 0..BLOCK_WORDS {

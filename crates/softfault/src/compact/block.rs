@@ -15,8 +15,8 @@ use super::migrate::{Migration, Move};
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
-use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
-use crate::frame::{ClaimedBlock, FrameKind, HugeFrame, word_base};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::frame::{ClaimedBlock, FrameKind, HugeFrame, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
 use crate::space::Vm;
@@ -25,8 +25,13 @@ use crate::sync::Ordering;
 /// Blocks among which the policy chooses at a time.
 const NR_CANDIDATES: usize = 8;
 const NR_WORDS: usize = 8;
-/// Blocks whose counts are read between two looks at the clock.
-const BLOCKS_PER_LOOK: u64 = 256;
+/// Blocks among which candidates are chosen, before those behind them are looked at: so
+/// many counts are read between two looks at the clock. A guess.
+const NR_IN_WINDOW: u64 = 256;
+/// Free frames that are enough for what leaves any block.
+const ENOUGH_FREE: u64 = 2 * BLOCK_FRAMES;
+/// Blocks at most that are looked at for them, where the window has too few. A guess.
+const MOST_LOOKS: usize = 64;
 /// Looks at the same block: what was somebody's for a moment may be free later.
 const NR_PASSES: u32 = 3;
 
@@ -41,13 +46,16 @@ pub(super) struct Attempt<'vm, M: Machine> {
     refusal: CompactRefusal,
 }
 
-/// Blocks with the most free frames, best first.
+/// Blocks of a window with the most free frames, best first.
 #[derive(Default)]
 struct Candidates {
     numbers: [BlockId; NR_CANDIDATES],
     blocks: [BlockSummary; NR_CANDIDATES],
     nr: usize,
     nr_free: u64,
+    /// Blocks of the window that were looked at, and where the next window begins.
+    nr_looks: u64,
+    end: BlockId,
 }
 
 impl Candidates {
@@ -74,17 +82,55 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         if Vm::<M>::NR_SUB_FRAMES != BLOCK_FRAMES {
             return Err(CompactRefusal::NoBlock);
         }
-        loop {
-            let mut found = match self.gather() {
-                Ok(found) => found,
-                Err(huge) => return Ok(huge),
-            };
-            if found.nr == 0 {
-                return Err(self.refusal);
-            }
-            if let Some(huge) = self.try_candidates(&mut found)? {
+        let start = self.vm.frames.blocks.around(self.vm.compact.cursor.get());
+        let all = self.vm.frames.blocks.names();
+        for part in [BlockRange { start, ..all }, BlockRange { end: start, ..all }] {
+            if let Some(huge) = self.try_blocks(part)? {
                 return Ok(huge);
             }
+        }
+        Err(self.refusal)
+    }
+
+    /// One window after another, until a block is free, or the budget is used up.
+    fn try_blocks(&mut self, mut rest: BlockRange) -> Result<Option<HugeFrame>, CompactRefusal> {
+        while rest.start < rest.end {
+            if self.left.nr_blocks == 0 {
+                return Err(self.refusal);
+            }
+            self.check_time()?;
+            if let Some(huge) = self.claim_free() {
+                return Ok(Some(huge));
+            }
+            let mut window = self.gather(rest);
+            if window.nr > 0 {
+                if let Some(huge) = self.try_candidates(&mut window)? {
+                    return Ok(Some(huge));
+                }
+                continue;
+            }
+            self.move_on(window.end);
+            rest.start = window.end;
+            self.left.nr_blocks -= window.nr_looks;
+        }
+        Ok(None)
+    }
+
+    /// A block that is wholly free by now.
+    fn claim_free(&self) -> Option<HugeFrame> {
+        let frames = &self.vm.frames;
+        let all = frames.blocks.names();
+        let mut free = frames.blocks.offering(Kind::Empty, all, all.start).take(NR_CANDIDATES);
+        if frames.is_anybody_in_need() { None } else { free.find_map(|b| frames.claim_whole(b)) }
+    }
+
+    /// The next attempt begins at `end`, with all that is before it in vain.
+    fn move_on(&self, end: BlockId) {
+        let nr_blocks = self.vm.frames.blocks.nr();
+        self.vm.compact.cursor.set(u64::from(end.0) % nr_blocks);
+        if u64::from(end.0) == nr_blocks {
+            // All of memory has been: from now on all is looked at anew.
+            self.vm.compact.round.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -114,44 +160,37 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
     }
 
-    /// Looks at counts alone. A block that is wholly free ends the search.
-    fn gather(&mut self) -> Result<Candidates, HugeFrame> {
-        let frames = &self.vm.frames;
-        let (nr_blocks, round) = (frames.blocks.nr(), self.vm.compact.round.get() + 1);
-        let start = frames.blocks.around(self.vm.compact.cursor.get());
-        let mut found = Candidates::default();
-        let mut nr_seen = 0;
-        for b in frames.blocks.names().iter_from(start).take(self.left.nr_blocks.min(nr_blocks) as usize) {
-            nr_seen += 1;
-            self.vm.machine.tick(Tick::Step);
-            if nr_seen % BLOCKS_PER_LOOK == 0 && self.is_over() {
+    /// Looks at counts alone, of blocks that the summaries name as partly used.
+    fn gather(&self, rest: BlockRange) -> Candidates {
+        let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
+        let mut found = Candidates { end: rest.end, ..Candidates::default() };
+        let nr_most = NR_IN_WINDOW.min(self.left.nr_blocks);
+        for b in frames.blocks.offering(Kind::Spare, rest, rest.start) {
+            if found.nr_looks == nr_most {
+                found.end = b;
                 break;
             }
+            self.vm.machine.tick(Tick::Step);
+            found.nr_looks += 1;
             let block = frames.blocks.at(b);
             let nr_free = block.nr_free();
-            if nr_free == BLOCK_FRAMES {
-                if !frames.is_anybody_in_need()
-                    && let Some(huge) = frames.claim_whole(b)
-                {
-                    return Err(huge);
-                }
-            } else if nr_free > 0 {
-                found.nr_free += nr_free;
-                let is_open = !block.is_reserved() && !block.is_fixed() && block.folio.passed_over.get() != round;
-                if is_open && block.folio.state().kind() == FrameKind::Free {
-                    found.offer(b, nr_free);
-                }
+            found.nr_free += nr_free;
+            let is_new = block.folio.passed_over.get() != round && block.folio.state().kind() == FrameKind::Free;
+            if is_new && nr_free > 0 {
+                found.offer(b, nr_free);
             }
         }
-        if found.nr == 0 {
-            let end = u64::from(start.0) + nr_seen;
-            self.vm.compact.cursor.set(end % nr_blocks);
-            if end >= nr_blocks {
-                // All of memory has been in vain: from now on all is looked at anew.
-                self.vm.compact.round.fetch_add(1, Ordering::Relaxed);
-            }
+        if found.nr > 0 && found.nr_free < ENOUGH_FREE {
+            found.nr_free = found.nr_free.max(self.nr_free_elsewhere());
         }
-        Ok(found)
+        found
+    }
+
+    /// Free frames that what leaves a block may go to, as far as that matters.
+    fn nr_free_elsewhere(&self) -> u64 {
+        let blocks = &self.vm.frames.blocks;
+        let some = blocks.offering(Kind::Part, blocks.names(), BlockId(0)).take(MOST_LOOKS);
+        some.inspect(|_| self.vm.machine.tick(Tick::Step)).map(|b| blocks.at(b).nr_free()).sum()
     }
 
     /// Looks at the descriptors of the frames in use, up to the first that cannot

@@ -12,7 +12,8 @@ use crate::space::Vm;
 
 /// Passes over the blocks: those fuller than the one to be emptied, all, all with
 /// those that CPUs take their small frames from or what stays is in.
-const PASSES: [(Kind, Fuller); 3] = [(Kind::Spare, Fuller::Only), (Kind::Spare, Fuller::Any), (Kind::Any, Fuller::Any)];
+const PASSES: [(Kind, Fuller); 3] =
+    [(Kind::Spare, Fuller::Only), (Kind::Spare, Fuller::Any), (Kind::Part, Fuller::Any)];
 
 /// Blocks that are looked at for a fuller one: then any will do. A guess.
 const MOST_LOOKS: u32 = 256;

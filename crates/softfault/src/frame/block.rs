@@ -279,7 +279,6 @@ impl Block<'_> {
 
     /// Whether the trees name it for something that it does not have: a search would come in
     /// vain, once.
-    #[cfg(any(test, feature = "hooks"))]
     #[cfg(test)]
     pub(crate) fn is_named_in_vain(&self) -> bool {
         let offered = offers(self.state.load(Ordering::Acquire));

@@ -19,6 +19,9 @@ use crate::pace::Pace;
 use crate::sync::Ordering;
 use crate::table::format::huge_order;
 
+/// Blocks that are looked at for a huge frame that is smaller than a block. A guess.
+const MOST_LOOKS: usize = 64;
+
 /// A huge frame that is the caller's alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HugeFrame {
@@ -95,17 +98,20 @@ impl<M: Machine> Memory<M> {
         let blocks = &self.frames.blocks;
         let (zone, all) = (self.zone(), blocks.names());
         let search = BlockId(self.this_cpu_data().huge_search.get() as u32);
-        let mut places = [(zone, Kind::Ready), (zone, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
-        if nr < BLOCK_FRAMES {
-            // A format whose huge pages are smaller.
-            places = [(zone, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare), (all, Kind::Any)];
-        }
+        let whole = [(zone, Kind::Ready), (zone, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
+        // A format whose huge pages are smaller: in vain only as often as nobody has noted it.
+        let fits = Kind::run(Order(nr.ilog2() as u8)).unwrap_or(Kind::Any);
+        let part = [(zone, fits), (all, fits), (zone, Kind::Part), (all, Kind::Part)];
+        let (places, most) = if nr == BLOCK_FRAMES { (whole, usize::MAX) } else { (part, MOST_LOOKS) };
         let mut pace = Pace::new(&self.machine);
-        let (b, first) =
-            places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).find_map(|b| {
-                pace.step();
-                self.frames.claim_huge_of(b, &blocks.at(b), nr).map(|first| (b, first))
-            })?;
+        let near = places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).take(most);
+        let (b, first) = near.inspect(|_| pace.step()).find_map(|b| {
+            let found = self.frames.claim_huge_of(b, &blocks.at(b), nr);
+            if found.is_none() && nr != BLOCK_FRAMES {
+                blocks.at(b).lose_runs();
+            }
+            found.map(|first| (b, first))
+        })?;
         self.this_cpu_data().huge_search.set(b.0.into());
         self.begun(b);
         Some(HugeFrame { first, content: self.frames.content(first, nr) })

@@ -27,12 +27,14 @@ pub(super) fn offers(state: u64) -> u32 {
     let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
     let is_reserved = state & RESERVED != 0;
     let is_fixed = state & FIXED != 0;
+    let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
     let largest_run = RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32;
     let has = |kind: Kind| match kind {
         Kind::Any => nr_free > 0,
         Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
         Kind::Empty => nr_free == BLOCK_FRAMES,
-        Kind::Spare => nr_free > 0 && !is_fixed && !is_reserved,
+        Kind::Part => is_part,
+        Kind::Spare => is_part && !is_fixed && !is_reserved,
         Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
         Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
         Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,

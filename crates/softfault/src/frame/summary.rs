@@ -63,9 +63,11 @@ pub(crate) enum Kind {
     /// A free frame in a block in which some stay where they are, and from which nobody
     /// takes small frames.
     Fixed,
-    /// A free frame where none stays, and nobody takes small frames.
+    /// A free frame beside one in use.
+    Part,
+    /// The same where none stays, and nobody takes small frames.
     Spare,
-    /// The same, and free frames for some refills.
+    /// Free frames for some refills where none stays, and nobody takes small frames.
     Room,
     /// All of it is free, though a CPU may be about to take small frames from it.
     Empty,
@@ -92,9 +94,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
-    pub(crate) const ALL: [Kind; 14] = [
+    pub(crate) const ALL: [Kind; 15] = [
         Kind::Any,
         Kind::Fixed,
+        Kind::Part,
         Kind::Spare,
         Kind::Room,
         Kind::Empty,

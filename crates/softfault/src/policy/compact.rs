@@ -9,7 +9,7 @@ use crate::setters::setters;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CompactBudget {
-    /// Blocks whose counts are looked at.
+    /// Blocks that are partly used and are looked at.
     pub nr_blocks: u64,
     /// Frames whose descriptors are looked at.
     pub nr_scanned: u64,
@@ -31,9 +31,11 @@ impl CompactBudget {
     /// For a fault: what clearing a huge page costs a few times over. A guess.
     pub const FAULT: CompactBudget =
         CompactBudget { nr_blocks: 1024, nr_scanned: 4096, nr_migrated: 256, time_ns: 1_000_000 };
-    /// For a daemon, between two looks at whether it should stop. A guess.
+    /// For a daemon, between two looks at whether it should stop, and for a call that wants
+    /// a huge page. A guess. Where this many blocks were in vain the next attempt goes on
+    /// behind them, so that the cost of one does not grow with memory.
     pub const BACKGROUND: CompactBudget =
-        CompactBudget { nr_blocks: 65_536, nr_scanned: 65_536, nr_migrated: 2048, time_ns: 20_000_000 };
+        CompactBudget { nr_blocks: 1024, nr_scanned: 65_536, nr_migrated: 2048, time_ns: 20_000_000 };
 }
 
 /// A block of 512 frames that could be emptied.
@@ -55,7 +57,7 @@ pub(crate) struct BlockSummary {
 pub(crate) struct CompactQuestion<'a> {
     /// Blocks with the most free frames that were found.
     pub blocks: &'a [BlockSummary],
-    /// Free frames in all blocks that were looked at, these included.
+    /// Free frames in these blocks and others, at least; not more is known.
     pub nr_free: u64,
     /// Frames that may still be moved.
     pub nr_migrated: u64,
