@@ -111,11 +111,6 @@ impl BlockRange {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = BlockId> + Clone + use<> {
         (self.start.0..self.end.0).map(BlockId)
     }
-    /// All of them, beginning at `b`, or with the first where `b` is none of them.
-    pub(crate) fn iter_from(&self, b: BlockId) -> impl Iterator<Item = BlockId> + use<> {
-        let b = if self.contains(b) { b } else { self.start };
-        (b.0..self.end.0).chain(self.start.0..b.0).map(BlockId)
-    }
 }
 
 /// Number of a virtual page: virtual address / [`PAGE_SIZE`].
@@ -271,7 +266,6 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::vec::Vec;
 
     #[test]
     fn a_frame_lies_in_its_block() {
@@ -280,15 +274,6 @@ mod tests {
         }
         assert_eq!(BlockId(3).first_frame(), Pfn(1536));
         assert_eq!(BlockId::of(BlockId(u32::MAX >> 9).first_frame()), BlockId(u32::MAX >> 9));
-    }
-
-    #[test]
-    fn a_search_passes_each_block_once() {
-        let some = BlockRange { start: BlockId(2), end: BlockId(5) };
-        let from = |b| some.iter_from(BlockId(b)).map(|b| b.0).collect::<Vec<_>>();
-        assert_eq!([from(2), from(4)], [[2, 3, 4], [4, 2, 3]]);
-        assert_eq!([from(1), from(5)], [[2, 3, 4], [2, 3, 4]], "it began outside");
-        assert!(some.iter().rev().map(|b| b.0).eq([4, 3, 2]));
     }
 
     #[test]

@@ -44,6 +44,7 @@ impl BlockData {
         (0..BLOCK_WORDS).map(|w| u64::from(self.free_word(w).count_ones())).sum()
     }
     /// Whether a CPU takes its small frames from it.
+    #[cfg(test)]
     pub(crate) fn is_reserved(&self) -> bool {
         self.state.load(Ordering::Relaxed) & RESERVED != 0
     }

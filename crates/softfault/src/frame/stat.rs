@@ -35,14 +35,14 @@ impl<M: Machine> Memory<M> {
         VmStat { nr_free_pages: self.nr_free_pages(), nr_total_pages: self.nr_total_pages, events }
     }
 
-    /// Free frames, those in per-CPU groups included. Looks at all blocks and answers
-    /// other CPUs meanwhile.
+    /// Free frames, those in per-CPU groups included. Adds the counts of all blocks, a word
+    /// each, and answers other CPUs meanwhile.
     pub(crate) fn nr_free_pages(&self) -> u64 {
         let mut pace = Pace::new(&self.machine);
         let mut nr_free = 0;
         for block in self.frames.blocks.iter() {
             pace.step();
-            nr_free += block.nr_free_exact();
+            nr_free += block.nr_free();
         }
         for id in 0..self.machine.nr_cpus() {
             pace.step();

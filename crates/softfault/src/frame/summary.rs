@@ -6,7 +6,7 @@
 //! level 1   one bit for each word of level 0
 //! level 0   one bit for each block; a word is a tract: 64 blocks, or fewer where
 //!           CPUs would have to share a tract
-//! row       the words of all kinds for the same blocks: two lines
+//! row       the words of all kinds for the same blocks: four lines
 //! ```
 //! A set bit says that the block, or the whole word below, has *nothing* of the kind:
 //! so a row of zeroes stands for free memory, and memory that nobody has used needs no
@@ -34,7 +34,7 @@ use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 
 /// Kinds that have room in a row.
-const NR_KINDS: usize = 16;
+const NR_KINDS: usize = 32;
 /// 8,388,608 blocks (16 TiB) in tracts of 64, and three levels more.
 const MAX_LEVELS: usize = 5;
 const NOTHING: u64 = !0;
@@ -43,8 +43,8 @@ const MAX_SHIFT: u32 = 6;
 
 /// Where a row of level 0 has the frames in use of its tract, as blocks count them
 /// ([`weight`](super::offers::weight)), and what that was when somebody last looked.
-const USED: usize = 14;
-const SEEN: usize = 15;
+const USED: usize = NR_KINDS - 2;
+const SEEN: usize = NR_KINDS - 1;
 const _: () = assert!(Kind::ALL.len() <= USED && SEEN < NR_KINDS);
 /// Memory of so few blocks is counted block by block, and has no such words: models of it
 /// would have no end.
