@@ -31,6 +31,8 @@ pub fn init(info: &Info, tunables: Tunables) {
     let table = scratch.and_then(|range| Scratch::new(&mut machine, range)).map(|mut scratch| calibrate(&mut scratch));
     match Vm::new(machine, tunables) {
         Ok(vm) => {
+            // Not the way of zeroing small frames: on an emulated CPU the fewest instructions
+            // would win, and the instructions of a fault are counted against Linux's.
             table.iter().for_each(|table| vm.set_clear_orders(table));
             VM.set(vm);
         }

@@ -56,7 +56,7 @@ pub fn run() -> Result<(), LabError> {
 fn faults() -> Result<(), LabError> {
     println!("1. softfault {PFT}\n");
     let options: pft::Options = typed(PFT);
-    let rows = pft::measure_rows(&options, &os::allowed_cpus()?)?;
+    let rows = pft::measure_rows(&options, &os::allowed_cpus()?)?.rows;
     println!("{}", pft::ours(&options, &rows));
     for row in rows.iter().filter(|row| row.work.is(Discipline::Lockfree)) {
         if let (Some(touch), Some(zeroing)) = (row.ratio_to_linux_touch, row.ratio_to_zeroing) {

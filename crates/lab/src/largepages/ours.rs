@@ -75,6 +75,7 @@ impl Arenas {
         bench::prepare_frames(arena.hosted_mut(), Frames::Fresh);
         let vm = Vm::new(arena.take(), tunables).map_err(|e| LabError::subsystem("Vm::new", e))?;
         vm.set_clear_orders(&self.measured);
+        vm.set_zeroing(&self.measured);
         if thp == Thp::OnZeroed {
             let _idle = bind(vm.machine(), 0)?;
             while vm.zero_ahead(u64::MAX) > 0 {}

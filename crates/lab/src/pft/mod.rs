@@ -15,6 +15,7 @@ mod plan;
 mod plot;
 mod stats;
 mod table;
+mod ways;
 mod write;
 
 pub use options::Options;
@@ -37,11 +38,14 @@ pub fn run(options: &Options) -> Result<(), LabError> {
     os::end_with_the_reader();
     let cpus = os::allowed_cpus()?;
     note_what_is_odd(options, cpus.len());
-    let rows = measure_rows(options, &cpus)?;
+    let Measured { rows, zeroing } = measure_rows(options, &cpus)?;
     if options.json {
         json::print(&rows);
     } else {
         println!("{}", ours(options, &rows));
+        if !options.frames.are_zero() && options.pages == Pages::Small {
+            println!("{}\n", ways::table(&zeroing));
+        }
         println!("{}", table::of_2004(&history::rows()));
     }
     if let Some(file) = &options.plot {
@@ -56,8 +60,16 @@ pub fn ours(options: &Options, rows: &[Row]) -> String {
     table::ours(options, rows, &os::kernel_release())
 }
 
-/// All rows of the experiment, in the order in which they are printed.
-pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabError> {
+/// What a run has found.
+pub struct Measured {
+    /// All rows of the experiment, in the order in which they are printed.
+    pub rows: Vec<Row>,
+    /// What the library's choice of zeroing rests on.
+    pub zeroing: ClearTable,
+}
+
+/// Runs everything.
+pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Measured, LabError> {
     let thread_counts = options.thread_counts(cpus.len());
     let max_threads = *thread_counts.last().expect("thread_counts is never empty");
     options.check(max_threads)?;
@@ -85,7 +97,7 @@ pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Vec<Row>, LabEr
         }
     }
     bar.finish_and_clear();
-    Ok(stats::rows(options, &jobs, &samples))
+    Ok(Measured { rows: stats::rows(options, &jobs, &samples), zeroing: measured })
 }
 
 /// `measured`: how the library zeroes where nobody forces it.

@@ -38,13 +38,15 @@ Write
   The plain zeroing has no stores after it.
 
 Zeroing
-  auto       as a calibration of some milliseconds finds best here (the default of the library)
+  auto       as a calibration of some milliseconds finds best here. Where it depends on the program, each CPU tries both
+             ways now and then and takes the time from one refill of 64 frames to the next, stores included
   stores     plain stores: rep stosb, or what the C library takes for a memset
   vector     stores of 32 bytes (AVX2)
   streaming  non-temporal stores: past the caches, dear for a program that writes the whole page
   clzero     AMD's instruction that zeroes a line past the caches
   One row for each that is listed, in turn within a repetition, which makes them comparable. A way that this CPU has not
-  is refused. Frames that are zero already are zeroed by nobody.
+  is refused. Frames that are zero already are zeroed by nobody. Huge pages are zeroed in the calibrated order; a
+  forced way replaces the plain and the streaming part of it. The table below the rows has what the calibration found.
 
 Columns
   Gb Rep Threads User System Wall flt/cpu/s fault/wsec

@@ -102,8 +102,8 @@ pub fn calibrate<M: Machine>(scratch: &mut Scratch<'_, M>) -> ClearTable {
     table
 }
 
-/// Every way alone; then those that pass the caches behind some near frames, zeroed
-/// as serves best who writes them all.
+/// Every way alone; then those that pass the caches, beside near frames that are zeroed
+/// as serves best a program that writes them all.
 fn measured_batch<M: Machine>(walk: &mut Walk<'_, '_, M>, nr_frames: u64) -> Batch {
     let mut plans = Plans::default();
     let ways = walk.scratch.ways();
@@ -111,14 +111,15 @@ fn measured_batch<M: Machine>(walk: &mut Walk<'_, '_, M>, nr_frames: u64) -> Bat
     plans.measure(walk, nr_frames);
     let mut costs = [None; NR_WAYS];
     plans.measured().iter().for_each(|(plan, cost)| costs[plan.far as usize] = Some(*cost));
-    let near = BatchPlans::dense_of(plans.measured()).far;
+    let near = BatchPlans::dense_of(plans.measured()).near;
     let mut mixed = Plans::default();
-    // What comes first wins where the rest saves too little.
-    plans.measured().iter().filter(|(plan, _)| !plan.passes_caches()).for_each(|(plan, _)| mixed.add(*plan));
-    for far in ways.iter().filter(|way| way.passes_caches() && !near.passes_caches()) {
+    // What comes first wins where the rest saves too little. A frame that a fault waits
+    // for is about to be touched, so no plan has all of a batch pass the caches.
+    let is_candidate = |plan: &BatchPlan| nr_frames == 1 || !plan.passes_caches();
+    plans.measured().iter().filter(|(plan, _)| is_candidate(plan)).for_each(|(plan, _)| mixed.add(*plan));
+    for far in ways.iter().filter(|way| way.passes_caches()) {
         BatchPlan::mixed(near, far, nr_frames).for_each(|plan| mixed.add(plan));
     }
-    plans.measured().iter().filter(|(plan, _)| plan.passes_caches()).for_each(|(plan, _)| mixed.add(*plan));
     mixed.measure(walk, nr_frames);
     Batch { costs, best: BatchPlans::best_of(mixed.measured()) }
 }

@@ -133,7 +133,7 @@ impl BatchPlans {
     }
 
     /// The plan that serves a program which writes all of each page best.
-    pub fn dense_of(measured: &[(BatchPlan, ZeroCost)]) -> BatchPlan {
+    pub(crate) fn dense_of(measured: &[(BatchPlan, ZeroCost)]) -> BatchPlan {
         best(measured, |cost| cost.all).map_or(BatchPlan::all(Zeroing::Stores), |(plan, _)| plan)
     }
 

@@ -46,6 +46,7 @@ calls! {
     Yes "Vm::describe": |s| _ = s.vm.describe(4096);
     Yes "Vm::clear_order": |s| _ = s.vm.clear_order(Order::PMD);
     Yes "Vm::set_clear_orders": |s| s.vm.set_clear_orders(&ClearTable::default());
+    Yes "Vm::set_zeroing": |s| s.vm.set_zeroing(&ClearTable::default());
     Yes "Vm::fail_allocation": |s| s.vm.fail_allocation(None);
     Yes "Vm::poll_compaction_request": |s| _ = s.vm.poll_compaction_request();
     Yes "Vm::nr_blocks_emptied": |s| _ = s.vm.nr_blocks_emptied();
