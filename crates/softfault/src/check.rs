@@ -51,6 +51,7 @@ impl<M: Machine> Vm<M> {
         }
         self.check_frames(counts)?;
         self.check_summaries()?;
+        Counter::Reserve.check(self.nr_reserve_pages(), self.frames.nr_in_reserve())?;
         self.check_objects(spaces, counts)?;
         self.check_zero()
     }

@@ -11,6 +11,7 @@
 //! | [`age`](Vm::age), [`hold_one_in_each_block`](Vm::hold_one_in_each_block) | memory that has been in use for long |
 //! | [`fail_allocation`](Vm::fail_allocation) | refusals at each place that allocates |
 //! | [`pretend_mappings`](Vm::pretend_mappings) | what happens at the limit of mappings |
+//! | [`spend_reserve`](Vm::spend_reserve) | what a reaction to pressure takes |
 //! | [`split_folio`](Vm::split_folio) | a split at any moment |
 //! | [`rmap_anon`](Vm::rmap_anon) | the reverse map, compared with the tables |
 //! | [`nr_dirty_by_word`](Vm::nr_dirty_by_word) | whether a test left anything dirty to look at |
@@ -30,6 +31,7 @@ mod describe;
 mod dirty;
 mod inject;
 mod pretend;
+mod reserve;
 mod rmap;
 mod split;
 mod translate;

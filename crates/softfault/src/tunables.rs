@@ -99,6 +99,10 @@ pub struct Tunables {
     /// Below `low` huge pages that are mostly zeroes are split (`shrink_underused`), until as
     /// much as `high` is free.
     pub watermark_scale_factor: u64,
+    /// Whether as many frames as the watermark `min` are set aside for the reaction to
+    /// pressure, so that nobody else takes memory below it. Off, every frame can be had. What
+    /// the core does under pressure today needs no frames; reclaim will.
+    pub keep_min: bool,
     /// Blocks of 2 MiB that are looked at for such pages at the end of a fault, after a
     /// CPU has begun a block while memory is short.
     pub shrink_blocks: u64,
@@ -126,6 +130,7 @@ setters!(Tunables {
     with_compact_background: compact_background = CompactBudget,
     with_min_free_kbytes: min_free_kbytes = Option<u64>,
     with_watermark_scale_factor: watermark_scale_factor = u64,
+    with_keep_min: keep_min = bool,
     with_shrink_blocks: shrink_blocks = u64,
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
@@ -147,6 +152,7 @@ impl Default for Tunables {
             compact_fault: CompactBudget::FAULT,
             min_free_kbytes: None,
             watermark_scale_factor: 10,
+            keep_min: false,
             shrink_blocks: 8,
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,

@@ -6,7 +6,8 @@ use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{
-    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Kind, Memory, Summary, Watch, word_base,
+    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Kind, Memory, Reserve, Summary, Watch,
+    word_base,
 };
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
@@ -55,6 +56,7 @@ impl<M: Machine> Vm<M> {
             mem::zero_frames(&machine, Pfn(home), nr_meta);
         }
         let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
+        let (reserve, pressure) = Reserve::new(if tunables.keep_min { marks.min_pages } else { 0 });
         let frames = Frames {
             descs: FrameArray::over(&machine, at(0), 0, nr_frames as usize),
             blocks: Blocks {
@@ -70,6 +72,7 @@ impl<M: Machine> Vm<M> {
             quiet: Word::new(0),
             is_low: Word::new(0),
             watch: Watch::new(&marks),
+            reserve,
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };
@@ -78,6 +81,7 @@ impl<M: Machine> Vm<M> {
         frames.init(machine.frames(), content, &meta);
         let nr_total_pages = frames.nr_free_in_blocks();
         debug_assert_eq!(nr_total_pages, nr_usable(machine.frames(), nr_meta), "what watermarks are a share of");
+        while frames.set_aside(&pressure, u64::MAX) {}
         frames.look_at_all();
         frames.deal_out(&machine, &cpus);
         let base = Base::new(machine, cpus, tunables, huge);
@@ -87,6 +91,7 @@ impl<M: Machine> Vm<M> {
                 shrink: Vm::shrink_until,
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
             },
+            pressure,
         ))
     }
 

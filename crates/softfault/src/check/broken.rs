@@ -72,6 +72,8 @@ pub enum Counter {
     Pins,
     /// Members of a fork family. I30.
     Members,
+    /// Frames set aside for the reaction to pressure.
+    Reserve,
 }
 
 impl Counter {

@@ -76,6 +76,8 @@ pub(crate) enum MetaUse {
     Object = 4,
     /// A founder's frame of which the last member has gone: on its way back.
     Former = 5,
+    /// Set aside for the reaction to pressure.
+    Reserve = 6,
     /// A founder's, of which there are references. No page has that index: a frame
     /// that says so is or was a founder's, whatever else is read of its descriptor.
     Founder = -1,

@@ -40,6 +40,7 @@ mod offers;
 mod quiet_tests;
 mod refill;
 mod release;
+mod reserve;
 mod runs;
 mod search;
 mod sight;
@@ -65,6 +66,7 @@ pub(crate) use huge::HugeFrame;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
+pub(crate) use reserve::{Pressure, Reserve};
 pub(crate) use runs::BLOCK_WORDS;
 pub(crate) use sight::Source;
 pub(crate) use summary::{Kind, Summary, SummaryRow};
@@ -128,6 +130,7 @@ pub struct Frames {
     /// 1 after a CPU began a block while memory was short, until somebody has reacted.
     pub(crate) is_low: Word,
     pub(crate) watch: Watch,
+    pub(crate) reserve: Reserve,
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) injection: Injection,
 }

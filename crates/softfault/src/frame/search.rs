@@ -136,7 +136,7 @@ impl Frames {
     }
 
     /// Some frames of block `b`, from word `from` on.
-    fn claim_in(&self, b: BlockId, from: usize, most: u64) -> Option<(usize, Claim)> {
+    pub(super) fn claim_in(&self, b: BlockId, from: usize, most: u64) -> Option<(usize, Claim)> {
         let block = self.blocks.at(b);
         (from..BLOCK_WORDS).find_map(|w| {
             let (mask, zero) = block.claim_some(w, most);

@@ -75,10 +75,14 @@ impl<M: Machine> Memory<M> {
         }
         let last = OptBlock::from_word(cpu.watched.get()).get();
         cpu.watched.set(OptBlock::some(b).to_word());
-        let nr_free = self.frames.look([last.unwrap_or(b), b]);
+        let nr_free = self.frames.look([last.unwrap_or(b), b]) + self.nr_reserve_pages();
         let (nr_looks, nr_cpus) = (self.frames.nr_looks(), self.machine.nr_cpus() as u64);
         cpu.looks_after.set(blocks_to_next_look(nr_free, marks.high_pages, nr_looks, nr_cpus));
-        if self.frames.watch.is_short(nr_free) && self.underused_above().is_some() {
+        let can_react = match self.frames.watch.is_short(nr_free) {
+            true => self.underused_above().is_some(),
+            false => nr_free >= marks.high_pages && self.frames.reserve.nr_missing() > 0,
+        };
+        if can_react {
             self.frames.is_low.store(1, Ordering::Relaxed);
         }
     }
@@ -86,7 +90,7 @@ impl<M: Machine> Memory<M> {
     /// About how many frames are missing until memory is relieved; if none, it is no longer
     /// short.
     pub(crate) fn nr_to_high(&self) -> u64 {
-        let nr_free = self.frames.look([BlockId(0); 2]);
+        let nr_free = self.frames.look([BlockId(0); 2]) + self.nr_reserve_pages();
         self.frames.watch.is_short(nr_free);
         self.watermarks().high_pages.saturating_sub(nr_free)
     }

@@ -114,6 +114,9 @@ impl<M: Machine> Vm<M> {
                 Place { structure: "RssLine", field: "counts" }
             }
             FrameKind::Meta if desc.index.get() == MetaUse::Tree as u64 => Place { structure: "tree", field: "node" },
+            FrameKind::Meta if desc.index.get() == MetaUse::Reserve as u64 => {
+                Place { structure: "reserve", field: "?" }
+            }
             FrameKind::Meta => Place { structure: "object", field: "node" },
             _ => Place { structure: "frame", field: "bytes" },
         })

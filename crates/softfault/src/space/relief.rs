@@ -8,11 +8,14 @@
 //! Locks on entry: none, no section. Takes the lock `relieving`.
 
 use super::Vm;
+#[cfg(any(test, feature = "hooks"))]
+use crate::addr::Pfn;
 use crate::frame::{HugeFrame, OutOfFrames};
-use crate::lock::{is_free, lock_word};
 use crate::machine::Machine;
 use crate::policy::huge::{Effort, HugeAdvice};
 use crate::sync::Ordering;
+
+pub(super) mod relieving;
 
 /// How often a fault or an operation may start again before it is refused.
 const NR_RETRIES: u32 = 3;
@@ -117,7 +120,7 @@ impl<M: Machine> Vm<M> {
         let Some(nr_left) = retries.0.checked_sub(1) else { return false };
         retries.0 = nr_left;
         let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages) else { return false };
-        let _lock = lock_word(&self.relieving, &self.machine);
+        let _reaction = self.relieving.lock(&self.machine);
         let by_another = self.nr_relieved.get() != before;
         let is_first = nr_left + 1 == NR_RETRIES;
         if by_another && is_first {
@@ -143,13 +146,29 @@ impl<M: Machine> Vm<M> {
     #[inline]
     pub(crate) fn relieve_if_low(&self) {
         let is_low = &self.frames.is_low;
-        if is_low.load(Ordering::Relaxed) != 0 && is_free(&self.relieving) && is_low.swap(0, Ordering::Relaxed) != 0 {
-            let _lock = lock_word(&self.relieving, &self.machine);
-            let has_freed = self.shrink(self.tunables.shrink_blocks, self.nr_to_high());
-            if self.nr_to_high() > 0 && has_freed {
-                is_low.store(1, Ordering::Relaxed);
-            }
+        if is_low.load(Ordering::Relaxed) != 0 && self.relieving.is_free() && is_low.swap(0, Ordering::Relaxed) != 0 {
+            self.react();
         }
+    }
+
+    #[cold]
+    fn react(&self) {
+        let reaction = self.relieving.lock(&self.machine);
+        let nr_frames = self.nr_to_high();
+        if nr_frames == 0 {
+            self.fill_reserve(reaction.pressure);
+            return;
+        }
+        let has_freed = self.shrink(self.tunables.shrink_blocks, nr_frames);
+        if self.nr_to_high() > 0 && has_freed {
+            self.frames.is_low.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a frame as a reaction would.
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) fn take_reserved(&self) -> Option<Pfn> {
+        self.frames.take_reserved(self.relieving.lock(&self.machine).pressure)
     }
 
     /// A huge frame for a fault, which has not much time. The caller may be counted as a

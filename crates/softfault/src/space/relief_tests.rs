@@ -291,7 +291,7 @@ fn a_reaction_that_finds_frames_is_followed_by_another() {
     };
     let enough = 4096 - vm.nr_free_pages();
     assert!(vm.watermarks().high_pages < 4096 - enough);
-    assert_eq!(react(&vm), (std::vec![0], 0), "enough is free");
+    assert_eq!(react(&vm), (Vec::new(), 0), "enough is free");
     let taken: Vec<_> = (0..2048).map(|_| vm.obtain(Fill::Raw).unwrap()).collect();
     vm.steal_groups();
     let nr_missing = vm.watermarks().high_pages - vm.nr_free_pages();

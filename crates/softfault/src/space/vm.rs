@@ -4,8 +4,9 @@
 //! its CPUs), `Memory` (frames), `Links` (objects, families), [`Vm`]. A station works on
 //! one of them, so that it cannot call what lies above.
 
+use super::relief::relieving::Relieving;
 use crate::compact::words::CompactWords;
-use crate::frame::{HugeFrame, Memory};
+use crate::frame::{HugeFrame, Memory, Pressure};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::compact::CompactBudget;
@@ -30,7 +31,7 @@ pub struct Vm<M: Machine> {
     pub(crate) next_space_id: Word,
     pub(crate) relief: Relief<M>,
     /// Held by the CPU that relieves memory.
-    pub(crate) relieving: Word,
+    pub(crate) relieving: Relieving,
     /// How often that gave frames back.
     pub(crate) nr_relieved: Word,
     pub(crate) compact: CompactWords,
@@ -47,14 +48,14 @@ impl<M: Machine> Deref for Vm<M> {
 }
 
 impl<M: Machine> Vm<M> {
-    pub(crate) fn over(links: Links<M>, relief: Relief<M>) -> Vm<M> {
+    pub(crate) fn over(links: Links<M>, relief: Relief<M>, pressure: Pressure) -> Vm<M> {
         let max_map_count = Word::new(links.tunables.max_map_count);
         Vm {
             links,
             max_map_count,
             next_space_id: Word::new(1),
             relief,
-            relieving: Word::new(0),
+            relieving: Relieving::new(pressure),
             nr_relieved: Word::new(0),
             compact: CompactWords::new(),
             underused_cursor: Word::new(0),

@@ -38,6 +38,8 @@ calls! {
     Yes "Vm::vmstat": |s| _ = s.vm.vmstat();
     Yes "Vm::event": |s| _ = s.vm.event(Event::Fault);
     Yes "Vm::huge_stat": |s| _ = s.vm.huge_stat(Order::PMD);
+    Yes "Vm::nr_reserve_pages": |s| _ = s.vm.nr_reserve_pages();
+    No "Vm::spend_reserve": |s| _ = s.vm.spend_reserve(1);
     Yes "Vm::watermarks": |s| _ = s.vm.watermarks();
     Yes "Vm::node_of": |s| _ = s.vm.node_of(softfault::Pfn(1));
     Yes "Vm::nr_frames": |s| _ = s.vm.nr_frames();

@@ -1,0 +1,135 @@
+//! The reserve: as many frames as the watermark `min` that no ordinary allocation finds.
+//!
+//! Whoever reacts to pressure may need frames to free others. So some are claimed at the
+//! beginning and set aside: in use for the bitmaps and the summaries, so that no search comes
+//! across them and a refusal is as exact as without them. They are chained by bitmap words, up
+//! to 64 frames each: the first frame's descriptor says which, and which group comes next.
+//!
+//! Taking and filling wants a [`Pressure`], of which each [`Memory`] has one. `space/relief.rs`
+//! keeps it beside the lock of the reaction and lends it to who has the lock, so that the
+//! compiler refuses anybody else. What was taken goes back like any other frame; the reserve is
+//! filled again, from anywhere, once as much is free as the watermark `high`.
+//!
+//! Locks on entry: that of the reaction, or none at the very beginning.
+
+use super::desc::{FrameKind, MetaUse};
+use super::search::Claim;
+use super::summary::Kind;
+use super::{Frames, Memory};
+use crate::addr::{OptPfn, Pfn};
+use crate::machine::Machine;
+use crate::sync::Word;
+
+/// Frames that one reaction sets aside at most: eight words, which takes less time than to
+/// look at one huge page.
+const FRAMES_PER_REACTION: u64 = 512;
+
+/// The right to take from the reserve, and to fill it.
+pub(crate) struct Pressure(());
+
+/// What is set aside. Changed only by who has the [`Pressure`].
+pub(crate) struct Reserve {
+    /// First frame of the group that is used next.
+    top: Word,
+    nr_frames: Word,
+    /// How many there should be.
+    nr_wanted: u64,
+}
+
+impl Reserve {
+    pub(crate) fn new(nr_wanted: u64) -> (Reserve, Pressure) {
+        (Reserve { top: Word::new(OptPfn::NONE.to_word()), nr_frames: Word::new(0), nr_wanted }, Pressure(()))
+    }
+
+    /// Frames in it. Anybody may ask.
+    pub(crate) fn nr_frames(&self) -> u64 {
+        self.nr_frames.get()
+    }
+
+    pub(crate) fn nr_missing(&self) -> u64 {
+        self.nr_wanted.saturating_sub(self.nr_frames())
+    }
+}
+
+impl Frames {
+    /// Sets up to `most` of the frames aside that are missing, of one bitmap word; whether
+    /// there were any.
+    pub(crate) fn set_aside(&self, _: &Pressure, most: u64) -> bool {
+        let most = self.reserve.nr_missing().min(most).min(64);
+        let Some(Claim { base, mask, .. }) = self.claim_for_reserve(most) else { return false };
+        for i in (0..64).filter(|i| mask & 1 << i != 0) {
+            self.desc(Pfn((base + i) as u32)).assign(FrameKind::Meta, 0, 0, MetaUse::Reserve as u64);
+        }
+        let first = Pfn((base + u64::from(mask.trailing_zeros())) as u32);
+        self.desc(first).owner.set(mask);
+        self.desc(first).link.set(self.reserve.top.get());
+        self.reserve.top.set(OptPfn::some(first).to_word());
+        self.reserve.nr_frames.set(self.reserve.nr_frames() + u64::from(mask.count_ones()));
+        true
+    }
+
+    /// Where frames are that stay, from the end of memory.
+    fn claim_for_reserve(&self, most: u64) -> Option<Claim> {
+        let blocks = &self.blocks;
+        let places = [Kind::Fixed, Kind::Room].into_iter().flat_map(|kind| blocks.offering_last(kind, blocks.names()));
+        places.filter(|_| most > 0).find_map(|b| {
+            let (_, claim) = self.claim_in(b, 0, most)?;
+            blocks.at(b).set_fixed();
+            Some(claim)
+        })
+    }
+
+    /// Frames in the groups that are chained. For the checker.
+    pub(crate) fn nr_in_reserve(&self) -> u64 {
+        let mut next = OptPfn::from_word(self.reserve.top.get()).get();
+        let groups = core::iter::from_fn(|| {
+            let head = self.desc(next?);
+            next = OptPfn::from_word(head.link.get()).get();
+            Some(u64::from(head.owner.get().count_ones()))
+        });
+        groups.take(1 + self.reserve.nr_frames() as usize).sum()
+    }
+
+    /// Takes one frame out of the reserve: the caller's alone, of any content.
+    #[cfg(any(test, feature = "hooks"))] // until the reaction needs frames
+    pub(crate) fn take_reserved(&self, _: &Pressure) -> Option<Pfn> {
+        let first = OptPfn::from_word(self.reserve.top.get()).get()?;
+        let head = self.desc(first);
+        let mask = head.owner.get();
+        // The first one comes last, since it has the chain.
+        let highest = mask.ilog2();
+        let pfn = Pfn((first.0 & !63) + highest);
+        if pfn == first {
+            self.reserve.top.set(head.link.get());
+            head.link.set(0);
+        } else {
+            head.owner.set(mask & !(1 << highest));
+        }
+        self.reserve.nr_frames.set(self.reserve.nr_frames() - 1);
+        self.desc(pfn).clear();
+        Some(pfn)
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Frames set aside for the reaction to pressure. They do not count as free.
+    pub fn nr_reserve_pages(&self) -> u64 {
+        self.frames.reserve.nr_frames()
+    }
+
+    /// Sets some of the frames aside that are missing. Memory is not short.
+    pub(crate) fn fill_reserve(&self, pressure: &Pressure) {
+        let least = self.frames.reserve.nr_missing().saturating_sub(FRAMES_PER_REACTION);
+        while self.frames.reserve.nr_missing() > least {
+            // Not while somebody is about to be refused: these frames are for him.
+            let Some(_held) = self.hold_unless_in_need() else { return };
+            if !self.frames.set_aside(pressure, self.frames.reserve.nr_missing() - least) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "reserve_tests.rs"]
+mod tests;
