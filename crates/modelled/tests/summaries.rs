@@ -4,8 +4,8 @@
 mod common;
 
 use common::{Modelled, arena_frames, explore, run};
-use softfault_modelled::addr::Pfn;
-use softfault_modelled::hooks::Trees;
+use softfault_modelled::addr::{Order, Pfn};
+use softfault_modelled::hooks::{FewBlocks, Trees};
 
 /// Tracts of one block, so that three levels need no more: blocks 0 and 1 have words of
 /// their own below one word, 64 lies below another.
@@ -55,4 +55,72 @@ fn what_comes_back_is_taken_at_once() {
 fn something_comes_and_goes_on_either_side() {
     const ACTORS: &[Actor] = &[|t| assert!((t.give(1), t.take(1)).1), |t| t.give(0)];
     after(&[], ACTORS, |t| assert_eq!(t.offering(), Some(0)));
+}
+
+type BlockActor = fn(&FewBlocks);
+
+/// The real blocks, of which only these frames of block 0 and 1 are free.
+fn with_blocks(preemptions: usize, free: &'static [(u64, u64)], begin: BlockActor, actors: &'static [BlockActor]) {
+    explore(preemptions, move || {
+        let first: Pfn = arena_frames();
+        let blocks: &'static FewBlocks =
+            Box::leak(Box::new(FewBlocks::over(&Modelled, first, NR_BLOCKS + 1, NR_BLOCKS as usize)));
+        free.iter().for_each(|(first, mask)| blocks.give(*first, *mask));
+        begin(blocks);
+        run(actors.iter().map(|actor| Box::new(move || actor(blocks)) as Box<dyn FnOnce() + Send>).collect());
+        assert!(blocks.are_true(), "I40: a block is passed over, or a run");
+    });
+}
+
+const FOUND: &str = "I40: who gave a frame back finds none";
+
+#[test]
+fn who_frees_finds_it_while_another_tells_of_the_block() {
+    const ACTORS: &[BlockActor] =
+        &[|b| b.give(0, 1), |b| _ = (b.give(0, 2), assert_eq!(b.found(Order::BASE), Some(0), "{FOUND}"))];
+    with_blocks(2, &[], |_| (), ACTORS);
+}
+
+/// Their words lie below one word, in which the other found nothing. A search comes there from
+/// above.
+#[test]
+fn who_frees_finds_it_while_another_goes_up() {
+    const ACTORS: &[BlockActor] =
+        &[|b| b.give(64 * 512, 1), |b| _ = (b.give(65 * 512, 1), assert!(b.found(Order::BASE).is_some(), "{FOUND}"))];
+    with_blocks(2, &[], |_| (), ACTORS);
+}
+
+/// The frame that came back is gone when he who brought it looks at the block's state, and
+/// another comes back before he has told of that.
+#[test]
+fn who_frees_hides_nothing() {
+    const ACTORS: &[BlockActor] = &[
+        |b| b.give(0, 1),
+        |b| {
+            if b.take(0) == 1 {
+                b.give(0, 1);
+                assert_eq!(b.found(Order::BASE), Some(0), "{FOUND}");
+            }
+        },
+    ];
+    with_blocks(4, &[], |_| (), ACTORS);
+}
+
+#[test]
+fn the_last_frame_goes_while_one_comes_back() {
+    const ACTORS: &[BlockActor] = &[|b| assert_ne!(b.take(0), 0), |b| b.give(64, 1)];
+    with_blocks(2, &[(0, 1)], |_| (), ACTORS);
+}
+
+/// Runs of 128 frames, of which each brings one half.
+#[test]
+fn the_halves_of_a_run_come_back_at_once() {
+    const ACTORS: &[BlockActor] = &[|b| b.give(0, !0), |b| b.give(64, !0)];
+    with_blocks(2, &[], |b| b.lose_runs(0), ACTORS);
+}
+
+#[test]
+fn a_run_comes_back_while_somebody_finds_none() {
+    const ACTORS: &[BlockActor] = &[|b| b.lose_runs(0), |b| b.give(0, !0)];
+    with_blocks(2, &[(128, 1)], |_| (), ACTORS);
 }

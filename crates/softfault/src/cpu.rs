@@ -60,7 +60,9 @@ pub(crate) struct CpuData {
     pub(crate) held: Word,
     /// 1 while this CPU runs a space by a guard of `activate`.
     pub(crate) guarded: Word,
-    pub(crate) attention_line: [Word; 5],
+    /// `held` when this CPU lost its mark (`frame/held.rs`). The owner of the turn writes it.
+    pub(crate) held_before: Word,
+    pub(crate) attention_line: [Word; 4],
     /// [`OptBlock`](crate::addr::OptBlock) that refills come from.
     pub(crate) block: Word,
     /// Where the search for the next block goes on.

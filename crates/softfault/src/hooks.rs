@@ -18,7 +18,7 @@
 //! | [`event`](crate::Memory::event) | one counter |
 //! | [`describe`](Vm::describe) | from an address to the structure and field there |
 //!
-//! [`Trees`] are the summaries over blocks without an allocator.
+//! [`Trees`] are the summaries over blocks without an allocator, [`FewBlocks`] blocks with their summaries.
 //!
 //! And [`translate_at_rest`](AddressSpace::translate_at_rest) of a space; the format `Toy` of the models; [`sections`],
 //! the two halves of the barrier between sections and those who wait for them.
@@ -27,6 +27,7 @@
 //! [`conformance`](crate::table::format::conformance). A port runs them in its own tests.
 
 mod age;
+mod blocks;
 mod describe;
 mod dirty;
 mod inject;
@@ -37,6 +38,7 @@ mod split;
 mod translate;
 mod trees;
 
+pub use blocks::FewBlocks;
 pub use describe::Place;
 pub use rmap::Mapping;
 pub use trees::Trees;

@@ -6,8 +6,7 @@ use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{
-    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Kind, Memory, Reserve, Summary, Watch,
-    word_base,
+    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Memory, Reserve, Summary, Watch, word_base,
 };
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
@@ -66,6 +65,7 @@ impl<M: Machine> Vm<M> {
             zero: at(4),
             huge_zero: Word::new(0),
             marks: [const { Word::new(0) }; MAX_CPUS / 64],
+            nr_unmarked: Word::new(0),
             nr_emptied: Word::new(0),
             turns: Word::new(0),
             nr_turns_over: Word::new(0),
@@ -105,7 +105,7 @@ impl<M: Machine> Vm<M> {
 impl Frames {
     /// Frees what is in the ranges and not metadata; the rest is reserved.
     fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
-        [Kind::Fixed, Kind::Part, Kind::Spare].into_iter().for_each(|kind| self.blocks.summary.clear(kind));
+        self.blocks.summary.clear_init();
         let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
         for b in self.blocks.names().iter() {
             for w in 0..BLOCK_WORDS {

@@ -13,7 +13,7 @@ impl<M: Machine> Memory<M> {
     /// by one. Everywhere is as for one frame: the groups of others are emptied.
     pub(super) fn look_for(&self, nr_frames: u64, search: Search) -> Result<(), OutOfFrames> {
         if search == Search::Everywhere && !self.has_free(nr_frames) {
-            self.steal_groups();
+            self.steal_in_need();
         }
         if self.has_free(nr_frames) { Ok(()) } else { Err(OutOfFrames::frames(nr_frames)) }
     }

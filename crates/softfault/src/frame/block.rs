@@ -176,7 +176,10 @@ impl Block<'_> {
         let used = self.used[w].fetch_and(!mask, Ordering::AcqRel);
         debug_assert_eq!(used & mask, mask, "I12: a frame was freed twice");
         let runs = if self.state.load(Ordering::Relaxed) & LOST == 0 { 0 } else { self.find_runs() };
-        self.note(kinds | runs);
+        self.note((kinds | runs) & !Kind::Any.bit());
+        // Whoever gives back is counted nowhere: the frame may be out of nobody's sight, not
+        // even while others of the block come and go.
+        self.summary.assure(Kind::Any, self.b, kinds);
         self.weigh(more_used(before, before - nr));
         is_whole
     }
@@ -204,6 +207,8 @@ impl Block<'_> {
     /// that may have changed.
     #[inline(never)]
     fn find_runs(&self) -> u32 {
+        // A change, so that of two who bring the halves of a run the later one sees both.
+        self.state.fetch_add(0, Ordering::AcqRel);
         let largest = largest_run(core::array::from_fn(|w| self.free_word(w)));
         self.set_lost(|lost| lost.min(RUN_ORDER.saturating_sub(largest)))
     }

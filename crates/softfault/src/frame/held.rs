@@ -38,12 +38,20 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Takes the mark of a CPU away whose groups the caller has emptied, unless somebody
-    /// who began there holds frames. `nr_own` of them are the caller's.
-    pub(super) fn unmark(&self, id: CpuId, nr_own: u64) {
+    /// who began there holds frames. Only the owner of the turn in need does: between the
+    /// two steps a holder is out of sight. It leaves a trace where a hold has ended since the
+    /// CPU lost its mark before: the holder may have come and gone during the attempt, and
+    /// nothing else tells of him.
+    pub(super) fn unmark(&self, id: CpuId) {
         self.frames.marks[usize::from(id.0) / 64].fetch_and(!bit_of(id), Ordering::AcqRel);
         // A change, so that whoever counts after it sees that the mark has gone.
-        if self.cpu(id).held.fetch_add(0, Ordering::AcqRel) & HOLDERS > nr_own {
+        let cpu = self.cpu(id);
+        let held = cpu.held.fetch_add(0, Ordering::AcqRel);
+        if held & HOLDERS != 0 {
             self.frames.mark(id);
+        } else if cpu.held_before.get() != held {
+            cpu.held_before.set(held);
+            self.frames.nr_unmarked.add_owned(1);
         }
     }
 

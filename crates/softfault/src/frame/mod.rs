@@ -120,6 +120,9 @@ pub struct Frames {
     /// CPUs that have frames in groups, or from which frames are held, a bit each; others
     /// need not be asked (I28).
     pub(crate) marks: [Word; MAX_CPUS / 64],
+    /// How many marks were taken away of CPUs where a hold had ended. The owner of the turn
+    /// in need writes it.
+    pub(crate) nr_unmarked: Word,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
     /// Turns in need that were asked for, and those that are over; see `sight`.

@@ -102,6 +102,30 @@ fn programs_wait_for_the_end_of_quiet() {
     }));
 }
 
+/// A CPU without a line for its resident counts can do without a frame of them.
+#[test]
+fn lines_of_counts_delay_nobody() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(vm_of(64, 8192, Tunables::default()).unwrap()));
+    let space = vm.new_space().unwrap();
+    be(40);
+    set_quiet(vm);
+    let before = held(vm);
+    space.add_rss_frame();
+    assert_eq!(held(vm), before, "I28: a hold although somebody in need wants quiet");
+    end_quiet(vm);
+    let mut taken = Vec::new();
+    while let Ok(pfn) = vm.obtain(Fill::Raw) {
+        taken.push(pfn);
+    }
+    let before = held(vm);
+    space.add_rss_frame();
+    assert_eq!(held(vm), before, "I28: a trace of a hold that had nothing");
+    taken.iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));
+    space.add_rss_frame();
+    assert_ne!(held(vm), before);
+    be(0);
+}
+
 /// Quiet is asked for when the child has its own frames, and none of its tables.
 #[test]
 fn a_fork_begins_no_reserve_in_quiet() {

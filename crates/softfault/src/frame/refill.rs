@@ -11,7 +11,7 @@ use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, Pfn};
 use crate::cpu::ATTENTION_THIEF;
-use crate::machine::Machine;
+use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
@@ -86,7 +86,7 @@ impl<M: Machine> Memory<M> {
             if search != Search::Everywhere || has_stolen {
                 return Err(OutOfFrames::Frame);
             }
-            if !self.steal_groups() {
+            if !self.steal_in_need() {
                 return Err(OutOfFrames::Frame);
             }
             has_stolen = true;
@@ -135,9 +135,21 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Empties the groups of the CPUs that have any into the blocks; whether there was
-    /// anything. One thief at a time; a CPU that wants its group meanwhile waits
-    /// outside its section.
+    /// anything.
     pub(crate) fn steal_groups(&self) -> bool {
+        self.steal(|_| ())
+    }
+
+    /// The same for the owner of the turn in need: CPUs that have nothing left need not be
+    /// asked the next time.
+    pub(super) fn steal_in_need(&self) -> bool {
+        self.steal(|id| self.unmark(id))
+    }
+
+    /// One thief at a time; a CPU that wants its group meanwhile waits outside its
+    /// section. `emptied` hears of each CPU whose groups are empty, before they may be used
+    /// again.
+    fn steal(&self, emptied: impl Fn(CpuId)) -> bool {
         while self.thief.swap(1, Ordering::Acquire) != 0 {
             self.machine.relax();
         }
@@ -162,7 +174,7 @@ impl<M: Machine> Memory<M> {
                     self.frames.release_word(base, mask, fill.content());
                 }
             }
-            self.unmark(id, 0);
+            emptied(id);
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
         }
         if found {

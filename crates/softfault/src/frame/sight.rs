@@ -141,6 +141,16 @@ impl<M: Machine> Source<'_, M> {
 #[must_use]
 pub(crate) struct InNeed<'vm, M: Machine>(&'vm Memory<M>);
 
+/// Who may hold frames, at one moment.
+struct Holders {
+    /// The CPUs on which somebody may.
+    marked: CpuSet,
+    /// Of those: the holders, and those that have ended.
+    sum: u64,
+    /// `Frames::nr_unmarked`.
+    nr_unmarked: u64,
+}
+
 impl<M: Machine> InNeed<'_, M> {
     /// For the owner of the turn as the only holder.
     pub(crate) fn source(&self) -> Source<'_, M> {
@@ -159,32 +169,32 @@ impl<M: Machine> InNeed<'_, M> {
                 self.0.frames.quiet.store(1, Ordering::Relaxed);
             }
             nr_attempts += 1;
-            let (marked, before) = self.holders();
-            let is_alone = before & HOLDERS == nr_own;
+            let seen = self.holders();
+            let is_alone = seen.sum & HOLDERS == nr_own;
             match attempt(if is_alone { Search::Everywhere } else { Search::Blocks }) {
-                // All words grow, so that equal sums mean equal words; and a CPU that has
-                // been marked since then is one more.
-                Err(e) if is_alone && self.are_still(&marked, before) => return Err(e),
+                Err(e) if is_alone && self.are_still(&seen) => return Err(e),
                 Err(_) => self.0.machine.relax(),
                 found => return found,
             }
         }
     }
 
-    /// The CPUs on which somebody may hold frames, the sum of the holders now, and of those
-    /// that have ended.
-    fn holders(&self) -> (CpuSet, u64) {
+    fn holders(&self) -> Holders {
         sync::fence();
         let marked = self.0.frames.marked();
-        (marked, self.sum(&marked))
+        Holders { marked, sum: self.sum(&marked), nr_unmarked: self.0.frames.nr_unmarked.get() }
     }
 
-    /// Whether nobody has held a frame since.
-    fn are_still(&self, marked: &CpuSet, before: u64) -> bool {
+    /// Whether nobody has held a frame since. All words grow, so that equal sums mean equal
+    /// words. On a CPU that has been marked since then no hold has begun but in vain; one
+    /// that lost its mark has left a trace (`unmark`).
+    fn are_still(&self, before: &Holders) -> bool {
         sync::fence();
-        let now = self.0.frames.marked();
-        let is_new = |id: &CpuId| !marked.contains(*id);
-        now.iter().find(is_new).is_none() && self.sum(marked) == before
+        let memory = self.0;
+        let is_idle = |id: CpuId| memory.cpu(id).held.load(Ordering::Acquire) == memory.cpu(id).held_before.get();
+        memory.frames.marked().iter().all(|id| before.marked.contains(id) || is_idle(id))
+            && self.sum(&before.marked) == before.sum
+            && memory.frames.nr_unmarked.get() == before.nr_unmarked
     }
 
     fn sum(&self, marked: &CpuSet) -> u64 {

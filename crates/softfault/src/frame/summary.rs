@@ -20,8 +20,13 @@
 //! the same word, so that the later one has seen what the earlier one had done: either
 //! the bit is cleared last, or the second look sees why it should be.
 //!
+//! Who goes on up is whoever found nothing in the word: the others would return before
+//! they can be found. Of free frames ([`assure`](Summary::assure)) each looks up the whole
+//! way and clears what is still set, so that nobody is refused what he gave back himself.
+//!
 //! A search goes up to the first row with something after its place, and down again: as
 //! many words as there are levels, twice. It may pass over what changes under its eyes.
+//! Where a word has nothing though the bit above says so, it sets the bit.
 //!
 //! Source: tree summaries as in LLFree (Wrenger et al., USENIX ATC 2023), which has one
 //! level of them; hierarchical bitmaps as in schedulers' priority maps.
@@ -212,6 +217,11 @@ impl Summary {
         b.0 >> self.shift
     }
 
+    /// What a block that is wholly free does not have, no block has. At the very beginning.
+    pub(crate) fn clear_init(&self) {
+        [Kind::Fixed, Kind::Part, Kind::Spare].into_iter().for_each(|kind| self.clear(kind));
+    }
+
     /// What lies past the end of memory has nothing.
     fn end_rows(&self) {
         let tract = 1u32 << self.shift;
@@ -258,6 +268,20 @@ impl Summary {
         }
     }
 
+    /// Block `b` has something of the kind now, and a search finds it when this returns,
+    /// however far others have come who tell of the same word. `changed` are the kinds that
+    /// the caller's change gave: if it is among them, nobody else may be about to tell.
+    pub(crate) fn assure(&self, kind: Kind, b: BlockId, changed: u32) {
+        let (mut at, mut is_first) = (self.place_of(b), changed & kind.bit() != 0);
+        while at.level < self.nr_levels {
+            let (word, bit) = (self.word(kind, at), 1 << at.bit);
+            // Whoever is first changes the word: see above.
+            is_first = (is_first || word.load(Ordering::Acquire) & bit != 0)
+                && word.fetch_and(!bit, Ordering::AcqRel) == NOTHING;
+            at = at.above();
+        }
+    }
+
     /// Block `b` has nothing of the kind left. `has` looks again.
     pub(crate) fn withdraw(&self, kind: Kind, b: BlockId, has: impl Fn() -> bool) {
         let at = self.place_of(b);
@@ -273,8 +297,13 @@ impl Summary {
         if word.fetch_or(bit, Ordering::AcqRel) | bit != NOTHING || at.level + 1 == self.nr_levels {
             return;
         }
+        self.withdraw_row(kind, at);
+    }
+
+    /// The whole word has nothing left.
+    fn withdraw_row(&self, kind: Kind, at: Place) {
         self.withdraw_at(kind, at.above());
-        if word.load(Ordering::Acquire) != NOTHING {
+        if self.word(kind, at).load(Ordering::Acquire) != NOTHING {
             self.offer_at(kind, at.above());
         }
     }
@@ -314,10 +343,14 @@ impl Summary {
     }
 
     fn find_after(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
-        let mut at = self.place_of(from);
+        let (mut at, mut from_above) = (self.place_of(from), false);
         loop {
             let has = !self.word(kind, at).load(Ordering::Acquire) & (NOTHING << at.bit);
+            if from_above && has == 0 {
+                self.withdraw_row(kind, at);
+            }
             let lowest = has.trailing_zeros();
+            from_above = has != 0;
             at = match (has, at.level) {
                 (0, _) => self.above_row(at, at.row.checked_add(1)?)?,
                 (_, 0) => return Some(BlockId((at.row << self.shift) + lowest)),
@@ -327,10 +360,14 @@ impl Summary {
     }
 
     fn find_before(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
-        let mut at = self.place_of(from);
+        let (mut at, mut from_above) = (self.place_of(from), false);
         loop {
             let has = !self.word(kind, at).load(Ordering::Acquire) & (NOTHING >> (63 - at.bit));
+            if from_above && has == 0 {
+                self.withdraw_row(kind, at);
+            }
             let highest = has.checked_ilog2().unwrap_or(0);
+            from_above = has != 0;
             at = match (has, at.level) {
                 (0, _) => self.above_row(at, at.row.checked_sub(1)?)?,
                 (_, 0) => return Some(BlockId((at.row << self.shift) + highest)),

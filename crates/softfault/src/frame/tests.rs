@@ -7,10 +7,11 @@ use super::{FrameKind, FreeBatch, OutOfFrames};
 use crate::addr::{BlockId, Order, Pfn};
 use crate::check::Broken;
 use crate::cpu::ATTENTION_THIEF;
+use crate::machine::CpuId;
 use crate::mem;
 use crate::space::Vm;
 use crate::sync::{Ordering, Word};
-use crate::testing::{Plain, on_relax, vm};
+use crate::testing::{Plain, be, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
 use std::boxed::Box;
 use std::collections::BTreeMap;
@@ -188,6 +189,61 @@ fn held_frames_are_waited_for() {
         assert!(found.is_ok(), "I28: refused while frames were held");
     });
     assert!(vm.obtain(Fill::Raw).is_ok());
+}
+
+/// I28: another CPU had the last frame while this one looked, gave it back, and lost its mark to
+/// the search that came after.
+#[test]
+fn a_hold_that_lost_its_mark_is_not_passed_over() {
+    let vm = vm_of(2, 1024, Tunables::default()).unwrap();
+    let mut last = None;
+    while let Ok(pfn) = vm.obtain(Fill::Raw) {
+        last = Some(pfn);
+    }
+    vm.frames.release_one(last.unwrap(), Content::Unknown);
+    let mut nr_attempts = 0;
+    let found = vm.in_need().attempt(0, &mut |search| {
+        let held = vm.hold();
+        nr_attempts += 1;
+        if nr_attempts > 1 || search != Search::Everywhere {
+            return vm.try_obtain(Fill::Raw, search);
+        }
+        be(1);
+        let theirs = vm.hold();
+        assert!(
+            vm.frames.blocks.at(BlockId::of(last.unwrap())).claim_some(last.unwrap().0 as usize / 64 % 8, 64).0 != 0
+        );
+        be(0);
+        let none = vm.try_obtain(Fill::Raw, Search::Blocks);
+        assert_eq!(none, Err(OutOfFrames::Frame));
+        be(1);
+        vm.frames.release_one(last.unwrap(), Content::Unknown);
+        drop(theirs);
+        be(0);
+        assert!(!vm.steal_in_need());
+        held.in_vain();
+        none
+    });
+    assert_eq!(found, Ok(last.unwrap()), "I28: refused, though a frame was held meanwhile");
+}
+
+/// Only the owner of the turn takes marks away.
+#[test]
+fn a_thief_who_is_not_in_need_leaves_marks() {
+    let vm = vm_of(2, 1024, Tunables::default()).unwrap();
+    be(1);
+    vm.obtain(Fill::Raw).unwrap();
+    be(0);
+    assert!(vm.steal_groups());
+    assert!(vm.frames.is_marked(CpuId(1)), "I28: a holder there would be out of sight for a moment");
+    assert!(!vm.steal_in_need());
+    assert!(!vm.frames.is_marked(CpuId(1)), "each refusal would visit it");
+    be(1);
+    let held = vm.hold();
+    be(0);
+    vm.steal_in_need();
+    assert!(vm.frames.is_marked(CpuId(1)), "I28: it holds frames");
+    drop(held);
 }
 
 /// I28: in each attempt a hold of somebody else ends, until the others are asked to

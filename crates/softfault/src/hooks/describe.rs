@@ -46,6 +46,7 @@ const CPU: Fields = &[
     (offset_of!(CpuData, attention), "attention"),
     (offset_of!(CpuData, held), "held"),
     (offset_of!(CpuData, guarded), "guarded"),
+    (offset_of!(CpuData, held_before), "held_before"),
     (offset_of!(CpuData, attention_line), "attention"),
     (offset_of!(CpuData, block), "block"),
     (offset_of!(CpuData, events), "events"),

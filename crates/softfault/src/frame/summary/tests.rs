@@ -92,6 +92,20 @@ fn a_second_look_takes_the_withdrawal_back() {
     assert_eq!(both.summary.first_in(Kind::Any, &all), Some(BlockId(4000)));
 }
 
+/// A bit above was cleared late: others had used the word up again.
+#[test]
+fn a_search_in_vain_takes_back_what_the_bit_above_says() {
+    let both = Both::new(4097, 1);
+    both.summary.clear(Kind::Any);
+    let all = BlockRange { start: BlockId(0), end: BlockId(4097) };
+    for search in [Summary::first_in, Summary::last_in] {
+        both.summary.offer_at(Kind::Any, both.summary.place_of(BlockId(2000)).above());
+        assert!(both.summary.has(Kind::Any));
+        assert_eq!(search(&both.summary, Kind::Any, &all), None);
+        assert!(!both.summary.has(Kind::Any), "each search goes there again");
+    }
+}
+
 #[test]
 fn tracts_are_as_large_as_cpus_leave_room_for() {
     let shift = |nr_blocks, nr_cpus| shift_of(nr_blocks, nr_cpus);
