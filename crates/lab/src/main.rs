@@ -21,6 +21,7 @@ mod compare;
 mod conflicts;
 mod error;
 mod fragment;
+mod growth;
 mod largepages;
 mod os;
 mod pft;
@@ -43,6 +44,7 @@ Examples:
   softfault largepages --size 0.5              what do 2 MiB pages save? the program of 2011
   softfault anon-w-seq --processes 2           what these orders do for programs that write their memory
   softfault fragment --share 50                memory without whole 2 MiB blocks, and a program in it
+  softfault growth                             does a call cost more in a terabyte, on 512 CPUs?
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
   softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
   softfault shell                              busybox on the reference kernel, to poke at it
@@ -71,6 +73,8 @@ enum Experiment {
     AnonWSeq(anon_w_seq::Options),
     /// Memory fragmented on purpose, how far it is, and what huge pages cost a program there
     Fragment(fragment::Options),
+    /// Words that a call touches: does it cost more in a terabyte on 512 CPUs than in a gigabyte on one?
+    Growth(growth::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
     /// An interactive shell on the reference kernel
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Some(Experiment::Largepages(options)) => largepages::run(&options),
         Some(Experiment::AnonWSeq(options)) => anon_w_seq::run(&options),
         Some(Experiment::Fragment(options)) => fragment::run(&options),
+        Some(Experiment::Growth(options)) => growth::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

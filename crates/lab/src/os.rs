@@ -189,6 +189,16 @@ impl Mapping {
     pub fn base(&self) -> *mut u8 {
         self.base
     }
+    /// Makes these bytes zero and gives the host its pages back. Whole pages; what lies
+    /// past the end does not count.
+    pub fn forget(&self, bytes: std::ops::Range<usize>) {
+        let (start, end) = (bytes.start.min(self.len), bytes.end.min(self.len));
+        if start < end {
+            // SAFETY: L1, L2: the range is in the mapping, and nobody has a reference into it.
+            // A host that refuses keeps the pages.
+            unsafe { libc::madvise(self.base.wrapping_add(start).cast(), end - start, libc::MADV_DONTNEED) };
+        }
+    }
     /// Bytes of it that the host maps by huge pages now.
     pub fn huge_bytes(&self) -> u64 {
         huge_bytes(self.base, self.len)

@@ -108,7 +108,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// I40: no block is passed over that has something. I41: tracts count their frames.
-    fn check_summaries(&self) -> Result<(), Broken> {
+    pub(crate) fn check_summaries(&self) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let told = |b: &BlockId| blocks.at(*b).is_told();
         if let Some(b) = blocks.names().iter().find(|b| !told(b)) {

@@ -9,6 +9,7 @@
 //! | hook | for |
 //! | --- | --- |
 //! | [`age`](Vm::age), [`hold_one_in_each_block`](Vm::hold_one_in_each_block) | memory that has been in use for long |
+//! | [`take_bits`](Vm::take_bits), [`give_bits`](Vm::give_bits), [`fix_block`](Vm::fix_block), [`take_all`](Vm::take_all) | memory of any size in any state |
 //! | [`fail_allocation`](Vm::fail_allocation) | refusals at each place that allocates |
 //! | [`pretend_mappings`](Vm::pretend_mappings) | what happens at the limit of mappings |
 //! | [`spend_reserve`](Vm::spend_reserve) | what a reaction to pressure takes |
@@ -35,12 +36,14 @@ mod pretend;
 mod reserve;
 mod rmap;
 mod split;
+mod state;
 mod translate;
 mod trees;
 
 pub use blocks::FewBlocks;
 pub use describe::Place;
 pub use rmap::Mapping;
+pub use state::{BlockBits, Holds};
 pub use trees::Trees;
 
 #[cfg(doc)]

@@ -45,6 +45,12 @@ impl Simulated {
         let arena = Mapping::fresh(nr_frames as usize * PAGE_BYTES)?;
         Ok(Simulated { arena, frames: [FrameRange { first: Pfn(0), nr_frames }], nr_cpus })
     }
+
+    /// Gives the host back what frames of programs take: they hold zeroes, since no
+    /// program runs that would write them, and hold zeroes afterwards.
+    pub fn forget(&self, frames: std::ops::Range<u64>) {
+        self.arena.forget(frames.start as usize * PAGE_BYTES..frames.end as usize * PAGE_BYTES);
+    }
 }
 
 // SAFETY: L5, L6.

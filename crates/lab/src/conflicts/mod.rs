@@ -11,7 +11,7 @@
 
 mod history;
 mod lines;
-mod machine;
+pub(crate) mod machine;
 mod options;
 mod report;
 mod simulate;

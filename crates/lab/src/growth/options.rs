@@ -1,0 +1,211 @@
+//! What may be typed after `softfault growth`.
+
+use crate::clearing::parse_svg;
+use crate::error::LabError;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 2 << 20;
+const LEAST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: u64 = 8 << 40;
+
+/// Memory that one call of `touch 64 KiB` takes, tables included.
+const CALL_BYTES: u64 = 96 << 10;
+/// Memory up to which real age is worth waiting for.
+const MOST_AGED_BYTES: u64 = 64 << 30;
+
+const HELP: &str = "\
+What is counted
+  The core's own sources run on simulated CPUs, compiled so that every word that they touch is noted. Each row
+  is called --calls times, each time on a CPU by chance; `steps` are the words that the worst call touched.
+  No call should cost more because memory is larger or there are more CPUs: the goal is at most 2 times the
+  steps of the first machine in every other one.
+  ns is the median of further calls without the recorder, on this host: it shows what steps come to, and has
+  the host's own page faults in it where a call clears memory.
+
+A simulated terabyte
+  Frames that nobody touches take no memory of the host. The state of memory is set in the bitmaps of its
+  2 MiB blocks, as ordinary calls would set them; afterwards the checker recomputes what each block offers and
+  compares the summaries with it, before the calls and after them. The clock stands still, so that no budget of
+  time hides a walk.
+
+States
+  fresh        all of it free and never used
+  aged         6 % of the blocks whole, 3 % full, in the others short runs of free frames, in few blocks many;
+               some have tables in them. All that is free has to be cleared, and each CPU has run before
+  aged-really  the same by use: programs map, touch, fork, unmap and end by chance until three times as much
+               as all of memory has been touched; up to 64G. Where both are asked for, a table compares them:
+               the goal is 20 % at most
+  full         the last free frames are one block, in the home range farthest from the calling CPU
+  fragmented   one frame of every 16 is used, so that there is no run of 64 KiB
+
+Rows
+  touch        the first touch of a page, in 2 MiB that had no page yet: 4 KiB, 64 KiB or 2 MiB as the knobs of
+               huge pages say. Where there is no frame of the size it falls back, which is what is counted. The
+               address space is one that all CPUs run.
+  refusal      a touch of 4 KiB after the last frame has gone; no CPU has frames in its cache
+  fork, exit, munmap, mincore
+               of a process with one CPU, and 64 pages (mincore: 128 of 512, every fourth)
+  collapse     of 2 MiB of which every 16th page is there; a refusal counts, too
+  vmstat, /proc
+               the counters of the system, the resident pages of a process that all CPUs run. They may visit
+               each CPU, and are exempt from the goal
+
+JSON
+  One object per line, for each row, state and machine: what, state, memory_gib, cpus, steps, ns, and experiment,
+  value, unit, which every experiment has.
+
+Examples:
+  softfault growth
+  softfault growth --memory 1G,64G --cpus 1,64 --state fresh,full
+  softfault growth --memory 1G,16G --cpus 1 --state aged,aged-really
+  softfault growth --json | jq -r 'select(.what == \"refusal\") | [.state, .memory_gib, .cpus, .steps] | @tsv'";
+
+/// In which state memory is when a call comes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum State {
+    /// All of it free and never used, as after a boot
+    Fresh,
+    /// Used for long: blocks that are full, whole, scattered, and some with frames that stay
+    Aged,
+    /// All used but one block, the last of the home range that is farthest from the calling CPU
+    Full,
+    /// One frame of every 16 used: plenty is free, and no run of 64 KiB
+    Fragmented,
+    /// As aged, by programs that use all of memory for a while; up to 64G
+    AgedReally,
+}
+
+impl State {
+    /// The word on the command line and in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Fresh => "fresh",
+            State::Aged => "aged",
+            State::Full => "full",
+            State::Fragmented => "fragmented",
+            State::AgedReally => "aged-really",
+        }
+    }
+}
+
+/// What may be typed after `softfault growth`.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// Sizes of memory: a number and M, G or T, several with commas
+    #[arg(long, value_name = "SIZES", default_value = "1G,16G,256G,1T", value_delimiter = ',', value_parser = parse_size)]
+    pub memory: Vec<u64>,
+    /// Numbers of CPUs, several with commas
+    #[arg(long, value_name = "NUMBERS", default_value = "1,64,512", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=softfault::machine::MAX_CPUS as i64))]
+    pub cpus: Vec<u16>,
+    /// States of memory, several with commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "STATES",
+        default_value = "fresh,aged,full,fragmented",
+        value_delimiter = ','
+    )]
+    pub state: Vec<State>,
+    /// Calls of each row that are counted
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub calls: u32,
+    /// Draw how the steps of each row grow into this file
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
+    pub plot: Option<PathBuf>,
+    /// Print one JSON object per line instead of tables
+    #[arg(long)]
+    pub json: bool,
+    /// Seed of the CPUs that call
+    #[arg(long, value_name = "N", default_value = "12")]
+    pub seed: u64,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let wanted = "should be a number and M, G or T, such as 512M, 16G or 1T";
+    let digits = text.strip_suffix(['M', 'G', 'T']).ok_or(wanted)?;
+    let shift = match text.as_bytes()[digits.len()] {
+        b'M' => 20,
+        b'G' => 30,
+        _ => 40,
+    };
+    let number: u64 = digits.parse().map_err(|_| wanted.to_string())?;
+    let bytes = number.checked_mul(1 << shift).filter(|bytes| (LEAST_BYTES..=MOST_BYTES).contains(bytes));
+    let bytes = bytes.ok_or("should be 64M to 8T")?;
+    if bytes.is_multiple_of(BLOCK_BYTES) { Ok(bytes) } else { Err("should be a multiple of 2M".into()) }
+}
+
+/// A size as it is typed.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        n if n.is_multiple_of(1 << 40) => format!("{}T", n >> 40),
+        n if n.is_multiple_of(1 << 30) => format!("{}G", n >> 30),
+        n => format!("{}M", n >> 20),
+    }
+}
+
+/// One machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Bytes of memory.
+    pub bytes: u64,
+    /// CPUs.
+    pub cpus: u16,
+}
+
+impl Options {
+    /// All machines, the smallest first.
+    pub fn configs(&self) -> Vec<Config> {
+        let mut all: Vec<Config> =
+            self.memory.iter().flat_map(|&bytes| self.cpus.iter().map(move |&cpus| Config { bytes, cpus })).collect();
+        all.sort_by_key(|config| (config.bytes, config.cpus));
+        all.dedup();
+        all
+    }
+
+    /// All states, each once.
+    pub fn states(&self) -> Vec<State> {
+        let is_first = |(i, state): &(usize, &State)| !self.state[..*i].contains(state);
+        self.state.iter().enumerate().filter(is_first).map(|(_, state)| *state).collect()
+    }
+
+    /// Refuses what can be seen to fail.
+    pub fn check(&self) -> Result<(), LabError> {
+        let wrong = |name, given: String, wanted| Err(LabError::Argument { name, given, wanted });
+        let configs = self.configs();
+        for &Config { bytes, cpus } in &configs {
+            if bytes / BLOCK_BYTES < u64::from(cpus) {
+                let least = size(u64::from(cpus) * BLOCK_BYTES);
+                return wrong("--memory", size(bytes), format!("with {cpus} CPUs should be {least} at least: 2M each"));
+            }
+            if bytes > MOST_AGED_BYTES && self.state.contains(&State::AgedReally) {
+                let wanted = format!("with --state aged-really should be {} at most", size(MOST_AGED_BYTES));
+                return wrong("--memory", size(bytes), wanted);
+            }
+        }
+        let least = configs[0].bytes;
+        let most = least / 2 / CALL_BYTES;
+        if u64::from(self.calls) > most {
+            return wrong("--calls", self.calls.to_string(), format!("with {} should be {most} at most", size(least)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_they_are_written() {
+        for text in ["64M", "96M", "1G", "16G", "1T", "8T"] {
+            assert_eq!(parse_size(text).map(size).as_deref(), Ok(text));
+        }
+        for text in ["", "1", "G", "0G", "1g", "1.5G", "63M", "65M", "9T", "18446744073709551615T", "-1G", "1GG", "é"]
+        {
+            assert!(parse_size(text).is_err_and(|wanted| wanted.starts_with("should be")), "{text}");
+        }
+    }
+}

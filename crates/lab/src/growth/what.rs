@@ -1,0 +1,83 @@
+//! The names of the rows, and what is special about each.
+
+/// What is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// A touch of a small page.
+    Touch4K,
+    /// A touch where 64 KiB may come at once.
+    Touch64K,
+    /// A touch where 2 MiB may.
+    Touch2M,
+    /// Of a small process.
+    Fork,
+    /// Of a small process.
+    Exit,
+    /// Of all that a small process has.
+    Munmap,
+    /// Of 2 MiB.
+    Collapse,
+    /// Of 2 MiB.
+    Mincore,
+    /// The counters of the system.
+    Vmstat,
+    /// The resident pages of a process.
+    Proc,
+    /// A touch without a frame.
+    Refusal,
+}
+
+impl What {
+    /// In the order in which they run: a refusal needs memory that is used up.
+    pub const ALL: [What; 11] = [
+        What::Touch4K,
+        What::Touch64K,
+        What::Touch2M,
+        What::Fork,
+        What::Exit,
+        What::Munmap,
+        What::Collapse,
+        What::Mincore,
+        What::Vmstat,
+        What::Proc,
+        What::Refusal,
+    ];
+
+    /// In the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            What::Touch4K => "touch 4 KiB",
+            What::Touch64K => "touch 64 KiB",
+            What::Touch2M => "touch 2 MiB",
+            What::Proc => "/proc",
+            _ => self.key(),
+        }
+    }
+
+    /// In JSON.
+    pub fn key(self) -> &'static str {
+        match self {
+            What::Touch4K => "touch_4k",
+            What::Touch64K => "touch_64k",
+            What::Touch2M => "touch_2m",
+            What::Fork => "fork",
+            What::Exit => "exit",
+            What::Munmap => "munmap",
+            What::Collapse => "collapse",
+            What::Mincore => "mincore",
+            What::Vmstat => "vmstat",
+            What::Proc => "proc",
+            What::Refusal => "refusal",
+        }
+    }
+
+    /// Whether it may visit each CPU.
+    pub fn is_exempt(self) -> bool {
+        matches!(self, What::Vmstat | What::Proc)
+    }
+
+    /// Whether it waits for the CPUs that run its address space, so that only one does.
+    pub fn has_own_space(self) -> bool {
+        matches!(self, What::Fork | What::Exit | What::Munmap | What::Collapse | What::Mincore)
+    }
+}
