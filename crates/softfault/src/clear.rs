@@ -25,7 +25,7 @@ use crate::base::Base;
 use crate::machine::Machine;
 use crate::mem::{self, stream, ways};
 use crate::policy;
-use crate::policy::zero::BATCHES;
+use crate::policy::zero::{BATCHES, class_of};
 use crate::sync::Word;
 
 /// Most frames that are cleared or copied at one go, and between two turns of
@@ -172,12 +172,13 @@ impl<M: Machine> Base<M> {
 
     /// The ways in which large pages are zeroed.
     pub(crate) fn clear_by(&self) -> By {
-        let (near, far) = self.tunables.zeroing.map_or((Zeroing::Stores, Zeroing::Streaming), |way| (way, way));
+        let measured = || BatchPlans::from_word(self.batch_plans[class_of(CHUNK_FRAMES)].get()).of_large();
+        let (near, far) = self.tunables.zeroing.map_or_else(measured, |way| (way, way));
         By { ways: self.ways, near, far }
     }
 
-    /// From now on single frames are zeroed as `table` says is best, and as the
-    /// programs on each CPU turn out to use them.
+    /// From now on frames are zeroed by the ways that `table` says are best; single ones
+    /// as the programs on each CPU turn out to use them.
     pub fn set_zeroing(&self, table: &ClearTable) {
         for (word, nr_frames) in self.batch_plans.iter().zip(BATCHES) {
             word.set(table.batch(nr_frames).map_or(0, BatchPlans::to_word));

@@ -6,7 +6,7 @@
 //! goes on to write the whole page at once is served best by `forward`, and that
 //! cannot be known at its first touch.
 
-use super::{ClearOrder, Scratch, WARM_RADIUS};
+use super::{CHUNK_FRAMES, ClearOrder, Scratch, WARM_RADIUS};
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::machine::Machine;
 use crate::mem;
@@ -90,14 +90,16 @@ pub fn calibrate<M: Machine>(scratch: &mut Scratch<'_, M>) -> ClearTable {
     let mut table = ClearTable::default();
     let nr_frames = scratch.range().nr_frames;
     let mut walk = Walk { scratch, next: 0 };
+    for (batch, nr) in table.batches.iter_mut().zip(BATCHES).filter(|(_, nr)| *nr <= nr_frames) {
+        *batch = Some(measured_batch(&mut walk, nr));
+    }
+    // Large pages are cleared in parts, by the ways that serve such best.
+    walk.scratch.set_large(table.batch(CHUNK_FRAMES).unwrap_or(BatchPlans::STORES));
     for size in 1..NR_SIZES {
         let order = Order(size as u8);
         if order.nr_pages() <= nr_frames {
             table.ns[size] = Some(measured(&mut walk, order));
         }
-    }
-    for (batch, nr) in table.batches.iter_mut().zip(BATCHES).filter(|(_, nr)| *nr <= nr_frames) {
-        *batch = Some(measured_batch(&mut walk, nr));
     }
     table
 }

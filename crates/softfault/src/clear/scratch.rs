@@ -1,6 +1,6 @@
 //! Frames of a machine that no [`Vm`](crate::Vm) has, to measure clearing on.
 
-use super::{BatchPlan, By, ClearOrder, Poisoned, Ways, Zeroing, clear_folio, copy_folio, zero_batch};
+use super::{BatchPlan, BatchPlans, By, ClearOrder, Poisoned, Ways, clear_folio, copy_folio, zero_batch};
 use crate::addr::{Order, Pfn};
 use crate::machine::FrameRange;
 use crate::machine::Machine;
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 pub struct Scratch<'m, M: Machine> {
     machine: &'m M,
     range: FrameRange,
-    ways: Ways,
+    by: By,
 }
 
 impl<'m, M: Machine> Scratch<'m, M> {
@@ -21,8 +21,9 @@ impl<'m, M: Machine> Scratch<'m, M> {
             return None;
         }
         machine.begin();
-        let ways = Ways::of(machine);
-        Some(Scratch { machine, range, ways })
+        let (near, far) = BatchPlans::STORES.of_large();
+        let by = By { ways: Ways::of(machine), near, far };
+        Some(Scratch { machine, range, by })
     }
 
     /// The machine.
@@ -32,7 +33,12 @@ impl<'m, M: Machine> Scratch<'m, M> {
 
     /// The ways of zeroing that this CPU has and the machine allows.
     pub fn ways(&self) -> Ways {
-        self.ways
+        self.by.ways
+    }
+
+    /// From now on large pages are cleared by the ways that these plans have for parts.
+    pub(super) fn set_large(&mut self, plans: BatchPlans) {
+        (self.by.near, self.by.far) = plans.of_large();
     }
 
     /// The frames.
@@ -50,7 +56,7 @@ impl<'m, M: Machine> Scratch<'m, M> {
         assert!(nr_frames <= nr, "nr_frames is {nr_frames}, should be at most {nr}");
         let part = |first, nr_frames| {
             let range = FrameRange { first, nr_frames };
-            Scratch { machine: self.machine, range, ways: self.ways }
+            Scratch { machine: self.machine, range, by: self.by }
         };
         (part(first, nr_frames), part(Pfn(first.0 + nr_frames as u32), nr - nr_frames))
     }
@@ -62,8 +68,7 @@ impl<'m, M: Machine> Scratch<'m, M> {
     ///
     /// If there are no such frames.
     pub fn clear(&mut self, at: u64, order: Order, hint: Option<u64>, how: ClearOrder) {
-        let by = By { ways: self.ways, near: Zeroing::Stores, far: Zeroing::Streaming };
-        clear_folio(self.machine, self.folio(at, order), order, hint, how, by);
+        clear_folio(self.machine, self.folio(at, order), order, hint, how, self.by);
     }
 
     /// Zeroes `nr_frames`, 64 at most, from number `at` of it, as a refill does.
@@ -75,7 +80,7 @@ impl<'m, M: Machine> Scratch<'m, M> {
         let is_inside =
             (1..=64).contains(&nr_frames) && at.checked_add(nr_frames).is_some_and(|end| end <= self.range.nr_frames);
         assert!(is_inside, "{nr_frames} at frame {at}: should be 1 to 64 of the {} frames", self.range.nr_frames);
-        zero_batch(self.machine, self.ways, plan, u64::from(self.range.first.0) + at, !0 >> (64 - nr_frames));
+        zero_batch(self.machine, self.by.ways, plan, u64::from(self.range.first.0) + at, !0 >> (64 - nr_frames));
     }
 
     /// Copies the 2^order frames from number `from` of it to those from number `to`.

@@ -208,3 +208,17 @@ fn nothing_is_timed_where_nothing_depends_on_it() {
         assert_eq!(vm.cpu(CpuId(0)).batches.learned.get(), 0);
     }
 }
+
+#[test]
+fn large_pages_are_cleared_by_the_ways_for_parts_of_them() {
+    let by = |vm: &Vm<Plain>| (vm.clear_by().near, vm.clear_by().far);
+    let fresh = vm(NR_FRAMES, Tunables::default());
+    assert_eq!(by(&fresh), (Zeroing::Stores, Zeroing::Streaming));
+    let fast = BatchPlan::all(Zeroing::Vector);
+    for (sparse, far) in [(fast, Zeroing::Streaming), (BatchPlan { far: Zeroing::Clzero, ..SPARSE }, Zeroing::Clzero)] {
+        fresh.set_zeroing(&ClearTable::default().with_batches(BatchPlans { dense: fast, sparse }));
+        assert_eq!(by(&fresh), (Zeroing::Vector, far));
+    }
+    let forced = vm(NR_FRAMES, Tunables::default().with_zeroing(Some(Zeroing::Clzero)));
+    assert_eq!(by(&forced), (Zeroing::Clzero, Zeroing::Clzero));
+}

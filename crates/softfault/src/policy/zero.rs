@@ -154,6 +154,13 @@ impl BatchPlans {
         BatchPlans { dense, sparse: sparse.0 }
     }
 
+    /// The ways for the near and the far part of a large page, of which these are the
+    /// plans for parts.
+    pub(crate) const fn of_large(self) -> (Zeroing, Zeroing) {
+        let far = if self.sparse.far.passes_caches() { self.sparse.far } else { Zeroing::Streaming };
+        (self.dense.near, far)
+    }
+
     /// As one word; see [`from_word`](Self::from_word).
     pub(crate) fn to_word(self) -> u64 {
         self.dense.to_bits() | self.sparse.to_bits() << PLAN_BITS | 1 << (2 * PLAN_BITS)
