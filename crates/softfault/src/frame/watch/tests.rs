@@ -2,8 +2,8 @@
 //! watermarks say.
 
 use super::TRACTS_PER_LOOK;
-use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
-use crate::frame::{BLOCK_WORDS, Content, word_base};
+use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock, Order};
+use crate::frame::{BLOCK_WORDS, Content, Kind, word_base};
 use crate::linux::Advice;
 use crate::machine::{CpuId, Machine};
 use crate::policy::huge::Enabled;
@@ -177,6 +177,21 @@ fn fill(advice: Option<Advice>) -> bool {
 fn faults_of_all_sizes_see_that_memory_is_short() {
     assert!(fill(Some(Advice::NoHugePage)), "small pages");
     assert!(fill(None), "huge pages");
+}
+
+/// Without a refill: a block as a whole, or as runs.
+#[test]
+fn a_block_is_begun_by_whoever_claims_a_part_or_all_of_it() {
+    let claims: [fn(&Vm<Plain>) -> bool; 2] =
+        [|vm| vm.obtain_huge().is_ok(), |vm| vm.obtain_batch(Order(4), 0).is_ok()];
+    for (i, claim) in claims.into_iter().enumerate() {
+        let vm = vm(4096, Tunables { watermark_scale_factor: 3000, ..tunables() });
+        let whole = vm.frames.blocks.offering_last(Kind::Whole, vm.frames.blocks.names()).take(6);
+        whole.for_each(|b| assert!(vm.frames.claim_whole(b).is_some()));
+        assert_eq!((vm.frames.watch.is_short.get(), vm.frames.is_low.get()), (0, 0));
+        assert!(claim(&vm));
+        assert_eq!((vm.frames.watch.is_short.get(), vm.frames.is_low.get()), (1, 1), "claim {i}");
+    }
 }
 
 /// One block at a time, on and on, until `high`: not only to where it began, and no further.
