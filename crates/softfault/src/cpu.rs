@@ -7,6 +7,7 @@ use crate::account::sizes::{SizeCounts, SizeEvent};
 use crate::account::{Event, NR_EVENTS};
 use crate::addr::{BlockId, BlockRange, Order};
 use crate::frame::group::GroupData;
+use crate::machine::CpuId;
 use crate::policy::huge::FIRST_ORDER;
 use crate::sync::Word;
 
@@ -39,6 +40,37 @@ pub(crate) struct HintData {
     pub(crate) spare: [Word; 7],
 }
 
+/// Where the CPU looks for frames. Written at the very beginning, and read by others.
+#[repr(C, align(64))]
+pub(crate) struct HomeData {
+    /// The CPU's zone: the first of its blocks, and the first that is not.
+    pub(crate) zone_start: Word,
+    pub(crate) zone_end: Word,
+    /// Its home: the zones of the CPUs with which it shares the blocks of what cannot be moved.
+    pub(crate) home_start: Word,
+    pub(crate) home_end: Word,
+    /// First CPU of the team with which it shares the blocks that refills come from.
+    pub(crate) first_of_team: Word,
+    pub(crate) spare: [Word; 3],
+}
+
+impl HomeData {
+    /// The home.
+    pub(crate) fn blocks(&self) -> BlockRange {
+        BlockRange { start: BlockId(self.home_start.get() as u32), end: BlockId(self.home_end.get() as u32) }
+    }
+
+    pub(crate) fn first_of_team(&self) -> CpuId {
+        CpuId(self.first_of_team.get() as u16)
+    }
+
+    /// What stands in the state of a block that is reserved for the team.
+    #[inline(always)]
+    pub(crate) fn tag(&self) -> u64 {
+        self.first_of_team.get() + 1
+    }
+}
+
 /// Per-CPU data.
 #[repr(C, align(64))]
 pub(crate) struct CpuData {
@@ -65,19 +97,20 @@ pub(crate) struct CpuData {
     pub(crate) attention_line: [Word; 4],
     /// [`OptBlock`](crate::addr::OptBlock) that refills come from.
     pub(crate) block: Word,
-    /// Where the search for the next block goes on.
+    /// Where the search for the next block goes on; 0 at the beginning.
     pub(crate) search: Word,
     /// Next word of the block to claim.
     pub(crate) word: Word,
-    /// The CPU's zone: the first of its blocks, and the first that is not.
-    pub(crate) zone_start: Word,
-    pub(crate) zone_end: Word,
     /// The block that the last huge frame came from.
     pub(crate) huge_search: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that the last of what cannot be moved came from.
     pub(crate) fixed_block: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that sizes between come from.
     pub(crate) batch_block: Word,
+    /// [`OptBlock`](crate::addr::OptBlock) that the team has reserved, if this is its first CPU.
+    pub(crate) team_block: Word,
+    pub(crate) spare: Word,
+    pub(crate) home: HomeData,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
     /// Blocks that this CPU may still begin before it looks at the watermarks, and the
@@ -105,7 +138,15 @@ pub(crate) struct BatchData {
 impl CpuData {
     /// The blocks at which this CPU looks first.
     pub(crate) fn zone(&self) -> BlockRange {
-        BlockRange { start: BlockId(self.zone_start.get() as u32), end: BlockId(self.zone_end.get() as u32) }
+        BlockRange { start: BlockId(self.home.zone_start.get() as u32), end: BlockId(self.home.zone_end.get() as u32) }
+    }
+
+    /// Where the search for the next block goes on.
+    pub(crate) fn search_from(&self) -> BlockId {
+        match self.search.get() {
+            0 => self.zone().start,
+            next => BlockId(next as u32),
+        }
     }
 
     /// Free frames in its groups.

@@ -11,6 +11,7 @@ use crate::frame::{
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::{self, FrameArray};
+use crate::policy::share;
 use crate::space::Vm;
 use crate::space::vm::Relief;
 use crate::sync::Word;
@@ -66,6 +67,7 @@ impl<M: Machine> Vm<M> {
             huge_zero: Word::new(0),
             marks: [const { Word::new(0) }; MAX_CPUS / 64],
             nr_unmarked: Word::new(0),
+            nr_team: share::sharers(nr_blocks as u64, nr_cpus as u64, share::BLOCKS_FOR_PAGES),
             nr_emptied: Word::new(0),
             turns: Word::new(0),
             nr_turns_over: Word::new(0),
@@ -105,7 +107,6 @@ impl<M: Machine> Vm<M> {
 impl Frames {
     /// Frees what is in the ranges and not metadata; the rest is reserved.
     fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
-        self.blocks.summary.clear_init();
         let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
         for b in self.blocks.names().iter() {
             for w in 0..BLOCK_WORDS {

@@ -35,9 +35,11 @@ Layouts: which pages belong to which CPU
   interleaved  single pages, dealt out in turn: 8 entries share a line, so travelling lines cannot be avoided
 
 Pages
-  small  4 KiB each
-  huge   2 MiB each: every fault maps a whole block, zero as after a boot. Layouts count in huge pages, so that
-         own-table is 1 GiB for each CPU. The default is 512 touches then.
+  small         4 KiB each
+  16K ... 1M    a size between, a power of two: every fault maps so many adjacent frames. Layouts count in pages of
+                the size. The default is as many touches as take the memory of 32,768 small pages, 512 at least.
+  huge          2 MiB each: every fault maps a whole block, zero as after a boot. Layouts count in huge pages, so
+                that own-table is 1 GiB for each CPU. The default is 512 touches then.
 
 JSON
   One object: cpus, layout, discipline, frames, pages, touches, transfers_per_1000_faults,
@@ -47,6 +49,7 @@ JSON
 Examples:
   softfault conflicts --cpus 512
   softfault conflicts --cpus 64 --layout chunks --discipline split
+  softfault conflicts --cpus 512 --pages 64K
   softfault conflicts --cpus 512 --touches 1024 --json";
 
 /// Which pages belong to which CPU.
@@ -70,29 +73,49 @@ pub enum Frames {
 }
 
 /// What a fault maps.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Pages {
-    /// 4 KiB
-    Small,
-    /// 2 MiB
-    Huge,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pages {
+    order: u8,
 }
 
+/// The sizes by the words of the command line, and the log2 of their frames.
+const SIZES: [(&str, u8); 9] = [
+    ("small", 0),
+    ("16K", 2),
+    ("32K", 3),
+    ("64K", 4),
+    ("128K", 5),
+    ("256K", 6),
+    ("512K", 7),
+    ("1M", 8),
+    ("huge", TABLE_PAGES.ilog2() as u8),
+];
+
 impl Pages {
+    /// 4 KiB.
+    pub const SMALL: Pages = Pages { order: SIZES[0].1 };
+    /// 2 MiB.
+    pub const HUGE: Pages = Pages { order: SIZES[8].1 };
+
     /// The word on the command line and in output.
     pub fn name(self) -> &'static str {
-        match self {
-            Pages::Small => "small",
-            Pages::Huge => "huge",
-        }
+        SIZES.iter().find(|(_, order)| *order == self.order).map_or("?", |(name, _)| name)
+    }
+    /// log2 of the frames of one page.
+    pub fn order(self) -> u8 {
+        self.order
     }
     /// Frames of one page.
     pub fn nr_frames(self) -> u64 {
-        match self {
-            Pages::Small => 1,
-            Pages::Huge => TABLE_PAGES,
-        }
+        1 << self.order
     }
+}
+
+/// One of [`SIZES`].
+fn parse_pages(text: &str) -> Result<Pages, String> {
+    let found = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let names = || SIZES.map(|(name, _)| name).join(", ");
+    found.map(|(_, order)| Pages { order: *order }).ok_or_else(|| format!("should be one of {}", names()))
 }
 
 /// Of 64 frames, how many are free in memory that has aged.
@@ -155,13 +178,17 @@ pub struct Options {
     #[arg(long, value_name = "D", default_value = "lockfree", value_parser = parse_discipline)]
     pub discipline: Discipline,
     /// First touches per CPU
-    #[arg(long, value_name = "N", default_value = "32768", default_value_ifs([("pages", "huge", "512"), ("frames", "aged", "4096")]), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
+    #[arg(long, value_name = "N", default_value = "32768", default_value_ifs([
+        ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),
+        ("pages", "256K", "512"), ("pages", "512K", "512"), ("pages", "1M", "512"), ("pages", "huge", "512"),
+        ("frames", "aged", "4096"),
+    ]), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub touches: u32,
     /// State of memory when the first fault comes
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
     /// What a fault maps
-    #[arg(long, value_enum, default_value = "small")]
+    #[arg(long, value_name = "SIZE", default_value = "small", value_parser = parse_pages, ignore_case = true)]
     pub pages: Pages,
     /// Print one JSON object instead of text
     #[arg(long)]
@@ -187,15 +214,15 @@ impl Options {
     }
     /// Refuses what can be seen to fail.
     pub fn check(&self) -> Result<(), LabError> {
-        if self.pages == Pages::Huge && self.frames == Frames::Aged {
-            let wanted = "with --pages huge should be fresh: aged memory has no whole block left".into();
+        if self.pages != Pages::SMALL && self.frames == Frames::Aged {
+            let wanted = format!("with --pages {} should be fresh: aged memory has none left", self.pages.name());
             return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
         }
         // A frame costs a descriptor, an entry and some lines of our own books; its
         // bytes are never touched. A huge page costs its block and its tables.
         let needed = match self.pages {
-            Pages::Small => self.nr_frames() * 64,
-            Pages::Huge => self.nr_frames() / TABLE_PAGES * 8192,
+            Pages::HUGE => self.nr_frames() / TABLE_PAGES * 8192,
+            _ => self.nr_frames() * 64,
         };
         let wrong = |wanted: String| LabError::Argument { name: "--touches", given: self.touches.to_string(), wanted };
         if self.nr_frames() > u64::from(u32::MAX) {

@@ -7,9 +7,9 @@ use super::options::{Frames, Options, Pages};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::Access;
-use softfault_recorded::policy::huge::Enabled;
+use softfault_recorded::policy::huge::{Enabled, SizeEnabled};
 use softfault_recorded::sync::{Touch, record};
-use softfault_recorded::{AddressSpace, Discipline, FaultDone, HugeKnobs, MapFlags, Prot, Tunables, Vm};
+use softfault_recorded::{AddressSpace, Discipline, FaultDone, HugeKnobs, MapFlags, Order, Prot, Tunables, Vm};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -46,9 +46,7 @@ pub struct Counted {
 /// the fault is, and does nothing except in the test that plants a counter.
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
-    let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
-    let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
-    let tunables = Tunables::default().with_discipline(recorded(options)).with_thp(thp);
+    let tunables = Tunables::default().with_discipline(recorded(options)).with_thp(knobs(options.pages));
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));
@@ -84,6 +82,7 @@ fn take_turns(
     beside: &mut impl FnMut(),
 ) -> Result<(), LabError> {
     let (nr_cpus, touches) = (options.nr_cpus(), u64::from(options.touches));
+    let wanted = what_is_mapped(options.pages);
     let bar = progress::bar(touches);
     for turn in 0..touches {
         for cpu in 0..nr_cpus {
@@ -93,7 +92,7 @@ fn take_turns(
             let done = space
                 .handle_fault(addr, Access::Write)
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
-            if (done == FaultDone::Huge) != (options.pages == Pages::Huge) {
+            if done != wanted {
                 return Err(LabError::subsystem(format!("fault {turn} of CPU {cpu}"), WrongSize));
             }
             beside();
@@ -102,6 +101,24 @@ fn take_turns(
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// This size alone.
+fn knobs(pages: Pages) -> HugeKnobs {
+    let mut thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
+    thp.sizes.fill(SizeEnabled::Never);
+    // No knob for small pages.
+    let _ = thp.set_size(Order(pages.order()), SizeEnabled::Always);
+    thp
+}
+
+/// What each fault has to say.
+fn what_is_mapped(pages: Pages) -> FaultDone {
+    match pages {
+        Pages::SMALL => FaultDone::Installed,
+        Pages::HUGE => FaultDone::Huge,
+        _ => FaultDone::Folio(Order(pages.order())),
+    }
 }
 
 /// Writable memory for all CPUs' pages, aligned to the span of a table of them.

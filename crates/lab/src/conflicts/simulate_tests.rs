@@ -12,7 +12,7 @@ fn options(cpus: u16, discipline: Typed) -> Options {
         discipline,
         touches: 512,
         frames: Frames::Fresh,
-        pages: Pages::Small,
+        pages: Pages::SMALL,
         json: false,
     }
 }

@@ -84,12 +84,19 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         }
         let start = self.vm.frames.blocks.around(self.vm.compact.cursor.get());
         let all = self.vm.frames.blocks.names();
-        for part in [BlockRange { start, ..all }, BlockRange { end: start, ..all }] {
-            if let Some(huge) = self.try_blocks(part)? {
-                return Ok(huge);
+        let parts = [BlockRange { start, ..all }, BlockRange { end: start, ..all }];
+        loop {
+            for part in parts {
+                if let Some(huge) = self.try_blocks(part)? {
+                    return Ok(huge);
+                }
             }
+            if self.stole {
+                return Err(self.refusal);
+            }
+            // Idle CPUs end their reservations.
+            self.steal_groups();
         }
-        Err(self.refusal)
     }
 
     /// One window after another, until a block is free, or the budget is used up.
@@ -208,8 +215,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                     Ok(_) => now.nr_movable += 1,
                     Err(MigrateRefusal::NotInUse) if !self.stole => {
                         // In the group of a CPU, most likely.
-                        self.stole = true;
-                        self.vm.steal_groups();
+                        self.steal_groups();
                         return self.summarize(b);
                     }
                     Err(refusal) => {
@@ -220,6 +226,12 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             }
         }
         Ok(now)
+    }
+
+    /// Once in an attempt.
+    fn steal_groups(&mut self) {
+        self.stole = true;
+        self.vm.steal_groups();
     }
 
     fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {

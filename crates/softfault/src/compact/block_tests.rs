@@ -27,13 +27,13 @@ fn hostile_plans() {
     vm.give_back_huge(huge.first, crate::frame::Content::Unknown);
     assert!(vm.frames.blocks.at(BlockId(3)).reserve(1));
     assert_eq!(empty(&vm, BlockId(3)), in_the_way(MigrateRefusal::Raced), "a CPU's own");
-    vm.frames.blocks.at(BlockId(3)).unreserve();
+    vm.frames.blocks.at(BlockId(3)).unreserve(1);
     // A block that is free is no worse than one that has to be emptied.
     let made = empty(&vm, BlockId(3)).unwrap();
     assert_eq!(made.first, BlockId(3).first_frame());
     vm.give_back_huge(made.first, made.content);
     assert_eq!(vm.vmstat().nr_free_pages, before);
-    assert!(!vm.frames.blocks.at(BlockId(3)).is_reserved());
+    assert_eq!(vm.frames.blocks.at(BlockId(3)).owner(), 0);
 }
 
 /// Writes 40 pages, and gives the block that they lie in. No CPU has reserved it.
@@ -42,7 +42,7 @@ fn fill_block(vm: &Vm<Plain>, space: &AddressSpace<'_, Plain>) -> BlockId {
     (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
     let b = block_of(space, 0);
     vm.steal_groups();
-    vm.frames.blocks.at(b).unreserve();
+    vm.frames.blocks.at(b).unreserve(1);
     b
 }
 

@@ -54,15 +54,7 @@ impl Frames {
         let block = self.blocks.at(b);
         let mask = ones(nr.min(64)) << (at % 64);
         let words = (at / 64) as usize..(at + nr).div_ceil(64) as usize;
-        for w in words.clone() {
-            if block.claim_exact(w, mask).is_none() {
-                for w in words.start..w {
-                    block.release(w, mask, Content::Unknown);
-                }
-                return false;
-            }
-        }
-        true
+        block.claim_words(words, mask)
     }
 }
 

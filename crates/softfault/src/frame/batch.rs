@@ -19,16 +19,17 @@ impl<M: Machine> Memory<M> {
     /// 2^order frames; `None` where a few looks found none.
     pub(super) fn claim_batch(&self, order: Order) -> Option<Pfn> {
         let (frames, kind) = (&self.frames, Kind::run(order)?);
+        let tag = u64::from(self.machine.this_cpu().0) + 1;
         let cpu = self.this_cpu_data();
         let own = OptBlock::from_word(cpu.batch_block.get());
-        if let Some(found) = own.get().and_then(|b| frames.claim_part(b, order.nr_pages())) {
+        let is_ours = |b: &BlockId| frames.blocks.at(*b).owner() == tag || frames.blocks.at(*b).reserve(tag);
+        if let Some(found) = own.get().filter(is_ours).and_then(|b| frames.claim_part(b, order.nr_pages())) {
             return Some(found);
         }
         // Told by one word, most often.
         if !frames.blocks.summary.has(kind) {
             return None;
         }
-        let tag = u64::from(self.machine.this_cpu().0) + 1;
         let from = own.get().unwrap_or(cpu.zone().start);
         let places = [cpu.zone(), frames.blocks.names()];
         let near = places.into_iter().flat_map(|some| frames.blocks.offering(kind, some, from));
@@ -36,7 +37,7 @@ impl<M: Machine> Memory<M> {
         cpu.batch_block.set(OptBlock::some(b).to_word());
         self.begun(b);
         if let Some(old) = own.get() {
-            frames.blocks.at(old).unreserve();
+            frames.blocks.at(old).unreserve(tag);
         }
         Some(found)
     }
@@ -50,7 +51,7 @@ impl<M: Machine> Memory<M> {
         let found = self.frames.claim_part(b, order.nr_pages());
         if found.is_none() {
             block.lose_runs();
-            block.unreserve();
+            block.unreserve(tag);
         }
         found.map(|first| (b, first))
     }

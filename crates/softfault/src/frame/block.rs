@@ -11,7 +11,7 @@ use super::want::Content;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 
 /// One block. Three lines, so that a CPU at work in its own block writes no
 /// line that another CPU at work in its own writes.
@@ -43,10 +43,9 @@ impl BlockData {
     pub(crate) fn nr_free_exact(&self) -> u64 {
         (0..BLOCK_WORDS).map(|w| u64::from(self.free_word(w).count_ones())).sum()
     }
-    /// Whether a CPU takes its small frames from it.
-    #[cfg(test)]
-    pub(crate) fn is_reserved(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & RESERVED != 0
+    /// The tag of whoever has reserved it, 0 if nobody has.
+    pub(crate) fn owner(&self) -> u64 {
+        (self.state.load(Ordering::Relaxed) & RESERVED) >> RESERVED_SHIFT
     }
     pub(crate) fn is_fixed(&self) -> bool {
         self.state.load(Ordering::Relaxed) & FIXED != 0
@@ -97,7 +96,7 @@ impl Block<'_> {
         self.weigh(more_used(0, self.state.get()));
     }
 
-    /// Reserves it for CPU number `tag` - 1; `false` where another has it.
+    /// Reserves it for whoever `tag` stands for; `false` where another has it.
     pub(crate) fn reserve(&self, tag: u64) -> bool {
         let seen = self.state.load(Ordering::Relaxed);
         let ours = seen | tag << RESERVED_SHIFT;
@@ -109,9 +108,15 @@ impl Block<'_> {
         is_ours
     }
 
-    pub(crate) fn unreserve(&self) {
-        let before = self.state.fetch_and(!RESERVED, Ordering::AcqRel);
-        self.note(changed(before, before & !RESERVED));
+    /// Ends the reservation of `tag`, if it has not ended.
+    pub(crate) fn unreserve(&self, tag: u64) {
+        let mut seen = self.state.load(Ordering::Relaxed);
+        while (seen & RESERVED) >> RESERVED_SHIFT == tag {
+            match self.state.compare_exchange(seen, seen & !RESERVED, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return self.note(changed(seen, seen & !RESERVED)),
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// From now on frames come from here that will stay where they are.
@@ -138,43 +143,76 @@ impl Block<'_> {
 
     /// Claims exactly the frames `mask` of word `w`, or none.
     pub(crate) fn claim_exact(&self, w: usize, mask: u64) -> Option<u64> {
+        self.take(w, mask).then(|| self.count_claim(w, mask))
+    }
+
+    /// Claims the frames `mask` of each of some words, or none. Counted once: a block that
+    /// is taken whole is never one of which a part is free, which all of memory would be told.
+    pub(crate) fn claim_words(&self, words: Range<usize>, mask: u64) -> bool {
+        for w in words.clone() {
+            if !self.take(w, mask) {
+                (words.start..w).for_each(|w| _ = self.used[w].fetch_and(!mask, Ordering::AcqRel));
+                let is_missed = self.state.load(Ordering::Relaxed) & LOST != 0;
+                self.note(if is_missed { self.find_runs() } else { 0 });
+                return false;
+            }
+        }
+        self.count(words.len() as u64 * u64::from(mask.count_ones()));
+        true
+    }
+
+    fn take(&self, w: usize, mask: u64) -> bool {
         let mut seen = self.used[w].load(Ordering::Relaxed);
         while seen & mask == 0 {
             match self.used[w].compare_exchange(seen, seen | mask, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return Some(self.count_claim(w, mask)),
+                Ok(_) => return true,
                 Err(now) => seen = now,
             }
         }
-        None
+        false
     }
 
     /// Which of the frames that were just taken are zero.
     fn count_claim(&self, w: usize, mask: u64) -> u64 {
-        let nr = u64::from(mask.count_ones());
+        self.count(u64::from(mask.count_ones()));
+        mask & !self.dirty[w].load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn count(&self, nr: u64) {
         let before = self.state.fetch_add(nr, Ordering::Relaxed);
         self.note(changed(before, before + nr));
         self.weigh(more_used(before, before + nr));
-        mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
     /// Gives back the frames `mask` of word `w`. Whether all of the block is free
     /// now, as far as its count knows.
     pub(crate) fn release(&self, w: usize, mask: u64, content: Content) -> bool {
+        self.release_words(w..w + 1, mask, content)
+    }
+
+    /// Those of each of some words. Counted once, as they were claimed.
+    #[inline(always)]
+    pub(crate) fn release_words(&self, words: Range<usize>, mask: u64, content: Content) -> bool {
         // Before the bit, which releases it: whoever claims the frame sees
         // what is said of it.
         let zeroed = content.is_zero();
-        let dirty = self.dirty[w].load(Ordering::Relaxed) & mask;
-        if zeroed && dirty != 0 {
-            self.dirty[w].fetch_and(!mask, Ordering::Relaxed);
-        } else if !zeroed && dirty != mask {
-            self.dirty[w].fetch_or(mask, Ordering::Relaxed);
+        for w in words.clone() {
+            let dirty = self.dirty[w].load(Ordering::Relaxed) & mask;
+            if zeroed && dirty != 0 {
+                self.dirty[w].fetch_and(!mask, Ordering::Relaxed);
+            } else if !zeroed && dirty != mask {
+                self.dirty[w].fetch_or(mask, Ordering::Relaxed);
+            }
         }
-        let nr = u64::from(mask.count_ones());
+        let nr = words.len() as u64 * u64::from(mask.count_ones());
         let before = self.state.fetch_sub(nr, Ordering::Relaxed);
         let is_whole = before & COUNT == nr;
         let kinds = changed(before, before - nr) | self.end_traces(before - nr, content);
-        let used = self.used[w].fetch_and(!mask, Ordering::AcqRel);
-        debug_assert_eq!(used & mask, mask, "I12: a frame was freed twice");
+        for w in words {
+            let used = self.used[w].fetch_and(!mask, Ordering::AcqRel);
+            debug_assert_eq!(used & mask, mask, "I12: a frame was freed twice");
+        }
         let runs = if self.state.load(Ordering::Relaxed) & LOST == 0 { 0 } else { self.find_runs() };
         self.note((kinds | runs) & !Kind::Any.bit());
         // Whoever gives back is counted nowhere: the frame may be out of nobody's sight, not

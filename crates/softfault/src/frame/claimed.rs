@@ -12,7 +12,7 @@ use super::runs::BLOCK_WORDS;
 use super::{Content, Frames, Held, HugeFrame};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 
-/// In the place of a CPU's number in a block's reservation.
+/// In the place of a CPU's tag in a block's reservation.
 const COMPACTION: u64 = 0xffff;
 
 impl Frames {
@@ -110,6 +110,6 @@ impl Drop for ClaimedBlock<'_> {
                 }
             }
         }
-        self.frames.blocks.at(self.b).unreserve();
+        self.frames.blocks.at(self.b).unreserve(COMPACTION);
     }
 }

@@ -1,6 +1,7 @@
 //! Who has claimed frames that are not in use yet: see `sight`.
 
 use super::{Frames, Memory};
+use crate::addr::OptBlock;
 use crate::machine::{CpuId, CpuSet, Machine};
 use crate::sync::{Ordering, Word};
 
@@ -52,6 +53,22 @@ impl<M: Machine> Memory<M> {
         } else if cpu.held_before.get() != held {
             cpu.held_before.set(held);
             self.frames.nr_unmarked.add_owned(1);
+        }
+    }
+
+    /// Ends the reservations of a CPU whose groups were emptied, unless it, or another of its
+    /// team, has frames again. Whoever comes back notices at its next refill.
+    pub(super) fn end_reservations(&self, id: CpuId) {
+        let cpu = self.cpu(id);
+        let first = usize::from(cpu.home.first_of_team().0);
+        let mut team = (first..self.machine.nr_cpus()).take(self.frames.nr_team as usize);
+        let has_frames = |id: usize| self.cpu(CpuId(id as u16)).nr_in_groups() > 0;
+        let own = (&cpu.batch_block, u64::from(id.0) + 1, cpu.nr_in_groups() > 0);
+        let common = (&cpu.block, cpu.home.tag(), team.any(has_frames));
+        for (word, tag, is_kept) in [own, common] {
+            if !is_kept && let Some(b) = OptBlock::from_word(word.load(Ordering::Relaxed)).get() {
+                self.frames.blocks.at(b).unreserve(tag);
+            }
         }
     }
 

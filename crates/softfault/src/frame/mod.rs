@@ -43,6 +43,8 @@ mod release;
 mod reserve;
 mod runs;
 mod search;
+#[cfg(test)]
+mod share_tests;
 mod sight;
 mod stat;
 mod summary;
@@ -123,6 +125,8 @@ pub struct Frames {
     /// How many marks were taken away of CPUs where a hold had ended. The owner of the turn
     /// in need writes it.
     pub(crate) nr_unmarked: Word,
+    /// CPUs that take their small frames from the same blocks (`policy::share`).
+    pub(crate) nr_team: u64,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
     /// Turns in need that were asked for, and those that are over; see `sight`.

@@ -1,7 +1,8 @@
 //! The state of a block in one word, and what a block in that state offers.
 //!
-//! Frames in use, bits 0..16 (a hint between operations, exact at rest); reserving CPU + 1,
-//! bits 16..32; whether frames that stay where they are are kept here, bit 32; whether a
+//! Frames in use, bits 0..16 (a hint between operations, exact at rest); tag of whoever has
+//! reserved it, bits 16..32 (a CPU, or the first of a team, plus 1; compaction); whether frames
+//! that stay where they are are kept here, bit 32; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
 //! orders of runs it has lost, bits 36..40. Zero is a block that is wholly free, so that
 //! blocks need no line written before they are first used.
@@ -20,7 +21,7 @@ pub(super) const LOST_SHIFT: u32 = 36;
 pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
 /// Free frames that make a block worth reserving: refills of four frames on average; a
 /// line of descriptors taken from another CPU costs about what a refill does. A guess.
-const ROOM_FRAMES: u64 = 32;
+pub(super) const ROOM_FRAMES: u64 = 32;
 
 /// What a block in this state offers, a bit for each kind.
 pub(super) fn offers(state: u64) -> u32 {

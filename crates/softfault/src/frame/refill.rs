@@ -135,7 +135,7 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Empties the groups of the CPUs that have any into the blocks; whether there was
-    /// anything.
+    /// anything. Such CPUs keep no blocks for themselves, either.
     pub(crate) fn steal_groups(&self) -> bool {
         self.steal(|_| ())
     }
@@ -176,6 +176,10 @@ impl<M: Machine> Memory<M> {
             }
             emptied(id);
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
+        }
+        for id in marked.iter() {
+            pace.step();
+            self.end_reservations(id);
         }
         if found {
             drop(held)

@@ -6,7 +6,7 @@ use super::Frames;
 use super::block::word_base;
 use super::runs::BLOCK_WORDS;
 use super::want::Content;
-use crate::addr::{BlockId, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::sync::Ordering;
 
 impl Frames {
@@ -23,8 +23,12 @@ impl Frames {
     /// Gives back adjacent frames, aligned to their number, whose descriptors say
     /// that they are free already.
     pub(crate) fn release_run(&self, first: Pfn, nr: u64, content: Content) {
-        for (b, w, mask) in words_of(first, nr) {
-            self.release_word(word_base(b, w), mask, content);
+        if nr != BLOCK_FRAMES {
+            for (b, w, mask) in words_of(first, nr) {
+                self.release_word(word_base(b, w), mask, content);
+            }
+        } else if self.blocks.at(BlockId::of(first)).release_words(0..BLOCK_WORDS, !0, content) {
+            self.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }
 

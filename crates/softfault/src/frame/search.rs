@@ -17,6 +17,7 @@
 use super::Frames;
 use super::Memory;
 use super::block::word_base;
+use super::offers::ROOM_FRAMES;
 use super::runs::BLOCK_WORDS;
 use super::summary::Kind;
 use super::want::Fill;
@@ -24,6 +25,7 @@ use crate::addr::{BlockId, BlockRange, OptBlock};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::sync::Ordering;
 
 /// Up to 64 frames that were just claimed.
 pub(super) struct Claim {
@@ -60,7 +62,7 @@ impl<M: Machine> Memory<M> {
                 return Some(claim);
             }
             if let Some(b) = OptBlock::from_word(cpu.block.get()).get() {
-                frames.blocks.at(b).unreserve();
+                frames.blocks.at(b).unreserve(cpu.home.tag());
                 cpu.block.set(0);
             }
             if !self.reserve_next(&mut pace) {
@@ -74,29 +76,53 @@ impl<M: Machine> Memory<M> {
     }
 
     /// From the block that the CPU used last for what stays, another such block of
-    /// its zone, a new one there; then the same of all. From the end, since pages are
-    /// taken from the start.
+    /// its zone, one of its home, a new one there; then the same of all. From the end, since
+    /// pages are taken from the start.
     fn claim_fixed(&self, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
         let blocks = &self.frames.blocks;
-        let (zone, all) = (self.zone(), blocks.names());
+        let (zone, home, all) = (self.zone(), self.this_cpu_data().home.blocks(), blocks.names());
         let last = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
-        let places = [(zone, Kind::Fixed), (zone, Kind::Room), (all, Kind::Fixed), (all, Kind::Room)];
-        let others = places.into_iter().flat_map(|(some, kind)| blocks.offering_last(kind, some));
-        last.filter(|b| blocks.at(*b).is_fixed()).into_iter().chain(others).find_map(|b| {
+        let near = [(zone, Kind::Fixed), (home, Kind::Fixed), (zone, Kind::Room), (home, Kind::Room)];
+        let places = near.into_iter().chain([(all, Kind::Fixed), (all, Kind::Room)]);
+        let others = places.flat_map(|(some, kind)| blocks.offering_last(kind, some));
+        let found = last.filter(|b| blocks.at(*b).is_fixed()).into_iter().chain(others).find_map(|b| {
             pace.step();
-            let (_, claim) = self.frames.claim_in(b, 0, most)?;
-            blocks.at(b).set_fixed();
-            self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
-            Some(claim)
-        })
+            self.claim_fixed_of(b, most)
+        });
+        found.or_else(|| self.give_up_own(most))
+    }
+
+    fn claim_fixed_of(&self, b: BlockId, most: u64) -> Option<Claim> {
+        let (_, claim) = self.frames.claim_in(b, 0, most)?;
+        self.frames.blocks.at(b).set_fixed();
+        self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
+        Some(claim)
+    }
+
+    /// Every block with some free frames serves somebody's small ones. This CPU's serves from
+    /// now on what stays, all of it and for all CPUs, so that each does not spoil its own.
+    fn give_up_own(&self, most: u64) -> Option<Claim> {
+        let cpu = self.this_cpu_data();
+        let b = OptBlock::from_word(cpu.block.get()).get()?;
+        let block = self.frames.blocks.at(b);
+        if block.nr_free() < ROOM_FRAMES {
+            return None;
+        }
+        block.set_fixed();
+        block.unreserve(cpu.home.tag());
+        cpu.block.set(0);
+        self.claim_fixed_of(b, most)
     }
 
     /// Reserves a block for the CPU. Its zone comes first, unless little is left
     /// there: a frame that this CPU gave back has its descriptor, and its neighbour's,
-    /// in this CPU's cache.
+    /// in this CPU's cache. Where there are not enough blocks for all CPUs, its team's.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
+        if self.frames.nr_team > 1 && self.join_team() {
+            return true;
+        }
         let (zone, all) = (self.zone(), self.frames.blocks.names());
-        let search = BlockId(self.this_cpu_data().search.get() as u32);
+        let search = self.this_cpu_data().search_from();
         [(zone, Kind::Room), (all, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare), (all, Kind::Fixed)]
             .into_iter()
             .flat_map(|(some, kind)| self.frames.blocks.offering(kind, some, search))
@@ -104,6 +130,21 @@ impl<M: Machine> Memory<M> {
                 pace.step();
                 self.reserve_here(b)
             })
+    }
+
+    /// From now on this CPU takes frames from the block that its team has reserved, if it
+    /// has one with some left.
+    fn join_team(&self) -> bool {
+        let cpu = self.this_cpu_data();
+        let first = self.cpu(cpu.home.first_of_team());
+        let Some(b) = OptBlock::from_word(first.team_block.load(Ordering::Relaxed)).get() else { return false };
+        let block = self.frames.blocks.at(b);
+        let is_ours = cpu.block.get() == 0 && block.owner() == cpu.home.tag() && block.nr_free() > 0;
+        if is_ours {
+            cpu.block.set(OptBlock::some(b).to_word());
+            cpu.word.set(0);
+        }
+        is_ours
     }
 
     /// Reserves block `b` for the CPU on which this runs now, unless it has one: then
@@ -114,8 +155,12 @@ impl<M: Machine> Memory<M> {
         if cpu.block.get() != 0 {
             return true;
         }
-        let is_ours = self.frames.blocks.at(b).reserve(u64::from(id.0) + 1);
+        let is_ours = self.frames.blocks.at(b).reserve(cpu.home.tag());
         if is_ours {
+            if self.frames.nr_team > 1 {
+                let first = self.cpu(cpu.home.first_of_team());
+                first.team_block.store(OptBlock::some(b).to_word(), Ordering::Relaxed);
+            }
             cpu.block.set(OptBlock::some(b).to_word());
             cpu.word.set(0);
             cpu.search.set(u64::from(b.0) + 1);
@@ -126,10 +171,14 @@ impl<M: Machine> Memory<M> {
 
 impl Frames {
     /// From the block that is reserved for the CPU, on from the word where the last
-    /// ones were.
+    /// ones were. It may have been taken since, by compaction or for what stays.
     #[inline]
     pub(super) fn claim_own(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
         let b = OptBlock::from_word(cpu.block.get()).get()?;
+        let (block, tag) = (self.blocks.at(b), cpu.home.tag());
+        if block.owner() != tag && (block.is_fixed() || !block.reserve(tag)) {
+            return None;
+        }
         let (w, claim) = self.claim_in(b, cpu.word.get() as usize, most)?;
         cpu.word.set(w as u64);
         Some(claim)

@@ -4,13 +4,13 @@
 //! ```text
 //! level 2   one bit for each word of level 1 ...            until one row is left
 //! level 1   one bit for each word of level 0
-//! level 0   one bit for each block; a word is a tract: 64 blocks, or fewer where
-//!           CPUs would have to share a tract
+//! level 0   one bit for each block; a word is a tract: 64 blocks, or fewer, so that
+//!           each CPU's share is some tracts, and those are a word of level 1
 //! row       the words of all kinds for the same blocks: four lines
 //! ```
 //! A set bit says that the block, or the whole word below, has *nothing* of the kind:
 //! so a row of zeroes stands for free memory, and memory that nobody has used needs no
-//! row written. Zones of CPUs consist of whole tracts; no line of level 0 serves two.
+//! row written. (Of kinds that such memory has not it says the opposite.) Zones of CPUs consist of whole tracts; no line of level 0 serves two.
 //!
 //! A bit above is never set at rest while something below is there (I40). Whoever
 //! makes something available clears the bits *after* that, from the block up, each by a
@@ -43,14 +43,13 @@ const NR_KINDS: usize = 32;
 /// 8,388,608 blocks (16 TiB) in tracts of 64, and three levels more.
 const MAX_LEVELS: usize = 5;
 const NOTHING: u64 = !0;
-/// log2 of the blocks in a word of level 0, at most.
-const MAX_SHIFT: u32 = 6;
 
 /// Where a row of level 0 has the frames in use of its tract, as blocks count them
-/// ([`weight`](super::offers::weight)), and what that was when somebody last looked.
+/// ([`weight`](super::offers::weight)), and, in another line, what that was when somebody
+/// last looked.
 const USED: usize = NR_KINDS - 2;
-const SEEN: usize = NR_KINDS - 1;
-const _: () = assert!(Kind::ALL.len() <= USED && SEEN < NR_KINDS);
+const SEEN: usize = NR_KINDS - 9;
+const _: () = assert!(Kind::ALL.len() <= SEEN && USED < NR_KINDS);
 /// Memory of so few blocks is counted block by block, and has no such words: models of it
 /// would have no end.
 pub(super) const FEW_BLOCKS: u64 = 8;
@@ -117,6 +116,11 @@ impl Kind {
         Kind::Run8,
     ];
 
+    /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
+    const fn is_rare(self) -> bool {
+        matches!(self, Kind::Fixed | Kind::Part | Kind::Spare)
+    }
+
     /// That of runs of 2^order frames.
     pub(crate) fn run(order: Order) -> Option<Kind> {
         Kind::RUNS.get(usize::from(order.0).checked_sub(2)?).copied()
@@ -137,7 +141,8 @@ impl Kind {
 pub(crate) struct Summary {
     rows: FrameArray<SummaryRow>,
     nr_blocks: u32,
-    shift: u32,
+    /// Bits in a word of levels 0 and 1; 64 above.
+    widths: [u32; 2],
     /// First row of each level, and after the last one the number of rows.
     starts: [u32; MAX_LEVELS + 1],
     nr_levels: usize,
@@ -154,23 +159,25 @@ struct Place {
 impl Summary {
     /// Frames that the trees over so many blocks take.
     pub(crate) fn frames_for(nr_blocks: u32, nr_cpus: usize) -> u64 {
-        let (starts, nr_levels) = levels_of(nr_blocks, shift_of(nr_blocks, nr_cpus));
+        let (starts, nr_levels) = levels_of(nr_blocks, widths_of(nr_blocks, nr_cpus));
         FrameArray::<SummaryRow>::frames_for(starts[nr_levels] as usize)
     }
 
     /// The trees in frames of zeroes from `first` on: every block has everything.
     pub(crate) fn over<M: Machine>(machine: &M, first: Pfn, nr_blocks: u32, nr_cpus: usize) -> Summary {
-        let shift = shift_of(nr_blocks, nr_cpus);
-        let (starts, nr_levels) = levels_of(nr_blocks, shift);
+        let widths = widths_of(nr_blocks, nr_cpus);
+        let (starts, nr_levels) = levels_of(nr_blocks, widths);
         let rows = FrameArray::over(machine, first, 0, starts[nr_levels] as usize);
-        let summary = Summary { rows, nr_blocks, shift, starts, nr_levels };
+        let summary = Summary { rows, nr_blocks, widths, starts, nr_levels };
         summary.end_rows();
         summary
     }
 
     /// No block has anything of the kind. At the very beginning.
+    #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn clear(&self, kind: Kind) {
-        self.rows.iter().for_each(|row| row.0[kind as usize].set(NOTHING));
+        let nothing = if kind.is_rare() { 0 } else { NOTHING };
+        self.rows.iter().for_each(|row| row.0[kind as usize].set(nothing));
     }
 
     /// Block `b` has so many more frames in use, or fewer, wrapping around. Only changes of
@@ -209,35 +216,55 @@ impl Summary {
 
     /// Its blocks. Zones begin where one begins.
     pub(crate) fn blocks_of(&self, tract: u32) -> BlockRange {
-        let [start, end] = [tract, tract + 1].map(|tract| BlockId((tract << self.shift).min(self.nr_blocks)));
+        let [start, end] = [tract, tract + 1].map(|tract| BlockId((tract * self.tract()).min(self.nr_blocks)));
         BlockRange { start, end }
     }
 
     pub(super) fn tract_of(&self, b: BlockId) -> u32 {
-        b.0 >> self.shift
-    }
-
-    /// What a block that is wholly free does not have, no block has. At the very beginning.
-    pub(crate) fn clear_init(&self) {
-        [Kind::Fixed, Kind::Part, Kind::Spare].into_iter().for_each(|kind| self.clear(kind));
+        b.0 / self.tract()
     }
 
     /// What lies past the end of memory has nothing.
     fn end_rows(&self) {
-        let tract = 1u32 << self.shift;
         for level in 0..self.nr_levels {
-            let (nr_bits, width) = match level {
-                0 => (self.nr_blocks, tract),
-                _ => (self.nr_rows(level - 1), 64),
-            };
+            let nr_bits = if level == 0 { self.nr_blocks } else { self.nr_rows(level - 1) };
+            let width = self.width(level);
             for row in 0..self.nr_rows(level) {
                 let used = (nr_bits - row * width).min(width);
-                if used < 64 {
+                if used < width {
                     let place = Place { level, row, bit: 0 };
-                    Kind::ALL.iter().for_each(|kind| self.word(*kind, place).set(NOTHING << used));
+                    let kinds = Kind::ALL.iter().filter(|kind| !kind.is_rare());
+                    kinds.for_each(|kind| self.word(*kind, place).set(NOTHING << used));
                 }
             }
         }
+    }
+
+    /// All rows. For names.
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) fn rows(&self) -> &FrameArray<SummaryRow> {
+        &self.rows
+    }
+
+    /// The level that a row belongs to.
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) fn level_of(&self, row: usize) -> usize {
+        self.starts[1..self.nr_levels].iter().filter(|start| **start as usize <= row).count()
+    }
+
+    /// Blocks in a tract.
+    fn tract(&self) -> u32 {
+        self.widths[0]
+    }
+
+    /// Tracts that one CPU's zone should have all of, or none, since they share a row.
+    pub(crate) fn nr_tracts_in_share(&self) -> u32 {
+        if self.widths[1] < 64 { self.widths[1] } else { 1 }
+    }
+
+    /// Bits in a word of the level.
+    fn width(&self, level: usize) -> u32 {
+        self.widths.get(level).copied().unwrap_or(64)
     }
 
     fn nr_rows(&self, level: usize) -> u32 {
@@ -249,8 +276,40 @@ impl Summary {
         &self.rows.at((self.starts[at.level] + at.row) as usize).0[kind as usize]
     }
 
+    /// What has something, a bit each.
+    #[inline(always)]
+    fn bits(&self, kind: Kind, at: Place) -> u64 {
+        let word = self.word(kind, at).load(Ordering::Acquire);
+        if kind.is_rare() { word } else { !word & self.full(at.level) }
+    }
+
+    /// What the bit stands for has something now. Whether the whole word had nothing.
+    fn set(&self, kind: Kind, at: Place) -> bool {
+        let (word, bit) = (self.word(kind, at), 1 << at.bit);
+        if kind.is_rare() {
+            word.fetch_or(bit, Ordering::AcqRel) == 0
+        } else {
+            !word.fetch_and(!bit, Ordering::AcqRel) & self.full(at.level) == 0
+        }
+    }
+
+    /// It has nothing now. Whether the whole word has nothing left.
+    fn unset(&self, kind: Kind, at: Place) -> bool {
+        let (word, bit) = (self.word(kind, at), 1 << at.bit);
+        if kind.is_rare() {
+            word.fetch_and(!bit, Ordering::AcqRel) & !bit == 0
+        } else {
+            !(word.fetch_or(bit, Ordering::AcqRel) | bit) & self.full(at.level) == 0
+        }
+    }
+
+    /// All bits of a word of the level.
+    fn full(&self, level: usize) -> u64 {
+        NOTHING >> (64 - self.width(level))
+    }
+
     fn place_of(&self, b: BlockId) -> Place {
-        Place { level: 0, row: self.tract_of(b), bit: b.0 & ((1 << self.shift) - 1) }
+        Place { level: 0, row: b.0 / self.tract(), bit: b.0 % self.tract() }
     }
 
     /// Block `b` has something of the kind now. Called after it has.
@@ -259,12 +318,8 @@ impl Summary {
     }
 
     fn offer_at(&self, kind: Kind, mut at: Place) {
-        while at.level < self.nr_levels {
-            let before = self.word(kind, at).fetch_and(!(1 << at.bit), Ordering::AcqRel);
-            if before != NOTHING {
-                return;
-            }
-            at = at.above();
+        while at.level < self.nr_levels && self.set(kind, at) {
+            at = self.above(at);
         }
     }
 
@@ -274,11 +329,9 @@ impl Summary {
     pub(crate) fn assure(&self, kind: Kind, b: BlockId, changed: u32) {
         let (mut at, mut is_first) = (self.place_of(b), changed & kind.bit() != 0);
         while at.level < self.nr_levels {
-            let (word, bit) = (self.word(kind, at), 1 << at.bit);
             // Whoever is first changes the word: see above.
-            is_first = (is_first || word.load(Ordering::Acquire) & bit != 0)
-                && word.fetch_and(!bit, Ordering::AcqRel) == NOTHING;
-            at = at.above();
+            is_first = (is_first || self.bits(kind, at) & 1 << at.bit == 0) && self.set(kind, at);
+            at = self.above(at);
         }
     }
 
@@ -292,9 +345,7 @@ impl Summary {
     }
 
     fn withdraw_at(&self, kind: Kind, at: Place) {
-        let bit = 1 << at.bit;
-        let word = self.word(kind, at);
-        if word.fetch_or(bit, Ordering::AcqRel) | bit != NOTHING || at.level + 1 == self.nr_levels {
+        if !self.unset(kind, at) || at.level + 1 == self.nr_levels {
             return;
         }
         self.withdraw_row(kind, at);
@@ -302,9 +353,9 @@ impl Summary {
 
     /// The whole word has nothing left.
     fn withdraw_row(&self, kind: Kind, at: Place) {
-        self.withdraw_at(kind, at.above());
-        if self.word(kind, at).load(Ordering::Acquire) != NOTHING {
-            self.offer_at(kind, at.above());
+        self.withdraw_at(kind, self.above(at));
+        if self.bits(kind, at) != 0 {
+            self.offer_at(kind, self.above(at));
         }
     }
 
@@ -312,10 +363,10 @@ impl Summary {
     pub(crate) fn says(&self, kind: Kind, b: BlockId) -> bool {
         let mut at = self.place_of(b);
         while at.level < self.nr_levels {
-            if self.word(kind, at).load(Ordering::Acquire) & 1 << at.bit != 0 {
+            if self.bits(kind, at) & 1 << at.bit == 0 {
                 return false;
             }
-            at = at.above();
+            at = self.above(at);
         }
         true
     }
@@ -323,7 +374,7 @@ impl Summary {
     /// Whether any block has something of the kind.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         let root = Place { level: self.nr_levels - 1, row: 0, bit: 0 };
-        self.word(kind, root).load(Ordering::Acquire) != NOTHING
+        self.bits(kind, root) != 0
     }
 
     /// The first of these blocks, in their order, that has something.
@@ -345,7 +396,7 @@ impl Summary {
     fn find_after(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
         let (mut at, mut from_above) = (self.place_of(from), false);
         loop {
-            let has = !self.word(kind, at).load(Ordering::Acquire) & (NOTHING << at.bit);
+            let has = self.bits(kind, at) & (NOTHING << at.bit);
             if from_above && has == 0 {
                 self.withdraw_row(kind, at);
             }
@@ -353,8 +404,8 @@ impl Summary {
             from_above = has != 0;
             at = match (has, at.level) {
                 (0, _) => self.above_row(at, at.row.checked_add(1)?)?,
-                (_, 0) => return Some(BlockId((at.row << self.shift) + lowest)),
-                _ => Place { level: at.level - 1, row: at.row * 64 + lowest, bit: 0 },
+                (_, 0) => return Some(BlockId(at.row * self.tract() + lowest)),
+                _ => Place { level: at.level - 1, row: at.row * self.width(at.level) + lowest, bit: 0 },
             };
         }
     }
@@ -362,7 +413,7 @@ impl Summary {
     fn find_before(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
         let (mut at, mut from_above) = (self.place_of(from), false);
         loop {
-            let has = !self.word(kind, at).load(Ordering::Acquire) & (NOTHING >> (63 - at.bit));
+            let has = self.bits(kind, at) & (NOTHING >> (63 - at.bit));
             if from_above && has == 0 {
                 self.withdraw_row(kind, at);
             }
@@ -370,34 +421,43 @@ impl Summary {
             from_above = has != 0;
             at = match (has, at.level) {
                 (0, _) => self.above_row(at, at.row.checked_sub(1)?)?,
-                (_, 0) => return Some(BlockId((at.row << self.shift) + highest)),
-                _ => Place { level: at.level - 1, row: at.row * 64 + highest, bit: 63 },
+                (_, 0) => return Some(BlockId(at.row * self.tract() + highest)),
+                _ => Place { level: at.level - 1, row: at.row * self.width(at.level) + highest, bit: 63 },
             };
         }
     }
 
+    /// The bit that stands for the row of a place.
+    fn above(&self, at: Place) -> Place {
+        let width = self.width(at.level + 1);
+        Place { level: at.level + 1, row: at.row / width, bit: at.row % width }
+    }
+
     /// Where the level above speaks of a row of this level, if there is such a row.
     fn above_row(&self, at: Place, row: u32) -> Option<Place> {
-        (row < self.nr_rows(at.level)).then(|| Place { row, ..at }.above())
+        (row < self.nr_rows(at.level)).then(|| self.above(Place { row, ..at }))
     }
 }
 
-impl Place {
-    /// The bit that stands for this row.
-    fn above(self) -> Place {
-        Place { level: self.level + 1, row: self.row / 64, bit: self.row % 64 }
+/// Blocks in a tract, and tracts in a row of level 1. A CPU's share of the blocks is a whole
+/// number of tracts, as few as can be, since a tract that has nothing left costs changes in
+/// the level above; and these are a row of level 1, which no other CPU writes, either. A share
+/// is reckoned a little smaller than it is, for the metadata's blocks are nobody's.
+fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
+    let share = match nr_cpus as u32 {
+        0 | 1 => nr_blocks,
+        nr_cpus => (nr_blocks - nr_blocks / 96) / nr_cpus,
+    };
+    match share.max(1).div_ceil(64) {
+        1 => [share.max(1), 64],
+        nr_tracts => [share / nr_tracts, nr_tracts.min(64)],
     }
-}
-
-/// The largest tracts of which each CPU can have one.
-fn shift_of(nr_blocks: u32, nr_cpus: usize) -> u32 {
-    (nr_blocks as usize / nr_cpus.max(1)).checked_ilog2().unwrap_or(0).min(MAX_SHIFT)
 }
 
 /// First row of each level and the end of the last, number of levels.
-fn levels_of(nr_blocks: u32, shift: u32) -> ([u32; MAX_LEVELS + 1], usize) {
+fn levels_of(nr_blocks: u32, widths: [u32; 2]) -> ([u32; MAX_LEVELS + 1], usize) {
     let mut starts = [0; MAX_LEVELS + 1];
-    let mut nr_rows = nr_blocks.div_ceil(1 << shift);
+    let mut nr_rows = nr_blocks.div_ceil(widths[0]);
     let mut nr_levels = 0;
     loop {
         starts[nr_levels + 1] = starts[nr_levels] + nr_rows;
@@ -405,7 +465,7 @@ fn levels_of(nr_blocks: u32, shift: u32) -> ([u32; MAX_LEVELS + 1], usize) {
         if nr_rows <= 1 {
             return (starts, nr_levels);
         }
-        nr_rows = nr_rows.div_ceil(64);
+        nr_rows = nr_rows.div_ceil(widths.get(nr_levels).copied().unwrap_or(64));
     }
 }
 

@@ -342,6 +342,6 @@ fn a_cpu_reserves_no_second_block() {
     let vm = vm(4096, Tunables::default());
     let [one, two] = [BlockId(3), BlockId(4)];
     assert!(vm.reserve_here(one) && vm.reserve_here(two), "the search is over");
-    let is_reserved = |b: BlockId| vm.frames.blocks.at(b).is_reserved();
+    let is_reserved = |b: BlockId| vm.frames.blocks.at(b).owner() != 0;
     assert_eq!([one, two].map(is_reserved), [true, false]);
 }

@@ -15,7 +15,6 @@ impl FewBlocks {
     /// In frames of zeroes from `first` on.
     pub fn over<M: Machine>(machine: &M, first: Pfn, nr_blocks: u32, nr_cpus: usize) -> FewBlocks {
         let summary = Summary::over(machine, first, nr_blocks, nr_cpus);
-        summary.clear_init();
         let after = Pfn(first.0 + Summary::frames_for(nr_blocks, nr_cpus) as u32);
         let blocks = Blocks { data: FrameArray::over(machine, after, 0, nr_blocks as usize), summary };
         for b in blocks.names().iter() {

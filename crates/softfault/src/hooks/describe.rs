@@ -65,29 +65,35 @@ const SPACE: Fields = &[
     (offset_of!(SpaceData, shot), "shot"),
     (crate::space::RSS_OFFSET, "rss"),
 ];
+const TREE: [&str; 5] = ["tracts", "level 1", "level 2", "level 3", "level 4"];
 const TABLES: [&str; 5] = ["level 0", "level 1", "level 2", "level 3", "level 4"];
 
 fn field_at(fields: Fields, offset: usize) -> &'static str {
     fields.iter().rev().find(|(at, _)| *at <= offset).map_or("?", |(_, name)| name)
 }
 
-fn in_array<T: crate::mem::Words>(array: &FrameArray<T>, addr: usize) -> Option<usize> {
+/// Which element an address lies in, and where in it.
+fn in_array<T: crate::mem::Words>(array: &FrameArray<T>, addr: usize) -> Option<(usize, usize)> {
     let first = core::ptr::from_ref(array.at(0)).addr();
     let offset = addr.checked_sub(first)?;
-    (offset < array.len() * size_of::<T>()).then_some(offset % size_of::<T>())
+    (offset < array.len() * size_of::<T>()).then_some((offset / size_of::<T>(), offset % size_of::<T>()))
 }
 
 impl<M: Machine> Vm<M> {
     /// What lies at an address of this machine's memory, or in the `Vm` itself.
     pub fn describe(&self, addr: usize) -> Option<Place> {
-        if let Some(at) = in_array(&self.frames.descs, addr) {
+        if let Some((_, at)) = in_array(&self.frames.descs, addr) {
             return Some(Place { structure: "FrameDesc", field: field_at(DESC, at) });
         }
-        if let Some(at) = in_array(&self.frames.blocks.data, addr) {
+        if let Some((_, at)) = in_array(&self.frames.blocks.data, addr) {
             return Some(Place { structure: "BlockData", field: field_at(BLOCK, at) });
         }
-        if let Some(at) = in_array(&self.cpus, addr) {
+        if let Some((_, at)) = in_array(&self.cpus, addr) {
             return Some(Place { structure: "CpuData", field: field_at(CPU, at) });
+        }
+        let summary = &self.frames.blocks.summary;
+        if let Some((row, _)) = in_array(summary.rows(), addr) {
+            return Some(Place { structure: "Summary", field: TREE[summary.level_of(row)] });
         }
         let own = core::ptr::from_ref(self).addr();
         if (own..own + size_of::<Self>()).contains(&addr) {

@@ -10,5 +10,6 @@ pub mod compact;
 pub mod fault;
 pub mod habit;
 pub mod huge;
+pub(crate) mod share;
 pub mod watermark;
 pub mod zero;

@@ -5,6 +5,7 @@ use crate::cpu::CpuData;
 use crate::frame::{Frames, Memory};
 use crate::machine::{CpuId, MAX_NODES, Machine, MemoryNode};
 use crate::mem::FrameArray;
+use crate::policy::share;
 
 impl<M: Machine> Memory<M> {
     /// The node that a frame belongs to; `None` if the machine has no such frame.
@@ -15,7 +16,7 @@ impl<M: Machine> Memory<M> {
 }
 
 impl Frames {
-    /// Gives each CPU a zone of whole tracts of its node, with about as many free frames as
+    /// Gives each CPU a zone of whole shares of its node, tracts of one row, with about as many free frames as
     /// the others' there. CPUs of a node without memory share that of the first node that
     /// has some; memory of a node without CPUs is in no zone, and found by whoever looks
     /// farther.
@@ -42,11 +43,29 @@ impl Frames {
                     self.next_zone(&mut tracts, |nr| (nr_before + nr) * nr_members < nr_free * (i as u64 + 1));
                 nr_before += nr;
                 let cpu = cpus.at(cpu);
-                cpu.zone_start.set(zone.start.0.into());
-                cpu.zone_end.set(zone.end.0.into());
-                cpu.search.set(cpu.zone_start.get());
+                cpu.home.zone_start.set(zone.start.0.into());
+                cpu.home.zone_end.set(zone.end.0.into());
             }
         }
+        for (i, cpu) in cpus.iter().enumerate() {
+            cpu.home.first_of_team.set(i as u64 / self.nr_team * self.nr_team);
+            let home = self.home_of(machine, cpus, i as u64);
+            cpu.home.home_start.set(home.start.0.into());
+            cpu.home.home_end.set(home.end.0.into());
+        }
+    }
+
+    /// From the first of the neighbours' zones to the last, of those on the same node.
+    fn home_of<M: Machine>(&self, machine: &M, cpus: &FrameArray<CpuData>, cpu: u64) -> BlockRange {
+        let nr_cpus = cpus.len() as u64;
+        let nr_sharers = share::sharers(self.blocks.nr(), nr_cpus, share::BLOCKS_FOR_WHAT_STAYS);
+        let first = cpu / nr_sharers * nr_sharers;
+        let node = |cpu: u64| machine.node_of_cpu(CpuId(cpu as u16));
+        let near = (first..(first + nr_sharers).min(nr_cpus)).filter(|other| node(*other) == node(cpu));
+        near.map(|other| cpus.at(other as usize).zone()).fold(cpus.at(cpu as usize).zone(), |home, zone| BlockRange {
+            start: home.start.min(zone.start),
+            end: home.end.max(zone.end),
+        })
     }
 
     /// Takes tracts as long as it `wants_more` than so many free frames; gives the largest part of
@@ -76,8 +95,12 @@ impl Frames {
         (largest.0, nr_dealt)
     }
 
+    /// The tracts, as many together as make a share.
     fn tracts(&self) -> impl Iterator<Item = BlockRange> {
-        (0..self.blocks.summary.nr_tracts()).map(|tract| self.blocks.summary.blocks_of(tract))
+        let (summary, step) = (&self.blocks.summary, self.blocks.summary.nr_tracts_in_share());
+        let last = move |first: u32| summary.blocks_of((first + step).min(summary.nr_tracts()) - 1);
+        let firsts = (0..summary.nr_tracts()).step_by(step as usize);
+        firsts.map(move |first| BlockRange { end: last(first).end, ..summary.blocks_of(first) })
     }
 
     fn nr_free_in(&self, tract: &BlockRange) -> u64 {

@@ -333,7 +333,7 @@ fn a_search_far_away_ends_on_any_cpu() {
     bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1));
     let cpus = (0..NR_CPUS).map(|id| bench.vm.cpu(CpuId(id)));
     let blocks: Vec<u64> = cpus.map(|cpu| cpu.block.get()).filter(|block| *block != 0).collect();
-    let nr_reserved = bench.vm.frames.blocks.iter().filter(|block| block.is_reserved()).count();
+    let nr_reserved = bench.vm.frames.blocks.iter().filter(|block| block.owner() != 0).count();
     assert_eq!(blocks.len(), nr_reserved, "a block is reserved for a CPU that has another: {blocks:?}");
     // Little is left, and it may be anywhere.
     bench.vm.age(0, 7);

@@ -99,7 +99,7 @@ fn a_search_in_vain_takes_back_what_the_bit_above_says() {
     both.summary.clear(Kind::Any);
     let all = BlockRange { start: BlockId(0), end: BlockId(4097) };
     for search in [Summary::first_in, Summary::last_in] {
-        both.summary.offer_at(Kind::Any, both.summary.place_of(BlockId(2000)).above());
+        both.summary.offer_at(Kind::Any, both.summary.above(both.summary.place_of(BlockId(2000))));
         assert!(both.summary.has(Kind::Any));
         assert_eq!(search(&both.summary, Kind::Any, &all), None);
         assert!(!both.summary.has(Kind::Any), "each search goes there again");
@@ -108,11 +108,16 @@ fn a_search_in_vain_takes_back_what_the_bit_above_says() {
 
 #[test]
 fn tracts_are_as_large_as_cpus_leave_room_for() {
-    let shift = |nr_blocks, nr_cpus| shift_of(nr_blocks, nr_cpus);
-    assert_eq!([shift(1, 1), shift(3, 4), shift(4, 4), shift(127, 1), shift(1 << 20, 512)], [0, 0, 0, 6, 6]);
-    assert_eq!([shift(256, 64), shift(255, 64), shift(100, 3)], [2, 1, 5]);
+    assert_eq!(
+        [widths_of(1, 1), widths_of(3, 4), widths_of(4, 4), widths_of(64, 1)],
+        [[1, 64], [1, 64], [1, 64], [64, 64]]
+    );
+    assert_eq!([widths_of(65, 1), widths_of(255, 64), widths_of(100, 3)], [[32, 2], [3, 64], [33, 64]]);
+    // Shares of 69 blocks, of 2,048, of a TiB.
+    let large = [widths_of(35_500, 512), widths_of(1 << 20, 512), widths_of(1 << 19, 1)];
+    assert_eq!(large, [[34, 2], [63, 32], [64, 64]]);
     assert!(size_of::<SummaryRow>().is_multiple_of(128), "no two tracts share a pair of lines");
-    let (starts, nr_levels) = levels_of(1 << 23, MAX_SHIFT);
+    let (starts, nr_levels) = levels_of(1 << 23, [64, 64]);
     assert_eq!((nr_levels, starts), (4, [0, 131_072, 133_120, 133_152, 133_153, 0]));
-    assert_eq!(levels_of(1 << 23, 0).1, 5, "16 TiB and millions of CPUs");
+    assert_eq!(levels_of(1 << 23, widths_of(1 << 23, 512)).1, 4, "16 TiB and 512 CPUs");
 }

@@ -1,0 +1,101 @@
+//! CPUs and their blocks: shares, teams, and what becomes of a block that its CPU has left.
+
+use super::want::{Fill, Search};
+use crate::addr::{BlockId, OptBlock};
+use crate::machine::CpuId;
+use crate::space::Vm;
+use crate::testing::{Plain, be, vm_of};
+use crate::tunables::Tunables;
+use std::vec::Vec;
+
+const NR_BLOCKS: u32 = 8;
+
+fn vm(nr_cpus: usize) -> Vm<Plain> {
+    vm_of(nr_cpus, u64::from(NR_BLOCKS) * 512, Tunables::default()).unwrap()
+}
+
+/// Takes a frame on that CPU; the block that the CPU has afterwards.
+fn begin(vm: &Vm<Plain>, id: u16) -> BlockId {
+    be(id);
+    vm.refill(Fill::Raw, Search::Blocks).unwrap();
+    own(vm, id).unwrap()
+}
+
+fn own(vm: &Vm<Plain>, id: u16) -> Option<BlockId> {
+    OptBlock::from_word(vm.cpu(CpuId(id)).block.get()).get()
+}
+
+#[test]
+fn zones_are_equal_though_the_metadata_lie_in_one() {
+    let vm = vm(2);
+    let zones: Vec<u32> = (0..2).map(|id| vm.cpu(CpuId(id)).zone()).map(|zone| zone.end.0 - zone.start.0).collect();
+    assert_eq!(zones, [4, 4]);
+}
+
+#[test]
+fn neighbours_share_a_block_where_there_are_fewer_than_four_for_each() {
+    let vm = vm(4);
+    assert_eq!(vm.frames.nr_team, 2);
+    let blocks: Vec<BlockId> = (0..4).map(|id| begin(&vm, id)).collect();
+    assert!(blocks[0] == blocks[1] && blocks[2] == blocks[3] && blocks[0] != blocks[2], "{blocks:?}");
+    let alone = self::vm(2);
+    assert_ne!(begin(&alone, 0), begin(&alone, 1));
+}
+
+#[test]
+fn who_lost_a_block_takes_no_more_frames_from_it() {
+    let vm = vm(1);
+    let before = begin(&vm, 0);
+    let block = vm.frames.blocks.at(before);
+    block.unreserve(1);
+    assert!(block.reserve(9));
+    assert_ne!(begin(&vm, 0), before);
+    assert_eq!(block.owner(), 9, "the reservation of another");
+    block.unreserve(9);
+    // Nobody has taken this one.
+    let now = own(&vm, 0).unwrap();
+    vm.frames.blocks.at(now).unreserve(1);
+    assert_eq!((begin(&vm, 0), vm.frames.blocks.at(now).owner()), (now, 1));
+}
+
+#[test]
+fn compaction_may_have_the_block_of_an_idle_cpu() {
+    let vm = vm(2);
+    let b = begin(&vm, 1);
+    be(0);
+    assert!(vm.frames.claim_rest(b, vm.hold()).is_none(), "it has frames of it");
+    vm.end_reservations(CpuId(1));
+    assert!(vm.frames.claim_rest(b, vm.hold()).is_none(), "it still has");
+    vm.steal_groups();
+    assert!(vm.frames.claim_rest(b, vm.hold()).is_some());
+    // It was given back, and the CPU goes on.
+    assert_eq!(begin(&vm, 1), b);
+}
+
+#[test]
+fn where_all_blocks_are_begun_one_is_given_up_for_what_stays() {
+    let vm = vm(1);
+    let b = begin(&vm, 0);
+    let others = (0..NR_BLOCKS).map(BlockId).filter(|other| *other != b);
+    others.for_each(|other| assert!(vm.frames.blocks.at(other).reserve(9)));
+    vm.refill(Fill::Fixed, Search::Blocks).unwrap();
+    let block = vm.frames.blocks.at(b);
+    assert_eq!((block.is_fixed(), block.owner(), own(&vm, 0)), (true, 0, None));
+    // The next ones come from there, on any CPU.
+    vm.cpu(CpuId(0)).fixed_block.set(0);
+    vm.refill(Fill::Fixed, Search::Blocks).unwrap();
+    assert_eq!(OptBlock::from_word(vm.cpu(CpuId(0)).fixed_block.get()).get(), Some(b));
+}
+
+/// 128 CPUs of 256 MiB have four homes.
+#[test]
+fn what_stays_comes_from_the_block_of_a_neighbour() {
+    let vm = vm(4);
+    let fixed = |id| {
+        be(id);
+        vm.refill(Fill::Fixed, Search::Blocks).unwrap();
+        OptBlock::from_word(vm.cpu(CpuId(id)).fixed_block.get()).get()
+    };
+    let first = fixed(3);
+    assert_eq!([fixed(2), fixed(1), fixed(0)], [first; 3]);
+}

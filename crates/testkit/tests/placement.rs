@@ -1,0 +1,109 @@
+//! Where frames come from on machines with many CPUs: few of them spoil few blocks.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::huge::{self, AT, HUGE};
+use common::*;
+use softfault::policy::compact::CompactBudget;
+use softfault::policy::huge::Enabled;
+use softfault::{Access, Advice, CpuId, FaultDone, HugeKnobs, Order, Vm};
+use softfault_host::Hosted;
+
+const SMALL: u64 = 0x20_0000_0000;
+const NR_SPACES: u64 = 40;
+const PAGES_EACH: u64 = 1200;
+
+/// Blocks that are wholly free.
+fn nr_whole(vm: &Vm<Hosted>) -> u64 {
+    vm.fragmentation(Order::PMD).nr_usable / 512
+}
+
+fn on_cpu<T>(vm: &Vm<Hosted>, id: u64, work: impl FnOnce() -> T) -> T {
+    let _cpu = vm.machine().bind(CpuId(id as u16)).unwrap();
+    work()
+}
+
+/// Takes as many huge pages as compaction can make.
+fn compacted(vm: &Vm<Hosted>, space: &Space<'_>) -> u64 {
+    let (mut nr_huge, mut nr_refused) = (0, 0);
+    while nr_refused < 40 {
+        let at = AT + nr_huge * HUGE;
+        if vm.compact_step(&CompactBudget::BACKGROUND).is_err() {
+            nr_refused += 1;
+            continue;
+        }
+        huge::map(space, at, HUGE);
+        let is_huge = space.handle_fault(at, Access::Write) == Ok(FaultDone::Huge);
+        *if is_huge { &mut nr_huge } else { &mut nr_refused } += 1;
+    }
+    nr_huge
+}
+
+/// In 256 MiB, 40 processes come while the small pages of another are touched; then seven of
+/// eight of those pages go. The CPUs that are active take turns. Gives the blocks' worth of
+/// free frames, the blocks that are free, and those that compaction makes free.
+fn processes_come(nr_cpus: usize, nr_active: u64) -> [u64; 3] {
+    let vm = huge::vm(nr_cpus, 256 << 20, HugeKnobs::DEFAULT.with_enabled(Enabled::Always));
+    let home = on_cpu(&vm, 0, || vm.new_space().unwrap());
+    let nr_pages = NR_SPACES * PAGES_EACH;
+    on_cpu(&vm, 0, || {
+        huge::map(&home, SMALL, nr_pages * PAGE);
+        home.madvise(SMALL, nr_pages * PAGE, Advice::NoHugePage).unwrap();
+    });
+    let mut spaces = vec![];
+    for i in 0..NR_SPACES {
+        for page in i * PAGES_EACH..(i + 1) * PAGES_EACH {
+            let fault = || home.handle_fault(SMALL + page * PAGE, Access::Write).unwrap();
+            on_cpu(&vm, page / 30 % nr_active, fault);
+        }
+        spaces.push(on_cpu(&vm, i * 13 % nr_active, || vm.new_space().unwrap()));
+    }
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    for page in (0..nr_pages).filter(|page| page % 8 != 0) {
+        home.madvise(SMALL + page * PAGE, PAGE, DONTNEED).unwrap();
+    }
+    let found = [vm.vmstat().nr_free_pages / 512, nr_whole(&vm), compacted(&vm, &home)];
+    let all: Vec<&Space<'_>> = spaces.iter().chain([&home]).collect();
+    check(&vm, &all);
+    drop(spaces);
+    drop(home);
+    found
+}
+
+#[test]
+fn a5_what_stays_spoils_no_more_blocks_with_many_cpus() {
+    for nr_cpus in [1, 64, 512] {
+        let [nr_free, nr_whole, nr_huge] = processes_come(nr_cpus, 1);
+        assert_eq!((nr_free, nr_huge), (114, 114), "{nr_cpus} CPUs");
+        assert!(nr_whole >= 32, "{nr_cpus} CPUs: {nr_whole} whole before");
+    }
+}
+
+/// Each CPU would spoil a block of its own with a table or two, and keep another reserved.
+#[test]
+fn nor_do_many_active_ones() {
+    for (nr_cpus, nr_active, least_whole, least_huge) in [(64, 64, 25, 111), (512, 40, 28, 111), (512, 512, 0, 106)] {
+        let [nr_free, nr_whole, nr_huge] = processes_come(nr_cpus, nr_active);
+        let what = format!("{nr_cpus} CPUs, {nr_active} active: {nr_whole} whole before, {nr_huge} huge pages");
+        assert_eq!(nr_free, 114, "{what}");
+        assert!(nr_whole >= least_whole && nr_huge >= least_huge, "{what}");
+    }
+}
+
+/// The CPUs' groups, of 64 frames each, are half of memory with 512 of them; that much and
+/// what is begun for teams is not whole.
+#[test]
+fn a_page_for_each_cpu_leaves_most_blocks_whole() {
+    for (nr_cpus, least) in [(64, 90), (512, 55)] {
+        let vm = huge::vm(nr_cpus as usize, 256 << 20, HugeKnobs::DEFAULT.with_enabled(Enabled::Never));
+        let space = on_cpu(&vm, 0, || vm.new_space().unwrap());
+        on_cpu(&vm, 0, || huge::map(&space, SMALL, nr_cpus * 16 * PAGE));
+        for cpu in 0..nr_cpus {
+            on_cpu(&vm, cpu, || space.handle_fault(SMALL + cpu * 16 * PAGE, Access::Write).unwrap());
+        }
+        let nr_whole = nr_whole(&vm);
+        assert!(nr_whole >= least, "{nr_cpus} CPUs: {nr_whole}");
+        on_cpu(&vm, 0, || drop(space));
+    }
+}
