@@ -7,7 +7,8 @@ use softfault_recorded::addr::Access;
 use softfault_recorded::policy::huge::{Enabled, SizeEnabled};
 use softfault_recorded::{Active, AddressSpace, FaultError, HugeKnobs, MapFlags, Prot};
 
-const PAGE_BYTES: u64 = 4096;
+/// A small page.
+pub const PAGE_BYTES: u64 = 4096;
 /// A block, and what one leaf table maps.
 pub const HUGE_BYTES: u64 = 2 << 20;
 /// Where a program's memory begins.

@@ -44,7 +44,8 @@ Rows
   touch        the first touch of a page, in 2 MiB that had no page yet: 4 KiB, 64 KiB or 2 MiB as the knobs of
                huge pages say. Where there is no frame of the size it falls back, which is what is counted. The
                address space is one that all CPUs run.
-  refusal      a touch of 4 KiB after the last frame has gone; no CPU has frames in its cache
+  refusal      a touch of 4 KiB after the last frame has gone, and one refusal before it: the first one asks each
+               CPU that has had frames since the last refusal, once, and is not counted
   fork, exit, munmap, mincore
                of a process with one CPU, and 64 pages (mincore: 128 of 512, every fourth)
   collapse     of 2 MiB of which every 16th page is there; a refusal counts, too

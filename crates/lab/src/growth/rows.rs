@@ -1,6 +1,6 @@
 //! The rows: what is called, how often, and what is prepared before each call.
 
-use super::call::{self, BASE, HUGE_BYTES, OnCpu, Space, failed};
+use super::call::{self, BASE, HUGE_BYTES, OnCpu, PAGE_BYTES, Space, failed};
 use super::count::{Counter, Place};
 use super::options::{Config, Options, State};
 use super::state::Full;
@@ -120,6 +120,8 @@ impl<'a> Stage<'a> {
             machine::become_cpu(0);
             call::touch(what, &space, BASE)?;
             self.vm.take_all();
+            // Looks for frames on each CPU that has had some since the last refusal, once.
+            call::in_shared(what, &space, BASE + PAGE_BYTES)?;
         }
         let mut i = 0;
         while i < self.numbers() {
