@@ -70,7 +70,8 @@ impl<M: Machine> Memory<M> {
             return;
         }
         let marks = self.watermarks();
-        if marks.high_pages == 0 {
+        let would_react = self.underused_above().is_some() || self.frames.reserve.nr_missing() > 0;
+        if marks.high_pages == 0 || !would_react {
             return;
         }
         let last = OptBlock::from_word(cpu.watched.get()).get();

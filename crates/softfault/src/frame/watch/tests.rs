@@ -116,6 +116,14 @@ fn looks_are_rare_while_much_is_free() {
     assert_eq!(nr_looks(&vm), before + 2);
 }
 
+/// With Linux's default of `max_ptes_none` no huge page is split for its zeroes.
+#[test]
+fn nobody_looks_where_nobody_would_react() {
+    let vm = vm_of(16, 128 * BLOCK_FRAMES, Tunables::default()).unwrap();
+    (0..100).for_each(|b| vm.begun(BlockId(b)));
+    assert_eq!(vm.frames.watch.cursor.get(), 0);
+}
+
 /// Between the watermarks memory is as short as it was.
 #[test]
 fn memory_is_short_from_low_until_high() {
