@@ -45,6 +45,8 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("conflicts --layout heap", "--layout", "own-table");
     is_refused("conflicts --discipline fast", "--discipline", "lockfree");
     is_refused("conflicts --frames old", "--frames", "aged");
+    is_refused("conflicts --pages 48K", "--pages", "64K");
+    is_refused("conflicts --pages 64K --frames aged", "--frames", "fresh");
     is_refused("conflicts --touches 0", "--touches", "1..");
     is_refused("conflicts --touches 4194304", "--touches", "should be smaller");
     is_refused("largepages --size 0", "--size", "number of GiB");
