@@ -114,7 +114,7 @@ impl<M: Machine> Vm<M> {
         if let Some(b) = blocks.names().iter().find(|b| !told(b)) {
             return Err(Broken::Untold(b.first_frame()));
         }
-        self.frames.uncounted().map_or(Ok(()), |b| Err(Broken::Uncounted(b.first_frame())))
+        self.frames.uncounted(&self.cpus).map_or(Ok(()), |b| Err(Broken::Uncounted(b.first_frame())))
     }
 
     /// Whether the frame's bit is clear or it is in a group.

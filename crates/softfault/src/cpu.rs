@@ -113,11 +113,13 @@ pub(crate) struct CpuData {
     pub(crate) home: HomeData,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
-    /// Blocks that this CPU may still begin before it looks at the watermarks, and the
-    /// [`OptBlock`](crate::addr::OptBlock) that it had begun at the last look.
+    /// Blocks that this CPU may still begin before it looks at the watermarks, the
+    /// [`OptBlock`](crate::addr::OptBlock) that it began last, and by how much the tracts
+    /// that it has left since the last look had grown.
     pub(crate) looks_after: Word,
     pub(crate) watched: Word,
-    pub(crate) watch_line: [Word; 6],
+    pub(crate) unseen: Word,
+    pub(crate) watch_line: [Word; 5],
     /// What refills have learned; see `clear/batch.rs`.
     pub(crate) batches: BatchData,
 }

@@ -193,10 +193,11 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         found
     }
 
-    /// Free frames that what leaves a block may go to, as far as that matters.
+    /// Free frames that what leaves a block may go to, as far as that matters: no block is
+    /// wholly free when this is asked, or hardly any.
     fn nr_free_elsewhere(&self) -> u64 {
         let blocks = &self.vm.frames.blocks;
-        let some = blocks.offering(Kind::Part, blocks.names(), BlockId(0)).take(MOST_LOOKS);
+        let some = blocks.offering(Kind::Any, blocks.names(), BlockId(0)).take(MOST_LOOKS);
         some.inspect(|_| self.vm.machine.tick(Tick::Step)).map(|b| blocks.at(b).nr_free()).sum()
     }
 

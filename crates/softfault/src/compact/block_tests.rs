@@ -120,7 +120,7 @@ fn the_search_for_a_target_can_be_ended() {
     assert_eq!(search(false), (false, 1));
 }
 
-/// Blocks that are wholly free are not even looked at.
+/// Blocks that are wholly free are not even looked at, save by a pass that ends soon.
 #[test]
 fn free_blocks_are_no_targets() {
     let vm = vm(512 * 600, Tunables::default());
@@ -133,7 +133,7 @@ fn free_blocks_are_no_targets() {
         nr_asked += 1;
         true
     });
-    assert_eq!((found, nr_asked), (None, 0));
+    assert_eq!((found, nr_asked), (None, 1));
 }
 
 /// Blocks that were in vain are behind the next attempt.

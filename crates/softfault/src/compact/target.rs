@@ -10,20 +10,25 @@ use crate::frame::{Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
-/// Passes over the blocks: those fuller than the one to be emptied, all, all with
-/// those that CPUs take their small frames from or what stays is in.
-const PASSES: [(Kind, Fuller); 3] =
-    [(Kind::Spare, Fuller::Only), (Kind::Spare, Fuller::Any), (Kind::Part, Fuller::Any)];
+/// Passes over the blocks: those fuller than the one to be emptied, all, those with what
+/// stays, and those that CPUs take their small frames from. The trees have no name for the
+/// first and the last; what else they name is passed over, as far as [`MOST_LOOKS`] goes.
+const PASSES: [Pass; 4] = [
+    Pass { kind: Kind::Spare, fuller: true, most_looks: MOST_LOOKS },
+    Pass { kind: Kind::Spare, fuller: false, most_looks: u64::MAX },
+    Pass { kind: Kind::Fixed, fuller: false, most_looks: u64::MAX },
+    Pass { kind: Kind::Any, fuller: false, most_looks: MOST_LOOKS },
+];
 
-/// Blocks that are looked at for a fuller one: then any will do. A guess.
-const MOST_LOOKS: u32 = 256;
+/// Blocks that are looked at in a pass that may find nothing in them. A guess.
+const MOST_LOOKS: u64 = 256;
 
-/// Which blocks of its kind a pass accepts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fuller {
-    /// Those with fewer free frames than the source.
-    Only,
-    Any,
+/// Which blocks a pass accepts.
+struct Pass {
+    kind: Kind,
+    /// Only those with fewer free frames than the source.
+    fuller: bool,
+    most_looks: u64,
 }
 
 const NR_WORDS: usize = 8;
@@ -42,8 +47,8 @@ pub(super) struct Targets<'a, M: Machine> {
     /// before it) and block.
     nr_passes: usize,
     after: Option<(usize, BlockId)>,
-    /// Blocks that were looked at.
-    nr_looks: u32,
+    /// Blocks that were looked at in this pass.
+    nr_looks: u64,
     /// The block that the last frames came from.
     now: Option<BlockId>,
     base: u64,
@@ -99,22 +104,22 @@ impl<'a, M: Machine> Targets<'a, M> {
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let blocks = &self.vm.frames.blocks;
         let mut nr_seen = 0u32;
-        while let Some((kind, limit)) = self.pass() {
-            let Some(b) = self.now.take().or_else(|| self.next_block(kind)) else {
-                (self.nr_passes, self.after) = (self.nr_passes + 1, None);
+        while let Some(pass) = PASSES.get(self.nr_passes) {
+            let may_look = self.nr_looks < pass.most_looks;
+            let next = self.now.take().or_else(|| if may_look { self.next_block(pass.kind) } else { None });
+            let Some(b) = next else {
+                (self.nr_passes, self.after, self.nr_looks) = (self.nr_passes + 1, None, 0);
                 continue;
             };
             nr_seen = nr_seen.wrapping_add(1);
             self.nr_looks += 1;
-            if limit < BLOCK_FRAMES && self.nr_looks > MOST_LOOKS {
-                (self.nr_passes, self.after) = (self.nr_passes + 1, None);
-            }
             self.vm.machine.tick(Tick::Step);
             if nr_seen.is_multiple_of(STEPS_PER_QUESTION) && !go_on() {
                 return false;
             }
             let block = blocks.at(b);
             let nr_free = block.nr_free();
+            let limit = if pass.fuller { self.source_free } else { BLOCK_FRAMES };
             if nr_free == 0 || nr_free >= limit {
                 continue;
             }
@@ -131,12 +136,6 @@ impl<'a, M: Machine> Targets<'a, M> {
             }
         }
         false
-    }
-
-    /// What this pass looks for, and the free frames that are too many.
-    fn pass(&self) -> Option<(Kind, u64)> {
-        let (kind, fuller) = PASSES.get(self.nr_passes)?;
-        Some((*kind, if *fuller == Fuller::Only { self.source_free } else { BLOCK_FRAMES }))
     }
 
     /// The next block of the kind after the last one, around to the source.

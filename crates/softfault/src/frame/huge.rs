@@ -101,7 +101,7 @@ impl<M: Machine> Memory<M> {
         let whole = [(zone, Kind::Ready), (zone, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
         // A format whose huge pages are smaller: in vain only as often as nobody has noted it.
         let fits = Kind::run(Order(nr.ilog2() as u8)).unwrap_or(Kind::Any);
-        let part = [(zone, fits), (all, fits), (zone, Kind::Part), (all, Kind::Part)];
+        let part = [(zone, fits), (all, fits), (zone, Kind::Any), (all, Kind::Any)];
         let (places, most) = if nr == BLOCK_FRAMES { (whole, usize::MAX) } else { (part, MOST_LOOKS) };
         let mut pace = Pace::new(&self.machine);
         let near = places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).take(most);

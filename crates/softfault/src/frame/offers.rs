@@ -34,7 +34,6 @@ pub(super) fn offers(state: u64) -> u32 {
         Kind::Any => nr_free > 0,
         Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
         Kind::Empty => nr_free == BLOCK_FRAMES,
-        Kind::Part => is_part,
         Kind::Spare => is_part && !is_fixed && !is_reserved,
         Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
         Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,

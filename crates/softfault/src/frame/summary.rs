@@ -67,9 +67,7 @@ pub(crate) enum Kind {
     /// A free frame in a block in which some stay where they are, and from which nobody
     /// takes small frames.
     Fixed,
-    /// A free frame beside one in use.
-    Part,
-    /// The same where none stays, and nobody takes small frames.
+    /// A free frame beside one in use, where none stays, and nobody takes small frames.
     Spare,
     /// Free frames for some refills where none stays, and nobody takes small frames.
     Room,
@@ -98,10 +96,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
-    pub(crate) const ALL: [Kind; 15] = [
+    pub(crate) const ALL: [Kind; 14] = [
         Kind::Any,
         Kind::Fixed,
-        Kind::Part,
         Kind::Spare,
         Kind::Room,
         Kind::Empty,
@@ -118,7 +115,7 @@ impl Kind {
 
     /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
     const fn is_rare(self) -> bool {
-        matches!(self, Kind::Fixed | Kind::Part | Kind::Spare)
+        matches!(self, Kind::Fixed | Kind::Spare)
     }
 
     /// That of runs of 2^order frames.

@@ -5,27 +5,33 @@
 //! tract    sum over its blocks: a word beside its summaries               summary.rs
 //! all      sum over tracts, of what each was when it was last looked at   here
 //! ```
-//! No fault writes a line for it that it does not write anyway. A CPU that has begun some
-//! blocks *looks*: it takes the tracts of the last two and a few others, round and round,
-//! and adds to the sum by how much each has changed. How many blocks it may begin before
-//! that depends on how far the watermark is (`policy/watermark.rs`), so that the shared sum
-//! is hardly ever written while much is free. Memory of a few tracts has no shared sum.
+//! No fault writes a line for it that it does not write anyway. A CPU that begins a block in
+//! another tract notes by how much the one that it leaves has changed. After some blocks it
+//! *looks*: it adds that, and the tract that it is in, to the sum. How many blocks it may
+//! begin before that depends on how far the watermark is (`policy/watermark.rs`), so that the
+//! shared sum is hardly ever written while much is free. What others gave back to a tract
+//! that nobody begins a block in is missed, so one tract at random is counted anew at each
+//! look if it has more free frames, and several in turn, round and round, where little seems to be free. Memory of a few
+//! tracts has no shared sum.
 //!
 //! At rest, and once each tract has been looked at, the frames that are free in blocks are
 //! between 2/3 and 4/3 of the number seen here (I41). Otherwise they may be fewer by half of what
 //! lies between that number and `high`, and by a block for each CPU; and more by what came
-//! back since the last round of looks: then memory is relieved for nothing.
+//! back and has not been looked at.
 //!
 //! Locks on entry: none, no section.
 
 use super::summary::FEW_BLOCKS;
 use super::{Frames, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
+use crate::cpu::CpuData;
 use crate::machine::Machine;
+use crate::mem::FrameArray;
 use crate::policy::watermark::{Watermarks, blocks_to_next_look};
 use crate::sync::{Ordering, Word};
 
-/// Tracts that a look takes of those in turn. A guess: as many words as a refill touches.
+/// Tracts that a look takes of those in turn where memory seems to be short. A guess: as
+/// many words as a refill touches.
 const TRACTS_PER_LOOK: u32 = 8;
 
 /// What all CPUs share, in a line of its own: written at looks alone.
@@ -64,24 +70,29 @@ impl<M: Machine> Memory<M> {
     /// This CPU has begun to take frames from block `b`. Looks whether memory is short, now
     /// and then.
     pub(super) fn begun(&self, b: BlockId) {
-        let cpu = self.this_cpu_data();
-        if cpu.looks_after.get() > 1 {
-            cpu.looks_after.set(cpu.looks_after.get() - 1);
-            return;
-        }
-        let marks = self.watermarks();
-        let would_react = self.underused_above().is_some() || self.frames.reserve.nr_missing() > 0;
-        if marks.high_pages == 0 || !would_react {
+        let (cpu, frames) = (self.this_cpu_data(), &self.frames);
+        let high = frames.watch.high.get();
+        let would_react = self.underused_above().is_some() || frames.reserve.nr_missing() > 0;
+        if high == 0 || !would_react {
             return;
         }
         let last = OptBlock::from_word(cpu.watched.get()).get();
         cpu.watched.set(OptBlock::some(b).to_word());
-        let nr_free = self.frames.look([last.unwrap_or(b), b]) + self.nr_reserve_pages();
-        let (nr_looks, nr_cpus) = (self.frames.nr_looks(), self.machine.nr_cpus() as u64);
-        cpu.looks_after.set(blocks_to_next_look(nr_free, marks.high_pages, nr_looks, nr_cpus));
-        let can_react = match self.frames.watch.is_short(nr_free) {
+        let unseen = cpu.unseen.get().wrapping_add(frames.leave(last, b));
+        if cpu.looks_after.get() > 1 {
+            cpu.looks_after.set(cpu.looks_after.get() - 1);
+            cpu.unseen.set(unseen);
+            return;
+        }
+        cpu.unseen.set(0);
+        let mut nr_free = frames.glance(b, unseen) + self.nr_reserve_pages();
+        if nr_free < high {
+            nr_free = frames.look() + self.nr_reserve_pages();
+        }
+        cpu.looks_after.set(blocks_to_next_look(nr_free, high, self.machine.nr_cpus() as u64));
+        let can_react = match frames.watch.is_short(nr_free) {
             true => self.underused_above().is_some(),
-            false => nr_free >= marks.high_pages && self.frames.reserve.nr_missing() > 0,
+            false => nr_free >= high && frames.reserve.nr_missing() > 0,
         };
         if can_react {
             self.frames.is_low.store(1, Ordering::Relaxed);
@@ -91,7 +102,7 @@ impl<M: Machine> Memory<M> {
     /// About how many frames are missing until memory is relieved; if none, it is no longer
     /// short.
     pub(crate) fn nr_to_high(&self) -> u64 {
-        let nr_free = self.frames.look([BlockId(0); 2]) + self.nr_reserve_pages();
+        let nr_free = self.frames.look() + self.nr_reserve_pages();
         self.frames.watch.is_short(nr_free);
         self.watermarks().high_pages.saturating_sub(nr_free)
     }
@@ -117,9 +128,15 @@ impl Frames {
         self.watch.nr_used.set(sum);
     }
 
+    /// No CPU need look before it has begun some blocks: all that is free is known.
+    pub(crate) fn begin_to_watch(&self, cpus: &FrameArray<CpuData>, nr_free: u64) {
+        let nr_blocks = blocks_to_next_look(nr_free, self.watch.high.get(), cpus.len() as u64);
+        cpus.iter().for_each(|cpu| cpu.looks_after.set(nr_blocks));
+    }
+
     /// The first block of a tract whose count is not the sum of its blocks', at rest; or of all
     /// memory, if the sum over tracts is not what they were when they were looked at (I41).
-    pub(crate) fn uncounted(&self) -> Option<BlockId> {
+    pub(crate) fn uncounted(&self, cpus: &FrameArray<CpuData>) -> Option<BlockId> {
         let summary = &self.blocks.summary;
         if self.blocks.nr() <= FEW_BLOCKS {
             return None;
@@ -127,34 +144,67 @@ impl Frames {
         let weight = |tract| summary.blocks_of(tract).iter().map(|b| self.blocks.at(b).weight()).sum::<u64>();
         let wrong = (0..summary.nr_tracts()).find(|tract| summary.nr_used(*tract) != weight(*tract));
         let seen = (0..summary.nr_tracts()).fold(0, |sum: u64, tract| sum.wrapping_add(summary.nr_seen(tract)));
-        let is_wrong = seen != self.watch.nr_used.get();
+        let noted = cpus.iter().fold(self.watch.nr_used.get(), |sum, cpu| sum.wrapping_add(cpu.unseen.get()));
+        let is_wrong = seen != noted;
         wrong.or(is_wrong.then_some(0)).map(|tract| summary.blocks_of(tract).start)
     }
 
-    /// Looks after which all tracts have been counted anew.
-    fn nr_looks(&self) -> u64 {
-        u64::from(self.blocks.summary.nr_tracts().div_ceil(TRACTS_PER_LOOK))
+    /// By how much the tract of `last` has grown, if `b` lies in another.
+    fn leave(&self, last: Option<BlockId>, b: BlockId) -> u64 {
+        let summary = &self.blocks.summary;
+        let left = last.map(|last| summary.tract_of(last)).filter(|tract| *tract != summary.tract_of(b));
+        left.filter(|_| self.has_sum()).map_or(0, |tract| summary.recount(tract))
     }
 
-    /// About how many frames are free in blocks; the tracts of `some` are looked at.
-    pub(super) fn look(&self, some: [BlockId; 2]) -> u64 {
-        let (summary, nr_blocks) = (&self.blocks.summary, self.blocks.nr());
-        if nr_blocks <= FEW_BLOCKS {
+    /// Whether there is a sum over tracts, and not a few tracts or blocks that are counted.
+    fn has_sum(&self) -> bool {
+        self.blocks.summary.nr_tracts() > TRACTS_PER_LOOK && self.blocks.nr() > FEW_BLOCKS
+    }
+
+    /// About how many frames are free in blocks. Adds to the sum `unseen`, the tract of `b`,
+    /// and one at random, so that what others gave back is seen at last.
+    fn glance(&self, b: BlockId, unseen: u64) -> u64 {
+        if !self.has_sum() {
+            return self.count_all();
+        }
+        let summary = &self.blocks.summary;
+        let seed = (self.watch.nr_used.get() ^ u64::from(b.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let any = (seed % u64::from(summary.nr_tracts())) as u32;
+        // Whoever takes frames there counts them.
+        let has_more_free = (summary.nr_used(any).wrapping_sub(summary.nr_seen(any)) as i64) < 0;
+        let tracts = [Some(summary.tract_of(b)), has_more_free.then_some(any)];
+        self.add(tracts.into_iter().flatten().fold(unseen, |sum, tract| sum.wrapping_add(summary.recount(tract))))
+    }
+
+    /// The same of some tracts in turn: after some looks all of memory has been counted anew.
+    pub(super) fn look(&self) -> u64 {
+        if !self.has_sum() {
+            return self.count_all();
+        }
+        let summary = &self.blocks.summary;
+        let first = self.watch.cursor.fetch_add(TRACTS_PER_LOOK.into(), Ordering::Relaxed);
+        let nr_tracts = u64::from(summary.nr_tracts());
+        let tracts = (0..TRACTS_PER_LOOK).map(|i| ((first + u64::from(i)) % nr_tracts) as u32);
+        self.add(tracts.fold(0, |sum, tract| sum.wrapping_add(summary.recount(tract))))
+    }
+
+    fn add(&self, more_used: u64) -> u64 {
+        self.nr_free_of(self.watch.nr_used.fetch_add(more_used, Ordering::Relaxed).wrapping_add(more_used))
+    }
+
+    /// Changes under way may make it any number for a moment.
+    fn nr_free_of(&self, nr_used: u64) -> u64 {
+        ((self.blocks.nr() * BLOCK_FRAMES).wrapping_sub(nr_used) as i64).max(0) as u64
+    }
+
+    /// Where there are a few blocks or tracts.
+    fn count_all(&self) -> u64 {
+        let summary = &self.blocks.summary;
+        if self.blocks.nr() <= FEW_BLOCKS {
             return self.blocks.names().iter().map(|b| self.blocks.at(b).nr_free()).sum();
         }
-        let nr_tracts = summary.nr_tracts();
-        let nr_used = if nr_tracts <= TRACTS_PER_LOOK {
-            (0..nr_tracts).fold(0, |sum: u64, tract| sum.wrapping_add(summary.nr_used(tract)))
-        } else {
-            let first = self.watch.cursor.fetch_add(TRACTS_PER_LOOK.into(), Ordering::Relaxed);
-            let in_turn = (0..TRACTS_PER_LOOK).map(|i| ((first + u64::from(i)) % u64::from(nr_tracts)) as u32);
-            let tracts = some.into_iter().map(|b| summary.tract_of(b)).chain(in_turn);
-            let more = tracts.fold(0, |sum: u64, tract| sum.wrapping_add(summary.recount(tract)));
-            self.watch.nr_used.fetch_add(more, Ordering::Relaxed).wrapping_add(more)
-        };
-        // Changes under way may make it any number for a moment.
-        let nr_free = (nr_blocks * BLOCK_FRAMES).wrapping_sub(nr_used) as i64;
-        nr_free.max(0) as u64
+        let tracts = 0..summary.nr_tracts();
+        self.nr_free_of(tracts.fold(0, |sum, tract| sum.wrapping_add(summary.nr_used(tract))))
     }
 }
 

@@ -30,12 +30,12 @@ setters!(CompactBudget {
 impl CompactBudget {
     /// For a fault: what clearing a huge page costs a few times over. A guess.
     pub const FAULT: CompactBudget =
-        CompactBudget { nr_blocks: 1024, nr_scanned: 4096, nr_migrated: 256, time_ns: 1_000_000 };
+        CompactBudget { nr_blocks: 512, nr_scanned: 4096, nr_migrated: 256, time_ns: 1_000_000 };
     /// For a daemon, between two looks at whether it should stop, and for a call that wants
     /// a huge page. A guess. Where this many blocks were in vain the next attempt goes on
     /// behind them, so that the cost of one does not grow with memory.
     pub const BACKGROUND: CompactBudget =
-        CompactBudget { nr_blocks: 1024, nr_scanned: 65_536, nr_migrated: 2048, time_ns: 20_000_000 };
+        CompactBudget { nr_blocks: 512, nr_scanned: 65_536, nr_migrated: 2048, time_ns: 20_000_000 };
 }
 
 /// A block of 512 frames that could be emptied.

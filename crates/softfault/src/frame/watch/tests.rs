@@ -2,7 +2,7 @@
 //! watermarks say.
 
 use super::TRACTS_PER_LOOK;
-use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock, Order};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::frame::{BLOCK_WORDS, Content, Kind, word_base};
 use crate::linux::Advice;
 use crate::machine::{CpuId, Machine};
@@ -56,14 +56,14 @@ fn give_some(vm: &Vm<Plain>, seed: &mut u64, taken: &mut Vec<(u64, u64)>) {
 fn what_is_seen_of_free_memory_is_within_its_bound() {
     for (nr_cpus, nr_blocks) in [(1, 8), (1, 9), (8, 64), (16, 128), (100, 110)] {
         let vm = vm_of(nr_cpus, nr_blocks * BLOCK_FRAMES, tunables()).unwrap();
-        let nr_looks = vm.frames.nr_looks();
+        let nr_looks = vm.frames.blocks.summary.nr_tracts().div_ceil(TRACTS_PER_LOOK);
         assert_eq!(nr_looks > 1, nr_blocks > 64, "tracts are looked at in turn where there are many");
         let (mut seed, mut taken) = (nr_blocks, Vec::new());
         for round in 0..40 {
             take_some(&vm, &mut seed, &mut taken);
             give_some(&vm, &mut seed, &mut taken);
-            assert_eq!(vm.frames.uncounted(), None);
-            let seen = (0..nr_looks).map(|_| vm.frames.look([BlockId(0); 2])).last().unwrap();
+            assert_eq!(vm.frames.uncounted(&vm.cpus), None);
+            let seen = (0..nr_looks).map(|_| vm.frames.look()).last().unwrap();
             let exact = vm.frames.nr_free_in_blocks();
             let is_within = if nr_blocks <= 8 { seen == exact } else { 2 * seen <= 3 * exact && 3 * exact <= 4 * seen };
             assert!(is_within, "{nr_blocks} blocks, round {round}: {seen} seen, {exact} free");
@@ -71,49 +71,67 @@ fn what_is_seen_of_free_memory_is_within_its_bound() {
     }
 }
 
-/// What a CPU takes is seen when it begins the next block, wherever that is: no round of
-/// looks has to pass.
+fn claim_all(vm: &Vm<Plain>, b: BlockId) {
+    (0..BLOCK_WORDS).for_each(|w| _ = vm.frames.blocks.at(b).claim_some(w, 64));
+}
+
+/// The sum as it is, without the tracts that have changed since they were looked at.
+fn noted(vm: &Vm<Plain>) -> u64 {
+    vm.frames.watch.nr_used.get()
+}
+
+/// What a CPU takes is seen at its next look, wherever its blocks are: no round of looks has
+/// to pass.
 #[test]
-fn a_look_takes_the_tracts_of_the_last_blocks() {
+fn a_look_takes_the_tracts_that_the_cpu_was_in() {
     let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();
-    assert!(vm.frames.nr_looks() > 4);
-    (0..vm.frames.nr_looks()).for_each(|_| _ = vm.frames.look([BlockId(0); 2]));
-    let taken = [100, 50].map(BlockId);
-    let before = vm.frames.look([BlockId(0); 2]);
-    for b in taken {
-        (0..BLOCK_WORDS).for_each(|w| _ = vm.frames.blocks.at(b).claim_some(w, 64));
-    }
-    // Looks in turn come to these later.
-    vm.frames.watch.cursor.set(0);
-    assert_eq!(vm.frames.look([BlockId(0); 2]), before);
+    assert!(vm.frames.has_sum());
     be(3);
     let cpu = vm.cpu(CpuId(3));
-    vm.frames.watch.cursor.set(0);
-    vm.begun(taken[0]);
-    assert_eq!(vm.frames.look([BlockId(0); 2]), before - BLOCK_FRAMES);
-    cpu.looks_after.set(0);
-    cpu.watched.set(OptBlock::some(taken[1]).to_word());
-    vm.frames.watch.cursor.set(0);
-    vm.begun(BlockId(0));
-    assert_eq!(vm.frames.look([BlockId(0); 2]), before - 2 * BLOCK_FRAMES);
+    let before = noted(&vm);
+    cpu.looks_after.set(4);
+    // Each block is a tract. The last one is full by the time of the look.
+    for b in [100, 50, 20].map(BlockId) {
+        vm.begun(b);
+        claim_all(&vm, b);
+    }
+    assert_eq!((noted(&vm), cpu.unseen.get()), (before, 2 * BLOCK_FRAMES), "two were left");
+    cpu.looks_after.set(1);
+    vm.begun(BlockId(20));
+    assert_eq!((noted(&vm), cpu.unseen.get()), (before + 3 * BLOCK_FRAMES, 0));
+    assert_eq!(vm.frames.uncounted(&vm.cpus), None);
     be(0);
 }
 
-/// Each CPU looks so rarely that the shared words are hardly ever written while much is free,
-/// and at each block when little is.
+/// What others gave back is seen though nobody begins a block there.
+#[test]
+fn looks_take_tracts_at_random() {
+    let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();
+    let huge: Vec<_> = core::iter::from_fn(|| vm.frames.claim_whole(BlockId(127))).collect();
+    vm.frames.look_at_all();
+    let before = noted(&vm);
+    huge.iter().for_each(|huge| vm.give_back_huge(huge.first, huge.content));
+    let cpu = vm.cpu(CpuId(0));
+    let is_seen = |i: u32| {
+        cpu.looks_after.set(0);
+        vm.begun(BlockId(10 + i % 90));
+        noted(&vm) == before - BLOCK_FRAMES
+    };
+    assert!((0..10_000).any(is_seen));
+}
+
+/// Each CPU looks so rarely that the shared words are hardly ever written while much is free.
 #[test]
 fn looks_are_rare_while_much_is_free() {
-    let vm = vm_of(16, 128 * BLOCK_FRAMES, tunables()).unwrap();
-    let nr_looks = |vm: &Vm<Plain>| vm.frames.watch.cursor.get() / u64::from(TRACTS_PER_LOOK);
-    let before = nr_looks(&vm);
-    vm.begun(BlockId(0));
-    assert_eq!(nr_looks(&vm), before + 1, "the first block");
-    let nr_blocks = vm.cpu(vm.machine.this_cpu()).looks_after.get();
-    assert!((2..=4).contains(&nr_blocks), "{nr_blocks} of 128 blocks");
-    (1..nr_blocks).for_each(|_| vm.begun(BlockId(0)));
-    assert_eq!(nr_looks(&vm), before + 1);
-    vm.begun(BlockId(0));
-    assert_eq!(nr_looks(&vm), before + 2);
+    let vm = vm_of(16, 512 * BLOCK_FRAMES, tunables()).unwrap();
+    let after = &vm.cpu(vm.machine.this_cpu()).looks_after;
+    let nr_blocks = after.get();
+    assert!((8..=16).contains(&nr_blocks), "{nr_blocks} of 512 blocks, from the first");
+    for left in (1..nr_blocks).rev().chain([nr_blocks]) {
+        vm.begun(BlockId(0));
+        assert_eq!(after.get(), left);
+    }
+    assert_eq!(vm.frames.watch.cursor.get(), 0, "no round of looks");
 }
 
 /// With Linux's default of `max_ptes_none` no huge page is split for its zeroes.
