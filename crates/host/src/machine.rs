@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: H1, H2; accesses touch a frame only where a table of the core maps
 // it, `are_zero` is set only while all of the arena is zero. I2: H3; a thread keeps its CPU
-// while its guard lives. I3: H7. I4: H4, H5 and H6. I41: the host's kernel shows only
+// while its guard lives. I3: H7. I4: H4, H5 and H6. I42: the host's kernel shows only
 // what all of its CPUs have.
 unsafe impl<F: Format> Machine for Hosted<F> {
     type Format = F;

@@ -68,6 +68,21 @@ impl CpuSet {
     pub fn from_words(bits: [u64; MAX_CPUS / 64]) -> CpuSet {
         CpuSet { bits }
     }
+    /// Words of 64 CPUs each, lowest first.
+    pub(crate) fn words(&self) -> [u64; MAX_CPUS / 64] {
+        self.bits
+    }
+    /// The first `nr_most` members from number `first` on, around; and where the others begin.
+    pub(crate) fn some_from(&self, first: u64, nr_most: usize) -> (CpuSet, u64) {
+        let (mut some, mut next) = (CpuSet::EMPTY, first);
+        let behind = self.iter().filter(|cpu| u64::from(cpu.0) >= first);
+        let before = self.iter().filter(|cpu| u64::from(cpu.0) < first);
+        for cpu in behind.chain(before).take(nr_most) {
+            some.insert(cpu);
+            next = u64::from(cpu.0) + 1;
+        }
+        (some, next)
+    }
     /// Adds `cpu`.
     ///
     /// # Panics
@@ -160,7 +175,7 @@ pub enum Tick {
 ///
 /// # Safety
 ///
-/// The implementor promises invariants I1 to I4, I41 and M1 to M8 of
+/// The implementor promises invariants I1 to I4, I42 and M1 to M8 of
 /// `docs/invariants.md`:
 /// - **I1** [`frame_ptr`](Machine::frame_ptr) gives, for every frame of
 ///   [`frames`](Machine::frames), a pointer to 4,096 bytes of memory that is
@@ -179,7 +194,7 @@ pub enum Tick {
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
 ///   access with a translation that it had read before the call;
-/// - **I41** all CPUs have the instructions for zeroing memory that the one has on which
+/// - **I42** all CPUs have the instructions for zeroing memory that the one has on which
 ///   [`Vm::new`](crate::Vm::new) or [`calibrate`](crate::clear::calibrate) is called;
 ///   where [`vector_registers`](Machine::vector_registers) says `true`, vector registers
 ///   are the caller's on all of them;
@@ -300,7 +315,7 @@ pub unsafe trait Machine: Sized + Sync {
 
     /// Whether code of the subsystem may use vector registers beyond those that the
     /// compiler uses for this target anyway: `false` where they are a program's and
-    /// nobody saves them, as in most kernels (I41).
+    /// nobody saves them, as in most kernels (I42).
     fn vector_registers(&self) -> bool {
         false
     }

@@ -229,10 +229,10 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(now)
     }
 
-    /// Once in an attempt.
+    /// Of some CPUs, once in an attempt.
     fn steal_groups(&mut self) {
         self.stole = true;
-        self.vm.steal_groups();
+        self.vm.steal_some_groups();
     }
 
     fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {

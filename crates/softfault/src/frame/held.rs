@@ -40,19 +40,20 @@ impl<M: Machine> Memory<M> {
 
     /// Takes the mark of a CPU away whose groups the caller has emptied, unless somebody
     /// who began there holds frames. Only the owner of the turn in need does: between the
-    /// two steps a holder is out of sight. It leaves a trace where a hold has ended since the
-    /// CPU lost its mark before: the holder may have come and gone during the attempt, and
-    /// nothing else tells of him.
+    /// two steps a holder is out of sight. And only where it has counted the holders before
+    /// its attempt: of one who has come and gone since then only the mark would tell.
     pub(super) fn unmark(&self, id: CpuId) {
+        if self.frames.counted[usize::from(id.0) / 64].get() & bit_of(id) == 0 {
+            return;
+        }
         self.frames.marks[usize::from(id.0) / 64].fetch_and(!bit_of(id), Ordering::AcqRel);
         // A change, so that whoever counts after it sees that the mark has gone.
         let cpu = self.cpu(id);
         let held = cpu.held.fetch_add(0, Ordering::AcqRel);
         if held & HOLDERS != 0 {
             self.frames.mark(id);
-        } else if cpu.held_before.get() != held {
+        } else {
             cpu.held_before.set(held);
-            self.frames.nr_unmarked.add_owned(1);
         }
     }
 
@@ -100,6 +101,11 @@ impl Frames {
     /// The CPUs that may have frames out of sight.
     pub(super) fn marked(&self) -> CpuSet {
         CpuSet::from_words(core::array::from_fn(|i| self.marks[i].load(Ordering::Acquire)))
+    }
+
+    /// The owner of the turn in need is about to count the holders of these.
+    pub(super) fn begin_count(&self, marked: &CpuSet) {
+        self.counted.iter().zip(marked.words()).for_each(|(word, bits)| word.set(bits));
     }
 
     /// Whether an allocation is about to be refused. A hint for those who would

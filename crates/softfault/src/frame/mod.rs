@@ -122,9 +122,10 @@ pub struct Frames {
     /// CPUs that have frames in groups, or from which frames are held, a bit each; others
     /// need not be asked (I28).
     pub(crate) marks: [Word; MAX_CPUS / 64],
-    /// How many marks were taken away of CPUs where a hold had ended. The owner of the turn
-    /// in need writes it.
-    pub(crate) nr_unmarked: Word,
+    /// The CPUs that were marked when the owner of the turn in need last counted holders.
+    pub(crate) counted: [Word; MAX_CPUS / 64],
+    /// The CPU at which the next thief begins who robs some.
+    pub(crate) next_robbed: Word,
     /// CPUs that take their small frames from the same blocks (`policy::share`).
     pub(crate) nr_team: u64,
     /// How often a block has become wholly free.

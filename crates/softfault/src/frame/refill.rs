@@ -11,10 +11,13 @@ use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, Pfn};
 use crate::cpu::ATTENTION_THIEF;
-use crate::machine::{CpuId, Machine};
+use crate::machine::{CpuId, CpuSet, Machine};
 use crate::mem;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
+
+/// CPUs that a thief robs who is not in need. A guess.
+const NR_ROBBED: usize = 16;
 
 impl<M: Machine> Memory<M> {
     /// One frame, the caller's alone. Called with nothing held: it may wait for
@@ -109,7 +112,7 @@ impl<M: Machine> Memory<M> {
             self.frames.release_word(base, left, fill.content());
         }
         if is_new_block {
-            self.begun(BlockId::of(Pfn(base as u32)));
+            self.begun(BlockId::of(Pfn(claim.base as u32)));
         }
         Ok(())
     }
@@ -136,31 +139,39 @@ impl<M: Machine> Memory<M> {
 
     /// Empties the groups of the CPUs that have any into the blocks; whether there was
     /// anything. Such CPUs keep no blocks for themselves, either.
+    #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn steal_groups(&self) -> bool {
-        self.steal(|_| ())
+        self.steal(&self.frames.marked(), |_| ())
+    }
+
+    /// The same of some, and the next time of others: for who can do without.
+    pub(crate) fn steal_some_groups(&self) -> bool {
+        let first = self.frames.next_robbed.load(Ordering::Relaxed);
+        let (some, next) = self.frames.marked().some_from(first, NR_ROBBED);
+        self.frames.next_robbed.store(next, Ordering::Relaxed);
+        self.steal(&some, |_| ())
     }
 
     /// The same for the owner of the turn in need: CPUs that have nothing left need not be
     /// asked the next time.
     pub(super) fn steal_in_need(&self) -> bool {
-        self.steal(|id| self.unmark(id))
+        self.steal(&self.frames.marked(), |id| self.unmark(id))
     }
 
     /// One thief at a time; a CPU that wants its group meanwhile waits outside its
     /// section. `emptied` hears of each CPU whose groups are empty, before they may be used
     /// again.
-    fn steal(&self, emptied: impl Fn(CpuId)) -> bool {
+    fn steal(&self, marked: &CpuSet, emptied: impl Fn(CpuId)) -> bool {
         while self.thief.swap(1, Ordering::Acquire) != 0 {
             self.machine.relax();
         }
-        let marked = self.frames.marked();
         let mut pace = Pace::new(&self.machine);
         for id in marked.iter() {
             pace.step();
             self.cpu(id).attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
         }
         drop(pace);
-        self.grace(&marked);
+        self.grace(marked);
         let held = self.hold();
         let mut found = false;
         let mut pace = Pace::new(&self.machine);

@@ -27,6 +27,9 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
+/// Blocks that a CPU begins in vain in one search, before it takes frames from any.
+const MOST_BLOCKS: usize = 4;
+
 /// Up to 64 frames that were just claimed.
 pub(super) struct Claim {
     pub(super) base: u64,
@@ -56,7 +59,9 @@ impl<M: Machine> Memory<M> {
         {
             return Some(claim);
         }
-        loop {
+        // A block whose count says more than its bits is somebody's who is giving back: it is
+        // not waited for.
+        for _ in 0..MOST_BLOCKS {
             let cpu = self.this_cpu_data();
             if let Some(claim) = frames.claim_own(cpu, most) {
                 return Some(claim);

@@ -142,13 +142,11 @@ impl<M: Machine> Source<'_, M> {
 pub(crate) struct InNeed<'vm, M: Machine>(&'vm Memory<M>);
 
 /// Who may hold frames, at one moment.
-struct Holders {
+pub(super) struct Holders {
     /// The CPUs on which somebody may.
     marked: CpuSet,
     /// Of those: the holders, and those that have ended.
     sum: u64,
-    /// `Frames::nr_unmarked`.
-    nr_unmarked: u64,
 }
 
 impl<M: Machine> InNeed<'_, M> {
@@ -179,22 +177,22 @@ impl<M: Machine> InNeed<'_, M> {
         }
     }
 
-    fn holders(&self) -> Holders {
+    pub(super) fn holders(&self) -> Holders {
         sync::fence();
         let marked = self.0.frames.marked();
-        Holders { marked, sum: self.sum(&marked), nr_unmarked: self.0.frames.nr_unmarked.get() }
+        self.0.frames.begin_count(&marked);
+        Holders { marked, sum: self.sum(&marked) }
     }
 
     /// Whether nobody has held a frame since. All words grow, so that equal sums mean equal
-    /// words. On a CPU that has been marked since then no hold has begun but in vain; one
-    /// that lost its mark has left a trace (`unmark`).
+    /// words. On a CPU that has been marked since then no hold has begun but in vain;
+    /// none of the others has lost its mark (`unmark`).
     fn are_still(&self, before: &Holders) -> bool {
         sync::fence();
         let memory = self.0;
         let is_idle = |id: CpuId| memory.cpu(id).held.load(Ordering::Acquire) == memory.cpu(id).held_before.get();
         memory.frames.marked().iter().all(|id| before.marked.contains(id) || is_idle(id))
             && self.sum(&before.marked) == before.sum
-            && memory.frames.nr_unmarked.get() == before.nr_unmarked
     }
 
     fn sum(&self, marked: &CpuSet) -> u64 {

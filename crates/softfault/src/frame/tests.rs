@@ -236,14 +236,55 @@ fn a_thief_who_is_not_in_need_leaves_marks() {
     be(0);
     assert!(vm.steal_groups());
     assert!(vm.frames.is_marked(CpuId(1)), "I28: a holder there would be out of sight for a moment");
+    let turn = vm.in_need();
+    let _ = turn.holders();
     assert!(!vm.steal_in_need());
     assert!(!vm.frames.is_marked(CpuId(1)), "each refusal would visit it");
     be(1);
     let held = vm.hold();
     be(0);
+    let _ = turn.holders();
     vm.steal_in_need();
     assert!(vm.frames.is_marked(CpuId(1)), "I28: it holds frames");
     drop(held);
+}
+
+/// A refusal on one CPU after one on another takes one attempt, as if the CPUs had never had
+/// frames.
+#[test]
+fn a_refusal_takes_one_attempt_on_each_cpu() {
+    let vm = vm_of(4, 1024, Tunables::default()).unwrap();
+    while vm.obtain(Fill::Raw).is_ok() {}
+    for cpu in [1, 2, 3, 1, 0, 2] {
+        be(cpu);
+        let mut nr_attempts = 0;
+        let refused = vm.in_need().attempt(0, &mut |search| {
+            nr_attempts += 1;
+            let held = vm.hold();
+            let found = vm.try_obtain(Fill::Raw, search);
+            held.in_vain();
+            found
+        });
+        assert_eq!((refused, nr_attempts), (Err(OutOfFrames::Frame), 1), "on CPU {cpu}");
+    }
+    be(0);
+}
+
+/// A thief who is not in need asks some CPUs, and the next time others.
+#[test]
+fn compaction_robs_some_cpus_at_a_time() {
+    let nr_cpus = 40;
+    let vm = vm_of(nr_cpus, 512 * 64, Tunables::default()).unwrap();
+    for cpu in 0..nr_cpus as u16 {
+        be(cpu);
+        vm.obtain(Fill::Raw).unwrap();
+    }
+    be(0);
+    let nr_full = || (0..nr_cpus).filter(|id| vm.cpu(CpuId(*id as u16)).nr_in_groups() > 0).count();
+    for left in [24, 8, 0] {
+        vm.steal_some_groups();
+        assert_eq!(nr_full(), left);
+    }
 }
 
 /// I28: in each attempt a hold of somebody else ends, until the others are asked to

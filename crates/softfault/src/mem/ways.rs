@@ -67,7 +67,7 @@ pub fn zero_frames<M: Machine>(machine: &M, ways: Ways, way: Zeroing, first: Pfn
             let to = machine.frame_ptr(first);
             sync::about_to_touch(to, len);
             // SAFETY: I1 and I6: that many bytes, aligned to a page, and nobody else
-            // reads or writes them now. I41: the CPU has the instructions and the
+            // reads or writes them now. I42: the CPU has the instructions and the
             // machine allows the registers, or `ways` would not say so.
             unsafe { bytes::zero_by_vectors(to, len) };
             sync::zeroed(to, len);
@@ -75,7 +75,7 @@ pub fn zero_frames<M: Machine>(machine: &M, ways: Ways, way: Zeroing, first: Pfn
         Zeroing::Clzero => {
             let to = machine.frame_ptr(first);
             sync::about_to_touch(to, len);
-            // SAFETY: I1 and I6, as above. I41: the CPU has the instruction.
+            // SAFETY: I1 and I6, as above. I42: the CPU has the instruction.
             unsafe { bytes::zero_by_lines(to, len) };
             sync::streamed();
             sync::zeroed(to, len);
@@ -131,7 +131,7 @@ mod bytes {
     /// # Safety
     ///
     /// I1, I6: `len` bytes, a multiple of 64, at `to`, aligned to 64, are the
-    /// caller's. I41: [`has_vector`], and the machine allows it.
+    /// caller's. I42: [`has_vector`], and the machine allows it.
     #[cfg(target_feature = "sse2")]
     #[target_feature(enable = "avx2")]
     pub unsafe fn zero_by_vectors(to: *mut u8, len: usize) {
@@ -161,7 +161,7 @@ mod bytes {
     /// # Safety
     ///
     /// I1, I6: `len` bytes, a multiple of 64, at `to`, aligned to 64, are the
-    /// caller's. I41: [`has_clzero`].
+    /// caller's. I42: [`has_clzero`].
     pub unsafe fn zero_by_lines(to: *mut u8, len: usize) {
         for line in (0..len).step_by(64) {
             // SAFETY: I1: the line is inside; the instruction zeroes it and no more.

@@ -16,6 +16,9 @@ pub(crate) const BLOCKS_FOR_PAGES: u64 = 4;
 /// times in 512 faults, and taken eight frames at a time: 3 % of memory. A guess.
 pub(crate) const BLOCKS_FOR_WHAT_STAYS: u64 = 32;
 
+/// Memory of so few blocks is a model's, or a test's.
+const FEW_BLOCKS: u64 = 2;
+
 /// The smallest number of CPUs that together have so many blocks: all, if these have not.
 pub(crate) const fn sharers(nr_blocks: u64, nr_cpus: u64, nr_wanted: u64) -> u64 {
     if nr_blocks == 0 {
@@ -23,6 +26,12 @@ pub(crate) const fn sharers(nr_blocks: u64, nr_cpus: u64, nr_wanted: u64) -> u64
     }
     let nr = (nr_cpus * nr_wanted).div_ceil(nr_blocks);
     if nr > nr_cpus { nr_cpus } else { nr }
+}
+
+/// CPUs that take small frames from the same block. In memory of so few blocks that nobody
+/// finds one that is free for long, each CPU has its own.
+pub(crate) const fn team(nr_blocks: u64, nr_cpus: u64) -> u64 {
+    if nr_blocks <= FEW_BLOCKS { 1 } else { sharers(nr_blocks, nr_cpus, BLOCKS_FOR_PAGES) }
 }
 
 #[cfg(test)]
@@ -38,6 +47,7 @@ mod tests {
         // 4 GiB, 32 GiB.
         assert_eq!([all(2048, 512), all(16_384, 512)], [[1, 8], [1, 1]]);
         assert_eq!([all(0, 4), all(1, 4), all(3, 512)], [[4, 4], [4, 4], [512, 512]]);
+        assert_eq!([team(1, 4), team(2, 4), team(3, 4), team(128, 64)], [1, 1, 4, 2]);
     }
 
     #[test]

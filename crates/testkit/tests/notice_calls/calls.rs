@@ -166,7 +166,7 @@ calls! {
 }
 
 /// Functions that no subscriber can call, or that it has no business with, and why.
-pub const LEFT_OUT: [(&str, &str); 7] = [
+pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Vm::new", "there is no machine to be told by yet"),
     ("Vm::into_machine", "the spaces borrow it"),
     ("Vm::check_free_is_zero", "reads all free memory and waits for nobody"),
@@ -174,4 +174,16 @@ pub const LEFT_OUT: [(&str, &str); 7] = [
     ("Active::walker", "stays on the thread of its CPU, as all that a walker does; walker.rs calls from there"),
     ("AddressSpace::activate_raw", "unsafe; as activate"),
     ("AddressSpace::deactivate_raw", "unsafe; as activate"),
+    ("Vm::nr_blocks", "sets memory's state, at rest"),
+    ("Vm::home_blocks", "sets memory's state, at rest"),
+    ("Vm::free_bits", "sets memory's state, at rest"),
+    ("Vm::take_bits", "sets memory's state, at rest"),
+    ("Vm::give_bits", "sets memory's state, at rest"),
+    ("Vm::soil_free", "sets memory's state, at rest"),
+    ("Vm::fix_block", "sets memory's state, at rest"),
+    ("Vm::has_pages_only", "sets memory's state, at rest"),
+    ("Vm::is_fixed_block", "sets memory's state, at rest"),
+    ("Vm::take_all", "sets memory's state, at rest"),
+    ("Vm::empty_caches", "sets memory's state, at rest"),
+    ("Vm::check_summaries_at_rest", "sets memory's state, at rest"),
 ];
