@@ -44,6 +44,8 @@ mod reserve;
 mod runs;
 mod search;
 #[cfg(test)]
+mod shape_tests;
+#[cfg(test)]
 mod share_tests;
 mod sight;
 mod stat;
