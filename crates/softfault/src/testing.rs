@@ -156,7 +156,8 @@ unsafe impl Machine for Plain {
         RELAXED.with(|hook| hook.try_borrow_mut().iter_mut().for_each(|hook| hook.iter_mut().for_each(|hook| hook())));
     }
     fn entered(&self, _: &Word) {
-        ENTERED.with(|hook| hook.borrow_mut().iter_mut().for_each(|hook| hook()));
+        // Sections of the hook itself have no hook.
+        ENTERED.with(|hook| hook.try_borrow_mut().iter_mut().for_each(|hook| hook.iter_mut().for_each(|hook| hook())));
     }
     fn park(&self, _: &Word, _: u64) {
         self.relax();

@@ -20,6 +20,18 @@ loom::thread_local! {
     static CPU: Cell<u16> = Cell::new(0);
 }
 
+/// What has room in the arena.
+const MOST_CPUS: usize = 40;
+
+std::thread_local! {
+    static CPUS: Cell<usize> = const { Cell::new(NR_CPUS) };
+}
+
+/// From now on worlds of this test have so many CPUs.
+pub fn use_cpus(nr_cpus: usize) {
+    CPUS.set(nr_cpus);
+}
+
 std::thread_local! {
     static SLOW_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
     static SMALL_CPU: Cell<Option<CpuId>> = const { Cell::new(None) };
@@ -27,7 +39,7 @@ std::thread_local! {
 
 std::thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(false) };
-    static SLOTS: Cell<[Option<&'static Word>; NR_CPUS]> = const { Cell::new([None; NR_CPUS]) };
+    static SLOTS: Cell<[Option<&'static Word>; MOST_CPUS]> = const { Cell::new([None; MOST_CPUS]) };
 }
 
 /// From now on shootdowns of this test wait for the sections of the CPUs that they
@@ -110,7 +122,7 @@ unsafe impl Machine for Modelled {
         arena().wrapping_add(pfn.0 as usize * 4096)
     }
     fn nr_cpus(&self) -> usize {
-        NR_CPUS
+        CPUS.get()
     }
     fn this_cpu(&self) -> CpuId {
         CpuId(CPU.with(Cell::get))

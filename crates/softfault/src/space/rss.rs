@@ -107,3 +107,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "rss_tests.rs"]
+mod tests;
