@@ -94,7 +94,7 @@ impl<M: Machine> Memory<M> {
         self.frames.release_run(first, Self::NR_SUB_FRAMES, content);
     }
 
-    fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
+    pub(super) fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
         let blocks = &self.frames.blocks;
         let (zone, all) = (self.zone(), blocks.names());
         let search = BlockId(self.this_cpu_data().huge_search.get() as u32);

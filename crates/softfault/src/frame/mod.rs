@@ -35,6 +35,8 @@ mod held;
 mod huge;
 mod inject;
 mod lack;
+#[cfg(test)]
+mod look_tests;
 mod offers;
 #[cfg(test)]
 mod quiet_tests;

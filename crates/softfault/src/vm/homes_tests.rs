@@ -3,7 +3,7 @@
 use crate::addr::{BLOCK_FRAMES, PAGE_SIZE, Pfn};
 use crate::machine::{CpuId, Machine, MemoryNode};
 use crate::space::Vm;
-use crate::testing::{FIXED_PRIVATE, Plain, RW, be, in_ranges};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, in_ranges, vm_of};
 use crate::tunables::Tunables;
 use std::vec::Vec;
 
@@ -77,4 +77,16 @@ fn nodes_without_memory_or_cpus_are_no_nodes_apart() {
     space.mmap(1 << 30, 64 << 21, RW, FIXED_PRIVATE).unwrap();
     let write = |page: &u64| space.write((1 << 30) + page * PAGE_SIZE, &[1]).is_ok();
     assert!((0..64 * 512).take_while(write).count() > 61 * 512);
+}
+
+/// The bits of a zone's tracts share no word of level 1 with those of another's.
+#[test]
+fn no_row_of_level_1_serves_two_cpus() {
+    let vm = vm_of(16, 16 * 70 * BLOCK_FRAMES, Tunables::default()).unwrap();
+    let summary = &vm.frames.blocks.summary;
+    let nr_in_row = summary.nr_tracts_in_share();
+    assert_eq!(nr_in_row, 2);
+    let firsts: Vec<u32> = (0..summary.nr_tracts()).step_by(2).map(|tract| summary.blocks_of(tract).start.0).collect();
+    let starts: Vec<u32> = zones(&vm).iter().filter(|zone| zone.0 < zone.1).map(|zone| zone.0).collect();
+    assert!(starts.len() >= 15 && starts.iter().all(|start| firsts.contains(start)), "{starts:?} of {firsts:?}");
 }

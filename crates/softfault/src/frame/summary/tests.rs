@@ -10,6 +10,7 @@ const SHAPES: [(u32, usize); 7] = [(1, 1), (64, 1), (65, 1), (100, 64), (512, 51
 
 struct Both {
     summary: Summary,
+    kind: Kind,
     model: BTreeSet<u32>,
     /// The trees lie in its memory.
     _machine: Plain,
@@ -17,19 +18,25 @@ struct Both {
 
 impl Both {
     fn new(nr_blocks: u32, nr_cpus: usize) -> Both {
+        Both::of(Kind::Room, nr_blocks, nr_cpus)
+    }
+
+    /// Memory that nobody has used offers everything but the rare kinds.
+    fn of(kind: Kind, nr_blocks: u32, nr_cpus: usize) -> Both {
         let nr_frames = Summary::frames_for(nr_blocks, nr_cpus);
         let machine = in_ranges(nr_frames + 1, &[(0, nr_frames + 1)], 0, 0);
         let summary = Summary::over(&machine, Pfn(1), nr_blocks, nr_cpus);
-        Both { summary, model: (0..nr_blocks).collect(), _machine: machine }
+        let model = if kind.is_rare() { BTreeSet::new() } else { (0..nr_blocks).collect() };
+        Both { summary, kind, model, _machine: machine }
     }
 
     fn set(&mut self, b: u32, has: bool) {
         if has {
             self.model.insert(b);
-            self.summary.offer(Kind::Room, BlockId(b));
+            self.summary.offer(self.kind, BlockId(b));
         } else {
             self.model.remove(&b);
-            self.summary.withdraw(Kind::Room, BlockId(b), || false);
+            self.summary.withdraw(self.kind, BlockId(b), || false);
         }
     }
 
@@ -38,8 +45,8 @@ impl Both {
         let name = |b: Option<&u32>| b.map(|b| BlockId(*b));
         let blocks = BlockRange { start: BlockId(from), end: BlockId(end) };
         let mut inside = self.model.range(from..end);
-        assert_eq!(self.summary.first_in(Kind::Room, &blocks), name(inside.clone().next()), "{blocks:?}");
-        assert_eq!(self.summary.last_in(Kind::Room, &blocks), name(inside.next_back()), "{blocks:?}");
+        assert_eq!(self.summary.first_in(self.kind, &blocks), name(inside.clone().next()), "{blocks:?}");
+        assert_eq!(self.summary.last_in(self.kind, &blocks), name(inside.next_back()), "{blocks:?}");
     }
 }
 
@@ -48,10 +55,12 @@ fn random(state: &mut u64, n: u32) -> u32 {
     ((*state >> 33) % u64::from(n)) as u32
 }
 
+/// `Spare` is stored the other way round.
 #[test]
 fn searches_find_what_a_set_finds() {
-    for (nr_blocks, nr_cpus) in SHAPES {
-        let mut both = Both::new(nr_blocks, nr_cpus);
+    let cases = SHAPES.into_iter().flat_map(|shape| [Kind::Room, Kind::Spare].map(|kind| (kind, shape)));
+    for (kind, (nr_blocks, nr_cpus)) in cases {
+        let mut both = Both::of(kind, nr_blocks, nr_cpus);
         both.compare(0, nr_blocks);
         let mut state = 7;
         for step in 0..4000 {
@@ -60,6 +69,13 @@ fn searches_find_what_a_set_finds() {
             both.set(b, random(&mut state, 4) == 0 || step > 3000);
             both.compare(random(&mut state, nr_blocks), random(&mut state, nr_blocks + 1));
         }
+        // One after the other: the root is asked before any search.
+        let left: std::vec::Vec<u32> = both.model.iter().copied().collect();
+        for b in left {
+            assert!(both.summary.has(kind), "{kind:?}: block {b} is denied");
+            both.set(b, false);
+        }
+        assert!(!both.summary.has(kind), "{kind:?}: each search goes down in vain");
     }
 }
 
