@@ -60,3 +60,14 @@ fn cpus_that_aged_their_memory_keep_to_it() {
     let counted = run(&Options { frames: Frames::Aged, ..options(8, Typed::Lockfree) }, || ()).unwrap();
     assert!(counted.transfers * 1000 < 50 * counted.nr_faults, "{:?}", counted.places);
 }
+
+/// The levels above a CPU's own rows hear of it when it has its first block for tables, and no
+/// more: not when that is begun, a part in use, nor when it is used up.
+#[test]
+fn upper_levels_hear_once_of_a_cpu_that_needs_tables() {
+    let huge = Options { pages: Pages::HUGE, touches: 1100, ..options(16, Typed::Lockfree) };
+    let counted = run(&huge, || ()).unwrap();
+    let levels = counted.places.iter().filter(|place| place.structure == "Summary" && place.field.starts_with("level"));
+    let transfers: u64 = levels.map(|place| place.transfers).sum();
+    assert!(transfers <= 20, "{transfers}: {:?}", counted.places);
+}

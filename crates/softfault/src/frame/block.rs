@@ -128,14 +128,37 @@ impl Block<'_> {
     /// Claims all free frames of word `w`, at most `most` of them, lowest first:
     /// (their bits, those of them that are zero).
     pub(crate) fn claim_some(&self, w: usize, most: u64) -> (u64, u64) {
+        let mask = self.take_some(w, most);
+        (mask, if mask == 0 { 0 } else { self.count_claim(w, mask) })
+    }
+
+    /// The same for what stays where it is. One change of the state: a block of which a part
+    /// is in use, and nothing stays, is so rare at first that all levels would be told.
+    pub(crate) fn claim_fixed(&self, w: usize, most: u64) -> (u64, u64) {
+        let mask = self.take_some(w, most);
+        if mask == 0 {
+            return (0, 0);
+        }
+        let nr = u64::from(mask.count_ones());
+        let mut before = self.state.load(Ordering::Relaxed);
+        let after = |state: u64| (state + nr) | FIXED;
+        while let Err(now) = self.state.compare_exchange(before, after(before), Ordering::AcqRel, Ordering::Relaxed) {
+            before = now;
+        }
+        self.note(changed(before, after(before)));
+        self.weigh(more_used(before, after(before)));
+        (mask, mask & !self.dirty[w].load(Ordering::Relaxed))
+    }
+
+    fn take_some(&self, w: usize, most: u64) -> u64 {
         let mut seen = self.used[w].load(Ordering::Relaxed);
         loop {
             let mask = lowest_bits(!seen, most);
             if mask == 0 {
-                return (0, 0);
+                return 0;
             }
             match self.used[w].compare_exchange(seen, seen | mask, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return (mask, self.count_claim(w, mask)),
+                Ok(_) => return mask,
                 Err(now) => seen = now,
             }
         }

@@ -72,11 +72,7 @@ impl Frames {
     fn claim_for_reserve(&self, most: u64) -> Option<Claim> {
         let blocks = &self.blocks;
         let places = [Kind::Fixed, Kind::Room].into_iter().flat_map(|kind| blocks.offering_last(kind, blocks.names()));
-        places.filter(|_| most > 0).find_map(|b| {
-            let (_, claim) = self.claim_in(b, 0, most)?;
-            blocks.at(b).set_fixed();
-            Some(claim)
-        })
+        places.filter(|_| most > 0).find_map(|b| self.claim_fixed_in(b, most))
     }
 
     /// Frames in the groups that are chained. For the checker.

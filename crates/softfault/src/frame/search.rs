@@ -30,6 +30,10 @@ use crate::sync::Ordering;
 /// Blocks that a CPU begins in vain in one search, before it takes frames from any.
 const MOST_BLOCKS: usize = 4;
 
+/// Frames that stay in a block for what cannot be moved until the CPU has another one: as
+/// many as it takes at once.
+const LAST_FRAMES: u64 = 8;
+
 /// Up to 64 frames that were just claimed.
 pub(super) struct Claim {
     pub(super) base: u64,
@@ -82,15 +86,19 @@ impl<M: Machine> Memory<M> {
 
     /// From the block that the CPU used last for what stays, another such block of
     /// its zone, one of its home, a new one there; then the same of all. From the end, since
-    /// pages are taken from the start.
+    /// pages are taken from the start. The last frames of the CPU's block wait until it has
+    /// another: all levels would be told that there is none, and then that there is one.
     fn claim_fixed(&self, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
         let blocks = &self.frames.blocks;
         let (zone, home, all) = (self.zone(), self.this_cpu_data().home.blocks(), blocks.names());
-        let last = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
+        let own = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
+        let own = own.filter(|b| blocks.at(*b).is_fixed());
         let near = [(zone, Kind::Fixed), (home, Kind::Fixed), (zone, Kind::Room), (home, Kind::Room)];
-        let places = near.into_iter().chain([(all, Kind::Fixed), (all, Kind::Room)]);
-        let others = places.flat_map(|(some, kind)| blocks.offering_last(kind, some));
-        let found = last.filter(|b| blocks.at(*b).is_fixed()).into_iter().chain(others).find_map(|b| {
+        let far = [(all, Kind::Fixed), (all, Kind::Room)];
+        let others = |(some, kind)| blocks.offering_last(kind, some).filter(move |b| Some(*b) != own);
+        let (near, far) = (near.into_iter().flat_map(others), far.into_iter().flat_map(others));
+        let first = own.filter(|b| blocks.at(*b).nr_free() > LAST_FRAMES);
+        let found = first.into_iter().chain(near).chain(own).chain(far).find_map(|b| {
             pace.step();
             self.claim_fixed_of(b, most)
         });
@@ -98,9 +106,10 @@ impl<M: Machine> Memory<M> {
     }
 
     fn claim_fixed_of(&self, b: BlockId, most: u64) -> Option<Claim> {
-        let (_, claim) = self.frames.claim_in(b, 0, most)?;
-        self.frames.blocks.at(b).set_fixed();
-        self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
+        let claim = self.frames.claim_fixed_in(b, most)?;
+        if self.frames.blocks.at(b).nr_free() > LAST_FRAMES {
+            self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
+        }
         Some(claim)
     }
 
@@ -195,6 +204,15 @@ impl Frames {
         (from..BLOCK_WORDS).find_map(|w| {
             let (mask, zero) = block.claim_some(w, most);
             (mask != 0).then(|| (w, Claim { base: word_base(b, w), mask, zero }))
+        })
+    }
+
+    /// The same for what stays where it is, as the block says from then on.
+    pub(super) fn claim_fixed_in(&self, b: BlockId, most: u64) -> Option<Claim> {
+        let block = self.blocks.at(b);
+        (0..BLOCK_WORDS).find_map(|w| {
+            let (mask, zero) = block.claim_fixed(w, most);
+            (mask != 0).then(|| Claim { base: word_base(b, w), mask, zero })
         })
     }
 }

@@ -1,7 +1,8 @@
 //! CPUs and their blocks: shares, teams, and what becomes of a block that its CPU has left.
 
+use super::summary::Kind;
 use super::want::{Fill, Search};
-use crate::addr::{BlockId, OptBlock};
+use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
 use crate::machine::CpuId;
 use crate::space::Vm;
 use crate::testing::{Plain, be, vm_of};
@@ -98,4 +99,19 @@ fn what_stays_comes_from_the_block_of_a_neighbour() {
     };
     let first = fixed(3);
     assert_eq!([fixed(2), fixed(1), fixed(0)], [first; 3]);
+}
+
+/// A CPU begins its next block for what stays before the last frames of the one that it has
+/// are used, so that the trees do not hear that there is none.
+#[test]
+fn there_is_always_a_block_for_tables_with_some_frames_left() {
+    let vm = vm_of(1, 8 * BLOCK_FRAMES, Tunables::default()).unwrap();
+    let summary = &vm.frames.blocks.summary;
+    for nr in 0..4 * BLOCK_FRAMES {
+        vm.obtain(Fill::Fixed).unwrap();
+        assert!(summary.has(Kind::Fixed), "after {nr}");
+    }
+    // Hardly more blocks than it takes.
+    let nr_fixed = vm.frames.blocks.iter().filter(|block| block.is_fixed()).count();
+    assert!(nr_fixed <= 5, "{nr_fixed}");
 }

@@ -445,10 +445,14 @@ fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
         0 | 1 => nr_blocks,
         nr_cpus => (nr_blocks - nr_blocks / 96) / nr_cpus,
     };
-    match share.max(1).div_ceil(64) {
-        1 => [share.max(1), 64],
-        nr_tracts => [share / nr_tracts, nr_tracts.min(64)],
+    let (share, fewest) = (share.max(1), share.max(1).div_ceil(64));
+    if fewest == 1 || fewest > 64 {
+        return [share / fewest, 64];
     }
+    // What does not divide would be in the wrong share: a CPU's would be too small for it, and
+    // it would end in another's.
+    let nr_tracts = (fewest..=64.min(2 * fewest)).min_by_key(|nr_tracts| share % nr_tracts).unwrap_or(fewest);
+    [share / nr_tracts, nr_tracts]
 }
 
 /// First row of each level and the end of the last, number of levels.

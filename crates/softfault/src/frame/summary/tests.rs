@@ -131,9 +131,22 @@ fn tracts_are_as_large_as_cpus_leave_room_for() {
     assert_eq!([widths_of(65, 1), widths_of(255, 64), widths_of(100, 3)], [[32, 2], [3, 64], [33, 64]]);
     // Shares of 69 blocks, of 2,048, of a TiB.
     let large = [widths_of(35_500, 512), widths_of(1 << 20, 512), widths_of(1 << 19, 1)];
-    assert_eq!(large, [[34, 2], [63, 32], [64, 64]]);
+    assert_eq!(large, [[34, 2], [45, 45], [64, 64]]);
     assert!(size_of::<SummaryRow>().is_multiple_of(128), "no two tracts share a pair of lines");
     let (starts, nr_levels) = levels_of(1 << 23, [64, 64]);
     assert_eq!((nr_levels, starts), (4, [0, 131_072, 133_120, 133_152, 133_153, 0]));
     assert_eq!(levels_of(1 << 23, widths_of(1 << 23, 512)).1, 4, "16 TiB and 512 CPUs");
+}
+
+/// A CPU whose share is smaller than what it has takes the rest from others.
+#[test]
+fn tracts_leave_out_hardly_anything_of_a_share() {
+    assert_eq!([widths_of(520, 1), widths_of(1000, 1)], [[52, 10], [50, 20]]);
+    for share in 1..=64 * 64 {
+        // One CPU has all.
+        let [tract, nr_tracts] = widths_of(share, 1);
+        let of_share = if nr_tracts < 64 { tract * nr_tracts } else { share / tract * tract };
+        assert!((share - of_share) * 64 <= share && tract <= 64 && nr_tracts <= 64, "{share}: {tract} x {nr_tracts}");
+        assert!(share <= 64 || tract > 16, "{share}: tracts of {tract}");
+    }
 }
