@@ -14,6 +14,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 pub const NR_FRAMES: u64 = 48;
+/// Frames of a machine of several blocks, all but a few of which are not there.
+const FAR_RANGES: [FrameRange; 2] =
+    [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(1024), nr_frames: 8 }];
+const ARENA_FRAMES: u64 = 1032;
 pub const NR_CPUS: usize = 3;
 
 loom::thread_local! {
@@ -25,6 +29,13 @@ const MOST_CPUS: usize = 40;
 
 std::thread_local! {
     static CPUS: Cell<usize> = const { Cell::new(NR_CPUS) };
+    static HAS_BLOCKS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on worlds of this test have three blocks, fewer than CPUs want: all of them take
+/// frames from the same one.
+pub fn use_blocks() {
+    HAS_BLOCKS.set(true);
 }
 
 /// From now on worlds of this test have so many CPUs.
@@ -85,7 +96,7 @@ struct Place {
 
 std::thread_local! {
     static PLACE: Place = {
-        let layout = std::alloc::Layout::from_size_align(NR_FRAMES as usize * 4096, 4096).unwrap();
+        let layout = std::alloc::Layout::from_size_align(ARENA_FRAMES as usize * 4096, 4096).unwrap();
         // SAFETY: I1: the layout has a size; the memory is never given back.
         let arena = unsafe { std::alloc::alloc_zeroed(layout) };
         let vm = Box::leak(Box::<Vm<Modelled>>::new_uninit()).as_mut_ptr();
@@ -112,13 +123,14 @@ pub struct Modelled;
 unsafe impl Machine for Modelled {
     type Format = Toy;
     fn frames(&self) -> &[FrameRange] {
-        &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }]
+        if HAS_BLOCKS.get() { &FAR_RANGES } else { &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }] }
     }
     fn begin(&mut self) -> bool {
         true
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
-        assert!(u64::from(pfn.0) < NR_FRAMES);
+        let distance = |range: &FrameRange| u64::from(pfn.0.wrapping_sub(range.first.0));
+        assert!(self.frames().iter().any(|range| distance(range) < range.nr_frames));
         arena().wrapping_add(pfn.0 as usize * 4096)
     }
     fn nr_cpus(&self) -> usize {
@@ -215,8 +227,10 @@ impl World {
 
     fn tuned(discipline: Discipline, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
         WAITS.set(false);
-        // SAFETY: I1, I6: no thread runs yet.
-        unsafe { core::ptr::write_bytes(arena(), 0, NR_FRAMES as usize * 4096) };
+        for range in Modelled.frames() {
+            // SAFETY: I1, I6: no thread runs yet.
+            unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };
+        }
         let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
         let tunables = tunables.with_discipline(discipline).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
         let place = PLACE.with(|p| p.vm);
