@@ -31,19 +31,21 @@ impl<M: Machine> Memory<M> {
             blocks.offering(Kind::Ready, zone, zone.start).inspect(|_| pace.step()).take(most as usize).count();
         let nr_wanted = max_blocks.min(most - nr_ready as u64);
         let whole = blocks.offering(Kind::Whole, zone, zone.start).inspect(|_| pace.step());
-        let zeroed = whole.filter(|b| !blocks.at(*b).offers(Kind::Ready) && self.zero_block(*b));
+        let dirty = whole.filter(|b| !blocks.at(*b).offers(Kind::Ready));
+        let zeroed = dirty.map_while(|b| self.zero_block(b)).filter(|is_zeroed| *is_zeroed);
         zeroed.take(nr_wanted as usize).count() as u64
     }
 
-    fn zero_block(&self, b: BlockId) -> bool {
-        let Some(_held) = self.hold_unless_in_need() else { return false };
-        let Some(huge) = self.frames.claim_whole(b) else { return false };
+    /// Whether it could be had; `None` if somebody is in need, who will be with the others, too.
+    fn zero_block(&self, b: BlockId) -> Option<bool> {
+        let _held = self.hold_unless_in_need()?;
+        let Some(huge) = self.frames.claim_whole(b) else { return Some(false) };
         for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {
             stream::zero_frames(&self.machine, Pfn(huge.first.0 + i as u32), CHUNK_FRAMES);
             self.machine.relax();
         }
         stream::done();
         self.give_back_huge(huge.first, Content::Zero);
-        true
+        Some(true)
     }
 }
