@@ -106,6 +106,10 @@ pub struct Tunables {
     /// Blocks of 2 MiB that are looked at for such pages at the end of a fault, after a
     /// CPU has begun a block while memory is short.
     pub shrink_blocks: u64,
+    /// The same before a fault or an operation is refused for want of frames. It goes on where
+    /// the last one ended, so that whoever is refused and tries again gets to all of memory in
+    /// the end, and no fault walks over a terabyte. 1,024 is a guess: 2 GiB.
+    pub shrink_blocks_in_need: u64,
     /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
     /// [`Memory::zero_ahead`](crate::Memory::zero_ahead).
     pub zero_ahead_blocks: u64,
@@ -132,6 +136,7 @@ setters!(Tunables {
     with_watermark_scale_factor: watermark_scale_factor = u64,
     with_keep_min: keep_min = bool,
     with_shrink_blocks: shrink_blocks = u64,
+    with_shrink_blocks_in_need: shrink_blocks_in_need = u64,
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
 });
@@ -154,6 +159,7 @@ impl Default for Tunables {
             watermark_scale_factor: 10,
             keep_min: false,
             shrink_blocks: 8,
+            shrink_blocks_in_need: 1024,
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,
             compact_background: CompactBudget::BACKGROUND,

@@ -126,7 +126,7 @@ impl<M: Machine> Vm<M> {
         if by_another && is_first {
             return true;
         }
-        self.shrink(u64::MAX, nr_frames) || by_another
+        self.shrink(self.tunables.shrink_blocks_in_need, nr_frames) || by_another
     }
 
     /// Under the lock. Whether frames were given back.

@@ -26,6 +26,16 @@ fn tunables() -> Tunables {
     Tunables { thp, ..Tunables::default() }
 }
 
+/// The next one goes on where it ended.
+#[test]
+fn who_is_refused_looks_at_some_blocks() {
+    let vm = vm(32 * 512, tunables().with_shrink_blocks_in_need(10));
+    for nr_looked_at in [10, 20, 30] {
+        let refused = vm.with_relief(&mut || Err::<(), _>(OutOfFrames::Frame));
+        assert_eq!((refused, vm.underused_cursor.get()), (Err(OutOfFrames::Frame), nr_looked_at));
+    }
+}
+
 /// Instead of splitting huge pages: from now on there are frames.
 fn find_frames(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
     vm.fail_allocation(None);
