@@ -287,6 +287,14 @@ fn no_call_costs_more_in_a_large_machine() {
         let most = *steps.iter().max().unwrap();
         assert!(most <= steps[0].saturating_mul(most_growth(what, state)), "{what}, {state}: {steps:?}");
     }
+    // Reports visit the CPUs, and nothing that memory has more of.
+    for row in rows.iter().filter(|row| row["what"] == "vmstat" || row["what"] == "proc") {
+        let first = steps[&(row["what"].as_str().unwrap().into(), row["state"].as_str().unwrap().into())][0];
+        assert!(
+            row["steps"].as_u64().unwrap() <= 2 * first * row["cpus"].as_u64().unwrap(),
+            "{first} in the first: {row}"
+        );
+    }
     let last = rows.last().unwrap();
     assert_eq!((last["memory_gib"].as_f64(), last["cpus"].as_u64()), (Some(64.0), Some(64)));
     assert!(rows.iter().all(|row| row["ns"].as_f64().unwrap() > 0.0 && row["experiment"] == "growth"));

@@ -107,14 +107,18 @@ impl<M: Machine> Vm<M> {
         Counter::Pins.check(nr_held, nr_pins)
     }
 
-    /// I40: no block is passed over that has something. I41: tracts count their frames.
+    /// I40: no block is passed over that has something. I41: tracts count their frames. I43: so
+    /// do CPUs.
     pub(crate) fn check_summaries(&self) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let told = |b: &BlockId| blocks.at(*b).is_told();
         if let Some(b) = blocks.names().iter().find(|b| !told(b)) {
             return Err(Broken::Untold(b.first_frame()));
         }
-        self.frames.uncounted(&self.cpus).map_or(Ok(()), |b| Err(Broken::Uncounted(b.first_frame())))
+        if let Some(b) = self.frames.uncounted(&self.cpus) {
+            return Err(Broken::Uncounted(b.first_frame()));
+        }
+        Counter::Free.check(self.nr_free_as_counted(), self.frames.nr_free_in_blocks())
     }
 
     /// Whether the frame's bit is clear or it is in a group.

@@ -134,7 +134,10 @@ pub(crate) struct BatchData {
     /// Twice the number of its frames, and 1 if they were zeroed for sparse programs;
     /// 0 where it says nothing.
     pub(crate) last: Word,
-    pub(crate) spare: [Word; 5],
+    /// Frames that this CPU has claimed from the blocks less those that it gave back to them,
+    /// wrapping around: see `frame/stat.rs`. Here, since refills write this line anyway.
+    pub(crate) nr_taken: Word,
+    pub(crate) spare: [Word; 4],
 }
 
 impl CpuData {

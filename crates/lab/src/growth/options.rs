@@ -51,7 +51,7 @@ Rows
   collapse     of 2 MiB of which every 16th page is there; a refusal counts, too
   vmstat, /proc
                the counters of the system, the resident pages of a process that all CPUs run. They may visit
-               each CPU, and are exempt from the goal
+               each CPU, and are exempt from the goal; larger memory alone costs them nothing
 
 JSON
   One object per line, for each row, state and machine: what, state, memory_gib, cpus, steps, ns, and experiment,

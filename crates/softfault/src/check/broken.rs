@@ -74,6 +74,8 @@ pub enum Counter {
     Members,
     /// Frames set aside for the reaction to pressure.
     Reserve,
+    /// Frames that are free in blocks. I43.
+    Free,
 }
 
 impl Counter {

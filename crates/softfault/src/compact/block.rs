@@ -128,7 +128,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let frames = &self.vm.frames;
         let all = frames.blocks.names();
         let mut free = frames.blocks.offering(Kind::Empty, all, all.start).take(NR_CANDIDATES);
-        if frames.is_anybody_in_need() { None } else { free.find_map(|b| frames.claim_whole(b)) }
+        if frames.is_anybody_in_need() { None } else { free.find_map(|b| self.vm.claim_whole(b)) }
     }
 
     /// The next attempt begins at `end`, with all that is before it in vain.
@@ -259,7 +259,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     /// Empties the block, whichever it is: the policy's word for it is not taken.
     pub(super) fn empty(&mut self, b: BlockId) -> Result<HugeFrame, CompactRefusal> {
         let raced = CompactRefusal::InTheWay(MigrateRefusal::Raced);
-        let mut claimed = self.vm.frames.claim_rest(b, self.vm.hold()).ok_or(raced)?;
+        let mut claimed = self.vm.claim_rest(b, self.vm.hold()).ok_or(raced)?;
         let nr_claimed = claimed.nr_ours();
         self.vm.count(Event::CompactIsolated, nr_claimed);
         let mut targets = Targets::new(self.vm, b, nr_claimed);
@@ -284,7 +284,11 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// One pass over the frames that are not ours. What is in the way ends it.
-    fn move_out(&mut self, claimed: &mut ClaimedBlock<'_>, targets: &mut Targets<'_, M>) -> Result<(), CompactRefusal> {
+    fn move_out(
+        &mut self,
+        claimed: &mut ClaimedBlock<'_, M>,
+        targets: &mut Targets<'_, M>,
+    ) -> Result<(), CompactRefusal> {
         claimed.claim_more();
         let mut migration = Migration::new(self.vm);
         let result = self.move_each(&mut migration, claimed, targets);
@@ -295,7 +299,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     fn move_each(
         &mut self,
         migration: &mut Migration<'vm, M>,
-        claimed: &mut ClaimedBlock<'_>,
+        claimed: &mut ClaimedBlock<'_, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
@@ -347,7 +351,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     fn finish(
         &self,
         migration: &mut Migration<'vm, M>,
-        claimed: &mut ClaimedBlock<'_>,
+        claimed: &mut ClaimedBlock<'_, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());

@@ -61,7 +61,7 @@ fn without_room_elsewhere_everything_is_put_back() {
         let b = fill_block(&vm, &space);
         vm.frames.is_low.set(1);
         // Only wholly free blocks and what stays are left beside it.
-        let kept = vm.frames.claim_rest(BlockId(0), vm.hold()).unwrap();
+        let kept = vm.claim_rest(BlockId(0), vm.hold()).unwrap();
         assert_eq!(empty(&vm, b), in_the_way(MigrateRefusal::NoTarget));
         drop(kept);
         assert_eq!(vm.frames.is_low.swap(0, Ordering::Relaxed), 1, "left to others");

@@ -95,7 +95,7 @@ impl<'a, M: Machine> Targets<'a, M> {
             self.mask |= 1 << (pfn.0 % 64);
             self.zero &= !(1 << (pfn.0 % 64));
         } else {
-            self.vm.frames.release_one(pfn, Content::Unknown);
+            self.vm.release_one(pfn, Content::Unknown);
         }
     }
 
@@ -126,6 +126,7 @@ impl<'a, M: Machine> Targets<'a, M> {
             for w in 0..NR_WORDS {
                 let (mask, zero) = block.claim_some(w, self.nr_wanted.clamp(1, 64));
                 if mask != 0 {
+                    self.vm.count_taken(mask.count_ones().into());
                     self.base = word_base(b, w);
                     (self.mask, self.zero) = (mask, zero);
                     self.nr_claimed += u64::from(mask.count_ones());
@@ -159,7 +160,7 @@ impl<M: Machine> Drop for Targets<'_, M> {
     fn drop(&mut self) {
         for (mask, content) in [(self.mask & self.zero, Content::Zero), (self.mask & !self.zero, Content::Unknown)] {
             if mask != 0 {
-                self.vm.frames.release_word(self.base, mask, content);
+                self.vm.release_word(self.base, mask, content);
             }
         }
     }

@@ -101,7 +101,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 has_page |= is_page;
             } else {
                 self.vm.frames.desc(pfn).clear();
-                self.vm.frames.release_one(pfn, Content::Zero);
+                self.vm.release_one(pfn, Content::Zero);
             }
         }
         here.rss.add(Rss::Anon, nr_filled);

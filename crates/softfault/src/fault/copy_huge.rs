@@ -66,7 +66,7 @@ impl<'vm, M: Machine> CopyingHuge<'vm, M> {
             here.count_done(Event::ThpFaultAlloc);
             return FaultDone::Huge;
         }
-        vm.folio_map_drop(self.old.pfn, &mut FreeBatch::new(&vm.frames));
+        vm.folio_map_drop(self.old.pfn, &mut FreeBatch::new(vm));
         here.count_done(Event::CowBreak);
         FaultDone::Copied
     }

@@ -283,7 +283,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     fn give_back_batch(&mut self) {
         if let Some((first, order)) = self.large.batch.take() {
-            self.vm.frames.release_run(first, order.nr_pages(), Content::Zero);
+            self.vm.release_run(first, order.nr_pages(), Content::Zero);
         }
     }
 

@@ -39,7 +39,7 @@ impl<M: Machine> Memory<M> {
     /// Whether it could be had; `None` if somebody is in need, who will be with the others, too.
     fn zero_block(&self, b: BlockId) -> Option<bool> {
         let _held = self.hold_unless_in_need()?;
-        let Some(huge) = self.frames.claim_whole(b) else { return Some(false) };
+        let Some(huge) = self.claim_whole(b) else { return Some(false) };
         for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {
             stream::zero_frames(&self.machine, Pfn(huge.first.0 + i as u32), CHUNK_FRAMES);
             self.machine.relax();

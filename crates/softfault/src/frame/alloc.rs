@@ -65,20 +65,20 @@ fn ones(nr: u64) -> u64 {
 
 /// Frames on their way back, gathered by bitmap word so that adjacent ones cost
 /// one operation together.
-pub(crate) struct FreeBatch<'a> {
-    frames: &'a Frames,
+pub(crate) struct FreeBatch<'a, M: Machine> {
+    memory: &'a Memory<M>,
     base: u64,
     mask: u64,
 }
 
-impl<'a> FreeBatch<'a> {
-    pub(crate) fn new(frames: &'a Frames) -> FreeBatch<'a> {
-        FreeBatch { frames, base: 0, mask: 0 }
+impl<'a, M: Machine> FreeBatch<'a, M> {
+    pub(crate) fn new(memory: &'a Memory<M>) -> FreeBatch<'a, M> {
+        FreeBatch { memory, base: 0, mask: 0 }
     }
     /// Adds a frame that is the caller's alone.
     #[inline]
     pub(crate) fn add(&mut self, pfn: Pfn) {
-        self.frames.desc(pfn).clear();
+        self.memory.frames.desc(pfn).clear();
         let base = u64::from(pfn.0) & !63;
         if base != self.base {
             self.flush();
@@ -86,14 +86,16 @@ impl<'a> FreeBatch<'a> {
         }
         self.mask |= 1 << (pfn.0 & 63);
     }
+    /// Apart, so that `add` stays small enough to be inlined.
+    #[inline(never)]
     fn flush(&mut self) {
         if self.mask != 0 {
-            self.frames.release_word(self.base, core::mem::take(&mut self.mask), Content::Unknown);
+            self.memory.release_word(self.base, core::mem::take(&mut self.mask), Content::Unknown);
         }
     }
 }
 
-impl Drop for FreeBatch<'_> {
+impl<M: Machine> Drop for FreeBatch<'_, M> {
     fn drop(&mut self) {
         self.flush();
     }

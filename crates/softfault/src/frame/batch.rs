@@ -24,6 +24,7 @@ impl<M: Machine> Memory<M> {
         let own = OptBlock::from_word(cpu.batch_block.get());
         let is_ours = |b: &BlockId| frames.blocks.at(*b).owner() == tag || frames.blocks.at(*b).reserve(tag);
         if let Some(found) = own.get().filter(is_ours).and_then(|b| frames.claim_part(b, order.nr_pages())) {
+            self.count_taken(order.nr_pages());
             return Some(found);
         }
         // Told by one word, most often.
@@ -35,6 +36,7 @@ impl<M: Machine> Memory<M> {
         let near = places.into_iter().flat_map(|some| frames.blocks.offering(kind, some, from));
         let (b, found) = near.take(MAX_BLOCKS).find_map(|b| self.begin_batches(b, tag, order))?;
         cpu.batch_block.set(OptBlock::some(b).to_word());
+        self.count_taken(order.nr_pages());
         self.begun(b);
         if let Some(old) = own.get() {
             frames.blocks.at(old).unreserve(tag);

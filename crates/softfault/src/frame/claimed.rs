@@ -9,29 +9,32 @@
 
 use super::block::word_base;
 use super::runs::BLOCK_WORDS;
-use super::{Content, Frames, Held, HugeFrame};
+use super::{Content, Held, HugeFrame, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::machine::Machine;
 
 /// In the place of a CPU's tag in a block's reservation.
 const COMPACTION: u64 = 0xffff;
 
-impl Frames {
+impl<M: Machine> Memory<M> {
     /// Claims the free frames of a block, if there is such a block and nobody has
     /// reserved it, and no allocation is about to be refused.
-    pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a>> {
-        if !self.blocks.names().contains(b) || self.is_anybody_in_need() || !self.blocks.at(b).reserve(COMPACTION) {
+    pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a, M>> {
+        let frames = &self.frames;
+        if !frames.blocks.names().contains(b) || frames.is_anybody_in_need() || !frames.blocks.at(b).reserve(COMPACTION)
+        {
             held.in_vain();
             return None;
         }
-        let mut claimed = ClaimedBlock { frames: self, b, ours: [0; BLOCK_WORDS], zero: [0; BLOCK_WORDS], _held: held };
+        let mut claimed = ClaimedBlock { memory: self, b, ours: [0; BLOCK_WORDS], zero: [0; BLOCK_WORDS], _held: held };
         claimed.claim_more();
         Some(claimed)
     }
 }
 
 /// See the module. What was claimed goes back when this is dropped.
-pub(crate) struct ClaimedBlock<'a> {
-    frames: &'a Frames,
+pub(crate) struct ClaimedBlock<'a, M: Machine> {
+    memory: &'a Memory<M>,
     b: BlockId,
     ours: [u64; BLOCK_WORDS],
     /// Of these, the ones that are zero.
@@ -40,12 +43,13 @@ pub(crate) struct ClaimedBlock<'a> {
     _held: Held<'a>,
 }
 
-impl ClaimedBlock<'_> {
+impl<M: Machine> ClaimedBlock<'_, M> {
     /// Claims what is free, or has become so.
     pub(crate) fn claim_more(&mut self) {
-        let block = self.frames.blocks.at(self.b);
+        let block = self.memory.frames.blocks.at(self.b);
         for w in 0..BLOCK_WORDS {
             let (mask, zero) = block.claim_some(w, 64);
+            self.memory.count_taken(mask.count_ones().into());
             self.ours[w] |= mask;
             self.zero[w] |= zero;
         }
@@ -66,7 +70,8 @@ impl ClaimedBlock<'_> {
     /// Claims one that may have become free. Whether it is ours now.
     pub(crate) fn claim_one(&mut self, pfn: Pfn) -> bool {
         let (w, bit) = self.place(pfn);
-        if let Some(zero) = self.frames.blocks.at(self.b).claim_exact(w, bit) {
+        if let Some(zero) = self.memory.frames.blocks.at(self.b).claim_exact(w, bit) {
+            self.memory.count_taken(1);
             self.ours[w] |= bit;
             self.zero[w] |= zero;
         }
@@ -79,7 +84,7 @@ impl ClaimedBlock<'_> {
     }
 
     /// The frames of a word that are not.
-    pub(crate) fn rest(&self, w: usize) -> impl Iterator<Item = Pfn> + use<> {
+    pub(crate) fn rest(&self, w: usize) -> impl Iterator<Item = Pfn> + use<M> {
         let base = word_base(self.b, w);
         let rest = !self.ours[w];
         (0..64).filter(move |i| rest & 1 << i != 0).map(move |i| Pfn((base + i) as u32))
@@ -89,7 +94,7 @@ impl ClaimedBlock<'_> {
     #[allow(clippy::result_large_err)] // who fails keeps the claim; a box there is not
     pub(crate) fn into_huge(mut self) -> Result<HugeFrame, Self> {
         let first = self.b.first_frame();
-        if self.nr_ours() < BLOCK_FRAMES || !self.frames.blocks.at(self.b).folio.reserve(first) {
+        if self.nr_ours() < BLOCK_FRAMES || !self.memory.frames.blocks.at(self.b).folio.reserve(first) {
             return Err(self);
         }
         let content = Content::zero_if(self.zero.iter().all(|w| *w == !0));
@@ -99,17 +104,17 @@ impl ClaimedBlock<'_> {
     }
 }
 
-impl Drop for ClaimedBlock<'_> {
+impl<M: Machine> Drop for ClaimedBlock<'_, M> {
     fn drop(&mut self) {
         for w in 0..BLOCK_WORDS {
             for (mask, content) in
                 [(self.ours[w] & self.zero[w], Content::Zero), (self.ours[w] & !self.zero[w], Content::Unknown)]
             {
                 if mask != 0 {
-                    self.frames.release_word(word_base(self.b, w), mask, content);
+                    self.memory.release_word(word_base(self.b, w), mask, content);
                 }
             }
         }
-        self.frames.blocks.at(self.b).unreserve(COMPACTION);
+        self.memory.frames.blocks.at(self.b).unreserve(COMPACTION);
     }
 }

@@ -91,7 +91,7 @@ impl<M: Machine> Memory<M> {
 
     /// A huge entry is gone, and every section that saw it has ended. Frames that
     /// nobody has any more go to `batch`, or back as a whole.
-    pub(crate) fn folio_map_drop(&self, first: Pfn, batch: &mut FreeBatch<'_>) {
+    pub(crate) fn folio_map_drop(&self, first: Pfn, batch: &mut FreeBatch<'_, M>) {
         let folio = self.frames.folio(first);
         loop {
             let seen = folio.state();
@@ -119,7 +119,7 @@ impl<M: Machine> Memory<M> {
 
     /// The last huge entry is gone, and some frames have entries or pins of their
     /// own. `false` if there are other huge entries after all.
-    fn folio_dissolve(&self, first: Pfn, batch: &mut FreeBatch<'_>) -> bool {
+    fn folio_dissolve(&self, first: Pfn, batch: &mut FreeBatch<'_, M>) -> bool {
         let folio = self.frames.folio(first);
         let state = folio.lock(&self.machine);
         if state.nr_maps() != 1 {

@@ -10,7 +10,7 @@ use super::block::BlockData;
 use super::runs::{BLOCK_WORDS, run_starts};
 use super::summary::Kind;
 use super::want::Content;
-use super::{FrameKind, Frames, Memory, OutOfFrames};
+use super::{FrameKind, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
 use crate::clear;
@@ -91,7 +91,7 @@ impl<M: Machine> Memory<M> {
     /// Gives it back; the folio ends first (I26).
     pub(crate) fn give_back_huge(&self, first: Pfn, content: Content) {
         self.frames.folio(first).state.set(0);
-        self.frames.release_run(first, Self::NR_SUB_FRAMES, content);
+        self.release_run(first, Self::NR_SUB_FRAMES, content);
     }
 
     pub(super) fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
@@ -106,7 +106,7 @@ impl<M: Machine> Memory<M> {
         let mut pace = Pace::new(&self.machine);
         let near = places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).take(most);
         let (b, first) = near.inspect(|_| pace.step()).find_map(|b| {
-            let found = self.frames.claim_huge_of(b, &blocks.at(b), nr);
+            let found = self.claim_huge_of(b, &blocks.at(b), nr);
             if found.is_none() && nr != BLOCK_FRAMES {
                 blocks.at(b).lose_runs();
             }
@@ -116,26 +116,25 @@ impl<M: Machine> Memory<M> {
         self.begun(b);
         Some(HugeFrame { first, content: self.frames.content(first, nr) })
     }
-}
 
-impl Frames {
     /// One block, if all of it is free.
     pub(crate) fn claim_whole(&self, b: BlockId) -> Option<HugeFrame> {
-        let first = self.claim_huge_of(b, &self.blocks.at(b), BLOCK_FRAMES)?;
-        Some(HugeFrame { first, content: self.content(first, BLOCK_FRAMES) })
+        let first = self.claim_huge_of(b, &self.frames.blocks.at(b), BLOCK_FRAMES)?;
+        Some(HugeFrame { first, content: self.frames.content(first, BLOCK_FRAMES) })
     }
 
     fn claim_huge_of(&self, b: BlockId, block: &BlockData, nr: u64) -> Option<Pfn> {
         let at = if nr == BLOCK_FRAMES {
-            self.claim_run(b, 0, nr).then_some(0)?
+            self.frames.claim_run(b, 0, nr).then_some(0)?
         } else {
             // A format whose huge pages are smaller: only where bits are clear.
             let starts = |w: usize| (run_starts(block.free_word(w), nr.ilog2()), w as u64 * 64);
             let fits = |(mask, base): (u64, u64)| {
-                (0..64).filter(|i| mask & 1 << i != 0).map(|i| base + i).find(|at| self.claim_run(b, *at, nr))
+                (0..64).filter(|i| mask & 1 << i != 0).map(|i| base + i).find(|at| self.frames.claim_run(b, *at, nr))
             };
             (0..BLOCK_WORDS).map(starts).find_map(fits)?
         };
+        self.count_taken(nr);
         let first = Pfn(b.first_frame().0 + at as u32);
         if block.folio.reserve(first) {
             return Some(first);

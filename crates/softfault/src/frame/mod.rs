@@ -95,11 +95,14 @@ pub struct Memory<M: Machine> {
     pub(crate) thief: Word,
     /// Frames that were free at the beginning.
     pub(crate) nr_total_pages: u64,
+    /// The same, less those that were set aside then.
+    nr_free_at_first: u64,
 }
 
 impl<M: Machine> Memory<M> {
     pub(crate) fn new(base: Base<M>, frames: Frames, nr_total_pages: u64) -> Memory<M> {
-        Memory { base, frames, thief: Word::new(0), nr_total_pages }
+        let nr_free_at_first = nr_total_pages - frames.reserve.nr_frames();
+        Memory { base, frames, thief: Word::new(0), nr_total_pages, nr_free_at_first }
     }
 
     pub(crate) fn into_base(self) -> Base<M> {

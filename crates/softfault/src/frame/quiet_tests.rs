@@ -242,7 +242,7 @@ fn a_claim_that_was_lost_leaves_its_trace() {
     let cpu = vm.cpus.at(0);
     cpu.block.set(0);
     vm.frames.desc(frames[5]).clear();
-    vm.frames.release_one(frames[5], crate::frame::Content::Unknown);
+    vm.release_one(frames[5], crate::frame::Content::Unknown);
     let nr_lost = Rc::new(Cell::new(0));
     let counted = nr_lost.clone();
     // A look at the group, the refill's exchange, and a look once more: before the last

@@ -66,7 +66,7 @@ impl<M: Machine> Memory<M> {
                 return;
             }
         }
-        self.frames.release_one(pfn, fill.content());
+        self.release_one(pfn, fill.content());
     }
 
     pub(super) fn refill(&self, fill: Fill, search: Search) -> Result<(), OutOfFrames> {
@@ -96,6 +96,7 @@ impl<M: Machine> Memory<M> {
             most = 1;
             self.machine.relax();
         };
+        self.count_taken(claim.mask.count_ones().into());
         let dirty = claim.mask & !claim.zero;
         match fill {
             Fill::Raw => {}
@@ -109,7 +110,7 @@ impl<M: Machine> Memory<M> {
         for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
-            self.frames.release_word(base, left, fill.content());
+            self.release_word(base, left, fill.content());
         }
         if is_new_block {
             self.begun(BlockId::of(Pfn(claim.base as u32)));
@@ -182,7 +183,7 @@ impl<M: Machine> Memory<M> {
                 let (base, mask) = group.replace(0, 0);
                 if mask != 0 {
                     found = true;
-                    self.frames.release_word(base, mask, fill.content());
+                    self.release_word(base, mask, fill.content());
                 }
             }
             emptied(id);

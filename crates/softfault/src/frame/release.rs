@@ -2,21 +2,30 @@
 //!
 //! Locks on entry: none.
 
-use super::Frames;
 use super::block::word_base;
 use super::runs::BLOCK_WORDS;
 use super::want::Content;
+use super::{Frames, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
+use crate::machine::Machine;
 use crate::sync::Ordering;
 
-impl Frames {
+impl<M: Machine> Memory<M> {
+    /// Frames were claimed from the blocks; or so many fewer, wrapping around. Counted on the
+    /// calling CPU, which may have claimed other frames than it gives back (I43).
+    #[inline(always)]
+    pub(crate) fn count_taken(&self, nr: u64) {
+        self.this_cpu_data().batches.nr_taken.add_owned(nr);
+    }
+
     pub(crate) fn release_one(&self, pfn: Pfn, content: Content) {
         self.release_word(u64::from(pfn.0) & !63, 1 << (pfn.0 & 63), content);
     }
 
     pub(crate) fn release_word(&self, base: u64, mask: u64, content: Content) {
-        if self.blocks.at(BlockId::of(Pfn(base as u32))).release((base / 64 % 8) as usize, mask, content) {
-            self.nr_emptied.fetch_add(1, Ordering::Relaxed);
+        self.count_taken(u64::from(mask.count_ones()).wrapping_neg());
+        if self.frames.blocks.at(BlockId::of(Pfn(base as u32))).release((base / 64 % 8) as usize, mask, content) {
+            self.frames.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -27,11 +36,16 @@ impl Frames {
             for (b, w, mask) in words_of(first, nr) {
                 self.release_word(word_base(b, w), mask, content);
             }
-        } else if self.blocks.at(BlockId::of(first)).release_words(0..BLOCK_WORDS, !0, content) {
-            self.nr_emptied.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.count_taken(BLOCK_FRAMES.wrapping_neg());
+        if self.frames.blocks.at(BlockId::of(first)).release_words(0..BLOCK_WORDS, !0, content) {
+            self.frames.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
 
+impl Frames {
     /// What is known of the run, which was just claimed.
     pub(super) fn content(&self, first: Pfn, nr: u64) -> Content {
         Content::zero_if(self.is_clean(first, nr))

@@ -119,9 +119,11 @@ impl<M: Machine> Memory<M> {
         while self.frames.reserve.nr_missing() > least {
             // Not while somebody is about to be refused: these frames are for him.
             let Some(_held) = self.hold_unless_in_need() else { return };
+            let before = self.nr_reserve_pages();
             if !self.frames.set_aside(pressure, self.frames.reserve.nr_missing() - least) {
                 return;
             }
+            self.count_taken(self.nr_reserve_pages() - before);
         }
     }
 }

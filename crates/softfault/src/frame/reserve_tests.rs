@@ -73,7 +73,7 @@ fn the_reserve_is_filled_again_when_memory_is_no_longer_short() {
     let high = vm.watermarks().high_pages;
     for nr_free in [0, 100, high * 2 / 3 - 1] {
         let nr = nr_free - vm.nr_free_pages();
-        others.drain(..nr as usize).for_each(|pfn| vm.frames.release_one(pfn, Content::Unknown));
+        others.drain(..nr as usize).for_each(|pfn| vm.release_one(pfn, Content::Unknown));
         begin_and_react(&vm);
         assert_eq!(vm.nr_reserve_pages(), 0, "{nr_free} free of {high}");
     }
@@ -97,7 +97,7 @@ fn what_is_kept_counts_for_the_watermarks() {
     assert!(marks.high_pages > marks.min_pages && vm.nr_reserve_pages() == marks.min_pages);
     vm.steal_groups();
     assert!(vm.nr_to_high().abs_diff(marks.high_pages - marks.min_pages) <= 64, "{} to {marks:?}", vm.nr_to_high());
-    others.drain(..2 * marks.high_pages as usize).for_each(|pfn| vm.frames.release_one(pfn, Content::Unknown));
+    others.drain(..2 * marks.high_pages as usize).for_each(|pfn| vm.release_one(pfn, Content::Unknown));
     assert_eq!(vm.nr_to_high(), 0);
 }
 

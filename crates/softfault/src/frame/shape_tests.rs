@@ -75,7 +75,7 @@ impl Shape {
             Order::PMD => self.vm.give_back_huge(Pfn(first), Content::Unknown),
             Order::BASE if self.random(2) == 0 => self.vm.give_back(Pfn(first), Fill::Raw),
             _ => {
-                let mut batch = FreeBatch::new(&self.vm.frames);
+                let mut batch = FreeBatch::new(&self.vm);
                 (0..order.nr_pages() as u32).for_each(|i| batch.add(Pfn(first + i)));
             }
         }
@@ -87,7 +87,7 @@ impl Shape {
             0 => _ = self.vm.steal_groups(),
             1 => {
                 let b = BlockId(self.random(self.vm.frames.blocks.nr()) as u32);
-                drop(self.vm.frames.claim_rest(b, self.vm.hold()));
+                drop(self.vm.claim_rest(b, self.vm.hold()));
             }
             2 => _ = self.vm.zero_ahead(1),
             n if n < most_of_64 => self.take(),

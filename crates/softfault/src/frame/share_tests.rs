@@ -64,11 +64,11 @@ fn compaction_may_have_the_block_of_an_idle_cpu() {
     let vm = vm(2);
     let b = begin(&vm, 1);
     be(0);
-    assert!(vm.frames.claim_rest(b, vm.hold()).is_none(), "it has frames of it");
+    assert!(vm.claim_rest(b, vm.hold()).is_none(), "it has frames of it");
     vm.end_reservations(CpuId(1));
-    assert!(vm.frames.claim_rest(b, vm.hold()).is_none(), "it still has");
+    assert!(vm.claim_rest(b, vm.hold()).is_none(), "it still has");
     vm.steal_groups();
-    assert!(vm.frames.claim_rest(b, vm.hold()).is_some());
+    assert!(vm.claim_rest(b, vm.hold()).is_some());
     // It was given back, and the CPU goes on.
     assert_eq!(begin(&vm, 1), b);
 }

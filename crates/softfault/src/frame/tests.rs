@@ -35,7 +35,7 @@ fn mark(vm: &Vm<Plain>, first: Pfn, order: Order, kind: FrameKind) {
 }
 
 fn give_back(vm: &Vm<Plain>, first: Pfn, order: Order) {
-    let mut batch = FreeBatch::new(&vm.frames);
+    let mut batch = FreeBatch::new(vm);
     (0..order.nr_pages() as u32).for_each(|i| batch.add(Pfn(first.0 + i)));
 }
 
@@ -169,7 +169,7 @@ fn a_table_that_no_entry_names_is_noticed() {
 #[test]
 fn held_frames_are_waited_for() {
     let vm = vm(1024, Tunables::default());
-    let claimed = vm.frames.claim_rest(BlockId(1), vm.hold()).unwrap();
+    let claimed = vm.claim_rest(BlockId(1), vm.hold()).unwrap();
     assert_eq!(claimed.nr_ours(), 512);
     while vm.vmstat().nr_free_pages > 0 {
         vm.obtain(Fill::Raw).unwrap();
@@ -200,7 +200,7 @@ fn a_hold_that_lost_its_mark_is_not_passed_over() {
     while let Ok(pfn) = vm.obtain(Fill::Raw) {
         last = Some(pfn);
     }
-    vm.frames.release_one(last.unwrap(), Content::Unknown);
+    vm.release_one(last.unwrap(), Content::Unknown);
     let mut nr_attempts = 0;
     let found = vm.in_need().attempt(0, &mut |search| {
         let held = vm.hold();
@@ -217,7 +217,7 @@ fn a_hold_that_lost_its_mark_is_not_passed_over() {
         let none = vm.try_obtain(Fill::Raw, Search::Blocks);
         assert_eq!(none, Err(OutOfFrames::Frame));
         be(1);
-        vm.frames.release_one(last.unwrap(), Content::Unknown);
+        vm.release_one(last.unwrap(), Content::Unknown);
         drop(theirs);
         be(0);
         assert!(!vm.steal_in_need());
@@ -316,16 +316,14 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
     let block = vm.frames.blocks.at(BlockId(2));
     for w in 0..8 {
         let claim = |content: Content| {
-            let Ok(huge) = vm.frames.claim_rest(BlockId(2), vm.hold()).unwrap().into_huge() else {
-                panic!("it is free")
-            };
+            let Ok(huge) = vm.claim_rest(BlockId(2), vm.hold()).unwrap().into_huge() else { panic!("it is free") };
             assert_eq!(huge.content, content, "claimed by word {w}");
             vm.give_back_huge(huge.first, Content::Zero);
             if content == Content::Unknown {
                 block.claim_exact(w, 1 << (w * 5)).unwrap();
-                vm.frames.release_one(Pfn(1024 + w as u32 * 69), Content::Unknown);
+                vm.release_one(Pfn(1024 + w as u32 * 69), Content::Unknown);
             }
-            let huge = vm.frames.claim_whole(BlockId(2)).unwrap();
+            let huge = vm.claim_whole(BlockId(2)).unwrap();
             assert_eq!(huge.content, content, "word {w}");
             huge.first
         };
@@ -334,7 +332,7 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
         block.claim_exact(w, bit).unwrap();
         let pfn = Pfn(1024 + w as u32 * 64 + w as u32 * 5);
         soil(&vm, pfn);
-        vm.frames.release_one(pfn, Content::Unknown);
+        vm.release_one(pfn, Content::Unknown);
         assert_eq!(vm.check_free_is_zero(), Ok(()), "its dirty bit is set");
         let first = claim(Content::Unknown);
         // Whoever says that it is zero is found out.

@@ -56,6 +56,7 @@ impl<M: Machine> Vm<M> {
         if mask == 0 || self.frames.blocks.at(b).claim_exact(w, mask).is_none() {
             return 0;
         }
+        self.count_taken(mask.count_ones().into());
         let base = word_base(b, w);
         for i in (0..64).filter(|i| mask & 1 << i != 0) {
             self.frames.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);

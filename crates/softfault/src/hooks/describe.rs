@@ -51,6 +51,8 @@ const CPU: Fields = &[
     (offset_of!(CpuData, block), "block"),
     (offset_of!(CpuData, events), "events"),
     (offset_of!(CpuData, sizes), "sizes"),
+    (offset_of!(CpuData, looks_after), "watch"),
+    (offset_of!(CpuData, batches), "batches"),
 ];
 const SPACE: Fields = &[
     (offset_of!(SpaceData, id), "id"),

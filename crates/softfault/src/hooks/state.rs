@@ -58,8 +58,8 @@ impl<M: Machine> Vm<M> {
         let block = self.frames.blocks.at(BlockId(block));
         for (w, mask) in bits.iter().enumerate() {
             let mask = mask & block.free_word(w);
-            if mask != 0 {
-                block.claim_exact(w, mask);
+            if mask != 0 && block.claim_exact(w, mask).is_some() {
+                self.count_taken(mask.count_ones().into());
             }
         }
     }
@@ -80,7 +80,7 @@ impl<M: Machine> Vm<M> {
             let is_taken = |i: &u64| mask & 1 << i != 0 && self.is_nobodys(Pfn((base + i) as u32));
             let taken = (0..nr).filter(is_taken).fold(0, |bits, i| bits | 1 << i);
             if taken != 0 {
-                self.frames.release_word(base, taken, content);
+                self.release_word(base, taken, content);
             }
         }
     }
@@ -100,7 +100,8 @@ impl<M: Machine> Vm<M> {
         for w in 0..BLOCK_WORDS {
             let mask = self.frames.blocks.at(b).free_word(w);
             if mask != 0 && self.frames.blocks.at(b).claim_exact(w, mask).is_some() {
-                self.frames.release_word(word_base(b, w), mask, Content::Unknown);
+                self.count_taken(mask.count_ones().into());
+                self.release_word(word_base(b, w), mask, Content::Unknown);
             }
         }
     }

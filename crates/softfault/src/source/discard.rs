@@ -43,7 +43,7 @@ impl<M: Machine> Chain<'_, M> {
 
     /// After the grace period: frees what is mapped nowhere.
     fn release(self) {
-        let mut batch = FreeBatch::new(&self.links.frames);
+        let mut batch = FreeBatch::new(self.links);
         let mut at = self.first;
         let mut pace = Pace::new(&self.links.machine);
         while let Some(pfn) = at.get() {

@@ -20,7 +20,7 @@ use core::ops::ControlFlow;
 /// Frees what a removal brings in.
 struct Sink<'a, M: Machine> {
     vm: &'a Vm<M>,
-    batch: FreeBatch<'a>,
+    batch: FreeBatch<'a, M>,
     /// Of the frames, when this began.
     nr_emptied: u64,
     nr_anon: u64,
@@ -74,7 +74,7 @@ impl<M: Machine> Harvest for Sink<'_, M> {
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn sink(&self) -> Sink<'vm, M> {
-        let batch = FreeBatch::new(&self.vm.frames);
+        let batch = FreeBatch::new(self.vm);
         let nr_emptied = self.vm.nr_blocks_emptied();
         Sink { vm: self.vm, batch, nr_emptied, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
     }

@@ -65,7 +65,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     pub(crate) fn finish_split_without(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf, zero: &ZeroPages) -> u64 {
         let table = self.fill_deposit(&pmd, old);
         let frames = &self.vm.frames;
-        let mut batch = FreeBatch::new(frames);
+        let mut batch = FreeBatch::new(self.vm);
         let mut nr_freed = 0;
         let words = walk::entries(&self.vm.machine, table).iter().enumerate();
         let mut pace = Pace::new(&self.vm.machine);

@@ -315,7 +315,7 @@ fn a_search_far_away_ends_on_any_cpu() {
     let bench = Bench::with_frames(512 * 300, HugeKnobs { enabled: Enabled::Always, ..HugeKnobs::DEFAULT });
     // Each CPU believes that it has blocks of zeroes.
     (0..NR_CPUS).for_each(|_| bench.step("zeroing ahead", || _ = bench.vm.zero_ahead(1)));
-    let huge = bench.vm.frames.claim_whole(BlockId(250)).unwrap();
+    let huge = bench.vm.claim_whole(BlockId(250)).unwrap();
     bench.vm.hold_one_in_each_block(100, 7);
     bench.vm.give_back_huge(huge.first, huge.content);
     for _ in 0..NR_CPUS {

@@ -47,7 +47,7 @@ fn give_some(vm: &Vm<Plain>, seed: &mut u64, taken: &mut Vec<(u64, u64)>) {
     for _ in 0..splitmix(seed) as usize % (taken.len() + 1) {
         let i = splitmix(seed) as usize % taken.len();
         let (base, mask) = taken.swap_remove(i);
-        vm.frames.release_word(base, mask, Content::Unknown);
+        vm.release_word(base, mask, Content::Unknown);
     }
 }
 
@@ -107,7 +107,7 @@ fn a_look_takes_the_tracts_that_the_cpu_was_in() {
 #[test]
 fn looks_take_tracts_at_random() {
     let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();
-    let huge: Vec<_> = core::iter::from_fn(|| vm.frames.claim_whole(BlockId(127))).collect();
+    let huge: Vec<_> = core::iter::from_fn(|| vm.claim_whole(BlockId(127))).collect();
     vm.frames.look_at_all();
     let before = noted(&vm);
     huge.iter().for_each(|huge| vm.give_back_huge(huge.first, huge.content));
@@ -159,7 +159,7 @@ fn memory_is_short_from_low_until_high() {
             taken.push((word_base(b, w) + u64::from(mask.trailing_zeros())) as u32);
         }
         while vm.frames.nr_free_in_blocks() < nr_free {
-            vm.frames.release_one(crate::addr::Pfn(taken.pop().unwrap()), Content::Unknown);
+            vm.release_one(crate::addr::Pfn(taken.pop().unwrap()), Content::Unknown);
         }
         vm.cpu(CpuId(0)).looks_after.set(0);
         vm.begun(BlockId(0));
@@ -213,7 +213,7 @@ fn a_block_is_begun_by_whoever_claims_a_part_or_all_of_it() {
     for (i, claim) in claims.into_iter().enumerate() {
         let vm = vm(4096, Tunables { watermark_scale_factor: 3000, ..tunables() });
         let whole = vm.frames.blocks.offering_last(Kind::Whole, vm.frames.blocks.names()).take(6);
-        whole.for_each(|b| assert!(vm.frames.claim_whole(b).is_some()));
+        whole.for_each(|b| assert!(vm.claim_whole(b).is_some()));
         assert_eq!((vm.frames.watch.is_short.get(), vm.frames.is_low.get()), (0, 0));
         assert!(claim(&vm));
         assert_eq!((vm.frames.watch.is_short.get(), vm.frames.is_low.get()), (1, 1), "claim {i}");

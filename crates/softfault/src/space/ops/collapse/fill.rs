@@ -68,7 +68,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Counts the old frames down. From here on nothing can fail.
     fn count_down_pages(&self, table: Pfn) {
         let vm = self.vm;
-        let mut batch = FreeBatch::new(&vm.frames);
+        let mut batch = FreeBatch::new(vm);
         let mut nr_old = 0;
         for (_, slot) in self.entries_of(table) {
             if let Entry::Leaf(leaf) = slot.look().entry
