@@ -112,7 +112,7 @@ impl Pages {
 }
 
 /// One of [`SIZES`].
-fn parse_pages(text: &str) -> Result<Pages, String> {
+pub(super) fn parse_pages(text: &str) -> Result<Pages, String> {
     let found = SIZES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     let names = || SIZES.map(|(name, _)| name).join(", ");
     found.map(|(_, order)| Pages { order: *order }).ok_or_else(|| format!("should be one of {}", names()))

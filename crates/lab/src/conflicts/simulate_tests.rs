@@ -1,6 +1,6 @@
 //! The recorder sees what is there, and what is planted.
 
-use super::super::options::{Frames, Layout};
+use super::super::options::{Frames, Layout, parse_pages};
 use super::*;
 use softfault::Discipline as Typed;
 use softfault_recorded::sync::{Ordering, Word};
@@ -70,4 +70,13 @@ fn upper_levels_hear_once_of_a_cpu_that_needs_tables() {
     let levels = counted.places.iter().filter(|place| place.structure == "Summary" && place.field.starts_with("level"));
     let transfers: u64 = levels.map(|place| place.transfers).sum();
     assert!(transfers <= 20, "{transfers}: {:?}", counted.places);
+}
+
+/// The goal for sizes between, after what each CPU begins with.
+#[test]
+fn faults_of_64_kib_take_at_most_8_lines_in_1000() {
+    let pages = parse_pages("64K").unwrap();
+    let counted = run(&Options { touches: 2048, pages, ..options(64, Typed::Lockfree) }, || ()).unwrap();
+    assert_eq!(counted.nr_faults, 64 * 2048);
+    assert!(counted.transfers * 1000 <= 8 * counted.nr_faults, "{} transfers: {:?}", counted.transfers, counted.places);
 }

@@ -12,6 +12,8 @@
 mod ageing;
 mod call;
 mod count;
+#[cfg(test)]
+mod fallback_tests;
 mod options;
 mod plot;
 mod report;

@@ -41,14 +41,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.vm.tunables.discipline != Discipline::Lockfree {
             return None;
         }
+        let Fault { here, request, .. } = *fault;
         let orders = self.orders_around(fault, kit);
-        if orders.is_empty() {
+        // A size that nobody can give costs a look at a word or two, and no turn.
+        let there = orders.filter(|order| kit.has_batch(order) || self.vm.may_have_run(order));
+        for order in orders.iter().take_while(|order| !there.contains(*order)) {
+            kit.give_up(order);
+            here.cpu.count_size(SizeEvent::AnonFaultFallback, order);
+        }
+        if there.is_empty() {
             return None;
         }
-        let Fault { here, request, .. } = *fault;
-        let question = fault.question(orders, self.vm.huge_now());
+        let question = fault.question(there, self.vm.huge_now());
         let order = match self.vm.machine.fault_policy(&question) {
-            FaultPlan::NewFolio(order) if orders.contains(order) => order,
+            FaultPlan::NewFolio(order) if there.contains(order) => order,
             FaultPlan::NewFolio(_) | FaultPlan::HugeZero => {
                 here.cpu.count(Event::PlanRejected);
                 return None;
@@ -62,16 +68,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Some(self.fill_range(fault, range, first, order))
     }
 
-    /// Sizes whose aligned pages lie in the VMA and are all empty.
+    /// Sizes whose aligned pages lie in the VMA and are all empty. Each entry is looked at
+    /// once, the nearest first: the pages of a size are among those of the next.
     fn orders_around(&self, fault: &Fault<'_>, kit: &Kit<'vm, M>) -> Orders {
         let (found, table) = (fault.found, fault.leaf_table());
         let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(kit.untried());
-        let is_free = |order: &Order| {
-            let range = around(fault.request.vpn, *order);
-            let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).look().entry, Entry::None);
-            found.covers(range) && range.nr_pages() < Self::NR_LEAVES && (range.start.0..range.end.0).all(is_none)
+        let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).look().entry, Entry::None);
+        let mut seen = PageRange::new(fault.request.vpn, fault.request.vpn);
+        let mut is_free = |order: Order| {
+            let range = around(fault.request.vpn, order);
+            let (before, after) = (range.start.0..seen.start.0, seen.end.0..range.end.0);
+            seen = range;
+            found.covers(range) && range.nr_pages() < Self::NR_LEAVES && before.chain(after).all(is_none)
         };
-        allowed.iter().filter(is_free).fold(Orders::NONE, |all, order| Orders(all.0 | 1 << order.0))
+        let orders = (0..Order::PMD.0).map(Order).filter(|order| allowed.contains(*order));
+        orders.take_while(|order| is_free(*order)).fold(Orders::NONE, |all, order| Orders(all.0 | 1 << order.0))
     }
 
     /// Pages of a leaf table.

@@ -175,7 +175,9 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
         if self.vm.frames.is_quiet() || self.hold_and_try_large(need).is_err() {
             self.give_back_large();
-            self.large.failed |= 1 << order.0;
+            // A size that seemed to be free and was not: looks at more blocks for the next one
+            // would cost more than a small page.
+            self.large.failed |= if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 };
             self.vm.count_size(SizeEvent::AnonFaultFallback, order);
             if order == Order::PMD {
                 self.vm.count(Event::ThpFaultFallback, 1);
@@ -232,6 +234,16 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     /// Sizes that have not failed yet in this fault.
     pub(crate) fn untried(&self) -> Orders {
         Orders(!self.large.failed)
+    }
+
+    /// This fault does without that size.
+    pub(crate) fn give_up(&mut self, order: Order) {
+        self.large.failed |= 1 << order.0;
+    }
+
+    /// Whether it has adjacent frames of that order.
+    pub(crate) fn has_batch(&self, order: Order) -> bool {
+        self.large.batch.is_some_and(|(_, of)| of == order)
     }
 
     /// Adjacent frames of zeroes, if they are of that order.

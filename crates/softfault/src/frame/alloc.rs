@@ -1,6 +1,7 @@
 //! Runs of frames inside a block, how many are free, and batches of single ones on their
 //! way back.
 
+use super::runs::{BLOCK_WORDS, run_starts};
 use super::summary::Kind;
 use super::want::{Content, Search};
 use super::{Frames, Memory, OutOfFrames};
@@ -34,18 +35,19 @@ impl<M: Machine> Memory<M> {
 }
 
 impl Frames {
-    /// `nr` < 512 frames inside block `b`.
+    /// `nr` < 512 frames, a power of two, inside block `b`.
     pub(super) fn claim_part(&self, b: BlockId, nr: u64) -> Option<Pfn> {
         if self.blocks.at(b).nr_free() < nr {
             return None;
         }
         let block = self.blocks.at(b);
         // Only where bits are clear.
-        let is_free = |at: &u64| match nr {
-            64.. => block.free_word(*at as usize / 64) == !0,
-            _ => block.free_word(*at as usize / 64) >> (at % 64) & ((1 << nr) - 1) == (1 << nr) - 1,
+        let is_free = |at: &u64| block.free_word(*at as usize / 64) == !0;
+        let starts = |w: usize| bits(run_starts(block.free_word(w), nr.ilog2())).map(move |i| w as u64 * 64 + i);
+        let found = match nr {
+            64.. => (0..BLOCK_FRAMES).step_by(nr as usize).filter(is_free).find(|at| self.claim_run(b, *at, nr)),
+            _ => (0..BLOCK_WORDS).flat_map(starts).find(|at| self.claim_run(b, *at, nr)),
         };
-        let found = (0..BLOCK_FRAMES).step_by(nr as usize).filter(is_free).find(|at| self.claim_run(b, *at, nr));
         found.map(|at| Pfn(b.first_frame().0 + at as u32))
     }
 
@@ -61,6 +63,13 @@ impl Frames {
 /// The lowest `nr` bits, `nr` from 1 to 64.
 fn ones(nr: u64) -> u64 {
     !0 >> (64 - nr)
+}
+
+/// The numbers of the bits that are set.
+fn bits(word: u64) -> impl Iterator<Item = u64> {
+    core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))
+        .take_while(|rest| *rest != 0)
+        .map(|rest| u64::from(rest.trailing_zeros()))
 }
 
 /// Frames on their way back, gathered by bitmap word so that adjacent ones cost

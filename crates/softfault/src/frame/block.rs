@@ -3,12 +3,12 @@
 use super::Frames;
 use super::folio::FolioData;
 use super::offers::{
-    COUNT, DIRTY, FIXED, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, more_used, offers, weight,
+    COUNT, DIRTY, FIXED, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, has_run, more_used, offers, weight,
 };
 use super::runs::{BLOCK_WORDS, RUN_ORDER, largest_run, lowest_bits};
 use super::summary::{Kind, Summary};
 use super::want::Content;
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 use core::ops::{Deref, Range};
@@ -49,6 +49,16 @@ impl BlockData {
     }
     pub(crate) fn is_fixed(&self) -> bool {
         self.state.load(Ordering::Relaxed) & FIXED != 0
+    }
+    /// Whether whoever `tag` stands for may find 2^order free frames beside each other, as far
+    /// as the state says.
+    pub(crate) fn may_have_run(&self, tag: u64, order: Order) -> bool {
+        let state = self.state.load(Ordering::Relaxed);
+        let owner = (state & RESERVED) >> RESERVED_SHIFT;
+        (owner == tag || owner == 0) && has_run(state, order.0.into())
+    }
+    fn largest_run(&self) -> u32 {
+        largest_run(core::array::from_fn(|w| self.free_word(w)))
     }
     /// Whether all frames that are free are zero.
     pub(crate) fn is_clean(&self) -> bool {
@@ -270,7 +280,7 @@ impl Block<'_> {
     fn find_runs(&self) -> u32 {
         // A change, so that of two who bring the halves of a run the later one sees both.
         self.state.fetch_add(0, Ordering::AcqRel);
-        let largest = largest_run(core::array::from_fn(|w| self.free_word(w)));
+        let largest = self.largest_run();
         self.set_lost(|lost| lost.min(RUN_ORDER.saturating_sub(largest)))
     }
 
@@ -278,7 +288,20 @@ impl Block<'_> {
     /// Frames that come back meanwhile are seen: either the second look, which writes, comes
     /// after their words were written, or whoever gave them back sees that runs are lost.
     pub(crate) fn lose_runs(&self) {
-        let largest = largest_run(core::array::from_fn(|w| self.free_word(w)));
+        self.lose_runs_above(self.largest_run());
+    }
+
+    /// Whether 2^order free frames lie beside each other. If not, it loses runs.
+    pub(crate) fn has_run(&self, order: Order) -> bool {
+        let largest = self.largest_run();
+        let has = largest >= order.0.into();
+        if !has {
+            self.lose_runs_above(largest);
+        }
+        has
+    }
+
+    fn lose_runs_above(&self, largest: u32) {
         let kinds = self.set_lost(|_| RUN_ORDER.saturating_sub(largest));
         let again = largest_run(core::array::from_fn(|w| !self.used[w].fetch_or(0, Ordering::AcqRel)));
         let more = if again > largest { self.find_runs() } else { 0 };

@@ -5,15 +5,17 @@ use super::offers::LOST;
 use super::summary::Kind;
 use super::want::{Content, Fill, Search};
 use super::{BLOCK_WORDS, Frames};
-use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock, Order};
+use crate::addr::{Access, BLOCK_FRAMES, BlockId, OptBlock, Order};
 use crate::machine::CpuId;
+use crate::policy::huge::{Enabled, SizeEnabled};
 use crate::space::Vm;
-use crate::testing::{Plain, be, vm, vm_of};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, vm, vm_of};
 use crate::tunables::Tunables;
+use crate::tunables::huge::HugeKnobs;
 use std::vec::Vec;
 
 /// Blocks that one search for a run looks at, as `batch.rs` says.
-const BLOCKS_PER_LOOK: usize = 8;
+const BLOCKS_PER_LOOK: usize = 4;
 const NR_BLOCKS: u32 = 100;
 
 fn blocks(frames: &Frames) -> impl Iterator<Item = Block<'_>> {
@@ -34,7 +36,7 @@ fn nr_lost(vm: &Vm<Plain>) -> usize {
 }
 
 #[test]
-fn a_search_for_a_run_looks_at_eight_blocks_and_the_next_one_at_others() {
+fn a_search_for_a_run_looks_at_four_blocks_and_the_next_one_at_others() {
     let vm = fragmented();
     let summary = &vm.frames.blocks.summary;
     let nr_named = vm.frames.blocks.names().iter().filter(|b| summary.says(Kind::Run4, *b)).count();
@@ -48,6 +50,56 @@ fn a_search_for_a_run_looks_at_eight_blocks_and_the_next_one_at_others() {
     // The next size is still there.
     assert!(vm.obtain_batch(Order(3), 0).is_ok());
     assert!(blocks(&vm.frames).all(|block| block.is_told()), "I40");
+}
+
+/// Blocks that are reserved are named for nothing.
+#[test]
+fn a_cpu_asks_its_own_block_as_well() {
+    let vm = fragmented();
+    let own = vm.frames.blocks.at(BlockId(60));
+    own.release_words(0..BLOCK_WORDS, 0x0001_0001_0001_0001, Content::Zero);
+    for b in vm.frames.blocks.names().iter().filter(|b| b.0 != 60) {
+        vm.frames.blocks.at(b).lose_runs();
+    }
+    let run = Order(4);
+    assert!(vm.may_have_run(run));
+    vm.claim_batch(run).unwrap();
+    assert!(!vm.frames.blocks.summary.has(Kind::Run4) && vm.may_have_run(run));
+    vm.claim_batch(run).unwrap();
+    // Compaction may have it.
+    own.unreserve(own.owner());
+    assert!(own.reserve(0xffff) && !vm.may_have_run(run), "each fault asks for it in vain");
+    own.unreserve(0xffff);
+    assert!(vm.may_have_run(run));
+    vm.claim_batch(run).unwrap();
+    // The rest is spoilt, and nobody has noticed.
+    (0..BLOCK_WORDS).for_each(|w| _ = own.claim_exact(w, 0x0001_0001_0001_0001 & own.free_word(w)));
+    assert!(vm.may_have_run(run));
+    assert_eq!(vm.claim_batch(run), None);
+    assert!(!vm.may_have_run(run), "each fault looks at it again");
+    assert!(vm.may_have_run(Order(3)) && vm.claim_batch(Order(3)).is_some());
+}
+
+/// A turn more would count the fault as a holder.
+#[test]
+fn a_size_that_nobody_has_costs_no_turn() {
+    const AT: u64 = 1 << 30;
+    let vm = fragmented();
+    let mut knobs = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
+    knobs.sizes.fill(SizeEnabled::Never);
+    knobs.sizes[2] = SizeEnabled::Always;
+    vm.set_huge_knobs(&knobs).unwrap();
+    blocks(&vm.frames).for_each(|block| block.lose_runs());
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 1 << 21, RW, FIXED_PRIVATE).unwrap();
+    let touch = |i: u64| {
+        let before = vm.cpu(CpuId(0)).held.get();
+        space.handle_fault(AT + i * (1 << 16), Access::Write).unwrap();
+        vm.cpu(CpuId(0)).held.get() != before
+    };
+    assert!(touch(0), "it needs a table");
+    assert!((1..32).all(|i| !touch(i)), "a turn for a run that nobody has");
+    assert_eq!(vm.huge_stat(Order(4)).unwrap().anon_fault_fallback, 32);
 }
 
 #[test]

@@ -29,7 +29,6 @@ pub(super) fn offers(state: u64) -> u32 {
     let is_reserved = state & RESERVED != 0;
     let is_fixed = state & FIXED != 0;
     let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
-    let largest_run = RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32;
     let has = |kind: Kind| match kind {
         Kind::Any => nr_free > 0,
         Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
@@ -38,11 +37,16 @@ pub(super) fn offers(state: u64) -> u32 {
         Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
         Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
         Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
-        _ => kind
-            .run_order()
-            .is_some_and(|order| !is_fixed && !is_reserved && order <= largest_run && nr_free >> order != 0),
+        _ => kind.run_order().is_some_and(|order| !is_fixed && !is_reserved && has_run(state, order)),
     };
     Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
+}
+
+/// Whether 2^order free frames may lie beside each other in a block in this state, whoever has it.
+#[inline(always)]
+pub(super) fn has_run(state: u64, order: u32) -> bool {
+    let largest_run = RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32;
+    order <= largest_run && BLOCK_FRAMES.saturating_sub(state & COUNT) >> order != 0
 }
 
 /// Free frames by their highest bit: what the shortcuts tell apart.

@@ -193,6 +193,10 @@ impl Orders {
         };
         Orders(self.iter().filter(|order| fits(*order)).fold(0, |bits, order| bits | 1 << order.0))
     }
+    /// Those of which `keeps` is true, which is asked for the largest first.
+    pub(crate) fn filter(self, keeps: impl Fn(Order) -> bool) -> Orders {
+        Orders(self.iter().filter(|order| keeps(*order)).fold(0, |bits, order| bits | 1 << order.0))
+    }
     /// Largest first: the order in which they are tried.
     pub fn iter(self) -> impl Iterator<Item = Order> {
         core::iter::successors(self.highest(), move |order| self.below(*order).highest())

@@ -85,8 +85,9 @@ fn no_row_of_level_1_serves_two_cpus() {
     let vm = vm_of(16, 16 * 70 * BLOCK_FRAMES, Tunables::default()).unwrap();
     let summary = &vm.frames.blocks.summary;
     let nr_in_row = summary.nr_tracts_in_share();
-    assert_eq!(nr_in_row, 2);
-    let firsts: Vec<u32> = (0..summary.nr_tracts()).step_by(2).map(|tract| summary.blocks_of(tract).start.0).collect();
+    assert!(nr_in_row > 1);
+    let firsts: Vec<u32> =
+        (0..summary.nr_tracts()).step_by(nr_in_row as usize).map(|tract| summary.blocks_of(tract).start.0).collect();
     let starts: Vec<u32> = zones(&vm).iter().filter(|zone| zone.0 < zone.1).map(|zone| zone.0).collect();
     assert!(starts.len() >= 15 && starts.iter().all(|start| firsts.contains(start)), "{starts:?} of {firsts:?}");
 }
