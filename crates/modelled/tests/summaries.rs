@@ -59,13 +59,18 @@ fn something_comes_and_goes_on_either_side() {
 
 type BlockActor = fn(&FewBlocks);
 
-/// The real blocks, of which only these frames of block 0 and 1 are free.
+/// The real blocks, of which only these frames are free.
+fn blocks_with(free: &[(u64, u64)]) -> &'static FewBlocks {
+    let first: Pfn = arena_frames();
+    let blocks = FewBlocks::over(&Modelled, first, NR_BLOCKS + 1, NR_BLOCKS as usize);
+    free.iter().for_each(|(first, mask)| blocks.give(*first, *mask));
+    Box::leak(Box::new(blocks))
+}
+
+/// What the actors do to blocks of which only these frames are free.
 fn with_blocks(preemptions: usize, free: &'static [(u64, u64)], begin: BlockActor, actors: &'static [BlockActor]) {
     explore(preemptions, move || {
-        let first: Pfn = arena_frames();
-        let blocks: &'static FewBlocks =
-            Box::leak(Box::new(FewBlocks::over(&Modelled, first, NR_BLOCKS + 1, NR_BLOCKS as usize)));
-        free.iter().for_each(|(first, mask)| blocks.give(*first, *mask));
+        let blocks = blocks_with(free);
         begin(blocks);
         run(actors.iter().map(|actor| Box::new(move || actor(blocks)) as Box<dyn FnOnce() + Send>).collect());
         assert!(blocks.are_true(), "I40: a block is passed over, or a run");
@@ -123,4 +128,18 @@ fn the_halves_of_a_run_come_back_at_once() {
 fn a_run_comes_back_while_somebody_finds_none() {
     const ACTORS: &[BlockActor] = &[|b| b.lose_runs(0), |b| b.give(0, !0)];
     with_blocks(2, &[(128, 1)], |_| (), ACTORS);
+}
+
+/// The last frame that stays comes back, and the block would be like any other, while somebody
+/// takes the next one there.
+#[test]
+fn a_block_becomes_free_while_a_frame_is_taken_that_stays() {
+    const ALL: &[(u64, u64)] = &[(0, !0), (64, !0), (128, !0), (192, !0), (256, !0), (320, !0), (384, !0), (448, !0)];
+    const ACTORS: &[BlockActor] = &[|b| b.give(0, 1), |b| assert_ne!(b.take_fixed(64), 0)];
+    explore(2, move || {
+        let blocks = blocks_with(ALL);
+        assert_eq!(blocks.take_fixed(0), 1);
+        run(ACTORS.iter().map(|actor| Box::new(move || actor(blocks)) as Box<dyn FnOnce() + Send>).collect());
+        assert!(blocks.is_fixed(0) && blocks.are_true(), "I40: a frame stays, and the block does not say so");
+    });
 }

@@ -263,12 +263,15 @@ impl Block<'_> {
             let seen = self.state.fetch_or(DIRTY, Ordering::Relaxed);
             kinds |= changed(seen, seen | DIRTY);
         }
-        // Wholly free: nothing stays in it any more.
+        // Wholly free: nothing stays in it any more, unless somebody takes frames that will.
         if state & COUNT == 0 {
             let gone = if self.is_clean() { FIXED | DIRTY } else { FIXED };
-            if state & gone != 0 {
-                let seen = self.state.fetch_and(!gone, Ordering::Relaxed);
-                kinds |= changed(seen, seen & !gone);
+            let mut seen = self.state.load(Ordering::Relaxed);
+            while seen & COUNT == 0 && seen & gone != 0 {
+                match self.state.compare_exchange(seen, seen & !gone, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => return kinds | changed(seen, seen & !gone),
+                    Err(now) => seen = now,
+                }
             }
         }
         kinds

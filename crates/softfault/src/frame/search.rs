@@ -17,7 +17,6 @@
 use super::Frames;
 use super::Memory;
 use super::block::word_base;
-use super::offers::ROOM_FRAMES;
 use super::runs::BLOCK_WORDS;
 use super::summary::Kind;
 use super::want::Fill;
@@ -63,6 +62,13 @@ impl<M: Machine> Memory<M> {
         {
             return Some(claim);
         }
+        if fill == Fill::Fixed {
+            // Wherever it lies, the block says so.
+            return self.any_block().find_map(|b| {
+                pace.step();
+                frames.claim_fixed_in(b, most)
+            });
+        }
         // A block whose count says more than its bits is somebody's who is giving back: it is
         // not waited for.
         for _ in 0..MOST_BLOCKS {
@@ -78,10 +84,15 @@ impl<M: Machine> Memory<M> {
                 break;
             }
         }
-        frames.blocks.offering(Kind::Any, frames.blocks.names(), self.zone().start).find_map(|b| {
+        self.any_block().find_map(|b| {
             pace.step();
             frames.claim_in(b, 0, most).map(|(_, claim)| claim)
         })
+    }
+
+    fn any_block(&self) -> impl Iterator<Item = BlockId> {
+        let blocks = &self.frames.blocks;
+        blocks.offering(Kind::Any, blocks.names(), self.zone().start)
     }
 
     /// From the block that the CPU used last for what stays, another such block of
@@ -94,10 +105,13 @@ impl<M: Machine> Memory<M> {
         let own = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
         let own = own.filter(|b| blocks.at(*b).is_fixed());
         let near = [(zone, Kind::Fixed), (home, Kind::Fixed), (zone, Kind::Room), (home, Kind::Room)];
-        let far = [(all, Kind::Fixed), (all, Kind::Room)];
+        let far = [(all, Kind::Fixed), (all, Kind::Room), (zone, Kind::Spare), (home, Kind::Spare), (all, Kind::Spare)];
         let others = |(some, kind)| blocks.offering_last(kind, some).filter(move |b| Some(*b) != own);
         let (near, far) = (near.into_iter().flat_map(others), far.into_iter().flat_map(others));
-        let first = own.filter(|b| blocks.at(*b).nr_free() > LAST_FRAMES);
+        // Nor is the last block that is wholly free begun for a few frames' sake.
+        let leaves_some = own.is_some_and(|b| blocks.at(b).nr_free() <= LAST_FRAMES)
+            && blocks.offering(Kind::Whole, all, all.start).nth(1).is_some();
+        let first = own.filter(|_| !leaves_some);
         let found = first.into_iter().chain(near).chain(own).chain(far).find_map(|b| {
             pace.step();
             self.claim_fixed_of(b, most)
@@ -119,7 +133,7 @@ impl<M: Machine> Memory<M> {
         let cpu = self.this_cpu_data();
         let b = OptBlock::from_word(cpu.block.get()).get()?;
         let block = self.frames.blocks.at(b);
-        if block.nr_free() < ROOM_FRAMES {
+        if block.nr_free() == 0 {
             return None;
         }
         block.set_fixed();

@@ -115,3 +115,71 @@ fn there_is_always_a_block_for_tables_with_some_frames_left() {
     let nr_fixed = vm.frames.blocks.iter().filter(|block| block.is_fixed()).count();
     assert!(nr_fixed <= 5, "{nr_fixed}");
 }
+
+/// It is begun only when there are no others: eight frames are worth less.
+#[test]
+fn the_last_whole_block_is_not_begun_for_a_few_frames() {
+    let vm = vm(1);
+    vm.obtain(Fill::Fixed).unwrap();
+    let own = OptBlock::from_word(vm.cpu(CpuId(0)).fixed_block.get()).get().unwrap();
+    vm.steal_groups();
+    let blocks = &vm.frames.blocks;
+    let last = blocks.names().iter().find(|b| *b != own && blocks.at(*b).nr_free() == BLOCK_FRAMES).unwrap();
+    for b in blocks.names().iter().filter(|b| *b != last) {
+        let most = if b == own { 63 } else { 64 };
+        (0..8).for_each(|w| _ = blocks.at(b).claim_some(w, most));
+    }
+    let nr_left = blocks.at(own).nr_free();
+    assert!((1..=8).contains(&nr_left));
+    (0..nr_left).for_each(|_| _ = vm.obtain(Fill::Fixed).unwrap());
+    assert_eq!((blocks.at(own).nr_free(), blocks.at(last).nr_free()), (0, BLOCK_FRAMES));
+    vm.obtain(Fill::Fixed).unwrap();
+    assert!(blocks.at(last).nr_free() < BLOCK_FRAMES);
+}
+
+/// Each block has a few free frames, and nothing stays in any.
+#[test]
+fn what_stays_is_marked_wherever_it_lies() {
+    let vm = vm(1);
+    let blocks = &vm.frames.blocks;
+    for b in blocks.names().iter() {
+        let nr_kept = if blocks.at(b).is_fixed() { 0 } else { 8 };
+        (0..8).for_each(|w| _ = blocks.at(b).claim_some(w, if w == 0 { 64 - nr_kept } else { 64 }));
+    }
+    let mut nr = 0;
+    while let Ok(pfn) = vm.obtain(Fill::Fixed) {
+        assert!(blocks.at(BlockId::of(pfn)).is_fixed(), "frame {nr}");
+        nr += 1;
+    }
+    assert!(nr >= 8 * (NR_BLOCKS - 2), "{nr}");
+}
+
+/// The same where each of them is somebody's.
+#[test]
+fn what_stays_is_marked_in_blocks_of_others() {
+    let vm = vm(2);
+    let blocks = &vm.frames.blocks;
+    for b in blocks.names().iter() {
+        (0..8).for_each(|w| _ = blocks.at(b).claim_some(w, if w == 0 { 56 } else { 64 }));
+        let _ = blocks.at(b).reserve(2);
+    }
+    be(0);
+    let pfn = vm.obtain(Fill::Fixed).unwrap();
+    assert!(blocks.at(BlockId::of(pfn)).is_fixed());
+}
+
+/// Though the CPU has one for its pages, with as few.
+#[test]
+fn tables_go_to_blocks_of_nobody() {
+    let vm = vm(1);
+    let own = begin(&vm, 0);
+    vm.steal_groups();
+    let blocks = &vm.frames.blocks;
+    for b in blocks.names().iter() {
+        let nr_kept = if blocks.at(b).is_fixed() { 0 } else { 8 };
+        (0..8).for_each(|w| _ = blocks.at(b).claim_some(w, if w == 0 { 64 - nr_kept } else { 64 }));
+    }
+    assert!(blocks.at(own).reserve(1) || blocks.at(own).owner() == 1);
+    let pfn = vm.obtain(Fill::Fixed).unwrap();
+    assert_ne!(BlockId::of(pfn), own);
+}

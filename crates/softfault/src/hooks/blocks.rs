@@ -36,6 +36,17 @@ impl FewBlocks {
         self.blocks.at(b).claim_some((first / 64) as usize % BLOCK_WORDS, 64).0
     }
 
+    /// Takes one of them that stays where it is.
+    pub fn take_fixed(&self, first: u64) -> u64 {
+        let b = BlockId((first / BLOCK_FRAMES) as u32);
+        self.blocks.at(b).claim_fixed((first / 64) as usize % BLOCK_WORDS, 1).0
+    }
+
+    /// Whether block `b` says that frames in it stay.
+    pub fn is_fixed(&self, b: u32) -> bool {
+        self.blocks.at(BlockId(b)).is_fixed()
+    }
+
     /// Somebody found no run in block `b`.
     pub fn lose_runs(&self, b: u32) {
         self.blocks.at(BlockId(b)).lose_runs();
