@@ -40,7 +40,7 @@ pub(super) struct Attempt<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     left: CompactBudget,
     deadline_ns: u64,
-    /// Whether the groups of all CPUs were emptied already.
+    /// Whether the groups of some CPUs were emptied already.
     stole: bool,
     /// What stood in the way last.
     refusal: CompactRefusal,

@@ -1,4 +1,4 @@
-//! Finding frames for a refill: the walks over the blocks.
+//! Finding frames for a refill: which blocks are looked at, and in which order.
 //!
 //! Tables and nodes cannot be moved, so they come from fixed blocks: the other
 //! blocks can then be emptied when a huge frame is wanted. Like reservations, this
@@ -8,7 +8,7 @@
 //! some frames, any unreserved one with some, any unreserved one, any block. A
 //! refill is refused only after the groups of other CPUs have been emptied, too.
 //!
-//! A walk may pass all blocks of memory, so it answers other CPUs meanwhile. After
+//! A search may look at some blocks in vain, so it answers other CPUs meanwhile. After
 //! an answer the CPU may be another: zones are kept as values, and a block is
 //! reserved for the CPU at that moment.
 //!

@@ -438,8 +438,8 @@ impl Summary {
 
 /// Blocks in a tract, and tracts in a row of level 1. A CPU's share of the blocks is a whole
 /// number of tracts, a few, since a tract that has nothing left costs changes in
-/// the level above; and these are a row of level 1, which no other CPU writes, either. A share
-/// is reckoned a little smaller than it is, for the metadata's blocks are nobody's.
+/// the level above; and these are a row of level 1, which no other CPU writes, either, if there
+/// are 2 to 64 of them. A share is reckoned a little smaller than it is, for the metadata's blocks are nobody's.
 fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
     let share = match nr_cpus as u32 {
         0 | 1 => nr_blocks,
