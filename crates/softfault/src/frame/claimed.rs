@@ -7,7 +7,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::word_base;
+use super::blocks::word_base;
 use super::runs::BLOCK_WORDS;
 use super::{Content, Held, HugeFrame, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};

@@ -25,6 +25,7 @@ mod ahead;
 mod alloc;
 mod batch;
 mod block;
+mod blocks;
 mod claimed;
 mod desc;
 mod folio;
@@ -59,7 +60,7 @@ mod watch;
 
 pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
-pub(crate) use block::{Blocks, word_base};
+pub(crate) use blocks::{Blocks, word_base};
 pub(crate) use claimed::ClaimedBlock;
 pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]

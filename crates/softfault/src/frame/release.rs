@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none.
 
-use super::block::word_base;
+use super::blocks::word_base;
 use super::runs::BLOCK_WORDS;
 use super::want::Content;
 use super::{Frames, Memory};

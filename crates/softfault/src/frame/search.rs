@@ -16,7 +16,7 @@
 
 use super::Frames;
 use super::Memory;
-use super::block::word_base;
+use super::blocks::word_base;
 use super::runs::BLOCK_WORDS;
 use super::summary::Kind;
 use super::want::Fill;

@@ -33,15 +33,20 @@
 //!
 //! Locks on entry: none.
 
-use crate::addr::{BlockId, BlockRange, Order, Pfn};
+use crate::addr::{BlockId, BlockRange, Pfn};
 use crate::machine::Machine;
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 
+mod kind;
+mod search;
+mod shape;
+
+pub(crate) use kind::Kind;
+use shape::{MAX_LEVELS, levels_of, widths_of};
+
 /// Kinds that have room in a row.
 const NR_KINDS: usize = 32;
-/// 8,388,608 blocks (16 TiB) in tracts of 64, and three levels more.
-const MAX_LEVELS: usize = 5;
 const NOTHING: u64 = !0;
 
 /// Where a row of level 0 has the frames in use of its tract, as blocks count them
@@ -57,82 +62,6 @@ pub(super) const FEW_BLOCKS: u64 = 8;
 /// The words of all kinds for the same blocks, and two words that count frames.
 #[repr(C, align(64))]
 pub(crate) struct SummaryRow([Word; NR_KINDS]);
-
-/// What blocks are looked up for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Kind {
-    /// A free frame.
-    Any,
-    /// A free frame in a block in which some stay where they are, and from which nobody
-    /// takes small frames.
-    Fixed,
-    /// A free frame beside one in use, where none stays, and nobody takes small frames.
-    Spare,
-    /// Free frames for some refills where none stays, and nobody takes small frames.
-    Room,
-    /// All of it is free, though a CPU may be about to take small frames from it.
-    Empty,
-    /// All of it is free, and nobody takes small frames from it.
-    Whole,
-    /// The same, and all of it is zero.
-    Ready,
-    /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
-    /// takes small frames.
-    Run2,
-    /// 2^3.
-    Run3,
-    /// 2^4.
-    Run4,
-    /// 2^5.
-    Run5,
-    /// 2^6.
-    Run6,
-    /// 2^7.
-    Run7,
-    /// 2^8.
-    Run8,
-}
-
-impl Kind {
-    const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
-    pub(crate) const ALL: [Kind; 14] = [
-        Kind::Any,
-        Kind::Fixed,
-        Kind::Spare,
-        Kind::Room,
-        Kind::Empty,
-        Kind::Whole,
-        Kind::Ready,
-        Kind::Run2,
-        Kind::Run3,
-        Kind::Run4,
-        Kind::Run5,
-        Kind::Run6,
-        Kind::Run7,
-        Kind::Run8,
-    ];
-
-    /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
-    const fn is_rare(self) -> bool {
-        matches!(self, Kind::Fixed | Kind::Spare)
-    }
-
-    /// That of runs of 2^order frames.
-    pub(crate) fn run(order: Order) -> Option<Kind> {
-        Kind::RUNS.get(usize::from(order.0).checked_sub(2)?).copied()
-    }
-
-    /// The order of the runs that it stands for.
-    pub(crate) fn run_order(self) -> Option<u32> {
-        (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2)
-    }
-
-    /// Its bit among those of all kinds.
-    pub(crate) const fn bit(self) -> u32 {
-        1 << self as u32
-    }
-}
 
 /// All trees.
 pub(crate) struct Summary {
@@ -368,62 +297,6 @@ impl Summary {
         true
     }
 
-    /// Whether any block has something of the kind.
-    pub(crate) fn has(&self, kind: Kind) -> bool {
-        let root = Place { level: self.nr_levels - 1, row: 0, bit: 0 };
-        self.bits(kind, root) != 0
-    }
-
-    /// The first of these blocks, in their order, that has something.
-    pub(crate) fn first_in(&self, kind: Kind, blocks: &BlockRange) -> Option<BlockId> {
-        if blocks.start >= blocks.end {
-            return None;
-        }
-        self.find_after(kind, blocks.start).filter(|b| blocks.contains(*b))
-    }
-
-    /// The last of them.
-    pub(crate) fn last_in(&self, kind: Kind, blocks: &BlockRange) -> Option<BlockId> {
-        if blocks.start >= blocks.end {
-            return None;
-        }
-        self.find_before(kind, BlockId(blocks.end.0 - 1)).filter(|b| blocks.contains(*b))
-    }
-
-    fn find_after(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
-        let (mut at, mut from_above) = (self.place_of(from), false);
-        loop {
-            let has = self.bits(kind, at) & (NOTHING << at.bit);
-            if from_above && has == 0 {
-                self.withdraw_row(kind, at);
-            }
-            let lowest = has.trailing_zeros();
-            from_above = has != 0;
-            at = match (has, at.level) {
-                (0, _) => self.above_row(at, at.row.checked_add(1)?)?,
-                (_, 0) => return Some(BlockId(at.row * self.tract() + lowest)),
-                _ => Place { level: at.level - 1, row: at.row * self.width(at.level) + lowest, bit: 0 },
-            };
-        }
-    }
-
-    fn find_before(&self, kind: Kind, from: BlockId) -> Option<BlockId> {
-        let (mut at, mut from_above) = (self.place_of(from), false);
-        loop {
-            let has = self.bits(kind, at) & (NOTHING >> (63 - at.bit));
-            if from_above && has == 0 {
-                self.withdraw_row(kind, at);
-            }
-            let highest = has.checked_ilog2().unwrap_or(0);
-            from_above = has != 0;
-            at = match (has, at.level) {
-                (0, _) => self.above_row(at, at.row.checked_sub(1)?)?,
-                (_, 0) => return Some(BlockId(at.row * self.tract() + highest)),
-                _ => Place { level: at.level - 1, row: at.row * self.width(at.level) + highest, bit: 63 },
-            };
-        }
-    }
-
     /// The bit that stands for the row of a place.
     fn above(&self, at: Place) -> Place {
         let width = self.width(at.level + 1);
@@ -433,40 +306,6 @@ impl Summary {
     /// Where the level above speaks of a row of this level, if there is such a row.
     fn above_row(&self, at: Place, row: u32) -> Option<Place> {
         (row < self.nr_rows(at.level)).then(|| self.above(Place { row, ..at }))
-    }
-}
-
-/// Blocks in a tract, and tracts in a row of level 1. A CPU's share of the blocks is a whole
-/// number of tracts, a few, since a tract that has nothing left costs changes in
-/// the level above; and these are a row of level 1, which no other CPU writes, either, if there
-/// are 2 to 64 of them. A share is reckoned a little smaller than it is, for the metadata's blocks are nobody's.
-fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
-    let share = match nr_cpus as u32 {
-        0 | 1 => nr_blocks,
-        nr_cpus => (nr_blocks - nr_blocks / 96) / nr_cpus,
-    };
-    let (share, fewest) = (share.max(1), share.max(1).div_ceil(64));
-    if fewest == 1 || fewest > 64 {
-        return [share / fewest, 64];
-    }
-    // What does not divide would be in the wrong share: a CPU's would be too small for it, and
-    // it would end in another's.
-    let nr_tracts = (fewest..=64.min(2 * fewest)).min_by_key(|nr_tracts| share % nr_tracts).unwrap_or(fewest);
-    [share / nr_tracts, nr_tracts]
-}
-
-/// First row of each level and the end of the last, number of levels.
-fn levels_of(nr_blocks: u32, widths: [u32; 2]) -> ([u32; MAX_LEVELS + 1], usize) {
-    let mut starts = [0; MAX_LEVELS + 1];
-    let mut nr_rows = nr_blocks.div_ceil(widths[0]);
-    let mut nr_levels = 0;
-    loop {
-        starts[nr_levels + 1] = starts[nr_levels] + nr_rows;
-        nr_levels += 1;
-        if nr_rows <= 1 {
-            return (starts, nr_levels);
-        }
-        nr_rows = nr_rows.div_ceil(widths.get(nr_levels).copied().unwrap_or(64));
     }
 }
 

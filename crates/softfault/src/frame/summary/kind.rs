@@ -1,0 +1,79 @@
+//! What blocks are looked up for.
+
+use crate::addr::Order;
+
+/// What blocks are looked up for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// A free frame.
+    Any,
+    /// A free frame in a block in which some stay where they are, and from which nobody
+    /// takes small frames.
+    Fixed,
+    /// A free frame beside one in use, where none stays, and nobody takes small frames.
+    Spare,
+    /// Free frames for some refills where none stays, and nobody takes small frames.
+    Room,
+    /// All of it is free, though a CPU may be about to take small frames from it.
+    Empty,
+    /// All of it is free, and nobody takes small frames from it.
+    Whole,
+    /// The same, and all of it is zero.
+    Ready,
+    /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
+    /// takes small frames.
+    Run2,
+    /// 2^3.
+    Run3,
+    /// 2^4.
+    Run4,
+    /// 2^5.
+    Run5,
+    /// 2^6.
+    Run6,
+    /// 2^7.
+    Run7,
+    /// 2^8.
+    Run8,
+}
+
+impl Kind {
+    const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
+    pub(crate) const ALL: [Kind; 14] = [
+        Kind::Any,
+        Kind::Fixed,
+        Kind::Spare,
+        Kind::Room,
+        Kind::Empty,
+        Kind::Whole,
+        Kind::Ready,
+        Kind::Run2,
+        Kind::Run3,
+        Kind::Run4,
+        Kind::Run5,
+        Kind::Run6,
+        Kind::Run7,
+        Kind::Run8,
+    ];
+
+    /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
+    pub(super) const fn is_rare(self) -> bool {
+        matches!(self, Kind::Fixed | Kind::Spare)
+    }
+
+    /// That of runs of 2^order frames.
+    pub(crate) fn run(order: Order) -> Option<Kind> {
+        Kind::RUNS.get(usize::from(order.0).checked_sub(2)?).copied()
+    }
+
+    /// The order of the runs that it stands for.
+    pub(crate) fn run_order(self) -> Option<u32> {
+        (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2)
+    }
+
+    /// Its bit among those of all kinds.
+    pub(crate) const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+}
