@@ -62,7 +62,8 @@ impl<M: Machine> Base<M> {
     }
 
     /// Takes the time of the batch that is used up, and says for which habit the next
-    /// one is zeroed, of so many frames.
+    /// one is zeroed, of so many frames. One that is too small to be timed is zeroed for the
+    /// habit that is believed: a trial that nobody times would go on.
     fn learn(&self, cpu: &CpuData, nr_frames: u32) -> Habit {
         let BatchData { learned: word, begun, last, .. } = &cpu.batches;
         let now = self.machine.now_ns();
@@ -72,9 +73,10 @@ impl<M: Machine> Base<M> {
             learned = learned.after(habit, took);
             word.set(learned.to_word());
         }
-        let habit = learned.next();
+        let is_timed = nr_frames >= LEAST_FRAMES;
+        let habit = if is_timed { learned.next() } else { learned.habit() };
         begun.set(now);
-        last.set(if nr_frames < LEAST_FRAMES { 0 } else { u64::from(nr_frames) << 1 | habit as u64 });
+        last.set(if is_timed { u64::from(nr_frames) << 1 | habit as u64 } else { 0 });
         habit
     }
 }
@@ -100,3 +102,7 @@ fn for_each_run(mut mask: u64, mut f: impl FnMut(u64, u64)) {
         mask &= !0 << (first + length);
     }
 }
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

@@ -50,7 +50,12 @@ const TIME_BITS: u32 = 24;
 const MOST_TIME: u64 = (1 << TIME_BITS) - 1;
 
 impl Learned {
-    /// The habit for which the next batch is zeroed.
+    /// The one that is believed.
+    pub(crate) fn habit(self) -> Habit {
+        self.habit
+    }
+
+    /// The habit for which the next batch is zeroed that is timed.
     pub(crate) fn next(self) -> Habit {
         let [known, other] = [self.habit, self.habit.other()].map(|habit| self.time[habit as usize]);
         let is_trial = known != 0 && (other == 0 || self.since >= 1 << self.period_log2);
