@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::addr::Access;
+use crate::frame::Kind;
 use crate::space::AddressSpace;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;
@@ -134,6 +135,20 @@ fn free_blocks_are_no_targets() {
         true
     });
     assert_eq!((found, nr_asked), (None, 1));
+}
+
+/// Of blocks that the trees name too late nobody hears twice.
+#[test]
+fn names_that_are_out_of_date_are_taken_back() {
+    let vm = vm(512 * 64, Tunables::default());
+    let blocks = &vm.frames.blocks;
+    let stale = [(Kind::Spare, BlockId(20)), (Kind::Fixed, BlockId(30))];
+    stale.iter().for_each(|(kind, b)| blocks.summary.offer(*kind, *b));
+    let mut targets = Targets::new(&vm, BlockId(1), 1);
+    while let Some(pfn) = targets.next(&mut || true) {
+        assert!(stale.iter().all(|(_, b)| *b != BlockId::of(pfn)), "wholly free");
+    }
+    assert!(stale.iter().all(|(kind, b)| !blocks.summary.says(*kind, *b)));
 }
 
 /// Blocks that were in vain are behind the next attempt.

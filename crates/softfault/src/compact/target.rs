@@ -100,7 +100,7 @@ impl<'a, M: Machine> Targets<'a, M> {
     }
 
     /// From the blocks after the source, as the summaries name them, so that full ones are
-    /// passed over.
+    /// passed over. A name that is out of date is taken back, so that nobody is sent there again.
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let blocks = &self.vm.frames.blocks;
         let mut nr_seen = 0u32;
@@ -118,9 +118,12 @@ impl<'a, M: Machine> Targets<'a, M> {
                 return false;
             }
             let block = blocks.at(b);
+            if !block.offers(pass.kind) {
+                continue;
+            }
             let nr_free = block.nr_free();
             let limit = if pass.fuller { self.source_free } else { BLOCK_FRAMES };
-            if nr_free == 0 || nr_free >= limit {
+            if nr_free >= limit {
                 continue;
             }
             for w in 0..NR_WORDS {
