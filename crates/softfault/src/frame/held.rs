@@ -3,6 +3,7 @@
 use super::{Frames, Memory};
 use crate::addr::OptBlock;
 use crate::machine::{CpuId, CpuSet, Machine};
+use crate::pace::Pace;
 use crate::sync::{Ordering, Word};
 
 /// `CpuData::held`: holders in bits 0..16, above them how many have ended.
@@ -57,18 +58,34 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Ends the reservations of a CPU whose groups were emptied, unless it, or another of its
-    /// team, has frames again. Whoever comes back notices at its next refill.
-    pub(super) fn end_reservations(&self, id: CpuId) {
-        let cpu = self.cpu(id);
-        let first = usize::from(cpu.home.first_of_team().0);
-        let mut team = (first..self.machine.nr_cpus()).take(self.frames.nr_team as usize);
-        let has_frames = |id: usize| self.cpu(CpuId(id as u16)).nr_in_groups() > 0;
-        let own = (&cpu.batch_block, u64::from(id.0) + 1, cpu.nr_in_groups() > 0);
-        let common = (&cpu.block, cpu.home.tag(), team.any(has_frames));
-        for (word, tag, is_kept) in [own, common] {
-            if !is_kept && let Some(b) = OptBlock::from_word(word.load(Ordering::Relaxed)).get() {
-                self.frames.blocks.at(b).unreserve(tag);
+    /// Ends the reservations of CPUs whose groups were emptied, unless it, or another of its
+    /// team, has frames again. Whoever comes back notices at its next refill. Each CPU is asked
+    /// once, or twice: teams are neighbours.
+    pub(super) fn end_reservations(&self, robbed: &CpuSet) {
+        let mut pace = Pace::new(&self.machine);
+        let nr_team = self.frames.nr_team as usize;
+        let has_frames = |id: CpuId| self.cpu(id).nr_in_groups() > 0;
+        // By their first CPUs.
+        let (mut busy_teams, mut nr_asked) = (CpuSet::EMPTY, 0);
+        for id in robbed.iter() {
+            if usize::from(id.0) >= nr_asked {
+                let first = usize::from(id.0) / nr_team * nr_team;
+                nr_asked = (first + nr_team).min(self.machine.nr_cpus());
+                for other in (first..nr_asked).map(|other| CpuId(other as u16)) {
+                    pace.step();
+                    if has_frames(other) {
+                        busy_teams.insert(self.cpu(other).home.first_of_team());
+                    }
+                }
+            }
+            pace.step();
+            let cpu = self.cpu(id);
+            let own = (&cpu.batch_block, u64::from(id.0) + 1, has_frames(id));
+            let common = (&cpu.block, cpu.home.tag(), busy_teams.contains(cpu.home.first_of_team()));
+            for (word, tag, is_kept) in [own, common] {
+                if !is_kept && let Some(b) = OptBlock::from_word(word.load(Ordering::Relaxed)).get() {
+                    self.frames.blocks.at(b).unreserve(tag);
+                }
             }
         }
     }

@@ -189,10 +189,8 @@ impl<M: Machine> Memory<M> {
             emptied(id);
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
         }
-        for id in marked.iter() {
-            pace.step();
-            self.end_reservations(id);
-        }
+        drop(pace);
+        self.end_reservations(marked);
         if found {
             drop(held)
         } else {

@@ -3,7 +3,7 @@
 use super::summary::Kind;
 use super::want::{Fill, Search};
 use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
-use crate::machine::CpuId;
+use crate::machine::{CpuId, CpuSet};
 use crate::space::Vm;
 use crate::testing::{Plain, be, vm_of};
 use crate::tunables::Tunables;
@@ -65,12 +65,40 @@ fn compaction_may_have_the_block_of_an_idle_cpu() {
     let b = begin(&vm, 1);
     be(0);
     assert!(vm.claim_rest(b, vm.hold()).is_none(), "it has frames of it");
-    vm.end_reservations(CpuId(1));
+    let mut robbed = CpuSet::EMPTY;
+    robbed.insert(CpuId(1));
+    vm.end_reservations(&robbed);
     assert!(vm.claim_rest(b, vm.hold()).is_none(), "it still has");
     vm.steal_groups();
     assert!(vm.claim_rest(b, vm.hold()).is_some());
     // It was given back, and the CPU goes on.
     assert_eq!(begin(&vm, 1), b);
+}
+
+/// Teams are CPUs 0 and 1, 2 and 3.
+#[test]
+fn a_block_stays_with_the_team_while_one_of_it_has_frames() {
+    let vm = vm(4);
+    let blocks = [1, 3].map(|id| begin(&vm, id));
+    be(2);
+    assert_eq!((vm.frames.nr_team, begin(&vm, 2)), (2, blocks[1]));
+    be(0);
+    vm.cpu(CpuId(1)).raw.replace(0, 0);
+    vm.cpu(CpuId(2)).raw.replace(0, 0);
+    vm.end_reservations(&CpuSet::first(4));
+    assert_eq!(blocks.map(|b| vm.frames.blocks.at(b).owner()), [0, 3], "CPU 3 still has some");
+}
+
+/// 512 CPUs of 32 MiB are four teams.
+#[test]
+fn a_thief_asks_each_cpu_of_a_team_once() {
+    let vm = vm_of(512, 16 * BLOCK_FRAMES, Tunables::default()).unwrap();
+    assert_eq!(vm.frames.nr_team, 128);
+    let before = vm.machine.nr_relaxed.get();
+    vm.end_reservations(&CpuSet::first(512));
+    // One turn for 96 steps.
+    let nr_turns = vm.machine.nr_relaxed.get() - before;
+    assert!((10..=12).contains(&nr_turns), "{nr_turns}");
 }
 
 #[test]
