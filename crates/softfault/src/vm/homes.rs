@@ -21,12 +21,10 @@ impl Frames {
     /// has some; memory of a node without CPUs is in no zone, and found by whoever looks
     /// farther.
     pub(super) fn deal_out<M: Machine>(&self, machine: &M, cpus: &FrameArray<CpuData>) {
-        let mut nr_free = [0; MAX_NODES];
-        for tract in self.tracts() {
-            if let Some(node) = self.node_of(machine, &tract) {
-                nr_free[node] += self.nr_free_in(&tract);
-            }
-        }
+        let nr_free: [u64; MAX_NODES] = core::array::from_fn(|node| {
+            let is_there = node < machine.nr_nodes();
+            if is_there { self.tracts_of(machine, node).map(|tract| self.nr_free_in(&tract)).sum() } else { 0 }
+        });
         let first = nr_free.iter().position(|nr| *nr > 0).unwrap_or(0);
         let home = |cpu: usize| {
             let node = usize::from(machine.node_of_cpu(CpuId(cpu as u16)).0);
@@ -35,8 +33,7 @@ impl Frames {
         for (node, nr_free) in nr_free.into_iter().enumerate().filter(|(_, nr)| *nr > 0) {
             let members = || (0..cpus.len()).filter(|cpu| home(*cpu) == node);
             let nr_members = members().count() as u64;
-            let is_here = |tract: &BlockRange| self.node_of(machine, tract).is_none_or(|of| of == node);
-            let mut tracts = self.tracts().filter(is_here).peekable();
+            let mut tracts = self.tracts_of(machine, node).peekable();
             let mut nr_before = 0;
             for (i, cpu) in members().enumerate() {
                 let (zone, nr) =
@@ -47,25 +44,19 @@ impl Frames {
                 cpu.home.zone_end.set(zone.end.0.into());
             }
         }
+        let nr_sharers = share::sharers(self.blocks.nr(), cpus.len() as u64, share::BLOCKS_FOR_WHAT_STAYS) as usize;
         for (i, cpu) in cpus.iter().enumerate() {
-            cpu.home.first_of_team.set(i as u64 / self.nr_team * self.nr_team);
-            let home = self.home_of(machine, cpus, i as u64);
+            // Of so many neighbours, those of the same node.
+            let near = |nr: usize| {
+                let first = i / nr * nr;
+                (first..(first + nr).min(cpus.len())).filter(|other| home(*other) == home(i))
+            };
+            cpu.home.first_of_team.set(near(self.nr_team as usize).next().unwrap_or(i) as u64);
+            let zones = near(nr_sharers).map(|other| cpus.at(other).zone());
+            let home = from_first_to_last(zones).unwrap_or(cpu.zone());
             cpu.home.home_start.set(home.start.0.into());
             cpu.home.home_end.set(home.end.0.into());
         }
-    }
-
-    /// From the first of the neighbours' zones to the last, of those on the same node.
-    fn home_of<M: Machine>(&self, machine: &M, cpus: &FrameArray<CpuData>, cpu: u64) -> BlockRange {
-        let nr_cpus = cpus.len() as u64;
-        let nr_sharers = share::sharers(self.blocks.nr(), nr_cpus, share::BLOCKS_FOR_WHAT_STAYS);
-        let first = cpu / nr_sharers * nr_sharers;
-        let node = |cpu: u64| machine.node_of_cpu(CpuId(cpu as u16));
-        let near = (first..(first + nr_sharers).min(nr_cpus)).filter(|other| node(*other) == node(cpu));
-        near.map(|other| cpus.at(other as usize).zone()).fold(cpus.at(cpu as usize).zone(), |home, zone| BlockRange {
-            start: home.start.min(zone.start),
-            end: home.end.max(zone.end),
-        })
     }
 
     /// Takes tracts as long as it `wants_more` than so many free frames; gives the largest part of
@@ -95,6 +86,20 @@ impl Frames {
         (largest.0, nr_dealt)
     }
 
+    /// The tracts with memory of a node, or with none, without what is another node's at
+    /// their ends.
+    fn tracts_of<M: Machine>(&self, machine: &M, node: usize) -> impl Iterator<Item = BlockRange> {
+        let is_far = move |b: &BlockId| {
+            let block = BlockRange { start: *b, end: BlockId(b.0 + 1) };
+            self.node_of(machine, &block).is_some_and(|of| of != node)
+        };
+        self.tracts().filter_map(move |tract| {
+            let is_near = |b: &BlockId| !is_far(b);
+            let (first, last) = (tract.iter().find(is_near)?, tract.iter().rev().find(is_near)?);
+            Some(BlockRange { start: first, end: BlockId(last.0 + 1) })
+        })
+    }
+
     /// The tracts, as many together as make a share.
     fn tracts(&self) -> impl Iterator<Item = BlockRange> {
         let (summary, step) = (&self.blocks.summary, self.blocks.summary.nr_tracts_in_share());
@@ -107,13 +112,20 @@ impl Frames {
         tract.iter().map(|b| self.blocks.at(b).nr_free()).sum()
     }
 
-    /// The node of the tract's first frame; `None` where the machine has none there.
-    fn node_of<M: Machine>(&self, machine: &M, tract: &BlockRange) -> Option<usize> {
-        let [start, end] = [tract.start, tract.end].map(|b: BlockId| u64::from(b.first_frame().0));
+    /// The node of the first frame in these blocks; `None` where the machine has none there.
+    fn node_of<M: Machine>(&self, machine: &M, blocks: &BlockRange) -> Option<usize> {
+        let [start, end] = [blocks.start, blocks.end].map(|b: BlockId| u64::from(b.first_frame().0));
         let parts = machine.frames().iter().enumerate().filter(|(_, r)| u64::from(r.first.0) < end && start < r.end());
         let (range, _) = parts.min_by_key(|(_, r)| r.first)?;
         Some(usize::from(machine.node_of_range(range).0))
     }
+}
+
+/// What lies between the ends of these, of those that are not empty.
+fn from_first_to_last(zones: impl Iterator<Item = BlockRange>) -> Option<BlockRange> {
+    zones
+        .filter(|zone| zone.start < zone.end)
+        .reduce(|all, zone| BlockRange { start: all.start.min(zone.start), end: all.end.max(zone.end) })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Home ranges lie in the memory of the CPU's node.
 
-use crate::addr::{BLOCK_FRAMES, PAGE_SIZE, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, PAGE_SIZE, Pfn};
 use crate::machine::{CpuId, Machine, MemoryNode};
 use crate::space::Vm;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, be, in_ranges, vm_of};
@@ -90,4 +90,45 @@ fn no_row_of_level_1_serves_two_cpus() {
         (0..summary.nr_tracts()).step_by(nr_in_row as usize).map(|tract| summary.blocks_of(tract).start.0).collect();
     let starts: Vec<u32> = zones(&vm).iter().filter(|zone| zone.0 < zone.1).map(|zone| zone.0).collect();
     assert!(starts.len() >= 15 && starts.iter().all(|start| firsts.contains(start)), "{starts:?} of {firsts:?}");
+}
+
+#[test]
+fn a_team_is_of_one_node() {
+    let vm = vm_with_nodes(&[(0, 8, 0), (8, 56, 1)], 2, &[0, 1].repeat(32));
+    assert_eq!(vm.frames.nr_team, 4);
+    let teams: Vec<u16> = (0..8).map(|id| vm.cpu(CpuId(id)).home.first_of_team().0).collect();
+    assert_eq!(teams, [0, 1, 0, 1, 4, 5, 4, 5]);
+    for cpu in 0..8 {
+        be(cpu);
+        let space = vm.new_space().unwrap();
+        space.mmap(1 << 30, PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
+        space.write(1 << 30, &[1]).unwrap();
+        let pfn = space.translate_at_rest(1 << 30).unwrap().pfn;
+        assert_eq!(vm.node_of(pfn), Some(vm.machine.node_of_cpu(CpuId(cpu))), "CPU {cpu}");
+    }
+    be(0);
+}
+
+/// And the next begins there: all memory is somebody's.
+#[test]
+fn zones_end_with_the_node() {
+    let vm = vm_with_nodes(&[(0, 33, 0), (33, 31, 1)], 2, &[0, 0, 1, 1]);
+    assert_eq!(vm.frames.blocks.summary.nr_tracts_in_share(), 1);
+    assert_eq!(vm.frames.blocks.summary.blocks_of(2), BlockRange { start: BlockId(32), end: BlockId(48) });
+    assert_eq!(zones(&vm), [(0, 16), (16, 33), (33, 48), (48, 64)]);
+}
+
+/// A CPU without a zone is no neighbour.
+#[test]
+fn homes_lie_in_the_memory_of_the_node() {
+    let mut nr_empty = 0;
+    for nr in 1..=16 {
+        let vm = vm_with_nodes(&[(0, nr, 0), (nr as u32, 64 - nr, 1)], 2, &[0, 0, 1, 1, 1, 1, 1, 1]);
+        nr_empty += zones(&vm)[..2].iter().filter(|zone| zone.0 == zone.1).count();
+        for cpu in 0..2 {
+            let home = vm.cpu(CpuId(cpu)).home.blocks();
+            assert_eq!((home.start.0, u64::from(home.end.0)), (0, nr), "{nr} blocks, CPU {cpu}: {:?}", zones(&vm));
+        }
+    }
+    assert!(nr_empty > 0, "a node of one tract has a zone for one CPU");
 }
