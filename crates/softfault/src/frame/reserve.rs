@@ -70,9 +70,13 @@ impl Frames {
 
     /// Where frames are that stay, from the end of memory.
     fn claim_for_reserve(&self, most: u64) -> Option<Claim> {
+        if most == 0 {
+            return None;
+        }
         let blocks = &self.blocks;
-        let places = [Kind::Fixed, Kind::Room].into_iter().flat_map(|kind| blocks.offering_last(kind, blocks.names()));
-        places.filter(|_| most > 0).find_map(|b| self.claim_fixed_in(b, most))
+        let mut places =
+            [Kind::Fixed, Kind::Room].into_iter().flat_map(|kind| blocks.offering_last(kind, blocks.names()));
+        places.find_map(|b| self.claim_fixed_in(b, most))
     }
 
     /// Frames in the groups that are chained. For the checker.
@@ -113,8 +117,12 @@ impl<M: Machine> Memory<M> {
         self.frames.reserve.nr_frames()
     }
 
-    /// Sets some of the frames aside that are missing. Memory is not short.
+    /// Sets some of the frames aside that are missing. Memory does not seem to be short; while
+    /// that is not known nothing is set aside.
     pub(crate) fn fill_reserve(&self, pressure: &Pressure) {
+        if self.frames.watch.is_recounting() {
+            return;
+        }
         let least = self.frames.reserve.nr_missing().saturating_sub(FRAMES_PER_REACTION);
         while self.frames.reserve.nr_missing() > least {
             // Not while somebody is about to be refused: these frames are for him.

@@ -1,7 +1,8 @@
 //! Ordinary allocations never see the reserve; the reaction gets all of it.
 
+use super::Reserve;
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
-use crate::frame::{Content, Fill, OutOfFrames};
+use crate::frame::{Content, Fill, Kind, OutOfFrames};
 use crate::machine::CpuId;
 use crate::space::Vm;
 use crate::sync::Ordering;
@@ -126,4 +127,17 @@ fn faults_end_where_the_reserve_begins() {
     assert_eq!((vm.nr_free_pages(), vm.nr_reserve_pages()), (0, vm.watermarks().min_pages));
     drop(space);
     check(&vm);
+}
+
+/// Not even at the very beginning, when nothing is kept.
+#[test]
+fn no_block_is_looked_at_where_nothing_is_missing() {
+    let vm = vm(16 * BLOCK_FRAMES, Tunables::default());
+    let (_, pressure) = Reserve::new(0);
+    // Out of date, which whoever looks at the block takes back.
+    let b = BlockId(9);
+    vm.frames.blocks.summary.offer(Kind::Fixed, b);
+    assert!(!vm.frames.set_aside(&pressure, u64::MAX));
+    assert!(vm.frames.blocks.summary.says(Kind::Fixed, b));
+    assert!(!vm.frames.blocks.at(b).offers(Kind::Fixed) && !vm.frames.blocks.summary.says(Kind::Fixed, b));
 }

@@ -16,7 +16,7 @@ use std::vec::Vec;
 const AT: u64 = 1 << 30;
 const HUGE: u64 = 2 << 20;
 
-fn tunables() -> Tunables {
+pub(super) fn tunables() -> Tunables {
     let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
     let thp = HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT };
     Tunables { thp, ..Tunables::default() }
@@ -71,12 +71,12 @@ fn what_is_seen_of_free_memory_is_within_its_bound() {
     }
 }
 
-fn claim_all(vm: &Vm<Plain>, b: BlockId) {
+pub(super) fn claim_all(vm: &Vm<Plain>, b: BlockId) {
     (0..BLOCK_WORDS).for_each(|w| _ = vm.frames.blocks.at(b).claim_some(w, 64));
 }
 
 /// The sum as it is, without the tracts that have changed since they were looked at.
-fn noted(vm: &Vm<Plain>) -> u64 {
+pub(super) fn noted(vm: &Vm<Plain>) -> u64 {
     vm.frames.watch.nr_used.get()
 }
 
@@ -140,6 +140,7 @@ fn nobody_looks_where_nobody_would_react() {
     let vm = vm_of(16, 128 * BLOCK_FRAMES, Tunables::default()).unwrap();
     (0..100).for_each(|b| vm.begun(BlockId(b)));
     assert_eq!(vm.frames.watch.cursor.get(), 0);
+    assert_eq!(vm.frames.watch.phase.get(), 1, "all CPUs read it, and the first one writes it");
 }
 
 /// Between the watermarks memory is as short as it was.
