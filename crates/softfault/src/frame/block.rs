@@ -164,7 +164,7 @@ impl Block<'_> {
     fn note_kinds(&self, kinds: u32) {
         let now = || offers(self.state.load(Ordering::Relaxed));
         let seen = now();
-        for kind in Kind::ALL.into_iter().filter(|kind| kinds & kind.bit() != 0) {
+        for kind in Kind::of_bits(kinds) {
             if seen & kind.bit() != 0 {
                 self.summary.offer(kind, self.b);
             } else {

@@ -59,25 +59,24 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Ends the reservations of CPUs whose groups were emptied, unless it, or another of its
-    /// team, has frames again. Whoever comes back notices at its next refill. Each CPU is asked
-    /// once, or twice: teams are neighbours.
+    /// team, has frames again. Whoever comes back notices at its next refill. Only CPUs that are
+    /// marked are asked.
     pub(super) fn end_reservations(&self, robbed: &CpuSet) {
         let mut pace = Pace::new(&self.machine);
-        let nr_team = self.frames.nr_team as usize;
         let has_frames = |id: CpuId| self.cpu(id).nr_in_groups() > 0;
-        // By their first CPUs.
-        let (mut busy_teams, mut nr_asked) = (CpuSet::EMPTY, 0);
-        for id in robbed.iter() {
-            if usize::from(id.0) >= nr_asked {
-                let first = usize::from(id.0) / nr_team * nr_team;
-                nr_asked = (first + nr_team).min(self.machine.nr_cpus());
-                for other in (first..nr_asked).map(|other| CpuId(other as u16)) {
-                    pace.step();
-                    if has_frames(other) {
-                        busy_teams.insert(self.cpu(other).home.first_of_team());
-                    }
-                }
+        // Teams are neighbours; of whom they may be, by the first.
+        let nr_team = self.frames.nr_team as u16;
+        let neighbours = |id: CpuId| CpuId(id.0 / nr_team * nr_team);
+        let (mut robbed_teams, mut busy_teams) = (CpuSet::EMPTY, CpuSet::EMPTY);
+        robbed.iter().for_each(|id| _ = robbed_teams.insert(neighbours(id)));
+        // Who has no mark has no frames.
+        for id in self.frames.marked().iter().filter(|id| robbed_teams.contains(neighbours(*id))) {
+            pace.step();
+            if has_frames(id) {
+                busy_teams.insert(self.cpu(id).home.first_of_team());
             }
+        }
+        for id in robbed.iter() {
             pace.step();
             let cpu = self.cpu(id);
             let own = (&cpu.batch_block, u64::from(id.0) + 1, has_frames(id));

@@ -23,30 +23,49 @@ pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
 /// line of descriptors taken from another CPU costs about what a refill does. A guess.
 pub(super) const ROOM_FRAMES: u64 = 32;
 
-/// What a block in this state offers, a bit for each kind.
+/// What a block in this state offers, a bit for each kind. Each change of class asks for this
+/// twice, so it is arithmetic; the test has it kind by kind.
 pub(super) fn offers(state: u64) -> u32 {
     let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
-    let is_reserved = state & RESERVED != 0;
-    let is_fixed = state & FIXED != 0;
-    let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
-    let has = |kind: Kind| match kind {
-        Kind::Any => nr_free > 0,
-        Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
-        Kind::Empty => nr_free == BLOCK_FRAMES,
-        Kind::Spare => is_part && !is_fixed && !is_reserved,
-        Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
-        Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
-        Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
-        _ => kind.run_order().is_some_and(|order| !is_fixed && !is_reserved && has_run(state, order)),
-    };
-    Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
+    if nr_free == 0 {
+        return 0;
+    }
+    let mut bits = Kind::Any.bit();
+    let is_whole = nr_free == BLOCK_FRAMES;
+    if is_whole {
+        bits |= Kind::Empty.bit();
+    }
+    if state & RESERVED != 0 {
+        return bits;
+    }
+    if is_whole {
+        bits |= Kind::Whole.bit();
+        if state & DIRTY == 0 {
+            bits |= Kind::Ready.bit();
+        }
+    }
+    if state & FIXED != 0 {
+        return bits | Kind::Fixed.bit();
+    }
+    if !is_whole {
+        bits |= Kind::Spare.bit();
+    }
+    if nr_free >= ROOM_FRAMES {
+        bits |= Kind::Room.bit();
+    }
+    bits | Kind::runs_up_to(largest_run(state).min(nr_free.ilog2()))
+}
+
+/// Order of the largest run that was there when somebody last looked for one.
+#[inline(always)]
+fn largest_run(state: u64) -> u32 {
+    RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32
 }
 
 /// Whether 2^order free frames may lie beside each other in a block in this state, whoever has it.
 #[inline(always)]
 pub(super) fn has_run(state: u64, order: u32) -> bool {
-    let largest_run = RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32;
-    order <= largest_run && BLOCK_FRAMES.saturating_sub(state & COUNT) >> order != 0
+    order <= largest_run(state) && BLOCK_FRAMES.saturating_sub(state & COUNT) >> order != 0
 }
 
 /// Free frames by their highest bit: what the shortcuts tell apart.
@@ -83,6 +102,41 @@ pub(super) fn changed(before: u64, after: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kind by kind, as `summary/kind.rs` says what each means.
+    fn offers_one_by_one(state: u64) -> u32 {
+        let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
+        let is_reserved = state & RESERVED != 0;
+        let is_fixed = state & FIXED != 0;
+        let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
+        let has = |kind: Kind| match kind {
+            Kind::Any => nr_free > 0,
+            Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
+            Kind::Empty => nr_free == BLOCK_FRAMES,
+            Kind::Spare => is_part && !is_fixed && !is_reserved,
+            Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
+            Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
+            Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
+            _ => kind.run_order().is_some_and(|order| !is_fixed && !is_reserved && has_run(state, order)),
+        };
+        Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
+    }
+
+    #[test]
+    fn all_states_offer_what_each_kind_means() {
+        let flags = (0..8).map(|bits: u64| {
+            let flag = |bit: u64, flag: u64| if bits & bit != 0 { flag } else { 0 };
+            flag(1, FIXED) | flag(2, DIRTY) | flag(4, 7 << RESERVED_SHIFT)
+        });
+        for flags in flags {
+            for lost in 0..=u64::from(RUN_ORDER) {
+                for used in 0..=BLOCK_FRAMES + 3 {
+                    let state = flags | lost << LOST_SHIFT | used;
+                    assert_eq!(offers(state), offers_one_by_one(state), "{state:#x}");
+                }
+            }
+        }
+    }
 
     /// A shortcut may not pass over a change.
     #[test]

@@ -94,11 +94,16 @@ fn a_block_stays_with_the_team_while_one_of_it_has_frames() {
 fn a_thief_asks_each_cpu_of_a_team_once() {
     let vm = vm_of(512, 16 * BLOCK_FRAMES, Tunables::default()).unwrap();
     assert_eq!(vm.frames.nr_team, 128);
-    let before = vm.machine.nr_relaxed.get();
-    vm.end_reservations(&CpuSet::first(512));
     // One turn for 96 steps.
-    let nr_turns = vm.machine.nr_relaxed.get() - before;
-    assert!((10..=12).contains(&nr_turns), "{nr_turns}");
+    let nr_turns = |nr_robbed| {
+        let before = vm.machine.nr_relaxed.get();
+        vm.end_reservations(&CpuSet::first(nr_robbed));
+        vm.machine.nr_relaxed.get() - before
+    };
+    assert!((5..=6).contains(&nr_turns(512)), "no others have frames");
+    (0..512).for_each(|id| vm.frames.mark(CpuId(id)));
+    assert!((10..=11).contains(&nr_turns(512)), "{}", nr_turns(512));
+    assert!(nr_turns(16) <= 2, "those of one team");
 }
 
 #[test]

@@ -68,8 +68,24 @@ impl Kind {
     }
 
     /// The order of the runs that it stands for.
+    #[cfg(test)]
     pub(crate) fn run_order(self) -> Option<u32> {
         (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2)
+    }
+
+    /// Those of runs of 2^order frames and fewer, a bit each.
+    pub(crate) const fn runs_up_to(order: u32) -> u32 {
+        let below = (1u32 << order << 1) - 1;
+        (below >> 2) << Kind::Run2 as u32
+    }
+
+    /// Those that some bits stand for.
+    pub(crate) fn of_bits(mut bits: u32) -> impl Iterator<Item = Kind> {
+        core::iter::from_fn(move || {
+            let kind = Kind::ALL.get(bits.trailing_zeros() as usize)?;
+            bits &= bits - 1;
+            Some(*kind)
+        })
     }
 
     /// Its bit among those of all kinds.
