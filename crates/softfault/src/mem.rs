@@ -86,6 +86,12 @@ impl<T: Words> FrameArray<T> {
         // I5; i is inside the array that `over` was given the frames for.
         unsafe { &*self.base.as_ptr().add(i) }
     }
+    /// Element `i`, if there is one.
+    #[inline(always)]
+    pub(crate) fn get(&self, i: usize) -> Option<&T> {
+        // SAFETY: I1, I5: as in `at`.
+        (i < self.len).then(|| unsafe { &*self.base.as_ptr().add(i) })
+    }
     /// All elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len).map(|i| self.at(i))

@@ -36,7 +36,7 @@ impl RssLine {
         if self.is_shared.get() == 0 {
             count.add_owned(n);
         } else {
-            count.fetch_add(n, Ordering::Relaxed);
+            add_shared(count, n);
         }
     }
 
@@ -44,6 +44,13 @@ impl RssLine {
     pub(crate) fn share(&self) {
         self.is_shared.set(1);
     }
+}
+
+/// Apart, so that faults which have a line of their own stay short.
+#[cold]
+#[inline(never)]
+fn add_shared(count: &Word, n: u64) {
+    count.fetch_add(n, Ordering::Relaxed);
 }
 
 /// Resident pages of an address space.

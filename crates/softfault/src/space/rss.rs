@@ -48,9 +48,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     pub(crate) fn rss_line(&self, cpu: CpuId) -> &RssLine {
         let i = usize::from(cpu.0);
-        if i < NR_INLINE { self.rss.at(i) } else { self.far_line(i - NR_INLINE) }
+        self.rss.get(i).unwrap_or_else(|| self.far_line(i - NR_INLINE))
     }
 
+    #[inline(never)]
     fn far_line(&self, i: usize) -> &RssLine {
         match OptPfn::from_word(self.data.rss_frames.words[i / NR_IN_FRAME].load(Ordering::Acquire)).get() {
             Some(frame) => mem::view(&self.vm.machine, frame, i % NR_IN_FRAME * size_of::<RssLine>()),
