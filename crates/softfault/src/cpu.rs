@@ -115,12 +115,11 @@ pub(crate) struct CpuData {
     pub(crate) sizes: SizeCounts,
     /// Blocks that this CPU may still begin before it looks at the watermarks, the
     /// [`OptBlock`](crate::addr::OptBlock) that it began last, and by how much the tracts
-    /// that it has left since the last look had grown; then the phase in which it last looked.
+    /// that it has left since the last look had grown.
     pub(crate) looks_after: Word,
     pub(crate) watched: Word,
     pub(crate) unseen: Word,
-    pub(crate) phase: Word,
-    pub(crate) watch_line: [Word; 4],
+    pub(crate) watch_line: [Word; 5],
     /// What refills have learned; see `clear/batch.rs`.
     pub(crate) batches: BatchData,
 }

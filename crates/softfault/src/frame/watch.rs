@@ -8,8 +8,8 @@
 //! No fault writes a line for it that it does not write anyway. A CPU that begins a block in
 //! another tract notes by how much the one that it leaves has changed. After some blocks it
 //! *looks*: it adds that, and the tract that it is in, to the sum. How many blocks it may
-//! begin before that depends on how far the watermark is (`policy/watermark.rs`), so that the
-//! shared sum is hardly ever written while much is free. What others gave back to a tract
+//! begin before that depends on how far the watermark is (`policy/watermark.rs`), now and when
+//! it looked last, so that the shared sum is hardly ever written while much is free. What others gave back to a tract
 //! that nobody begins a block in is missed, so one tract at random is counted anew at each
 //! look if it has more free frames, and several in turn, round and round, where little seems to be free. Memory of a few
 //! tracts has no shared sum.
@@ -18,7 +18,7 @@
 //! The first CPU that begins a block then makes the *phase* odd, and the first one that
 //! begins a block while somebody would react again makes it even, and asks for a *round*: all
 //! tracts are counted again. Until it is over, each CPU that begins a block counts some of
-//! them, and nobody decides by the sum. A CPU that has not looked in this phase looks at once.
+//! them, and nobody decides by the sum.
 //!
 //! At rest, and once each tract has been looked at, the frames that are free in blocks are
 //! between 2/3 and 4/3 of the number seen here (I41). Otherwise they may be fewer by half of what
@@ -95,17 +95,21 @@ impl<M: Machine> Memory<M> {
         // Noted though nobody would react: the tract is counted again when the CPU leaves it.
         let last = OptBlock::from_word(cpu.watched.get()).get();
         cpu.watched.set(OptBlock::some(b).to_word());
-        let Some(phase) = self.phase() else { return };
+        if !self.would_react() {
+            return;
+        }
         let unseen = cpu.unseen.get().wrapping_add(frames.leave(last, b));
-        // How far the watermark was in an earlier phase says nothing.
-        let is_known = cpu.phase.get() == phase && !frames.watch.is_recounting();
-        if is_known && cpu.looks_after.get() > 1 {
-            cpu.looks_after.set(cpu.looks_after.get() - 1);
+        let is_known = !frames.watch.is_recounting();
+        // How far the watermark was before others took most of what was free says nothing.
+        let nr_seen = frames.nr_seen_free() + self.nr_reserve_pages();
+        let allowed = blocks_to_next_look(nr_seen, high, self.machine.nr_cpus() as u64);
+        let looks_after = cpu.looks_after.get().min(allowed);
+        if is_known && looks_after > 1 {
+            cpu.looks_after.set(looks_after - 1);
             cpu.unseen.set(unseen);
             return;
         }
         cpu.unseen.set(0);
-        cpu.phase.set(phase);
         let mut nr_free = frames.glance(b, unseen) + self.nr_reserve_pages();
         if nr_free < high || !is_known {
             nr_free = frames.look() + self.nr_reserve_pages();
@@ -124,21 +128,21 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// The phase in which the caller begins a block; `None` if nobody would react. While nobody
-    /// would no tract is counted, and all CPUs only read here; all are counted again afterwards.
-    fn phase(&self) -> Option<u64> {
+    /// Whether somebody would react to a shortage. While nobody would no tract is counted, and
+    /// all CPUs only read here; all are counted again afterwards.
+    fn would_react(&self) -> bool {
         let (watch, reserve) = (&self.frames.watch, &self.frames.reserve);
         let would_react = self.underused_above().is_some() || reserve.nr_missing() > 0;
         let phase = watch.phase.load(Ordering::Acquire);
         if would_react == phase.is_multiple_of(2) {
-            return Some(phase).filter(|_| would_react);
+            return would_react;
         }
         if would_react && self.frames.has_sum() {
             watch.nr_to_recount.store(self.frames.blocks.summary.nr_tracts().into(), Ordering::Relaxed);
         }
         // Release: whoever sees the phase knows of the round.
-        let changed = watch.phase.compare_exchange(phase, phase + 1, Ordering::AcqRel, Ordering::Acquire);
-        Some(changed.map_or_else(|now| now, |_| phase + 1)).filter(|_| would_react)
+        let _ = watch.phase.compare_exchange(phase, phase + 1, Ordering::AcqRel, Ordering::Relaxed);
+        would_react
     }
 
     /// About how many frames are missing until memory is relieved; if none, it is no longer
@@ -243,6 +247,11 @@ impl Frames {
 
     fn add(&self, more_used: u64) -> u64 {
         self.nr_free_of(self.watch.nr_used.fetch_add(more_used, Ordering::Relaxed).wrapping_add(more_used))
+    }
+
+    /// What the last look saw; none where there is no sum, so that each block is a look.
+    fn nr_seen_free(&self) -> u64 {
+        if self.has_sum() { self.nr_free_of(self.watch.nr_used.get()) } else { 0 }
     }
 
     /// Changes under way may make it any number for a moment.

@@ -101,7 +101,7 @@ fn a_shortage_that_is_over_is_not_seen() {
 
 /// What a CPU knew when most of memory was free may be long ago.
 #[test]
-fn each_cpu_looks_at_its_first_block_of_a_phase() {
+fn each_cpu_looks_at_its_first_block_after_a_round() {
     let vm = vm_of(2, 1024 * BLOCK_FRAMES, tunables()).unwrap();
     let after = [0, 1].map(|id| &vm.cpu(CpuId(id)).looks_after);
     assert!(after[1].get() > 100);
@@ -158,4 +158,25 @@ fn the_reserve_is_not_filled_by_a_count_of_long_ago() {
         vm.begun(BlockId(b));
         assert_eq!(nr_filled(), 0, "{b}");
     }
+}
+
+/// One CPU takes most of what is free; the others may begin no more blocks without a look than
+/// is left for them, however much was free when they looked last.
+#[test]
+fn a_shortage_is_seen_by_cpus_that_looked_long_ago() {
+    let vm = vm_of(32, 2048 * BLOCK_FRAMES, tunables()).unwrap();
+    let marks = vm.watermarks();
+    assert!(vm.frames.has_sum() && vm.cpu(CpuId(1)).looks_after.get() > 8);
+    while vm.nr_free_pages() > 6000 {
+        vm.obtain(Fill::Raw).unwrap();
+    }
+    assert_eq!(vm.frames.is_low.get(), 0);
+    let mut nr = 0;
+    while vm.frames.is_low.get() == 0 {
+        be(1 + nr / 512 % 31);
+        assert!(vm.obtain(Fill::Raw).is_ok(), "a shortage that nobody has seen");
+        nr += 1;
+    }
+    be(0);
+    assert!(vm.nr_free_pages() > marks.min_pages, "{} free of {marks:?}", vm.nr_free_pages());
 }

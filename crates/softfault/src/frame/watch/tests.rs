@@ -84,20 +84,20 @@ pub(super) fn noted(vm: &Vm<Plain>) -> u64 {
 /// to pass.
 #[test]
 fn a_look_takes_the_tracts_that_the_cpu_was_in() {
-    let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();
+    let vm = vm_of(2, 1024 * BLOCK_FRAMES, tunables()).unwrap();
     assert!(vm.frames.has_sum());
-    be(3);
-    let cpu = vm.cpu(CpuId(3));
+    be(1);
+    let cpu = vm.cpu(CpuId(1));
     let before = noted(&vm);
     cpu.looks_after.set(4);
-    // Each block is a tract. The last one is full by the time of the look.
-    for b in [100, 50, 20].map(BlockId) {
+    // In a tract each. The last one is full by the time of the look.
+    for b in [900, 500, 100].map(BlockId) {
         vm.begun(b);
         claim_all(&vm, b);
     }
     assert_eq!((noted(&vm), cpu.unseen.get()), (before, 2 * BLOCK_FRAMES), "two were left");
     cpu.looks_after.set(1);
-    vm.begun(BlockId(20));
+    vm.begun(BlockId(100));
     assert_eq!((noted(&vm), cpu.unseen.get()), (before + 3 * BLOCK_FRAMES, 0));
     assert_eq!(vm.frames.uncounted(&vm.cpus), None);
     be(0);
