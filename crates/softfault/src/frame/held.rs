@@ -68,7 +68,7 @@ impl<M: Machine> Memory<M> {
         let nr_team = self.frames.nr_team as u16;
         let neighbours = |id: CpuId| CpuId(id.0 / nr_team * nr_team);
         let (mut robbed_teams, mut busy_teams) = (CpuSet::EMPTY, CpuSet::EMPTY);
-        robbed.iter().for_each(|id| _ = robbed_teams.insert(neighbours(id)));
+        robbed.iter().for_each(|id| robbed_teams.insert(neighbours(id)));
         // Who has no mark has no frames.
         for id in self.frames.marked().iter().filter(|id| robbed_teams.contains(neighbours(*id))) {
             pace.step();
