@@ -113,7 +113,7 @@ pub(crate) struct CpuData {
     pub(crate) home: HomeData,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
-    /// Blocks that this CPU may still begin before it looks at the watermarks, the
+    /// Blocks that this CPU may still begin before it looks at the watermarks, 0 if it has begun none yet; the
     /// [`OptBlock`](crate::addr::OptBlock) that it began last, and by how much the tracts
     /// that it has left since the last look had grown.
     pub(crate) looks_after: Word,

@@ -87,7 +87,6 @@ impl<M: Machine> Vm<M> {
         while frames.set_aside(&pressure, u64::MAX) {}
         frames.look_at_all();
         frames.deal_out(&machine, &cpus);
-        frames.begin_to_watch(&cpus, nr_total_pages);
         let base = Base::new(machine, cpus, tunables, huge);
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),

@@ -25,7 +25,7 @@ fn take_all(vm: &Vm<Plain>) -> Vec<Pfn> {
 
 /// A CPU begins a block, and the next fault or operation reacts.
 fn begin_and_react(vm: &Vm<Plain>) {
-    vm.cpu(CpuId(0)).looks_after.set(0);
+    vm.cpu(CpuId(0)).looks_after.set(1);
     vm.begun(BlockId(0));
     vm.relieve_if_low();
 }

@@ -103,7 +103,9 @@ impl<M: Machine> Memory<M> {
         // How far the watermark was before others took most of what was free says nothing.
         let nr_seen = frames.nr_seen_free() + self.nr_reserve_pages();
         let allowed = blocks_to_next_look(nr_seen, high, self.machine.nr_cpus() as u64);
-        let looks_after = cpu.looks_after.get().min(allowed);
+        // At the very beginning all that is free is known; nobody else has written the line then.
+        let noted = Some(cpu.looks_after.get()).filter(|nr| *nr > 0);
+        let looks_after = noted.map_or(allowed, |nr| nr.min(allowed));
         if is_known && looks_after > 1 {
             cpu.looks_after.set(looks_after - 1);
             cpu.unseen.set(unseen);
@@ -177,12 +179,6 @@ impl Frames {
         let summary = &self.blocks.summary;
         let sum = (0..summary.nr_tracts()).fold(0u64, |sum, tract| sum.wrapping_add(summary.recount(tract)));
         self.watch.nr_used.set(sum);
-    }
-
-    /// No CPU need look before it has begun some blocks: all that is free is known.
-    pub(crate) fn begin_to_watch(&self, cpus: &FrameArray<CpuData>, nr_free: u64) {
-        let nr_blocks = blocks_to_next_look(nr_free, self.watch.high.get(), cpus.len() as u64);
-        cpus.iter().for_each(|cpu| cpu.looks_after.set(nr_blocks));
     }
 
     /// The first block of a tract whose count is not the sum of its blocks', at rest; or of all

@@ -104,6 +104,9 @@ fn a_shortage_that_is_over_is_not_seen() {
 fn each_cpu_looks_at_its_first_block_after_a_round() {
     let vm = vm_of(2, 1024 * BLOCK_FRAMES, tunables()).unwrap();
     let after = [0, 1].map(|id| &vm.cpu(CpuId(id)).looks_after);
+    be(1);
+    vm.begun(BlockId(1010));
+    be(0);
     assert!(after[1].get() > 100);
     vm.set_huge_knobs(&Tunables::default().thp).unwrap();
     vm.begun(BlockId(0));
@@ -166,6 +169,10 @@ fn the_reserve_is_not_filled_by_a_count_of_long_ago() {
 fn a_shortage_is_seen_by_cpus_that_looked_long_ago() {
     let vm = vm_of(32, 2048 * BLOCK_FRAMES, tunables()).unwrap();
     let marks = vm.watermarks();
+    for cpu in (0..32).rev() {
+        be(cpu);
+        vm.obtain(Fill::Raw).unwrap();
+    }
     assert!(vm.frames.has_sum() && vm.cpu(CpuId(1)).looks_after.get() > 8);
     while vm.nr_free_pages() > 6000 {
         vm.obtain(Fill::Raw).unwrap();
