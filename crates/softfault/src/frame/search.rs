@@ -57,17 +57,14 @@ impl<M: Machine> Memory<M> {
     pub(super) fn search(&self, fill: Fill, most: u64) -> Option<Claim> {
         let frames = &self.frames;
         let mut pace = Pace::new(&self.machine);
-        if fill == Fill::Fixed
-            && let Some(claim) = self.claim_fixed(most, &mut pace)
-        {
-            return Some(claim);
-        }
         if fill == Fill::Fixed {
+            let near = self.claim_fixed(most, &mut pace);
             // Wherever it lies, the block says so.
-            return self.any_block().find_map(|b| {
+            let anywhere = |b| {
                 pace.step();
                 frames.claim_fixed_in(b, most)
-            });
+            };
+            return near.or_else(|| self.any_block().find_map(anywhere));
         }
         // A block whose count says more than its bits is somebody's who is giving back: it is
         // not waited for.
