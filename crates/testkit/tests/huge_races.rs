@@ -164,7 +164,7 @@ fn batches_race_for_the_same_pages() {
             };
             let (a, b) = (actor(0), actor(NR - 1));
             w.race(&[&a, &b], |running| {
-                for round in 0..40 {
+                for round in 0..400 {
                     w.map(AT, NR, RW);
                     begin.wait();
                     end.wait();
