@@ -1,7 +1,7 @@
 //! Runs of frames inside a block, how many are free, and batches of single ones on their
 //! way back.
 
-use super::runs::{BLOCK_WORDS, run_starts};
+use super::runs::{BLOCK_WORDS, bits, run_starts};
 use super::summary::Kind;
 use super::want::{Content, Search};
 use super::{Frames, Memory, OutOfFrames};
@@ -63,13 +63,6 @@ impl Frames {
 /// The lowest `nr` bits, `nr` from 1 to 64.
 fn ones(nr: u64) -> u64 {
     !0 >> (64 - nr)
-}
-
-/// The numbers of the bits that are set.
-fn bits(word: u64) -> impl Iterator<Item = u64> {
-    core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))
-        .take_while(|rest| *rest != 0)
-        .map(|rest| u64::from(rest.trailing_zeros()))
 }
 
 /// Frames on their way back, gathered by bitmap word so that adjacent ones cost

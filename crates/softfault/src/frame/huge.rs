@@ -6,8 +6,6 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::BlockData;
-use super::runs::{BLOCK_WORDS, run_starts};
 use super::summary::Kind;
 use super::want::Content;
 use super::{FrameKind, Memory, OutOfFrames};
@@ -106,7 +104,7 @@ impl<M: Machine> Memory<M> {
         let mut pace = Pace::new(&self.machine);
         let near = places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).take(most);
         let (b, first) = near.inspect(|_| pace.step()).find_map(|b| {
-            let found = self.claim_huge_of(b, &blocks.at(b), nr);
+            let found = self.claim_huge_of(b, nr);
             if found.is_none() && nr != BLOCK_FRAMES {
                 blocks.at(b).lose_runs();
             }
@@ -119,24 +117,18 @@ impl<M: Machine> Memory<M> {
 
     /// One block, if all of it is free.
     pub(crate) fn claim_whole(&self, b: BlockId) -> Option<HugeFrame> {
-        let first = self.claim_huge_of(b, &self.frames.blocks.at(b), BLOCK_FRAMES)?;
+        let first = self.claim_huge_of(b, BLOCK_FRAMES)?;
         Some(HugeFrame { first, content: self.frames.content(first, BLOCK_FRAMES) })
     }
 
-    fn claim_huge_of(&self, b: BlockId, block: &BlockData, nr: u64) -> Option<Pfn> {
-        let at = if nr == BLOCK_FRAMES {
-            self.frames.claim_run(b, 0, nr).then_some(0)?
+    fn claim_huge_of(&self, b: BlockId, nr: u64) -> Option<Pfn> {
+        let first = if nr == BLOCK_FRAMES {
+            self.frames.claim_run(b, 0, nr).then(|| b.first_frame())?
         } else {
-            // A format whose huge pages are smaller: only where bits are clear.
-            let starts = |w: usize| (run_starts(block.free_word(w), nr.ilog2()), w as u64 * 64);
-            let fits = |(mask, base): (u64, u64)| {
-                (0..64).filter(|i| mask & 1 << i != 0).map(|i| base + i).find(|at| self.frames.claim_run(b, *at, nr))
-            };
-            (0..BLOCK_WORDS).map(starts).find_map(fits)?
+            self.frames.claim_part(b, nr)?
         };
         self.count_taken(nr);
-        let first = Pfn(b.first_frame().0 + at as u32);
-        if block.folio.reserve(first) {
+        if self.frames.blocks.at(b).folio.reserve(first) {
             return Some(first);
         }
         self.release_run(first, nr, Content::Unknown);

@@ -7,6 +7,7 @@
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 
+use super::runs::bits;
 use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, Pfn};
@@ -107,7 +108,7 @@ impl<M: Machine> Memory<M> {
         }
         // Their descriptors are about to be written one by one; scattered ones
         // would each be waited for. Asked for together, they arrive together.
-        for_each_bit(claim.mask, |i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
+        bits(claim.mask).for_each(|i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
             self.release_word(base, left, fill.content());
@@ -198,13 +199,5 @@ impl<M: Machine> Memory<M> {
         }
         sync::unlock(&self.thief, 0);
         found
-    }
-}
-
-/// Calls `f` with the number of each set bit.
-fn for_each_bit(mut mask: u64, mut f: impl FnMut(u64)) {
-    while mask != 0 {
-        f(u64::from(mask.trailing_zeros()));
-        mask &= mask - 1;
     }
 }

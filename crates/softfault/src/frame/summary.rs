@@ -10,8 +10,8 @@
 //! ```
 //! A set bit says that the block, or the whole word below, has *nothing* of the kind:
 //! so a row of zeroes stands for free memory, and memory that nobody has used needs no
-//! row written. (Of kinds that such memory has not it says the opposite.) Zones of CPUs consist of whole tracts, save where a node ends; no
-//! line of level 0 serves two.
+//! row written. (Of kinds that such memory has not it says the opposite.) Zones of CPUs
+//! consist of whole tracts, so that no line of level 0 serves two, save where a node ends.
 //!
 //! A bit above is never set at rest while something below is there (I40). Whoever
 //! makes something available clears the bits *after* that, from the block up, each by a

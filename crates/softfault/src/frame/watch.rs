@@ -9,10 +9,10 @@
 //! another tract notes by how much the one that it leaves has changed. After some blocks it
 //! *looks*: it adds that, and the tract that it is in, to the sum. How many blocks it may
 //! begin before that depends on how far the watermark is (`policy/watermark.rs`), now and when
-//! it looked last, so that the shared sum is hardly ever written while much is free. What others gave back to a tract
-//! that nobody begins a block in is missed, so one tract at random is counted anew at each
-//! look if it has more free frames, and several in turn, round and round, where little seems to be free. Memory of a few
-//! tracts has no shared sum.
+//! it looked last, so that the shared sum is hardly ever written while much is free. What
+//! others gave back to a tract that nobody begins a block in is missed, so one tract at
+//! random is counted anew at each look if it has more free frames, and several in turn,
+//! round and round, where little seems to be free. Memory of a few tracts has no shared sum.
 //!
 //! Nobody looks while nobody would react: no huge page would be split, and the reserve is full.
 //! The first CPU that begins a block then makes the *phase* odd, and the first one that

@@ -23,6 +23,18 @@ fn zones(vm: &Vm<Plain>) -> Vec<(u32, u32)> {
     zones.map(|zone| (zone.start.0, zone.end.0)).collect()
 }
 
+fn assert_faults_stay_on_their_nodes(vm: &Vm<Plain>, nr_cpus: u16) {
+    for cpu in 0..nr_cpus {
+        be(cpu);
+        let space = vm.new_space().unwrap();
+        space.mmap(1 << 30, PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
+        space.write(1 << 30, &[1]).unwrap();
+        let pfn = space.translate_at_rest(1 << 30).unwrap().pfn;
+        assert_eq!(vm.node_of(pfn), Some(vm.machine.node_of_cpu(CpuId(cpu))), "CPU {cpu}");
+    }
+    be(0);
+}
+
 #[test]
 fn zones_lie_in_the_memory_of_the_node() {
     let vm = vm_with_nodes(&[(0, 32, 0), (32, 32, 1)], 2, &[1, 0, 1, 0]);
@@ -32,16 +44,7 @@ fn zones_lie_in_the_memory_of_the_node() {
         assert_eq!(vm.node_of(Pfn(frame)), Some(MemoryNode(node)));
     }
     assert_eq!(vm.node_of(Pfn(64 * 512)), None);
-    // A fault takes its frame there.
-    for cpu in 0..4 {
-        be(cpu);
-        let space = vm.new_space().unwrap();
-        space.mmap(1 << 30, PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
-        space.write(1 << 30, &[1]).unwrap();
-        let pfn = space.translate_at_rest(1 << 30).unwrap().pfn;
-        assert_eq!(vm.node_of(pfn), Some(vm.machine.node_of_cpu(CpuId(cpu))), "CPU {cpu}");
-    }
-    be(0);
+    assert_faults_stay_on_their_nodes(&vm, 4);
 }
 
 #[test]
@@ -98,15 +101,7 @@ fn a_team_is_of_one_node() {
     assert_eq!(vm.frames.nr_team, 4);
     let teams: Vec<u16> = (0..8).map(|id| vm.cpu(CpuId(id)).home.first_of_team().0).collect();
     assert_eq!(teams, [0, 1, 0, 1, 4, 5, 4, 5]);
-    for cpu in 0..8 {
-        be(cpu);
-        let space = vm.new_space().unwrap();
-        space.mmap(1 << 30, PAGE_SIZE, RW, FIXED_PRIVATE).unwrap();
-        space.write(1 << 30, &[1]).unwrap();
-        let pfn = space.translate_at_rest(1 << 30).unwrap().pfn;
-        assert_eq!(vm.node_of(pfn), Some(vm.machine.node_of_cpu(CpuId(cpu))), "CPU {cpu}");
-    }
-    be(0);
+    assert_faults_stay_on_their_nodes(&vm, 8);
 }
 
 /// And the next begins there: all memory is somebody's.

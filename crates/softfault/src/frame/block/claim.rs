@@ -14,17 +14,23 @@ impl Block<'_> {
     /// (their bits, those of them that are zero).
     pub(crate) fn claim_some(&self, w: usize, most: u64) -> (u64, u64) {
         let mask = self.take_some(w, most);
-        (mask, if mask == 0 { 0 } else { self.count_claim(w, mask) })
+        if mask != 0 {
+            self.count(mask.count_ones().into());
+        }
+        (mask, self.zero_of(w, mask))
     }
 
     /// The same for what stays where it is. One change of the state: a block of which a part
     /// is in use, and nothing stays, is so rare at first that all levels would be told.
     pub(crate) fn claim_fixed(&self, w: usize, most: u64) -> (u64, u64) {
         let mask = self.take_some(w, most);
-        if mask == 0 {
-            return (0, 0);
+        if mask != 0 {
+            self.count_fixed(mask.count_ones().into());
         }
-        let nr = u64::from(mask.count_ones());
+        (mask, self.zero_of(w, mask))
+    }
+
+    fn count_fixed(&self, nr: u64) {
         let mut before = self.state.load(Ordering::Relaxed);
         let after = |state: u64| (state + nr) | FIXED;
         while let Err(now) = self.state.compare_exchange(before, after(before), Ordering::AcqRel, Ordering::Relaxed) {
@@ -32,7 +38,6 @@ impl Block<'_> {
         }
         self.note(changed(before, after(before)));
         self.weigh(more_used(before, after(before)));
-        (mask, mask & !self.dirty[w].load(Ordering::Relaxed))
     }
 
     fn take_some(&self, w: usize, most: u64) -> u64 {
@@ -51,7 +56,10 @@ impl Block<'_> {
 
     /// Claims exactly the frames `mask` of word `w`, or none.
     pub(crate) fn claim_exact(&self, w: usize, mask: u64) -> Option<u64> {
-        self.take(w, mask).then(|| self.count_claim(w, mask))
+        self.take(w, mask).then(|| {
+            self.count(mask.count_ones().into());
+            self.zero_of(w, mask)
+        })
     }
 
     /// Claims the frames `mask` of each of some words, or none. Counted once: a block that
@@ -80,9 +88,8 @@ impl Block<'_> {
         false
     }
 
-    /// Which of the frames that were just taken are zero.
-    fn count_claim(&self, w: usize, mask: u64) -> u64 {
-        self.count(u64::from(mask.count_ones()));
+    /// Which of the frames are zero, that were just taken.
+    fn zero_of(&self, w: usize, mask: u64) -> u64 {
         mask & !self.dirty[w].load(Ordering::Relaxed)
     }
 
