@@ -67,11 +67,19 @@ impl<'a> Full<'a> {
         assert_eq!(self.vm.vmstat().nr_free_pages, nr, "after a page went");
     }
 
-    /// Has the CPU's group of zeroed frames filled, from which no table is taken: a
-    /// page goes and comes back.
+    /// Has the CPU's group of zeroed frames filled, from which no table is taken: a page
+    /// beside the free ones goes and comes back. The other groups are empty.
     fn group(&self) {
-        self.space.madvise(AT, PAGE, DONTNEED).unwrap();
-        self.space.write(AT, &[1]).unwrap();
+        let at = *self.pages.last().unwrap();
+        self.space.madvise(at, PAGE, DONTNEED).unwrap();
+        self.vm.empty_caches();
+        self.space.write(at, &[1]).unwrap();
+    }
+
+    /// Free frames that are in no CPU's group.
+    fn nr_in_blocks(&self) -> u64 {
+        let bits = (0..self.vm.nr_blocks()).flat_map(|block| self.vm.free_bits(block));
+        bits.map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// First touches, one in each 2 MiB, then a second, until one is refused.
@@ -289,14 +297,21 @@ fn refused_for_want_of_frames_alone(name: &str, call: impl Fn(&Subject<'_>) -> O
         let before = subject.seen();
         for k in 0..=MOST {
             full.free(k);
-            full.group();
             let what = format!("{name}, {setting}: {k} frames are free, {need} are asked for");
-            assert_eq!(call(&subject).is_some(), k >= need, "{what}");
-            assert_eq!(vm.vmstat().nr_free_pages, k, "{what}: nothing is kept");
-            if k <= need {
-                assert_eq!(subject.seen(), before, "{what}");
-                check(&vm, &[&space, &subject.space]);
-            }
+            let call_and_check = || {
+                assert_eq!(call(&subject).is_some(), k >= need, "{what}");
+                assert_eq!(vm.vmstat().nr_free_pages, k, "{what}: nothing is kept");
+                if k <= need {
+                    assert_eq!(subject.seen(), before, "{what}");
+                    check(&vm, &[&space, &subject.space]);
+                }
+            };
+            full.group();
+            // Whoever looks in blocks alone finds none.
+            assert!(k > need || full.nr_in_blocks() == 0, "{what}: not all are in a group");
+            call_and_check();
+            // And with frames wherever that call left them.
+            call_and_check();
         }
         assert_eq!(subject.seen(), before, "{name}, {setting}");
         check(&vm, &[&space, &subject.space]);
