@@ -100,26 +100,51 @@ fn a_frame_that_is_freed_during_the_relief_is_not_moved() {
     assert_eq!(vm.migrate_frame(from), Err(MigrateRefusal::NotInUse));
 }
 
+/// Fewer frames are free than the watermark `high`, whatever is given back: it is more than
+/// all of memory.
+fn always_short(nr_frames: u64) -> Vm<Plain> {
+    let min_free_kbytes = Some(nr_frames * 4 * 45 / 100);
+    let vm = vm(nr_frames, Tunables { min_free_kbytes, watermark_scale_factor: 3000, ..advised() });
+    assert!(vm.watermarks().high_pages > nr_frames);
+    vm
+}
+
 /// No frame is out of sight, and nobody has a turn or a writer lock.
-fn find_nothing_held(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u64 {
+fn find_nothing_held(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64) -> u64 {
     let nr_holders: u64 = vm.cpus.iter().map(|cpu| cpu.held.get() & 0xffff).sum();
     assert_eq!((nr_holders, vm.frames.is_anybody_in_need()), (0, false), "I28");
+    ASKED_FOR.with_borrow_mut(|all| all.push(nr_frames));
     0
+}
+
+/// That `call` relieves memory once, with nothing held.
+fn reacts(vm: &Vm<Plain>, what: &str, call: &mut dyn FnMut()) {
+    ASKED_FOR.take();
+    vm.frames.is_low.set(1);
+    call();
+    assert_eq!((vm.frames.is_low.get(), ASKED_FOR.take().len()), (0, 1), "{what}");
+}
+
+#[test]
+fn a_fault_that_copies_reacts_to_low_memory() {
+    let mut vm = always_short(4096);
+    vm.relief.shrink = find_nothing_held;
+    let space = vm.new_space().unwrap();
+    space.mmap(AT, 4096, RW, FIXED_PRIVATE).unwrap();
+    space.write(AT, &[1]).unwrap();
+    let child = space.fork().unwrap();
+    reacts(&vm, "a write to a shared page", &mut || child.write(AT, &[2]).unwrap());
 }
 
 #[test]
 fn operations_that_allocate_react_to_low_memory() {
-    let mut vm = vm(8192, advised());
+    let mut vm = always_short(8192);
     vm.relief.shrink = find_nothing_held;
     let vm = &vm;
     let space = with_pages_to_collapse(vm);
     let object = vm.new_shared_object(1 << 20).unwrap();
     let at = |i: u64| 2 * AT + i * HUGE;
-    let reacts = |what: &str, call: &mut dyn FnMut()| {
-        vm.frames.is_low.set(1);
-        call();
-        assert_eq!(vm.frames.is_low.get(), 0, "{what}");
-    };
+    let reacts = |what: &str, call: &mut dyn FnMut()| reacts(vm, what, call);
     reacts("new_space", &mut || _ = vm.new_space().unwrap());
     reacts("new_shared_object", &mut || _ = vm.new_shared_object(1).unwrap());
     reacts("write to an object", &mut || object.write(0, &[1]).unwrap());

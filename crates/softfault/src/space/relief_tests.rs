@@ -310,15 +310,3 @@ fn a_reaction_that_finds_frames_is_followed_by_another() {
     assert_eq!(react(&vm).1, 0, "nothing is found");
     taken.into_iter().for_each(|pfn| vm.give_back(pfn, Fill::Raw));
 }
-
-#[test]
-fn a_fault_that_copies_reacts_to_low_memory() {
-    let vm = vm(4096, Tunables::default());
-    let space = vm.new_space().unwrap();
-    space.mmap(AT, 4096, RW, FIXED_PRIVATE).unwrap();
-    space.write(AT, &[1]).unwrap();
-    let child = space.fork().unwrap();
-    vm.frames.is_low.set(1);
-    child.write(AT, &[2]).unwrap();
-    assert_eq!(vm.frames.is_low.get(), 0);
-}
