@@ -24,7 +24,12 @@ fn word_at(space: &Space, addr: u64) -> u64 {
 /// CPU 1 stores 1, 2, ... through walks; CPU 0 does `op`. `op` gets what CPU 1 had
 /// stored when it last looked, and may not be told less by the page.
 fn store_against(op: impl Fn(&'static Space, &dyn Fn() -> u64) + Sync + Send + Copy + 'static) {
-    shuffled(SCHEDULES, move || {
+    store_in(SCHEDULES, op);
+}
+
+/// The same in so many schedules.
+fn store_in(nr_schedules: usize, op: impl Fn(&'static Space, &dyn Fn() -> u64) + Sync + Send + Copy + 'static) {
+    shuffled(nr_schedules, move || {
         be(0);
         let vm = vm(3, 128, Tunables::default().with_zero_batch(1));
         let space: &'static Space = Box::leak(Box::new(vm.new_space().unwrap()));
@@ -69,10 +74,11 @@ fn store_against_munmap() {
     });
 }
 
-/// The child has all that was stored before the fork and nothing after it.
+/// The child has all that was stored before the fork and nothing after it. A fork takes many
+/// steps, and the window is a few of them.
 #[test]
 fn store_against_fork() {
-    store_against(|space, stored| {
+    store_in(6 * SCHEDULES, |space, stored| {
         let before = stored();
         let child = space.fork().unwrap();
         let seen = word_at(&child, BASE);
