@@ -6,7 +6,6 @@ use crate::boot::{info::Info, paging};
 use crate::errno::Errno;
 use crate::machine::Kernel;
 use crate::sync::Once;
-use core::ops::Range;
 use softfault::clear::{Scratch, calibrate};
 use softfault::{AccessError, AddressSpace, FaultError, FrameRange, Machine, OutOfFrames, SharedObject, Tunables, Vm};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -105,37 +104,6 @@ pub type Object = SharedObject<'static, Kernel>;
 /// A new one, all zero.
 pub fn new_object(size_bytes: u64) -> Result<Object, Errno> {
     vm().new_shared_object(size_bytes).map_err(|_| Errno::ENOMEM)
-}
-
-/// Changes its size. What a smaller one cuts off is gone from all mappings, too,
-/// when this returns; the caller sees to it that nobody changes the size
-/// meanwhile.
-pub fn resize_object(object: &Object, size_bytes: u64) {
-    let before = object.size_bytes();
-    object.set_size_bytes(size_bytes);
-    if size_bytes < before {
-        forget_pages(object, size_bytes.div_ceil(4096)..u64::MAX);
-    }
-}
-
-/// Zeroes bytes of it, for those who have it mapped, too.
-pub fn clear_object(object: &Object, bytes: Range<u64>) {
-    object.zero(bytes.clone());
-    forget_pages(object, bytes.start.div_ceil(4096)..bytes.end / 4096);
-}
-
-/// Takes pages that have left the object, by number, out of the memory of every
-/// process. A child that a fork is just making needs no visit: no mapping of a
-/// shared page is copied.
-pub fn forget_pages(object: &Object, pages: Range<u64>) {
-    if pages.is_empty() || !object.is_mapped() {
-        return;
-    }
-    for process in crate::process::all() {
-        if let Some(mm) = process.mm() {
-            mm.space.zap_object(object.id(), pages.clone());
-        }
-    }
 }
 
 /// Whether every page of the range is mapped.

@@ -100,7 +100,7 @@ fn page_fault(thread: &Thread, address: u64, frame: &Frame) {
             return;
         }
         Err(FaultError::NotMapped | FaultError::Guard) => segv(SEGV_MAPERR),
-        Err(FaultError::BeyondObject | FaultError::MapsFull) => Info::of_fault(SIGBUS, BUS_ADRERR, address),
+        Err(FaultError::BeyondObject) => Info::of_fault(SIGBUS, BUS_ADRERR, address),
         Err(FaultError::OutOfFrames) => return oom::out_of_memory(thread, address),
         Err(_) => segv(SEGV_ACCERR),
     };

@@ -32,16 +32,14 @@ fn fault(w: World) {
     drop(active);
 }
 
-/// The frame is mapped by the fault or freed by the discard, and if it is mapped
-/// the zap frees it.
+/// The fault maps the page before it goes, or the one that comes after it.
 #[test]
 fn a_fault_against_a_discard() {
     explore(2, || {
         let (w, object) = world();
         run(vec![Box::new(move || fault(w)), Box::new(move || object.discard(0..1))]);
         w.check(&[]);
-        w.space.zap_object(object.id(), 0..1);
-        w.check(&[]);
+        assert_eq!(w.space.rss_pages().shmem, object.nr_resident_pages());
     });
 }
 
@@ -56,8 +54,6 @@ fn a_fault_against_a_smaller_size() {
             }
             run(vec![Box::new(move || fault(w)), Box::new(move || object.set_size_bytes(0))]);
             assert_eq!(object.nr_resident_pages(), 0, "nobody puts a page in beyond the size");
-            w.check(&[]);
-            w.space.zap_object(object.id(), 0..1);
             assert_eq!(w.space.rss_pages().shmem, 0);
             w.check(&[]);
         });

@@ -22,6 +22,7 @@ use core::ops::ControlFlow;
 
 pub(crate) mod broken;
 mod huge;
+mod members;
 
 pub use crate::space::tree::TreeFault;
 pub use broken::{Broken, Counter};
@@ -44,6 +45,7 @@ impl<M: Machine> Vm<M> {
             space.check_tree()?;
             space.check_entries(counts)?;
             space.check_tables(counts)?;
+            space.check_members()?;
             let (nr_refs, nr_listed) = self.family_counts(space.founder());
             let nr_members = spaces.iter().filter(|other| other.family == space.family).count() as u64;
             Counter::Members.check(nr_refs, nr_members)?;
@@ -81,11 +83,13 @@ impl<M: Machine> Vm<M> {
             if free && state.pins() > 0 {
                 return Err(Broken::FreePinned(pfn));
             }
+            if free && state.0 != 0 {
+                return Err(Broken::FreeInUse(pfn));
+            }
             if free == used {
                 return Err(Broken::Lost(pfn));
             }
-            let mapped = matches!(state.kind(), FrameKind::Anon | FrameKind::Shared);
-            if mapped && state.nr_maps() != huge::nr_small(counts[p as usize]) {
+            if state.kind() == FrameKind::Anon && state.nr_maps() != huge::nr_small(counts[p as usize]) {
                 return Err(Broken::WrongCount(pfn));
             }
             if state.kind() == FrameKind::Anon && state.pins() > 0 && state.nr_maps() > 1 {
@@ -206,7 +210,10 @@ impl<M: Machine> AddressSpace<'_, M> {
                     nr_anon += u64::from(kind == FrameKind::Anon);
                     nr_shmem += u64::from(kind == FrameKind::Shared);
                     counts[leaf.pfn.0 as usize] += 1;
-                    self.check_leaf(vpn, vma, leaf.pfn, leaf.rights, kind)
+                    self.check_leaf(vpn, vma, leaf.pfn, leaf.rights, kind).and_then(|()| match (kind, vma) {
+                        (FrameKind::Shared, Some(vma)) => self.check_object_leaf(vpn, vma, leaf.pfn),
+                        _ => Ok(()),
+                    })
                 }
                 Entry::Guard if vma.is_some_and(|v| v.flags.contains(VmaFlags::MAYGUARD)) => Ok(()),
                 Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
@@ -237,6 +244,14 @@ impl<M: Machine> AddressSpace<'_, M> {
             FrameKind::Anon | FrameKind::Shared | FrameKind::Zero => Ok(()),
             _ => Err(Broken::BadFrame(pfn)),
         }
+    }
+
+    /// I14: the object of the VMA has the frame at the page's place, and knows that it is mapped.
+    fn check_object_leaf(&self, vpn: Vpn, vma: Vma, pfn: Pfn) -> Result<(), Broken> {
+        let desc = self.vm.frames.desc(pfn);
+        let is_its = (desc.owner.get(), desc.index.get()) == (vma.object.0, vma.index_of(vpn));
+        let is_there = is_its && desc.state().was_mapped() && self.vm.is_in_its_object(pfn);
+        if is_there { Ok(()) } else { Err(Broken::NotInObject(vpn.addr())) }
     }
 
     /// I19: every table spans a page of some VMA; I21 for their number. Counts the

@@ -32,6 +32,7 @@ mod blocks;
 mod describe;
 mod dirty;
 mod inject;
+mod object;
 mod pretend;
 mod reserve;
 mod rmap;
@@ -42,6 +43,7 @@ mod trees;
 
 pub use blocks::FewBlocks;
 pub use describe::Place;
+pub use object::ObjectPageState;
 pub use rmap::Mapping;
 pub use state::{BlockBits, Holds};
 pub use trees::Trees;

@@ -8,8 +8,9 @@ use crate::mem::Words;
 use crate::notify::NotifyLine;
 use crate::rmap::family::FamilyData;
 use crate::section::visit::CpusLine;
+use crate::source::members::{MemberData, Shard};
 use crate::source::object::ObjectData;
-use crate::space::{GlobalLine, LimitsData, RssFrames, SpaceData, WriterLine};
+use crate::space::{GlobalLine, LimitsData, MembersLine, RssFrames, SpaceData, WriterLine};
 
 macro_rules! words {
     ($($name:ty),* $(,)?) => {
@@ -23,6 +24,23 @@ macro_rules! words {
 }
 
 words!(
-    BlockData, CpuData, CpusLine, FamilyData, FrameDesc, GlobalLine, GroupData, HintData, LimitsData, NotifyLine,
-    ObjectData, RssFrames, RssLine, SpaceData, SummaryRow, WriterLine,
+    BlockData,
+    CpuData,
+    CpusLine,
+    FamilyData,
+    FrameDesc,
+    GlobalLine,
+    GroupData,
+    HintData,
+    LimitsData,
+    MemberData,
+    MembersLine,
+    NotifyLine,
+    ObjectData,
+    RssFrames,
+    RssLine,
+    Shard,
+    SpaceData,
+    SummaryRow,
+    WriterLine,
 );

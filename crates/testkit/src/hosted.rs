@@ -227,7 +227,7 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::NotMapped => Outcome::MAPERR,
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
-        FaultError::BeyondObject | FaultError::MapsFull => Outcome::ADRERR,
+        FaultError::BeyondObject => Outcome::ADRERR,
         _ => Outcome::Broken(25),
     }
 }

@@ -127,7 +127,6 @@ fn many_mappings_answer_others() {
         w.space.madvise(BASE, nr_bytes, DONTFORK).unwrap();
         w.space.madvise(BASE, nr_bytes, DOFORK).unwrap();
         w.space.madvise(BASE, nr_bytes, POPULATE_READ).unwrap();
-        w.space.zap_object(softfault::ObjectId(1), 0..1);
         w.space.mlock(BASE, nr_bytes, MlockFlags::empty()).unwrap();
         assert_eq!(w.space.nr_locked_pages(), MANY);
         w.space.munlockall().unwrap();
@@ -168,7 +167,6 @@ fn many_pages_answer_others() {
         assert_eq!(object.read(0, &mut bytes), bytes.len());
         w.space.mmap_object(BASE, nr_bytes, RW, SHARED | FIXED, whole(&object)).unwrap();
         w.space.madvise(BASE, nr_bytes, POPULATE_WRITE).unwrap();
-        w.space.zap_object(object.id(), 0..u64::MAX);
         object.discard(0..MANY);
         assert_eq!(object.nr_resident_pages(), 0);
         w.space.munmap(BASE, nr_bytes).unwrap();

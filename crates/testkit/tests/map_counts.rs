@@ -1,14 +1,13 @@
-//! A page with as many mappings as can be counted: fork copies it, a fault on a page
-//! of an object is SIGBUS, and nothing else changes. No memory has room for so many
-//! entries, so the count is set by hand.
+//! A private page with as many mappings as can be counted: fork copies it, and nothing else
+//! changes. No memory has room for so many entries, so the count is set by hand.
 #![deny(unsafe_code)]
 
 mod common;
 
 use common::huge::{AT, HUGE, byte, huge_pages, map, with_space};
-use common::{FIXED, PAGE, RW, SHARED, Space, check};
+use common::{PAGE, Space, check};
 use softfault::policy::huge::Enabled;
-use softfault::{Access, Event, FaultDone, FaultError, HugeKnobs, Pfn, Term, Vm};
+use softfault::{Access, Event, FaultDone, HugeKnobs, Pfn, Vm};
 use softfault_host::Hosted;
 
 const FULL: i64 = Vm::<Hosted>::MAX_MAPPINGS as i64;
@@ -71,31 +70,5 @@ fn fork_splits_a_huge_page_that_is_mapped_too_often() {
         space.write(AT + PAGE, &[77]).unwrap();
         (0..512).for_each(|page| assert_eq!(byte(&child, AT + page * PAGE), page as u8));
         assert_eq!(byte(space, AT + PAGE), 77);
-    });
-}
-
-#[test]
-fn a_fault_on_a_page_that_is_mapped_too_often() {
-    with_space(knobs(Enabled::Never), |vm, space| {
-        assert_eq!(space.mmap(AT, PAGE, RW, SHARED | FIXED), Ok(AT));
-        space.write(AT, &[1]).unwrap();
-        let pfn = frame(space, AT);
-        let child = space.fork().unwrap();
-        pretend(vm, pfn, FULL - 1);
-        for access in [Access::Read, Access::Write] {
-            assert_eq!(child.handle_fault(AT, access), Err(FaultError::MapsFull));
-        }
-        let counted = |event| vm.event(event);
-        assert_eq!((counted(Event::RefusedMapsFull), counted(Event::RefusedOutOfFrames)), (2, 0));
-        // Pins are counted in the same word.
-        let pin = space.pin_page_mut(AT, Term::Short).unwrap();
-        assert_eq!(child.handle_fault(AT, Access::Write), Err(FaultError::MapsFull));
-        pin.write(0, &[8]);
-        drop(pin);
-        pretend(vm, pfn, -1);
-        assert_eq!(child.handle_fault(AT, Access::Write), Ok(FaultDone::Shared));
-        assert_eq!(byte(&child, AT), 8);
-        pretend(vm, pfn, 2 - FULL);
-        check(vm, &[space, &child]);
     });
 }

@@ -137,7 +137,6 @@ fn t14_pages_that_an_object_has_lost() {
         w.space.write(BASE, &[1; 4 * 4096]).unwrap();
         let _subscription = w.space.subscribe();
         object.discard(3..4);
-        w.space.zap_object(object.id(), 3..4);
         assert_eq!(log.take(), told(BASE + PAGE, 1, Why::Discard));
         drop(w.space.fork().unwrap());
         assert_eq!(log.take(), [], "shared memory keeps its rights at a fork");

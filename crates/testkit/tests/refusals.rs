@@ -175,7 +175,7 @@ impl Dice {
     }
 }
 
-/// Each of two programs needs an object and a node, for which there are frames once.
+/// Each of two programs needs an object, a member and a node, for which there are frames once.
 #[test]
 fn of_two_calls_one_gets_what_is_there() {
     let mut nr_of_one = 0;
@@ -193,8 +193,8 @@ fn of_two_calls_one_gets_what_is_there() {
         vm.age(0, 1);
         let next = [&space, &other].map(|space| (0..2000).find(|i| nodes(space, *i).is_err()).unwrap());
         // In different words of the bitmap.
-        [0, 150].iter().for_each(|page| space.madvise(AT + page * PAGE, PAGE, DONTNEED).unwrap());
-        assert_eq!(vm.vmstat().nr_free_pages, 2);
+        [0, 100, 200].iter().for_each(|page| space.madvise(AT + page * PAGE, PAGE, DONTNEED).unwrap());
+        assert_eq!(vm.vmstat().nr_free_pages, 3);
         drop(cpu);
         let call = |me: usize, space: &Space<'_>| {
             let _cpu = vm.machine().bind(CpuId(me as u16)).unwrap();

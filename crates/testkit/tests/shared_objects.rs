@@ -7,8 +7,7 @@ mod common;
 
 use common::*;
 use softfault::{
-    Access, CpuId, FaultError, MapFlags, MmapError, MprotectError, MremapFlags, ObjectId, ObjectPart, SharedObject,
-    VmaFlags,
+    Access, CpuId, FaultError, MapFlags, MmapError, MprotectError, MremapFlags, ObjectPart, SharedObject, VmaFlags,
 };
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -102,11 +101,8 @@ fn through_fork_and_moves() {
         check(w.vm, &[w.space, &child]);
         w.space.munmap(EXTRA + 2 * PAGE, 2 * PAGE).unwrap();
         assert_eq!(object.nr_mapped_pages(), 10);
-        // What was taken out is seen by neither, once both are told.
+        // What was taken out is seen by neither.
         object.discard(0..2);
-        for space in [w.space, &child] {
-            space.zap_object(object.id(), 0..2);
-        }
         assert_eq!(bytes(&child, BASE + PAGE), [0; 6]);
         assert_eq!(bytes(w.space, EXTRA + PAGE), [0; 6]);
         check(w.vm, &[w.space, &child]);
@@ -205,8 +201,7 @@ fn growing_while_mapped() {
     });
 }
 
-/// Shrinking: the rest is out of reach at once for who had not touched it, after
-/// the zap for all, and zero when it comes again.
+/// Shrinking: the rest is out of reach for all, and zero when it comes again.
 #[test]
 fn shrinking_while_mapped() {
     in_each_setup(1, 16 << 20, |w| {
@@ -218,13 +213,9 @@ fn shrinking_while_mapped() {
         other.handle_fault(BASE + 4 * PAGE, Access::Read).unwrap();
         let nr_free = w.vm.vmstat().nr_free_pages;
         object.set_size_bytes(2 * PAGE + 8);
-        assert_eq!(touch(&other, BASE + 3 * PAGE), Err(FaultError::BeyondObject));
         check(w.vm, &[w.space, &other]);
-        for space in [w.space, &other] {
-            space.zap_object(object.id(), 3..u64::MAX);
-            check(w.vm, &[w.space, &other]);
-        }
-        assert_eq!(w.vm.vmstat().nr_free_pages, nr_free + 3, "the last of them freed the pages");
+        assert_eq!((w.space.rss_pages().shmem, other.rss_pages().shmem), (3, 0));
+        assert_eq!(w.vm.vmstat().nr_free_pages, nr_free + 3);
         for space in [w.space, &other] {
             (3..6).for_each(|page| assert_eq!(touch(space, BASE + page * PAGE), Err(FaultError::BeyondObject)));
         }
@@ -239,37 +230,177 @@ fn shrinking_while_mapped() {
     });
 }
 
-/// A page that left the object while it was mapped belongs to its mappings, and
-/// goes with the last of them, whatever that is.
+/// Whoever has mapped a page that is taken out finds it gone when the call returns, wherever
+/// the mapping has come from and whatever was done to it.
 #[test]
-fn the_last_mapping_frees_what_was_discarded() {
+fn discarded_pages_leave_all_mappings() {
+    type Change = fn(&Space<'_>);
+    let changes: [Change; 6] = [
+        |_| (),
+        |s| s.mprotect(BASE + PAGE, PAGE, READ).unwrap(),
+        |s| s.munmap(BASE, PAGE).unwrap(),
+        // Elsewhere, touched again there; a part of it; a second place.
+        |s| {
+            s.mremap(BASE, 4 * PAGE, 4 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
+            s.read(EXTRA, &mut [0; 4 * PAGE as usize]).unwrap();
+        },
+        |s| {
+            s.mremap(BASE + 2 * PAGE, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
+            s.read(EXTRA, &mut [0; PAGE as usize]).unwrap();
+        },
+        |s| {
+            s.mremap(BASE, 0, 4 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
+            s.read(EXTRA, &mut [0; 4 * PAGE as usize]).unwrap();
+        },
+    ];
+    in_each_setup(1, 16 << 20, |w| {
+        for change in changes {
+            let object = w.vm.new_shared_object(4 * PAGE).unwrap();
+            map(w.space, BASE, 4, &object, 0);
+            (0..4).for_each(|page| w.space.write(BASE + page * PAGE, b"old").unwrap());
+            let other = w.space.fork().unwrap();
+            (0..4).for_each(|page| other.handle_fault(BASE + page * PAGE, Access::Read).map(drop).unwrap());
+            change(w.space);
+            check(w.vm, &[w.space, &other]);
+            let nr_free = w.vm.vmstat().nr_free_pages;
+            object.discard(1..4);
+            assert_eq!((object.nr_resident_pages(), w.vm.vmstat().nr_free_pages), (1, nr_free + 3));
+            assert!(w.space.rss_pages().shmem <= 2 && other.rss_pages().shmem == 1);
+            check(w.vm, &[w.space, &other]);
+            assert_eq!((bytes(&other, BASE), bytes(&other, BASE + 2 * PAGE)), (*b"old", [0; 3]));
+            other.write(BASE + 2 * PAGE, b"new").unwrap();
+            assert_eq!(&content(&object, 2 * PAGE), b"new");
+            check(w.vm, &[w.space, &other]);
+            drop(other);
+            w.space.munmap(BASE, 4 * PAGE).unwrap();
+            w.space.munmap(EXTRA, 4 * PAGE).unwrap();
+            check(w.vm, &[w.space]);
+        }
+    });
+}
+
+/// More spaces than an object has shards, each with a part of it in several places.
+#[test]
+fn many_spaces_lose_what_is_discarded() {
+    in_setup(Setup::PLAIN, 1, 64 << 20, |w| {
+        let object = w.vm.new_shared_object(64 * PAGE).unwrap();
+        let spaces: Vec<_> = (0..40).map(|_| w.vm.new_space().unwrap()).collect();
+        for (i, space) in (0u64..).zip(&spaces) {
+            for (at, first, nr) in [(BASE, i, 8), (EXTRA, 40 - i, 16), (EXTRA + 20 * PAGE, 30, 2)] {
+                map(space, at, nr, &object, first);
+                (0..nr).for_each(|page| touch(space, at + page * PAGE).unwrap());
+            }
+        }
+        let refs: Vec<_> = spaces.iter().chain([w.space]).collect();
+        check(w.vm, &refs);
+        object.discard(30..32);
+        check(w.vm, &refs);
+        for (i, space) in (0u64..).zip(&spaces) {
+            let nr_in =
+                |first: u64, nr: u64| (first..first + nr).filter(|page| !(30..32).contains(page)).count() as u64;
+            assert_eq!(space.rss_pages().shmem, nr_in(i, 8) + nr_in(40 - i, 16), "space {i}");
+        }
+        object.set_size_bytes(0);
+        check(w.vm, &refs);
+        assert!(spaces.iter().all(|space| space.rss_pages().shmem == 0));
+    });
+}
+
+/// Between two mappings at one displacement lies what is no mapping of the object, or shows
+/// another page of it: private pages, a huge page, guards, the object at another displacement.
+#[test]
+fn what_lies_between_two_mappings_stays() {
+    const HUGE: u64 = 2 << 20;
+    in_setup(Setup::PLAIN, 1, 64 << 20, |w| {
+        let nr_pages = 6 * HUGE / PAGE;
+        let object = w.vm.new_shared_object(nr_pages * PAGE).unwrap();
+        let at = |stretch: u64| EXTRA + stretch * HUGE;
+        let per_stretch = HUGE / PAGE;
+        map(w.space, at(0), 1, &object, 0);
+        w.map(at(0) + PAGE, 3, RW);
+        map(w.space, at(0) + 4 * PAGE, 1, &object, 7);
+        let mut knobs = w.vm.huge_knobs();
+        knobs.enabled = softfault::policy::huge::Enabled::Always;
+        w.vm.set_huge_knobs(&knobs).unwrap();
+        w.map(at(2), per_stretch, RW);
+        w.space.write(at(2), &[5]).unwrap();
+        assert_eq!(w.space.rss_pages().anon_huge, per_stretch);
+        map(w.space, at(5), 2, &object, 5 * per_stretch);
+        w.space.madvise(at(5) + PAGE, PAGE, GUARD_INSTALL).unwrap();
+        (1..4).for_each(|page| w.space.write(at(0) + page * PAGE, &[page as u8]).unwrap());
+        [at(0), at(0) + 4 * PAGE, at(5)].iter().for_each(|at| touch(w.space, *at).unwrap());
+        assert_eq!(w.space.rss_pages().shmem, 3);
+        check(w.vm, &[w.space]);
+        object.discard(0..5);
+        object.discard(5 * per_stretch..nr_pages);
+        check(w.vm, &[w.space]);
+        let there = |at: u64| w.space.page_state(at).is_some();
+        assert_eq!([at(0), at(0) + 4 * PAGE, at(5)].map(there), [false, true, false]);
+        (1..4).for_each(|page| assert_eq!(bytes(w.space, at(0) + page * PAGE), [page as u8]));
+        assert_eq!((bytes(w.space, at(2)), w.space.rss_pages().anon_huge), ([5], per_stretch));
+        assert_eq!(touch(w.space, at(5) + PAGE), Err(FaultError::Guard));
+    });
+}
+
+/// mlock(2): what is locked is there, also after a move, for which entries are not carried.
+#[test]
+fn locked_pages_are_there_after_a_move() {
+    in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
+        let object = w.vm.new_shared_object(8 * PAGE).unwrap();
+        map(w.space, BASE, 4, &object, 0);
+        w.space.mlock(BASE, 4 * PAGE, softfault::MlockFlags::empty()).unwrap();
+        assert_eq!(w.space.rss_pages().shmem, 4);
+        w.space.mremap(BASE, 4 * PAGE, 4 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
+        assert!((0..4).all(|page| w.space.page_state(EXTRA + page * PAGE).is_some()));
+        w.space.mremap(EXTRA, 4 * PAGE, 6 * PAGE, MAYMOVE | MREMAP_FIXED, BASE).unwrap();
+        assert_eq!(w.space.rss_pages().shmem, 6);
+        // Of several mappings those that are locked, and no other.
+        w.map(BASE - 8 * PAGE, 8, RW);
+        w.space.mremap(BASE - 8 * PAGE, 14 * PAGE, 14 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
+        assert_eq!((w.space.rss_pages().shmem, w.space.rss_pages().anon), (6, 0));
+        check(w.vm, &[w.space]);
+    });
+}
+
+/// What an entry knew of its page when it went, the object knows: whatever removed it.
+#[test]
+fn the_dirty_bit_of_an_entry_outlives_it() {
     type End = fn(&Space<'_>);
-    let ends: [End; 4] = [
+    let ends: [End; 6] = [
         |s| s.munmap(BASE, 4 * PAGE).unwrap(),
         |s| s.madvise(BASE, 4 * PAGE, DONTNEED).unwrap(),
         |s| _ = s.mmap(BASE, 4 * PAGE, RW, PRIVATE | FIXED).unwrap(),
         |s| _ = s.mremap(BASE, 4 * PAGE, PAGE, MremapFlags::empty(), 0).unwrap(),
+        |s| _ = s.mremap(BASE, 4 * PAGE, 4 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap(),
+        |_| (),
     ];
-    in_each_setup(1, 16 << 20, |w| {
+    in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
         for end in ends {
             let object = w.vm.new_shared_object(4 * PAGE).unwrap();
-            let other = w.vm.new_space().unwrap();
+            let filler = w.vm.new_space().unwrap();
+            map(&filler, BASE, 4, &object, 0);
+            // The pages are there, and nobody has written.
+            (0..4).for_each(|page| filler.read(BASE + page * PAGE, &mut [0]).unwrap());
             map(w.space, BASE, 4, &object, 0);
-            map(&other, BASE, 4, &object, 0);
-            (0..4).for_each(|page| w.space.write(BASE + page * PAGE, b"old").unwrap());
-            (0..4).for_each(|page| other.handle_fault(BASE + page * PAGE, Access::Read).map(drop).unwrap());
-            object.discard(1..4);
-            assert_eq!(object.nr_resident_pages(), 1);
-            assert_eq!(content(&object, 2 * PAGE), [0; 3]);
-            assert_eq!(&bytes(&other, BASE + 2 * PAGE), b"old");
-            check(w.vm, &[w.space, &other]);
-            drop(other);
-            assert_eq!(&bytes(w.space, BASE + 2 * PAGE), b"old");
-            check(w.vm, &[w.space]);
-            let nr_free = w.vm.vmstat().nr_free_pages;
+            // The entry is made by a read, and gets dirty by the program's store, without a fault.
+            (0..3).for_each(|page| _ = bytes::<1>(w.space, BASE + page * PAGE));
+            w.space.write(BASE + PAGE, b"x").unwrap();
+            let dirty = |page| object.object_page_state(page).is_some_and(|state| state.dirty);
+            assert_eq!([0, 1, 2, 3].map(dirty), [false; 4]);
+            assert!(object.object_page_state(3).unwrap().mapped);
             end(w.space);
-            assert!(w.vm.vmstat().nr_free_pages >= nr_free + 3);
-            check(w.vm, &[w.space]);
+            let child = w.vm.new_space().unwrap();
+            map(&child, BASE, 4, &object, 0);
+            child.handle_fault(BASE + 3 * PAGE, Access::Write).unwrap();
+            if w.space.rss_pages().shmem != 0 {
+                // At the end of the mapping, then.
+                w.space.munmap(BASE, 4 * PAGE).unwrap();
+            }
+            w.space.munmap(EXTRA, 4 * PAGE).unwrap();
+            assert_eq!([0, 1, 2, 3].map(dirty), [false, true, false, true]);
+            object.zero(10..20);
+            object.write(2 * PAGE, &[1]).unwrap();
+            assert!(dirty(0) && dirty(2), "written through the handle");
             w.space.munmap(BASE, 4 * PAGE).unwrap();
         }
     });
@@ -355,8 +486,6 @@ fn bad_arguments() {
         let read_only = || whole(&object).with_may_write(false);
         assert_eq!(try_map(BASE, PAGE, RW, MAP | FIXED, read_only()), Err(MmapError::NoWriteRight));
         assert!(!object.is_mapped());
-        w.space.zap_object(ObjectId::NONE, 0..u64::MAX);
-        w.space.zap_object(ObjectId(u64::MAX), 0..u64::MAX);
 
         // What was opened for reading stays so; what lies before it is changed.
         w.map(BASE - PAGE, 1, READ);
@@ -514,17 +643,14 @@ fn discarding_under_use() {
                         wait_until(|| seen.load(SeqCst) >= round);
                         if round % 4 == 0 {
                             object.set_size_bytes(8 * PAGE);
-                            w.space.zap_object(object.id(), 8..16);
                             object.set_size_bytes(16 * PAGE);
                         } else {
                             object.discard(round % 16..16);
-                            w.space.zap_object(object.id(), round % 16..16);
                         }
                     }
                 },
             );
             object.discard(0..16);
-            w.space.zap_object(object.id(), 0..16);
             assert_eq!(object.nr_resident_pages(), 0);
         });
     }

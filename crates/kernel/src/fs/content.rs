@@ -156,7 +156,7 @@ impl Writer<'_> {
         }
         object.write(offset, from).map_err(|_| {
             if end > before {
-                mm::resize_object(&object, before);
+                object.set_size_bytes(before);
             }
             Errno::ENOSPC
         })
@@ -178,14 +178,14 @@ impl Writer<'_> {
             return Ok(());
         }
         if size != self.content.size_bytes() {
-            mm::resize_object(&*self.object()?, size);
+            self.object()?.set_size_bytes(size);
         }
         Ok(())
     }
     /// Makes the bytes read as zero; whole pages are given back.
     pub fn clear(&self, start: u64, end: u64) -> errno::Result<()> {
         self.seals.check(Seals::NO_WRITES)?;
-        mm::clear_object(&*self.object()?, start..end);
+        self.object()?.zero(start..end);
         Ok(())
     }
 }

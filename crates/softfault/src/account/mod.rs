@@ -61,8 +61,6 @@ events! {
     RefusedGuard = "fault_refused_guard",
     /// Faults beyond the end of an object.
     RefusedBeyondObject = "fault_refused_beyond_object",
-    /// Faults on a page with as many mappings as can be counted.
-    RefusedMapsFull = "fault_refused_maps_full",
     /// Faults for want of a frame.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.

@@ -25,12 +25,19 @@ pub enum Broken {
     SharedPinned(Pfn),
     /// A free frame is pinned. I23.
     FreePinned(Pfn),
+    /// The descriptor of a free frame says that something uses it. I12.
+    FreeInUse(Pfn),
     /// A table lies wholly in a hole. I19.
     UselessTable(u64),
     /// A frame is mapped that is not one to be mapped. I12.
     BadFrame(Pfn),
     /// A frame's count of mappings is not the number of its entries. I14.
     WrongCount(Pfn),
+    /// An entry names a frame that its object does not have, or not at this page. I14.
+    NotInObject(u64),
+    /// Members of an object, or of a space, are not those that its VMAs ask for: see the space's
+    /// or the object's own frame. I44.
+    WrongMembers(Pfn),
     /// A frame is free and in use, or neither. I12.
     Lost(Pfn),
     /// A frame that is said to be zero is not. I20.

@@ -45,9 +45,6 @@ pub enum FaultError {
     Guard,
     /// Past the end of the object: SIGBUS, `BUS_ADRERR`.
     BeyondObject,
-    /// The page of the object has as many mappings as can be counted: SIGBUS,
-    /// `BUS_ADRERR`. Memory is not short.
-    MapsFull,
     /// No frame; nothing was changed. What happens now is the embedder's to
     /// decide.
     OutOfFrames,
@@ -60,7 +57,6 @@ impl FaultError {
             FaultError::NoRights => Event::RefusedNoRights,
             FaultError::Guard => Event::RefusedGuard,
             FaultError::BeyondObject => Event::RefusedBeyondObject,
-            FaultError::MapsFull => Event::RefusedMapsFull,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -73,7 +69,6 @@ impl core::fmt::Display for FaultError {
             FaultError::NoRights => "access: the mapping does not allow it",
             FaultError::Guard => "address: a guard page",
             FaultError::BeyondObject => "address: past the end of the object",
-            FaultError::MapsFull => "address: the page has as many mappings as can be counted",
             FaultError::OutOfFrames => "out of frames",
         })
     }

@@ -7,6 +7,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn};
 use crate::machine::Machine;
+use crate::source::object::ObjectPage;
 use crate::space::AddressSpace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -26,8 +27,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Refused(FaultError::BeyondObject);
         }
         let place = self.vm.object_slot(fault.inside, id, index);
-        if let Some(pfn) = place.frame() {
-            return self.map_shared(fault, slot, pfn);
+        match place.page() {
+            ObjectPage::Frame(pfn) => return self.map_shared(fault, slot, pfn),
+            ObjectPage::Leaving(_) => return Turn::Wait,
+            ObjectPage::Absent => {}
         }
         // A page or a node is missing; the loser keeps its frame.
         let is_page = place.is_page();
@@ -46,10 +49,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
-        let desc = self.vm.frames.desc(pfn);
-        if desc.map_raise().is_err() {
-            return Turn::Refused(FaultError::MapsFull);
-        }
+        // Before the entry: who takes the page out of its object waits for this section, and
+        // then looks whether there may be entries.
+        self.vm.frames.desc(pfn).note_mapped(request.access());
         let dirty = request.access() == Access::Write;
         let leaf = Leaf { pfn, rights: found.entry_rights(), accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {
@@ -58,11 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 here.count_done(Event::SharedMap);
                 Turn::Done(FaultDone::Shared)
             }
-            Err(_) => {
-                // The object has it still: who takes pages out waits for this section.
-                desc.map_drop();
-                Turn::Raced
-            }
+            Err(_) => Turn::Raced,
         }
     }
 }

@@ -1,19 +1,24 @@
 //! What is known of one frame, in 32 bytes.
 //!
 //! ```text
-//! state  kind 0..4 | ORPHAN 4 | maps 8..44 | pins 44..64
+//! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64
 //! link   free for the owner of the moment: the lock of a leaf table
 //! ```
+//! A page of an object counts no maps: the object's slot owns its frame, and MAPPED,
+//! REFERENCED and DIRTY say once and for all that an entry was made, used, written through.
+//!
 //! There is no untyped reference count: each reference is a map or a pin, and a
 //! short reader is a section. So nothing unexpected can hold a frame.
 //!
 //! All zeroes is a free frame, so that fresh memory needs no initial write.
 
+use crate::addr::Access;
 use crate::machine::MAX_CPUS;
 use crate::sync::{Ordering, Word};
+use crate::table::format::Leaf;
 
 const MAPS_SHIFT: u32 = 8;
 const PINS_SHIFT: u32 = 44;
@@ -24,8 +29,14 @@ const MAPS_MAX: u64 = (1 << (PINS_SHIFT - MAPS_SHIFT)) - 1;
 pub(super) const MAPS_LIMIT: u64 = 1 << 35;
 const PIN_ONE: u64 = 1 << PINS_SHIFT;
 const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
-/// A page that its object has given up while it was mapped.
+/// A page that its object has given up while it was pinned.
 const ORPHAN: u64 = 1 << 4;
+/// Of a page of an object: an entry has named it.
+const MAPPED: u64 = 1 << 5;
+/// An entry of it was accessed.
+const REFERENCED: u64 = 1 << 6;
+/// An entry of it was dirty, or it was written through a handle or a pin.
+const DIRTY: u64 = 1 << 7;
 
 // The count never reaches the pins. Up to MAX_CPUS raises can be between test and
 // addition. A split adds without a test: one for a leaf table of its own, and there
@@ -78,6 +89,8 @@ pub(crate) enum MetaUse {
     Former = 5,
     /// Set aside for the reaction to pressure.
     Reserve = 6,
+    /// Members of objects: see `source/members.rs`.
+    Members = 7,
     /// A founder's, of which there are references. No page has that index: a frame
     /// that says so is or was a founder's, whatever else is read of its descriptor.
     Founder = -1,
@@ -108,7 +121,21 @@ impl FrameState {
     pub fn pins(self) -> u64 {
         self.0 >> PINS_SHIFT
     }
-    /// Whether it has left its object: the last entry or pin that goes frees it.
+    /// Whether an entry has ever named the object's page.
+    pub fn was_mapped(self) -> bool {
+        self.0 & MAPPED != 0
+    }
+    /// Whether an entry of the object's page was accessed.
+    #[cfg(any(test, feature = "hooks"))]
+    pub fn was_referenced(self) -> bool {
+        self.0 & REFERENCED != 0
+    }
+    /// Whether the object's page was written since it came to the object.
+    #[cfg(any(test, feature = "hooks"))]
+    pub fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+    /// Whether it has left its object: the last pin that goes frees it.
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
@@ -180,16 +207,34 @@ impl FrameDesc {
         after.is_unused()
     }
 
-    /// One entry less for a page of an object; whether the frame is now the
-    /// caller's alone. Else the object has it, or other entries.
-    pub(crate) fn map_drop_shared(&self) -> bool {
-        let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
-        after.is_orphan() && after.is_unused()
+    /// An entry is about to name a page of an object, for such an access. In the section in
+    /// which the object's slot was read. Writes nothing that is known already.
+    #[inline]
+    pub(crate) fn note_mapped(&self, access: Access) {
+        self.note(MAPPED | REFERENCED | if access == Access::Write { DIRTY } else { 0 });
     }
 
-    /// The page has left its object, and no section can find it there any more;
-    /// whether no entry names it and nothing pins it, so that the frame is now
-    /// the caller's alone.
+    /// What an entry of an object's page showed that is being removed. Before the page can
+    /// leave its object.
+    #[inline]
+    pub(crate) fn note_use(&self, leaf: &Leaf) {
+        self.note(if leaf.accessed { REFERENCED } else { 0 } | if leaf.dirty { DIRTY } else { 0 });
+    }
+
+    /// Somebody has written to a page of an object, not through an entry.
+    pub(crate) fn note_written(&self) {
+        self.note(DIRTY);
+    }
+
+    #[inline]
+    fn note(&self, bits: u64) {
+        if self.state.load(Ordering::Relaxed) & bits != bits {
+            self.state.fetch_or(bits, Ordering::AcqRel);
+        }
+    }
+
+    /// The page has left its object, and no entry names it; whether nothing pins it, so that
+    /// the frame is now the caller's alone.
     pub(crate) fn orphan(&self) -> bool {
         FrameState(self.state.fetch_or(ORPHAN, Ordering::AcqRel)).is_unused()
     }

@@ -23,7 +23,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Safety
     ///
-    /// I13, I14: the frame is a page of a program or of an object. Its count never
+    /// I13, I14: the frame is a private page. Its count never
     /// falls below the number of entries that map it, and never exceeds
     /// [`MAX_MAPPINGS`](Self::MAX_MAPPINGS). The caller takes back what it added
     /// before the last of these entries goes.

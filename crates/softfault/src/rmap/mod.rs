@@ -19,6 +19,7 @@
 //! map.
 
 pub(crate) mod family;
+mod object;
 mod take;
 
 #[cfg(any(test, feature = "hooks"))]

@@ -1,7 +1,7 @@
 //! What has to be true of objects at rest: I14 for their references, I12 for
 //! their frames. Part of `Vm::check`.
 
-use super::object::Top;
+use super::object::{ObjectPage, Top};
 use crate::addr::{OptPfn, Pfn};
 use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
@@ -59,6 +59,7 @@ impl<M: Machine> Vm<M> {
             if data.nr_writable.get() != nr_writable_in(spaces, ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
+            self.check_members_of(spaces, ObjectId(u64::from(pfn.0)))?;
             let top = Top::of(data);
             if let Some(node) = top.node() {
                 self.count_nodes(node, top.height(), counts);
@@ -68,7 +69,7 @@ impl<M: Machine> Vm<M> {
             let state = self.frames.desc(pfn).state();
             let is_lost = match self.object_part(pfn) {
                 Some(Part::Node) => counts[pfn.0 as usize] != 1,
-                Some(Part::Page { orphan: true }) => state.nr_maps() == 0 && state.pins() == 0,
+                Some(Part::Page { orphan: true }) => state.pins() == 0 || self.is_in_its_object(pfn),
                 Some(Part::Page { orphan: false }) => !self.is_in_its_object(pfn),
                 Some(Part::Header) | None => false,
             };
@@ -104,11 +105,12 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    fn is_in_its_object(&self, pfn: Pfn) -> bool {
+    /// Whether the slot that its descriptor names has the frame, and is not marked.
+    pub(crate) fn is_in_its_object(&self, pfn: Pfn) -> bool {
         let desc = self.frames.desc(pfn);
         let header = Pfn(desc.owner.get() as u32);
         matches!(self.object_part(header), Some(Part::Header))
-            && self.object_slot(self.section().inside(), ObjectId(desc.owner.get()), desc.index.get()).frame()
-                == Some(pfn)
+            && self.object_slot(self.section().inside(), ObjectId(desc.owner.get()), desc.index.get()).page()
+                == ObjectPage::Frame(pfn)
     }
 }

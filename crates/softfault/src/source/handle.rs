@@ -5,7 +5,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::{MAX_OBJECT_BYTES, ObjectSlot};
+use super::object::{MAX_OBJECT_BYTES, ObjectPage, ObjectSlot};
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, Held, OutOfFrames};
 use crate::machine::Machine;
@@ -59,24 +59,27 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Changes the size, to [`MAX_BYTES`](Self::MAX_BYTES) at most.
     ///
-    /// What is beyond a smaller size is gone, and zero if the object grows again.
-    /// Mappings made before show it still, and only they, until
-    /// [`zap_object`](crate::AddressSpace::zap_object) has been called for each
-    /// space; new accesses are refused with
+    /// What is beyond a smaller size is gone, from all mappings, too, when this returns, and
+    /// zero if the object grows again; accesses are refused with
     /// [`BeyondObject`](crate::FaultError::BeyondObject).
+    ///
+    /// Subscribers of spaces that map the pages are told: call it with no lock held that is
+    /// taken in [`Machine::notify`]. Who touches a page that is about to go waits.
     pub fn set_size_bytes(&self, size_bytes: u64) {
         self.vm.call();
         self.vm.object_set_size(self.id, size_bytes);
     }
 
-    /// Takes pages out of the object, by number: they are zero when they are
-    /// asked for again. About mappings see [`set_size_bytes`](Self::set_size_bytes).
+    /// Takes pages out of the object and out of all mappings, by number: they are zero when
+    /// they are asked for again. About locks and waiting see
+    /// [`set_size_bytes`](Self::set_size_bytes).
     pub fn discard(&self, pages: impl Into<ObjectPages>) {
         self.vm.call();
         self.vm.object_discard(self.id, pages.into());
     }
 
-    /// Zeroes bytes: whole pages by [`discard`](Self::discard), the ends in place.
+    /// Zeroes bytes: whole pages by [`discard`](Self::discard), about which see there, the ends
+    /// in place.
     pub fn zero(&self, bytes: Range<u64>) {
         self.vm.call();
         let end = bytes.end.min(self.size_bytes());
@@ -138,13 +141,22 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             let into = &mut into[part.done..part.done + part.len];
-            let section = self.vm.section();
-            match self.vm.object_slot(section.inside(), self.id, part.index).frame() {
-                Some(pfn) => program::read(&self.vm.machine, pfn, part.start, into),
-                None => into.fill(0),
+            while !self.read_part(&part, into) {
+                self.vm.machine.relax();
             }
         }
         len
+    }
+
+    /// Reads the part of one page; `false` if the page is about to leave the object.
+    fn read_part(&self, part: &Part, into: &mut [u8]) -> bool {
+        let section = self.vm.section();
+        match self.vm.object_slot(section.inside(), self.id, part.index).page() {
+            ObjectPage::Frame(pfn) => program::read(&self.vm.machine, pfn, part.start, into),
+            ObjectPage::Absent => into.fill(0),
+            ObjectPage::Leaving(_) => return false,
+        }
+        true
     }
 
     /// Writes up to the size; bytes beyond it are left out.
@@ -162,7 +174,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         }
         for part in self.parts(offset, len) {
             let from = &from[part.done..part.done + part.len];
-            self.with_frame(part.index, &mut |pfn| program::write(&self.vm.machine, pfn, part.start, from))?;
+            self.with_frame(part.index, &mut |pfn| {
+                self.vm.frames.desc(pfn).note_written();
+                program::write(&self.vm.machine, pfn, part.start, from);
+            })?;
         }
         self.vm.relieve_if_low();
         Ok(())
@@ -179,12 +194,20 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     return Ok(());
                 }
                 let slot = self.vm.object_slot(section.inside(), self.id, index);
-                if let Some(pfn) = slot.frame() {
-                    f(pfn);
-                    return Ok(());
-                }
-                if spare.put_into(self.id, index, &slot) {
-                    continue;
+                match slot.page() {
+                    ObjectPage::Frame(pfn) => {
+                        f(pfn);
+                        return Ok(());
+                    }
+                    ObjectPage::Absent if spare.put_into(self.id, index, &slot) => continue,
+                    ObjectPage::Absent => {}
+                    ObjectPage::Leaving(_) => {
+                        drop(section);
+                        // Whoever takes the page out may wait for frames of others.
+                        spare.give_back();
+                        self.vm.machine.relax();
+                        continue;
+                    }
                 }
             }
             let (pfn, held) = self.vm.until_relieved(&mut || self.vm.obtain_held(Fill::Zeroed))?;
@@ -229,6 +252,13 @@ struct Spare<'vm, M: Machine> {
 }
 
 impl<M: Machine> Spare<'_, M> {
+    fn give_back(&mut self) {
+        if let Some(pfn) = self.frame.take() {
+            self.vm.give_back(pfn, Fill::Zeroed);
+        }
+        self.held = None;
+    }
+
     /// Whether there was a frame to put in, even if somebody else was quicker.
     fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> bool {
         let Some(pfn) = self.frame.take() else { return false };
@@ -245,9 +275,7 @@ impl<M: Machine> Spare<'_, M> {
 
 impl<M: Machine> Drop for Spare<'_, M> {
     fn drop(&mut self) {
-        if let Some(pfn) = self.frame.take() {
-            self.vm.give_back(pfn, Fill::Zeroed);
-        }
+        self.give_back();
     }
 }
 

@@ -9,7 +9,8 @@
 //! This station works on `Links`, save `handle`, which is an operation, and `check`.
 
 mod check;
-mod discard;
+pub(crate) mod discard;
 pub(crate) mod handle;
+pub(crate) mod members;
 pub(crate) mod object;
 mod pages;

@@ -3,10 +3,11 @@
 //!
 //! A radix tree of frames, 512 words each, as high as the highest page in it
 //! asks: a new top is put above the old one when a page needs it. Nodes stay
-//! until the object dies. The word of a page is filled by compare-and-swap from
-//! zero, and emptied by `discard` alone, which waits for all sections before it
-//! frees the frame. So whoever reads a page's word shows a section; who only asks
-//! whether there is a page (`pages.rs`) needs none.
+//! until the object dies. The word of a page owns the page's frame. It is filled by
+//! compare-and-swap from zero. `discard` alone empties it: it marks the word, waits for
+//! all sections, removes every entry of the page, and only then frees the frame. So
+//! whoever reads a page's word shows a section, and whoever finds it marked waits; who
+//! only asks whether there is a page (`pages.rs`) needs no section.
 //!
 //! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging leave it
 //! alone, and only what maps, unmaps or forks touches it. A handle counts as one.
@@ -21,6 +22,7 @@ use crate::machine::Machine;
 use crate::mem::{self};
 use crate::pace::Pace;
 use crate::section::InSection;
+use crate::source::members::{NR_SHARDS, Shard};
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
 
@@ -31,21 +33,28 @@ const HEIGHT_MAX: u32 = 6;
 pub(crate) const MAX_OBJECT_BYTES: u64 = i64::MAX as u64;
 const _: () = assert!((MAX_OBJECT_BYTES / PAGE_SIZE) >> (INDEX_BITS * HEIGHT_MAX) == 0);
 
-/// Header of an object, in a frame of its own; the rest of the frame is unused.
-#[repr(C)]
+/// Header of an object, in a frame of its own; the rest of the frame is unused. The first
+/// line is what faults read.
+#[repr(C, align(64))]
 pub(crate) struct ObjectData {
+    /// Changes under `resize`.
+    pub(crate) size_bytes: Word,
+    /// The top node: see [`Top`].
+    pub(crate) top: Word,
+    pad: [Word; 6],
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
     /// Pages of VMAs that map it and that may be written, perhaps after mprotect(2).
     pub(crate) nr_writable: Word,
     /// 1 while the embedder has a handle.
     pub(crate) handles: Word,
-    /// Changes under `resize`.
-    pub(crate) size_bytes: Word,
-    /// The top node: see [`Top`].
-    pub(crate) top: Word,
     /// Held while the size changes or pages are taken out. Sleeps.
     pub(crate) resize: Word,
+    /// Members that have joined and not left, for reports.
+    pub(crate) nr_members: Word,
+    pad_counts: [Word; 3],
+    /// Who maps it: see `members`.
+    pub(crate) shards: [Shard; NR_SHARDS],
 }
 
 /// The top node and its height in one word, so that no reader sees one of them
@@ -76,9 +85,40 @@ impl Top {
     }
 }
 
+/// In the word of a page: the page is leaving the object, whose slot has its frame until no
+/// entry maps it. Nobody maps, reads or writes it from now on.
+const LEAVING: u64 = 1 << 63;
+
+/// What the word of a page says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ObjectPage {
+    Absent,
+    /// Its frame, which stays the page's until the section ends.
+    Frame(Pfn),
+    /// The object is about to lose it. Wait with nothing held, and look again.
+    Leaving(Pfn),
+}
+
+impl ObjectPage {
+    #[inline]
+    pub(crate) fn of(word: &Word) -> ObjectPage {
+        let word = word.load(Ordering::Acquire);
+        match OptPfn::from_word(word & !LEAVING).get() {
+            None => ObjectPage::Absent,
+            Some(pfn) if word & LEAVING != 0 => ObjectPage::Leaving(pfn),
+            Some(pfn) => ObjectPage::Frame(pfn),
+        }
+    }
+
+    /// Marks the page that is there as leaving. One at a time does this.
+    pub(super) fn begin_to_leave(word: &Word) {
+        word.fetch_or(LEAVING, Ordering::AcqRel);
+    }
+}
+
 /// Where a look-up ended.
 pub(crate) enum ObjectSlot<'a> {
-    /// The word of the page, an [`OptPfn`].
+    /// The word of the page: see [`ObjectPage`].
     Page(&'a Word),
     /// A word whose node is missing.
     Hole(&'a Word),
@@ -87,12 +127,12 @@ pub(crate) enum ObjectSlot<'a> {
 }
 
 impl ObjectSlot<'_> {
-    /// The page's frame, if there is one.
+    /// What is there of the page.
     #[inline]
-    pub(crate) fn frame(&self) -> Option<Pfn> {
+    pub(crate) fn page(&self) -> ObjectPage {
         match self {
-            ObjectSlot::Page(word) => OptPfn::from_word(word.load(Ordering::Acquire)).get(),
-            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
+            ObjectSlot::Page(word) => ObjectPage::of(word),
+            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => ObjectPage::Absent,
         }
     }
 
@@ -185,7 +225,6 @@ impl<M: Machine> Links<M> {
                 self.free_node(below, height - 1, pace);
             } else {
                 let desc = self.frames.desc(below);
-                debug_assert_eq!(desc.state().nr_maps(), 0, "I14: an object outlives its mappings");
                 // Else the last pin frees it (I23).
                 if desc.orphan() {
                     self.give_back(below, Fill::Raw);

@@ -1,8 +1,8 @@
 //! An address space without its handle: for who holds an entry of it.
 //!
 //! Locks on entry: none. The space stays where it is as long as the caller holds
-//! a `Busy` entry in it that is his, or the lock of its family (`rmap/take.rs`);
-//! after that a borrowed space must not be used any more.
+//! a `Busy` entry in it that is his, or the lock of its family (`rmap/take.rs`), or
+//! visits it (`members.rs`); after that a borrowed space must not be used any more.
 
 use super::{AddressSpace, SpaceData};
 use crate::addr::Pfn;

@@ -3,6 +3,8 @@
 use super::AddressSpace;
 use crate::frame::Fill;
 use crate::machine::{Flush, Machine};
+use crate::notify::notice::Why;
+use crate::table::take::{Guards, Removal};
 use core::ops::ControlFlow;
 
 impl<M: Machine> Drop for AddressSpace<'_, M> {
@@ -14,6 +16,7 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
         self.assert_inactive();
         let nr_emptied = vm.nr_blocks_emptied();
         vm.leave_family(self.frame, self.founder());
+        self.leave_objects();
         self.tell_release();
         self.shootdown_and_wait(Flush::Space);
         let writer = &self.sole_writer();
@@ -22,9 +25,25 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
             vm.object_put(&vma, vma.range.nr_pages());
             ControlFlow::Continue(())
         });
+        self.free_members(writer);
         self.tree(writer).pool_frames(&mut |pfn| vm.give_back(pfn, Fill::Raw));
         self.data.rss_frames().for_each(|frame| vm.give_back(frame, Fill::Raw));
         vm.give_up_space(self.frame, self.founder());
         vm.tell_of_blocks(nr_emptied);
+    }
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Ends visits. While objects are mapped, others may be walking through the tables for
+    /// their pages: everything is removed as munmap(2) would, which waits for them. Then nobody
+    /// comes any more. A visitor may still be here of a member that has left before.
+    fn leave_objects(&self) {
+        let writer = &self.sole_writer();
+        if self.nr_members(writer) > 0 {
+            let all = Removal { range: Self::user_range(), free_inside: Self::table_range(), guards: Guards::Remove };
+            self.remove_pages(writer, &all, Why::Unmap);
+            self.leave_all_members(writer);
+        }
+        self.wait_for_visitors();
     }
 }

@@ -27,6 +27,7 @@ mod grow;
 mod huge;
 mod limits;
 pub(crate) mod lock;
+mod members;
 mod notify;
 pub(crate) mod ops;
 pub(crate) mod placement;
@@ -55,6 +56,7 @@ use crate::rmap::family::FAMILY_OFFSET;
 use crate::section::visit::CpusLine;
 use crate::sync::{Ordering, Word};
 use crate::table::format::{Format, span_of};
+pub(crate) use members::{MembersLine, Visit};
 pub(crate) use rss::RssFrames;
 use tree::TreeRoot;
 
@@ -81,6 +83,7 @@ pub(crate) struct SpaceData {
     /// Subscriptions: see `notify`.
     pub(crate) notify: crate::notify::NotifyLine,
     pub(crate) shot: ShotLine,
+    pub(crate) members: MembersLine,
     pub(crate) rss_frames: RssFrames,
     /// Of the CPUs that have no line.
     pub(crate) rss_shared: RssLine,

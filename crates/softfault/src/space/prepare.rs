@@ -10,6 +10,7 @@
 use super::AddressSpace;
 use super::edit::{Edit, Nodes};
 use super::lock::Writer;
+use super::members::MembersMark;
 use super::relief::Lack;
 use super::tree::{OutOfNodes, PoolMark};
 use super::vma::Vma;
@@ -62,7 +63,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
     ) -> Result<T, E> {
-        let before = self.tree(writer).pool_mark();
+        let before = (self.tree(writer).pool_mark(), self.members_mark(writer));
         let done = self.vm.obtain_all(&mut |source| {
             let result = f(Some(source));
             if result.is_err() {
@@ -95,9 +96,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         found_any
     }
 
-    fn give_back_nodes(&self, writer: &Writer<'_, M>, before: PoolMark) {
+    fn give_back_nodes(&self, writer: &Writer<'_, M>, before: (PoolMark, MembersMark)) {
         self.assert_writer(writer);
-        self.tree(writer).shrink_pool(before, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
+        self.tree(writer).shrink_pool(before.0, &mut |pfn| self.vm.give_back(pfn, Fill::Raw));
+        self.shrink_members(writer, before.1);
     }
 }
 

@@ -43,10 +43,8 @@ impl<M: Machine> Harvest for Sink<'_, M> {
             }
             FrameKind::Shared => {
                 self.nr_shmem += 1;
-                // The object keeps the frame, unless it has let it go.
-                if desc.map_drop_shared() {
-                    self.batch.add(leaf.pfn);
-                }
+                // The object's slot has the frame, until the last entry is gone.
+                desc.note_use(&leaf);
             }
             _ => self.nr_zero += 1,
         }
@@ -119,7 +117,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.wait_for_readers();
         self.remove_pages(writer, removal, Why::Unmap);
         let _ = before.for_each(removal.range, &mut |vma| {
-            self.vm.object_put(&vma, vma.range.intersect(&removal.range).nr_pages());
+            self.put_object_pages(writer, &vma, vma.range.intersect(&removal.range).nr_pages());
             ControlFlow::Continue(())
         });
         retired.free();

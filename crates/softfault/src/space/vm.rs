@@ -65,8 +65,7 @@ impl<M: Machine> Vm<M> {
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = Memory::<M>::NR_SUB_FRAMES;
 
-    /// Mappings of a page above which no more are made: fork copies the page, and a
-    /// fault on a page of an object fails.
+    /// Mappings of a private page above which no more are made: fork copies the page.
     pub const MAX_MAPPINGS: u64 = Memory::<M>::MAX_MAPPINGS;
 
     pub(crate) fn into_links(self) -> Links<M> {

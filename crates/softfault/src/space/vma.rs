@@ -84,7 +84,7 @@ impl VmaFlags {
 
 /// Names a shared object: 0 is none (private anonymous memory), anything else
 /// is the number of the frame that the object lives in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct ObjectId(pub u64);
 
 impl ObjectId {

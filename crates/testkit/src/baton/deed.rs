@@ -46,8 +46,8 @@ deeds! {
     Lock: "mlock", "munlock";
     LockAll: "mlockall", "munlockall";
     Break: "brk";
-    DiscardObject: "discard", "zap_object";
-    ResizeObject: "set_size_bytes", "zap_object";
+    DiscardObject: "discard";
+    ResizeObject: "set_size_bytes";
     Split: "split_folio";
     Compact: "compact_step";
     Migrate: "migrate_frame";

@@ -138,7 +138,6 @@ calls! {
     No "AddressSpace::munlockall": |s| _ = s.other.munlockall();
     No "AddressSpace::set_brk": |s| s.other.set_brk(FRESH);
     No "AddressSpace::brk": |s| _ = s.other.brk(0);
-    No "AddressSpace::zap_object": |s| s.other.zap_object(s.object.id(), 0..1);
 
     Yes "Subscription::lookup": |s| _ = s.subscription.lookup(s.space, FRESH);
     Yes "Subscription::is_current": |s| _ = s.subscription.lookup(s.space, FRESH)
@@ -154,6 +153,7 @@ calls! {
     Yes "SharedObject::is_mapped": |s| _ = s.object.is_mapped();
     Yes "SharedObject::nr_mapped_pages": |s| _ = s.object.nr_mapped_pages();
     Yes "SharedObject::nr_writable_pages": |s| _ = s.object.nr_writable_pages();
+    Yes "SharedObject::object_page_state": |s| _ = s.object.object_page_state(0);
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
     No "SharedObject::zero": |s| s.object.zero(5..3 * PAGE + 5);

@@ -348,7 +348,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultError::NotMapped => MadviseError::NotMapped,
                 FaultError::NoRights => MadviseError::NoRights,
                 FaultError::OutOfFrames => OutOfFrames::Frame.into(),
-                FaultError::Guard | FaultError::BeyondObject | FaultError::MapsFull => MadviseError::Unreachable,
+                FaultError::Guard | FaultError::BeyondObject => MadviseError::Unreachable,
             })?;
             at = part.end;
         }

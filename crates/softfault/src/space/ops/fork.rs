@@ -166,12 +166,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             result?;
+            child.reserve_members(sole, self.nr_members(writer), nodes)?;
             Ok::<_, OutOfFrames>((edit, nr_pages, nr_left_out))
         })?;
         edit.publish().free();
         child.data.limits.nr_mapped_pages.set(nr_pages);
         let _ = child.tree(sole).for_each(Self::user_range(), &mut |vma| {
             self.vm.object_get(&vma, vma.range.nr_pages());
+            child.join_members(sole, &vma);
             ControlFlow::Continue(())
         });
         Ok(nr_left_out)

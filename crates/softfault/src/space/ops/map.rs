@@ -286,9 +286,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let place = if nr_replaced > 0 { Place::Mapped } else { Place::Hole };
         let (vma, prepared) = self.prepare(writer, &mut |nodes| {
             let vma = self.new_vma(range, flags, given, nodes)?;
-            let prepared = self.prepare_vma(writer, vma, place, nodes);
+            let member = self.reserve_member_for(writer, &vma, nodes).map_err(MmapError::from);
+            let prepared = member.and_then(|()| self.prepare_vma(writer, vma, place, nodes));
             prepared.map(|p| (vma, p)).inspect_err(|_| self.vm.object_put(&vma, range.nr_pages()))
         })?;
+        self.join_members(writer, &vma);
         match prepared {
             Prepared::IntoHole(edit) => {
                 let retired = edit.publish();

@@ -12,6 +12,7 @@
 mod advise;
 mod brk;
 mod collapse;
+mod discard;
 mod fork;
 mod map;
 mod mincore;
@@ -22,7 +23,6 @@ mod remap;
 mod report;
 mod subscribe;
 mod unmap;
-mod zap;
 
 pub use advise::MadviseError;
 pub use fork::ForkError;

@@ -7,7 +7,8 @@ use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::lock::Writer;
-use crate::space::vma::Vma;
+use crate::space::vma::{ObjectId, Vma};
+use crate::sync::Ordering;
 use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
 use core::ops::ControlFlow;
@@ -47,7 +48,8 @@ pub struct SmapsEntry {
     pub vma: Vma,
     /// Present pages, the zero frame not counted.
     pub rss_pages: u64,
-    /// Of these, pages that others map too.
+    /// Of these, pages that others map too. An estimate for pages of an object, which count no
+    /// maps: all, if the object is mapped in two places, else none.
     pub shared_pages: u64,
     /// Of these, pages used since it was last cleared.
     pub referenced_pages: u64,
@@ -161,8 +163,11 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn add_page(&self, entry: &mut SmapsEntry, leaf: Leaf) {
         if leaf.pfn != self.vm.frames.zero {
-            let nr_maps = self.vm.frames.desc(leaf.pfn).state().nr_maps();
-            entry.add(1, if nr_maps > 1 { MappedBy::Several } else { MappedBy::One }, leaf);
+            let several = match entry.vma.object {
+                ObjectId::NONE => self.vm.frames.desc(leaf.pfn).state().nr_maps() > 1,
+                object => self.vm.object(object).nr_members.load(Ordering::Relaxed) > 1,
+            };
+            entry.add(1, if several { MappedBy::Several } else { MappedBy::One }, leaf);
         }
     }
 

@@ -117,23 +117,21 @@ impl Actor<'_, '_> {
     }
 
     pub(super) fn discard_object(&mut self) {
-        let World { space, object, .. } = self.world;
+        let World { object, .. } = self.world;
         self.removing(object_pages(), || {
             object.discard(0..OBJECT_PAGES);
-            space.zap_object(object.id(), 0..OBJECT_PAGES);
             true
         });
     }
 
     pub(super) fn resize_object(&mut self) {
-        let World { space, object, .. } = self.world;
+        let World { object, .. } = self.world;
         self.world.history().bar(object_pages());
         self.removing(object_pages(), || {
             object.set_size_bytes(0);
             if object.nr_resident_pages() != 0 {
                 self.world.history().problems.push("pages beyond the object's size".into());
             }
-            space.zap_object(object.id(), 0..OBJECT_PAGES);
             true
         });
         object.set_size_bytes(OBJECT_PAGES * PAGE);

@@ -27,6 +27,16 @@ pub(super) struct Move {
     pub(super) old: PageRange,
     pub(super) new: PageRange,
     pub(super) source: Source,
+    pub(super) carries: Carries,
+}
+
+/// What goes with a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Carries {
+    All,
+    /// Pages of an object stay behind: a fault finds them again. So no entry of them comes to
+    /// a place that a walk over the object's members has passed.
+    Guards,
 }
 
 /// What becomes of the place that a mapping moves from.
@@ -55,7 +65,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &Move) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
-            if m.source != Source::Kept || matches!(slot.look().entry, Entry::Guard) {
+            if m.carries == Carries::All || matches!(slot.look().entry, Entry::Guard) {
                 count.add(m.target(vpn), writer);
                 if slot.level > 0 {
                     count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)), writer);
@@ -66,14 +76,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         count.nr()
     }
 
-    /// Takes the source's entries to the destination. Where pages stay, only guards
-    /// go. Subscribers have been told.
+    /// Takes the source's entries to the destination. Subscribers have been told.
     pub(super) fn carry_entries(&self, writer: &Writer<'_, M>, m: &Move, mut reserve: TableReserve<'vm, M>) {
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
         self.for_each_entry(writer, m.old, &mut |vpn, slot| self.carry_entry(writer, m, vpn, slot, &mut reserve));
-        if m.source != Source::Kept {
+        if m.carries == Carries::All {
             self.shootdown_and_wait(Flush::Pages(m.old));
             self.for_each_entry(writer, m.old, &mut |vpn, slot| {
                 if slot.removed().is_some() {
@@ -109,7 +118,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         loop {
             let seen = slot.look();
             match seen.entry {
-                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.source == Source::Kept => return Next::GoOn,
+                Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.carries == Carries::Guards => {
+                    return Next::GoOn;
+                }
                 Entry::Leaf(leaf) => {
                     if slot.level > 0 && !self.is_room_for_huge(writer, to) {
                         self.split_at(writer, Vpn(vpn.0 + 1));

@@ -20,7 +20,7 @@
 //! Neighbours: `remap` checks the call, `carry` moves the entries. Locks on entry:
 //! the writer lock.
 
-use super::carry::{Move, Source};
+use super::carry::{Carries, Move, Source};
 use crate::addr::PageRange;
 use crate::frame::OutOfFrames;
 use crate::machine::Machine;
@@ -29,7 +29,7 @@ use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
 use crate::space::lock::Writer;
 use crate::space::relief::lacks_frames;
-use crate::space::vma::{Vma, VmaFlags};
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::reserve::TableReserve;
 use crate::table::take::{Guards, Removal};
 
@@ -62,25 +62,28 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if old.is_empty() {
             return self.duplicate(writer, moved);
         }
-        let m = Move { old, new, source };
+        // Entries of an object's pages come from faults only (I44).
+        let carries = if vma.object == ObjectId::NONE { Carries::All } else { Carries::Guards };
+        let m = Move { old, new, source, carries };
         let edits = self.prepare(writer, &mut |nodes| self.prepare_move(writer, vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
         // Subscribers are told while no frames are held (I28).
-        let told = (m.source != Source::Kept).then(|| self.invalidate(m.old, Why::Move));
+        let told = (m.carries == Carries::All).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
         if let Err(refused) = reserve.add(self.count_tables(writer, &m)) {
             self.reclaim(writer, trial.roll_back());
             return Err(refused.into());
         }
-        self.vm.object_get(vma, new.nr_pages());
+        self.vm.object_get(&moved, new.nr_pages());
+        self.join_members(writer, &moved);
         self.carry_entries(writer, &m, reserve);
         drop(told);
         let retired = trial.publish_second();
         if source == Source::Unmapped {
             let removal = Removal { range: old, free_inside: self.hole_around(writer, old), guards: Guards::Remove };
             self.remove_pages(writer, &removal, Why::Move);
-            self.vm.object_put(vma, old.nr_pages());
+            self.put_object_pages(writer, vma, old.nr_pages());
         }
         let nr_less = if source == Source::Unmapped { old.nr_pages() } else { 0 };
         self.data.limits.nr_mapped_pages.add_owned(new.nr_pages().wrapping_sub(nr_less));
@@ -110,6 +113,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             edits.second(nodes).rewrite(vma.range, &mut |v| Vma { flags, ..*v })?;
         }
         edits.second(nodes).place(moved)?;
+        self.reserve_member_for(writer, &moved, nodes)?;
         if self.exceeds_map_count(writer, edits.nr_vmas_then()) {
             return Err(MoveRefused::TooManyVmas);
         }
@@ -121,13 +125,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).place(copy)?;
+            self.reserve_member_for(writer, &copy, nodes)?;
             if self.exceeds_map_count(writer, edit.nr_vmas_then()) {
                 return Err(MoveRefused::TooManyVmas);
             }
             Ok(edit)
         })?;
-        let retired = edit.publish();
         self.vm.object_get(&copy, copy.range.nr_pages());
+        self.join_members(writer, &copy);
+        let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(copy.range.nr_pages());
         self.reclaim(writer, retired);
         Ok(())

@@ -1,0 +1,197 @@
+//! I44: whoever takes a page out of an object finds every entry of it, whatever the spaces do
+//! meanwhile that map it: begin to map it, fork, move it, end.
+
+mod common;
+
+use common::{Modelled, RW, World, explore, run, use_cpus};
+use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, ObjectPart, SharedObject};
+use softfault_modelled::{MapFlags, MremapFlags};
+
+type Object = SharedObject<'static, Modelled>;
+type Space = AddressSpace<'static, Modelled>;
+
+const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
+const MOVE: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
+/// Where the object's page is mapped, and where it is moved to: with tables.
+const AT: u64 = 4;
+const TO: u64 = 8;
+
+/// An object of one page, which is there; nobody maps it.
+fn world() -> (World, &'static Object) {
+    let w = World::new(Discipline::Lockfree, 0, 1);
+    w.touch(0);
+    let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
+    object.write(0, &[7; 8]).unwrap();
+    (w, object)
+}
+
+fn map(space: &Space, page: u64, object: &'static Object) {
+    space.mmap_object(page * 4096, 4096, RW, FIXED_SHARED, ObjectPart::new(object)).unwrap();
+}
+
+/// A touch; there may be no mapping.
+fn touch(space: &Space, page: u64) {
+    let active = space.activate();
+    match space.handle_fault(page * 4096, Access::Write) {
+        Ok(_) | Err(FaultError::NotMapped) => {}
+        Err(other) => panic!("{other}"),
+    }
+    drop(active);
+}
+
+fn discard(object: &'static Object) -> Box<dyn FnOnce() + Send> {
+    Box::new(move || object.discard(0..1))
+}
+
+/// The space joins before its mapping can be touched.
+#[test]
+fn a_first_mapping_against_a_discard() {
+    use_cpus(4);
+    explore(2, || {
+        let (w, object) = world();
+        // The table is there.
+        w.map(AT + 1, 1);
+        w.touch(AT + 1);
+        let touch = move || touch(w.space, AT);
+        run(vec![discard(object), Box::new(touch), Box::new(move || map(w.space, AT, object))]);
+        w.check(&[]);
+        assert!(w.space.rss_pages().shmem <= object.nr_resident_pages());
+    });
+}
+
+/// The mapping that goes is the last one of the space; another one shows the page still.
+#[test]
+fn an_unmapping_against_a_discard() {
+    explore(2, || {
+        let (w, object) = world();
+        map(w.space, AT, object);
+        touch(w.space, AT);
+        let unmap = move || w.space.munmap(AT * 4096, 4096).unwrap();
+        run(vec![Box::new(unmap), discard(object)]);
+        w.check(&[]);
+        assert_eq!((w.space.rss_pages().shmem, object.nr_resident_pages()), (0, 0));
+    });
+}
+
+/// The same of one page of a table, which stays: the entry is the remover's for a while.
+#[test]
+fn an_unmapping_of_one_page_against_a_discard() {
+    explore(2, || {
+        let (w, object) = world();
+        map(w.space, AT, object);
+        w.map(AT + 1, 1);
+        touch(w.space, AT);
+        touch(w.space, AT + 1);
+        let unmap = move || w.space.munmap(AT * 4096, 4096).unwrap();
+        run(vec![Box::new(unmap), discard(object)]);
+        w.check(&[]);
+        assert_eq!((w.space.rss_pages().shmem, object.nr_resident_pages()), (0, 0));
+    });
+}
+
+/// The end removes the entries, or the discard does; the space is there meanwhile.
+#[test]
+fn the_end_of_a_space_against_a_discard() {
+    explore(2, || {
+        let (w, object) = world();
+        let other = w.vm.new_space().unwrap();
+        map(&other, AT, object);
+        touch(&other, AT);
+        let nr_free = w.vm.vmstat().nr_free_pages;
+        run(vec![Box::new(move || drop(other)), discard(object)]);
+        w.check(&[]);
+        assert!(w.vm.vmstat().nr_free_pages > nr_free + 2);
+    });
+}
+
+/// The member has left before the end, and a walk that found it may still be there.
+#[test]
+fn an_unmapping_and_the_end_against_a_discard() {
+    explore(2, || {
+        let (w, object) = world();
+        let other = w.vm.new_space().unwrap();
+        map(&other, AT, object);
+        touch(&other, AT);
+        let end = move || {
+            other.munmap(AT * 4096, 4096).unwrap();
+            drop(other);
+        };
+        run(vec![discard(object), Box::new(end)]);
+        w.check(&[]);
+    });
+}
+
+/// The child has the mapping and no entry; it finds the page, or the one after it.
+#[test]
+fn a_fork_against_a_discard() {
+    explore(1, || {
+        let (w, object) = world();
+        map(w.space, AT, object);
+        touch(w.space, AT);
+        let child = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let place = child.clone();
+        let fork = move || {
+            let child = w.space.fork().unwrap();
+            touch(&child, AT);
+            *place.lock().unwrap() = Some(child);
+        };
+        run(vec![Box::new(fork), discard(object)]);
+        let child = child.lock().unwrap().take().unwrap();
+        w.check(&[&child]);
+        assert_eq!(w.space.rss_pages().shmem, 0);
+        assert_eq!(child.rss_pages().shmem, object.nr_resident_pages());
+    });
+}
+
+/// No entry goes with the mapping: it would come to a place that the discard has passed.
+#[test]
+fn a_move_against_a_discard() {
+    explore(2, || {
+        let (w, object) = world();
+        w.map(TO, 1);
+        w.touch(TO);
+        map(w.space, AT, object);
+        touch(w.space, AT);
+        let mover = move || {
+            w.space.mremap(AT * 4096, 4096, 4096, MOVE, TO * 4096).unwrap();
+            touch(w.space, TO);
+        };
+        run(vec![Box::new(mover), discard(object)]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().shmem, object.nr_resident_pages());
+    });
+}
+
+/// Two spaces in one shard, of which one leaves while the walk is between them.
+#[test]
+fn a_walk_against_a_member_that_leaves() {
+    explore(2, || {
+        let (w, object) = world();
+        let other: &'static Space = Box::leak(Box::new(w.vm.new_space().unwrap()));
+        for space in [w.space, other] {
+            map(space, AT, object);
+            touch(space, AT);
+        }
+        run(vec![Box::new(move || w.space.munmap(AT * 4096, 4096).unwrap()), discard(object)]);
+        w.check(&[other]);
+        assert_eq!((other.rss_pages().shmem, object.nr_resident_pages()), (0, 0));
+    });
+}
+
+/// The entry is locked for a moment, with the page in it.
+#[test]
+fn a_forced_write_against_a_discard() {
+    explore(2, || {
+        let (w, object) = world();
+        map(w.space, AT, object);
+        touch(w.space, AT);
+        let write = move || {
+            let active = w.space.activate();
+            w.space.write_forced(AT * 4096, &[9; 8]).unwrap();
+            drop(active);
+        };
+        run(vec![discard(object), Box::new(write)]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().shmem, object.nr_resident_pages());
+    });
+}

@@ -1,0 +1,31 @@
+//! What is known of an object's page.
+
+use crate::machine::Machine;
+use crate::source::handle::SharedObject;
+use crate::source::object::ObjectPage;
+
+/// What is known once and for all of a page of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ObjectPageState {
+    /// An entry has named it.
+    pub mapped: bool,
+    /// An entry that is gone was accessed, or one was made by a fault.
+    pub referenced: bool,
+    /// It was written: through the handle, by a fault, or by an entry that is gone.
+    pub dirty: bool,
+}
+
+impl<M: Machine> SharedObject<'_, M> {
+    /// Of the page of that number; `None` if the object has none. Call it at rest.
+    pub fn object_page_state(&self, page: u64) -> Option<ObjectPageState> {
+        let section = self.vm.section();
+        let ObjectPage::Frame(pfn) = self.vm.object_slot(section.inside(), self.id, page).page() else { return None };
+        let state = self.vm.frames.desc(pfn).state();
+        Some(ObjectPageState {
+            mapped: state.was_mapped(),
+            referenced: state.was_referenced(),
+            dirty: state.is_dirty(),
+        })
+    }
+}

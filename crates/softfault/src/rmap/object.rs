@@ -1,0 +1,216 @@
+//! Removing the entries of an object's pages, in every space that has any.
+//!
+//! ```text
+//! for each member   visit its space: it stays
+//!   take            each entry of these pages ─▶ Busy, 64 pages in a section; its accessed and
+//!                   dirty are noted in the frame's state
+//!   ...             shootdown, grace
+//!   settle          Busy ─▶ none
+//! ```
+//! No new entry of the pages can come: the caller has barred them and waited for sections. So
+//! when a member has been gone through, none is left there. The page tables are asked, not
+//! the VMAs: munmap(2) publishes a tree without a VMA before it takes the entries. An entry or
+//! a table that another operation owns is waited for, outside sections, with nothing owned and
+//! nobody told. The entries before it are done, so that a program that keeps some entry owned
+//! does not stop the walk. An entry of a page that came to the object meanwhile goes, too.
+//!
+//! Locks on entry: none, no section. Takes those of the object's shards.
+
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{ObjectPages, PageRange, Pfn, Vpn};
+use crate::frame::FrameKind;
+use crate::machine::{Flush, Machine, Tick};
+use crate::notify::notice::Why;
+use crate::notify::tell::Invalidation;
+use crate::pace;
+use crate::section::InSection;
+use crate::source::members::{Identity, MembersCursor};
+use crate::space::vma::ObjectId;
+use crate::space::{AddressSpace, Visit, Vm};
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, span_of};
+use crate::table::walk::{self, Walk};
+
+/// Pages that one section looks at.
+const PAGES_PER_SECTION: u64 = 64;
+/// Sections between two shootdowns. A guess: more would keep programs waiting.
+const CHUNKS_MAX: usize = 16;
+
+/// Entries of a leaf table that are `Busy` and ours.
+#[derive(Clone, Copy)]
+struct Chunk {
+    table: Pfn,
+    first: Vpn,
+    taken: u64,
+}
+
+/// How a look at some pages ended.
+enum Look {
+    /// What was taken of the pages, perhaps nothing; the next look begins here.
+    Taken(Chunk, Vpn),
+    /// There is no table up to here.
+    Hole(Vpn),
+    /// The first entry, or a table above it, belongs to another operation for a moment.
+    Owned,
+    /// Subscribers have to be told before entries are taken.
+    Tell,
+}
+
+/// The removal from one space.
+struct Removal<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    member: Identity,
+    range: PageRange,
+    told: Option<Invalidation<'vm, M>>,
+    chunks: [Chunk; CHUNKS_MAX],
+    nr_chunks: usize,
+}
+
+impl<M: Machine> Vm<M> {
+    /// Removes every entry of the pages, which are barred: no new one can come (I44).
+    pub(crate) fn unmap_object_pages(&self, id: ObjectId, pages: ObjectPages) {
+        let mut at = MembersCursor::default();
+        while let Some(visit) = self.visit_next(id, pages, &mut at) {
+            self.unmap_from_member(&visit, pages);
+        }
+    }
+
+    fn unmap_from_member(&self, visit: &Visit<'_, M>, pages: ObjectPages) {
+        let space = visit.space();
+        let pages = visit.pages_of(pages);
+        let place = |page: u64| Vpn(page.wrapping_add(visit.identity.displacement));
+        let range = PageRange::new(place(pages.start), place(pages.end));
+        let nothing = Chunk { table: Pfn(0), first: Vpn(0), taken: 0 };
+        let chunks = [nothing; CHUNKS_MAX];
+        Removal { space: &space, member: visit.identity, range, told: None, chunks, nr_chunks: 0 }.run();
+    }
+}
+
+impl<M: Machine> Removal<'_, '_, M> {
+    fn run(mut self) {
+        let mut at = self.range.start;
+        while at < self.range.end {
+            pace::answer(&self.space.vm.machine);
+            match self.look(at) {
+                Look::Taken(chunk, next) => {
+                    self.add(chunk);
+                    at = next;
+                }
+                Look::Hole(next) => at = next,
+                Look::Owned => {
+                    // Its owner may wait for our entries, or for whom we have told.
+                    self.settle();
+                    self.told = None;
+                    while self.is_owned(at) {
+                        self.space.vm.machine.relax();
+                    }
+                }
+                Look::Tell => {
+                    self.settle();
+                    self.told = None;
+                    self.told = Some(self.space.invalidate(self.range, Why::Discard));
+                }
+            }
+        }
+        self.settle();
+    }
+
+    fn add(&mut self, chunk: Chunk) {
+        if chunk.taken != 0 {
+            self.chunks[self.nr_chunks] = chunk;
+            self.nr_chunks += 1;
+        }
+        if self.nr_chunks == CHUNKS_MAX {
+            self.settle();
+        }
+    }
+
+    /// Takes the entries of some pages, in one section.
+    fn look(&self, at: Vpn) -> Look {
+        let section = self.space.section();
+        let inside = section.inside();
+        if self.space.has_subscribers() && !self.told.as_ref().is_some_and(Invalidation::was_told) {
+            return Look::Tell;
+        }
+        let root = self.space.data.root_in(inside);
+        let table = match walk::leaf_table(&self.space.vm.machine, root, at, inside) {
+            Ok(table) => table,
+            Err(Walk::Owned | Walk::Leaf(_)) => return Look::Owned,
+            // Huge mappings are private.
+            Err(Walk::Hole(place) | Walk::Huge(place)) => {
+                return Look::Hole(Vpn(place.base.0 + span_of::<M::Format>(place.slot.level)));
+            }
+        };
+        let span = span_of::<M::Format>(1).min(PAGES_PER_SECTION);
+        let next = Vpn((at.0 / span + 1) * span).min(self.range.end);
+        let mut chunk = Chunk { table, first: at, taken: 0 };
+        for vpn in at.0..next.0 {
+            self.space.vm.machine.tick(Tick::Step);
+            match self.take(inside, table, Vpn(vpn)) {
+                Some(true) => chunk.taken |= 1 << (vpn - at.0),
+                Some(false) => {}
+                // No new entry of the object can come to the places before it.
+                None if vpn > at.0 => return Look::Taken(chunk, Vpn(vpn)),
+                None => return Look::Owned,
+            }
+        }
+        Look::Taken(chunk, next)
+    }
+
+    /// Whether the entry of a page, or a table above it, belongs to another operation.
+    fn is_owned(&self, vpn: Vpn) -> bool {
+        let section = self.space.section();
+        let inside = section.inside();
+        match walk::walk(&self.space.vm.machine, self.space.data.root_in(inside), vpn, inside) {
+            Walk::Owned => true,
+            Walk::Hole(_) | Walk::Huge(_) => false,
+            Walk::Leaf(slot) => matches!(slot.look().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_)),
+        }
+    }
+
+    /// Takes one entry if it maps a page of the object; `None` if it is somebody else's.
+    fn take(&self, _inside: InSection<'_>, table: Pfn, vpn: Vpn) -> Option<bool> {
+        let slot = walk::leaf_slot::<M>(&self.space.vm.machine, table, vpn);
+        loop {
+            let seen = slot.look();
+            let leaf = match seen.entry {
+                Entry::Leaf(leaf) => leaf,
+                Entry::None | Entry::Guard | Entry::Table(_) => return Some(false),
+                Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => return None,
+            };
+            let desc = self.space.vm.frames.desc(leaf.pfn);
+            let page = vpn.0.wrapping_sub(self.member.displacement);
+            let is_its = desc.state().kind() == FrameKind::Shared
+                && (desc.owner.get(), desc.index.get()) == (self.member.object.0, page);
+            if !is_its {
+                return Some(false);
+            }
+            if let Ok(leaf) = slot.take(seen) {
+                // Whoever would still store through a translation that is clean faults now.
+                desc.note_use(&leaf);
+                return Some(true);
+            }
+        }
+    }
+
+    /// Shoots down what was taken, and empties the entries.
+    fn settle(&mut self) {
+        let chunks = &self.chunks[..self.nr_chunks];
+        let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return };
+        let flushed = PageRange::new(first.first, Vpn(last.first.0 + PAGES_PER_SECTION).min(self.range.end));
+        self.space.shootdown_and_wait(Flush::Pages(flushed));
+        let mut nr = 0;
+        for chunk in chunks {
+            pace::answer(&self.space.vm.machine);
+            for vpn in (0..PAGES_PER_SECTION).filter(|i| chunk.taken & 1 << i != 0).map(|i| Vpn(chunk.first.0 + i)) {
+                let slot: Slot<'_, M::Format> = walk::leaf_slot::<M>(&self.space.vm.machine, chunk.table, vpn);
+                slot.resolve(Entry::None);
+                nr += 1;
+            }
+        }
+        self.space.charge(Rss::Shmem, -nr);
+        self.space.vm.count(Event::Unmapped, nr as u64);
+        self.nr_chunks = 0;
+    }
+}

@@ -1,0 +1,73 @@
+//! Pages leave an object that lives on: a smaller size, a hole.
+//!
+//! ```text
+//! size     stored first, when it shrinks; after a grace period nobody puts a page in
+//!          beyond it
+//! bar      each page is marked as leaving: who wants it waits         source/discard.rs
+//! grace    of all CPUs: whoever had found a page has made its entry, or has not
+//! unmap    every entry of each space that may have one                rmap/object.rs
+//! free     the words are emptied; frames that nothing pins go         source/discard.rs
+//! ```
+//! At no time do two frames show the same page: until every entry is gone, nobody gets a new
+//! one. Who waits for a page spins, as for an entry that is `Busy`: the remover waits for
+//! sections, shootdowns and such entries, and never sleeps.
+//!
+//! Locks on entry: none, no section. Takes the object's `resize`, under which nothing is
+//! taken but the locks of its shards and sections.
+
+use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::lock::lock_word;
+use crate::machine::{CpuSet, Machine};
+use crate::source::object::MAX_OBJECT_BYTES;
+use crate::space::Vm;
+use crate::space::vma::ObjectId;
+use crate::sync::Ordering;
+
+/// Pages that leave together, for one grace period: 128 MiB. Their users wait meanwhile. A
+/// guess.
+const MOST_AT_ONCE: u64 = 1 << 15;
+
+impl<M: Machine> Vm<M> {
+    pub(crate) fn object_set_size(&self, id: ObjectId, size_bytes: u64) {
+        self.assert_outside();
+        let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
+        let data = self.object(id);
+        let _resize = lock_word(&data.resize, &self.machine);
+        let old_bytes = data.size_bytes.get();
+        if size_bytes > old_bytes {
+            // What a mapping wrote past the old end, in its last page.
+            self.object_zero(id, old_bytes..old_bytes.next_multiple_of(PAGE_SIZE));
+            data.size_bytes.store(size_bytes, Ordering::Release);
+        } else if size_bytes < old_bytes {
+            data.size_bytes.store(size_bytes, Ordering::Release);
+            self.grace_everywhere();
+            self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
+            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE)).into());
+        }
+    }
+
+    pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
+        self.assert_outside();
+        let _resize = lock_word(&self.object(id).resize, &self.machine);
+        self.remove_from(id, pages.below(self.object_nr_pages(id)));
+    }
+
+    /// Under `resize`: one remover at a time.
+    fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
+        while let Some(first) = self.object_next_page(id, rest) {
+            let part = ObjectPages { start: first, end: first.saturating_add(MOST_AT_ONCE).min(rest.end) };
+            self.object_bar(id, part);
+            self.grace_everywhere();
+            if self.object_was_mapped(id, part) {
+                self.unmap_object_pages(id, part);
+            }
+            self.object_free(id, part);
+            rest.start = part.end;
+        }
+    }
+
+    /// Any CPU may be looking at an object, whichever space it runs.
+    fn grace_everywhere(&self) {
+        self.grace(&CpuSet::first(self.machine.nr_cpus()));
+    }
+}
