@@ -47,6 +47,8 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("conflicts --frames old", "--frames", "aged");
     is_refused("conflicts --pages 48K", "--pages", "64K");
     is_refused("conflicts --pages 64K --frames aged", "--frames", "fresh");
+    is_refused("conflicts --layout same-object --pages 64K", "--pages", "small");
+    is_refused("conflicts --layout same-object --frames aged", "--frames", "fresh");
     is_refused("conflicts --touches 0", "--touches", "1..");
     is_refused("conflicts --touches 4194304", "--touches", "should be smaller");
     is_refused("largepages --size 0", "--size", "number of GiB");
@@ -239,7 +241,7 @@ fn blocks_that_were_spared_become_huge_pages() {
 
 #[test]
 fn conflicts_gives_one_object() {
-    for layout in ["own-table", "chunks", "interleaved"] {
+    for layout in ["own-table", "chunks", "interleaved", "same-object"] {
         let rows = json_lines(&format!("conflicts --cpus 8 --touches 1024 --layout {layout} --json"));
         assert_eq!(rows.len(), 1);
         let row = &rows[0];

@@ -33,6 +33,8 @@ Layouts: which pages belong to which CPU
   own-table    each CPU has a stretch of its own, aligned to 2 MiB: its own leaf tables
   chunks       stretches of 64 pages, dealt out in turn: leaf tables are shared, lines of entries are not
   interleaved  single pages, dealt out in turn: 8 entries share a line, so travelling lines cannot be avoided
+  same-object  each CPU runs an address space of its own, and all map the same shared object: every CPU touches
+               every page of it, in the same order. The default is 512 touches then, 2 MiB
 
 Pages
   small         4 KiB each
@@ -61,6 +63,8 @@ pub enum Layout {
     Chunks,
     /// Single pages, dealt out in turn
     Interleaved,
+    /// The same pages for all, of one object that each maps in a space of its own
+    SameObject,
 }
 
 /// In which state memory is when the first fault comes.
@@ -143,6 +147,7 @@ impl Layout {
             Layout::OwnTable => "own-table",
             Layout::Chunks => "chunks",
             Layout::Interleaved => "interleaved",
+            Layout::SameObject => "same-object",
         }
     }
     /// Which page, from the start of the mapping, CPU `cpu` of `nr_cpus` touches
@@ -152,6 +157,7 @@ impl Layout {
             Layout::OwnTable => cpu * touches.next_multiple_of(TABLE_PAGES) + turn,
             Layout::Chunks => (turn / CHUNK_PAGES * nr_cpus + cpu) * CHUNK_PAGES + turn % CHUNK_PAGES,
             Layout::Interleaved => turn * nr_cpus + cpu,
+            Layout::SameObject => turn,
         }
     }
     /// Pages that the mapping needs.
@@ -160,6 +166,7 @@ impl Layout {
             Layout::OwnTable => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
             Layout::Chunks => nr_cpus * touches.next_multiple_of(CHUNK_PAGES),
             Layout::Interleaved => nr_cpus * touches,
+            Layout::SameObject => touches,
         }
     }
 }
@@ -181,7 +188,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value = "32768", default_value_ifs([
         ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),
         ("pages", "256K", "512"), ("pages", "512K", "512"), ("pages", "1M", "512"), ("pages", "huge", "512"),
-        ("frames", "aged", "4096"),
+        ("layout", "same-object", "512"), ("frames", "aged", "4096"),
     ]), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub touches: u32,
     /// State of memory when the first fault comes
@@ -214,6 +221,16 @@ impl Options {
     }
     /// Refuses what can be seen to fail.
     pub fn check(&self) -> Result<(), LabError> {
+        if self.layout == Layout::SameObject {
+            let (given, wanted) = (self.pages.name().into(), "with --layout same-object should be small".into());
+            if self.pages != Pages::SMALL {
+                return Err(LabError::Argument { name: "--pages", given, wanted });
+            }
+            if self.frames != Frames::Fresh {
+                let wanted = "with --layout same-object should be fresh".into();
+                return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
+            }
+        }
         if self.pages != Pages::SMALL && self.frames == Frames::Aged {
             let wanted = format!("with --pages {} should be fresh: aged memory has none left", self.pages.name());
             return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });

@@ -3,19 +3,23 @@
 use super::history;
 use super::lines::{Hot, Lines};
 use super::machine::{self, Simulated};
-use super::options::{Frames, Options, Pages};
+use super::options::{Frames, Layout, Options, Pages};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::Access;
 use softfault_recorded::policy::huge::{Enabled, SizeEnabled};
 use softfault_recorded::sync::{Touch, record};
-use softfault_recorded::{AddressSpace, Discipline, FaultDone, HugeKnobs, MapFlags, Order, Prot, Tunables, Vm};
+use softfault_recorded::{
+    AddressSpace, Discipline, FaultDone, HugeKnobs, MapFlags, ObjectPart, Order, Prot, Tunables, Vm,
+};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 const PAGE_BYTES: u64 = 4096;
 const TABLE_ENTRIES: u64 = 512;
+/// Where all spaces map the object of that layout.
+const OBJECT_AT: u64 = 1 << 32;
 
 /// One field of one structure, and the lines that travelled for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,19 +56,18 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     let recording = Recording::start(Rc::clone(&lines));
     // On the heap, so that its address stays what it is while places are looked up.
     let vm = Box::new(Vm::new(machine, tunables).map_err(|e| LabError::subsystem("Vm::new", e))?);
-    let space = vm.new_space().map_err(|e| LabError::subsystem("new_space", e))?;
-    let base = map(&space, options)?;
-    let run_it = |cpu| {
+    let (spaces, base) = spaces(&vm, options)?;
+    let run_it = |cpu: u16| {
         machine::become_cpu(cpu);
-        space.activate()
+        of_cpu(&spaces, cpu).activate()
     };
     let active: Vec<_> = (0..options.cpus).map(run_it).collect();
     if options.frames == Frames::Aged {
-        history::fill_and_thin_out(&vm, &space, options)?;
+        history::fill_and_thin_out(&vm, &spaces[0], options)?;
     }
     // Who wrote what so far is remembered; what it cost is not.
     lines.borrow_mut().start_counting();
-    take_turns(&space, base, options, &mut beside)?;
+    take_turns(&spaces, base, options, &mut beside)?;
     drop(recording);
     let lines = lines.borrow();
     let places = by_place(lines.hot(), |addr| vm.describe(addr).map(|place| (place.structure, place.field)));
@@ -75,21 +78,54 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     Ok(Counted { nr_faults: options.nr_faults(), transfers: lines.transfers, read_misses: lines.read_misses, places })
 }
 
+/// One for all CPUs, or one each; and where the pages are in all of them.
+fn spaces<'vm>(
+    vm: &'vm Vm<Simulated>,
+    options: &Options,
+) -> Result<(Vec<AddressSpace<'vm, Simulated>>, u64), LabError> {
+    let nr = if options.layout == Layout::SameObject { options.cpus } else { 1 };
+    let new_space = |_| vm.new_space().map_err(|e| LabError::subsystem("new_space", e));
+    let spaces = (0..nr).map(new_space).collect::<Result<Vec<_>, _>>()?;
+    let base = match options.layout {
+        Layout::SameObject => map_object(vm, &spaces, options)?,
+        _ => map(&spaces[0], options)?,
+    };
+    Ok((spaces, base))
+}
+
+/// The space that the CPU runs.
+fn of_cpu<'a, 'vm>(spaces: &'a [AddressSpace<'vm, Simulated>], cpu: u16) -> &'a AddressSpace<'vm, Simulated> {
+    &spaces[usize::from(cpu) % spaces.len()]
+}
+
+/// Maps one object, which is empty, in each of the spaces.
+fn map_object(vm: &Vm<Simulated>, spaces: &[AddressSpace<Simulated>], options: &Options) -> Result<u64, LabError> {
+    let len = u64::from(options.touches) * PAGE_BYTES;
+    let object = vm.new_shared_object(len).map_err(|e| LabError::subsystem("new_shared_object", e))?;
+    for space in spaces {
+        let (prot, flags) = (Prot::READ | Prot::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        space
+            .mmap_object(OBJECT_AT, len, prot, flags, ObjectPart::new(&object))
+            .map_err(|e| LabError::subsystem(format!("mmap_object of {len} bytes"), e))?;
+    }
+    Ok(OBJECT_AT)
+}
+
 fn take_turns(
-    space: &AddressSpace<Simulated>,
+    spaces: &[AddressSpace<Simulated>],
     base: u64,
     options: &Options,
     beside: &mut impl FnMut(),
 ) -> Result<(), LabError> {
     let (nr_cpus, touches) = (options.nr_cpus(), u64::from(options.touches));
-    let wanted = what_is_mapped(options.pages);
+    let wanted = what_is_mapped(options);
     let bar = progress::bar(touches);
     for turn in 0..touches {
         for cpu in 0..nr_cpus {
             machine::become_cpu(cpu as u16);
             let page = options.layout.page(cpu, nr_cpus, turn, touches);
             let addr = base + page * options.pages.nr_frames() * PAGE_BYTES;
-            let done = space
+            let done = of_cpu(spaces, cpu as u16)
                 .handle_fault(addr, Access::Write)
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
             if done != wanted {
@@ -113,11 +149,12 @@ fn knobs(pages: Pages) -> HugeKnobs {
 }
 
 /// What each fault has to say.
-fn what_is_mapped(pages: Pages) -> FaultDone {
-    match pages {
+fn what_is_mapped(options: &Options) -> FaultDone {
+    match options.pages {
+        Pages::SMALL if options.layout == Layout::SameObject => FaultDone::Shared,
         Pages::SMALL => FaultDone::Installed,
         Pages::HUGE => FaultDone::Huge,
-        _ => FaultDone::Folio(Order(pages.order())),
+        pages => FaultDone::Folio(Order(pages.order())),
     }
 }
 

@@ -80,3 +80,11 @@ fn faults_of_64_kib_take_at_most_8_lines_in_1000() {
     assert_eq!(counted.nr_faults, 64 * 2048);
     assert!(counted.transfers * 1000 <= 8 * counted.nr_faults, "{} transfers: {:?}", counted.transfers, counted.places);
 }
+
+/// The goal for objects: a page that is there costs a CPU no line that others write.
+#[test]
+fn faults_of_one_object_take_at_most_8_lines_in_1000() {
+    let counted = run(&Options { layout: Layout::SameObject, ..options(512, Typed::Lockfree) }, || ()).unwrap();
+    assert_eq!(counted.nr_faults, 512 * 512);
+    assert!(counted.transfers <= 8 * counted.nr_faults / 1000, "{}: {:?}", counted.transfers, counted.places);
+}
