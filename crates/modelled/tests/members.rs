@@ -195,3 +195,22 @@ fn a_forced_write_against_a_discard() {
         assert_eq!(w.space.rss_pages().shmem, object.nr_resident_pages());
     });
 }
+
+/// Two removers in one space, in one table: each finds entries that the other owns.
+#[test]
+fn two_objects_lose_pages_in_one_table() {
+    explore(2, || {
+        let (w, object) = world();
+        let other: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(3 * 4096).unwrap()));
+        // At one displacement, with the first object's page between the two.
+        for page in [0, 2] {
+            let part = ObjectPart::new(other).with_offset_bytes(page * 4096);
+            w.space.mmap_object((AT + page) * 4096, 4096, RW, FIXED_SHARED, part).unwrap();
+        }
+        map(w.space, AT + 1, object);
+        (0..3).for_each(|page| touch(w.space, AT + page));
+        run(vec![discard(object), Box::new(move || other.discard(0..3))]);
+        w.check(&[]);
+        assert_eq!(w.space.rss_pages().shmem, 0);
+    });
+}

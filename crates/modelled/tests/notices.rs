@@ -4,7 +4,9 @@ mod common;
 
 use common::{Modelled, World, explore, on_notice, run};
 use loom::sync::Mutex;
-use softfault_modelled::{Access, AddressSpace, Discipline, Notice, Pfn, Subscription};
+use softfault_modelled::{
+    Access, AddressSpace, Discipline, MapFlags, Notice, ObjectPart, Pfn, SharedObject, Subscription,
+};
 use std::sync::Arc;
 
 /// The subscriber's table: page 0.
@@ -111,5 +113,54 @@ fn t14_end_of_a_subscription_against_a_copy() {
         let write = move || _ = w.space.handle_fault(0, Access::Write).unwrap();
         run(vec![Box::new(unsubscribe), Box::new(write)]);
         w.check(&[&child]);
+    });
+}
+
+/// An object whose page is mapped at page 0, and touched.
+fn object_with_a_page(w: World) -> &'static SharedObject<'static, Modelled> {
+    let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
+    let flags = MapFlags::SHARED | MapFlags::FIXED;
+    w.space.mmap_object(0, 4096, common::RW, flags, ObjectPart::new(object)).unwrap();
+    w.touch(0);
+    object
+}
+
+/// The subscription comes while the object loses the page.
+#[test]
+fn t14_subscription_against_a_discard() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 1, 1);
+        let object = object_with_a_page(w);
+        let mirror = mirror();
+        let mine = mirror.clone();
+        let subscribe = move || {
+            let by = w.space.subscribe();
+            map(w, &by, &mine);
+        };
+        run(vec![Box::new(subscribe), Box::new(move || object.discard(0..1))]);
+        check(w, &mirror, &[]);
+    });
+}
+
+/// It goes meanwhile.
+#[test]
+fn t14_end_of_a_subscription_against_a_discard() {
+    explore(2, || {
+        let w = World::new(Discipline::Lockfree, 1, 1);
+        let object = object_with_a_page(w);
+        let gone = Arc::new(Mutex::new(false));
+        let seen = gone.clone();
+        on_notice(move |notice| {
+            for _ in 0..2 {
+                assert!(!*seen.lock().unwrap(), "{notice:?} is received after the last subscription");
+            }
+        });
+        let by = w.space.subscribe();
+        let unsubscribe = move || {
+            w.space.unsubscribe(by).unwrap();
+            *gone.lock().unwrap() = true;
+        };
+        run(vec![Box::new(unsubscribe), Box::new(move || object.discard(0..1))]);
+        w.check(&[]);
     });
 }

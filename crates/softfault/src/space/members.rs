@@ -41,7 +41,7 @@ pub(crate) struct MembersLine {
     pad: [Word; 2],
 }
 
-/// In `visits` of a space that has waited for them.
+/// In `visits` of a space that has ended.
 const ENDED: u64 = 1 << 63;
 
 /// The frame that was added last, before something that may be undone.
@@ -198,11 +198,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Waits for visitors: none comes, since no member is left.
     pub(crate) fn wait_for_visitors(&self) {
-        let visits = &self.data.members.visits;
-        while visits.load(Ordering::Acquire) != 0 {
+        while self.nr_visits() != 0 {
             self.vm.machine.relax();
         }
-        visits.set(ENDED);
     }
 
     /// The member of a VMA.
@@ -223,6 +221,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Gives back the frames of members, at the end.
     pub(crate) fn free_members(&self, writer: &Writer<'_, M>) {
         self.assert_writer(writer);
+        self.data.members.visits.fetch_or(ENDED, Ordering::Relaxed);
         let mut at = OptPfn::from_word(self.data.members.frames.get());
         while let Some(frame) = at.get() {
             at = OptPfn::from_word(MemberId::new(frame, 0).data(&self.vm.machine).next.get());
