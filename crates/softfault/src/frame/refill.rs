@@ -108,7 +108,9 @@ impl<M: Machine> Memory<M> {
         }
         // Their descriptors are about to be written one by one; scattered ones
         // would each be waited for. Asked for together, they arrive together.
-        bits(claim.mask).for_each(|i| mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32))));
+        for i in bits(claim.mask) {
+            mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32)));
+        }
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
             self.release_word(base, left, fill.content());

@@ -39,10 +39,13 @@ pub(super) fn lowest_bits(bits: u64, most: u64) -> u64 {
 }
 
 /// The numbers of the bits that are set.
-pub(super) fn bits(word: u64) -> impl Iterator<Item = u64> {
-    core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))
-        .take_while(|rest| *rest != 0)
-        .map(|rest| u64::from(rest.trailing_zeros()))
+#[inline(always)]
+pub(super) fn bits(mut rest: u64) -> impl Iterator<Item = u64> {
+    core::iter::from_fn(move || {
+        let bit = (rest != 0).then(|| u64::from(rest.trailing_zeros()))?;
+        rest &= rest - 1;
+        Some(bit)
+    })
 }
 
 #[cfg(test)]
