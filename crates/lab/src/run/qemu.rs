@@ -69,7 +69,7 @@ impl Machine {
     fn command(&self) -> Command {
         let mut qemu = Command::new(QEMU);
         if self.counted {
-            qemu.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off"]);
+            qemu.args(["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-seed", "1"]);
         } else {
             qemu.args(["-accel", "tcg,thread=multi"]);
         }
