@@ -341,26 +341,6 @@ fn what_lies_between_two_mappings_stays() {
     });
 }
 
-/// mlock(2): what is locked is there, also after a move, for which entries are not carried.
-#[test]
-fn locked_pages_are_there_after_a_move() {
-    in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
-        let object = w.vm.new_shared_object(8 * PAGE).unwrap();
-        map(w.space, BASE, 4, &object, 0);
-        w.space.mlock(BASE, 4 * PAGE, softfault::MlockFlags::empty()).unwrap();
-        assert_eq!(w.space.rss_pages().shmem, 4);
-        w.space.mremap(BASE, 4 * PAGE, 4 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
-        assert!((0..4).all(|page| w.space.page_state(EXTRA + page * PAGE).is_some()));
-        w.space.mremap(EXTRA, 4 * PAGE, 6 * PAGE, MAYMOVE | MREMAP_FIXED, BASE).unwrap();
-        assert_eq!(w.space.rss_pages().shmem, 6);
-        // Of several mappings those that are locked, and no other.
-        w.map(BASE - 8 * PAGE, 8, RW);
-        w.space.mremap(BASE - 8 * PAGE, 14 * PAGE, 14 * PAGE, MAYMOVE | MREMAP_FIXED, EXTRA).unwrap();
-        assert_eq!((w.space.rss_pages().shmem, w.space.rss_pages().anon), (6, 0));
-        check(w.vm, &[w.space]);
-    });
-}
-
 /// What an entry knew of its page when it went, the object knows: whatever removed it.
 #[test]
 fn the_dirty_bit_of_an_entry_outlives_it() {

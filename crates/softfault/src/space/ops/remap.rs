@@ -96,10 +96,6 @@ struct Progress {
     cleared: Option<PageRange>,
     /// The pages behind the new length are unmapped.
     has_cut: bool,
-    /// Locked pages of an object have no entries at the new place yet.
-    left_locked: bool,
-    /// What the new places span.
-    moved_to: PageRange,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -145,36 +141,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let start = Vpn::of(old);
         let old = PageRange::new(start, Vpn(start.0 + old_len / PAGE_SIZE));
         let call = Remap { old, nr_new: new_len / PAGE_SIZE, flags, new: Vpn::of(new) };
-        let mut progress = Progress {
-            rest: old.intersect(&Self::user_range()),
-            cleared: None,
-            has_cut: false,
-            left_locked: false,
-            moved_to: PageRange::new(Vpn(u64::MAX), Vpn(0)),
-        };
+        let mut progress = Progress { rest: old.intersect(&Self::user_range()), cleared: None, has_cut: false };
         let attempt = &mut || self.remap_once(&call, &mut progress);
-        let moved = self.vm.with_relief(attempt);
-        if progress.left_locked {
-            self.populate_objects(progress.moved_to);
-        }
-        let (locked, at) = moved?;
+        let (locked, at) = self.vm.with_relief(attempt)?;
         if locked && call.nr_new > old.nr_pages() {
             // As Linux: what is locked is there; where that fails, it stands.
             self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
         }
         Ok(at.addr())
-    }
-
-    /// Touches pages of objects that are locked: their entries were not carried. As Linux,
-    /// where that fails, the move stands.
-    fn populate_objects(&self, range: PageRange) {
-        let mut at = range.start;
-        while let Some(vma) = self.vma_from(at).filter(|vma| vma.range.start < range.end) {
-            at = vma.range.end;
-            if is_populated(&vma) {
-                self.populate_quietly(vma.range.intersect(&range));
-            }
-        }
     }
 
     /// Whether what has grown is locked, and where it is.
@@ -269,8 +243,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.cut_tail(writer, call, progress)?;
         let moved = PageRange::new(old.start, Vpn(old.start.0 + nr_old.min(nr_new)));
         self.move_mapping(writer, &vma, moved, to, source)?;
-        progress.left_locked |= is_populated(&vma);
-        progress.moved_to = PageRange::new(progress.moved_to.start.min(to.start), progress.moved_to.end.max(to.end));
         Ok(to.start)
     }
 
@@ -343,12 +315,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.reclaim(writer, retired);
         Ok(true)
     }
-}
-
-/// Whether the VMA promises that pages of its object are there.
-fn is_populated(vma: &Vma) -> bool {
-    let locks = vma.flags & (VmaFlags::LOCKED | VmaFlags::ONFAULT);
-    vma.object != ObjectId::NONE && locks == VmaFlags::LOCKED
 }
 
 /// With `MREMAP_DONTUNMAP` alone the new address is only a hint, but Linux asks
