@@ -33,7 +33,7 @@
 //!
 //! | layer | files | component |
 //! | --- | --- | --- |
-//! | words | `sync` (the one door to shared memory), `addr`, `errno`, `linux` | |
+//! | words | `sync` (the one door to shared memory), `addr`, `hash`, `errno`, `linux` | |
 //! | values | `policy`, `table/format`, `machine`, `tunables`, `space/vma`, `notify/notice` | |
 //! | mem | `mem` (typed views of frames), `lock`, `section` (the read side), `pace` (long passes answer other CPUs), `cpu`, `account`, `clear`, `base` | `Base`: the machine, its CPUs, settings, counters |
 //! | frame | `frame` | `Memory`: the frames |
@@ -110,6 +110,7 @@ mod cpu;
 pub mod errno;
 mod fault;
 mod frame;
+mod hash;
 #[cfg(any(test, feature = "hooks"))]
 pub mod hooks;
 mod khugepaged;

@@ -2,6 +2,7 @@
 
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::frame::{BLOCK_WORDS, FrameKind, word_base};
+use crate::hash::mix;
 use crate::machine::Machine;
 use crate::space::Vm;
 
@@ -70,9 +71,8 @@ fn random_bits(state: &mut u64, of_64: u32) -> u64 {
     (0..64).filter(|_| (splitmix(state) & 63) < u64::from(of_64)).fold(0, |bits, i| bits | 1 << i)
 }
 
+/// The next number of a sequence that repeats (SplitMix64).
 fn splitmix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+    mix(*state)
 }

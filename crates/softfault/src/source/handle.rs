@@ -109,12 +109,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// The first page of the range that it has, by number: the others are zero.
     pub fn next_resident(&self, pages: impl Into<ObjectPages>) -> Option<u64> {
         self.vm.call();
-        let mut found = None;
-        let _ = self.vm.for_each_page(self.id, pages.into(), &mut |index, _| {
-            found = Some(index);
-            ControlFlow::Break(())
-        });
-        found
+        self.vm.object_next_page(self.id, pages.into())
     }
 
     /// Whether a VMA of any space maps a page of it.

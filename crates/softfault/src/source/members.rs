@@ -21,6 +21,7 @@ pub(crate) use node::{Identity, MemberData, MemberId, SLOTS_PER_FRAME};
 pub(crate) use treap::{ByIdentity, Treap};
 
 use crate::addr::{ObjectPages, Pfn};
+use crate::hash::mix;
 use crate::links::Links;
 use crate::lock::Spin;
 use crate::machine::Machine;
@@ -50,7 +51,7 @@ pub(crate) struct MembersCursor {
 impl<M: Machine> Links<M> {
     fn shard_of(&self, member: &MemberData) -> &Shard {
         let shards = &self.object(ObjectId(member.object.get())).shards;
-        &shards[node::mix(member.space.get()) as usize % NR_SHARDS]
+        &shards[mix(member.space.get()) as usize % NR_SHARDS]
     }
 
     fn in_shard<'a>(&'a self, shard: &'a Shard) -> Treap<'a, M, ByPage> {

@@ -9,7 +9,7 @@
 //! This station works on `Links`, save `handle`, which is an operation, and `check`.
 
 mod check;
-pub(crate) mod discard;
+mod discard;
 pub(crate) mod handle;
 pub(crate) mod members;
 pub(crate) mod object;

@@ -7,6 +7,7 @@
 //! changes while the member is in a tree.
 
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
+use crate::hash::mix;
 use crate::machine::Machine;
 use crate::mem;
 use crate::space::vma::{ObjectId, Vma};
@@ -88,13 +89,6 @@ impl Identity {
     pub(crate) fn of(vma: &Vma) -> Identity {
         Identity { object: vma.object, displacement: vma.range.start.0.wrapping_sub(vma.pgoff) }
     }
-}
-
-/// Spreads a number over all bits (the finalizer of SplitMix64).
-pub(super) const fn mix(number: u64) -> u64 {
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
 }
 
 impl MemberData {

@@ -236,9 +236,7 @@ impl<M: Machine> Treap<'_, M, ByPage> {
         }
         self.next_below(MemberId(member.in_shard.right.get()), pages, after)
     }
-}
 
-impl<M: Machine> Treap<'_, M, ByPage> {
     /// Whether members are in order, and know what their subtrees show. At rest.
     pub(crate) fn is_sound(&self) -> bool {
         let (mut before, mut is_sound) = (None, true);
