@@ -63,13 +63,19 @@ fn a_first_mapping_against_a_discard() {
     });
 }
 
-/// The mapping that goes is the last one of the space; another one shows the page still.
-#[test]
-fn an_unmapping_against_a_discard() {
-    explore(2, || {
+/// Unmaps the only page of the object against a discard of it. With `has_neighbour` a private
+/// page is mapped behind it, so that the leaf table stays.
+fn unmap_against_a_discard(has_neighbour: bool) {
+    explore(2, move || {
         let (w, object) = world();
         map(w.space, AT, object);
+        if has_neighbour {
+            w.map(AT + 1, 1);
+        }
         touch(w.space, AT);
+        if has_neighbour {
+            touch(w.space, AT + 1);
+        }
         let unmap = move || w.space.munmap(AT * 4096, 4096).unwrap();
         run(vec![Box::new(unmap), discard(object)]);
         w.check(&[]);
@@ -77,20 +83,16 @@ fn an_unmapping_against_a_discard() {
     });
 }
 
+/// The mapping that goes is the only one of the object; its table goes, too.
+#[test]
+fn an_unmapping_against_a_discard() {
+    unmap_against_a_discard(false);
+}
+
 /// The same of one page of a table, which stays: the entry is the remover's for a while.
 #[test]
 fn an_unmapping_of_one_page_against_a_discard() {
-    explore(2, || {
-        let (w, object) = world();
-        map(w.space, AT, object);
-        w.map(AT + 1, 1);
-        touch(w.space, AT);
-        touch(w.space, AT + 1);
-        let unmap = move || w.space.munmap(AT * 4096, 4096).unwrap();
-        run(vec![Box::new(unmap), discard(object)]);
-        w.check(&[]);
-        assert_eq!((w.space.rss_pages().shmem, object.nr_resident_pages()), (0, 0));
-    });
+    unmap_against_a_discard(true);
 }
 
 /// The end removes the entries, or the discard does; the space is there meanwhile.

@@ -89,6 +89,24 @@ fn t14_subscription_against_a_copy() {
     });
 }
 
+/// Subscribes, and gives what ends the subscription. The subscriber asserts that it receives
+/// nothing afterwards.
+fn last_subscription(w: World) -> impl FnOnce() + Send + 'static {
+    let gone = Arc::new(Mutex::new(false));
+    let seen = gone.clone();
+    on_notice(move |notice| {
+        // As it begins, and as it ends.
+        for _ in 0..2 {
+            assert!(!*seen.lock().unwrap(), "{notice:?} is received after the last subscription");
+        }
+    });
+    let by = w.space.subscribe();
+    move || {
+        w.space.unsubscribe(by).unwrap();
+        *gone.lock().unwrap() = true;
+    }
+}
+
 /// The subscription goes while a fault copies: afterwards nothing is received, and
 /// nothing comes.
 #[test]
@@ -97,19 +115,7 @@ fn t14_end_of_a_subscription_against_a_copy() {
         let w = World::new(Discipline::Lockfree, 0, 2);
         w.touch(0);
         let child = w.space.fork().unwrap();
-        let gone = Arc::new(Mutex::new(false));
-        let seen = gone.clone();
-        on_notice(move |notice| {
-            // As it begins, and as it ends.
-            for _ in 0..2 {
-                assert!(!*seen.lock().unwrap(), "{notice:?} is received after the last subscription");
-            }
-        });
-        let by = w.space.subscribe();
-        let unsubscribe = move || {
-            w.space.unsubscribe(by).unwrap();
-            *gone.lock().unwrap() = true;
-        };
+        let unsubscribe = last_subscription(w);
         let write = move || _ = w.space.handle_fault(0, Access::Write).unwrap();
         run(vec![Box::new(unsubscribe), Box::new(write)]);
         w.check(&[&child]);
@@ -148,18 +154,7 @@ fn t14_end_of_a_subscription_against_a_discard() {
     explore(2, || {
         let w = World::new(Discipline::Lockfree, 1, 1);
         let object = object_with_a_page(w);
-        let gone = Arc::new(Mutex::new(false));
-        let seen = gone.clone();
-        on_notice(move |notice| {
-            for _ in 0..2 {
-                assert!(!*seen.lock().unwrap(), "{notice:?} is received after the last subscription");
-            }
-        });
-        let by = w.space.subscribe();
-        let unsubscribe = move || {
-            w.space.unsubscribe(by).unwrap();
-            *gone.lock().unwrap() = true;
-        };
+        let unsubscribe = last_subscription(w);
         run(vec![Box::new(unsubscribe), Box::new(move || object.discard(0..1))]);
         w.check(&[]);
     });
