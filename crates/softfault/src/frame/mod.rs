@@ -57,6 +57,8 @@ mod summary;
 mod tests;
 mod want;
 mod watch;
+#[cfg(test)]
+mod zeroed_tests;
 
 pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;

@@ -19,12 +19,12 @@ use std::vec::Vec;
 
 const NR_FRAMES: u64 = 4096;
 
-fn is_zero(vm: &Vm<Plain>, pfn: Pfn) -> bool {
+pub(super) fn is_zero(vm: &Vm<Plain>, pfn: Pfn) -> bool {
     let words: &[Word; 512] = mem::view(&vm.machine, pfn, 0);
     words.iter().all(|w| w.get() == 0)
 }
 
-fn soil(vm: &Vm<Plain>, pfn: Pfn) {
+pub(super) fn soil(vm: &Vm<Plain>, pfn: Pfn) {
     let words: &[Word; 512] = mem::view(&vm.machine, pfn, 0);
     words[usize::from(pfn.0 as u16) % 512].set(!0);
 }
@@ -383,42 +383,4 @@ fn a_cpu_reserves_no_second_block() {
     assert!(vm.reserve_here(one) && vm.reserve_here(two), "the search is over");
     let is_reserved = |b: BlockId| vm.frames.blocks.at(b).owner() != 0;
     assert_eq!([one, two].map(is_reserved), [true, false]);
-}
-
-/// All frames of the blocks that are wholly free hold something.
-fn soil_free_blocks(vm: &Vm<Plain>) {
-    let huge: Vec<_> = vm.frames.blocks.names().iter().filter_map(|b| vm.claim_whole(b)).collect();
-    assert!(huge.len() > 2);
-    for huge in &huge {
-        (0..512).for_each(|i| soil(vm, Pfn(huge.first.0 + i)));
-    }
-    huge.iter().for_each(|huge| vm.give_back_huge(huge.first, Content::Unknown));
-}
-
-#[test]
-fn a_run_of_dirty_frames_is_zeroed_wherever_it_lies() {
-    for order in [2, 4, 5, 6, 8].map(Order) {
-        let vm = vm(NR_FRAMES, Tunables::default());
-        soil_free_blocks(&vm);
-        for nr in 0..512 >> order.0 {
-            let first = vm.obtain_batch(order, 0).unwrap();
-            let dirty = (0..order.nr_pages() as u32).find(|i| !is_zero(&vm, Pfn(first.0 + i)));
-            assert_eq!(dirty, None, "{order:?}, run {nr}");
-        }
-    }
-}
-
-#[test]
-fn a_block_zeroed_ahead_is_zero_to_its_end() {
-    let vm = vm(NR_FRAMES, Tunables::default());
-    soil_free_blocks(&vm);
-    assert_eq!(vm.zero_ahead(2), 2);
-    let mut nr_zero = 0;
-    for huge in vm.frames.blocks.names().iter().filter_map(|b| vm.claim_whole(b)) {
-        if huge.content.is_zero() {
-            assert!((0..512).all(|i| is_zero(&vm, Pfn(huge.first.0 + i))), "{huge:?}");
-            nr_zero += 1;
-        }
-    }
-    assert_eq!(nr_zero, 2);
 }
