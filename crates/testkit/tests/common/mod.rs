@@ -4,6 +4,7 @@
 
 pub mod format;
 pub mod huge;
+pub mod objects;
 pub mod turns;
 
 pub use format::*;

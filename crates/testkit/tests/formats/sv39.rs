@@ -8,6 +8,8 @@ mod collapse;
 mod collapse_races;
 #[path = "../corpus.rs"]
 mod corpus;
+#[path = "../discards.rs"]
+mod discards;
 #[path = "../fast_path.rs"]
 mod fast_path;
 #[path = "../huge.rs"]
