@@ -47,7 +47,7 @@ impl Key {
         let vma = space.vma(addr).ok_or(Errno::EFAULT)?;
         mm::get::<u32>(space, addr)?;
         if vma.object != ObjectId::NONE {
-            let at = vma.index_of(Vpn::of(addr)) << 12 | addr & 0xfff;
+            let at = vma.pgoff_of(Vpn::of(addr)) << 12 | addr & 0xfff;
             return Ok(Key { home: Home::Object(vma.object.0), at });
         }
         if vma.flags.intersects(VmaFlags::WRITE | VmaFlags::FILE) { Ok(own) } else { Err(Errno::EFAULT) }

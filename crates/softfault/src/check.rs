@@ -249,7 +249,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// I14: the object of the VMA has the frame at the page's place, and knows that it is mapped.
     fn check_object_leaf(&self, vpn: Vpn, vma: Vma, pfn: Pfn) -> Result<(), Broken> {
         let desc = self.vm.frames.desc(pfn);
-        let is_its = (desc.owner.get(), desc.index.get()) == (vma.object.0, vma.index_of(vpn));
+        let is_its = (desc.owner.get(), desc.index.get()) == (vma.object.0, vma.pgoff_of(vpn));
         let is_there = is_its && desc.state().was_mapped() && self.vm.is_in_its_object(pfn);
         if is_there { Ok(()) } else { Err(Broken::NotInObject(vpn.addr())) }
     }

@@ -32,12 +32,15 @@ pub(crate) struct HintData {
     pub(crate) end: Word,
     pub(crate) flags: Word,
     pub(crate) object: Word,
-    pub(crate) pgoff: Word,
+    /// Of private pages.
+    pub(crate) index: Word,
     /// A leaf table, and the number + 1 of the stretch that it maps; valid
     /// with the rest: who takes a table away raises the generation.
     pub(crate) table: Word,
     pub(crate) stretch: Word,
-    pub(crate) spare: [Word; 7],
+    /// In the object.
+    pub(crate) pgoff: Word,
+    pub(crate) spare: [Word; 6],
 }
 
 /// Where the CPU looks for frames. Written at the very beginning, and read by others.

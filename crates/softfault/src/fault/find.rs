@@ -35,9 +35,16 @@ impl FoundVma<'_> {
         ObjectId(self.cpu.hint.object.get())
     }
 
-    /// Index of a page of the VMA; as [`Vma::index_of`](crate::Vma::index_of).
+    /// Index of a private page of the VMA, as `Vma::index_of`.
     #[inline(always)]
     pub(crate) fn index_of(&self, vpn: Vpn) -> u64 {
+        self.cpu.hint.index.get().wrapping_add(vpn.0 - self.cpu.hint.start.get())
+    }
+
+    /// The page of the object that a page of the VMA shows, as
+    /// [`Vma::pgoff_of`](crate::Vma::pgoff_of). Only where there is an object.
+    pub(crate) fn pgoff_of(&self, vpn: Vpn) -> u64 {
+        debug_assert!(self.object() != ObjectId::NONE);
         self.cpu.hint.pgoff.get().wrapping_add(vpn.0 - self.cpu.hint.start.get())
     }
 
@@ -124,6 +131,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         hint.end.set(found.vma.range.end.0);
         hint.flags.set(found.vma.flags.bits());
         hint.object.set(found.vma.object.0);
+        hint.index.set(found.vma.index);
         hint.pgoff.set(found.vma.pgoff);
         hint.stretch.set(0);
         Some(found.refs)

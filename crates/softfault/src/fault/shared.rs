@@ -22,7 +22,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let id = found.object();
-        let index = found.index_of(request.vpn);
+        let index = found.pgoff_of(request.vpn);
         if index >= self.vm.object_nr_pages(id) {
             return Turn::Refused(FaultError::BeyondObject);
         }

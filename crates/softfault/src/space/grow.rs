@@ -28,7 +28,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let nr_more = vma.range.start.0 - vpn.0;
         let nr_total = vma.range.nr_pages() + nr_more;
         // Page indices may not wrap around; a mapping that was moved up has few below.
-        let Some(pgoff) = vma.pgoff.checked_sub(nr_more) else { return Ok(false) };
+        let Some(index) = vma.index.checked_sub(nr_more) else { return Ok(false) };
         if !vma.flags.contains(VmaFlags::GROWSDOWN)
             || !self.fits_stack(nr_total)
             || vpn < self.min_page()
@@ -39,7 +39,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Ok(false);
         }
         let grown = PageRange::new(vpn, vma.range.start);
-        let below = Vma { range: grown, pgoff, ..vma };
+        let below = Vma { range: grown, index, ..vma };
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).place(below)?;

@@ -100,27 +100,46 @@ pub struct Vma {
     pub range: PageRange,
     /// Rights and flags.
     pub flags: VmaFlags,
-    /// Where shared pages come from.
+    /// Where the pages come from.
     pub object: ObjectId,
-    /// Page index of `range.start`: in the object, or, for private anonymous
-    /// memory, the page number it was first mapped at (mremap(2) keeps it, so
-    /// that rmap finds pages by one index through moves).
+    /// The page of the object that `range.start` shows; 0 where there is no object.
     pub pgoff: u64,
+    /// The index of the private page at `range.start`: the page number that it was first
+    /// mapped at. mremap(2) keeps it, so that rmap finds private pages by one index through
+    /// moves. A private mapping of an object has both. A shared one has no private
+    /// pages, and nobody compares its index.
+    pub index: u64,
 }
 
 impl Vma {
-    /// Index of `vpn`, which has to lie in the VMA.
-    pub fn index_of(&self, vpn: Vpn) -> u64 {
-        self.pgoff.wrapping_add(vpn.0 - self.range.start.0)
+    /// Whether it has, or may get, private pages.
+    pub(crate) fn is_private(&self) -> bool {
+        !self.flags.contains(VmaFlags::SHARED)
     }
-    /// The page of that index, if the VMA has it.
+    /// Index of the private page at `vpn`, which has to lie in the VMA.
+    pub(crate) fn index_of(&self, vpn: Vpn) -> u64 {
+        self.index.wrapping_add(vpn.0 - self.range.start.0)
+    }
+    /// The page of the object that `vpn` shows, which has to lie in the VMA; 0 where there is
+    /// no object.
+    pub fn pgoff_of(&self, vpn: Vpn) -> u64 {
+        match self.object {
+            ObjectId::NONE => 0,
+            _ => self.pgoff.wrapping_add(vpn.0 - self.range.start.0),
+        }
+    }
+    /// The place of the private page of that index, if the VMA has it.
     pub(crate) fn page_at(&self, index: u64) -> Option<Vpn> {
-        let offset = index.wrapping_sub(self.pgoff);
-        (offset < self.range.nr_pages()).then(|| Vpn(self.range.start.0 + offset))
+        let offset = index.wrapping_sub(self.index);
+        (self.is_private() && offset < self.range.nr_pages()).then(|| Vpn(self.range.start.0 + offset))
     }
-    /// `vma_split`, the part of it in `range`, which has to be inside.
+    /// The part of it in `range`, which has to be inside.
     pub(crate) fn part(&self, range: PageRange) -> Vma {
-        Vma { range, pgoff: self.index_of(range.start), ..*self }
+        self.shown_at(range, range.start)
+    }
+    /// The same flags at another place: `range` begins with what `first` shows.
+    pub(crate) fn shown_at(&self, range: PageRange, first: Vpn) -> Vma {
+        Vma { range, pgoff: self.pgoff_of(first), index: self.index_of(first), ..*self }
     }
     /// Whether mremap(2) is moving it.
     pub(crate) fn is_moving(&self) -> bool {
@@ -131,6 +150,47 @@ impl Vma {
         self.range.end == next.range.start
             && self.flags - VmaFlags::STICKY == next.flags - VmaFlags::STICKY
             && self.object == next.object
-            && self.pgoff.wrapping_add(self.range.nr_pages()) == next.pgoff
+            && self.pgoff_of(next.range.start) == next.pgoff
+            && (!self.is_private() || self.index_of(next.range.start) == next.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vma(start: u64, end: u64, flags: VmaFlags, object: u64, pgoff: u64, index: u64) -> Vma {
+        let range = PageRange::new(Vpn(start), Vpn(end));
+        Vma { range, flags, object: ObjectId(object), pgoff, index }
+    }
+
+    /// A private mapping of an object is one with its neighbour only if both its pages of the
+    /// object and its private pages go on.
+    #[test]
+    fn neighbours_are_one_if_what_they_have_goes_on() {
+        const PRIVATE: VmaFlags = VmaFlags::WRITE;
+        let merges = |flags, object, pgoff, index| {
+            let first = vma(10, 14, flags, object, if object == 0 { 0 } else { 100 }, 30);
+            first.merges_with(&vma(14, 15, flags, object, pgoff, index))
+        };
+        assert!(merges(PRIVATE, 0, 0, 34), "anonymous memory has no offset that would have to go on");
+        assert!(!merges(PRIVATE, 0, 0, 14), "of two that were moved rmap finds one by each index");
+        assert!(merges(VmaFlags::SHARED, 7, 104, 14), "shared memory has no private pages");
+        assert!(!merges(VmaFlags::SHARED, 7, 105, 34));
+        assert!(merges(PRIVATE, 7, 104, 34));
+        assert!(!merges(PRIVATE, 7, 104, 14) && !merges(PRIVATE, 7, 105, 34));
+    }
+
+    #[test]
+    fn a_part_shows_what_the_whole_shows() {
+        let whole = vma(10, 20, VmaFlags::WRITE, 7, 100, 30);
+        let part = whole.part(PageRange::new(Vpn(13), Vpn(15)));
+        assert_eq!(part, vma(13, 15, VmaFlags::WRITE, 7, 103, 33));
+        let moved = whole.shown_at(PageRange::new(Vpn(50), Vpn(52)), Vpn(18));
+        assert_eq!((moved.pgoff_of(Vpn(51)), moved.index_of(Vpn(51))), (109, 39));
+        assert_eq!(moved.page_at(39), Some(Vpn(51)));
+        let shared = vma(10, 20, VmaFlags::SHARED, 7, 100, 30);
+        assert_eq!(shared.page_at(30), None, "no private page is found in shared memory");
+        assert_eq!(vma(10, 20, VmaFlags::WRITE, 0, 0, 10).part(whole.range).pgoff_of(Vpn(12)), 0);
     }
 }

@@ -310,25 +310,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         given: Option<Given>,
         nodes: Nodes<'_, M>,
     ) -> Result<Vma, MmapError> {
-        let nr_pages = range.nr_pages();
+        let (nr_pages, index) = (range.nr_pages(), range.start.0);
         if let Some(given) = given.filter(|given| given.object == ObjectId::NONE) {
             let flags = flags | given.flags;
-            return Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 });
+            return Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: 0, index });
         }
         if let Some(given) = given {
             let flags = flags | given.flags;
-            let vma = Vma { range, flags, object: given.object, pgoff: given.pgoff };
+            let vma = Vma { range, flags, object: given.object, pgoff: given.pgoff, index };
             self.vm.object_get(&vma, nr_pages);
             return Ok(vma);
         }
         if flags.contains(VmaFlags::SHARED) {
             let source = nodes.ok_or(OutOfFrames::Frame)?;
             let object = self.vm.new_object(nr_pages * PAGE_SIZE, 0, source)?;
-            let vma = Vma { range, flags, object, pgoff: 0 };
+            let vma = Vma { range, flags, object, pgoff: 0, index };
             self.vm.object_get(&vma, nr_pages);
             return Ok(vma);
         }
-        Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: range.start.0 })
+        Ok(Vma { range, flags, object: ObjectId::NONE, pgoff: 0, index })
     }
 
     fn prepare_vma<'a>(

@@ -166,7 +166,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// Pages that are not mapped here, but perhaps there for others who share the
     /// object. Gives the first page after those that there was room for.
     fn residence_in_object(&self, vma: &Vma, part: PageRange, runs: &mut Runs) -> Vpn {
-        let first = vma.index_of(part.start);
+        let first = vma.pgoff_of(part.start);
         let (mut at, end) = (first, first + part.nr_pages());
         if vma.object != ObjectId::NONE {
             let there = ObjectPages::from(at..end).below(self.vm.object_nr_pages(vma.object));

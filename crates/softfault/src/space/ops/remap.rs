@@ -210,7 +210,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MremapError::NotMapped);
         }
         if nr_new > nr_old {
-            if vma.index_of(old.start).checked_add(nr_new).is_none() {
+            if vma.pgoff_of(old.start).checked_add(nr_new).is_none() {
                 return Err(MremapError::WouldWrap);
             }
             let nr_more = nr_new - nr_old;
@@ -302,7 +302,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Ok(false);
         }
         // As large a displacement: the member of the VMA shows it, too.
-        let more = Vma { range, pgoff: vma.pgoff.wrapping_add(vma.range.nr_pages()), ..*vma };
+        let more = vma.shown_at(range, range.start);
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
             edit.with(nodes).place(more)?;

@@ -1,6 +1,6 @@
 //! Which page indices the displaced VMAs of a subtree have, in one word: see `displaced`.
 
-use crate::space::vma::{ObjectId, Vma};
+use crate::space::vma::Vma;
 
 /// An interval of page indices in one word: the lowest exactly, the length
 /// rounded up to 13 significant bits.
@@ -24,10 +24,10 @@ impl Indices {
     /// The indices of a VMA that is displaced, none of any other.
     #[inline]
     pub(super) fn of(vma: &Vma) -> Indices {
-        if vma.object != ObjectId::NONE || vma.pgoff == vma.range.start.0 {
+        if !vma.is_private() || vma.index == vma.range.start.0 {
             return Indices::NONE;
         }
-        Indices::new(vma.pgoff, vma.range.nr_pages())
+        Indices::new(vma.index, vma.range.nr_pages())
     }
 
     fn new(low: u64, len: u64) -> Indices {

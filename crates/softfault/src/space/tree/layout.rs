@@ -8,8 +8,8 @@
 //!
 //! ```text
 //! byte  0      32            192                          832        992
-//! leaf  header ends[20]      records[20]: start, flags,   refs[20]   spare
-//!                            object, pgoff (32 bytes)
+//! leaf  header ends[20]      records[20]: start, kind,    refs[20]   spare
+//!                            pgoff, index (32 bytes)
 //! inner header last_end[24]  first_start[24]  max_gap[24]  displaced[24]  child[24]  spare
 //!              32            224              416          608            800        992
 //! ```
@@ -17,6 +17,7 @@
 
 use crate::addr::PAGE_SIZE;
 use crate::mem::Words;
+use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::Word;
 
 /// Bytes of a node.
@@ -97,9 +98,26 @@ pub(super) struct Header {
 #[repr(C)]
 pub(super) struct Record {
     pub(super) start: Word,
-    pub(super) flags: Word,
-    pub(super) object: Word,
+    /// Flags (bits 0 to 31) and the object (bits 32 to 63).
+    pub(super) kind: Word,
     pub(super) pgoff: Word,
+    pub(super) index: Word,
+}
+
+impl Record {
+    #[inline(always)]
+    pub(super) fn flags(&self) -> VmaFlags {
+        VmaFlags::from_bits_retain(self.kind.get() & u64::from(u32::MAX))
+    }
+    #[inline(always)]
+    pub(super) fn object(&self) -> ObjectId {
+        ObjectId(self.kind.get() >> 32)
+    }
+    /// An object's id is the number of a frame, and both are below 2^32.
+    pub(super) fn set_kind(&self, flags: VmaFlags, object: ObjectId) {
+        debug_assert!(flags.bits() >> 32 == 0 && object.0 >> 32 == 0);
+        self.kind.set(object.0 << 32 | flags.bits());
+    }
 }
 
 /// A node of VMAs.

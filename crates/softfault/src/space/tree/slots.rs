@@ -9,7 +9,7 @@ use super::indices::Indices;
 use super::layout::{Header, INNER_MAX, INNER_MIN, Inner, LEAF_MAX, LEAF_MIN, Leaf};
 use super::node::{NO_END, NodeId, nr_up_to};
 use crate::addr::{PageRange, Vpn};
-use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::space::vma::Vma;
 use crate::sync::Word;
 
 /// Extent of one or more adjacent entries.
@@ -151,18 +151,19 @@ impl Slots for Leaf {
         let record = &self.records[i];
         Vma {
             range: PageRange::new(Vpn(record.start.get()), Vpn(self.ends[i].get())),
-            flags: VmaFlags::from_bits_retain(record.flags.get()),
-            object: ObjectId(record.object.get()),
+            flags: record.flags(),
+            object: record.object(),
             pgoff: record.pgoff.get(),
+            index: record.index.get(),
         }
     }
     fn put(&self, i: usize, vma: &Vma) {
         let record = &self.records[i];
         self.ends[i].set(vma.range.end.0);
         record.start.set(vma.range.start.0);
-        record.flags.set(vma.flags.bits());
-        record.object.set(vma.object.0);
+        record.set_kind(vma.flags, vma.object);
         record.pgoff.set(vma.pgoff);
+        record.index.set(vma.index);
         self.refs[i].set(0);
     }
     fn end_word(&self, i: usize) -> &Word {

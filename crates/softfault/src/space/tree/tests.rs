@@ -44,7 +44,7 @@ const ALL: PageRange = PageRange { start: Vpn(0), end: Vpn(u64::MAX) };
 /// together from two shows.
 fn vma(start: u64, end: u64, salt: u64) -> Vma {
     let mix = Rng(start ^ (end << 20) ^ (salt << 40)).next();
-    let pgoff = match mix >> 56 {
+    let index = match mix >> 56 {
         // From no address, from anywhere, where it was first mapped, a little away.
         0 => mix >> 12,
         1..4 => mix % (1 << 44),
@@ -55,7 +55,8 @@ fn vma(start: u64, end: u64, salt: u64) -> Vma {
         range: PageRange::new(Vpn(start), Vpn(end)),
         flags: VmaFlags::from_bits_retain(mix & 0x3_ffff),
         object: ObjectId(salt),
-        pgoff,
+        pgoff: mix.rotate_left(17),
+        index,
     }
 }
 
@@ -105,4 +106,22 @@ fn keep<'a>(pending: &mut Option<Retired<'a, Arena>>, new: Retired<'a, Arena>) {
 /// The arena and root words of a test.
 fn ground(nr_frames: u32) -> (Arena, TreeRoot) {
     (Arena::new(nr_frames), TreeRoot::default())
+}
+
+/// Flags and object share a word.
+#[test]
+fn a_record_keeps_all_flags_and_any_object() {
+    let (arena, root) = ground(8);
+    let tree = Tree::new(&arena, &root);
+    let highest = Vma {
+        flags: VmaFlags::from_bits_retain(u64::from(u32::MAX)),
+        object: ObjectId(u64::from(u32::MAX)),
+        ..vma(10, 20, 0)
+    };
+    let none = Vma { flags: VmaFlags::empty(), object: ObjectId::NONE, ..vma(20, 30, 0) };
+    let mut txn = super::Txn::begin(tree);
+    txn.insert(highest, &mut arena.source()).unwrap();
+    txn.insert(none, &mut arena.source()).unwrap();
+    txn.publish().free();
+    assert_eq!(contents(tree.snapshot()), [highest, none]);
 }

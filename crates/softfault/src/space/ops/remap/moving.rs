@@ -58,7 +58,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<(), MoveRefused> {
         // Private pages keep the index that they were first mapped with, so that
         // rmap finds them; a shared one its place in the object.
-        let moved = Vma { range: new, pgoff: vma.index_of(old.start), ..*vma };
+        let moved = vma.shown_at(new, old.start);
         if old.is_empty() {
             return self.duplicate(writer, moved);
         }

@@ -23,7 +23,7 @@ pub(super) fn find_all(tree: Tree<'_, Arena>, index: u64) -> (Vec<Vma>, u32) {
 }
 
 fn has(vma: &Vma, index: u64) -> bool {
-    vma.object == ObjectId::NONE && vma.pgoff != vma.range.start.0 && vma.page_at(index).is_some()
+    vma.is_private() && vma.index != vma.range.start.0 && vma.page_at(index).is_some()
 }
 
 pub(super) fn by_hand(map: &Map, index: u64) -> Vec<Vma> {
@@ -36,8 +36,8 @@ fn moved(arena: &Arena, root: &TreeRoot, nr_vmas: u64, order: impl Fn(u64) -> u6
     let tree = Tree::new(arena, root);
     let mut txn = Txn::begin(tree);
     for i in 0..nr_vmas {
-        let pgoff = 1_000_000 + 3 * order(i);
-        let vma = Vma { object: ObjectId::NONE, pgoff, ..vma(10 + 3 * i, 12 + 3 * i, 0) };
+        let index = 1_000_000 + 3 * order(i);
+        let vma = Vma { flags: VmaFlags::WRITE, index, ..vma(10 + 3 * i, 12 + 3 * i, 0) };
         txn.append(vma, &mut arena.source()).unwrap();
     }
     txn.publish().free();
@@ -78,10 +78,10 @@ fn vmas_that_were_never_moved_cost_nothing() {
     let tree = Tree::new(&arena, &root);
     let mut txn = Txn::begin(tree);
     for i in 0..20_000 {
-        let (start, object) = (10 + 3 * i, ObjectId(i % 2));
-        // Pages of objects have indices of their own.
-        let pgoff = if object == ObjectId::NONE { start } else { 7 };
-        let vma = Vma { object, pgoff, ..vma(start, start + 2, 0) };
+        // A shared mapping has no private pages, wherever it was first.
+        let start = 10 + 3 * i;
+        let (flags, index) = if i % 2 == 0 { (VmaFlags::WRITE, start) } else { (VmaFlags::SHARED, 7) };
+        let vma = Vma { flags, index, ..vma(start, start + 2, 0) };
         txn.insert(vma, &mut arena.source()).unwrap();
     }
     txn.publish().free();

@@ -54,7 +54,7 @@ fn assert_answers(tree: Tree<'_, Arena>, map: &Map, rng: &mut Rng) {
         let mut seen = Vec::new();
         let _ = tree.for_each(range, &mut |v| (seen.push(v), ControlFlow::Continue(())).1);
         assert_eq!(seen, inside);
-        let index = next.map_or(0, |vma| vma.pgoff + rng.below(vma.range.nr_pages()));
+        let index = next.map_or(0, |vma| vma.index + rng.below(vma.range.nr_pages()));
         assert_eq!(displaced::find_all(tree, index).0, displaced::by_hand(map, index));
     }
 }
