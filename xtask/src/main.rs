@@ -48,7 +48,8 @@ enum Task {
     Package,
     /// Runs every command of the README's `console` blocks
     Readme,
-    /// Long runs: `soak differential --seconds N [--seed S]`; `soak pipelines`, on the reference kernel
+    /// Long runs: `soak differential --seconds N [--seed S]`; `soak days`, huge pages after days of use; `soak pipelines`, on
+    /// the reference kernel
     Soak {
         /// Passed on as they are
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
@@ -85,7 +86,11 @@ fn soak(arguments: &[String]) -> Result<(), String> {
     if arguments == ["pipelines"] {
         return shell::run(&shell::cargo(SOAK_PIPELINES));
     }
-    let mut command = shell::cargo("run --quiet --release -p softfault-testkit --bin soak --");
+    let (bin, arguments) = match arguments.split_first() {
+        Some((first, rest)) if first == "days" => ("days", rest),
+        _ => ("soak", arguments),
+    };
+    let mut command = shell::cargo(&format!("run --quiet --release -p softfault-testkit --bin {bin} --"));
     command.args(arguments);
     shell::run(&command)
 }

@@ -20,11 +20,13 @@
 //! | [`table`] | what a soak has covered |
 //! | [`baton`] | actors that take turns at each wait of the core |
 //! | [`churn`] | huge pages split, shared, moved, pinned by several CPUs at once |
+//! | [`days`] | processes come and go for days; then the huge pages are counted |
 #![deny(unsafe_code)]
 
 pub mod baton;
 pub mod churn;
 mod daemons;
+pub mod days;
 pub mod fatal;
 pub mod features;
 pub mod formats;

@@ -1,0 +1,178 @@
+//! One process: private pages, some of them stamped, an area that it shares with its children,
+//! a library, sometimes a heap of huge pages.
+
+use super::{Done, Space};
+use crate::op::PAGE;
+use crate::random::Random;
+use softfault::{Access, Advice, MapFlags, ObjectPart, Pin, Prot, SharedObject, Term};
+use softfault_host::Hosted;
+
+const SMALL: u64 = 0x20_0000_0000;
+const SHARED: u64 = 0x28_0000_0000;
+const LIBRARY: u64 = 0x30_0000_0000;
+const HEAP: u64 = 0x10_0000_0000;
+const HUGE: u64 = 2 << 20;
+const RW: Prot = Prot::READ.union(Prot::WRITE);
+const FIXED: MapFlags = MapFlags::FIXED.union(MapFlags::ANONYMOUS);
+/// One page in so many has a stamp.
+const STAMP_EVERY: u64 = 16;
+/// Pages of its library that a process touches.
+const LIBRARY_TOUCHES: u64 = 8;
+
+pub(super) struct Process<'vm> {
+    pub(super) space: Space<'vm>,
+    /// Private pages that are mapped, and those of them that were touched.
+    nr_pages: u64,
+    nr_touched: u64,
+    /// Pages of the shared area, and those of them that were touched.
+    pub(super) nr_shared: u64,
+    nr_shared_touched: u64,
+    /// The turn in which it ends.
+    pub(super) ends_at: u64,
+    /// Where the stamps are and what they say.
+    stamps: Vec<(u64, u64)>,
+}
+
+/// What a new process is to be.
+pub(super) struct Birth {
+    pub(super) nr_pages: u64,
+    pub(super) nr_shared: u64,
+    pub(super) nr_huge: u64,
+}
+
+fn said(what: &'static str) -> impl Fn(&dyn core::fmt::Display) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+impl<'vm> Process<'vm> {
+    pub(super) fn new(
+        space: Space<'vm>,
+        birth: &Birth,
+        library: Option<&SharedObject<'vm, Hosted>>,
+        random: &mut Random,
+    ) -> Done<Process<'vm>> {
+        let map = |at: u64, len: u64, flags: MapFlags| -> Done {
+            if len == 0 {
+                return Ok(());
+            }
+            space.mmap(at, len, RW, flags | FIXED).map(|_| ()).map_err(|e| said("mmap")(&e))
+        };
+        map(SMALL, birth.nr_pages * PAGE, MapFlags::PRIVATE)?;
+        map(SHARED, birth.nr_shared * PAGE, MapFlags::SHARED)?;
+        map(HEAP, birth.nr_huge * HUGE, MapFlags::PRIVATE)?;
+        let process = Process {
+            space,
+            nr_pages: birth.nr_pages,
+            nr_touched: 0,
+            nr_shared: birth.nr_shared,
+            nr_shared_touched: 0,
+            ends_at: 0,
+            stamps: vec![],
+        };
+        process.touch_heap(birth.nr_huge)?;
+        if let Some(library) = library {
+            process.touch_library(library, random)?;
+        }
+        Ok(process)
+    }
+
+    fn touch_heap(&self, nr_huge: u64) -> Done {
+        if nr_huge == 0 {
+            return Ok(());
+        }
+        let len = nr_huge * HUGE;
+        self.space.madvise(HEAP, len, Advice::HugePage).map_err(|e| said("madvise")(&e))?;
+        (0..nr_huge).try_for_each(|i| self.fault(HEAP + i * HUGE, Access::Write))?;
+        // A part is given back, so that some huge pages are split.
+        self.space.madvise(HEAP, len / 2 + PAGE, Advice::DontNeed).map_err(|e| said("madvise")(&e))
+    }
+
+    fn touch_library(&self, library: &SharedObject<'vm, Hosted>, random: &mut Random) -> Done {
+        let len = library.size_bytes();
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let mapped = self.space.mmap_object(LIBRARY, len, Prot::READ, flags, ObjectPart::new(library));
+        mapped.map_err(|e| said("mmap of a library")(&e))?;
+        (0..LIBRARY_TOUCHES).try_for_each(|_| self.fault(LIBRARY + random.below(len / PAGE) * PAGE, Access::Read))
+    }
+
+    fn fault(&self, at: u64, access: Access) -> Done {
+        self.space.handle_fault(at, access).map(|_| ()).map_err(|e| format!("a fault at {at:#x}: {e}"))
+    }
+
+    /// A child, which has all pages in common with it.
+    pub(super) fn fork(&self) -> Done<Process<'vm>> {
+        let space = self.space.fork().map_err(|e| said("fork")(&e))?;
+        let stamps = self.stamps.clone();
+        // What it shares is its parent's in the count.
+        let nr_touched = self.nr_touched - self.nr_touched / 4;
+        Ok(Process { space, stamps, nr_touched, nr_shared: 0, nr_shared_touched: 0, ends_at: 0, ..*self })
+    }
+
+    /// Whether it has touched what it wanted to.
+    pub(super) fn is_grown(&self) -> bool {
+        self.nr_touched == self.nr_pages
+    }
+
+    /// Touches some pages; `used` learns of some of them.
+    pub(super) fn grow(&mut self, nr: u64, number: u64, used: &mut dyn FnMut(u64, u64)) -> Done {
+        for _ in 0..nr.min(self.nr_pages - self.nr_touched) {
+            let at = SMALL + self.nr_touched * PAGE;
+            self.fault(at, Access::Write)?;
+            if self.nr_touched.is_multiple_of(STAMP_EVERY) {
+                self.stamp(at, number)?;
+                let frame = self.space.translate_at_rest(at).ok_or("a page that was touched is not there")?;
+                used(frame.pfn.0.into(), STAMP_EVERY);
+            }
+            self.nr_touched += 1;
+            // Between the others, so that they lie among them.
+            if self.nr_shared_touched * self.nr_pages < self.nr_touched * self.nr_shared {
+                self.fault(SHARED + self.nr_shared_touched * PAGE, Access::Write)?;
+                self.nr_shared_touched += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn stamp(&mut self, at: u64, number: u64) -> Done {
+        let stamp = number << 32 | ((at / PAGE) & 0xffff_ffff);
+        self.space.write(at, &stamp.to_le_bytes()).map_err(|e| said("write")(&e))?;
+        self.stamps.retain(|(other, _)| *other != at);
+        self.stamps.push((at, stamp));
+        Ok(())
+    }
+
+    /// Gives a quarter of its pages back and touches some of them again.
+    pub(super) fn breathe(&mut self, random: &mut Random, number: u64) -> Done {
+        let nr = self.nr_touched / 4;
+        if nr == 0 {
+            return Ok(());
+        }
+        let first = random.below(self.nr_touched - nr);
+        let (start, end) = (SMALL + first * PAGE, SMALL + (first + nr) * PAGE);
+        self.space.madvise(start, end - start, Advice::DontNeed).map_err(|e| said("madvise")(&e))?;
+        self.stamps.retain(|(at, _)| !(start..end).contains(at));
+        (first..first + nr).step_by(3).try_for_each(|page| self.fault(SMALL + page * PAGE, Access::Write))?;
+        self.stamp(start, number)
+    }
+
+    /// Pins one of its pages for long.
+    pub(super) fn pin(&self, random: &mut Random) -> Done<Option<Pin<'vm, Hosted>>> {
+        if self.nr_touched == 0 {
+            return Ok(None);
+        }
+        let at = SMALL + random.below(self.nr_touched) * PAGE;
+        self.space.pin_page(at, Term::Long).map(Some).map_err(|e| said("pin")(&e))
+    }
+
+    /// Looks at what it has written.
+    pub(super) fn look(&self) -> Done {
+        for (at, stamp) in &self.stamps {
+            let mut bytes = [0; 8];
+            self.space.read(*at, &mut bytes).map_err(|e| said("read")(&e))?;
+            if u64::from_le_bytes(bytes) != *stamp {
+                return Err(format!("{at:#x} should say {stamp:#x}, says {:#x}", u64::from_le_bytes(bytes)));
+            }
+        }
+        Ok(())
+    }
+}
