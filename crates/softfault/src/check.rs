@@ -9,7 +9,7 @@
 
 use crate::account::Event;
 use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
-use crate::frame::{BLOCK_WORDS, FrameKind, word_base};
+use crate::frame::{BLOCK_WORDS, Class, FrameKind, word_base};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::space::AddressSpace;
@@ -67,7 +67,7 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// I12, I14, I23: every frame is free or used, never both; counts are true.
+    /// I12, I14, I23, I46: every frame is free or used, never both; counts are true.
     fn check_frames(&self, counts: &[u32]) -> Result<(), Broken> {
         let mut nr_pins = 0;
         for p in 1..self.nr_frames() as u32 {
@@ -94,6 +94,11 @@ impl<M: Machine> Vm<M> {
             }
             if state.kind() == FrameKind::Anon && state.pins() > 0 && state.nr_maps() > 1 {
                 return Err(Broken::SharedPinned(pfn));
+            }
+            // Of other classes the block says no more than that frames were taken for them.
+            let is_fixed = matches!(state.kind(), FrameKind::Table | FrameKind::Meta);
+            if is_fixed && self.frames.blocks.at(BlockId::of(pfn)).class() != Class::Fixed {
+                return Err(Broken::Unmarked(pfn));
             }
             // A page that no entry maps and nothing pins, a table that none names:
             // lost to everybody.
@@ -132,7 +137,7 @@ impl<M: Machine> Vm<M> {
         let base = u64::from(pfn.0) & !63;
         let in_group = (0..self.machine.nr_cpus()).any(|id| {
             let cpu = self.cpu(CpuId(id as u16));
-            [&cpu.zeroed, &cpu.raw, &cpu.fixed].iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
+            cpu.groups().iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
         });
         in_block || in_group
     }
@@ -143,7 +148,7 @@ impl<M: Machine> Vm<M> {
         self.check_huge_zero()?;
         for id in 0..self.machine.nr_cpus() {
             let cpu = self.cpu(CpuId(id as u16));
-            for group in [&cpu.zeroed, &cpu.fixed] {
+            for group in [&cpu.zeroed, &cpu.fixed, &cpu.shared] {
                 let (base, mask) = (group.base.get() as u32, group.mask.get());
                 (0..64).filter(|i| mask & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
             }

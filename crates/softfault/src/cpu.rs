@@ -88,6 +88,11 @@ pub(crate) struct CpuData {
     /// Frames that are zero, for what cannot be moved.
     pub(crate) fixed: GroupData,
     pub(crate) hint: HintData,
+    /// Frames that are zero, for pages of objects.
+    pub(crate) shared: GroupData,
+    /// Frames with any content, for long-term pins.
+    pub(crate) pinned: GroupData,
+    pub(crate) group_line: [Word; 4],
     /// Written by others: see the constants above.
     pub(crate) attention: Word,
     /// Holders of frames that began on this CPU (`frame/sight.rs`); read by
@@ -112,7 +117,8 @@ pub(crate) struct CpuData {
     pub(crate) batch_block: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that the team has reserved, if this is its first CPU.
     pub(crate) team_block: Word,
-    pub(crate) spare: Word,
+    /// [`OptBlock`](crate::addr::OptBlock) that the last pages of objects came from.
+    pub(crate) shared_block: Word,
     pub(crate) home: HomeData,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
@@ -157,9 +163,13 @@ impl CpuData {
         }
     }
 
+    pub(crate) fn groups(&self) -> [&GroupData; 5] {
+        [&self.zeroed, &self.raw, &self.fixed, &self.shared, &self.pinned]
+    }
+
     /// Free frames in its groups.
     pub(crate) fn nr_in_groups(&self) -> u64 {
-        [&self.zeroed, &self.raw, &self.fixed].iter().map(|group| u64::from(group.mask.get().count_ones())).sum()
+        self.groups().map(|group| u64::from(group.mask.get().count_ones())).iter().sum()
     }
 
     /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.

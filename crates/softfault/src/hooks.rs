@@ -41,6 +41,7 @@ mod state;
 mod translate;
 mod trees;
 
+pub use crate::frame::Class;
 pub use blocks::FewBlocks;
 pub use describe::Place;
 pub use object::ObjectPageState;

@@ -6,7 +6,8 @@ use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{
-    BLOCK_WORDS, BlockData, Blocks, Content, FrameDesc, FrameKind, Frames, Memory, Reserve, Summary, Watch, word_base,
+    BLOCK_WORDS, BlockData, Blocks, Class, Content, FrameDesc, FrameKind, Frames, Memory, Reserve, Summary, Watch,
+    word_base,
 };
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
@@ -120,7 +121,7 @@ impl Frames {
                 self.blocks.at(b).init(w, !mask, content);
                 if mask != !0 {
                     // It cannot be emptied any more.
-                    self.blocks.at(b).set_fixed();
+                    self.blocks.at(b).mark(Class::Fixed);
                 }
                 for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
                     self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);

@@ -175,31 +175,17 @@ fn a_fault_moves_no_more_than_its_budget() {
 /// Frames that stay are named, and the fault falls back.
 #[test]
 fn what_is_in_the_way_is_named() {
-    for why in [MigrateRefusal::Pinned, MigrateRefusal::SharedObject, MigrateRefusal::Reserved] {
+    for why in [MigrateRefusal::Pinned, MigrateRefusal::Reserved] {
         let vm = vm(32 << 20);
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let space = vm.new_space().unwrap();
         let mut pins = Vec::new();
-        if why == MigrateRefusal::SharedObject {
-            let nr_pages = vm.vmstat().nr_free_pages / 100 * 96;
-            space.mmap(SMALL, nr_pages * PAGE, RW, SHARED | FIXED).unwrap();
-            // Every 16th page is shared, the others fill up and go again.
-            let other = SMALL + (1 << 36);
-            space.mmap(other, nr_pages * PAGE, RW, PRIVATE | FIXED).unwrap();
-            space.madvise(other, nr_pages * PAGE, Advice::NoHugePage).unwrap();
-            for page in 0..nr_pages {
-                let at = if page % 16 == 0 { SMALL } else { other };
-                space.handle_fault(at + page * PAGE, Access::Write).unwrap();
-            }
-            space.munmap(other, nr_pages * PAGE).unwrap();
+        let kept = fragment(&vm, &space, 16);
+        if why == MigrateRefusal::Pinned {
+            let pin = |page: &u64| space.pin_page_mut(SMALL + page * PAGE, Term::Short).unwrap();
+            pins.extend(kept.iter().map(pin));
         } else {
-            let kept = fragment(&vm, &space, 16);
-            if why == MigrateRefusal::Pinned {
-                let pin = |page: &u64| space.pin_page_mut(SMALL + page * PAGE, Term::Long).unwrap();
-                pins.extend(kept.iter().map(pin));
-            } else {
-                vm.hold_one_in_each_block(100, 3);
-            }
+            vm.hold_one_in_each_block(100, 3);
         }
         check(&vm, &[&space]);
         let refused = vm.compact_step(&patient());

@@ -5,11 +5,13 @@ mod common;
 
 use common::huge::{self, AT, HUGE};
 use common::*;
+use softfault::hooks::Class;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
-use softfault::{Access, Advice, CpuId, FaultDone, HugeKnobs, Order, Vm};
+use softfault::{Access, Advice, CpuId, FaultDone, HugeKnobs, MapFlags, ObjectPart, Order, Vm};
 use softfault_host::Hosted;
 
+const SHARED_OBJECT: MapFlags = MapFlags::SHARED;
 const SMALL: u64 = 0x20_0000_0000;
 const NR_SPACES: u64 = 40;
 const PAGES_EACH: u64 = 1200;
@@ -105,5 +107,69 @@ fn a_page_for_each_cpu_leaves_most_blocks_whole() {
         let nr_whole = nr_whole(&vm);
         assert!(nr_whole >= least, "{nr_cpus} CPUs: {nr_whole}");
         on_cpu(&vm, 0, || drop(space));
+    }
+}
+
+/// What one test leaves: free memory and huge pages made of it, in blocks, and the blocks of each class.
+struct Left {
+    nr_free: u64,
+    nr_huge: u64,
+    nr_shared: usize,
+    nr_fixed: usize,
+}
+
+fn nr_of(vm: &Vm<Hosted>, class: Class) -> usize {
+    (0..vm.nr_blocks()).filter(|b| vm.block_class(*b) == class).count()
+}
+
+/// In 256 MiB CPUs take turns; of all pages they touch, one in `nr_private` is an object's. Half
+/// of the pages of each kind go again, by chance, and others come in their place, a few times.
+fn kinds_mix(nr_cpus: usize, nr_private: u64) -> Left {
+    const NR_PAGES: u64 = 56_000;
+    let vm = huge::vm(nr_cpus, 256 << 20, HugeKnobs::DEFAULT.with_enabled(Enabled::Always));
+    let space = on_cpu(&vm, 0, || vm.new_space().unwrap());
+    let object = on_cpu(&vm, 0, || vm.new_shared_object(NR_PAGES * PAGE).unwrap());
+    let at = |page: u64| if page.is_multiple_of(nr_private) { SMALL + (1 << 36) } else { SMALL } + page * PAGE;
+    on_cpu(&vm, 0, || {
+        huge::map(&space, SMALL, NR_PAGES * PAGE);
+        space.madvise(SMALL, NR_PAGES * PAGE, Advice::NoHugePage).unwrap();
+        let part = ObjectPart::new(&object);
+        space.mmap_object(SMALL + (1 << 36), NR_PAGES * PAGE, RW, SHARED_OBJECT | FIXED, part).unwrap();
+    });
+    let mut chance = 7u64;
+    for round in 0..4 {
+        for page in 0..NR_PAGES {
+            on_cpu(&vm, page / 20 % nr_cpus as u64, || space.handle_fault(at(page), Access::Write).unwrap());
+        }
+        let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+        for page in 0..NR_PAGES {
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let goes = chance >> 40 & 1 == 0;
+            match page % nr_private {
+                0 if goes => object.discard(page..page + 1),
+                _ if goes => space.madvise(at(page), PAGE, DONTNEED).unwrap(),
+                _ => {}
+            }
+        }
+        if round == 3 {
+            check(&vm, &[&space]);
+        }
+    }
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let nr_free = vm.vmstat().nr_free_pages / 512;
+    let nr_huge = compacted(&vm, &space);
+    let left = Left { nr_free, nr_huge, nr_shared: nr_of(&vm, Class::Shared), nr_fixed: nr_of(&vm, Class::Fixed) };
+    drop((space, object));
+    left
+}
+
+#[test]
+fn pages_of_objects_leave_blocks_of_private_pages_alone() {
+    for nr_cpus in [1, 64] {
+        let Left { nr_free, nr_huge, nr_shared, nr_fixed } = kinds_mix(nr_cpus, 10);
+        let what = format!("{nr_cpus} CPUs: {nr_huge} of {nr_free}, {nr_shared} shared, {nr_fixed} fixed");
+        eprintln!("{what}");
+        assert!(nr_huge * 100 >= nr_free * 95, "{what}");
+        assert!((10..=24).contains(&nr_shared), "{what}");
     }
 }

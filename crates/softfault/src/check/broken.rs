@@ -46,6 +46,8 @@ pub enum Broken {
     Untold(Pfn),
     /// The tract of the block that begins with this frame does not count its frames. I41.
     Uncounted(Pfn),
+    /// A table or metadata lie in a block that does not say so. I46.
+    Unmarked(Pfn),
     /// A counter differs from what is there. I21.
     Miscounted {
         /// Which counter.

@@ -10,12 +10,15 @@ use crate::frame::{Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
-/// Passes over the blocks: those fuller than the one to be emptied, all, those with what
-/// stays, and those that CPUs take their small frames from. The trees have no name for the
-/// first and the last; what else they name is passed over, as far as [`MOST_LOOKS`] goes.
-const PASSES: [Pass; 4] = [
+/// Passes over the blocks: those with pages of objects, which are not emptied; those fuller than
+/// the one to be emptied; all; those with pins and those with tables, which want their free frames
+/// for themselves; and those that CPUs take their small frames from. The trees have no name for
+/// the second and the last; what else they name is passed over, as far as [`MOST_LOOKS`] goes.
+const PASSES: [Pass; 6] = [
+    Pass { kind: Kind::Shared, fuller: false, most_looks: u64::MAX },
     Pass { kind: Kind::Spare, fuller: true, most_looks: MOST_LOOKS },
     Pass { kind: Kind::Spare, fuller: false, most_looks: u64::MAX },
+    Pass { kind: Kind::Pinned, fuller: false, most_looks: u64::MAX },
     Pass { kind: Kind::Fixed, fuller: false, most_looks: u64::MAX },
     Pass { kind: Kind::Any, fuller: false, most_looks: MOST_LOOKS },
 ];

@@ -11,11 +11,15 @@ use crate::section::InSection;
 use crate::space::Vm;
 use crate::sync::Ordering;
 
+mod zeroed;
+
 /// What an attempt lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     /// A frame of zeroes.
     Zeroed,
+    /// A frame of zeroes for a page of an object.
+    Shared,
     /// A frame of zeroes for a page table.
     Table,
     /// A frame to copy into.
@@ -52,6 +56,7 @@ pub(crate) struct Kit<'vm, M: Machine> {
     zeroed: Option<Pfn>,
     raw: Option<Pfn>,
     table: Option<Pfn>,
+    shared: Option<Pfn>,
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
     /// From before the first frame came until all are in use or back (I28).
@@ -75,14 +80,15 @@ struct Large {
 impl<'vm, M: Machine> Kit<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, zeroed: None, raw: None, table: None, large: Large::default(), held: None }
+        Kit { vm, zeroed: None, raw: None, table: None, shared: None, large: Large::default(), held: None }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails
     /// leaves something in the hand.
     #[inline(always)]
     pub(crate) fn forget_empty(self) {
-        debug_assert!(self.zeroed.is_none() && self.raw.is_none() && self.table.is_none() && self.held.is_none());
+        debug_assert!(self.zeroed.is_none() && self.raw.is_none() && self.table.is_none());
+        debug_assert!(self.shared.is_none() && self.held.is_none());
         core::mem::forget(self);
     }
 
@@ -102,6 +108,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
             Need::Zeroed => self.zeroed = Some(self.obtain(Fill::Zeroed)?),
             Need::Raw => self.raw = Some(self.obtain(Fill::Raw)?),
             Need::Table => self.table = Some(self.obtain(Fill::Fixed)?),
+            Need::Shared => self.shared = Some(self.obtain(Fill::Shared)?),
             need => self.bring_large(need),
         }
         Ok(())
@@ -138,6 +145,9 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         }
         if let Some(pfn) = self.table.take() {
             self.vm.give_back(pfn, Fill::Fixed);
+        }
+        if let Some(pfn) = self.shared.take() {
+            self.vm.give_back(pfn, Fill::Shared);
         }
         self.give_back_large();
         // Last: all is in sight again.
@@ -188,7 +198,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     fn hold_and_try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
         self.hold();
         match need {
-            Need::Zeroed | Need::Raw | Need::Table => Ok(()),
+            Need::Zeroed | Need::Raw | Need::Table | Need::Shared => Ok(()),
             Need::Batch { order, sub_page } => {
                 // What fits has changed since the last turn.
                 self.give_back_batch();
@@ -310,26 +320,6 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         if let Some(pfn) = self.large.twin.take() {
             self.vm.give_back(pfn, Fill::Fixed);
         }
-    }
-
-    /// A frame of zeroes for a table, as [`zeroed`](Self::zeroed).
-    pub(crate) fn table(&mut self, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
-        self.vm.assert_inside(inside);
-        if let Some(pfn) = self.table.take() {
-            return Some(pfn);
-        }
-        if cpu.attention.load(Ordering::Acquire) != 0 {
-            return None;
-        }
-        cpu.fixed.pop()
-    }
-
-    /// Back into the hand, untouched.
-    pub(crate) fn keep_table(&mut self, pfn: Pfn) {
-        self.vm.frames.desc(pfn).clear();
-        debug_assert!(self.table.is_none());
-        self.hold();
-        self.table = Some(pfn);
     }
 
     /// A frame to copy into, as [`zeroed`](Self::zeroed).

@@ -34,11 +34,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         // A page or a node is missing; the loser keeps its frame.
         let is_page = place.is_page();
-        let pfn = if is_page { kit.zeroed(fault.inside, here.cpu) } else { kit.table(fault.inside, here.cpu) };
-        let Some(pfn) = pfn else { return Turn::Need(if is_page { Need::Zeroed } else { Need::Table }) };
+        let pfn = if is_page { kit.shared(fault.inside, here.cpu) } else { kit.table(fault.inside, here.cpu) };
+        let Some(pfn) = pfn else { return Turn::Need(if is_page { Need::Shared } else { Need::Table }) };
         if self.vm.object_fill(id, index, &place, pfn).is_err() {
             if is_page {
-                kit.keep_zeroed(pfn);
+                kit.keep_shared(pfn);
             } else {
                 kit.keep_table(pfn);
             }

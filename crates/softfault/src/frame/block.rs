@@ -1,8 +1,9 @@
 //! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
 
+use super::class::Class;
 use super::folio::FolioData;
 use super::offers::{
-    COUNT, DIRTY, FIXED, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, has_run, more_used, offers, weight,
+    COUNT, DIRTY, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, has_run, more_used, offers, weight,
 };
 use super::runs::{BLOCK_WORDS, RUN_ORDER, largest_run};
 use super::summary::{Kind, Summary};
@@ -50,8 +51,10 @@ impl BlockData {
     pub(crate) fn owner(&self) -> u64 {
         (self.state.load(Ordering::Relaxed) & RESERVED) >> RESERVED_SHIFT
     }
-    pub(crate) fn is_fixed(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & FIXED != 0
+    /// By the strongest of its marks.
+    #[inline(always)]
+    pub(crate) fn class(&self) -> Class {
+        Class::of_state(self.state.load(Ordering::Relaxed))
     }
     /// Whether whoever `tag` stands for may find 2^order free frames beside each other, as far
     /// as the state says.
@@ -104,7 +107,7 @@ impl Block<'_> {
     /// been [set](Self::init). Of a block with frames that stay they have heard before all of
     /// it was set.
     pub(crate) fn tell_of_init(&self) {
-        let heard = if self.is_fixed() { Kind::Fixed.bit() } else { 0 };
+        let heard = if self.class() == Class::Fixed { Kind::Fixed.bit() } else { 0 };
         self.note(offers(0) ^ offers(self.state.get()) | heard);
         self.weigh(more_used(0, self.state.get()));
     }
@@ -132,10 +135,12 @@ impl Block<'_> {
         }
     }
 
-    /// From now on frames come from here that will stay where they are.
-    pub(crate) fn set_fixed(&self) {
-        let before = self.state.fetch_or(FIXED, Ordering::AcqRel);
-        self.note(changed(before, before | FIXED));
+    /// A frame in use is of that class from now on, or frames for it will come from here.
+    pub(crate) fn mark(&self, class: Class) {
+        if self.state.load(Ordering::Relaxed) & class.mark() != class.mark() {
+            let before = self.state.fetch_or(class.mark(), Ordering::AcqRel);
+            self.note(changed(before, before | class.mark()));
+        }
     }
 
     /// Tells the summaries of kinds that a change of the state gave or took, after it.

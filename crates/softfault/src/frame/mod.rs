@@ -27,6 +27,9 @@ mod batch;
 mod block;
 mod blocks;
 mod claimed;
+mod class;
+#[cfg(test)]
+mod class_tests;
 mod desc;
 mod folio;
 mod folio_maps;
@@ -52,6 +55,7 @@ mod shape_tests;
 mod share_tests;
 mod sight;
 mod stat;
+mod stays;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -64,6 +68,7 @@ pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
 pub(crate) use blocks::{Blocks, word_base};
 pub(crate) use claimed::ClaimedBlock;
+pub use class::Class;
 pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use desc::MAP_ONE;

@@ -1,12 +1,13 @@
 //! The state of a block in one word, and what a block in that state offers.
 //!
 //! Frames in use, bits 0..16 (a hint between operations, exact at rest); tag of whoever has
-//! reserved it, bits 16..32 (a CPU, or the first of a team, plus 1; compaction); whether frames
-//! that stay where they are are kept here, bit 32; whether a
+//! reserved it, bits 16..32 (a CPU, or the first of a team, plus 1; compaction); marks of classes
+//! (`class.rs`) that have taken frames since the block was wholly free, bits 32, 34 and 35; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
 //! orders of runs it has lost, bits 36..40. Zero is a block that is wholly free, so that
 //! blocks need no line written before they are first used.
 
+use super::class::{Class, MARKS};
 use super::runs::RUN_ORDER;
 use super::summary::Kind;
 use crate::addr::BLOCK_FRAMES;
@@ -14,7 +15,6 @@ use crate::addr::BLOCK_FRAMES;
 pub(super) const COUNT: u64 = 0xffff;
 pub(super) const RESERVED_SHIFT: u32 = 16;
 pub(super) const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
-pub(super) const FIXED: u64 = 1 << 32;
 pub(super) const DIRTY: u64 = 1 << 33;
 /// Orders of runs, from 2^8 frames down, of which there was none when somebody looked.
 pub(super) const LOST_SHIFT: u32 = 36;
@@ -44,8 +44,8 @@ pub(super) fn offers(state: u64) -> u32 {
             bits |= Kind::Ready.bit();
         }
     }
-    if state & FIXED != 0 {
-        return bits | Kind::Fixed.bit();
+    if state & MARKS != 0 {
+        return bits | Class::of_state(state).kind().bit();
     }
     if !is_whole {
         bits |= Kind::Spare.bit();
@@ -102,31 +102,35 @@ pub(super) fn changed(before: u64, after: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::class::{FIXED, PINNED, SHARED};
 
     /// Kind by kind, as `summary/kind.rs` says what each means.
     fn offers_one_by_one(state: u64) -> u32 {
         let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
         let is_reserved = state & RESERVED != 0;
-        let is_fixed = state & FIXED != 0;
+        let class = Class::of_state(state);
+        let is_movable = state & MARKS == 0;
         let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
         let has = |kind: Kind| match kind {
             Kind::Any => nr_free > 0,
-            Kind::Fixed => nr_free > 0 && is_fixed && !is_reserved,
+            Kind::Fixed => nr_free > 0 && class == Class::Fixed && !is_reserved,
+            Kind::Pinned => nr_free > 0 && class == Class::Pinned && !is_reserved,
+            Kind::Shared => nr_free > 0 && class == Class::Shared && !is_reserved,
             Kind::Empty => nr_free == BLOCK_FRAMES,
-            Kind::Spare => is_part && !is_fixed && !is_reserved,
-            Kind::Room => nr_free >= ROOM_FRAMES && !is_fixed && !is_reserved,
+            Kind::Spare => is_part && is_movable && !is_reserved,
+            Kind::Room => nr_free >= ROOM_FRAMES && is_movable && !is_reserved,
             Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
             Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
-            _ => kind.run_order().is_some_and(|order| !is_fixed && !is_reserved && has_run(state, order)),
+            _ => kind.run_order().is_some_and(|order| is_movable && !is_reserved && has_run(state, order)),
         };
         Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
     }
 
     #[test]
     fn all_states_offer_what_each_kind_means() {
-        let flags = (0..8).map(|bits: u64| {
+        let flags = (0..32).map(|bits: u64| {
             let flag = |bit: u64, flag: u64| if bits & bit != 0 { flag } else { 0 };
-            flag(1, FIXED) | flag(2, DIRTY) | flag(4, 7 << RESERVED_SHIFT)
+            flag(1, FIXED) | flag(2, DIRTY) | flag(4, 7 << RESERVED_SHIFT) | flag(8, PINNED) | flag(16, SHARED)
         });
         for flags in flags {
             for lost in 0..=u64::from(RUN_ORDER) {
@@ -141,7 +145,8 @@ mod tests {
     /// A shortcut may not pass over a change.
     #[test]
     fn states_that_offer_different_kinds_differ_for_the_shortcut() {
-        let flags = [0, FIXED, DIRTY, 1 << RESERVED_SHIFT, 8 << LOST_SHIFT, 5 << LOST_SHIFT, FIXED | DIRTY];
+        let flags =
+            [0, FIXED, DIRTY, 1 << RESERVED_SHIFT, 8 << LOST_SHIFT, 5 << LOST_SHIFT, FIXED | DIRTY, PINNED, SHARED];
         for flag in flags {
             for used in 0..=BLOCK_FRAMES {
                 for other in

@@ -7,15 +7,16 @@
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 
+use super::class::Class;
 use super::runs::bits;
 use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
-use crate::addr::{BlockId, Pfn};
+use crate::addr::{BlockId, OptBlock, Pfn};
 use crate::cpu::ATTENTION_THIEF;
 use crate::machine::{CpuId, CpuSet, Machine};
 use crate::mem;
 use crate::pace::Pace;
-use crate::sync::{self, Ordering};
+use crate::sync::{self, Ordering, Word};
 
 /// CPUs that a thief robs who is not in need. A guess.
 const NR_ROBBED: usize = 16;
@@ -59,7 +60,7 @@ impl<M: Machine> Memory<M> {
     /// of its content.
     pub(crate) fn give_back(&self, pfn: Pfn, fill: Fill) {
         self.frames.desc(pfn).clear();
-        if fill != Fill::Raw {
+        if fill.content().is_zero() {
             let section = self.section();
             let cpu = section.cpu();
             let is_open = cpu.attention.load(Ordering::Acquire) == 0 && self.frames.is_marked(section.id());
@@ -72,18 +73,26 @@ impl<M: Machine> Memory<M> {
 
     pub(super) fn refill(&self, fill: Fill, search: Search) -> Result<(), OutOfFrames> {
         let batch = self.tunables.zero_batch;
-        // A table is wanted once in 512 faults.
-        let mut most = if fill == Fill::Fixed { batch / 8 } else { batch }.clamp(1, 64);
+        let mut most = match fill {
+            Fill::Zeroed | Fill::Raw | Fill::Shared => batch,
+            // A table is wanted once in 512 faults.
+            Fill::Fixed => batch / 8,
+            // After a pin's page has moved nobody may want another.
+            Fill::Pinned => 1,
+        }
+        .clamp(1, 64);
         let mut has_stolen = false;
         let (claim, is_new_block) = loop {
             let cpu = self.this_cpu_data();
-            if fill != Fill::Fixed
+            if fill.class() == Class::Movable
                 && let Some(claim) = self.frames.claim_own(cpu, most)
             {
                 break (claim, false);
             }
+            let last = cpu.last_block(fill.class()).map(Word::get);
             if let Some(claim) = self.search(fill, most) {
-                break (claim, true);
+                let block = OptBlock::some(BlockId::of(Pfn(claim.base as u32)));
+                break (claim, last != Some(block.to_word()));
             }
             // Once: what was stolen may be somebody's again before it is
             // claimed. He has held it then, so that the attempt does not count.
@@ -100,8 +109,8 @@ impl<M: Machine> Memory<M> {
         self.count_taken(claim.mask.count_ones().into());
         let dirty = claim.mask & !claim.zero;
         match fill {
-            Fill::Raw => {}
-            Fill::Zeroed => {
+            Fill::Raw | Fill::Pinned => {}
+            Fill::Zeroed | Fill::Shared => {
                 self.zero_for_programs(self.this_cpu_data(), claim.mask.count_ones(), claim.base, dirty);
             }
             Fill::Fixed => self.zero_for_tables(claim.base, dirty),
@@ -181,9 +190,9 @@ impl<M: Machine> Memory<M> {
         let mut pace = Pace::new(&self.machine);
         for id in marked.iter() {
             let cpu = self.cpu(id);
-            for (group, fill) in [(&cpu.zeroed, Fill::Zeroed), (&cpu.raw, Fill::Raw), (&cpu.fixed, Fill::Fixed)] {
+            for fill in Fill::ALL {
                 pace.step();
-                let (base, mask) = group.replace(0, 0);
+                let (base, mask) = cpu.group(fill).replace(0, 0);
                 if mask != 0 {
                     found = true;
                     self.release_word(base, mask, fill.content());

@@ -12,6 +12,7 @@
 //!
 //! Locks on entry: that of the reaction, or none at the very beginning.
 
+use super::class::Class;
 use super::desc::{FrameKind, MetaUse};
 use super::search::Claim;
 use super::summary::Kind;
@@ -76,7 +77,7 @@ impl Frames {
         let blocks = &self.blocks;
         let mut places =
             [Kind::Fixed, Kind::Room].into_iter().flat_map(|kind| blocks.offering_last(kind, blocks.names()));
-        places.find_map(|b| self.claim_fixed_in(b, most))
+        places.find_map(|b| self.claim_marked_in(b, most, Class::Fixed))
     }
 
     /// Frames in the groups that are chained. For the checker.

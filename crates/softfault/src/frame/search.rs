@@ -1,8 +1,6 @@
 //! Finding frames for a refill: which blocks are looked at, and in which order.
 //!
-//! Tables and nodes cannot be moved, so they come from fixed blocks: the other
-//! blocks can then be emptied when a huge frame is wanted. Like reservations, this
-//! is advisory.
+//! What is no private page comes from blocks of its class (`stays`).
 //!
 //! The order of the search: the CPU's own block, an unreserved one of its zone with
 //! some frames, any unreserved one with some, any unreserved one, any block. A
@@ -17,6 +15,7 @@
 use super::Frames;
 use super::Memory;
 use super::blocks::word_base;
+use super::class::Class;
 use super::runs::BLOCK_WORDS;
 use super::summary::Kind;
 use super::want::Fill;
@@ -28,10 +27,6 @@ use crate::sync::Ordering;
 
 /// Blocks that a CPU begins in vain in one search, before it takes frames from any.
 const MOST_BLOCKS: usize = 4;
-
-/// Frames that stay in a block for what cannot be moved until the CPU has another one: as
-/// many as it takes at once.
-const LAST_FRAMES: u64 = 8;
 
 /// Up to 64 frames that were just claimed.
 pub(super) struct Claim {
@@ -57,12 +52,12 @@ impl<M: Machine> Memory<M> {
     pub(super) fn search(&self, fill: Fill, most: u64) -> Option<Claim> {
         let frames = &self.frames;
         let mut pace = Pace::new(&self.machine);
-        if fill == Fill::Fixed {
-            let near = self.claim_fixed(most, &mut pace);
+        if fill.class() != Class::Movable {
+            let near = self.claim_marked(fill.class(), most, &mut pace);
             // Wherever it lies, the block says so.
             let anywhere = |b| {
                 pace.step();
-                frames.claim_fixed_in(b, most)
+                frames.claim_marked_in(b, most, fill.class())
             };
             return near.or_else(|| self.any_block().find_map(anywhere));
         }
@@ -92,53 +87,6 @@ impl<M: Machine> Memory<M> {
         blocks.offering(Kind::Any, blocks.names(), self.zone().start)
     }
 
-    /// From the block that the CPU used last for what stays, another such block of
-    /// its zone, one of its home, a new one there; then the same of all. From the end, since
-    /// pages are taken from the start. The last frames of the CPU's block wait until it has
-    /// another: all levels would be told that there is none, and then that there is one.
-    fn claim_fixed(&self, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
-        let blocks = &self.frames.blocks;
-        let (zone, home, all) = (self.zone(), self.this_cpu_data().home.blocks(), blocks.names());
-        let own = OptBlock::from_word(self.this_cpu_data().fixed_block.get()).get();
-        let own = own.filter(|b| blocks.at(*b).is_fixed());
-        let near = [(zone, Kind::Fixed), (home, Kind::Fixed), (zone, Kind::Room), (home, Kind::Room)];
-        let far = [(all, Kind::Fixed), (all, Kind::Room), (zone, Kind::Spare), (home, Kind::Spare), (all, Kind::Spare)];
-        let others = |(some, kind)| blocks.offering_last(kind, some).filter(move |b| Some(*b) != own);
-        let (near, far) = (near.into_iter().flat_map(others), far.into_iter().flat_map(others));
-        // Nor is the last block that is wholly free begun for a few frames' sake.
-        let leaves_some = own.is_some_and(|b| blocks.at(b).nr_free() <= LAST_FRAMES)
-            && blocks.offering(Kind::Whole, all, all.start).nth(1).is_some();
-        let first = own.filter(|_| !leaves_some);
-        let found = first.into_iter().chain(near).chain(own).chain(far).find_map(|b| {
-            pace.step();
-            self.claim_fixed_of(b, most)
-        });
-        found.or_else(|| self.give_up_own(most))
-    }
-
-    fn claim_fixed_of(&self, b: BlockId, most: u64) -> Option<Claim> {
-        let claim = self.frames.claim_fixed_in(b, most)?;
-        if self.frames.blocks.at(b).nr_free() > LAST_FRAMES {
-            self.this_cpu_data().fixed_block.set(OptBlock::some(b).to_word());
-        }
-        Some(claim)
-    }
-
-    /// Every block with some free frames serves somebody's small ones. This CPU's serves from
-    /// now on what stays, all of it and for all CPUs, so that each does not spoil its own.
-    fn give_up_own(&self, most: u64) -> Option<Claim> {
-        let cpu = self.this_cpu_data();
-        let b = OptBlock::from_word(cpu.block.get()).get()?;
-        let block = self.frames.blocks.at(b);
-        if block.nr_free() == 0 {
-            return None;
-        }
-        block.set_fixed();
-        block.unreserve(cpu.home.tag());
-        cpu.block.set(0);
-        self.claim_fixed_of(b, most)
-    }
-
     /// Reserves a block for the CPU. Its zone comes first, unless little is left
     /// there: a frame that this CPU gave back has its descriptor, and its neighbour's,
     /// in this CPU's cache. Where there are not enough blocks for all CPUs, its team's.
@@ -148,8 +96,9 @@ impl<M: Machine> Memory<M> {
         }
         let (zone, all) = (self.zone(), self.frames.blocks.names());
         let search = self.this_cpu_data().search_from();
-        [(zone, Kind::Room), (all, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare), (all, Kind::Fixed)]
+        [(zone, Kind::Room), (all, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare)]
             .into_iter()
+            .chain(Class::Movable.lenders().map(|kind| (all, kind)))
             .flat_map(|(some, kind)| self.frames.blocks.offering(kind, some, search))
             .any(|b| {
                 pace.step();
@@ -201,7 +150,7 @@ impl Frames {
     pub(super) fn claim_own(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
         let b = OptBlock::from_word(cpu.block.get()).get()?;
         let (block, tag) = (self.blocks.at(b), cpu.home.tag());
-        if block.owner() != tag && (block.is_fixed() || !block.reserve(tag)) {
+        if block.owner() != tag && (block.class() != Class::Movable || !block.reserve(tag)) {
             return None;
         }
         let (w, claim) = self.claim_in(b, cpu.word.get() as usize, most)?;
@@ -218,11 +167,11 @@ impl Frames {
         })
     }
 
-    /// The same for what stays where it is, as the block says from then on.
-    pub(super) fn claim_fixed_in(&self, b: BlockId, most: u64) -> Option<Claim> {
+    /// The same for a class with a mark, as the block says from then on.
+    pub(super) fn claim_marked_in(&self, b: BlockId, most: u64, class: Class) -> Option<Claim> {
         let block = self.blocks.at(b);
         (0..BLOCK_WORDS).find_map(|w| {
-            let (mask, zero) = block.claim_fixed(w, most);
+            let (mask, zero) = block.claim_marked(w, most, class);
             (mask != 0).then(|| Claim { base: word_base(b, w), mask, zero })
         })
     }

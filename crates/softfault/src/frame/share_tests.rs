@@ -1,5 +1,6 @@
 //! CPUs and their blocks: shares, teams, and what becomes of a block that its CPU has left.
 
+use super::class::Class;
 use super::summary::Kind;
 use super::want::{Fill, Search};
 use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
@@ -114,7 +115,7 @@ fn where_all_blocks_are_begun_one_is_given_up_for_what_stays() {
     others.for_each(|other| assert!(vm.frames.blocks.at(other).reserve(9)));
     vm.refill(Fill::Fixed, Search::Blocks).unwrap();
     let block = vm.frames.blocks.at(b);
-    assert_eq!((block.is_fixed(), block.owner(), own(&vm, 0)), (true, 0, None));
+    assert_eq!((block.class(), block.owner(), own(&vm, 0)), (Class::Fixed, 0, None));
     // The next ones come from there, on any CPU.
     vm.cpu(CpuId(0)).fixed_block.set(0);
     vm.refill(Fill::Fixed, Search::Blocks).unwrap();
@@ -145,7 +146,7 @@ fn there_is_always_a_block_for_tables_with_some_frames_left() {
         assert!(summary.has(Kind::Fixed), "after {nr}");
     }
     // Hardly more blocks than it takes.
-    let nr_fixed = vm.frames.blocks.iter().filter(|block| block.is_fixed()).count();
+    let nr_fixed = vm.frames.blocks.iter().filter(|block| block.class() == Class::Fixed).count();
     assert!(nr_fixed <= 5, "{nr_fixed}");
 }
 
@@ -176,12 +177,12 @@ fn what_stays_is_marked_wherever_it_lies() {
     let vm = vm(1);
     let blocks = &vm.frames.blocks;
     for b in blocks.names().iter() {
-        let nr_kept = if blocks.at(b).is_fixed() { 0 } else { 8 };
+        let nr_kept = if blocks.at(b).class() == Class::Fixed { 0 } else { 8 };
         (0..8).for_each(|w| _ = blocks.at(b).claim_some(w, if w == 0 { 64 - nr_kept } else { 64 }));
     }
     let mut nr = 0;
     while let Ok(pfn) = vm.obtain(Fill::Fixed) {
-        assert!(blocks.at(BlockId::of(pfn)).is_fixed(), "frame {nr}");
+        assert_eq!(blocks.at(BlockId::of(pfn)).class(), Class::Fixed, "frame {nr}");
         nr += 1;
     }
     assert!(nr >= 8 * (NR_BLOCKS - 2), "{nr}");
@@ -198,7 +199,7 @@ fn what_stays_is_marked_in_blocks_of_others() {
     }
     be(0);
     let pfn = vm.obtain(Fill::Fixed).unwrap();
-    assert!(blocks.at(BlockId::of(pfn)).is_fixed());
+    assert_eq!(blocks.at(BlockId::of(pfn)).class(), Class::Fixed);
 }
 
 /// Though the CPU has one for its pages, with as few.
@@ -209,7 +210,7 @@ fn tables_go_to_blocks_of_nobody() {
     vm.steal_groups();
     let blocks = &vm.frames.blocks;
     for b in blocks.names().iter() {
-        let nr_kept = if blocks.at(b).is_fixed() { 0 } else { 8 };
+        let nr_kept = if blocks.at(b).class() == Class::Fixed { 0 } else { 8 };
         (0..8).for_each(|w| _ = blocks.at(b).claim_some(w, if w == 0 { 64 - nr_kept } else { 64 }));
     }
     assert!(blocks.at(own).reserve(1) || blocks.at(own).owner() == 1);

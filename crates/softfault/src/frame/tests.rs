@@ -159,7 +159,7 @@ fn a_table_that_no_entry_names_is_noticed() {
     let vm = vm(1024, Tunables::default());
     let mut counts = std::vec![0; 1024];
     assert_eq!(vm.check(&[], &mut counts), Ok(()));
-    let pfn = vm.obtain(Fill::Zeroed).unwrap();
+    let pfn = vm.obtain(Fill::Fixed).unwrap();
     mark(&vm, pfn, Order::BASE, FrameKind::Table);
     assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
 }

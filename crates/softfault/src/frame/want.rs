@@ -12,6 +12,10 @@ pub(crate) enum Fill {
     Raw,
     /// It has to be all zero, and cannot be moved once it is in use.
     Fixed,
+    /// It has to be all zero, and becomes a page of an object.
+    Shared,
+    /// It will be overwritten, and will be pinned for long.
+    Pinned,
 }
 
 /// What is known of frames that are free, or somebody's alone.
@@ -38,8 +42,8 @@ impl Fill {
     /// What the frame holds when it goes back unused.
     pub(super) const fn content(self) -> Content {
         match self {
-            Fill::Zeroed | Fill::Fixed => Content::Zero,
-            Fill::Raw => Content::Unknown,
+            Fill::Zeroed | Fill::Fixed | Fill::Shared => Content::Zero,
+            Fill::Raw | Fill::Pinned => Content::Unknown,
         }
     }
 }
@@ -55,12 +59,15 @@ pub(crate) enum Search {
 }
 
 impl CpuData {
+    /// The CPU's frames of that kind.
     #[inline(always)]
     pub(crate) fn group(&self, fill: Fill) -> &GroupData {
         match fill {
             Fill::Zeroed => &self.zeroed,
             Fill::Raw => &self.raw,
             Fill::Fixed => &self.fixed,
+            Fill::Shared => &self.shared,
+            Fill::Pinned => &self.pinned,
         }
     }
 }

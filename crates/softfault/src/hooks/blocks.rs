@@ -2,7 +2,7 @@
 //! state and the trees over it say (I40).
 
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::frame::{BLOCK_WORDS, Blocks, Content, Kind, Summary};
+use crate::frame::{BLOCK_WORDS, Blocks, Class, Content, Kind, Summary};
 use crate::machine::Machine;
 use crate::mem::FrameArray;
 
@@ -39,12 +39,12 @@ impl FewBlocks {
     /// Takes one of them that stays where it is.
     pub fn take_fixed(&self, first: u64) -> u64 {
         let b = BlockId((first / BLOCK_FRAMES) as u32);
-        self.blocks.at(b).claim_fixed((first / 64) as usize % BLOCK_WORDS, 1).0
+        self.blocks.at(b).claim_marked((first / 64) as usize % BLOCK_WORDS, 1, Class::Fixed).0
     }
 
     /// Whether block `b` says that frames in it stay.
     pub fn is_fixed(&self, b: u32) -> bool {
-        self.blocks.at(BlockId(b)).is_fixed()
+        self.blocks.at(BlockId(b)).class() == Class::Fixed
     }
 
     /// Somebody found no run in block `b`.

@@ -43,6 +43,8 @@ const CPU: Fields = &[
     (offset_of!(CpuData, raw), "raw"),
     (offset_of!(CpuData, fixed), "fixed"),
     (offset_of!(CpuData, hint), "hint"),
+    (offset_of!(CpuData, shared), "shared"),
+    (offset_of!(CpuData, pinned), "pinned"),
     (offset_of!(CpuData, attention), "attention"),
     (offset_of!(CpuData, held), "held"),
     (offset_of!(CpuData, guarded), "guarded"),

@@ -9,7 +9,7 @@
 
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::check::Broken;
-use crate::frame::{BLOCK_WORDS, Content, FrameKind, Kind, word_base};
+use crate::frame::{BLOCK_WORDS, Class, Content, FrameKind, Kind, word_base};
 use crate::machine::{CpuId, Machine};
 use crate::space::Vm;
 use core::ops::Range;
@@ -112,7 +112,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// If there is no such block.
     pub fn fix_block(&self, block: u32) {
-        self.frames.blocks.at(BlockId(block)).set_fixed();
+        self.frames.blocks.at(BlockId(block)).mark(Class::Fixed);
     }
 
     /// Whether nothing of the subsystem's own is in the block: pages of programs and free frames.
@@ -127,13 +127,13 @@ impl<M: Machine> Vm<M> {
         (first..end).all(is_page)
     }
 
-    /// Whether frames that stay where they are have been taken from the block.
+    /// The class of the block.
     ///
     /// # Panics
     ///
     /// If there is no such block.
-    pub fn is_fixed_block(&self, block: u32) -> bool {
-        self.frames.blocks.at(BlockId(block)).is_fixed()
+    pub fn block_class(&self, block: u32) -> Class {
+        self.frames.blocks.at(BlockId(block)).class()
     }
 
     /// Takes all frames that are free.

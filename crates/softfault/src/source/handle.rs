@@ -181,9 +181,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// Calls `f` in a section with the page's frame, made if there is none; not
     /// at all if the page lies beyond the size.
     fn with_frame(&self, index: u64, f: &mut dyn FnMut(Pfn)) -> Result<(), OutOfFrames> {
-        let mut spare = Spare { vm: self.vm, frame: None, held: None };
+        let mut spare = Spare { vm: self.vm, frame: None, fill: Fill::Shared, held: None };
         loop {
-            {
+            let fill = {
                 let section = self.vm.section();
                 if index >= self.vm.object_nr_pages(self.id) {
                     return Ok(());
@@ -195,7 +195,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         return Ok(());
                     }
                     ObjectPage::Absent if spare.put_into(self.id, index, &slot) => continue,
-                    ObjectPage::Absent => {}
+                    ObjectPage::Absent => slot.fill(),
                     ObjectPage::Leaving(_) => {
                         drop(section);
                         // Whoever takes the page out may wait for frames of others.
@@ -204,9 +204,11 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         continue;
                     }
                 }
-            }
-            let (pfn, held) = self.vm.until_relieved(&mut || self.vm.obtain_held(Fill::Zeroed))?;
-            (spare.frame, spare.held) = (Some(pfn), Some(held));
+            };
+            // One for a node, after which a page was missing, or the other way round.
+            spare.give_back();
+            let (pfn, held) = self.vm.until_relieved(&mut || self.vm.obtain_held(fill))?;
+            (spare.frame, spare.fill, spare.held) = (Some(pfn), fill, Some(held));
         }
     }
 
@@ -242,6 +244,8 @@ struct Part {
 struct Spare<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     frame: Option<Pfn>,
+    /// What it was obtained for.
+    fill: Fill,
     /// From before the frame was claimed.
     held: Option<Held<'vm>>,
 }
@@ -249,14 +253,14 @@ struct Spare<'vm, M: Machine> {
 impl<M: Machine> Spare<'_, M> {
     fn give_back(&mut self) {
         if let Some(pfn) = self.frame.take() {
-            self.vm.give_back(pfn, Fill::Zeroed);
+            self.vm.give_back(pfn, self.fill);
         }
         self.held = None;
     }
 
     /// Whether there was a frame to put in, even if somebody else was quicker.
     fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> bool {
-        let Some(pfn) = self.frame.take() else { return false };
+        let Some(pfn) = self.frame.take_if(|_| self.fill == slot.fill()) else { return false };
         if self.vm.object_fill(id, index, slot, pfn).is_err() {
             self.vm.frames.desc(pfn).clear();
             self.frame = Some(pfn);

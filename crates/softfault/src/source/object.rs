@@ -141,6 +141,11 @@ impl ObjectSlot<'_> {
     pub(crate) fn is_page(&self) -> bool {
         matches!(self, ObjectSlot::Page(_))
     }
+
+    /// What a frame has to be obtained for that is put in here.
+    pub(crate) fn fill(&self) -> Fill {
+        if self.is_page() { Fill::Shared } else { Fill::Fixed }
+    }
 }
 
 /// Somebody else was quicker; the frame is the caller's still, and zero.

@@ -44,7 +44,20 @@ type Space = AddressSpace<'static, Plain>;
 /// raised (I10); a thief leaves them empty.
 fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)> {
     let cpu = vm.cpu(CpuId(id));
-    let CpuData { slot, active, hint, guarded, block, search, word, huge_search, fixed_block, batch_block, .. } = cpu;
+    let CpuData {
+        slot,
+        active,
+        hint,
+        guarded,
+        block,
+        search,
+        word,
+        huge_search,
+        fixed_block,
+        batch_block,
+        shared_block,
+        ..
+    } = cpu;
     let mut words = vec![
         ("slot", slot.get()),
         ("active", active.get()),
@@ -55,6 +68,7 @@ fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)>
         ("huge_search", huge_search.get()),
         ("fixed_block", fixed_block.get()),
         ("batch_block", batch_block.get()),
+        ("shared_block", shared_block.get()),
         ("hint.space", hint.space.get()),
         ("hint.generation", hint.generation.get()),
         ("hint.start", hint.start.get()),
@@ -66,9 +80,9 @@ fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)>
     words
 }
 
-fn groups(vm: &Vm<Plain>, id: u16) -> [u64; 3] {
+fn groups(vm: &Vm<Plain>, id: u16) -> [u64; 5] {
     let cpu = vm.cpu(CpuId(id));
-    [&cpu.zeroed, &cpu.raw, &cpu.fixed].map(|group| group.mask.get())
+    cpu.groups().map(|group| group.mask.get())
 }
 
 /// What the words were when the thread became another CPU for the last time.
@@ -77,7 +91,7 @@ struct Watch {
     space: &'static Space,
     me: u16,
     words: Vec<Vec<(&'static str, u64)>>,
-    groups: Vec<[u64; 3]>,
+    groups: Vec<[u64; 5]>,
 }
 
 impl Watch {

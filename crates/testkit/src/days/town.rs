@@ -4,6 +4,7 @@ use super::process::{Birth, Process};
 use super::{Done, Mix, Progress, Row, Size, Space};
 use crate::op::PAGE;
 use crate::random::Random;
+use softfault::hooks::Class;
 use softfault::{CpuId, Pin, SharedObject, Vm};
 use softfault_host::Hosted;
 
@@ -85,9 +86,9 @@ impl<'vm> Town<'vm> {
         }
     }
 
-    /// Of the blocks that programs' pages come to.
+    /// Of the blocks that programs' pages come to first.
     fn least_uses(&self) -> u64 {
-        let blocks = (0..self.vm.nr_blocks()).filter(|b| !self.vm.is_fixed_block(*b));
+        let blocks = (0..self.vm.nr_blocks()).filter(|b| self.vm.block_class(*b) < Class::Pinned);
         blocks.map(|b| self.uses[b as usize] / BLOCK_PAGES).min().unwrap_or(0)
     }
 

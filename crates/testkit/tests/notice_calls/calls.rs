@@ -182,7 +182,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Vm::soil_free", "sets memory's state, at rest"),
     ("Vm::fix_block", "sets memory's state, at rest"),
     ("Vm::has_pages_only", "sets memory's state, at rest"),
-    ("Vm::is_fixed_block", "sets memory's state, at rest"),
+    ("Vm::block_class", "sets memory's state, at rest"),
     ("Vm::take_all", "sets memory's state, at rest"),
     ("Vm::empty_caches", "sets memory's state, at rest"),
     ("Vm::check_summaries_at_rest", "sets memory's state, at rest"),

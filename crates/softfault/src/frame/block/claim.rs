@@ -4,7 +4,8 @@
 //! Locks on entry: none.
 
 use super::Block;
-use crate::frame::offers::{FIXED, LOST, changed, more_used};
+use crate::frame::class::Class;
+use crate::frame::offers::{LOST, changed, more_used};
 use crate::frame::runs::lowest_bits;
 use crate::sync::Ordering;
 use core::ops::Range;
@@ -20,19 +21,19 @@ impl Block<'_> {
         (mask, self.zero_of(w, mask))
     }
 
-    /// The same for what stays where it is. One change of the state: a block of which a part
-    /// is in use, and nothing stays, is so rare at first that all levels would be told.
-    pub(crate) fn claim_fixed(&self, w: usize, most: u64) -> (u64, u64) {
+    /// The same for a class with a mark. One change of the state: a block of which a part
+    /// is in use, without a mark, is so rare at first that all levels would be told.
+    pub(crate) fn claim_marked(&self, w: usize, most: u64, class: Class) -> (u64, u64) {
         let mask = self.take_some(w, most);
         if mask != 0 {
-            self.count_fixed(mask.count_ones().into());
+            self.count_marked(mask.count_ones().into(), class);
         }
         (mask, self.zero_of(w, mask))
     }
 
-    fn count_fixed(&self, nr: u64) {
+    fn count_marked(&self, nr: u64, class: Class) {
         let mut before = self.state.load(Ordering::Relaxed);
-        let after = |state: u64| (state + nr) | FIXED;
+        let after = |state: u64| (state + nr) | class.mark();
         while let Err(now) = self.state.compare_exchange(before, after(before), Ordering::AcqRel, Ordering::Relaxed) {
             before = now;
         }

@@ -3,7 +3,8 @@
 //! Locks on entry: none.
 
 use super::Block;
-use crate::frame::offers::{COUNT, DIRTY, FIXED, LOST, changed, more_used};
+use crate::frame::class::MARKS;
+use crate::frame::offers::{COUNT, DIRTY, LOST, changed, more_used};
 use crate::frame::summary::Kind;
 use crate::frame::want::Content;
 use crate::sync::Ordering;
@@ -55,9 +56,9 @@ impl Block<'_> {
             let seen = self.state.fetch_or(DIRTY, Ordering::Relaxed);
             kinds |= changed(seen, seen | DIRTY);
         }
-        // Wholly free: nothing stays in it any more, unless somebody takes frames that will.
+        // Wholly free: no class has frames in it any more, unless somebody takes some.
         if state & COUNT == 0 {
-            let gone = if self.is_clean() { FIXED | DIRTY } else { FIXED };
+            let gone = if self.is_clean() { MARKS | DIRTY } else { MARKS };
             let mut seen = self.state.load(Ordering::Relaxed);
             while seen & COUNT == 0 && seen & gone != 0 {
                 match self.state.compare_exchange(seen, seen & !gone, Ordering::Relaxed, Ordering::Relaxed) {

@@ -36,11 +36,15 @@ pub(crate) enum Kind {
     Run7,
     /// 2^8.
     Run8,
+    /// A free frame in a block with long-term pins, from which nobody takes small frames.
+    Pinned,
+    /// The same with pages of objects.
+    Shared,
 }
 
 impl Kind {
     const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
-    pub(crate) const ALL: [Kind; 14] = [
+    pub(crate) const ALL: [Kind; 16] = [
         Kind::Any,
         Kind::Fixed,
         Kind::Spare,
@@ -55,11 +59,13 @@ impl Kind {
         Kind::Run6,
         Kind::Run7,
         Kind::Run8,
+        Kind::Pinned,
+        Kind::Shared,
     ];
 
     /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
     pub(super) const fn is_rare(self) -> bool {
-        matches!(self, Kind::Fixed | Kind::Spare)
+        matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared)
     }
 
     /// That of runs of 2^order frames.
@@ -70,7 +76,7 @@ impl Kind {
     /// The order of the runs that it stands for.
     #[cfg(test)]
     pub(crate) fn run_order(self) -> Option<u32> {
-        (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2)
+        (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2).filter(|order| *order <= 8)
     }
 
     /// Those of runs of 2^order frames and fewer, a bit each.
