@@ -330,10 +330,11 @@ pub unsafe trait Machine: Sized + Sync {
     /// answer counts for [`Notice::Young`] only. Never called for a space without
     /// subscriptions, never in a section. Whoever calls may hold the space's writer
     /// lock: this must not wait for anybody who operates on the space, faults in it or
-    /// pins its pages. Whoever takes pages out of a [`SharedObject`](crate::SharedObject) tells
-    /// the spaces that map them while the pages are barred: this must not wait for anybody who
-    /// uses an object, or faults in or pins pages of any space that maps one. A fault that calls holds frames: this must not wait for anybody
-    /// who may be waiting for a frame.
+    /// pins its pages. Whoever takes pages out of a [`SharedObject`](crate::SharedObject), or
+    /// moves them, tells the spaces that map them while others wait for the pages: this must not
+    /// wait for anybody who uses an object, or operates on, faults in or pins pages of any space
+    /// that maps one. A fault or a compaction that calls holds frames: this must not wait for
+    /// anybody who may be waiting for a frame.
     ///
     /// May be called back here, about this space and any other:
     /// - [`lookup`] and [`is_current`] of a subscription, [`page_state`];

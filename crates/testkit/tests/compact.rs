@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW, SHARED};
+use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
@@ -230,9 +230,6 @@ fn each_refusal_of_a_single_frame() {
     assert_ne!(at, to);
     assert_eq!((frame_of(&space, 1), get(&space, 1)), (to, value(1)));
     assert_eq!(refused(at), MigrateRefusal::NotInUse);
-    let object = space.mmap(0, PAGE, RW, SHARED).unwrap();
-    space.write(object, &[1]).unwrap();
-    assert_eq!(refused(space.translate_at_rest(object).unwrap().pfn), MigrateRefusal::SharedObject);
     map_large(&space, 1);
     assert_eq!(space.handle_fault(LARGE, Access::Write), Ok(FaultDone::Huge));
     assert_eq!(refused(space.translate_at_rest(LARGE + 7 * PAGE).unwrap().pfn), MigrateRefusal::HugePage);

@@ -164,8 +164,6 @@ events! {
     PinRefusedFull = "pin_refused_full",
     /// Not moved: pinned.
     MigrateRefusedPinned = "migrate_refused_pinned",
-    /// Not moved: a page of a shared object.
-    MigrateRefusedShared = "migrate_refused_shared",
     /// Not moved: a page table.
     MigrateRefusedTable = "migrate_refused_table",
     /// Not moved: the subsystem's own.

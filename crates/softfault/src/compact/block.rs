@@ -11,7 +11,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::migrate::{Migration, Move};
+use super::migrate::{Migration, Movable, Move};
+use super::object::ObjectMoves;
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
@@ -44,6 +45,12 @@ pub(super) struct Attempt<'vm, M: Machine> {
     stole: bool,
     /// What stood in the way last.
     refusal: CompactRefusal,
+}
+
+/// Pages that move together.
+struct Batch<'vm, M: Machine> {
+    private: Migration<'vm, M>,
+    objects: ObjectMoves<'vm, M>,
 }
 
 /// Blocks of a window with the most free frames, best first.
@@ -290,15 +297,17 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         claimed.claim_more();
-        let mut migration = Migration::new(self.vm);
-        let result = self.move_each(&mut migration, claimed, targets);
-        migration.abandon(&mut |this| targets.put_back(this.to));
+        let objects = ObjectMoves::new(self.vm, self.left.nr_mappings);
+        let mut batch = Batch { private: Migration::new(self.vm), objects };
+        let result = self.move_each(&mut batch, claimed, targets);
+        batch.private.abandon(&mut |this| targets.put_back(this.to));
+        batch.objects.abandon(&mut |this| targets.put_back(this.to));
         result
     }
 
     fn move_each(
         &mut self,
-        migration: &mut Migration<'vm, M>,
+        batch: &mut Batch<'vm, M>,
         claimed: &mut ClaimedBlock<'_, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
@@ -306,12 +315,12 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         for w in 0..NR_WORDS {
             let rest = claimed.rest(w);
             for pfn in rest {
-                if migration.is_full() {
-                    result = result.and(self.finish(migration, claimed, targets));
+                if batch.private.is_full() || batch.objects.is_full() {
+                    result = result.and(self.finish(batch, claimed, targets));
                 }
                 self.check_time()?;
                 self.spend_scan(1)?;
-                match self.begin(pfn, migration, targets) {
+                match self.begin(pfn, batch, targets) {
                     Ok(()) => {}
                     Err(_) if claimed.claim_one(pfn) => {}
                     Err(CompactRefusal::InTheWay(refusal @ (MigrateRefusal::Raced | MigrateRefusal::NotInUse))) => {
@@ -322,24 +331,30 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                 }
             }
         }
-        result.and(self.finish(migration, claimed, targets))
+        result.and(self.finish(batch, claimed, targets))
     }
 
-    /// Takes a frame's entries, if there is one to move it to.
+    /// Takes a private frame's entries, if there is one to move it to. That of an object waits
+    /// for the others.
     fn begin(
         &mut self,
         from: Pfn,
-        migration: &mut Migration<'vm, M>,
+        batch: &mut Batch<'vm, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
-        self.vm.check_movable(from).map_err(CompactRefusal::InTheWay)?;
+        let kind = self.vm.check_movable(from).map_err(CompactRefusal::InTheWay)?;
         self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
         let Some(to) = targets.next(&mut || !self.is_over()) else {
             self.check_time()?;
             return Err(CompactRefusal::InTheWay(MigrateRefusal::NoTarget));
         };
         self.vm.count(Event::CompactIsolated, 1);
-        migration.add(Move { from, to }, self.deadline_ns).map_err(|refusal| {
+        let this = Move { from, to };
+        if kind == Movable::OfObject {
+            batch.objects.add(this);
+            return Ok(());
+        }
+        batch.private.add(this, self.deadline_ns).map_err(|refusal| {
             targets.put_back(to);
             match refusal {
                 MigrateRefusal::WalkTooLong => CompactRefusal::OverBudget,
@@ -350,18 +365,21 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
 
     fn finish(
         &self,
-        migration: &mut Migration<'vm, M>,
+        batch: &mut Batch<'vm, M>,
         claimed: &mut ClaimedBlock<'_, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
-        migration.finish(&mut |this, moved| match moved {
+        let mut done = |this: Move, moved| match moved {
             Ok(()) => claimed.add(this.from),
             Err(refusal) => {
                 targets.put_back(this.to);
                 result = Err(self.refuse(refusal));
             }
-        });
+        };
+        batch.private.finish(&mut done);
+        // Moves of objects' pages begin with no entry owned.
+        batch.objects.run(&mut done);
         result
     }
 }

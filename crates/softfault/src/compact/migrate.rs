@@ -1,4 +1,4 @@
-//! Moving private pages to other frames, some at a time.
+//! Moving private pages to other frames, some at a time; and single ones of any kind.
 //!
 //! ```text
 //! all entries of each frame ─▶ Busy        rmap/take.rs
@@ -22,6 +22,7 @@
 //! Locks on entry: none, no section.
 
 use super::MigrateRefusal;
+use super::object::ObjectMoves;
 use crate::account::Event;
 use crate::addr::{PageRange, Pfn, Vpn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
@@ -34,7 +35,7 @@ use crate::table::format::{Entry, Leaf};
 
 /// Frames that are moved together: one grace period for all of them. More would
 /// keep the programs that want the first of them waiting for the last.
-const MOVES_MAX: usize = 16;
+pub(super) const MOVES_MAX: usize = 16;
 /// Entries of all of them.
 const ENTRIES_MAX: usize = 32;
 /// Entries of one of them.
@@ -73,7 +74,7 @@ impl<'vm, M: Machine> Migration<'vm, M> {
     /// Takes the entries of a frame that is to move, before `deadline_ns`. The batch
     /// is not full.
     pub(super) fn add(&mut self, this: Move, deadline_ns: u64) -> Result<(), MigrateRefusal> {
-        let nr_maps = self.vm.check_movable(this.from)?;
+        let Movable::Private(nr_maps) = self.vm.check_movable(this.from)? else { return Err(MigrateRefusal::Raced) };
         let before = self.nr_entries;
         let number = self.nr_moves as u8;
         let (entries, nr) = (&mut self.entries, &mut self.nr_entries);
@@ -202,9 +203,18 @@ impl Lack for MigrateRefusal {
     }
 }
 
+/// What looks as if it could be moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Movable {
+    /// A private page that so many entries map.
+    Private(u64),
+    /// A page of an object: see [`ObjectMoves`].
+    OfObject,
+}
+
 impl<M: Machine> Vm<M> {
-    /// Whether a frame looks as if it could be moved, and how many entries map it.
-    pub(super) fn check_movable(&self, pfn: Pfn) -> Result<u64, MigrateRefusal> {
+    /// Whether a frame looks as if it could be moved.
+    pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
         let state = self.frames.desc(pfn).state();
         if self.frames.folio(pfn).state().kind() != FrameKind::Free && self.is_part(pfn) {
             return Err(MigrateRefusal::HugePage);
@@ -214,11 +224,11 @@ impl<M: Machine> Vm<M> {
             FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
             FrameKind::Table => Err(MigrateRefusal::Table),
             FrameKind::Meta => Err(MigrateRefusal::Meta),
-            FrameKind::Shared => Err(MigrateRefusal::SharedObject),
-            FrameKind::Anon if state.pins() > 0 => Err(MigrateRefusal::Pinned),
+            FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
+            FrameKind::Shared => Ok(Movable::OfObject),
             FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
             FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
-            FrameKind::Anon => Ok(state.nr_maps()),
+            FrameKind::Anon => Ok(Movable::Private(state.nr_maps())),
         }
     }
 
@@ -245,13 +255,24 @@ impl<M: Machine> Vm<M> {
         if u64::from(pfn.0) >= self.nr_frames() {
             return Err(MigrateRefusal::Reserved);
         }
-        self.check_movable(pfn)?;
-        // A frame first: nothing may be waited for once entries are Busy.
+        let kind = self.check_movable(pfn)?;
+        // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
         let (to, _held) = self.obtain_held(Fill::Raw).map_err(MigrateRefusal::of)?;
-        let mut migration = Migration::new(self);
-        let mut result = migration.add(Move { from: pfn, to }, u64::MAX);
-        if result.is_ok() {
-            migration.finish(&mut |_, done| result = done);
+        let this = Move { from: pfn, to };
+        let mut result = Ok(());
+        match kind {
+            Movable::Private(_) => {
+                let mut migration = Migration::new(self);
+                result = migration.add(this, u64::MAX);
+                if result.is_ok() {
+                    migration.finish(&mut |_, done| result = done);
+                }
+            }
+            Movable::OfObject => {
+                let mut moves = ObjectMoves::new(self, u64::MAX);
+                moves.add(this);
+                moves.run(&mut |_, done| result = done);
+            }
         }
         self.give_back(if result.is_ok() { pfn } else { to }, Fill::Raw);
         result.map(|()| to)

@@ -3,12 +3,12 @@
 //! ```text
 //! who wants a block ─▶ worth trying again?  policy/compact.rs
 //!                  ─▶ which block           block.rs
-//!                  ─▶ its pages elsewhere   migrate.rs, target.rs
+//!                  ─▶ its pages elsewhere   migrate.rs, object.rs, target.rs
 //! ```
-//! Only small private pages move. Whatever else is in a block (tables, nodes,
-//! pages of objects, pinned ones, huge ones) makes it one that cannot be emptied.
-//! Everything is bounded: by a budget of frames and time, and by the entries and
-//! VMAs that are handled for one frame.
+//! Small pages move, private ones and those of objects. Whatever else is in a block (tables,
+//! nodes, pinned pages, huge ones) makes it one that cannot be emptied.
+//! Everything is bounded: by a budget of frames and time, by the entries and VMAs that are
+//! handled for one private frame, and by the mappings of an object.
 //!
 //! An allocation of single frames never compacts. `space/relief.rs` calls this through
 //! [`Relief`](crate::space::vm::Relief) for a huge frame that a fault or a collapse
@@ -19,6 +19,7 @@
 
 mod block;
 mod migrate;
+mod object;
 mod refusal;
 mod target;
 pub(crate) mod words;

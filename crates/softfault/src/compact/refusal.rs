@@ -9,8 +9,6 @@ use crate::account::Event;
 pub enum MigrateRefusal {
     /// Somebody outside holds it.
     Pinned,
-    /// It is a page of a shared object.
-    SharedObject,
     /// It is a page table.
     Table,
     /// It belongs to the subsystem: spaces, tree nodes, objects.
@@ -21,13 +19,15 @@ pub enum MigrateRefusal {
     HugePage,
     /// It is free, or in somebody's hand.
     NotInUse,
-    /// More entries map it than are handled at once.
+    /// More entries map it than are handled at once, or its object has more mappings than the
+    /// budget permits to look at.
     TooManyMaps,
     /// The time ran out before the spaces that may map it had been looked at.
     WalkTooLong,
     /// A space that maps it has subscribers.
     Subscribed,
-    /// A mapping came or went, or was somebody else's for a moment.
+    /// A mapping came or went, or was somebody else's for a moment. Or the page has left its
+    /// object, or is about to, or somebody else moves it.
     Raced,
     /// There is no frame to move it to.
     NoTarget,
@@ -38,7 +38,6 @@ impl MigrateRefusal {
     pub fn event(self) -> Event {
         match self {
             MigrateRefusal::Pinned => Event::MigrateRefusedPinned,
-            MigrateRefusal::SharedObject => Event::MigrateRefusedShared,
             MigrateRefusal::Table => Event::MigrateRefusedTable,
             MigrateRefusal::Meta => Event::MigrateRefusedMeta,
             MigrateRefusal::Reserved => Event::MigrateRefusedReserved,
@@ -57,7 +56,6 @@ impl core::fmt::Display for MigrateRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             MigrateRefusal::Pinned => "frame: should not be pinned",
-            MigrateRefusal::SharedObject => "frame: should be private, and is a page of a shared object",
             MigrateRefusal::Table => "frame: should be a program's page, and is a page table",
             MigrateRefusal::Meta => "frame: should be a program's page, and is the subsystem's",
             MigrateRefusal::Reserved => "frame: should be a program's page, and is out of use",

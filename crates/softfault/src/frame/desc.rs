@@ -84,13 +84,16 @@ pub(crate) enum MetaUse {
     Space = 1,
     Rss = 2,
     Tree = 3,
-    Object = 4,
-    /// A founder's frame of which the last member has gone: on its way back.
+    ObjectNode = 4,
+    /// A founder's frame of which the last member has gone, or the header of an object that
+    /// has ended: on its way back.
     Former = 5,
     /// Set aside for the reaction to pressure.
     Reserve = 6,
     /// Members of objects: see `source/members.rs`.
     Members = 7,
+    /// The header of an object that is there. As for founders, no page has that index.
+    Object = -2,
     /// A founder's, of which there are references. No page has that index: a frame
     /// that says so is or was a founder's, whatever else is read of its descriptor.
     Founder = -1,
@@ -167,6 +170,14 @@ impl FrameDesc {
         self.owner.set(owner);
         self.index.set(index);
         self.state.set(kind as u64 | (maps * MAP_ONE));
+    }
+
+    /// Makes a frame that is the caller's alone the page of an object in the place of `from`,
+    /// which no entry names any more. Entries of the new one are still to come.
+    pub(crate) fn assign_moved(&self, from: &FrameDesc) {
+        self.owner.set(from.owner.get());
+        self.index.set(from.index.get());
+        self.state.set(FrameKind::Shared as u64 | from.state().0 & (REFERENCED | DIRTY));
     }
 
     /// Back to free; the caller's alone again.

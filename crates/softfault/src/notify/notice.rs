@@ -52,6 +52,8 @@ pub enum Why {
     Fork,
     /// A page gets a frame of its own.
     Copy,
+    /// The pages get other frames, with the same content: compaction.
+    Migrate,
     /// Small pages become a huge one.
     Collapse,
     /// The pages count as unwritten from now on: MADV_FREE.

@@ -15,6 +15,9 @@ pub struct CompactBudget {
     pub nr_scanned: u64,
     /// Frames that are moved.
     pub nr_migrated: u64,
+    /// Mappings of an object, those of all spaces together, that may be gone through for a page
+    /// of it. Pages of objects with more stay where they are.
+    pub nr_mappings: u64,
     /// Nanoseconds; looked at before each frame, and within the search for its
     /// entries and for a frame to move it to.
     pub time_ns: u64,
@@ -24,18 +27,24 @@ setters!(CompactBudget {
     with_nr_blocks: nr_blocks = u64,
     with_nr_scanned: nr_scanned = u64,
     with_nr_migrated: nr_migrated = u64,
+    with_nr_mappings: nr_mappings = u64,
     with_time_ns: time_ns = u64,
 });
 
 impl CompactBudget {
     /// For a fault: what clearing a huge page costs a few times over. A guess.
     pub const FAULT: CompactBudget =
-        CompactBudget { nr_blocks: 512, nr_scanned: 4096, nr_migrated: 256, time_ns: 1_000_000 };
+        CompactBudget { nr_blocks: 512, nr_scanned: 4096, nr_migrated: 256, nr_mappings: 16, time_ns: 1_000_000 };
     /// For a daemon, between two looks at whether it should stop, and for a call that wants
     /// a huge page. A guess. Where this many blocks were in vain the next attempt goes on
     /// behind them, so that the cost of one does not grow with memory.
-    pub const BACKGROUND: CompactBudget =
-        CompactBudget { nr_blocks: 512, nr_scanned: 65_536, nr_migrated: 2048, time_ns: 20_000_000 };
+    pub const BACKGROUND: CompactBudget = CompactBudget {
+        nr_blocks: 512,
+        nr_scanned: 65_536,
+        nr_migrated: 2048,
+        nr_mappings: u64::MAX,
+        time_ns: 20_000_000,
+    };
 }
 
 /// A block of 512 frames that could be emptied.

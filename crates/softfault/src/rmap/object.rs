@@ -7,7 +7,7 @@
 //!   ...             shootdown, grace
 //!   settle          Busy ─▶ none
 //! ```
-//! No new entry of the pages can come: the caller has barred them and waited for sections. So
+//! No new entry of the pages can come: the caller has marked them and waited for sections. So
 //! when a member has been gone through, none is left there. The page tables are asked, not
 //! the VMAs: munmap(2) publishes a tree without a VMA before it takes the entries. An entry or
 //! a table that another operation owns is waited for, outside sections, with nothing owned and
@@ -62,6 +62,7 @@ struct Removal<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     member: Identity,
     range: PageRange,
+    why: Why,
     told: Option<Invalidation<'vm, M>>,
     chunks: [Chunk; CHUNKS_MAX],
     nr_chunks: usize,
@@ -69,21 +70,21 @@ struct Removal<'a, 'vm, M: Machine> {
 
 impl<M: Machine> Vm<M> {
     /// Removes every entry of the pages, which are barred: no new one can come (I44).
-    pub(crate) fn unmap_object_pages(&self, id: ObjectId, pages: ObjectPages) {
+    pub(crate) fn unmap_object_pages(&self, id: ObjectId, pages: ObjectPages, why: Why) {
         let mut at = MembersCursor::default();
         while let Some(visit) = self.visit_next(id, pages, &mut at) {
-            self.unmap_from_member(&visit, pages);
+            self.unmap_from_member(&visit, pages, why);
         }
     }
 
-    fn unmap_from_member(&self, visit: &Visit<'_, M>, pages: ObjectPages) {
+    fn unmap_from_member(&self, visit: &Visit<'_, M>, pages: ObjectPages, why: Why) {
         let space = visit.space();
         let pages = visit.pages_of(pages);
         let place = |page: u64| Vpn(page.wrapping_add(visit.identity.displacement));
         let range = PageRange::new(place(pages.start), place(pages.end));
         let nothing = Chunk { table: Pfn(0), first: Vpn(0), taken: 0 };
         let chunks = [nothing; CHUNKS_MAX];
-        Removal { space: &space, member: visit.identity, range, told: None, chunks, nr_chunks: 0 }.run();
+        Removal { space: &space, member: visit.identity, range, why, told: None, chunks, nr_chunks: 0 }.run();
     }
 }
 
@@ -109,7 +110,7 @@ impl<M: Machine> Removal<'_, '_, M> {
                 Look::Tell => {
                     self.settle();
                     self.told = None;
-                    self.told = Some(self.space.invalidate(self.range, Why::Discard));
+                    self.told = Some(self.space.invalidate(self.range, self.why));
                 }
             }
         }

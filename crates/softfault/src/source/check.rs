@@ -56,6 +56,10 @@ impl<M: Machine> Vm<M> {
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
                 return Err(Broken::WrongCount(pfn));
             }
+            // No walk is under way (I30).
+            if data.keeps.get() != 1 {
+                return Err(Broken::WrongCount(pfn));
+            }
             if data.nr_writable.get() != nr_writable_in(spaces, ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
@@ -84,9 +88,8 @@ impl<M: Machine> Vm<M> {
         let desc = self.frames.desc(pfn);
         let state = desc.state();
         match state.kind() {
-            FrameKind::Meta if desc.index.get() != MetaUse::Object as u64 => None,
-            FrameKind::Meta if desc.owner.get() == 0 => Some(Part::Header),
-            FrameKind::Meta => Some(Part::Node),
+            FrameKind::Meta if desc.index.get() == MetaUse::Object as u64 => Some(Part::Header),
+            FrameKind::Meta if desc.index.get() == MetaUse::ObjectNode as u64 => Some(Part::Node),
             FrameKind::Shared => Some(Part::Page { orphan: state.is_orphan() }),
             _ => None,
         }

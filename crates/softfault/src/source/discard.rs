@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bar      the word of each page is marked as leaving
-//! ...      the caller: grace, removal of every entry (`rmap/object.rs`)
+//! ...      the caller: grace; moves that are under way; removal of every entry (`rmap/object.rs`)
 //! free     the words are emptied; a frame that nothing pins is freed, one that is
 //!          pinned is an orphan, which its last pin frees
 //! ```
@@ -38,6 +38,17 @@ impl<M: Machine> Links<M> {
         });
     }
 
+    /// Waits until nobody moves one of these pages, which are barred: no move begins. A mover
+    /// waits for sections, shootdowns, `Busy` entries and subscribers.
+    pub(crate) fn wait_for_moves(&self, id: ObjectId, pages: ObjectPages) {
+        let _ = self.for_each_page(id, pages, &mut |_, word| {
+            while ObjectPage::is_moving(word) {
+                self.machine.relax();
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
     /// Whether an entry may map one of these pages. Exact for pages that are barred, after
     /// the grace period.
     pub(crate) fn object_was_mapped(&self, id: ObjectId, pages: ObjectPages) -> bool {
@@ -56,6 +67,7 @@ impl<M: Machine> Links<M> {
         let mut batch = FreeBatch::new(self);
         let _ = self.for_each_page(id, pages, &mut |_, word| {
             if let ObjectPage::Leaving(pfn) = ObjectPage::of(word) {
+                debug_assert!(!ObjectPage::is_moving(word), "I22: moves have ended");
                 // Whoever fills the page again acquires this.
                 word.store(0, Ordering::Release);
                 if self.frames.desc(pfn).orphan() {

@@ -5,9 +5,10 @@
 //! asks: a new top is put above the old one when a page needs it. Nodes stay
 //! until the object dies. The word of a page owns the page's frame. It is filled by
 //! compare-and-swap from zero. `discard` alone empties it: it marks the word, waits for
-//! all sections, removes every entry of the page, and only then frees the frame. So
-//! whoever reads a page's word shows a section, and whoever finds it marked waits; who
-//! only asks whether there is a page (`pages.rs`) needs no section.
+//! all sections, removes every entry of the page, and only then frees the frame. A move
+//! (`keep.rs`) puts another frame into it in the same way. So whoever reads a page's word
+//! shows a section, and whoever finds it marked waits; who only asks whether there is a page
+//! (`pages.rs`) needs no section.
 //!
 //! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging leave it
 //! alone, and only what maps, unmaps or forks touches it. A handle counts as one.
@@ -50,9 +51,12 @@ pub(crate) struct ObjectData {
     pub(crate) handles: Word,
     /// Held while the size changes or pages are taken out. Sleeps.
     pub(crate) resize: Word,
-    /// Members that have joined and not left, for reports.
+    /// Members that have joined and not left: for reports, and for what a move would cost.
     pub(crate) nr_members: Word,
-    pad_counts: [Word; 3],
+    /// 1 while `refs` is not 0, and 1 of each walk (`keep.rs`). Whoever drops the last one ends
+    /// the object.
+    pub(crate) keeps: Word,
+    pad_counts: [Word; 2],
     /// Who maps it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }
@@ -86,8 +90,11 @@ impl Top {
 }
 
 /// In the word of a page: the page is leaving the object, whose slot has its frame until no
-/// entry maps it. Nobody maps, reads or writes it from now on.
+/// entry maps it. Nobody maps, reads or writes it from now on. Set and cleared under `resize`.
 const LEAVING: u64 = 1 << 63;
+/// In the word of a page: the same while the page moves to another frame. Set only while none
+/// of the two is, and cleared by who has set it. Bit 62 is kept for swap.
+const MOVING: u64 = 1 << 61;
 
 /// What the word of a page says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +102,7 @@ pub(crate) enum ObjectPage {
     Absent,
     /// Its frame, which stays the page's until the section ends.
     Frame(Pfn),
-    /// The object is about to lose it. Wait with nothing held, and look again.
+    /// The object is about to lose it, or its frame. Wait with nothing held, and look again.
     Leaving(Pfn),
 }
 
@@ -103,16 +110,44 @@ impl ObjectPage {
     #[inline]
     pub(crate) fn of(word: &Word) -> ObjectPage {
         let word = word.load(Ordering::Acquire);
-        match OptPfn::from_word(word & !LEAVING).get() {
+        match OptPfn::from_word(word & !(LEAVING | MOVING)).get() {
             None => ObjectPage::Absent,
-            Some(pfn) if word & LEAVING != 0 => ObjectPage::Leaving(pfn),
+            Some(pfn) if word & (LEAVING | MOVING) != 0 => ObjectPage::Leaving(pfn),
             Some(pfn) => ObjectPage::Frame(pfn),
         }
     }
 
-    /// Marks the page that is there as leaving. One at a time does this.
+    /// Marks the page that is there as leaving. One at a time does this. Somebody may be moving
+    /// the page: see [`is_moving`](Self::is_moving).
     pub(super) fn begin_to_leave(word: &Word) {
         word.fetch_or(LEAVING, Ordering::AcqRel);
+    }
+
+    /// Whether somebody moves the page. Once it is not, and was marked as leaving before, it
+    /// has its last frame.
+    pub(super) fn is_moving(word: &Word) -> bool {
+        word.load(Ordering::Acquire) & MOVING != 0
+    }
+
+    /// Marks the page as moving if that is its frame, and nobody else does anything to it.
+    pub(super) fn begin_to_move(word: &Word, from: Pfn) -> bool {
+        let from = OptPfn::some(from).to_word();
+        word.compare_exchange(from, from | MOVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Gives the page that the caller has marked its frame, the old one or another. If it is
+    /// about to leave the object it still is.
+    pub(super) fn end_move(word: &Word, to: Pfn) {
+        let mut seen = word.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen & MOVING != 0, "I22: only the mover ends a move");
+            let next = OptPfn::some(to).to_word() | seen & LEAVING;
+            // Release: the page, and the descriptor of its frame.
+            match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
     }
 }
 
@@ -160,12 +195,15 @@ impl<M: Machine> Links<M> {
         source: &Source<'_, M>,
     ) -> Result<ObjectId, OutOfFrames> {
         let frame = source.frame(Fill::Fixed)?;
-        // Headers have no owner; nodes have their header.
-        self.frames.desc(frame).assign(FrameKind::Meta, 0, 0, MetaUse::Object as u64);
+        let desc = self.frames.desc(frame);
+        desc.assign(FrameKind::Meta, 0, 0, MetaUse::ObjectNode as u64);
         let id = ObjectId(u64::from(frame.0));
         let data = self.object(id);
         data.refs.set(refs);
+        data.keeps.set(1);
         data.size_bytes.set(size_bytes);
+        // Release: whoever sees the mark sees a header (I30).
+        desc.index.store(MetaUse::Object as u64, Ordering::Release);
         Ok(id)
     }
 
@@ -206,19 +244,22 @@ impl<M: Machine> Links<M> {
         self.object_drop(vma.object, nr_pages);
     }
 
-    /// Drops references of VMAs, or the handle's; the last one frees the object. The caller
-    /// has waited since the VMAs went, so no section can still be looking. Outside
-    /// sections: the end of a large object answers other CPUs.
+    /// Drops references of VMAs, or the handle's; the last one frees the object, unless a walk
+    /// keeps it, which does so then. The caller has waited since the VMAs went, so no section
+    /// can still be looking. Outside sections: the end of a large object answers other CPUs.
     pub(crate) fn object_drop(&self, id: ObjectId, nr_pages: u64) {
-        let data = self.object(id);
-        if data.refs.fetch_sub(nr_pages, Ordering::AcqRel) != nr_pages {
-            return;
+        if self.object(id).refs.fetch_sub(nr_pages, Ordering::AcqRel) == nr_pages {
+            self.object_unkeep(id);
         }
-        let top = Top::of(data);
+    }
+
+    /// The pages, and the nodes of the tree. Nobody is left who knows the object, but for
+    /// look-ups that find out that it has ended.
+    pub(super) fn free_pages(&self, id: ObjectId) {
+        let top = Top::of(self.object(id));
         if let Some(node) = top.node() {
             self.free_node(node, top.height(), &mut Pace::new(&self.machine));
         }
-        self.give_back(Pfn(id.0 as u32), Fill::Raw);
     }
 
     fn free_node(&self, node: Pfn, height: u32, pace: &mut Pace<'_, M>) {
@@ -229,6 +270,7 @@ impl<M: Machine> Links<M> {
             if height > 1 {
                 self.free_node(below, height - 1, pace);
             } else {
+                debug_assert!(ObjectPage::of(word) == ObjectPage::Frame(below), "I22: nobody moves or removes it");
                 let desc = self.frames.desc(below);
                 // Else the last pin frees it (I23).
                 if desc.orphan() {
@@ -281,11 +323,11 @@ impl<M: Machine> Links<M> {
                 fill(word)
             }
             ObjectSlot::Hole(word) => {
-                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::Object as u64);
+                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
                 fill(word)
             }
             ObjectSlot::Low(top) => {
-                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::Object as u64);
+                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
                 self.raise_top(id, index, *top, pfn)
             }
         }

@@ -5,6 +5,7 @@
 //!          beyond it
 //! bar      each page is marked as leaving: who wants it waits         source/discard.rs
 //! grace    of all CPUs: whoever had found a page has made its entry, or has not
+//!          moves of these pages that had begun before are waited for
 //! unmap    every entry of each space that may have one                rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
 //! ```
@@ -18,6 +19,7 @@
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::lock::lock_word;
 use crate::machine::{CpuSet, Machine};
+use crate::notify::notice::Why;
 use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
@@ -58,8 +60,9 @@ impl<M: Machine> Vm<M> {
             let part = ObjectPages { start: first, end: first.saturating_add(MOST_AT_ONCE).min(rest.end) };
             self.object_bar(id, part);
             self.grace_everywhere();
+            self.wait_for_moves(id, part);
             if self.object_was_mapped(id, part) {
-                self.unmap_object_pages(id, part);
+                self.unmap_object_pages(id, part, Why::Discard);
             }
             self.object_free(id, part);
             rest.start = part.end;
@@ -67,7 +70,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Any CPU may be looking at an object, whichever space it runs.
-    fn grace_everywhere(&self) {
+    pub(crate) fn grace_everywhere(&self) {
         self.grace(&CpuSet::first(self.machine.nr_cpus()));
     }
 }

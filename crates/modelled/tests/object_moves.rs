@@ -1,0 +1,217 @@
+//! I22, I30: a page of an object that moves to another frame, against everybody who may use
+//! the page, take it out, or end the object.
+
+mod common;
+
+use common::{Modelled, RW, World, explore, run};
+use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, ObjectPart, Pfn, SharedObject};
+use softfault_modelled::{MapFlags, Term};
+use std::sync::{Arc, Mutex};
+
+type Object = SharedObject<'static, Modelled>;
+type Space = AddressSpace<'static, Modelled>;
+type Actor = Box<dyn FnOnce() + Send>;
+
+const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
+/// Where the object's page is mapped.
+const AT: u64 = 4;
+
+fn map(space: &Space, page: u64, object: &Object) {
+    space.mmap_object(page * 4096, 4096, RW, FIXED_SHARED, ObjectPart::new(object)).unwrap();
+}
+
+/// An object of one page, mapped, written and touched: its frame.
+fn page(w: World) -> (Object, Pfn) {
+    w.touch(0);
+    let object = w.vm.new_shared_object(4096).unwrap();
+    map(w.space, AT, &object);
+    object.write(0, &[7; 8]).unwrap();
+    w.touch(AT);
+    let pfn = w.space.translate_at_rest(AT * 4096).unwrap().pfn;
+    (object, pfn)
+}
+
+/// The same, of an object that lasts.
+fn world() -> (World, &'static Object, Pfn) {
+    let w = World::new(Discipline::Lockfree, 0, 1);
+    let (object, pfn) = page(w);
+    (w, Box::leak(Box::new(object)), pfn)
+}
+
+fn mover(w: World, pfn: Pfn) -> Actor {
+    Box::new(move || _ = w.vm.migrate_frame(pfn))
+}
+
+fn content(object: &Object) -> [u8; 8] {
+    let mut word = [0; 8];
+    object.read(0, &mut word);
+    word
+}
+
+/// One CPU moves the page, another does something with it.
+fn move_against(other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static, word: [u8; 8]) {
+    move_against_long(2, other, word);
+}
+
+/// The same with so many preemptions.
+fn move_against_long(
+    preemptions: usize,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+    word: [u8; 8],
+) {
+    explore(preemptions, move || {
+        let (w, object, pfn) = world();
+        run(vec![mover(w, pfn), Box::new(move || other(w, object))]);
+        w.check(&[]);
+        assert_eq!(content(object), word);
+    });
+}
+
+/// The entry goes while it is looked at, or comes while the slot is marked.
+#[test]
+fn a_move_against_a_fault() {
+    let fault = |w: World, _: &Object| _ = w.space.handle_fault(AT * 4096, Access::Write).unwrap();
+    move_against(fault, [7; 8]);
+}
+
+/// A store is in the frame that is copied, or comes to the new one.
+#[test]
+fn a_move_against_a_store() {
+    move_against(|w, _| w.space.write(AT * 4096, &[9; 8]).unwrap(), [9; 8]);
+}
+
+#[test]
+fn a_move_against_a_write_by_the_handle() {
+    move_against(|_, object| object.write(0, &[9; 8]).unwrap(), [9; 8]);
+}
+
+/// The store comes through the entry of another space, which the walk has to visit.
+#[test]
+fn a_move_against_a_store_through_another_mapping() {
+    explore(2, || {
+        let (w, object, pfn) = world();
+        let other: &'static Space = Box::leak(Box::new(w.vm.new_space().unwrap()));
+        map(other, AT, object);
+        other.handle_fault(AT * 4096, Access::Write).unwrap();
+        run(vec![mover(w, pfn), Box::new(|| other.write(AT * 4096, &[9; 8]).unwrap())]);
+        w.check(&[other]);
+        assert_eq!(content(object), [9; 8]);
+    });
+}
+
+/// One of the two has marked the slot first, and the other finds its mark.
+#[test]
+fn a_move_against_a_discard() {
+    let discard = |w: World, object: &'static Object| {
+        object.discard(0..1);
+        w.touch(AT);
+    };
+    move_against_long(1, discard, [0; 8]);
+}
+
+#[test]
+fn a_move_against_an_unmapping() {
+    move_against_long(1, |w, _| w.space.munmap(AT * 4096, 4096).unwrap(), [7; 8]);
+}
+
+/// The frame that the page had is wanted at once.
+#[test]
+fn a_move_against_a_read() {
+    explore(2, || {
+        let (w, object, pfn) = world();
+        let reuse = move || {
+            if w.vm.migrate_frame(pfn).is_ok() {
+                let scratch = w.vm.new_shared_object(4096).unwrap();
+                scratch.write(0, &[5; 8]).unwrap();
+            }
+        };
+        let read = || assert_eq!(content(object), [7; 8]);
+        run(vec![Box::new(reuse), Box::new(read)]);
+        w.check(&[]);
+    });
+}
+
+/// A page that is pinned stays, whenever the pin came.
+#[test]
+fn a_move_against_a_pin() {
+    explore(2, || {
+        let (w, object, pfn) = world();
+        let held = Arc::new(Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || match w.space.pin_page_mut(AT * 4096, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+            Err(error) => panic!("{error}"),
+        };
+        run(vec![mover(w, pfn), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        held.write(0, &[9; 8]);
+        assert_eq!(content(object), [9; 8], "moved away under a pin");
+        assert!(w.vm.migrate_frame(held.pfn()).is_err());
+        drop(held);
+        w.check(&[]);
+    });
+}
+
+#[test]
+fn a_move_against_a_move() {
+    explore(1, || {
+        let (w, object, pfn) = world();
+        run(vec![mover(w, pfn), mover(w, pfn)]);
+        w.check(&[]);
+        assert_eq!(content(object), [7; 8]);
+    });
+}
+
+/// The last mapping goes, the handle has gone before; the header's frame is another object's at
+/// once. The mover has the object still, or finds that there is none.
+#[test]
+fn a_move_against_the_end_of_the_object() {
+    explore(1, || {
+        let w = World::new(Discipline::Lockfree, 0, 1);
+        let (object, pfn) = page(w);
+        drop(object);
+        let end = move || {
+            w.space.munmap(AT * 4096, 4096).unwrap();
+            let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
+            assert_eq!(object.nr_mapped_pages(), 0);
+        };
+        run(vec![mover(w, pfn), Box::new(end)]);
+        w.check(&[]);
+    });
+}
+
+/// The space ends while its entries are taken.
+#[test]
+fn a_move_against_the_end_of_a_space() {
+    explore(1, || {
+        let (w, object, pfn) = world();
+        let other = w.vm.new_space().unwrap();
+        map(&other, AT, object);
+        other.handle_fault(AT * 4096, Access::Write).unwrap();
+        w.space.munmap(AT * 4096, 4096).unwrap();
+        run(vec![mover(w, pfn), Box::new(move || drop(other))]);
+        w.check(&[]);
+        assert_eq!(content(object), [7; 8]);
+    });
+}
+
+/// Without an entry: the page is the handle's alone.
+#[test]
+fn a_move_against_a_first_mapping() {
+    explore(1, || {
+        let (w, object, pfn) = world();
+        w.space.munmap(AT * 4096, 4096).unwrap();
+        let first = move || {
+            map(w.space, AT, object);
+            match w.space.handle_fault(AT * 4096, Access::Write) {
+                Ok(_) => w.space.write(AT * 4096, &[9; 8]).unwrap(),
+                Err(FaultError::NotMapped) => unreachable!("mapped before"),
+                Err(other) => panic!("{other}"),
+            }
+        };
+        run(vec![mover(w, pfn), Box::new(first)]);
+        w.check(&[]);
+        assert_eq!(content(object), [9; 8]);
+    });
+}

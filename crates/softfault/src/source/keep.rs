@@ -1,0 +1,121 @@
+//! What keeps an object for those who come from one of its frames, and their moves of its
+//! pages.
+//!
+//! ```text
+//! frame of a page ─▶ header: keeps ─▶ slot of the page ─▶ marked as moving ─▶ another frame
+//! ```
+//! A frame names its object, and holds no reference to it. A walk takes one of its own, and
+//! only if there is one already, as for families (I30):
+//!
+//! 1. it enters a section and makes its CPU known as one that looks something up;
+//! 2. it reads the descriptor of the frame, and sees that the frame that is named is the header
+//!    of an object;
+//! 3. it raises `keeps` by compare-and-swap, never from zero.
+//!
+//! VMAs and the handle hold one together. Whoever drops the last one frees the pages, marks the
+//! header's frame as none, waits for look-ups that may have seen the old mark, and gives it
+//! back. So neither the end of an object nor a walk waits for the other, and no page is moving
+//! when the tree is freed. The wait for look-ups costs nothing where no CPU looks anything up.
+//!
+//! The descriptor of a page may be out of date when it is read. The slot decides: it names the
+//! frame, or there is no move.
+//!
+//! Locks on entry: none, no section.
+
+use super::object::{ObjectPage, ObjectSlot};
+use crate::addr::Pfn;
+use crate::frame::{Fill, FrameKind, MetaUse};
+use crate::links::{Links, LookupSection};
+use crate::machine::Machine;
+use crate::space::vma::ObjectId;
+use crate::sync::{Ordering, Word};
+
+/// A walk's reference: the object stays until this is dropped. With the last one it ends.
+pub(crate) struct KeptObject<'vm, M: Machine> {
+    links: &'vm Links<M>,
+    pub(crate) id: ObjectId,
+}
+
+impl<M: Machine> Drop for KeptObject<'_, M> {
+    fn drop(&mut self) {
+        self.links.object_unkeep(self.id);
+    }
+}
+
+impl<M: Machine> Links<M> {
+    /// A reference to the object that a page's frame names, and the number of the page.
+    pub(crate) fn object_of(&self, pfn: Pfn) -> Option<(KeptObject<'_, M>, u64)> {
+        let lookup = &self.lookup_section();
+        let desc = self.frames.desc(pfn);
+        if desc.state().kind() != FrameKind::Shared {
+            return None;
+        }
+        let (owner, index) = (desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire));
+        if owner >= self.nr_frames() || !self.is_object(lookup, Pfn(owner as u32)) {
+            return None;
+        }
+        self.object_keep(lookup, ObjectId(owner)).map(|kept| (kept, index))
+    }
+
+    /// Whether the frame is the header of an object. It stays one until the section ends. Asks
+    /// the descriptor alone (I30).
+    fn is_object(&self, lookup: &LookupSection<'_>, frame: Pfn) -> bool {
+        self.assert_lookup(lookup);
+        let desc = self.frames.desc(frame);
+        desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == MetaUse::Object as u64
+    }
+
+    /// One more reference, if there is one. In the section in which the frame was seen to be
+    /// the header of an object.
+    fn object_keep(&self, lookup: &LookupSection<'_>, id: ObjectId) -> Option<KeptObject<'_, M>> {
+        let keeps = &self.object(id).keeps;
+        let mut seen = keeps.load(Ordering::Relaxed);
+        while seen > 0 {
+            match keeps.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    debug_assert!(self.is_object(lookup, Pfn(id.0 as u32)), "I30: a header stays under a look-up");
+                    return Some(KeptObject { links: self, id });
+                }
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    /// One reference less; with the last one the object ends.
+    pub(super) fn object_unkeep(&self, id: ObjectId) {
+        // Release: what was done to the object comes before its end.
+        let before = self.object(id).keeps.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "I30: references of VMAs, the handle and walks are counted");
+        if before != 1 {
+            return;
+        }
+        self.free_pages(id);
+        // Who looks it up from now on sees no object; who has seen one is waited for, since its
+        // compare-and-swap may still come.
+        let header = Pfn(id.0 as u32);
+        self.frames.desc(header).index.store(MetaUse::Former as u64, Ordering::Release);
+        self.wait_for_lookups();
+        self.give_back(header, Fill::Raw);
+    }
+
+    /// Marks the page as moving, if its slot has that frame. After the next grace period of all
+    /// CPUs nobody maps, reads or writes it anew. Whether it is marked now; the caller ends it.
+    pub(crate) fn object_begin_move(&self, kept: &KeptObject<'_, M>, page: u64, from: Pfn) -> bool {
+        self.with_slot(kept, page, |word| ObjectPage::begin_to_move(word, from)).unwrap_or(false)
+    }
+
+    /// Gives the page its frame. The caller has marked it, and no entry maps it.
+    pub(crate) fn object_end_move(&self, kept: &KeptObject<'_, M>, page: u64, to: Pfn) {
+        let ended = self.with_slot(kept, page, |word| ObjectPage::end_move(word, to));
+        debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
+    }
+
+    fn with_slot<T>(&self, kept: &KeptObject<'_, M>, page: u64, f: impl FnOnce(&Word) -> T) -> Option<T> {
+        let section = self.section();
+        match self.object_slot(section.inside(), kept.id, page) {
+            ObjectSlot::Page(word) => Some(f(word)),
+            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
+        }
+    }
+}
