@@ -4,10 +4,11 @@
 mod common;
 
 use common::*;
+use softfault::hooks::Class;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
 use softfault::{
-    Access, Advice, CompactRefusal, Event, FaultDone, MapFlags, MigrateRefusal, MlockFlags, ObjectPart, Order, Pfn,
+    Access, CompactRefusal, Event, FaultDone, MapFlags, MigrateRefusal, MlockFlags, ObjectPart, Order, Pfn,
     SharedObject, Term,
 };
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -142,28 +143,18 @@ fn what_an_object_is_made_of_stays() {
     });
 }
 
-/// Every 16th page of memory is an object's, some mapped, some read and written by the handle
-/// alone; the rest comes free again.
-fn fragment<'vm>(w: &World<'vm>, object: &Object<'vm>) -> u64 {
+/// Pages of an object fill memory; all but two of 32 leave again, the first of which was written
+/// by the handle alone, and the second is mapped. Gives the numbers of those.
+fn fragment<'vm>(w: &World<'vm>, object: &Object<'vm>) -> impl Iterator<Item = u64> + Clone + use<> {
     let nr_pages = w.vm.vmstat().nr_free_pages / 100 * 92;
-    let filler = w.vm.new_space().unwrap();
-    assert_eq!(filler.mmap(EXTRA, nr_pages * PAGE, RW, PRIVATE | FIXED), Ok(EXTRA));
-    filler.madvise(EXTRA, nr_pages * PAGE, Advice::NoHugePage).unwrap();
-    let mut nr = 0;
     for page in 0..nr_pages {
-        match page % 32 {
-            0 => {
-                object.write(nr * PAGE, &nr.to_le_bytes()).unwrap();
-                nr += 1;
-            }
-            16 => {
-                w.space.write(BASE + nr * PAGE, &nr.to_le_bytes()).unwrap();
-                nr += 1;
-            }
-            _ => _ = filler.handle_fault(EXTRA + page * PAGE, Access::Write).unwrap(),
-        }
+        let (at, word) = (page * PAGE, page.to_le_bytes());
+        if page % 32 == 0 { object.write(at, &word).unwrap() } else { w.space.write(BASE + at, &word).unwrap() }
     }
-    nr
+    let pairs = (0..nr_pages / 32).map(|i| i * 32);
+    pairs.clone().for_each(|page| object.discard(page + 2..page + 32));
+    object.discard(nr_pages / 32 * 32..nr_pages);
+    pairs.flat_map(|page| [page, page + 1])
 }
 
 /// A block with pages of objects can be emptied, unless they are pinned, or have more
@@ -172,8 +163,8 @@ fn fragment<'vm>(w: &World<'vm>, object: &Object<'vm>) -> u64 {
 fn blocks_with_pages_of_objects_are_emptied() {
     in_setup(Setup::PLAIN, 1, 48 << 20, |w| {
         let object = w.vm.new_shared_object(1 << 30).unwrap();
-        map(w.space, BASE, 1 << 12, &object, 0);
-        let nr = fragment(w, &object);
+        map(w.space, BASE, 1 << 14, &object, 0);
+        let kept = fragment(w, &object);
         let content = |page: u64| {
             let mut word = [0; 8];
             object.read(page * PAGE, &mut word);
@@ -191,13 +182,18 @@ fn blocks_with_pages_of_objects_are_emptied() {
         assert_eq!(refused, Err(CompactRefusal::InTheWay(MigrateRefusal::TooManyMaps)));
         check(w.vm, &[w.space]);
         w.vm.set_huge_knobs(&knobs.with_defrag(Defrag::Always)).unwrap();
-        let nr_made = (nr_before + 1..nr_huge).filter(write).count() as u64;
+        let made: Vec<u64> = (nr_before + 1..nr_huge).filter(write).collect();
         check(w.vm, &[w.space]);
-        assert!(nr_made >= 10, "{nr_before} huge pages, and {nr_made}");
+        assert!(made.len() >= 10, "{nr_before} huge pages, and {}", made.len());
+        // The blocks are the huge pages' from now on.
+        for i in made {
+            let first = w.space.translate_at_rest(EXTRA + i * HUGE).unwrap().pfn.0;
+            assert_eq!(w.vm.block_class(first / 512), Class::Movable);
+        }
         assert!(w.vm.event(Event::PgmigrateSuccess) >= 200 && w.vm.event(Event::CompactSuccess) > 0);
         assert_eq!(w.vm.event(Event::PgmigrateFail), w.vm.event(Event::MigrateRefusedTooManyMaps));
-        (0..nr).for_each(|page| assert_eq!(content(page), page));
-        assert_eq!(object.nr_resident_pages(), nr);
+        kept.clone().for_each(|page| assert_eq!(content(page), page));
+        assert_eq!(object.nr_resident_pages(), kept.count() as u64);
     });
 }
 

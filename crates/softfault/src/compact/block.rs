@@ -11,7 +11,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::migrate::{Migration, Movable, Move};
+use super::migrate::Migration;
+use super::moves::{Movable, Move};
 use super::object::ObjectMoves;
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
@@ -179,7 +180,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
         let mut found = Candidates { end: rest.end, ..Candidates::default() };
         let nr_most = NR_IN_WINDOW.min(self.left.nr_blocks);
-        for b in frames.blocks.offering(Kind::Spare, rest, rest.start) {
+        for b in frames.blocks.offering_either([Kind::Spare, Kind::Shared], rest) {
             if found.nr_looks == nr_most {
                 found.end = b;
                 break;

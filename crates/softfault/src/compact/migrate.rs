@@ -1,4 +1,4 @@
-//! Moving private pages to other frames, some at a time; and single ones of any kind.
+//! Moving private pages to other frames, some at a time.
 //!
 //! ```text
 //! all entries of each frame ─▶ Busy        rmap/take.rs
@@ -22,32 +22,18 @@
 //! Locks on entry: none, no section.
 
 use super::MigrateRefusal;
-use super::object::ObjectMoves;
+use super::moves::{MAPS_MAX, MOVES_MAX, Movable, Move};
 use crate::account::Event;
 use crate::addr::{PageRange, Pfn, Vpn};
-use crate::frame::{Fill, FrameKind, OutOfFrames};
+use crate::frame::FrameKind;
 use crate::machine::{CpuSet, Flush, Machine};
 use crate::mem;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::space::Vm;
-use crate::space::relief::Lack;
 use crate::table::format::{Entry, Leaf};
 
-/// Frames that are moved together: one grace period for all of them. More would
-/// keep the programs that want the first of them waiting for the last.
-pub(super) const MOVES_MAX: usize = 16;
-/// Entries of all of them.
+/// Entries of all moves of a batch.
 const ENTRIES_MAX: usize = 32;
-/// Entries of one of them.
-const MAPS_MAX: u64 = 16;
-
-/// From one frame to another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Move {
-    pub(super) from: Pfn,
-    /// The caller's alone.
-    pub(super) to: Pfn,
-}
 
 /// Pages on the move. What is neither finished nor abandoned is put back, and
 /// its frames are lost.
@@ -190,91 +176,5 @@ impl<'vm, M: Machine> Migration<'vm, M> {
 impl<M: Machine> Drop for Migration<'_, M> {
     fn drop(&mut self) {
         self.put_back_from(0);
-    }
-}
-
-impl Lack for MigrateRefusal {
-    fn of(_: OutOfFrames) -> MigrateRefusal {
-        MigrateRefusal::NoTarget
-    }
-
-    fn lack(&self) -> Option<OutOfFrames> {
-        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
-    }
-}
-
-/// What looks as if it could be moved.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Movable {
-    /// A private page that so many entries map.
-    Private(u64),
-    /// A page of an object: see [`ObjectMoves`].
-    OfObject,
-}
-
-impl<M: Machine> Vm<M> {
-    /// Whether a frame looks as if it could be moved.
-    pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
-        let state = self.frames.desc(pfn).state();
-        if self.frames.folio(pfn).state().kind() != FrameKind::Free && self.is_part(pfn) {
-            return Err(MigrateRefusal::HugePage);
-        }
-        match state.kind() {
-            FrameKind::Free => Err(MigrateRefusal::NotInUse),
-            FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
-            FrameKind::Table => Err(MigrateRefusal::Table),
-            FrameKind::Meta => Err(MigrateRefusal::Meta),
-            FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
-            FrameKind::Shared => Ok(Movable::OfObject),
-            FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
-            FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
-            FrameKind::Anon => Ok(Movable::Private(state.nr_maps())),
-        }
-    }
-
-    /// Moves one page to another frame, whoever maps it, and gives the new frame.
-    /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
-    /// asks wants this page moved, so memory is relieved for its new frame. Compaction,
-    /// which moves pages by itself, relieves nothing: it looks for its own frames
-    /// (`Targets`), and is what others are relieved with.
-    ///
-    /// # Errors
-    ///
-    /// [`MigrateRefusal`]; the page is where it was.
-    pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
-        self.assert_outside();
-        self.call();
-        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn));
-        if let Err(refusal) = moved {
-            self.count(refusal.event(), 1);
-        }
-        moved
-    }
-
-    fn try_migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
-        if u64::from(pfn.0) >= self.nr_frames() {
-            return Err(MigrateRefusal::Reserved);
-        }
-        let kind = self.check_movable(pfn)?;
-        // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
-        let (to, _held) = self.obtain_held(Fill::Raw).map_err(MigrateRefusal::of)?;
-        let this = Move { from: pfn, to };
-        let mut result = Ok(());
-        match kind {
-            Movable::Private(_) => {
-                let mut migration = Migration::new(self);
-                result = migration.add(this, u64::MAX);
-                if result.is_ok() {
-                    migration.finish(&mut |_, done| result = done);
-                }
-            }
-            Movable::OfObject => {
-                let mut moves = ObjectMoves::new(self, u64::MAX);
-                moves.add(this);
-                moves.run(&mut |_, done| result = done);
-            }
-        }
-        self.give_back(if result.is_ok() { pfn } else { to }, Fill::Raw);
-        result.map(|()| to)
     }
 }

@@ -19,8 +19,10 @@
 
 mod block;
 mod migrate;
+mod moves;
 mod object;
 mod refusal;
+mod single;
 mod target;
 pub(crate) mod words;
 

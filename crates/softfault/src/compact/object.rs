@@ -19,7 +19,7 @@
 //! Locks on entry: none, no section. Takes those of the objects' shards.
 
 use super::MigrateRefusal;
-use super::migrate::{MOVES_MAX, Move};
+use super::moves::{MOVES_MAX, Move};
 use crate::account::Event;
 use crate::addr::{ObjectPages, Pfn};
 use crate::machine::Machine;

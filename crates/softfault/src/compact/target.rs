@@ -6,22 +6,29 @@
 //! Locks on entry: none, no section.
 
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
-use crate::frame::{Content, Kind, word_base};
+use crate::frame::{Class, Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
-/// Passes over the blocks: those with pages of objects, which are not emptied; those fuller than
-/// the one to be emptied; all; those with pins and those with tables, which want their free frames
-/// for themselves; and those that CPUs take their small frames from. The trees have no name for
-/// the second and the last; what else they name is passed over, as far as [`MOST_LOOKS`] goes.
-const PASSES: [Pass; 6] = [
-    Pass { kind: Kind::Shared, fuller: false, most_looks: u64::MAX },
-    Pass { kind: Kind::Spare, fuller: true, most_looks: MOST_LOOKS },
-    Pass { kind: Kind::Spare, fuller: false, most_looks: u64::MAX },
-    Pass { kind: Kind::Pinned, fuller: false, most_looks: u64::MAX },
-    Pass { kind: Kind::Fixed, fuller: false, most_looks: u64::MAX },
-    Pass { kind: Kind::Any, fuller: false, most_looks: MOST_LOOKS },
-];
+/// Passes over the blocks: of the class of the one to be emptied those that are fuller, then all;
+/// the same of the other class whose pages move; those with pins and those with tables, which
+/// want their free frames for themselves; and those that CPUs take their small frames from. The
+/// trees have no name for fuller ones, and for the last; what else they name is passed over, as
+/// far as [`MOST_LOOKS`] goes.
+const fn passes(own: Kind, other: Kind) -> [Pass; 7] {
+    [
+        Pass { kind: own, fuller: true, most_looks: MOST_LOOKS },
+        Pass { kind: own, fuller: false, most_looks: u64::MAX },
+        Pass { kind: other, fuller: true, most_looks: MOST_LOOKS },
+        Pass { kind: other, fuller: false, most_looks: u64::MAX },
+        Pass { kind: Kind::Pinned, fuller: false, most_looks: u64::MAX },
+        Pass { kind: Kind::Fixed, fuller: false, most_looks: u64::MAX },
+        Pass { kind: Kind::Any, fuller: false, most_looks: MOST_LOOKS },
+    ]
+}
+
+static FOR_MOVABLE: [Pass; 7] = passes(Kind::Spare, Kind::Shared);
+static FOR_SHARED: [Pass; 7] = passes(Kind::Shared, Kind::Spare);
 
 /// Blocks that are looked at in a pass that may find nothing in them. A guess.
 const MOST_LOOKS: u64 = 256;
@@ -46,6 +53,7 @@ pub(super) struct Targets<'a, M: Machine> {
     source_free: u64,
     /// Frames that will be asked for at most.
     nr_wanted: u64,
+    passes: &'static [Pass],
     /// Passes that are over, and where this one goes on: part of memory (behind the source,
     /// before it) and block.
     nr_passes: usize,
@@ -62,11 +70,13 @@ pub(super) struct Targets<'a, M: Machine> {
 
 impl<'a, M: Machine> Targets<'a, M> {
     pub(super) fn new(vm: &'a Vm<M>, source: BlockId, source_free: u64) -> Self {
+        let is_shared = vm.frames.blocks.at(source).class() == Class::Shared;
         Targets {
             vm,
             source,
             source_free,
             nr_wanted: BLOCK_FRAMES - source_free,
+            passes: if is_shared { &FOR_SHARED } else { &FOR_MOVABLE },
             nr_passes: 0,
             after: None,
             nr_looks: 0,
@@ -107,7 +117,7 @@ impl<'a, M: Machine> Targets<'a, M> {
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let blocks = &self.vm.frames.blocks;
         let mut nr_seen = 0u32;
-        while let Some(pass) = PASSES.get(self.nr_passes) {
+        while let Some(pass) = self.passes.get(self.nr_passes) {
             let may_look = self.nr_looks < pass.most_looks;
             let next = self.now.take().or_else(|| if may_look { self.next_block(pass.kind) } else { None });
             let Some(b) = next else {

@@ -1,6 +1,6 @@
 //! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
 
-use super::class::Class;
+use super::class::{Class, MARKS};
 use super::folio::FolioData;
 use super::offers::{
     COUNT, DIRTY, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, has_run, more_used, offers, weight,
@@ -140,6 +140,14 @@ impl Block<'_> {
         if self.state.load(Ordering::Relaxed) & class.mark() != class.mark() {
             let before = self.state.fetch_or(class.mark(), Ordering::AcqRel);
             self.note(changed(before, before | class.mark()));
+        }
+    }
+
+    /// All of its frames are the caller's, so that it is of no class.
+    pub(crate) fn unmark(&self) {
+        if self.state.load(Ordering::Relaxed) & MARKS != 0 {
+            let before = self.state.fetch_and(!MARKS, Ordering::AcqRel);
+            self.note(changed(before, before & !MARKS));
         }
     }
 

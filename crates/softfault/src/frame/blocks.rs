@@ -49,7 +49,16 @@ impl Blocks {
             .filter(move |b| self.at(*b).offers(kind))
         })
     }
-    /// The same from the end on.
+    /// Those that offer one of two, in order.
+    pub(crate) fn offering_either(&self, kinds: [Kind; 2], some: BlockRange) -> impl Iterator<Item = BlockId> {
+        let [mut a, mut b] = kinds.map(|kind| self.offering(kind, some, some.start).peekable());
+        core::iter::from_fn(move || match (a.peek(), b.peek()) {
+            (Some(first), Some(second)) if second < first => b.next(),
+            (Some(_), _) => a.next(),
+            (None, _) => b.next(),
+        })
+    }
+    /// The same as `offering`, from the end on.
     pub(crate) fn offering_last(&self, kind: Kind, mut some: BlockRange) -> impl Iterator<Item = BlockId> {
         core::iter::from_fn(move || {
             some.end = self.summary.last_in(kind, &some)?;

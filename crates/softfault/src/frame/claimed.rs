@@ -97,6 +97,7 @@ impl<M: Machine> ClaimedBlock<'_, M> {
         if self.nr_ours() < BLOCK_FRAMES || !self.memory.frames.blocks.at(self.b).folio.reserve(first) {
             return Err(self);
         }
+        self.memory.frames.blocks.at(self.b).unmark();
         let content = Content::zero_if(self.zero.iter().all(|w| *w == !0));
         // In use from now on, and not to be released below.
         self.ours = [0; BLOCK_WORDS];

@@ -24,7 +24,7 @@
 
 use super::object::{ObjectPage, ObjectSlot};
 use crate::addr::Pfn;
-use crate::frame::{Fill, FrameKind, MetaUse};
+use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
 use crate::machine::Machine;
 use crate::space::vma::ObjectId;
@@ -82,23 +82,6 @@ impl<M: Machine> Links<M> {
         None
     }
 
-    /// One reference less; with the last one the object ends.
-    pub(super) fn object_unkeep(&self, id: ObjectId) {
-        // Release: what was done to the object comes before its end.
-        let before = self.object(id).keeps.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0, "I30: references of VMAs, the handle and walks are counted");
-        if before != 1 {
-            return;
-        }
-        self.free_pages(id);
-        // Who looks it up from now on sees no object; who has seen one is waited for, since its
-        // compare-and-swap may still come.
-        let header = Pfn(id.0 as u32);
-        self.frames.desc(header).index.store(MetaUse::Former as u64, Ordering::Release);
-        self.wait_for_lookups();
-        self.give_back(header, Fill::Raw);
-    }
-
     /// Marks the page as moving, if its slot has that frame. After the next grace period of all
     /// CPUs nobody maps, reads or writes it anew. Whether it is marked now; the caller ends it.
     pub(crate) fn object_begin_move(&self, kept: &KeptObject<'_, M>, page: u64, from: Pfn) -> bool {
@@ -119,3 +102,7 @@ impl<M: Machine> Links<M> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "keep_tests.rs"]
+mod tests;

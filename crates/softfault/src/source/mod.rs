@@ -3,8 +3,8 @@
 //! Private anonymous memory needs nothing but frames of zeroes, which `frame`
 //! has; shared memory has an object that remembers its frames. `object` is what
 //! faults see of it, `pages` goes over them in order, `handle` is what the embedder
-//! holds, `discard` how pages leave an object that lives on, `keep` what keeps an object for
-//! who comes from a frame of it, `check` what has to be true of objects at rest.
+//! holds, `discard` how pages leave an object that lives on, `refs` how long an object
+//! lives, `keep` what keeps it for who comes from a frame of it, `check` what has to be true of objects at rest.
 //!
 //! This station works on `Links`, save `handle`, which is an operation, and `check`.
 
@@ -15,3 +15,4 @@ pub(crate) mod keep;
 pub(crate) mod members;
 pub(crate) mod object;
 mod pages;
+mod refs;

@@ -21,10 +21,9 @@ use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem::{self};
-use crate::pace::Pace;
 use crate::section::InSection;
 use crate::source::members::{NR_SHARDS, Shard};
-use crate::space::vma::{ObjectId, Vma, VmaFlags};
+use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
 
 pub(super) const INDEX_BITS: u32 = 9;
@@ -217,68 +216,6 @@ impl<M: Machine> Links<M> {
     #[inline]
     pub(crate) fn object_nr_pages(&self, id: ObjectId) -> u64 {
         self.object(id).size_bytes.load(Ordering::Acquire).div_ceil(PAGE_SIZE)
-    }
-
-    /// `nr_pages` more pages of such a VMA map its object.
-    pub(crate) fn object_get(&self, vma: &Vma, nr_pages: u64) {
-        if vma.object == ObjectId::NONE {
-            return;
-        }
-        let data = self.object(vma.object);
-        if !vma.flags.contains(VmaFlags::NEVERWRITE) {
-            data.nr_writable.fetch_add(nr_pages, Ordering::Relaxed);
-        }
-        data.refs.fetch_add(nr_pages, Ordering::Relaxed);
-    }
-
-    /// `nr_pages` fewer of such a VMA, after a wait as for [`object_drop`](Self::object_drop).
-    /// No translation of the pages is left: whoever reads a count of 0 sees every store.
-    pub(crate) fn object_put(&self, vma: &Vma, nr_pages: u64) {
-        if vma.object == ObjectId::NONE || nr_pages == 0 {
-            return;
-        }
-        if !vma.flags.contains(VmaFlags::NEVERWRITE) {
-            // Before the references: the last of them frees the header.
-            self.object(vma.object).nr_writable.fetch_sub(nr_pages, Ordering::Release);
-        }
-        self.object_drop(vma.object, nr_pages);
-    }
-
-    /// Drops references of VMAs, or the handle's; the last one frees the object, unless a walk
-    /// keeps it, which does so then. The caller has waited since the VMAs went, so no section
-    /// can still be looking. Outside sections: the end of a large object answers other CPUs.
-    pub(crate) fn object_drop(&self, id: ObjectId, nr_pages: u64) {
-        if self.object(id).refs.fetch_sub(nr_pages, Ordering::AcqRel) == nr_pages {
-            self.object_unkeep(id);
-        }
-    }
-
-    /// The pages, and the nodes of the tree. Nobody is left who knows the object, but for
-    /// look-ups that find out that it has ended.
-    pub(super) fn free_pages(&self, id: ObjectId) {
-        let top = Top::of(self.object(id));
-        if let Some(node) = top.node() {
-            self.free_node(node, top.height(), &mut Pace::new(&self.machine));
-        }
-    }
-
-    fn free_node(&self, node: Pfn, height: u32, pace: &mut Pace<'_, M>) {
-        for i in 0..512 {
-            pace.step();
-            let word: &Word = mem::view(&self.machine, node, i * 8);
-            let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() else { continue };
-            if height > 1 {
-                self.free_node(below, height - 1, pace);
-            } else {
-                debug_assert!(ObjectPage::of(word) == ObjectPage::Frame(below), "I22: nobody moves or removes it");
-                let desc = self.frames.desc(below);
-                // Else the last pin frees it (I23).
-                if desc.orphan() {
-                    self.give_back(below, Fill::Raw);
-                }
-            }
-        }
-        self.give_back(node, Fill::Raw);
     }
 
     /// Looks a page up. The caller has something that keeps the object: a VMA that cannot

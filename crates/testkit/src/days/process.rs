@@ -120,17 +120,23 @@ impl<'vm> Process<'vm> {
             self.fault(at, Access::Write)?;
             if self.nr_touched.is_multiple_of(STAMP_EVERY) {
                 self.stamp(at, number)?;
-                let frame = self.space.translate_at_rest(at).ok_or("a page that was touched is not there")?;
-                used(frame.pfn.0.into(), STAMP_EVERY);
+                used(self.frame(at)?, STAMP_EVERY);
             }
             self.nr_touched += 1;
             // Between the others, so that they lie among them.
             if self.nr_shared_touched * self.nr_pages < self.nr_touched * self.nr_shared {
-                self.fault(SHARED + self.nr_shared_touched * PAGE, Access::Write)?;
+                let at = SHARED + self.nr_shared_touched * PAGE;
+                self.fault(at, Access::Write)?;
+                used(self.frame(at)?, 1);
                 self.nr_shared_touched += 1;
             }
         }
         Ok(())
+    }
+
+    fn frame(&self, at: u64) -> Done<u64> {
+        let found = self.space.translate_at_rest(at).ok_or("a page that was touched is not there")?;
+        Ok(found.pfn.0.into())
     }
 
     fn stamp(&mut self, at: u64, number: u64) -> Done {

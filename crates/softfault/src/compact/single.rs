@@ -1,0 +1,71 @@
+//! Moving one page, of whatever kind.
+//!
+//! Locks on entry: none, no section.
+
+use super::MigrateRefusal;
+use super::migrate::Migration;
+use super::moves::{Movable, Move};
+use super::object::ObjectMoves;
+use crate::addr::Pfn;
+use crate::frame::{Fill, OutOfFrames};
+use crate::machine::Machine;
+use crate::space::Vm;
+use crate::space::relief::Lack;
+
+impl Lack for MigrateRefusal {
+    fn of(_: OutOfFrames) -> MigrateRefusal {
+        MigrateRefusal::NoTarget
+    }
+
+    fn lack(&self) -> Option<OutOfFrames> {
+        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Moves one page to another frame, whoever maps it, and gives the new frame.
+    /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
+    /// asks wants this page moved, so memory is relieved for its new frame. Compaction,
+    /// which moves pages by itself, relieves nothing: it looks for its own frames
+    /// (`Targets`), and is what others are relieved with.
+    ///
+    /// # Errors
+    ///
+    /// [`MigrateRefusal`]; the page is where it was.
+    pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
+        self.assert_outside();
+        self.call();
+        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn));
+        if let Err(refusal) = moved {
+            self.count(refusal.event(), 1);
+        }
+        moved
+    }
+
+    fn try_migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            return Err(MigrateRefusal::Reserved);
+        }
+        let kind = self.check_movable(pfn)?;
+        // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
+        let (to, _held) = self.obtain_held(Fill::Raw).map_err(MigrateRefusal::of)?;
+        let this = Move { from: pfn, to };
+        let mut result = Ok(());
+        match kind {
+            Movable::Private(_) => {
+                let mut migration = Migration::new(self);
+                result = migration.add(this, u64::MAX);
+                if result.is_ok() {
+                    migration.finish(&mut |_, done| result = done);
+                }
+            }
+            Movable::OfObject => {
+                let mut moves = ObjectMoves::new(self, u64::MAX);
+                moves.add(this);
+                moves.run(&mut |_, done| result = done);
+            }
+        }
+        self.give_back(if result.is_ok() { pfn } else { to }, Fill::Raw);
+        result.map(|()| to)
+    }
+}
