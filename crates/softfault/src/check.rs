@@ -21,6 +21,7 @@ use crate::table::take::{self, Next};
 use core::ops::ControlFlow;
 
 pub(crate) mod broken;
+mod folios;
 mod huge;
 mod members;
 
@@ -78,6 +79,10 @@ impl<M: Machine> Vm<M> {
                 result?;
                 continue;
             }
+            if self.frames.is_tail(pfn) {
+                self.check_tail(pfn)?;
+                continue;
+            }
             let free = self.is_free(pfn);
             let used = !matches!(state.kind(), FrameKind::Free);
             if free && state.pins() > 0 {
@@ -99,6 +104,9 @@ impl<M: Machine> Vm<M> {
             let is_fixed = matches!(state.kind(), FrameKind::Table | FrameKind::Meta);
             if is_fixed && self.frames.blocks.at(BlockId::of(pfn)).class() != Class::Fixed {
                 return Err(Broken::Unmarked(pfn));
+            }
+            if state.kind() == FrameKind::Shared {
+                self.check_tails_of(pfn)?;
             }
             // A page that no entry maps and nothing pins, a table that none names:
             // lost to everybody.
@@ -211,7 +219,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                     self.check_huge(vpn, leaf, vma, counts).map(|nr_pages| nr_huge += nr_pages)
                 }
                 Entry::Leaf(leaf) => {
-                    let kind = self.vm.frames.desc(leaf.pfn).state().kind();
+                    let kind = self.vm.frames.head_desc(leaf.pfn).state().kind();
                     nr_anon += u64::from(kind == FrameKind::Anon);
                     nr_shmem += u64::from(kind == FrameKind::Shared);
                     counts[leaf.pfn.0 as usize] += 1;
@@ -253,9 +261,11 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// I14: the object of the VMA has the frame at the page's place, and knows that it is mapped.
     fn check_object_leaf(&self, vpn: Vpn, vma: Vma, pfn: Pfn) -> Result<(), Broken> {
-        let desc = self.vm.frames.desc(pfn);
-        let is_its = (desc.owner.get(), desc.index.get()) == (vma.object.0, vma.pgoff_of(vpn));
-        let is_there = is_its && desc.state().was_mapped() && self.vm.is_in_its_object(pfn);
+        let head = self.vm.frames.head_of_named(pfn);
+        let desc = self.vm.frames.desc(head);
+        let page = desc.index.get() + u64::from(pfn.0 - head.0);
+        let is_its = (desc.owner.get(), page) == (vma.object.0, vma.pgoff_of(vpn));
+        let is_there = is_its && desc.state().was_mapped() && self.vm.is_in_its_object(head);
         if is_there { Ok(()) } else { Err(Broken::NotInObject(vpn.addr())) }
     }
 

@@ -35,6 +35,9 @@ pub enum Broken {
     WrongCount(Pfn),
     /// An entry names a frame that its object does not have, or not at this page. I14.
     NotInObject(u64),
+    /// A frame is marked as a tail and belongs to no folio of an object, or the other way
+    /// round. I45.
+    Tail(Pfn),
     /// Members of an object, or of a space, are not those that its VMAs ask for: see the space's
     /// or the object's own frame. I44.
     WrongMembers(Pfn),

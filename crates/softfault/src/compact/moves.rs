@@ -3,7 +3,7 @@
 //! Locks on entry: none.
 
 use super::MigrateRefusal;
-use crate::addr::Pfn;
+use crate::addr::{Order, Pfn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::Vm;
@@ -39,11 +39,13 @@ impl<M: Machine> Vm<M> {
             return Err(MigrateRefusal::HugePage);
         }
         match state.kind() {
+            FrameKind::Free if self.frames.is_tail(pfn) => Err(MigrateRefusal::HugePage),
             FrameKind::Free => Err(MigrateRefusal::NotInUse),
             FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
             FrameKind::Table => Err(MigrateRefusal::Table),
             FrameKind::Meta => Err(MigrateRefusal::Meta),
             FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
+            FrameKind::Shared if state.order() > Order::BASE => Err(MigrateRefusal::HugePage),
             FrameKind::Shared => Ok(Movable::OfObject),
             FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
             FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),

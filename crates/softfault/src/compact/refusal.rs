@@ -15,7 +15,7 @@ pub enum MigrateRefusal {
     Meta,
     /// It is a hole, the zero frame, or was taken out of use.
     Reserved,
-    /// It is part of a huge page.
+    /// It is part of a larger page: a huge one, or a folio of an object.
     HugePage,
     /// It is free, or in somebody's hand.
     NotInUse,
@@ -59,7 +59,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::Table => "frame: should be a program's page, and is a page table",
             MigrateRefusal::Meta => "frame: should be a program's page, and is the subsystem's",
             MigrateRefusal::Reserved => "frame: should be a program's page, and is out of use",
-            MigrateRefusal::HugePage => "frame: should be a small page, and is part of a huge one",
+            MigrateRefusal::HugePage => "frame: should be a small page, and is part of a larger one",
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
             MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",

@@ -26,6 +26,9 @@ pub(crate) enum Need {
     Raw,
     /// Adjacent frames of zeroes, to be touched first at this one.
     Batch { order: Order, sub_page: u32 },
+    /// The same for a page of an object, which is to have that size, or a smaller one down to
+    /// the least.
+    Folio { order: Order, sub_page: u32, least: Order },
     /// A huge frame of zeroes, with what a new huge mapping takes. `advice` says
     /// how hard to try.
     Huge { sub_page: u32, twin: Twin, advice: HugeAdvice },
@@ -109,6 +112,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
             Need::Raw => self.raw = Some(self.obtain(Fill::Raw)?),
             Need::Table => self.table = Some(self.obtain(Fill::Fixed)?),
             Need::Shared => self.shared = Some(self.obtain(Fill::Shared)?),
+            Need::Folio { order, sub_page, least } => self.bring_folio(order, sub_page, least)?,
             need => self.bring_large(need),
         }
         Ok(())
@@ -178,6 +182,31 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         self.zeroed = Some(pfn);
     }
 
+    /// The kit is empty when that is refused.
+    #[inline(never)]
+    fn bring_folio(&mut self, order: Order, sub_page: u32, least: Order) -> Result<(), OutOfFrames> {
+        self.give_back_all();
+        self.hold();
+        match self.vm.obtain_folio(order, sub_page) {
+            Ok(first) => self.large.batch = Some((first, order)),
+            Err(refused) => {
+                self.held = None;
+                if order == least {
+                    return Err(refused);
+                }
+                self.give_up(order);
+            }
+        }
+        Ok(())
+    }
+
+    /// Back into the hand, untouched.
+    #[cold]
+    pub(crate) fn keep_folio(&mut self, first: Pfn, order: Order) {
+        self.hold();
+        self.large.batch = Some((first, order));
+    }
+
     /// What is not to be had is noted, and the fault goes on with something
     /// smaller, for which the larger frames that came so far may be needed.
     #[inline(never)]
@@ -198,7 +227,7 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     fn hold_and_try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
         self.hold();
         match need {
-            Need::Zeroed | Need::Raw | Need::Table | Need::Shared => Ok(()),
+            Need::Zeroed | Need::Raw | Need::Table | Need::Shared | Need::Folio { .. } => Ok(()),
             Need::Batch { order, sub_page } => {
                 // What fits has changed since the last turn.
                 self.give_back_batch();
@@ -244,6 +273,12 @@ impl<'vm, M: Machine> Kit<'vm, M> {
     /// Sizes that have not failed yet in this fault.
     pub(crate) fn untried(&self) -> Orders {
         Orders(!self.large.failed)
+    }
+
+    /// The largest size for a page of an object that is not known to be out of reach.
+    pub(crate) fn most_there(&self) -> Order {
+        let failed = u32::from(self.large.failed) | 1 << (Order::PMD.0 + 1);
+        Order(failed.trailing_zeros().saturating_sub(1) as u8)
     }
 
     /// This fault does without that size.

@@ -5,9 +5,11 @@ use super::kit::{Kit, Need};
 use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Access, Pfn};
+use crate::addr::{Access, Order};
 use crate::machine::Machine;
-use crate::source::object::ObjectPage;
+use crate::policy::folio::{FolioOrders, around};
+use crate::source::object::ObjectSlot;
+use crate::source::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::space::AddressSpace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -28,12 +30,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let place = self.vm.object_slot(fault.inside, id, index);
         match place.page() {
-            ObjectPage::Frame(pfn) => return self.map_shared(fault, slot, pfn),
-            ObjectPage::Leaving(_) => return Turn::Wait,
+            ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
+            ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
             ObjectPage::Absent => {}
         }
+        if let ObjectSlot::Page(at) = place
+            && self.vm.object_orders(id) != FolioOrders::BASE
+        {
+            return self.fill_folio(fault, index, at, kit);
+        }
         // A page or a node is missing; the loser keeps its frame.
-        let is_page = place.is_page();
+        let is_page = matches!(place, ObjectSlot::Page(_));
         let pfn = if is_page { kit.shared(fault.inside, here.cpu) } else { kit.table(fault.inside, here.cpu) };
         let Some(pfn) = pfn else { return Turn::Need(if is_page { Need::Shared } else { Need::Table }) };
         if self.vm.object_fill(id, index, &place, pfn).is_err() {
@@ -47,13 +54,36 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Again
     }
 
-    fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> Turn<'vm, M> {
+    /// Puts in a folio around a page that is missing.
+    #[cold]
+    fn fill_folio(&self, fault: &Fault<'_>, index: u64, at: PageSlot<'_>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let id = fault.found.object();
+        let orders = self.vm.object_orders(id);
+        let order = self.vm.folio_order(id, index, at, kit.most_there());
+        let frame = if order == Order::BASE { kit.shared(fault.inside, fault.here.cpu) } else { kit.batch(order) };
+        let Some(pfn) = frame else {
+            let sub_page = (index - around(index, order).start) as u32;
+            let need = Need::Folio { order, sub_page, least: orders.least() };
+            return Turn::Need(if order == Order::BASE { Need::Shared } else { need });
+        };
+        if self.vm.object_fill_folio(id, index, at, PageFrame { pfn, order }).is_err() {
+            if order == Order::BASE {
+                kit.keep_shared(pfn);
+            } else {
+                kit.keep_folio(pfn, order);
+            }
+            return Turn::Raced;
+        }
+        Turn::Again
+    }
+
+    fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         // Before the entry: who takes the page out of its object waits for this section, and
         // then looks whether there may be entries.
-        self.vm.frames.desc(pfn).note_mapped(request.access());
+        self.vm.frames.desc(frame.head()).note_mapped(request.access());
         let dirty = request.access() == Access::Write;
-        let leaf = Leaf { pfn, rights: found.entry_rights(), accessed: true, dirty };
+        let leaf = Leaf { pfn: frame.pfn, rights: found.entry_rights(), accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
                 here.rss.add(Rss::Shmem, 1);

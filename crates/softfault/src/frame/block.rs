@@ -7,6 +7,7 @@ use super::offers::{
 };
 use super::runs::{BLOCK_WORDS, RUN_ORDER, largest_run};
 use super::summary::{Kind, Summary};
+use super::tails::Tails;
 use super::want::Content;
 use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 
@@ -17,7 +18,7 @@ mod claim;
 mod lost_runs;
 mod release;
 
-/// One block. Three lines, so that a CPU at work in its own block writes no
+/// One block. Four lines, so that a CPU at work in its own block writes no
 /// line that another CPU at work in its own writes.
 #[repr(C, align(64))]
 pub struct BlockData {
@@ -30,6 +31,8 @@ pub struct BlockData {
     /// Bit set: the frame, if it is free, may hold anything; clear: it is all
     /// zero. Says nothing of frames in use, so that taking one need not write it.
     pub(crate) dirty: [Word; BLOCK_WORDS],
+    /// Bit set: the frame belongs to a folio of an object and is not its head.
+    pub(crate) tails: Tails,
 }
 
 impl BlockData {

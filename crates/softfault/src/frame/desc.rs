@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
+//!        of an object's page: order 8..13 in place of maps
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64
@@ -9,18 +10,22 @@
 //! ```
 //! A page of an object counts no maps: the object's slot owns its frame, and MAPPED,
 //! REFERENCED and DIRTY say once and for all that an entry was made, used, written through.
+//! That of a folio's head speaks for the whole folio: see `object_folio.rs`.
 //!
 //! There is no untyped reference count: each reference is a map or a pin, and a
 //! short reader is a section. So nothing unexpected can hold a frame.
 //!
 //! All zeroes is a free frame, so that fresh memory needs no initial write.
 
-use crate::addr::Access;
+use crate::addr::{Access, Order};
 use crate::machine::MAX_CPUS;
 use crate::sync::{Ordering, Word};
 use crate::table::format::Leaf;
 
 const MAPS_SHIFT: u32 = 8;
+/// Of the order of an object's folio, in the bits of the maps that its pages do not count.
+const ORDER_SHIFT: u32 = MAPS_SHIFT;
+const ORDER_MASK: u64 = 31;
 const PINS_SHIFT: u32 = 44;
 pub(crate) const MAP_ONE: u64 = 1 << MAPS_SHIFT;
 const MAPS_MAX: u64 = (1 << (PINS_SHIFT - MAPS_SHIFT)) - 1;
@@ -116,9 +121,13 @@ impl FrameState {
     pub fn kind(self) -> FrameKind {
         FrameKind::of(self.0)
     }
-    /// Number of table entries that name it.
+    /// Number of table entries that name it; means nothing of an object's page.
     pub fn nr_maps(self) -> u64 {
         (self.0 >> MAPS_SHIFT) & MAPS_MAX
+    }
+    /// log2 of the frames of the object's folio that it is the head of.
+    pub fn order(self) -> Order {
+        Order((self.0 >> ORDER_SHIFT & ORDER_MASK) as u8)
     }
     /// Number of pins.
     pub fn pins(self) -> u64 {
@@ -142,8 +151,9 @@ impl FrameState {
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
+    /// Of a private page, which has no order, and of an object's, which has no maps.
     fn is_unused(self) -> bool {
-        self.nr_maps() == 0 && self.pins() == 0
+        self.pins() == 0 && (self.kind() == FrameKind::Shared || self.nr_maps() == 0)
     }
 }
 
@@ -178,6 +188,19 @@ impl FrameDesc {
         self.owner.set(from.owner.get());
         self.index.set(from.index.get());
         self.state.set(FrameKind::Shared as u64 | from.state().0 & (REFERENCED | DIRTY));
+    }
+
+    /// Makes frames that are the caller's alone a folio of an object: their head.
+    pub(super) fn assign_folio(&self, order: Order, object: u64, index: u64) {
+        self.owner.set(object);
+        self.index.set(index);
+        self.state.set(FrameKind::Shared as u64 | u64::from(order.0) << ORDER_SHIFT);
+    }
+
+    /// The head of a part of a folio that was cut: used and written as that was. The caller's
+    /// alone; entries are still to come.
+    pub(crate) fn note_as(&self, old: FrameState) {
+        self.note(old.0 & (REFERENCED | DIRTY));
     }
 
     /// Back to free; the caller's alone again.

@@ -32,6 +32,7 @@ mod class;
 mod class_tests;
 mod desc;
 mod folio;
+mod folio_alloc;
 mod folio_maps;
 mod fragment;
 pub(crate) mod group;
@@ -41,6 +42,7 @@ mod inject;
 mod lack;
 #[cfg(test)]
 mod look_tests;
+mod object_folio;
 mod offers;
 #[cfg(test)]
 mod quiet_tests;
@@ -57,6 +59,7 @@ mod sight;
 mod stat;
 mod stays;
 mod summary;
+mod tails;
 #[cfg(test)]
 mod tests;
 mod want;
@@ -72,7 +75,7 @@ pub use class::Class;
 pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use desc::MAP_ONE;
-pub(crate) use desc::{FrameKind, MapsFull, MetaUse};
+pub(crate) use desc::{FrameKind, FrameState, MapsFull, MetaUse};
 pub use fragment::Fragmentation;
 pub use group::GroupData;
 pub(crate) use held::Held;

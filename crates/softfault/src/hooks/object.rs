@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
-use crate::source::object::ObjectPage;
+use crate::source::slot::ObjectPage;
 
 /// What is known once and for all of a page of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,8 +20,8 @@ impl<M: Machine> SharedObject<'_, M> {
     /// Of the page of that number; `None` if the object has none. Call it at rest.
     pub fn object_page_state(&self, page: u64) -> Option<ObjectPageState> {
         let section = self.vm.section();
-        let ObjectPage::Frame(pfn) = self.vm.object_slot(section.inside(), self.id, page).page() else { return None };
-        let state = self.vm.frames.desc(pfn).state();
+        let ObjectPage::Frame(frame) = self.vm.object_slot(section.inside(), self.id, page).page() else { return None };
+        let state = self.vm.frames.desc(frame.head()).state();
         Some(ObjectPageState {
             mapped: state.was_mapped(),
             referenced: state.was_referenced(),

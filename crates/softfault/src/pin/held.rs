@@ -8,7 +8,6 @@
 use super::Term;
 use crate::account::Event;
 use crate::addr::{Order, Pfn};
-use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::program;
 use crate::space::Vm;
@@ -59,10 +58,12 @@ impl<M: Machine> Pin<'_, M> {
 impl<M: Machine> Drop for Pin<'_, M> {
     /// From any CPU, outside sections: the frame goes back if the page has gone.
     fn drop(&mut self) {
-        let is_last = self.vm.frames.desc(self.pfn).pin_drop();
+        // A folio that is pinned stays one.
+        let head = self.vm.frames.head_of_named(self.pfn);
+        let is_last = self.vm.frames.desc(head).pin_drop();
         self.vm.count(Event::PinReleased, 1);
         if is_last {
-            self.vm.give_back(self.pfn, Fill::Raw);
+            self.vm.give_back_page(head);
         }
     }
 }

@@ -48,7 +48,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !leaf.rights.contains(access.needs()) {
             return Tried::NotYet;
         }
-        let desc = self.vm.frames.desc(leaf.pfn);
+        let desc = self.vm.frames.head_desc(leaf.pfn);
         match desc.state().kind() {
             // Writable is exclusive (I13).
             FrameKind::Anon if leaf.rights.contains(Rights::WRITE) => raise(inside, slot, seen, leaf, desc, access),

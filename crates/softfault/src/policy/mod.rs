@@ -8,6 +8,7 @@ pub mod clear;
 pub mod collapse;
 pub mod compact;
 pub mod fault;
+pub mod folio;
 pub mod habit;
 pub mod huge;
 pub(crate) mod share;

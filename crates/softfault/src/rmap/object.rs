@@ -180,10 +180,12 @@ impl<M: Machine> Removal<'_, '_, M> {
                 Entry::None | Entry::Guard | Entry::Table(_) => return Some(false),
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => return None,
             };
-            let desc = self.space.vm.frames.desc(leaf.pfn);
+            let head = self.space.vm.frames.head_of_named(leaf.pfn);
+            let desc = self.space.vm.frames.desc(head);
             let page = vpn.0.wrapping_sub(self.member.displacement);
             let is_its = desc.state().kind() == FrameKind::Shared
-                && (desc.owner.get(), desc.index.get()) == (self.member.object.0, page);
+                && desc.owner.get() == self.member.object.0
+                && desc.index.get() + u64::from(leaf.pfn.0 - head.0) == page;
             if !is_its {
                 return Some(false);
             }

@@ -13,7 +13,7 @@ fn vm() -> Vm<Plain> {
 
 /// Looks a page of an object up.
 fn look<M: Machine>(object: &SharedObject<'_, M>, section: &super::Section<'_>) -> bool {
-    object.vm.object_slot(section.inside(), object.id, 0).page() != crate::source::object::ObjectPage::Absent
+    object.vm.object_slot(section.inside(), object.id, 0).page() != crate::source::slot::ObjectPage::Absent
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What has to be true of objects at rest: I14 for their references, I12 for
 //! their frames. Part of `Vm::check`.
 
-use super::object::{ObjectPage, Top};
+use super::object::Top;
+use super::slot::{ObjectPage, PageFrame};
 use crate::addr::{OptPfn, Pfn};
 use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
@@ -108,12 +109,16 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Whether the slot that its descriptor names has the frame, and is not marked.
-    pub(crate) fn is_in_its_object(&self, pfn: Pfn) -> bool {
-        let desc = self.frames.desc(pfn);
-        let header = Pfn(desc.owner.get() as u32);
+    /// Whether the slots that the head's descriptor names have its frames, and are not marked.
+    pub(crate) fn is_in_its_object(&self, head: Pfn) -> bool {
+        let desc = self.frames.desc(head);
+        let (header, order) = (Pfn(desc.owner.get() as u32), desc.state().order());
         matches!(self.object_part(header), Some(Part::Header))
-            && self.object_slot(self.section().inside(), ObjectId(desc.owner.get()), desc.index.get()).page()
-                == ObjectPage::Frame(pfn)
+            && (0..order.nr_pages()).all(|i| {
+                let frame = PageFrame { pfn: Pfn(head.0 + i as u32), order };
+                let section = self.section();
+                let slot = self.object_slot(section.inside(), ObjectId(desc.owner.get()), desc.index.get() + i);
+                slot.page() == ObjectPage::Frame(frame)
+            })
     }
 }

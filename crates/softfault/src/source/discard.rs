@@ -6,16 +6,20 @@
 //! free     the words are emptied; a frame that nothing pins is freed, one that is
 //!          pinned is an orphan, which its last pin frees
 //! ```
+//! A folio of several pages leaves with all of them. Where only some go it is barred as a whole,
+//! and cut (`cut.rs`).
+//!
 //! Locks on entry: the object's `resize`, no section.
 
-use super::object::ObjectPage;
-use crate::addr::{ObjectPages, PAGE_SIZE};
+use super::cut::Folio;
+use super::slot::{ObjectPage, PageSlot};
+use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::frame::FreeBatch;
 use crate::links::Links;
 use crate::machine::Machine;
+use crate::policy::folio::around;
 use crate::program;
 use crate::space::vma::ObjectId;
-use crate::sync::{Ordering, Word};
 use core::ops::{ControlFlow, Range};
 
 impl<M: Machine> Links<M> {
@@ -29,20 +33,31 @@ impl<M: Machine> Links<M> {
         found
     }
 
-    /// Marks the pages that are there. After the next grace period of all CPUs nobody maps,
-    /// reads or writes one of them anew.
-    pub(crate) fn object_bar(&self, id: ObjectId, pages: ObjectPages) {
-        let _ = self.for_each_page(id, pages, &mut |_, word| {
-            ObjectPage::begin_to_leave(word);
+    /// Marks the pages that are there, and the others of their folios; gives these and all
+    /// between. After the next grace period of all CPUs nobody maps, reads or writes one of
+    /// them anew.
+    pub(crate) fn object_bar(&self, id: ObjectId, pages: ObjectPages) -> ObjectPages {
+        let mut all = pages;
+        let _ = self.for_each_page(id, pages, &mut |index, slot| {
+            // What is being put in comes after this.
+            if let ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) = slot.page() {
+                let folio = around(index, frame.order);
+                all = ObjectPages { start: all.start.min(folio.start), end: all.end.max(folio.end) };
+                // Once, at its first page among these; who puts it in meanwhile stays out of it.
+                if index == folio.start.max(pages.start) {
+                    slot.begin_to_leave(frame.order, &self.machine);
+                }
+            }
             ControlFlow::Continue(())
         });
+        all
     }
 
     /// Waits until nobody moves one of these pages, which are barred: no move begins. A mover
     /// waits for sections, shootdowns, `Busy` entries and subscribers.
     pub(crate) fn wait_for_moves(&self, id: ObjectId, pages: ObjectPages) {
-        let _ = self.for_each_page(id, pages, &mut |_, word| {
-            while ObjectPage::is_moving(word) {
+        let _ = self.for_each_page(id, pages, &mut |_, slot| {
+            while slot.is_moving() {
                 self.machine.relax();
             }
             ControlFlow::Continue(())
@@ -52,30 +67,43 @@ impl<M: Machine> Links<M> {
     /// Whether an entry may map one of these pages. Exact for pages that are barred, after
     /// the grace period.
     pub(crate) fn object_was_mapped(&self, id: ObjectId, pages: ObjectPages) -> bool {
-        let was_mapped = |word: &Word| match ObjectPage::of(word) {
-            ObjectPage::Absent => false,
-            ObjectPage::Frame(pfn) | ObjectPage::Leaving(pfn) => self.frames.desc(pfn).state().was_mapped(),
+        let was_mapped = |slot: PageSlot<'_>| match slot.page() {
+            ObjectPage::Absent | ObjectPage::Filling => false,
+            ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => {
+                self.frames.desc(frame.head()).state().was_mapped()
+            }
         };
-        let walked = self.for_each_page(id, pages, &mut |_, word| {
-            if was_mapped(word) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let walked = self.for_each_page(id, pages, &mut |_, slot| {
+            if was_mapped(slot) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         walked.is_break()
     }
 
-    /// Takes out the pages that were barred: no entry maps them any more.
-    pub(crate) fn object_free(&self, id: ObjectId, pages: ObjectPages) {
+    /// Takes out the pages that were barred: no entry maps them any more. Of `barred` those
+    /// that are not among `pages` stay (`cut.rs`).
+    pub(crate) fn object_free(&self, id: ObjectId, pages: ObjectPages, barred: ObjectPages) {
         let mut batch = FreeBatch::new(self);
-        let _ = self.for_each_page(id, pages, &mut |_, word| {
-            if let ObjectPage::Leaving(pfn) = ObjectPage::of(word) {
-                debug_assert!(!ObjectPage::is_moving(word), "I22: moves have ended");
-                // Whoever fills the page again acquires this.
-                word.store(0, Ordering::Release);
-                if self.frames.desc(pfn).orphan() {
-                    batch.add(pfn);
-                }
+        let _ = self.for_each_page(id, barred, &mut |index, slot| {
+            if let ObjectPage::Leaving(frame) = slot.page()
+                && frame.head() == frame.pfn
+            {
+                debug_assert!(!slot.is_moving(), "I22: moves have ended");
+                self.free_folio(Folio { id, first: index, slot, frame }, pages, &mut batch);
             }
             ControlFlow::Continue(())
         });
+    }
+
+    fn free_folio(&self, folio: Folio<'_>, pages: ObjectPages, batch: &mut FreeBatch<'_, M>) {
+        let Folio { first, slot, frame, .. } = folio;
+        let nr_pages = frame.order.nr_pages();
+        if pages.start > first || first + nr_pages > pages.end {
+            return self.cut(&folio, pages, batch);
+        }
+        slot.empty_all(frame.order);
+        if self.frames.desc(frame.pfn).orphan() {
+            if frame.order == Order::BASE { batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
+        }
     }
 
     /// Zeroes bytes of one page, if it is there. Needs no lock: waits for a page that is
@@ -88,12 +116,12 @@ impl<M: Machine> Links<M> {
             let section = self.section();
             match self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE).page() {
                 ObjectPage::Absent => return,
-                ObjectPage::Frame(pfn) => {
-                    self.frames.desc(pfn).note_written();
+                ObjectPage::Frame(frame) => {
+                    self.frames.desc(frame.head()).note_written();
                     let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
-                    return program::zero(&self.machine, pfn, at, len);
+                    return program::zero(&self.machine, frame.pfn, at, len);
                 }
-                ObjectPage::Leaving(_) => drop(section),
+                ObjectPage::Filling | ObjectPage::Leaving(_) => drop(section),
             }
             self.machine.relax();
         }

@@ -5,11 +5,14 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::{MAX_OBJECT_BYTES, ObjectPage, ObjectSlot};
-use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
-use crate::frame::{Fill, Held, OutOfFrames};
+use super::object::MAX_OBJECT_BYTES;
+use super::slot::{ObjectPage, PageFrame};
+use super::spare::Spare;
+use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::policy::folio::FolioOrders;
 use crate::program;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
@@ -32,11 +35,28 @@ impl<M: Machine> Vm<M> {
     ///
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_shared_object(&self, size_bytes: u64) -> Result<SharedObject<'_, M>, OutOfFrames> {
+        self.new_shared_object_of(size_bytes, FolioOrders::BASE)
+    }
+
+    /// The same, with pages of some sizes. A page is as large as `orders` permits, as lies in
+    /// the object, and as there are frames for; where there are none for the least size,
+    /// accesses are refused with [`OutOfFrames`](crate::FaultError::OutOfFrames). What is
+    /// discarded of a page leaves memory if the page is not pinned, in pieces of the least size;
+    /// else it is zeroed.
+    ///
+    /// # Errors
+    ///
+    /// [`OutOfFrames`]; nothing is kept then.
+    pub fn new_shared_object_of(
+        &self,
+        size_bytes: u64,
+        orders: FolioOrders,
+    ) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
         let id = self.with_relief(&mut || {
             // In use: nothing is held any more when memory is relieved.
-            self.obtain_all(&mut |source| self.new_object(size_bytes, 1, source)).map(|(id, _held)| id)
+            self.obtain_all(&mut |source| self.new_object(size_bytes, orders, 1, source)).map(|(id, _held)| id)
         })?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
@@ -99,8 +119,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     pub fn nr_resident_pages(&self) -> u64 {
         self.vm.call();
         let mut nr = 0;
-        let _ = self.vm.for_each_page(self.id, ObjectPages::ALL, &mut |_, _| {
-            nr += 1;
+        let _ = self.vm.for_each_page(self.id, ObjectPages::ALL, &mut |_, slot| {
+            nr += u64::from(slot.page() != ObjectPage::Filling);
             ControlFlow::Continue(())
         });
         nr
@@ -147,8 +167,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     fn read_part(&self, part: &Part, into: &mut [u8]) -> bool {
         let section = self.vm.section();
         match self.vm.object_slot(section.inside(), self.id, part.index).page() {
-            ObjectPage::Frame(pfn) => program::read(&self.vm.machine, pfn, part.start, into),
-            ObjectPage::Absent => into.fill(0),
+            ObjectPage::Frame(frame) => program::read(&self.vm.machine, frame.pfn, part.start, into),
+            // Nobody has written to what is being put in.
+            ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
             ObjectPage::Leaving(_) => return false,
         }
         true
@@ -169,9 +190,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         }
         for part in self.parts(offset, len) {
             let from = &from[part.done..part.done + part.len];
-            self.with_frame(part.index, &mut |pfn| {
-                self.vm.frames.desc(pfn).note_written();
-                program::write(&self.vm.machine, pfn, part.start, from);
+            self.with_frame(part.index, &mut |frame| {
+                self.vm.frames.desc(frame.head()).note_written();
+                program::write(&self.vm.machine, frame.pfn, part.start, from);
             })?;
         }
         self.vm.relieve_if_low();
@@ -180,23 +201,23 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Calls `f` in a section with the page's frame, made if there is none; not
     /// at all if the page lies beyond the size.
-    fn with_frame(&self, index: u64, f: &mut dyn FnMut(Pfn)) -> Result<(), OutOfFrames> {
-        let mut spare = Spare { vm: self.vm, frame: None, fill: Fill::Shared, held: None };
+    fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), OutOfFrames> {
+        let mut spare = Spare::new(self.vm);
         loop {
-            let fill = {
+            {
                 let section = self.vm.section();
                 if index >= self.vm.object_nr_pages(self.id) {
                     return Ok(());
                 }
                 let slot = self.vm.object_slot(section.inside(), self.id, index);
                 match slot.page() {
-                    ObjectPage::Frame(pfn) => {
-                        f(pfn);
+                    ObjectPage::Frame(frame) => {
+                        f(frame);
                         return Ok(());
                     }
                     ObjectPage::Absent if spare.put_into(self.id, index, &slot) => continue,
-                    ObjectPage::Absent => slot.fill(),
-                    ObjectPage::Leaving(_) => {
+                    ObjectPage::Absent => {}
+                    ObjectPage::Filling | ObjectPage::Leaving(_) => {
                         drop(section);
                         // Whoever takes the page out may wait for frames of others.
                         spare.give_back();
@@ -204,11 +225,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         continue;
                     }
                 }
-            };
-            // One for a node, after which a page was missing, or the other way round.
-            spare.give_back();
-            let (pfn, held) = self.vm.until_relieved(&mut || self.vm.obtain_held(fill))?;
-            (spare.frame, spare.fill, spare.held) = (Some(pfn), fill, Some(held));
+            }
+            spare.bring(self.id, index)?;
         }
     }
 
@@ -238,44 +256,6 @@ struct Part {
     /// Bytes of the access before it.
     done: usize,
     len: usize,
-}
-
-/// A frame of zeroes in the hand of a writer; goes back if it is not used.
-struct Spare<'vm, M: Machine> {
-    vm: &'vm Vm<M>,
-    frame: Option<Pfn>,
-    /// What it was obtained for.
-    fill: Fill,
-    /// From before the frame was claimed.
-    held: Option<Held<'vm>>,
-}
-
-impl<M: Machine> Spare<'_, M> {
-    fn give_back(&mut self) {
-        if let Some(pfn) = self.frame.take() {
-            self.vm.give_back(pfn, self.fill);
-        }
-        self.held = None;
-    }
-
-    /// Whether there was a frame to put in, even if somebody else was quicker.
-    fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> bool {
-        let Some(pfn) = self.frame.take_if(|_| self.fill == slot.fill()) else { return false };
-        if self.vm.object_fill(id, index, slot, pfn).is_err() {
-            self.vm.frames.desc(pfn).clear();
-            self.frame = Some(pfn);
-            return true;
-        }
-        // In use.
-        self.held = None;
-        true
-    }
-}
-
-impl<M: Machine> Drop for Spare<'_, M> {
-    fn drop(&mut self) {
-        self.give_back();
-    }
 }
 
 impl<M: Machine> Drop for SharedObject<'_, M> {

@@ -22,13 +22,14 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::{ObjectPage, ObjectSlot};
+use super::object::ObjectSlot;
+use super::slot::PageSlot;
 use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
 use crate::machine::Machine;
 use crate::space::vma::ObjectId;
-use crate::sync::{Ordering, Word};
+use crate::sync::Ordering;
 
 /// A walk's reference: the object stays until this is dropped. With the last one it ends.
 pub(crate) struct KeptObject<'vm, M: Machine> {
@@ -85,19 +86,19 @@ impl<M: Machine> Links<M> {
     /// Marks the page as moving, if its slot has that frame. After the next grace period of all
     /// CPUs nobody maps, reads or writes it anew. Whether it is marked now; the caller ends it.
     pub(crate) fn object_begin_move(&self, kept: &KeptObject<'_, M>, page: u64, from: Pfn) -> bool {
-        self.with_slot(kept, page, |word| ObjectPage::begin_to_move(word, from)).unwrap_or(false)
+        self.with_slot(kept, page, |slot| slot.begin_to_move(from)).unwrap_or(false)
     }
 
     /// Gives the page its frame. The caller has marked it, and no entry maps it.
     pub(crate) fn object_end_move(&self, kept: &KeptObject<'_, M>, page: u64, to: Pfn) {
-        let ended = self.with_slot(kept, page, |word| ObjectPage::end_move(word, to));
+        let ended = self.with_slot(kept, page, |slot| slot.end_move(to));
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
     }
 
-    fn with_slot<T>(&self, kept: &KeptObject<'_, M>, page: u64, f: impl FnOnce(&Word) -> T) -> Option<T> {
+    fn with_slot<T>(&self, kept: &KeptObject<'_, M>, page: u64, f: impl FnOnce(PageSlot<'_>) -> T) -> Option<T> {
         let section = self.section();
         match self.object_slot(section.inside(), kept.id, page) {
-            ObjectSlot::Page(word) => Some(f(word)),
+            ObjectSlot::Page(slot) => Some(f(slot)),
             ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
         }
     }

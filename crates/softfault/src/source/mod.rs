@@ -9,10 +9,14 @@
 //! This station works on `Links`, save `handle`, which is an operation, and `check`.
 
 mod check;
+mod cut;
 mod discard;
+mod fill;
 pub(crate) mod handle;
 pub(crate) mod keep;
 pub(crate) mod members;
 pub(crate) mod object;
 mod pages;
 mod refs;
+pub(crate) mod slot;
+mod spare;

@@ -16,11 +16,13 @@
 //!
 //! Locks on entry: none.
 
+use super::slot::{LostFill, ObjectPage, PageSlot};
 use crate::addr::{OptPfn, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem::{self};
+use crate::policy::folio::FolioOrders;
 use crate::section::InSection;
 use crate::source::members::{NR_SHARDS, Shard};
 use crate::space::vma::ObjectId;
@@ -41,7 +43,9 @@ pub(crate) struct ObjectData {
     pub(crate) size_bytes: Word,
     /// The top node: see [`Top`].
     pub(crate) top: Word,
-    pad: [Word; 6],
+    /// Sizes of its pages, [`FolioOrders`]. Set at the very beginning.
+    orders: Word,
+    pad: [Word; 5],
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
     /// Pages of VMAs that map it and that may be written, perhaps after mprotect(2).
@@ -88,72 +92,10 @@ impl Top {
     }
 }
 
-/// In the word of a page: the page is leaving the object, whose slot has its frame until no
-/// entry maps it. Nobody maps, reads or writes it from now on. Set and cleared under `resize`.
-const LEAVING: u64 = 1 << 63;
-/// In the word of a page: the same while the page moves to another frame. Set only while none
-/// of the two is, and cleared by who has set it. Bit 62 is kept for swap.
-const MOVING: u64 = 1 << 61;
-
-/// What the word of a page says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ObjectPage {
-    Absent,
-    /// Its frame, which stays the page's until the section ends.
-    Frame(Pfn),
-    /// The object is about to lose it, or its frame. Wait with nothing held, and look again.
-    Leaving(Pfn),
-}
-
-impl ObjectPage {
-    #[inline]
-    pub(crate) fn of(word: &Word) -> ObjectPage {
-        let word = word.load(Ordering::Acquire);
-        match OptPfn::from_word(word & !(LEAVING | MOVING)).get() {
-            None => ObjectPage::Absent,
-            Some(pfn) if word & (LEAVING | MOVING) != 0 => ObjectPage::Leaving(pfn),
-            Some(pfn) => ObjectPage::Frame(pfn),
-        }
-    }
-
-    /// Marks the page that is there as leaving. One at a time does this. Somebody may be moving
-    /// the page: see [`is_moving`](Self::is_moving).
-    pub(super) fn begin_to_leave(word: &Word) {
-        word.fetch_or(LEAVING, Ordering::AcqRel);
-    }
-
-    /// Whether somebody moves the page. Once it is not, and was marked as leaving before, it
-    /// has its last frame.
-    pub(super) fn is_moving(word: &Word) -> bool {
-        word.load(Ordering::Acquire) & MOVING != 0
-    }
-
-    /// Marks the page as moving if that is its frame, and nobody else does anything to it.
-    pub(super) fn begin_to_move(word: &Word, from: Pfn) -> bool {
-        let from = OptPfn::some(from).to_word();
-        word.compare_exchange(from, from | MOVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// Gives the page that the caller has marked its frame, the old one or another. If it is
-    /// about to leave the object it still is.
-    pub(super) fn end_move(word: &Word, to: Pfn) {
-        let mut seen = word.load(Ordering::Relaxed);
-        loop {
-            debug_assert!(seen & MOVING != 0, "I22: only the mover ends a move");
-            let next = OptPfn::some(to).to_word() | seen & LEAVING;
-            // Release: the page, and the descriptor of its frame.
-            match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
-        }
-    }
-}
-
 /// Where a look-up ended.
 pub(crate) enum ObjectSlot<'a> {
-    /// The word of the page: see [`ObjectPage`].
-    Page(&'a Word),
+    /// The place of the page: see [`ObjectPage`].
+    Page(PageSlot<'a>),
     /// A word whose node is missing.
     Hole(&'a Word),
     /// The tree is too low for the page, or has no node at all.
@@ -165,31 +107,23 @@ impl ObjectSlot<'_> {
     #[inline]
     pub(crate) fn page(&self) -> ObjectPage {
         match self {
-            ObjectSlot::Page(word) => ObjectPage::of(word),
+            ObjectSlot::Page(slot) => slot.page(),
             ObjectSlot::Hole(_) | ObjectSlot::Low(_) => ObjectPage::Absent,
         }
     }
 
-    /// Whether a page is missing, if anything is; else it is a node.
-    #[inline]
-    pub(crate) fn is_page(&self) -> bool {
-        matches!(self, ObjectSlot::Page(_))
-    }
-
     /// What a frame has to be obtained for that is put in here.
     pub(crate) fn fill(&self) -> Fill {
-        if self.is_page() { Fill::Shared } else { Fill::Fixed }
+        if matches!(self, ObjectSlot::Page(_)) { Fill::Shared } else { Fill::Fixed }
     }
 }
-
-/// Somebody else was quicker; the frame is the caller's still, and zero.
-pub(crate) struct LostFill;
 
 impl<M: Machine> Links<M> {
     /// A new object, with `refs` as they are to be. Nothing else is allocated.
     pub(crate) fn new_object(
         &self,
         size_bytes: u64,
+        orders: FolioOrders,
         refs: u64,
         source: &Source<'_, M>,
     ) -> Result<ObjectId, OutOfFrames> {
@@ -201,6 +135,7 @@ impl<M: Machine> Links<M> {
         data.refs.set(refs);
         data.keeps.set(1);
         data.size_bytes.set(size_bytes);
+        data.orders.set(orders.to_word());
         // Release: whoever sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);
         Ok(id)
@@ -209,6 +144,12 @@ impl<M: Machine> Links<M> {
     #[inline]
     pub(crate) fn object(&self, id: ObjectId) -> &ObjectData {
         mem::view(&self.machine, Pfn(id.0 as u32), 0)
+    }
+
+    /// Sizes that its pages may have.
+    #[inline]
+    pub(crate) fn object_orders(&self, id: ObjectId) -> FolioOrders {
+        FolioOrders::from_word(self.object(id).orders.get())
     }
 
     /// Pages that its size covers, the last one perhaps in part. In a section the
@@ -227,11 +168,12 @@ impl<M: Machine> Links<M> {
         let mut height = top.height();
         loop {
             height -= 1;
-            let i = (index >> (INDEX_BITS * height)) & 511;
-            let word: &Word = mem::view(&self.machine, node, i as usize * 8);
+            let i = (index >> (INDEX_BITS * height)) as usize & 511;
+            let words: &[Word; 512] = mem::view(&self.machine, node, 0);
             if height == 0 {
-                return ObjectSlot::Page(word);
+                return ObjectSlot::Page(PageSlot { node: words, i });
             }
+            let word = &words[i];
             let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() else {
                 return ObjectSlot::Hole(word);
             };
@@ -255,9 +197,9 @@ impl<M: Machine> Links<M> {
             word.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
         };
         match slot {
-            ObjectSlot::Page(word) => {
+            ObjectSlot::Page(slot) => {
                 desc.assign(FrameKind::Shared, 0, id.0, index);
-                fill(word)
+                slot.fill(pfn)
             }
             ObjectSlot::Hole(word) => {
                 desc.assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);

@@ -3,6 +3,7 @@
 //! Locks on entry: none, no section.
 
 use super::object::{INDEX_BITS, Top};
+use super::slot::PageSlot;
 use crate::addr::{ObjectPages, OptPfn, Pfn};
 use crate::links::Links;
 use crate::machine::Machine;
@@ -13,7 +14,7 @@ use crate::sync::{Ordering, Word};
 use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
-    /// Calls `f` with the number and the word of each page that is there, in order,
+    /// Calls `f` with the number and the slot of each page that is there, or is being put in, in order,
     /// until it breaks off. What comes and goes meanwhile may be left out. An empty
     /// word of an upper node skips its whole span. Answers other CPUs: not in a
     /// section.
@@ -21,7 +22,7 @@ impl<M: Machine> Links<M> {
         &self,
         id: ObjectId,
         pages: ObjectPages,
-        f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
+        f: &mut dyn FnMut(u64, PageSlot<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let top = Top::of(self.object(id));
         match top.node() {
@@ -37,17 +38,18 @@ impl<M: Machine> Links<M> {
         (node, level, base): (Pfn, u32, u64),
         pages: ObjectPages,
         pace: &mut Pace<'_, M>,
-        f: &mut dyn FnMut(u64, &Word) -> ControlFlow<()>,
+        f: &mut dyn FnMut(u64, PageSlot<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let shift = INDEX_BITS * level;
         let first = (pages.start.saturating_sub(base) >> shift).min(512);
         let end = pages.end.saturating_sub(base).div_ceil(1 << shift).min(512);
+        let words: &[Word; 512] = mem::view(&self.machine, node, 0);
         for i in first..end {
             pace.step();
-            let word: &Word = mem::view(&self.machine, node, i as usize * 8);
-            match OptPfn::from_word(word.load(Ordering::Acquire)).get() {
+            let word = words[i as usize].load(Ordering::Acquire);
+            match OptPfn::from_word(word).get() {
                 None => {}
-                Some(_) if level == 0 => f(base + i, word)?,
+                Some(_) if level == 0 => f(base + i, PageSlot { node: words, i: i as usize })?,
                 Some(below) => self.walk_node((below, level - 1, base + (i << shift)), pages, pace, f)?,
             }
         }

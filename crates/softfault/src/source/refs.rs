@@ -2,8 +2,8 @@
 //!
 //! Locks on entry: none. Outside sections where an object may end.
 
-use super::object::ObjectPage;
 use super::object::Top;
+use super::slot::{ObjectPage, PageSlot};
 use crate::addr::{OptPfn, Pfn};
 use crate::frame::{Fill, MetaUse};
 use crate::links::Links;
@@ -58,22 +58,29 @@ impl<M: Machine> Links<M> {
     }
 
     fn free_node(&self, node: Pfn, height: u32, pace: &mut Pace<'_, M>) {
-        for i in 0..512 {
+        let words: &[Word; 512] = mem::view(&self.machine, node, 0);
+        for (i, word) in words.iter().enumerate() {
             pace.step();
-            let word: &Word = mem::view(&self.machine, node, i * 8);
-            let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() else { continue };
-            if height > 1 {
+            if height == 1 {
+                self.free_page(PageSlot { node: words, i });
+            } else if let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() {
                 self.free_node(below, height - 1, pace);
-            } else {
-                debug_assert!(ObjectPage::of(word) == ObjectPage::Frame(below), "I22: nobody moves or removes it");
-                let desc = self.frames.desc(below);
-                // Else the last pin frees it (I23).
-                if desc.orphan() {
-                    self.give_back(below, Fill::Raw);
-                }
             }
         }
         self.give_back(node, Fill::Raw);
+    }
+
+    /// A folio goes with its first page.
+    fn free_page(&self, slot: PageSlot<'_>) {
+        let frame = match slot.page() {
+            ObjectPage::Absent => return,
+            ObjectPage::Frame(frame) => frame,
+            other => return debug_assert!(false, "I22: nobody fills, moves or removes it, {other:?}"),
+        };
+        // Else the last pin frees it (I23).
+        if frame.head() == frame.pfn && self.frames.desc(frame.pfn).orphan() {
+            self.give_back_page(frame.pfn);
+        }
     }
 
     /// One reference less; with the last one the object ends.

@@ -194,7 +194,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let Some(Mapped { slot, seen, leaf: page, .. }) = self.mapped(inside, vpn) else {
             return false;
         };
-        let desc = self.vm.frames.desc(page.pfn);
+        let desc = self.vm.frames.head_desc(page.pfn);
         let shared_write = desc.state().kind() == FrameKind::Shared && page.rights.contains(Rights::WRITE);
         if !shared_write && !self.is_sole_mapping(inside, slot, page.pfn) {
             return false;

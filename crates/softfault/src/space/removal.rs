@@ -46,6 +46,11 @@ impl<M: Machine> Harvest for Sink<'_, M> {
                 // The object's slot has the frame, until the last entry is gone.
                 desc.note_use(&leaf);
             }
+            // A tail's.
+            FrameKind::Free => {
+                self.nr_shmem += 1;
+                self.vm.frames.head_desc(leaf.pfn).note_use(&leaf);
+            }
             _ => self.nr_zero += 1,
         }
     }

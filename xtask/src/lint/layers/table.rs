@@ -71,7 +71,16 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fault", members: &["fault"] },
     Layer {
         name: "operations",
-        members: &["space/ops", "space/access", "space/walker", "source/handle", "pin", "notify/age", "notify/lookup"],
+        members: &[
+            "space/ops",
+            "space/access",
+            "space/walker",
+            "source/handle",
+            "source/spare",
+            "pin",
+            "notify/age",
+            "notify/lookup",
+        ],
     },
     Layer { name: "pressure", members: &["compact", "khugepaged", "shrink"] },
     // Nothing names it.

@@ -16,7 +16,7 @@
 //! Locks on entry: none, no section. Takes the object's `resize`, under which nothing is
 //! taken but the locks of its shards and sections.
 
-use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::lock::lock_word;
 use crate::machine::{CpuSet, Machine};
 use crate::notify::notice::Why;
@@ -28,6 +28,11 @@ use crate::sync::Ordering;
 /// Pages that leave together, for one grace period: 128 MiB. Their users wait meanwhile. A
 /// guess.
 const MOST_AT_ONCE: u64 = 1 << 15;
+
+/// Where the part that begins with that page ends: no folio lies in two.
+fn end_of_part(first: u64) -> u64 {
+    first.saturating_add(MOST_AT_ONCE).saturating_add(Order::PMD.nr_pages() - 1) & !(Order::PMD.nr_pages() - 1)
+}
 
 impl<M: Machine> Vm<M> {
     pub(crate) fn object_set_size(&self, id: ObjectId, size_bytes: u64) {
@@ -41,10 +46,12 @@ impl<M: Machine> Vm<M> {
             self.object_zero(id, old_bytes..old_bytes.next_multiple_of(PAGE_SIZE));
             data.size_bytes.store(size_bytes, Ordering::Release);
         } else if size_bytes < old_bytes {
+            // The last folio may reach beyond the end.
+            let end = old_bytes.div_ceil(PAGE_SIZE).next_multiple_of(self.object_orders(id).least().nr_pages());
             data.size_bytes.store(size_bytes, Ordering::Release);
             self.grace_everywhere();
             self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
-            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..old_bytes.div_ceil(PAGE_SIZE)).into());
+            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..end).into());
         }
     }
 
@@ -57,14 +64,14 @@ impl<M: Machine> Vm<M> {
     /// Under `resize`: one remover at a time.
     fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
         while let Some(first) = self.object_next_page(id, rest) {
-            let part = ObjectPages { start: first, end: first.saturating_add(MOST_AT_ONCE).min(rest.end) };
-            self.object_bar(id, part);
+            let part = ObjectPages { start: first, end: end_of_part(first).min(rest.end) };
+            let barred = self.object_bar(id, part);
             self.grace_everywhere();
-            self.wait_for_moves(id, part);
-            if self.object_was_mapped(id, part) {
-                self.unmap_object_pages(id, part, Why::Discard);
+            self.wait_for_moves(id, barred);
+            if self.object_was_mapped(id, barred) {
+                self.unmap_object_pages(id, barred, Why::Discard);
             }
-            self.object_free(id, part);
+            self.object_free(id, part, barred);
             rest.start = part.end;
         }
     }

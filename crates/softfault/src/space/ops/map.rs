@@ -6,6 +6,7 @@ use crate::errno::op_error;
 use crate::frame::OutOfFrames;
 use crate::linux::{MapFlags, MapType, Prot};
 use crate::machine::Machine;
+use crate::policy::folio::FolioOrders;
 use crate::source::handle::SharedObject;
 use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::AddressSpace;
@@ -323,7 +324,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         if flags.contains(VmaFlags::SHARED) {
             let source = nodes.ok_or(OutOfFrames::Frame)?;
-            let object = self.vm.new_object(nr_pages * PAGE_SIZE, 0, source)?;
+            let object = self.vm.new_object(nr_pages * PAGE_SIZE, FolioOrders::BASE, 0, source)?;
             let vma = Vma { range, flags, object, pgoff: 0, index };
             self.vm.object_get(&vma, nr_pages);
             return Ok(vma);

@@ -1,0 +1,89 @@
+//! Folios of objects: 2^order adjacent frames, naturally aligned, of which the first, the
+//! *head*, speaks for all.
+//!
+//! The head's descriptor has the order, the owner, the index, the sticky bits and the pins of
+//! all of its frames. The descriptors of the others, the *tails*, are not written: they stay as
+//! those of free frames, all zero. No frame that an entry or a slot names looks like that
+//! otherwise, so whoever meets such a descriptor looks for the head, and nobody else has to.
+//! A bitmap of each block says where folios begin: a set bit is a tail, so the head is the
+//! highest clear bit at or below a frame. The first frame of a block is never a tail.
+//!
+//! | step | before it |
+//! | --- | --- |
+//! | tails are set, the head is assigned | the frames are the caller's alone |
+//! | a slot names the folio | both of the above |
+//! | tails are cleared | no entry names a frame of it, no section has seen one, no pin is left |
+//!
+//! Anonymous pages have no head: see `folio.rs`.
+//!
+//! Locks on entry: none. Who looks a head up shows the section in which the entry or slot was
+//! read, or has a pin.
+
+use super::{Content, Fill, FrameDesc, FrameKind, Frames, Memory};
+use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
+use crate::machine::Machine;
+
+/// Block and offset in it.
+fn place(pfn: Pfn) -> (BlockId, u64) {
+    (BlockId::of(pfn), u64::from(pfn.0) % BLOCK_FRAMES)
+}
+
+impl Frames {
+    /// The head of the folio of an object that the frame belongs to; any other frame is its own.
+    pub(crate) fn head(&self, pfn: Pfn) -> Pfn {
+        let (b, offset) = place(pfn);
+        Pfn(pfn.0 - (offset - self.blocks.at(b).tails.head(offset)) as u32)
+    }
+
+    /// The frame whose descriptor speaks for one that an entry, a slot or a pin names.
+    #[inline(always)]
+    pub(crate) fn head_of_named(&self, pfn: Pfn) -> Pfn {
+        if self.desc(pfn).state().kind() == FrameKind::Free { self.head(pfn) } else { pfn }
+    }
+
+    /// That descriptor.
+    #[inline(always)]
+    pub(crate) fn head_desc(&self, pfn: Pfn) -> &FrameDesc {
+        self.desc(self.head_of_named(pfn))
+    }
+
+    /// Whether the frame belongs to a folio and is not its head.
+    pub(crate) fn is_tail(&self, pfn: Pfn) -> bool {
+        let (b, offset) = place(pfn);
+        self.blocks.at(b).tails.is_tail(offset)
+    }
+}
+
+impl<M: Machine> Memory<M> {
+    /// Makes frames that are the caller's alone one folio of an object, of which they are the
+    /// pages from `index` on. Visible with the slot that names it, whose store releases.
+    pub(crate) fn make_folio(&self, first: Pfn, order: Order, object: u64, index: u64) {
+        let (b, offset) = place(first);
+        debug_assert!(offset.is_multiple_of(order.nr_pages()) && index.is_multiple_of(order.nr_pages()));
+        if order != Order::BASE {
+            self.frames.blocks.at(b).tails.set(offset, order.nr_pages());
+        }
+        self.frames.desc(first).assign_folio(order, object, index);
+    }
+
+    /// Gives back a page of any size that is the caller's alone: nobody names it, and all
+    /// sections that saw it have ended.
+    pub(crate) fn give_back_page(&self, head: Pfn) {
+        let state = self.frames.desc(head).state();
+        if state.kind() != FrameKind::Shared || state.order() == Order::BASE {
+            return self.give_back(head, Fill::Raw);
+        }
+        self.end_folio(head, state.order());
+        self.release_run(head, state.order().nr_pages(), Content::Unknown);
+    }
+
+    /// The frames of a folio are on their own, and the caller's alone: nobody names the folio,
+    /// and all sections that saw it have ended.
+    pub(crate) fn end_folio(&self, first: Pfn, order: Order) {
+        let (b, offset) = place(first);
+        if order != Order::BASE {
+            self.frames.blocks.at(b).tails.clear(offset, order.nr_pages());
+        }
+        self.frames.desc(first).clear();
+    }
+}

@@ -1,0 +1,140 @@
+//! Which size a new page of an object has.
+//!
+//! Values and pure functions. The mechanism claims each slot of the page before it puts it in,
+//! so an answer that is out of date costs a turn and nothing else.
+
+use crate::addr::Order;
+use core::ops::Range;
+
+/// Sizes that the pages of an object may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FolioOrders {
+    least: Order,
+    most: Order,
+}
+
+/// Why there are no such sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FolioOrdersError {
+    /// The smallest is larger than the largest.
+    Inverted,
+    /// Larger than [`Order::PMD`]: faults find no more frames than that beside each other.
+    TooLarge,
+}
+
+impl core::fmt::Display for FolioOrdersError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            FolioOrdersError::Inverted => "least: should be at most `most`",
+            FolioOrdersError::TooLarge => "most: should be at most 9, which is 2 MiB",
+        })
+    }
+}
+impl core::error::Error for FolioOrdersError {}
+
+impl FolioOrders {
+    /// Base pages alone.
+    pub const BASE: FolioOrders = FolioOrders { least: Order::BASE, most: Order::BASE };
+
+    /// From 2^`least` to 2^`most` base pages. A page is never smaller than the least, also where
+    /// memory is fragmented: then a fault is refused for want of frames.
+    ///
+    /// # Errors
+    ///
+    /// [`FolioOrdersError`].
+    ///
+    /// Source: `mapping_set_folio_order_range` of Linux.
+    pub fn new(least: Order, most: Order) -> Result<FolioOrders, FolioOrdersError> {
+        if most > Order::PMD {
+            return Err(FolioOrdersError::TooLarge);
+        }
+        if least > most { Err(FolioOrdersError::Inverted) } else { Ok(FolioOrders { least, most }) }
+    }
+
+    /// The smallest.
+    pub fn least(self) -> Order {
+        self.least
+    }
+    /// The largest.
+    pub fn most(self) -> Order {
+        self.most
+    }
+
+    pub(crate) fn to_word(self) -> u64 {
+        u64::from(self.least.0) | u64::from(self.most.0) << 8
+    }
+    pub(crate) fn from_word(word: u64) -> FolioOrders {
+        FolioOrders { least: Order(word as u8), most: Order((word >> 8) as u8) }
+    }
+}
+
+/// A page of an object that is missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FolioQuestion {
+    /// Its number.
+    pub(crate) index: u64,
+    /// Pages that the object's size covers.
+    pub(crate) nr_pages: u64,
+    pub(crate) orders: FolioOrders,
+    /// The largest size for which there may be frames.
+    pub(crate) most_there: Order,
+}
+
+/// The naturally aligned pages of that order around `index`.
+pub(crate) fn around(index: u64, order: Order) -> Range<u64> {
+    let start = index & !(order.nr_pages() - 1);
+    start..start + order.nr_pages()
+}
+
+/// The largest size whose pages are all missing and lie in the object. The least size may
+/// reach beyond its end.
+pub(crate) fn largest(question: &FolioQuestion, is_empty: &mut dyn FnMut(Range<u64>) -> bool) -> Order {
+    let FolioOrders { least, most } = question.orders;
+    let mut found = least;
+    let mut seen = around(question.index, least);
+    for order in (least.0 + 1..=most.min(question.most_there).0).map(Order) {
+        let all = around(question.index, order);
+        if all.end > question.nr_pages || !is_empty(all.start..seen.start) || !is_empty(seen.end..all.end) {
+            break;
+        }
+        (found, seen) = (order, all);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn orders(least: u8, most: u8) -> FolioOrders {
+        FolioOrders::new(Order(least), Order(most)).unwrap()
+    }
+
+    #[test]
+    fn sizes_are_ordered_and_at_most_a_block() {
+        assert_eq!(FolioOrders::new(Order(3), Order(2)), Err(FolioOrdersError::Inverted));
+        assert_eq!(FolioOrders::new(Order(0), Order(10)), Err(FolioOrdersError::TooLarge));
+        let some = orders(2, 9);
+        assert_eq!((some.least(), some.most()), (Order(2), Order(9)));
+        assert_eq!(FolioOrders::from_word(some.to_word()), some);
+        assert_eq!(FolioOrders::from_word(0), FolioOrders::BASE);
+    }
+
+    #[test]
+    fn the_largest_that_is_empty_and_inside() {
+        let ask = |index, nr_pages, orders, most_there: u8, used: &[u64]| {
+            let question = FolioQuestion { index, nr_pages, orders, most_there: Order(most_there) };
+            largest(&question, &mut |pages| !used.iter().any(|page| pages.contains(page))).0
+        };
+        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[]), 9);
+        assert_eq!(ask(5, 512, orders(0, 9), 9, &[]), 9);
+        assert_eq!(ask(5, 511, orders(0, 9), 9, &[]), 8, "the last page is not the object's");
+        assert_eq!(ask(5, 6, orders(3, 9), 9, &[]), 3, "the least may reach beyond the end");
+        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[15]), 3);
+        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[4]), 0);
+        assert_eq!(ask(5, 1000, orders(0, 9), 2, &[]), 2, "no larger frames");
+        assert_eq!(ask(5, 1000, orders(1, 4), 9, &[]), 4);
+        assert_eq!(ask(5, 1000, orders(3, 4), 0, &[]), 3, "the least is asked for all the same");
+    }
+}

@@ -1,0 +1,44 @@
+//! A folio of several pages comes to an object that may have some.
+//!
+//! ```text
+//! order    by what is missing around the page, and what frames there are    policy/folio.rs
+//! claim    the word of each of its pages, the lowest first: all or none
+//! head     tails, then the descriptor of the head; nobody sees them yet
+//! put      the word of each page
+//! ```
+//! Who meets a claimed word waits with nothing held. Whoever claims is in a section, holds the
+//! frames already, and waits for nobody.
+//!
+//! Locks on entry: a section.
+
+use super::slot::{LostFill, PageFrame, PageSlot};
+use crate::addr::Order;
+use crate::links::Links;
+use crate::machine::Machine;
+use crate::policy::folio::{FolioQuestion, around, largest};
+use crate::space::vma::ObjectId;
+
+impl<M: Machine> Links<M> {
+    /// The size that a page which is missing is to have; there are frames up to `most_there`.
+    /// A look only: what is there when the page is put in decides.
+    pub(crate) fn folio_order(&self, id: ObjectId, index: u64, slot: PageSlot<'_>, most_there: Order) -> Order {
+        let (orders, nr_pages) = (self.object_orders(id), self.object_nr_pages(id));
+        let question = FolioQuestion { index, nr_pages, orders, most_there };
+        largest(&question, &mut |pages| slot.are_missing(index, pages))
+    }
+
+    /// Puts a folio of zeroes, the caller's alone, around the page whose look-up found nothing;
+    /// `frame` is its head. After a look at the size in the section of the look-up.
+    pub(crate) fn object_fill_folio(
+        &self,
+        id: ObjectId,
+        index: u64,
+        slot: PageSlot<'_>,
+        head: PageFrame,
+    ) -> Result<(), LostFill> {
+        slot.claim(head.order)?;
+        self.make_folio(head.pfn, head.order, id.0, around(index, head.order).start);
+        slot.put(head.pfn, head.order);
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! The word of a page in its object: the frame that it has, and what is being done to it.
+//!
+//! ```text
+//! frame + 1  0..33 | order of its folio 34..39 | FILLING 60 | MOVING 61 | swapped out 62 (to come) | LEAVING 63
+//! ```
+//! | change | by | from |
+//! | --- | --- | --- |
+//! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
+//! | frame and order | the same, the lowest first | FILLING, or nothing if the folio is one page |
+//! | LEAVING | `discard`, under `resize`: all pages of a folio | a frame |
+//! | MOVING | a mover: folios of one page | a frame |
+//!
+//! The words of a folio lie in one node, since it is aligned and no larger than a node.
+//!
+//! Locks on entry: see the table. Who reads a word to use the frame shows a section.
+
+use crate::addr::{OptPfn, Order, Pfn};
+use crate::machine::Machine;
+use crate::sync::{Ordering, Word};
+use core::ops::Range;
+
+const ORDER_SHIFT: u32 = 34;
+const ORDER_MASK: u64 = 31;
+/// Somebody is about to put a page in, and waits for nobody meanwhile.
+const FILLING: u64 = 1 << 60;
+/// The page is leaving the object, whose slot has its frame until no
+/// entry maps it. Nobody maps, reads or writes it from now on. Set and cleared under `resize`.
+const LEAVING: u64 = 1 << 63;
+/// The same while the page moves to another frame. Set only while none
+/// of the two is, and cleared by who has set it. Bit 62 is kept for swap.
+const MOVING: u64 = 1 << 61;
+
+/// The frame of a page, and the size of the folio that it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PageFrame {
+    pub(crate) pfn: Pfn,
+    pub(crate) order: Order,
+}
+
+impl PageFrame {
+    /// The frame whose descriptor speaks for it.
+    #[inline(always)]
+    pub(crate) fn head(self) -> Pfn {
+        Pfn(self.pfn.0 & !(self.order.nr_pages() as u32 - 1))
+    }
+    fn to_word(self) -> u64 {
+        OptPfn::some(self.pfn).to_word() | u64::from(self.order.0) << ORDER_SHIFT
+    }
+    fn of_word(word: u64) -> Option<PageFrame> {
+        let pfn = OptPfn::from_word(word & ((1 << ORDER_SHIFT) - 1)).get()?;
+        Some(PageFrame { pfn, order: Order((word >> ORDER_SHIFT & ORDER_MASK) as u8) })
+    }
+}
+
+/// What the word of a page says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ObjectPage {
+    Absent,
+    /// Somebody is about to put one in. Wait with nothing held, and look again.
+    Filling,
+    /// Its frame, which stays the page's until the section ends.
+    Frame(PageFrame),
+    /// The object is about to lose it, or its frame. Wait with nothing held, and look again.
+    Leaving(PageFrame),
+}
+
+/// Somebody else was quicker; the frame is the caller's still, and zero.
+pub(crate) struct LostFill;
+
+/// The word of a page, in its node.
+#[derive(Clone, Copy)]
+pub(crate) struct PageSlot<'a> {
+    pub(super) node: &'a [Word; 512],
+    pub(super) i: usize,
+}
+
+impl<'a> PageSlot<'a> {
+    #[inline(always)]
+    fn word(self) -> &'a Word {
+        &self.node[self.i]
+    }
+
+    /// The words of the aligned pages of that order around it.
+    pub(super) fn group(self, order: Order) -> &'a [Word] {
+        let nr = order.nr_pages() as usize;
+        let first = self.i & !(nr - 1);
+        &self.node[first..first + nr]
+    }
+
+    #[inline]
+    pub(crate) fn page(self) -> ObjectPage {
+        let word = self.word().load(Ordering::Acquire);
+        match PageFrame::of_word(word) {
+            None if word & FILLING != 0 => ObjectPage::Filling,
+            None => ObjectPage::Absent,
+            Some(frame) if word & (LEAVING | MOVING) != 0 => ObjectPage::Leaving(frame),
+            Some(frame) => ObjectPage::Frame(frame),
+        }
+    }
+
+    /// Whether some pages of its node are missing, as far as a look goes. It has number `index`.
+    pub(super) fn are_missing(self, index: u64, pages: Range<u64>) -> bool {
+        let first = index - self.i as u64;
+        let words = &self.node[(pages.start - first) as usize..(pages.end - first) as usize];
+        words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Puts a page of one frame in.
+    pub(super) fn fill(self, pfn: Pfn) -> Result<(), LostFill> {
+        let frame = PageFrame { pfn, order: Order::BASE };
+        let done = self.word().compare_exchange(0, frame.to_word(), Ordering::AcqRel, Ordering::Acquire);
+        done.map(|_| ()).map_err(|_| LostFill)
+    }
+
+    /// Claims the places of a folio, the lowest first, so that of two that want some place both
+    /// want one of them succeeds; all or none.
+    pub(super) fn claim(self, order: Order) -> Result<(), LostFill> {
+        let group = self.group(order);
+        for (i, word) in group.iter().enumerate() {
+            if word.compare_exchange(0, FILLING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                group[..i].iter().for_each(|word| word.store(0, Ordering::Release));
+                return Err(LostFill);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a folio into the places that the caller has claimed, or that nobody sees.
+    pub(super) fn put(self, first: Pfn, order: Order) {
+        for (i, word) in self.group(order).iter().enumerate() {
+            let frame = PageFrame { pfn: Pfn(first.0 + i as u32), order };
+            word.store(frame.to_word(), Ordering::Release);
+        }
+    }
+
+    /// Marks all pages of the folio as leaving. One at a time does this. Waits for who is
+    /// putting it in. Somebody may be moving the page: see [`is_moving`](Self::is_moving).
+    pub(super) fn begin_to_leave<M: Machine>(self, order: Order, machine: &M) {
+        for word in self.group(order) {
+            while word.load(Ordering::Acquire) & FILLING != 0 {
+                machine.relax();
+            }
+            word.fetch_or(LEAVING, Ordering::AcqRel);
+        }
+    }
+
+    /// The pages of the folio are missing from now on. Whoever fills them again acquires this.
+    pub(super) fn empty_all(self, order: Order) {
+        self.group(order).iter().for_each(|word| word.store(0, Ordering::Release));
+    }
+
+    /// That of another page of the same folio.
+    pub(super) fn next(self, by: u64) -> PageSlot<'a> {
+        PageSlot { i: self.i + by as usize, ..self }
+    }
+
+    /// Whether somebody moves the page. Once it is not, and was marked as leaving before, it
+    /// has its last frame.
+    pub(super) fn is_moving(self) -> bool {
+        self.word().load(Ordering::Acquire) & MOVING != 0
+    }
+
+    /// Marks the page as moving if that is its frame, and nobody else does anything to it.
+    pub(super) fn begin_to_move(self, from: Pfn) -> bool {
+        let from = PageFrame { pfn: from, order: Order::BASE }.to_word();
+        self.word().compare_exchange(from, from | MOVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Gives the page that the caller has marked its frame, the old one or another. If it is
+    /// about to leave the object it still is.
+    pub(super) fn end_move(self, to: Pfn) {
+        let to = PageFrame { pfn: to, order: Order::BASE }.to_word();
+        let mut seen = self.word().load(Ordering::Relaxed);
+        loop {
+            debug_assert!(seen & MOVING != 0, "I22: only the mover ends a move");
+            // Release: the page, and the descriptor of its frame.
+            match self.word().compare_exchange(seen, to | seen & LEAVING, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_has_frame_and_order() {
+        for (pfn, order) in [(0, 0), (1, 0), (u32::MAX, 0), (u32::MAX - 511, 9), (1 << 18, 18)] {
+            let frame = PageFrame { pfn: Pfn(pfn), order: Order(order) };
+            assert_eq!(PageFrame::of_word(frame.to_word()), Some(frame));
+            assert_eq!(frame.to_word() & (LEAVING | MOVING | FILLING | 1 << 62), 0);
+        }
+        assert_eq!(PageFrame::of_word(0), None);
+        assert_eq!(PageFrame { pfn: Pfn(0x1207), order: Order(3) }.head(), Pfn(0x1200));
+    }
+
+    #[test]
+    fn a_folio_takes_all_of_its_places_or_none() {
+        let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
+        let slot = |i| PageSlot { node: &node, i };
+        assert!(slot(6).fill(Pfn(70)).is_ok());
+        assert!(slot(5).claim(Order(2)).is_err());
+        assert_eq!([4, 5, 7].map(|i| slot(i).page()), [ObjectPage::Absent; 3]);
+        assert!(slot(9).claim(Order(2)).is_ok());
+        assert_eq!(slot(8).page(), ObjectPage::Filling);
+        assert!(slot(11).claim(Order::BASE).is_err() && slot(11).fill(Pfn(1)).is_err());
+        slot(10).put(Pfn(0x100), Order(2));
+        assert_eq!(slot(11).page(), ObjectPage::Frame(PageFrame { pfn: Pfn(0x103), order: Order(2) }));
+        assert!(!slot(12).are_missing(1036, 1035..1036) && slot(12).are_missing(1036, 1036..1536));
+    }
+}

@@ -1,0 +1,117 @@
+//! Frames of zeroes in the hand of who writes to an object through its handle.
+//!
+//! A page of the object, or a node on the way to it, is missing: the writer leaves the section,
+//! brings what was wanted, and looks again. Others may have been quicker, or may have changed
+//! what is wanted.
+//!
+//! Locks on entry: none; `put_into` in the section of the look-up, `bring` outside sections.
+
+use super::object::ObjectSlot;
+use super::slot::{LostFill, PageFrame};
+use crate::addr::Order;
+use crate::frame::{Content, Fill, Held, OutOfFrames};
+use crate::machine::Machine;
+use crate::policy::folio::{FolioOrders, around};
+use crate::space::Vm;
+use crate::space::vma::ObjectId;
+
+/// What is not used goes back.
+pub(super) struct Spare<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    /// The first of 2^order frames.
+    frames: Option<PageFrame>,
+    wanted: Order,
+    /// What a single frame was obtained for, and what one is wanted for.
+    fill: Fill,
+    wanted_fill: Fill,
+    /// The largest size that was not refused.
+    most_there: Order,
+    /// From before the frames were claimed.
+    held: Option<Held<'vm>>,
+}
+
+impl<'vm, M: Machine> Spare<'vm, M> {
+    pub(super) fn new(vm: &'vm Vm<M>) -> Self {
+        Spare {
+            vm,
+            frames: None,
+            wanted: Order::BASE,
+            fill: Fill::Shared,
+            wanted_fill: Fill::Shared,
+            most_there: Order::PMD,
+            held: None,
+        }
+    }
+
+    /// Before anybody is waited for.
+    pub(super) fn give_back(&mut self) {
+        match self.frames.take() {
+            Some(PageFrame { pfn, order: Order::BASE }) => self.vm.give_back(pfn, self.fill),
+            Some(PageFrame { pfn, order }) => self.vm.release_run(pfn, order.nr_pages(), Content::Zero),
+            None => {}
+        }
+        self.held = None;
+    }
+
+    /// Whether there were frames to put in, even if somebody else was quicker.
+    pub(super) fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> bool {
+        let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
+        let done = match slot {
+            ObjectSlot::Page(at) if has_sizes => {
+                self.wanted_fill = Fill::Shared;
+                self.wanted = self.vm.folio_order(id, index, *at, self.most_there);
+                let Some(head) = self.take_wanted() else { return false };
+                self.vm.object_fill_folio(id, index, *at, head).map_err(|lost| (lost, head))
+            }
+            _ => {
+                self.wanted = Order::BASE;
+                // One for a node, after which a page was missing, is not right, nor the other way round.
+                self.wanted_fill = slot.fill();
+                let Some(frame) = self.take_wanted() else { return false };
+                self.vm.object_fill(id, index, slot, frame.pfn).map_err(|lost| {
+                    self.vm.frames.desc(frame.pfn).clear();
+                    (lost, frame)
+                })
+            }
+        };
+        match done {
+            // In use.
+            Ok(()) => self.held = None,
+            Err((LostFill, frame)) => self.frames = Some(frame),
+        }
+        true
+    }
+
+    fn take_wanted(&mut self) -> Option<PageFrame> {
+        let is_right = self.wanted != Order::BASE || self.fill == self.wanted_fill;
+        self.frames.take_if(|frames| frames.order == self.wanted && is_right)
+    }
+
+    /// Gets what was wanted, or finds that it has to be smaller.
+    pub(super) fn bring(&mut self, id: ObjectId, index: u64) -> Result<(), OutOfFrames> {
+        self.give_back();
+        self.fill = self.wanted_fill;
+        let (vm, order, fill) = (self.vm, self.wanted, self.fill);
+        let mut obtain = || {
+            if order == Order::BASE {
+                return vm.obtain_held(fill);
+            }
+            let held = vm.hold();
+            let sub_page = (index - around(index, order).start) as u32;
+            vm.obtain_folio(order, sub_page).map(|pfn| (pfn, held))
+        };
+        let is_least = order <= vm.object_orders(id).least();
+        let obtained = if is_least { Some(vm.until_relieved(&mut obtain)?) } else { obtain().ok() };
+        match obtained {
+            Some((pfn, held)) => (self.frames, self.held) = (Some(PageFrame { pfn, order }), Some(held)),
+            None => self.most_there = Order(order.0 - 1),
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine> Drop for Spare<'_, M> {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
