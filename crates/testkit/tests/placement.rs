@@ -170,6 +170,7 @@ fn pages_of_objects_leave_blocks_of_private_pages_alone() {
         let what = format!("{nr_cpus} CPUs: {nr_huge} of {nr_free}, {nr_shared} shared, {nr_fixed} fixed");
         eprintln!("{what}");
         assert!(nr_huge * 100 >= nr_free * 95, "{what}");
-        assert!((10..=24).contains(&nr_shared), "{what}");
+        // Compaction has emptied some of them.
+        assert!((1..=24).contains(&nr_shared), "{what}");
     }
 }
