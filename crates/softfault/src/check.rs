@@ -20,6 +20,7 @@ use crate::table::format::{Entry, Format};
 use crate::table::take::{self, Next};
 use core::ops::ControlFlow;
 
+mod ages;
 pub(crate) mod broken;
 mod folios;
 mod huge;
@@ -53,6 +54,7 @@ impl<M: Machine> Vm<M> {
             Counter::Members.check(nr_listed, nr_members)?;
         }
         self.check_frames(counts)?;
+        self.check_ages()?;
         self.check_summaries()?;
         Counter::Reserve.check(self.nr_reserve_pages(), self.frames.nr_in_reserve())?;
         self.check_objects(spaces, counts)?;

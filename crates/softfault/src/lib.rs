@@ -64,6 +64,7 @@
 //!     thief lock              spins; one CPU empties others' groups
 //! family lock                 spins; taken with no other lock held
 //! knobs of huge pages         spins; one change of them
+//! the pass over ages          sleeps; one step at a time; taken with no other lock held
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
 //!   historic disciplines' spinlocks: the space's, or a leaf table's
@@ -144,7 +145,7 @@ pub use base::Base;
 pub use compact::{CompactRefusal, MigrateRefusal};
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
-pub use frame::{Fragmentation, Memory, OutOfFrames};
+pub use frame::{Advance, Fragmentation, Memory, OLDEST_AGE, OutOfFrames};
 pub use khugepaged::Scan;
 pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};
@@ -156,8 +157,8 @@ pub use source::handle::SharedObject;
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
-    ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError, ObjectPart,
-    PageState, SmapsEntry, Translation,
+    Aged, ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError,
+    ObjectPart, PageState, SmapsEntry, Translation,
 };
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};

@@ -6,8 +6,8 @@ use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::base::{Base, HugeWords};
 use crate::cpu::CpuData;
 use crate::frame::{
-    BLOCK_WORDS, BlockData, Blocks, Class, Content, FrameDesc, FrameKind, Frames, Memory, Reserve, Summary, Watch,
-    word_base,
+    Ages, BLOCK_WORDS, BlockData, Blocks, Class, Content, FrameDesc, FrameKind, Frames, Memory, Reserve, Summary,
+    Watch, word_base,
 };
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
@@ -27,7 +27,7 @@ pub use refusal::NewVmError;
 
 impl<M: Machine> Vm<M> {
     /// Takes over the machine's frames. Lays the metadata out in the first range
-    /// that has room for it: 32 bytes a frame, 192 bytes per 2 MiB, some lines per CPU.
+    /// that has room for it: 32 bytes a frame, 320 bytes per 2 MiB, some lines per CPU.
     ///
     /// # Errors
     ///
@@ -77,6 +77,7 @@ impl<M: Machine> Vm<M> {
             is_low: Word::new(0),
             watch: Watch::new(&marks),
             reserve,
+            ages: Ages::new(),
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };

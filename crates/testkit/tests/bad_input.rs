@@ -126,7 +126,9 @@ fn call<'vm>(space: &Space<'vm>, random: &mut Random, pins: &mut Vec<Held<'vm>>)
             }
         }
         21 if random.chance(50) => _ = space.test_young(a, b),
-        21 => _ = space.test_and_clear_young(a, b),
+        21 if random.chance(50) => _ = space.test_and_clear_young(a, b),
+        // Not all of a large range: a walk of holes is as long as it is asked to be.
+        21 => _ = space.age_pages(a, b & 0xfff),
         _ if random.chance(25) => return space.fork().ok(),
         _ => _ = (space.page_state(a), space.vma(a)),
     }

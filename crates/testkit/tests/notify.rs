@@ -7,8 +7,8 @@ mod common;
 use common::*;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{
-    Access, Advice, CpuId, Event, HugeKnobs, LookupRefused, MigrateRefusal, Notice, Order, PageRange, Pfn, Rights,
-    Subscription, Vm, Vpn, Why,
+    Access, Advance, Advice, CpuId, Event, HugeKnobs, LookupRefused, MigrateRefusal, Notice, Order, PageRange, Pfn,
+    Rights, Subscription, Vm, Vpn, Why,
 };
 use softfault_host::{Hosted, Running};
 use std::collections::{BTreeMap, BTreeSet};
@@ -560,6 +560,15 @@ fn t15_ageing() {
         s.write(BASE + PAGE, b"used").unwrap();
         assert_eq!(s.test_and_clear_young(BASE, all), 1);
         assert_eq!(s.test_and_clear_young(BASE, all), 0, "the guest has forgotten, too");
+        // A walk asks the guest, too, and the age says it.
+        s.age_pages(0, 1 << 20);
+        while w.vm.advance_generation(2) != Advance::Done {}
+        touch(2);
+        assert_eq!((s.age_pages(0, 1 << 20).nr_young, w.vm.idle_pages(1)), (1, 3));
+        assert_eq!(s.age_pages(0, 1 << 20).nr_young, 0, "the guest has forgotten, too");
+        while w.vm.advance_generation(2) != Advance::Done {}
+        touch(3);
+        assert_eq!((s.test_and_clear_young(BASE, all), w.vm.idle_pages(1)), (1, 3));
         s.unsubscribe(subscription).unwrap();
         for (addr, len) in
             [(BASE + (1 << 40), PAGE), (BASE, 0), (u64::MAX - 5, 100), (1 << 63, u64::MAX), (5, u64::MAX)]

@@ -7,7 +7,7 @@ mod common;
 use common::objects::{Object, bytes, content, map, touch};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, CpuId, FaultError, Order};
+use softfault::{Access, Advance, CpuId, FaultError, Order};
 use softfault_testkit::random::Random;
 
 const AT: u64 = 0x20_0000_0000;
@@ -282,5 +282,34 @@ fn the_kth_allocation_fails() {
                 w.space.munmap(AT, 600 * PAGE).unwrap();
             }
         }
+    });
+}
+
+/// A folio has one age: a use of any page is its use, and parts of it are as old as it was.
+#[test]
+fn a_folio_has_the_age_of_its_head() {
+    in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
+        let object = object(w, 16, orders(0, 4));
+        map(w.space, AT, 16, &object, 0);
+        w.space.handle_fault(AT + 5 * PAGE, Access::Read).unwrap();
+        let later = || while w.vm.advance_generation(u64::MAX) != Advance::Done {};
+        assert_eq!(w.vm.idle_pages(0), 16);
+        later();
+        assert_eq!(w.vm.idle_pages(1), 16);
+        // The entry of a tail is accessed.
+        assert_eq!(w.space.age_pages(AT, 512).nr_young, 1);
+        assert_eq!(w.vm.idle_pages(1), 0);
+        later();
+        later();
+        object.discard(8..9);
+        assert_eq!([0, 1, 2, 3].map(|age| w.vm.idle_pages(age)), [15, 15, 15, 0]);
+        assert_eq!(object.read(13 * PAGE, &mut [0]), 1);
+        assert_eq!(w.vm.idle_pages(1), 11, "four pages from page 12 on were read");
+        // What shows in an entry that goes is a use.
+        w.space.handle_fault(AT + 2 * PAGE, Access::Read).unwrap();
+        w.space.munmap(AT, 16 * PAGE).unwrap();
+        assert_eq!(w.vm.idle_pages(1), 3, "and eight to page 7");
+        later();
+        check(w.vm, &[w.space]);
     });
 }

@@ -43,6 +43,8 @@ pub enum Broken {
     WrongMembers(Pfn),
     /// A frame is free and in use, or neither. I12.
     Lost(Pfn),
+    /// A frame in use is of a generation that has not been, or that a pass has moved away. I47.
+    WrongAge(Pfn),
     /// A frame that is said to be zero is not. I20.
     NotZero(Pfn),
     /// The block that begins with this frame has something that summaries deny. I40.

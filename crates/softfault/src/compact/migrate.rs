@@ -134,6 +134,7 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         if refused.is_none() {
             mem::copy_frame(&vm.machine, this.to, this.from);
             to.assign(FrameKind::Anon, nr_entries, from.owner.get(), from.index.get());
+            vm.frames.carry_age(this.from, this.to);
         }
         let now_at = if refused.is_none() { this.to } else { this.from };
         for place in self.entries_of(number) {

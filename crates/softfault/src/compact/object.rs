@@ -148,6 +148,7 @@ impl<M: Machine> Vm<M> {
         if !is_pinned {
             mem::copy_frame(&self.machine, to, from);
             self.frames.desc(to).assign_moved(old);
+            self.frames.carry_age(from, to);
         }
         self.object_end_move(&moving.object, moving.page, if is_pinned { from } else { to });
         if is_pinned {

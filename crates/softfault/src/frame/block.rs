@@ -2,6 +2,7 @@
 
 use super::class::{Class, MARKS};
 use super::folio::FolioData;
+use super::generations::AGE_WORDS;
 use super::offers::{
     COUNT, DIRTY, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, has_run, more_used, offers, weight,
 };
@@ -14,11 +15,12 @@ use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
+mod age;
 mod claim;
 mod lost_runs;
 mod release;
 
-/// One block. Four lines, so that a CPU at work in its own block writes no
+/// One block. Whole lines, so that a CPU at work in its own block writes no
 /// line that another CPU at work in its own writes.
 #[repr(C, align(64))]
 pub struct BlockData {
@@ -33,6 +35,8 @@ pub struct BlockData {
     pub(crate) dirty: [Word; BLOCK_WORDS],
     /// Bit set: the frame belongs to a folio of an object and is not its head.
     pub(crate) tails: Tails,
+    /// Two bits of age of each frame: see `age.rs`.
+    pub(crate) age: [Word; AGE_WORDS],
 }
 
 impl BlockData {

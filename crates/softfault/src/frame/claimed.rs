@@ -99,6 +99,7 @@ impl<M: Machine> ClaimedBlock<'_, M> {
         }
         self.memory.frames.blocks.at(self.b).unmark();
         let content = Content::zero_if(self.zero.iter().all(|w| *w == !0));
+        self.memory.frames.note_run_used(first, BLOCK_FRAMES);
         // In use from now on, and not to be released below.
         self.ours = [0; BLOCK_WORDS];
         Ok(HugeFrame { first, content })

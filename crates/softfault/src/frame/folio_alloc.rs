@@ -32,6 +32,7 @@ impl<M: Machine> Memory<M> {
             .or_else(|| self.claim_beside_others(Kind::Any, order).map(|first| (first, order)))
             .ok_or(wanted)?;
         self.frames.blocks.at(BlockId::of(first)).mark(Class::Shared);
+        self.frames.note_run_used(first, 1);
         let content = self.frames.content(first, from.nr_pages());
         if !content.is_zero() {
             let sub_page = Some(u64::from(sub_page));

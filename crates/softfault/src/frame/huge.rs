@@ -54,6 +54,7 @@ impl<M: Machine> Memory<M> {
         let wanted = OutOfFrames::Block(order);
         self.frames.count_down(wanted)?;
         let first = self.claim_batch(order).ok_or(wanted)?;
+        self.frames.note_run_used(first, order.nr_pages());
         if !self.frames.is_clean(first, order.nr_pages()) {
             clear::clear_folio(
                 &self.machine,
@@ -129,6 +130,7 @@ impl<M: Machine> Memory<M> {
         };
         self.count_taken(nr);
         if self.frames.blocks.at(b).folio.reserve(first) {
+            self.frames.note_run_used(first, nr);
             return Some(first);
         }
         self.release_run(first, nr, Content::Unknown);

@@ -21,6 +21,9 @@
 //! Neighbours: every station gets frames here; this one knows only `mem`,
 //! `section` and the descriptors. Locks on entry: none.
 
+mod age;
+#[cfg(test)]
+mod age_tests;
 mod ahead;
 mod alloc;
 mod batch;
@@ -35,9 +38,11 @@ mod folio;
 mod folio_alloc;
 mod folio_maps;
 mod fragment;
+mod generations;
 pub(crate) mod group;
 mod held;
 mod huge;
+mod idle;
 mod inject;
 mod lack;
 #[cfg(test)]
@@ -67,6 +72,7 @@ mod watch;
 #[cfg(test)]
 mod zeroed_tests;
 
+pub(crate) use age::UsedBatch;
 pub(crate) use alloc::FreeBatch;
 pub use block::BlockData;
 pub(crate) use blocks::{Blocks, word_base};
@@ -77,9 +83,12 @@ pub use desc::FrameDesc;
 pub(crate) use desc::MAP_ONE;
 pub(crate) use desc::{FrameKind, FrameState, MapsFull, MetaUse};
 pub use fragment::Fragmentation;
+pub(crate) use generations::Ages;
+pub use generations::OLDEST_AGE;
 pub use group::GroupData;
 pub(crate) use held::Held;
 pub(crate) use huge::HugeFrame;
+pub use idle::Advance;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
@@ -157,6 +166,7 @@ pub struct Frames {
     pub(crate) is_low: Word,
     pub(crate) watch: Watch,
     pub(crate) reserve: Reserve,
+    pub(crate) ages: Ages,
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) injection: Injection,
 }

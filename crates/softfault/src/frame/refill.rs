@@ -107,6 +107,9 @@ impl<M: Machine> Memory<M> {
             self.machine.relax();
         };
         self.count_taken(claim.mask.count_ones().into());
+        if fill != Fill::Fixed {
+            self.frames.note_used(claim.base, claim.mask);
+        }
         let dirty = claim.mask & !claim.zero;
         match fill {
             Fill::Raw | Fill::Pinned => {}

@@ -35,6 +35,7 @@ const BLOCK: Fields = &[
     (offset_of!(BlockData, folio), "folio"),
     (BlockData::USED_OFFSET, "used"),
     (offset_of!(BlockData, dirty), "dirty"),
+    (offset_of!(BlockData, age), "age"),
 ];
 const CPU: Fields = &[
     (offset_of!(CpuData, slot), "slot"),

@@ -1,7 +1,7 @@
 //! Ageing: which pages were used, by the space's own tables or a subscriber's.
 
 use super::notice::Notice;
-use crate::addr::{PAGE_SIZE, PageRange, Vpn};
+use crate::addr::{PAGE_SIZE, PageRange, Pfn, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::ops::{page_align, pages};
@@ -63,8 +63,8 @@ enum Marks {
 
 /// What an entry says of its mapping.
 enum Use {
-    Young,
-    Old,
+    Young(Pfn),
+    Old(Pfn),
     /// There is no mapping, or a table has taken its place.
     Other(Next),
 }
@@ -72,33 +72,38 @@ enum Use {
 impl<M: Machine> Ageing<'_, '_, M> {
     /// One mapping, whole.
     fn look(&mut self, slot: Slot<'_, M::Format>, whole: PageRange) -> Next {
-        let young = match self.used(slot) {
+        let (young, pfn) = match self.used(slot, whole.nr_pages()) {
             Use::Other(next) => return next,
-            Use::Old => false,
-            Use::Young => {
+            Use::Old(pfn) => (false, pfn),
+            Use::Young(pfn) => {
                 let before = self.cleared.unwrap_or(whole);
                 if self.marks == Marks::Clear {
                     self.cleared = Some(PageRange::new(before.start.min(whole.start), before.end.max(whole.end)));
                 }
-                true
+                (true, pfn)
             }
         };
         // Asked in any case: the subscriber has to forget, too.
         let notice = Notice::Young { range: whole, clear: self.marks == Marks::Clear };
         let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
+        if by_others && self.marks == Marks::Clear {
+            self.space.vm.frames.note_run_used(pfn, whole.nr_pages());
+        }
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
         Next::GoOn
     }
 
-    fn used(&self, slot: Slot<'_, impl Format>) -> Use {
+    fn used(&self, slot: Slot<'_, impl Format>, nr_pages: u64) -> Use {
         loop {
             let seen = slot.look();
             match seen.entry {
-                Entry::Leaf(leaf) if !leaf.accessed => return Use::Old,
-                Entry::Leaf(_) if self.marks == Marks::Keep => return Use::Young,
-                Entry::Leaf(_) => {
+                Entry::Leaf(leaf) if !leaf.accessed => return Use::Old(leaf.pfn),
+                Entry::Leaf(leaf) if self.marks == Marks::Keep => return Use::Young(leaf.pfn),
+                Entry::Leaf(leaf) => {
+                    // Before the bit goes: the age tells of the use from now on.
+                    self.space.vm.frames.note_run_used(leaf.pfn, nr_pages);
                     if slot.clear_accessed(seen).is_ok() {
-                        return Use::Young;
+                        return Use::Young(leaf.pfn);
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.space.vm.machine.relax(),

@@ -191,7 +191,7 @@ impl<M: Machine> Removal<'_, '_, M> {
             }
             if let Ok(leaf) = slot.take(seen) {
                 // Whoever would still store through a translation that is clean faults now.
-                desc.note_use(&leaf);
+                self.space.vm.frames.note_removed(&leaf);
                 return Some(true);
             }
         }

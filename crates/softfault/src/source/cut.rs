@@ -61,6 +61,7 @@ impl<M: Machine> Links<M> {
         let head = Pfn(folio.frame.pfn.0 + by as u32);
         self.make_folio(head, order, folio.id.0, first);
         self.frames.desc(head).note_as(old);
+        self.frames.carry_age(folio.frame.pfn, head);
         folio.slot.next(by).put(head, order);
     }
 

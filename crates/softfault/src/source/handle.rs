@@ -167,7 +167,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     fn read_part(&self, part: &Part, into: &mut [u8]) -> bool {
         let section = self.vm.section();
         match self.vm.object_slot(section.inside(), self.id, part.index).page() {
-            ObjectPage::Frame(frame) => program::read(&self.vm.machine, frame.pfn, part.start, into),
+            ObjectPage::Frame(frame) => {
+                self.vm.frames.note_run_used(frame.head(), 1);
+                program::read(&self.vm.machine, frame.pfn, part.start, into);
+            }
             // Nobody has written to what is being put in.
             ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
             ObjectPage::Leaving(_) => return false,
@@ -192,6 +195,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             let from = &from[part.done..part.done + part.len];
             self.with_frame(part.index, &mut |frame| {
                 self.vm.frames.desc(frame.head()).note_written();
+                self.vm.frames.note_run_used(frame.head(), 1);
                 program::write(&self.vm.machine, frame.pfn, part.start, from);
             })?;
         }

@@ -41,15 +41,11 @@ impl<M: Machine> Harvest for Sink<'_, M> {
                     self.batch.add(leaf.pfn);
                 }
             }
-            FrameKind::Shared => {
+            // The latter of a tail.
+            FrameKind::Shared | FrameKind::Free => {
                 self.nr_shmem += 1;
                 // The object's slot has the frame, until the last entry is gone.
-                desc.note_use(&leaf);
-            }
-            // A tail's.
-            FrameKind::Free => {
-                self.nr_shmem += 1;
-                self.vm.frames.head_desc(leaf.pfn).note_use(&leaf);
+                self.vm.frames.note_removed(&leaf);
             }
             _ => self.nr_zero += 1,
         }

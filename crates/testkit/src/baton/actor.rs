@@ -112,7 +112,11 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                     None => {}
                 }
             }
-            Deed::Young => _ = space.test_young(at, len) + space.test_and_clear_young(base, NR_BYTES),
+            Deed::Young => {
+                _ = space.test_young(at, len) + space.age_pages(at, 64).nr_young;
+                _ = vm.advance_generation(3);
+                _ = space.test_and_clear_young(base, NR_BYTES);
+            }
             Deed::Report => self.report(base),
             Deed::Compact => _ = vm.compact_step(&BUDGET),
             Deed::Shrink => _ = vm.shrink_underused(u64::MAX),

@@ -54,7 +54,7 @@ deeds! {
     Shrink: "shrink_underused";
     Ahead: "zero_ahead";
     Lookup: "subscribe", "lookup", "is_current", "unsubscribe";
-    Young: "test_young", "test_and_clear_young";
+    Young: "test_young", "test_and_clear_young", "age_pages", "advance_generation";
     Report: "mincore", "maps", "smaps";
 }
 

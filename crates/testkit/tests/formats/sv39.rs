@@ -1,5 +1,7 @@
 //! Sv39: three levels, and the walk begins one level above the huge pages.
 
+#[path = "../ages.rs"]
+mod ages;
 #[path = "../churn.rs"]
 mod churn;
 #[path = "../collapse.rs"]

@@ -1,5 +1,7 @@
 //! Sv48: as many levels as x86-64.
 
+#[path = "../ages.rs"]
+mod ages;
 #[path = "../churn.rs"]
 mod churn;
 #[path = "../corpus.rs"]

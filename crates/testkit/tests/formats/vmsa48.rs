@@ -1,5 +1,7 @@
 //! Arm: a page gets dirty by the loss of a bit.
 
+#[path = "../ages.rs"]
+mod ages;
 #[path = "../fast_path.rs"]
 mod fast_path;
 #[path = "../huge_races.rs"]

@@ -58,6 +58,9 @@ calls! {
     Yes "Vm::huge_off": |s| _ = s.vm.huge_off();
     Yes "Vm::max_map_count": |s| _ = s.vm.max_map_count();
     Yes "Vm::set_max_map_count": |s| s.vm.set_max_map_count(s.vm.max_map_count());
+    Yes "Vm::generation": |s| _ = s.vm.generation();
+    Yes "Vm::idle_pages": |s| _ = s.vm.idle_pages(0);
+    No "Vm::advance_generation": |s| _ = s.vm.advance_generation(0);
     No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);
     No "Vm::new_space": |s| drop(s.vm.new_space());
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
@@ -114,6 +117,7 @@ calls! {
     No "AddressSpace::mincore": |s| _ = s.space.mincore(BASE, PAGE, &mut |_, _| ());
     No "AddressSpace::test_young": |s| _ = s.space.test_young(BASE, PAGE);
     No "AddressSpace::test_and_clear_young": |s| _ = s.space.test_and_clear_young(BASE, PAGE);
+    No "AddressSpace::age_pages": |s| _ = s.space.age_pages(BASE, 1);
     No "AddressSpace::subscribe": |s| drop(s.space.subscribe());
     No "AddressSpace::unsubscribe": |s| _ = s.space.unsubscribe(s.take_subscription());
     No "AddressSpace::activate": |s| drop(s.space.activate());

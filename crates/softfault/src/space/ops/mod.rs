@@ -10,6 +10,7 @@
 //! `with_relief` (`space/relief.rs`) relieves memory and begins again with step 2.
 
 mod advise;
+mod age;
 mod brk;
 mod collapse;
 mod discard;
@@ -25,6 +26,7 @@ mod subscribe;
 mod unmap;
 
 pub use advise::MadviseError;
+pub use age::Aged;
 pub use fork::ForkError;
 pub use map::{MmapError, ObjectPart};
 pub use mincore::MincoreError;

@@ -34,7 +34,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 let first = self.copy_together(detached)?;
                 self.recheck(detached)?;
                 detached.new.frame = None;
-                self.count_down_pages(detached.table);
+                self.count_down_pages(detached.table, first);
                 let index = detached.vma.index_of(detached.pmd.base);
                 self.vm.frames.folio(first).assign(FrameKind::Anon, self.family, index);
                 first
@@ -65,16 +65,18 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(first)
     }
 
-    /// Counts the old frames down. From here on nothing can fail.
-    fn count_down_pages(&self, table: Pfn) {
+    /// Counts the old frames down; the copies are as old as they were. From here on nothing can
+    /// fail.
+    fn count_down_pages(&self, table: Pfn, first: Pfn) {
         let vm = self.vm;
         let mut batch = FreeBatch::new(vm);
         let mut nr_old = 0;
-        for (_, slot) in self.entries_of(table) {
+        for (i, slot) in self.entries_of(table) {
             if let Entry::Leaf(leaf) = slot.look().entry
                 && leaf.pfn != vm.frames.zero
             {
                 nr_old += 1;
+                vm.frames.carry_age(leaf.pfn, Pfn(first.0 + i));
                 if vm.frames.desc(leaf.pfn).map_drop() {
                     batch.add(leaf.pfn);
                 }

@@ -1,0 +1,163 @@
+//! A walk of page tables that notes which pages were used, some entries at a time.
+//!
+//! ```text
+//! some entries of a leaf table   accessed? subscribers asked, too
+//! their frames                   ─▶ the generation of now, a word of 32 frames at a time
+//! these entries                  accessed ─▶ not accessed, if they have not changed
+//! ```
+//! A frame is noted before its bit is cleared: at each moment one of the two tells of the use.
+//!
+//! TLBs are not flushed, as on Linux. A CPU that has a translation does not set the bit again
+//! before it has dropped it, so that a page that is used all the time may look idle as long as
+//! the translation lives. This costs a page that is faulted in again. A shootdown for each walk
+//! would cost all programs their translations. `test_and_clear_young` shoots down.
+//!
+//! Entries that are locked or `Busy` are passed over; their bits stay for the next walk.
+//!
+//! Locks on entry: none, no section. Takes the writer lock of the space for one step.
+
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::frame::UsedBatch;
+use crate::machine::{Machine, Tick};
+use crate::notify::notice::Notice;
+use crate::pace::{self, Pace};
+use crate::space::{AddressSpace, Vm};
+use crate::table::entry::{Slot, Unread};
+use crate::table::format::{Entry, Format, Leaf, span_of};
+use crate::table::place::PmdSlot;
+use crate::table::walk::{self, Walk};
+
+/// Entries between two looks at other CPUs, and of one note.
+const ENTRIES_PER_TURN: u64 = 64;
+
+/// What one step of [`age_pages`](AddressSpace::age_pages) did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Aged {
+    /// Pages that were found used. Of a huge mapping all count, or none.
+    pub nr_young: u64,
+    /// Where the next step of this space goes on, bytes; `None` at its end.
+    pub next: Option<u64>,
+}
+
+/// One step.
+struct Step<'a, 'vm, M: Machine> {
+    space: &'a AddressSpace<'vm, M>,
+    tells: bool,
+    nr_young: u64,
+}
+
+impl<M: Machine> AddressSpace<'_, M> {
+    /// Notes which pages are in use: those whose entries are accessed, or that a subscriber has
+    /// used, are as young as can be from now on ([`Vm::idle_pages`]), and their accessed bits are
+    /// cleared. Looks at up to `nr_entries` entries from address `from` on. A hole and a huge
+    /// mapping count as one entry.
+    ///
+    /// Of a huge mapping all pages are noted. A page that several entries map is as young as the
+    /// youngest of them.
+    ///
+    /// No TLB is flushed: uses through translations that a CPU has still are not seen. What is
+    /// seen here is not seen by [`test_young`](Self::test_young) any more.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    pub fn age_pages(&self, from: u64, nr_entries: u64) -> Aged {
+        self.vm.call();
+        let machine = &self.vm.machine;
+        let writer = &self.write_lock();
+        let mut step = Step { space: self, tells: self.has_subscribers(), nr_young: 0 };
+        let (mut at, end, mut left) = (Vpn::of(from), Self::user_range().end, nr_entries);
+        let mut pace = Pace::new(machine);
+        while at < end && left > 0 {
+            pace.step();
+            let above = match walk::leaf_table(machine, self.root, at, writer) {
+                Ok(table) => {
+                    let next = Vpn((at.0 | (span_of::<M::Format>(1) - 1).min(ENTRIES_PER_TURN - 1)) + 1);
+                    let next = next.min(end).min(Vpn(at.0.saturating_add(left)));
+                    step.entries(table, PageRange::new(at, next));
+                    pace::answer(machine);
+                    left -= next.0 - at.0;
+                    at = next;
+                    continue;
+                }
+                Err(above) => above,
+            };
+            left -= 1;
+            at = match above {
+                Walk::Huge(pmd) => step.huge(&pmd),
+                Walk::Hole(pmd) => after(&pmd),
+                // Somebody else's for a moment.
+                Walk::Owned | Walk::Leaf(_) => Vpn((at.0 | (span_of::<M::Format>(1) - 1)) + 1),
+            };
+        }
+        drop(pace);
+        Aged { nr_young: step.nr_young, next: (at < end).then(|| at.addr()) }
+    }
+}
+
+/// The first page after what the entry covers.
+fn after<F: Format>(place: &PmdSlot<'_, F>) -> Vpn {
+    Vpn(place.base.0 + span_of::<F>(place.slot.level))
+}
+
+impl<M: Machine> Step<'_, '_, M> {
+    /// At most [`ENTRIES_PER_TURN`] entries of a leaf table.
+    fn entries(&mut self, table: Pfn, part: PageRange) {
+        let machine = &self.space.vm.machine;
+        let slot_of = |i: u64| walk::leaf_slot::<M>(machine, table, Vpn(part.start.0 + i));
+        let mut accessed: [Option<Unread>; ENTRIES_PER_TURN as usize] = [None; ENTRIES_PER_TURN as usize];
+        let mut used = UsedBatch::new(&self.space.vm.frames);
+        for i in 0..part.nr_pages() {
+            machine.tick(Tick::Step);
+            let slot = slot_of(i);
+            let loaded = slot.load();
+            if slot.is_none(loaded) {
+                continue;
+            }
+            let Entry::Leaf(leaf) = slot.seen(loaded).entry else { continue };
+            let vpn = Vpn(part.start.0 + i);
+            if self.is_young(&leaf, PageRange::new(vpn, Vpn(vpn.0 + 1))) {
+                used.add(self.space.vm.frames.head(leaf.pfn));
+            }
+            accessed[i as usize] = leaf.accessed.then_some(loaded);
+        }
+        drop(used);
+        for (i, loaded) in accessed.iter().enumerate() {
+            if let Some(loaded) = loaded {
+                forget(slot_of(i as u64), *loaded);
+            }
+        }
+    }
+
+    /// A huge mapping; gives the page after it.
+    fn huge(&mut self, pmd: &PmdSlot<'_, M::Format>) -> Vpn {
+        let vm = self.space.vm;
+        let loaded = pmd.slot.load();
+        if let Entry::Leaf(leaf) = pmd.slot.seen(loaded).entry {
+            if self.is_young(&leaf, pmd.span()) && !vm.is_huge_zero(leaf.pfn) {
+                vm.frames.note_run_used(leaf.pfn, Vm::<M>::NR_SUB_FRAMES);
+            }
+            if leaf.accessed {
+                forget(pmd.slot, loaded);
+            }
+        }
+        after(pmd)
+    }
+
+    /// Whether the mapping was used, by anybody's tables.
+    fn is_young(&mut self, leaf: &Leaf, whole: PageRange) -> bool {
+        let notice = Notice::Young { range: whole, clear: true };
+        // Asked in any case: the subscriber has to forget, too.
+        let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
+        let is_young = leaf.accessed || by_others;
+        self.nr_young += if is_young { whole.nr_pages() } else { 0 };
+        is_young
+    }
+}
+
+/// The accessed bit goes. Where the entry has changed it stays: what made it change has used the
+/// page, or put another frame there, which was not noted.
+fn forget<F: Format>(slot: Slot<'_, F>, loaded: Unread) {
+    let _ = slot.clear_accessed(slot.seen(loaded));
+}
