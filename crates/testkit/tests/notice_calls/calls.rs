@@ -4,6 +4,7 @@ use super::stage::{AT, FRESH, Stage};
 use super::{BASE, FIXED, PAGE, PRIVATE, RW, SHARED};
 use softfault::clear::ClearTable;
 use softfault::policy::compact::CompactBudget;
+use softfault::policy::folio::FolioOrders;
 use softfault::{
     Access, Event, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Prot, Term, VmaFlags,
 };
@@ -64,6 +65,7 @@ calls! {
     No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);
     No "Vm::new_space": |s| drop(s.vm.new_space());
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
+    No "Vm::new_shared_object_of": |s| drop(s.vm.new_shared_object_of(PAGE, FolioOrders::BASE));
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
     No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));
