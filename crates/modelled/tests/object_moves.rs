@@ -215,3 +215,27 @@ fn a_move_against_a_first_mapping() {
         assert_eq!(content(object), [9; 8]);
     });
 }
+
+/// A page comes after the others were marked as leaving, and moves: it is none of those.
+#[test]
+fn a_move_of_a_new_page_against_a_discard() {
+    explore(1, || {
+        let w = World::new(Discipline::Lockfree, 0, 1);
+        w.touch(0);
+        let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(2 * 4096).unwrap()));
+        let part = ObjectPart::new(object);
+        w.space.mmap_object(AT * 4096, 2 * 4096, RW, FIXED_SHARED, part).unwrap();
+        object.write(0, &[7; 8]).unwrap();
+        let new = move || {
+            w.space.write((AT + 1) * 4096, &[8; 8]).unwrap();
+            if let Some(there) = w.space.translate_at_rest((AT + 1) * 4096) {
+                let _ = w.vm.migrate_frame(there.pfn);
+            }
+        };
+        run(vec![Box::new(new), Box::new(move || object.discard(0..2))]);
+        w.check(&[]);
+        let mut word = [0; 8];
+        object.read(4096, &mut word);
+        assert!(word == [8; 8] || word == [0; 8], "{word:?}");
+    });
+}

@@ -95,6 +95,7 @@ impl<M: Machine> Vm<M> {
             Relief {
                 shrink: Vm::shrink_until,
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
+                set_apart: Vm::set_apart,
             },
             pressure,
         ))

@@ -158,6 +158,10 @@ events! {
     PinSlow = "pin_slow",
     /// Pins meant to last.
     PinLongterm = "pin_longterm",
+    /// Of these, the ones whose page moved first to a block of such pages.
+    PinSetApart = "pin_set_apart",
+    /// And those whose page could not be moved: its block has a pin from then on.
+    PinInPlace = "pin_in_place",
     /// Looks that found the entry changed; the pin was undone.
     PinRaced = "pin_raced",
     /// Pins refused because the count was at its limit.

@@ -11,6 +11,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::candidates::{Candidates, NR_CANDIDATES};
 use super::migrate::Migration;
 use super::moves::{Movable, Move};
 use super::object::ObjectMoves;
@@ -18,14 +19,12 @@ use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
-use crate::frame::{ClaimedBlock, FrameKind, HugeFrame, Kind, word_base};
+use crate::frame::{ClaimedBlock, Class, FrameKind, HugeFrame, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
 use crate::space::Vm;
 use crate::sync::Ordering;
 
-/// Blocks among which the policy chooses at a time.
-const NR_CANDIDATES: usize = 8;
 const NR_WORDS: usize = 8;
 /// Blocks among which candidates are chosen, before those behind them are looked at: so
 /// many counts are read between two looks at the clock. A guess.
@@ -54,32 +53,6 @@ struct Batch<'vm, M: Machine> {
     objects: ObjectMoves<'vm, M>,
 }
 
-/// Blocks of a window with the most free frames, best first.
-#[derive(Default)]
-struct Candidates {
-    numbers: [BlockId; NR_CANDIDATES],
-    blocks: [BlockSummary; NR_CANDIDATES],
-    nr: usize,
-    nr_free: u64,
-    /// Blocks of the window that were looked at, and where the next window begins.
-    nr_looks: u64,
-    end: BlockId,
-}
-
-impl Candidates {
-    fn offer(&mut self, b: BlockId, nr_free: u64) {
-        let at = self.blocks[..self.nr].iter().position(|block| block.nr_free < nr_free).unwrap_or(self.nr);
-        if at == NR_CANDIDATES {
-            return;
-        }
-        self.nr = (self.nr + 1).min(NR_CANDIDATES);
-        self.blocks[at..self.nr].rotate_right(1);
-        self.numbers[at..self.nr].rotate_right(1);
-        self.numbers[at] = b;
-        self.blocks[at] = BlockSummary { nr_free, ..BlockSummary::default() };
-    }
-}
-
 impl<'vm, M: Machine> Attempt<'vm, M> {
     pub(super) fn new(vm: &'vm Vm<M>, budget: &CompactBudget) -> Self {
         let deadline_ns = vm.machine.now_ns().saturating_add(budget.time_ns);
@@ -100,11 +73,36 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                 }
             }
             if self.stole {
-                return Err(self.refusal);
+                break;
             }
             // Idle CPUs end their reservations.
             self.steal_groups();
         }
+        let mut full = self.gather_full();
+        self.try_candidates(&mut full)?.ok_or(self.refusal)
+    }
+
+    /// Some blocks of pages that can move, with no free frame, from anywhere on: what is free lies
+    /// among tables and pinned pages, and can be had where these pages are.
+    fn gather_full(&self) -> Candidates {
+        let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
+        let mut found = Candidates { nr_free: self.nr_free_elsewhere(), ..Candidates::default() };
+        if found.nr_free < BLOCK_FRAMES {
+            return found;
+        }
+        let first = self.vm.machine.random() % frames.blocks.nr();
+        for b in (0..NR_IN_WINDOW.min(frames.blocks.nr())).map(|i| frames.blocks.around(first + i)) {
+            self.vm.machine.tick(Tick::Step);
+            let block = frames.blocks.at(b);
+            let is_movable = block.class() <= Class::Shared && block.folio.state().kind() == FrameKind::Free;
+            if is_movable && block.nr_free() == 0 && block.folio.passed_over.get() != round {
+                found.offer(b, 0);
+            }
+            if found.nr == NR_CANDIDATES {
+                break;
+            }
+        }
+        found
     }
 
     /// One window after another, until a block is free, or the budget is used up.

@@ -18,6 +18,7 @@
 //! blocks. Locks on entry: none, no section.
 
 mod block;
+mod candidates;
 mod migrate;
 mod moves;
 mod object;

@@ -35,20 +35,31 @@ impl<M: Machine> Vm<M> {
     pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
         self.assert_outside();
         self.call();
-        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn));
+        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn, Fill::Raw));
         if let Err(refusal) = moved {
             self.count(refusal.event(), 1);
         }
         moved
     }
 
-    fn try_migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
+    /// Moves the page of a frame to a block of pages with long-term pins: see
+    /// [`Relief`](crate::space::vm::Relief). Memory is not relieved for it: the page can be pinned
+    /// where it is.
+    pub(crate) fn set_apart(&self, pfn: Pfn) -> bool {
+        let moved = self.try_migrate_frame(pfn, Fill::Pinned);
+        if let Err(refusal) = moved {
+            self.count(refusal.event(), 1);
+        }
+        moved.is_ok()
+    }
+
+    fn try_migrate_frame(&self, pfn: Pfn, fill: Fill) -> Result<Pfn, MigrateRefusal> {
         if u64::from(pfn.0) >= self.nr_frames() {
             return Err(MigrateRefusal::Reserved);
         }
         let kind = self.check_movable(pfn)?;
         // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
-        let (to, _held) = self.obtain_held(Fill::Raw).map_err(MigrateRefusal::of)?;
+        let (to, _held) = self.obtain_held(fill).map_err(MigrateRefusal::of)?;
         let this = Move { from: pfn, to };
         let mut result = Ok(());
         match kind {
@@ -65,7 +76,11 @@ impl<M: Machine> Vm<M> {
                 moves.run(&mut |_, done| result = done);
             }
         }
-        self.give_back(if result.is_ok() { pfn } else { to }, Fill::Raw);
+        if result.is_ok() {
+            self.give_back(pfn, Fill::Raw)
+        } else {
+            self.give_back(to, fill)
+        }
         result.map(|()| to)
     }
 }

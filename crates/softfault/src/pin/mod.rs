@@ -16,10 +16,13 @@
 //!
 //! Pages of shared objects are pinned as they are.
 //!
+//! A page that is pinned for long first moves to a block of such pages (`long.rs`).
+//!
 //! Neighbours: `fault` for the slow way, `frame` for the counts. Locks on entry:
 //! none, no section.
 
 mod held;
+mod long;
 mod raise;
 
 pub use held::{Pin, PinMut};
@@ -32,9 +35,8 @@ use crate::pace::Pace;
 use crate::space::AddressSpace;
 use raise::Tried;
 
-/// How long a pin is meant to last. Every pinned frame is unmovable, so that both
-/// ask the same of the page until there are zones from which frames must be able
-/// to leave; what is long is counted by itself.
+/// How long a pin is meant to last. Every pinned frame is unmovable. So a page that is pinned for
+/// long moves first, to a block that is not wanted for huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Term {
@@ -104,13 +106,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(PinError::Fault(FaultError::NotMapped));
         }
         let mut quick = true;
+        let mut may_move = term == Term::Long;
         loop {
             match self.try_pin(vpn, access) {
+                // Present, and the space's alone if it is private; now it may move.
+                Tried::Pinned(pfn, order) if may_move && self.vm.is_among_others(pfn, order) => {
+                    may_move = false;
+                    self.vm.unpin_to_move(pfn);
+                }
                 Tried::Pinned(pfn, order) => {
                     self.vm.count(Event::PinAcquired, 1);
                     self.vm.count(if quick { Event::PinQuick } else { Event::PinSlow }, 1);
                     if term == Term::Long {
                         self.vm.count(Event::PinLongterm, 1);
+                        self.vm.mark_pinned(pfn, order);
                     }
                     return Ok(Pin { vm: self.vm, pfn, order, term });
                 }

@@ -86,7 +86,6 @@ pub(crate) enum CompactPlan {
 pub(crate) fn cheapest(question: &CompactQuestion<'_>) -> CompactPlan {
     let is_worth = |block: &BlockSummary| {
         !block.is_tried
-            && block.nr_free > 0
             && block.nr_movable == block.nr_used
             && block.nr_used <= question.nr_migrated
             && block.nr_used <= question.nr_free.saturating_sub(block.nr_free)
@@ -160,7 +159,8 @@ mod tests {
         assert_eq!(ask(&[block(256, 256)], 511, 512), CompactPlan::GiveUp);
         assert_eq!(ask(&[block(256, 256)], 512, 512), CompactPlan::Empty(0));
         assert_eq!(ask(&[block(256, 256)], 0, 512), CompactPlan::GiveUp, "counts that cannot be");
-        assert_eq!(ask(&[block(0, 512)], 4096, 512), CompactPlan::GiveUp, "a full block");
+        assert_eq!(ask(&[block(0, 512)], 4096, 512), CompactPlan::Empty(0), "a full block, whose pages fill holes");
+        assert_eq!(ask(&[block(0, 512)], 511, 512), CompactPlan::GiveUp);
         assert_eq!(ask(&[], 4096, 512), CompactPlan::GiveUp);
     }
 

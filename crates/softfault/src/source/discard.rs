@@ -84,7 +84,9 @@ impl<M: Machine> Links<M> {
     pub(crate) fn object_free(&self, id: ObjectId, pages: ObjectPages, barred: ObjectPages) {
         let mut batch = FreeBatch::new(self);
         let _ = self.for_each_page(id, barred, &mut |index, slot| {
-            if let ObjectPage::Leaving(frame) = slot.page()
+            // A page that came after the others were barred may be moving now.
+            if slot.is_leaving()
+                && let ObjectPage::Leaving(frame) = slot.page()
                 && frame.head() == frame.pfn
             {
                 debug_assert!(!slot.is_moving(), "I22: moves have ended");

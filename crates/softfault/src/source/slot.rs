@@ -154,6 +154,11 @@ impl<'a> PageSlot<'a> {
         PageSlot { i: self.i + by as usize, ..self }
     }
 
+    /// Whether the object is about to lose the page.
+    pub(super) fn is_leaving(self) -> bool {
+        self.word().load(Ordering::Acquire) & LEAVING != 0
+    }
+
     /// Whether somebody moves the page. Once it is not, and was marked as leaving before, it
     /// has its last frame.
     pub(super) fn is_moving(self) -> bool {

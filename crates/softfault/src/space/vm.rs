@@ -5,6 +5,7 @@
 //! one of them, so that it cannot call what lies above.
 
 use super::relief::relieving::Relieving;
+use crate::addr::Pfn;
 use crate::compact::words::CompactWords;
 use crate::frame::{HugeFrame, Memory, Pressure};
 use crate::links::Links;
@@ -21,6 +22,8 @@ pub(crate) struct Relief<M: Machine> {
     pub(crate) shrink: fn(&Vm<M>, u64, u64) -> u64,
     /// Makes a huge frame by moving what is in the way; the caller's alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
+    /// Moves the page of a frame to a block of pages with long-term pins. Whether it has moved.
+    pub(crate) set_apart: fn(&Vm<M>, Pfn) -> bool,
 }
 
 /// The subsystem. No global state: there may be any number of them.

@@ -1,0 +1,48 @@
+//! Pages that are pinned for long lie in blocks of their own: one of them anywhere else keeps a
+//! block from ever being a huge page.
+//!
+//! ```text
+//! pinned  as any page: present, and the space's alone if it is private
+//! moved   unpinned again, to a frame of a block with such pages      compact/single.rs
+//! pinned  where it is then; if it has not moved, its block says so
+//! ```
+//! Others may pin, unmap or write the page between the two pins, as before the first. The move may
+//! be refused for any reason for which compaction leaves a page where it is. Huge pages stay: they
+//! have blocks of their own.
+//!
+//! Locks on entry: none, no section.
+
+use crate::account::Event;
+use crate::addr::{BlockId, Order, Pfn};
+use crate::frame::Class;
+use crate::machine::Machine;
+use crate::space::Vm;
+
+impl<M: Machine> Vm<M> {
+    /// Whether the page lies in a block that is wanted for huge pages.
+    pub(super) fn is_among_others(&self, pfn: Pfn, order: Order) -> bool {
+        order == Order::BASE && self.frames.blocks.at(BlockId::of(pfn)).class() < Class::Pinned
+    }
+
+    /// Drops a pin that is not counted as acquired, and moves the page.
+    #[cold]
+    pub(super) fn unpin_to_move(&self, pfn: Pfn) {
+        let head = self.frames.head_of_named(pfn);
+        if self.frames.desc(head).pin_drop() {
+            // The page has gone since.
+            return self.give_back_page(head);
+        }
+        if (self.relief.set_apart)(self, pfn) {
+            self.count(Event::PinSetApart, 1);
+        }
+    }
+
+    /// The page is pinned for long. Where it lies among others its block says so, so that
+    /// compaction passes it over.
+    pub(super) fn mark_pinned(&self, pfn: Pfn, order: Order) {
+        if self.is_among_others(pfn, order) {
+            self.frames.blocks.at(BlockId::of(pfn)).mark(Class::Pinned);
+            self.count(Event::PinInPlace, 1);
+        }
+    }
+}
