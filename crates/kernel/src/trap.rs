@@ -12,8 +12,8 @@ use crate::process::Mm;
 use crate::sched::{self, Thread};
 use crate::signal::{Info, deliver};
 use linux_raw_sys::general::{
-    BUS_ADRERR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGTRAP, TRAP_BRKPT,
-    TRAP_TRACE,
+    BUS_ADRERR, BUS_MCEERR_AR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGSEGV,
+    SIGTRAP, TRAP_BRKPT, TRAP_TRACE,
 };
 use softfault::{Access, FaultError, Vma};
 
@@ -101,6 +101,7 @@ fn page_fault(thread: &Thread, address: u64, frame: &Frame) {
         }
         Err(FaultError::NotMapped | FaultError::Guard) => segv(SEGV_MAPERR),
         Err(FaultError::BeyondObject) => Info::of_fault(SIGBUS, BUS_ADRERR, address),
+        Err(FaultError::Poisoned) => Info::of_fault(SIGBUS, BUS_MCEERR_AR, address),
         Err(FaultError::OutOfFrames) => return oom::out_of_memory(thread, address),
         Err(_) => segv(SEGV_ACCERR),
     };

@@ -232,6 +232,8 @@ impl<M: Machine> AddressSpace<'_, M> {
                 }
                 Entry::Guard if vma.is_some_and(|v| v.flags.contains(VmaFlags::MAYGUARD)) => Ok(()),
                 Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
+                Entry::Poison if vma.is_some_and(|v| v.is_private()) => Ok(()),
+                Entry::Poison => Err(Broken::OutsideVma(vpn.addr())),
                 _ => Err(Broken::LeftOwned(vpn.addr())),
             };
             if result.is_ok() { Next::GoOn } else { Next::Stop }

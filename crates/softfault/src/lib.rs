@@ -142,7 +142,7 @@ pub use account::sizes::SizeStat;
 pub use account::{Event, VmStat};
 pub use addr::{Access, ObjectPages, Order, PAGE_SHIFT, PAGE_SIZE, PageRange, Pfn, Rights, Vpn};
 pub use base::Base;
-pub use compact::{CompactRefusal, MigrateRefusal};
+pub use compact::{CompactRefusal, MigrateRefusal, PoisonRefusal};
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
 pub use frame::{Advance, Fragmentation, Memory, OLDEST_AGE, OutOfFrames};

@@ -228,6 +228,7 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
         FaultError::BeyondObject => Outcome::ADRERR,
+        FaultError::Poisoned => Outcome::MCEERR,
         _ => Outcome::Broken(25),
     }
 }

@@ -185,6 +185,8 @@ impl Outcome {
     pub const ACCERR: Outcome = Outcome::Signal { signo: 11, code: 2 };
     /// SIGBUS, past the end of the object.
     pub const ADRERR: Outcome = Outcome::Signal { signo: 7, code: 2 };
+    /// SIGBUS, the memory of the page failed.
+    pub const MCEERR: Outcome = Outcome::Signal { signo: 7, code: 4 };
 
     /// Whether the call did what it was asked.
     pub fn is_success(&self) -> bool {
@@ -219,6 +221,7 @@ impl Outcome {
             Outcome::Signal { signo: 11, code: 1 } => "SEGV_MAPERR".into(),
             Outcome::Signal { signo: 11, code: 2 } => "SEGV_ACCERR".into(),
             Outcome::Signal { signo: 7, code: 2 } => "BUS_ADRERR".into(),
+            Outcome::Signal { signo: 7, code: 4 } => "BUS_MCEERR_AR".into(),
             Outcome::Signal { signo, code } => format!("signal {signo} code {code}"),
             Outcome::Broken(why) => format!("broken {why}"),
         }

@@ -93,7 +93,9 @@ fn only_present_entries_are_followed() {
     let bench = Bench::small(1, Mode::Interrupt);
     let cpu = bench.machine.bind(CpuId(0)).unwrap();
     let frame = bench.frame();
-    for entry in [Entry::None, Entry::Busy, Entry::LockedNone, Entry::Guard, leaf(frame, Rights::empty())] {
+    for entry in
+        [Entry::None, Entry::Busy, Entry::LockedNone, Entry::Guard, Entry::Poison, leaf(frame, Rights::empty())]
+    {
         for level in [0, 1] {
             // A page of another 2 MiB for each level.
             let page = PAGE + 512 * u64::from(level);

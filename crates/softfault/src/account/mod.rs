@@ -61,6 +61,8 @@ events! {
     RefusedGuard = "fault_refused_guard",
     /// Faults beyond the end of an object.
     RefusedBeyondObject = "fault_refused_beyond_object",
+    /// Faults on a page whose memory failed.
+    RefusedPoisoned = "fault_refused_poisoned",
     /// Faults for want of a frame.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.
@@ -98,6 +100,10 @@ events! {
     ThpScanExceedSwapPte = "thp_scan_exceed_swap_pte",
     /// Collapses refused for `max_ptes_shared`.
     ThpScanExceedSharePte = "thp_scan_exceed_share_pte",
+    /// Failures of memory refused: the frame is a page of an object.
+    PoisonRefusedOfObject = "poison_refused_of_object",
+    /// Frames taken out of use because their memory failed.
+    FramesPoisoned = "frames_poisoned",
     /// Compactions begun for somebody who waits.
     CompactStall = "compact_stall",
     /// Of these, with a block made.
@@ -128,6 +134,8 @@ events! {
     CollapsePinned = "collapse_pinned",
     /// Collapses refused: a guard.
     CollapseGuard = "collapse_guard",
+    /// Collapses refused: the memory of a page failed.
+    CollapsePoisoned = "collapse_poisoned",
     /// Collapses refused: an entry was somebody's.
     CollapseBusy = "collapse_busy",
     /// Collapses refused: an operation changed the mapping meanwhile.

@@ -151,31 +151,42 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         }
     }
 
-    /// Each space once, however many of its entries were taken.
     fn shoot_down_and_wait(&self) {
-        let vm = self.vm;
-        let mut all_cpus = CpuSet::EMPTY;
-        for i in 0..self.nr_entries {
-            let Some((_, entry)) = self.entries[i] else { continue };
-            let is_same = |place: &Option<(u8, TakenEntry<'vm, M>)>| place.is_some_and(|(_, e)| e.space == entry.space);
-            if self.entries[..i].iter().any(is_same) {
-                continue;
-            }
-            let pages = self.entries[i..self.nr_entries].iter().filter(|p| is_same(p)).flatten().map(|(_, e)| e.vpn);
-            let (first, last) = pages.fold((entry.vpn, entry.vpn), |(lo, hi), vpn| (lo.min(vpn), hi.max(vpn)));
-            let space = vm.borrow_space(entry.space);
-            space.shootdown(Flush::Pages(PageRange::new(first, Vpn(last.0 + 1))));
-            space.cpus().iter().for_each(|cpu| all_cpus.insert(cpu));
-        }
-        if !vm.machine.shootdown_is_grace() && !all_cpus.is_only(vm.machine.this_cpu()) {
-            vm.count(Event::Grace, 1);
-            vm.grace(&all_cpus);
-        }
+        let entry_at = |i: usize| self.entries[i].as_ref().map(|(_, entry)| entry);
+        self.vm.shoot_down_taken(self.nr_entries, &entry_at);
     }
 }
 
 impl<M: Machine> Drop for Migration<'_, M> {
     fn drop(&mut self) {
         self.put_back_from(0);
+    }
+}
+
+impl<M: Machine> Vm<M> {
+    /// Shoots down the translations of entries that were taken, in each space once, however
+    /// many of its entries there are, and waits for the sections that saw them.
+    pub(super) fn shoot_down_taken<'e, 'vm: 'e>(
+        &'vm self,
+        nr: usize,
+        entry_at: &dyn Fn(usize) -> Option<&'e TakenEntry<'vm, M>>,
+    ) {
+        let mut all_cpus = CpuSet::EMPTY;
+        for i in 0..nr {
+            let Some(entry) = entry_at(i) else { continue };
+            let is_same = |j: usize| entry_at(j).is_some_and(|other| other.space == entry.space);
+            if (0..i).any(is_same) {
+                continue;
+            }
+            let pages = (i..nr).filter(|j| is_same(*j)).filter_map(entry_at).map(|entry| entry.vpn);
+            let (first, last) = pages.fold((entry.vpn, entry.vpn), |(lo, hi), vpn| (lo.min(vpn), hi.max(vpn)));
+            let space = self.borrow_space(entry.space);
+            space.shootdown(Flush::Pages(PageRange::new(first, Vpn(last.0 + 1))));
+            space.cpus().iter().for_each(|cpu| all_cpus.insert(cpu));
+        }
+        if !self.machine.shootdown_is_grace() && !all_cpus.is_only(self.machine.this_cpu()) {
+            self.count(Event::Grace, 1);
+            self.grace(&all_cpus);
+        }
     }
 }

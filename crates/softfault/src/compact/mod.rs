@@ -14,6 +14,8 @@
 //! [`Relief`](crate::space::vm::Relief) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
+//! `withdraw` takes a page's entries for good: `poison`.
+//!
 //! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
 //! blocks. Locks on entry: none, no section.
 
@@ -22,12 +24,14 @@ mod candidates;
 mod migrate;
 mod moves;
 mod object;
+mod poison;
 mod refusal;
 mod single;
 mod target;
+mod withdraw;
 pub(crate) mod words;
 
-pub use refusal::{CompactRefusal, MigrateRefusal};
+pub use refusal::{CompactRefusal, MigrateRefusal, PoisonRefusal};
 
 use crate::account::Event;
 use crate::frame::HugeFrame;

@@ -3,7 +3,7 @@
 
 use crate::account::Event;
 
-/// Why a frame stays where it is.
+/// Why a frame stays where it is, or in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MigrateRefusal {
@@ -70,6 +70,36 @@ impl core::fmt::Display for MigrateRefusal {
     }
 }
 impl core::error::Error for MigrateRefusal {}
+
+/// Why a frame whose memory failed stays in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PoisonRefusal {
+    /// It is a page of an object, whose slot cannot say that memory failed.
+    OfObject,
+    /// Its entries cannot be taken.
+    Stays(MigrateRefusal),
+}
+
+impl PoisonRefusal {
+    /// The counter of this refusal.
+    pub fn event(self) -> Event {
+        match self {
+            PoisonRefusal::OfObject => Event::PoisonRefusedOfObject,
+            PoisonRefusal::Stays(refusal) => refusal.event(),
+        }
+    }
+}
+
+impl core::fmt::Display for PoisonRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            PoisonRefusal::OfObject => f.write_str("frame: should be private, and is a page of an object"),
+            PoisonRefusal::Stays(refusal) => refusal.fmt(f),
+        }
+    }
+}
+impl core::error::Error for PoisonRefusal {}
 
 /// Why no block was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -199,6 +199,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Entry::None => self.fill_empty(fault, slot, kit),
             Entry::Leaf(leaf) => self.fix_present(&{ fault }, slot, seen, leaf, kit),
             Entry::Guard => Turn::Refused(FaultError::Guard),
+            Entry::Poison => Turn::Refused(FaultError::Poisoned),
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
         }
     }

@@ -45,6 +45,8 @@ pub enum FaultError {
     Guard,
     /// Past the end of the object: SIGBUS, `BUS_ADRERR`.
     BeyondObject,
+    /// The memory of the page failed, and its content is lost: SIGBUS, `BUS_MCEERR_AR`.
+    Poisoned,
     /// No frame; nothing was changed. What happens now is the embedder's to
     /// decide.
     OutOfFrames,
@@ -57,6 +59,7 @@ impl FaultError {
             FaultError::NoRights => Event::RefusedNoRights,
             FaultError::Guard => Event::RefusedGuard,
             FaultError::BeyondObject => Event::RefusedBeyondObject,
+            FaultError::Poisoned => Event::RefusedPoisoned,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -69,6 +72,7 @@ impl core::fmt::Display for FaultError {
             FaultError::NoRights => "access: the mapping does not allow it",
             FaultError::Guard => "address: a guard page",
             FaultError::BeyondObject => "address: past the end of the object",
+            FaultError::Poisoned => "address: the memory of the page failed",
             FaultError::OutOfFrames => "out of frames",
         })
     }

@@ -14,6 +14,8 @@ pub(crate) struct CollapseQuestion {
     pub nr_pinned: u64,
     /// Guards.
     pub nr_guards: u64,
+    /// Pages whose memory failed.
+    pub nr_poisoned: u64,
     /// Entries that belong to somebody for a moment.
     pub nr_busy: u64,
     /// Pages that were used lately.
@@ -64,6 +66,8 @@ pub enum CollapseRefusal {
     Pinned,
     /// A guard stands there.
     Guard,
+    /// The memory of a page failed: a fault on it has to say so.
+    Poisoned,
     /// An entry belongs to somebody for a moment.
     Busy,
     /// An operation changed the mapping meanwhile.
@@ -88,6 +92,7 @@ impl CollapseRefusal {
             CollapseRefusal::ExceedShared => "exceed_shared",
             CollapseRefusal::Pinned => "pinned",
             CollapseRefusal::Guard => "guard",
+            CollapseRefusal::Poisoned => "poisoned",
             CollapseRefusal::Busy => "busy",
             CollapseRefusal::Changed => "changed",
             CollapseRefusal::NotReferenced => "not_referenced",
@@ -105,6 +110,8 @@ impl CollapseRefusal {
 pub(crate) fn linux(question: &CollapseQuestion, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
     if question.nr_guards > 0 {
         Err(CollapseRefusal::Guard)
+    } else if question.nr_poisoned > 0 {
+        Err(CollapseRefusal::Poisoned)
     } else if question.nr_busy > 0 {
         Err(CollapseRefusal::Busy)
     } else if question.nr_none > limits.max_ptes_none {
@@ -135,6 +142,7 @@ mod tests {
         assert_eq!(refused(CollapseQuestion { nr_shared: 6, ..good }), CollapseRefusal::ExceedShared);
         assert_eq!(refused(CollapseQuestion { nr_pinned: 1, ..good }), CollapseRefusal::Pinned);
         assert_eq!(refused(CollapseQuestion { nr_guards: 1, ..good }), CollapseRefusal::Guard);
+        assert_eq!(refused(CollapseQuestion { nr_poisoned: 1, ..good }), CollapseRefusal::Poisoned);
         assert_eq!(refused(CollapseQuestion { nr_busy: 1, ..good }), CollapseRefusal::Busy);
         assert_eq!(refused(CollapseQuestion { nr_referenced: 0, ..good }), CollapseRefusal::NotReferenced);
         let untouched = CollapseQuestion { nr_none: 512, ..CollapseQuestion::default() };

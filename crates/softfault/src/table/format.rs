@@ -35,6 +35,9 @@ pub enum Entry {
     /// A guard: touching it is SIGSEGV whatever the VMA says (madvise(2),
     /// `MADV_GUARD_INSTALL`).
     Guard,
+    /// The page was there, and its content is lost: its memory failed. Touching it is SIGBUS.
+    /// Only the writer of the space changes it.
+    Poison,
 }
 
 /// A mapping of one frame (level 0) or of a folio (above). Exhaustive: a format has to

@@ -210,7 +210,7 @@ fn take_in<M: Machine>(
                     }
                 }
                 Entry::Guard if removal.guards == Guards::Keep => return,
-                Entry::Guard => return slot.set_private(Entry::None),
+                Entry::Guard | Entry::Poison => return slot.set_private(Entry::None),
                 // Somebody's for a moment: a copy under way, a decision.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
             }
@@ -248,7 +248,7 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
     for_each_used(machine, at, user, |slot, mut loaded, span| {
         loop {
             match slot.seen(loaded).entry {
-                Entry::None | Entry::Guard => return,
+                Entry::None | Entry::Guard | Entry::Poison => return,
                 Entry::Leaf(leaf) if at.level == 0 => return into.leaf(leaf),
                 Entry::Leaf(leaf) => return into.huge(leaf, at.table, span.start),
                 Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! V=1  58 lock | 55 dirty | 54 UXN | 53 PXN | 51 DBM | 47:12 frame | 11 nG | 10 AF | 9:8 SH | 7:6 AP | 1 table or page
-//! V=0  58 lock | 57 kept | 55 dirty | 47:12 frame | 10 AF | 4 it was a leaf | 3 guard | 2 busy
+//! V=0  58 lock | 57 kept | 55 dirty | 47:12 frame | 10 AF | 5 poison | 4 it was a leaf | 3 guard | 2 busy
 //! ```
 //! DBM is the right to write. While AP\[2\] is set the page is clean, and a store clears it
 //! (FEAT_HAFDBS) or faults. Of a page that may not be written bit 55 says that it is dirty.
@@ -31,6 +31,7 @@ const FRAME: u64 = 0x0000_ffff_ffff_f000;
 const BUSY: u64 = 1 << 2;
 const GUARD: u64 = 1 << 3;
 const LEAF: u64 = 1 << 4;
+const POISON: u64 = 1 << 5;
 
 fn pfn_of(word: u64) -> Pfn {
     Pfn(((word & FRAME) >> 12) as u32)
@@ -87,11 +88,12 @@ unsafe impl Format for Vmsa48 {
             return Entry::Table(table);
         }
         let locked = word & LOCK != 0;
-        match word & (V | KEPT | BUSY | GUARD) {
+        match word & (V | KEPT | BUSY | GUARD | POISON) {
             bits if bits & (V | KEPT) != 0 && locked => Entry::LockedLeaf(decode_leaf(word)),
             bits if bits & (V | KEPT) != 0 => Entry::Leaf(decode_leaf(word)),
             BUSY => Entry::Busy,
             GUARD => Entry::Guard,
+            POISON => Entry::Poison,
             _ if locked => Entry::LockedNone,
             _ => Entry::None,
         }
@@ -105,6 +107,7 @@ unsafe impl Format for Vmsa48 {
             Entry::LockedNone => LOCK,
             Entry::LockedLeaf(leaf) => encode_leaf(leaf, level) | LOCK,
             Entry::Guard => GUARD,
+            Entry::Poison => POISON,
         }
     }
     fn table(word: u64) -> Option<Pfn> {

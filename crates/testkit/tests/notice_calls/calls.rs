@@ -6,7 +6,7 @@ use softfault::clear::ClearTable;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, Event, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Prot, Term, VmaFlags,
+    Access, Event, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Pfn, Prot, Term, VmaFlags,
 };
 
 /// What becomes of a call in a notice.
@@ -72,6 +72,7 @@ calls! {
     No "Vm::split_folio": |s| s.vm.split_folio(s.other_huge());
     No "Vm::rmap_anon": |s| _ = s.vm.rmap_anon(s.other_huge(), &mut []);
     No "Vm::migrate_frame": |s| _ = s.vm.migrate_frame(s.other.translate_at_rest(BASE).unwrap().pfn);
+    No "Vm::poison_frame": |s| _ = s.vm.poison_frame(Pfn(0));
     No "Vm::compact_step": |s| _ = s.vm.compact_step(&CompactBudget::BACKGROUND);
     No "Vm::shrink_underused": |s| _ = s.vm.shrink_underused(u64::MAX);
     No "Vm::zero_ahead": |s| _ = s.vm.zero_ahead(u64::MAX);

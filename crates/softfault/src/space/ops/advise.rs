@@ -32,6 +32,7 @@ op_error! {
         NoHugePage: EINVAL = "advice: MADV_COLLAPSE: no huge page is allowed there, or there is nothing to make it of",
         InUse: EAGAIN = "advice: MADV_COLLAPSE: a page is pinned or in use for a moment",
         Unreachable: EFAULT = "addr, length: a page of the range cannot be accessed",
+        Poisoned: EHWPOISON = "addr, length: the memory of a page of the range failed",
         NoHoles: EOPNOTSUPP = "advice: MADV_REMOVE: an object gets no holes by advice",
         TooManyVmas: EAGAIN = "there would be more mappings than vm.max_map_count",
         OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
@@ -222,6 +223,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 let leaf = match seen.entry {
                     Entry::Leaf(leaf) => leaf,
                     Entry::Table(_) => return Next::Again,
+                    // As Linux: what the program does not want any more may be lost.
+                    Entry::Poison => {
+                        slot.publish_locked(Entry::None);
+                        return Next::GoOn;
+                    }
                     _ => return Next::GoOn,
                 };
                 if !leaf.accessed && !leaf.dirty {
@@ -349,6 +355,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultError::NoRights => MadviseError::NoRights,
                 FaultError::OutOfFrames => OutOfFrames::Frame.into(),
                 FaultError::Guard | FaultError::BeyondObject => MadviseError::Unreachable,
+                FaultError::Poisoned => MadviseError::Poisoned,
             })?;
             at = part.end;
         }

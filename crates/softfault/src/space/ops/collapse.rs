@@ -231,6 +231,7 @@ fn event_of(refusal: CollapseRefusal) -> Event {
         CollapseRefusal::ExceedShared => Event::ThpScanExceedSharePte,
         CollapseRefusal::Pinned => Event::CollapsePinned,
         CollapseRefusal::Guard => Event::CollapseGuard,
+        CollapseRefusal::Poisoned => Event::CollapsePoisoned,
         CollapseRefusal::Busy => Event::CollapseBusy,
         CollapseRefusal::Changed => Event::CollapseChanged,
         CollapseRefusal::NotReferenced => Event::CollapseNotReferenced,

@@ -281,7 +281,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let seen = slot.seen(loaded);
             match seen.entry {
                 Entry::None | Entry::Table(_) => return Shared::Nothing,
-                Entry::Guard => return Shared::Entry(loaded, 0),
+                Entry::Guard | Entry::Poison => return Shared::Entry(loaded, 0),
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
                         return self.share_locked(slot, leaf, write_protected);
@@ -338,7 +338,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     return Ok(Next::GoOn);
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
-                Entry::Table(_) | Entry::None | Entry::Guard => {
+                Entry::Table(_) | Entry::None | Entry::Guard | Entry::Poison => {
                     child.drop_table(deposit);
                     return Ok(Next::Again);
                 }

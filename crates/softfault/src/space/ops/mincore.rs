@@ -154,7 +154,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             return runs.add(1, Residence::Absent);
         };
         match slot.look().entry {
-            Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy => runs.add(1, Residence::Resident),
+            // As Linux says: nothing would have to be read for a page that failed.
+            Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy | Entry::Poison => runs.add(1, Residence::Resident),
             Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, Residence::Absent),
             // A guard hides a page of an object from the program, not from this.
             Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {

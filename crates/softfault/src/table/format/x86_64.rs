@@ -24,6 +24,7 @@ const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const TAG: u64 = 7 << 2;
 const TAG_BUSY: u64 = 1 << 2;
 const TAG_GUARD: u64 = 2 << 2;
+const TAG_POISON: u64 = 3 << 2;
 /// Rights of a kept mapping are empty; nothing else to store.
 const fn frame_bits(pfn: Pfn) -> u64 {
     (pfn.0 as u64) << 12
@@ -90,6 +91,7 @@ fn decode(word: u64, level: u8) -> Entry {
     match word & TAG {
         TAG_BUSY => Entry::Busy,
         TAG_GUARD => Entry::Guard,
+        TAG_POISON => Entry::Poison,
         _ if locked => Entry::LockedNone,
         _ => Entry::None,
     }
@@ -105,6 +107,7 @@ fn encode(entry: Entry, level: u8) -> u64 {
         Entry::LockedNone => LOCK,
         Entry::LockedLeaf(leaf) => encode_leaf(leaf, level) | LOCK,
         Entry::Guard => TAG_GUARD,
+        Entry::Poison => TAG_POISON,
     }
 }
 

@@ -60,8 +60,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
-                // Under the writer lock no page goes; if one has, there is none to copy.
-                Entry::None | Entry::Table(_) | Entry::Guard => {
+                // Under the writer lock no page goes but one whose memory fails.
+                Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison => {
                     vm.give_back(to, Fill::Raw);
                     return Ok(None);
                 }

@@ -138,9 +138,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         return Next::GoOn;
                     }
                 }
-                Entry::Guard => {
+                Entry::Guard | Entry::Poison => {
                     let to_slot = self.reserved(writer, to, 0, reserve);
-                    to_slot.set_private(Entry::Guard);
+                    to_slot.set_private(seen.entry);
                     slot.set_private(Entry::None);
                     return Next::GoOn;
                 }

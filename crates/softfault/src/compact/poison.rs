@@ -1,0 +1,42 @@
+//! Memory that fails: its frame goes out of use, and whoever touches the page is told.
+//!
+//! Locks on entry: none, no section.
+
+use super::PoisonRefusal;
+use crate::account::Event;
+use crate::addr::Pfn;
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::space::Vm;
+use crate::table::format::Entry;
+
+impl<M: Machine> Vm<M> {
+    /// Takes a frame out of use whose memory has failed, and gives the number of entries that
+    /// mapped it. These are poisoned: a touch is [`Poisoned`](crate::FaultError::Poisoned),
+    /// until the program unmaps or discards the page. fork(2) copies them, and mremap(2)
+    /// carries them. The frame is never given out again.
+    ///
+    /// Private pages of 4 KiB only, without pins.
+    ///
+    /// # Errors
+    ///
+    /// [`PoisonRefusal`]: why the frame stays in use. Nothing has changed then.
+    pub fn poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
+        self.assert_outside();
+        self.call();
+        match self.withdraw_entries(pfn) {
+            Ok(taken) => {
+                let desc = self.frames.desc(pfn);
+                let nr_maps = desc.state().nr_maps();
+                desc.assign(FrameKind::Reserved, 0, 0, 0);
+                taken.settle(Entry::Poison, None);
+                self.count(Event::FramesPoisoned, 1);
+                Ok(nr_maps)
+            }
+            Err(refusal) => {
+                self.count(refusal.event(), 1);
+                Err(refusal)
+            }
+        }
+    }
+}

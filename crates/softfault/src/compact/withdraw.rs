@@ -1,0 +1,90 @@
+//! A private page without entries: what a failure of its memory, and swapping it out, begin with.
+//!
+//! ```text
+//! all entries of the frame ─▶ Busy        rmap/take.rs
+//! shootdown of each space, one grace period
+//! are these all entries? is no pin left?  else: as it was
+//! ```
+//! As for a move (`migrate.rs`): whatever could raise the count of mappings or of
+//! pins needs one of these entries, and all are the taker's. So both counts, read then, are
+//! final, and nobody reads or writes the page (I27). The entries become something that names no
+//! frame, and the frame is the taker's alone.
+//!
+//! Locks on entry: none, no section. Nothing is waited for but a shootdown and sections while
+//! entries are `Busy`.
+
+use super::moves::{MAPS_MAX, Movable};
+use super::{MigrateRefusal, PoisonRefusal};
+use crate::account::rss::Rss;
+use crate::addr::Pfn;
+use crate::machine::Machine;
+use crate::rmap::{TakeEnded, TakenEntry};
+use crate::space::Vm;
+use crate::table::format::Entry;
+
+/// A frame whose entries are all the caller's, with counts that are final. Put back unless
+/// [`settle`](Withdrawn::settle) is called.
+pub(super) struct Withdrawn<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    entries: [Option<TakenEntry<'vm, M>>; MAPS_MAX as usize],
+    nr_entries: usize,
+}
+
+impl<M: Machine> Vm<M> {
+    /// Takes all entries of a private frame.
+    ///
+    /// # Errors
+    ///
+    /// Why the frame stays as it is; nothing has changed then.
+    pub(super) fn withdraw_entries(&self, pfn: Pfn) -> Result<Withdrawn<'_, M>, PoisonRefusal> {
+        if u64::from(pfn.0) >= self.nr_frames() {
+            return Err(PoisonRefusal::Stays(MigrateRefusal::Reserved));
+        }
+        let nr_maps = match self.check_movable(pfn).map_err(PoisonRefusal::Stays)? {
+            Movable::Private(nr_maps) => nr_maps,
+            Movable::OfObject => return Err(PoisonRefusal::OfObject),
+        };
+        let mut taken = Withdrawn { vm: self, entries: [None; MAPS_MAX as usize], nr_entries: 0 };
+        let (entries, nr) = (&mut taken.entries, &mut taken.nr_entries);
+        let walked = self.rmap_take(pfn, nr_maps, u64::MAX, &mut |entry| {
+            entries[*nr] = Some(entry);
+            *nr += 1;
+        });
+        match walked {
+            Err(TakeEnded::OutOfTime) => return Err(PoisonRefusal::Stays(MigrateRefusal::WalkTooLong)),
+            Err(TakeEnded::Subscribed) => return Err(PoisonRefusal::Stays(MigrateRefusal::Subscribed)),
+            Ok(()) if (taken.nr_entries as u64) < nr_maps => return Err(PoisonRefusal::Stays(MigrateRefusal::Raced)),
+            Ok(()) => {}
+        }
+        self.shoot_down_taken(taken.nr_entries, &|i| taken.entries[i].as_ref());
+        let state = self.frames.desc(pfn).state();
+        if state.pins() > 0 {
+            return Err(PoisonRefusal::Stays(MigrateRefusal::Pinned));
+        }
+        if state.nr_maps() != taken.nr_entries as u64 {
+            return Err(PoisonRefusal::Stays(MigrateRefusal::Raced));
+        }
+        Ok(taken)
+    }
+}
+
+impl<M: Machine> Withdrawn<'_, M> {
+    /// All entries become `to`, which names no frame. `counted` is what each counts as
+    /// from now on. The frame has a new owner before: it is nobody's page any more.
+    pub(super) fn settle(mut self, to: Entry, counted: Option<Rss>) {
+        for place in &mut self.entries {
+            let Some(entry) = place.take() else { continue };
+            // Before the entry is resolved: nothing keeps the space afterwards.
+            let space = self.vm.borrow_space(entry.space);
+            space.charge(Rss::Anon, -1);
+            counted.iter().for_each(|what| space.charge(*what, 1));
+            entry.slot.resolve(to);
+        }
+    }
+}
+
+impl<M: Machine> Drop for Withdrawn<'_, M> {
+    fn drop(&mut self) {
+        self.entries.iter_mut().filter_map(Option::take).for_each(|entry| entry.put_back());
+    }
+}

@@ -1,0 +1,238 @@
+//! Memory that fails: who touches the page is told, and each operation handles its entry.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::{
+    BASE, DONTFORK, DONTNEED, FREE, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, NONE, PAGE, POPULATE_READ, POPULATE_WRITE,
+    PRIVATE, RW, SHARED, Setup, Space, World, check,
+};
+use softfault::addr::Access;
+use softfault::errno::Errno;
+use softfault::policy::collapse::CollapseRefusal;
+use softfault::{
+    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, Pfn, PinError,
+    PoisonRefusal, Term, Tunables, Vm,
+};
+use softfault_host::{Hosted, HostedConfig};
+use std::thread;
+
+const POISONED: Result<FaultDone, FaultError> = Err(FaultError::Poisoned);
+const AWAY: u64 = BASE + (1 << 32);
+
+fn frame_of(space: &Space<'_>, at: u64) -> Pfn {
+    space.translate_at_rest(at).unwrap().pfn
+}
+
+/// Three written pages, of which the middle one fails. What failed does not come back.
+fn with_poison(test: impl Fn(&World<'_>)) {
+    let vm = Setup::PLAIN.vm(2, 32 << 20);
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    {
+        let space = vm.new_space().unwrap();
+        let w = World { vm: &vm, cpu: &cpu, space: &space };
+        w.map(BASE, 3, RW);
+        (0..3).for_each(|page| space.write(BASE + page * PAGE, &[7; PAGE as usize]).unwrap());
+        let pfn = frame_of(&space, BASE + PAGE);
+        assert_eq!(vm.poison_frame(pfn), Ok(1));
+        assert_eq!(
+            vm.poison_frame(pfn),
+            Err(PoisonRefusal::Stays(MigrateRefusal::Reserved)),
+            "it is out of use already"
+        );
+        check(&vm, &[&space]);
+        test(&w);
+        check(&vm, &[&space]);
+    }
+    check(&vm, &[]);
+    let nr_poisoned = vm.event(Event::FramesPoisoned);
+    assert_eq!(vm.vmstat().nr_free_pages, before - nr_poisoned, "such a frame is never given out again");
+}
+
+fn is_poisoned(space: &Space<'_>, at: u64) -> bool {
+    [Access::Read, Access::Write].iter().all(|access| space.handle_fault(at, *access) == POISONED)
+}
+
+fn is_fresh(space: &Space<'_>, at: u64) -> bool {
+    let mut bytes = [1; PAGE as usize];
+    space.read(at, &mut bytes).is_ok() && bytes == [0; PAGE as usize]
+}
+
+#[test]
+fn whoever_touches_it_is_told() {
+    with_poison(|w| {
+        let at = BASE + PAGE;
+        assert!(is_poisoned(w.space, at));
+        assert_eq!(w.rss().anon, 2);
+        let read = w.space.read(BASE, &mut [0; 3 * PAGE as usize]).unwrap_err();
+        assert_eq!((read.at, read.fault, read.errno()), (at, FaultError::Poisoned, Errno::EFAULT));
+        let forced = w.space.write_forced(at, &[1]).unwrap_err();
+        assert_eq!((forced.fault, forced.errno()), (FaultError::Poisoned, Errno::EFAULT));
+        for pinned in [w.space.pin_page(at, Term::Short).err(), w.space.pin_page_mut(at, Term::Long).err()] {
+            let error = pinned.unwrap();
+            assert_eq!((error, error.errno()), (PinError::Fault(FaultError::Poisoned), Errno::EFAULT));
+        }
+        let running = w.cpu.enter(w.space).unwrap();
+        let mut byte = [0];
+        assert_eq!(running.load(at, &mut byte).unwrap_err().cause, FaultError::Poisoned);
+        running.load(BASE, &mut byte).unwrap();
+        assert_eq!(byte, [7], "its neighbours are as they were");
+        drop(running);
+        assert_eq!(w.vm.event(Event::RefusedPoisoned), 7);
+        for advice in [POPULATE_READ, POPULATE_WRITE] {
+            let refused = w.space.madvise(BASE, 3 * PAGE, advice).unwrap_err();
+            assert_eq!(refused.errno(), Errno::EHWPOISON);
+        }
+        assert_eq!(w.space.mlock(BASE, 3 * PAGE, MlockFlags::empty()).unwrap_err().errno(), Errno::ENOMEM);
+        w.space.munlock(BASE, 3 * PAGE).unwrap();
+        let mut resident = Vec::new();
+        w.space.mincore(BASE, 3 * PAGE, &mut |nr, here| resident.push((nr, here))).unwrap();
+        assert_eq!(resident, [(3, true)], "as Linux says");
+    });
+}
+
+#[test]
+fn calls_on_the_mapping_leave_it() {
+    with_poison(|w| {
+        let at = BASE + PAGE;
+        w.space.mprotect(BASE, 3 * PAGE, NONE).unwrap();
+        w.space.mprotect(BASE, 3 * PAGE, RW).unwrap();
+        assert!(is_poisoned(w.space, at));
+        w.space.mremap(BASE, 3 * PAGE, 3 * PAGE, MAYMOVE | MREMAP_FIXED, AWAY).unwrap();
+        assert!(is_poisoned(w.space, AWAY + PAGE));
+        assert_eq!(w.space.handle_fault(at, Access::Read), Err(FaultError::NotMapped));
+        let child = w.space.fork().unwrap();
+        assert!(is_poisoned(&child, AWAY + PAGE) && is_poisoned(w.space, AWAY + PAGE));
+        check(w.vm, &[w.space, &child]);
+        child.munmap(AWAY + PAGE, PAGE).unwrap();
+        assert!(is_poisoned(w.space, AWAY + PAGE), "each has its own");
+        drop(child);
+        w.space.madvise(AWAY, 3 * PAGE, DONTFORK).unwrap();
+        let child = w.space.fork().unwrap();
+        assert_eq!(child.handle_fault(AWAY + PAGE, Access::Read), Err(FaultError::NotMapped));
+    });
+}
+
+#[test]
+fn a_page_that_goes_takes_it_along() {
+    let discards: [&dyn Fn(&Space<'_>); 5] = [
+        &|space| space.madvise(BASE, 3 * PAGE, DONTNEED).unwrap(),
+        // Linux drops it here, too.
+        &|space| space.madvise(BASE, 3 * PAGE, FREE).unwrap(),
+        &|space| {
+            space.madvise(BASE, 3 * PAGE, GUARD_INSTALL).unwrap();
+            assert_eq!(space.handle_fault(BASE + PAGE, Access::Read), Err(FaultError::Guard));
+            space.madvise(BASE, 3 * PAGE, Advice::GuardRemove).unwrap();
+        },
+        &|space| {
+            space.munmap(BASE, 3 * PAGE).unwrap();
+            space.mmap(BASE, 3 * PAGE, RW, PRIVATE | common::FIXED).unwrap();
+        },
+        &|space| _ = space.mmap(BASE, 3 * PAGE, RW, PRIVATE | common::FIXED).unwrap(),
+    ];
+    for discard in discards {
+        with_poison(|w| {
+            discard(w.space);
+            assert!(is_fresh(w.space, BASE + PAGE));
+        });
+    }
+}
+
+/// All who map a page are told, wherever they have moved it.
+#[test]
+fn all_entries_of_a_shared_frame_are_poisoned() {
+    with_poison(|w| {
+        let child = w.space.fork().unwrap();
+        let grandchild = child.fork().unwrap();
+        grandchild.mremap(BASE, 3 * PAGE, 3 * PAGE, MAYMOVE | MREMAP_FIXED, AWAY).unwrap();
+        // This one has a copy of its own.
+        child.write(BASE + 2 * PAGE, &[8]).unwrap();
+        assert_eq!(w.vm.poison_frame(frame_of(w.space, BASE + 2 * PAGE)), Ok(2));
+        assert!(is_poisoned(w.space, BASE + 2 * PAGE) && is_poisoned(&grandchild, AWAY + 2 * PAGE));
+        assert!(!is_poisoned(&child, BASE + 2 * PAGE));
+        check(w.vm, &[w.space, &child, &grandchild]);
+        // A pinned page stays, whoever shared it before: the holder of the pin has its own.
+        let pfn = frame_of(w.space, BASE);
+        let pin = w.space.pin_page(BASE, Term::Short).unwrap();
+        assert_eq!(w.vm.poison_frame(pin.pfn()), Err(PoisonRefusal::Stays(MigrateRefusal::Pinned)));
+        assert_eq!(w.vm.poison_frame(pfn), Ok(2));
+        assert!(!is_poisoned(w.space, BASE) && is_poisoned(&child, BASE) && is_poisoned(&grandchild, AWAY));
+    });
+}
+
+#[test]
+fn what_cannot_be_taken_out_of_use_is_refused_by_name() {
+    let vm = Setup::PLAIN.vm(1, 32 << 20);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    let refused = |pfn| vm.poison_frame(pfn).unwrap_err();
+    let shared = space.mmap(0, PAGE, RW, SHARED).unwrap();
+    space.write(shared, &[1]).unwrap();
+    assert_eq!(refused(frame_of(&space, shared)), PoisonRefusal::OfObject);
+    let private = space.mmap(0, PAGE, RW, PRIVATE).unwrap();
+    let pin = space.pin_page_mut(private, Term::Long).unwrap();
+    assert_eq!(refused(pin.pfn()), PoisonRefusal::Stays(MigrateRefusal::Pinned));
+    assert_eq!(refused(space.tag().root), PoisonRefusal::Stays(MigrateRefusal::Table));
+    assert_eq!(refused(Pfn(u32::MAX)), PoisonRefusal::Stays(MigrateRefusal::Reserved));
+    let free = Pfn((0..vm.nr_frames() as u32).rev().find(|pfn| vm.poison_frame(Pfn(*pfn)).is_err()).unwrap());
+    assert_eq!(refused(free), PoisonRefusal::Stays(MigrateRefusal::NotInUse));
+    check(&vm, &[&space]);
+    assert_eq!(space.page_state(private).map(|state| state.order.0), Some(0), "nothing has changed");
+}
+
+#[test]
+fn no_huge_page_is_made_over_it() {
+    const HUGE: u64 = 2 << 20;
+    let vm = Vm::new(Hosted::new(HostedConfig::default().with_arena_bytes(32 << 20)).unwrap(), Tunables::default());
+    let vm: Vm<Hosted> = vm.unwrap();
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space: AddressSpace<'_, Hosted> = vm.new_space().unwrap();
+    let at = 0x20_0000_0000;
+    space.mmap(at, HUGE, RW, PRIVATE | common::FIXED).unwrap();
+    space.madvise(at, HUGE, Advice::NoHugePage).unwrap();
+    space.write(at + 5 * PAGE, &[1]).unwrap();
+    vm.poison_frame(frame_of(&space, at + 5 * PAGE)).unwrap();
+    space.madvise(at, HUGE, Advice::HugePage).unwrap();
+    assert_eq!(space.collapse(at), Err(CollapseRefusal::Poisoned));
+    assert_eq!(vm.event(Event::CollapsePoisoned), 1);
+    assert_eq!(space.madvise(at, HUGE, Advice::Collapse).unwrap_err().errno(), Errno::EINVAL);
+    assert!(is_poisoned(&space, at + 5 * PAGE));
+}
+
+/// Programs write while their memory fails: each page is as it was written, or says so.
+#[test]
+fn memory_fails_under_programs() {
+    let vm = Setup::PLAIN.vm(2, 32 << 20);
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    const NR_PAGES: u64 = 32;
+    space.mmap(BASE, NR_PAGES * PAGE, RW, PRIVATE | common::FIXED).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _cpu = vm.machine().bind(CpuId(1)).unwrap();
+            for page in (0..NR_PAGES).cycle().take(2_000) {
+                if let Some(there) = space.translate_at_rest(BASE + page * PAGE).filter(|_| page % 4 == 0) {
+                    _ = vm.poison_frame(there.pfn);
+                }
+            }
+        });
+        let running = cpu.enter(&space).unwrap();
+        for round in 1..200_u64 {
+            for page in 0..NR_PAGES {
+                let at = BASE + page * PAGE;
+                let mut bytes = [0; 8];
+                let stored = running.store(at, &round.to_le_bytes()).and_then(|()| running.load(at, &mut bytes));
+                match stored {
+                    Ok(()) => assert_eq!(u64::from_le_bytes(bytes), round),
+                    Err(trap) => {
+                        assert_eq!((trap.cause, page % 4), (FaultError::Poisoned, 0));
+                        space.madvise(at, PAGE, DONTNEED).unwrap();
+                    }
+                }
+            }
+        }
+    });
+    check(&vm, &[&space]);
+    assert_eq!(vm.machine().violations(), (0, None));
+}
