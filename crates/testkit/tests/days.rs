@@ -15,11 +15,12 @@ fn short(name: &str) -> Row {
 #[test]
 fn private_pages_leave_huge_pages() {
     let row = short("private");
-    assert!(row.percent() >= 95, "{row:?}");
+    // Of about 15 blocks.
+    assert!(row.percent() >= 85, "{row:?}");
 }
 
 #[test]
 fn nothing_is_lost_with_objects_and_pins() {
     let row = short("all");
-    assert!(row.nr_object_pages > 0 && row.nr_pins > 0 && row.percent() >= 90, "{row:?}");
+    assert!(row.nr_object_pages > 0 && row.nr_pins > 0 && row.percent() >= 85, "{row:?}");
 }

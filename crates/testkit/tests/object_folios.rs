@@ -198,6 +198,12 @@ fn parts_of_a_written_folio_are_dirty() {
         w.space.write(AT + 4 * PAGE, b"x").unwrap();
         w.space.munmap(AT, 16 * PAGE).unwrap();
         assert!(state(0).dirty && state(15).dirty);
+        let read = self::object(w, 16, orders(4, 4));
+        map(w.space, AT, 16, &read, 0);
+        w.space.handle_fault(AT, Access::Read).unwrap();
+        assert!(!read.object_page_state(0).unwrap().dirty);
+        read.discard(8..9);
+        assert!(read.object_page_state(0).unwrap().dirty, "zeroes were written in place of a hole");
         let object = self::object(w, 16, orders(0, 4));
         map(w.space, AT, 16, &object, 0);
         w.space.write(AT + 4 * PAGE, b"x").unwrap();

@@ -29,6 +29,8 @@ const NR_WORDS: usize = 8;
 /// Blocks among which candidates are chosen, before those behind them are looked at: so
 /// many counts are read between two looks at the clock. A guess.
 const NR_IN_WINDOW: u64 = 256;
+/// Blocks that are looked at for a full one, at the end of an attempt in vain. A guess.
+const NR_FULL_LOOKS: u64 = 16;
 /// Free frames that are enough for what leaves any block.
 const ENOUGH_FREE: u64 = 2 * BLOCK_FRAMES;
 /// Blocks at most that are looked at for them, where the window has too few. A guess.
@@ -86,12 +88,16 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     /// among tables and pinned pages, and can be had where these pages are.
     fn gather_full(&self) -> Candidates {
         let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
+        // A fault may not move so many.
+        if self.left.nr_migrated < BLOCK_FRAMES {
+            return Candidates::default();
+        }
         let mut found = Candidates { nr_free: self.nr_free_elsewhere(), ..Candidates::default() };
         if found.nr_free < BLOCK_FRAMES {
             return found;
         }
         let first = self.vm.machine.random() % frames.blocks.nr();
-        for b in (0..NR_IN_WINDOW.min(frames.blocks.nr())).map(|i| frames.blocks.around(first + i)) {
+        for b in (0..NR_FULL_LOOKS.min(frames.blocks.nr())).map(|i| frames.blocks.around(first + i)) {
             self.vm.machine.tick(Tick::Step);
             let block = frames.blocks.at(b);
             let is_movable = block.class() <= Class::Shared && block.folio.state().kind() == FrameKind::Free;

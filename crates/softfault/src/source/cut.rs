@@ -66,6 +66,9 @@ impl<M: Machine> Links<M> {
     }
 
     fn zero_pages(&self, folio: &Folio<'_>, pages: Range<u64>) {
+        if !pages.is_empty() {
+            self.frames.desc(folio.frame.pfn).note_written();
+        }
         for page in pages {
             let pfn = Pfn(folio.frame.pfn.0 + (page - folio.first) as u32);
             program::zero(&self.machine, pfn, 0, PAGE_SIZE as usize);
