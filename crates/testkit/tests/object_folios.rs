@@ -306,6 +306,10 @@ fn a_folio_has_the_age_of_its_head() {
         assert_eq!(w.space.age_pages(AT, 512).nr_young, 1);
         assert_eq!(w.vm.idle_pages(1), 0);
         later();
+        w.space.read(AT + 5 * PAGE, &mut [0]).unwrap();
+        assert_eq!(w.space.test_and_clear_young(AT, 16 * PAGE), 1);
+        assert_eq!(w.vm.idle_pages(1), 0, "who clears the bit of a tail notes the head");
+        later();
         later();
         object.discard(8..9);
         assert_eq!([0, 1, 2, 3].map(|age| w.vm.idle_pages(age)), [15, 15, 15, 0]);

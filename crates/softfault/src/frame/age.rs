@@ -58,6 +58,12 @@ impl Frames {
         }
     }
 
+    /// The pages of an entry are used now, `nr` from `first` on. A folio of an object has the age
+    /// of its head, and is mapped page by page.
+    pub(crate) fn note_mapping_used(&self, first: Pfn, nr: u64) {
+        self.note_run_used(if nr == 1 { self.head(first) } else { first }, nr);
+    }
+
     /// An entry of an object's page is being removed: what it showed of its use goes into the
     /// frame's state, and its age. Before the page can leave its object.
     #[inline]

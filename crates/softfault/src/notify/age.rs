@@ -87,7 +87,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
         let notice = Notice::Young { range: whole, clear: self.marks == Marks::Clear };
         let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
         if by_others && self.marks == Marks::Clear {
-            self.space.vm.frames.note_run_used(pfn, whole.nr_pages());
+            self.space.vm.frames.note_mapping_used(pfn, whole.nr_pages());
         }
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
         Next::GoOn
@@ -101,7 +101,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
                 Entry::Leaf(leaf) if self.marks == Marks::Keep => return Use::Young(leaf.pfn),
                 Entry::Leaf(leaf) => {
                     // Before the bit goes: the age tells of the use from now on.
-                    self.space.vm.frames.note_run_used(leaf.pfn, nr_pages);
+                    self.space.vm.frames.note_mapping_used(leaf.pfn, nr_pages);
                     if slot.clear_accessed(seen).is_ok() {
                         return Use::Young(leaf.pfn);
                     }
