@@ -5,7 +5,7 @@ mod common;
 
 use common::{Modelled, arena_frames, explore, run};
 use softfault_modelled::addr::{Order, Pfn};
-use softfault_modelled::hooks::{Class, FewBlocks, Trees};
+use softfault_modelled::hooks::{FewBlocks, Trees};
 
 /// Tracts of one block, so that three levels need no more: blocks 0 and 1 have words of
 /// their own below one word, 64 lies below another.
@@ -141,33 +141,5 @@ fn a_block_becomes_free_while_a_frame_is_taken_that_stays() {
         assert_eq!(blocks.take_fixed(0), 1);
         run(ACTORS.iter().map(|actor| Box::new(move || actor(blocks)) as Box<dyn FnOnce() + Send>).collect());
         assert!(blocks.is_fixed(0) && blocks.are_true(), "I40: a frame stays, and the block does not say so");
-    });
-}
-
-/// The block offers its frames to private pages at first, and to one class in the end.
-#[test]
-fn a_block_falls_to_two_classes_at_once() {
-    const ACTORS: &[BlockActor] = &[|b| b.mark_pinned(0), |b| assert_ne!(b.take_fixed(0), 0)];
-    explore(2, move || {
-        let blocks = blocks_with(&[(0, 0xff)]);
-        run(ACTORS.iter().map(|actor| Box::new(move || actor(blocks)) as Box<dyn FnOnce() + Send>).collect());
-        assert_eq!(blocks.class(0), Class::Fixed, "I46: the stronger mark is lost");
-        assert!(blocks.are_true(), "I40: no search for tables comes here");
-    });
-}
-
-/// The last frame of the block comes back, and takes the marks, while one is taken for a pin.
-#[test]
-fn a_block_loses_its_class_while_another_takes_a_frame() {
-    const ALL: &[(u64, u64)] = &[(0, !0), (64, !0), (128, !0), (192, !0), (256, !0), (320, !0), (384, !0), (448, !0)];
-    const ACTORS: &[BlockActor] = &[|b| b.give(0, 1), |b| assert_ne!(b.take_fixed(64), 0)];
-    explore(2, move || {
-        let blocks = blocks_with(ALL);
-        assert_eq!(blocks.take(0) & 1, 1);
-        blocks.give(0, !1);
-        blocks.mark_pinned(0);
-        run(ACTORS.iter().map(|actor| Box::new(move || actor(blocks)) as Box<dyn FnOnce() + Send>).collect());
-        assert_eq!(blocks.class(0), Class::Fixed, "I46: a table lies in a block that does not say so");
-        assert!(blocks.are_true(), "I40");
     });
 }

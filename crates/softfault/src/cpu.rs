@@ -102,9 +102,7 @@ pub(crate) struct CpuData {
     pub(crate) guarded: Word,
     /// `held` when this CPU lost its mark (`frame/held.rs`). The owner of the turn writes it.
     pub(crate) held_before: Word,
-    /// `slot` when a thief looked last (`frame/held.rs`).
-    pub(crate) slot_before: Word,
-    pub(crate) attention_line: [Word; 3],
+    pub(crate) attention_line: [Word; 4],
     /// [`OptBlock`](crate::addr::OptBlock) that refills come from.
     pub(crate) block: Word,
     /// Where the search for the next block goes on; 0 at the beginning.

@@ -58,28 +58,6 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Whether a CPU has frames or a block of its own though it has been in no section since this
-    /// was asked last. It may be about to enter one: then it notices, as any that is robbed.
-    pub(super) fn keeps_in_vain(&self, id: CpuId) -> bool {
-        let cpu = self.cpu(id);
-        let slot = cpu.slot.load(Ordering::Relaxed);
-        let before = cpu.slot_before.load(Ordering::Relaxed);
-        cpu.slot_before.store(slot, Ordering::Relaxed);
-        let is_idle = slot == before && slot.is_multiple_of(2);
-        let owns = |(word, tag): (&Word, u64)| {
-            let block = OptBlock::from_word(word.load(Ordering::Relaxed)).get();
-            block.is_some_and(|b| self.frames.blocks.at(b).owner() == tag)
-        };
-        is_idle && (cpu.nr_in_groups() > 0 || self.reservations(id).into_iter().any(owns))
-    }
-
-    /// Where a CPU has its blocks, and the tags that they are reserved with: of its own, of its
-    /// team.
-    fn reservations(&self, id: CpuId) -> [(&Word, u64); 2] {
-        let cpu = self.cpu(id);
-        [(&cpu.batch_block, u64::from(id.0) + 1), (&cpu.block, cpu.home.tag())]
-    }
-
     /// Ends the reservations of CPUs whose groups were emptied, unless it, or another of its
     /// team, has frames again. Whoever comes back notices at its next refill. Only CPUs that are
     /// marked are asked.
@@ -100,8 +78,10 @@ impl<M: Machine> Memory<M> {
         }
         for id in robbed.iter() {
             pace.step();
-            let is_kept = [has_frames(id), busy_teams.contains(self.cpu(id).home.first_of_team())];
-            for ((word, tag), is_kept) in self.reservations(id).into_iter().zip(is_kept) {
+            let cpu = self.cpu(id);
+            let own = (&cpu.batch_block, u64::from(id.0) + 1, has_frames(id));
+            let common = (&cpu.block, cpu.home.tag(), busy_teams.contains(cpu.home.first_of_team()));
+            for (word, tag, is_kept) in [own, common] {
                 if !is_kept && let Some(b) = OptBlock::from_word(word.load(Ordering::Relaxed)).get() {
                     self.frames.blocks.at(b).unreserve(tag);
                 }

@@ -21,10 +21,6 @@ use crate::sync::{self, Ordering, Word};
 /// CPUs that a thief robs who is not in need. A guess.
 const NR_ROBBED: usize = 16;
 
-/// CPUs besides, of which it asks whether they are idle. Each that is not has a line taken away
-/// that it writes at its next fault. A guess.
-const NR_LOOKED_AT: usize = 48;
-
 impl<M: Machine> Memory<M> {
     /// One frame, the caller's alone. Called with nothing held: it may wait for
     /// frames that others hold.
@@ -164,15 +160,11 @@ impl<M: Machine> Memory<M> {
         self.steal(&self.frames.marked(), |_| ())
     }
 
-    /// The same of some, and the next time of others: for who can do without. Of those whose
-    /// turn comes next the idle ones lose theirs at once: they do not miss them.
+    /// The same of some, and the next time of others: for who can do without.
     pub(crate) fn steal_some_groups(&self) -> bool {
         let first = self.frames.next_robbed.load(Ordering::Relaxed);
-        let marked = self.frames.marked();
-        let (mut some, next) = marked.some_from(first, NR_ROBBED);
+        let (some, next) = self.frames.marked().some_from(first, NR_ROBBED);
         self.frames.next_robbed.store(next, Ordering::Relaxed);
-        let (looked_at, _) = marked.some_from(next, NR_LOOKED_AT);
-        looked_at.iter().filter(|id| self.keeps_in_vain(*id)).for_each(|id| some.insert(id));
         self.steal(&some, |_| ())
     }
 

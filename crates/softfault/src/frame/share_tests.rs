@@ -76,35 +76,6 @@ fn compaction_may_have_the_block_of_an_idle_cpu() {
     assert_eq!(begin(&vm, 1), b);
 }
 
-/// A thief robs 16 CPUs in turn. Those behind them lose their blocks at the second look, if they
-/// have done nothing meanwhile.
-#[test]
-fn idle_cpus_lose_their_blocks_before_their_turn() {
-    let vm = vm_of(60, 256 * BLOCK_FRAMES, Tunables::default()).unwrap();
-    assert_eq!(vm.frames.nr_team, 1);
-    let blocks: Vec<BlockId> = (0..60).map(|id| begin(&vm, id)).collect();
-    let owners = || blocks.iter().map(|b| vm.frames.blocks.at(*b).owner() != 0).collect::<Vec<_>>();
-    be(0);
-    vm.steal_some_groups();
-    assert_eq!(owners(), (0..60).map(|id| id >= 16).collect::<Vec<_>>(), "nobody was idle yet, for all that is known");
-    // One faults, and one is at work in a section.
-    be(58);
-    vm.obtain(Fill::Raw).unwrap();
-    let busy = vm.cpu(CpuId(57));
-    busy.slot.set(busy.slot.get() + 1);
-    busy.slot_before.set(busy.slot.get());
-    be(0);
-    assert!(!vm.keeps_in_vain(CpuId(57)));
-    busy.slot.set(busy.slot.get() + 1);
-    vm.steal_some_groups();
-    let left: Vec<usize> = owners().iter().enumerate().filter(|(_, has)| **has).map(|(id, _)| id).collect();
-    assert_eq!(left, [57, 58]);
-    assert!(!vm.keeps_in_vain(CpuId(40)), "it has nothing that it could lose");
-    // Whoever comes back takes a block again, and loses no frame.
-    assert_eq!(begin(&vm, 40), blocks[40]);
-    be(0);
-}
-
 /// Teams are CPUs 0 and 1, 2 and 3.
 #[test]
 fn a_block_stays_with_the_team_while_one_of_it_has_frames() {

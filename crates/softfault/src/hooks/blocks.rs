@@ -42,16 +42,6 @@ impl FewBlocks {
         self.blocks.at(b).claim_marked((first / 64) as usize % BLOCK_WORDS, 1, Class::Fixed).0
     }
 
-    /// A frame of block `b` is pinned for long, where it is.
-    pub fn mark_pinned(&self, b: u32) {
-        self.blocks.at(BlockId(b)).mark(Class::Pinned);
-    }
-
-    /// The class of block `b`.
-    pub fn class(&self, b: u32) -> Class {
-        self.blocks.at(BlockId(b)).class()
-    }
-
     /// Whether block `b` says that frames in it stay.
     pub fn is_fixed(&self, b: u32) -> bool {
         self.blocks.at(BlockId(b)).class() == Class::Fixed

@@ -50,7 +50,6 @@ const CPU: Fields = &[
     (offset_of!(CpuData, held), "held"),
     (offset_of!(CpuData, guarded), "guarded"),
     (offset_of!(CpuData, held_before), "held_before"),
-    (offset_of!(CpuData, slot_before), "slot_before"),
     (offset_of!(CpuData, attention_line), "attention"),
     (offset_of!(CpuData, block), "block"),
     (offset_of!(CpuData, events), "events"),
