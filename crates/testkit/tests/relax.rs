@@ -118,7 +118,7 @@ const FILES: [&str; 14] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 33] = [
+const LEFT_OUT: [(&str, &str); 34] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -146,6 +146,7 @@ const LEFT_OUT: [(&str, &str); 33] = [
     ("set_limit_memlock", "writes one word"),
     ("set_limit_stack", "writes one word"),
     ("mmap_file_copy", "mmap: a flag of the VMA is all that differs"),
+    ("new_shared_object_of", "new_shared_object: a word of the header is all that differs"),
     ("vma", "reads the tree in a section"),
     ("next_vma", "reads the tree under the writer lock"),
     ("next_smaps", "smaps, one VMA at a time"),
