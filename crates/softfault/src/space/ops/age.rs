@@ -49,7 +49,7 @@ struct Step<'a, 'vm, M: Machine> {
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Notes which pages are in use: those whose entries are accessed, or that a subscriber has
-    /// used, are as young as can be from now on ([`Vm::idle_pages`]), and their accessed bits are
+    /// used, are as young as can be from now on ([`idle_pages`](crate::Memory::idle_pages)), and their accessed bits are
     /// cleared. Looks at up to `nr_entries` entries from address `from` on. A hole and a huge
     /// mapping count as one entry.
     ///
