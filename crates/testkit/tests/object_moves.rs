@@ -158,7 +158,7 @@ fn fragment<'vm>(w: &World<'vm>, object: &Object<'vm>) -> impl Iterator<Item = u
 }
 
 /// A block with pages of objects can be emptied, unless they are pinned, or have more
-/// mappings than the caller wants to go through.
+/// mappings than the caller wants to go through. A fault goes through none.
 #[test]
 fn blocks_with_pages_of_objects_are_emptied() {
     in_setup(Setup::PLAIN, 1, 48 << 20, |w| {
@@ -178,11 +178,19 @@ fn blocks_with_pages_of_objects_are_emptied() {
         let knobs = w.vm.huge_knobs().with_enabled(Enabled::Always);
         w.vm.set_huge_knobs(&knobs.with_defrag(Defrag::Never)).unwrap();
         let nr_before = (0..nr_huge).take_while(write).count() as u64;
-        let refused = w.vm.compact_step(&patient().with_nr_mappings(0));
-        assert_eq!(refused, Err(CompactRefusal::InTheWay(MigrateRefusal::TooManyMaps)));
+        let step = |nr_mappings| w.vm.compact_step(&patient().with_nr_mappings(nr_mappings));
+        assert_eq!(step(0), Err(CompactRefusal::NoBlock));
+        map(w.space, EXTRA - PAGE, 1, &object, 0);
+        assert_eq!(step(1), Err(CompactRefusal::InTheWay(MigrateRefusal::TooManyMaps)));
+        w.space.munmap(EXTRA - PAGE, PAGE).unwrap();
         check(w.vm, &[w.space]);
         w.vm.set_huge_knobs(&knobs.with_defrag(Defrag::Always)).unwrap();
-        let made: Vec<u64> = (nr_before + 1..nr_huge).filter(write).collect();
+        let rest = nr_before + 1..nr_huge;
+        assert!(!rest.clone().any(|i| write(&i)), "a fault moved pages of an object");
+        w.space.munmap(EXTRA + rest.start * HUGE, (nr_huge - rest.start) * HUGE).unwrap();
+        w.space.mmap(EXTRA + rest.start * HUGE, (nr_huge - rest.start) * HUGE, RW, PRIVATE | FIXED).unwrap();
+        assert_eq!(w.vm.event(Event::PgmigrateSuccess), 0);
+        let made: Vec<u64> = rest.filter(|i| w.vm.compact_step(&patient()).is_ok() && write(i)).collect();
         check(w.vm, &[w.space]);
         assert!(made.len() >= 10, "{nr_before} huge pages, and {}", made.len());
         // The blocks are the huge pages' from now on.

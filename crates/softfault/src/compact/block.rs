@@ -19,34 +19,25 @@ use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
-use crate::frame::{ClaimedBlock, Class, FrameKind, HugeFrame, Kind, word_base};
-use crate::machine::{Machine, Tick};
-use crate::policy::compact::{self, BlockSummary, CompactBudget, CompactPlan, CompactQuestion};
+use crate::frame::{ClaimedBlock, HugeFrame, Kind};
+use crate::machine::Machine;
+use crate::policy::compact::{self, CompactBudget, CompactPlan, CompactQuestion};
 use crate::space::Vm;
 use crate::sync::Ordering;
 
-const NR_WORDS: usize = 8;
-/// Blocks among which candidates are chosen, before those behind them are looked at: so
-/// many counts are read between two looks at the clock. A guess.
-const NR_IN_WINDOW: u64 = 256;
-/// Blocks that are looked at for a full one, at the end of an attempt in vain. A guess.
-const NR_FULL_LOOKS: u64 = 16;
-/// Free frames that are enough for what leaves any block.
-const ENOUGH_FREE: u64 = 2 * BLOCK_FRAMES;
-/// Blocks at most that are looked at for them, where the window has too few. A guess.
-const MOST_LOOKS: usize = 64;
+pub(super) const NR_WORDS: usize = 8;
 /// Looks at the same block: what was somebody's for a moment may be free later.
 const NR_PASSES: u32 = 3;
 
 /// One attempt, and what it may still spend.
 pub(super) struct Attempt<'vm, M: Machine> {
-    vm: &'vm Vm<M>,
-    left: CompactBudget,
+    pub(super) vm: &'vm Vm<M>,
+    pub(super) left: CompactBudget,
     deadline_ns: u64,
     /// Whether the groups of some CPUs were emptied already.
-    stole: bool,
+    pub(super) stole: bool,
     /// What stood in the way last.
-    refusal: CompactRefusal,
+    pub(super) refusal: CompactRefusal,
 }
 
 /// Pages that move together.
@@ -82,33 +73,6 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         }
         let mut full = self.gather_full();
         self.try_candidates(&mut full)?.ok_or(self.refusal)
-    }
-
-    /// Some blocks of pages that can move, with no free frame, from anywhere on: what is free lies
-    /// among tables and pinned pages, and can be had where these pages are.
-    fn gather_full(&self) -> Candidates {
-        let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
-        // A fault may not move so many.
-        if self.left.nr_migrated < BLOCK_FRAMES {
-            return Candidates::default();
-        }
-        let mut found = Candidates { nr_free: self.nr_free_elsewhere(), ..Candidates::default() };
-        if found.nr_free < BLOCK_FRAMES {
-            return found;
-        }
-        let first = self.vm.machine.random() % frames.blocks.nr();
-        for b in (0..NR_FULL_LOOKS.min(frames.blocks.nr())).map(|i| frames.blocks.around(first + i)) {
-            self.vm.machine.tick(Tick::Step);
-            let block = frames.blocks.at(b);
-            let is_movable = block.class() <= Class::Shared && block.folio.state().kind() == FrameKind::Free;
-            if is_movable && block.nr_free() == 0 && block.folio.passed_over.get() != round {
-                found.offer(b, 0);
-            }
-            if found.nr == NR_CANDIDATES {
-                break;
-            }
-        }
-        found
     }
 
     /// One window after another, until a block is free, or the budget is used up.
@@ -179,80 +143,18 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
     }
 
-    /// Looks at counts alone, of blocks that the summaries name as partly used.
-    fn gather(&self, rest: BlockRange) -> Candidates {
-        let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
-        let mut found = Candidates { end: rest.end, ..Candidates::default() };
-        let nr_most = NR_IN_WINDOW.min(self.left.nr_blocks);
-        for b in frames.blocks.offering_either([Kind::Spare, Kind::Shared], rest) {
-            if found.nr_looks == nr_most {
-                found.end = b;
-                break;
-            }
-            self.vm.machine.tick(Tick::Step);
-            found.nr_looks += 1;
-            let block = frames.blocks.at(b);
-            let nr_free = block.nr_free();
-            found.nr_free += nr_free;
-            let is_new = block.folio.passed_over.get() != round && block.folio.state().kind() == FrameKind::Free;
-            if is_new && nr_free > 0 {
-                found.offer(b, nr_free);
-            }
-        }
-        if found.nr > 0 && found.nr_free < ENOUGH_FREE {
-            found.nr_free = found.nr_free.max(self.nr_free_elsewhere());
-        }
-        found
-    }
-
-    /// Free frames that what leaves a block may go to, as far as that matters: no block is
-    /// wholly free when this is asked, or hardly any.
-    fn nr_free_elsewhere(&self) -> u64 {
-        let blocks = &self.vm.frames.blocks;
-        let some = blocks.offering(Kind::Any, blocks.names(), BlockId(0)).take(MOST_LOOKS);
-        some.inspect(|_| self.vm.machine.tick(Tick::Step)).map(|b| blocks.at(b).nr_free()).sum()
-    }
-
-    /// Looks at the descriptors of the frames in use, up to the first that cannot
-    /// be moved.
-    fn summarize(&mut self, b: BlockId) -> Result<BlockSummary, CompactRefusal> {
-        let block = self.vm.frames.blocks.at(b);
-        let mut now = BlockSummary { nr_free: block.nr_free_exact(), ..BlockSummary::default() };
-        now.nr_used = BLOCK_FRAMES - now.nr_free;
-        for (w, free) in (0..NR_WORDS).map(|w| (w, block.free_word(w))) {
-            self.spend_scan(free.count_zeros().into())?;
-            for i in (0..64).filter(|i| free & 1 << i == 0) {
-                let pfn = Pfn((word_base(b, w) + i) as u32);
-                self.vm.machine.tick(Tick::Step);
-                match self.vm.check_movable(pfn) {
-                    Ok(_) => now.nr_movable += 1,
-                    Err(MigrateRefusal::NotInUse) if !self.stole => {
-                        // In the group of a CPU, most likely.
-                        self.steal_groups();
-                        return self.summarize(b);
-                    }
-                    Err(refusal) => {
-                        self.refusal = self.refuse(refusal);
-                        return Ok(now);
-                    }
-                }
-            }
-        }
-        Ok(now)
-    }
-
     /// Of some CPUs, once in an attempt.
-    fn steal_groups(&mut self) {
+    pub(super) fn steal_groups(&mut self) {
         self.stole = true;
         self.vm.steal_some_groups();
     }
 
-    fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
+    pub(super) fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
         self.vm.count(refusal.event(), 1);
         CompactRefusal::InTheWay(refusal)
     }
 
-    fn spend_scan(&mut self, nr: u64) -> Result<(), CompactRefusal> {
+    pub(super) fn spend_scan(&mut self, nr: u64) -> Result<(), CompactRefusal> {
         self.left.nr_scanned = self.left.nr_scanned.checked_sub(nr).ok_or(CompactRefusal::OverBudget)?;
         self.vm.count(Event::CompactMigrateScanned, nr);
         Ok(())
@@ -347,7 +249,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         batch: &mut Batch<'vm, M>,
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
-        let kind = self.vm.check_movable(from).map_err(CompactRefusal::InTheWay)?;
+        let kind = self.check_movable(from).map_err(CompactRefusal::InTheWay)?;
         self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
         let Some(to) = targets.next(&mut || !self.is_over()) else {
             self.check_time()?;

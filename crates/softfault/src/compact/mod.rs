@@ -21,6 +21,7 @@
 
 mod block;
 mod candidates;
+mod look;
 mod migrate;
 mod moves;
 mod object;

@@ -50,8 +50,15 @@ impl Blocks {
         })
     }
     /// Those that offer one of two, in order.
-    pub(crate) fn offering_either(&self, kinds: [Kind; 2], some: BlockRange) -> impl Iterator<Item = BlockId> {
-        let [mut a, mut b] = kinds.map(|kind| self.offering(kind, some, some.start).peekable());
+    pub(crate) fn offering_either(
+        &self,
+        kind: Kind,
+        other: Option<Kind>,
+        some: BlockRange,
+    ) -> impl Iterator<Item = BlockId> {
+        let offering = move |kind| self.offering(kind, some, some.start);
+        let mut a = offering(kind).peekable();
+        let mut b = other.into_iter().flat_map(offering).peekable();
         core::iter::from_fn(move || match (a.peek(), b.peek()) {
             (Some(first), Some(second)) if second < first => b.next(),
             (Some(_), _) => a.next(),

@@ -16,7 +16,7 @@ pub struct CompactBudget {
     /// Frames that are moved.
     pub nr_migrated: u64,
     /// Mappings of an object, those of all spaces together, that may be gone through for a page
-    /// of it. Pages of objects with more stay where they are.
+    /// of it. Pages of objects with more stay where they are; with 0 those of all objects do.
     pub nr_mappings: u64,
     /// Nanoseconds; looked at before each frame, and within the search for its
     /// entries and for a frame to move it to.
@@ -32,9 +32,10 @@ setters!(CompactBudget {
 });
 
 impl CompactBudget {
-    /// For a fault: what clearing a huge page costs a few times over. A guess.
+    /// For a fault: what clearing a huge page costs a few times over. A guess. Pages of objects
+    /// stay: a move of one waits for a grace period of all CPUs.
     pub const FAULT: CompactBudget =
-        CompactBudget { nr_blocks: 512, nr_scanned: 4096, nr_migrated: 256, nr_mappings: 16, time_ns: 1_000_000 };
+        CompactBudget { nr_blocks: 512, nr_scanned: 4096, nr_migrated: 256, nr_mappings: 0, time_ns: 1_000_000 };
     /// For a daemon, between two looks at whether it should stop, and for a call that wants
     /// a huge page. A guess. Where this many blocks were in vain the next attempt goes on
     /// behind them, so that the cost of one does not grow with memory.

@@ -1,0 +1,127 @@
+//! Which blocks could be emptied: their counts, then the descriptors of a few.
+//!
+//! Locks on entry: none, no section.
+
+use super::block::{Attempt, NR_WORDS};
+use super::candidates::{Candidates, NR_CANDIDATES};
+use super::moves::Movable;
+use super::{CompactRefusal, MigrateRefusal};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::frame::{Class, FrameKind, Kind, word_base};
+use crate::machine::{Machine, Tick};
+use crate::policy::compact::BlockSummary;
+
+/// Blocks among which candidates are chosen, before those behind them are looked at: so
+/// many counts are read between two looks at the clock. A guess.
+const NR_IN_WINDOW: u64 = 256;
+/// Blocks that are looked at for a full one, at the end of an attempt in vain. A guess.
+const NR_FULL_LOOKS: u64 = 16;
+/// Free frames that are enough for what leaves any block.
+const ENOUGH_FREE: u64 = 2 * BLOCK_FRAMES;
+/// Blocks at most that are looked at for them, where the window has too few. A guess.
+const MOST_LOOKS: usize = 64;
+
+impl<M: Machine> Attempt<'_, M> {
+    /// Some blocks of pages that can move, with no free frame, from anywhere on: what is free lies
+    /// among tables and pinned pages, and can be had where these pages are.
+    pub(super) fn gather_full(&self) -> Candidates {
+        let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
+        // A fault may not move so many.
+        if self.left.nr_migrated < BLOCK_FRAMES {
+            return Candidates::default();
+        }
+        let mut found = Candidates { nr_free: self.nr_free_elsewhere(), ..Candidates::default() };
+        if found.nr_free < BLOCK_FRAMES {
+            return found;
+        }
+        let first = self.vm.machine.random() % frames.blocks.nr();
+        for b in (0..NR_FULL_LOOKS.min(frames.blocks.nr())).map(|i| frames.blocks.around(first + i)) {
+            self.vm.machine.tick(Tick::Step);
+            let block = frames.blocks.at(b);
+            let is_movable = block.class() <= Class::Shared && block.folio.state().kind() == FrameKind::Free;
+            if is_movable && block.nr_free() == 0 && block.folio.passed_over.get() != round {
+                found.offer(b, 0);
+            }
+            if found.nr == NR_CANDIDATES {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Looks at counts alone, of blocks that the summaries name as partly used.
+    pub(super) fn gather(&self, rest: BlockRange) -> Candidates {
+        let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
+        let mut found = Candidates { end: rest.end, ..Candidates::default() };
+        let nr_most = NR_IN_WINDOW.min(self.left.nr_blocks);
+        let of_objects = self.moves_objects().then_some(Kind::Shared);
+        for b in frames.blocks.offering_either(Kind::Spare, of_objects, rest) {
+            if found.nr_looks == nr_most {
+                found.end = b;
+                break;
+            }
+            self.vm.machine.tick(Tick::Step);
+            found.nr_looks += 1;
+            let block = frames.blocks.at(b);
+            let nr_free = block.nr_free();
+            found.nr_free += nr_free;
+            let is_new = block.folio.passed_over.get() != round && block.folio.state().kind() == FrameKind::Free;
+            if is_new && nr_free > 0 {
+                found.offer(b, nr_free);
+            }
+        }
+        if found.nr > 0 && found.nr_free < ENOUGH_FREE {
+            found.nr_free = found.nr_free.max(self.nr_free_elsewhere());
+        }
+        found
+    }
+
+    /// Free frames that what leaves a block may go to, as far as that matters: no block is
+    /// wholly free when this is asked, or hardly any.
+    fn nr_free_elsewhere(&self) -> u64 {
+        let blocks = &self.vm.frames.blocks;
+        let some = blocks.offering(Kind::Any, blocks.names(), BlockId(0)).take(MOST_LOOKS);
+        some.inspect(|_| self.vm.machine.tick(Tick::Step)).map(|b| blocks.at(b).nr_free()).sum()
+    }
+
+    /// Whether pages of objects may be moved at all.
+    fn moves_objects(&self) -> bool {
+        self.left.nr_mappings > 0
+    }
+
+    /// Whether a frame looks as if it could be moved, and may be within the budget.
+    pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
+        match self.vm.check_movable(pfn)? {
+            Movable::OfObject if !self.moves_objects() => Err(MigrateRefusal::TooManyMaps),
+            movable => Ok(movable),
+        }
+    }
+
+    /// Looks at the descriptors of the frames in use, up to the first that cannot
+    /// be moved.
+    pub(super) fn summarize(&mut self, b: BlockId) -> Result<BlockSummary, CompactRefusal> {
+        let block = self.vm.frames.blocks.at(b);
+        let mut now = BlockSummary { nr_free: block.nr_free_exact(), ..BlockSummary::default() };
+        now.nr_used = BLOCK_FRAMES - now.nr_free;
+        for (w, free) in (0..NR_WORDS).map(|w| (w, block.free_word(w))) {
+            self.spend_scan(free.count_zeros().into())?;
+            for i in (0..64).filter(|i| free & 1 << i == 0) {
+                let pfn = Pfn((word_base(b, w) + i) as u32);
+                self.vm.machine.tick(Tick::Step);
+                match self.check_movable(pfn) {
+                    Ok(_) => now.nr_movable += 1,
+                    Err(MigrateRefusal::NotInUse) if !self.stole => {
+                        // In the group of a CPU, most likely.
+                        self.steal_groups();
+                        return self.summarize(b);
+                    }
+                    Err(refusal) => {
+                        self.refusal = self.refuse(refusal);
+                        return Ok(now);
+                    }
+                }
+            }
+        }
+        Ok(now)
+    }
+}
