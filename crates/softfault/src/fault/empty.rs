@@ -16,7 +16,7 @@ use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Pfn, Rights};
-use crate::frame::FrameKind;
+use crate::frame::{Fill, FrameKind};
 use crate::lock::Spin;
 use crate::machine::Machine;
 use crate::mem;
@@ -40,11 +40,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let here = fault.here;
-        let Some(table) = kit.table(fault.inside, here.cpu) else { return Turn::Need(Need::Table) };
+        let Some(table) = kit.take(Fill::Fixed, fault.inside, here.cpu) else {
+            return Turn::Need(Need::Frame(Fill::Fixed));
+        };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         if hole.fill(Entry::Table(table)).is_err() {
-            kit.keep_table(table);
+            kit.keep(Fill::Fixed, table);
             return Turn::Raced;
         }
         here.cpu.count(Event::TableInstall);
@@ -100,7 +102,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(always)]
     fn fill_new(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = fault;
-        let Some(pfn) = kit.zeroed(fault.inside, here.cpu) else { return Turn::Need(Need::Zeroed) };
+        let Some(pfn) = kit.take(Fill::Zeroed, fault.inside, here.cpu) else {
+            return Turn::Need(Need::Frame(Fill::Zeroed));
+        };
         if let Some(next) = here.cpu.zeroed.peek() {
             mem::prefetch(self.vm.frames.desc(next));
         }
@@ -113,7 +117,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Done(FaultDone::Installed)
             }
             Err(Lost) => {
-                kit.keep_zeroed(pfn);
+                kit.keep(Fill::Zeroed, pfn);
                 Turn::Raced
             }
         }

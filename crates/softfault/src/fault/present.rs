@@ -6,6 +6,7 @@ use super::kit::{Kit, Need};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::addr::{Access, PageRange, Rights, Vpn};
+use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
@@ -84,19 +85,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return self.reuse(fault, slot, seen);
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
-        let to = if from_zero { kit.zeroed(fault.inside, here.cpu) } else { kit.raw(fault.inside, here.cpu) };
-        let Some(to) = to else { return Turn::Need(if from_zero { Need::Zeroed } else { Need::Raw }) };
-        let keep = |kit: &mut Kit<'vm, M>| if from_zero { kit.keep_zeroed(to) } else { kit.keep_raw(to) };
+        let fill = if from_zero { Fill::Zeroed } else { Fill::Raw };
+        let Some(to) = kit.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
         // In the section in which the entry is taken: see `subscribe`.
         if !kit.has_told(1) && self.has_subscribers() {
-            keep(kit);
+            kit.keep(fill, to);
             return Turn::Tell(PageRange::new(request.vpn, Vpn(request.vpn.0 + 1)));
         }
         let (rights, index) = (found.entry_rights(), found.index_of(request.vpn));
         match slot.take(seen) {
             Ok(leaf) => Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index }),
             Err(_) => {
-                keep(kit);
+                kit.keep(fill, to);
                 Turn::Raced
             }
         }

@@ -6,6 +6,7 @@ use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Order};
+use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
 use crate::source::object::ObjectSlot;
@@ -41,14 +42,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         // A page or a node is missing; the loser keeps its frame.
         let is_page = matches!(place, ObjectSlot::Page(_));
-        let pfn = if is_page { kit.shared(fault.inside, here.cpu) } else { kit.table(fault.inside, here.cpu) };
-        let Some(pfn) = pfn else { return Turn::Need(if is_page { Need::Shared } else { Need::Table }) };
+        let fill = if is_page { Fill::Shared } else { Fill::Fixed };
+        let Some(pfn) = kit.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
         if self.vm.object_fill(id, index, &place, pfn).is_err() {
-            if is_page {
-                kit.keep_shared(pfn);
-            } else {
-                kit.keep_table(pfn);
-            }
+            kit.keep(fill, pfn);
             return Turn::Raced;
         }
         Turn::Again
@@ -60,15 +57,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let id = fault.found.object();
         let orders = self.vm.object_orders(id);
         let order = self.vm.folio_order(id, index, at, kit.most_there());
-        let frame = if order == Order::BASE { kit.shared(fault.inside, fault.here.cpu) } else { kit.batch(order) };
+        let is_small = order == Order::BASE;
+        let frame = if is_small { kit.take(Fill::Shared, fault.inside, fault.here.cpu) } else { kit.batch(order) };
         let Some(pfn) = frame else {
             let sub_page = (index - around(index, order).start) as u32;
             let need = Need::Folio { order, sub_page, least: orders.least() };
-            return Turn::Need(if order == Order::BASE { Need::Shared } else { need });
+            return Turn::Need(if is_small { Need::Frame(Fill::Shared) } else { need });
         };
         if self.vm.object_fill_folio(id, index, at, PageFrame { pfn, order }).is_err() {
-            if order == Order::BASE {
-                kit.keep_shared(pfn);
+            if is_small {
+                kit.keep(Fill::Shared, pfn);
             } else {
                 kit.keep_folio(pfn, order);
             }

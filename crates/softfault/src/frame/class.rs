@@ -80,7 +80,7 @@ impl Class {
 }
 
 impl Fill {
-    pub(super) const ALL: [Fill; 5] = [Fill::Zeroed, Fill::Raw, Fill::Fixed, Fill::Shared, Fill::Pinned];
+    pub(crate) const ALL: [Fill; 5] = [Fill::Zeroed, Fill::Raw, Fill::Fixed, Fill::Shared, Fill::Pinned];
 
     /// The class of blocks that the frame comes from.
     #[inline(always)]

@@ -1,0 +1,219 @@
+//! The larger sizes that a fault has in hand: folios, batches, and huge frames with their tables.
+//!
+//! Locks on entry: none, no section, to obtain and to give back; inside a section to take.
+
+use super::{Kit, Need, Twin};
+use crate::account::Event;
+use crate::account::sizes::SizeEvent;
+use crate::addr::{Order, Pfn};
+use crate::frame::{Content, Fill, HugeFrame, OutOfFrames};
+use crate::machine::Machine;
+use crate::policy::huge::{HugeAdvice, Orders};
+
+/// Tables that a new huge mapping takes.
+#[derive(Clone, Copy)]
+pub(crate) struct HugeParts {
+    pub(crate) deposit: Pfn,
+    pub(crate) twin: Option<Pfn>,
+}
+
+/// What is in hand of larger sizes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Large {
+    /// Sizes for which there was nothing.
+    failed: u16,
+    /// Pages of which subscribers know that they are about to change, the one of
+    /// the fault among them.
+    nr_told: u16,
+    batch: Option<(Pfn, Order)>,
+    huge: Option<HugeFrame>,
+    deposit: Option<Pfn>,
+    twin: Option<Pfn>,
+}
+
+impl<M: Machine> Kit<'_, M> {
+    /// For the next turn: subscribers have been told of so many pages.
+    pub(crate) fn set_told(&mut self, nr_pages: u64) {
+        self.large.nr_told = nr_pages as u16;
+    }
+
+    /// Whether the entry of so many pages may be taken, as far as subscribers go.
+    pub(crate) fn has_told(&self, nr_pages: u64) -> bool {
+        u64::from(self.large.nr_told) >= nr_pages
+    }
+
+    /// The kit is empty when that is refused.
+    #[inline(never)]
+    pub(super) fn bring_folio(&mut self, order: Order, sub_page: u32, least: Order) -> Result<(), OutOfFrames> {
+        self.give_back_all();
+        self.hold();
+        match self.vm.obtain_folio(order, sub_page) {
+            Ok(first) => self.large.batch = Some((first, order)),
+            Err(refused) => {
+                self.held = None;
+                if order == least {
+                    return Err(refused);
+                }
+                self.give_up(order);
+            }
+        }
+        Ok(())
+    }
+
+    /// Back into the hand, untouched.
+    #[cold]
+    pub(crate) fn keep_folio(&mut self, first: Pfn, order: Order) {
+        self.hold();
+        self.large.batch = Some((first, order));
+    }
+
+    /// What is not to be had is noted, and the fault goes on with something
+    /// smaller, for which the larger frames that came so far may be needed.
+    #[inline(never)]
+    pub(super) fn bring_large(&mut self, need: Need) {
+        let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
+        if self.vm.frames.is_quiet() || self.hold_and_try_large(need).is_err() {
+            self.give_back_large();
+            // A size that seemed to be free and was not: looks at more blocks for the next one
+            // would cost more than a small page.
+            self.large.failed |= if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 };
+            self.vm.count_size(SizeEvent::AnonFaultFallback, order);
+            if order == Order::PMD {
+                self.vm.count(Event::ThpFaultFallback, 1);
+            }
+        }
+    }
+
+    fn hold_and_try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
+        self.hold();
+        match need {
+            Need::Frame(_) | Need::Folio { .. } => Ok(()),
+            Need::Batch { order, sub_page } => {
+                // What fits has changed since the last turn.
+                self.give_back_batch();
+                self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
+                Ok(())
+            }
+            Need::Huge { sub_page, twin, advice } => {
+                self.get_huge(sub_page, Content::Zero, advice)?;
+                self.get_parts(twin)
+            }
+            // The tables first: the huge zero frame does not come back.
+            Need::HugeZero { twin } => {
+                self.get_parts(twin)?;
+                self.vm.make_huge_zero()
+            }
+            Need::HugeCopy { sub_page, content, advice } => self.get_huge(sub_page, content, advice),
+        }
+    }
+
+    fn get_huge(&mut self, sub_page: u32, content: Content, advice: HugeAdvice) -> Result<(), OutOfFrames> {
+        let mut huge = match self.large.huge {
+            Some(huge) => huge,
+            None => self.vm.obtain_huge_for_fault(advice)?,
+        };
+        if content.is_zero() && !huge.content.is_zero() {
+            self.vm.zero_huge(huge.first, Some(u64::from(sub_page)));
+            huge.content = Content::Zero;
+        }
+        self.large.huge = Some(huge);
+        Ok(())
+    }
+
+    fn get_parts(&mut self, twin: Twin) -> Result<(), OutOfFrames> {
+        if self.large.deposit.is_none() {
+            self.large.deposit = Some(self.vm.source().frame(Fill::Fixed)?);
+        }
+        if twin == Twin::Missing && self.large.twin.is_none() {
+            self.large.twin = Some(self.vm.source().frame(Fill::Fixed)?);
+        }
+        Ok(())
+    }
+
+    /// Sizes that have not failed yet in this fault.
+    pub(crate) fn untried(&self) -> Orders {
+        Orders(!self.large.failed)
+    }
+
+    /// The largest size for a page of an object that is not known to be out of reach.
+    pub(crate) fn most_there(&self) -> Order {
+        let failed = u32::from(self.large.failed) | 1 << (Order::PMD.0 + 1);
+        Order(failed.trailing_zeros().saturating_sub(1) as u8)
+    }
+
+    /// This fault does without that size.
+    pub(crate) fn give_up(&mut self, order: Order) {
+        self.large.failed |= 1 << order.0;
+    }
+
+    /// Whether it has adjacent frames of that order.
+    pub(crate) fn has_batch(&self, order: Order) -> bool {
+        self.large.batch.is_some_and(|(_, of)| of == order)
+    }
+
+    /// Adjacent frames of zeroes, if they are of that order.
+    pub(crate) fn batch(&mut self, order: Order) -> Option<Pfn> {
+        let (first, of) = self.large.batch?;
+        if of != order {
+            return None;
+        }
+        self.large.batch = None;
+        Some(first)
+    }
+
+    /// A huge frame, of zeroes if it has to be.
+    pub(crate) fn huge(&mut self, content: Content) -> Option<HugeFrame> {
+        self.large.huge.take_if(|huge| huge.content.is_zero() || !content.is_zero())
+    }
+
+    /// The same, of zeroes, and the tables of a new huge mapping; all or nothing.
+    pub(crate) fn huge_with_parts(&mut self, twin: Twin) -> Option<(HugeFrame, HugeParts)> {
+        self.large.huge.filter(|huge| huge.content.is_zero())?;
+        let parts = self.parts(twin)?;
+        self.huge(Content::Zero).map(|huge| (huge, parts))
+    }
+
+    /// The tables alone.
+    pub(crate) fn parts(&mut self, twin: Twin) -> Option<HugeParts> {
+        let deposit = self.large.deposit?;
+        if twin == Twin::Missing && self.large.twin.is_none() {
+            return None;
+        }
+        self.large.deposit = None;
+        let twin = if twin == Twin::Missing { self.large.twin.take() } else { None };
+        Some(HugeParts { deposit, twin })
+    }
+
+    /// Takes back what `huge` gave, untouched: as zero as it was then (I20).
+    pub(crate) fn keep_huge(&mut self, huge: HugeFrame) {
+        self.large.huge = Some(huge);
+    }
+
+    pub(crate) fn keep_deposit(&mut self, pfn: Pfn) {
+        self.large.deposit = Some(pfn);
+    }
+
+    pub(crate) fn keep_twin(&mut self, pfn: Pfn) {
+        self.vm.frames.desc(pfn).clear();
+        self.large.twin = Some(pfn);
+    }
+
+    fn give_back_batch(&mut self) {
+        if let Some((first, order)) = self.large.batch.take() {
+            self.vm.release_run(first, order.nr_pages(), Content::Zero);
+        }
+    }
+
+    pub(super) fn give_back_large(&mut self) {
+        self.give_back_batch();
+        if let Some(huge) = self.large.huge.take() {
+            self.vm.give_back_huge(huge.first, huge.content);
+        }
+        if let Some(pfn) = self.large.deposit.take() {
+            self.vm.give_back(pfn, Fill::Raw);
+        }
+        if let Some(pfn) = self.large.twin.take() {
+            self.vm.give_back(pfn, Fill::Fixed);
+        }
+    }
+}
