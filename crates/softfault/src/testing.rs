@@ -2,6 +2,8 @@
 #![allow(unsafe_code)]
 
 use crate::addr::{BlockId, OptPfn, PAGE_SIZE, Pfn};
+use crate::frame::FrameKind;
+use crate::links::LookupSection;
 use crate::linux::{MapFlags, Prot};
 use crate::machine::FrameRange;
 use crate::machine::{CpuId, CpuSet, Flush, Machine, MemoryNode, SpaceTag};
@@ -15,6 +17,7 @@ use crate::vm::NewVmError;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::boxed::Box;
 use std::cell::{Cell, RefCell};
+use std::sync::mpsc;
 use std::vec::Vec;
 
 /// Readable and writable.
@@ -260,4 +263,41 @@ pub(crate) fn in_ranges(nr_frames: u64, ranges: &[(u32, u64)], from: u32, nr_mor
 fn zeroed(nr_frames: u64) -> *mut u8 {
     // SAFETY: I1: the layout has a size.
     unsafe { alloc_zeroed(layout(nr_frames)) }
+}
+
+pub(crate) fn kind(vm: &Vm<Plain>, frame: Pfn) -> FrameKind {
+    vm.frames.desc(frame).state().kind()
+}
+
+/// CPU 1 has seen in a section that `frame` is a header, and has not raised its references yet.
+/// CPU 0 ends what has the last one. The frame stays one of metadata until the section ends.
+pub(crate) fn look_up_until_freed<T>(
+    vm: &Vm<Plain>,
+    frame: Pfn,
+    is_there: impl Fn(&LookupSection<'_>) -> bool + Send,
+    is_raised: impl Fn(&LookupSection<'_>) -> bool + Send,
+    last: T,
+) {
+    let (entered, wait) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            be(1);
+            let section = vm.lookup_section();
+            assert!(is_there(&section));
+            entered.send(()).unwrap();
+            // Until the other CPU waits, or has gone on.
+            while vm.machine.nr_relaxed.get() < 10 && kind(vm, frame) == FrameKind::Meta {
+                std::thread::yield_now();
+            }
+            assert_eq!(kind(vm, frame), FrameKind::Meta, "freed under a look-up");
+            assert!(!is_there(&section), "whoever comes now is not waited for");
+            assert!(!is_raised(&section), "raised from zero");
+            drop(section);
+        });
+        wait.recv().unwrap();
+        let before = vm.machine.nr_relaxed.get();
+        vm.machine.nr_relaxed.set(0);
+        drop(last);
+        vm.machine.nr_relaxed.add_owned(before + 10);
+    });
 }

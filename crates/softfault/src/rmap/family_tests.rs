@@ -4,9 +4,8 @@ use super::super::{TakeEnded, TakenEntry};
 use super::*;
 use crate::addr::{Access, OptPfn};
 use crate::space::{AddressSpace, Vm};
-use crate::testing::{FIXED_PRIVATE, Plain, RW, be, on_relax, vm, vm_of};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, be, kind, look_up_until_freed, on_relax, vm, vm_of};
 use crate::tunables::Tunables;
-use std::sync::mpsc;
 use std::vec::Vec;
 
 const AT: u64 = 1 << 30;
@@ -18,10 +17,6 @@ fn with_page(vm: &Vm<Plain>) -> (AddressSpace<'_, Plain>, Pfn) {
     space.handle_fault(AT, Access::Write).unwrap();
     let pfn = space.translate_at_rest(AT).unwrap().pfn;
     (space, pfn)
-}
-
-fn kind(vm: &Vm<Plain>, frame: Pfn) -> FrameKind {
-    vm.frames.desc(frame).state().kind()
 }
 
 #[test]
@@ -46,29 +41,9 @@ fn a_look_up_is_waited_for() {
     let vm = vm_of(2, 1024, Tunables::default()).unwrap();
     let (space, _) = with_page(&vm);
     let founder = space.frame;
-    let (entered, wait) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let vm = &vm;
-        scope.spawn(move || {
-            be(1);
-            let section = vm.lookup_section();
-            assert!(vm.is_founder(&section, founder));
-            entered.send(()).unwrap();
-            // Until the other CPU waits, or has gone on.
-            while vm.machine.nr_relaxed.get() < 10 && kind(vm, founder) == FrameKind::Meta {
-                std::thread::yield_now();
-            }
-            assert_eq!(kind(vm, founder), FrameKind::Meta, "freed under a look-up");
-            assert!(!vm.is_founder(&section, founder), "whoever comes now is not waited for");
-            assert!(vm.family_get(&section, founder).is_none(), "raised from zero");
-            drop(section);
-        });
-        wait.recv().unwrap();
-        let before = vm.machine.nr_relaxed.get();
-        vm.machine.nr_relaxed.set(0);
-        drop(space);
-        vm.machine.nr_relaxed.add_owned(before + 10);
-    });
+    let is_there = |lookup: &LookupSection<'_>| vm.is_founder(lookup, founder);
+    let is_raised = |lookup: &LookupSection<'_>| vm.family_get(lookup, founder).is_some();
+    look_up_until_freed(&vm, founder, is_there, is_raised, space);
     assert_eq!(kind(&vm, founder), FrameKind::Free);
     vm.check(&[], &mut std::vec![0; 1024]).unwrap();
 }

@@ -3,9 +3,8 @@
 use super::*;
 use crate::source::handle::SharedObject;
 use crate::space::Vm;
-use crate::testing::{Plain, be, vm, vm_of};
+use crate::testing::{Plain, kind, look_up_until_freed, vm, vm_of};
 use crate::tunables::Tunables;
-use std::sync::mpsc;
 
 /// An object with one page, and the frame of that page.
 fn with_page(vm: &Vm<Plain>) -> (SharedObject<'_, Plain>, Pfn) {
@@ -14,10 +13,6 @@ fn with_page(vm: &Vm<Plain>) -> (SharedObject<'_, Plain>, Pfn) {
     let frames = (1..vm.nr_frames() as u32).map(Pfn);
     let is_page = |pfn: &Pfn| vm.frames.desc(*pfn).state().kind() == FrameKind::Shared;
     (object, frames.into_iter().find(is_page).unwrap())
-}
-
-fn kind(vm: &Vm<Plain>, frame: Pfn) -> FrameKind {
-    vm.frames.desc(frame).state().kind()
 }
 
 #[test]
@@ -43,29 +38,9 @@ fn a_look_up_of_an_object_is_waited_for() {
     let vm = vm_of(2, 1024, Tunables::default()).unwrap();
     let (object, _) = with_page(&vm);
     let (id, header) = (object.id, Pfn(object.id.0 as u32));
-    let (entered, wait) = mpsc::channel();
-    std::thread::scope(|scope| {
-        let vm = &vm;
-        scope.spawn(move || {
-            be(1);
-            let section = vm.lookup_section();
-            assert!(vm.is_object(&section, header));
-            entered.send(()).unwrap();
-            // Until the other CPU waits, or has gone on.
-            while vm.machine.nr_relaxed.get() < 10 && kind(vm, header) == FrameKind::Meta {
-                std::thread::yield_now();
-            }
-            assert_eq!(kind(vm, header), FrameKind::Meta, "freed under a look-up");
-            assert!(!vm.is_object(&section, header), "whoever comes now is not waited for");
-            assert!(vm.object_keep(&section, id).is_none(), "raised from zero");
-            drop(section);
-        });
-        wait.recv().unwrap();
-        let before = vm.machine.nr_relaxed.get();
-        vm.machine.nr_relaxed.set(0);
-        drop(object);
-        vm.machine.nr_relaxed.add_owned(before + 10);
-    });
+    let is_there = |lookup: &LookupSection<'_>| vm.is_object(lookup, header);
+    let is_raised = |lookup: &LookupSection<'_>| vm.object_keep(lookup, id).is_some();
+    look_up_until_freed(&vm, header, is_there, is_raised, object);
     assert_eq!(kind(&vm, header), FrameKind::Free);
     vm.check(&[], &mut std::vec![0; 1024]).unwrap();
 }
