@@ -1,9 +1,11 @@
 //! What hangs together through frames: pages of an object, members of a family.
 
-use crate::frame::Memory;
+use crate::addr::Pfn;
+use crate::frame::{Fill, FrameKind, Memory, MetaUse};
 use crate::machine::{CpuSet, Machine};
 use crate::section::KeepsTables;
 use crate::section::visit::{CpusLine, SpaceSection};
+use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
 /// Memory, and the look-ups of families under way: what `source` and families work on.
@@ -53,5 +55,42 @@ impl<M: Machine> Links<M> {
     /// The CPUs that look a family or an object up.
     pub(crate) fn cpus_in_lookups(&self) -> CpuSet {
         self.cpus_in(&self.lookups)
+    }
+
+    /// Whether the frame is that header. It stays one until the section ends. Asks the
+    /// descriptor alone: any other frame may be zeroed by plain stores at this moment, for
+    /// its next use (I6).
+    pub(crate) fn is_header(&self, lookup: &LookupSection<'_>, frame: Pfn, of: MetaUse) -> bool {
+        self.assert_lookup(lookup);
+        let desc = self.frames.desc(frame);
+        desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == of as u64
+    }
+
+    /// One more reference, by a word of the header, if there is one. In the section in which the
+    /// frame was seen to be that header.
+    pub(crate) fn raise_from_one(&self, lookup: &LookupSection<'_>, header: Pfn, of: MetaUse, nr: &Word) -> bool {
+        let mut seen = nr.load(Ordering::Relaxed);
+        while seen > 0 {
+            // Acquire: what the header says, as whoever raised it last left it.
+            match nr.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => {
+                    debug_assert!(self.is_header(lookup, header, of), "I30: a header stays under a look-up");
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// Gives the frame of a header back whose last reference has gone.
+    ///
+    /// Locks on entry: none, no section.
+    pub(crate) fn retire_header(&self, header: Pfn) {
+        // Who looks it up from now on sees no header; who has seen one is waited for, since its
+        // compare-and-swap may still come.
+        self.frames.desc(header).index.store(MetaUse::Former as u64, Ordering::Release);
+        self.wait_for_lookups();
+        self.give_back(header, Fill::Raw);
     }
 }

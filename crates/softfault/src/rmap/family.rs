@@ -132,34 +132,15 @@ impl<M: Machine> Links<M> {
         self.is_founder(lookup, founder).then(|| self.family_get(lookup, founder))?.map(|family| (family, index))
     }
 
-    /// Whether the frame is a founder's. It stays one until the section ends. Asks the
-    /// descriptor alone: any other frame may be zeroed by plain stores at this moment, for
-    /// its next use (I6).
     fn is_founder(&self, lookup: &LookupSection<'_>, frame: Pfn) -> bool {
-        self.assert_lookup(lookup);
-        let desc = self.frames.desc(frame);
-        desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == MetaUse::Founder as u64
+        self.is_header(lookup, frame, MetaUse::Founder)
     }
 
     /// One more reference, if there is one. In the section in which the frame was
     /// seen to be a founder's.
     fn family_get(&self, lookup: &LookupSection<'_>, founder: Pfn) -> Option<FamilyRef<'_, M>> {
         let refs = &self.family_data(founder).refs;
-        let mut seen = refs.load(Ordering::Relaxed);
-        while seen > 0 {
-            // Acquire: the list of members, as whoever raised it last left it.
-            match refs.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => {
-                    debug_assert!(
-                        self.is_founder(lookup, founder),
-                        "I30: a founder's frame stays while somebody looks it up"
-                    );
-                    return Some(FamilyRef { links: self, founder });
-                }
-                Err(now) => seen = now,
-            }
-        }
-        None
+        self.raise_from_one(lookup, founder, MetaUse::Founder, refs).then(|| FamilyRef { links: self, founder })
     }
 
     /// One reference less; with the last one the frame goes back.
@@ -169,14 +150,9 @@ impl<M: Machine> Links<M> {
         // Release: what was done in the founder's frame comes before its next use.
         let before = self.family_data(founder).refs.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0, "I30: members and walks are counted");
-        if before != 1 {
-            return;
+        if before == 1 {
+            self.retire_header(founder);
         }
-        // Who looks it up from now on sees no founder's frame; who has seen one is
-        // waited for, since its compare-and-swap may still come.
-        self.frames.desc(founder).index.store(MetaUse::Former as u64, Ordering::Release);
-        self.wait_for_lookups();
-        self.give_back(founder, Fill::Raw);
     }
 
     /// Owner and index of a private frame, from its own descriptor or from that of

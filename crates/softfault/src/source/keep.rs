@@ -58,29 +58,15 @@ impl<M: Machine> Links<M> {
         self.object_keep(lookup, ObjectId(owner)).map(|kept| (kept, index))
     }
 
-    /// Whether the frame is the header of an object. It stays one until the section ends. Asks
-    /// the descriptor alone (I30).
     fn is_object(&self, lookup: &LookupSection<'_>, frame: Pfn) -> bool {
-        self.assert_lookup(lookup);
-        let desc = self.frames.desc(frame);
-        desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == MetaUse::Object as u64
+        self.is_header(lookup, frame, MetaUse::Object)
     }
 
     /// One more reference, if there is one. In the section in which the frame was seen to be
     /// the header of an object.
     fn object_keep(&self, lookup: &LookupSection<'_>, id: ObjectId) -> Option<KeptObject<'_, M>> {
-        let keeps = &self.object(id).keeps;
-        let mut seen = keeps.load(Ordering::Relaxed);
-        while seen > 0 {
-            match keeps.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => {
-                    debug_assert!(self.is_object(lookup, Pfn(id.0 as u32)), "I30: a header stays under a look-up");
-                    return Some(KeptObject { links: self, id });
-                }
-                Err(now) => seen = now,
-            }
-        }
-        None
+        let (header, keeps) = (Pfn(id.0 as u32), &self.object(id).keeps);
+        self.raise_from_one(lookup, header, MetaUse::Object, keeps).then(|| KeptObject { links: self, id })
     }
 
     /// Marks the page as moving, if its slot has that frame. After the next grace period of all

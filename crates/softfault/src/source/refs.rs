@@ -5,7 +5,7 @@
 use super::object::Top;
 use super::slot::{ObjectPage, PageSlot};
 use crate::addr::{OptPfn, Pfn};
-use crate::frame::{Fill, MetaUse};
+use crate::frame::Fill;
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem;
@@ -92,11 +92,6 @@ impl<M: Machine> Links<M> {
             return;
         }
         self.free_pages(id);
-        // Who looks it up from now on sees no object; who has seen one is waited for, since its
-        // compare-and-swap may still come.
-        let header = Pfn(id.0 as u32);
-        self.frames.desc(header).index.store(MetaUse::Former as u64, Ordering::Release);
-        self.wait_for_lookups();
-        self.give_back(header, Fill::Raw);
+        self.retire_header(Pfn(id.0 as u32));
     }
 }
