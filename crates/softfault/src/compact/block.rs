@@ -11,6 +11,7 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::attempt::Attempt;
 use super::candidates::{Candidates, NR_CANDIDATES};
 use super::migrate::Migration;
 use super::moves::{Movable, Move};
@@ -21,24 +22,13 @@ use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::frame::{ClaimedBlock, HugeFrame, Kind};
 use crate::machine::Machine;
-use crate::policy::compact::{self, CompactBudget, CompactPlan, CompactQuestion};
+use crate::policy::compact::{self, CompactPlan, CompactQuestion};
 use crate::space::Vm;
 use crate::sync::Ordering;
 
-pub(super) const NR_WORDS: usize = 8;
+const NR_WORDS: usize = 8;
 /// Looks at the same block: what was somebody's for a moment may be free later.
 const NR_PASSES: u32 = 3;
-
-/// One attempt, and what it may still spend.
-pub(super) struct Attempt<'vm, M: Machine> {
-    pub(super) vm: &'vm Vm<M>,
-    pub(super) left: CompactBudget,
-    deadline_ns: u64,
-    /// Whether the groups of some CPUs were emptied already.
-    pub(super) stole: bool,
-    /// What stood in the way last.
-    pub(super) refusal: CompactRefusal,
-}
 
 /// Pages that move together.
 struct Batch<'vm, M: Machine> {
@@ -47,11 +37,6 @@ struct Batch<'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> Attempt<'vm, M> {
-    pub(super) fn new(vm: &'vm Vm<M>, budget: &CompactBudget) -> Self {
-        let deadline_ns = vm.machine.now_ns().saturating_add(budget.time_ns);
-        Attempt { vm, left: *budget, deadline_ns, stole: false, refusal: CompactRefusal::NoBlock }
-    }
-
     pub(super) fn run(mut self) -> Result<HugeFrame, CompactRefusal> {
         if Vm::<M>::NR_SUB_FRAMES != BLOCK_FRAMES {
             return Err(CompactRefusal::NoBlock);
@@ -141,33 +126,6 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     /// This block has been in vain in this round.
     fn pass_over(&self, b: BlockId) {
         self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
-    }
-
-    /// Of some CPUs, once in an attempt.
-    pub(super) fn steal_groups(&mut self) {
-        self.stole = true;
-        self.vm.steal_some_groups();
-    }
-
-    pub(super) fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
-        self.vm.count(refusal.event(), 1);
-        CompactRefusal::InTheWay(refusal)
-    }
-
-    pub(super) fn spend_scan(&mut self, nr: u64) -> Result<(), CompactRefusal> {
-        self.left.nr_scanned = self.left.nr_scanned.checked_sub(nr).ok_or(CompactRefusal::OverBudget)?;
-        self.vm.count(Event::CompactMigrateScanned, nr);
-        Ok(())
-    }
-
-    /// Between pieces of work; other CPUs get their answers, too.
-    fn check_time(&self) -> Result<(), CompactRefusal> {
-        if self.is_over() { Err(CompactRefusal::OverBudget) } else { Ok(()) }
-    }
-
-    fn is_over(&self) -> bool {
-        self.vm.machine.relax();
-        self.vm.machine.now_ns() > self.deadline_ns
     }
 
     /// Empties the block, whichever it is: the policy's word for it is not taken.

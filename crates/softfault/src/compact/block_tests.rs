@@ -3,6 +3,7 @@
 use super::*;
 use crate::addr::Access;
 use crate::frame::Kind;
+use crate::policy::compact::CompactBudget;
 use crate::space::AddressSpace;
 use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;

@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::block::{Attempt, NR_WORDS};
+use super::attempt::Attempt;
 use super::candidates::{Candidates, NR_CANDIDATES};
 use super::moves::Movable;
 use super::{CompactRefusal, MigrateRefusal};
@@ -11,6 +11,7 @@ use crate::frame::{Class, FrameKind, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::BlockSummary;
 
+const NR_WORDS: usize = 8;
 /// Blocks among which candidates are chosen, before those behind them are looked at: so
 /// many counts are read between two looks at the clock. A guess.
 const NR_IN_WINDOW: u64 = 256;

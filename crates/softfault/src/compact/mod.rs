@@ -19,6 +19,7 @@
 //! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
 //! blocks. Locks on entry: none, no section.
 
+mod attempt;
 mod block;
 mod candidates;
 mod look;
@@ -41,7 +42,7 @@ use crate::policy::compact::{CompactBudget, Deferral};
 use crate::policy::huge::Effort;
 use crate::space::Vm;
 use crate::sync::Ordering;
-use block::Attempt;
+use attempt::Attempt;
 
 impl<M: Machine> Vm<M> {
     /// A huge frame, the caller's alone, made by moving what is in the way.

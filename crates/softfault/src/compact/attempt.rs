@@ -1,0 +1,54 @@
+//! One attempt to make a block free, and what it may still spend.
+//!
+//! Locks on entry: none, no section.
+
+use super::{CompactRefusal, MigrateRefusal};
+use crate::account::Event;
+use crate::machine::Machine;
+use crate::policy::compact::CompactBudget;
+use crate::space::Vm;
+
+/// One attempt, and what it may still spend.
+pub(super) struct Attempt<'vm, M: Machine> {
+    pub(super) vm: &'vm Vm<M>,
+    pub(super) left: CompactBudget,
+    pub(super) deadline_ns: u64,
+    /// Whether the groups of some CPUs were emptied already.
+    pub(super) stole: bool,
+    /// What stood in the way last.
+    pub(super) refusal: CompactRefusal,
+}
+
+impl<'vm, M: Machine> Attempt<'vm, M> {
+    pub(super) fn new(vm: &'vm Vm<M>, budget: &CompactBudget) -> Self {
+        let deadline_ns = vm.machine.now_ns().saturating_add(budget.time_ns);
+        Attempt { vm, left: *budget, deadline_ns, stole: false, refusal: CompactRefusal::NoBlock }
+    }
+
+    /// Of some CPUs, once in an attempt.
+    pub(super) fn steal_groups(&mut self) {
+        self.stole = true;
+        self.vm.steal_some_groups();
+    }
+
+    pub(super) fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
+        self.vm.count(refusal.event(), 1);
+        CompactRefusal::InTheWay(refusal)
+    }
+
+    pub(super) fn spend_scan(&mut self, nr: u64) -> Result<(), CompactRefusal> {
+        self.left.nr_scanned = self.left.nr_scanned.checked_sub(nr).ok_or(CompactRefusal::OverBudget)?;
+        self.vm.count(Event::CompactMigrateScanned, nr);
+        Ok(())
+    }
+
+    /// Between pieces of work; other CPUs get their answers, too.
+    pub(super) fn check_time(&self) -> Result<(), CompactRefusal> {
+        if self.is_over() { Err(CompactRefusal::OverBudget) } else { Ok(()) }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.vm.machine.relax();
+        self.vm.machine.now_ns() > self.deadline_ns
+    }
+}
