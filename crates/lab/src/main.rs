@@ -1,9 +1,8 @@
 //! The `softfault` command: the experiments, one subcommand each, and a tour of
 //! them when it is called without any.
 //!
-//! A subcommand is a folder with an `Options` (what may be typed), a `run`
-//! (the conductor) and files that measure, reckon and print; nothing here
-//! reimplements what the library does. `bench` has what several of them share.
+//! A subcommand is a folder with an `Options` (what may be typed) and files that measure, compute and print.
+//! Most are an `Experiment` for their options: `bench` has that trait and the runner of all of them.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
@@ -56,11 +55,11 @@ Every subcommand explains its columns and its keys: softfault pft --help";
 #[command(name = "softfault", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
-    experiment: Option<Experiment>,
+    command: Option<Command>,
 }
 
 #[derive(Subcommand)]
-enum Experiment {
+enum Command {
     /// First-touch page faults per second: the experiment of 2004, rerun here
     Pft(pft::Options),
     /// Cache lines that CPUs take from each other while they fault, counted for up to 512 CPUs
@@ -84,19 +83,19 @@ enum Experiment {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().experiment {
+    let done = match Cli::parse().command {
         // Its exit code is the program's, whatever that means.
-        Some(Experiment::Run(options)) => return run::main(&options),
-        Some(Experiment::Shell(options)) => return shell::main(&options),
-        Some(Experiment::Compare(options)) => return compare::main(&options),
+        Some(Command::Run(options)) => return run::main(&options),
+        Some(Command::Shell(options)) => return shell::main(&options),
+        Some(Command::Compare(options)) => return compare::main(&options),
         None => tour::run(),
-        Some(Experiment::Pft(options)) => pft::run(&options),
-        Some(Experiment::Conflicts(options)) => conflicts::run(&options),
-        Some(Experiment::ClearHuge(options)) => clear_huge::run(&options),
-        Some(Experiment::Largepages(options)) => largepages::run(&options),
-        Some(Experiment::AnonWSeq(options)) => anon_w_seq::run(&options),
-        Some(Experiment::Fragment(options)) => fragment::run(&options),
-        Some(Experiment::Growth(options)) => growth::run(&options),
+        Some(Command::Pft(options)) => pft::run(&options),
+        Some(Command::Conflicts(options)) => conflicts::run(&options),
+        Some(Command::ClearHuge(options)) => clear_huge::run(&options),
+        Some(Command::Largepages(options)) => largepages::run(&options),
+        Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),
+        Some(Command::Fragment(options)) => fragment::run(&options),
+        Some(Command::Growth(options)) => growth::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -104,5 +103,26 @@ fn main() -> ExitCode {
             eprintln!("softfault: {error}");
             error.exit_code()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn each_experiment_has_defaults_of_its_own() {
+        let default = |command: &str, option: &str| {
+            let mut cli = Cli::command();
+            cli.build();
+            let command = cli.find_subcommand(command).expect("a subcommand");
+            let arg = command.get_arguments().find(|arg| arg.get_id() == option).expect("an option");
+            arg.get_default_values()[0].to_string_lossy().parse::<u64>().expect("a number")
+        };
+        let both = |command| (default(command, "reps"), default(command, "seed"));
+        let all = ["pft", "largepages", "clear-huge", "anon-w-seq", "fragment"].map(both);
+        assert_eq!(all, [(3, 2004), (3, 2011), (21, 2017), (15, 2017), (5, 512)]);
+        assert_eq!(default("growth", "seed"), 12);
     }
 }

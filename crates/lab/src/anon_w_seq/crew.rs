@@ -1,7 +1,7 @@
 //! The processes: started once, told what to run, ended when dropped.
 
 use super::options::Options;
-use super::rows::Work;
+use super::work::Work;
 use super::worker::{self, READY};
 use crate::clearing::process::Process;
 use crate::error::LabError;
@@ -20,10 +20,10 @@ pub struct Crew {
 
 impl Crew {
     /// Starts them and waits until all have their memory.
-    pub fn start(options: &Options, cpus: &[usize]) -> Result<Crew, LabError> {
+    pub fn start(options: &Options, nr_processes: usize, cpus: &[usize]) -> Result<Crew, LabError> {
         let mut crew = Crew { workers: Vec::new(), bytes_each: options.mib << 20, gives_huge_pages: true };
         let against = if options.with_linux() { "linux" } else { "none" };
-        for i in 0..options.nr_processes()? {
+        for i in 0..nr_processes {
             let (mib, cpu) = (options.mib.to_string(), cpus[i % cpus.len()].to_string());
             let arguments = ["anon-w-seq", "--against", against, "--mib", &mib, "--worker", &cpu];
             crew.workers.push(Process::start(&arguments)?);
@@ -33,6 +33,11 @@ impl Crew {
             crew.gives_huge_pages &= said == format!("{READY} true");
         }
         Ok(crew)
+    }
+
+    /// How many there are.
+    pub fn nr_processes(&self) -> usize {
+        self.workers.len()
     }
 
     /// Whether the host gives every one of them huge pages.

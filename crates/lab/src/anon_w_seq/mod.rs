@@ -3,68 +3,67 @@
 //! experiment of 2017.
 //!
 //! ```text
-//! options ──> crew (the processes) ──> rows ──> output, plot
+//! options ──> crew (the processes) ──> rows ──> output
 //!              └ worker, once a process: clearing/folios, clearing/linux
 //! ```
-//! This file is the conductor. Timing happens in [`worker`] and nowhere else.
+//! This file is the experiment for the runner. Timing happens in [`worker`] and nowhere else.
 
 mod crew;
 mod options;
 mod output;
-mod plot;
 mod rows;
+mod work;
 mod worker;
 
 pub use options::Options;
 
-use crate::bench::RandomOrder;
+use crate::bench::{self, Experiment, Need, Sampled, Settings};
+use crate::clearing::linux;
 use crate::error::LabError;
 use crate::os;
-use crate::progress;
 use crew::Crew;
-use rows::{Row, Work};
+use rows::Report;
+use work::Work;
 
-/// Runs it and prints what was asked for.
+/// Runs the experiment, or one of its processes.
 pub fn run(options: &Options) -> Result<(), LabError> {
-    if let Some(cpu) = options.worker {
-        return worker::run(options, cpu);
-    }
-    os::end_with_the_reader();
-    let (rows, nr_processes) = (measure_rows(options)?, options.nr_processes()?);
-    if options.json {
-        output::print_json(options, nr_processes, &rows);
-    } else {
-        println!("{}", output::text(options, nr_processes, &rows, &os::kernel_release()));
-    }
-    if let Some(file) = &options.plot {
-        plot::draw(file, options, &rows)?;
-        eprintln!("softfault: plot written to {}", file.display());
-    }
-    Ok(())
+    options.worker.map_or_else(|| bench::run(options), |cpu| worker::run(options, cpu))
 }
 
-/// All rows, Linux's last.
-pub fn measure_rows(options: &Options) -> Result<Vec<Row>, LabError> {
-    options.check()?;
-    let cpus = os::allowed_cpus()?;
-    if options.nr_processes()? > cpus.len() {
-        eprintln!("softfault: {} processes share {} CPUs", options.nr_processes()?, cpus.len());
+impl Experiment for Options {
+    const NAME: &'static str = "anon-w-seq";
+    type Bench = Crew;
+    type Job = Work;
+    /// Bytes written per second by all processes.
+    type Sample = f64;
+    type Report = Report;
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
-    let mut crew = Crew::start(options, &cpus)?;
-    let works = options.works(crew.gives_huge_pages());
-    if options.with_linux() && !works.contains(&Work::Linux) {
-        eprintln!("softfault: no row of Linux: it gives no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)");
+
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        self.memory().map(Some)
     }
-    let bar = progress::bar(u64::from(options.reps) * works.len() as u64);
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); works.len()];
-    let mut random = RandomOrder::new(options.seed);
-    for rep in 1..=options.reps {
-        for i in random.shuffled(works.len()) {
-            bar.set_message(format!("repetition {rep}: {}", works[i].name()));
-            samples[i].push(crew.bytes_per_s(works[i])?);
-            bar.inc(1);
+
+    fn set_up(&self) -> Result<Crew, LabError> {
+        let (cpus, nr_processes) = (os::allowed_cpus()?, self.nr_processes()?);
+        if nr_processes > cpus.len() {
+            eprintln!("softfault: {nr_processes} processes share {} CPUs", cpus.len());
         }
+        Crew::start(self, nr_processes, &cpus)
     }
-    bar.finish_and_clear();
-    Ok(rows::rows(&works, &samples))
+
+    fn jobs(&self, crew: &Crew) -> Vec<Vec<Work>> {
+        let with_linux = self.with_linux() && linux::or_note(crew.gives_huge_pages());
+        vec![self.works(with_linux)]
+    }
+
+    fn sample(&self, crew: &mut Crew, work: &Work) -> Result<f64, LabError> {
+        crew.bytes_per_s(*work)
+    }
+
+    fn report(&self, crew: Crew, sampled: Vec<Sampled<Work, f64>>) -> Result<Report, LabError> {
+        Ok(Report::new(self, crew.nr_processes(), &sampled))
+    }
 }

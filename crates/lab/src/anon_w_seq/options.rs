@@ -1,13 +1,12 @@
 //! What may be typed after `softfault anon-w-seq`, and what it comes to.
 
-use super::rows::Work;
-use crate::bench::Against;
-use crate::clearing::{HUGE_BYTES, each_once, parse_order, parse_svg};
+use super::work::Work;
+use crate::bench::{Against, Need, Repeated, defaults};
+use crate::clearing::{HUGE_BYTES, each_once, parse_order};
 use crate::error::LabError;
 use crate::os;
 use clap::Args;
 use softfault::clear::ClearOrder;
-use std::path::PathBuf;
 
 const HELP: &str = "\
 What is measured
@@ -46,7 +45,7 @@ Examples:
 
 /// What may be typed after `softfault anon-w-seq`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_args(defaults("15", "2017", "the throughput of each order")))]
 pub struct Options {
     /// Processes [default: the number of CPUs]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -57,21 +56,11 @@ pub struct Options {
     /// Which orders, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "forward,converge,runs,hybrid", value_parser = parse_order)]
     orders: Vec<ClearOrder>,
-    /// Repetitions of every order
-    #[arg(short, long, value_name = "REPS", default_value = "15", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub reps: u32,
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
-    /// Draw the throughput of each order into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
-    pub plot: Option<PathBuf>,
-    /// Print one JSON object per line instead of a table
-    #[arg(long)]
-    pub json: bool,
-    /// Seed of the order of rows within a repetition
-    #[arg(long, value_name = "N", default_value = "2017")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub repeated: Repeated,
     /// Be one of the processes, on this CPU: how the command starts itself
     #[arg(long, value_name = "CPU", hide = true)]
     pub worker: Option<usize>,
@@ -97,30 +86,15 @@ impl Options {
         self.against == Against::Linux
     }
     /// What is run, in the order of the output.
-    pub fn works(&self, linux_gives_huge_pages: bool) -> Vec<Work> {
-        let mut works: Vec<Work> = each_once(&self.orders).into_iter().map(Work::Ours).collect();
-        if self.with_linux() && linux_gives_huge_pages {
-            works.push(Work::Linux);
-        }
-        works
+    pub fn works(&self, with_linux: bool) -> Vec<Work> {
+        let ours = each_once(&self.orders).into_iter().map(Work::Ours);
+        ours.chain(with_linux.then_some(Work::Linux)).collect()
     }
-    /// Refuses what can be seen to fail before anything is run.
-    pub fn check(&self) -> Result<(), LabError> {
-        // Ours, Linux's and the process itself.
+    /// Ours, Linux's and the processes themselves.
+    pub fn memory(&self) -> Result<Need, LabError> {
         let each = (2 + u64::from(self.with_linux()) * (self.mib + 2)) + self.mib + 6;
-        let needed = self.nr_processes()? as u64 * (each << 20);
-        match os::available_bytes() {
-            Some(available) if needed > available => Err(LabError::Argument {
-                name: "--mib",
-                given: self.mib.to_string(),
-                wanted: format!(
-                    "with {} processes needs {} MiB of memory and {} MiB are available: should be smaller",
-                    self.nr_processes()?,
-                    needed >> 20,
-                    available >> 20
-                ),
-            }),
-            _ => Ok(()),
-        }
+        let nr_processes = self.nr_processes()?;
+        let need = Need::of("--mib", self.mib, nr_processes as u64 * (each << 20));
+        Ok(Need { condition: format!("with {nr_processes} processes"), ..need })
     }
 }

@@ -5,7 +5,7 @@
 //! run times clearing and writing and nothing else.
 
 use super::options::Options;
-use super::rows::Work;
+use super::work::Work;
 use crate::clearing::folios::Folios;
 use crate::clearing::linux::{self, Fresh};
 use crate::clearing::process::{hear, say};

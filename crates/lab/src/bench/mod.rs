@@ -1,16 +1,27 @@
-//! What several experiments have in common: the machine that their rows share, the
-//! order of a repetition, medians, tables, arguments.
+//! What all experiments share: their shape and its runner, tables, JSON, plots, options; the machine that the rows of
+//! an experiment share.
 //!
-//! It knows no experiment.
+//! It knows no experiment. A new one is its options and their help, an [`Experiment`] for them, a [`Report`], and a line in
+//! `main.rs`;
+//! `experiment_tests.rs` has a whole one.
 
 mod arena;
+#[allow(dead_code)]
+mod chart;
+mod experiment;
+mod json;
+mod memory;
 mod options;
 mod order;
 mod stats;
 mod table;
 
 pub use arena::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, calibrated, prepare_frames, warm};
-pub use options::{Against, parse_discipline, parse_gib};
+pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
+pub use experiment::{Experiment, Report, Sampled, run};
+pub use json::Lines;
+pub use memory::Need;
+pub use options::{Against, Repeated, Settings, defaults, parse_discipline, parse_gib, parse_svg};
 pub use order::RandomOrder;
-pub use stats::{median, spread};
-pub use table::plain_table;
+pub use stats::{Figure, median, paired, spread};
+pub use table::{Columns, percent, plain_table, times};

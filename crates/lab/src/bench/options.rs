@@ -1,7 +1,70 @@
-//! Arguments that several experiments have.
+//! Options that several experiments have.
 
-use clap::ValueEnum;
+use clap::{Arg, Args, ValueEnum};
 use softfault::Discipline;
+use std::path::{Path, PathBuf};
+
+/// The options of an experiment that repeats its jobs; [`defaults`] has those that differ.
+#[derive(Args, Debug, Clone)]
+pub struct Repeated {
+    /// Repetitions of every row
+    #[arg(short, long, value_name = "REPS", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub reps: u32,
+    #[command(flatten)]
+    once: Once,
+}
+
+/// The options of an experiment that runs each job once.
+#[derive(Args, Debug, Clone)]
+pub struct Once {
+    /// Draw the result into this file
+    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
+    plot: Option<PathBuf>,
+    /// Print one JSON object per line instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Seed of the order of rows within a repetition
+    #[arg(long, value_name = "N", default_value = "1")]
+    seed: u64,
+}
+
+/// What these options say to the runner.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// Repetitions of each job.
+    pub reps: u32,
+    /// Seed of the order within a repetition.
+    pub seed: u64,
+    /// Lines of JSON instead of text.
+    pub json: bool,
+    /// The file of the plot.
+    pub plot: Option<&'a Path>,
+}
+
+impl Repeated {
+    /// For the runner.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings { reps: self.reps, ..self.once.settings() }
+    }
+}
+
+impl Once {
+    /// For the runner.
+    pub fn settings(&self) -> Settings<'_> {
+        Settings { reps: 1, seed: self.seed, json: self.json, plot: self.plot.as_deref() }
+    }
+}
+
+/// What differs between experiments: the defaults of `--reps` and `--seed`, and what `--plot` draws. For
+/// `Command::mut_args`.
+pub fn defaults(reps: &'static str, seed: &'static str, plot: &'static str) -> impl Fn(Arg) -> Arg {
+    move |arg| match arg.get_id().as_str() {
+        "reps" => arg.default_value(reps),
+        "seed" => arg.default_value(seed),
+        "plot" => arg.help(format!("Draw {plot} into this file")),
+        _ => arg,
+    }
+}
 
 /// What stands beside our rows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -10,6 +73,11 @@ pub enum Against {
     Linux,
     /// Nothing
     None,
+}
+
+/// The name of a plot.
+pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
+    if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
 }
 
 /// Some memory.

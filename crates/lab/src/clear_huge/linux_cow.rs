@@ -1,7 +1,7 @@
 //! The host's copy-on-write of huge memory, in a process of its own: who forks
 //! makes all of its memory copy-on-write, and our pages should not be.
 
-use super::measure::Sample;
+use super::work::Sample;
 use crate::clearing::linux::{self, Fresh};
 use crate::clearing::process::{self, Process};
 use crate::clearing::{HUGE_BYTES, NR_SUBPAGES, SUBPAGE_BYTES};

@@ -1,16 +1,12 @@
 //! What may be typed after `softfault clear-huge`, and what it comes to.
 
-use super::measure::Work;
-use crate::bench::Against;
-use crate::clearing::{HUGE_BYTES, NR_SUBPAGES, each_once, parse_order, parse_svg};
-use crate::error::LabError;
-use crate::os;
+use super::place::DISTANCES;
+use super::streamer;
+use super::work::Work;
+use crate::bench::{Against, Need, Repeated, defaults};
+use crate::clearing::{HUGE_BYTES, NR_SUBPAGES, each_once, parse_order};
 use clap::Args;
 use softfault::clear::ClearOrder;
-use std::path::PathBuf;
-
-/// Sub-pages from the target at which the first touches are timed.
-pub const DISTANCES: [u64; 8] = [0, 1, 2, 4, 8, 16, 64, 256];
 
 const HELP: &str = "\
 What is measured
@@ -58,7 +54,7 @@ Examples:
 
 /// What may be typed after `softfault clear-huge`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_args(defaults("21", "2017", "the first touches over the distance")))]
 pub struct Options {
     /// Which orders, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "forward,converge,runs,hybrid", value_parser = parse_order)]
@@ -69,24 +65,14 @@ pub struct Options {
     /// The sub-page that the fault is on
     #[arg(long, value_name = "INDEX", default_value = "0", value_parser = clap::value_parser!(u64).range(0..NR_SUBPAGES))]
     pub target: u64,
-    /// Repetitions of every order at every distance
-    #[arg(short, long, value_name = "REPS", default_value = "21", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub reps: u32,
     /// Pages of 2 MiB that are cleared in turn
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     pub folios: u64,
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
-    /// Draw the first touches over the distance into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
-    pub plot: Option<PathBuf>,
-    /// Print one JSON object per line instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Seed of the order of samples within a repetition
-    #[arg(long, value_name = "N", default_value = "2017")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub repeated: Repeated,
     /// Be the process that forks, on this CPU: how the command starts itself
     #[arg(long, value_name = "CPU", hide = true)]
     pub worker: Option<usize>,
@@ -101,24 +87,19 @@ impl Options {
     pub fn work(&self, how: ClearOrder) -> Work {
         if self.copy { Work::Copy(how) } else { Work::Clear(how) }
     }
+    /// What is run, in the order of the output.
+    pub fn works(&self, with_linux: bool) -> Vec<Work> {
+        let linux = if self.copy { Work::LinuxCow } else { Work::Linux };
+        let ours = self.orders().into_iter().map(|how| self.work(how));
+        ours.chain(self.copy.then_some(Work::CopySubpage)).chain(with_linux.then_some(linux)).collect()
+    }
     /// Whether Linux is run.
     pub fn with_linux(&self) -> bool {
         self.against == Against::Linux
     }
-    /// Refuses what can be seen to fail before anything is run.
-    pub fn check(&self) -> Result<(), LabError> {
-        let needed = (self.folios + DISTANCES.len() as u64 + 1) * HUGE_BYTES + super::streamer::BYTES as u64;
-        match os::available_bytes() {
-            Some(available) if needed > available => Err(LabError::Argument {
-                name: "--folios",
-                given: self.folios.to_string(),
-                wanted: format!(
-                    "needs {} MiB of memory and {} MiB are available: should be smaller",
-                    needed >> 20,
-                    available >> 20
-                ),
-            }),
-            _ => Ok(()),
-        }
+    /// Ours, Linux's, and what the other CPU streams through.
+    pub fn memory(&self) -> Need {
+        let bytes = (self.folios + DISTANCES.len() as u64 + 1) * HUGE_BYTES + streamer::BYTES as u64;
+        Need::of("--folios", self.folios, bytes)
     }
 }

@@ -1,10 +1,11 @@
 //! From samples to rows: medians, spread, ratios.
 
-use super::measure::{Job, Load, Sample, Work};
 use super::options::Options;
-use crate::bench::median;
+use super::work::{Job, Load, Sample, Work};
+use crate::bench::{Sampled, median, paired};
 use crate::clearing::cache::{self, Residue};
-use crate::clearing::{paired, quartile_spread};
+use crate::clearing::quartile_spread;
+use crate::os;
 use softfault::clear::ClearOrder;
 
 /// First touches at one distance.
@@ -52,36 +53,66 @@ impl Row {
     }
 }
 
-/// A row for each of `works`.
-pub fn rows(options: &Options, load: Load, works: &[Work], samples: &[(Job, Vec<Sample>)]) -> Vec<Row> {
-    let of = |work: Work| samples.iter().filter(move |(job, _)| job.work == work);
+/// All rows, idle ones first.
+pub struct Report {
+    /// Whether pages were copied and not cleared.
+    pub copy: bool,
+    /// The sub-page that the fault is on.
+    pub target: u64,
+    /// Repetitions.
+    pub reps: u32,
+    /// Whether Linux was to be run.
+    pub with_linux: bool,
+    /// Release of the host's kernel.
+    pub kernel: String,
+    /// By load, then by work.
+    pub rows: Vec<Row>,
+}
+
+type Of<'a> = &'a Sampled<Job, Sample>;
+
+impl Report {
+    /// Computes the rows.
+    pub fn new(options: &Options, sampled: &[Sampled<Job, Sample>]) -> Report {
+        let rows = [Load::Idle, Load::Streaming].into_iter().flat_map(|load| {
+            let of_load: Vec<Of<'_>> = sampled.iter().filter(|of| of.job.load == load).collect();
+            let mut works: Vec<Work> = of_load.iter().map(|of| of.job.work).collect();
+            works.dedup();
+            works.iter().map(|work| row(options, *work, &of_load)).collect::<Vec<Row>>()
+        });
+        Report {
+            copy: options.copy,
+            target: options.target,
+            reps: options.repeated.reps,
+            with_linux: options.with_linux(),
+            kernel: os::kernel_release(),
+            rows: rows.collect(),
+        }
+    }
+}
+
+/// `all` has the samples beside one load.
+fn row(options: &Options, work: Work, all: &[Of<'_>]) -> Row {
+    let of = |work: Work| all.iter().filter(move |of| of.job.work == work);
     // In the order of distances, then of repetitions: the same in all works.
-    let times = |work: Work| of(work).flat_map(|(_, s)| s.iter().map(|s| s.ns)).collect::<Vec<f64>>();
-    let converge = options.work(ClearOrder::Converge);
-    works
-        .iter()
-        .map(|&work| {
-            let own = times(work);
-            let beside = |other: Work| {
-                let is_other = other != work && works.contains(&other) && work.order().is_some();
-                is_other.then(|| paired(&times(other), &own))
-            };
-            Row {
-                work,
-                load,
-                ns: median(own.iter().copied()),
-                spread: quartile_spread(&own),
-                bytes_touched: of(work).find_map(|(_, s)| s.first()).map_or(0, |s| s.bytes_touched),
-                ratio_to_converge: beside(converge),
-                ratio_to_linux: beside(Work::Linux),
-                residue: modelled(options, work),
-                touches: of(work)
-                    .filter(|_| work != Work::LinuxCow)
-                    .map(|(job, samples)| touch(job, samples))
-                    .collect(),
-            }
-        })
-        .collect()
+    let times = |work: Work| of(work).flat_map(|of| of.samples.iter().map(|s| s.ns)).collect::<Vec<f64>>();
+    let own = times(work);
+    let beside = |other: Work| {
+        let has_ratio = other != work && of(other).count() > 0 && work.order().is_some();
+        has_ratio.then(|| paired(&times(other), &own))
+    };
+    let touches = of(work).filter(|_| work != Work::LinuxCow).map(|of| touch(&of.job, &of.samples)).collect();
+    Row {
+        work,
+        load: all[0].job.load,
+        ns: median(own.iter().copied()),
+        spread: quartile_spread(&own),
+        bytes_touched: of(work).find_map(|of| of.samples.first()).map_or(0, |s| s.bytes_touched),
+        ratio_to_converge: beside(options.work(ClearOrder::Converge)),
+        ratio_to_linux: beside(Work::Linux),
+        residue: modelled(options, work),
+        touches,
+    }
 }
 
 /// Copying reads the source as well, which the model does not have.
@@ -96,8 +127,8 @@ fn touch(job: &Job, samples: &[Sample]) -> Touch {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::measure::Place;
+pub mod tests {
+    use super::super::place::Place;
     use super::*;
     use crate::clearing::HUGE_BYTES;
     use clap::Parser;
@@ -108,23 +139,30 @@ mod tests {
         options: Options,
     }
 
+    const FORWARD: Work = Work::Clear(ClearOrder::Forward);
+    const CONVERGE: Work = Work::Clear(ClearOrder::Converge);
+
+    /// The host is ten times slower in the second repetition, and slower still beside a CPU that streams.
+    pub fn report() -> Report {
+        let samples = |ns: f64| {
+            [ns, 10.0 * ns, ns].map(|ns| Sample { ns, ns_per_line: ns / 10.0, bytes_touched: HUGE_BYTES }).to_vec()
+        };
+        let mut sampled = Vec::new();
+        for (load, slower) in [(Load::Idle, 1.0), (Load::Streaming, 3.0)] {
+            for (work, ns) in [(FORWARD, 10.0), (CONVERGE, 20.0), (Work::Linux, 40.0)] {
+                sampled.extend([0, 8].map(|distance| Sampled {
+                    job: Job { load, work, place: Place::new(0, distance) },
+                    samples: samples(ns * slower),
+                }));
+            }
+        }
+        Report::new(&Typed::parse_from(["clear-huge"]).options, &sampled)
+    }
+
     #[test]
     fn medians_and_ratios_of_samples_of_one_repetition() {
-        let options = Typed::parse_from(["clear-huge"]).options;
-        let (forward, converge) = (Work::Clear(ClearOrder::Forward), Work::Clear(ClearOrder::Converge));
-        let samples =
-            |ns: [f64; 3]| ns.map(|ns| Sample { ns, ns_per_line: ns / 10.0, bytes_touched: HUGE_BYTES }).to_vec();
-        let job = |work, distance| Job { work, place: Place::new(0, distance) };
-        // The host is ten times slower in the second repetition.
-        let all = [
-            (job(forward, 0), samples([10.0, 100.0, 10.0])),
-            (job(forward, 8), samples([10.0, 100.0, 10.0])),
-            (job(converge, 0), samples([20.0, 200.0, 20.0])),
-            (job(converge, 8), samples([20.0, 200.0, 20.0])),
-            (job(Work::Linux, 0), samples([40.0, 400.0, 40.0])),
-            (job(Work::Linux, 8), samples([40.0, 400.0, 40.0])),
-        ];
-        let rows = rows(&options, Load::Idle, &[forward, converge, Work::Linux], &all);
+        let rows = report().rows;
+        assert_eq!(rows.len(), 6);
         assert_eq!((rows[0].ns, rows[0].bytes_touched), (10.0, HUGE_BYTES));
         assert_eq!(rows[0].gb_per_s(), 209_715.2);
         assert_eq!((rows[0].ratio_to_converge, rows[0].ratio_to_linux), (Some(2.0), Some(4.0)));
@@ -136,5 +174,6 @@ mod tests {
             rows[1].touches.iter().map(|t| (t.distance, t.ns_per_line)).collect::<Vec<_>>(),
             [(0, 2.0), (8, 2.0)]
         );
+        assert_eq!((rows[3].load, rows[3].ns, rows[3].ratio_to_converge), (Load::Streaming, 30.0, Some(2.0)));
     }
 }

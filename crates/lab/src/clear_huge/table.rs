@@ -1,66 +1,95 @@
 //! The tables, and what they mean beside 2017 and 2026.
 
-use super::measure::Load;
-use super::options::{DISTANCES, Options};
-use super::rows::Row;
-use crate::bench::plain_table;
+use super::place::DISTANCES;
+use super::rows::{Report, Row};
+use super::work::Load;
+use crate::bench::{Columns, percent, times};
 use crate::clearing::history;
+use comfy_table::Table;
 use softfault::clear::ClearOrder;
 use std::fmt::Write;
 
-/// A table for each load, and the remarks.
-pub fn text(options: &Options, rows: &[Row], kernel: &str) -> String {
-    let mut text = String::new();
-    for load in [Load::Idle, Load::Streaming] {
-        let of_load: Vec<&Row> = rows.iter().filter(|row| row.load == load).collect();
-        if !of_load.is_empty() {
-            let _ = writeln!(text, "{}\n\n{}\n", title(options, load), table(options, &of_load));
-            text.push_str(&what_hybrid_gives(&of_load));
+impl Report {
+    /// A table for each load, and the remarks.
+    pub fn tables(&self) -> String {
+        let mut text = String::new();
+        for load in [Load::Idle, Load::Streaming] {
+            let of_load: Vec<&Row> = self.rows.iter().filter(|row| row.load == load).collect();
+            if !of_load.is_empty() {
+                let _ = writeln!(text, "{}\n\n{}\n", self.title(load), self.table(&of_load));
+                text.push_str(&what_hybrid_gives(&of_load));
+            }
         }
+        text.push_str(&self.remark());
+        text
     }
-    text.push_str(&remark(options, kernel));
-    text
-}
 
-fn title(options: &Options, load: Load) -> String {
-    let what = if options.copy { "Copying" } else { "Clearing" };
-    let meanwhile = match load {
-        Load::Idle => "nothing else running",
-        Load::Streaming => "another CPU streaming through memory",
-    };
-    format!("{what} 2 MiB, fault on sub-page {}, {meanwhile}; {} repetitions", options.target, options.reps)
-}
-
-fn table(options: &Options, rows: &[&Row]) -> comfy_table::Table {
-    let mut head: Vec<String> = ["system", "GB/s", "us", "spread", "x converge"].map(String::from).to_vec();
-    head.push(if options.copy { "touched" } else { "x linux" }.into());
-    head.extend(DISTANCES.map(|distance| format!("+{distance}")));
-    if !options.copy {
-        head.extend(["near", "kept"].map(String::from));
+    fn title(&self, load: Load) -> String {
+        let what = if self.copy { "Copying" } else { "Clearing" };
+        let meanwhile = match load {
+            Load::Idle => "nothing else running",
+            Load::Streaming => "another CPU streaming through memory",
+        };
+        format!("{what} 2 MiB, fault on sub-page {}, {meanwhile}; {} repetitions", self.target, self.reps)
     }
-    let mut table = plain_table(&head.iter().map(String::as_str).collect::<Vec<_>>(), 1);
-    for row in rows {
-        let mut cells = vec![
-            format!("{} {}", row.work.system(), row.work.name()),
-            format!("{:.1}", row.gb_per_s()),
-            format!("{:.1}", row.ns / 1e3),
-            format!("{:.0}%", row.spread * 100.0),
-            times(row.ratio_to_converge),
-        ];
-        cells.push(if options.copy { kib(row.bytes_touched) } else { times(row.ratio_to_linux) });
-        let touch = |distance: &u64| row.touches.iter().find(|touch| touch.distance == *distance);
-        cells.extend(DISTANCES.iter().map(|d| touch(d).map_or("-".into(), |t| format!("{:.1}", t.ns_per_line))));
-        if !options.copy {
-            let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0}%", share * 100.0));
-            cells.push(share(row.residue.map(|residue| residue.near)));
-            cells.push(share(row.residue.map(|residue| residue.kept)));
+
+    fn table(&self, rows: &[&Row]) -> Table {
+        let mut columns = Columns::label("system", |row: &Row| format!("{} {}", row.work.system(), row.work.name()))
+            .number("GB/s", |row| format!("{:.1}", row.gb_per_s()))
+            .number("us", |row| format!("{:.1}", row.ns / 1e3))
+            .number("spread", |row| percent(row.spread))
+            .number("x converge", |row| times(row.ratio_to_converge))
+            .number_if(self.copy, "touched", |row| format!("{} KiB", row.bytes_touched >> 10))
+            .number_if(!self.copy, "x linux", |row| times(row.ratio_to_linux));
+        for distance in DISTANCES {
+            columns = columns.number(format!("+{distance}"), move |row| {
+                let touch = row.touches.iter().find(|touch| touch.distance == distance);
+                touch.map_or("-".into(), |touch| format!("{:.1}", touch.ns_per_line))
+            });
         }
-        table.add_row(cells);
+        let share = |share: Option<f64>| share.map_or("-".into(), percent);
+        columns
+            .number_if(!self.copy, "near", move |row| share(row.residue.map(|residue| residue.near)))
+            .number_if(!self.copy, "kept", move |row| share(row.residue.map(|residue| residue.kept)))
+            .table(rows.iter().copied())
     }
-    table
+
+    fn remark(&self) -> String {
+        let loads = "+d: ns a line, loaded in a random order from the sub-page d away from the fault.\n";
+        format!("{loads}{}", if self.copy { self.of_copying() } else { self.of_clearing() })
+    }
+
+    fn of_copying(&self) -> String {
+        let mut text = String::from(
+            "touched: bytes read and written. A huge copy-on-write copies all 2 MiB, a small one 4 KiB.\n",
+        );
+        if self.with_linux {
+            let _ = write!(
+                text,
+                "linux cow: a store to a huge page that a child shares on Linux {}, trap and all, which splits the mapping.",
+                self.kernel
+            );
+        }
+        text
+    }
+
+    fn of_clearing(&self) -> String {
+        let mut text = String::from(
+            "near, kept: in a modelled last-level cache of 1.25 MiB, the share of the target and 8 sub-pages on each side\n\
+             that is there after the clear, and of what was there before it.\n",
+        );
+        if self.with_linux {
+            let kernel = &self.kernel;
+            let _ = writeln!(
+                text,
+                "linux touch: a store to fresh huge memory on Linux {kernel}, trap and all; ours have no trap."
+            );
+        }
+        text + &history()
+    }
 }
 
-/// What the newest order of ours gives over that of 2017.
+/// Compares the newest order of ours with that of 2017.
 fn what_hybrid_gives(rows: &[&Row]) -> String {
     let of = |how: ClearOrder| rows.iter().find(|row| row.work.order() == Some(how));
     let (Some(hybrid), Some(converge)) = (of(ClearOrder::Hybrid), of(ClearOrder::Converge)) else {
@@ -75,31 +104,9 @@ fn what_hybrid_gives(rows: &[&Row]) -> String {
     )
 }
 
-fn remark(options: &Options, kernel: &str) -> String {
-    let mut text = String::from("+d: ns a line, loaded in a random order from the sub-page d away from the fault.\n");
-    if options.copy {
-        text.push_str("touched: bytes read and written. A huge copy-on-write copies all 2 MiB, a small one 4 KiB.\n");
-        if options.with_linux() {
-            let _ = write!(
-                text,
-                "linux cow: a store to a huge page that a child shares on Linux {kernel}, trap and all, which splits the mapping."
-            );
-        }
-        return text;
-    }
-    text.push_str(
-        "near, kept: in a modelled last-level cache of 1.25 MiB, the share of the target and 8 sub-pages on each side\n\
-                   that is there after the clear, and of what was there before it.\n",
-    );
-    if options.with_linux() {
-        let _ = writeln!(
-            text,
-            "linux touch: a store to fresh huge memory on Linux {kernel}, trap and all; ours have no trap."
-        );
-    }
+fn history() -> String {
     let (miss, ipc, server) = (history::CACHE_MISS_2017_PERCENT, history::IPC_2017, history::SERVER_2026_GB_PER_S);
-    let _ = write!(
-        text,
+    format!(
         "2017, {} processes: converge instead of forward took cache misses from {}% to {}%, instructions per cycle from {} \
          to {}.\n2026, one AMD server: converge {} GB/s, forward {} GB/s; runs saved {} to {}% of kernel time.",
         history::PROCESSES_2017,
@@ -111,14 +118,5 @@ fn remark(options: &Options, kernel: &str) -> String {
         server.1,
         history::RUNS_2026_SAVED_PERCENT.0,
         history::RUNS_2026_SAVED_PERCENT.1
-    );
-    text
-}
-
-fn times(ratio: Option<f64>) -> String {
-    ratio.map_or("-".into(), |r| format!("{r:.2}"))
-}
-
-fn kib(bytes: u64) -> String {
-    format!("{} KiB", bytes >> 10)
+    )
 }

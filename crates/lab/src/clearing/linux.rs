@@ -52,6 +52,14 @@ impl Fresh {
     }
 }
 
+/// Notes on standard error that a host gives no huge pages, so that there is no row of Linux. Gives what it was told.
+pub fn or_note(gives_huge_pages: bool) -> bool {
+    if !gives_huge_pages {
+        eprintln!("softfault: no row of Linux: it gives no huge pages (/sys/kernel/mm/transparent_hugepage/enabled)");
+    }
+    gives_huge_pages
+}
+
 /// Does `work` while a child has all memory of this process too. Called by
 /// processes of one thread.
 pub fn while_shared<T>(work: impl FnOnce() -> T) -> Result<T, LabError> {

@@ -1,4 +1,4 @@
-//! What `softfault clear-huge` and `softfault anon-w-seq` share: large pages of
+//! Shared by `softfault clear-huge` and `softfault anon-w-seq`: large pages of
 //! ours and of the host's, made cold, cleared, touched; the figures of then.
 
 pub mod cache;
@@ -10,7 +10,6 @@ pub mod span;
 
 use crate::bench::median;
 use softfault::clear::ClearOrder;
-use std::path::PathBuf;
 
 /// Bytes in a large page of both systems.
 pub const HUGE_BYTES: u64 = 2 << 20;
@@ -27,19 +26,9 @@ pub fn parse_order(text: &str) -> Result<ClearOrder, String> {
     })
 }
 
-/// The name of a plot.
-pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
-    if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
-}
-
 /// Each once, in the order of [`ClearOrder::ALL`].
 pub fn each_once(orders: &[ClearOrder]) -> Vec<ClearOrder> {
     ClearOrder::ALL.into_iter().filter(|order| orders.contains(order)).collect()
-}
-
-/// Median of the ratios of what was measured right after one another.
-pub fn paired(over: &[f64], under: &[f64]) -> f64 {
-    median(over.iter().zip(under).map(|(over, under)| over / under))
 }
 
 /// (Third quartile - first) / median: short samples have far outliers, which an
@@ -60,11 +49,6 @@ mod tests {
         assert_eq!(quartile_spread(&[100.0, 1.0, 10.0, 12.0, 8.0]), 0.4);
         assert_eq!(quartile_spread(&[5.0]), 0.0);
         assert!(quartile_spread(&[]).is_nan());
-    }
-
-    #[test]
-    fn ratios_pair_what_ran_together() {
-        assert_eq!(paired(&[10.0, 100.0, 30.0], &[5.0, 50.0, 10.0]), 2.0);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! What may be typed after `softfault fragment`.
 
-use crate::bench::parse_gib;
-use crate::clearing::parse_svg;
+use crate::bench::{parse_gib, parse_svg};
 use crate::error::LabError;
 use crate::os;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};

@@ -1,6 +1,6 @@
 //! What may be typed after `softfault growth`.
 
-use crate::clearing::parse_svg;
+use crate::bench::parse_svg;
 use crate::error::LabError;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;

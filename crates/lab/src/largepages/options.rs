@@ -1,7 +1,7 @@
 //! What may be typed after `softfault largepages`, and whether memory allows it.
 
-use crate::bench::parse_gib;
-use crate::clearing::{parse_order, parse_svg};
+use crate::bench::{parse_gib, parse_svg};
+use crate::clearing::parse_order;
 use crate::error::LabError;
 use crate::os;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};
