@@ -239,3 +239,44 @@ fn a_move_of_a_new_page_against_a_discard() {
         assert!(word == [8; 8] || word == [0; 8], "{word:?}");
     });
 }
+
+/// The memory of the page fails. Whoever reaches it is told, or has it before.
+fn poison_against(other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static) {
+    explore(2, move || {
+        let (w, object, pfn) = world();
+        let poison: Actor = Box::new(move || {
+            let _ = w.vm.poison_frame(pfn);
+        });
+        run(vec![poison, Box::new(move || other(w, object))]);
+        w.check(&[]);
+    });
+}
+
+#[test]
+fn a_failure_against_a_fault() {
+    poison_against(|w, object| match w.space.handle_fault(AT * 4096, Access::Write) {
+        Ok(_) => {}
+        Err(FaultError::Poisoned) => assert_eq!(object.next_poisoned(0..1), Some(0)),
+        Err(error) => panic!("{error}"),
+    });
+}
+
+#[test]
+fn a_failure_against_a_pin() {
+    poison_against(|w, _| {
+        if let Ok(pin) = w.space.pin_page_mut(AT * 4096, Term::Short) {
+            assert_eq!(w.vm.poison_frame(pin.pfn()).ok(), None, "a pinned frame is in use");
+        }
+    });
+}
+
+/// The page has left the object then, whichever came first.
+#[test]
+fn a_failure_against_a_discard() {
+    poison_against(|w, object| {
+        object.discard(0..1);
+        assert_eq!(object.next_poisoned(0..1), None);
+        w.space.handle_fault(AT * 4096, Access::Read).unwrap();
+        assert_eq!(content(object), [0; 8]);
+    });
+}

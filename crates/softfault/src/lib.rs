@@ -153,7 +153,7 @@ pub use machine::{CpuId, CpuSet, Flush, FrameRange, MAX_CPUS, MAX_NODES, Machine
 pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
-pub use source::handle::SharedObject;
+pub use source::handle::{ObjectWriteError, SharedObject};
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{

@@ -7,7 +7,7 @@ mod common;
 use common::objects::{Object, bytes, content, map, touch};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advance, CpuId, FaultError, Order};
+use softfault::{Access, Advance, CpuId, FaultError, Order, Term};
 use softfault_testkit::random::Random;
 
 const AT: u64 = 0x20_0000_0000;
@@ -321,5 +321,48 @@ fn a_folio_has_the_age_of_its_head() {
         assert_eq!(w.vm.idle_pages(1), 3, "and eight to page 7");
         later();
         check(w.vm, &[w.space]);
+    });
+}
+
+/// A pinned folio stays whole when its object shrinks. What the holder of the pin stores beyond
+/// the end is gone when the object grows.
+#[test]
+fn an_object_that_grows_is_zero_beyond_its_old_end() {
+    in_each_setup(1, 32 << 20, |w| {
+        for most in [0, 4] {
+            let object = object(w, 16, orders(0, most));
+            map(w.space, AT, 16, &object, 0);
+            let pin = w.space.pin_page_mut(AT + 12 * PAGE, Term::Short).unwrap();
+            object.set_size_bytes(4 * PAGE);
+            pin.write(0, b"stale!!!");
+            object.set_size_bytes(16 * PAGE);
+            assert_eq!(content::<8>(&object, 12 * PAGE), [0; 8], "most {most}");
+            drop(pin);
+            w.space.munmap(AT, 16 * PAGE).unwrap();
+        }
+    });
+}
+
+/// What stayed beyond the end because of a pin goes when it can.
+#[test]
+fn what_is_beyond_the_end_can_be_discarded() {
+    in_each_setup(1, 32 << 20, |w| {
+        for shrink in [false, true] {
+            let object = object(w, 512, orders(0, 9));
+            map(w.space, AT, 512, &object, 0);
+            object.write(0, b"x").unwrap();
+            let pin = w.space.pin_page(AT, Term::Short).unwrap();
+            object.set_size_bytes(4 * PAGE);
+            drop(pin);
+            assert_eq!(object.nr_resident_pages(), 512);
+            if shrink {
+                object.set_size_bytes(3 * PAGE)
+            } else {
+                object.discard(4..512)
+            }
+            assert_eq!(object.nr_resident_pages(), if shrink { 3 } else { 4 });
+            check(w.vm, &[w.space]);
+            w.space.munmap(AT, 512 * PAGE).unwrap();
+        }
     });
 }

@@ -319,3 +319,21 @@ fn moves_against_the_ends_of_objects() {
         );
     });
 }
+
+/// A long-term pin moves a page that a few map, and leaves one that many do where it is.
+#[test]
+fn a_page_that_many_map_is_pinned_where_it_is() {
+    for (nr_mappings, event) in [(16, Event::PinSetApart), (17, Event::PinInPlace)] {
+        in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
+            let object = w.vm.new_shared_object(PAGE).unwrap();
+            // Every other page, so that each mapping has a place of its own.
+            (0..nr_mappings).for_each(|i| map(w.space, BASE + 2 * i * PAGE, 1, &object, 0));
+            (0..nr_mappings).for_each(|i| w.space.write(BASE + 2 * i * PAGE, b"m").unwrap());
+            let pin = w.space.pin_page_mut(BASE, Term::Long).unwrap();
+            let events = [Event::PinSetApart, Event::PinInPlace];
+            assert_eq!(events.map(|event| w.vm.event(event)), events.map(|one| u64::from(one == event)));
+            drop(pin);
+            check(w.vm, &[w.space]);
+        });
+    }
+}

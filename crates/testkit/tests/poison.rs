@@ -3,16 +3,18 @@
 
 mod common;
 
+use common::objects::{content, map};
 use common::{
     BASE, DONTFORK, DONTNEED, FREE, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, NONE, PAGE, POPULATE_READ, POPULATE_WRITE,
-    PRIVATE, RW, SHARED, Setup, Space, World, check,
+    PRIVATE, RW, Setup, Space, World, check,
 };
 use softfault::addr::Access;
 use softfault::errno::Errno;
 use softfault::policy::collapse::CollapseRefusal;
+use softfault::policy::folio::FolioOrders;
 use softfault::{
-    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, Pfn, PinError,
-    PoisonRefusal, Term, Tunables, Vm,
+    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, ObjectWriteError, Order,
+    Pfn, PinError, PoisonRefusal, Term, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::thread;
@@ -167,9 +169,15 @@ fn what_cannot_be_taken_out_of_use_is_refused_by_name() {
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     let refused = |pfn| vm.poison_frame(pfn).unwrap_err();
-    let shared = space.mmap(0, PAGE, RW, SHARED).unwrap();
-    space.write(shared, &[1]).unwrap();
-    assert_eq!(refused(frame_of(&space, shared)), PoisonRefusal::OfObject);
+    let folios = vm.new_shared_object_of(4 * PAGE, FolioOrders::new(Order(2), Order(2)).unwrap()).unwrap();
+    map(&space, AWAY, 4, &folios, 0);
+    space.write(AWAY, &[1]).unwrap();
+    assert_eq!(refused(frame_of(&space, AWAY)), PoisonRefusal::Stays(MigrateRefusal::HugePage));
+    let small = vm.new_shared_object(PAGE).unwrap();
+    map(&space, AWAY + 4 * PAGE, 1, &small, 0);
+    let pin = space.pin_page_mut(AWAY + 4 * PAGE, Term::Short).unwrap();
+    assert_eq!(refused(pin.pfn()), PoisonRefusal::Stays(MigrateRefusal::Pinned));
+    drop(pin);
     let private = space.mmap(0, PAGE, RW, PRIVATE).unwrap();
     let pin = space.pin_page_mut(private, Term::Long).unwrap();
     assert_eq!(refused(pin.pfn()), PoisonRefusal::Stays(MigrateRefusal::Pinned));
@@ -235,4 +243,52 @@ fn memory_fails_under_programs() {
     });
     check(&vm, &[&space]);
     assert_eq!(vm.machine().violations(), (0, None));
+}
+
+/// All who map the page are told, and so are those who read and write the object, until the page
+/// has left it.
+#[test]
+fn a_page_of_an_object_fails() {
+    let vm = Setup::PLAIN.vm(1, 32 << 20);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    {
+        let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
+        let object = vm.new_shared_object(4 * PAGE).unwrap();
+        map(&space, BASE, 4, &object, 0);
+        map(&other, AWAY, 4, &object, 0);
+        (0..4).for_each(|page| object.write(page * PAGE, &[7; PAGE as usize]).unwrap());
+        let at = |page: u64| [(&space, BASE + page * PAGE), (&other, AWAY + page * PAGE)];
+        (0..4).for_each(|page| at(page).iter().for_each(|(space, at)| space.write(*at, &[page as u8]).unwrap()));
+        for page in [1, 3] {
+            let pfn = frame_of(&space, BASE + page * PAGE);
+            assert_eq!(vm.poison_frame(pfn), Ok(0));
+            assert_eq!(vm.poison_frame(pfn), Err(PoisonRefusal::Stays(MigrateRefusal::Reserved)));
+            check(&vm, &[&space, &other]);
+        }
+        assert!(at(1).iter().all(|(space, at)| is_poisoned(space, *at)));
+        assert!(at(2).iter().all(|(space, at)| space.handle_fault(*at, Access::Write).is_ok()));
+        assert_eq!(space.pin_page(BASE + PAGE, Term::Short).err(), Some(PinError::Fault(FaultError::Poisoned)));
+        let mut all = [0; 4 * PAGE as usize];
+        assert_eq!((object.read(0, &mut all), object.read(PAGE, &mut all)), (PAGE as usize, 0));
+        assert_eq!(all[..2], [0, 7]);
+        assert_eq!(object.write(PAGE - 1, &[9; 2]), Err(ObjectWriteError::Poisoned));
+        assert_eq!(content::<1>(&object, PAGE - 1), [7], "all or nothing");
+        assert_eq!([0, 2].map(|first| object.next_poisoned(first..4)), [Some(1), Some(3)]);
+        assert_eq!((object.nr_resident_pages(), object.next_resident(1..4)), (2, Some(1)));
+        object.zero(PAGE + 1..PAGE + 2);
+        assert!(is_poisoned(&space, BASE + PAGE), "a part of it is as bad as the rest");
+        // A hole, and a smaller size.
+        object.discard(1..2);
+        object.set_size_bytes(3 * PAGE);
+        object.set_size_bytes(4 * PAGE);
+        assert_eq!(object.next_poisoned(0..4), None);
+        assert!([1, 3].iter().all(|page| at(*page).iter().all(|(space, at)| is_fresh(space, *at))));
+        check(&vm, &[&space, &other]);
+        // An object that ends with such a page.
+        assert_eq!(vm.poison_frame(frame_of(&space, BASE)), Ok(0));
+    }
+    check(&vm, &[]);
+    assert_eq!(vm.event(Event::FramesPoisoned), 3);
+    assert_eq!(vm.vmstat().nr_free_pages, before - 3);
 }

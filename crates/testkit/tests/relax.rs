@@ -118,7 +118,7 @@ const FILES: [&str; 14] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 34] = [
+const LEFT_OUT: [(&str, &str); 35] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -129,6 +129,7 @@ const LEFT_OUT: [(&str, &str); 34] = [
     ("new_shared_object", "nobody else knows it yet"),
     ("zero", "stores of a call: shared_objects.rs"),
     ("next_resident", "reads an object in sections"),
+    ("next_poisoned", "reads an object in sections"),
     ("nr_resident_pages", "reads an object in sections"),
     ("id", "reads one word"),
     ("size_bytes", "reads one word"),

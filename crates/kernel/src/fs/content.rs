@@ -138,7 +138,7 @@ impl Writer<'_> {
         };
         let object = mm::new_object(bytes.len() as u64)?;
         for (at, part) in (0..).step_by(PAGE_BYTES as usize).zip(bytes.chunks(PAGE_BYTES as usize)) {
-            object.write(at, part).map_err(|_| Errno::ENOSPC)?;
+            object.write(at, part).map_err(|e| e.errno())?;
         }
         let object = Arc::new(object);
         *self.content.bytes.lock() = Bytes::Object(object.clone());
@@ -154,11 +154,11 @@ impl Writer<'_> {
             self.seals.check(Seals::GROW)?;
             object.set_size_bytes(end);
         }
-        object.write(offset, from).map_err(|_| {
+        object.write(offset, from).map_err(|e| {
             if end > before {
                 object.set_size_bytes(before);
             }
-            Errno::ENOSPC
+            e.errno()
         })
     }
     /// Cuts or extends it.

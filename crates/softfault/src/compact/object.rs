@@ -12,6 +12,8 @@
 //! Programs fault again, locked pages included: any number of entries may map a page, so they
 //! are not remembered.
 //!
+//! A page whose memory failed goes in the same way, to no frame: its slot says so.
+//!
 //! A mover waits for sections, shootdowns, `Busy` entries and subscribers, and for no other
 //! mover: it gives up a page that is marked. It owns no entry when it begins, and marks all
 //! pages before it waits for anything, so that one grace period does for all of them.
@@ -21,7 +23,8 @@
 use super::MigrateRefusal;
 use super::moves::{MOVES_MAX, Move};
 use crate::account::Event;
-use crate::addr::{ObjectPages, Pfn};
+use crate::addr::{BlockId, ObjectPages, Pfn};
+use crate::frame::{Class, FrameKind};
 use crate::machine::Machine;
 use crate::mem;
 use crate::notify::notice::Why;
@@ -30,13 +33,13 @@ use crate::source::keep::KeptObject;
 use crate::space::Vm;
 
 /// A page that is marked as moving. Has to be ended.
-struct Moving<'vm, M: Machine> {
+struct Moving<'a, 'vm, M: Machine> {
     this: Move,
-    object: KeptObject<'vm, M>,
+    object: &'a KeptObject<'vm, M>,
     page: u64,
 }
 
-impl<M: Machine> Moving<'_, M> {
+impl<M: Machine> Moving<'_, '_, M> {
     fn place(&self) -> (u64, u64) {
         (self.object.id.0, self.page)
     }
@@ -80,10 +83,13 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
             vm.count(if result.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail }, 1);
             done(this, result);
         };
-        let mut moving: [Option<Moving<'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
+        // Dropped at the very end: the last reference frees an object, and nobody waits for that
+        // at a page that is marked.
+        let mut kept: [Option<KeptObject<'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
+        let mut moving: [Option<Moving<'_, 'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
         let mut nr_moving = 0;
-        for this in &self.moves[..core::mem::take(&mut self.nr)] {
-            match vm.begin_object_move(*this, self.nr_mappings_max) {
+        for (this, kept) in self.moves[..core::mem::take(&mut self.nr)].iter().zip(&mut kept) {
+            match vm.begin_object_move(*this, self.nr_mappings_max, kept) {
                 Ok(begun) => {
                     moving[nr_moving] = Some(begun);
                     nr_moving += 1;
@@ -96,21 +102,28 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
         }
         vm.grace_everywhere();
         vm.unmap_moving(&mut moving[..nr_moving]);
-        for moving in moving.into_iter().flatten() {
+        for moving in moving.iter().flatten() {
             pace::answer(&vm.machine);
-            let result = vm.finish_object_move(&moving);
+            let result = vm.finish_object_move(moving);
             done(moving.this, result);
         }
     }
 }
 
 impl<M: Machine> Vm<M> {
-    fn begin_object_move(&self, this: Move, nr_mappings_max: u64) -> Result<Moving<'_, M>, MigrateRefusal> {
+    /// Keeps the object by `kept`, whatever comes of it.
+    fn begin_object_move<'a, 'vm>(
+        &'vm self,
+        this: Move,
+        nr_mappings_max: u64,
+        kept: &'a mut Option<KeptObject<'vm, M>>,
+    ) -> Result<Moving<'a, 'vm, M>, MigrateRefusal> {
         let (object, page) = self.object_of(this.from).ok_or(MigrateRefusal::Raced)?;
+        let object = &*kept.insert(object);
         if self.object(object.id).nr_members.get() > nr_mappings_max {
             return Err(MigrateRefusal::TooManyMaps);
         }
-        if !self.object_begin_move(&object, page, this.from) {
+        if !self.object_begin_move(object, page, this.from) {
             return Err(MigrateRefusal::Raced);
         }
         Ok(Moving { this, object, page })
@@ -118,7 +131,7 @@ impl<M: Machine> Vm<M> {
 
     /// Removes the entries of all of them: of pages that follow one another in one pass over
     /// the spaces.
-    fn unmap_moving(&self, moving: &mut [Option<Moving<'_, M>>]) {
+    fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>]) {
         moving.sort_unstable_by_key(|moving| moving.as_ref().map(Moving::place));
         let mut rest = moving.iter().flatten().peekable();
         while let Some(first) = rest.next() {
@@ -135,13 +148,13 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Whether an entry may map the page. Exact after the grace period.
-    fn was_mapped(&self, moving: &Moving<'_, M>) -> bool {
+    fn was_mapped(&self, moving: &Moving<'_, '_, M>) -> bool {
         self.frames.desc(moving.this.from).state().was_mapped()
     }
 
     /// No entry is left. Where the object has ended meanwhile its pages go with the caller's
     /// reference.
-    fn finish_object_move(&self, moving: &Moving<'_, M>) -> Result<(), MigrateRefusal> {
+    fn finish_object_move(&self, moving: &Moving<'_, '_, M>) -> Result<(), MigrateRefusal> {
         let Move { from, to } = moving.this;
         let old = self.frames.desc(from);
         let is_pinned = old.state().pins() > 0;
@@ -149,12 +162,33 @@ impl<M: Machine> Vm<M> {
             mem::copy_frame(&self.machine, to, from);
             self.frames.desc(to).assign_moved(old);
             self.frames.carry_age(from, to);
+            self.frames.blocks.at(BlockId::of(to)).raise(Class::Shared);
         }
-        self.object_end_move(&moving.object, moving.page, if is_pinned { from } else { to });
+        self.object_end_move(moving.object, moving.page, if is_pinned { from } else { to });
         if is_pinned {
             return Err(MigrateRefusal::Pinned);
         }
         old.clear();
+        Ok(())
+    }
+
+    /// Takes the page out of its frame, whose memory has failed, and the frame out of use. Its slot
+    /// says so from now on.
+    pub(super) fn poison_object_page(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
+        let mut kept = None;
+        let this = Move { from: pfn, to: pfn };
+        let mut moving = [Some(self.begin_object_move(this, u64::MAX, &mut kept)?)];
+        self.grace_everywhere();
+        self.unmap_moving(&mut moving);
+        let [Some(moving)] = &moving else { return Ok(()) };
+        let desc = self.frames.desc(pfn);
+        if desc.state().pins() > 0 {
+            self.object_end_move(moving.object, moving.page, pfn);
+            return Err(MigrateRefusal::Pinned);
+        }
+        // Before the slot, after which nobody keeps the frame.
+        desc.assign(FrameKind::Reserved, 0, 0, 0);
+        self.object_end_poisoned(moving.object, moving.page);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! Locks on entry: none, no section.
 
 use super::PoisonRefusal;
+use super::moves::Movable;
 use crate::account::Event;
 use crate::addr::Pfn;
 use crate::frame::FrameKind;
@@ -16,7 +17,11 @@ impl<M: Machine> Vm<M> {
     /// until the program unmaps or discards the page. fork(2) copies them, and mremap(2)
     /// carries them. The frame is never given out again.
     ///
-    /// Private pages of 4 KiB only, without pins.
+    /// A page of an object that fails is poisoned in the object: faults of all who map it, and
+    /// reads and writes by the handle, are refused until it is discarded. The number is 0 then:
+    /// the entries are removed and not counted.
+    ///
+    /// Pages of 4 KiB only, without pins.
     ///
     /// # Errors
     ///
@@ -24,12 +29,8 @@ impl<M: Machine> Vm<M> {
     pub fn poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
         self.assert_outside();
         self.call();
-        match self.withdraw_entries(pfn) {
-            Ok(taken) => {
-                let desc = self.frames.desc(pfn);
-                let nr_maps = desc.state().nr_maps();
-                desc.assign(FrameKind::Reserved, 0, 0, 0);
-                taken.settle(Entry::Poison, None);
+        match self.try_poison_frame(pfn) {
+            Ok(nr_maps) => {
                 self.count(Event::FramesPoisoned, 1);
                 Ok(nr_maps)
             }
@@ -38,5 +39,17 @@ impl<M: Machine> Vm<M> {
                 Err(refusal)
             }
         }
+    }
+
+    fn try_poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
+        if u64::from(pfn.0) < self.nr_frames() && self.check_movable(pfn) == Ok(Movable::OfObject) {
+            return self.poison_object_page(pfn).map(|()| 0).map_err(PoisonRefusal::Stays);
+        }
+        let taken = self.withdraw_entries(pfn)?;
+        let desc = self.frames.desc(pfn);
+        let nr_maps = desc.state().nr_maps();
+        desc.assign(FrameKind::Reserved, 0, 0, 0);
+        taken.settle(Entry::Poison, None);
+        Ok(nr_maps)
     }
 }

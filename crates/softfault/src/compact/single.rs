@@ -12,6 +12,10 @@ use crate::machine::Machine;
 use crate::space::Vm;
 use crate::space::relief::Lack;
 
+/// Mappings of an object that are gone through for one of its pages that is pinned for long. A
+/// guess: all who map the page lose their entries.
+const MOST_MAPPINGS_TO_PIN: u64 = 16;
+
 impl Lack for MigrateRefusal {
     fn of(_: OutOfFrames) -> MigrateRefusal {
         MigrateRefusal::NoTarget
@@ -35,7 +39,7 @@ impl<M: Machine> Vm<M> {
     pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
         self.assert_outside();
         self.call();
-        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn, Fill::Raw));
+        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn, Fill::Raw, u64::MAX));
         if let Err(refusal) = moved {
             self.count(refusal.event(), 1);
         }
@@ -46,14 +50,14 @@ impl<M: Machine> Vm<M> {
     /// [`Relief`](crate::space::vm::Relief). Memory is not relieved for it: the page can be pinned
     /// where it is.
     pub(crate) fn set_apart(&self, pfn: Pfn) -> bool {
-        let moved = self.try_migrate_frame(pfn, Fill::Pinned);
+        let moved = self.try_migrate_frame(pfn, Fill::Pinned, MOST_MAPPINGS_TO_PIN);
         if let Err(refusal) = moved {
             self.count(refusal.event(), 1);
         }
         moved.is_ok()
     }
 
-    fn try_migrate_frame(&self, pfn: Pfn, fill: Fill) -> Result<Pfn, MigrateRefusal> {
+    fn try_migrate_frame(&self, pfn: Pfn, fill: Fill, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
         if u64::from(pfn.0) >= self.nr_frames() {
             return Err(MigrateRefusal::Reserved);
         }
@@ -71,7 +75,7 @@ impl<M: Machine> Vm<M> {
                 }
             }
             Movable::OfObject => {
-                let mut moves = ObjectMoves::new(self, u64::MAX);
+                let mut moves = ObjectMoves::new(self, most_mappings);
                 moves.add(this);
                 moves.run(&mut |_, done| result = done);
             }

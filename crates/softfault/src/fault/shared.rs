@@ -33,6 +33,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match place.page() {
             ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
+            ObjectPage::Poisoned => return Turn::Refused(FaultError::Poisoned),
             ObjectPage::Absent => {}
         }
         if let ObjectSlot::Page(at) = place

@@ -5,12 +5,17 @@ use super::idle::Advance;
 use super::runs::BLOCK_WORDS;
 use super::want::Fill;
 use super::{Content, FrameKind};
-use crate::addr::{BlockId, Order, Pfn};
+use crate::account::Event;
+use crate::addr::{Access, BlockId, Order, Pfn};
 use crate::check::Broken;
+use crate::linux::Advice;
+use crate::pin::Term;
+use crate::policy::huge::Enabled;
 use crate::space::Vm;
 use crate::sync::Ordering;
-use crate::testing::{Plain, vm};
+use crate::testing::{FIXED_PRIVATE, Plain, RW, vm};
 use crate::tunables::Tunables;
+use crate::tunables::huge::HugeKnobs;
 use std::collections::BTreeMap;
 use std::vec;
 use std::vec::Vec;
@@ -211,4 +216,38 @@ fn the_checker_sees_wrong_ages() {
     assert_eq!(vm.check_ages(), Err(Broken::WrongAge(pfn)));
     set(2);
     assert_eq!(vm.check_ages(), Ok(()));
+}
+
+/// The child's own copy of a pinned page is as old as the page, wherever its frame came from: here
+/// from what was counted for tables, which are of any age.
+#[test]
+fn a_childs_copy_is_as_old_as_the_page() {
+    const AT: u64 = 1 << 40;
+    const HUGE_BYTES: u64 = 2 << 20;
+    let small_pages = HugeKnobs { enabled: Enabled::Never, ..HugeKnobs::DEFAULT };
+    let mut nr_copies = 0;
+    for nr_free in 4..40 {
+        let vm = vm(8192, Tunables { thp: small_pages, ..Tunables::default() });
+        let taken: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Fixed).ok()).collect();
+        (0..3).for_each(|_| while vm.advance_generation(100) != Advance::Done {});
+        taken[..200].iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));
+        let space = vm.new_space().unwrap();
+        space.mmap(AT, HUGE_BYTES, RW, FIXED_PRIVATE).unwrap();
+        // Tables that are counted, and are not needed.
+        for at in (1..12).map(|i| AT + 4 * i * HUGE_BYTES) {
+            space.mmap(at, 4096, RW, FIXED_PRIVATE).unwrap();
+            space.madvise(at, 4096, Advice::DontFork).unwrap();
+            space.handle_fault(at, Access::Write).unwrap();
+        }
+        let pin = space.pin_page_mut(AT, Term::Short).unwrap();
+        let _rest: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Fixed).ok()).collect();
+        taken[3000..3000 + nr_free].iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));
+        if let Ok(child) = space.fork() {
+            nr_copies += vm.event(Event::ForkPinned);
+            assert_eq!(vm.idle_pages(1), 0, "{nr_free} free frames");
+            drop(child);
+        }
+        drop(pin);
+    }
+    assert!(nr_copies > 0);
 }

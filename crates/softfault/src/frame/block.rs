@@ -150,6 +150,16 @@ impl Block<'_> {
         }
     }
 
+    /// It is of that class from now on, or of a stronger one; whether it was of a weaker one. The
+    /// caller has a frame of it.
+    pub(crate) fn raise(&self, class: Class) -> bool {
+        let was_weaker = self.class() < class;
+        if was_weaker {
+            self.mark(class);
+        }
+        was_weaker
+    }
+
     /// All of its frames are the caller's, so that it is of no class.
     pub(crate) fn unmark(&self) {
         if self.state.load(Ordering::Relaxed) & MARKS != 0 {

@@ -164,3 +164,18 @@ fn a_table_in_a_block_that_does_not_say_so_is_noticed() {
     vm.frames.blocks.at(block_of(pfn)).mark(Class::Fixed);
     assert_eq!(vm.check(&[], &mut counts), Err(Broken::Lost(pfn)));
 }
+
+/// I46: whatever block a page of an object moves to says that it has one.
+#[test]
+fn a_page_of_an_object_marks_the_block_that_it_moves_to() {
+    let vm = vm(1);
+    let private = vm.obtain(Fill::Zeroed).unwrap();
+    let object = vm.new_shared_object(4096).unwrap();
+    object.write(0, &[1]).unwrap();
+    let frames = (0..vm.nr_frames() as u32).map(Pfn);
+    let from = frames.into_iter().find(|pfn| vm.frames.desc(*pfn).state().kind() == FrameKind::Shared).unwrap();
+    let to = vm.migrate_frame(from).unwrap();
+    assert_eq!(block_of(to), block_of(private));
+    assert_eq!(vm.frames.blocks.at(block_of(to)).class(), Class::Shared);
+    vm.give_back(private, Fill::Zeroed);
+}

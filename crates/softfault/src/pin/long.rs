@@ -40,8 +40,7 @@ impl<M: Machine> Vm<M> {
     /// The page is pinned for long. Where it lies among others its block says so, so that
     /// compaction passes it over.
     pub(super) fn mark_pinned(&self, pfn: Pfn, order: Order) {
-        if self.is_among_others(pfn, order) {
-            self.frames.blocks.at(BlockId::of(pfn)).mark(Class::Pinned);
+        if order == Order::BASE && self.frames.blocks.at(BlockId::of(pfn)).raise(Class::Pinned) {
             self.count(Event::PinInPlace, 1);
         }
     }

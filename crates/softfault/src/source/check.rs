@@ -110,14 +110,17 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Whether the slots that the head's descriptor names have its frames, and are not marked.
+    /// The first lies below the object's end.
     pub(crate) fn is_in_its_object(&self, head: Pfn) -> bool {
         let desc = self.frames.desc(head);
         let (header, order) = (Pfn(desc.owner.get() as u32), desc.state().order());
+        let (id, first) = (ObjectId(desc.owner.get()), desc.index.get());
         matches!(self.object_part(header), Some(Part::Header))
+            && first < self.object_nr_pages(id)
             && (0..order.nr_pages()).all(|i| {
                 let frame = PageFrame { pfn: Pfn(head.0 + i as u32), order };
                 let section = self.section();
-                let slot = self.object_slot(section.inside(), ObjectId(desc.owner.get()), desc.index.get() + i);
+                let slot = self.object_slot(section.inside(), id, first + i);
                 slot.page() == ObjectPage::Frame(frame)
             })
     }

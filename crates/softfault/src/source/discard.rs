@@ -68,7 +68,7 @@ impl<M: Machine> Links<M> {
     /// the grace period.
     pub(crate) fn object_was_mapped(&self, id: ObjectId, pages: ObjectPages) -> bool {
         let was_mapped = |slot: PageSlot<'_>| match slot.page() {
-            ObjectPage::Absent | ObjectPage::Filling => false,
+            ObjectPage::Absent | ObjectPage::Filling | ObjectPage::Poisoned => false,
             ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => {
                 self.frames.desc(frame.head()).state().was_mapped()
             }
@@ -84,13 +84,14 @@ impl<M: Machine> Links<M> {
     pub(crate) fn object_free(&self, id: ObjectId, pages: ObjectPages, barred: ObjectPages) {
         let mut batch = FreeBatch::new(self);
         let _ = self.for_each_page(id, barred, &mut |index, slot| {
-            // A page that came after the others were barred may be moving now.
-            if slot.is_leaving()
-                && let ObjectPage::Leaving(frame) = slot.page()
-                && frame.head() == frame.pfn
-            {
-                debug_assert!(!slot.is_moving(), "I22: moves have ended");
-                self.free_folio(Folio { id, first: index, slot, frame }, pages, &mut batch);
+            match slot.page() {
+                ObjectPage::Poisoned if pages.start <= index && index < pages.end => slot.heal(),
+                // A page that came after the others were barred may be moving now.
+                ObjectPage::Leaving(frame) if slot.is_leaving() && frame.head() == frame.pfn => {
+                    debug_assert!(!slot.is_moving(), "I22: moves have ended");
+                    self.free_folio(Folio { id, first: index, slot, frame }, pages, &mut batch);
+                }
+                _ => {}
             }
             ControlFlow::Continue(())
         });
@@ -117,7 +118,7 @@ impl<M: Machine> Links<M> {
         loop {
             let section = self.section();
             match self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE).page() {
-                ObjectPage::Absent => return,
+                ObjectPage::Absent | ObjectPage::Poisoned => return,
                 ObjectPage::Frame(frame) => {
                     self.frames.desc(frame.head()).note_written();
                     let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);

@@ -9,6 +9,7 @@ use super::object::MAX_OBJECT_BYTES;
 use super::slot::{ObjectPage, PageFrame};
 use super::spare::Spare;
 use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::errno::op_error;
 use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -18,6 +19,20 @@ use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 use core::ops::{ControlFlow, Range};
+
+op_error! {
+    /// Why nothing was written to an object.
+    ObjectWriteError {
+        OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
+        Poisoned: EIO = "offset: the memory of a page failed",
+    }
+}
+
+impl From<OutOfFrames> for ObjectWriteError {
+    fn from(lack: OutOfFrames) -> ObjectWriteError {
+        ObjectWriteError::OutOfFrames(lack)
+    }
+}
 
 /// Memory that spaces can share, with a size in bytes, and pages only where
 /// something was written or touched. Lives as long as this handle or a mapping of
@@ -120,13 +135,14 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.call();
         let mut nr = 0;
         let _ = self.vm.for_each_page(self.id, ObjectPages::ALL, &mut |_, slot| {
-            nr += u64::from(slot.page() != ObjectPage::Filling);
+            nr += u64::from(!matches!(slot.page(), ObjectPage::Filling | ObjectPage::Poisoned));
             ControlFlow::Continue(())
         });
         nr
     }
 
-    /// The first page of the range that it has, by number: the others are zero.
+    /// The first page of the range that it has, or whose memory failed, by number: the others
+    /// are zero.
     pub fn next_resident(&self, pages: impl Into<ObjectPages>) -> Option<u64> {
         self.vm.call();
         self.vm.object_next_page(self.id, pages.into())
@@ -149,22 +165,41 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         self.vm.object(self.id).nr_writable.load(Ordering::Acquire)
     }
 
-    /// Reads up to the size; gives the number of bytes. Pages that are not there
-    /// are zero, and stay away.
+    /// The first page of the range whose memory failed, by number. Looks at all pages before it.
+    pub fn next_poisoned(&self, pages: impl Into<ObjectPages>) -> Option<u64> {
+        self.vm.call();
+        let mut found = None;
+        let _ = self.vm.for_each_page(self.id, pages.into(), &mut |index, slot| {
+            if slot.page() != ObjectPage::Poisoned {
+                return ControlFlow::Continue(());
+            }
+            found = Some(index);
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Reads up to the size, or up to a page whose memory failed
+    /// ([`next_poisoned`](Self::next_poisoned)); gives the number of bytes. Pages that are not
+    /// there are zero, and stay away.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         self.vm.call();
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
             let into = &mut into[part.done..part.done + part.len];
-            while !self.read_part(&part, into) {
-                self.vm.machine.relax();
+            loop {
+                match self.read_part(&part, into) {
+                    ReadPart::Done => break,
+                    ReadPart::Leaving => self.vm.machine.relax(),
+                    ReadPart::Poisoned => return part.done,
+                }
             }
         }
         len
     }
 
-    /// Reads the part of one page; `false` if the page is about to leave the object.
-    fn read_part(&self, part: &Part, into: &mut [u8]) -> bool {
+    /// Reads the part of one page.
+    fn read_part(&self, part: &Part, into: &mut [u8]) -> ReadPart {
         let section = self.vm.section();
         match self.vm.object_slot(section.inside(), self.id, part.index).page() {
             ObjectPage::Frame(frame) => {
@@ -173,19 +208,20 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             }
             // Nobody has written to what is being put in.
             ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
-            ObjectPage::Leaving(_) => return false,
+            ObjectPage::Leaving(_) => return ReadPart::Leaving,
+            ObjectPage::Poisoned => return ReadPart::Poisoned,
         }
-        true
+        ReadPart::Done
     }
 
     /// Writes up to the size; bytes beyond it are left out.
     ///
     /// # Errors
     ///
-    /// [`OutOfFrames`]: nothing is written, save where pages were
-    /// [discarded](Self::discard) at the same time. Pages of zeroes may have
-    /// been added.
-    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), OutOfFrames> {
+    /// [`ObjectWriteError`]: nothing is written, save where pages were
+    /// [discarded](Self::discard), or their memory failed, at the same time. Pages of zeroes may
+    /// have been added.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<(), ObjectWriteError> {
         self.vm.call();
         let len = from.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
         for part in self.parts(offset, len) {
@@ -205,7 +241,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Calls `f` in a section with the page's frame, made if there is none; not
     /// at all if the page lies beyond the size.
-    fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), OutOfFrames> {
+    fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), ObjectWriteError> {
         let mut spare = Spare::new(self.vm);
         loop {
             {
@@ -219,6 +255,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         f(frame);
                         return Ok(());
                     }
+                    ObjectPage::Poisoned => return Err(ObjectWriteError::Poisoned),
                     ObjectPage::Absent if spare.put_into(self.id, index, &slot) => continue,
                     ObjectPage::Absent => {}
                     ObjectPage::Filling | ObjectPage::Leaving(_) => {
@@ -250,6 +287,15 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             Some(part)
         })
     }
+}
+
+/// What came of a read of one page.
+enum ReadPart {
+    Done,
+    /// The page is about to leave the object: look again.
+    Leaving,
+    /// Its memory failed.
+    Poisoned,
 }
 
 /// The part of an access that is in one page.

@@ -73,7 +73,7 @@ impl<M: Machine> Links<M> {
     /// A folio goes with its first page.
     fn free_page(&self, slot: PageSlot<'_>) {
         let frame = match slot.page() {
-            ObjectPage::Absent => return,
+            ObjectPage::Absent | ObjectPage::Poisoned => return,
             ObjectPage::Frame(frame) => frame,
             other => return debug_assert!(false, "I22: nobody fills, moves or removes it, {other:?}"),
         };

@@ -1,7 +1,7 @@
 //! The word of a page in its object: the frame that it has, and what is being done to it.
 //!
 //! ```text
-//! frame + 1  0..33 | order of its folio 34..39 | FILLING 60 | MOVING 61 | swapped out 62 (to come) | LEAVING 63
+//! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | swapped out 62 (to come) | LEAVING 63
 //! ```
 //! | change | by | from |
 //! | --- | --- | --- |
@@ -9,6 +9,8 @@
 //! | frame and order | the same, the lowest first | FILLING, or nothing if the folio is one page |
 //! | LEAVING | `discard`, under `resize`: all pages of a folio | a frame |
 //! | MOVING | a mover: folios of one page | a frame |
+//! | POISONED, and nothing else | a mover whose page has failed | MOVING |
+//! | nothing | `discard`, under `resize` | POISONED |
 //!
 //! The words of a folio lie in one node, since it is aligned and no larger than a node.
 //!
@@ -21,6 +23,8 @@ use core::ops::Range;
 
 const ORDER_SHIFT: u32 = 34;
 const ORDER_MASK: u64 = 31;
+/// The memory of the page failed. It has no frame, and gets none until it has left the object.
+const POISONED: u64 = 1 << 59;
 /// Somebody is about to put a page in, and waits for nobody meanwhile.
 const FILLING: u64 = 1 << 60;
 /// The page is leaving the object, whose slot has its frame until no
@@ -56,6 +60,8 @@ impl PageFrame {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ObjectPage {
     Absent,
+    /// Its memory failed: there is nothing to map, read or write until it has left the object.
+    Poisoned,
     /// Somebody is about to put one in. Wait with nothing held, and look again.
     Filling,
     /// Its frame, which stays the page's until the section ends.
@@ -92,6 +98,7 @@ impl<'a> PageSlot<'a> {
         let word = self.word().load(Ordering::Acquire);
         match PageFrame::of_word(word) {
             None if word & FILLING != 0 => ObjectPage::Filling,
+            None if word & POISONED != 0 => ObjectPage::Poisoned,
             None => ObjectPage::Absent,
             Some(frame) if word & (LEAVING | MOVING) != 0 => ObjectPage::Leaving(frame),
             Some(frame) => ObjectPage::Frame(frame),
@@ -175,11 +182,27 @@ impl<'a> PageSlot<'a> {
     /// about to leave the object it still is.
     pub(super) fn end_move(self, to: Pfn) {
         let to = PageFrame { pfn: to, order: Order::BASE }.to_word();
+        self.end_with(|seen| to | seen & LEAVING);
+    }
+
+    /// The page that the caller has marked has lost its frame. If it is about to leave the object
+    /// it has left it.
+    pub(super) fn end_poisoned(self) {
+        self.end_with(|seen| if seen & LEAVING != 0 { 0 } else { POISONED });
+    }
+
+    /// The page is missing from now on, if its memory had failed.
+    pub(super) fn heal(self) {
+        // Lost to nobody: who discards is alone, and nobody else changes such a word.
+        let _ = self.word().compare_exchange(POISONED, 0, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    fn end_with(self, word_of: impl Fn(u64) -> u64) {
         let mut seen = self.word().load(Ordering::Relaxed);
         loop {
             debug_assert!(seen & MOVING != 0, "I22: only the mover ends a move");
             // Release: the page, and the descriptor of its frame.
-            match self.word().compare_exchange(seen, to | seen & LEAVING, Ordering::AcqRel, Ordering::Relaxed) {
+            match self.word().compare_exchange(seen, word_of(seen), Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
             }
@@ -196,7 +219,7 @@ mod tests {
         for (pfn, order) in [(0, 0), (1, 0), (u32::MAX, 0), (u32::MAX - 511, 9), (1 << 18, 18)] {
             let frame = PageFrame { pfn: Pfn(pfn), order: Order(order) };
             assert_eq!(PageFrame::of_word(frame.to_word()), Some(frame));
-            assert_eq!(frame.to_word() & (LEAVING | MOVING | FILLING | 1 << 62), 0);
+            assert_eq!(frame.to_word() & (LEAVING | MOVING | FILLING | POISONED | 1 << 62), 0);
         }
         assert_eq!(PageFrame::of_word(0), None);
         assert_eq!(PageFrame { pfn: Pfn(0x1207), order: Order(3) }.head(), Pfn(0x1200));

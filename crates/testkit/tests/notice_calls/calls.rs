@@ -166,6 +166,7 @@ calls! {
     No "SharedObject::zero": |s| s.object.zero(5..3 * PAGE + 5);
     No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();
     No "SharedObject::next_resident": |s| _ = s.object.next_resident(0..9);
+    No "SharedObject::next_poisoned": |s| _ = s.object.next_poisoned(0..9);
     No "SharedObject::read": |s| _ = s.object.read(0, &mut [0]);
     No "SharedObject::write": |s| _ = s.object.write(0, &[3]);
     No "SharedObject::drop": |s| s.drop_object();

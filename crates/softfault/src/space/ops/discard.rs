@@ -20,6 +20,7 @@ use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::lock::lock_word;
 use crate::machine::{CpuSet, Machine};
 use crate::notify::notice::Why;
+use crate::pace;
 use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
@@ -44,21 +45,33 @@ impl<M: Machine> Vm<M> {
         if size_bytes > old_bytes {
             // What a mapping wrote past the old end, in its last page.
             self.object_zero(id, old_bytes..old_bytes.next_multiple_of(PAGE_SIZE));
+            self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
             data.size_bytes.store(size_bytes, Ordering::Release);
         } else if size_bytes < old_bytes {
-            // The last folio may reach beyond the end.
-            let end = old_bytes.div_ceil(PAGE_SIZE).next_multiple_of(self.object_orders(id).least().nr_pages());
             data.size_bytes.store(size_bytes, Ordering::Release);
             self.grace_everywhere();
             self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
-            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..end).into());
+            // Folios may reach beyond the old end, too.
+            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end).into());
+        }
+    }
+
+    /// Zeroes the pages of a folio that reaches beyond the end: one of the least size, or one
+    /// that was pinned when the object shrank, through which the holder of the pin may have
+    /// stored since.
+    fn zero_beyond(&self, id: ObjectId, first: u64) {
+        let mut rest = ObjectPages { start: first, ..ObjectPages::ALL };
+        while let Some(page) = self.object_next_page(id, rest) {
+            pace::answer(&self.machine);
+            self.object_zero(id, page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
+            rest.start = page + 1;
         }
     }
 
     pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
-        self.remove_from(id, pages.below(self.object_nr_pages(id)));
+        self.remove_from(id, pages);
     }
 
     /// Under `resize`: one remover at a time.

@@ -72,6 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         program::copy_frame(&vm.machine, to, old.pfn);
         let index = vm.frames.desc(old.pfn).index.get();
         vm.frames.desc(to).assign(FrameKind::Anon, 1, self.family, index);
+        vm.frames.carry_age(old.pfn, to);
         slot.resolve(Entry::Leaf(old));
         vm.count(why, 1);
         Ok(Some(Leaf { pfn: to, dirty: true, ..old }))
