@@ -27,6 +27,7 @@ use crate::conflicts::machine::{self, Simulated};
 use crate::error::LabError;
 use crate::os;
 use crate::progress;
+use count::Counter;
 use options::{Config, State};
 use report::Report;
 use rows::{Row, Stage};
@@ -34,6 +35,8 @@ use softfault_recorded::{Tunables, Vm};
 use what::What;
 
 const PAGE_BYTES: u64 = 4096;
+/// Of which the median counts.
+const TIMED_BOOTS: usize = 5;
 
 /// Runs it and prints what was asked for.
 pub fn run(options: &Options) -> Result<(), LabError> {
@@ -71,8 +74,7 @@ fn measure(options: &Options) -> Result<Report, LabError> {
 /// All rows in one machine.
 fn in_machine(options: &Options, config: Config, state: State) -> Result<Vec<Row>, LabError> {
     machine::become_cpu(0);
-    let simulated = Simulated::new(usize::from(config.cpus), config.bytes / PAGE_BYTES)?;
-    let vm = Vm::new(simulated, Tunables::default()).map_err(|e| LabError::subsystem("Vm::new", e))?;
+    let vm = begin(config)?;
     let programs = match state {
         State::AgedReally => ageing::age(&vm, config, options.seed)?,
         _ => {
@@ -85,10 +87,35 @@ fn in_machine(options: &Options, config: Config, state: State) -> Result<Vec<Row
     if state == State::Aged {
         stage.warm_up()?;
     }
-    let rows = What::ALL.into_iter().map(|what| stage.run(what)).collect::<Result<_, _>>()?;
+    let calls = What::ALL.into_iter().filter(|what| *what != What::Boot);
+    let mut rows = calls.map(|what| stage.run(what)).collect::<Result<Vec<_>, _>>()?;
     check(&vm, "after the calls")?;
     drop(programs);
+    drop(vm);
+    if state == State::Fresh {
+        rows.insert(0, boot(config)?);
+    }
     Ok(rows)
+}
+
+/// Over memory that is zero, of which nothing is the host's yet.
+fn begin(config: Config) -> Result<Vm<Simulated>, LabError> {
+    let simulated = Simulated::new(usize::from(config.cpus), config.bytes / PAGE_BYTES)?;
+    Vm::new(simulated, Tunables::default()).map_err(|e| LabError::subsystem("Vm::new", e))
+}
+
+/// `Vm::new` once recorded, and some times not.
+fn boot(config: Config) -> Result<Row, LabError> {
+    let mut counter = Counter::new();
+    let vm = counter.count(|| begin(config))?;
+    let name = |addr| vm.describe(addr).map_or("elsewhere".into(), |p| format!("{}.{}", p.structure, p.field));
+    let places = counter.places(name);
+    drop(vm);
+    for _ in 0..TIMED_BOOTS {
+        drop(counter.time(|| begin(config))?);
+    }
+    let (what, state) = (What::Boot, State::Fresh);
+    Ok(Row { what, state, config, steps: counter.steps(), ns: counter.ns(), places })
 }
 
 fn check(vm: &Vm<Simulated>, when: &str) -> Result<(), LabError> {

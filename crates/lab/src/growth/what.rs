@@ -3,6 +3,8 @@
 /// What is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
+    /// The beginning of all, over memory that is zero.
+    Boot,
     /// A touch of a small page.
     Touch4K,
     /// A touch where 64 KiB may come at once.
@@ -29,7 +31,8 @@ pub enum What {
 
 impl What {
     /// In the order in which they run: a refusal needs memory that is used up.
-    pub const ALL: [What; 11] = [
+    pub const ALL: [What; 12] = [
+        What::Boot,
         What::Touch4K,
         What::Touch64K,
         What::Touch2M,
@@ -57,6 +60,7 @@ impl What {
     /// In JSON.
     pub fn key(self) -> &'static str {
         match self {
+            What::Boot => "boot",
             What::Touch4K => "touch_4k",
             What::Touch64K => "touch_64k",
             What::Touch2M => "touch_2m",
@@ -71,9 +75,9 @@ impl What {
         }
     }
 
-    /// Whether it may visit each CPU.
+    /// Whether it may visit each CPU, or the summaries of all memory.
     pub fn is_exempt(self) -> bool {
-        matches!(self, What::Vmstat | What::Proc)
+        matches!(self, What::Boot | What::Vmstat | What::Proc)
     }
 
     /// Whether it waits for the CPUs that run its address space, so that only one does.
