@@ -9,6 +9,7 @@
 
 use crate::account::Event;
 use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
+use crate::frame::sections::frames_of;
 use crate::frame::{BLOCK_WORDS, Class, FrameKind, word_base};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
@@ -73,8 +74,8 @@ impl<M: Machine> Vm<M> {
     /// I12, I14, I23, I46: every frame is free or used, never both; counts are true.
     fn check_frames(&self, counts: &[u32]) -> Result<(), Broken> {
         let mut nr_pins = 0;
-        for p in 1..self.nr_frames() as u32 {
-            let pfn = Pfn(p);
+        for pfn in self.frames.numbers() {
+            let p = pfn.0;
             let state = self.frames.desc(pfn).state();
             nr_pins += state.pins();
             if let Some(result) = self.check_in_folio(pfn, counts) {
@@ -127,7 +128,8 @@ impl<M: Machine> Vm<M> {
     }
 
     /// I40: no block is passed over that has something. I41: tracts count their frames. I43: so
-    /// do CPUs.
+    /// do CPUs. I50: what is there is found, and nobody has written what
+    /// stands for blocks without memory.
     pub(crate) fn check_summaries(&self) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let told = |b: &BlockId| blocks.at(*b).is_told();
@@ -136,6 +138,12 @@ impl<M: Machine> Vm<M> {
         }
         if let Some(b) = self.frames.uncounted(&self.cpus) {
             return Err(Broken::Uncounted(b.first_frame()));
+        }
+        if let Some(section) = self.frames.wrong_section() {
+            return Err(Broken::Section(Pfn(frames_of(section).0 as u32)));
+        }
+        if !blocks.are_holes_unwritten() {
+            return Err(Broken::HoleInUse);
         }
         Counter::Free.check(self.nr_free_as_counted(), self.frames.nr_free_in_blocks())
     }
@@ -174,7 +182,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// The first frame that is not zero.
     pub fn check_free_is_zero(&self) -> Result<(), Broken> {
-        for b in self.frames.blocks.names().iter() {
+        for b in self.frames.blocks.there() {
             let block = self.frames.blocks.at(b);
             for w in 0..BLOCK_WORDS {
                 let clean = block.free_word(w) & !block.dirty[w].get();

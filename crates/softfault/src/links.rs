@@ -62,8 +62,9 @@ impl<M: Machine> Links<M> {
     /// its next use (I6).
     pub(crate) fn is_header(&self, lookup: &LookupSection<'_>, frame: Pfn, of: MetaUse) -> bool {
         self.assert_lookup(lookup);
-        let desc = self.frames.desc(frame);
-        desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == of as u64
+        self.frames.find_desc(frame).is_some_and(|desc| {
+            desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == of as u64
+        })
     }
 
     /// One more reference, by a word of the header, if there is one. In the section in which the

@@ -14,8 +14,11 @@ use crate::sync::{self, Word};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
+mod pieces;
 pub mod stream;
 pub mod ways;
+
+pub use pieces::{Cursor, Near, Pieces};
 
 /// A type that consists of [`Word`]s alone.
 ///
@@ -62,10 +65,11 @@ impl<T: Words> FrameArray<T> {
     pub const fn frames_for(len: usize) -> u64 {
         ((len * size_of::<T>()) as u64).div_ceil(PAGE_SIZE)
     }
-    /// The array that begins at byte `offset` of frame `first` and goes on
+    /// The array that begins `offset` bytes after the beginning of frame `first` and goes on
     /// through the frames after it, as far as `len` reaches.
     pub fn over<M: Machine>(machine: &M, first: Pfn, offset: usize, len: usize) -> FrameArray<T> {
-        assert!(offset < PAGE_SIZE as usize && offset.is_multiple_of(align_of::<T>()));
+        let (first, offset) = (Pfn(first.0 + (offset / PAGE_SIZE as usize) as u32), offset % PAGE_SIZE as usize);
+        assert!(offset.is_multiple_of(align_of::<T>()));
         let base = machine.frame_ptr(first).wrapping_add(offset);
         let base = NonNull::new(base.cast()).expect("I1: a frame has an address");
         FrameArray { base, len, words: PhantomData }
@@ -91,6 +95,15 @@ impl<T: Words> FrameArray<T> {
     pub(crate) fn get(&self, i: usize) -> Option<&T> {
         // SAFETY: I1, I5: as in `at`.
         (i < self.len).then(|| unsafe { &*self.base.as_ptr().add(i) })
+    }
+    /// Elements `from..from + len`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn part(&self, from: usize, len: usize) -> FrameArray<T> {
+        assert!(from + len <= self.len && len > 0);
+        FrameArray { base: NonNull::from(self.at(from)), len, words: PhantomData }
     }
     /// All elements.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
@@ -131,11 +144,17 @@ pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) 
 /// Asks for the line at `word` to be brought near for writing; only a hint.
 #[inline(always)]
 pub fn prefetch<T>(word: &T) {
+    prefetch_addr(core::ptr::from_ref(word).addr());
+}
+
+#[inline(always)]
+fn prefetch_addr(addr: usize) {
     #[cfg(all(target_arch = "x86_64", not(softfault_sync)))]
     // SAFETY: I5: a prefetch has no effect that a program could see, whatever the
     // address.
     unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(core::ptr::from_ref(word).cast());
+        let line = core::ptr::without_provenance(addr);
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_ET0 }>(line);
     }
-    let _ = word;
+    let _ = addr;
 }

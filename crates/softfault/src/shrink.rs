@@ -48,7 +48,12 @@ impl<M: Machine> Vm<M> {
                 break;
             }
             pace.step();
-            let b = blocks.around(self.underused_cursor.fetch_add(1, Ordering::Relaxed));
+            let mut b = blocks.around(self.underused_cursor.fetch_add(1, Ordering::Relaxed));
+            let nr_in_hole = blocks.distance(b);
+            if nr_in_hole > 0 {
+                // One of several that are here goes on after it; the others look at nothing once.
+                b = blocks.around(self.underused_cursor.fetch_add(nr_in_hole, Ordering::Relaxed) - 1 + nr_in_hole);
+            }
             nr_freed += self.shrink_in(b, most_zero);
         }
         nr_freed

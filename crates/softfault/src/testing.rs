@@ -78,11 +78,15 @@ pub(crate) fn ask(policy: fn(&FaultQuestion) -> FaultPlan) {
 }
 
 pub(crate) struct Plain {
+    allocated: *mut u8,
+    /// The same, aligned.
     memory: *mut u8,
     nr_frames: u64,
     frames: Vec<FrameRange>,
     /// Frames from the first number on lie so many frames further up in memory.
     gap: (u32, u64),
+    /// The frame at which memory begins.
+    origin: u32,
     /// All frames lie so many bytes further up.
     pub(crate) skew: usize,
     is_soiled: bool,
@@ -126,7 +130,7 @@ unsafe impl Machine for Plain {
             OptPfn::from_word(self.closed.get()).get().is_some_and(|closed| BlockId::of(pfn) == BlockId::of(closed));
         assert!(!is_closed, "a frame that is nobody's is looked at");
         let (from, nr_more) = self.gap;
-        let at = u64::from(pfn.0) + if pfn.0 < from { 0 } else { nr_more };
+        let at = u64::from(pfn.0 - self.origin) + if pfn.0 < from { 0 } else { nr_more };
         assert!(at < self.nr_frames);
         self.memory.wrapping_add((at * PAGE_SIZE) as usize + self.skew)
     }
@@ -175,8 +179,10 @@ unsafe impl Machine for Plain {
     }
 }
 
+/// With room to align it: the host clears what is asked for with such an alignment, and leaves
+/// large pieces without one to the first touch.
 fn layout(nr_frames: u64) -> Layout {
-    Layout::from_size_align((nr_frames * PAGE_SIZE) as usize, PAGE_SIZE as usize).unwrap()
+    Layout::from_size_align(((nr_frames + 1) * PAGE_SIZE) as usize, 16).unwrap()
 }
 
 impl Drop for Plain {
@@ -186,11 +192,11 @@ impl Drop for Plain {
         }
         if self.is_soiled {
             // SAFETY: I1: all of the allocation, which nobody else uses any more.
-            let bytes = unsafe { core::slice::from_raw_parts(self.memory, layout(self.nr_frames).size()) };
+            let bytes = unsafe { core::slice::from_raw_parts(self.memory, (self.nr_frames * PAGE_SIZE) as usize) };
             UNWRITTEN.set(bytes.iter().all(|byte| *byte == SOIL));
         }
         // SAFETY: I1: allocated with this layout in `try_vm`.
-        unsafe { dealloc(self.memory, layout(self.nr_frames)) }
+        unsafe { dealloc(self.allocated, layout(self.nr_frames)) }
     }
 }
 
@@ -204,15 +210,18 @@ fn named(ranges: &[(u32, u64)]) -> Vec<FrameRange> {
     ranges.iter().map(|&(first, nr_frames)| FrameRange { first: Pfn(first), nr_frames }).collect()
 }
 
-fn plain(memory: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
+fn plain(allocated: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: usize) -> Plain {
     let [nr_looks, nr_relaxed, closed, clock, clock_step] = [0; 5].map(Word::new);
     let (gap, skew, is_soiled, nr_nodes) = ((0, 0), 0, false, 1);
     let [node_of_ranges, node_of_cpus] = [const { Vec::new() }; 2];
     Plain {
-        memory,
+        allocated,
+        // Null, if there is none, is aligned.
+        memory: allocated.wrapping_add(allocated.align_offset(PAGE_SIZE as usize)),
         nr_frames,
         frames,
         gap,
+        origin: 0,
         skew,
         is_soiled,
         nr_nodes,
@@ -231,7 +240,7 @@ impl Plain {
     /// Fills all memory with the same byte; see [`was_unwritten`].
     pub(crate) fn soil(mut self) -> Plain {
         // SAFETY: I1: all of the allocation, which nobody uses yet.
-        unsafe { self.memory.write_bytes(SOIL, layout(self.nr_frames).size()) };
+        unsafe { self.memory.write_bytes(SOIL, (self.nr_frames * PAGE_SIZE) as usize) };
         self.is_soiled = true;
         self
     }
@@ -257,6 +266,13 @@ pub(crate) fn vm_of(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> Resul
 pub(crate) fn in_ranges(nr_frames: u64, ranges: &[(u32, u64)], from: u32, nr_more: u64) -> Plain {
     let mut machine = plain(zeroed(nr_frames), nr_frames, named(ranges), 1);
     machine.gap = (from, nr_more);
+    machine
+}
+
+/// The same of memory of `nr_frames` that begins at frame `origin`.
+pub(crate) fn from_frame(origin: u32, nr_frames: u64, ranges: &[(u32, u64)]) -> Plain {
+    let mut machine = plain(zeroed(nr_frames), nr_frames, named(ranges), 1);
+    machine.origin = origin;
     machine
 }
 

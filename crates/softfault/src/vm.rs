@@ -2,25 +2,24 @@
 //! components together, and gives `Vm` the two functions of its `Relief`. In the top
 //! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
 
-use crate::addr::{BLOCK_FRAMES, Pfn};
+use crate::addr::{BlockId, Pfn};
 use crate::base::{Base, HugeWords};
-use crate::cpu::CpuData;
-use crate::frame::{
-    Ages, BLOCK_WORDS, BlockData, Blocks, Class, Content, FrameDesc, FrameKind, Frames, Memory, Reserve, Summary,
-    Watch, word_base,
-};
+use crate::frame::sections::{frames_of, range_of};
+use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Reserve, Watch, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
-use crate::mem::{self, FrameArray};
+use crate::mem;
 use crate::policy::share;
 use crate::space::Vm;
 use crate::space::vm::Relief;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeMode;
+use layout::Layout;
 use refusal::{check_linear, check_nodes, nr_cpus_of, nr_usable, span_of, watermarks_of};
 
 mod homes;
+mod layout;
 mod refusal;
 
 pub use refusal::NewVmError;
@@ -38,38 +37,26 @@ impl<M: Machine> Vm<M> {
         let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of(machine.frames())?;
         check_nodes(&machine)?;
-        let nr_blocks = nr_frames.div_ceil(BLOCK_FRAMES) as usize;
-        let wants = [
-            FrameArray::<FrameDesc>::frames_for(nr_frames as usize),
-            FrameArray::<BlockData>::frames_for(nr_blocks),
-            FrameArray::<CpuData>::frames_for(nr_cpus),
-            Summary::frames_for(nr_blocks as u32, nr_cpus),
-            1, // the zero frame
-        ];
-        let nr_meta: u64 = wants.iter().sum();
-        let home = machine.frames().iter().find(|r| r.nr_frames > nr_meta);
-        let home = home.ok_or(NewVmError::NoRoom { nr_frames: nr_meta })?.first.0;
-        let marks = watermarks_of(&tunables, nr_usable(machine.frames(), nr_meta))?;
+        let layout = Layout::of(machine.frames(), nr_frames, nr_cpus)?;
+        let nr_usable = nr_usable(machine.frames(), &layout.meta);
+        let marks = watermarks_of(&tunables, nr_usable)?;
         check_linear(&machine)?;
         // All checks are done; from here on frames are written.
         let content = Content::zero_if(machine.begin());
         if content == Content::Unknown {
-            mem::zero_frames(&machine, Pfn(home), nr_meta);
+            mem::zero_frames(&machine, layout.meta.first, layout.meta.nr_frames);
         }
-        let at = |i: usize| Pfn(home + wants[..i].iter().sum::<u64>() as u32);
+        let (descs, blocks) = layout.sections(&machine);
         let (reserve, pressure) = Reserve::new(if tunables.keep_min { marks.min_pages } else { 0 });
         let frames = Frames {
-            descs: FrameArray::over(&machine, at(0), 0, nr_frames as usize),
-            blocks: Blocks {
-                data: FrameArray::over(&machine, at(1), 0, nr_blocks),
-                summary: Summary::over(&machine, at(3), nr_blocks as u32, nr_cpus),
-            },
-            zero: at(4),
+            nr_team: share::team(blocks.nr(), nr_cpus as u64),
+            descs,
+            blocks,
+            zero: layout.zero(),
             huge_zero: Word::new(0),
             marks: [const { Word::new(0) }; MAX_CPUS / 64],
             counted: [const { Word::new(0) }; MAX_CPUS / 64],
             next_robbed: Word::new(0),
-            nr_team: share::team(nr_blocks as u64, nr_cpus as u64),
             nr_emptied: Word::new(0),
             turns: Word::new(0),
             nr_turns_over: Word::new(0),
@@ -81,11 +68,10 @@ impl<M: Machine> Vm<M> {
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };
-        let cpus = FrameArray::<CpuData>::over(&machine, at(2), 0, nr_cpus);
-        let meta = FrameRange { first: Pfn(home), nr_frames: nr_meta };
-        frames.init(machine.frames(), content, &meta);
-        let nr_total_pages = frames.nr_free_in_blocks();
-        debug_assert_eq!(nr_total_pages, nr_usable(machine.frames(), nr_meta), "what watermarks are a share of");
+        let cpus = layout.cpus(&machine);
+        frames.init(machine.frames(), content, &layout.meta);
+        debug_assert_eq!(nr_usable, frames.nr_free_in_blocks(), "what watermarks are a share of");
+        let nr_total_pages = nr_usable;
         while frames.set_aside(&pressure, u64::MAX) {}
         frames.look_at_all();
         frames.deal_out(&machine, &cpus);
@@ -109,29 +95,41 @@ impl<M: Machine> Vm<M> {
 }
 
 impl Frames {
-    /// Frees what is in the ranges and not metadata; the rest is reserved.
+    /// Frees what is in the ranges and not metadata; the rest is reserved. Of a section that is
+    /// all memory, and zero, nothing is written or read.
     fn init(&self, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
-        let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
-        for b in self.blocks.names().iter() {
-            for w in 0..BLOCK_WORDS {
-                let base = word_base(b, w);
-                let mut mask = free_mask(ranges, meta, base, &usable);
-                if base == 0 {
-                    // 0 means "none" where a frame is named in a word.
-                    mask &= !1;
-                }
-                self.blocks.at(b).init(w, !mask, content);
-                if mask != !0 {
-                    // It cannot be emptied any more.
-                    self.blocks.at(b).mark(Class::Fixed);
-                }
-                for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
-                    self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
-                }
+        let mut from = 0;
+        while let Some(section) = self.descs.next_piece(from) {
+            from = section + 1;
+            let (first, end) = frames_of(section);
+            let is_all_in = |r: &FrameRange| u64::from(r.first.0) <= first && end <= r.end();
+            let has_other = first == 0 || (u64::from(meta.first.0) < end && first < meta.end());
+            if content == Content::Unknown || has_other || !ranges.iter().any(is_all_in) {
+                range_of(&self.blocks.data, section).iter().for_each(|b| self.init_block(b, ranges, content, meta));
             }
-            self.blocks.at(b).tell_of_init();
         }
         self.desc(self.zero).assign(FrameKind::Zero, 0, 0, 0);
+    }
+
+    fn init_block(&self, b: BlockId, ranges: &[FrameRange], content: Content, meta: &FrameRange) {
+        let usable = |frame: u64| ranges.iter().any(|r| r.holds(frame)) && !meta.holds(frame);
+        for w in 0..BLOCK_WORDS {
+            let base = word_base(b, w);
+            let mut mask = free_mask(ranges, meta, base, &usable);
+            if base == 0 {
+                // 0 means "none" where a frame is named in a word.
+                mask &= !1;
+            }
+            self.blocks.at(b).init(w, !mask, content);
+            if mask != !0 {
+                // It cannot be emptied any more.
+                self.blocks.at(b).mark(Class::Fixed);
+            }
+            for i in (0..64).filter(|i| mask & 1 << i == 0 && base + i < self.descs.len() as u64) {
+                self.desc(Pfn((base + i) as u32)).assign(FrameKind::Reserved, 0, 0, 0);
+            }
+        }
+        self.blocks.at(b).tell_of_init();
     }
 }
 

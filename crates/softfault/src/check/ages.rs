@@ -12,7 +12,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn check_ages(&self) -> Result<(), Broken> {
         let frames = &self.frames;
         let nr_generations = frames.ages.now().generation();
-        for b in frames.blocks.names().iter() {
+        for b in frames.blocks.there() {
             let is_passed = frames.ages.cursor().is_some_and(|cursor| b < cursor);
             let oldest = u64::from(if is_passed { OLDEST_AGE - 1 } else { OLDEST_AGE }).min(nr_generations) as u32;
             for w in 0..BLOCK_WORDS {

@@ -53,6 +53,10 @@ pub enum Broken {
     Uncounted(Pfn),
     /// A table or metadata lie in a block that does not say so. I46.
     Unmarked(Pfn),
+    /// The words that say where descriptors and blocks lie do not agree, from this frame on. I50.
+    Section(Pfn),
+    /// What stands for blocks without memory was written. I50.
+    HoleInUse,
     /// A counter differs from what is there. I21.
     Miscounted {
         /// Which counter.

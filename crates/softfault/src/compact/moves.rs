@@ -34,7 +34,7 @@ pub(super) enum Movable {
 impl<M: Machine> Vm<M> {
     /// Whether a frame looks as if it could be moved.
     pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
-        let state = self.frames.desc(pfn).state();
+        let state = self.frames.find_desc(pfn).ok_or(MigrateRefusal::Reserved)?.state();
         if self.frames.folio(pfn).state().kind() != FrameKind::Free && self.is_part(pfn) {
             return Err(MigrateRefusal::HugePage);
         }

@@ -42,7 +42,7 @@ impl<M: Machine> Vm<M> {
     }
 
     fn try_poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
-        if u64::from(pfn.0) < self.nr_frames() && self.check_movable(pfn) == Ok(Movable::OfObject) {
+        if self.check_movable(pfn) == Ok(Movable::OfObject) {
             return self.poison_object_page(pfn).map(|()| 0).map_err(PoisonRefusal::Stays);
         }
         let taken = self.withdraw_entries(pfn)?;

@@ -58,9 +58,6 @@ impl<M: Machine> Vm<M> {
     }
 
     fn try_migrate_frame(&self, pfn: Pfn, fill: Fill, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
-        if u64::from(pfn.0) >= self.nr_frames() {
-            return Err(MigrateRefusal::Reserved);
-        }
         let kind = self.check_movable(pfn)?;
         // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
         let (to, _held) = self.obtain_held(fill).map_err(MigrateRefusal::of)?;

@@ -37,9 +37,6 @@ impl<M: Machine> Vm<M> {
     ///
     /// Why the frame stays as it is; nothing has changed then.
     pub(super) fn withdraw_entries(&self, pfn: Pfn) -> Result<Withdrawn<'_, M>, PoisonRefusal> {
-        if u64::from(pfn.0) >= self.nr_frames() {
-            return Err(PoisonRefusal::Stays(MigrateRefusal::Reserved));
-        }
         let nr_maps = match self.check_movable(pfn).map_err(PoisonRefusal::Stays)? {
             Movable::Private(nr_maps) => nr_maps,
             Movable::OfObject => return Err(PoisonRefusal::OfObject),

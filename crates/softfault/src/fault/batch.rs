@@ -100,10 +100,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let marks_all = !self.vm.machine.marks_entries();
         let mut nr_filled = 0;
         let mut has_page = false;
+        let descs = self.vm.frames.descs_from(first, range.nr_pages());
         for (i, vpn) in (range.start.0..range.end.0).map(Vpn).enumerate() {
             let pfn = Pfn(first.0 + i as u32);
             let is_page = vpn == request.vpn;
-            self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, found.index_of(vpn));
+            descs[i].assign(FrameKind::Anon, 1, self.family, found.index_of(vpn));
             let accessed = is_page || marks_all;
             let dirty = accessed && request.access() == Access::Write;
             let leaf = Leaf { pfn, rights, accessed, dirty };
@@ -111,7 +112,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 nr_filled += 1;
                 has_page |= is_page;
             } else {
-                self.vm.frames.desc(pfn).clear();
+                descs[i].clear();
                 self.vm.release_one(pfn, Content::Zero);
             }
         }

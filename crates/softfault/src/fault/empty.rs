@@ -19,7 +19,6 @@ use crate::addr::{Access, Pfn, Rights};
 use crate::frame::{Fill, FrameKind};
 use crate::lock::Spin;
 use crate::machine::Machine;
-use crate::mem;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::space::AddressSpace;
 use crate::space::vma::{ObjectId, VmaFlags};
@@ -105,11 +104,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Some(pfn) = kit.take(Fill::Zeroed, fault.inside, here.cpu) else {
             return Turn::Need(Need::Frame(Fill::Zeroed));
         };
+        let (desc, near) = self.vm.frames.desc_near(pfn);
         if let Some(next) = here.cpu.zeroed.peek() {
-            mem::prefetch(self.vm.frames.desc(next));
+            // Of the same group, so that one look at the sections is enough.
+            near.prefetch(next.0 as usize);
         }
         let index = found.index_of(request.vpn);
-        self.vm.frames.desc(pfn).assign(FrameKind::Anon, 1, self.family, index);
+        desc.assign(FrameKind::Anon, 1, self.family, index);
         let leaf = new_leaf(fault, pfn);
         match self.install(fault, slot, leaf) {
             Ok(()) => {

@@ -33,7 +33,7 @@ impl Frames {
     #[inline]
     pub(crate) fn note_used(&self, base: u64, mask: u64) {
         let (b, w, _) = place_of(Pfn(base as u32));
-        let block = self.blocks.data.at(b.0 as usize);
+        let block = self.blocks.at(b).data;
         let mut seen = self.ages.now();
         while block.set_generation(w, mask, seen.of_age(0)) {
             // A pass that has not seen it began by changing the state, before it looked: then it
@@ -78,7 +78,7 @@ impl Frames {
     /// A page has moved: frame `to`, which is the caller's alone, is as old as `from`.
     pub(crate) fn carry_age(&self, from: Pfn, to: Pfn) {
         let (b, w, bit) = place_of(to);
-        let block = self.blocks.data.at(b.0 as usize);
+        let block = self.blocks.at(b).data;
         loop {
             let seen = self.ages.now();
             let age = seen.age_of(self.generation_of(from));
@@ -96,7 +96,7 @@ impl Frames {
 
     pub(crate) fn generation_of(&self, pfn: Pfn) -> Generation {
         let (b, w, bit) = place_of(pfn);
-        self.blocks.data.at(b.0 as usize).generation_of(w, bit)
+        self.blocks.at(b).data.generation_of(w, bit)
     }
 
     /// Frames in use of one word, of that age at least.

@@ -166,7 +166,7 @@ fn memory_that_was_never_used_is_not_written() {
 #[test]
 fn words_are_written_where_they_differ() {
     let vm = vm(NR_FRAMES, Tunables::default());
-    let block = vm.frames.blocks.data.at(5);
+    let block = vm.frames.blocks.at(BlockId(5)).data;
     assert!(!block.set_generation(3, !0, Generation(0)));
     for (mask, to) in [(1, 1), (1 << 63, 2), (0xff << 28, 3), (!0, 1), (1 << 31, 0)] {
         assert!(block.set_generation(3, mask, Generation(to)));
@@ -184,7 +184,7 @@ fn words_are_written_where_they_differ() {
 fn runs_cover_words_in_part() {
     let vm = vm(NR_FRAMES, Tunables::default());
     advance(&vm);
-    let block = vm.frames.blocks.data.at(2);
+    let block = vm.frames.blocks.at(BlockId(2)).data;
     vm.frames.note_run_used(Pfn(2 * 512 + 60), 70);
     let young: Vec<u64> = (0..4).map(|w| block.of_generation(w, Generation(1))).collect();
     assert_eq!(young, vec![0xf << 60, !0, 3, 0]);

@@ -4,7 +4,7 @@
 use super::runs::{BLOCK_WORDS, bits, run_starts};
 use super::summary::Kind;
 use super::want::{Content, Search};
-use super::{Frames, Memory, OutOfFrames};
+use super::{FrameDesc, Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -80,7 +80,12 @@ impl<'a, M: Machine> FreeBatch<'a, M> {
     /// Adds a frame that is the caller's alone.
     #[inline]
     pub(crate) fn add(&mut self, pfn: Pfn) {
-        self.memory.frames.desc(pfn).clear();
+        self.add_described(pfn, self.memory.frames.desc(pfn));
+    }
+    /// The same where its descriptor is known.
+    #[inline(always)]
+    pub(crate) fn add_described(&mut self, pfn: Pfn, desc: &FrameDesc) {
+        desc.clear();
         let base = u64::from(pfn.0) & !63;
         if base != self.base {
             self.flush();

@@ -17,6 +17,7 @@ use core::ops::Deref;
 
 mod age;
 mod claim;
+mod hole;
 mod lost_runs;
 mod release;
 

@@ -5,33 +5,54 @@
 use super::Frames;
 use super::block::{Block, BlockData};
 use super::folio::FolioData;
+use super::sections::{BlockPieces, SECTION_BLOCK_SHIFT, blocks_there};
 use super::summary::{Kind, Summary};
 use crate::addr::{BlockId, BlockRange, Pfn};
-use crate::mem::FrameArray;
 
 /// All blocks.
 pub(crate) struct Blocks {
-    pub(crate) data: FrameArray<BlockData>,
+    pub(crate) data: BlockPieces,
     pub(crate) summary: Summary,
+    /// Stands for each block of a hole: see `sections`.
+    no_memory: BlockData,
 }
 
 impl Blocks {
-    /// One of them.
-    ///
-    /// # Panics
-    ///
-    /// If there is none: numbers are checked where they come from outside.
+    pub(crate) fn new(data: BlockPieces, summary: Summary) -> Blocks {
+        Blocks { data, summary, no_memory: BlockData::of_no_memory() }
+    }
+
+    /// One of them. A hole's has no free frame.
     #[inline(always)]
     pub(crate) fn at(&self, b: BlockId) -> Block<'_> {
-        Block { data: self.data.at(b.0 as usize), b, summary: &self.summary }
+        let data = self.data.get(b.0 as usize).unwrap_or(&self.no_memory);
+        Block { data, b, summary: &self.summary }
     }
+    /// Whether there is memory in its section.
+    pub(crate) fn is_there(&self, b: BlockId) -> bool {
+        self.data.get(b.0 as usize).is_some()
+    }
+    /// One past the highest.
     pub(crate) fn nr(&self) -> u64 {
         self.data.len() as u64
     }
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockData> {
-        self.data.iter()
+    /// The numbers of those that are there.
+    pub(crate) fn there(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.there_from(BlockId(0))
     }
-    /// The numbers of all.
+    /// Of these, from `b` on.
+    pub(crate) fn there_from(&self, b: BlockId) -> impl Iterator<Item = BlockId> + '_ {
+        let first = (b.0 >> SECTION_BLOCK_SHIFT) as usize;
+        blocks_there(&self.data, first).skip_while(move |there| *there < b)
+    }
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockData> {
+        self.there().map(|b| self.at(b).data)
+    }
+    /// Whether what stands for the holes is as it was at the beginning.
+    pub(crate) fn are_holes_unwritten(&self) -> bool {
+        self.no_memory.is_of_no_memory()
+    }
+    /// The numbers of all, holes included.
     pub(crate) fn names(&self) -> BlockRange {
         BlockRange { start: BlockId(0), end: BlockId(self.nr() as u32) }
     }
@@ -77,6 +98,12 @@ impl Blocks {
     pub(crate) fn around(&self, n: u64) -> BlockId {
         BlockId((n % self.nr()) as u32)
     }
+    /// How many blocks lie between `b` and the next one that is there; 0 if it is there itself.
+    pub(crate) fn distance(&self, b: BlockId) -> u64 {
+        let next = self.data.next_piece((b.0 >> SECTION_BLOCK_SHIFT) as usize);
+        let next = next.map_or(self.nr(), |section| (section as u64) << SECTION_BLOCK_SHIFT);
+        next.saturating_sub(b.0.into())
+    }
 }
 
 /// First of the 64 frames that word `w` of a block's bitmap describes.
@@ -88,6 +115,6 @@ impl Frames {
     /// The folio of the block that the frame lies in.
     #[inline]
     pub(crate) fn folio(&self, pfn: Pfn) -> &FolioData {
-        &self.blocks.data.at(BlockId::of(pfn).0 as usize).folio
+        &self.blocks.at(BlockId::of(pfn)).data.folio
     }
 }

@@ -21,8 +21,7 @@ impl<M: Machine> Memory<M> {
     /// reserved it, and no allocation is about to be refused.
     pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a, M>> {
         let frames = &self.frames;
-        if !frames.blocks.names().contains(b) || frames.is_anybody_in_need() || !frames.blocks.at(b).reserve(COMPACTION)
-        {
+        if !frames.blocks.is_there(b) || frames.is_anybody_in_need() || !frames.blocks.at(b).reserve(COMPACTION) {
             held.in_vain();
             return None;
         }

@@ -73,6 +73,15 @@ impl FolioState {
 }
 
 impl FolioData {
+    /// Of a block that has none.
+    pub(super) const fn none() -> FolioData {
+        let [state, owner, index, first, passed_over] = [const { Word::new(0) }; 5];
+        FolioData { state, owner, index, first, passed_over, pad: [const { Word::new(0) }; 2] }
+    }
+    /// Whether nobody has written it.
+    pub(super) fn is_none(&self) -> bool {
+        [&self.state, &self.owner, &self.index, &self.first, &self.passed_over].iter().all(|word| word.get() == 0)
+    }
     pub(crate) fn state(&self) -> FolioState {
         FolioState(self.state.load(Ordering::Acquire))
     }

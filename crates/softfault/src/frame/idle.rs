@@ -7,7 +7,7 @@ use super::blocks::word_base;
 use super::desc::FrameKind;
 use super::generations::OLDEST_AGE;
 use super::runs::{BLOCK_WORDS, bits};
-use crate::addr::Pfn;
+use crate::addr::{BlockId, Pfn};
 use crate::lock::lock_word;
 use crate::machine::Machine;
 use crate::pace::Pace;
@@ -55,22 +55,23 @@ impl<M: Machine> Memory<M> {
         }
         let (from, to) = (state.of_age(OLDEST_AGE), state.of_age(OLDEST_AGE - 1));
         let first = ages.cursor.get();
-        let end = first.saturating_add(nr_blocks).min(blocks.nr());
         let mut pace = Pace::new(&self.machine);
-        for b in first..end {
+        let mut end = first;
+        for b in blocks.there_from(BlockId(first as u32)).take(nr_blocks.min(blocks.nr()) as usize) {
             pace.step();
-            let block = blocks.data.at(b as usize);
+            let block = blocks.at(b);
             for w in 0..BLOCK_WORDS {
                 let used = !block.free_word(w);
                 if used != 0 {
                     block.merge_generation(w, used, from, to);
                 }
             }
+            end = u64::from(b.0) + 1;
         }
         drop(pace);
-        ages.cursor.set(end);
-        if end < blocks.nr() {
-            return Advance::UnderWay { nr_blocks_left: blocks.nr() - end };
+        if let Some(next) = blocks.there_from(BlockId(end as u32)).next() {
+            ages.cursor.set(next.0.into());
+            return Advance::UnderWay { nr_blocks_left: blocks.nr() - u64::from(next.0) };
         }
         ages.state.store((state.generation() + 1) << 1, Ordering::Release);
         Advance::Done
@@ -89,7 +90,7 @@ impl<M: Machine> Memory<M> {
         self.call_anywhere();
         let mut pace = Pace::new(&self.machine);
         let mut nr_idle = 0;
-        for b in self.frames.blocks.names().iter() {
+        for b in self.frames.blocks.there() {
             for w in 0..BLOCK_WORDS {
                 pace.step();
                 let idle = self.frames.idle_in(b, w, age);
@@ -103,7 +104,7 @@ impl<M: Machine> Memory<M> {
     /// frames in a CPU's cache: what the descriptors say, or the folio that speaks for them. A
     /// folio of an object has the age of its head.
     pub(crate) fn nr_user_pages(&self, pfn: Pfn) -> u64 {
-        let Some(desc) = self.frames.descs.get(pfn.0 as usize) else { return 0 };
+        let Some(desc) = self.frames.find_desc(pfn) else { return 0 };
         let (state, folio) = (desc.state(), self.frames.folio(pfn).state());
         match state.kind() {
             FrameKind::Anon => 1,

@@ -56,6 +56,7 @@ mod release;
 mod reserve;
 mod runs;
 mod search;
+pub(crate) mod sections;
 #[cfg(test)]
 mod shape_tests;
 #[cfg(test)]
@@ -94,15 +95,15 @@ pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
 pub(crate) use reserve::{Pressure, Reserve};
 pub(crate) use runs::BLOCK_WORDS;
+pub(crate) use sections::{BlockPieces, DescCursor, Descs};
 pub(crate) use sight::Source;
-pub(crate) use summary::{Kind, Summary, SummaryRow};
+pub(crate) use summary::{FEW_BLOCKS, Kind, Summary, SummaryRow};
 pub(crate) use want::{Content, Fill};
 pub(crate) use watch::Watch;
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;
 use crate::machine::{MAX_CPUS, Machine};
-use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
@@ -140,7 +141,7 @@ impl<M: Machine> Deref for Memory<M> {
 
 /// All frames of one [`Vm`](crate::Vm).
 pub struct Frames {
-    pub(crate) descs: FrameArray<FrameDesc>,
+    pub(crate) descs: Descs,
     pub(crate) blocks: Blocks,
     /// The one frame that read faults map; carries no count.
     pub(crate) zero: Pfn,
@@ -175,11 +176,6 @@ impl Frames {
     /// First frame of the huge zero frame, if there is one.
     pub(crate) fn huge_zero(&self) -> OptPfn {
         OptPfn::from_word(self.huge_zero.load(Ordering::Acquire))
-    }
-    /// The descriptor of a frame.
-    #[inline(always)]
-    pub(crate) fn desc(&self, pfn: Pfn) -> &FrameDesc {
-        self.descs.at(pfn.0 as usize)
     }
     /// Frames that bitmaps say are free: exact at rest, less those in groups.
     pub(crate) fn nr_free_in_blocks(&self) -> u64 {

@@ -14,7 +14,6 @@ use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, OptBlock, Pfn};
 use crate::cpu::ATTENTION_THIEF;
 use crate::machine::{CpuId, CpuSet, Machine};
-use crate::mem;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering, Word};
 
@@ -120,9 +119,8 @@ impl<M: Machine> Memory<M> {
         }
         // Their descriptors are about to be written one by one; scattered ones
         // would each be waited for. Asked for together, they arrive together.
-        for i in bits(claim.mask) {
-            mem::prefetch(self.frames.desc(Pfn((claim.base + i) as u32)));
-        }
+        let (_, near) = self.frames.desc_near(Pfn(claim.base as u32));
+        bits(claim.mask).for_each(|i| near.prefetch((claim.base + i) as usize));
         let (base, left) = self.swap_group(fill, claim.base, claim.mask);
         if left != 0 {
             self.release_word(base, left, fill.content());

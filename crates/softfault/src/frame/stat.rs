@@ -20,7 +20,7 @@ impl<M: Machine> Memory<M> {
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
 
-    /// Frames that descriptors are kept for: one past the highest.
+    /// One past the number of the highest frame. There may be holes below.
     pub fn nr_frames(&self) -> u64 {
         self.frames.descs.len() as u64
     }

@@ -34,11 +34,14 @@
 //!
 //! Locks on entry: none.
 
+#[cfg(any(test, feature = "hooks"))]
+use crate::addr::PAGE_SIZE;
 use crate::addr::{BlockId, BlockRange, Pfn};
 use crate::machine::Machine;
 use crate::mem::FrameArray;
 use crate::sync::{Ordering, Word};
 
+mod holes;
 mod kind;
 mod search;
 mod shape;
@@ -58,7 +61,7 @@ const SEEN: usize = NR_KINDS - 9;
 const _: () = assert!(Kind::ALL.len() <= SEEN && USED < NR_KINDS);
 /// Memory of so few blocks is counted block by block, and has no such words: models of it
 /// would have no end.
-pub(super) const FEW_BLOCKS: u64 = 8;
+pub(crate) const FEW_BLOCKS: u64 = 8;
 
 /// The words of all kinds for the same blocks, and two words that count frames.
 #[repr(C, align(64))]
@@ -84,10 +87,16 @@ struct Place {
 }
 
 impl Summary {
-    /// Frames that the trees over so many blocks take.
-    pub(crate) fn frames_for(nr_blocks: u32, nr_cpus: usize) -> u64 {
+    /// Bytes that the trees over so many blocks take.
+    pub(crate) fn bytes_for(nr_blocks: u32, nr_cpus: usize) -> usize {
         let (starts, nr_levels) = levels_of(nr_blocks, widths_of(nr_blocks, nr_cpus));
-        FrameArray::<SummaryRow>::frames_for(starts[nr_levels] as usize)
+        starts[nr_levels] as usize * size_of::<SummaryRow>()
+    }
+
+    /// Frames that they take.
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) fn frames_for(nr_blocks: u32, nr_cpus: usize) -> u64 {
+        (Summary::bytes_for(nr_blocks, nr_cpus) as u64).div_ceil(PAGE_SIZE)
     }
 
     /// The trees in frames of zeroes from `first` on: every block has everything.
@@ -118,7 +127,7 @@ impl Summary {
 
     /// Frames in use in a tract, as counted: any number for a moment while changes are
     /// under way.
-    pub(super) fn nr_used(&self, tract: u32) -> u64 {
+    pub(crate) fn nr_used(&self, tract: u32) -> u64 {
         self.rows.at(tract as usize).0[USED].load(Ordering::Relaxed)
     }
 
@@ -137,6 +146,10 @@ impl Summary {
         self.rows.at(tract as usize).0[SEEN].load(Ordering::Relaxed)
     }
 
+    pub(crate) fn nr_places(&self) -> u32 {
+        self.nr_blocks
+    }
+
     pub(crate) fn nr_tracts(&self) -> u32 {
         self.nr_rows(0)
     }
@@ -147,7 +160,7 @@ impl Summary {
         BlockRange { start, end }
     }
 
-    pub(super) fn tract_of(&self, b: BlockId) -> u32 {
+    pub(crate) fn tract_of(&self, b: BlockId) -> u32 {
         b.0 / self.tract()
     }
 

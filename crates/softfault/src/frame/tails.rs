@@ -10,6 +10,14 @@ use crate::sync::{Ordering, Word};
 pub(crate) struct Tails([Word; BLOCK_WORDS]);
 
 impl Tails {
+    pub(super) const fn none() -> Tails {
+        Tails([const { Word::new(0) }; BLOCK_WORDS])
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.0.iter().all(|word| word.get() == 0)
+    }
+
     /// Offset of the head of the frame at that offset.
     pub(super) fn head(&self, offset: u64) -> u64 {
         let mut w = (offset / 64) as usize;

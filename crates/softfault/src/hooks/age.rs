@@ -18,7 +18,7 @@ impl<M: Machine> Vm<M> {
         self.steal_groups();
         let mut state = seed;
         let mut nr_taken = 0;
-        for b in self.frames.blocks.names().iter() {
+        for b in self.frames.blocks.there() {
             for w in 0..BLOCK_WORDS {
                 let keep = random_bits(&mut state, free_of_64);
                 let out = self.frames.blocks.at(b).free_word(w) & !keep;
@@ -38,7 +38,7 @@ impl<M: Machine> Vm<M> {
         self.steal_groups();
         let mut state = seed;
         let mut nr_taken = 0;
-        for b in self.frames.blocks.names().iter() {
+        for b in self.frames.blocks.there() {
             let (chance, at) = (splitmix(&mut state) % 100, splitmix(&mut state) % BLOCK_FRAMES);
             if chance >= u64::from(percent) {
                 continue;

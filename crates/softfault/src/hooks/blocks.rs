@@ -2,7 +2,8 @@
 //! state and the trees over it say (I40).
 
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::frame::{BLOCK_WORDS, Blocks, Class, Content, Kind, Summary};
+use crate::frame::sections::SECTION_BLOCK_SHIFT;
+use crate::frame::{BLOCK_WORDS, BlockData, BlockPieces, Blocks, Class, Content, Kind, Summary};
 use crate::machine::Machine;
 use crate::mem::FrameArray;
 
@@ -16,7 +17,14 @@ impl FewBlocks {
     pub fn over<M: Machine>(machine: &M, first: Pfn, nr_blocks: u32, nr_cpus: usize) -> FewBlocks {
         let summary = Summary::over(machine, first, nr_blocks, nr_cpus);
         let after = Pfn(first.0 + Summary::frames_for(nr_blocks, nr_cpus) as u32);
-        let blocks = Blocks { data: FrameArray::over(machine, after, 0, nr_blocks as usize), summary };
+        let nr = nr_blocks as usize;
+        let array = FrameArray::<BlockData>::over(machine, after, 0, nr);
+        let nr_sections = BlockPieces::nr_pieces(nr);
+        let data = BlockPieces::over(FrameArray::over(machine, after, nr * size_of::<BlockData>(), nr_sections), nr);
+        for section in 0..nr_sections {
+            data.put(section, &array.part(section << SECTION_BLOCK_SHIFT, data.len_of(section)));
+        }
+        let blocks = Blocks::new(data, summary);
         for b in blocks.names().iter() {
             (0..BLOCK_WORDS).for_each(|w| blocks.at(b).init(w, !0, Content::Zero));
             blocks.at(b).tell_of_init();

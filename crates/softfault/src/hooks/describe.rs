@@ -87,10 +87,10 @@ fn in_array<T: crate::mem::Words>(array: &FrameArray<T>, addr: usize) -> Option<
 impl<M: Machine> Vm<M> {
     /// What lies at an address of this machine's memory, or in the `Vm` itself.
     pub fn describe(&self, addr: usize) -> Option<Place> {
-        if let Some((_, at)) = in_array(&self.frames.descs, addr) {
+        if let Some((_, at)) = self.frames.descs.find_addr(addr) {
             return Some(Place { structure: "FrameDesc", field: field_at(DESC, at) });
         }
-        if let Some((_, at)) = in_array(&self.frames.blocks.data, addr) {
+        if let Some((_, at)) = self.frames.blocks.data.find_addr(addr) {
             return Some(Place { structure: "BlockData", field: field_at(BLOCK, at) });
         }
         if let Some((_, at)) = in_array(&self.cpus, addr) {
@@ -115,7 +115,7 @@ impl<M: Machine> Vm<M> {
         if pfn < 0 || pfn >= self.frames.descs.len() as i64 {
             return None;
         }
-        let desc = self.frames.desc(Pfn(pfn as u32));
+        let desc = self.frames.find_desc(Pfn(pfn as u32))?;
         let offset = addr % PAGE_SIZE as usize;
         Some(match desc.state().kind() {
             FrameKind::Table => Place { structure: "table", field: TABLES[(desc.index.get() as usize).min(4)] },

@@ -123,7 +123,10 @@ impl<M: Machine> Vm<M> {
     pub fn has_pages_only(&self, block: u32) -> bool {
         let first = BlockId(block).first_frame().0;
         let end = (u64::from(first) + BLOCK_FRAMES).min(self.nr_frames()) as u32;
-        let is_page = |p: u32| matches!(self.frames.desc(Pfn(p)).state().kind(), FrameKind::Free | FrameKind::Anon);
+        let is_page = |p: u32| {
+            let kind = self.frames.find_desc(Pfn(p)).map(|desc| desc.state().kind());
+            matches!(kind, Some(FrameKind::Free | FrameKind::Anon))
+        };
         (first..end).all(is_page)
     }
 

@@ -123,9 +123,6 @@ impl<M: Machine> Links<M> {
 
     /// A reference to the family that a private frame names, and the frame's index.
     fn family_of(&self, pfn: Pfn) -> Option<(FamilyRef<'_, M>, u64)> {
-        if u64::from(pfn.0) >= self.nr_frames() {
-            return None;
-        }
         let lookup = &self.lookup_section();
         let (owner, index) = self.anon_owner(pfn).filter(|(owner, _)| *owner < self.nr_frames())?;
         let founder = Pfn(owner as u32);
@@ -158,7 +155,7 @@ impl<M: Machine> Links<M> {
     /// Owner and index of a private frame, from its own descriptor or from that of
     /// the folio that it is a part of.
     fn anon_owner(&self, pfn: Pfn) -> Option<(u64, u64)> {
-        let desc = self.frames.desc(pfn);
+        let desc = self.frames.find_desc(pfn)?;
         if desc.state().kind() == FrameKind::Anon {
             return Some((desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire)));
         }

@@ -50,7 +50,7 @@ impl<M: Machine> Vm<M> {
                 ControlFlow::Continue(())
             });
         }
-        let frames = (1..self.nr_frames() as u32).map(Pfn);
+        let frames = self.frames.numbers();
         for pfn in frames.clone().filter(|pfn| matches!(self.object_part(*pfn), Some(Part::Header))) {
             let data = self.object(ObjectId(u64::from(pfn.0)));
             let there = u64::from(counts[pfn.0 as usize]).wrapping_add(data.handles.get());

@@ -8,7 +8,7 @@ use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Vpn};
-use crate::frame::{FrameKind, FreeBatch};
+use crate::frame::{DescCursor, FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::Vm;
@@ -21,6 +21,8 @@ use core::ops::ControlFlow;
 struct Sink<'a, M: Machine> {
     vm: &'a Vm<M>,
     batch: FreeBatch<'a, M>,
+    /// Of frames that entries named, so that their sections stay.
+    descs: DescCursor<'a>,
     /// Of the frames, when this began.
     nr_emptied: u64,
     nr_anon: u64,
@@ -33,12 +35,12 @@ struct Sink<'a, M: Machine> {
 impl<M: Machine> Harvest for Sink<'_, M> {
     #[inline]
     fn leaf(&mut self, leaf: Leaf) {
-        let desc = self.vm.frames.desc(leaf.pfn);
+        let desc = self.descs.at(leaf.pfn);
         match desc.state().kind() {
             FrameKind::Anon => {
                 self.nr_anon += 1;
                 if desc.map_drop() {
-                    self.batch.add(leaf.pfn);
+                    self.batch.add_described(leaf.pfn, desc);
                 }
             }
             // The latter of a tail.
@@ -75,7 +77,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn sink(&self) -> Sink<'vm, M> {
         let batch = FreeBatch::new(self.vm);
         let nr_emptied = self.vm.nr_blocks_emptied();
-        Sink { vm: self.vm, batch, nr_emptied, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
+        let descs = DescCursor::over(&self.vm.frames);
+        Sink { vm: self.vm, batch, descs, nr_emptied, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
     }
 
     /// Removes every mapping of the range. No section may be able to find a VMA

@@ -88,6 +88,12 @@ pub fn seems_zero(word: &Word) -> bool {
     word.load(Ordering::Relaxed) == 0
 }
 
+/// Reads a word that says where something lies, and changes only when memory comes or goes.
+#[inline(always)]
+pub fn look(place: &Word) -> u64 {
+    place.load(Ordering::Acquire)
+}
+
 /// Stores into a word that others spin on with read-modify-writes.
 #[inline(always)]
 pub fn unlock(word: &Word, value: u64) {

@@ -199,6 +199,18 @@ pub fn probe(slot: &Word) -> u64 {
     value
 }
 
+/// Reads a word that says where something lies. It is a cell of the model only in models in
+/// which a thread writes it: elsewhere it has one value, and a read adds orders that differ in
+/// nothing.
+pub fn look(place: &Word) -> u64 {
+    let addr = core::ptr::from_ref(place).addr();
+    let cell = REGISTRY.with(|r| {
+        let r = r.borrow();
+        r.live.get(&addr).filter(|_| r.running).map(|(cell, _)| cell.clone())
+    });
+    cell.map_or_else(|| place.0.load(Ordering::Acquire), |cell| cell.load(Ordering::Acquire))
+}
+
 /// Always worth a try here: a plain load may return the old value for as long as
 /// it likes, and a model has no end then.
 pub fn seems_zero(_: &Word) -> bool {

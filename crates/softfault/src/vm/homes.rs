@@ -1,8 +1,8 @@
 //! Who looks for frames where first: each CPU has a zone of its own in the memory of its node.
 
-use crate::addr::{BlockId, BlockRange, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::{Frames, Memory};
+use crate::frame::{FEW_BLOCKS, Frames, Memory};
 use crate::machine::{CpuId, MAX_NODES, Machine, MemoryNode};
 use crate::mem::FrameArray;
 use crate::policy::share;
@@ -109,7 +109,24 @@ impl Frames {
     }
 
     fn nr_free_in(&self, tract: &BlockRange) -> u64 {
-        tract.iter().map(|b| self.blocks.at(b).nr_free()).sum()
+        let summary = &self.blocks.summary;
+        let exactly = |blocks: BlockRange| -> u64 { blocks.iter().map(|b| self.blocks.at(b).nr_free()).sum() };
+        if self.blocks.nr() <= FEW_BLOCKS || tract.start >= tract.end {
+            return exactly(*tract);
+        }
+        // What is all free, or all in use, is told by a word.
+        let [first, last] = [tract.start.0, tract.end.0 - 1].map(|b| summary.tract_of(BlockId(b)));
+        let free_in = |of: u32| {
+            let all = summary.blocks_of(of);
+            let part = BlockRange { start: all.start.max(tract.start), end: all.end.min(tract.end) };
+            let nr_all = |blocks: &BlockRange| u64::from(blocks.end.0 - blocks.start.0) * BLOCK_FRAMES;
+            match summary.nr_used(of) {
+                0 => nr_all(&part),
+                nr_used if nr_used == nr_all(&all) => 0,
+                _ => exactly(part),
+            }
+        };
+        (first..=last).map(free_in).sum()
     }
 
     /// The node of the first frame in these blocks; `None` where the machine has none there.

@@ -158,15 +158,10 @@ pub(super) fn check_nodes<M: Machine>(machine: &M) -> Result<(), NewVmError> {
 }
 
 /// Frames that can be given: all but the metadata and frame 0.
-pub(super) fn nr_usable(ranges: &[FrameRange], nr_meta: u64) -> u64 {
+pub(super) fn nr_usable(ranges: &[FrameRange], meta: &FrameRange) -> u64 {
     let nr_frames: u64 = ranges.iter().map(|r| r.nr_frames).sum();
-    nr_frames - nr_meta - u64::from(has_frame_0(ranges, nr_meta))
-}
-
-/// Whether frame 0 is there and not metadata, which lies in the first range with room.
-fn has_frame_0(ranges: &[FrameRange], nr_meta: u64) -> bool {
-    let is_first = |r: &&FrameRange| r.first.0 == 0;
-    ranges.iter().find(|r| r.nr_frames > nr_meta).filter(is_first).is_none() && ranges.iter().any(|r| r.holds(0))
+    let has_frame_0 = ranges.iter().any(|r| r.holds(0)) && !meta.holds(0);
+    nr_frames - meta.nr_frames - u64::from(has_frame_0)
 }
 
 /// Checks the knobs of the watermarks, and gives these.

@@ -108,11 +108,11 @@ fn frames_that_are_not_aligned_are_refused() {
     }
 }
 
-/// Memory far above frame 0 has descriptors for all frames below it.
+/// A section has descriptors for all of its frames, holes included.
 #[test]
 fn frames_without_room_for_the_metadata_are_refused_before_any_is_touched() {
     let cases: [&[(u32, u64)]; 4] =
-        [&[(0, 3)], &[(1 << 27, 1 << 18)], &[(0x8_0000, 1 << 12)], &[(0, 2), (4, 2), (8, 2)]];
+        [&[(0, 3)], &[(0, 240), (1 << 27, 240)], &[(0x8_0000, 1), (0xf_0000, 250)], &[(0, 2), (4, 2), (8, 2)]];
     for frames in cases {
         let refused = refused(without_memory(frames), Tunables::default());
         assert!(matches!(refused, NewVmError::NoRoom { .. }), "{frames:?}: {refused:?}");

@@ -22,7 +22,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
-use crate::frame::{MapsFull, OutOfFrames};
+use crate::frame::{DescCursor, FrameDesc, MapsFull, OutOfFrames};
 use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::Vm;
@@ -234,6 +234,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut to = None;
         let mut nr_anon = 0;
         let mut result = Ok(());
+        let mut descs = DescCursor::over(&self.vm.frames);
         for vpn in (part.start.0..part.end.0).map(Vpn) {
             self.vm.machine.tick(Tick::Step);
             let i = index_of::<M::Format>(vpn.0, 0);
@@ -247,7 +248,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
             let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
-            let shared = copied.map(|()| self.share_entry(slot, loaded, write_protected));
+            let shared = copied.map(|()| self.share_entry(slot, loaded, &mut descs, write_protected));
             let copied = match shared {
                 Ok(Shared::Nothing) => Ok(None),
                 Ok(Shared::Entry(word, nr)) => {
@@ -276,7 +277,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Raises the count under the entry's lock and takes the write right away.
     #[inline]
-    fn share_entry(&self, slot: Slot<'_, M::Format>, mut loaded: Unread, write_protected: &mut bool) -> Shared {
+    fn share_entry(
+        &self,
+        slot: Slot<'_, M::Format>,
+        mut loaded: Unread,
+        descs: &mut DescCursor<'_>,
+        write_protected: &mut bool,
+    ) -> Shared {
         loop {
             let seen = slot.seen(loaded);
             match seen.entry {
@@ -284,7 +291,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Entry::Guard | Entry::Poison => return Shared::Entry(loaded, 0),
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
-                        return self.share_locked(slot, leaf, write_protected);
+                        return self.share_locked(slot, leaf, descs.at(leaf.pfn), write_protected);
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
@@ -349,9 +356,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// The lock bit first, then the look at the pins, which is the raise itself: a
     /// pin that this does not see will see the bit (I23).
     #[inline]
-    fn share_locked(&self, slot: Slot<'_, M::Format>, leaf: Leaf, write_protected: &mut bool) -> Shared {
+    fn share_locked(
+        &self,
+        slot: Slot<'_, M::Format>,
+        leaf: Leaf,
+        desc: &FrameDesc,
+        write_protected: &mut bool,
+    ) -> Shared {
         let is_zero = leaf.pfn == self.vm.frames.zero;
-        let desc = self.vm.frames.desc(leaf.pfn);
         let raised = if is_zero { Ok(false) } else { desc.map_raise().map(|before| before.pins() > 0) };
         let refused = match raised {
             Ok(false) => None,

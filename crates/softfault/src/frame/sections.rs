@@ -1,0 +1,137 @@
+//! Where the descriptors and blocks of frames lie: by sections of 128 MiB, each of which has
+//! memory or is a hole.
+//!
+//! ```text
+//! places of descriptors   a word per section ──▶ 32,768 descriptors, 256 frames
+//! places of blocks        a word per section ──▶ 64 blocks
+//! ```
+//! Within a section both are dense, so that a descriptor is one load away from its number, of a
+//! word that nobody writes while the section stays. A hole has neither: 1 GiB at 512 GiB costs
+//! the descriptors of 1 GiB, and a word of each table and a row of the summaries for each
+//! 128 MiB below it. In a section that is partly a hole, the hole's frames have descriptors, and
+//! are reserved.
+//!
+//! A block of a hole looks like one of which all frames are in use (`no_memory`), so that a pass
+//! over blocks by number needs no look first. It is never written: it offers nothing, so that
+//! nobody reserves it or claims from it. A descriptor is another matter. Who has a frame, or an
+//! entry or slot that names it, knows that there is one ([`desc`](Frames::desc)). Who has a mere
+//! number asks ([`find_desc`](Frames::find_desc)).
+//!
+//! Source: Linux, `SPARSEMEM` (sections of 128 MiB on x86-64, `mem_section`).
+//!
+//! Locks on entry: none.
+
+use super::Frames;
+use super::block::BlockData;
+use super::desc::FrameDesc;
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::mem::{Cursor, Near, Pieces};
+
+/// log2 of the blocks in a section.
+pub(crate) const SECTION_BLOCK_SHIFT: u32 = 6;
+/// log2 of the frames in a section.
+pub(crate) const SECTION_SHIFT: u32 = SECTION_BLOCK_SHIFT + BLOCK_FRAMES.ilog2();
+/// Frames in a section.
+pub(crate) const SECTION_FRAMES: u64 = 1 << SECTION_SHIFT;
+
+/// The descriptors of all frames.
+pub(crate) type Descs = Pieces<FrameDesc, SECTION_SHIFT>;
+/// Descriptors of frames, most of which lie near each other.
+pub(crate) struct DescCursor<'a>(Cursor<'a, FrameDesc, SECTION_SHIFT>);
+/// All blocks' data.
+pub(crate) type BlockPieces = Pieces<BlockData, SECTION_BLOCK_SHIFT>;
+
+/// Frames `start..end` of a section.
+pub(crate) fn frames_of(section: usize) -> (u64, u64) {
+    let first = (section as u64) << SECTION_SHIFT;
+    (first, first + SECTION_FRAMES)
+}
+
+impl Frames {
+    /// The descriptor of a frame of the machine.
+    ///
+    /// # Panics
+    ///
+    /// If there is none: numbers from outside go to [`find_desc`](Self::find_desc).
+    #[inline(always)]
+    pub(crate) fn desc(&self, pfn: Pfn) -> &FrameDesc {
+        match self.descs.get(pfn.0 as usize) {
+            Some(desc) => desc,
+            None => no_desc(pfn),
+        }
+    }
+
+    /// The same, and where those of its neighbours are.
+    #[inline(always)]
+    pub(crate) fn desc_near(&self, pfn: Pfn) -> (&FrameDesc, Near<FrameDesc>) {
+        self.descs.get_near(pfn.0 as usize).unwrap_or_else(|| no_desc(pfn))
+    }
+
+    /// Those of adjacent frames of one block.
+    ///
+    /// # Panics
+    ///
+    /// As [`desc`](Self::desc).
+    #[inline(always)]
+    pub(crate) fn descs_from(&self, first: Pfn, nr: u64) -> &[FrameDesc] {
+        self.descs.run(first.0 as usize, nr as usize).unwrap_or_else(|| no_desc(first))
+    }
+
+    /// The descriptor of a frame, if the number is one of the machine's memory.
+    pub(crate) fn find_desc(&self, pfn: Pfn) -> Option<&FrameDesc> {
+        self.descs.get(pfn.0 as usize)
+    }
+
+    /// The first section of which the two tables do not say the same, or do not lead to the next one
+    /// that is there (I50).
+    pub(crate) fn wrong_section(&self) -> Option<usize> {
+        let mut next = None;
+        (0..Descs::nr_pieces(self.descs.len())).rev().find(|p| {
+            let is_there = self.descs.get(p << SECTION_SHIFT).is_some();
+            next = if is_there { Some(*p) } else { next };
+            is_there != self.blocks.is_there(BlockId((p << SECTION_BLOCK_SHIFT) as u32))
+                || [self.descs.next_piece(*p), self.blocks.data.next_piece(*p)] != [next; 2]
+        })
+    }
+
+    /// The numbers of all frames that have descriptors but 0, which names none.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = Pfn> + Clone + '_ {
+        let first = |p: usize| p << SECTION_SHIFT;
+        let pieces = core::iter::successors(self.descs.next_piece(0), |p| self.descs.next_piece(p + 1));
+        let frames = pieces.flat_map(move |p| first(p)..first(p) + self.descs.len_of(p));
+        frames.filter(|pfn| *pfn != 0).map(|pfn| Pfn(pfn as u32))
+    }
+}
+
+impl<'a> DescCursor<'a> {
+    pub(crate) fn over(frames: &'a Frames) -> DescCursor<'a> {
+        DescCursor(Cursor::new(&frames.descs))
+    }
+
+    /// As [`Frames::desc`], of a frame whose section stays, as do those of the frames before it.
+    #[inline(always)]
+    pub(crate) fn at(&mut self, pfn: Pfn) -> &'a FrameDesc {
+        match self.0.get(pfn.0 as usize) {
+            Some(desc) => desc,
+            None => no_desc(pfn),
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_desc(pfn: Pfn) -> ! {
+    panic!("{pfn:?}: should be a frame of the machine");
+}
+
+/// The numbers of the blocks of all sections that have memory, from section `first` on.
+pub(crate) fn blocks_there(data: &BlockPieces, first: usize) -> impl Iterator<Item = BlockId> + '_ {
+    let sections = core::iter::successors(data.next_piece(first), |p| data.next_piece(p + 1));
+    sections.flat_map(|p| range_of(data, p).iter())
+}
+
+/// The blocks of a section.
+pub(crate) fn range_of(data: &BlockPieces, section: usize) -> BlockRange {
+    let start = (section << SECTION_BLOCK_SHIFT) as u32;
+    BlockRange { start: BlockId(start), end: BlockId(start + data.len_of(section) as u32) }
+}

@@ -1,0 +1,155 @@
+//! Where the metadata of memory lies at the beginning: which sections have some, and the frames
+//! that all of it takes, in one piece.
+//!
+//! ```text
+//! descriptors of the sections that are there │ their blocks │ data of CPUs │ summaries, and the
+//! words that say where the first two lie │ zero frame
+//! ```
+//! Sections that the metadata fills are left out as holes are: nobody asks for the descriptor of a
+//! frame of it. So a terabyte has no 66 MB of descriptors that say "reserved".
+//!
+//! Locks on entry: none; there is no `Vm` yet.
+
+use super::NewVmError;
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::cpu::CpuData;
+use crate::frame::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, frames_of};
+use crate::frame::{BlockData, BlockPieces, Blocks, Descs, FrameDesc, Summary};
+use crate::machine::{FrameRange, Machine};
+use crate::mem::FrameArray;
+use crate::sync::Word;
+use core::ops::Range;
+
+/// Number of the parts in the picture of the module.
+const NR_PARTS: usize = 5;
+
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// One past the highest frame.
+    nr_frames: u64,
+    nr_cpus: usize,
+    /// Sections that are wholly metadata.
+    filled: Range<usize>,
+    /// Frames of each part.
+    nr_of: [u64; NR_PARTS],
+    /// All parts.
+    pub(super) meta: FrameRange,
+}
+
+impl Layout {
+    /// Finds the first range with room.
+    pub(super) fn of(ranges: &[FrameRange], nr_frames: u64, nr_cpus: usize) -> Result<Layout, NewVmError> {
+        let nr_sections = nr_frames.div_ceil(SECTION_FRAMES) as usize;
+        let nr_there = (0..nr_sections).filter(|section| has_memory(ranges, *section)).count();
+        let nr_of = |nr_filled: usize| parts(nr_frames, nr_cpus, nr_there - nr_filled);
+        let nr_most: u64 = nr_of(0).iter().sum();
+        let home = ranges.iter().find(|r| r.nr_frames > nr_most);
+        let first = home.ok_or(NewVmError::NoRoom { nr_frames: nr_most })?.first;
+        // The zero frame, which comes last, has a descriptor.
+        let filled_by = |nr_meta: u64| {
+            let start = u64::from(first.0).div_ceil(SECTION_FRAMES) as usize;
+            start..((u64::from(first.0) + nr_meta - 1) / SECTION_FRAMES).max(start as u64) as usize
+        };
+        // The more sections are left out, the less metadata there is to fill them.
+        let mut filled = filled_by(nr_most);
+        loop {
+            let nr_of = nr_of(filled.len());
+            let meta = FrameRange { first, nr_frames: nr_of.iter().sum() };
+            let now = filled_by(meta.nr_frames);
+            if now.len() >= filled.len() {
+                return Ok(Layout { nr_frames, nr_cpus, filled, nr_of, meta });
+            }
+            filled = now;
+        }
+    }
+
+    fn nr_sections(&self) -> usize {
+        Descs::nr_pieces(self.nr_frames as usize)
+    }
+
+    fn nr_blocks(&self) -> usize {
+        self.nr_frames.div_ceil(BLOCK_FRAMES) as usize
+    }
+
+    /// First frame of a part.
+    fn at(&self, part: usize) -> Pfn {
+        Pfn(self.meta.first.0 + self.nr_of[..part].iter().sum::<u64>() as u32)
+    }
+
+    pub(super) fn zero(&self) -> Pfn {
+        self.at(4)
+    }
+
+    pub(super) fn cpus<M: Machine>(&self, machine: &M) -> FrameArray<CpuData> {
+        FrameArray::over(machine, self.at(2), 0, self.nr_cpus)
+    }
+
+    /// Descriptors and blocks, which are zeroes.
+    pub(super) fn sections<M: Machine>(&self, machine: &M) -> (Descs, Blocks) {
+        let (nr_sections, nr_blocks) = (self.nr_sections(), self.nr_blocks());
+        let is_there = |section: usize| has_memory(machine.frames(), section) && !self.filled.contains(&section);
+        let nr_there = (0..nr_sections).filter(|section| is_there(*section)).count();
+        let (nr_descs, nr_block_data) = lengths(self.nr_frames, nr_there);
+        let all_descs = FrameArray::<FrameDesc>::over(machine, self.at(0), 0, nr_descs);
+        let all_blocks = FrameArray::<BlockData>::over(machine, self.at(1), 0, nr_block_data);
+        let after = Summary::bytes_for(nr_blocks as u32, self.nr_cpus);
+        let places = FrameArray::<Word>::over(machine, self.at(3), after, 2 * nr_sections);
+        let descs = Descs::over(places.part(0, nr_sections), self.nr_frames as usize);
+        let data = BlockPieces::over(places.part(nr_sections, nr_sections), nr_blocks);
+        let summary = Summary::over(machine, self.at(3), nr_blocks as u32, self.nr_cpus);
+        let (mut rank, mut next) = (nr_there, nr_sections);
+        for section in (0..nr_sections).rev() {
+            if !is_there(section) {
+                descs.leave_out(section, next);
+                data.leave_out(section, next);
+                continue;
+            }
+            rank -= 1;
+            descs.put(section, &all_descs.part(rank << SECTION_FRAMES.ilog2(), descs.len_of(section)));
+            data.put(section, &all_blocks.part(rank << SECTION_BLOCK_SHIFT, data.len_of(section)));
+            leave_out(&summary, section + 1..next);
+            next = section;
+        }
+        leave_out(&summary, 0..next);
+        (descs, Blocks::new(data, summary))
+    }
+}
+
+/// Whether some of a section is memory.
+fn has_memory(ranges: &[FrameRange], section: usize) -> bool {
+    let (first, end) = frames_of(section);
+    ranges.iter().any(|r| u64::from(r.first.0) < end && first < r.end())
+}
+
+/// The summaries learn of a hole before the last section, which is there.
+fn leave_out(summary: &Summary, sections: Range<usize>) {
+    let [start, end] = [sections.start, sections.end].map(|section| BlockId((section << SECTION_BLOCK_SHIFT) as u32));
+    if start < end && end.0 < summary.nr_places() {
+        summary.leave_out(&BlockRange { start, end });
+    }
+}
+
+/// Descriptors and blocks of so many sections, among them the last, which may end early.
+fn lengths(nr_frames: u64, nr_there: usize) -> (usize, usize) {
+    let nr_missing = nr_frames.next_multiple_of(SECTION_FRAMES) - nr_frames;
+    let nr_descs = nr_there as u64 * SECTION_FRAMES - nr_missing;
+    (nr_descs as usize, nr_descs.div_ceil(BLOCK_FRAMES) as usize)
+}
+
+/// Frames of each part, with so many sections.
+fn parts(nr_frames: u64, nr_cpus: usize, nr_there: usize) -> [u64; NR_PARTS] {
+    let (nr_descs, nr_block_data) = lengths(nr_frames, nr_there);
+    let nr_places = 2 * nr_frames.div_ceil(SECTION_FRAMES) as usize;
+    let words_of_summary = Summary::bytes_for(nr_frames.div_ceil(BLOCK_FRAMES) as u32, nr_cpus) / size_of::<Word>();
+    [
+        FrameArray::<FrameDesc>::frames_for(nr_descs),
+        FrameArray::<BlockData>::frames_for(nr_block_data),
+        FrameArray::<CpuData>::frames_for(nr_cpus),
+        FrameArray::<Word>::frames_for(words_of_summary + nr_places),
+        1,
+    ]
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;
