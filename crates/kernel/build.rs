@@ -18,7 +18,7 @@ fn main() {
     }
     println!("cargo:rustc-link-arg-bins=-Wl,-T,{dir}/link.ld");
     println!("cargo:rerun-if-changed=link.ld");
-    println!("cargo:rerun-if-changed=src/boot/start.s");
-    println!("cargo:rerun-if-changed=src/arch/entry.s");
-    println!("cargo:rerun-if-changed=src/arch/bytes.s");
+    println!("cargo:rerun-if-changed=src/port/boot/start.s");
+    println!("cargo:rerun-if-changed=src/port/arch/entry.s");
+    println!("cargo:rerun-if-changed=src/port/arch/bytes.s");
 }

@@ -45,37 +45,16 @@
 
 extern crate alloc;
 
-mod arch;
-mod boot;
-mod console;
-mod errno;
-mod file;
-mod fs;
-mod futex;
-mod heap;
-mod kcompactd;
-mod khugepaged;
-mod machine;
-mod mailbox;
-mod main_thread;
-mod mm;
-mod oom;
-mod power;
-mod process;
-mod random;
-mod sched;
-mod selftest;
-mod shm;
-mod signal;
-mod sync;
-mod syscall;
-mod trap;
+mod linux;
+mod port;
 
-use arch::{apic, cpu, descriptors};
-use boot::{info, paging, smp};
-use console::{Channel, Line};
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
+use linux::main_thread;
+use port::arch::{apic, cpu, descriptors};
+use port::boot::{info, paging, smp};
+use port::console::{Channel, Line};
+use port::{heap, power, random, sched};
 
 /// The boot CPU comes here from `start.s`, on the boot tables.
 #[unsafe(no_mangle)]

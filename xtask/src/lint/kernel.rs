@@ -8,7 +8,7 @@
 use super::{Breach, Source};
 
 const KERNEL: &str = "crates/kernel/src/";
-const BOOT: &str = "crates/kernel/src/boot/";
+const BOOT: &str = "crates/kernel/src/port/boot/";
 const WORDS: [(&str, &str); 9] = [
     ("table::format", "entries are written by the library alone"),
     ("::encode(", "entries are written by the library alone"),
@@ -49,8 +49,8 @@ mod tests {
             let found = check(&[Source { path: path.into(), text: text.into() }]);
             found.into_iter().map(|b| b.place).collect::<Vec<_>>()
         };
-        assert_eq!(places("crates/kernel/src/mm.rs"), ["crates/kernel/src/mm.rs:2", "crates/kernel/src/mm.rs:3"]);
-        assert!(places("crates/kernel/src/boot/paging.rs").is_empty());
+        assert_eq!(places("crates/kernel/src/port/mm.rs"), ["crates/kernel/src/mm.rs:2", "crates/kernel/src/mm.rs:3"]);
+        assert!(places("crates/kernel/src/port/boot/paging.rs").is_empty());
         assert!(places("crates/host/src/walk.rs").is_empty());
     }
 }

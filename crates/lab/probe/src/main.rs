@@ -29,7 +29,7 @@ use core::arch::global_asm;
 use core::ffi::CStr;
 
 global_asm!(include_str!("start.s"));
-global_asm!(include_str!("../../../kernel/src/arch/bytes.s"));
+global_asm!(include_str!("../../../kernel/src/port/arch/bytes.s"));
 
 /// The name under which Linux starts it; the archive for Linux has it so.
 const NAME_AS_INIT: &CStr = c"/.softfault-init";

@@ -1,5 +1,5 @@
 # The entry: there is no C library. The byte functions that compiled code calls by
-# name are the kernel's own (crates/kernel/src/arch/bytes.s).
+# name are the kernel's own (crates/kernel/src/port/arch/bytes.s).
 
 .global _start
 _start:

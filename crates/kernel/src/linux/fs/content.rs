@@ -1,0 +1,191 @@
+//! The bytes of a plain file. They stay where the loader put them (the archive)
+//! until the file is written, truncated or mapped shared; from then on they are
+//! in a shared object of the memory subsystem.
+//!
+//! Readers take no lock for long: they work on what the file had when they
+//! looked. Writers are one at a time ([`Content::writer`]).
+
+use super::mapped;
+use super::seals::Seals;
+use super::sleeping::{RawSleeping, SleepingLock};
+use crate::linux::errno::{self, Errno};
+use crate::port::mm;
+use crate::port::sync::SpinLock;
+use alloc::sync::Arc;
+use core::cmp::Ordering;
+use lock_api::MutexGuard;
+
+/// Bytes that are moved at a time.
+const PAGE_BYTES: u64 = 4096;
+/// Largest file.
+pub const MAX_SIZE_BYTES: u64 = 1 << 43;
+
+#[derive(Clone)]
+enum Bytes {
+    Archive(&'static [u8]),
+    Object(Arc<mm::Object>),
+}
+
+/// A file's content.
+pub struct Content {
+    bytes: SpinLock<Bytes>,
+    /// Held by the one who changes it.
+    writing: SleepingLock<Seals>,
+}
+
+/// Who may change a content.
+pub struct Writer<'a> {
+    content: &'a Content,
+    seals: MutexGuard<'a, RawSleeping, Seals>,
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if let Bytes::Object(object) = &*self.bytes.lock() {
+            mapped::forget(object.id());
+        }
+    }
+}
+
+impl Content {
+    /// With the bytes of the archive, or none.
+    pub fn new(bytes: &'static [u8]) -> Content {
+        Content::sealed(bytes, Seals::SEAL)
+    }
+    /// The same with seals, which others may be added to.
+    pub fn sealed(bytes: &'static [u8], seals: Seals) -> Content {
+        Content { bytes: SpinLock::new(Bytes::Archive(bytes)), writing: SleepingLock::new(seals) }
+    }
+    fn bytes(&self) -> Bytes {
+        self.bytes.lock().clone()
+    }
+    /// Its size.
+    pub fn size_bytes(&self) -> u64 {
+        match self.bytes() {
+            Bytes::Archive(bytes) => bytes.len() as u64,
+            Bytes::Object(object) => object.size_bytes(),
+        }
+    }
+    /// Bytes of memory that it takes, apart from the archive.
+    pub fn resident_bytes(&self) -> u64 {
+        match self.bytes() {
+            Bytes::Archive(bytes) => bytes.len() as u64,
+            Bytes::Object(object) => object.nr_resident_pages() * PAGE_BYTES,
+        }
+    }
+    /// The archive's bytes, while they are the content.
+    pub fn archive_bytes(&self) -> Option<&'static [u8]> {
+        match *self.bytes.lock() {
+            Bytes::Archive(bytes) => Some(bytes),
+            Bytes::Object(_) => None,
+        }
+    }
+    /// Reads from `offset` on, up to the end.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> usize {
+        match self.bytes() {
+            Bytes::Archive(bytes) => {
+                let start = offset.min(bytes.len() as u64) as usize;
+                let part = &bytes[start..];
+                let nr = part.len().min(into.len());
+                into[..nr].copy_from_slice(&part[..nr]);
+                nr
+            }
+            Bytes::Object(object) => object.read(offset, into),
+        }
+    }
+    /// The first offset from `from` on that holds data, or the first that holds
+    /// none; the end is a hole. Nothing behind the last data.
+    pub fn seek(&self, from: u64, data: bool) -> Option<u64> {
+        let size = self.size_bytes();
+        if from >= size {
+            return None;
+        }
+        let Bytes::Object(object) = self.bytes() else { return Some(if data { from } else { size }) };
+        let pages = from / PAGE_BYTES..size.div_ceil(PAGE_BYTES);
+        let page = match data {
+            true => object.next_resident(pages)?,
+            false => {
+                let is_data = |page: &u64| object.next_resident(*page..*page + 1).is_some();
+                return Some(pages.into_iter().find(|p| !is_data(p)).map_or(size, |p| (p * PAGE_BYTES).max(from)));
+            }
+        };
+        Some((page * PAGE_BYTES).max(from))
+    }
+    /// The right to change it; sleeps while somebody else has it.
+    pub fn writer(&self) -> Writer<'_> {
+        Writer { content: self, seals: self.writing.lock() }
+    }
+    /// The shared object with the content.
+    pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
+        self.writer().object()
+    }
+}
+
+impl Writer<'_> {
+    /// What may not be done to the file.
+    pub fn seals(&self) -> Seals {
+        *self.seals
+    }
+    /// Sets that.
+    pub fn set_seals(&mut self, seals: Seals) {
+        *self.seals = seals;
+    }
+    /// The content as a shared object, made now if there is none yet.
+    pub fn object(&self) -> errno::Result<Arc<mm::Object>> {
+        let bytes = match self.content.bytes() {
+            Bytes::Object(object) => return Ok(object),
+            Bytes::Archive(bytes) => bytes,
+        };
+        let object = mm::new_object(bytes.len() as u64)?;
+        for (at, part) in (0..).step_by(PAGE_BYTES as usize).zip(bytes.chunks(PAGE_BYTES as usize)) {
+            object.write(at, part).map_err(|e| e.errno())?;
+        }
+        let object = Arc::new(object);
+        *self.content.bytes.lock() = Bytes::Object(object.clone());
+        Ok(object)
+    }
+    /// Writes at `offset`, growing the file as needed.
+    pub fn write_at(&self, offset: u64, from: &[u8]) -> errno::Result<()> {
+        let end = offset.checked_add(from.len() as u64).filter(|end| *end <= MAX_SIZE_BYTES).ok_or(Errno::EFBIG)?;
+        self.seals.check(Seals::NO_WRITES)?;
+        let object = self.object()?;
+        let before = object.size_bytes();
+        if end > before {
+            self.seals.check(Seals::GROW)?;
+            object.set_size_bytes(end);
+        }
+        object.write(offset, from).map_err(|e| {
+            if end > before {
+                object.set_size_bytes(before);
+            }
+            e.errno()
+        })
+    }
+    /// Cuts or extends it.
+    pub fn set_size_bytes(&self, size: u64) -> errno::Result<()> {
+        if size > MAX_SIZE_BYTES {
+            return Err(Errno::EFBIG);
+        }
+        match size.cmp(&self.content.size_bytes()) {
+            Ordering::Less => self.seals.check(Seals::SHRINK)?,
+            Ordering::Equal => {}
+            Ordering::Greater => self.seals.check(Seals::GROW)?,
+        }
+        if size == 0
+            && let Bytes::Archive(bytes) = &mut *self.content.bytes.lock()
+        {
+            *bytes = &[];
+            return Ok(());
+        }
+        if size != self.content.size_bytes() {
+            self.object()?.set_size_bytes(size);
+        }
+        Ok(())
+    }
+    /// Makes the bytes read as zero; whole pages are given back.
+    pub fn clear(&self, start: u64, end: u64) -> errno::Result<()> {
+        self.seals.check(Seals::NO_WRITES)?;
+        self.object()?.zero(start..end);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! The tree as programs find it: what the archive has, and the names that are
+//! always there.
+
+use super::change::{self, New};
+use super::content::Content;
+use super::inode::{Body, Inode};
+use super::proc;
+use super::tree::{self, Entry};
+use super::walk::{self, Follow};
+use crate::linux::errno::{self, Errno};
+use crate::linux::process::archive::{self, Item};
+use crate::log;
+use alloc::sync::Arc;
+use linux_raw_sys::general::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG};
+
+/// Devices by their numbers, as Linux has them.
+pub mod device {
+    /// Reads nothing, takes everything.
+    pub const NULL: u64 = number(1, 3);
+    /// Reads zeroes.
+    pub const ZERO: u64 = number(1, 5);
+    /// Reads zeroes, is always full.
+    pub const FULL: u64 = number(1, 7);
+    /// Random bytes.
+    pub const RANDOM: u64 = number(1, 8);
+    /// The same.
+    pub const URANDOM: u64 = number(1, 9);
+    /// The terminal of the process.
+    pub const TTY: u64 = number(5, 0);
+    /// The machine's.
+    pub const CONSOLE: u64 = number(5, 1);
+
+    /// The number of a device.
+    pub const fn number(major: u64, minor: u64) -> u64 {
+        major << 8 | minor & 0xff | (minor & !0xff) << 12
+    }
+}
+
+const DEVICES: [(&str, u64); 7] = [
+    ("null", device::NULL),
+    ("zero", device::ZERO),
+    ("full", device::FULL),
+    ("random", device::RANDOM),
+    ("urandom", device::URANDOM),
+    ("tty", device::TTY),
+    ("console", device::CONSOLE),
+];
+
+const LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// Makes the tree, unless it is there: before the first program.
+pub fn init() {
+    if tree::is_made() {
+        return;
+    }
+    let made = tree::init().and_then(|()| fixed()).and_then(|()| from_archive()).and_then(|()| usual());
+    if let Err(errno) = made {
+        log!("the file system is incomplete: {errno}");
+    }
+}
+
+/// The directory at `path`, made with its parents if need be.
+fn dir(path: &[u8], mode: u32) -> errno::Result<Arc<Inode>> {
+    let mut at = tree::root();
+    for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+        let found = walk::walk(&at, name, Follow::Last)?;
+        at = match found.inode {
+            Some(inode) if inode.is_dir() => inode,
+            Some(_) => return Err(Errno::ENOTDIR),
+            None => change::create(&found, New::Dir, mode)?,
+        };
+    }
+    Ok(at)
+}
+
+/// Directory and last name of a path.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|b| *b == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
+fn put(path: &[u8], body: Body, mode: u32) -> errno::Result<()> {
+    let (parent, name) = split(path);
+    let parent = dir(parent, 0o755)?;
+    tree::insert(&parent, Entry::new(name, &Inode::new(body, mode)?)?)
+}
+
+/// What is there whatever the archive has.
+fn fixed() -> errno::Result<()> {
+    for (path, mode) in [("/tmp", 0o1777), ("/dev", 0o755), ("/dev/shm", 0o1777), ("/var/tmp", 0o1777)] {
+        dir(path.as_bytes(), 0o755)?.change(|meta| meta.mode = mode);
+    }
+    let root = tree::root();
+    for (name, generated) in [("proc", proc::PROC), ("sys", proc::SYS)] {
+        let mount = proc::inode(&root, name.as_bytes(), generated)?;
+        tree::insert(&root, Entry::new(name.as_bytes(), &mount)?)?;
+    }
+    let dev = dir(b"/dev", 0o755)?;
+    for (name, number) in DEVICES {
+        tree::insert(&dev, Entry::new(name.as_bytes(), &Inode::new(Body::Device(number), 0o666)?)?)?;
+    }
+    for (path, target) in LINKS {
+        put(path.as_bytes(), Body::Symlink(target.as_bytes().into()), 0o777)?;
+    }
+    Ok(())
+}
+
+/// What many programs expect and the archive may have brought.
+fn usual() -> errno::Result<()> {
+    let has = |path: &[u8]| walk::walk(&tree::root(), path, Follow::Last).is_ok_and(|w| w.inode.is_some());
+    if !has(b"/etc/passwd") {
+        put(
+            b"/etc/passwd",
+            Body::File(Content::new(b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n")),
+            0o644,
+        )?;
+    }
+    if !has(b"/etc/group") {
+        put(b"/etc/group", Body::File(Content::new(b"root:x:0:\nnogroup:x:65534:\n")), 0o644)?;
+    }
+    Ok(())
+}
+
+fn from_archive() -> errno::Result<()> {
+    for item in archive::items() {
+        if item.name.starts_with(b".softfault/") {
+            continue;
+        }
+        match add(&item) {
+            Ok(()) => {}
+            Err(Errno::ENOMEM) => return Err(Errno::ENOMEM),
+            Err(errno) => log!("/{}: left out: {errno}", item.name.escape_ascii()),
+        }
+    }
+    Ok(())
+}
+
+fn add(item: &Item) -> errno::Result<()> {
+    let mode = item.mode & 0o7777;
+    let body = match item.mode & S_IFMT {
+        S_IFDIR => {
+            dir(item.name, 0o755)?.change(|meta| meta.mode = mode);
+            return Ok(());
+        }
+        S_IFREG => Body::File(Content::new(item.bytes)),
+        S_IFLNK => Body::Symlink(item.bytes.into()),
+        S_IFIFO => Body::Pipe(crate::linux::file::pipe::Pipe::fifo()?),
+        _ => return Err(Errno::EINVAL),
+    };
+    put(item.name, body, mode)
+}

@@ -1,0 +1,66 @@
+//! Names of files that are mapped, for `/proc/PID/maps`: the memory subsystem
+//! knows a mapping's object by its number only. A name goes when the file's
+//! content does; a mapping that is still there then has none.
+//!
+//! One spin lock, under which nothing is dropped. Without memory for a name
+//! there is none.
+
+use super::{Inode, tree, walk};
+use crate::linux::errno::{self, Errno};
+use crate::port::heap;
+use crate::port::sync::SpinLock;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use softfault::ObjectId;
+
+/// Heap that a name costs, besides its bytes.
+const HEAP_PER_NAME: usize = 128;
+
+/// What is known of a mapped file.
+#[derive(Clone)]
+pub struct Name {
+    /// The file's number.
+    pub inode_number: u64,
+    /// The file system's.
+    pub device: u64,
+    path: Arc<[u8]>,
+    _charge: Arc<heap::Charge>,
+}
+
+static NAMES: SpinLock<BTreeMap<u64, Name>> = SpinLock::new(BTreeMap::new());
+
+/// The object is the content of `inode`, found at `path`.
+pub fn set(object: ObjectId, inode: &Inode, path: &[u8]) -> errno::Result<()> {
+    let _charge = Arc::new(heap::charge(HEAP_PER_NAME + path.len())?);
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(path).into();
+    let name = Name { inode_number: inode.number, device: inode.device(), path, _charge };
+    let before = NAMES.lock().insert(object.0, name);
+    drop(before);
+    Ok(())
+}
+
+/// Forgets it.
+pub fn forget(object: ObjectId) {
+    let gone = NAMES.lock().remove(&object.0);
+    drop(gone);
+}
+
+/// What is known of the object, if it is a file's.
+pub fn find(object: ObjectId) -> Option<Name> {
+    NAMES.lock().get(&object.0).cloned()
+}
+
+impl Name {
+    /// The path, with a note if the file is there no more.
+    pub fn path(&self) -> errno::Result<Vec<u8>> {
+        let found = walk::walk(&tree::root(), &self.path, walk::Follow::Slash).ok().and_then(|found| found.inode);
+        let is_there = found.is_some_and(|inode| inode.number == self.inode_number);
+        let note: &[u8] = if is_there { b"" } else { b" (deleted)" };
+        let mut path = Vec::new();
+        path.try_reserve_exact(self.path.len() + note.len()).map_err(|_| Errno::ENOMEM)?;
+        path.extend_from_slice(&self.path);
+        path.extend_from_slice(note);
+        Ok(path)
+    }
+}

@@ -1,0 +1,281 @@
+//! `/proc/PID` and what is in it.
+
+use super::text::Buffer;
+use super::{DIR, FILE, Jump, Kind, LINK, Node};
+use super::{mappings, memory};
+use crate::linux::errno::{self, Errno};
+use crate::linux::file::Open;
+use crate::linux::fs::{Body, tree, walk};
+use crate::linux::process::{self, Process};
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt::{self, Write};
+use core::sync::atomic::Ordering;
+
+/// A process, or one of its threads.
+#[derive(Clone, Copy)]
+pub struct Subject {
+    pid: u32,
+    /// The thread that is meant, if one is.
+    tid: Option<u32>,
+}
+
+/// Something about a process, by its name.
+pub struct Of {
+    name: &'static str,
+    what: What,
+    /// Is there for a process only, not for a thread.
+    whole: bool,
+}
+
+type Write_ = fn(&Process, u32, &mut dyn Write) -> fmt::Result;
+
+enum What {
+    Text(Write_),
+    /// Written mapping by mapping, as far as it is read.
+    Mappings(mappings::Part),
+    /// Reads and writes the program's memory.
+    Memory,
+    /// What pages translate to.
+    Pagemap,
+    /// Arguments.
+    Cmdline,
+    /// Environment, as the program has it now.
+    Environ,
+    /// Accepts what is written and forgets it.
+    Sink,
+    Exe,
+    Cwd,
+    Root,
+    Fds,
+    FdInfos,
+    Tasks,
+}
+
+const fn text(name: &'static str, write: Write_) -> Of {
+    Of { name, what: What::Text(write), whole: false }
+}
+const fn other(name: &'static str, what: What) -> Of {
+    Of { name, what, whole: false }
+}
+
+const COMM: &str = "comm";
+const OOM_ADJUSTMENT: &str = "oom_score_adj";
+
+static NAMES: [Of; 24] = [
+    text("status", memory::status),
+    text("stat", memory::stat),
+    text("statm", memory::statm),
+    other("maps", What::Mappings(mappings::maps)),
+    other("smaps", What::Mappings(mappings::smaps)),
+    text("smaps_rollup", mappings::smaps_rollup),
+    text("limits", memory::limits),
+    text(COMM, |process, _, out| writeln!(out, "{}", process.name())),
+    text("mounts", mounts),
+    text("mountinfo", mountinfo),
+    text("wchan", |_, _, out| write!(out, "0")),
+    text("oom_score", |_, _, out| writeln!(out, "0")),
+    text(OOM_ADJUSTMENT, |process, _, out| writeln!(out, "{}", process.oom_score_adj.load(Ordering::Relaxed))),
+    other("environ", What::Environ),
+    text("cgroup", |_, _, out| writeln!(out, "0::/")),
+    other("coredump_filter", What::Sink),
+    other("clear_refs", What::Sink),
+    other("cmdline", What::Cmdline),
+    other("mem", What::Memory),
+    other("exe", What::Exe),
+    other("cwd", What::Cwd),
+    other("root", What::Root),
+    other("fd", What::Fds),
+    other("fdinfo", What::FdInfos),
+];
+
+static TASKS: Of = Of { name: "task", what: What::Tasks, whole: true };
+static PAGEMAP: Of = other("pagemap", What::Pagemap);
+
+fn all_names() -> impl Iterator<Item = &'static Of> {
+    NAMES.iter().chain([&PAGEMAP, &TASKS])
+}
+
+fn mounts(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    writeln!(out, "tmpfs / tmpfs rw,relatime 0 0\nproc /proc proc rw,relatime 0 0\nsysfs /sys sysfs rw,relatime 0 0")
+}
+
+fn mountinfo(_: &Process, _: u32, out: &mut dyn Write) -> fmt::Result {
+    writeln!(out, "1 1 0:2 / / rw,relatime - tmpfs tmpfs rw")?;
+    writeln!(out, "2 1 0:21 / /proc rw,relatime - proc proc rw\n3 1 0:21 / /sys rw,relatime - sysfs sysfs rw")
+}
+
+impl Subject {
+    /// The process of that number, if there is one.
+    pub(super) fn named(text: &str) -> Option<Subject> {
+        let pid = text.parse().ok().filter(|_| !text.starts_with(['+', '0']))?;
+        process::find(pid).map(|_| Subject { pid, tid: None })
+    }
+    /// ESRCH once it is gone.
+    fn process(self) -> errno::Result<Arc<Process>> {
+        process::find(self.pid).ok_or(Errno::ESRCH)
+    }
+    fn number(self) -> u32 {
+        self.tid.unwrap_or(self.pid)
+    }
+    pub(super) fn lookup(self, name: &[u8]) -> Option<Node> {
+        self.process().ok()?;
+        let of = all_names().find(|of| of.name.as_bytes() == name)?;
+        (self.tid.is_none() || !of.whole).then_some(Node::Of(self, of))
+    }
+    pub(super) fn names(self) -> Vec<Arc<[u8]>> {
+        let names = all_names().filter(|of| self.tid.is_none() || !of.whole);
+        names.map(|of| of.name.as_bytes().into()).collect()
+    }
+    fn open(self, number: u32) -> errno::Result<Arc<Open>> {
+        self.process()?.files.lock().get(number).map_err(|_| Errno::ENOENT)
+    }
+    fn numbers(self) -> Vec<u32> {
+        let Ok(process) = self.process() else { return Vec::new() };
+        let files = process.files.lock();
+        files.numbers(0).collect()
+    }
+}
+
+fn number(name: &[u8]) -> Option<u32> {
+    core::str::from_utf8(name).ok()?.parse().ok()
+}
+
+impl Of {
+    pub(super) fn about(&self) -> Kind {
+        match self.what {
+            What::Fds | What::FdInfos => Kind { mode: 0o500, ..DIR },
+            What::Tasks => DIR,
+            What::Exe | What::Cwd | What::Root => LINK,
+            What::Sink => Kind { mode: 0o644, ..FILE },
+            What::Memory => Kind { mode: 0o600, ..FILE },
+            What::Pagemap => Kind { mode: 0o400, ..FILE },
+            What::Text(_) if self.is_writable_text() => Kind { mode: 0o644, ..FILE },
+            What::Environ => Kind { mode: 0o400, ..FILE },
+            What::Text(_) | What::Mappings(_) | What::Cmdline => FILE,
+        }
+    }
+    pub(super) fn lookup(&'static self, subject: Subject, name: &[u8]) -> Option<Node> {
+        let number = number(name)?;
+        match self.what {
+            What::Fds => subject.open(number).ok().map(|_| Node::Fd(subject, number)),
+            What::FdInfos => subject.open(number).ok().map(|_| Node::FdInfo(subject, number)),
+            What::Tasks => {
+                let has = subject.process().ok()?.threads.lock().contains_key(&number);
+                has.then_some(Node::Subject(Subject { tid: Some(number), ..subject }))
+            }
+            _ => None,
+        }
+    }
+    pub(super) fn names(&self, subject: Subject) -> Vec<Arc<[u8]>> {
+        let numbers: Vec<u32> = match (&self.what, subject.process()) {
+            (What::Fds | What::FdInfos, _) => subject.numbers(),
+            (What::Tasks, Ok(process)) => process.all_threads().iter().map(|t| t.tid).collect(),
+            _ => Vec::new(),
+        };
+        numbers.iter().map(|n| n.to_string().as_bytes().into()).collect()
+    }
+    pub(super) fn link(&self, subject: Subject) -> errno::Result<Option<Vec<u8>>> {
+        let process = subject.process()?;
+        Ok(match self.what {
+            What::Exe => Some(process.mm().ok_or(Errno::ENOENT)?.path.as_bytes().to_vec()),
+            What::Cwd => {
+                let cwd = process.place.lock().cwd.clone();
+                Some(walk::path_of_dir(&cwd)?)
+            }
+            What::Root => Some(b"/".to_vec()),
+            _ => None,
+        })
+    }
+    pub(super) fn jump(&self, subject: Subject) -> errno::Result<Option<Jump>> {
+        Ok(match self.what {
+            What::Cwd => Some(Jump::Inode(subject.process()?.place.lock().cwd.clone())),
+            What::Root => Some(Jump::Inode(tree::root())),
+            _ => None,
+        })
+    }
+    /// Writes the text, or the part of it that begins at `from`; gives where the next one
+    /// begins.
+    pub(super) fn write_text(&self, subject: Subject, from: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
+        let process = subject.process()?;
+        let written = match self.what {
+            What::Mappings(write) => {
+                let Some(mm) = process.mm() else { return Ok(None) };
+                return write(&mm.space, from, buffer).map_err(|_| Errno::ENOMEM);
+            }
+            What::Text(write) => write(&process, subject.number(), buffer).map_err(|_| Errno::ENOMEM),
+            What::Cmdline => process.mm().map_or(Ok(()), |mm| buffer.push(&mm.args)),
+            What::Environ => process.mm().map_or(Ok(()), |mm| memory::write_environment(&mm, buffer)),
+            What::Sink => writeln!(buffer, "0").map_err(|_| Errno::ENOMEM),
+            _ => Err(Errno::EINVAL),
+        };
+        written.map(|()| None)
+    }
+    /// Reads what is no text; nothing if it is one.
+    pub(super) fn read_raw(&self, subject: Subject, offset: u64, into: &mut [u8]) -> Option<errno::Result<usize>> {
+        let mm = || subject.process()?.mm().ok_or(Errno::ESRCH);
+        match self.what {
+            What::Memory => Some(mm().and_then(|mm| memory::read_memory(&mm.space, offset, into))),
+            What::Pagemap => Some(mm().and_then(|mm| memory::read_pagemap(&mm.space, offset, into))),
+            _ => None,
+        }
+    }
+    /// Writes, where that means something.
+    pub(super) fn write_raw(&self, subject: Subject, offset: u64, bytes: &[u8]) -> errno::Result<usize> {
+        match self.what {
+            What::Memory => {
+                let mm = subject.process()?.mm().ok_or(Errno::ESRCH)?;
+                mm.space.write_forced(offset, bytes).map_err(|_| Errno::EIO)?;
+                Ok(bytes.len())
+            }
+            What::Sink => Ok(bytes.len()),
+            What::Text(_) if self.name == COMM => {
+                let name = alloc::string::String::from_utf8_lossy(&bytes[..bytes.len().min(15)]).trim_end().to_string();
+                subject.process()?.set_name(Some(name));
+                Ok(bytes.len())
+            }
+            What::Text(_) if self.name == OOM_ADJUSTMENT => {
+                let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
+                let value: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
+                if !(-1000..=1000).contains(&value) {
+                    return Err(Errno::EINVAL);
+                }
+                subject.process()?.oom_score_adj.store(value, Ordering::Relaxed);
+                Ok(bytes.len())
+            }
+            _ => Err(Errno::EACCES),
+        }
+    }
+    fn is_writable_text(&self) -> bool {
+        self.name == OOM_ADJUSTMENT || self.name == COMM
+    }
+}
+
+/// What a number of a process stands for, as a path or in words.
+pub(super) fn link_of_fd(subject: Subject, number: u32) -> errno::Result<Vec<u8>> {
+    let open = subject.open(number)?;
+    let inode = &open.inode;
+    let text = match &inode.body {
+        Body::Pipe(_) if open.spot.is_none() => alloc::format!("pipe:[{}]", inode.number),
+        Body::Socket if open.spot.is_none() => alloc::format!("socket:[{}]", inode.number),
+        Body::Nameless(what) => alloc::format!("anon_inode:[{what}]"),
+        Body::Console(_) => alloc::string::String::from("/dev/console"),
+        _ => return open.path(),
+    };
+    Ok(text.into_bytes())
+}
+
+/// What a number of a process stands for, to be opened again.
+pub(super) fn jump_to_fd(subject: Subject, number: u32) -> errno::Result<Jump> {
+    subject.open(number).map(Jump::Open)
+}
+
+/// `/proc/PID/fdinfo/N`.
+pub(super) fn write_fdinfo(subject: Subject, number: u32, buffer: &mut Buffer) -> errno::Result<()> {
+    let open = subject.open(number)?;
+    let position = *open.position.lock();
+    let written =
+        writeln!(buffer, "pos:\t{position}\nflags:\t0{:o}\nmnt_id:\t1\nino:\t{}", open.flags(), open.inode.number);
+    written.map_err(|_| Errno::ENOMEM)
+}

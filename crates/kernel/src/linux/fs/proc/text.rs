@@ -1,0 +1,169 @@
+//! An open generated file: its text is made when it is read from the beginning,
+//! and kept for the reads that follow, so that they fit together. A text about each
+//! mapping is made as far as it is read, since there may be many and most readers
+//! look at the first.
+
+use super::{Generated, Node, fixed, knobs, process};
+use crate::linux::errno::{self, Errno};
+use crate::linux::fs::sleeping::SleepingLock;
+use crate::port::heap;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Longest text that is made at once.
+const MAX_BYTES: usize = 16 << 20;
+/// Of a text that is made in parts, so much at a time.
+const PART_BYTES: usize = 4096;
+const FIRST_BYTES: usize = 1024;
+
+/// A text that is being written, charged to the heap.
+#[derive(Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    charge: Option<heap::Charge>,
+}
+
+impl Buffer {
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// Forgets all but the first bytes, and keeps the room.
+    fn cut(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+    /// Appends bytes that need not be text.
+    pub fn push(&mut self, bytes: &[u8]) -> errno::Result<()> {
+        let wanted = self.bytes.len() + bytes.len();
+        if wanted > MAX_BYTES {
+            return Err(Errno::ENOMEM);
+        }
+        if wanted > self.bytes.capacity() {
+            let capacity = wanted.next_power_of_two().max(FIRST_BYTES);
+            let charge = heap::charge(capacity)?;
+            self.bytes.try_reserve_exact(capacity - self.bytes.len()).map_err(|_| Errno::ENOMEM)?;
+            self.charge = Some(charge);
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl fmt::Write for Buffer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes()).map_err(|_| fmt::Error)
+    }
+}
+
+/// What is kept of a text.
+#[derive(Default)]
+struct Kept {
+    buffer: Buffer,
+    /// Where it begins in the text.
+    start: u64,
+    /// Where the part behind it begins, in terms of the node.
+    next: Option<u64>,
+}
+
+impl Kept {
+    /// Where it ends in the text.
+    fn end(&self) -> u64 {
+        self.start + self.buffer.bytes().len() as u64
+    }
+    /// Copies what it has from `offset` on, which is not before it.
+    fn copy(&self, offset: u64, into: &mut [u8]) -> usize {
+        let bytes = self.buffer.bytes();
+        let part = &bytes[(offset - self.start).min(bytes.len() as u64) as usize..];
+        let nr = part.len().min(into.len());
+        into[..nr].copy_from_slice(&part[..nr]);
+        nr
+    }
+}
+
+/// An open file.
+pub struct Text {
+    node: Node,
+    kept: SleepingLock<Option<Kept>>,
+}
+
+impl Text {
+    /// Opens it. As in sysfs, not even root opens a mere number for writing.
+    pub fn open(generated: &Generated, for_writing: bool) -> errno::Result<Text> {
+        if for_writing && matches!(generated.node, Node::Fixed(fixed::Fixed { what: fixed::What::Stat(_), .. })) {
+            return Err(Errno::EACCES);
+        }
+        Ok(Text { node: generated.node, kept: SleepingLock::new(None) })
+    }
+    /// Reads from `offset` on.
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
+        if let Node::Of(subject, of) = self.node
+            && let Some(done) = of.read_raw(subject, offset, into)
+        {
+            return done;
+        }
+        let mut slot = self.kept.lock();
+        let again = slot.take().filter(|kept| offset > 0 && offset >= kept.start);
+        let mut kept = match again {
+            Some(kept) => kept,
+            None => {
+                let mut first = Kept::default();
+                self.fill(0, &mut first)?;
+                first
+            }
+        };
+        while offset >= kept.end()
+            && let Some(from) = kept.next
+        {
+            if crate::port::sched::current().is_to_end() {
+                return Err(Errno::EINTR);
+            }
+            kept.start = kept.end();
+            kept.buffer.cut(0);
+            self.fill(from, &mut kept)?;
+        }
+        let done = kept.copy(offset, into);
+        *slot = Some(kept);
+        Ok(done)
+    }
+    /// Writes the part that begins at `from`: as many whole mappings as there is room for, and
+    /// one at least; or all of a text that is made at once. As on Linux a read gives no more
+    /// than a part, and programs stop at a read that gives less than they asked for.
+    fn fill(&self, from: u64, kept: &mut Kept) -> errno::Result<()> {
+        let Kept { buffer, next, .. } = kept;
+        *next = Some(from);
+        while let Some(from) = *next {
+            crate::port::mailbox::poll();
+            let before = buffer.bytes().len();
+            let behind = match self.node {
+                Node::Fixed(fixed) => fixed.write_text(buffer).map(|()| None),
+                Node::Of(subject, of) => of.write_text(subject, from, buffer),
+                Node::FdInfo(subject, number) => process::write_fdinfo(subject, number, buffer).map(|()| None),
+                Node::Cpu | Node::Subject(_) | Node::Fd(..) => Err(Errno::EINVAL),
+            }?;
+            if before > 0 && buffer.bytes().len() > PART_BYTES {
+                buffer.cut(before);
+                break;
+            }
+            *next = behind;
+        }
+        Ok(())
+    }
+    /// Writes: a number for a knob.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> errno::Result<usize> {
+        match self.node {
+            Node::Fixed(fixed::Fixed { what: fixed::What::Knob(knob), .. }) => {
+                knobs::set(knob, bytes)?;
+                Ok(bytes.len())
+            }
+            // As sysfs does: each write is a value of its own, wherever it goes.
+            Node::Fixed(fixed::Fixed { what: fixed::What::Setting(setting), .. }) => {
+                if !bytes.is_empty() {
+                    setting.set(bytes)?;
+                }
+                Ok(bytes.len())
+            }
+            Node::Of(subject, of) => of.write_raw(subject, offset, bytes),
+            _ => Err(Errno::EACCES),
+        }
+    }
+}

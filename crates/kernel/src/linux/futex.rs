@@ -1,0 +1,180 @@
+//! futex(2): threads that wait at an address until another wakes them.
+//!
+//! A waiter first stands in its queue and only then looks at the word, so that
+//! a wake between the two cannot be missed; no lock is held while it looks,
+//! since looking may be a page fault.
+
+use crate::linux::errno::{self, Errno, Restart};
+use crate::port::mm::{self, Space, USER_END};
+use crate::port::sched::{self, Thread};
+use crate::port::sync::SpinLock;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU8, Ordering};
+use softfault::{ObjectId, VmaFlags, Vpn};
+
+const NR_BUCKETS: usize = 64;
+
+/// What identifies a futex: in shared memory the object and the place in it, so
+/// that all who map it mean the same one; else the address space and the address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    home: Home,
+    at: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Home {
+    Space(u64),
+    Object(u64),
+}
+
+impl Key {
+    /// The futex at `addr`. `private` says that nobody else is meant, whatever the
+    /// memory; then it is not looked at. Else there has to be a page, which in private
+    /// memory may be written.
+    pub fn of(space: &Space, addr: u64, private: bool) -> errno::Result<Key> {
+        if !addr.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        if addr >= USER_END {
+            return Err(Errno::EFAULT);
+        }
+        let own = Key { home: Home::Space(space.tag().id), at: addr };
+        if private {
+            return Ok(own);
+        }
+        let vma = space.vma(addr).ok_or(Errno::EFAULT)?;
+        mm::get::<u32>(space, addr)?;
+        if vma.object != ObjectId::NONE {
+            let at = vma.pgoff_of(Vpn::of(addr)) << 12 | addr & 0xfff;
+            return Ok(Key { home: Home::Object(vma.object.0), at });
+        }
+        if vma.flags.intersects(VmaFlags::WRITE | VmaFlags::FILE) { Ok(own) } else { Err(Errno::EFAULT) }
+    }
+    fn bucket(self) -> usize {
+        let home = match self.home {
+            Home::Space(id) | Home::Object(id) => id,
+        };
+        let hash = (self.at >> 2 ^ home).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 58) as usize
+    }
+}
+
+const WAITING: u8 = 0;
+const WOKEN: u8 = 1;
+const GONE: u8 = 2;
+
+/// One compare-and-swap decides between its waker and itself.
+struct Waiter {
+    thread: Arc<Thread>,
+    state: AtomicU8,
+}
+
+impl Waiter {
+    fn decide(&self, state: u8) -> bool {
+        self.state.compare_exchange(WAITING, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+    fn is_woken(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WOKEN
+    }
+}
+
+/// A place in a queue.
+struct Place {
+    key: Key,
+    bits: u32,
+    waiter: Arc<Waiter>,
+}
+
+type Bucket = SpinLock<VecDeque<Place>>;
+static BUCKETS: [Bucket; NR_BUCKETS] = [const { SpinLock::new(VecDeque::new()) }; NR_BUCKETS];
+
+/// Ends the waiting; false if a wake has chosen this waiter: then that is how it
+/// ended. A requeue may have moved the place or have it in hand: what it puts
+/// back then names a waiter that is gone, and the next wake passes over it.
+fn leave(waiter: &Arc<Waiter>, key: Key) -> bool {
+    if !waiter.decide(GONE) {
+        return false;
+    }
+    let take = |bucket: &Bucket| {
+        let mut queue = bucket.lock();
+        let at = queue.iter().position(|p| Arc::ptr_eq(&p.waiter, waiter))?;
+        queue.remove(at)
+    };
+    if take(&BUCKETS[key.bucket()]).is_none() {
+        let _ = BUCKETS.iter().find_map(take);
+    }
+    true
+}
+
+/// Waits at `addr` while the word there is `expected`, for a wake that has one
+/// of `bits`, or until `deadline_ns`.
+pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadline_ns: Option<u64>) -> errno::Result {
+    if !addr.is_multiple_of(4) || bits == 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = sched::current();
+    let waiter = Arc::new(Waiter { thread: thread.clone(), state: AtomicU8::new(WAITING) });
+    BUCKETS[key.bucket()].lock().push_back(Place { key, bits, waiter: waiter.clone() });
+    let seen = mm::get::<u32>(space, addr);
+    if seen != Ok(expected) {
+        // A wake that chose this thread meanwhile counts: its sender relies on it.
+        return match (leave(&waiter, key), seen) {
+            (false, _) => Ok(0),
+            (true, Ok(_)) => Err(Errno::EAGAIN),
+            (true, Err(errno)) => Err(errno),
+        };
+    }
+    let result = loop {
+        if waiter.is_woken() {
+            return Ok(0);
+        }
+        if deadline_ns.is_some_and(|d| crate::port::arch::time::now_ns() >= d) {
+            break Errno::ETIMEDOUT;
+        }
+        if thread.is_interrupted() {
+            break if deadline_ns.is_some() { Restart::Unhandled.errno() } else { Restart::AsAsked.errno() };
+        }
+        sched::block_until(deadline_ns);
+    };
+    if leave(&waiter, key) { Err(result) } else { Ok(0) }
+}
+
+/// Wakes up to `nr` of those who wait at `key` for one of `bits`; how many.
+pub fn wake(key: Key, nr: u32, bits: u32) -> u64 {
+    let mut woken = 0;
+    while woken < u64::from(nr) {
+        let place = {
+            let mut queue = BUCKETS[key.bucket()].lock();
+            let at = queue.iter().position(|p| p.key == key && p.bits & bits != 0);
+            at.and_then(|at| queue.remove(at))
+        };
+        let Some(place) = place else { break };
+        if place.waiter.decide(WOKEN) {
+            sched::wake(&place.waiter.thread);
+            woken += 1;
+        }
+    }
+    woken
+}
+
+/// Wakes up to `nr_wake` who wait at `from` and moves up to `nr_move` of the
+/// others to `to`; how many were woken and moved.
+pub fn requeue(from: Key, to: Key, nr_wake: u32, nr_move: u32) -> u64 {
+    let woken = wake(from, nr_wake, u32::MAX);
+    let mut moved = 0;
+    while from != to && moved < u64::from(nr_move) {
+        // One bucket at a time: between the two the waiter stands nowhere; see
+        // `leave`.
+        let place = {
+            let mut queue = BUCKETS[from.bucket()].lock();
+            let at = queue.iter().position(|p| p.key == from);
+            at.and_then(|at| queue.remove(at))
+        };
+        let Some(place) = place else { break };
+        BUCKETS[to.bucket()].lock().push_back(Place { key: to, ..place });
+        moved += 1;
+    }
+    woken + moved
+}

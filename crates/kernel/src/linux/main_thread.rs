@@ -1,0 +1,235 @@
+//! The kernel's own first thread: starts the program, waits for its end, tears
+//! it down, and turns the machine off with its status.
+
+use crate::linux::file::console;
+use crate::linux::process::exec::{self, Command, Inherited};
+use crate::linux::process::identity::Identity;
+use crate::linux::process::{self, Mm, Process, archive};
+use crate::linux::signal;
+use crate::linux::{fs, khugepaged, shm};
+use crate::log;
+use crate::port::arch::fpu::Image;
+use crate::port::arch::time;
+use crate::port::boot::info::Info;
+use crate::port::console::{Channel, Line};
+use crate::port::power::{self, End};
+use crate::port::sched::{self, KernelStack, Thread, delay};
+use crate::port::selftest::Selftest;
+use crate::port::{kcompactd, mm};
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicBool, Ordering};
+use linux_raw_sys::general::SIGKILL;
+use softfault::policy::huge::{CowHuge, Enabled};
+use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
+
+/// How long the end of all processes may take.
+const PATIENCE_NS: u64 = 5_000_000_000;
+/// The longest delay of a signal or a wake-up that a test may ask for.
+const MOST_DELAY_US: u64 = 10_000;
+
+/// What the command line asks for.
+struct Params {
+    stats: bool,
+    selftest: Option<Selftest>,
+    tunables: Tunables,
+}
+
+fn parse(cmdline: &str) -> Params {
+    let mut params = Params { stats: false, selftest: None, tunables: Tunables::default() };
+    for word in cmdline.split_ascii_whitespace() {
+        match word.split_once('=') {
+            None if word == "stats" => params.stats = true,
+            Some(("discipline", name)) => match Discipline::ALL.into_iter().find(|d| d.name() == name) {
+                Some(discipline) => params.tunables.discipline = discipline,
+                None => refuse(format_args!("discipline={name}: should be global, fastpath2004, split or lockfree")),
+            },
+            Some(("transparent_hugepage", when)) => match huge_pages(when) {
+                Some((enabled, off)) => (params.tunables.thp.enabled, params.tunables.thp_off) = (enabled, off),
+                None => complain(format_args!(
+                    "transparent_hugepage={when}: should be always, madvise, never, 0 (off for good) or 2 (madvise); \
+                     left as it was"
+                )),
+            },
+            Some(("thp_cow", word)) => match CowHuge::parse(word) {
+                Some(cow) => params.tunables.thp.cow = cow,
+                None => refuse(format_args!("thp_cow={word}: should be split or copy")),
+            },
+            Some(("tty", size)) => match parse_size(size) {
+                Some(size) => console::set_terminal(size),
+                None => refuse(format_args!("tty={size}: should be ROWSxCOLUMNS")),
+            },
+            Some(("delays", us)) => match us.parse() {
+                Ok(us @ ..=MOST_DELAY_US) => delay::set(us),
+                _ => refuse(format_args!("delays={us}: should be microseconds, {MOST_DELAY_US} at most")),
+            },
+            Some(("selftest", name)) => match Selftest::named(name) {
+                Some(selftest) => params.selftest = Some(selftest),
+                None => refuse(format_args!("selftest={name}: should be panic, reset or user-access")),
+            },
+            _ => refuse(format_args!("{word}: no such kernel parameter")),
+        }
+    }
+    params
+}
+
+/// When there are huge pages, and whether they are off for good. The numbers are
+/// those of the year in which they came.
+fn huge_pages(word: &str) -> Option<(Enabled, bool)> {
+    match word {
+        "0" => Some((Enabled::Never, true)),
+        "2" => Some((Enabled::Madvise, false)),
+        _ => Enabled::parse(word).map(|enabled| (enabled, false)),
+    }
+}
+
+/// `24x80`.
+fn parse_size(text: &str) -> Option<[u16; 2]> {
+    let (rows, columns) = text.split_once('x')?;
+    Some([rows.parse().ok()?, columns.parse().ok()?])
+}
+
+/// Says what is wrong where nobody overlooks it, and goes on.
+fn complain(what: core::fmt::Arguments) {
+    let _ = writeln!(Line::new(Channel::Error, false), "kernel: {what}");
+}
+
+/// Says why the program cannot be run, and ends.
+fn refuse(why: core::fmt::Arguments) -> ! {
+    log!("{why}");
+    power::off(End::Refused)
+}
+
+static PARAMS: crate::port::sync::Once<Params> = crate::port::sync::Once::new();
+
+/// Sets up the subsystem and queues the thread.
+pub fn start(info: &Info) {
+    let params = PARAMS.set(parse(info.cmdline()));
+    mm::init(info, params.tunables);
+    khugepaged::start();
+    kcompactd::start();
+    let stack = KernelStack::new().expect("the heap is empty still");
+    sched::start(&Arc::new(Thread::for_kernel(stack, main)));
+}
+
+extern "C" fn main() -> ! {
+    sched::kernel_thread_started();
+    let free_before = free_pages();
+    let process = match launch() {
+        Ok(process) => process,
+        Err((path, why)) => refuse(format_args!("{path}: {why}")),
+    };
+    let _ = process.watchers.wait(None, || process.has_ended().then_some(()));
+    let end = process.end().unwrap_or(End::Exit(0));
+    if PARAMS.get().stats {
+        print_counters();
+    }
+    tear_down(process, free_before);
+    power::off(end)
+}
+
+/// Loads the program that the archive names, and lets its first thread run.
+fn launch() -> Result<Arc<Process>, (String, String)> {
+    let args = archive::arguments();
+    let path = args.first().cloned().unwrap_or_else(|| archive::ARGUMENTS.into());
+    let name = String::from_utf8_lossy(&path).into_owned();
+    let fail = |why: String| (name.clone(), why);
+    let env = ["PATH=/bin:/usr/bin:/sbin:/usr/sbin", "HOME=/", "TERM=linux"].map(|text| text.as_bytes().to_vec());
+    let process = Process::first().map_err(|_| fail("no memory for a process".into()))?;
+    if console::is_terminal() {
+        console::set_foreground(process.pid);
+    }
+    let place = process.place.lock().clone();
+    let inherited =
+        Inherited { limits: process.limits.lock().clone(), thp_disable: false, identity: Identity::default() };
+    let command = Command { path, args, env: env.into() };
+    let prepared = exec::prepare(&place, command, &inherited).map_err(|e| fail(e.to_string()))?;
+    if let Some(selftest) = PARAMS.get().selftest {
+        selftest.run(&prepared.mm.space, prepared.frame.rsp);
+    }
+    let thread = process
+        .new_leader(prepared.mm, prepared.frame, Image::initial())
+        .map_err(|_| fail("no memory for a thread".into()))?;
+    log!("{} us: {name} starts", time::now_ns() / 1000);
+    sched::start(&thread);
+    Ok(process)
+}
+
+/// Ends whoever is left, and checks that all memory came back once no CPU has
+/// any of theirs loaded any more.
+fn tear_down(process: Arc<Process>, free_before: u64) {
+    let pid = process.pid;
+    drop(process);
+    let deadline = time::now_ns() + PATIENCE_NS;
+    loop {
+        let left = process::all();
+        for process in &left {
+            signal::send_to_process(process, signal::Info::sent(SIGKILL, 0, 0));
+        }
+        sched::leave_space();
+        let free = free_pages();
+        if left.is_empty() && free >= free_before {
+            return;
+        }
+        if time::now_ns() > deadline {
+            left.iter().for_each(|p| log!("{}[{}] has not ended", p.name(), p.pid));
+            complain(format_args!("{} pages did not come back from process {pid}", free_before.saturating_sub(free)));
+            return;
+        }
+        if left.is_empty() {
+            // Files that nobody has open any more go with their names.
+            fs::tree::clear();
+            shm::all().iter().for_each(|segment| shm::doom(segment));
+        }
+        drop(left);
+        sched::block_until(Some(time::now_ns() + 50_000));
+    }
+}
+
+/// Free, or in the huge zero page, which stays once it is made.
+fn free_pages() -> u64 {
+    let stat = mm::vm().vmstat();
+    stat.nr_free_pages + stat.get(Event::ThpZeroPageAlloc) * Order::PMD.nr_pages()
+}
+
+fn stats_line(text: core::fmt::Arguments) {
+    let mut line = Line::new(Channel::Stats, false);
+    let _ = writeln!(line, "{text}");
+}
+
+/// The last thread of a process is about to leave its memory: what `--stats`
+/// shows of the first one.
+pub fn at_end(process: &Process, mm: &Mm) {
+    static FIRST: AtomicBool = AtomicBool::new(true);
+    let is_wanted = PARAMS.get().stats && process.parent_pid() == process::table::INIT;
+    if !is_wanted || !FIRST.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    let used = process.used();
+    stats_line(format_args!("user_us {}", used.user_ns / 1000));
+    stats_line(format_args!("system_us {}", used.system_ns / 1000));
+    stats_line(format_args!("faults {}", used.nr_faults));
+    let rss = mm.space.rss_pages();
+    stats_line(format_args!("rss_anon_pages {}", rss.anon));
+    stats_line(format_args!("rss_shmem_pages {}", rss.shmem));
+    stats_line(format_args!("rss_table_pages {}", rss.tables));
+    mm.space.maps(&mut |vma| {
+        let letter = |flag, letter| if vma.flags.contains(flag) { letter } else { '-' };
+        let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
+        let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
+        let shared = if vma.flags.contains(VmaFlags::SHARED) { 's' } else { 'p' };
+        let name = match () {
+            () if vma.flags.contains(VmaFlags::HEAP) => " [heap]",
+            () if vma.flags.contains(VmaFlags::STACK) => " [stack]",
+            () => "",
+        };
+        stats_line(format_args!("{start:012x}-{end:012x} {r}{w}{x}{shared}{name}"));
+    });
+}
+
+fn print_counters() {
+    for (name, value) in mm::vm().vmstat().iter() {
+        stats_line(format_args!("{name} {value}"));
+    }
+}

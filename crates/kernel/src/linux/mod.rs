@@ -1,0 +1,14 @@
+//! The personality: what makes programs believe that they run on Linux. Processes,
+//! signals, files, system calls.
+
+pub mod errno;
+pub mod file;
+pub mod fs;
+pub mod futex;
+pub mod khugepaged;
+pub mod main_thread;
+pub mod oom;
+pub mod process;
+pub mod shm;
+pub mod signal;
+pub mod syscall;

@@ -1,0 +1,63 @@
+//! What is done when a page is needed and there is none: the process that has
+//! most of the memory is ended, and who needed the page tries again.
+
+use crate::linux::process::{self, Process};
+use crate::log;
+use crate::port::arch::time;
+use crate::port::mm;
+use crate::port::power::End;
+use crate::port::sched::{self, Thread};
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
+use linux_raw_sys::general::SIGKILL;
+
+/// How long a thread waits for memory that a dying process has, before it looks
+/// for another to end.
+const PATIENCE_NS: u64 = 2_000_000;
+
+/// The value of [`Process::oom_score_adj`] that keeps a process from being chosen.
+const NEVER: i32 = -1000;
+
+/// The process with most resident pages, of those that are not ending; the
+/// youngest of equals. Each thousandth that a process wants to be adjusted by
+/// counts as that part of all memory. If none may be chosen, the one that is
+/// asking is.
+fn largest(asking: &Thread) -> (Arc<Process>, u64) {
+    let thousandth = mm::vm().vmstat().nr_total_pages as i64 / 1000;
+    let alive = process::all().into_iter().filter(|p| !p.has_ended() && !p.is_ending());
+    let points = |p: &Process| {
+        let adjust = p.oom_score_adj.load(Ordering::Relaxed);
+        (adjust != NEVER).then(|| resident_pages(p) as i64 + i64::from(adjust) * thousandth)
+    };
+    let chosen = alive.filter_map(|p| Some((points(&p)?, p.pid, p))).max_by_key(|(points, pid, _)| (*points, *pid));
+    let victim = chosen.map_or_else(|| asking.process().clone(), |(.., process)| process);
+    let pages = resident_pages(&victim);
+    (victim, pages)
+}
+
+fn resident_pages(process: &Process) -> u64 {
+    let rss = process.mm().map(|mm| mm.space.rss_pages());
+    rss.map_or(0, |rss| rss.anon + rss.shmem)
+}
+
+/// Whether one that was ended before still has its memory.
+fn is_one_dying() -> bool {
+    process::all().iter().any(|p| p.is_ending() && p.mm().is_some())
+}
+
+/// A fault of `thread` at `address` found no frame. Comes back when it makes
+/// sense to try again, or when the thread is to end.
+pub fn out_of_memory(thread: &Thread, address: u64) {
+    if thread.is_to_end() {
+        return;
+    }
+    if !is_one_dying() {
+        let (victim, pages) = largest(thread);
+        let (name, pid) = (victim.name(), victim.pid);
+        log!("{name}[{pid}]: killed with {} KiB: no memory left for {address:#x}", pages * 4);
+        victim.begin_end(End::Signal(SIGKILL as u8));
+    }
+    if !thread.is_to_end() {
+        sched::block_until(Some(time::now_ns() + PATIENCE_NS));
+    }
+}

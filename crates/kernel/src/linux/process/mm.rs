@@ -1,0 +1,75 @@
+//! The memory of a process, shared by its threads and, between vfork(2) and
+//! execve(2), by a child's: an address space and what the program was started
+//! with.
+//!
+//! A thread keeps the one that it runs in for as long as it lives; execve(2)
+//! replaces the thread. So nobody has to look twice at which space is meant.
+
+use crate::linux::errno;
+use crate::port::mm::{self, Space, USER_END};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Memory and its users.
+pub struct Mm {
+    /// The address space.
+    pub space: Space,
+    /// Path of the program.
+    pub path: String,
+    /// Its arguments, each ended by a zero.
+    pub args: Vec<u8>,
+    /// Where its first stack began: arguments and environment can be found from
+    /// there.
+    pub first_sp: u64,
+    /// Threads that run in it and have not ended.
+    nr_users: AtomicU32,
+    /// Whether it may be dumped (PR_SET_DUMPABLE).
+    pub dumpable: AtomicBool,
+    /// The most pages that were resident, as far as anybody looked.
+    peak_pages: AtomicU64,
+}
+
+impl Mm {
+    /// Of a new program; without users.
+    pub fn new(space: Space, path: String, args: Vec<u8>, first_sp: u64) -> Arc<Mm> {
+        let (nr_users, peak_pages) = (AtomicU32::new(0), AtomicU64::new(0));
+        Arc::new(Mm { space, path, args, first_sp, nr_users, dumpable: AtomicBool::new(true), peak_pages })
+    }
+    /// A copy for a child, as fork(2) makes it.
+    pub fn fork(&self) -> errno::Result<Arc<Mm>> {
+        let space = self.space.fork().map_err(|error| error.errno())?;
+        mm::prepare_root(&space);
+        let child = Mm::new(space, self.path.clone(), self.args.clone(), self.first_sp);
+        child.dumpable.store(self.dumpable.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(child)
+    }
+    /// One more thread runs in it.
+    pub fn enter(&self) {
+        self.nr_users.fetch_add(1, Ordering::Relaxed);
+    }
+    /// A thread has ended, in its own context: the last one takes all pages away
+    /// at once, so that they are free before anybody hears of its end. What is
+    /// left goes when the last CPU has loaded something else.
+    pub fn leave(&self) {
+        self.note_resident();
+        if self.nr_users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Without memory for the new tree all goes later.
+            let _ = self.space.munmap(0, USER_END);
+            crate::linux::shm::sweep();
+        }
+    }
+    /// Keeps the largest resident size, and gives it in pages.
+    pub fn note_resident(&self) -> u64 {
+        let rss = self.space.rss_pages();
+        let now = rss.anon + rss.shmem;
+        self.peak_pages.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+    /// The last part of the program's path, cut to what prctl(2) shows.
+    pub fn name(&self) -> &str {
+        let name = self.path.rsplit('/').next().unwrap_or("");
+        let end = (0..=name.len().min(15)).rev().find(|n| name.is_char_boundary(*n));
+        &name[..end.unwrap_or(0)]
+    }
+}

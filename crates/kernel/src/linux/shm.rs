@@ -1,0 +1,217 @@
+//! Segments of System V shared memory: shmget(2) and its kin. Who has one
+//! attached is not recorded: it is what is mapped of it.
+//!
+//! The table has one spin lock, under which nothing is taken but the heap's;
+//! segments that are dropped go after it.
+
+use crate::linux::errno::{self, Errno};
+use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::port::arch::time::wall_ns;
+use crate::port::heap;
+use crate::port::mm::{self, Object};
+use crate::port::sync::SpinLock;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// A number is `sequence << INDEX_BITS | place in the table`, so that an old
+/// number does not name a new segment.
+const INDEX_BITS: u32 = 15;
+const MAX_SEQUENCE: u32 = (1 << (31 - INDEX_BITS)) - 1;
+/// Heap that a segment costs.
+const HEAP_BYTES: usize = 256;
+/// The key of segments that are found by number alone.
+pub const PRIVATE: i32 = 0;
+
+/// What can change about a segment.
+#[derive(Clone, Copy)]
+pub struct Meta {
+    /// What it is found by; [`PRIVATE`] once it is to go.
+    pub key: i32,
+    /// To go when nobody has it attached any more.
+    pub is_doomed: bool,
+    /// shmctl(SHM_LOCK) was called.
+    pub is_locked: bool,
+    /// Rights of owner, group and others.
+    pub mode: u32,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Who attached or detached it last.
+    pub last_pid: u32,
+    /// When it was attached, detached, changed last; 0 is never.
+    pub attached_s: i64,
+    /// See above.
+    pub detached_s: i64,
+    /// See above.
+    pub changed_s: i64,
+}
+
+/// A segment.
+pub struct Segment {
+    /// Its number.
+    pub id: u32,
+    /// Its memory.
+    pub object: Object,
+    /// Its size as it was asked for.
+    pub size_bytes: u64,
+    /// Who made it.
+    pub creator_pid: u32,
+    meta: SpinLock<Meta>,
+    _charge: heap::Charge,
+}
+
+/// The time in seconds.
+pub fn now_s() -> i64 {
+    (wall_ns() / 1_000_000_000) as i64
+}
+
+impl Segment {
+    /// Pages of its memory.
+    pub fn nr_pages(&self) -> u64 {
+        self.size_bytes.div_ceil(4096)
+    }
+    /// A copy of what can change.
+    pub fn meta(&self) -> Meta {
+        *self.meta.lock()
+    }
+    /// Changes it.
+    pub fn change(&self, f: impl FnOnce(&mut Meta)) {
+        f(&mut self.meta.lock());
+    }
+    /// How many times it is attached: what is mapped of it, in whole segments.
+    pub fn nr_attached(&self) -> u64 {
+        self.object.nr_mapped_pages().div_ceil(self.nr_pages())
+    }
+    /// Its place in the table.
+    pub fn index(&self) -> u32 {
+        self.id & ((1 << INDEX_BITS) - 1)
+    }
+    /// The number of times that its place was given away before.
+    pub fn sequence(&self) -> u32 {
+        self.id >> INDEX_BITS
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    segment: Option<Arc<Segment>>,
+    sequence: u32,
+}
+
+static TABLE: SpinLock<Vec<Slot>> = SpinLock::new(Vec::new());
+/// Segments that are to go, so that whoever unmaps something knows whether to look.
+static NR_DOOMED: AtomicU32 = AtomicU32::new(0);
+
+/// All segments, in the order of their places.
+pub fn all() -> Vec<Arc<Segment>> {
+    TABLE.lock().iter().filter_map(|slot| slot.segment.clone()).collect()
+}
+
+/// The segment with this number.
+pub fn find(id: u32) -> Option<Arc<Segment>> {
+    at_index(id & ((1 << INDEX_BITS) - 1)).filter(|segment| segment.id == id)
+}
+
+/// The segment at this place of the table.
+pub fn at_index(index: u32) -> Option<Arc<Segment>> {
+    TABLE.lock().get(index as usize)?.segment.clone()
+}
+
+/// The segment with this key.
+pub fn with_key(key: i32) -> Option<Arc<Segment>> {
+    TABLE.lock().iter().filter_map(|slot| slot.segment.as_ref()).find(|s| s.meta.lock().key == key).cloned()
+}
+
+/// The segment that consists of this object.
+pub fn of_object(id: softfault::ObjectId) -> Option<Arc<Segment>> {
+    TABLE.lock().iter().filter_map(|slot| slot.segment.as_ref()).find(|s| s.object.id() == id).cloned()
+}
+
+/// Makes a segment; EEXIST if the key has got one meanwhile.
+pub fn create(key: i32, size_bytes: u64, mode: u32, pid: u32) -> errno::Result<Arc<Segment>> {
+    if size_bytes == 0 || size_bytes > SHMMAX.get() {
+        return Err(Errno::EINVAL);
+    }
+    let nr_pages = size_bytes.div_ceil(4096);
+    if all().iter().fold(nr_pages, |nr, other| nr.saturating_add(other.nr_pages())) > SHMALL.get() {
+        return Err(Errno::ENOSPC);
+    }
+    let charge = heap::charge(HEAP_BYTES)?;
+    let object = mm::new_object(nr_pages * 4096)?;
+    let meta = Meta {
+        key,
+        is_doomed: false,
+        is_locked: false,
+        mode,
+        uid: 0,
+        gid: 0,
+        last_pid: 0,
+        attached_s: 0,
+        detached_s: 0,
+        changed_s: now_s(),
+    };
+    let segment = Segment { id: 0, object, size_bytes, creator_pid: pid, meta: SpinLock::new(meta), _charge: charge };
+    insert(key, segment)
+}
+
+/// Gives a segment a place. What is not taken is dropped after the lock.
+fn insert(key: i32, mut segment: Segment) -> errno::Result<Arc<Segment>> {
+    let most = SHMMNI.get().min(1 << INDEX_BITS) as usize;
+    let mut table = TABLE.lock();
+    let has_key = |s: &Arc<Segment>| s.meta.lock().key == key;
+    let refusal = match table.iter().position(|slot| slot.segment.is_none()) {
+        _ if key != PRIVATE && table.iter().filter_map(|slot| slot.segment.as_ref()).any(has_key) => Errno::EEXIST,
+        None if table.len() >= most => Errno::ENOSPC,
+        free => {
+            let index = free.unwrap_or_else(|| {
+                table.push(Slot::default());
+                table.len() - 1
+            });
+            segment.id = table[index].sequence << INDEX_BITS | index as u32;
+            let segment = Arc::new(segment);
+            table[index].segment = Some(segment.clone());
+            return Ok(segment);
+        }
+    };
+    drop(table);
+    drop(segment);
+    Err(refusal)
+}
+
+/// shmctl(IPC_RMID): nobody finds it by key any more, and it goes with its last
+/// attachment.
+pub fn doom(segment: &Segment) {
+    let mut meta = segment.meta.lock();
+    let is_first = !core::mem::replace(&mut meta.is_doomed, true);
+    (meta.key, meta.changed_s) = (PRIVATE, now_s());
+    drop(meta);
+    if is_first {
+        NR_DOOMED.fetch_add(1, Ordering::Relaxed);
+    }
+    sweep();
+}
+
+/// Something was unmapped: segments that were to go when they are not attached go.
+pub fn sweep() {
+    if NR_DOOMED.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    for segment in all() {
+        if segment.meta().is_doomed && !segment.object.is_mapped() {
+            remove(&segment);
+        }
+    }
+}
+
+fn remove(segment: &Arc<Segment>) {
+    let mut table = TABLE.lock();
+    let slot = table.get_mut(segment.index() as usize);
+    let Some(slot) = slot.filter(|slot| slot.segment.as_ref().is_some_and(|s| Arc::ptr_eq(s, segment))) else { return };
+    let gone = slot.segment.take();
+    slot.sequence = if slot.sequence == MAX_SEQUENCE { 0 } else { slot.sequence + 1 };
+    drop(table);
+    NR_DOOMED.fetch_sub(1, Ordering::Relaxed);
+    drop(gone);
+}

@@ -1,0 +1,232 @@
+//! shmget(2), shmat(2), shmdt(2), shmctl(2). Files and segments are everybody's: rights are
+//! recorded and not asked.
+
+use super::Call;
+use super::memory::to_errno;
+use crate::linux::errno::{self, Errno};
+use crate::linux::fs::proc::knobs::{SHMALL, SHMMAX, SHMMNI};
+use crate::linux::shm::{self, Segment};
+use crate::port::mailbox;
+use crate::port::mm;
+use alloc::sync::Arc;
+use softfault::{MapFlags, ObjectPart, Prot, VmaFlags};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+const IPC_CREAT: u32 = 0o1000;
+const IPC_EXCL: u32 = 0o2000;
+const SHM_HUGETLB: u32 = 0o4000;
+
+const SHM_RDONLY: u32 = 0o10000;
+const SHM_RND: u32 = 0o20000;
+const SHM_REMAP: u32 = 0o40000;
+const SHM_EXEC: u32 = 0o100_000;
+
+/// Bits of the mode that shmctl(2) shows.
+const SHM_DEST: u32 = 0o1000;
+const SHM_LOCKED: u32 = 0o2000;
+
+const IPC_RMID: u32 = 0;
+const IPC_SET: u32 = 1;
+const IPC_STAT: u32 = 2;
+const IPC_INFO: u32 = 3;
+const SHM_LOCK: u32 = 11;
+const SHM_UNLOCK: u32 = 12;
+const SHM_STAT: u32 = 13;
+const SHM_INFO: u32 = 14;
+const SHM_STAT_ANY: u32 = 15;
+
+/// `struct ipc_perm`.
+#[derive(FromBytes, IntoBytes, Immutable, Default)]
+#[repr(C)]
+struct Perm {
+    key: i32,
+    uid: u32,
+    gid: u32,
+    cuid: u32,
+    cgid: u32,
+    mode: u32,
+    sequence: u16,
+    pad: [u16; 3],
+    unused: [u64; 2],
+}
+
+/// `struct shmid_ds`.
+#[derive(FromBytes, IntoBytes, Immutable, Default)]
+#[repr(C)]
+struct Status {
+    perm: Perm,
+    size_bytes: u64,
+    attached_s: i64,
+    detached_s: i64,
+    changed_s: i64,
+    creator_pid: u32,
+    last_pid: u32,
+    nr_attached: u64,
+    unused: [u64; 2],
+}
+const _: () = assert!(size_of::<Perm>() == 48 && size_of::<Status>() == 112);
+
+pub fn shmget(call: &mut Call) -> errno::Result {
+    let (key, size_bytes, flags) = (call.int(0) as i32, call.args[1], call.int(2));
+    loop {
+        if let Some(segment) = (key != shm::PRIVATE).then(|| shm::with_key(key)).flatten() {
+            if flags & (IPC_CREAT | IPC_EXCL) == IPC_CREAT | IPC_EXCL {
+                return Err(Errno::EEXIST);
+            }
+            return if size_bytes > segment.size_bytes { Err(Errno::EINVAL) } else { Ok(segment.id.into()) };
+        }
+        if key != shm::PRIVATE && flags & IPC_CREAT == 0 {
+            return Err(Errno::ENOENT);
+        }
+        if flags & SHM_HUGETLB != 0 {
+            // The pool of huge pages is empty.
+            return Err(Errno::ENOMEM);
+        }
+        match shm::create(key, size_bytes, flags & 0o777, call.process.pid) {
+            // Somebody else made it meanwhile.
+            Err(Errno::EEXIST) => {}
+            made => return made.map(|segment| segment.id.into()),
+        }
+    }
+}
+
+fn segment(call: &Call) -> errno::Result<Arc<Segment>> {
+    shm::find(call.int(0)).ok_or(Errno::EINVAL)
+}
+
+/// Where shmat(2) is to map, with the flags of mmap(2) for it.
+fn place(addr: u64, flags: u32) -> errno::Result<(u64, MapFlags)> {
+    if addr == 0 {
+        return if flags & SHM_REMAP != 0 { Err(Errno::EINVAL) } else { Ok((0, MapFlags::SHARED)) };
+    }
+    let rounded = addr & !0xfff;
+    if rounded != addr && flags & SHM_RND == 0 || rounded == 0 && flags & SHM_REMAP != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let fixed = if flags & SHM_REMAP != 0 { MapFlags::FIXED } else { MapFlags::FIXED_NOREPLACE };
+    Ok((rounded, MapFlags::SHARED | fixed))
+}
+
+pub fn shmat(call: &mut Call) -> errno::Result {
+    let (addr, flags) = (call.args[1], call.int(2));
+    let segment = segment(call)?;
+    let (addr, map_flags) = place(addr, flags)?;
+    let may_write = flags & SHM_RDONLY == 0;
+    let mut prot = Prot::READ;
+    prot.set(Prot::WRITE, may_write);
+    prot.set(Prot::EXEC, flags & SHM_EXEC != 0);
+    let part = ObjectPart::new(&segment.object).with_may_write(may_write);
+    let at = to_errno!(call.space().mmap_object(addr, segment.size_bytes, prot, map_flags, part));
+    // Of an address that is taken Linux says no more than that it is wrong.
+    let at = at.map_err(|errno| if errno == Errno::EEXIST { Errno::EINVAL } else { errno })?;
+    segment.change(|meta| (meta.attached_s, meta.last_pid) = (shm::now_s(), call.process.pid));
+    Ok(at)
+}
+
+/// Unmaps what is still there of the attachment that began at the address. As on Linux,
+/// the first part that is left says whose attachment that is.
+pub fn shmdt(call: &mut Call) -> errno::Result {
+    let addr = call.args[0];
+    if !addr.is_multiple_of(4096) {
+        return Err(Errno::EINVAL);
+    }
+    let (mut at, mut end, mut found) = (addr, u64::MAX, None);
+    while let Some(vma) = call.space().next_vma(at).filter(|vma| vma.range.end.addr() <= end) {
+        let start = vma.range.start.addr();
+        at = vma.range.end.addr();
+        mailbox::poll();
+        if start < addr || vma.pgoff * 4096 != start - addr || !vma.flags.contains(VmaFlags::SHARED) {
+            continue;
+        }
+        let Some(segment) = shm::of_object(vma.object) else { continue };
+        let segment = &*found.get_or_insert(segment);
+        if vma.object == segment.object.id() {
+            // The first part goes whole, also where mremap(2) has made it larger than the segment.
+            end = addr + segment.nr_pages() * 4096;
+            to_errno!(call.space().munmap(start, at - start))?;
+        }
+    }
+    let segment = found.ok_or(Errno::EINVAL)?;
+    segment.change(|meta| (meta.detached_s, meta.last_pid) = (shm::now_s(), call.process.pid));
+    shm::sweep();
+    Ok(0)
+}
+
+fn status(segment: &Segment) -> Status {
+    let meta = segment.meta();
+    let mut mode = meta.mode;
+    mode |= if meta.is_doomed { SHM_DEST } else { 0 };
+    mode |= if meta.is_locked { SHM_LOCKED } else { 0 };
+    let (uid, gid, sequence) = (meta.uid, meta.gid, segment.sequence() as u16);
+    Status {
+        perm: Perm { key: meta.key, uid, gid, mode, sequence, ..Perm::default() },
+        size_bytes: segment.size_bytes,
+        attached_s: meta.attached_s,
+        detached_s: meta.detached_s,
+        changed_s: meta.changed_s,
+        creator_pid: segment.creator_pid,
+        last_pid: meta.last_pid,
+        nr_attached: segment.nr_attached(),
+        unused: [0; 2],
+    }
+}
+
+/// Highest place that is in use, or 0: what calls about the whole table give.
+fn highest_index() -> u64 {
+    shm::all().last().map_or(0, |segment| segment.index().into())
+}
+
+fn limits(call: &Call, buffer: u64) -> errno::Result {
+    // shmmax, shmmin, shmmni, shmseg, shmall, and room.
+    let words = [SHMMAX.get(), 1, SHMMNI.get(), SHMMNI.get(), SHMALL.get(), 0, 0, 0, 0];
+    mm::put(call.space(), buffer, &words)?;
+    Ok(highest_index())
+}
+
+fn totals(call: &Call, buffer: u64) -> errno::Result {
+    let all = shm::all();
+    let nr_pages = all.iter().fold(0u64, |nr, s| nr.saturating_add(s.nr_pages()));
+    let nr_resident: u64 = all.iter().map(|s| s.object.nr_resident_pages()).sum();
+    // used_ids, shm_tot, shm_rss; the rest is about swap, which there is not.
+    mm::put(call.space(), buffer, &[all.len() as u64, nr_pages, nr_resident, 0, 0, 0])?;
+    Ok(highest_index())
+}
+
+pub fn shmctl(call: &mut Call) -> errno::Result {
+    let (id, command, buffer) = (call.int(0), call.int(1), call.args[2]);
+    if (id as i32) < 0 || (command as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    shm::sweep();
+    match command {
+        IPC_INFO => limits(call, buffer),
+        SHM_INFO => totals(call, buffer),
+        IPC_STAT => {
+            mm::put(call.space(), buffer, &status(&*segment(call)?))?;
+            Ok(0)
+        }
+        SHM_STAT | SHM_STAT_ANY => {
+            let segment = shm::at_index(id).ok_or(Errno::EINVAL)?;
+            mm::put(call.space(), buffer, &status(&segment))?;
+            Ok(segment.id.into())
+        }
+        IPC_SET => {
+            let wanted: Status = mm::get(call.space(), buffer)?;
+            segment(call)?.change(|meta| {
+                (meta.uid, meta.gid, meta.mode) = (wanted.perm.uid, wanted.perm.gid, wanted.perm.mode & 0o777);
+                meta.changed_s = shm::now_s();
+            });
+            Ok(0)
+        }
+        IPC_RMID => {
+            shm::doom(&*segment(call)?);
+            Ok(0)
+        }
+        SHM_LOCK | SHM_UNLOCK => {
+            // Nothing is ever swapped out.
+            segment(call)?.change(|meta| meta.is_locked = command == SHM_LOCK);
+            Ok(0)
+        }
+        _ => Err(Errno::EINVAL),
+    }
+}

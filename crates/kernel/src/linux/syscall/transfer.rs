@@ -1,0 +1,336 @@
+//! Moving bytes between open files and where they come from or go to: the
+//! program's memory in one or several parts, or the kernel's own. By pages, so
+//! that nothing large is on the kernel's stack or heap.
+
+use super::Call;
+use crate::linux::errno::{self, Errno, Restart};
+use crate::linux::file::pipe::{Reader, Writer};
+use crate::linux::file::{Kind, Open, console};
+use crate::linux::process::table;
+use crate::linux::signal::{self, Info};
+use crate::port::console::Channel;
+use crate::port::mailbox;
+use crate::port::mm::{self, Space};
+use crate::port::random;
+use linux_raw_sys::general::{RLIMIT_FSIZE, SIGPIPE, SIGTTIN, SIGXFSZ};
+
+/// Bytes that are moved at a time.
+pub const PAGE_BYTES: u64 = 4096;
+/// Bytes of the archive that are copied before other CPUs are answered.
+const TURN_BYTES: u64 = 16 * PAGE_BYTES;
+
+/// Memory that bytes come from or go to, used up from its beginning.
+pub enum Memory<'a> {
+    /// The program's: parts with address and size.
+    Program { space: &'a Space, parts: &'a [[u64; 2]], done: u64 },
+    /// The kernel's, to be read.
+    Source(&'a [u8]),
+    /// The kernel's, to be filled.
+    Target(&'a mut [u8]),
+}
+
+impl<'a> Memory<'a> {
+    /// Parts of the program's memory.
+    pub fn of_program(space: &'a Space, parts: &'a [[u64; 2]]) -> Memory<'a> {
+        Memory::Program { space, parts, done: 0 }
+    }
+    /// Bytes that are left.
+    pub fn left(&self) -> u64 {
+        match self {
+            Memory::Program { parts, done, .. } => parts.iter().map(|p| p[1]).sum::<u64>() - done,
+            Memory::Source(bytes) => bytes.len() as u64,
+            Memory::Target(bytes) => bytes.len() as u64,
+        }
+    }
+    /// Does `f` with the pieces that `nr` bytes lie in: address, where in the
+    /// transfer, how many.
+    fn pieces(
+        parts: &mut &[[u64; 2]],
+        done: &mut u64,
+        nr: usize,
+        mut f: impl FnMut(u64, usize, usize) -> errno::Result<()>,
+    ) -> errno::Result<()> {
+        let mut moved = 0;
+        while moved < nr {
+            let Some([addr, len]) = parts.first().copied() else { return Err(Errno::EFAULT) };
+            let piece = (len - *done).min((nr - moved) as u64);
+            f(addr.wrapping_add(*done), moved, piece as usize)?;
+            moved += piece as usize;
+            *done += piece;
+            if *done == len {
+                (*parts, *done) = (&parts[1..], 0);
+            }
+        }
+        Ok(())
+    }
+    /// Takes the next bytes out.
+    pub fn take(&mut self, into: &mut [u8]) -> errno::Result<()> {
+        match self {
+            Memory::Program { space, parts, done } => {
+                Memory::pieces(parts, done, into.len(), |addr, at, nr| mm::copy_in(space, addr, &mut into[at..at + nr]))
+            }
+            Memory::Source(bytes) => {
+                let (first, rest) = bytes.split_at(into.len());
+                into.copy_from_slice(first);
+                *bytes = rest;
+                Ok(())
+            }
+            Memory::Target(_) => Err(Errno::EFAULT),
+        }
+    }
+    /// Puts bytes in.
+    pub fn put(&mut self, from: &[u8]) -> errno::Result<()> {
+        match self {
+            Memory::Program { space, parts, done } => {
+                Memory::pieces(parts, done, from.len(), |addr, at, nr| mm::copy_out(space, addr, &from[at..at + nr]))
+            }
+            Memory::Target(bytes) => {
+                let (first, rest) = core::mem::take(bytes).split_at_mut(from.len());
+                first.copy_from_slice(from);
+                *bytes = rest;
+                Ok(())
+            }
+            Memory::Source(_) => Err(Errno::EFAULT),
+        }
+    }
+}
+
+/// How a transfer ends that met an error: as done, if something was.
+fn settle(done: u64, result: errno::Result<()>) -> errno::Result {
+    match result {
+        Err(errno) if done == 0 => Err(errno),
+        _ => Ok(done),
+    }
+}
+
+/// Moves bytes in pages, the first one shortened so that the others begin on a
+/// multiple of a page of the file; `step` says how many it has moved.
+fn by_pages(offset: u64, len: u64, mut step: impl FnMut(u64, &mut [u8]) -> errno::Result<usize>) -> errno::Result {
+    let mut page = [0; PAGE_BYTES as usize];
+    let mut done = 0;
+    while done < len {
+        let at = offset.saturating_add(done);
+        let nr = (PAGE_BYTES - at % PAGE_BYTES).min(len - done) as usize;
+        match step(at, &mut page[..nr]) {
+            Ok(moved) => {
+                done += moved as u64;
+                if moved < nr {
+                    break;
+                }
+            }
+            Err(errno) => return settle(done, Err(errno)),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes what is left in `from`; at `offset`, or where the file's own position
+/// is.
+#[inline(never)]
+pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Result {
+    if !open.may_write() {
+        return Err(Errno::EBADF);
+    }
+    match &open.kind {
+        Kind::File => write_file(call, open, from, offset),
+        Kind::Null | Kind::Zero => Ok(from.left()),
+        Kind::Random => by_pages(0, from.left(), |_, page| from.take(page).map(|()| page.len())),
+        Kind::Full if from.left() == 0 => Ok(0),
+        Kind::Full => Err(Errno::ENOSPC),
+        Kind::Text(text) => {
+            let mut position = open.position.lock();
+            let at = offset.unwrap_or(*position);
+            let done = by_pages(at, from.left(), |at, page| {
+                from.take(page)?;
+                text.write_at(at, page)
+            })?;
+            *position += if offset.is_none() { done } else { 0 };
+            Ok(done)
+        }
+        _ if offset.is_some() => Err(Errno::ESPIPE),
+        Kind::Console(channel) => write_console(*channel, from),
+        Kind::Pipe { writer: Some(writer), .. } => write_pipe(call, open, writer, from),
+        Kind::Event(_) if from.left() < 8 => Err(Errno::EINVAL),
+        Kind::Event(event) => {
+            let mut number = [0; 8];
+            from.take(&mut number)?;
+            open.retry(call.thread, || event.add(u64::from_le_bytes(number)))?;
+            Ok(8)
+        }
+        Kind::Epoll(_) => Err(Errno::EINVAL),
+        Kind::Pipe { .. } | Kind::Dir | Kind::Path => Err(Errno::EBADF),
+    }
+}
+
+/// Bytes that may be written at `start`, of `len`: RLIMIT_FSIZE. Where there are
+/// none the program gets a signal, too.
+pub fn room_below_limit(call: &Call, start: u64, len: u64) -> errno::Result {
+    let limit = call.process.limits.lock().now(RLIMIT_FSIZE);
+    if len > 0 && start >= limit {
+        signal::send_to_thread(&crate::port::sched::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
+        return Err(Errno::EFBIG);
+    }
+    Ok(limit.saturating_sub(start).min(len))
+}
+
+fn write_file(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -> errno::Result {
+    let content = open.inode.content()?;
+    let mut position = offset.is_none().then(|| open.position.lock());
+    let writer = content.writer();
+    let start = match (&position, offset) {
+        _ if open.appends() => content.size_bytes(),
+        (Some(position), _) => **position,
+        (None, offset) => offset.unwrap_or(0),
+    };
+    let left = from.left().min(room_below_limit(call, start, from.left())?);
+    let done = by_pages(start, left, |at, page| {
+        from.take(page)?;
+        writer.write_at(at, page)?;
+        Ok(page.len())
+    })?;
+    drop(writer);
+    if let Some(position) = &mut position {
+        **position = start + done;
+    }
+    if done > 0 {
+        open.inode.touch();
+    }
+    Ok(done)
+}
+
+fn write_console(channel: Channel, from: &mut Memory) -> errno::Result {
+    by_pages(0, from.left(), |_, page| {
+        from.take(page)?;
+        console::write(channel, page);
+        Ok(page.len())
+    })
+}
+
+fn write_pipe(call: &Call, open: &Open, writer: &Writer, from: &mut Memory) -> errno::Result {
+    let mut done = 0;
+    let mut page = [0; PAGE_BYTES as usize];
+    while from.left() > 0 {
+        let nr = from.left().min(PAGE_BYTES) as usize;
+        if let Err(errno) = from.take(&mut page[..nr]) {
+            return settle(done, Err(errno));
+        }
+        let mut sent = 0;
+        while sent < nr {
+            match open.retry(call.thread, || writer.put(&page[sent..nr])) {
+                Ok(some) => sent += some,
+                Err(errno) => {
+                    if errno == Errno::EPIPE {
+                        let info = Info::sent(SIGPIPE, 0, call.process.pid);
+                        signal::send_to_thread(&crate::port::sched::current(), info);
+                    }
+                    return settle(done + sent as u64, Err(errno));
+                }
+            }
+        }
+        done += nr as u64;
+    }
+    Ok(done)
+}
+
+/// Reads as much as `to` has room for; at `offset`, or where the file's own
+/// position is.
+#[inline(never)]
+pub fn read(call: &Call, open: &Open, to: &mut Memory, offset: Option<u64>) -> errno::Result {
+    if !open.may_read() {
+        return Err(Errno::EBADF);
+    }
+    match &open.kind {
+        Kind::File | Kind::Text(_) => {
+            let mut position = offset.is_none().then(|| open.position.lock());
+            let start = offset.or(position.as_ref().map(|p| **p)).unwrap_or(0);
+            let done = read_file(open, to, start)?;
+            if let Some(position) = &mut position {
+                **position = start + done;
+            }
+            if matches!(open.kind, Kind::File) && done > 0 {
+                open.inode.touch_read();
+            }
+            Ok(done)
+        }
+        Kind::Dir => Err(Errno::EISDIR),
+        Kind::Null => Ok(0),
+        Kind::Zero | Kind::Full => by_pages(0, to.left(), |_, page| to.put(page).map(|()| page.len())),
+        Kind::Random => by_pages(0, to.left(), |_, page| {
+            for word in page.chunks_mut(8) {
+                word.copy_from_slice(&random::next().to_le_bytes()[..word.len()]);
+            }
+            to.put(page).map(|()| page.len())
+        }),
+        _ if offset.is_some() => Err(Errno::ESPIPE),
+        Kind::Console(_) => read_console(call, open, to),
+        Kind::Pipe { reader: Some(reader), .. } => read_pipe(call, open, reader, to),
+        Kind::Event(_) if to.left() < 8 => Err(Errno::EINVAL),
+        Kind::Event(event) => {
+            let number = open.retry(call.thread, || event.take())?;
+            to.put(&number.to_le_bytes()).map(|()| 8)
+        }
+        Kind::Epoll(_) => Err(Errno::EINVAL),
+        Kind::Pipe { .. } | Kind::Path => Err(Errno::EBADF),
+    }
+}
+
+/// A line of what was typed, or what there is. A group in the background is
+/// stopped for trying, or told that it cannot.
+fn read_console(call: &Call, open: &Open, to: &mut Memory) -> errno::Result {
+    let group = call.process.group();
+    if console::is_background(group) {
+        let info = Info { signal: SIGTTIN, code: console::SI_KERNEL, ..Info::default() };
+        if !signal::would_stop(call.thread, SIGTTIN) || table::is_orphaned(group) {
+            return Err(Errno::EIO);
+        }
+        signal::send_to_group(group, info);
+        return Err(Restart::AsAsked.errno());
+    }
+    let max = to.left().min(PAGE_BYTES) as usize;
+    let bytes = open.retry(call.thread, || console::take(max))?;
+    to.put(&bytes).map(|()| bytes.len() as u64)
+}
+
+fn read_file(open: &Open, to: &mut Memory, start: u64) -> errno::Result {
+    if let Some(bytes) = open.inode.archive_bytes() {
+        let part = &bytes[start.min(bytes.len() as u64) as usize..];
+        let part = &part[..part.len().min(to.left() as usize)];
+        let mut done = 0;
+        for piece in part.chunks(TURN_BYTES as usize) {
+            if let Err(errno) = to.put(piece) {
+                return settle(done, Err(errno));
+            }
+            done += piece.len() as u64;
+            mailbox::poll();
+        }
+        return Ok(done);
+    }
+    by_pages(start, to.left(), |at, page| {
+        let nr = match &open.kind {
+            Kind::Text(text) => text.read_at(at, page)?,
+            _ => open.inode.read_at(at, page)?,
+        };
+        to.put(&page[..nr]).map(|()| nr)
+    })
+}
+
+fn read_pipe(call: &Call, open: &Open, reader: &Reader, to: &mut Memory) -> errno::Result {
+    let mut page = [0; PAGE_BYTES as usize];
+    let mut done = 0;
+    while to.left() > 0 {
+        let nr = to.left().min(PAGE_BYTES) as usize;
+        // Only the first bytes are waited for.
+        let taken = match done {
+            0 => open.retry(call.thread, || reader.take(&mut page[..nr]))?,
+            _ => reader.take(&mut page[..nr]).unwrap_or(0),
+        };
+        if let Err(errno) = to.put(&page[..taken]) {
+            return settle(done, Err(errno));
+        }
+        done += taken as u64;
+        if taken < nr {
+            break;
+        }
+    }
+    Ok(done)
+}

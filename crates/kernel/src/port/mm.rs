@@ -1,0 +1,119 @@
+//! Where the kernel meets the subsystem: the one `Vm`, new address spaces with
+//! the kernel's half in them, and the way to a program's bytes. The kernel has
+//! no other: SMAP is on, and nothing here turns it off (K5).
+
+use crate::linux::errno::Errno;
+use crate::port::boot::{info::Info, paging};
+use crate::port::machine::Kernel;
+use crate::port::sync::Once;
+use softfault::clear::{Scratch, calibrate};
+use softfault::{AccessError, AddressSpace, FaultError, FrameRange, Machine, OutOfFrames, SharedObject, Tunables, Vm};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// A program's address space.
+pub type Space = AddressSpace<'static, Kernel>;
+
+/// One past the last address that a program can have: 47 bits less a page.
+pub const USER_END: u64 = 0x7fff_ffff_f000;
+
+static VM: Once<Vm<Kernel>> = Once::new();
+
+/// What the order of clearing large pages is measured on, a millisecond of the
+/// boot: an emulated CPU has no caches that a larger measurement could tell apart.
+const CALIBRATION_FRAMES: u64 = 16;
+
+/// Gives the subsystem all memory that nobody else has.
+pub fn init(info: &Info, tunables: Tunables) {
+    let mut machine = Kernel::take(info);
+    let scratch = machine.frames().iter().find(|r| r.nr_frames >= CALIBRATION_FRAMES).copied();
+    let scratch = scratch.map(|range| FrameRange { nr_frames: CALIBRATION_FRAMES, ..range });
+    let table = scratch.and_then(|range| Scratch::new(&mut machine, range)).map(|mut scratch| calibrate(&mut scratch));
+    match Vm::new(machine, tunables) {
+        Ok(vm) => {
+            // Not the way of zeroing small frames: on an emulated CPU the fewest instructions
+            // would win, and the instructions of a fault are counted against Linux's.
+            table.iter().for_each(|table| vm.set_clear_orders(table));
+            VM.set(vm);
+        }
+        Err(error) => panic!("too little memory: {} KiB usable: {error}", info.memory_bytes() / 1024),
+    };
+}
+
+/// The subsystem.
+pub fn vm() -> &'static Vm<Kernel> {
+    VM.get()
+}
+
+/// A new address space, ready to be loaded.
+pub fn new_space() -> Result<Space, OutOfFrames> {
+    let space = vm().new_space()?;
+    prepare_root(&space);
+    Ok(space)
+}
+
+/// Makes a space that the subsystem has just made ready to be loaded.
+pub fn prepare_root(space: &Space) {
+    paging::add_kernel_half(root_address(space));
+}
+
+/// Physical address of its root table.
+pub fn root_address(space: &Space) -> u64 {
+    u64::from(space.tag().root.0) << 12
+}
+
+/// What a failed access of the kernel on a program's behalf gives the program.
+fn errno_of(error: &AccessError) -> Errno {
+    match error.fault {
+        FaultError::OutOfFrames => Errno::ENOMEM,
+        _ => Errno::EFAULT,
+    }
+}
+
+/// Copies `into.len()` bytes from the program.
+pub fn copy_in(space: &Space, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
+    space.read(addr, into).map_err(|e| errno_of(&e))
+}
+
+/// Copies bytes to the program.
+pub fn copy_out(space: &Space, addr: u64, from: &[u8]) -> Result<(), Errno> {
+    space.write(addr, from).map_err(|e| errno_of(&e))
+}
+
+/// A value of the program's.
+pub fn get<T: FromBytes + IntoBytes>(space: &Space, addr: u64) -> Result<T, Errno> {
+    let mut value = T::new_zeroed();
+    copy_in(space, addr, value.as_mut_bytes())?;
+    Ok(value)
+}
+
+/// Stores a value in the program.
+pub fn put<T: IntoBytes + Immutable>(space: &Space, addr: u64, value: &T) -> Result<(), Errno> {
+    copy_out(space, addr, value.as_bytes())
+}
+
+/// Atomically replaces a word of the program's by `f` of it, unless `f` gives
+/// nothing; the word as it was.
+pub fn update(space: &Space, addr: u64, mut f: impl FnMut(u32) -> Option<u32>) -> Result<u32, Errno> {
+    space.update_u32(addr, &mut f).map_err(|e| errno_of(&e))
+}
+
+/// Memory that processes can share, and that the kernel reads and writes: the
+/// content of a file, a segment of System V.
+pub type Object = SharedObject<'static, Kernel>;
+
+/// A new one, all zero.
+pub fn new_object(size_bytes: u64) -> Result<Object, Errno> {
+    vm().new_shared_object(size_bytes).map_err(|_| Errno::ENOMEM)
+}
+
+/// Whether every page of the range is mapped.
+pub fn is_mapped(space: &Space, start: u64, end: u64) -> bool {
+    let mut at = start;
+    while at < end {
+        match space.vma(at) {
+            Some(vma) => at = vma.range.end.addr(),
+            None => return false,
+        }
+    }
+    true
+}
