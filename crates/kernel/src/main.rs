@@ -1,14 +1,15 @@
 //! The reference kernel of Softfault: boots in QEMU, runs one unmodified static
 //! Linux program on all CPUs, and leaves all memory management to the library.
 //!
-//! Top to bottom: `boot` and `arch` (the machine), `sched` (threads on CPUs),
-//! `machine` and `mm` (the port and the one `Vm`), `process`, `signal`, `futex`,
-//! `syscall` and `trap` (what programs see). The kernel writes no table entry of
-//! a program's and keeps no list of mappings.
+//! It has two halves. `port` is what a porter of Softfault reads: the machine, threads
+//! on CPUs, traps, what the subsystem asks of a kernel. `linux` is the personality:
+//! processes, signals, files, system calls. The port names nothing of the
+//! personality, which `cargo xtask lint` checks. The kernel writes no table entry of a
+//! program's and keeps no list of mappings.
 //!
 //! What its `unsafe` rests on:
 //! - **K1** all physical memory below 512 GiB, devices included, is mapped at
-//!   [`paging::DIRECT_MAP`], in every root table, from before the first Rust code
+//!   [`phys::DIRECT_MAP`](port::arch::phys::DIRECT_MAP), in every root table, from before the first Rust code
 //!   for ever; a frame that the subsystem was given is touched by nobody else.
 //! - **K2** compiled kernel code runs with interrupts off; they are on only in
 //!   the one `sti; hlt; cli` of [`cpu::halt_once`], whose callers hold no lock
@@ -35,8 +36,9 @@
 //! - **K9** every root table that is loaded has the kernel's upper half, the same
 //!   in all; it is written once, before the table is first loaded, and the tables
 //!   under it never change after boot.
-//! - **K10** the value of a `Once` is written by the one who moved its state from
-//!   EMPTY to BUSY, and read only after FULL was published.
+//! - **K10** a `Thread<dyn Program>` was a `Thread<P>` for its program's type `P`
+//!   when it was made, and has been that thread ever since: only the pointer's type
+//!   was changed.
 //! - **K11** the word of a sleeping lock leaves FREE by one thread's
 //!   compare-and-swap or swap, with acquire order, and comes back to it by that
 //!   thread's release.

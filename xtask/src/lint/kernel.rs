@@ -49,7 +49,10 @@ mod tests {
             let found = check(&[Source { path: path.into(), text: text.into() }]);
             found.into_iter().map(|b| b.place).collect::<Vec<_>>()
         };
-        assert_eq!(places("crates/kernel/src/port/mm.rs"), ["crates/kernel/src/mm.rs:2", "crates/kernel/src/mm.rs:3"]);
+        assert_eq!(
+            places("crates/kernel/src/port/mm.rs"),
+            ["crates/kernel/src/port/mm.rs:2", "crates/kernel/src/port/mm.rs:3"]
+        );
         assert!(places("crates/kernel/src/port/boot/paging.rs").is_empty());
         assert!(places("crates/host/src/walk.rs").is_empty());
     }

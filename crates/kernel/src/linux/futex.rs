@@ -5,8 +5,9 @@
 //! since looking may be a page fault.
 
 use crate::linux::errno::{self, Errno, Restart};
+use crate::linux::thread::{self, Thread};
 use crate::port::mm::{self, Space, USER_END};
-use crate::port::sched::{self, Thread};
+use crate::port::sched;
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -114,7 +115,7 @@ pub fn wait(space: &Space, key: Key, addr: u64, expected: u32, bits: u32, deadli
     if !addr.is_multiple_of(4) || bits == 0 {
         return Err(Errno::EINVAL);
     }
-    let thread = sched::current();
+    let thread = thread::current();
     let waiter = Arc::new(Waiter { thread: thread.clone(), state: AtomicU8::new(WAITING) });
     BUCKETS[key.bucket()].lock().push_back(Place { key, bits, waiter: waiter.clone() });
     let seen = mm::get::<u32>(space, addr);

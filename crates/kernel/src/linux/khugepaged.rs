@@ -10,8 +10,7 @@
 use crate::linux::process::{Mm, table};
 use crate::port::arch::time;
 use crate::port::mm;
-use crate::port::sched::{self, KernelStack, Thread};
-use crate::port::sync::Once;
+use crate::port::sched::{self, KernelStack, Thread, daemon, parking};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 use softfault::Order;
@@ -27,13 +26,6 @@ const LEAST_SLEEP_NS: u64 = 20_000_000;
 /// Passes over all memory that a round begins at most.
 const MOST_PASSES: u32 = 2;
 
-static THREAD: Once<Arc<Thread>> = Once::new();
-/// Grows with each reason to look again.
-static REASONS: AtomicU64 = AtomicU64::new(0);
-/// No block is waited for.
-const NO_WISH: u64 = u64::MAX;
-/// How often a block had become free before the last round, which found none.
-static WISH: AtomicU64 = AtomicU64::new(NO_WISH);
 static PAGES_COLLAPSED: AtomicU64 = AtomicU64::new(0);
 static FULL_SCANS: AtomicU64 = AtomicU64::new(0);
 
@@ -50,28 +42,12 @@ pub fn full_scans() -> u64 {
 /// Lets it begin.
 pub fn start() {
     let stack = KernelStack::new().expect("the heap is empty still");
-    sched::start(THREAD.set(Arc::new(Thread::for_kernel(stack, main))));
+    sched::start(&Arc::new(Thread::for_kernel(stack, main)));
 }
 
 /// There is a reason to look again: a knob was set.
 pub fn look_again() {
-    REASONS.fetch_add(1, Ordering::SeqCst);
-    if let Some(thread) = THREAD.try_get() {
-        sched::wake(thread);
-    }
-}
-
-/// Wakes it once a block is free that it waits for. Called when the subsystem tells
-/// of blocks (or of something else), and at each tick of the clock, since it frees
-/// some where nobody could be woken.
-pub fn look_for_blocks() {
-    let wish = WISH.load(Ordering::Relaxed);
-    if wish != NO_WISH
-        && mm::vm().nr_blocks_emptied() != wish
-        && WISH.compare_exchange(wish, NO_WISH, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-    {
-        look_again();
-    }
+    daemon::tell(&daemon::COLLAPSE);
 }
 
 /// Where the scan is.
@@ -126,7 +102,7 @@ fn round(place: &mut Place, nr_ptes: u64) -> Round {
         };
         if scan.refused == Some(CollapseRefusal::NoHugeFrame) {
             *place = Place { address: scan.next.unwrap_or(0).saturating_sub(HUGE_BYTES), ..found };
-            WISH.store(nr_emptied, Ordering::Relaxed);
+            daemon::wish_for_block(nr_emptied);
             return Round::NoBlock;
         }
         // The kernel is not interrupted: others get their turn here.
@@ -140,9 +116,9 @@ fn round(place: &mut Place, nr_ptes: u64) -> Round {
 fn sleep(seen: u64, ms: Option<u32>) {
     let now = time::now_ns();
     let end = ms.map(|ms| now + (u64::from(ms) * NS_PER_MS).max(LEAST_SLEEP_NS));
-    let woken = || REASONS.load(Ordering::SeqCst) != seen;
+    let woken = || daemon::COLLAPSE.load(Ordering::SeqCst) != seen;
     while !woken() && end.is_none_or(|end| time::now_ns() < end) {
-        sched::block_until(end);
+        parking::sleep(&daemon::COLLAPSE, seen, end);
     }
     while woken() && time::now_ns() < now + LEAST_SLEEP_NS {
         sched::block_until(Some(now + LEAST_SLEEP_NS));
@@ -153,7 +129,7 @@ extern "C" fn main() -> ! {
     sched::kernel_thread_started();
     let mut place = Place::default();
     loop {
-        let seen = REASONS.load(Ordering::SeqCst);
+        let seen = daemon::COLLAPSE.load(Ordering::SeqCst);
         let knobs = mm::vm().huge_knobs().khugepaged;
         let ms = match mm::vm().khugepaged_wanted().then(|| round(&mut place, knobs.pages_to_scan.into())) {
             None => None,
@@ -161,6 +137,6 @@ extern "C" fn main() -> ! {
             Some(Round::NoBlock) => Some(knobs.alloc_sleep_millisecs),
         };
         sleep(seen, ms);
-        WISH.store(NO_WISH, Ordering::Relaxed);
+        daemon::wish_for_none();
     }
 }

@@ -4,14 +4,16 @@
 use crate::linux::file::console;
 use crate::linux::process::exec::{self, Command, Inherited};
 use crate::linux::process::identity::Identity;
+use crate::linux::process::timer;
 use crate::linux::process::{self, Mm, Process, archive};
 use crate::linux::signal;
 use crate::linux::{fs, khugepaged, shm};
-use crate::log;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::time;
 use crate::port::boot::info::Info;
+use crate::port::console::log;
 use crate::port::console::{Channel, Line};
+use crate::port::machine;
 use crate::port::power::{self, End};
 use crate::port::sched::{self, KernelStack, Thread, delay};
 use crate::port::selftest::Selftest;
@@ -23,6 +25,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::SIGKILL;
 use softfault::policy::huge::{CowHuge, Enabled};
 use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
+use spin::Once;
 
 /// How long the end of all processes may take.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -101,12 +104,17 @@ fn refuse(why: core::fmt::Arguments) -> ! {
     power::off(End::Refused)
 }
 
-static PARAMS: crate::port::sync::Once<Params> = crate::port::sync::Once::new();
+static PARAMS: Once<Params> = Once::new();
+
+fn params() -> &'static Params {
+    PARAMS.get().expect("read at boot")
+}
 
 /// Sets up the subsystem and queues the thread.
 pub fn start(info: &Info) {
-    let params = PARAMS.set(parse(info.cmdline()));
-    mm::init(info, params.tunables);
+    let params = PARAMS.call_once(|| parse(info.cmdline()));
+    machine::init(info, params.tunables);
+    sched::on_alarm(timer::tick);
     khugepaged::start();
     kcompactd::start();
     let stack = KernelStack::new().expect("the heap is empty still");
@@ -122,7 +130,7 @@ extern "C" fn main() -> ! {
     };
     let _ = process.watchers.wait(None, || process.has_ended().then_some(()));
     let end = process.end().unwrap_or(End::Exit(0));
-    if PARAMS.get().stats {
+    if params().stats {
         print_counters();
     }
     tear_down(process, free_before);
@@ -145,7 +153,7 @@ fn launch() -> Result<Arc<Process>, (String, String)> {
         Inherited { limits: process.limits.lock().clone(), thp_disable: false, identity: Identity::default() };
     let command = Command { path, args, env: env.into() };
     let prepared = exec::prepare(&place, command, &inherited).map_err(|e| fail(e.to_string()))?;
-    if let Some(selftest) = PARAMS.get().selftest {
+    if let Some(selftest) = params().selftest {
         selftest.run(&prepared.mm.space, prepared.frame.rsp);
     }
     let thread = process
@@ -202,7 +210,7 @@ fn stats_line(text: core::fmt::Arguments) {
 /// shows of the first one.
 pub fn at_end(process: &Process, mm: &Mm) {
     static FIRST: AtomicBool = AtomicBool::new(true);
-    let is_wanted = PARAMS.get().stats && process.parent_pid() == process::table::INIT;
+    let is_wanted = params().stats && process.parent_pid() == process::table::INIT;
     if !is_wanted || !FIRST.swap(false, Ordering::Relaxed) {
         return;
     }

@@ -1,6 +1,9 @@
 //! The personality: what makes programs believe that they run on Linux. Processes,
 //! signals, files, system calls.
 
+#![forbid(unsafe_code)]
+
+mod entry;
 pub mod errno;
 pub mod file;
 pub mod fs;
@@ -12,3 +15,4 @@ pub mod process;
 pub mod shm;
 pub mod signal;
 pub mod syscall;
+pub mod thread;

@@ -2,11 +2,12 @@
 //! most of the memory is ended, and who needed the page tries again.
 
 use crate::linux::process::{self, Process};
-use crate::log;
+use crate::linux::thread::Thread;
 use crate::port::arch::time;
+use crate::port::console::log;
 use crate::port::mm;
 use crate::port::power::End;
-use crate::port::sched::{self, Thread};
+use crate::port::sched;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::SIGKILL;

@@ -1,30 +1,12 @@
-//! Output, all through one port of QEMU's debug console, as packets that
-//! `softfault run` takes apart again: a byte `0x1e`, a byte that names the
-//! channel, a 16-bit little-endian length, the bytes.
+//! Output, all through one port of QEMU's debug console, as packets (packet.rs).
 
+use super::packet;
+pub use super::packet::Channel;
 use crate::port::sync::SpinLock;
 use core::fmt::{self, Write};
 use x86_64::instructions::port::Port;
 
 const PORT: u16 = 0xe9;
-const PACKET: u8 = 0x1e;
-
-/// Who is speaking to whom.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Channel {
-    /// The program's standard input; nothing is sent through it.
-    Input = b'i' as isize,
-    /// The program's standard output.
-    Output = b'o' as isize,
-    /// The program's standard error.
-    Error = b'e' as isize,
-    /// The kernel's log.
-    Log = b'l' as isize,
-    /// What `--stats` asks for.
-    Stats = b's' as isize,
-    /// How it ended: one kind byte, one code byte.
-    End = b'x' as isize,
-}
 
 static LOCK: SpinLock<()> = SpinLock::new(());
 
@@ -38,8 +20,7 @@ fn put(bytes: &[u8]) {
 
 fn put_packet(channel: Channel, bytes: &[u8]) {
     for part in bytes.chunks(usize::from(u16::MAX)) {
-        let [low, high] = (part.len() as u16).to_le_bytes();
-        put(&[PACKET, channel as u8, low, high]);
+        put(&packet::head(channel, part.len() as u16));
         put(part);
     }
 }
@@ -88,10 +69,11 @@ impl Drop for Line {
 }
 
 /// Writes a line to the kernel's log.
-#[macro_export]
 macro_rules! log {
     ($($arg:tt)*) => {{
         let mut line = $crate::port::console::Line::new($crate::port::console::Channel::Log, false);
         let _ = core::fmt::Write::write_fmt(&mut line, format_args!("{}\n", format_args!($($arg)*)));
     }};
 }
+
+pub(crate) use log;

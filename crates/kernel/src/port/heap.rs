@@ -5,11 +5,10 @@
 //! of is charged first, at more than it will take: a program is refused long
 //! before the heap itself is.
 
-use crate::linux::errno::{self, Errno};
-use crate::port::boot::info::Span;
-use crate::port::boot::paging::direct_map;
+use crate::port::arch::phys::{Span, direct_map};
 use crate::port::sync::RawSpin;
 use core::sync::atomic::{AtomicU64, Ordering};
+use softfault::Errno;
 use talc::{ErrOnOom, Talc, Talck};
 
 #[global_allocator]
@@ -33,7 +32,7 @@ pub struct Charge(u64);
 /// Asks for `bytes` more, for something that a program has the kernel keep;
 /// ENOMEM once three quarters of the heap are promised. The rest is for what is
 /// short-lived.
-pub fn charge(bytes: usize) -> errno::Result<Charge> {
+pub fn charge(bytes: usize) -> Result<Charge, Errno> {
     let bytes = bytes as u64;
     let limit = BYTES.load(Ordering::Relaxed) / 4 * 3;
     let before = CHARGED.fetch_add(bytes, Ordering::Relaxed);

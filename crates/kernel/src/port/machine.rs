@@ -1,21 +1,16 @@
 //! The port: all that the subsystem asks of this kernel. A template for others.
 
-use crate::linux::khugepaged;
+use crate::port::arch::phys::direct_map;
 use crate::port::arch::{cpu, time};
 use crate::port::boot::info::{FreeRegions, Info};
-use crate::port::boot::paging::direct_map;
-use crate::port::kcompactd;
 use crate::port::mailbox::{self, Work};
-use crate::port::sched::parking;
-use crate::port::sync::Once;
+use crate::port::mm::{self, Kernel};
+use crate::port::sched::{daemon, parking};
+use softfault::clear::{Scratch, calibrate};
 use softfault::sync::Word;
 use softfault::table::format::X86_64;
-use softfault::{CpuId, CpuSet, Flush, FrameRange, Machine, Pfn, SpaceTag};
-
-/// This machine; all else that it has to remember is per CPU or static.
-pub struct Kernel {
-    frames: &'static [FrameRange],
-}
+use softfault::{CpuId, CpuSet, Flush, FrameRange, Machine, Pfn, SpaceTag, Tunables, Vm};
+use spin::Once;
 
 static FREE: Once<FreeRegions> = Once::new();
 
@@ -25,10 +20,32 @@ impl Kernel {
     /// # Panics
     ///
     /// The second time: there is one machine, and one owner of its frames.
-    pub fn take(info: &Info) -> Kernel {
-        let (regions, nr) = FREE.set(info.free_regions());
+    fn take(info: &Info) -> Kernel {
+        assert!(!FREE.is_completed(), "the machine is taken");
+        let (regions, nr) = FREE.call_once(|| info.free_regions());
         Kernel { frames: &regions[..*nr] }
     }
+}
+
+/// What the order of clearing large pages is measured on, a millisecond of the
+/// boot: an emulated CPU has no caches that a larger measurement could tell apart.
+const CALIBRATION_FRAMES: u64 = 16;
+
+/// Gives the subsystem all memory that nobody else has.
+pub fn init(info: &Info, tunables: Tunables) {
+    let mut machine = Kernel::take(info);
+    let scratch = machine.frames().iter().find(|r| r.nr_frames >= CALIBRATION_FRAMES).copied();
+    let scratch = scratch.map(|range| FrameRange { nr_frames: CALIBRATION_FRAMES, ..range });
+    let table = scratch.and_then(|range| Scratch::new(&mut machine, range)).map(|mut scratch| calibrate(&mut scratch));
+    match Vm::new(machine, tunables) {
+        Ok(vm) => {
+            // Not the way of zeroing small frames: on an emulated CPU the fewest instructions
+            // would win, and the instructions of a fault are counted against Linux's.
+            table.iter().for_each(|table| vm.set_clear_orders(table));
+            mm::set(vm);
+        }
+        Err(error) => panic!("too little memory: {} KiB usable: {error}", info.memory_bytes() / 1024),
+    };
 }
 
 // SAFETY: I1: the frames are memory that the loader reported, nobody else was
@@ -78,8 +95,8 @@ unsafe impl Machine for Kernel {
     }
     fn unpark(&self, word: &Word) {
         parking::unpark(word);
-        khugepaged::look_for_blocks();
-        kcompactd::look_for_requests();
+        daemon::look_for_blocks();
+        daemon::look_for_requests();
     }
     fn now_ns(&self) -> u64 {
         time::now_ns()

@@ -2,13 +2,16 @@
 //! the kernel's half in them, and the way to a program's bytes. The kernel has
 //! no other: SMAP is on, and nothing here turns it off (K5).
 
-use crate::linux::errno::Errno;
-use crate::port::boot::{info::Info, paging};
-use crate::port::machine::Kernel;
-use crate::port::sync::Once;
-use softfault::clear::{Scratch, calibrate};
-use softfault::{AccessError, AddressSpace, FaultError, FrameRange, Machine, OutOfFrames, SharedObject, Tunables, Vm};
+use crate::port::boot::paging;
+use softfault::{AccessError, AddressSpace, Errno, FaultError, FrameRange, OutOfFrames, SharedObject, Vm};
+use spin::Once;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// This machine, as the subsystem knows it: its memory. All else that it has to
+/// remember is per CPU or static. How it answers is in machine.rs.
+pub struct Kernel {
+    pub(super) frames: &'static [FrameRange],
+}
 
 /// A program's address space.
 pub type Space = AddressSpace<'static, Kernel>;
@@ -18,30 +21,14 @@ pub const USER_END: u64 = 0x7fff_ffff_f000;
 
 static VM: Once<Vm<Kernel>> = Once::new();
 
-/// What the order of clearing large pages is measured on, a millisecond of the
-/// boot: an emulated CPU has no caches that a larger measurement could tell apart.
-const CALIBRATION_FRAMES: u64 = 16;
-
-/// Gives the subsystem all memory that nobody else has.
-pub fn init(info: &Info, tunables: Tunables) {
-    let mut machine = Kernel::take(info);
-    let scratch = machine.frames().iter().find(|r| r.nr_frames >= CALIBRATION_FRAMES).copied();
-    let scratch = scratch.map(|range| FrameRange { nr_frames: CALIBRATION_FRAMES, ..range });
-    let table = scratch.and_then(|range| Scratch::new(&mut machine, range)).map(|mut scratch| calibrate(&mut scratch));
-    match Vm::new(machine, tunables) {
-        Ok(vm) => {
-            // Not the way of zeroing small frames: on an emulated CPU the fewest instructions
-            // would win, and the instructions of a fault are counted against Linux's.
-            table.iter().for_each(|table| vm.set_clear_orders(table));
-            VM.set(vm);
-        }
-        Err(error) => panic!("too little memory: {} KiB usable: {error}", info.memory_bytes() / 1024),
-    };
+/// Makes `vm` the subsystem; at boot.
+pub(super) fn set(vm: Vm<Kernel>) {
+    VM.call_once(|| vm);
 }
 
 /// The subsystem.
 pub fn vm() -> &'static Vm<Kernel> {
-    VM.get()
+    VM.get().expect("set at boot")
 }
 
 /// A new address space, ready to be loaded.

@@ -13,6 +13,7 @@ pub mod kcompactd;
 pub mod machine;
 pub mod mailbox;
 pub mod mm;
+mod packet;
 pub mod power;
 pub mod random;
 pub mod sched;

@@ -2,6 +2,7 @@
 //! each failure is reported.
 
 use crate::port::boot::paging;
+use crate::port::console::log;
 use crate::port::mm::{self, Space};
 use x86_64::VirtAddr;
 use x86_64::structures::DescriptorTablePointer;
@@ -44,7 +45,7 @@ impl Selftest {
                 paging::load_root(mm::root_address(space));
                 // SAFETY: never completes: K5 says that such an access traps.
                 let byte = unsafe { (mapped as *const u8).read_volatile() };
-                crate::log!("SMAP is off: read {byte}");
+                log!("SMAP is off: read {byte}");
             }
         }
     }

@@ -7,9 +7,7 @@
 //! then the list of alarms.
 
 use crate::port::mailbox;
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use lock_api::{GuardNoSend, RawMutex};
 
 /// A test-and-set lock; few CPUs, short holds.
@@ -39,53 +37,3 @@ unsafe impl RawMutex for RawSpin {
 
 /// A value behind a [`RawSpin`].
 pub type SpinLock<T> = lock_api::Mutex<RawSpin, T>;
-
-const EMPTY: u8 = 0;
-const BUSY: u8 = 1;
-const FULL: u8 = 2;
-
-/// A value that is set once and read ever after.
-pub struct Once<T> {
-    state: AtomicU8,
-    value: UnsafeCell<MaybeUninit<T>>,
-}
-
-// SAFETY: K10: the value is written by the one who moved the state from EMPTY to
-// BUSY, and read only after FULL was published.
-unsafe impl<T: Send + Sync> Sync for Once<T> {}
-
-impl<T> Once<T> {
-    /// Not set yet.
-    pub const fn new() -> Once<T> {
-        Once { state: AtomicU8::new(EMPTY), value: UnsafeCell::new(MaybeUninit::uninit()) }
-    }
-    /// Sets it.
-    ///
-    /// # Panics
-    ///
-    /// The second time: boot calls each once.
-    pub fn set(&self, value: T) -> &T {
-        let first = self.state.compare_exchange(EMPTY, BUSY, Ordering::Acquire, Ordering::Relaxed);
-        assert!(first.is_ok(), "set twice");
-        // SAFETY: K10: BUSY is ours; nobody reads before FULL.
-        unsafe { (*self.value.get()).write(value) };
-        self.state.store(FULL, Ordering::Release);
-        self.get()
-    }
-    /// The value.
-    ///
-    /// # Panics
-    ///
-    /// Before it is set.
-    pub fn get(&self) -> &T {
-        self.try_get().expect("not set yet")
-    }
-    /// The value, if it is set.
-    pub fn try_get(&self) -> Option<&T> {
-        if self.state.load(Ordering::Acquire) != FULL {
-            return None;
-        }
-        // SAFETY: K10: FULL: the value was written and never changes again.
-        Some(unsafe { (*self.value.get()).assume_init_ref() })
-    }
-}

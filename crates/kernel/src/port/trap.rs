@@ -1,25 +1,18 @@
-//! Traps and interrupts: page faults to the subsystem, other exceptions to
-//! signals, the timer and other CPUs' requests to their places.
+//! Entries from ring 3: page faults go to the subsystem, interrupts to the timer, the
+//! other CPUs and the serial line, all else to the program's owner.
 
-use crate::linux::file::console;
-use crate::linux::oom;
-use crate::linux::process::Mm;
-use crate::linux::signal::{Info, deliver};
-use crate::log;
-use crate::port::arch::apic;
-use crate::port::arch::frame::Frame;
-use crate::port::arch::serial::SERIAL;
-use crate::port::mailbox;
-use crate::port::sched::{self, Thread};
-use linux_raw_sys::general::{
-    BUS_ADRERR, BUS_MCEERR_AR, FPE_INTDIV, ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SIGBUS, SIGFPE, SIGILL, SIGSEGV,
-    SIGTRAP, TRAP_BRKPT, TRAP_TRACE,
-};
-use softfault::{Access, FaultError, Vma};
+use super::arch::apic;
+use super::arch::frame::Frame;
+use super::arch::serial::{self, SERIAL};
+use super::mailbox;
+use super::mm::{Space, USER_END};
+use super::sched::{self, Next, Thread};
+use core::fmt;
+use core::sync::atomic::Ordering;
+use softfault::{Access, Vma, Vpn};
 
+/// Vector of a page fault.
 const PAGE_FAULT: u64 = 14;
-/// `si_code` of what the kernel cannot say more about.
-const SI_KERNEL: u32 = 0x80;
 
 /// Every trap and interrupt; `frame` lies on the kernel stack in use (K8).
 #[unsafe(no_mangle)]
@@ -29,15 +22,38 @@ extern "C" fn trap_dispatch(frame: &mut Frame) {
     if !frame.is_user() {
         return in_kernel(frame, address);
     }
-    sched::with_current(|thread| {
+    let next = sched::with_current(|thread| {
         thread.usage.entered_kernel();
         match frame.vector {
             PAGE_FAULT => page_fault(thread, address, frame),
             apic::TIMER | apic::POKE | apic::SPURIOUS | SERIAL => interrupt(frame.vector),
-            _ => exception(thread, frame),
+            2 | 8 | 18 => panic!("vector {} in a program\n{frame}", frame.vector),
+            _ => thread.program.exception(thread, frame),
         }
+        let is_looked_for = thread.attention.load(Ordering::SeqCst) || frame.rip >= USER_END;
+        let next = if is_looked_for { thread.program.before_return(thread, frame) } else { Next::Resumes };
+        thread.usage.leaving_kernel();
+        next
     });
-    deliver::before_return(frame, None);
+    leave(next);
+}
+
+/// Every system call; `frame` lies on the thread's kernel stack (K8).
+#[unsafe(no_mangle)]
+extern "C" fn syscall_dispatch(frame: &mut Frame) {
+    let next = sched::with_current(|thread| {
+        thread.usage.entered_kernel();
+        let next = thread.program.system_call(thread, frame);
+        thread.usage.leaving_kernel();
+        next
+    });
+    leave(next);
+}
+
+fn leave(next: Next) {
+    if let Next::Ends(end) = next {
+        end();
+    }
 }
 
 /// Interrupts of an idle CPU; anything else is a bug of the kernel.
@@ -53,7 +69,7 @@ fn in_kernel(frame: &Frame, address: u64) {
         }
         SERIAL => {
             apic::end_of_interrupt();
-            console::pump();
+            serial::interrupted();
         }
         apic::SPURIOUS => {}
         PAGE_FAULT => {
@@ -75,7 +91,7 @@ fn interrupt(vector: u64) {
     }
     mailbox::poll();
     if vector == SERIAL {
-        console::pump();
+        serial::interrupted();
     }
     if vector == apic::TIMER {
         sched::tick();
@@ -93,63 +109,39 @@ fn access_of(error: u64) -> (Access, &'static str) {
 
 fn page_fault(thread: &Thread, address: u64, frame: &Frame) {
     assert!(frame.error & 1 << 3 == 0, "a table entry with reserved bits at {address:#x}\n{frame}");
-    let segv = |code: u32| Info::of_fault(SIGSEGV, code, address);
-    let info = match thread.space().handle_fault(address, access_of(frame.error).0) {
-        Ok(_) => {
-            thread.usage.faulted();
-            return;
-        }
-        Err(FaultError::NotMapped | FaultError::Guard) => segv(SEGV_MAPERR),
-        Err(FaultError::BeyondObject) => Info::of_fault(SIGBUS, BUS_ADRERR, address),
-        Err(FaultError::Poisoned) => Info::of_fault(SIGBUS, BUS_MCEERR_AR, address),
-        Err(FaultError::OutOfFrames) => return oom::out_of_memory(thread, address),
-        Err(_) => segv(SEGV_ACCERR),
-    };
-    deliver::force(thread, info, frame);
+    match thread.space().handle_fault(address, access_of(frame.error).0) {
+        Ok(_) => thread.usage.faulted(),
+        Err(error) => thread.program.fault_refused(thread, frame, address, error),
+    }
 }
 
-fn exception(thread: &Thread, frame: &Frame) {
-    let at_rip = |signal, code| Info::of_fault(signal, code, frame.rip);
-    let info = match frame.vector {
-        0 => at_rip(SIGFPE, FPE_INTDIV),
-        1 => at_rip(SIGTRAP, TRAP_TRACE),
-        3 => at_rip(SIGTRAP, TRAP_BRKPT),
-        6 => at_rip(SIGILL, ILL_ILLOPN),
-        16 | 19 => at_rip(SIGFPE, SI_KERNEL),
-        2 | 8 | 18 => panic!("vector {} in a program\n{frame}", frame.vector),
-        _ => Info::of_fault(SIGSEGV, SI_KERNEL, 0),
-    };
-    deliver::force(thread, info, frame);
+/// Says by which access a program came into the kernel.
+pub struct AccessWord<'a>(pub &'a Frame);
+
+impl fmt::Display for AccessWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0.vector {
+            PAGE_FAULT => access_of(self.0.error).1,
+            _ => "no access",
+        })
+    }
 }
 
-/// Logs what a program dies of.
-pub fn report_death(thread: &Thread, info: &Info, frame: &Frame) {
-    let access = match frame.vector {
-        PAGE_FAULT => access_of(frame.error).1,
-        _ => "no access",
-    };
-    let (signal, value) = (info.signal, info.value);
-    let (mm, pid) = (thread.mm(), thread.process().pid);
-    log!("{}[{pid}]: killed by signal {signal}, code {}: {access}, address {value:#x}", mm.path, info.code);
-    log!("{}", VmaLine(mm, value));
-    log!("{frame}");
-}
-
-fn vma_at(mm: &Mm, address: u64) -> Option<Vma> {
+fn vma_at(space: &Space, address: u64) -> Option<Vma> {
     let mut found = None;
-    mm.space.maps(&mut |vma: &Vma| {
-        if vma.range.contains(softfault::Vpn::of(address)) {
+    space.maps(&mut |vma: &Vma| {
+        if vma.range.contains(Vpn::of(address)) {
             found = Some(*vma);
         }
     });
     found
 }
 
-/// Says which mapping an address is in.
-struct VmaLine<'a>(&'a Mm, u64);
+/// Says which mapping of a space an address is in.
+pub struct VmaLine<'a>(pub &'a Space, pub u64);
 
-impl core::fmt::Display for VmaLine<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Display for VmaLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match vma_at(self.0, self.1) {
             Some(vma) => write!(f, "  in the mapping {:?} {:?}", vma.range, vma.flags),
             None => write!(f, "  in no mapping"),
@@ -157,15 +149,14 @@ impl core::fmt::Display for VmaLine<'_> {
     }
 }
 
-/// The same for the space that is loaded, where the kernel itself is at fault.
+/// The same for the space of the thread that runs, where the kernel itself is at fault.
 struct InSpace(u64);
 
-impl core::fmt::Display for InSpace {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let local = crate::port::arch::cpu::this().local.try_borrow().ok();
-        match local.map(|l| l.current()) {
-            Some(thread) if thread.process.is_some() => write!(f, "\n{}", VmaLine(thread.mm(), self.0)),
-            _ => Ok(()),
+impl fmt::Display for InSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match sched::current_space() {
+            Some(space) => write!(f, "\n{}", VmaLine(&space, self.0)),
+            None => Ok(()),
         }
     }
 }

@@ -13,6 +13,8 @@ pub mod files;
 mod host_folder;
 pub mod image;
 mod options;
+#[path = "../../../kernel/src/port/packet.rs"]
+mod packet;
 pub mod packets;
 pub mod qemu;
 pub mod scratch;

@@ -1,35 +1,9 @@
-//! Taking the machine's output apart. All of it comes through one port, as
-//! packets: `0x1e`, a letter for the channel, a 16-bit little-endian length, the
-//! bytes (the kernel's `console.rs`).
+//! Taking the machine's output apart: packets on several channels, as the kernel
+//! defines them (`packet.rs`).
 
+pub use super::packet::End;
+use super::packet::{Channel, START};
 use std::io::{self, Read, Write};
-
-const START: u8 = 0x1e;
-
-/// How the kernel says that it ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    /// The program exited with a status.
-    Exit(u8),
-    /// A signal killed it.
-    Signal(u8),
-    /// The kernel gave up.
-    Panic,
-    /// The program could not be started.
-    Refused,
-}
-
-impl End {
-    fn parse(bytes: &[u8]) -> Option<End> {
-        match *bytes {
-            [b'e', status] => Some(End::Exit(status)),
-            [b's', number] => Some(End::Signal(number)),
-            [b'p', _] => Some(End::Panic),
-            [b'r', _] => Some(End::Refused),
-            _ => None,
-        }
-    }
-}
 
 /// What is left once the output is over.
 #[derive(Default)]
@@ -79,20 +53,20 @@ fn next(stream: &mut dyn Read) -> io::Result<Option<(u8, Vec<u8>)>> {
 pub fn sort(stream: &mut dyn Read, sinks: &mut Sinks) -> io::Result<Rest> {
     let mut rest = Rest::default();
     while let Some((channel, content)) = next(stream)? {
-        match channel {
-            b'o' => {
+        match Channel::of(channel) {
+            Some(Channel::Output) => {
                 sinks.output.write_all(&content)?;
                 sinks.output.flush()?;
             }
-            b'e' | b's' => sinks.errors.write_all(&content)?,
-            b'l' => {
+            Some(Channel::Error | Channel::Stats) => sinks.errors.write_all(&content)?,
+            Some(Channel::Log) => {
                 if let Some(log) = &mut sinks.log {
                     log.write_all(&content)?;
                 }
                 rest.log.extend_from_slice(&content);
             }
-            b'x' => rest.end = End::parse(&content),
-            _ => {}
+            Some(Channel::End) => rest.end = End::of(&content),
+            Some(Channel::Input) | None => {}
         }
     }
     Ok(rest)

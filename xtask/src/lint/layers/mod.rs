@@ -28,7 +28,7 @@ mod upward;
 use super::{Breach, Source};
 use names::Names;
 use std::collections::BTreeMap;
-use table::{CORE, Rules};
+use table::{CORE, KERNEL, Rules};
 use upward::{Finding, Levels};
 
 /// Crates without circles of modules.
@@ -36,6 +36,9 @@ const ACYCLIC: [&str; 2] = ["crates/host/src/", "crates/lab/src/"];
 
 /// Whether the gate looks at the core, too; else `cargo xtask lint --layers` alone does.
 const CORE_IS_CHECKED: bool = true;
+
+/// The layer of the reference kernel without circles of modules.
+const PORT: &str = "port";
 
 /// The part of the gate.
 pub fn check(sources: &[Source]) -> Vec<Breach> {
@@ -45,7 +48,17 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
             .map(|(findings, circles)| findings.into_iter().map(|finding| finding.breach).chain(circles).collect());
         breaches.extend(or_breach(found, CORE.src));
     }
+    breaches.extend(or_breach(kernel(sources, &KERNEL), KERNEL.src));
     breaches
+}
+
+/// The reference kernel: its port names nothing of its personality.
+fn kernel(sources: &[Source], rules: &Rules) -> Result<Vec<Breach>, String> {
+    let names = Names::read(sources, rules.src)?;
+    let levels = Levels::new(&names, rules);
+    let findings = upward::check(&names, &levels, rules).into_iter().map(|finding| finding.breach);
+    let circles = cycles::check(&names, |from, to| levels.name(from) == PORT && levels.name(to) == PORT);
+    Ok(findings.chain(circles).collect())
 }
 
 /// Prints what breaks the layers of the core: each place, sorted by the two files that

@@ -50,6 +50,14 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
+/// `#[path = "../../other/src/name.rs"]`: the way leads through the folder of sources.
+fn is_of_another_crate(attribute: &syn::Attribute) -> bool {
+    let syn::Meta::NameValue(syn::MetaNameValue { value: syn::Expr::Lit(literal), .. }) = &attribute.meta else {
+        return false;
+    };
+    matches!(&literal.lit, syn::Lit::Str(text) if text.value().contains("/src/"))
+}
+
 fn segments(path: &syn::Path) -> Segments {
     path.segments.iter().map(|s| s.ident.to_string()).collect()
 }
@@ -159,8 +167,9 @@ impl<'a> Visit<'a> for Reader {
     }
 
     fn visit_item_mod(&mut self, module: &'a syn::ItemMod) {
-        // A file that is somewhere else would be taken for another module.
-        if let Some(attribute) = module.attrs.iter().find(|a| a.path().is_ident("path")) {
+        // A file that is somewhere else would be taken for another module. One of
+        // another crate is no file of this one.
+        if let Some(attribute) = module.attrs.iter().find(|a| a.path().is_ident("path") && !is_of_another_crate(a)) {
             self.facts.moved.push(line(attribute.pound_token.span));
         }
         let outer = self.module.clone();

@@ -1,6 +1,6 @@
 //! Each way up is planted in a small crate of three layers, and has to be found.
 
-use super::table::{Layer, Rules};
+use super::table::{KERNEL, Layer, Rules};
 use super::{circles, layers};
 use crate::lint::{Breach, Source};
 
@@ -194,6 +194,8 @@ fn a_file_without_a_layer_and_a_layer_without_a_file() {
     assert!(found.len() == 1 && found[0].breach.what.starts_with("`gone`"));
     assert!(layers(&sources(&[("low/a", "fn {")]), &RULES).is_err());
     assert!(layers(&sources(&[("low/a", "#[path = \"b.rs\"]\nmod c;\n")]), &RULES).is_err());
+    let shared = "#[path = \"../../other/src/b.rs\"]\nmod c;\n";
+    assert_eq!(in_low(shared), []);
     let for_tests = "#[cfg(test)]\n#[path = \"a_tests.rs\"]\nmod tests;\n";
     assert!(layers(&sources(&[("low/a", for_tests)]), &RULES).is_ok());
 }
@@ -259,4 +261,40 @@ fn a_parent_and_its_children() {
     let calls = ("a/mod", "mod child;\npub struct Common;\nfn run() { child::go() }\n");
     let out = ("a/child", "use crate::b::B;\npub fn go() {}\n");
     assert_eq!(circles_of(&[calls, out, ("b", "pub struct B(crate::a::Common);\n")]), 1);
+}
+
+/// The reference kernel with these files beside empty ones.
+fn kernel_of(files: &[(&str, &str)]) -> Vec<Breach> {
+    let main = ("main", "mod linux;\nmod port;\n");
+    let fixed = [main, ("linux/mod", ""), ("linux/thread", "pub struct Task;\n"), ("port/mod", ""), ("port/mm", "")];
+    let fixed = fixed.iter().filter(|(name, _)| !files.iter().any(|(other, _)| other == name));
+    let source =
+        |(name, text): &(&str, &str)| Source { path: format!("crates/kernel/src/{name}.rs"), text: (*text).into() };
+    let rules = Rules { core_names: &[], ..KERNEL };
+    super::kernel(&fixed.chain(files).map(source).collect::<Vec<_>>(), &rules).unwrap()
+}
+
+#[test]
+fn the_kernels_port_names_nothing_of_its_personality() {
+    assert_eq!(kernel_of(&[("linux/signal", "use crate::port::mm;\nuse super::thread::Task;\n")]), []);
+    for line in
+        ["use crate::linux::thread::Task;", "fn f(_: &crate::linux::thread::Task) {}", "use crate::linux::thread;"]
+    {
+        let found = kernel_of(&[("port/trap", &format!("//! Traps.\n{line}\n"))]);
+        assert_eq!(places(&found), ["crates/kernel/src/port/trap.rs:2"], "{line}");
+        assert!(found[0].what.contains("layer linux, from layer port below it"), "{line}: {}", found[0].what);
+    }
+}
+
+#[test]
+fn the_kernels_port_has_no_circle_and_its_personality_may() {
+    let circle = |half: &str| {
+        let file = |other: &str, own: &str| format!("use crate::{half}::{other}::{other}_;\npub struct {own}_;\n");
+        let (a, b) = (file("b", "a"), file("a", "b"));
+        kernel_of(&[(&format!("{half}/a"), &a), (&format!("{half}/b"), &b)])
+    };
+    assert_eq!(circle("linux"), []);
+    let found = circle("port");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].what.starts_with("2 files in a circle"), "{}", found[0].what);
 }

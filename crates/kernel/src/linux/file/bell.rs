@@ -6,9 +6,10 @@
 //! No lock is held on entry.
 
 use crate::linux::errno::{self, Errno, Restart};
+use crate::linux::thread::{self, Thread};
 use crate::port::arch::time::now_ns;
 use crate::port::heap;
-use crate::port::sched::{self, Thread};
+use crate::port::sched;
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -69,7 +70,7 @@ pub struct Places {
 
 impl Places {
     fn new() -> Places {
-        Places { thread: sched::current(), first: [const { None }; NR_FREE_PLACES], more: Vec::new() }
+        Places { thread: thread::current(), first: [const { None }; NR_FREE_PLACES], more: Vec::new() }
     }
     /// Waits for `bell`, too.
     pub fn add(&mut self, bell: &Arc<Bell>) -> errno::Result<()> {

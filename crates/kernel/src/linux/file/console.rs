@@ -211,7 +211,7 @@ pub fn is_terminal() -> bool {
 pub fn set_terminal(size: [u16; 2]) {
     STATE.lock().size = [size[0], size[1], 0, 0];
     IS_TERMINAL.store(true, Ordering::Relaxed);
-    serial::init();
+    serial::init(pump);
     pump();
 }
 

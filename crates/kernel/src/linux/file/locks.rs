@@ -7,12 +7,13 @@
 use super::bell::Bell;
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
-use crate::port::sync::{Once, SpinLock};
+use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
+use spin::Once;
 
 /// Heap that a lock costs.
 const HEAP_PER_LOCK: usize = 256;
@@ -60,12 +61,12 @@ static RELEASED: Once<Arc<Bell>> = Once::new();
 
 /// Before the first process.
 pub fn init() {
-    RELEASED.set(Arc::new(Bell::new()));
+    RELEASED.call_once(|| Arc::new(Bell::new()));
 }
 
 /// What rings when a lock is given up.
 pub fn bell() -> &'static Arc<Bell> {
-    RELEASED.get()
+    RELEASED.get().expect("made before the first process")
 }
 
 impl Request {

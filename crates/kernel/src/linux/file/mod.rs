@@ -21,13 +21,12 @@ pub use table::{MAX_OPEN, Table};
 
 use crate::linux::errno::{self, Errno};
 use crate::linux::fs::proc::Text;
-use crate::linux::fs::sleeping::SleepingLock;
 use crate::linux::fs::{Body, Inode, mapped, walk};
+use crate::linux::thread::Thread;
 use crate::port::console::Channel;
 use crate::port::heap;
 use crate::port::mm;
-use crate::port::sched::Thread;
-use crate::port::sync::Once;
+use crate::port::sched::sleeping::SleepingLock;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,6 +34,7 @@ use bell::{Bell, Places};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
 use pipe::{Pipe, Reader, Writer};
+use spin::Once;
 
 /// Heap that an open file costs.
 const HEAP_BYTES: usize = 320;
@@ -209,7 +209,7 @@ impl Open {
                 writer.as_ref().map(|w| (w.pipe().bell_of_writers(), Ready::OUT)),
             ],
             Kind::Event(event) => [Some((&event.filled, Ready::IN)), Some((&event.emptied, Ready::OUT))],
-            Kind::Console(_) => [CONSOLE.try_get().map(|b| (b, Ready::IN)), None],
+            Kind::Console(_) => [CONSOLE.get().map(|b| (b, Ready::IN)), None],
             Kind::Epoll(epoll) => [Some((epoll.bell(), Ready::IN)), None],
             _ => [None, None],
         }
@@ -279,15 +279,15 @@ static CONSOLE: Once<Arc<Bell>> = Once::new();
 
 /// Makes the bells that are always there, before the first process.
 fn make_bells() {
-    if CONSOLE.try_get().is_none() {
-        CONSOLE.set(Arc::new(Bell::new()));
+    if !CONSOLE.is_completed() {
+        CONSOLE.call_once(|| Arc::new(Bell::new()));
         locks::init();
     }
 }
 
 /// Something was typed, which can be read now.
 pub fn changed() {
-    if let Some(bell) = CONSOLE.try_get() {
+    if let Some(bell) = CONSOLE.get() {
         bell.ring();
     }
 }

@@ -6,8 +6,8 @@ use crate::linux::file::pipe::Pipe;
 use crate::linux::fs::initial::device;
 use crate::linux::fs::proc::Text;
 use crate::linux::fs::{Body, Inode};
+use crate::linux::thread::Thread;
 use crate::port::console::Channel;
-use crate::port::sched::Thread;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{O_ACCMODE, O_NONBLOCK, O_RDONLY, O_RDWR, O_WRONLY};
 

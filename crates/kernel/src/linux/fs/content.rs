@@ -7,9 +7,9 @@
 
 use super::mapped;
 use super::seals::Seals;
-use super::sleeping::{RawSleeping, SleepingLock};
 use crate::linux::errno::{self, Errno};
 use crate::port::mm;
+use crate::port::sched::sleeping::{RawSleeping, SleepingLock};
 use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use core::cmp::Ordering;

@@ -9,7 +9,7 @@ use super::tree::{self, Entry};
 use super::walk::{self, Follow};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::archive::{self, Item};
-use crate::log;
+use crate::port::console::log;
 use alloc::sync::Arc;
 use linux_raw_sys::general::{S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG};
 

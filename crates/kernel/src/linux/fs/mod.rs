@@ -20,7 +20,7 @@ pub mod mapped;
 pub mod proc;
 mod program;
 pub mod seals;
-pub mod sleeping;
+
 pub mod tree;
 pub mod walk;
 

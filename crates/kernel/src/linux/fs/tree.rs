@@ -5,10 +5,11 @@
 use super::inode::{Body, Inode};
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
-use crate::port::sync::{Once, SpinLock};
+use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use spin::Once;
 
 /// Heap that a name costs, besides its bytes: what both maps have for it when
 /// they are half full.
@@ -77,12 +78,12 @@ pub struct Listed {
 
 /// The root directory.
 pub fn root() -> Arc<Inode> {
-    ROOT.get().clone()
+    ROOT.get().expect("made before the first process").clone()
 }
 
 /// Whether there is a root.
 pub fn is_made() -> bool {
-    ROOT.try_get().is_some()
+    ROOT.is_completed()
 }
 
 /// Takes all names away, and with them the files that nobody has open.
@@ -96,7 +97,7 @@ pub fn init() -> errno::Result<()> {
     let root = Inode::new(Body::Dir, 0o755)?;
     let directory = new_directory(&root, &[][..].into())?;
     TREE.lock().insert(root.number, directory);
-    ROOT.set(root);
+    ROOT.call_once(|| root);
     Ok(())
 }
 

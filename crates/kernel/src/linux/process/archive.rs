@@ -2,7 +2,6 @@
 //! run.
 
 use crate::port::boot::info;
-use crate::port::boot::paging::direct_map;
 use alloc::vec::Vec;
 
 /// The entry that says what to run: path and arguments, each ended by a zero.
@@ -18,20 +17,9 @@ pub struct Item {
     pub bytes: &'static [u8],
 }
 
-/// The archive's bytes; they stay where the loader put them.
-fn bytes() -> &'static [u8] {
-    let span = info::get().archive;
-    if span.start == span.end {
-        return &[];
-    }
-    // SAFETY: K7: the subsystem and the heap were given other memory; nobody
-    // writes it.
-    unsafe { core::slice::from_raw_parts(direct_map(span.start), (span.end - span.start) as usize) }
-}
-
 /// Everything in it, in its order.
 pub fn items() -> impl Iterator<Item = Item> {
-    cpio_reader::iter_files(bytes()).map(|entry| Item {
+    cpio_reader::iter_files(info::archive()).map(|entry| Item {
         name: entry.name().trim_start_matches("./").trim_start_matches('/').as_bytes(),
         mode: entry.mode().bits(),
         bytes: entry.file(),

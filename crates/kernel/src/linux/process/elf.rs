@@ -3,7 +3,7 @@
 
 use crate::linux::errno::Errno;
 use crate::linux::fs;
-use crate::log;
+use crate::port::console::log;
 use crate::port::mm::{Space, USER_END};
 use alloc::vec::Vec;
 use core::fmt;

@@ -5,10 +5,11 @@ use crate::linux::file;
 use crate::linux::futex::{self, Key};
 use crate::linux::main_thread;
 use crate::linux::signal::{self, Info};
+use crate::linux::thread::{self, Thread};
 use crate::port::arch::time;
 use crate::port::mm::{self, Space};
 use crate::port::power::End;
-use crate::port::sched::{self, Thread, delay};
+use crate::port::sched::{self, delay};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -26,7 +27,7 @@ const MAX_ROBUST: usize = 2048;
 /// Ends the current thread, whose process or itself was told to; the last one
 /// ends the process.
 pub fn exit_thread() -> ! {
-    sched::with_current(leave_process);
+    sched::with_current(|thread| leave_process(thread::of(thread)));
     sched::exit_current()
 }
 

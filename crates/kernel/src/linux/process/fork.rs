@@ -3,9 +3,10 @@
 use super::{Mm, Process, table};
 use crate::linux::errno::{self, Restart};
 use crate::linux::signal;
+use crate::linux::thread::Thread;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
-use crate::port::sched::{self, Thread, delay};
+use crate::port::sched::{self, delay};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Memory and its users.
 pub struct Mm {
     /// The address space.
-    pub space: Space,
+    pub space: Arc<Space>,
     /// Path of the program.
     pub path: String,
     /// Its arguments, each ended by a zero.
@@ -35,7 +35,15 @@ impl Mm {
     /// Of a new program; without users.
     pub fn new(space: Space, path: String, args: Vec<u8>, first_sp: u64) -> Arc<Mm> {
         let (nr_users, peak_pages) = (AtomicU32::new(0), AtomicU64::new(0));
-        Arc::new(Mm { space, path, args, first_sp, nr_users, dumpable: AtomicBool::new(true), peak_pages })
+        Arc::new(Mm {
+            space: Arc::new(space),
+            path,
+            args,
+            first_sp,
+            nr_users,
+            dumpable: AtomicBool::new(true),
+            peak_pages,
+        })
     }
     /// A copy for a child, as fork(2) makes it.
     pub fn fork(&self) -> errno::Result<Arc<Mm>> {

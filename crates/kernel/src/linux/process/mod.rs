@@ -26,11 +26,12 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::file;
 use crate::linux::fs;
 use crate::linux::signal::{self, Action, NR_SIGNALS, Pending};
+use crate::linux::thread::{Task, Thread};
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
 use crate::port::heap;
 use crate::port::power::End;
-use crate::port::sched::{KernelStack, Thread, Used, Waiters};
+use crate::port::sched::{KernelStack, Used, Waiters};
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -205,7 +206,7 @@ impl Process {
         let charge = heap::charge(HEAP_PER_THREAD).map_err(|_| Errno::EAGAIN)?;
         let stack = KernelStack::new().ok_or(Errno::EAGAIN)?;
         mm.enter();
-        Ok(Arc::new(Thread::for_program(tid, self.clone(), mm, stack, frame, fpu, charge)))
+        Ok(Task::new(tid, self.clone(), mm, charge).into_thread(stack, frame, fpu))
     }
     /// The process's first thread, which has its number.
     pub fn new_leader(self: &Arc<Process>, mm: Arc<Mm>, frame: Frame, fpu: Image) -> errno::Result<Arc<Thread>> {

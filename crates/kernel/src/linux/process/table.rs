@@ -7,7 +7,7 @@
 
 use super::Process;
 use crate::linux::signal::{self, Info, NR_SIGNALS, bit};
-use crate::port::sched::Thread;
+use crate::linux::thread::Thread;
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;

@@ -7,7 +7,6 @@ use crate::port::mailbox;
 use crate::port::sched::{self, delay};
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
-use core::sync::atomic::{AtomicU64, Ordering};
 use linux_raw_sys::general::SIGALRM;
 
 /// `si_code` of what the kernel sends on its own.
@@ -18,7 +17,6 @@ static ALARMS: SpinLock<BTreeMap<(u64, u32), ()>> = SpinLock::new(BTreeMap::new(
 /// An alarm goes off no more often: its program has to get on meanwhile, and take the
 /// signal that ends it.
 const LEAST_INTERVAL_NS: u64 = 100_000;
-static EARLIEST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// An alarm; nanoseconds.
 #[derive(Default)]
@@ -57,7 +55,7 @@ impl State {
 
 fn publish(alarms: &BTreeMap<(u64, u32), ()>) {
     let earliest = alarms.first_key_value().map_or(u64::MAX, |(key, ())| key.0);
-    EARLIEST_NS.store(earliest, Ordering::Relaxed);
+    sched::set_alarm(earliest);
 }
 
 impl Alarm {
@@ -106,16 +104,11 @@ impl Alarm {
     }
 }
 
-/// The moment of the next alarm.
-pub fn earliest_ns() -> u64 {
-    EARLIEST_NS.load(Ordering::Relaxed)
-}
-
-/// Sends what is due at this moment; the timer interrupt calls this, and comes again for
-/// what is due meanwhile.
+/// Sends what is due at this moment; the tick of a CPU's timer calls this, and comes
+/// again for what is due meanwhile.
 pub fn tick() {
     let now = time::now_ns();
-    while earliest_ns() <= now {
+    while sched::alarm_ns() <= now {
         mailbox::poll();
         let due = {
             let mut alarms = ALARMS.lock();

@@ -2,9 +2,10 @@
 
 use super::{Process, table};
 use crate::linux::signal;
+use crate::linux::thread::Thread;
 use crate::port::mailbox;
 use crate::port::power::End;
-use crate::port::sched::{self, Thread, Used, delay};
+use crate::port::sched::{self, Used, delay};
 use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -2,15 +2,16 @@
 //! handlers.
 
 use super::layout::{CONTEXT_OFFSET, INFO_OFFSET, RawContext, RawFrame, RawStack, join_fpu, split_fpu};
+use super::report;
 use super::{Action, Info, SIG_DFL, UNBLOCKABLE, bit, is_ignored};
 use crate::linux::errno::{self, Errno, Restart};
-use crate::linux::process::{Process, exit, table};
+use crate::linux::process::{Process, table};
+use crate::linux::thread::{AltStack, Thread};
 use crate::port::arch::fpu::{IMAGE_BYTES, Image};
 use crate::port::arch::frame::Frame;
 use crate::port::mm::{self, USER_END};
 use crate::port::power::End;
-use crate::port::sched::{self, AltStack, Thread};
-use crate::port::trap;
+use crate::port::sched;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
     __NR_restart_syscall, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP, SS_DISABLE, SS_ONSTACK,
@@ -43,18 +44,11 @@ pub struct Interrupted {
 }
 
 /// What every return to a program goes through: an end that was ordered, a
-/// signal that waits, a call that was interrupted. Does not return if the thread
+/// signal that waits, a call that was interrupted. Whether the thread goes on; else it
 /// ends.
-pub fn before_return(frame: &mut Frame, interrupted: Option<Interrupted>) {
-    let goes_on = sched::with_current(|thread| {
-        let to_do = thread.attention.load(Ordering::SeqCst) || interrupted.is_some() || frame.rip >= USER_END;
-        let goes_on = !to_do || see_to(thread, frame, interrupted);
-        thread.usage.leaving_kernel();
-        goes_on
-    });
-    if !goes_on {
-        exit::exit_thread();
-    }
+pub fn before_return(thread: &Thread, frame: &mut Frame, interrupted: Option<Interrupted>) -> bool {
+    let to_do = thread.attention.load(Ordering::SeqCst) || interrupted.is_some() || frame.rip >= USER_END;
+    !to_do || see_to(thread, frame, interrupted)
 }
 
 /// An interrupted call leaves here with EINTR in `rax`, or as an instruction that
@@ -175,7 +169,7 @@ fn take(thread: &Thread, process: &Process, info: Info, frame: &mut Frame, inter
 /// The signal ends the process. What its own instruction caused is reported.
 fn kill(thread: &Thread, info: &Info, frame: &Frame) {
     if bit(info.signal) & FAULTS != 0 && info.code > SI_USER {
-        trap::report_death(thread, info, frame);
+        report::death(thread, info, frame);
     }
     thread.process().begin_end(End::Signal(info.signal as u8));
 }

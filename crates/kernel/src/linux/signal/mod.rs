@@ -5,11 +5,13 @@
 
 pub mod deliver;
 pub mod layout;
+mod report;
 
 use crate::linux::process::{self, Process};
+use crate::linux::thread::Thread;
 use crate::port::arch::{apic, cpu};
 use crate::port::power::End;
-use crate::port::sched::{self, Thread, delay};
+use crate::port::sched::{self, delay};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{

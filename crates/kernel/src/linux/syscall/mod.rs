@@ -31,11 +31,11 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::fs::walk::Follow;
 use crate::linux::process::Process;
 use crate::linux::signal::deliver::{self, Interrupted};
-use crate::log;
+use crate::linux::thread::Thread;
 use crate::port::arch::frame::Frame;
 use crate::port::arch::time::now_ns;
+use crate::port::console::log;
 use crate::port::mm::Space;
-use crate::port::sched::{self, Thread};
 use alloc::sync::Arc;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -77,15 +77,9 @@ impl Call<'_> {
     }
 }
 
-/// Every system call; `frame` lies on the thread's kernel stack (K8).
-#[unsafe(no_mangle)]
-extern "C" fn syscall_dispatch(frame: &mut Frame) {
-    let interrupted = sched::with_current(|thread| serve(thread, frame));
-    deliver::before_return(frame, interrupted);
-}
-
-fn serve(thread: &Thread, frame: &mut Frame) -> Option<Interrupted> {
-    thread.usage.entered_kernel();
+/// Serves the call whose registers are `frame`, and puts its answer there, or gives
+/// what is to become of it.
+pub fn serve(thread: &Thread, frame: &mut Frame) -> Option<Interrupted> {
     let number = frame.error;
     let args = [frame.rdi, frame.rsi, frame.rdx, frame.r10, frame.r8, frame.r9];
     let mut call = Call { thread, process: thread.process(), args, frame, number, deadline: Cell::new(None) };

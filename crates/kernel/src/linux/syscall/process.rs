@@ -10,8 +10,9 @@ use crate::linux::process::table::{self, GroupError};
 use crate::linux::process::wait::{ChildUsage, Look, News, Wanted, Which};
 use crate::linux::process::{self, Process};
 use crate::linux::signal::NR_SIGNALS;
+use crate::linux::thread::Thread;
 use crate::port::mm::{self, USER_END};
-use crate::port::sched::{Thread, WaitEnd};
+use crate::port::sched::WaitEnd;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -271,7 +272,7 @@ fn wait_for(call: &Call, wanted: &Wanted, nonblocking: bool) -> errno::Result<Op
         Look::Nothing if nonblocking => Some(Ok(None)),
         Look::Nothing => None,
     };
-    let found = call.process.watchers.wait_interruptibly(call.thread, None, look);
+    let found = call.thread.wait_at(&call.process.watchers, None, look);
     found.map_err(|end| match end {
         WaitEnd::Interrupted => Restart::AsAsked.errno(),
         WaitEnd::TimedOut => Errno::EAGAIN,

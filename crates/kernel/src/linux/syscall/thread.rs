@@ -4,13 +4,14 @@ use super::process::{CloneArgs, tell_numbers};
 use super::{Call, time};
 use crate::linux::errno::{self, Errno};
 use crate::linux::futex::{self, Key};
+use crate::linux::thread::AltStack;
+use crate::linux::thread::Thread;
 use crate::port::arch::cpu;
 use crate::port::arch::fpu::Image;
 use crate::port::arch::frame::Frame;
 use crate::port::mm::{self, USER_END};
 use crate::port::power::End;
-use crate::port::sched::AltStack;
-use crate::port::sched::{self, Thread};
+use crate::port::sched;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use linux_raw_sys::general::{
@@ -133,7 +134,7 @@ pub fn sched_yield() -> errno::Result {
 
 fn find(call: &Call, tid: u32) -> errno::Result<Arc<Thread>> {
     if tid == 0 {
-        return Ok(sched::current());
+        return Ok(crate::linux::thread::current());
     }
     call.process.threads.lock().get(&tid).cloned().ok_or(Errno::ESRCH)
 }

@@ -167,7 +167,7 @@ pub fn write(call: &Call, open: &Open, from: &mut Memory, offset: Option<u64>) -
 pub fn room_below_limit(call: &Call, start: u64, len: u64) -> errno::Result {
     let limit = call.process.limits.lock().now(RLIMIT_FSIZE);
     if len > 0 && start >= limit {
-        signal::send_to_thread(&crate::port::sched::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
+        signal::send_to_thread(&crate::linux::thread::current(), Info::sent(SIGXFSZ, 0, call.process.pid));
         return Err(Errno::EFBIG);
     }
     Ok(limit.saturating_sub(start).min(len))
@@ -221,7 +221,7 @@ fn write_pipe(call: &Call, open: &Open, writer: &Writer, from: &mut Memory) -> e
                 Err(errno) => {
                     if errno == Errno::EPIPE {
                         let info = Info::sent(SIGPIPE, 0, call.process.pid);
-                        signal::send_to_thread(&crate::port::sched::current(), info);
+                        signal::send_to_thread(&crate::linux::thread::current(), info);
                     }
                     return settle(done + sent as u64, Err(errno));
                 }

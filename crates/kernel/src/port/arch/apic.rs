@@ -2,7 +2,7 @@
 //! CPU to another. The two old controllers are silenced.
 
 use super::cpu;
-use crate::port::boot::paging::direct_map;
+use super::phys::direct_map;
 use core::sync::atomic::{AtomicU64, Ordering};
 use x86_64::instructions::port::Port;
 

@@ -3,9 +3,8 @@
 //! Kernel code runs with interrupts off (K2), so what a CPU keeps here has one
 //! user at any time, apart from the fields that are atomic on purpose.
 
-use crate::port::sched::{Local, Thread};
 use core::arch::asm;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use x86_64::registers::control::{Cr0, Cr0Flags, Cr4, Cr4Flags};
 use x86_64::registers::model_specific::{Efer, EferFlags, GsBase};
@@ -24,12 +23,8 @@ pub struct Cpu {
     pub kernel_stack: Cell<u64>,
     program_stack: Cell<u64>,
     index: Cell<u32>,
-    /// The thread that runs; the scheduler's `local` owns it.
-    pub current: Cell<*const Thread>,
     /// Its interrupt controller's number.
     pub apic_id: AtomicU32,
-    /// What the scheduler keeps per CPU.
-    pub local: RefCell<Local>,
 }
 
 // SAFETY: K2 and K3: the cells are used by the CPU that the block belongs to,
@@ -46,9 +41,7 @@ impl Cpu {
             kernel_stack: Cell::new(0),
             program_stack: Cell::new(0),
             index: Cell::new(0),
-            current: Cell::new(core::ptr::null()),
             apic_id: AtomicU32::new(0),
-            local: RefCell::new(Local::new()),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The CPU: descriptor tables, entries, interrupt controller, clocks, floating
-//! point. Nothing here knows of threads or memory management.
+//! point, physical memory. Nothing here knows of threads or memory management.
 
 pub mod apic;
 pub mod cpu;
 pub mod descriptors;
 pub mod fpu;
 pub mod frame;
+pub mod phys;
 pub mod serial;
 pub mod time;
 

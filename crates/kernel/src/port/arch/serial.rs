@@ -3,7 +3,8 @@
 //!
 //! Its queue stays off: turning it on would forget what was typed before.
 
-use crate::port::boot::paging::direct_map;
+use super::phys::direct_map;
+use spin::Once;
 use x86_64::instructions::port::Port;
 
 /// Vector of its interrupt.
@@ -46,13 +47,25 @@ fn route(register: u32, value: u32) {
     }
 }
 
-/// Lets typed bytes interrupt CPU 0. What came before waits to be read.
-pub fn init() {
+/// Called when bytes were typed.
+static ON_INPUT: Once<fn()> = Once::new();
+
+/// Lets typed bytes interrupt CPU 0, which calls `on_input` then with no lock held.
+/// What came before waits to be read.
+pub fn init(on_input: fn()) {
+    ON_INPUT.call_once(|| on_input);
     out(LINE, EIGHT_BITS);
     out(MODEM, MODEM_LINES);
     route(ENTRY_4 + 1, 0);
     route(ENTRY_4, SERIAL as u32);
     out(ENABLE, RECEIVED);
+}
+
+/// The line has interrupted this CPU.
+pub fn interrupted() {
+    if let Some(on_input) = ON_INPUT.get() {
+        on_input();
+    }
 }
 
 /// The next byte that was typed.

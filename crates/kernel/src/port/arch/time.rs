@@ -1,7 +1,7 @@
 //! Clocks: the time-stamp counter, measured against the HPET at boot; the day's
 //! time from the CMOS clock.
 
-use crate::port::boot::paging::direct_map;
+use super::phys::direct_map;
 use core::sync::atomic::{AtomicU64, Ordering};
 use x86_64::instructions::port::Port;
 

@@ -3,9 +3,9 @@
 //! The structures are the loader's, in memory that nobody has taken yet; they
 //! are read once, before the heap and the subsystem get theirs (K7).
 
-use super::paging::{direct_map, image_bounds};
-use crate::port::sync::Once;
+use crate::port::arch::phys::{Span, direct_map, image_bounds};
 use softfault::{FrameRange, Pfn};
+use spin::Once;
 
 const MAGIC: u32 = 0x336e_c578;
 const MAX_REGIONS: usize = 16;
@@ -49,21 +49,12 @@ struct MemmapEntry {
     reserved: u32,
 }
 
-/// Bytes `start..end` of physical memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Span {
-    /// First byte.
-    pub start: u64,
-    /// One past the last.
-    pub end: u64,
-}
-
 /// What is known after [`read`].
 pub struct Info {
     spans: [Span; MAX_REGIONS],
     nr_spans: usize,
     /// The initial archive.
-    pub archive: Span,
+    archive: Span,
     cmdline: [u8; MAX_CMDLINE],
     cmdline_bytes: usize,
     /// The kernel heap's memory.
@@ -97,7 +88,18 @@ static INFO: Once<Info> = Once::new();
 
 /// What the loader told; after [`read`].
 pub fn get() -> &'static Info {
-    INFO.get()
+    INFO.get().expect("read before all else")
+}
+
+/// The archive's bytes; they stay where the loader put them.
+pub fn archive() -> &'static [u8] {
+    let span = get().archive;
+    if span.start == span.end {
+        return &[];
+    }
+    // SAFETY: K7: the subsystem and the heap were given other memory; nobody
+    // writes it.
+    unsafe { core::slice::from_raw_parts(direct_map(span.start), (span.end - span.start) as usize) }
 }
 
 /// Reads what lies at physical address `at`.
@@ -132,7 +134,7 @@ pub fn read(at: u64) -> Result<&'static Info, BootError> {
         }
     }
     info.place_heap()?;
-    Ok(INFO.set(info))
+    Ok(INFO.call_once(|| info))
 }
 
 impl Info {

@@ -8,12 +8,8 @@ use x86_64::PhysAddr;
 use x86_64::registers::control::{Cr3, Cr3Flags};
 use x86_64::structures::paging::PhysFrame;
 
-use super::info::Span;
+use crate::port::arch::phys::{IMAGE_BASE, direct_map};
 
-/// Where all physical memory below 512 GiB is mapped, without execution (K1).
-pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
-/// Where the image is linked: physical address + this.
-pub const IMAGE_BASE: u64 = 0xffff_ffff_8000_0000;
 /// Entries of a root table that are the kernel's.
 const KERNEL_HALF: core::ops::Range<usize> = 256..512;
 
@@ -56,17 +52,6 @@ impl Table {
         // are the array's.
         unsafe { (*self.0.get())[index] = entry }
     }
-}
-
-/// Where the byte at physical address `at` is mapped.
-#[inline(always)]
-pub fn direct_map(at: u64) -> *mut u8 {
-    (DIRECT_MAP + at) as *mut u8
-}
-
-/// The image, in physical memory.
-pub fn image_bounds() -> Span {
-    Span { start: &raw const __text_start as u64 - IMAGE_BASE, end: &raw const __image_end as u64 - IMAGE_BASE }
 }
 
 fn map_image() {

@@ -1,10 +1,11 @@
 //! Starting the other CPUs: reset, then a start-up interrupt with the page of
 //! the trampoline, which leads through `start.s` to `other_cpu_main`.
 
-use super::paging::{self, IMAGE_BASE, direct_map};
-use crate::log;
+use super::paging;
 use crate::port::arch::cpu::{self, MAX_CPUS, STACK_BYTES};
+use crate::port::arch::phys::{IMAGE_BASE, direct_map};
 use crate::port::arch::{apic, descriptors, time};
+use crate::port::console::log;
 use crate::port::sched;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! What a CPU does when no thread wants it.
 
 use super::queue::{self, HALTED, SPINNING};
-use super::{Thread, leave_space, switch};
+use super::{Thread, leave_space, local, switch, tick};
 use crate::port::arch::{cpu, time};
 use crate::port::{mailbox, mm};
 use alloc::sync::Arc;
@@ -72,7 +72,7 @@ fn zero_ahead() -> bool {
         NR_ZEROED.fetch_add(nr, Ordering::Relaxed);
         // No interrupt comes through meanwhile.
         mailbox::poll();
-        super::tick();
+        tick::tick();
     }
 }
 
@@ -89,8 +89,8 @@ fn halt() {
 
 /// Becomes the executing CPU's idle thread.
 pub fn run_idle() -> ! {
-    cpu::this().local.borrow_mut().adopt(Arc::new(Thread::idle()));
-    super::tick();
+    local::this().borrow_mut().adopt(Arc::new(Thread::idle()));
+    tick::tick();
     loop {
         match queue::pop(None) {
             Some(next) => switch::run(next),

@@ -5,36 +5,36 @@
 //! Everything here runs with interrupts off and no lock held on entry; `block`,
 //! `yield_now` and `exit_current` switch stacks.
 
+pub mod daemon;
 pub mod delay;
 mod idle;
+mod kernel_thread;
+mod local;
 pub mod parking;
 mod queue;
 mod sleep;
+pub mod sleeping;
+mod stack;
 mod switch;
 mod thread;
+mod tick;
+mod usage;
 mod waiters;
 
 pub use idle::{nr_blocks_zeroed, run_idle};
+pub use local::{current, current_space, with_current};
 pub use queue::{start, wake};
-pub use sleep::{block_until, tick, timer_changed};
-pub use switch::{Local, block, exit_current, kernel_thread_started, leave_space, migrate, yield_now};
-pub use thread::{AltStack, KernelStack, Thread, Used};
+pub use sleep::{alarm_ns, block_until, set_alarm, timer_changed};
+pub use stack::KernelStack;
+pub use switch::{exit_current, kernel_thread_started, leave_space, migrate, yield_now};
+pub use thread::{Next, Program, Thread};
+pub use tick::{on_alarm, tick};
+pub use usage::{Usage, Used};
 pub use waiters::{WaitEnd, Waiters};
 
-use crate::port::arch::cpu;
-use alloc::sync::Arc;
-
-/// The thread that executes this.
-pub fn current() -> Arc<Thread> {
-    cpu::this().local.borrow().current()
-}
-
-/// Does something with the thread that executes this, without counting a
-/// reference: for what every entry into the kernel does.
-pub fn with_current<R>(f: impl FnOnce(&Thread) -> R) -> R {
-    let thread = cpu::this().current.get();
-    // SAFETY: K4: the CPU's block refers to the thread that runs on it, which
-    // lives as long as its code executes: until `exit_current`, from which the
-    // closure does not come back.
-    f(unsafe { &*thread })
+/// Waits until somebody wakes the thread, or returns at once if that has
+/// happened since the last `block`. Callers check what they wait for in a loop.
+pub fn block() {
+    switch::block();
+    delay::step();
 }

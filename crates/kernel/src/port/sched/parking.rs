@@ -1,7 +1,8 @@
 //! Sleeping on behalf of the subsystem: threads that wait for a word of its to
 //! change.
 
-use super::{Thread, block_until, current, wake};
+use super::queue::wake_any;
+use super::{Thread, block_until, local};
 use crate::port::arch::time;
 use crate::port::mailbox;
 use crate::port::sync::SpinLock;
@@ -34,8 +35,14 @@ pub fn park(word: &Word, expected: u64) {
     if changed {
         return;
     }
+    sleep(word, expected, Some(time::now_ns() + LOOK_AGAIN_NS));
+}
+
+/// Sleeps while `word` is `expected`, no longer than until `deadline_ns`; may return
+/// early.
+pub fn sleep(word: &Word, expected: u64, deadline_ns: Option<u64>) {
     let address = core::ptr::from_ref(word) as usize;
-    let me = current();
+    let me = local::current();
     {
         let mut parked = bucket(address).lock();
         if word.load(Ordering::SeqCst) != expected {
@@ -43,7 +50,7 @@ pub fn park(word: &Word, expected: u64) {
         }
         parked.push((address, me.clone()));
     }
-    block_until(Some(time::now_ns() + LOOK_AGAIN_NS));
+    block_until(deadline_ns);
     bucket(address).lock().retain(|(at, thread)| *at != address || !Arc::ptr_eq(thread, &me));
 }
 
@@ -57,7 +64,7 @@ pub fn unpark(word: &Word) {
             at.map(|at| parked.swap_remove(at).1)
         };
         match next {
-            Some(thread) => wake(&thread),
+            Some(thread) => wake_any(&thread),
             None => return,
         }
     }

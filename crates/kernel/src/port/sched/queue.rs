@@ -1,6 +1,6 @@
 //! The queue of threads that could run, and waking a CPU for one.
 
-use super::Thread;
+use super::{Program, Thread};
 use crate::port::arch::{apic, cpu};
 use crate::port::sync::SpinLock;
 use alloc::collections::VecDeque;
@@ -53,8 +53,9 @@ pub(super) fn pop(me: Option<&Thread>) -> Option<Arc<Thread>> {
     }
     let cpu = cpu::index();
     let mut queue = QUEUE.lock();
-    let ready =
-        |t: &Arc<Thread>| may_run(t, cpu) && (!t.is_on_cpu() || me.is_some_and(|m| core::ptr::eq(m, Arc::as_ptr(t))));
+    let ready = |t: &Arc<Thread>| {
+        may_run(t, cpu) && (!t.is_on_cpu() || me.is_some_and(|m| core::ptr::addr_eq(m, Arc::as_ptr(t))))
+    };
     let at = queue.iter().position(ready)?;
     let thread = queue.remove(at);
     LEN.store(queue.len(), Ordering::SeqCst);
@@ -73,13 +74,20 @@ pub(super) fn looks_busy() -> bool {
 }
 
 /// Ends the thread's sleep, or the one that it is about to begin.
-pub fn wake(thread: &Arc<Thread>) {
+pub fn wake<P: Program>(thread: &Arc<Thread<P>>) {
+    if thread.end_sleep() {
+        push(thread.clone());
+    }
+}
+
+/// The same for a thread of any kind.
+pub(super) fn wake_any(thread: &Arc<Thread>) {
     if thread.end_sleep() {
         push(thread.clone());
     }
 }
 
 /// Lets a new thread run.
-pub fn start(thread: &Arc<Thread>) {
+pub fn start<P: Program>(thread: &Arc<Thread<P>>) {
     push(thread.clone());
 }

@@ -1,8 +1,6 @@
 //! Sleeping until a moment, and the timer that ends both sleeps and turns.
 
-use super::{Thread, block, current, wake};
-use crate::linux::khugepaged;
-use crate::linux::process::timer;
+use super::{Thread, block, local};
 use crate::port::arch::{apic, time};
 use crate::port::sync::SpinLock;
 use alloc::collections::BTreeMap;
@@ -17,15 +15,27 @@ type Key = (u64, usize);
 static SLEEPERS: SpinLock<BTreeMap<Key, Arc<Thread>>> = SpinLock::new(BTreeMap::new());
 /// The earliest moment in it.
 static EARLIEST_NS: AtomicU64 = AtomicU64::new(u64::MAX);
+/// The next moment at which the personality wants to be called.
+static ALARM_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 fn publish(sleepers: &BTreeMap<Key, Arc<Thread>>) {
     let earliest = sleepers.first_key_value().map_or(u64::MAX, |(key, _)| key.0);
     EARLIEST_NS.store(earliest, Ordering::Relaxed);
 }
 
+/// Sets the next moment at which [`super::on_alarm`]'s function is to be called.
+pub fn set_alarm(at_ns: u64) {
+    ALARM_NS.store(at_ns, Ordering::Relaxed);
+}
+
+/// That moment.
+pub fn alarm_ns() -> u64 {
+    ALARM_NS.load(Ordering::Relaxed)
+}
+
 /// Sets this CPU's timer for whatever comes first.
-fn set_timer() {
-    let earliest = EARLIEST_NS.load(Ordering::Relaxed).min(timer::earliest_ns());
+pub(super) fn set_timer() {
+    let earliest = EARLIEST_NS.load(Ordering::Relaxed).min(alarm_ns());
     let left = earliest.saturating_sub(time::now_ns());
     apic::set_timer(left.clamp(1_000, TURN_NS));
 }
@@ -38,8 +48,8 @@ pub fn timer_changed() {
 /// As [`block`], but no longer than until `deadline_ns`.
 pub fn block_until(deadline_ns: Option<u64>) {
     let Some(deadline) = deadline_ns else { return block() };
-    let me = current();
-    let key = (deadline, Arc::as_ptr(&me) as usize);
+    let me = local::current();
+    let key = (deadline, Arc::as_ptr(&me).addr());
     {
         let mut sleepers = SLEEPERS.lock();
         sleepers.insert(key, me);
@@ -54,27 +64,17 @@ pub fn block_until(deadline_ns: Option<u64>) {
     drop(entry);
 }
 
-/// Wakes everyone whose time has come, and sets the timer again: what the timer
-/// interrupt does, on every CPU.
-pub fn tick() {
-    while EARLIEST_NS.load(Ordering::Relaxed) <= time::now_ns() {
-        let due = {
-            let mut sleepers = SLEEPERS.lock();
-            let now = time::now_ns();
-            let due = match sleepers.first_entry() {
-                Some(entry) if entry.key().0 <= now => Some(entry.remove()),
-                _ => None,
-            };
-            publish(&sleepers);
-            due
-        };
-        match due {
-            Some(thread) => wake(&thread),
-            None => break,
-        }
+/// Takes the first thread off the list whose time has come.
+pub(super) fn next_due() -> Option<Arc<Thread>> {
+    if EARLIEST_NS.load(Ordering::Relaxed) > time::now_ns() {
+        return None;
     }
-    khugepaged::look_for_blocks();
-    set_timer();
-    // Last: to send a signal may take long, and end on another CPU.
-    timer::tick();
+    let mut sleepers = SLEEPERS.lock();
+    let now = time::now_ns();
+    let due = match sleepers.first_entry() {
+        Some(entry) if entry.key().0 <= now => Some(entry.remove()),
+        _ => None,
+    };
+    publish(&sleepers);
+    due
 }

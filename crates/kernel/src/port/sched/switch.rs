@@ -1,74 +1,42 @@
 //! Giving the CPU from one thread to another.
 
-use super::{Thread, delay, queue};
-use crate::linux::process::Mm;
-use crate::port::arch::{cpu, descriptors};
+use super::{Thread, local, queue};
+use crate::port::arch::descriptors;
 use crate::port::boot::paging;
-use crate::port::mm;
+use crate::port::mm::{self, Space};
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 use x86_64::VirtAddr;
 use x86_64::registers::model_specific::{FsBase, KernelGsBase};
 
-/// What each CPU keeps.
-pub struct Local {
-    current: Option<Arc<Thread>>,
-    idle: Option<Arc<Thread>>,
-    /// The thread that was switched away from, until its stack is left.
-    leaving: Option<Arc<Thread>>,
-    /// Whose address space is loaded. Kept while idle threads run: coming back
-    /// to it then costs nothing.
-    loaded: Option<Arc<Mm>>,
-}
-
 unsafe extern "C" {
     fn switch_stacks(save: *mut u64, load: u64);
 }
 
-impl Local {
-    /// Nothing yet.
-    pub const fn new() -> Local {
-        Local { current: None, idle: None, leaving: None, loaded: None }
-    }
-    /// The thread that runs.
-    pub fn current(&self) -> Arc<Thread> {
-        self.current.clone().expect("set before the first switch")
-    }
-    fn idle(&self) -> Arc<Thread> {
-        self.idle.clone().expect("set before the first switch")
-    }
-    /// Makes `thread` this CPU's idle thread, which is running.
-    pub fn adopt(&mut self, thread: Arc<Thread>) {
-        cpu::this().current.set(Arc::as_ptr(&thread));
-        self.idle = Some(thread.clone());
-        self.current = Some(thread);
-    }
-}
-
 /// Loads an address space, if it is not loaded. The CPU's block is not borrowed
 /// across calls into the subsystem.
-fn enter_space(mm: &Arc<Mm>) {
-    let is_loaded = cpu::this().local.borrow().loaded.as_ref().is_some_and(|p| Arc::ptr_eq(p, mm));
+fn enter_space(space: &Arc<Space>) {
+    let is_loaded = local::this().borrow().loaded.as_ref().is_some_and(|p| Arc::ptr_eq(p, space));
     if is_loaded {
         return;
     }
     // SAFETY: I11: `loaded` keeps the space until it is deactivated below.
-    unsafe { mm.space.activate_raw() };
-    paging::load_root(mm::root_address(&mm.space));
-    let before = cpu::this().local.borrow_mut().loaded.replace(mm.clone());
+    unsafe { space.activate_raw() };
+    paging::load_root(mm::root_address(space));
+    let before = local::this().borrow_mut().loaded.replace(space.clone());
     if let Some(before) = before {
         // SAFETY: I4, I11: another root is loaded, which drops what was cached.
-        unsafe { before.space.deactivate_raw() };
+        unsafe { before.deactivate_raw() };
     }
 }
 
 /// Leaves whatever address space is loaded.
 pub fn leave_space() {
-    let before = cpu::this().local.borrow_mut().loaded.take();
+    let before = local::this().borrow_mut().loaded.take();
     if let Some(before) = before {
         paging::load_kernel_root();
         // SAFETY: I4, I11: the kernel's root is loaded, which drops what was cached.
-        unsafe { before.space.deactivate_raw() };
+        unsafe { before.deactivate_raw() };
     }
 }
 
@@ -77,8 +45,8 @@ pub fn leave_space() {
 fn switch_to(next: Arc<Thread>) {
     // Before `attention` is read; whoever sets that reads `on_cpu` after it.
     next.on_cpu.store(true, Ordering::SeqCst);
-    if let Some(mm) = next.any_mm() {
-        enter_space(mm);
+    if let Some(space) = &next.space {
+        enter_space(space);
         FsBase::write(VirtAddr::new(next.fs_base.load(Ordering::Relaxed)));
         KernelGsBase::write(VirtAddr::new(next.gs_base.load(Ordering::Relaxed)));
         next.usage.switched_in();
@@ -87,19 +55,19 @@ fn switch_to(next: Arc<Thread>) {
         descriptors::set_kernel_stack(stack.top());
     }
     let (save, load) = {
-        let mut local = cpu::this().local.borrow_mut();
+        let mut local = local::this().borrow_mut();
         let prev = local.current();
-        if prev.process.is_some() {
+        if prev.space.is_some() {
             prev.fpu.save();
         }
         assert!(prev.stack.as_ref().is_none_or(|s| s.is_intact()), "a kernel stack ran over");
-        if next.process.is_some() {
+        if next.space.is_some() {
             next.fpu.restore();
         }
         // SAFETY: K4: `next` is off its CPU, so its context is complete.
         let load = unsafe { *next.context.get() };
         let save = prev.context.get();
-        cpu::this().current.set(Arc::as_ptr(&next));
+        local::set_current(&next);
         local.current = Some(next);
         local.leaving = Some(prev);
         (save, load)
@@ -113,7 +81,7 @@ fn switch_to(next: Arc<Thread>) {
 /// The first act on the new stack: the thread before may be run elsewhere now,
 /// or, if it has ended, be freed.
 pub(super) fn finish_switch() {
-    let leaving = cpu::this().local.borrow_mut().leaving.take();
+    let leaving = local::this().borrow_mut().leaving.take();
     if let Some(prev) = leaving {
         prev.on_cpu.store(false, Ordering::Release);
     }
@@ -126,30 +94,29 @@ extern "C" fn thread_started() {
     finish_switch();
 }
 
-/// Runs first in each of the kernel's own threads.
+/// Runs first in each of the kernel's own threads but the idle ones.
 pub fn kernel_thread_started() {
     finish_switch();
 }
 
 fn next_or_idle(me: &Thread) -> Arc<Thread> {
-    queue::pop(Some(me)).unwrap_or_else(|| cpu::this().local.borrow().idle())
+    queue::pop(Some(me)).unwrap_or_else(|| local::this().borrow().idle())
 }
 
 /// Waits until somebody wakes the thread, or returns at once if that has
-/// happened since the last `block`. Callers check what they wait for in a loop.
-pub fn block() {
-    let me = super::current();
+/// happened since the last `block`.
+pub(super) fn block() {
+    let me = local::current();
     if !me.begin_sleep() {
         return;
     }
-    if me.process.is_some() {
+    if me.space.is_some() {
         me.usage.leaving_kernel();
     }
     let next = next_or_idle(&me);
     if !Arc::ptr_eq(&next, &me) {
         switch_to(next);
     }
-    delay::step();
 }
 
 /// Lets others run, if any want to.
@@ -157,12 +124,12 @@ pub fn yield_now() {
     if !queue::looks_busy() {
         return;
     }
-    let me = super::current();
+    let me = local::current();
     if me.stack.is_none() {
         return;
     }
     if let Some(next) = queue::pop(None) {
-        if me.process.is_some() {
+        if me.space.is_some() {
             me.usage.leaving_kernel();
         }
         queue::push(me);
@@ -177,8 +144,8 @@ pub(super) fn run(next: Arc<Thread>) {
 
 /// Leaves this CPU, which the thread may no longer use.
 pub fn migrate() {
-    let me = super::current();
-    let next = queue::pop(None).unwrap_or_else(|| cpu::this().local.borrow().idle());
+    let me = local::current();
+    let next = queue::pop(None).unwrap_or_else(|| local::this().borrow().idle());
     queue::push(me);
     switch_to(next);
 }
@@ -186,7 +153,7 @@ pub fn migrate() {
 /// Ends the thread. The caller's stack is never returned to: nothing that has to
 /// be dropped may be left on it.
 pub fn exit_current() -> ! {
-    let next = queue::pop(None).unwrap_or_else(|| cpu::this().local.borrow().idle());
+    let next = queue::pop(None).unwrap_or_else(|| local::this().borrow().idle());
     switch_to(next);
     unreachable!("a thread that ended was run")
 }

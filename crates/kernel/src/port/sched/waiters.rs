@@ -1,6 +1,7 @@
 //! Threads that wait for something that others will say has happened.
 
-use super::{Thread, block_until, current, wake};
+use super::queue::wake_any;
+use super::{Thread, block_until, local};
 use crate::port::arch::time;
 use crate::port::sync::SpinLock;
 use alloc::sync::Arc;
@@ -26,32 +27,24 @@ impl Waiters {
     /// Wakes all; each looks for itself whether it has what it waits for.
     pub fn wake_all(&self) {
         let threads = core::mem::take(&mut *self.0.lock());
-        threads.iter().for_each(wake);
+        threads.iter().for_each(wake_any);
     }
     /// Asks `question` after each wake until it has an answer. With a
     /// `deadline_ns` no longer than until then. Signals do not end it.
     pub fn wait<T>(&self, deadline_ns: Option<u64>, question: impl FnMut() -> Option<T>) -> Result<T, WaitEnd> {
-        self.wait_as(None, deadline_ns, question)
+        self.wait_unless(|| false, deadline_ns, question)
     }
-    /// The same for `thread`, the one that runs, until it is interrupted.
-    pub fn wait_interruptibly<T>(
+    /// The same until the thread that runs is interrupted.
+    pub fn wait_unless<T>(
         &self,
-        thread: &Thread,
-        deadline_ns: Option<u64>,
-        question: impl FnMut() -> Option<T>,
-    ) -> Result<T, WaitEnd> {
-        self.wait_as(Some(thread), deadline_ns, question)
-    }
-    fn wait_as<T>(
-        &self,
-        interrupted: Option<&Thread>,
+        is_interrupted: impl Fn() -> bool,
         deadline_ns: Option<u64>,
         mut question: impl FnMut() -> Option<T>,
     ) -> Result<T, WaitEnd> {
         if let Some(answer) = question() {
             return Ok(answer);
         }
-        let me = current();
+        let me = local::current();
         loop {
             // On the list before the question is asked: a wake in between makes
             // the sleep end at once.
@@ -59,7 +52,7 @@ impl Waiters {
             let result = match question() {
                 Some(answer) => Some(Ok(answer)),
                 None if deadline_ns.is_some_and(|d| time::now_ns() >= d) => Some(Err(WaitEnd::TimedOut)),
-                None if interrupted.is_some_and(|t| t.is_interrupted()) => Some(Err(WaitEnd::Interrupted)),
+                None if is_interrupted() => Some(Err(WaitEnd::Interrupted)),
                 None => None,
             };
             if result.is_none() {

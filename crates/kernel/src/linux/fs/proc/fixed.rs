@@ -8,6 +8,7 @@ use super::text::Buffer;
 use super::{DIR, FILE, Kind, LINK, Node};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process;
+use crate::linux::thread::Task;
 use crate::port::arch::cpu;
 use crate::port::sched;
 use alloc::string::ToString;
@@ -200,7 +201,8 @@ impl Fixed {
         match self.what {
             What::Link(target) => Some(target.as_bytes().to_vec()),
             What::Own { thread } => sched::with_current(|current| {
-                let pid = current.process.as_ref()?.pid;
+                let current = current.downcast_ref::<Task>()?;
+                let pid = current.process().pid;
                 let text = if thread { alloc::format!("{pid}/task/{}", current.tid) } else { pid.to_string() };
                 Some(text.into_bytes())
             }),

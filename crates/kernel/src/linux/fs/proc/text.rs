@@ -5,8 +5,8 @@
 
 use super::{Generated, Node, fixed, knobs, process};
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::sleeping::SleepingLock;
 use crate::port::heap;
+use crate::port::sched::sleeping::SleepingLock;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -114,7 +114,7 @@ impl Text {
         while offset >= kept.end()
             && let Some(from) = kept.next
         {
-            if crate::port::sched::current().is_to_end() {
+            if crate::linux::thread::current().is_to_end() {
                 return Err(Errno::EINTR);
             }
             kept.start = kept.end();

@@ -1,7 +1,7 @@
 //! A lock that may be held across calls into the memory subsystem: whoever has
 //! to wait for it sleeps. Taken with no spin lock held.
 
-use crate::port::sched::parking;
+use super::parking;
 use lock_api::{GuardNoSend, RawMutex};
 use softfault::sync::{Ordering, Word};
 
