@@ -20,7 +20,7 @@ pub use open::open;
 pub use table::{MAX_OPEN, Table};
 
 use crate::linux::errno::{self, Errno};
-use crate::linux::fs::proc::Text;
+use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode, mapped, walk};
 use crate::linux::thread::Thread;
 use crate::port::console::Channel;

@@ -4,7 +4,7 @@ use super::{Kind, bell, console};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::pipe::Pipe;
 use crate::linux::fs::initial::device;
-use crate::linux::fs::proc::Text;
+use crate::linux::fs::text::Text;
 use crate::linux::fs::{Body, Inode};
 use crate::linux::thread::Thread;
 use crate::port::console::Channel;

@@ -4,9 +4,9 @@
 use super::change::{self, New};
 use super::content::Content;
 use super::inode::{Body, Inode};
-use super::proc;
 use super::tree::{self, Entry};
 use super::walk::{self, Follow};
+use super::{generated, proc};
 use crate::linux::errno::{self, Errno};
 use crate::linux::process::archive::{self, Item};
 use crate::port::console::log;
@@ -98,8 +98,8 @@ fn fixed() -> errno::Result<()> {
         dir(path.as_bytes(), 0o755)?.change(|meta| meta.mode = mode);
     }
     let root = tree::root();
-    for (name, generated) in [("proc", proc::PROC), ("sys", proc::SYS)] {
-        let mount = proc::inode(&root, name.as_bytes(), generated)?;
+    for (name, node) in [("proc", proc::proc()), ("sys", proc::sys())] {
+        let mount = generated::inode(&root, name.as_bytes(), node)?;
         tree::insert(&root, Entry::new(name.as_bytes(), &mount)?)?;
     }
     let dev = dir(b"/dev", 0o755)?;

@@ -2,7 +2,7 @@
 //! The metadata have a spin lock of their own, held for a copy.
 
 use super::content::Content;
-use super::proc;
+use super::generated::Generated;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::pipe::Pipe;
 use crate::port::arch::time::wall_ns;
@@ -45,7 +45,7 @@ pub enum Body {
     /// What a call made that has no name: "eventfd" and the like.
     Nameless(&'static str),
     /// Generated.
-    Generated(proc::Generated),
+    Generated(Generated),
 }
 
 /// What can change about a file, apart from its content.
@@ -131,7 +131,7 @@ impl Inode {
             Body::Device(_) | Body::Console(_) => S_IFCHR,
             Body::Socket => S_IFSOCK,
             Body::Nameless(_) => 0,
-            Body::Generated(generated) => generated.kind(),
+            Body::Generated(generated) => generated.node.about().kind,
         }
     }
     /// Whether it holds names.

@@ -1,8 +1,8 @@
 //! From a path to an inode: absolute paths and relative ones, `.` and `..`,
 //! symbolic links, slashes at the end.
 
+use super::generated::Jump;
 use super::inode::{Body, Inode};
-use super::proc::{self, Jump};
 use super::{MAX_NAME_BYTES, MAX_PATH_BYTES, tree};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Open;
@@ -66,7 +66,7 @@ impl Walked {
 /// What is called `name` in a directory of any kind.
 pub fn lookup(dir: &Arc<Inode>, name: &[u8]) -> errno::Result<Option<Arc<Inode>>> {
     match &dir.body {
-        Body::Generated(generated) => proc::lookup(dir, generated, name),
+        Body::Generated(generated) => generated.lookup(dir, name),
         _ => Ok(tree::lookup(dir, name)),
     }
 }
@@ -88,9 +88,9 @@ enum Link {
 fn link(inode: &Arc<Inode>) -> errno::Result<Option<Link>> {
     Ok(match &inode.body {
         Body::Symlink(target) => Some(Link::Path(copy(target)?)),
-        Body::Generated(generated) => match proc::jump(generated)? {
+        Body::Generated(generated) => match generated.node.jump()? {
             Some(jump) => Some(Link::Jump(jump)),
-            None => proc::link(generated)?.map(Link::Path),
+            None => generated.node.link()?.map(Link::Path),
         },
         _ => None,
     })

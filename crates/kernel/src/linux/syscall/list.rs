@@ -4,7 +4,7 @@ use super::Call;
 use super::path::open_file;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
-use crate::linux::fs::{Body, proc, tree, walk};
+use crate::linux::fs::{Body, tree, walk};
 use crate::port::mm;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -86,7 +86,7 @@ fn list(open: &Arc<Open>, position: &mut u64, output: &mut Output) -> errno::Res
     }
     loop {
         let batch = match &dir.body {
-            Body::Generated(generated) => proc::list(dir, generated, *position, BATCH)?,
+            Body::Generated(generated) => generated.list(dir, *position, BATCH)?,
             _ => tree::list(dir, *position, BATCH)?,
         };
         if batch.is_empty() {

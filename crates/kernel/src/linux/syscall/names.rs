@@ -3,10 +3,10 @@
 use super::Call;
 use super::path::{From, open_file, read_path, resolve, resolve_inode};
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::MAX_PATH_BYTES;
 use crate::linux::fs::change::{self, New};
 use crate::linux::fs::walk::{self, Follow};
 use crate::linux::fs::{Body, inode};
-use crate::linux::fs::{MAX_PATH_BYTES, proc};
 use crate::port::mm;
 use alloc::vec::Vec;
 use linux_raw_sys::general::{
@@ -104,7 +104,7 @@ pub fn readlink(call: &mut Call, from: From, n: usize) -> errno::Result {
     };
     let target = match &inode.body {
         Body::Symlink(target) => target.to_vec(),
-        Body::Generated(generated) => proc::link(generated)?.ok_or(Errno::EINVAL)?,
+        Body::Generated(generated) => generated.node.link()?.ok_or(Errno::EINVAL)?,
         _ => return Err(Errno::EINVAL),
     };
     let len = target.len().min(bytes as usize);

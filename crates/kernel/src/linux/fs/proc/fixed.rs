@@ -4,9 +4,9 @@ use super::huge::{self, Setting, Stat};
 use super::knobs::{self, Knob};
 use super::process::Subject;
 use super::system;
-use super::text::Buffer;
-use super::{DIR, FILE, Kind, LINK, Node};
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::generated::{About, Generate, Node};
+use crate::linux::fs::text::Buffer;
 use crate::linux::process;
 use crate::linux::thread::Task;
 use crate::port::arch::cpu;
@@ -56,9 +56,14 @@ const fn knob(name: &'static str, knob: &'static Knob) -> Fixed {
 }
 
 /// `/proc`.
-pub const PROC: Node = Node::Fixed(&PROC_ROOT);
+pub fn proc() -> Node {
+    Arc::new(&PROC_ROOT)
+}
+
 /// `/sys`.
-pub const SYS: Node = Node::Fixed(&SYS_ROOT);
+pub fn sys() -> Node {
+    Arc::new(&SYS_ROOT)
+}
 
 static PROC_ROOT: Fixed = Fixed { name: "proc", what: What::Processes(&PROC_NAMES) };
 static PROC_NAMES: [Fixed; 17] = [
@@ -157,38 +162,50 @@ static NODE: [Fixed; 6] = [
     ),
 ];
 
-impl Fixed {
-    pub(super) fn about(&self) -> Kind {
-        match &self.what {
-            What::Dir(_) | What::Processes(_) | What::Cpus(_) => DIR,
-            What::File(_) | What::Line(_) | What::Stat(_) => FILE,
-            What::Setting(_) => Kind { mode: 0o644, ..FILE },
-            What::Knob(knob) if knob.is_writable => Kind { mode: 0o644, ..FILE },
-            What::Knob(_) => FILE,
-            What::Own { .. } | What::Link(_) => LINK,
-        }
+/// `/sys/devices/system/cpu/cpuN`.
+struct Cpu;
+
+impl Generate for Cpu {
+    fn about(&self) -> About {
+        About::DIR
     }
+}
+
+impl Fixed {
     fn inside(&self) -> &'static [Fixed] {
         match &self.what {
             What::Dir(inside) | What::Processes(inside) | What::Cpus(inside) => inside,
             _ => &[],
         }
     }
-    pub(super) fn lookup(&self, name: &[u8]) -> Option<Node> {
+}
+
+impl Generate for &'static Fixed {
+    fn about(&self) -> About {
+        match &self.what {
+            What::Dir(_) | What::Processes(_) | What::Cpus(_) => About::DIR,
+            What::File(_) | What::Line(_) | What::Stat(_) => About::FILE,
+            What::Setting(_) => About::FILE.with_mode(0o644),
+            What::Knob(knob) if knob.is_writable => About::FILE.with_mode(0o644),
+            What::Knob(_) => About::FILE,
+            What::Own { .. } | What::Link(_) => About::LINK,
+        }
+    }
+    fn lookup(&self, name: &[u8]) -> Option<Node> {
         let text = core::str::from_utf8(name).ok()?;
         if let Some(fixed) = self.inside().iter().find(|f| f.name == text) {
-            return Some(Node::Fixed(fixed));
+            return Some(Arc::new(fixed));
         }
         match self.what {
-            What::Processes(_) => Subject::named(text).map(Node::Subject),
+            What::Processes(_) => Subject::named(text).map(|subject| Arc::new(subject) as Node),
             What::Cpus(_) => {
                 let number: usize = text.strip_prefix("cpu")?.parse().ok()?;
-                (number < cpu::nr_cpus()).then_some(Node::Cpu)
+                (number < cpu::nr_cpus()).then(|| Arc::new(Cpu) as Node)
             }
             _ => None,
         }
     }
-    pub(super) fn names(&self) -> Vec<Arc<[u8]>> {
+    fn names(&self) -> Vec<Arc<[u8]>> {
         let mut names: Vec<Arc<[u8]>> = self.inside().iter().map(|f| f.name.as_bytes().into()).collect();
         match self.what {
             What::Processes(_) => names.extend(process::all().iter().map(|p| p.pid.to_string().as_bytes().into())),
@@ -197,8 +214,8 @@ impl Fixed {
         }
         names
     }
-    pub(super) fn link(&self) -> Option<Vec<u8>> {
-        match self.what {
+    fn link(&self) -> errno::Result<Option<Vec<u8>>> {
+        Ok(match self.what {
             What::Link(target) => Some(target.as_bytes().to_vec()),
             What::Own { thread } => sched::with_current(|current| {
                 let current = current.downcast_ref::<Task>()?;
@@ -207,9 +224,13 @@ impl Fixed {
                 Some(text.into_bytes())
             }),
             _ => None,
-        }
+        })
     }
-    pub(super) fn write_text(&self, buffer: &mut Buffer) -> errno::Result<()> {
+    /// As in sysfs, not even root opens a mere number for writing.
+    fn refuses_writers(&self) -> bool {
+        matches!(self.what, What::Stat(_))
+    }
+    fn write_text(&self, _: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
         let written = match &self.what {
             What::File(write) => write(buffer),
             What::Line(text) => buffer.write_str(text),
@@ -218,6 +239,16 @@ impl Fixed {
             What::Stat(stat) => stat.write(buffer),
             _ => return Err(Errno::EINVAL),
         };
-        written.map_err(|_| Errno::ENOMEM)
+        written.map(|()| None).map_err(|_| Errno::ENOMEM)
+    }
+    fn write_at(&self, _: u64, bytes: &[u8]) -> errno::Result<usize> {
+        match &self.what {
+            What::Knob(knob) => knobs::set(knob, bytes)?,
+            // As sysfs does: each write is a value of its own, wherever it goes.
+            What::Setting(setting) if !bytes.is_empty() => setting.set(bytes)?,
+            What::Setting(_) => {}
+            _ => return Err(Errno::EACCES),
+        }
+        Ok(bytes.len())
     }
 }

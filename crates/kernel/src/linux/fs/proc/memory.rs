@@ -1,8 +1,8 @@
 //! Texts about a process's memory and state, and its memory itself.
 
 use super::system::{List, Mask, all_cpus};
-use super::text::Buffer;
 use crate::linux::errno::{self, Errno};
+use crate::linux::fs::text::Buffer;
 use crate::linux::process::identity::Identity;
 use crate::linux::process::limits::INFINITY;
 use crate::linux::process::{Mm, Process};

@@ -1,10 +1,10 @@
 //! `/proc/PID` and what is in it.
 
-use super::text::Buffer;
-use super::{DIR, FILE, Jump, Kind, LINK, Node};
 use super::{mappings, memory};
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::Open;
+use crate::linux::fs::generated::{About, Generate, Jump, Node};
+use crate::linux::fs::text::Buffer;
 use crate::linux::fs::{Body, tree, walk};
 use crate::linux::process::{self, Process};
 use alloc::string::ToString;
@@ -119,15 +119,6 @@ impl Subject {
     fn number(self) -> u32 {
         self.tid.unwrap_or(self.pid)
     }
-    pub(super) fn lookup(self, name: &[u8]) -> Option<Node> {
-        self.process().ok()?;
-        let of = all_names().find(|of| of.name.as_bytes() == name)?;
-        (self.tid.is_none() || !of.whole).then_some(Node::Of(self, of))
-    }
-    pub(super) fn names(self) -> Vec<Arc<[u8]>> {
-        let names = all_names().filter(|of| self.tid.is_none() || !of.whole);
-        names.map(|of| of.name.as_bytes().into()).collect()
-    }
     fn open(self, number: u32) -> errno::Result<Arc<Open>> {
         self.process()?.files.lock().get(number).map_err(|_| Errno::ENOENT)
     }
@@ -138,47 +129,75 @@ impl Subject {
     }
 }
 
+impl Generate for Subject {
+    fn about(&self) -> About {
+        About::DIR
+    }
+    fn lookup(&self, name: &[u8]) -> Option<Node> {
+        self.process().ok()?;
+        let of = all_names().find(|of| of.name.as_bytes() == name)?;
+        (self.tid.is_none() || !of.whole).then(|| Arc::new(Fact(*self, of)) as Node)
+    }
+    fn names(&self) -> Vec<Arc<[u8]>> {
+        let names = all_names().filter(|of| self.tid.is_none() || !of.whole);
+        names.map(|of| of.name.as_bytes().into()).collect()
+    }
+}
+
 fn number(name: &[u8]) -> Option<u32> {
     core::str::from_utf8(name).ok()?.parse().ok()
 }
 
 impl Of {
-    pub(super) fn about(&self) -> Kind {
-        match self.what {
-            What::Fds | What::FdInfos => Kind { mode: 0o500, ..DIR },
-            What::Tasks => DIR,
-            What::Exe | What::Cwd | What::Root => LINK,
-            What::Sink => Kind { mode: 0o644, ..FILE },
-            What::Memory => Kind { mode: 0o600, ..FILE },
-            What::Pagemap => Kind { mode: 0o400, ..FILE },
-            What::Text(_) if self.is_writable_text() => Kind { mode: 0o644, ..FILE },
-            What::Environ => Kind { mode: 0o400, ..FILE },
-            What::Text(_) | What::Mappings(_) | What::Cmdline => FILE,
+    fn is_writable_text(&self) -> bool {
+        self.name == OOM_ADJUSTMENT || self.name == COMM
+    }
+}
+
+/// Something about a process.
+struct Fact(Subject, &'static Of);
+
+impl Generate for Fact {
+    fn about(&self) -> About {
+        let Fact(_, of) = *self;
+        match of.what {
+            What::Fds | What::FdInfos => About::DIR.with_mode(0o500),
+            What::Tasks => About::DIR,
+            What::Exe | What::Cwd | What::Root => About::LINK,
+            What::Sink => About::FILE.with_mode(0o644),
+            What::Memory => About::FILE.with_mode(0o600),
+            What::Pagemap => About::FILE.with_mode(0o400),
+            What::Text(_) if of.is_writable_text() => About::FILE.with_mode(0o644),
+            What::Environ => About::FILE.with_mode(0o400),
+            What::Text(_) | What::Mappings(_) | What::Cmdline => About::FILE,
         }
     }
-    pub(super) fn lookup(&'static self, subject: Subject, name: &[u8]) -> Option<Node> {
+    fn lookup(&self, name: &[u8]) -> Option<Node> {
+        let Fact(subject, of) = *self;
         let number = number(name)?;
-        match self.what {
-            What::Fds => subject.open(number).ok().map(|_| Node::Fd(subject, number)),
-            What::FdInfos => subject.open(number).ok().map(|_| Node::FdInfo(subject, number)),
+        match of.what {
+            What::Fds => subject.open(number).ok().map(|_| Arc::new(Fd(subject, number)) as Node),
+            What::FdInfos => subject.open(number).ok().map(|_| Arc::new(FdInfo(subject, number)) as Node),
             What::Tasks => {
                 let has = subject.process().ok()?.threads.lock().contains_key(&number);
-                has.then_some(Node::Subject(Subject { tid: Some(number), ..subject }))
+                has.then(|| Arc::new(Subject { tid: Some(number), ..subject }) as Node)
             }
             _ => None,
         }
     }
-    pub(super) fn names(&self, subject: Subject) -> Vec<Arc<[u8]>> {
-        let numbers: Vec<u32> = match (&self.what, subject.process()) {
+    fn names(&self) -> Vec<Arc<[u8]>> {
+        let Fact(subject, of) = *self;
+        let numbers: Vec<u32> = match (&of.what, subject.process()) {
             (What::Fds | What::FdInfos, _) => subject.numbers(),
             (What::Tasks, Ok(process)) => process.all_threads().iter().map(|t| t.tid).collect(),
             _ => Vec::new(),
         };
         numbers.iter().map(|n| n.to_string().as_bytes().into()).collect()
     }
-    pub(super) fn link(&self, subject: Subject) -> errno::Result<Option<Vec<u8>>> {
+    fn link(&self) -> errno::Result<Option<Vec<u8>>> {
+        let Fact(subject, of) = *self;
         let process = subject.process()?;
-        Ok(match self.what {
+        Ok(match of.what {
             What::Exe => Some(process.mm().ok_or(Errno::ENOENT)?.path.as_bytes().to_vec()),
             What::Cwd => {
                 let cwd = process.place.lock().cwd.clone();
@@ -188,8 +207,9 @@ impl Of {
             _ => None,
         })
     }
-    pub(super) fn jump(&self, subject: Subject) -> errno::Result<Option<Jump>> {
-        Ok(match self.what {
+    fn jump(&self) -> errno::Result<Option<Jump>> {
+        let Fact(subject, of) = *self;
+        Ok(match of.what {
             What::Cwd => Some(Jump::Inode(subject.process()?.place.lock().cwd.clone())),
             What::Root => Some(Jump::Inode(tree::root())),
             _ => None,
@@ -197,9 +217,10 @@ impl Of {
     }
     /// Writes the text, or the part of it that begins at `from`; gives where the next one
     /// begins.
-    pub(super) fn write_text(&self, subject: Subject, from: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
+    fn write_text(&self, from: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
+        let Fact(subject, of) = *self;
         let process = subject.process()?;
-        let written = match self.what {
+        let written = match of.what {
             What::Mappings(write) => {
                 let Some(mm) = process.mm() else { return Ok(None) };
                 return write(&mm.space, from, buffer).map_err(|_| Errno::ENOMEM);
@@ -213,29 +234,31 @@ impl Of {
         written.map(|()| None)
     }
     /// Reads what is no text; nothing if it is one.
-    pub(super) fn read_raw(&self, subject: Subject, offset: u64, into: &mut [u8]) -> Option<errno::Result<usize>> {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Option<errno::Result<usize>> {
+        let Fact(subject, of) = *self;
         let mm = || subject.process()?.mm().ok_or(Errno::ESRCH);
-        match self.what {
+        match of.what {
             What::Memory => Some(mm().and_then(|mm| memory::read_memory(&mm.space, offset, into))),
             What::Pagemap => Some(mm().and_then(|mm| memory::read_pagemap(&mm.space, offset, into))),
             _ => None,
         }
     }
     /// Writes, where that means something.
-    pub(super) fn write_raw(&self, subject: Subject, offset: u64, bytes: &[u8]) -> errno::Result<usize> {
-        match self.what {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> errno::Result<usize> {
+        let Fact(subject, of) = *self;
+        match of.what {
             What::Memory => {
                 let mm = subject.process()?.mm().ok_or(Errno::ESRCH)?;
                 mm.space.write_forced(offset, bytes).map_err(|_| Errno::EIO)?;
                 Ok(bytes.len())
             }
             What::Sink => Ok(bytes.len()),
-            What::Text(_) if self.name == COMM => {
+            What::Text(_) if of.name == COMM => {
                 let name = alloc::string::String::from_utf8_lossy(&bytes[..bytes.len().min(15)]).trim_end().to_string();
                 subject.process()?.set_name(Some(name));
                 Ok(bytes.len())
             }
-            What::Text(_) if self.name == OOM_ADJUSTMENT => {
+            What::Text(_) if of.name == OOM_ADJUSTMENT => {
                 let text = core::str::from_utf8(bytes).map_err(|_| Errno::EINVAL)?;
                 let value: i32 = text.trim().parse().map_err(|_| Errno::EINVAL)?;
                 if !(-1000..=1000).contains(&value) {
@@ -247,35 +270,46 @@ impl Of {
             _ => Err(Errno::EACCES),
         }
     }
-    fn is_writable_text(&self) -> bool {
-        self.name == OOM_ADJUSTMENT || self.name == COMM
+}
+
+/// `/proc/PID/fd/N`.
+struct Fd(Subject, u32);
+
+impl Generate for Fd {
+    fn about(&self) -> About {
+        About::LINK
+    }
+    /// As a path or in words.
+    fn link(&self) -> errno::Result<Option<Vec<u8>>> {
+        let open = self.0.open(self.1)?;
+        let inode = &open.inode;
+        let text = match &inode.body {
+            Body::Pipe(_) if open.spot.is_none() => alloc::format!("pipe:[{}]", inode.number),
+            Body::Socket if open.spot.is_none() => alloc::format!("socket:[{}]", inode.number),
+            Body::Nameless(what) => alloc::format!("anon_inode:[{what}]"),
+            Body::Console(_) => alloc::string::String::from("/dev/console"),
+            _ => return open.path().map(Some),
+        };
+        Ok(Some(text.into_bytes()))
+    }
+    /// To be opened again.
+    fn jump(&self) -> errno::Result<Option<Jump>> {
+        self.0.open(self.1).map(Jump::Open).map(Some)
     }
 }
 
-/// What a number of a process stands for, as a path or in words.
-pub(super) fn link_of_fd(subject: Subject, number: u32) -> errno::Result<Vec<u8>> {
-    let open = subject.open(number)?;
-    let inode = &open.inode;
-    let text = match &inode.body {
-        Body::Pipe(_) if open.spot.is_none() => alloc::format!("pipe:[{}]", inode.number),
-        Body::Socket if open.spot.is_none() => alloc::format!("socket:[{}]", inode.number),
-        Body::Nameless(what) => alloc::format!("anon_inode:[{what}]"),
-        Body::Console(_) => alloc::string::String::from("/dev/console"),
-        _ => return open.path(),
-    };
-    Ok(text.into_bytes())
-}
-
-/// What a number of a process stands for, to be opened again.
-pub(super) fn jump_to_fd(subject: Subject, number: u32) -> errno::Result<Jump> {
-    subject.open(number).map(Jump::Open)
-}
-
 /// `/proc/PID/fdinfo/N`.
-pub(super) fn write_fdinfo(subject: Subject, number: u32, buffer: &mut Buffer) -> errno::Result<()> {
-    let open = subject.open(number)?;
-    let position = *open.position.lock();
-    let written =
-        writeln!(buffer, "pos:\t{position}\nflags:\t0{:o}\nmnt_id:\t1\nino:\t{}", open.flags(), open.inode.number);
-    written.map_err(|_| Errno::ENOMEM)
+struct FdInfo(Subject, u32);
+
+impl Generate for FdInfo {
+    fn about(&self) -> About {
+        About::FILE
+    }
+    fn write_text(&self, _: u64, buffer: &mut Buffer) -> errno::Result<Option<u64>> {
+        let open = self.0.open(self.1)?;
+        let position = *open.position.lock();
+        let written =
+            writeln!(buffer, "pos:\t{position}\nflags:\t0{:o}\nmnt_id:\t1\nino:\t{}", open.flags(), open.inode.number);
+        written.map(|()| None).map_err(|_| Errno::ENOMEM)
+    }
 }

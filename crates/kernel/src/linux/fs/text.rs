@@ -3,7 +3,7 @@
 //! mapping is made as far as it is read, since there may be many and most readers
 //! look at the first.
 
-use super::{Generated, Node, fixed, knobs, process};
+use super::generated::{Generated, Node};
 use crate::linux::errno::{self, Errno};
 use crate::port::heap;
 use crate::port::sched::sleeping::SleepingLock;
@@ -89,16 +89,14 @@ pub struct Text {
 impl Text {
     /// Opens it. As in sysfs, not even root opens a mere number for writing.
     pub fn open(generated: &Generated, for_writing: bool) -> errno::Result<Text> {
-        if for_writing && matches!(generated.node, Node::Fixed(fixed::Fixed { what: fixed::What::Stat(_), .. })) {
+        if for_writing && generated.node.refuses_writers() {
             return Err(Errno::EACCES);
         }
-        Ok(Text { node: generated.node, kept: SleepingLock::new(None) })
+        Ok(Text { node: generated.node.clone(), kept: SleepingLock::new(None) })
     }
     /// Reads from `offset` on.
     pub fn read_at(&self, offset: u64, into: &mut [u8]) -> errno::Result<usize> {
-        if let Node::Of(subject, of) = self.node
-            && let Some(done) = of.read_raw(subject, offset, into)
-        {
+        if let Some(done) = self.node.read_at(offset, into) {
             return done;
         }
         let mut slot = self.kept.lock();
@@ -134,12 +132,7 @@ impl Text {
         while let Some(from) = *next {
             crate::port::mailbox::poll();
             let before = buffer.bytes().len();
-            let behind = match self.node {
-                Node::Fixed(fixed) => fixed.write_text(buffer).map(|()| None),
-                Node::Of(subject, of) => of.write_text(subject, from, buffer),
-                Node::FdInfo(subject, number) => process::write_fdinfo(subject, number, buffer).map(|()| None),
-                Node::Cpu | Node::Subject(_) | Node::Fd(..) => Err(Errno::EINVAL),
-            }?;
+            let behind = self.node.write_text(from, buffer)?;
             if before > 0 && buffer.bytes().len() > PART_BYTES {
                 buffer.cut(before);
                 break;
@@ -148,22 +141,8 @@ impl Text {
         }
         Ok(())
     }
-    /// Writes: a number for a knob.
+    /// Writes.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> errno::Result<usize> {
-        match self.node {
-            Node::Fixed(fixed::Fixed { what: fixed::What::Knob(knob), .. }) => {
-                knobs::set(knob, bytes)?;
-                Ok(bytes.len())
-            }
-            // As sysfs does: each write is a value of its own, wherever it goes.
-            Node::Fixed(fixed::Fixed { what: fixed::What::Setting(setting), .. }) => {
-                if !bytes.is_empty() {
-                    setting.set(bytes)?;
-                }
-                Ok(bytes.len())
-            }
-            Node::Of(subject, of) => of.write_raw(subject, offset, bytes),
-            _ => Err(Errno::EACCES),
-        }
+        self.node.write_at(offset, bytes)
     }
 }
