@@ -13,6 +13,7 @@ use softfault::{
     Prot, Term, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig, Mode};
+use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -368,4 +369,33 @@ fn moves_under_use(mode: Mode, strict_bbm: bool) {
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, before);
     assert_eq!(vm.machine().violations(), (0, None));
+}
+
+/// A block that had long-term pins, and has none any more, can be emptied like another.
+#[test]
+fn pins_that_are_gone_do_not_keep_blocks_from_compaction() {
+    for (nr_pins, is_kept) in [(0, false), (1, false), (1, true)] {
+        let vm = vm_with(1, 64 << 20, |_, tunables| tunables.thp.enabled = Enabled::Never);
+        let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+        let space = vm.new_space().unwrap();
+        space.mmap(SMALL, 1 << 26, RW, PRIVATE | FIXED).unwrap();
+        let frame = |at: u64| space.translate_at_rest(at).unwrap().pfn.0;
+        let touched = (0..1 << 14).map(|i| SMALL + i * PAGE);
+        let pages: Vec<u64> = touched.take_while(|at| space.handle_fault(*at, Access::Write).is_ok()).collect();
+        let mut blocks = BTreeSet::new();
+        let mut kept = Vec::new();
+        for at in pages.iter().filter(|at| nr_pins > 0 && blocks.insert(frame(**at) / 512)) {
+            // Beside a short pin a long one cannot move its page.
+            let pins = [Term::Short, Term::Long].map(|term| space.pin_page(*at, term).unwrap());
+            kept.extend(pins.into_iter().filter(|_| is_kept));
+        }
+        for at in pages.iter().filter(|at| frame(**at) % 4 != 0 && kept.iter().all(|pin| pin.pfn().0 != frame(**at))) {
+            space.madvise(*at, PAGE, DONTNEED).unwrap();
+        }
+        let step = || vm.compact_step(&CompactBudget::BACKGROUND.with_time_ns(u64::MAX));
+        // A few blocks are looked at in an attempt.
+        let nr_made = (0..20).filter(|_| step().is_ok()).count();
+        assert_eq!(nr_made > 8, !is_kept, "{nr_pins} pins, kept: {is_kept}: {nr_made} blocks");
+        drop(kept);
+    }
 }

@@ -28,11 +28,11 @@ fn a_lookup_is_of_one_space() {
     let second = a.subscribe();
     assert!(second.is_current(&a, &of_a) && to_a.is_current(&a, &of_a), "whoever subscribed");
     // Ids of spaces begin anew.
-    let theirs: Lookup = thread::scope(|threads| {
+    let other = Setup::PLAIN.vm(1, 8 << 20);
+    let theirs: Lookup<'_> = thread::scope(|threads| {
         let look = || {
-            let vm = Setup::PLAIN.vm(1, 8 << 20);
-            let _cpu = vm.machine().bind(CpuId(0)).unwrap();
-            let space = space(&vm);
+            let _cpu = other.machine().bind(CpuId(0)).unwrap();
+            let space = space(&other);
             assert_eq!(space.tag().id, a.tag().id);
             space.subscribe().lookup(&space, BASE).unwrap()
         };

@@ -547,6 +547,9 @@ fn t15_ageing() {
         (0..4).for_each(|i| s.write(BASE + i * PAGE, b"used").unwrap());
         let all = 8 * PAGE;
         assert_eq!((s.test_young(BASE, all), s.test_young(BASE + PAGE, 2 * PAGE)), (4, 2));
+        // Two bytes, on either side of an edge; to the end of everything; nothing.
+        let young = [(BASE + PAGE - 1, 2), (BASE, u64::MAX), (BASE, 0), (BASE + PAGE - 1, 1)];
+        assert_eq!(young.map(|(addr, len)| s.test_young(addr, len)), [2, 4, 0, 1]);
         assert_eq!((s.test_and_clear_young(BASE, all), s.test_young(BASE, all)), (4, 0));
         let mut nr_dirty = 0;
         s.smaps(&mut |entry| nr_dirty += entry.dirty_pages);

@@ -206,6 +206,8 @@ events! {
     CompactInTheWay = "compact_in_the_way",
     /// Compactions that ran out of frames to look at or to move, or of time.
     CompactOverBudget = "compact_over_budget",
+    /// Compactions that ended, or did not begin, because somebody waited for frames.
+    CompactInNeed = "compact_in_need",
 }
 
 /// Words reserved for events in each CPU's data.

@@ -42,9 +42,13 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(())
     }
 
-    /// Between pieces of work; other CPUs get their answers, too.
+    /// Between pieces of work; other CPUs get their answers, too. An attempt holds frames, and
+    /// gets none while somebody is in need of the last ones, who waits for it.
     pub(super) fn check_time(&self) -> Result<(), CompactRefusal> {
-        if self.is_over() { Err(CompactRefusal::OverBudget) } else { Ok(()) }
+        if self.is_over() {
+            return Err(CompactRefusal::OverBudget);
+        }
+        if self.vm.frames.is_anybody_in_need() { Err(CompactRefusal::InNeed) } else { Ok(()) }
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -50,11 +50,14 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                     return Ok(huge);
                 }
             }
-            if self.stole {
+            // Idle CPUs end their reservations, and blocks whose pins have gone are not passed over.
+            let may_steal = !self.stole;
+            if may_steal {
+                self.steal_groups();
+            }
+            if !self.forget_pins()? && !may_steal {
                 break;
             }
-            // Idle CPUs end their reservations.
-            self.steal_groups();
         }
         let mut full = self.gather_full();
         self.try_candidates(&mut full)?.ok_or(self.refusal)
@@ -114,7 +117,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             let CompactPlan::Empty(i) = compact::cheapest(&question) else { break };
             match self.empty(found.numbers[i]) {
                 Ok(huge) => return Ok(Some(huge)),
-                Err(CompactRefusal::OverBudget) => return Err(CompactRefusal::OverBudget),
+                Err(refusal @ (CompactRefusal::OverBudget | CompactRefusal::InNeed)) => return Err(refusal),
                 Err(refusal) => self.refusal = refusal,
             }
             found.blocks[i].is_tried = true;

@@ -179,3 +179,21 @@ fn room_in_blocks_that_cannot_be_emptied_counts() {
     kept.iter().chain([&made]).for_each(|huge| vm.give_back_huge(huge.first, huge.content));
     vm.check(&[&space], &mut std::vec![0; 4096]).unwrap();
 }
+
+/// An attempt holds frames. Who waits for the last ones would wait for it to the end of its budget,
+/// and it would take blocks for bad that it only may not empty now.
+#[test]
+fn an_attempt_ends_while_somebody_is_in_need() {
+    let vm = vm(4096, Tunables::default());
+    let space = vm.new_space().unwrap();
+    let b = fill_block(&vm, &space);
+    let turn = vm.in_need();
+    let attempt = || Attempt::new(&vm, &CompactBudget::BACKGROUND).run();
+    assert!(matches!(attempt(), Err(CompactRefusal::InNeed)));
+    assert_eq!(vm.compact_step(&CompactBudget::BACKGROUND), Err(CompactRefusal::InNeed));
+    drop(turn);
+    let passed_over = vm.frames.blocks.at(b).folio.passed_over.get();
+    assert!(passed_over != vm.compact.round.get() + 1, "the block was passed over");
+    let made = attempt().unwrap();
+    vm.give_back_huge(made.first, made.content);
+}

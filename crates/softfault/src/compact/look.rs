@@ -10,6 +10,7 @@ use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::frame::{Class, FrameKind, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::BlockSummary;
+use crate::sync;
 
 const NR_WORDS: usize = 8;
 /// Blocks among which candidates are chosen, before those behind them are looked at: so
@@ -17,6 +18,8 @@ const NR_WORDS: usize = 8;
 const NR_IN_WINDOW: u64 = 256;
 /// Blocks that are looked at for a full one, at the end of an attempt in vain. A guess.
 const NR_FULL_LOOKS: u64 = 16;
+/// Blocks of long-term pins whose pins are looked for, at the end of an attempt in vain. A guess.
+const NR_PINNED_LOOKS: usize = 4;
 /// Free frames that are enough for what leaves any block.
 const ENOUGH_FREE: u64 = 2 * BLOCK_FRAMES;
 /// Blocks at most that are looked at for them, where the window has too few. A guess.
@@ -48,6 +51,43 @@ impl<M: Machine> Attempt<'_, M> {
             }
         }
         found
+    }
+
+    /// Takes the mark of some blocks that had pages with long-term pins and have none any more;
+    /// whether there were any.
+    pub(super) fn forget_pins(&mut self) -> Result<bool, CompactRefusal> {
+        let blocks = &self.vm.frames.blocks;
+        // Not in a fault.
+        if self.left.nr_migrated < BLOCK_FRAMES {
+            return Ok(false);
+        }
+        let first = blocks.around(self.vm.machine.random() % blocks.nr());
+        let mut forgot = false;
+        for b in blocks.offering(Kind::Pinned, blocks.names(), first).take(NR_PINNED_LOOKS) {
+            self.check_time()?;
+            self.spend_scan(2 * BLOCK_FRAMES)?;
+            if self.has_pins(b) {
+                continue;
+            }
+            blocks.at(b).weaken(Class::Pinned, Class::Shared);
+            // Whoever pins a page there either finds the mark missing, or is seen.
+            sync::fence();
+            if self.has_pins(b) {
+                blocks.at(b).raise(Class::Pinned);
+            } else {
+                forgot = true;
+            }
+        }
+        Ok(forgot)
+    }
+
+    fn has_pins(&self, b: BlockId) -> bool {
+        let first = b.first_frame().0;
+        self.vm.machine.tick(Tick::Step);
+        (first..first + BLOCK_FRAMES as u32).any(|pfn| {
+            let state = self.vm.frames.desc(Pfn(pfn)).state();
+            matches!(state.kind(), FrameKind::Anon | FrameKind::Shared) && state.pins() > 0
+        })
     }
 
     /// Looks at counts alone, of blocks that the summaries name as partly used.

@@ -79,7 +79,12 @@ impl<M: Machine> Vm<M> {
             return Err(CompactRefusal::Deferred);
         }
         let made = self.compact(budget);
-        let then = if made.is_ok() { Deferral::default() } else { now.failed() };
+        let then = match made {
+            Ok(_) => Deferral::default(),
+            // It says nothing about the blocks.
+            Err(CompactRefusal::InNeed) => now,
+            Err(_) => now.failed(),
+        };
         self.compact.deferral.set(then.to_word());
         made
     }
@@ -98,8 +103,7 @@ impl<M: Machine> Vm<M> {
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
         self.call();
         // Free for all that others know, until it is.
-        let in_need = CompactRefusal::InTheWay(MigrateRefusal::Raced);
-        let _held = self.hold_unless_in_need().ok_or(in_need)?;
+        let _held = self.hold_unless_in_need().ok_or(CompactRefusal::InNeed)?;
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);
         let nr_emptied = self.nr_blocks_emptied();

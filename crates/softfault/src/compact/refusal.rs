@@ -115,6 +115,8 @@ pub enum CompactRefusal {
     InTheWay(MigrateRefusal),
     /// Frames or time ran out.
     OverBudget,
+    /// Somebody waits for frames, and nobody else gets any meanwhile.
+    InNeed,
 }
 
 impl CompactRefusal {
@@ -126,6 +128,7 @@ impl CompactRefusal {
             CompactRefusal::NoBlock => Event::CompactNoBlock,
             CompactRefusal::InTheWay(_) => Event::CompactInTheWay,
             CompactRefusal::OverBudget => Event::CompactOverBudget,
+            CompactRefusal::InNeed => Event::CompactInNeed,
         }
     }
 }
@@ -140,6 +143,7 @@ impl core::fmt::Display for CompactRefusal {
             CompactRefusal::NoBlock => f.write_str("compaction: no block can be emptied"),
             CompactRefusal::InTheWay(refusal) => write!(f, "compaction: {refusal}"),
             CompactRefusal::OverBudget => f.write_str("compaction: the budget of frames or time is spent"),
+            CompactRefusal::InNeed => f.write_str("compaction: somebody waits for frames"),
         }
     }
 }

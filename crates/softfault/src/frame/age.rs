@@ -17,6 +17,7 @@
 //! Locks on entry: none.
 
 use super::Frames;
+use super::block::age::Noted;
 use super::generations::{Generation, OLDEST_AGE};
 use super::runs::BLOCK_WORDS;
 use crate::addr::{BlockId, Pfn};
@@ -34,16 +35,21 @@ impl Frames {
     pub(crate) fn note_used(&self, base: u64, mask: u64) {
         let (b, w, _) = place_of(Pfn(base as u32));
         let block = self.blocks.at(b).data;
-        let mut seen = self.ages.now();
-        while block.set_generation(w, mask, seen.of_age(0)) {
-            // A pass that has not seen it began by changing the state, before it looked: then it
-            // is seen here that the generation is an old one.
-            sync::fence();
-            let now = self.ages.now();
-            if now.generation() == seen.generation() {
-                return;
+        loop {
+            let seen = self.ages.now();
+            let is_current = || self.ages.now().generation() == seen.generation();
+            match block.set_generation(w, mask, seen.of_age(0), &is_current) {
+                Noted::Same => return,
+                Noted::Written => {
+                    // A pass that has not seen it began by changing the state, before it looked:
+                    // then it is seen here that the generation is an old one.
+                    sync::fence();
+                    if is_current() {
+                        return;
+                    }
+                }
+                Noted::Outdated => {}
             }
-            seen = now;
         }
     }
 
@@ -84,12 +90,16 @@ impl Frames {
             let age = seen.age_of(self.generation_of(from));
             // During a pass nobody writes the generation that it moves away.
             let age = if seen.is_passing() { age.min(OLDEST_AGE - 1) } else { age };
-            if !block.set_generation(w, 1 << bit, seen.of_age(age)) {
-                return;
-            }
-            sync::fence();
-            if self.ages.now() == seen {
-                return;
+            let is_current = || self.ages.now() == seen;
+            match block.set_generation(w, 1 << bit, seen.of_age(age), &is_current) {
+                Noted::Same => return,
+                Noted::Written => {
+                    sync::fence();
+                    if is_current() {
+                        return;
+                    }
+                }
+                Noted::Outdated => {}
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Ages against a list of the generation of each frame.
 
+use super::block::age::Noted;
 use super::generations::{Generation, OLDEST_AGE};
 use super::idle::Advance;
 use super::runs::BLOCK_WORDS;
@@ -167,16 +168,34 @@ fn memory_that_was_never_used_is_not_written() {
 fn words_are_written_where_they_differ() {
     let vm = vm(NR_FRAMES, Tunables::default());
     let block = vm.frames.blocks.at(BlockId(5)).data;
-    assert!(!block.set_generation(3, !0, Generation(0)));
+    let set = |mask, to| block.set_generation(3, mask, Generation(to), &|| true);
+    assert_eq!(set(!0, 0), Noted::Same);
     for (mask, to) in [(1, 1), (1 << 63, 2), (0xff << 28, 3), (!0, 1), (1 << 31, 0)] {
-        assert!(block.set_generation(3, mask, Generation(to)));
-        assert!(!block.set_generation(3, mask, Generation(to)));
+        assert_eq!((set(mask, to), set(mask, to)), (Noted::Written, Noted::Same));
         assert_eq!(block.of_generation(3, Generation(to)) & mask, mask);
     }
     assert_eq!(block.of_generation(3, Generation(0)), 1 << 31);
     assert_eq!(block.of_generation(3, Generation(1)), !(1 << 31));
     let others = (0..BLOCK_WORDS).filter(|w| *w != 3);
     assert!(others.into_iter().all(|w| block.of_generation(w, Generation(0)) == !0));
+}
+
+/// A walk is slow between its look at the generation and its note. Another one has noted a use of a
+/// later generation meanwhile: the page does not look older than that for a moment.
+#[test]
+fn a_slow_walk_takes_no_later_note_back() {
+    let vm = vm(NR_FRAMES, Tunables::default());
+    let pfn = page(&vm, FrameKind::Anon);
+    let (block, w, bit) = (vm.frames.blocks.at(BlockId::of(pfn)), pfn.0 as usize / 64 % BLOCK_WORDS, pfn.0 % 64);
+    advance(&vm);
+    let slow = Generation(1);
+    let others = || {
+        (0..2).for_each(|_| advance(&vm));
+        vm.frames.note_run_used(pfn, 1);
+        false
+    };
+    assert_eq!(block.set_generation(w, 1 << bit, slow, &others), Noted::Outdated);
+    assert_eq!((block.generation_of(w, bit), vm.idle_pages(1)), (Generation(3), 0));
 }
 
 /// A run of frames that begins and ends inside words.
@@ -197,7 +216,7 @@ fn the_checker_sees_wrong_ages() {
     let pfn = page(&vm, FrameKind::Anon);
     let set = |generation| {
         let (b, w) = (BlockId::of(pfn), pfn.0 as usize / 64 % BLOCK_WORDS);
-        vm.frames.blocks.at(b).set_generation(w, 1 << (pfn.0 % 64), Generation(generation));
+        vm.frames.blocks.at(b).set_generation(w, 1 << (pfn.0 % 64), Generation(generation), &|| true);
     };
     assert_eq!(vm.check_ages(), Ok(()));
     set(3);

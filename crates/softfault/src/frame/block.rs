@@ -15,7 +15,7 @@ use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
-mod age;
+pub(super) mod age;
 mod claim;
 mod hole;
 mod lost_runs;
@@ -159,6 +159,13 @@ impl Block<'_> {
             self.mark(class);
         }
         was_weaker
+    }
+
+    /// It is of class `to` in place of `from`, which is stronger.
+    pub(crate) fn weaken(&self, from: Class, to: Class) {
+        self.mark(to);
+        let before = self.state.fetch_and(!from.mark(), Ordering::AcqRel);
+        self.note(changed(before, before & !from.mark()));
     }
 
     /// All of its frames are the caller's, so that it is of no class.

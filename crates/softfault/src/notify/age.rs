@@ -4,7 +4,6 @@ use super::notice::Notice;
 use crate::addr::{PAGE_SIZE, PageRange, Pfn, Vpn};
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
-use crate::space::ops::{page_align, pages};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Format};
 use crate::table::take::{self, Next, Part};
@@ -35,9 +34,8 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn count_young(&self, addr: u64, len: u64, marks: Marks) -> u64 {
         self.vm.call();
-        let start = addr & !(PAGE_SIZE - 1);
-        let Some(end) = start.checked_add(page_align(len)) else { return 0 };
-        let range = pages(start, end - start).intersect(&Self::user_range());
+        let end = Vpn(addr.saturating_add(len).div_ceil(PAGE_SIZE));
+        let range = PageRange::new(Vpn::of(addr), end.max(Vpn::of(addr))).intersect(&Self::user_range());
         let _writer = self.write_lock();
         let mut ageing = Ageing { space: self, marks, tells: self.has_subscribers(), nr_young: 0, cleared: None };
         take::for_each_part(&self.vm.machine, self.root, range, &mut |part| match part {

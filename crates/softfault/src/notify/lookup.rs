@@ -9,6 +9,7 @@ use crate::space::Vm;
 use crate::space::ops::Translation;
 use crate::sync::{self, Ordering};
 use crate::table::format::{Leaf, huge_order};
+use core::marker::PhantomData;
 
 /// What gives the right to look pages up in one space. Given back by
 /// [`unsubscribe`](AddressSpace::unsubscribe); merely dropped, it stays in force
@@ -28,13 +29,15 @@ impl<M: Machine> core::fmt::Debug for Subscription<'_, M> {
 /// A page as it was; good while it [is current](Subscription::is_current).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Lookup {
+pub struct Lookup<'vm> {
     /// Frame, rights and size of the mapping.
     pub translation: Translation,
     /// The address of the `Vm` and the id of the space.
     of: (usize, u64),
     /// Changes that were over then; none was under way.
     changes: u64,
+    /// Another `Vm` may have the same address later, and spaces of the same ids.
+    vm: PhantomData<&'vm ()>,
 }
 
 /// Why there is no answer.
@@ -92,11 +95,11 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
     /// # Errors
     ///
     /// [`LookupRefused`].
-    pub fn lookup(&self, space: &AddressSpace<'vm, M>, addr: u64) -> Result<Lookup, LookupRefused> {
+    pub fn lookup(&self, space: &AddressSpace<'vm, M>, addr: u64) -> Result<Lookup<'vm>, LookupRefused> {
         self.try_lookup(space, addr).inspect_err(|refused| self.vm.count(refused.event(), 1))
     }
 
-    fn try_lookup(&self, space: &AddressSpace<'vm, M>, addr: u64) -> Result<Lookup, LookupRefused> {
+    fn try_lookup(&self, space: &AddressSpace<'vm, M>, addr: u64) -> Result<Lookup<'vm>, LookupRefused> {
         if !self.is_to(space) {
             return Err(LookupRefused::OtherSpace);
         }
@@ -106,7 +109,7 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
             return Err(LookupRefused::UnderWay);
         }
         let translation = space.translation(addr).ok_or(LookupRefused::Absent)?;
-        Ok(Lookup { translation, of: self.of(), changes })
+        Ok(Lookup { translation, of: self.of(), changes, vm: PhantomData })
     }
 
     /// Whether no entry of the space has been changed since, and none is being
@@ -114,7 +117,7 @@ impl<'vm, M: Machine> Subscription<'vm, M> {
     /// notice, or after the page was mapped, to undo it if not. A lookup of another
     /// space is not current, nor one from before a time without subscriptions, in
     /// which changes are not counted.
-    pub fn is_current(&self, space: &AddressSpace<'vm, M>, lookup: &Lookup) -> bool {
+    pub fn is_current(&self, space: &AddressSpace<'vm, M>, lookup: &Lookup<'_>) -> bool {
         sync::fence();
         let is_same = self.is_to(space) && lookup.of == self.of();
         is_same && space.data.notify.changes.load(Ordering::Acquire) == lookup.changes

@@ -17,6 +17,7 @@ use crate::addr::{BlockId, Order, Pfn};
 use crate::frame::Class;
 use crate::machine::Machine;
 use crate::space::Vm;
+use crate::sync;
 
 impl<M: Machine> Vm<M> {
     /// Whether the page lies in a block that is wanted for huge pages.
@@ -40,6 +41,8 @@ impl<M: Machine> Vm<M> {
     /// The page is pinned for long. Where it lies among others its block says so, so that
     /// compaction passes it over.
     pub(super) fn mark_pinned(&self, pfn: Pfn, order: Order) {
+        // The pin first: compaction takes a mark back, and then looks for pins.
+        sync::fence();
         if order == Order::BASE && self.frames.blocks.at(BlockId::of(pfn)).raise(Class::Pinned) {
             self.count(Event::PinInPlace, 1);
         }

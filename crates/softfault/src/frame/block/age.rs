@@ -22,27 +22,47 @@ fn spread(frames: u64, generation: Generation) -> u64 {
     low | high
 }
 
+/// What came of noting a generation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Noted {
+    /// All of the frames were of it.
+    Same,
+    Written,
+    /// There is another one by now. Some frames may have been written.
+    Outdated,
+}
+
 impl BlockData {
-    /// The frames `mask` of word `w` are of this generation from now on. Whether any was not;
-    /// writes nothing else.
+    /// The frames `mask` of word `w` are of this generation from now on, if it is still to be
+    /// noted: asked after a look at what they are of. So who is slow takes back nobody's note of a
+    /// later one. Writes nothing else.
     #[inline]
-    pub(crate) fn set_generation(&self, w: usize, mask: u64, generation: Generation) -> bool {
-        let low = self.set_half(2 * w, mask & HALF, generation);
-        self.set_half(2 * w + 1, mask >> 32, generation) | low
+    pub(crate) fn set_generation(
+        &self,
+        w: usize,
+        mask: u64,
+        generation: Generation,
+        is_current: &impl Fn() -> bool,
+    ) -> Noted {
+        let low = self.set_half(2 * w, mask & HALF, generation, is_current);
+        self.set_half(2 * w + 1, mask >> 32, generation, is_current).max(low)
     }
 
     /// By compare-and-swap: others change bits of other frames, or of these.
     #[inline]
-    fn set_half(&self, i: usize, frames: u64, generation: Generation) -> bool {
+    fn set_half(&self, i: usize, frames: u64, generation: Generation, is_current: &impl Fn() -> bool) -> Noted {
         let (both, to) = (frames | frames << 32, spread(frames, generation));
-        let mut seen = self.age[i].load(Ordering::Relaxed);
+        let mut seen = self.age[i].load(Ordering::Acquire);
         while seen & both != to {
-            match self.age[i].compare_exchange(seen, seen & !both | to, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
+            if !is_current() {
+                return Noted::Outdated;
+            }
+            match self.age[i].compare_exchange(seen, seen & !both | to, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Noted::Written,
                 Err(now) => seen = now,
             }
         }
-        false
+        Noted::Same
     }
 
     /// The frames of word `w` that are of this generation.
