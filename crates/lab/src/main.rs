@@ -92,9 +92,9 @@ fn main() -> ExitCode {
         Some(Command::Pft(options)) => pft::run(&options),
         Some(Command::Conflicts(options)) => conflicts::run(&options),
         Some(Command::ClearHuge(options)) => clear_huge::run(&options),
-        Some(Command::Largepages(options)) => largepages::run(&options),
+        Some(Command::Largepages(options)) => bench::run(&options),
         Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),
-        Some(Command::Fragment(options)) => fragment::run(&options),
+        Some(Command::Fragment(options)) => bench::run(&options),
         Some(Command::Growth(options)) => growth::run(&options),
     };
     match done {

@@ -1,6 +1,7 @@
 //! What `softfault` does without arguments: shows a newcomer the main job in
 //! under a minute, with real measurements, smaller than those of the README.
 
+use crate::bench::{self, Report};
 use crate::conflicts;
 use crate::error::LabError;
 use crate::largepages;
@@ -93,7 +94,7 @@ fn lines() -> Result<(), LabError> {
 fn large() -> Result<(), LabError> {
     println!("3. softfault {LARGEPAGES}\n");
     let options: largepages::Options = typed(LARGEPAGES);
-    println!("{}", largepages::measure(&options)?.text());
+    println!("{}", bench::measure(&options)?.text());
     Ok(())
 }
 

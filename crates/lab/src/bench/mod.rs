@@ -18,10 +18,10 @@ mod table;
 
 pub use arena::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, calibrated, prepare_frames, warm};
 pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
-pub use experiment::{Experiment, Report, Sampled, run};
+pub use experiment::{Experiment, Report, Sampled, measure, run};
 pub use json::Lines;
 pub use memory::Need;
 pub use options::{Against, Repeated, Settings, defaults, parse_discipline, parse_gib, parse_svg};
 pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};
-pub use table::{Columns, percent, plain_table, times};
+pub use table::{Columns, milliseconds, percent, plain_table, short_gib, times};

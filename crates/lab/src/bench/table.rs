@@ -65,13 +65,11 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Seconds as milliseconds, the spread in brackets.
-#[allow(dead_code)]
 pub fn milliseconds(seconds: Figure) -> String {
     format!("{:.1} ({})", seconds.median * 1e3, percent(seconds.spread))
 }
 
 /// GiB without zeros at the end.
-#[allow(dead_code)]
 pub fn short_gib(gib: f64) -> String {
     let text = format!("{gib:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()

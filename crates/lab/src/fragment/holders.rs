@@ -19,7 +19,7 @@ pub fn with_holders<T>(
 ) -> Result<T, LabError> {
     if !options.movable {
         let bound = bind(vm.machine(), 0)?;
-        vm.hold_one_in_each_block(options.share, options.seed);
+        vm.hold_one_in_each_block(options.share, options.seed());
         drop(bound);
         return work();
     }
@@ -70,11 +70,11 @@ fn chosen(options: &Options, space: &AddressSpace<'_, Hosted>, nr_pages: u64) ->
     for page in 0..nr_pages {
         let Some(found) = space.translate_at_rest(BASE + page * PAGE_BYTES) else { continue };
         let (pfn, block) = (u64::from(found.pfn.0), u64::from(found.pfn.0) / (PIECE_BYTES / PAGE_BYTES));
-        let mine = (mixed(options.seed ^ pfn), page);
+        let mine = (mixed(options.seed() ^ pfn), page);
         let least = best.entry(block).or_insert(mine);
         *least = mine.min(*least);
     }
-    best.retain(|block, _| mixed(options.seed ^ !*block) % 100 < u64::from(options.share));
+    best.retain(|block, _| mixed(options.seed() ^ !*block) % 100 < u64::from(options.share));
     let mut pages: Vec<u64> = best.into_values().map(|(_, page)| page).collect();
     pages.sort_unstable();
     pages

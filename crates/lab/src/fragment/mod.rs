@@ -3,62 +3,64 @@
 //!
 //! ```text
 //! options ──> holders: one frame kept in each block ──> program (timed, twice) ──> reckon
-//!                                                            table, json, plot <──┘
+//!                                                                table, output <──┘
 //! ```
-//! This file is the conductor; timing happens in [`program`].
+//! This file is the experiment for the runner; timing happens in [`program`].
 
 mod holders;
-mod json;
 mod options;
-mod plot;
+mod output;
 mod program;
 mod reckon;
 mod table;
 
 pub use options::Options;
-pub use reckon::Report;
 
-use crate::bench::{Arena, RandomOrder, warm};
+use crate::bench::{Arena, Experiment, Need, Sampled, Settings, warm};
 use crate::error::LabError;
 use crate::os;
-use crate::progress;
-use program::{ENABLED, Sample};
+use program::{Job, Sample};
+use reckon::Report;
 use softfault_host::{Hosted, HostedConfig};
 
-/// Runs it and prints what was asked for.
-pub fn run(options: &Options) -> Result<(), LabError> {
-    os::end_with_the_reader();
-    let report = measure(options)?;
-    if options.json {
-        json::print(&report);
-    } else {
-        println!("{}", report.text());
-    }
-    if let Some(file) = &options.plot {
-        plot::draw(file, &report)?;
-        eprintln!("softfault: plot written to {}", file.display());
-    }
-    Ok(())
+/// The machine, and the host's CPU on which it runs.
+pub struct Bench {
+    arena: Arena,
+    cpu: usize,
 }
 
-/// Everything that is printed.
-pub fn measure(options: &Options) -> Result<Report, LabError> {
-    options.check()?;
-    let cpu = *os::allowed_cpus()?.first().ok_or_else(|| LabError::host("sched_getaffinity", "no CPU"))?;
-    let mut hosted = Hosted::new(HostedConfig::default().with_arena_bytes(options.arena_bytes()).with_huge(true))
-        .map_err(|e| LabError::host("the hosted machine", e))?;
-    warm(&mut hosted);
-    let mut arena = Arena::of(hosted);
-    let bar = progress::bar(u64::from(options.reps) * ENABLED.len() as u64);
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ENABLED.len()];
-    let mut order = RandomOrder::new(options.seed);
-    for rep in 1..=options.reps {
-        for i in order.shuffled(ENABLED.len()) {
-            bar.set_message(format!("repetition {rep}: enabled={}", ENABLED[i].name()));
-            samples[i].push(os::on_cpu(cpu, || program::run(options, &mut arena, ENABLED[i]))?);
-            bar.inc(1);
-        }
+impl Experiment for Options {
+    const NAME: &'static str = "fragment";
+    type Bench = Bench;
+    type Job = Job;
+    type Sample = Sample;
+    type Report = Report;
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
-    bar.finish_and_clear();
-    Report::new(options, samples)
+
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        self.memory().map(Some)
+    }
+
+    fn set_up(&self) -> Result<Bench, LabError> {
+        let cpu = *os::allowed_cpus()?.first().ok_or_else(|| LabError::host("sched_getaffinity", "no CPU"))?;
+        let mut hosted = Hosted::new(HostedConfig::default().with_arena_bytes(self.arena_bytes()).with_huge(true))
+            .map_err(|e| LabError::host("the hosted machine", e))?;
+        warm(&mut hosted);
+        Ok(Bench { arena: Arena::of(hosted), cpu })
+    }
+
+    fn jobs(&self, _: &Bench) -> Vec<Vec<Job>> {
+        vec![Job::BOTH.to_vec()]
+    }
+
+    fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
+        os::on_cpu(bench.cpu, || program::run(self, &mut bench.arena, *job))
+    }
+
+    fn report(&self, _: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
+        Report::new(self, &sampled)
+    }
 }

@@ -1,12 +1,10 @@
 //! What may be typed after `softfault fragment`.
 
-use crate::bench::{parse_gib, parse_svg};
+use crate::bench::{Need, Repeated, defaults, parse_gib};
 use crate::error::LabError;
-use crate::os;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};
 use clap::Args;
 use softfault::policy::huge::Defrag;
-use std::path::PathBuf;
 
 const GIB: f64 = (1u64 << 30) as f64;
 /// Below this there are too few blocks to speak of.
@@ -52,7 +50,11 @@ Examples:
 
 /// What may be typed after `softfault fragment`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(
+    after_help = HELP,
+    mut_args(defaults("5", "512", "the index of each order, before and after,")),
+    mut_arg("seed", |seed| seed.help("Seed of what is kept, and of the order of programs within a repetition"))
+)]
 pub struct Options {
     /// Memory of the hosted machine, GiB; fractions are welcome
     #[arg(short, long, value_name = "GIB", default_value = "1", value_parser = parse_gib)]
@@ -66,18 +68,8 @@ pub struct Options {
     /// What a fault may do for a huge page when there is none
     #[arg(long, value_name = "WORD", default_value = "madvise", value_parser = parse_defrag)]
     pub defrag: Defrag,
-    /// Repetitions of both programs
-    #[arg(short, long, value_name = "REPS", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub reps: u32,
-    /// Draw the index of each order, before and after, into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
-    pub plot: Option<PathBuf>,
-    /// Print one JSON object per line instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Seed of what is kept, and of the order of programs within a repetition
-    #[arg(long, value_name = "N", default_value = "512")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub repeated: Repeated,
 }
 
 fn parse_defrag(text: &str) -> Result<Defrag, String> {
@@ -103,18 +95,17 @@ impl Options {
         nr_free / 2 / (PIECE_BYTES / PAGE_BYTES) * (PIECE_BYTES / PAGE_BYTES)
     }
 
-    /// Refuses what can be seen to fail.
-    pub fn check(&self) -> Result<(), LabError> {
-        let wrong = |wanted: String| LabError::Argument { name: "--size", given: self.size.to_string(), wanted };
+    /// Of the blocks in which a frame is kept.
+    pub fn seed(&self) -> u64 {
+        self.repeated.settings().seed
+    }
+
+    /// The machine's memory; refuses a machine of a few blocks.
+    pub fn memory(&self) -> Result<Need, LabError> {
         if self.arena_bytes() < LEAST_BYTES {
-            return Err(wrong("should be 32 MiB at least: 0.032".into()));
+            let wanted = "should be 32 MiB at least: 0.032".into();
+            return Err(LabError::Argument { name: "--size", given: self.size.to_string(), wanted });
         }
-        match os::available_bytes() {
-            Some(available) if self.arena_bytes() > available => Err(wrong(format!(
-                "needs as much memory and {:.1} GiB are available: should be smaller",
-                available as f64 / GIB
-            ))),
-            _ => Ok(()),
-        }
+        Ok(Need::of("--size", self.size, self.arena_bytes()))
     }
 }

@@ -11,10 +11,24 @@ use crate::stage::{Piece, Stage, fill, on_stage};
 use softfault::policy::huge::Enabled;
 use softfault::{Event, Fragmentation, HugeKnobs, Order, Tunables, Vm};
 use softfault_host::Hosted;
+use std::fmt;
 use std::time::Duration;
 
-/// Both settings, in the order of the output.
-pub const ENABLED: [Enabled; 2] = [Enabled::Always, Enabled::Never];
+/// The program with one setting of huge pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Job(pub Enabled);
+
+impl Job {
+    /// Both, in the order of the output.
+    pub const BOTH: [Job; 2] = [Job(Enabled::Always), Job(Enabled::Never)];
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "enabled={}", self.0.name())
+    }
+}
+
 /// Orders that are told of.
 pub const NR_ORDERS: usize = Order::MAX.0 as usize + 1;
 
@@ -43,7 +57,7 @@ pub struct Sample {
 }
 
 /// Fragments fresh memory and runs the program in it.
-pub fn run(options: &Options, arena: &mut Arena, enabled: Enabled) -> Result<Sample, LabError> {
+pub fn run(options: &Options, arena: &mut Arena, Job(enabled): Job) -> Result<Sample, LabError> {
     prepare_frames(arena.hosted_mut(), Frames::Fresh);
     let thp = HugeKnobs::DEFAULT.with_enabled(enabled).with_defrag(options.defrag);
     let tunables = Tunables::default().with_thp(thp);

@@ -1,24 +1,9 @@
 //! From samples to medians, spreads and the ratio.
 
 use super::options::Options;
-use super::program::{ENABLED, Index, NR_ORDERS, Sample};
-use crate::bench::{median, spread};
+use super::program::{Index, Job, NR_ORDERS, Sample};
+use crate::bench::{Figure, Sampled, median};
 use crate::error::LabError;
-
-/// A median and how far the samples are from each other.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Figure {
-    /// The median.
-    pub median: f64,
-    /// (Largest - smallest) / median.
-    pub spread: f64,
-}
-
-impl Figure {
-    fn of(values: &[f64]) -> Figure {
-        Figure { median: median(values.iter().copied()), spread: spread(values) }
-    }
-}
 
 /// The program with one setting.
 #[derive(Clone, Debug)]
@@ -51,7 +36,7 @@ pub struct Report {
     pub reps: u32,
     /// Before and after, of the first run; all begin alike.
     pub index: [Index; 2],
-    /// As [`ENABLED`].
+    /// As [`Job::BOTH`].
     pub programs: Vec<Program>,
     /// Seconds of the whole with `always` over those with `never`.
     pub ratio: Figure,
@@ -60,28 +45,28 @@ pub struct Report {
 }
 
 impl Report {
-    /// `samples[i][rep]` belongs to `ENABLED[i]`.
+    /// Computes the programs; `sampled` has those of [`Job::BOTH`].
     ///
     /// # Errors
     ///
     /// If two runs have read different things.
-    pub fn new(options: &Options, samples: Vec<Vec<Sample>>) -> Result<Report, LabError> {
-        let first = &samples[0][0];
-        if let Some(other) = samples.iter().flatten().find(|sample| sample.sum != first.sum) {
+    pub fn new(options: &Options, sampled: &[Sampled<Job, Sample>]) -> Result<Report, LabError> {
+        let first = &sampled[0].samples[0];
+        if let Some(other) = sampled.iter().flat_map(|of| &of.samples).find(|sample| sample.sum != first.sum) {
             let why = format!("one run has read {:#x}, another one {:#x}", first.sum, other.sum);
             return Err(LabError::subsystem("the program in fragmented memory", why));
         }
         let ratio = |of: fn(&Sample) -> f64| {
-            let ratios: Vec<f64> = samples[0].iter().zip(&samples[1]).map(|(own, other)| of(own) / of(other)).collect();
-            Figure::of(&ratios)
+            let [always, never] = [0, 1].map(|i| sampled[i].samples.iter().map(of).collect::<Vec<f64>>());
+            Figure::of_ratios(&always, &never)
         };
         Ok(Report {
             kind: options.kind(),
             share: options.share,
             defrag: options.defrag.name(),
-            reps: options.reps,
+            reps: options.repeated.reps,
             index: first.index,
-            programs: ENABLED.iter().zip(&samples).map(|(enabled, samples)| program(enabled.name(), samples)).collect(),
+            programs: sampled.iter().map(|of| program(of.job.0.name(), &of.samples)).collect(),
             ratio: ratio(|sample| sample.whole.as_secs_f64()),
             memset_ratio: ratio(|sample| sample.memset.as_secs_f64()),
         })
@@ -99,12 +84,12 @@ impl Report {
 }
 
 fn program(enabled: &'static str, samples: &[Sample]) -> Program {
-    let of = |value: fn(&Sample) -> f64| samples.iter().map(value).collect::<Vec<f64>>();
+    let figure = |value: fn(&Sample) -> f64| Figure::of(samples.iter().map(value));
     let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value));
     Program {
         enabled,
-        whole_s: Figure::of(&of(|sample| sample.whole.as_secs_f64())),
-        memset_s: Figure::of(&of(|sample| sample.memset.as_secs_f64())),
+        whole_s: figure(|sample| sample.whole.as_secs_f64()),
+        memset_s: figure(|sample| sample.memset.as_secs_f64()),
         huge_share: middle(|sample| sample.huge_share),
         thp_fault_alloc: middle(|sample| sample.thp_fault_alloc as f64),
         thp_fault_fallback: middle(|sample| sample.thp_fault_fallback as f64),
@@ -143,13 +128,16 @@ pub mod tests {
         }
     }
 
-    fn report_of(samples: Vec<Vec<Sample>>) -> Result<Report, LabError> {
-        Report::new(&Typed::parse_from(["fragment", "--movable", "--share", "50", "--reps", "2"]).options, samples)
+    fn report_of(samples: [Vec<Sample>; 2]) -> Result<Report, LabError> {
+        let options = Typed::parse_from(["fragment", "--movable", "--share", "50", "--reps", "2"]).options;
+        let sampled: Vec<_> =
+            Job::BOTH.into_iter().zip(samples).map(|(job, samples)| Sampled { job, samples }).collect();
+        Report::new(&options, &sampled)
     }
 
     /// Twice as slow in the second repetition, and always a tenth slower.
     pub fn report() -> Report {
-        report_of(vec![vec![sample(220, 1), sample(440, 1)], vec![sample(200, 1), sample(400, 1)]]).unwrap()
+        report_of([vec![sample(220, 1), sample(440, 1)], vec![sample(200, 1), sample(400, 1)]]).unwrap()
     }
 
     #[test]
@@ -164,7 +152,7 @@ pub mod tests {
 
     #[test]
     fn a_program_that_reads_something_else_is_no_result() {
-        let error = report_of(vec![vec![sample(1, 1)], vec![sample(1, 2)]]).err().unwrap();
+        let error = report_of([vec![sample(1, 1)], vec![sample(1, 2)]]).err().unwrap();
         assert!(error.to_string().contains("has read 0x1, another one 0x2"), "{error}");
     }
 }

@@ -1,13 +1,13 @@
 //! The tables: the index of each order, and both programs.
 
-use super::reckon::{Figure, Report};
-use crate::bench::plain_table;
+use super::reckon::{Program, Report};
+use crate::bench::{Columns, Figure, milliseconds, percent, plain_table};
 use crate::stage::PAGE_BYTES;
 use std::fmt::Write;
 
 impl Report {
-    /// For people.
-    pub fn text(&self) -> String {
+    /// Both of them, and the ratios.
+    pub fn tables(&self) -> String {
         let mib = |when: usize| (self.index[when][0].nr_free * PAGE_BYTES) >> 20;
         let mut text = format!(
             "One {} frame kept in {} % of the 2 MiB blocks: {} MiB were free before, {} are now\n\n{}\n\n",
@@ -39,19 +39,13 @@ impl Report {
     }
 
     fn both(&self) -> impl std::fmt::Display {
-        let mut table =
-            plain_table(&["enabled", "first memset, ms", "all of it, ms", "huge", "compacted", "fallbacks"], 1);
-        for program in &self.programs {
-            table.add_row([
-                program.enabled.to_string(),
-                milliseconds(program.memset_s),
-                milliseconds(program.whole_s),
-                format!("{:.1} %", 100.0 * program.huge_share),
-                format!("{:.0}", program.compact_success),
-                format!("{:.0}", program.thp_fault_fallback),
-            ]);
-        }
-        table
+        Columns::label("enabled", |program: &Program| program.enabled.to_string())
+            .number("first memset, ms", |program| milliseconds(program.memset_s))
+            .number("all of it, ms", |program| milliseconds(program.whole_s))
+            .number("huge", |program| format!("{:.1} %", 100.0 * program.huge_share))
+            .number("compacted", |program| format!("{:.0}", program.compact_success))
+            .number("fallbacks", |program| format!("{:.0}", program.thp_fault_fallback))
+            .table(&self.programs)
     }
 }
 
@@ -63,12 +57,8 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn milliseconds(figure: Figure) -> String {
-    format!("{:.1} ({:.0}%)", figure.median * 1e3, figure.spread * 100.0)
-}
-
 fn ratio(figure: Figure) -> String {
-    format!("{:.3}, spread {:.0}%", figure.median, figure.spread * 100.0)
+    format!("{:.3}, spread {}", figure.median, percent(figure.spread))
 }
 
 #[cfg(test)]
@@ -77,7 +67,7 @@ mod tests {
 
     #[test]
     fn orders_programs_and_the_ratio() {
-        let text = report().text();
+        let text = report().tables();
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.starts_with("One movable frame kept in 50 % of the 2 MiB blocks: 16 MiB"), "{text}");
         for wanted in

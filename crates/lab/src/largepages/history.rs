@@ -28,6 +28,15 @@ impl Then {
         if thp.is_huge() { Then::On } else { Then::Off }
     }
 
+    /// In a plot.
+    pub fn name(self) -> &'static str {
+        match self {
+            Then::Off => "off",
+            Then::On => "on",
+            Then::Hugetlbfs => "hugetlbfs",
+        }
+    }
+
     fn name_2011(self) -> &'static str {
         match self {
             Then::Off => "THP off",

@@ -1,13 +1,12 @@
 //! What may be typed after `softfault largepages`, and whether memory allows it.
 
-use crate::bench::{parse_gib, parse_svg};
+use crate::bench::{Against, Need, Repeated, defaults, parse_gib};
 use crate::clearing::parse_order;
 use crate::error::LabError;
 use crate::os;
 use crate::stage::{PAGE_BYTES, PIECE_BYTES};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use softfault::clear::ClearOrder;
-use std::path::PathBuf;
 
 const GIB: f64 = (1u64 << 30) as f64;
 /// What the program of 2011 used.
@@ -69,25 +68,13 @@ Examples:
   softfault largepages --size 0.5 --reps 7 --plot largepages.svg
   softfault largepages --size 1 --tlb-entries 64 --json | jq -r 'select(.misses) | [.thp, .row, .misses] | @tsv'";
 
-/// What stands beside our rows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum Against {
-    /// The host's kernel
-    Linux,
-    /// Nothing but 2011
-    None,
-}
-
 /// What may be typed after `softfault largepages`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_args(defaults("3", "2011", "the time of each row")))]
 pub struct Options {
     /// Memory of the program, GiB; fractions are welcome [default: 3, or less where memory is short]
     #[arg(short, long, value_name = "GIB", value_parser = parse_gib)]
     pub size: Option<f64>,
-    /// Repetitions of everything
-    #[arg(short, long, value_name = "REPS", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub reps: u32,
     /// Translations that the emulated TLB holds
     #[arg(long, value_name = "N", default_value = "1536", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub tlb_entries: u32,
@@ -97,15 +84,8 @@ pub struct Options {
     /// What stands beside our rows
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
-    /// Draw the time of each row into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
-    pub plot: Option<PathBuf>,
-    /// Print one JSON object per line instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Seed of the order of rows within a repetition
-    #[arg(long, value_name = "N", default_value = "2011")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub repeated: Repeated,
 }
 
 /// In which order huge pages are cleared.
@@ -150,30 +130,26 @@ impl Options {
     fn settle_in(&self, available: u64) -> Result<u64, LabError> {
         let pages_of = |gib: f64| (gib * GIB / PIECE_BYTES as f64) as u64 * (PIECE_BYTES / PAGE_BYTES);
         let fits = |gib: f64| self.needed_bytes(pages_of(gib)) <= available;
-        let in_gib = |bytes: u64| bytes as f64 / GIB;
         let gib = self.size.unwrap_or(DEFAULT_GIB);
-        let wrong = |wanted: String| LabError::Argument { name: "--size", given: gib.to_string(), wanted };
         if pages_of(gib) == 0 {
-            return Err(wrong("should be one huge page of 2 MiB at least: 0.002".into()));
+            let wanted = "should be one huge page of 2 MiB at least: 0.002".into();
+            return Err(LabError::Argument { name: "--size", given: gib.to_string(), wanted });
         }
         if fits(gib) {
             return Ok(pages_of(gib));
         }
+        let needed = self.needed_bytes(pages_of(gib));
         let smaller = (1..12).rev().map(|quarters| f64::from(quarters) / 4.0).find(|gib| fits(*gib));
         match (self.size, smaller) {
             (None, Some(smaller)) if smaller >= SMALLEST_GIB => {
                 eprintln!(
                     "softfault: --size {smaller} instead of {gib}: that needs {:.1} GiB of memory, and {:.1} are available",
-                    in_gib(self.needed_bytes(pages_of(gib))),
-                    in_gib(available)
+                    needed as f64 / GIB,
+                    available as f64 / GIB
                 );
                 Ok(pages_of(smaller))
             }
-            _ => Err(wrong(format!(
-                "needs {:.1} GiB of memory and {:.1} GiB are available: should be smaller",
-                in_gib(self.needed_bytes(pages_of(gib))),
-                in_gib(available)
-            ))),
+            _ => Err(Need::of("--size", gib, needed).refusal(available)),
         }
     }
 }

@@ -1,7 +1,4 @@
 //! From samples to medians, spreads and ratios.
-//!
-//! Ratios pair samples of one repetition, and the median of these is taken: the
-//! host's speed drifts by more than the differences of interest.
 
 use super::history::Then;
 use super::options::Options;
@@ -9,7 +6,7 @@ use super::ours::Arenas;
 use super::passes::Passes;
 use super::plan::{Job, NR_ROWS, Row, System, Thp};
 use super::program::Sample;
-use crate::bench::{median, spread};
+use crate::bench::{Figure, Sampled};
 use crate::os;
 use crate::stage::PAGE_BYTES;
 
@@ -24,22 +21,6 @@ pub struct Column {
     pub huge_share: f64,
     /// Seconds of the first row, by repetition.
     firsts_s: Vec<f64>,
-}
-
-/// A median and how far the samples are from each other.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Figure {
-    /// The median.
-    pub median: f64,
-    /// (Largest - smallest) / median.
-    pub spread: f64,
-}
-
-impl Figure {
-    /// Of these samples.
-    pub fn of(values: &[f64]) -> Figure {
-        Figure { median: median(values.iter().copied()), spread: spread(values) }
-    }
 }
 
 /// All that a run has found.
@@ -97,21 +78,20 @@ pub const COMPARISONS: [Comparison; 3] = [
 ];
 
 impl Report {
-    /// `samples[i][rep]` belongs to `jobs[i]`.
+    /// Computes the columns.
     pub fn new(
         options: &Options,
         nr_pages: u64,
-        jobs: &[Job],
-        samples: &[Vec<Sample>],
+        sampled: &[Sampled<Job, Sample>],
         passes: Vec<Passes>,
         arenas: &Arenas,
     ) -> Report {
         Report {
             gib: (nr_pages * PAGE_BYTES) as f64 / (1u64 << 30) as f64,
-            reps: options.reps,
+            reps: options.repeated.reps,
             tlb_entries: options.tlb_entries,
             kernel: os::kernel_release(),
-            columns: jobs.iter().zip(samples).map(|(job, samples)| column(*job, samples)).collect(),
+            columns: sampled.iter().map(|of| column(of.job, &of.samples)).collect(),
             passes,
             host_huge_share: arenas.host_huge_share(),
             clear_order: arenas.clear_order().name(),
@@ -127,8 +107,7 @@ impl Report {
     pub fn times_as_fast_as(&self, comparison: &Comparison) -> Option<Figure> {
         let Comparison { own, other, .. } = *comparison;
         let (own, other) = (self.column(System::Softfault, own)?, self.column(other.system, other.thp)?);
-        let ratios: Vec<f64> = own.firsts_s.iter().zip(&other.firsts_s).map(|(own, other)| other / own).collect();
-        Some(Figure::of(&ratios))
+        Some(Figure::of_ratios(&other.firsts_s, &own.firsts_s))
     }
 
     /// How many times fewer misses the first pass has with huge pages.
@@ -147,7 +126,7 @@ fn column(job: Job, samples: &[Sample]) -> Column {
     let seconds = |row: usize| -> Vec<f64> { samples.iter().map(|s| s.times[row].as_secs_f64()).collect() };
     Column {
         job,
-        rows: std::array::from_fn(|row| Figure::of(&seconds(row))),
+        rows: std::array::from_fn(|row| Figure::of(seconds(row))),
         huge_share: samples.iter().map(|s| s.huge_share).fold(1.0, f64::min),
         firsts_s: seconds(Row::Fresh as usize),
     }

@@ -2,15 +2,15 @@
 
 use super::history::{GIB_2011, Then};
 use super::plan::{Row, System, Thp};
-use super::reckon::{COMPARISONS, Column, Figure, Report};
-use crate::bench::plain_table;
+use super::reckon::{COMPARISONS, Column, Report};
+use crate::bench::{Figure, milliseconds, percent, plain_table, short_gib};
 use std::fmt::Write;
 
 impl Report {
-    /// For people.
-    pub fn text(&self) -> String {
+    /// All of them, and what they come to.
+    pub fn tables(&self) -> String {
         let mut text =
-            format!("{} GiB, {} repetitions, milliseconds of CPU time (spread)\n\n", short(self.gib), self.reps);
+            format!("{} GiB, {} repetitions, milliseconds of CPU time (spread)\n\n", short_gib(self.gib), self.reps);
         let _ = writeln!(text, "{}\n", self.times());
         let _ = writeln!(text, "{}\n", self.shares());
         let _ = writeln!(
@@ -86,7 +86,7 @@ impl Report {
         for comparison in &COMPARISONS {
             if let Some(Figure { median, spread }) = self.times_as_fast_as(comparison) {
                 let told = comparison.text.replace("{}", &format!("{median:.2}"));
-                let _ = writeln!(text, "memset of fresh memory, {told}, spread {:.0}%", spread * 100.0);
+                let _ = writeln!(text, "memset of fresh memory, {told}, spread {}", percent(spread));
             }
         }
         if let Some(times) = self.times_fewer_misses() {
@@ -106,22 +106,13 @@ fn heading(column: &Column) -> &'static str {
     }
 }
 
-fn milliseconds(figure: Figure) -> String {
-    format!("{:.1} ({:.0}%)", figure.median * 1e3, figure.spread * 100.0)
-}
-
-fn short(gib: f64) -> String {
-    let text = format!("{gib:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::reckon::tests::report;
 
     #[test]
     fn every_row_stands_beside_2011() {
-        let text = report().text();
+        let text = report().tables();
         let line = |start: &str| text.lines().find(|line| line.trim().starts_with(start)).unwrap_or_default();
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
