@@ -89,13 +89,13 @@ fn main() -> ExitCode {
         Some(Command::Shell(options)) => return shell::main(&options),
         Some(Command::Compare(options)) => return compare::main(&options),
         None => tour::run(),
-        Some(Command::Pft(options)) => pft::run(&options),
+        Some(Command::Pft(options)) => bench::run(&options),
         Some(Command::Conflicts(options)) => conflicts::run(&options),
         Some(Command::ClearHuge(options)) => clear_huge::run(&options),
         Some(Command::Largepages(options)) => bench::run(&options),
         Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),
         Some(Command::Fragment(options)) => bench::run(&options),
-        Some(Command::Growth(options)) => growth::run(&options),
+        Some(Command::Growth(options)) => bench::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

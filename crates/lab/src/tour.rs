@@ -1,14 +1,12 @@
 //! What `softfault` does without arguments: shows a newcomer the main job in
 //! under a minute, with real measurements, smaller than those of the README.
 
-use crate::bench::{self, Report};
+use crate::bench::{self, Report, typed};
 use crate::conflicts;
 use crate::error::LabError;
 use crate::largepages;
-use crate::os;
 use crate::pft;
 use crate::run;
-use clap::Parser;
 use softfault::Discipline;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -57,9 +55,9 @@ pub fn run() -> Result<(), LabError> {
 fn faults() -> Result<(), LabError> {
     println!("1. softfault {PFT}\n");
     let options: pft::Options = typed(PFT);
-    let rows = pft::measure_rows(&options, &os::allowed_cpus()?)?.rows;
-    println!("{}", pft::ours(&options, &rows));
-    for row in rows.iter().filter(|row| row.work.is(Discipline::Lockfree)) {
+    let report = bench::measure(&options)?;
+    println!("{}", report.ours());
+    for row in report.rows.iter().filter(|row| row.work.is(Discipline::Lockfree)) {
         if let (Some(touch), Some(zeroing)) = (row.ratio_to_linux_touch, row.ratio_to_zeroing) {
             println!(
                 "   lockfree, {} thread(s): {touch:.1} times the faults per second of this Linux's touches; {zeroing:.2} of \
@@ -134,16 +132,6 @@ fn compiled(folder: &Path) -> Result<PathBuf, String> {
         Ok(_) => Err("cc cannot link statically: install the Debian package libc6-dev".into()),
         Err(_) => Err("there is no C compiler: install the Debian package gcc".into()),
     }
-}
-
-/// What the command line says, so that what is printed is what is run.
-fn typed<T: clap::Args>(line: &str) -> T {
-    #[derive(Parser)]
-    struct Typed<T: clap::Args> {
-        #[command(flatten)]
-        options: T,
-    }
-    Typed::parse_from(line.split_whitespace()).options
 }
 
 #[cfg(test)]

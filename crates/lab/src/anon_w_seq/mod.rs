@@ -38,10 +38,6 @@ impl Experiment for Options {
     type Sample = f64;
     type Report = Report;
 
-    fn settings(&self) -> Settings<'_> {
-        self.repeated.settings()
-    }
-
     fn check(&self) -> Result<Option<Need>, LabError> {
         self.memory().map(Some)
     }
@@ -65,5 +61,9 @@ impl Experiment for Options {
 
     fn report(&self, crew: Crew, sampled: Vec<Sampled<Work, f64>>) -> Result<Report, LabError> {
         Ok(Report::new(self, crew.nr_processes(), &sampled))
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
 }

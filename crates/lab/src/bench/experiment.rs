@@ -29,9 +29,6 @@ pub trait Experiment {
     /// The rows that all samples come to.
     type Report: Report;
 
-    /// The options that every experiment has.
-    fn settings(&self) -> Settings<'_>;
-
     /// Refuses arguments that cannot be meant; gives the memory that the experiment takes, if it may be too much.
     fn check(&self) -> Result<Option<Need>, LabError>;
 
@@ -47,6 +44,9 @@ pub trait Experiment {
 
     /// Computes the rows.
     fn report(&self, bench: Self::Bench, sampled: Vec<SampledBy<Self>>) -> Result<Self::Report, LabError>;
+
+    /// The options that every experiment has.
+    fn settings(&self) -> Settings<'_>;
 }
 
 /// The rows of an experiment, and how they are shown.

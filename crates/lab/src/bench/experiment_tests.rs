@@ -39,9 +39,6 @@ impl Experiment for Sums {
     type Sample = f64;
     type Report = Times;
 
-    fn settings(&self) -> Settings<'_> {
-        self.repeated.settings()
-    }
     fn check(&self) -> Result<Option<Need>, LabError> {
         Ok(Some(Need::of("--numbers", self.numbers, u64::from(self.numbers) << 40)))
     }
@@ -58,6 +55,9 @@ impl Experiment for Sums {
     }
     fn report(&self, _: u32, sampled: Vec<SampledBy<Self>>) -> Result<Times, LabError> {
         Ok(Times(sampled.into_iter().map(|of| (of.job, Figure::of(of.samples))).collect()))
+    }
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
 }
 

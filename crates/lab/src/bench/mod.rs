@@ -6,7 +6,6 @@
 //! `experiment_tests.rs` has a whole one.
 
 mod arena;
-#[allow(dead_code)]
 mod chart;
 mod experiment;
 mod json;
@@ -21,7 +20,7 @@ pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
 pub use experiment::{Experiment, Report, Sampled, measure, run};
 pub use json::Lines;
 pub use memory::Need;
-pub use options::{Against, Repeated, Settings, defaults, parse_discipline, parse_gib, parse_svg};
+pub use options::{Against, Once, Repeated, Settings, defaults, parse_discipline, parse_gib, typed};
 pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};
 pub use table::{Columns, milliseconds, percent, plain_table, short_gib, times};

@@ -1,6 +1,6 @@
 //! Options that several experiments have.
 
-use clap::{Arg, Args, ValueEnum};
+use clap::{Arg, Args, Parser, ValueEnum};
 use softfault::Discipline;
 use std::path::{Path, PathBuf};
 
@@ -71,12 +71,26 @@ pub fn defaults(reps: &'static str, seed: &'static str, plot: &'static str) -> i
 pub enum Against {
     /// The host's kernel
     Linux,
-    /// Nothing
+    /// Nothing but historic figures
     None,
 }
 
+/// Parses a line as it is typed, the command first.
+///
+/// # Panics
+///
+/// Ends the process where the line is wrong: it is for lines in this program.
+pub fn typed<T: Args>(line: &str) -> T {
+    #[derive(Parser)]
+    struct Typed<T: Args> {
+        #[command(flatten)]
+        options: T,
+    }
+    Typed::parse_from(line.split_whitespace()).options
+}
+
 /// The name of a plot.
-pub fn parse_svg(text: &str) -> Result<PathBuf, String> {
+fn parse_svg(text: &str) -> Result<PathBuf, String> {
     if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
 }
 

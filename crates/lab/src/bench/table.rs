@@ -28,6 +28,11 @@ impl<'a, R> Columns<'a, R> {
         Columns { heads: vec![head.into()], nr_labels: 1, cells: vec![Box::new(cell)] }
     }
 
+    /// Adds another column of words; columns of words come first.
+    pub fn and_label(self, head: &str, cell: impl Fn(&R) -> String + 'a) -> Columns<'a, R> {
+        Columns { nr_labels: self.nr_labels + 1, ..self }.number(head, cell)
+    }
+
     /// Adds a column of numbers.
     pub fn number(mut self, head: impl Into<String>, cell: impl Fn(&R) -> String + 'a) -> Columns<'a, R> {
         self.heads.push(head.into());

@@ -47,10 +47,6 @@ impl Experiment for Options {
     type Sample = Sample;
     type Report = Report;
 
-    fn settings(&self) -> Settings<'_> {
-        self.repeated.settings()
-    }
-
     fn check(&self) -> Result<Option<Need>, LabError> {
         Ok(Some(self.memory()))
     }
@@ -86,5 +82,9 @@ impl Experiment for Options {
 
     fn report(&self, _: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
         Ok(Report::new(self, &sampled))
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
 }

@@ -130,14 +130,8 @@ fn touch(job: &Job, samples: &[Sample]) -> Touch {
 pub mod tests {
     use super::super::place::Place;
     use super::*;
+    use crate::bench::typed;
     use crate::clearing::HUGE_BYTES;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Typed {
-        #[command(flatten)]
-        options: Options,
-    }
 
     const FORWARD: Work = Work::Clear(ClearOrder::Forward);
     const CONVERGE: Work = Work::Clear(ClearOrder::Converge);
@@ -156,7 +150,7 @@ pub mod tests {
                 }));
             }
         }
-        Report::new(&Typed::parse_from(["clear-huge"]).options, &sampled)
+        Report::new(&typed("clear-huge"), &sampled)
     }
 
     #[test]

@@ -36,10 +36,6 @@ impl Experiment for Options {
     type Sample = Sample;
     type Report = Report;
 
-    fn settings(&self) -> Settings<'_> {
-        self.repeated.settings()
-    }
-
     fn check(&self) -> Result<Option<Need>, LabError> {
         self.memory().map(Some)
     }
@@ -62,5 +58,9 @@ impl Experiment for Options {
 
     fn report(&self, _: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
         Report::new(self, &sampled)
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
 }

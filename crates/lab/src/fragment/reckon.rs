@@ -100,15 +100,9 @@ fn program(enabled: &'static str, samples: &[Sample]) -> Program {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::bench::typed;
     use softfault::Fragmentation;
     use std::time::Duration;
-
-    #[derive(Parser)]
-    struct Typed {
-        #[command(flatten)]
-        options: Options,
-    }
 
     fn sample(ms: u64, sum: u64) -> Sample {
         let index = |nr_usable| {
@@ -129,7 +123,7 @@ pub mod tests {
     }
 
     fn report_of(samples: [Vec<Sample>; 2]) -> Result<Report, LabError> {
-        let options = Typed::parse_from(["fragment", "--movable", "--share", "50", "--reps", "2"]).options;
+        let options: Options = typed("fragment --movable --share 50 --reps 2");
         let sampled: Vec<_> =
             Job::BOTH.into_iter().zip(samples).map(|(job, samples)| Sampled { job, samples }).collect();
         Report::new(&options, &sampled)

@@ -4,10 +4,9 @@
 //! ```text
 //! options ──> a machine of each size ──> state: bitmaps of blocks, or ageing: by use
 //!                                          │
-//!                  report: table, json  <── rows: calls on CPUs by chance ── count: words touched
-//!                          plot
+//!                  report: table, output <── rows: calls on CPUs by chance ── count: words touched
 //! ```
-//! This file is the conductor.
+//! This file is the experiment for the runner.
 
 mod ageing;
 mod call;
@@ -15,7 +14,7 @@ mod count;
 #[cfg(test)]
 mod fallback_tests;
 mod options;
-mod plot;
+mod output;
 mod report;
 mod rows;
 mod state;
@@ -23,52 +22,68 @@ mod what;
 
 pub use options::Options;
 
+use crate::bench::{Experiment, Need, Sampled, Settings};
 use crate::conflicts::machine::{self, Simulated};
 use crate::error::LabError;
-use crate::os;
-use crate::progress;
 use count::Counter;
 use options::{Config, State};
 use report::Report;
 use rows::{Row, Stage};
 use softfault_recorded::{Tunables, Vm};
+use std::fmt;
 use what::What;
 
 const PAGE_BYTES: u64 = 4096;
 /// Of which the median counts.
 const TIMED_BOOTS: usize = 5;
 
-/// Runs it and prints what was asked for.
-pub fn run(options: &Options) -> Result<(), LabError> {
-    os::end_with_the_reader();
-    let report = measure(options)?;
-    if options.json {
-        print!("{}", report.json());
-    } else {
-        print!("{}", report.text());
-    }
-    if let Some(file) = &options.plot {
-        plot::draw(file, &report)?;
-        eprintln!("softfault: plot written to {}", file.display());
-    }
-    Ok(())
+/// A machine with its memory in a state; all rows run in it.
+pub struct Job {
+    config: Config,
+    state: State,
 }
 
-/// Everything that is printed.
-fn measure(options: &Options) -> Result<Report, LabError> {
-    options.check()?;
-    let (configs, states) = (options.configs(), options.states());
-    let bar = progress::bar((configs.len() * states.len()) as u64);
-    let mut rows = Vec::new();
-    for config in &configs {
-        for state in &states {
-            bar.set_message(format!("{}, {}", report::name_of(*config), state.name()));
-            rows.extend(in_machine(options, *config, *state)?);
-            bar.inc(1);
-        }
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {}", self.config, self.state.name())
     }
-    bar.finish_and_clear();
-    Ok(Report { configs, rows })
+}
+
+impl Experiment for Options {
+    const NAME: &'static str = "growth";
+    type Bench = ();
+    type Job = Job;
+    type Sample = Vec<Row>;
+    type Report = Report;
+
+    /// Frames that nobody touches take no memory.
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        self.check_machines().map(|()| None)
+    }
+
+    fn set_up(&self) -> Result<(), LabError> {
+        Ok(())
+    }
+
+    /// One after the other, the smallest machine first: nothing here depends on the host's speed.
+    fn jobs(&self, (): &()) -> Vec<Vec<Job>> {
+        let states = self.states();
+        let of = |config: Config| states.iter().map(move |&state| vec![Job { config, state }]);
+        self.configs().into_iter().flat_map(of).collect()
+    }
+
+    fn sample(&self, (): &mut (), job: &Job) -> Result<Vec<Row>, LabError> {
+        in_machine(self, job.config, job.state)
+    }
+
+    fn report(&self, (): (), sampled: Vec<Sampled<Job, Vec<Row>>>) -> Result<Report, LabError> {
+        let rows = sampled.into_iter().flat_map(|of| of.samples).flatten().collect();
+        Ok(Report { configs: self.configs(), rows })
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.once.settings()
+    }
 }
 
 /// All rows in one machine.
@@ -76,7 +91,7 @@ fn in_machine(options: &Options, config: Config, state: State) -> Result<Vec<Row
     machine::become_cpu(0);
     let vm = begin(config)?;
     let programs = match state {
-        State::AgedReally => ageing::age(&vm, config, options.seed)?,
+        State::AgedReally => ageing::age(&vm, config, options.seed())?,
         _ => {
             state::simulate(&vm, state);
             Vec::new()

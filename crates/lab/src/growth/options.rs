@@ -1,9 +1,9 @@
 //! What may be typed after `softfault growth`.
 
-use crate::bench::parse_svg;
+use crate::bench::{Once, defaults};
 use crate::error::LabError;
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::fmt;
 
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 2 << 20;
@@ -95,7 +95,11 @@ impl State {
 
 /// What may be typed after `softfault growth`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(
+    after_help = HELP,
+    mut_args(defaults("1", "12", "how the steps of each row grow")),
+    mut_arg("seed", |seed| seed.help("Seed of the CPUs that call"))
+)]
 pub struct Options {
     /// Sizes of memory: a number and M, G or T, several with commas
     #[arg(long, value_name = "SIZES", default_value = "1G,16G,256G,1T", value_delimiter = ',', value_parser = parse_size)]
@@ -115,15 +119,8 @@ pub struct Options {
     /// Calls of each row that are counted
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub calls: u32,
-    /// Draw how the steps of each row grow into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
-    pub plot: Option<PathBuf>,
-    /// Print one JSON object per line instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Seed of the CPUs that call
-    #[arg(long, value_name = "N", default_value = "12")]
-    pub seed: u64,
+    #[command(flatten)]
+    pub once: Once,
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -141,7 +138,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
 }
 
 /// A size as it is typed.
-pub fn size(bytes: u64) -> String {
+fn size(bytes: u64) -> String {
     match bytes {
         n if n.is_multiple_of(1 << 40) => format!("{}T", n >> 40),
         n if n.is_multiple_of(1 << 30) => format!("{}G", n >> 30),
@@ -158,7 +155,18 @@ pub struct Config {
     pub cpus: u16,
 }
 
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", size(self.bytes), self.cpus)
+    }
+}
+
 impl Options {
+    /// Of the CPUs that call.
+    pub fn seed(&self) -> u64 {
+        self.once.settings().seed
+    }
+
     /// All machines, the smallest first.
     pub fn configs(&self) -> Vec<Config> {
         let mut all: Vec<Config> =
@@ -174,8 +182,8 @@ impl Options {
         self.state.iter().enumerate().filter(is_first).map(|(_, state)| *state).collect()
     }
 
-    /// Refuses what can be seen to fail.
-    pub fn check(&self) -> Result<(), LabError> {
+    /// Refuses machines and calls that cannot be.
+    pub fn check_machines(&self) -> Result<(), LabError> {
         let wrong = |name, given: String, wanted| Err(LabError::Argument { name, given, wanted });
         let configs = self.configs();
         for &Config { bytes, cpus } in &configs {

@@ -1,14 +1,13 @@
 //! All rows beside each other: how each grows, and whether it may.
 
-use super::options::{Config, State, size};
+use super::options::{Config, State};
 use super::rows::Row;
 use super::what::What;
 use crate::bench::plain_table;
-use serde::Serialize;
 use std::fmt::Write;
 
 /// The goal: steps in any machine, over those in the first.
-const MOST_GROWTH: f64 = 2.0;
+pub const MOST_GROWTH: f64 = 2.0;
 /// The goal: steps in memory that is aged really, and in that which is only set so.
 const MOST_DEVIATION: f64 = 0.2;
 
@@ -50,20 +49,6 @@ impl Line<'_> {
     }
 }
 
-/// A row in JSON; renaming a field is a change of the format.
-#[derive(Serialize)]
-struct Object {
-    experiment: &'static str,
-    what: &'static str,
-    state: &'static str,
-    memory_gib: f64,
-    cpus: u16,
-    steps: u64,
-    ns: f64,
-    value: u64,
-    unit: &'static str,
-}
-
 impl Report {
     /// All lines, what by what.
     pub fn lines(&self) -> Vec<Line<'_>> {
@@ -78,28 +63,8 @@ impl Report {
         lines
     }
 
-    /// One object per line.
-    pub fn json(&self) -> String {
-        let mut text = String::new();
-        for row in &self.rows {
-            let object = Object {
-                experiment: "growth",
-                what: row.what.key(),
-                state: row.state.name(),
-                memory_gib: row.config.bytes as f64 / (1u64 << 30) as f64,
-                cpus: row.config.cpus,
-                steps: row.steps,
-                ns: row.ns,
-                value: row.steps,
-                unit: "steps",
-            };
-            let _ = writeln!(text, "{}", serde_json::to_string(&object).expect("a flat struct of numbers and strings"));
-        }
-        text
-    }
-
-    /// For people.
-    pub fn text(&self) -> String {
+    /// Steps, nanoseconds, what grows, and both kinds of age.
+    pub fn tables(&self) -> String {
         let lines = self.lines();
         let steps = self.table(&lines, &["growth", ""], |row| row.steps.to_string());
         let ns = self.table(&lines, &[], |row| format!("{:.0}", row.ns));
@@ -115,7 +80,7 @@ impl Report {
         );
         for line in lines.iter().filter(|line| line.verdict() == "GROWS") {
             let (first, worst) = (line.rows[0], line.worst());
-            let _ = writeln!(text, "{}, {}: {}", line.what.name(), line.state.name(), name_of(worst.config));
+            let _ = writeln!(text, "{}, {}: {}", line.what.name(), line.state.name(), worst.config);
             for (row, when) in [(first, "first"), (worst, "worst")] {
                 let places: Vec<String> = row.places.iter().map(|p| format!("{} {}", p.steps, p.name)).collect();
                 let _ = writeln!(text, "  {when}: {}", places.join(", "));
@@ -126,12 +91,9 @@ impl Report {
     }
 
     fn table(&self, lines: &[Line<'_>], more: &[&str], cell: impl Fn(&Row) -> String) -> impl std::fmt::Display {
-        let names: Vec<String> = self.configs.iter().map(|config| name_of(*config)).collect();
-        let head: Vec<&str> = ["call", "memory"]
-            .into_iter()
-            .chain(names.iter().map(String::as_str))
-            .chain(more.iter().copied())
-            .collect();
+        let names: Vec<String> = self.configs.iter().map(Config::to_string).collect();
+        let machines = names.iter().map(String::as_str);
+        let head: Vec<&str> = ["call", "memory"].into_iter().chain(machines).chain(more.iter().copied()).collect();
         let mut table = plain_table(&head, 2);
         for line in lines {
             let mut cells = vec![line.what.name().to_string(), line.state.name().into()];
@@ -158,7 +120,7 @@ impl Report {
                 nr += 1;
                 table.add_row([
                     set.what.name().to_string(),
-                    name_of(set.config),
+                    set.config.to_string(),
                     set.steps.to_string(),
                     used.steps.to_string(),
                     format!("{:+.1} %", by * 100.0),
@@ -170,11 +132,6 @@ impl Report {
             let _ = writeln!(text, "\nSteps in aged memory: set in bitmaps, and by use (goal: within 20 %)\n\n{table}");
         }
     }
-}
-
-/// A machine as columns name it.
-pub fn name_of(config: Config) -> String {
-    format!("{}/{}", size(config.bytes), config.cpus)
 }
 
 #[cfg(test)]
@@ -202,7 +159,7 @@ pub mod tests {
 
     #[test]
     fn each_row_has_its_verdict_and_what_grows_says_where() {
-        let text = report().text();
+        let text = report().tables();
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for wanted in [
             "call memory 1G/1 1T/512 growth",
@@ -216,19 +173,5 @@ pub mod tests {
         ] {
             assert!(words.contains(wanted), "{wanted} is not in {text}");
         }
-    }
-
-    #[test]
-    fn a_line_of_json_for_each_row() {
-        let text = report().json();
-        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(lines.len(), 8);
-        let last = &lines[6];
-        assert_eq!((last["what"].as_str(), last["state"].as_str()), (Some("refusal"), Some("full")));
-        assert_eq!((last["memory_gib"].as_f64(), last["cpus"].as_u64()), (Some(1024.0), Some(512)));
-        assert_eq!(
-            (last["steps"].as_u64(), last["value"].as_u64(), last["ns"].as_f64()),
-            (Some(201), Some(201), Some(50.5))
-        );
     }
 }

@@ -44,7 +44,7 @@ pub struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Nothing has been called yet.
     pub fn new(vm: &'a Vm<Simulated>, state: State, config: Config, options: &Options) -> Stage<'a> {
-        Stage { vm, state, config, nr_counted: options.calls, random: options.seed }
+        Stage { vm, state, config, nr_counted: options.calls, random: options.seed() }
     }
 
     /// All calls of a row.

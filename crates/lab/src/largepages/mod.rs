@@ -44,10 +44,6 @@ impl Experiment for Options {
     type Sample = Sample;
     type Report = Report;
 
-    fn settings(&self) -> Settings<'_> {
-        self.repeated.settings()
-    }
-
     /// Memory is looked at in [`Options::settle`], which may make the default smaller.
     fn check(&self) -> Result<Option<Need>, LabError> {
         Ok(None)
@@ -75,5 +71,9 @@ impl Experiment for Options {
         let Bench { mut arenas, nr_pages, cpu } = bench;
         let passes = os::on_cpu(cpu, || passes::count(&mut arenas, nr_pages))?;
         Ok(Report::new(self, nr_pages, &sampled, passes, &arenas))
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
 }

@@ -157,28 +157,22 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use crate::bench::typed;
 
-    #[derive(Parser)]
-    struct Typed {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn typed(text: &str) -> Options {
-        Typed::parse_from(std::iter::once("largepages").chain(text.split_whitespace())).options
+    fn options(text: &str) -> Options {
+        typed(&format!("largepages {text}"))
     }
 
     #[test]
     fn the_default_shrinks_where_memory_is_short_and_a_wish_does_not() {
         let gib = |n: f64| (n * GIB) as u64;
         let pages = |n: f64| gib(n) / PAGE_BYTES;
-        assert_eq!(typed("").settle_in(u64::MAX).ok(), Some(pages(3.0)));
-        assert_eq!(typed("").settle_in(gib(4.0)).ok(), Some(pages(1.25)));
-        assert!(typed("").settle_in(gib(0.5)).is_err());
-        assert!(typed("--size 3").settle_in(gib(4.0)).is_err());
-        assert_eq!(typed("--size 0.5").settle_in(gib(4.0)).ok(), Some(pages(0.5)));
-        assert_eq!(typed("--size 0.0021").settle_in(gib(4.0)).ok(), Some(512), "whole huge pages");
-        assert!(typed("--size 0.001").settle_in(gib(4.0)).is_err());
+        assert_eq!(options("").settle_in(u64::MAX).ok(), Some(pages(3.0)));
+        assert_eq!(options("").settle_in(gib(4.0)).ok(), Some(pages(1.25)));
+        assert!(options("").settle_in(gib(0.5)).is_err());
+        assert!(options("--size 3").settle_in(gib(4.0)).is_err());
+        assert_eq!(options("--size 0.5").settle_in(gib(4.0)).ok(), Some(pages(0.5)));
+        assert_eq!(options("--size 0.0021").settle_in(gib(4.0)).ok(), Some(512), "whole huge pages");
+        assert!(options("--size 0.001").settle_in(gib(4.0)).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use super::history::{GIB_2011, Then};
 use super::plan::{Row, System, Thp};
 use super::reckon::{COMPARISONS, Column, Comparison, Report};
-use crate::bench::{self, Better, Chart, Figure, Lines, Mark, Places, Scale, Series, Whose};
+use crate::bench::{self, Better, Chart, Figure, Lines, Mark, Places, Scale, Series, Whose, short_gib};
 use serde::Serialize;
 use softfault_host::TlbStats;
 
@@ -60,7 +60,7 @@ impl bench::Report for Report {
             series(format!("2011, {}", then.name()), Whose::Historic, ms_per_gib)
         });
         Chart {
-            title: format!("The program of 2011, {} GiB, median of {}", self.gib, self.reps),
+            title: format!("The program of 2011, {} GiB, median of {}", short_gib(self.gib), self.reps),
             x: "row of the program; * a stride, in 2011 called random access".into(),
             places: Places::Named(Row::ALL.map(short_label).to_vec()),
             y: "milliseconds per GiB".into(),

@@ -2,17 +2,16 @@
 //! the host's Linux, in the table of 2004.
 //!
 //! ```text
-//! options ──> plan ──> measure (timed) ──> stats ──> table, json, plot
-//!                                                     history (the rows of 2004)
+//! options ──> plan ──> measure (timed) ──> stats ──> table, output
+//!                                           history (the rows of 2004)
 //! ```
-//! This file is the conductor. Timing happens in [`measure`] and nowhere else.
+//! This file is the experiment for the runner. Timing happens in [`measure`] and nowhere else.
 
 mod history;
-mod json;
 mod measure;
 mod options;
+mod output;
 mod plan;
-mod plot;
 mod stats;
 mod table;
 mod ways;
@@ -20,10 +19,9 @@ mod write;
 
 pub use options::Options;
 
-use crate::bench::{Against, Arena, RandomOrder, calibrated, warm};
+use crate::bench::{Against, Arena, Experiment, Need, Sampled, Settings, calibrated, warm};
 use crate::error::LabError;
 use crate::os;
-use crate::progress;
 use measure::{Load, Sample};
 use options::{Pages, Rss};
 use plan::{Job, Work};
@@ -31,104 +29,78 @@ use softfault::clear::{ClearTable, Ways};
 use softfault::policy::huge::Enabled;
 use softfault::{HugeKnobs, Order, Tunables};
 use softfault_host::{Hosted, HostedConfig};
-use stats::Row;
+use stats::Report;
 
-/// Runs it and prints what was asked for.
-pub fn run(options: &Options) -> Result<(), LabError> {
-    os::end_with_the_reader();
-    let cpus = os::allowed_cpus()?;
-    note_what_is_odd(options, cpus.len());
-    let Measured { rows, zeroing } = measure_rows(options, &cpus)?;
-    if options.json {
-        json::print(&rows);
-    } else {
-        println!("{}", ours(options, &rows));
-        if !options.frames.are_zero() && options.pages == Pages::Small {
-            println!("{}\n", ways::table(&zeroing));
-        }
-        println!("{}", table::of_2004(&history::rows()));
+/// The machine, and the host's CPUs that its threads run on.
+pub struct Bench {
+    arena: Arena,
+    cpus: Vec<usize>,
+    /// How the library zeroes where nobody forces it.
+    measured: ClearTable,
+}
+
+impl Experiment for Options {
+    const NAME: &'static str = "pft";
+    type Bench = Bench;
+    type Job = Job;
+    type Sample = Sample;
+    type Report = Report;
+
+    fn check(&self) -> Result<Option<Need>, LabError> {
+        let nr_cpus = os::allowed_cpus()?.len();
+        note_what_is_odd(self, nr_cpus);
+        self.check_for(self.max_threads(nr_cpus)).map(Some)
     }
-    if let Some(file) = &options.plot {
-        plot::draw(file, options, &rows, &history::rows())?;
-        eprintln!("softfault: plot written to {}", file.display());
+
+    fn set_up(&self) -> Result<Bench, LabError> {
+        let cpus = os::allowed_cpus()?;
+        let max_threads = self.max_threads(cpus.len());
+        let config = HostedConfig::default().with_nr_cpus(max_threads);
+        let mut hosted = Hosted::new(config.with_arena_bytes(self.arena_bytes(max_threads)).with_huge(true))
+            .map_err(|e| LabError::host("the hosted machine", e))?;
+        self.check_zeroing(Ways::of(&hosted))?;
+        warm(&mut hosted);
+        let measured = calibrated(&mut hosted);
+        Ok(Bench { arena: Arena::of(hosted), cpus, measured })
     }
-    Ok(())
-}
 
-/// The table of our rows and Linux's.
-pub fn ours(options: &Options, rows: &[Row]) -> String {
-    table::ours(options, rows, &os::kernel_release())
-}
+    fn jobs(&self, bench: &Bench) -> Vec<Vec<Job>> {
+        vec![plan::jobs(self, &self.thread_counts(bench.cpus.len()))]
+    }
 
-/// What a run has found.
-pub struct Measured {
-    /// All rows of the experiment, in the order in which they are printed.
-    pub rows: Vec<Row>,
-    /// What the library's choice of zeroing rests on.
-    pub zeroing: ClearTable,
-}
-
-/// Runs everything.
-pub fn measure_rows(options: &Options, cpus: &[usize]) -> Result<Measured, LabError> {
-    let thread_counts = options.thread_counts(cpus.len());
-    let max_threads = *thread_counts.last().expect("thread_counts is never empty");
-    options.check(max_threads)?;
-    let mut hosted = Hosted::new(
-        HostedConfig::default()
-            .with_nr_cpus(max_threads)
-            .with_arena_bytes(options.arena_bytes(max_threads))
-            .with_huge(true),
-    )
-    .map_err(|e| LabError::host("the hosted machine", e))?;
-    options.check_zeroing(Ways::of(&hosted))?;
-    warm(&mut hosted);
-    let measured = calibrated(&mut hosted);
-    let mut arena = Arena::of(hosted);
-
-    let jobs = plan::jobs(options, &thread_counts);
-    let bar = progress::bar((jobs.len() * options.reps as usize) as u64);
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); jobs.len()];
-    let mut order = RandomOrder::new(options.seed);
-    for rep in 1..=options.reps {
-        for i in order.shuffled(jobs.len()) {
-            bar.set_message(format!("repetition {rep}: {}", jobs[i]));
-            samples[i].push(measure_one(options, &jobs[i], &mut arena, cpus, &measured)?);
-            bar.inc(1);
+    fn sample(&self, bench: &mut Bench, job: &Job) -> Result<Sample, LabError> {
+        let Bench { arena, cpus, measured } = bench;
+        let (nr_pages, write) = (self.nr_pages(), self.written());
+        let load = Load { nr_threads: job.nr_threads, cpus, nr_pages, pages: self.pages, write };
+        let how = measured.best(Order::PMD).filter(|_| self.pages == Pages::Huge);
+        let enabled = if self.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
+        let tunables = Tunables::default()
+            .with_rss_percpu(self.rss == Rss::Percpu)
+            .with_thp(HugeKnobs::DEFAULT.with_enabled(enabled))
+            .with_clear_order(how)
+            .with_zeroing(job.zeroing.tunable());
+        match job.work {
+            Work::Ours(discipline) => {
+                let tunables = tunables.with_discipline(discipline);
+                measure::faults(&load, arena, self.frames, tunables, measured)
+            }
+            Work::LinuxTouch => measure::linux_touch(&load),
+            Work::LinuxPopulate => measure::linux_populate(&load),
+            Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),
+            Work::ZeroInBatches => match how {
+                Some(how) => measure::clear(&load, arena.hosted_mut(), how),
+                None => measure::zero(&load, arena.hosted(), tunables.zero_batch),
+            },
         }
     }
-    bar.finish_and_clear();
-    Ok(Measured { rows: stats::rows(options, &jobs, &samples), zeroing: measured })
-}
 
-/// `measured`: how the library zeroes where nobody forces it.
-fn measure_one(
-    options: &Options,
-    job: &Job,
-    arena: &mut Arena,
-    cpus: &[usize],
-    measured: &ClearTable,
-) -> Result<Sample, LabError> {
-    let (nr_pages, write) = (options.nr_pages(), options.written());
-    let load = Load { nr_threads: job.nr_threads, cpus, nr_pages, pages: options.pages, write };
-    let how = measured.best(Order::PMD).filter(|_| options.pages == Pages::Huge);
-    let enabled = if options.pages == Pages::Huge { Enabled::Always } else { Enabled::Never };
-    let tunables = Tunables::default()
-        .with_rss_percpu(options.rss == Rss::Percpu)
-        .with_thp(HugeKnobs::DEFAULT.with_enabled(enabled))
-        .with_clear_order(how)
-        .with_zeroing(job.zeroing.tunable());
-    match job.work {
-        Work::Ours(discipline) => {
-            let tunables = tunables.with_discipline(discipline);
-            measure::faults(&load, arena, options.frames, tunables, measured)
-        }
-        Work::LinuxTouch => measure::linux_touch(&load),
-        Work::LinuxPopulate => measure::linux_populate(&load),
-        Work::ZeroSingly => measure::zero(&load, arena.hosted(), 1),
-        Work::ZeroInBatches => match how {
-            Some(how) => measure::clear(&load, arena.hosted_mut(), how),
-            None => measure::zero(&load, arena.hosted(), tunables.zero_batch),
-        },
+    fn report(&self, bench: Bench, sampled: Vec<Sampled<Job, Sample>>) -> Result<Report, LabError> {
+        let (rows, kernel) = (stats::rows(self, &sampled), os::kernel_release());
+        Ok(Report { options: self.clone(), kernel, rows, zeroing: bench.measured })
+    }
+
+    fn settings(&self) -> Settings<'_> {
+        self.repeated.settings()
     }
 }
 

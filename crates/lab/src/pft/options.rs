@@ -1,13 +1,13 @@
 //! What may be typed after `softfault pft`, and what it comes to.
 
 use super::write::Write;
-use crate::bench::{AGED_FREE_OF_64, Against, Frames, PAGE_BYTES, parse_discipline, parse_gib};
+use crate::bench::{
+    AGED_FREE_OF_64, Against, Frames, Need, PAGE_BYTES, Repeated, defaults, parse_discipline, parse_gib,
+};
 use crate::error::LabError;
-use crate::os;
 use clap::{Args, ValueEnum};
 use softfault::Discipline;
 use softfault::clear::{Ways, Zeroing};
-use std::path::PathBuf;
 
 const GIB: f64 = (1u64 << 30) as f64;
 /// Most threads: what a `CpuSet` of the core holds.
@@ -158,14 +158,11 @@ fn parse_zeroing(text: &str) -> Result<Chosen, String> {
 
 /// What may be typed after `softfault pft`.
 #[derive(Args, Debug, Clone)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, mut_args(defaults("3", "2004", "faults per second over threads")))]
 pub struct Options {
     /// Memory touched in each repetition, GiB; fractions are welcome
     #[arg(short, long, value_name = "GIB", default_value = "1", value_parser = parse_gib)]
     pub gib: f64,
-    /// Repetitions of every row
-    #[arg(short, long, value_name = "REPS", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub reps: u32,
     /// Numbers of threads, separated by commas [default: 1 and the number of CPUs]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
     pub threads: Vec<u16>,
@@ -190,19 +187,8 @@ pub struct Options {
     /// How `fastpath2004` counts resident pages
     #[arg(long, value_enum, default_value = "shared")]
     pub rss: Rss,
-    /// Draw faults per second over threads into this file
-    #[arg(long, value_name = "FILE.svg", value_parser = parse_svg)]
-    pub plot: Option<PathBuf>,
-    /// Print one JSON object per line instead of tables
-    #[arg(long)]
-    pub json: bool,
-    /// Seed of the order of rows within a repetition
-    #[arg(long, value_name = "N", default_value = "2004")]
-    pub seed: u64,
-}
-
-fn parse_svg(text: &str) -> Result<PathBuf, String> {
-    if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
+    #[command(flatten)]
+    pub repeated: Repeated,
 }
 
 impl Options {
@@ -220,6 +206,11 @@ impl Options {
         counts.sort_unstable();
         counts.dedup();
         counts
+    }
+
+    /// The largest of them.
+    pub fn max_threads(&self, nr_cpus: usize) -> usize {
+        self.thread_counts(nr_cpus).into_iter().max().unwrap_or(1)
     }
 
     /// Whether rows of the host's Linux are run: never beside zeroed frames,
@@ -252,29 +243,22 @@ impl Options {
         Err(LabError::Argument { name: "--zeroing", given: missing.name().into(), wanted })
     }
 
-    /// Refuses what can be seen to fail before anything is run.
-    pub fn check(&self, max_threads: usize) -> Result<(), LabError> {
-        let wrong = |wanted: String| LabError::Argument { name: "--gib", given: self.gib.to_string(), wanted };
+    /// Refuses arguments that cannot be meant together; gives the memory of our machine and of Linux's rows.
+    pub fn check_for(&self, max_threads: usize) -> Result<Need, LabError> {
+        let wrong = |name, given: String, wanted: String| Err(LabError::Argument { name, given, wanted });
         if self.pages == Pages::Huge && self.frames == Frames::Aged {
-            let wanted = "with --pages huge should be fresh or zeroed: aged memory has no whole block left".into();
-            return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
+            let wanted = "with --pages huge should be fresh or zeroed: aged memory has no whole block left";
+            return wrong("--frames", self.frames.name().into(), wanted.into());
         }
         if let Some(forced) = self.zeroing.iter().find(|chosen| self.frames.are_zero() && **chosen != Chosen::Auto) {
             let wanted = format!("with --frames {} nothing is zeroed: should be auto", self.frames.name());
-            return Err(LabError::Argument { name: "--zeroing", given: forced.name().into(), wanted });
+            return wrong("--zeroing", forced.name().into(), wanted);
         }
         if self.nr_pages() < max_threads as u64 {
-            return Err(wrong(format!("should give each of {max_threads} threads a page at least")));
+            let wanted = format!("should give each of {max_threads} threads a page at least");
+            return wrong("--gib", self.gib.to_string(), wanted);
         }
         let linux_bytes = if self.with_linux() { self.nr_pages() * self.pages.nr_bytes() } else { 0 };
-        let needed = self.arena_bytes(max_threads) + linux_bytes;
-        match os::available_bytes() {
-            Some(available) if needed > available => Err(wrong(format!(
-                "needs {:.1} GiB of memory and {:.1} GiB are available: should be smaller",
-                needed as f64 / GIB,
-                available as f64 / GIB
-            ))),
-            _ => Ok(()),
-        }
+        Ok(Need::of("--gib", self.gib, self.arena_bytes(max_threads) + linux_bytes))
     }
 }

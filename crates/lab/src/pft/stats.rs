@@ -1,12 +1,10 @@
 //! From samples to rows: sums, medians, spread, ratios.
-//!
-//! Ratios pair samples of one repetition, and the median of these is taken: the
-//! host's speed drifts by more than the differences of interest.
 
 use super::measure::Sample;
 use super::options::{Chosen, Options};
 use super::plan::{Job, Work};
-use crate::bench::{median, spread};
+use crate::bench::{Sampled, median, paired, spread};
+use softfault::clear::ClearTable;
 
 /// One row of the result.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +50,17 @@ pub struct Row {
 }
 
 impl Row {
+    /// The word for whose it is.
+    pub fn system(&self) -> &'static str {
+        if self.is_ours() { "softfault" } else { "linux" }
+    }
+    /// What was done, and the way of zeroing if somebody has chosen one.
+    pub fn name(&self) -> String {
+        match self.zeroing {
+            Chosen::Auto => self.work.name().into(),
+            Chosen::Forced(way) => format!("{} ({})", self.work.name(), way.name()),
+        }
+    }
     /// Whether the row is of ours.
     pub fn is_ours(&self) -> bool {
         matches!(self.work, Work::Ours(_))
@@ -63,7 +72,7 @@ impl Row {
     /// How many times the other row's faults per second this one has: the median
     /// over repetitions.
     pub fn times_as_fast_as(&self, other: &Row) -> f64 {
-        paired(&self.walls_s, &other.walls_s, |own, other| other / own)
+        paired(&other.walls_s, &self.walls_s)
     }
     /// Pages installed per second of wall time.
     pub fn faults_per_wall_s(&self) -> f64 {
@@ -76,54 +85,59 @@ impl Row {
     }
 }
 
-/// `samples[i][rep]` belongs to `jobs[i]`.
-pub fn rows(options: &Options, jobs: &[Job], samples: &[Vec<Sample>]) -> Vec<Row> {
-    let walls = |work: Work, nr_threads: usize| {
-        jobs.iter().position(|job| *job == Job::beside(work, nr_threads)).map(|i| wall_seconds(&samples[i]))
+/// What a run has found.
+pub struct Report {
+    /// What was typed.
+    pub options: Options,
+    /// Release of the host's kernel.
+    pub kernel: String,
+    /// All rows of the experiment, in the order in which they are printed.
+    pub rows: Vec<Row>,
+    /// What the library's choice of zeroing rests on.
+    pub zeroing: ClearTable,
+}
+
+/// Computes the rows.
+pub fn rows(options: &Options, sampled: &[Sampled<Job, Sample>]) -> Vec<Row> {
+    sampled.iter().map(|own| row(options, own, sampled)).collect()
+}
+
+fn row(options: &Options, Sampled { job, samples }: &Sampled<Job, Sample>, all: &[Sampled<Job, Sample>]) -> Row {
+    let own = wall_seconds(samples);
+    // Zeroing means nothing beside frames that were zero, nor beside another kernel.
+    let applies = !options.frames.are_zero() && matches!(job.work, Work::Ours(_));
+    let walls = |work: Work| {
+        let other = all.iter().find(|of| of.job == Job::beside(work, job.nr_threads)).filter(|_| applies)?;
+        Some(wall_seconds(&other.samples))
     };
-    let row = |(job, samples): (&Job, &Vec<Sample>)| {
-        let own = wall_seconds(samples);
-        // Zeroing means nothing beside frames that were zero, nor beside another kernel.
-        let applies = !options.frames.are_zero() && matches!(job.work, Work::Ours(_));
-        let beside = |work: Work, ratio: fn(f64, f64) -> f64| {
-            let other = walls(work, job.nr_threads).filter(|_| applies)?;
-            Some(paired(&own, &other, ratio))
-        };
-        let times_faster = |own: f64, other: f64| other / own;
-        let times_longer = |own: f64, other: f64| own / other;
-        let pages = options.nr_pages();
-        Row {
-            work: job.work,
-            nr_threads: job.nr_threads,
-            zeroing: job.zeroing,
-            write: options.written().name(),
-            gib: (pages * options.pages.nr_bytes()) as f64 / (1u64 << 30) as f64,
-            reps: options.reps,
-            frames: options.frames.name(),
-            pages: pages * u64::from(options.reps),
-            page_bytes: options.pages.nr_bytes(),
-            user_s: samples.iter().map(|s| s.user.as_secs_f64()).sum(),
-            system_s: samples.iter().map(|s| s.system.as_secs_f64()).sum(),
-            wall_s: own.iter().sum(),
-            spread: spread(&own),
-            ns_per_fault: median(own.iter().copied()) * 1e9 / pages as f64,
-            ratio_to_linux_touch: beside(Work::LinuxTouch, times_faster),
-            ratio_to_linux_populate: beside(Work::LinuxPopulate, times_faster),
-            ratio_to_zeroing: beside(Work::ZeroSingly, times_longer),
-            ratio_to_batched_zeroing: beside(Work::ZeroInBatches, times_longer),
-            walls_s: own,
-        }
-    };
-    jobs.iter().zip(samples).map(row).collect()
+    let times_faster = |work: Work| walls(work).map(|other| paired(&other, &own));
+    let times_longer = |work: Work| walls(work).map(|other| paired(&own, &other));
+    let pages = options.nr_pages();
+    Row {
+        work: job.work,
+        nr_threads: job.nr_threads,
+        zeroing: job.zeroing,
+        write: options.written().name(),
+        gib: (pages * options.pages.nr_bytes()) as f64 / (1u64 << 30) as f64,
+        reps: options.repeated.reps,
+        frames: options.frames.name(),
+        pages: pages * u64::from(options.repeated.reps),
+        page_bytes: options.pages.nr_bytes(),
+        user_s: samples.iter().map(|s| s.user.as_secs_f64()).sum(),
+        system_s: samples.iter().map(|s| s.system.as_secs_f64()).sum(),
+        wall_s: own.iter().sum(),
+        spread: spread(&own),
+        ns_per_fault: median(own.iter().copied()) * 1e9 / pages as f64,
+        ratio_to_linux_touch: times_faster(Work::LinuxTouch),
+        ratio_to_linux_populate: times_faster(Work::LinuxPopulate),
+        ratio_to_zeroing: times_longer(Work::ZeroSingly),
+        ratio_to_batched_zeroing: times_longer(Work::ZeroInBatches),
+        walls_s: own,
+    }
 }
 
 fn wall_seconds(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|s| s.wall.as_secs_f64()).collect()
-}
-
-/// Median of the ratios within repetitions.
-fn paired(own: &[f64], other: &[f64], ratio: impl Fn(f64, f64) -> f64) -> f64 {
-    median(own.iter().zip(other).map(|(&own, &other)| ratio(own, other)))
 }
 
 #[cfg(test)]

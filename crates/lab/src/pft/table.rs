@@ -1,47 +1,53 @@
 //! The tables: ours with the columns of 2004 and some more, and that of 2004.
 
 use super::history::OldRow;
-use super::options::{Chosen, Options};
-use super::stats::Row;
-use crate::bench::{Frames, plain_table};
+use super::options::Options;
+use super::stats::{Report, Row};
+use crate::bench::{Columns, Frames, percent, short_gib, times};
 use softfault::Discipline;
 use std::fmt::Write;
 
 const COLUMNS_2004: [&str; 8] = ["Gb", "Rep", "Threads", "User", "System", "Wall", "flt/cpu/s", "fault/wsec"];
 
-/// Our rows and Linux's, the yardsticks below them.
-pub fn ours(options: &Options, rows: &[Row], kernel: &str) -> String {
-    let fresh = !options.frames.are_zero();
-    let mut head = vec!["system", "frames"];
-    head.extend(COLUMNS_2004);
-    head.extend(["ns/fault", "spread"]);
-    if fresh {
-        head.extend(["x touch", "x populate", "/zero", "/zero batch"]);
-    }
-    let mut table = plain_table(&head, 2);
-    for row in rows.iter().filter(|row| !row.is_yardstick()) {
-        let mut cells = vec![label(row), row.frames.to_string()];
-        cells.extend(cells_2004(row));
-        cells.extend([format!("{:.1}", row.ns_per_fault), format!("{:.0}%", row.spread * 100.0)]);
-        if fresh {
-            cells.extend([times(row.ratio_to_linux_touch), times(row.ratio_to_linux_populate)]);
-            cells.extend([fraction(row.ratio_to_zeroing), fraction(row.ratio_to_batched_zeroing)]);
+impl Report {
+    /// Our rows and Linux's, the yardsticks below them.
+    pub fn ours(&self) -> String {
+        let is_fresh = !self.options.frames.are_zero();
+        let table = columns(is_fresh).table(self.rows.iter().filter(|row| !row.is_yardstick()));
+        let mut text = format!("{table}\n\n");
+        for row in self.rows.iter().filter(|row| row.is_yardstick()) {
+            let (name, nr, spread) = (row.work.name(), row.nr_threads, percent(row.spread));
+            let _ = writeln!(text, "{name}, {nr} thread(s): {:.1} ns a page, spread {spread}", row.ns_per_fault);
         }
-        table.add_row(cells);
+        text.push_str(&among_ours(&self.rows));
+        let _ = writeln!(text, "\n{}", remark(&self.options, &self.kernel));
+        text
     }
-    let mut text = format!("{table}\n\n");
-    for row in rows.iter().filter(|row| row.is_yardstick()) {
-        let (name, nr) = (row.work.name(), row.nr_threads);
-        let _ = writeln!(
-            text,
-            "{name}, {nr} thread(s): {:.1} ns a page, spread {:.0}%",
-            row.ns_per_fault,
-            row.spread * 100.0
-        );
+}
+
+fn columns(is_fresh: bool) -> Columns<'static, Row> {
+    let mut columns = Columns::label("system", |row: &Row| format!("{} {}", row.system(), row.name()))
+        .and_label("frames", |row| row.frames.to_string());
+    let of_2004: [fn(&Row) -> String; 8] = [
+        |row| short_gib(row.gib),
+        |row| row.reps.to_string(),
+        |row| row.nr_threads.to_string(),
+        |row| format!("{:.3}", row.user_s),
+        |row| format!("{:.3}", row.system_s),
+        |row| format!("{:.3}", row.wall_s),
+        |row| row.faults_per_cpu_s().map_or("-".into(), |rate| format!("{rate:.0}")),
+        |row| format!("{:.0}", row.faults_per_wall_s()),
+    ];
+    for (head, cell) in COLUMNS_2004.into_iter().zip(of_2004) {
+        columns = columns.number(head, cell);
     }
-    text.push_str(&among_ours(rows));
-    let _ = writeln!(text, "\n{}", remark(options, kernel));
-    text
+    columns
+        .number("ns/fault", |row| format!("{:.1}", row.ns_per_fault))
+        .number("spread", |row| percent(row.spread))
+        .number_if(is_fresh, "x touch", |row| times(row.ratio_to_linux_touch))
+        .number_if(is_fresh, "x populate", |row| times(row.ratio_to_linux_populate))
+        .number_if(is_fresh, "/zero", |row| fraction(row.ratio_to_zeroing))
+        .number_if(is_fresh, "/zero batch", |row| fraction(row.ratio_to_batched_zeroing))
 }
 
 /// How our disciplines compare, and what a second CPU gives: faults/s over
@@ -55,45 +61,20 @@ fn among_ours(rows: &[Row]) -> String {
             is_other && other.nr_threads == row.nr_threads
         });
         let list: Vec<String> =
-            others.map(|other| format!("{:.2} times {}", row.times_as_fast_as(other), name(other))).collect();
+            others.map(|other| format!("{:.2} times {}", row.times_as_fast_as(other), other.name())).collect();
         if !list.is_empty() {
-            let _ = writeln!(text, "{}, {} thread(s): {}", name(row), row.nr_threads, list.join(", "));
+            let _ = writeln!(text, "{}, {} thread(s): {}", row.name(), row.nr_threads, list.join(", "));
         }
     }
     for row in ours.iter().filter(|row| row.nr_threads > 1) {
         if let Some(alone) =
             ours.iter().find(|other| other.nr_threads == 1 && (other.work, other.zeroing) == (row.work, row.zeroing))
         {
-            let times = row.times_as_fast_as(alone);
-            let _ = writeln!(text, "{}, {} threads: {times:.2} times 1 thread", name(row), row.nr_threads);
+            let faster = row.times_as_fast_as(alone);
+            let _ = writeln!(text, "{}, {} threads: {faster:.2} times 1 thread", row.name(), row.nr_threads);
         }
     }
     text
-}
-
-fn label(row: &Row) -> String {
-    format!("{} {}", if row.is_ours() { "softfault" } else { "linux" }, name(row))
-}
-
-/// With the way of zeroing, if somebody has chosen one.
-pub fn name(row: &Row) -> String {
-    match row.zeroing {
-        Chosen::Auto => row.work.name().into(),
-        Chosen::Forced(way) => format!("{} ({})", row.work.name(), way.name()),
-    }
-}
-
-fn cells_2004(row: &Row) -> [String; 8] {
-    [
-        short(row.gib),
-        row.reps.to_string(),
-        row.nr_threads.to_string(),
-        format!("{:.3}", row.user_s),
-        format!("{:.3}", row.system_s),
-        format!("{:.3}", row.wall_s),
-        row.faults_per_cpu_s().map_or("-".into(), |rate| format!("{rate:.0}")),
-        format!("{:.0}", row.faults_per_wall_s()),
-    ]
 }
 
 fn remark(options: &Options, kernel: &str) -> String {
@@ -116,32 +97,22 @@ fn remark(options: &Options, kernel: &str) -> String {
 
 /// The rows of 2004, in the same columns.
 pub fn of_2004(rows: &[OldRow]) -> String {
-    let mut head = vec!["2004 (16 KiB pages)"];
-    head.extend(COLUMNS_2004);
-    let mut table = plain_table(&head, 1);
-    for row in rows {
-        table.add_row([
-            format!("{} CPUs, {}", row.machine_cpus, row.variant),
-            row.gib.to_string(),
-            row.reps.to_string(),
-            row.nr_threads.to_string(),
-            format!("{:.3}", row.user_s),
-            format!("{:.3}", row.system_s),
-            format!("{:.2}", row.wall_s),
-            format!("{:.0}", row.faults_per_cpu_s),
-            format!("{:.0}", row.faults_per_wall_s),
-        ]);
+    let label = |row: &OldRow| format!("{} CPUs, {}", row.machine_cpus, row.variant);
+    let mut columns = Columns::label("2004 (16 KiB pages)", label);
+    let cells: [fn(&OldRow) -> String; 8] = [
+        |row| row.gib.to_string(),
+        |row| row.reps.to_string(),
+        |row| row.nr_threads.to_string(),
+        |row| format!("{:.3}", row.user_s),
+        |row| format!("{:.3}", row.system_s),
+        |row| format!("{:.2}", row.wall_s),
+        |row| format!("{:.0}", row.faults_per_cpu_s),
+        |row| format!("{:.0}", row.faults_per_wall_s),
+    ];
+    for (head, cell) in COLUMNS_2004.into_iter().zip(cells) {
+        columns = columns.number(head, cell);
     }
-    format!("{table}\n")
-}
-
-fn short(gib: f64) -> String {
-    let text = format!("{gib:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
-fn times(ratio: Option<f64>) -> String {
-    ratio.map_or("-".into(), |r| format!("{r:.2}"))
+    columns.table(rows).to_string()
 }
 
 fn fraction(ratio: Option<f64>) -> String {

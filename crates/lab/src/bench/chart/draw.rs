@@ -60,7 +60,7 @@ fn points(chart: &Chart, series: &Series) -> Vec<(f64, f64)> {
 }
 
 fn x_range(chart: &Chart) -> (f64, f64) {
-    let has_bars = chart.series.iter().any(|series| series.mark != Mark::Line);
+    let has_bars = chart.series.iter().any(|series| matches!(series.mark, Mark::Dots | Mark::Bars));
     let margin = if has_bars { 0.6 } else { 0.3 };
     let x = chart.series.iter().flat_map(|series| points(chart, series)).map(|(x, _)| x);
     let (first, last) = x.fold((f64::MAX, f64::MIN), |(first, last), x| (first.min(x), last.max(x)));
@@ -129,31 +129,36 @@ where
         let shift = if is_beside { shift * DOT_STEP } else { 0.0 };
         nr_before += usize::from(series.mark == Mark::Dots);
         let points: Vec<(f64, f64)> = points(chart, series).into_iter().map(|(x, y)| (x + shift, y)).collect();
-        draw_series(&mut context, series.mark, *style, &points)?;
+        draw_series(&mut context, (left, right), series.mark, *style, &points)?;
     }
     Ok(())
 }
 
 fn draw_series<Y: Ranged<ValueType = f64>>(
     context: &mut Context<'_, '_, Y>,
+    (left, right): (f64, f64),
     mark: Mark,
     style: Style,
     points: &[(f64, f64)],
 ) -> Result<(), Failure> {
+    let all = points.iter().copied();
+    let dots = all.clone().map(|point| Circle::new(point, style.radius, style.filled()));
     match mark {
-        Mark::Bars => {
-            let bars =
-                points.iter().map(|&(x, y)| Rectangle::new([(x - HALF_BAR, 0.0), (x + HALF_BAR, y)], style.filled()));
-            context.draw_series(bars)?;
-            let value =
-                |&(x, y): &(f64, f64)| EmptyElement::at((x, y)) + Text::new(format!("{y:.2}"), (-14, -18), (FONT, 14));
-            context.draw_series(points.iter().map(value))?;
-            return Ok(());
+        Mark::Line => {
+            context.draw_series(LineSeries::new(all, style.line()))?;
+            context.draw_series(dots)?;
         }
-        Mark::Line => _ = context.draw_series(LineSeries::new(points.iter().copied(), style.line()))?,
-        Mark::Dots => {}
+        Mark::Level => {
+            _ = context.draw_series(all.map(|(_, y)| PathElement::new([(left, y), (right, y)], style.line())))?
+        }
+        Mark::Dots => _ = context.draw_series(dots)?,
+        Mark::Bars => {
+            let bar = |(x, y)| Rectangle::new([(x - HALF_BAR, 0.0), (x + HALF_BAR, y)], style.filled());
+            context.draw_series(all.clone().map(bar))?;
+            let value = |(x, y)| EmptyElement::at((x, y)) + Text::new(format!("{y:.2}"), (-14, -18), (FONT, 14));
+            context.draw_series(all.map(value))?;
+        }
     }
-    context.draw_series(points.iter().map(|&point| Circle::new(point, style.radius, style.filled())))?;
     Ok(())
 }
 
@@ -161,7 +166,7 @@ fn draw_legend(chart: &Chart, legend: &Area<'_>) -> Result<(), Failure> {
     for (i, (series, style)) in styled(chart).into_iter().enumerate() {
         let y = 40 + 22 * i as i32;
         match series.mark {
-            Mark::Line => legend.draw(&PathElement::new([(4, y), (28, y)], style.line()))?,
+            Mark::Line | Mark::Level => legend.draw(&PathElement::new([(4, y), (28, y)], style.line()))?,
             Mark::Dots => legend.draw(&Circle::new((16, y), style.radius, style.filled()))?,
             Mark::Bars => legend.draw(&Rectangle::new([(4, y - 6), (28, y + 6)], style.filled()))?,
         }

@@ -77,6 +77,8 @@ pub enum Whose {
 pub enum Mark {
     /// Joined by a line.
     Line,
+    /// A level line across the plot for each point.
+    Level,
     /// By themselves; where places are named, series stand side by side.
     Dots,
     /// A bar from 0 with its value, one for each place.
@@ -99,6 +101,22 @@ impl Series {
     pub fn new(name: impl Into<String>, whose: Whose, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
         let points = points.into_iter().collect();
         Series { name: name.into(), whose, mark: Mark::Line, points, tone: None, is_faint: false }
+    }
+
+    /// As it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a point at its end.
+    pub fn add(&mut self, point: (f64, f64)) {
+        self.points.push(point);
+    }
+
+    /// With one more point.
+    pub fn with(mut self, point: (f64, f64)) -> Series {
+        self.add(point);
+        self
     }
 
     /// Draws it with another mark.
