@@ -49,6 +49,9 @@ impl<M: Machine> Vm<M> {
             space.check_entries(counts)?;
             space.check_tables(counts)?;
             space.check_members()?;
+            if !space.data.notify.is_at_rest() {
+                return Err(Broken::LeftTelling(space.frame));
+            }
             let (nr_refs, nr_listed) = self.family_counts(space.founder());
             let nr_members = spaces.iter().filter(|other| other.family == space.family).count() as u64;
             Counter::Members.check(nr_refs, nr_members)?;

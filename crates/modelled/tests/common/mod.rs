@@ -188,6 +188,13 @@ unsafe impl Machine for Modelled {
     }
 }
 
+/// A device's store to the first word of a frame, past all tables.
+pub fn device_store(pfn: Pfn, value: u64) {
+    let word = Modelled.frame_ptr(pfn).cast::<std::sync::atomic::AtomicU64>();
+    // SAFETY: I1: the arena is never given back; the first word of a frame is aligned.
+    unsafe { &*word }.store(value, std::sync::atomic::Ordering::Relaxed);
+}
+
 /// What threads share. Leaked, since loom's threads ask for `'static`, and
 /// taken back by the next execution.
 #[derive(Clone, Copy)]

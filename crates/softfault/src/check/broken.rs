@@ -41,6 +41,9 @@ pub enum Broken {
     /// Members of an object, or of a space, are not those that its VMAs ask for: see the space's
     /// or the object's own frame. I44.
     WrongMembers(Pfn),
+    /// A change of entries of the space with this frame counts as under way or untold though
+    /// nobody is at work. I24.
+    LeftTelling(Pfn),
     /// A frame is free and in use, or neither. I12.
     Lost(Pfn),
     /// A frame in use is of a generation that has not been, or that a pass has moved away. I47.

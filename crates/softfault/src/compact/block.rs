@@ -14,8 +14,9 @@
 use super::attempt::Attempt;
 use super::candidates::{Candidates, NR_CANDIDATES};
 use super::migrate::Migration;
-use super::moves::{Movable, Move};
+use super::moves::{Movable, Move, nobody_is_told};
 use super::object::ObjectMoves;
+use super::subscribed::SubscribedMoves;
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
@@ -33,7 +34,15 @@ const NR_PASSES: u32 = 3;
 /// Pages that move together.
 struct Batch<'vm, M: Machine> {
     private: Migration<'vm, M>,
+    subscribed: SubscribedMoves<'vm, M>,
     objects: ObjectMoves<'vm, M>,
+}
+
+impl<M: Machine> Batch<'_, M> {
+    /// Whether one more page might not find room.
+    fn is_full(&self) -> bool {
+        self.private.is_full() || self.subscribed.is_full() || self.objects.is_full()
+    }
 }
 
 impl<'vm, M: Machine> Attempt<'vm, M> {
@@ -166,9 +175,11 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     ) -> Result<(), CompactRefusal> {
         claimed.claim_more();
         let objects = ObjectMoves::new(self.vm, self.left.nr_mappings);
-        let mut batch = Batch { private: Migration::new(self.vm), objects };
+        let (private, subscribed) = (Migration::new(self.vm), SubscribedMoves::new(self.vm));
+        let mut batch = Batch { private, subscribed, objects };
         let result = self.move_each(&mut batch, claimed, targets);
         batch.private.abandon(&mut |this| targets.put_back(this.to));
+        batch.subscribed.abandon(&mut |this| targets.put_back(this.to));
         batch.objects.abandon(&mut |this| targets.put_back(this.to));
         result
     }
@@ -183,7 +194,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         for w in 0..NR_WORDS {
             let rest = claimed.rest(w);
             for pfn in rest {
-                if batch.private.is_full() || batch.objects.is_full() {
+                if batch.is_full() {
                     result = result.and(self.finish(batch, claimed, targets));
                 }
                 self.check_time()?;
@@ -203,7 +214,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// Takes a private frame's entries, if there is one to move it to. That of an object waits
-    /// for the others.
+    /// for the others, and so does one of which subscribers have to be told.
     fn begin(
         &mut self,
         from: Pfn,
@@ -222,13 +233,20 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             batch.objects.add(this);
             return Ok(());
         }
-        batch.private.add(this, self.deadline_ns).map_err(|refusal| {
-            targets.put_back(to);
-            match refusal {
-                MigrateRefusal::WalkTooLong => CompactRefusal::OverBudget,
-                refusal => CompactRefusal::InTheWay(refusal),
+        match batch.private.add(this, self.deadline_ns, &nobody_is_told) {
+            Ok(()) => Ok(()),
+            Err(MigrateRefusal::Subscribed) if self.left.moves_subscribed => {
+                batch.subscribed.add(this);
+                Ok(())
             }
-        })
+            Err(refusal) => {
+                targets.put_back(to);
+                Err(match refusal {
+                    MigrateRefusal::WalkTooLong => CompactRefusal::OverBudget,
+                    refusal => CompactRefusal::InTheWay(refusal),
+                })
+            }
+        }
     }
 
     fn finish(
@@ -246,7 +264,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             }
         };
         batch.private.finish(&mut done);
-        // Moves of objects' pages begin with no entry owned.
+        // These begin with no entry owned.
+        batch.subscribed.run(&mut batch.private, self.deadline_ns, &mut done);
         batch.objects.run(&mut done);
         result
     }

@@ -15,9 +15,8 @@
 //! Entries keep rights, accessed and dirty. Nobody waits for anything but a
 //! shootdown and sections while entries are `Busy`.
 //!
-//! Pages of a space with a subscription stay where they are: a subscriber would
-//! have to be told before the entry is taken, outside the section and the family's
-//! lock, and after it is resolved, when nothing keeps the space any more.
+//! Pages of a space with subscribers are passed over unless these have been told: see
+//! `subscribed.rs`.
 //!
 //! Locks on entry: none, no section.
 
@@ -57,14 +56,19 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         self.nr_moves == MOVES_MAX || self.nr_entries + MAPS_MAX as usize > ENTRIES_MAX
     }
 
-    /// Takes the entries of a frame that is to move, before `deadline_ns`. The batch
-    /// is not full.
-    pub(super) fn add(&mut self, this: Move, deadline_ns: u64) -> Result<(), MigrateRefusal> {
+    /// Takes the entries of a frame that is to move, before `deadline_ns`. `is_told` as for
+    /// `rmap_take`. The batch is not full.
+    pub(super) fn add(
+        &mut self,
+        this: Move,
+        deadline_ns: u64,
+        is_told: &dyn Fn(Pfn, Vpn) -> bool,
+    ) -> Result<(), MigrateRefusal> {
         let Movable::Private(nr_maps) = self.vm.check_movable(this.from)? else { return Err(MigrateRefusal::Raced) };
         let before = self.nr_entries;
         let number = self.nr_moves as u8;
         let (entries, nr) = (&mut self.entries, &mut self.nr_entries);
-        let walked = self.vm.rmap_take(this.from, nr_maps, deadline_ns, &mut |entry| {
+        let walked = self.vm.rmap_take(this.from, nr_maps, deadline_ns, is_told, &mut |entry| {
             entries[*nr] = Some((number, entry));
             *nr += 1;
         });

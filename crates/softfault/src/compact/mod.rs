@@ -3,7 +3,7 @@
 //! ```text
 //! who wants a block ─▶ worth trying again?  policy/compact.rs
 //!                  ─▶ which block           block.rs
-//!                  ─▶ its pages elsewhere   migrate.rs, object.rs, target.rs
+//!                  ─▶ its pages elsewhere   migrate.rs, subscribed.rs, object.rs, target.rs
 //! ```
 //! Small pages move, private ones and those of objects. Whatever else is in a block (tables,
 //! nodes, pinned pages, huge ones) makes it one that cannot be emptied.
@@ -19,6 +19,7 @@
 //! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
 //! blocks. Locks on entry: none, no section.
 
+mod announce;
 mod attempt;
 mod block;
 mod candidates;
@@ -29,6 +30,7 @@ mod object;
 mod poison;
 mod refusal;
 mod single;
+mod subscribed;
 mod target;
 mod withdraw;
 pub(crate) mod words;

@@ -8,6 +8,7 @@ use crate::account::Event;
 use crate::addr::Pfn;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
+use crate::notify::notice::Why;
 use crate::space::Vm;
 use crate::table::format::Entry;
 
@@ -45,7 +46,7 @@ impl<M: Machine> Vm<M> {
         if self.check_movable(pfn) == Ok(Movable::OfObject) {
             return self.poison_object_page(pfn).map(|()| 0).map_err(PoisonRefusal::Stays);
         }
-        let taken = self.withdraw_entries(pfn)?;
+        let taken = self.withdraw_entries(pfn, Why::Poison)?;
         let desc = self.frames.desc(pfn);
         let nr_maps = desc.state().nr_maps();
         desc.assign(FrameKind::Reserved, 0, 0, 0);

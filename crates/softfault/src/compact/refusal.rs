@@ -19,12 +19,12 @@ pub enum MigrateRefusal {
     HugePage,
     /// It is free, or in somebody's hand.
     NotInUse,
-    /// More entries map it than are handled at once, or its object has more mappings than the
+    /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than the
     /// budget permits to look at.
     TooManyMaps,
     /// The time ran out before the spaces that may map it had been looked at.
     WalkTooLong,
-    /// A space that maps it has subscribers.
+    /// A space that maps it has subscribers, and the budget does not permit to tell them.
     Subscribed,
     /// A mapping came or went, or was somebody else's for a moment. Or the page has left its
     /// object, or is about to, or somebody else moves it.
@@ -34,6 +34,12 @@ pub enum MigrateRefusal {
 }
 
 impl MigrateRefusal {
+    /// The same of a page whose subscribers have been told: somebody subscribed meanwhile, or the
+    /// page is mapped elsewhere by now.
+    pub(super) fn once_told(self) -> MigrateRefusal {
+        if self == MigrateRefusal::Subscribed { MigrateRefusal::Raced } else { self }
+    }
+
     /// The counter of this refusal.
     pub fn event(self) -> Event {
         match self {
@@ -63,7 +69,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
             MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",
-            MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers",
+            MigrateRefusal::Subscribed => "frame: a space that maps it has subscribers, who must not be told now",
             MigrateRefusal::Raced => "frame: its mappings changed meanwhile",
             MigrateRefusal::NoTarget => "frame: there is no other to move to",
         })

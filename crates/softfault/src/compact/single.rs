@@ -4,8 +4,9 @@
 
 use super::MigrateRefusal;
 use super::migrate::Migration;
-use super::moves::{Movable, Move};
+use super::moves::{Movable, Move, nobody_is_told};
 use super::object::ObjectMoves;
+use super::subscribed::SubscribedMoves;
 use crate::addr::Pfn;
 use crate::frame::{Fill, OutOfFrames};
 use crate::machine::Machine;
@@ -66,9 +67,14 @@ impl<M: Machine> Vm<M> {
         match kind {
             Movable::Private(_) => {
                 let mut migration = Migration::new(self);
-                result = migration.add(this, u64::MAX);
-                if result.is_ok() {
-                    migration.finish(&mut |_, done| result = done);
+                match migration.add(this, u64::MAX, &nobody_is_told) {
+                    Ok(()) => migration.finish(&mut |_, done| result = done),
+                    Err(MigrateRefusal::Subscribed) => {
+                        let mut moves = SubscribedMoves::new(self);
+                        moves.add(this);
+                        moves.run(&mut migration, u64::MAX, &mut |_, done| result = done);
+                    }
+                    Err(refusal) => result = Err(refusal),
                 }
             }
             Movable::OfObject => {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! all entries of the frame ─▶ Busy        rmap/take.rs
+//!                            subscribers are told before, and at the end: announce.rs
 //! shootdown of each space, one grace period
 //! are these all entries? is no pin left?  else: as it was
 //! ```
@@ -13,11 +14,13 @@
 //! Locks on entry: none, no section. Nothing is waited for but a shootdown and sections while
 //! entries are `Busy`.
 
+use super::announce::Announcement;
 use super::moves::{MAPS_MAX, Movable};
 use super::{MigrateRefusal, PoisonRefusal};
 use crate::account::rss::Rss;
-use crate::addr::Pfn;
+use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
+use crate::notify::notice::Why;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::space::Vm;
 use crate::table::format::Entry;
@@ -28,40 +31,62 @@ pub(super) struct Withdrawn<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     entries: [Option<TakenEntry<'vm, M>>; MAPS_MAX as usize],
     nr_entries: usize,
+    /// The end is told when this is dropped, after the entries.
+    announced: Option<Announcement<'vm, M>>,
 }
 
 impl<M: Machine> Vm<M> {
-    /// Takes all entries of a private frame.
+    /// Takes all entries of a private frame. Subscribers are told `why`.
     ///
     /// # Errors
     ///
     /// Why the frame stays as it is; nothing has changed then.
-    pub(super) fn withdraw_entries(&self, pfn: Pfn) -> Result<Withdrawn<'_, M>, PoisonRefusal> {
-        let nr_maps = match self.check_movable(pfn).map_err(PoisonRefusal::Stays)? {
-            Movable::Private(nr_maps) => nr_maps,
-            Movable::OfObject => return Err(PoisonRefusal::OfObject),
+    pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, PoisonRefusal> {
+        if self.check_movable(pfn).map_err(PoisonRefusal::Stays)? == Movable::OfObject {
+            return Err(PoisonRefusal::OfObject);
+        }
+        self.withdraw_private(pfn, why).map_err(PoisonRefusal::Stays)
+    }
+
+    fn withdraw_private(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, MigrateRefusal> {
+        let taken = match self.take_entries(pfn, None) {
+            Err(MigrateRefusal::Subscribed) => {
+                let announced = Announcement::of_page(self, pfn, why)?;
+                self.take_entries(pfn, Some(announced)).map_err(MigrateRefusal::once_told)?
+            }
+            taken => taken?,
         };
-        let mut taken = Withdrawn { vm: self, entries: [None; MAPS_MAX as usize], nr_entries: 0 };
-        let (entries, nr) = (&mut taken.entries, &mut taken.nr_entries);
-        let walked = self.rmap_take(pfn, nr_maps, u64::MAX, &mut |entry| {
+        self.shoot_down_taken(taken.nr_entries, &|i| taken.entries[i].as_ref());
+        let state = self.frames.desc(pfn).state();
+        if state.pins() > 0 {
+            return Err(MigrateRefusal::Pinned);
+        }
+        if state.nr_maps() != taken.nr_entries as u64 {
+            return Err(MigrateRefusal::Raced);
+        }
+        Ok(taken)
+    }
+
+    /// Takes as many entries as the frame has now, of spaces whose subscribers have been told.
+    fn take_entries<'vm>(
+        &'vm self,
+        pfn: Pfn,
+        announced: Option<Announcement<'vm, M>>,
+    ) -> Result<Withdrawn<'vm, M>, MigrateRefusal> {
+        let Movable::Private(nr_maps) = self.check_movable(pfn)? else { return Err(MigrateRefusal::Raced) };
+        let mut taken = Withdrawn { vm: self, entries: [None; MAPS_MAX as usize], nr_entries: 0, announced };
+        let (entries, nr, announced) = (&mut taken.entries, &mut taken.nr_entries, &taken.announced);
+        let is_told = |space: Pfn, vpn: Vpn| announced.as_ref().is_some_and(|announced| announced.is_told(space, vpn));
+        let walked = self.rmap_take(pfn, nr_maps, u64::MAX, &is_told, &mut |entry| {
             entries[*nr] = Some(entry);
             *nr += 1;
         });
         match walked {
-            Err(TakeEnded::OutOfTime) => return Err(PoisonRefusal::Stays(MigrateRefusal::WalkTooLong)),
-            Err(TakeEnded::Subscribed) => return Err(PoisonRefusal::Stays(MigrateRefusal::Subscribed)),
-            Ok(()) if (taken.nr_entries as u64) < nr_maps => return Err(PoisonRefusal::Stays(MigrateRefusal::Raced)),
-            Ok(()) => {}
+            Err(TakeEnded::OutOfTime) => Err(MigrateRefusal::WalkTooLong),
+            Err(TakeEnded::Subscribed) => Err(MigrateRefusal::Subscribed),
+            Ok(()) if (taken.nr_entries as u64) < nr_maps => Err(MigrateRefusal::Raced),
+            Ok(()) => Ok(taken),
         }
-        self.shoot_down_taken(taken.nr_entries, &|i| taken.entries[i].as_ref());
-        let state = self.frames.desc(pfn).state();
-        if state.pins() > 0 {
-            return Err(PoisonRefusal::Stays(MigrateRefusal::Pinned));
-        }
-        if state.nr_maps() != taken.nr_entries as u64 {
-            return Err(PoisonRefusal::Stays(MigrateRefusal::Raced));
-        }
-        Ok(taken)
     }
 }
 

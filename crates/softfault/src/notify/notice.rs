@@ -54,6 +54,8 @@ pub enum Why {
     Copy,
     /// The pages get other frames, with the same content: compaction.
     Migrate,
+    /// The memory of a page has failed: each touch is refused from now on.
+    Poison,
     /// Small pages become a huge one.
     Collapse,
     /// The pages count as unwritten from now on: MADV_FREE.

@@ -83,6 +83,11 @@ impl NotifyLine {
     pub(crate) fn has_any(&self) -> bool {
         self.nr_subscribers.load(Ordering::Acquire) != 0
     }
+
+    /// Whether no change is under way, and none has to be told to its end (I24).
+    pub(crate) fn is_at_rest(&self) -> bool {
+        !is_under_way(self.changes.load(Ordering::Acquire)) && self.nr_untold.load(Ordering::Acquire) == 0
+    }
 }
 
 impl<M: Machine> Base<M> {

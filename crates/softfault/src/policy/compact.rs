@@ -18,6 +18,8 @@ pub struct CompactBudget {
     /// Mappings of an object, those of all spaces together, that may be gone through for a page
     /// of it. Pages of objects with more stay where they are; with 0 those of all objects do.
     pub nr_mappings: u64,
+    /// Whether private pages of spaces with subscribers move. These are told, and may sleep.
+    pub moves_subscribed: bool,
     /// Nanoseconds; looked at before each frame, and within the search for its
     /// entries and for a frame to move it to.
     pub time_ns: u64,
@@ -28,14 +30,22 @@ setters!(CompactBudget {
     with_nr_scanned: nr_scanned = u64,
     with_nr_migrated: nr_migrated = u64,
     with_nr_mappings: nr_mappings = u64,
+    with_moves_subscribed: moves_subscribed = bool,
     with_time_ns: time_ns = u64,
 });
 
 impl CompactBudget {
     /// For a fault: what clearing a huge page costs a few times over. A guess. Pages of objects
-    /// stay: a move of one waits for a grace period of all CPUs.
-    pub const FAULT: CompactBudget =
-        CompactBudget { nr_blocks: 512, nr_scanned: 4096, nr_migrated: 256, nr_mappings: 0, time_ns: 1_000_000 };
+    /// stay: a move of one waits for a grace period of all CPUs. So do private pages of spaces
+    /// with subscribers: a fault waits for none of another space.
+    pub const FAULT: CompactBudget = CompactBudget {
+        nr_blocks: 512,
+        nr_scanned: 4096,
+        nr_migrated: 256,
+        nr_mappings: 0,
+        moves_subscribed: false,
+        time_ns: 1_000_000,
+    };
     /// For a daemon, between two looks at whether it should stop, and for a call that wants
     /// a huge page. A guess. Where this many blocks were in vain the next attempt goes on
     /// behind them, so that the cost of one does not grow with memory.
@@ -44,6 +54,7 @@ impl CompactBudget {
         nr_scanned: 65_536,
         nr_migrated: 2048,
         nr_mappings: u64::MAX,
+        moves_subscribed: true,
         time_ns: 20_000_000,
     };
 }

@@ -111,7 +111,7 @@ fn a_walk_ends_when_its_time_is_over() {
     let take = |nr_looks: u64| {
         let mut taken = Vec::new();
         let deadline_ns = vm.machine.clock.get() + nr_looks;
-        let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |entry| taken.push(entry));
+        let ended = vm.rmap_take(pfn, 1, deadline_ns, &|_, _| false, &mut |entry| taken.push(entry));
         taken.iter().for_each(TakenEntry::put_back);
         (ended, taken.len())
     };
@@ -138,7 +138,7 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
     vm.machine.clock_step.set(1);
     let lock = Spin::lock(&vm.family_data(space.founder()).lock, &vm.machine);
     let deadline_ns = vm.machine.clock.get() + 10;
-    let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |_| panic!("taken without the lock"));
+    let ended = vm.rmap_take(pfn, 1, deadline_ns, &|_, _| false, &mut |_| panic!("taken without the lock"));
     assert_eq!(ended, Err(TakeEnded::OutOfTime));
     assert_eq!(vm.machine.clock.get(), deadline_ns + 1, "and no shorter");
     drop(lock);
@@ -146,7 +146,7 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
     assert_eq!(vm.family_counts(space.founder()), (1, 1));
     let mut nr_taken = 0;
     let deadline_ns = vm.machine.clock.get() + 10;
-    let ended = vm.rmap_take(pfn, 1, deadline_ns, &mut |entry| {
+    let ended = vm.rmap_take(pfn, 1, deadline_ns, &|_, _| false, &mut |entry| {
         nr_taken += 1;
         entry.put_back();
     });

@@ -12,6 +12,10 @@
 //! Whoever takes waits for nobody meanwhile: an entry that is somebody else's is
 //! passed over, and the number of those that were found tells.
 //!
+//! Subscribers are told before an entry is taken, with nothing owned and no lock held. So a
+//! walk that takes ends where they were not told, and another one finds them: it raises the
+//! visits of their spaces, which keep these in place without an entry (I44).
+//!
 //! Locks on entry: none, no section. Takes the family's.
 
 use super::family::LockTimeout;
@@ -20,9 +24,10 @@ use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::section::InSection;
 use crate::space::SpaceData;
+use crate::space::SpaceVisit;
 use crate::space::Vm;
 use crate::space::vma::Vma;
-use crate::table::entry::Slot;
+use crate::table::entry::{Seen, Slot};
 use crate::table::format::{Entry, Leaf};
 use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
@@ -75,11 +80,22 @@ impl<M: Machine> Copy for TakenHuge<'_, M> {}
 pub(crate) enum TakeEnded {
     /// The time that the caller had for it is over.
     OutOfTime,
-    /// Subscribers of a space that may map the page would have to be told, outside
-    /// sections and locks. Looked at in the section in which the entry would be
-    /// taken: who subscribes later waits for that section, and finds `Busy`.
+    /// Subscribers of a space that maps the page were not told. Looked at in the section in
+    /// which the entry would be taken: who subscribes later waits for that section, and
+    /// finds `Busy`.
     Subscribed,
 }
+
+/// An entry that maps the frame, as a walk found it.
+struct Found<'vm, M: Machine> {
+    member: Member<'vm>,
+    vpn: Vpn,
+    slot: Slot<'vm, M::Format>,
+    seen: Seen,
+}
+
+/// What a walk calls with each entry, in the section in which it was found.
+type VisitEntry<'a, 'vm, M> = dyn FnMut(Found<'vm, M>) -> ControlFlow<Result<(), TakeEnded>> + 'a;
 
 impl<M: Machine> Vm<M> {
     /// Takes the entries that map the private frame `pfn` by themselves, `wanted`
@@ -87,7 +103,10 @@ impl<M: Machine> Vm<M> {
     /// are at work, or where the frame has more than entries. Ends at `deadline_ns`,
     /// unless that is `u64::MAX`; so does the wait for the lock.
     ///
-    /// `taken` runs under the family's lock.
+    /// An entry of a space with subscribers is taken if `is_told` says so of the space's
+    /// frame and the page: they have been told the start then, and not the end.
+    ///
+    /// `is_told` and `taken` run under the family's lock.
     ///
     /// # Errors
     ///
@@ -97,9 +116,52 @@ impl<M: Machine> Vm<M> {
         pfn: Pfn,
         wanted: u64,
         deadline_ns: u64,
+        is_told: &dyn Fn(Pfn, Vpn) -> bool,
         taken: &mut dyn FnMut(TakenEntry<'vm, M>),
     ) -> Result<(), TakeEnded> {
-        let (mut left, mut nr_steps, mut ended) = (wanted, 0u32, Ok(()));
+        let mut left = wanted;
+        self.for_each_entry(pfn, deadline_ns, &mut |found| {
+            let Found { member, vpn, slot, seen } = found;
+            if member.data.notify.has_any() && !is_told(member.frame, vpn) {
+                return ControlFlow::Break(Err(TakeEnded::Subscribed));
+            }
+            if let Ok(old) = slot.take(seen) {
+                taken(TakenEntry { space: member.frame, vpn, slot, old });
+                left -= 1;
+            }
+            if left == 0 { ControlFlow::Break(Ok(())) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    /// Gives a visit of each space with subscribers that maps the private frame, and the page
+    /// at which it does, until `found` does not want more. Takes nothing.
+    ///
+    /// `found` runs under the family's lock.
+    ///
+    /// # Errors
+    ///
+    /// [`TakeEnded::OutOfTime`]; what was found until then is the caller's all the same.
+    pub(crate) fn rmap_find_subscribed<'vm>(
+        &'vm self,
+        pfn: Pfn,
+        deadline_ns: u64,
+        found: &mut dyn FnMut(SpaceVisit<'vm, M>, Vpn) -> bool,
+    ) -> Result<(), TakeEnded> {
+        self.for_each_entry(pfn, deadline_ns, &mut |entry| {
+            let goes_on = !entry.member.data.notify.has_any() || found(self.visit_space(entry.member.frame), entry.vpn);
+            if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(Ok(())) }
+        })
+    }
+
+    /// Calls `f` with each entry that maps the private frame by itself, in a section of its
+    /// space and under the family's lock.
+    fn for_each_entry<'vm>(
+        &'vm self,
+        pfn: Pfn,
+        deadline_ns: u64,
+        f: &mut VisitEntry<'_, 'vm, M>,
+    ) -> Result<(), TakeEnded> {
+        let (mut nr_steps, mut ended) = (0u32, Ok(()));
         let walked = self.for_each_member(pfn, None, deadline_ns, &mut |frame, index, pace| {
             let member = self.member(frame);
             let mut at = Cursor::Home;
@@ -113,15 +175,9 @@ impl<M: Machine> Vm<M> {
                 let section = self.space_section(&member.data.cpus, member.data.id.get());
                 let inside = section.inside();
                 let Some((_, vpn)) = self.next_place(inside, member, index, &mut at) else { continue };
-                if member.data.notify.has_any() {
-                    ended = Err(TakeEnded::Subscribed);
-                    return ControlFlow::Break(());
-                }
-                if let Some(entry) = self.take_entry(inside, member, vpn, pfn) {
-                    taken(entry);
-                    left -= 1;
-                }
-                if left == 0 {
+                let Some((slot, seen)) = self.entry_of(inside, member, vpn, pfn) else { continue };
+                if let ControlFlow::Break(how) = f(Found { member, vpn, slot, seen }) {
+                    ended = how;
                     return ControlFlow::Break(());
                 }
             }
@@ -165,22 +221,19 @@ impl<M: Machine> Vm<M> {
         nr_taken
     }
 
-    fn take_entry<'vm>(
+    /// The entry of a page, if it maps the frame and is nobody's.
+    fn entry_of<'vm>(
         &'vm self,
         inside: InSection<'_>,
         member: Member<'vm>,
         vpn: Vpn,
         pfn: Pfn,
-    ) -> Option<TakenEntry<'vm, M>> {
+    ) -> Option<(Slot<'vm, M::Format>, Seen)> {
         let root = member.data.root_in(inside);
         let Walk::Leaf(slot) = walk::walk(&self.machine, root, vpn, inside) else { return None };
         let seen = slot.look();
         let Entry::Leaf(leaf) = seen.entry else { return None };
-        if leaf.pfn != pfn {
-            return None;
-        }
-        let old = slot.take(seen).ok()?;
-        Some(TakenEntry { space: member.frame, vpn, slot, old })
+        (leaf.pfn == pfn).then_some((slot, seen))
     }
 
     fn take_huge_entry<'vm>(

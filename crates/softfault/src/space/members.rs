@@ -6,9 +6,11 @@
 //! exit                 all entries go; all leave; wait until visits is 0; free
 //! ```
 //! A visitor finds a member under the lock of its shard, and raises `visits` of the space
-//! before it drops the lock. Whoever ends the space takes out all members under these locks,
-//! and then waits for visitors, who never sleep: so the space and its tables stay until they
-//! have gone. What a visitor may do without the writer lock is what `rmap` does: take entries.
+//! before it drops the lock; one that comes from a private page does so under the family's.
+//! Whoever ends the space leaves the family, takes out all members under these locks, and then
+//! waits for visitors, whom only a subscriber can make sleep: so the space and its tables stay
+//! until they have gone. What a visitor may do without the writer lock is what `rmap` does:
+//! take entries, and tell of it.
 //!
 //! Locks on entry: the writer lock; for visits none.
 
@@ -36,7 +38,8 @@ pub(crate) struct MembersLine {
     nr_free: Word,
     /// The frame that was added last, an [`OptPfn`].
     frames: Word,
-    /// Visitors: raised under the lock of a shard that has a member of the space.
+    /// Visitors: raised under the lock of a shard that has a member of the space, or of the
+    /// family.
     visits: Word,
     pad: [Word; 2],
 }
@@ -196,7 +199,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Waits for visitors: none comes, since no member is left.
+    /// Waits for visitors: none comes, since the space has left its family and all objects.
     pub(crate) fn wait_for_visitors(&self) {
         while self.nr_visits() != 0 {
             self.vm.machine.relax();
@@ -230,17 +233,37 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// A member that is visited. Its space stays until this is dropped.
-pub(crate) struct Visit<'vm, M: Machine> {
+/// A space that is visited. It stays until this is dropped.
+pub(crate) struct SpaceVisit<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     frame: Pfn,
+}
+
+impl<'vm, M: Machine> SpaceVisit<'vm, M> {
+    pub(crate) fn space(&self) -> BorrowedSpace<'vm, M> {
+        self.vm.borrow_space(self.frame)
+    }
+
+    /// Whether it is the space whose own frame this is.
+    pub(crate) fn is_to(&self, frame: Pfn) -> bool {
+        self.frame == frame
+    }
+
+    pub(crate) fn is_to_same(&self, other: &SpaceVisit<'vm, M>) -> bool {
+        self.frame == other.frame
+    }
+}
+
+/// A member that is visited, and with it its space.
+pub(crate) struct Visit<'vm, M: Machine> {
+    to: SpaceVisit<'vm, M>,
     pub(crate) identity: Identity,
     pages: ObjectPages,
 }
 
 impl<'vm, M: Machine> Visit<'vm, M> {
     pub(crate) fn space(&self) -> BorrowedSpace<'vm, M> {
-        self.vm.borrow_space(self.frame)
+        self.to.space()
     }
 
     /// Those of some pages that the member shows.
@@ -249,7 +272,7 @@ impl<'vm, M: Machine> Visit<'vm, M> {
     }
 }
 
-impl<M: Machine> Drop for Visit<'_, M> {
+impl<M: Machine> Drop for SpaceVisit<'_, M> {
     fn drop(&mut self) {
         let data: &SpaceData = mem::view(&self.vm.machine, self.frame, 0);
         // Release: what was done here comes before the end of the space.
@@ -266,10 +289,19 @@ impl<M: Machine> Vm<M> {
         pages: ObjectPages,
         at: &mut MembersCursor,
     ) -> Option<Visit<'_, M>> {
-        self.next_member(object, pages, at, |frame, member| {
-            let data: &SpaceData = mem::view(&self.machine, frame, 0);
-            data.members.visits.fetch_add(1, Ordering::Relaxed);
-            Visit { vm: self, frame, identity: member.identity(), pages: member.pages() }
+        self.next_member(object, pages, at, |frame, member| Visit {
+            to: self.visit_space(frame),
+            identity: member.identity(),
+            pages: member.pages(),
         })
+    }
+
+    /// Begins a visit to a space whose own frame this is. The caller has the lock of a shard
+    /// with a member of it, or that of its family, of which it is a member: the end of the
+    /// space takes it out there first, and waits for visitors afterwards.
+    pub(crate) fn visit_space(&self, frame: Pfn) -> SpaceVisit<'_, M> {
+        let data: &SpaceData = mem::view(&self.machine, frame, 0);
+        data.members.visits.fetch_add(1, Ordering::Relaxed);
+        SpaceVisit { vm: self, frame }
     }
 }

@@ -56,7 +56,7 @@ use crate::rmap::family::FAMILY_OFFSET;
 use crate::section::visit::CpusLine;
 use crate::sync::{Ordering, Word};
 use crate::table::format::{Format, span_of};
-pub(crate) use members::{MembersLine, Visit};
+pub(crate) use members::{MembersLine, SpaceVisit, Visit};
 pub(crate) use rss::RssFrames;
 use tree::TreeRoot;
 

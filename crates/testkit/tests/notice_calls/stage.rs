@@ -41,8 +41,10 @@ impl Moment {
     }
 
     pub fn all() -> impl Iterator<Item = Moment> {
-        let whys = [Why::Unmap, Why::Discard, Why::Protect, Why::Move, Why::Fork, Why::Copy, Why::Collapse, Why::Clean];
-        let told = whys.into_iter().flat_map(|why| [Moment::Start(why), Moment::End(why)]);
+        let whys =
+            [Why::Unmap, Why::Discard, Why::Protect, Why::Move, Why::Fork, Why::Copy, Why::Migrate, Why::Collapse];
+        let whys = whys.into_iter().chain([Why::Clean, Why::Poison]);
+        let told = whys.flat_map(|why| [Moment::Start(why), Moment::End(why)]);
         told.chain([Moment::Young, Moment::Release])
     }
 
@@ -55,7 +57,7 @@ impl Moment {
         let (Moment::Start(why) | Moment::End(why)) = self else { return 0 };
         match why {
             Why::Fork => 2,
-            Why::Copy => 1,
+            Why::Copy | Why::Migrate => 1,
             _ => 0,
         }
     }
@@ -110,6 +112,11 @@ impl Stage {
     /// A frame of a huge page that two spaces share.
     pub fn other_huge(&self) -> Pfn {
         self.other.translate_at_rest(AT).unwrap().pfn
+    }
+
+    /// The frame of the page that operations change.
+    fn told_frame(&self) -> Pfn {
+        self.space.translate_at_rest(BASE).unwrap().pfn
     }
 
     pub fn take_subscription(&self) -> Subscription<'static, Hosted> {
@@ -232,6 +239,8 @@ impl Stage {
                 Why::Move => _ = s.mremap(BASE, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, MOVED).unwrap(),
                 Why::Fork => drop(s.fork()),
                 Why::Copy => assert_eq!(s.handle_fault(BASE, Access::Write), Ok(FaultDone::Copied)),
+                Why::Migrate => assert_eq!(self.vm.migrate_frame(self.told_frame()).ok(), Some(self.told_frame())),
+                Why::Poison => assert_eq!(self.vm.poison_frame(self.told_frame()), Ok(1)),
                 Why::Collapse => s.collapse(AT).unwrap(),
                 Why::Clean => s.madvise(BASE, PAGE, FREE).unwrap(),
                 _ => unreachable!(),

@@ -1,0 +1,147 @@
+//! Subscribers are told before private pages are taken, and afterwards.
+//!
+//! ```text
+//! find   entries of the pages in spaces with subscribers: each space is visited, so that it stays
+//! tell   Start, with no entry owned and no lock held
+//! ...    the caller takes the entries, by a walk of its own, and resolves them
+//! drop   End, then the visit
+//! ```
+//! A space that has no subscriber when it is looked at may have one when its entry is to be taken,
+//! and a page may be at another place by then: such an entry was not told of. The caller looks in
+//! the section in which it takes, and gives up where [`is_told`](Announcement::is_told) denies it.
+//!
+//! Locks on entry: none, no section, no entry owned. Finding takes the families'.
+
+use super::MigrateRefusal;
+use super::moves::MAPS_MAX;
+use crate::addr::{PageRange, Pfn, Vpn};
+use crate::machine::Machine;
+use crate::notify::notice::Why;
+use crate::notify::tell::Invalidation;
+use crate::pace;
+use crate::rmap::TakeEnded;
+use crate::space::{SpaceVisit, Vm};
+
+/// Stretches that are announced together: as many as the entries of one page, so that one page
+/// always finds room.
+const STRETCHES_MAX: usize = MAPS_MAX as usize;
+
+/// Pages of one space that follow one another. Fields are dropped in this order: the end is
+/// told while the space is visited.
+struct Stretch<'vm, M: Machine> {
+    change: Option<Invalidation<'vm, M>>,
+    range: PageRange,
+    visit: SpaceVisit<'vm, M>,
+}
+
+/// What subscribers are told of. The end is told when this is dropped, which has to be after
+/// the last entry was resolved.
+pub(super) struct Announcement<'vm, M: Machine> {
+    vm: &'vm Vm<M>,
+    why: Why,
+    stretches: [Option<Stretch<'vm, M>>; STRETCHES_MAX],
+    nr: usize,
+}
+
+/// Why a page is not announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotAnnounced {
+    /// There is no room beside what was found before.
+    Full,
+    /// It stays where it is.
+    Stays(MigrateRefusal),
+}
+
+/// Entries of one page in spaces with subscribers.
+struct Places<'vm, M: Machine> {
+    places: [Option<(SpaceVisit<'vm, M>, Vpn)>; STRETCHES_MAX],
+    nr: usize,
+    are_more: bool,
+}
+
+impl<'vm, M: Machine> Places<'vm, M> {
+    /// Whether there is room for more.
+    fn add(&mut self, visit: SpaceVisit<'vm, M>, vpn: Vpn) -> bool {
+        self.are_more = self.nr == STRETCHES_MAX;
+        if self.are_more {
+            return false;
+        }
+        self.places[self.nr] = Some((visit, vpn));
+        self.nr += 1;
+        true
+    }
+}
+
+impl<'vm, M: Machine> Announcement<'vm, M> {
+    pub(super) fn new(vm: &'vm Vm<M>, why: Why) -> Self {
+        Announcement { vm, why, stretches: [const { None }; STRETCHES_MAX], nr: 0 }
+    }
+
+    /// Of one private page, which is told.
+    ///
+    /// # Errors
+    ///
+    /// Why it stays where it is; nothing was told then.
+    pub(super) fn of_page(vm: &'vm Vm<M>, pfn: Pfn, why: Why) -> Result<Self, MigrateRefusal> {
+        let mut announced = Announcement::new(vm, why);
+        match announced.find(pfn, u64::MAX) {
+            Ok(()) => announced.tell(),
+            Err(NotAnnounced::Full) => return Err(MigrateRefusal::TooManyMaps),
+            Err(NotAnnounced::Stays(refusal)) => return Err(refusal),
+        }
+        Ok(announced)
+    }
+
+    /// Finds who has to be told of a private page, before `deadline_ns`. Nothing is told yet.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAnnounced`]; what was found before is unchanged.
+    pub(super) fn find(&mut self, pfn: Pfn, deadline_ns: u64) -> Result<(), NotAnnounced> {
+        let mut found = Places { places: [const { None }; STRETCHES_MAX], nr: 0, are_more: false };
+        let walked = self.vm.rmap_find_subscribed(pfn, deadline_ns, &mut |visit, vpn| found.add(visit, vpn));
+        if walked == Err(TakeEnded::OutOfTime) {
+            return Err(NotAnnounced::Stays(MigrateRefusal::WalkTooLong));
+        }
+        if found.are_more {
+            return Err(NotAnnounced::Stays(MigrateRefusal::TooManyMaps));
+        }
+        if self.nr + found.nr > STRETCHES_MAX {
+            return Err(NotAnnounced::Full);
+        }
+        found.places.into_iter().flatten().for_each(|(visit, vpn)| self.add(visit, vpn));
+        Ok(())
+    }
+
+    fn add(&mut self, visit: SpaceVisit<'vm, M>, vpn: Vpn) {
+        let page = PageRange::new(vpn, Vpn(vpn.0 + 1));
+        for stretch in self.stretches.iter_mut().flatten().filter(|stretch| stretch.visit.is_to_same(&visit)) {
+            if page.start <= stretch.range.end && stretch.range.start <= page.end {
+                let (start, end) = (stretch.range.start.min(page.start), stretch.range.end.max(page.end));
+                stretch.range = PageRange::new(start, end);
+                return;
+            }
+        }
+        self.stretches[self.nr] = Some(Stretch { change: None, range: page, visit });
+        self.nr += 1;
+    }
+
+    /// Tells the start of all that was found.
+    pub(super) fn tell(&mut self) {
+        for stretch in self.stretches.iter_mut().flatten() {
+            pace::answer(&self.vm.machine);
+            stretch.change = Some(stretch.visit.space().invalidate(stretch.range, self.why));
+        }
+    }
+
+    /// Whether the space's subscribers have been told of the page.
+    pub(super) fn is_told(&self, space: Pfn, vpn: Vpn) -> bool {
+        let is_of = |stretch: &&Stretch<'vm, M>| stretch.visit.is_to(space) && stretch.range.contains(vpn);
+        let mut changes = self.stretches.iter().flatten().filter(is_of).filter_map(|stretch| stretch.change.as_ref());
+        changes.any(Invalidation::was_told)
+    }
+}
+
+#[cfg(test)]
+#[path = "announce_tests.rs"]
+mod tests;
