@@ -333,7 +333,10 @@ pub unsafe trait Machine: Sized + Sync {
     /// pins its pages. Whoever takes pages out of a [`SharedObject`](crate::SharedObject), or
     /// moves them, tells the spaces that map them while others wait for the pages: this must not
     /// wait for anybody who uses an object, or operates on, faults in or pins pages of any space
-    /// that maps one. A fault or a compaction that calls holds frames: this must not wait for
+    /// that maps one. Whoever moves a private page, or takes one out of use, tells the spaces that
+    /// share it since fork(2) one after another, and the end of each waits until all have been told:
+    /// this must not wait for anybody who operates on such a space or ends it. A fault or a
+    /// compaction that calls holds frames: this must not wait for
     /// anybody who may be waiting for a frame.
     ///
     /// May be called back here, about this space and any other:

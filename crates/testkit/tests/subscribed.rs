@@ -354,7 +354,7 @@ fn no_entry_is_owned_while_subscribers_are_told() {
         for at in places() {
             [w.space, &other].iter().for_each(|space| space.write(at, b"here").unwrap());
         }
-        let is_kept = |at: &u64| (at - BASE) / PAGE % 40 == 0;
+        let is_kept = |at: &u64| ((at - BASE) / PAGE).is_multiple_of(40);
         for at in places().filter(|at| !is_kept(at)) {
             [w.space, &other].iter().for_each(|space| space.madvise(at, PAGE, DONTNEED).unwrap());
         }

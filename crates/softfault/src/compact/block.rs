@@ -12,11 +12,9 @@
 //! Locks on entry: none, no section.
 
 use super::attempt::Attempt;
+use super::batch::Batch;
 use super::candidates::{Candidates, NR_CANDIDATES};
-use super::migrate::Migration;
 use super::moves::{Movable, Move, nobody_is_told};
-use super::object::ObjectMoves;
-use super::subscribed::SubscribedMoves;
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
@@ -30,20 +28,6 @@ use crate::sync::Ordering;
 const NR_WORDS: usize = 8;
 /// Looks at the same block: what was somebody's for a moment may be free later.
 const NR_PASSES: u32 = 3;
-
-/// Pages that move together.
-struct Batch<'vm, M: Machine> {
-    private: Migration<'vm, M>,
-    subscribed: SubscribedMoves<'vm, M>,
-    objects: ObjectMoves<'vm, M>,
-}
-
-impl<M: Machine> Batch<'_, M> {
-    /// Whether one more page might not find room.
-    fn is_full(&self) -> bool {
-        self.private.is_full() || self.subscribed.is_full() || self.objects.is_full()
-    }
-}
 
 impl<'vm, M: Machine> Attempt<'vm, M> {
     pub(super) fn run(mut self) -> Result<HugeFrame, CompactRefusal> {
@@ -174,13 +158,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         claimed.claim_more();
-        let objects = ObjectMoves::new(self.vm, self.left.nr_mappings);
-        let (private, subscribed) = (Migration::new(self.vm), SubscribedMoves::new(self.vm));
-        let mut batch = Batch { private, subscribed, objects };
+        let mut batch = Batch::new(self.vm, self.left.nr_mappings);
         let result = self.move_each(&mut batch, claimed, targets);
-        batch.private.abandon(&mut |this| targets.put_back(this.to));
-        batch.subscribed.abandon(&mut |this| targets.put_back(this.to));
-        batch.objects.abandon(&mut |this| targets.put_back(this.to));
+        batch.abandon(&mut |this| targets.put_back(this.to));
         result
     }
 
@@ -263,10 +243,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                 result = Err(self.refuse(refusal));
             }
         };
-        batch.private.finish(&mut done);
-        // These begin with no entry owned.
-        batch.subscribed.run(&mut batch.private, self.deadline_ns, &mut done);
-        batch.objects.run(&mut done);
+        batch.finish(self.deadline_ns, &mut done);
         result
     }
 }

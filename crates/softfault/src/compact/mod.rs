@@ -21,6 +21,7 @@
 
 mod announce;
 mod attempt;
+mod batch;
 mod block;
 mod candidates;
 mod look;

@@ -16,7 +16,8 @@
 //! mapping split into entries with the same frames and rights: a translation of
 //! any part of it is as good as before.
 //!
-//! Compaction leaves the pages of a space with a subscription where they are.
+//! Pages move to other frames: see `compact/announce.rs`. Only a fault that compacts leaves the
+//! private pages of spaces with subscribers where they are.
 //!
 //! Without a subscription all this costs an operation one load.
 //!

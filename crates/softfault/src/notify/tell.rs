@@ -2,7 +2,7 @@
 //!
 //! Under the writer lock the number of subscriptions does not change. Whoever has
 //! it not (a fault, a migration through rmap) looks at the number in the section
-//! in which it takes the entry, and has told by then or comes again: see
+//! in which it takes the entry, and has told by then or comes again, or gives up: see
 //! `space/ops/subscribe.rs`. Before it tells it counts itself and looks at the number once more,
 //! since `unsubscribe` waits for those who count only.
 

@@ -46,8 +46,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _writer = self.write_lock();
         let notify = &self.data.notify;
         if notify.nr_subscribers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Copies of faults, collapses, and pages that leave objects: none waits for this lock
-            // before it has told its end. One that comes now sees that nobody is left,
+            // Copies of faults, collapses, pages that move, and pages that leave objects: none
+            // waits for this lock before it has told its end. One that comes now sees that nobody is left,
             // or is seen here.
             sync::fence();
             while notify.nr_untold.load(Ordering::Acquire) != 0 {

@@ -1,0 +1,51 @@
+//! Pages of one block that move together, each kind in its own way.
+//!
+//! Locks on entry: none, no section. Entries of private pages are owned from when they are
+//! added until the batch is finished or abandoned.
+
+use super::MigrateRefusal;
+use super::migrate::Migration;
+use super::moves::Move;
+use super::object::ObjectMoves;
+use super::subscribed::SubscribedMoves;
+use crate::machine::Machine;
+use crate::space::Vm;
+
+/// Pages that move together.
+pub(super) struct Batch<'vm, M: Machine> {
+    pub(super) private: Migration<'vm, M>,
+    pub(super) subscribed: SubscribedMoves<'vm, M>,
+    pub(super) objects: ObjectMoves<'vm, M>,
+}
+
+impl<'vm, M: Machine> Batch<'vm, M> {
+    /// For objects with so many mappings at most.
+    pub(super) fn new(vm: &'vm Vm<M>, nr_mappings_max: u64) -> Self {
+        Batch {
+            private: Migration::new(vm),
+            subscribed: SubscribedMoves::new(vm),
+            objects: ObjectMoves::new(vm, nr_mappings_max),
+        }
+    }
+
+    /// Whether one more page might not find room.
+    pub(super) fn is_full(&self) -> bool {
+        self.private.is_full() || self.subscribed.is_full() || self.objects.is_full()
+    }
+
+    /// Puts everything back, and says what is not going to move.
+    pub(super) fn abandon(&mut self, not_moved: &mut dyn FnMut(Move)) {
+        self.private.abandon(not_moved);
+        self.subscribed.abandon(not_moved);
+        self.objects.abandon(not_moved);
+    }
+
+    /// Moves them, with walks that end at `deadline_ns`, and says of each what came of it, as
+    /// [`Migration::finish`] does.
+    pub(super) fn finish(&mut self, deadline_ns: u64, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
+        self.private.finish(done);
+        // These begin with no entry owned.
+        self.subscribed.run(&mut self.private, deadline_ns, done);
+        self.objects.run(done);
+    }
+}
