@@ -151,7 +151,7 @@ fn the_end_of_a_space_against_a_move() {
             };
         });
         drop(child.subscribe());
-        run(vec![Box::new(move || drop(child)), Box::new(move || migrate(w, pfn))]);
+        run(vec![Box::new(move || migrate(w, pfn)), Box::new(move || drop(child))]);
         w.check(&[]);
         assert_eq!(*under_way.lock().unwrap(), None);
     });
