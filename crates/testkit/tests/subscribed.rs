@@ -359,22 +359,22 @@ fn no_entry_is_owned_while_subscribers_are_told() {
             [w.space, &other].iter().for_each(|space| space.madvise(at, PAGE, DONTNEED).unwrap());
         }
         let _subscription = w.space.subscribe();
-        let frames = || places().filter(is_kept).map(|at| frame(&other, at)).collect::<Vec<_>>();
-        let (before, stops, nr_told) = (frames(), Stops::of(w.vm), Mutex::new(0));
+        let frames = || places().filter(is_kept).map(|at| other.translate_at_rest(at).map(|there| there.pfn)).collect();
+        let (before, stops, seen): (Vec<_>, _, _) = (frames(), Stops::of(w.vm), Mutex::new(Vec::<Vec<_>>::new()));
         let made = Mutex::new(None);
         let mover = |_: &Running<'_>, _: &AtomicBool| *made.lock().unwrap() = Some(w.vm.compact_step(&patient()));
         w.race(&[&mover], |_| {
             while made.lock().unwrap().is_none() {
                 if stops.notices.recv_timeout(Duration::from_millis(1)).is_ok() {
-                    // All of them are there.
-                    let _ = frames();
-                    *nr_told.lock().unwrap() += 1;
+                    seen.lock().unwrap().push(frames());
                     stops.go_on.send(()).unwrap();
                 }
             }
         });
         assert_eq!(made.into_inner().unwrap(), Some(Ok(())));
-        assert!(nr_told.into_inner().unwrap() > 0 && frames() != before, "both kinds of pages have moved");
+        let seen = seen.into_inner().unwrap();
+        assert!(seen.iter().flatten().all(Option::is_some), "an entry is owned while a subscriber is told");
+        assert!(!seen.is_empty() && before != frames(), "both kinds of pages have moved");
         check(w.vm, &[w.space, &other]);
     });
 }
