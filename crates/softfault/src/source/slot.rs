@@ -191,10 +191,11 @@ impl<'a> PageSlot<'a> {
         self.end_with(|seen| if seen & LEAVING != 0 { 0 } else { POISONED });
     }
 
-    /// The page is missing from now on, if its memory had failed.
+    /// The page, whose memory had failed, is missing from now on. Nobody but who discards changes
+    /// such a word; it was marked as leaving if it failed between a look at it and the mark.
     pub(super) fn heal(self) {
-        // Lost to nobody: who discards is alone, and nobody else changes such a word.
-        let _ = self.word().compare_exchange(POISONED, 0, Ordering::AcqRel, Ordering::Acquire);
+        debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
+        self.word().store(0, Ordering::Release);
     }
 
     fn end_with(self, word_of: impl Fn(u64) -> u64) {
