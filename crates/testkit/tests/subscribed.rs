@@ -132,6 +132,14 @@ fn subscribers_hear_that_memory_has_failed() {
     assert_eq!(vm.poison_frame(failed), Ok(2));
     assert_eq!(log.take(), told(&space, BASE, Why::Poison));
     assert_eq!(vm.poison_frame(failed), Err(PoisonRefusal::Stays(MigrateRefusal::Reserved)));
+    // A page of an object.
+    let object = vm.new_shared_object(PAGE).unwrap();
+    let shared = BASE + (1 << 32);
+    objects::map(&space, shared, 1, &object, 0);
+    space.write(shared, b"s").unwrap();
+    log.take();
+    assert_eq!(vm.poison_frame(frame(&space, shared)), Ok(0));
+    assert_eq!(log.take(), told(&space, shared, Why::Poison));
     assert_eq!(log.take(), []);
     let found = subscription.lookup(&space, BASE + PAGE).unwrap();
     assert!(subscription.is_current(&space, &found) && subscription.lookup(&space, BASE).is_err());

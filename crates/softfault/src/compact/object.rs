@@ -101,7 +101,7 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
             return;
         }
         vm.grace_everywhere();
-        vm.unmap_moving(&mut moving[..nr_moving]);
+        vm.unmap_moving(&mut moving[..nr_moving], Why::Migrate);
         for moving in moving.iter().flatten() {
             pace::answer(&vm.machine);
             let result = vm.finish_object_move(moving);
@@ -131,7 +131,7 @@ impl<M: Machine> Vm<M> {
 
     /// Removes the entries of all of them: of pages that follow one another in one pass over
     /// the spaces.
-    fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>]) {
+    fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>], why: Why) {
         moving.sort_unstable_by_key(|moving| moving.as_ref().map(Moving::place));
         let mut rest = moving.iter().flatten().peekable();
         while let Some(first) = rest.next() {
@@ -142,7 +142,7 @@ impl<M: Machine> Vm<M> {
                 was_mapped |= self.was_mapped(next);
             }
             if was_mapped {
-                self.unmap_object_pages(first.object.id, pages, Why::Migrate);
+                self.unmap_object_pages(first.object.id, pages, why);
             }
         }
     }
@@ -179,7 +179,7 @@ impl<M: Machine> Vm<M> {
         let this = Move { from: pfn, to: pfn };
         let mut moving = [Some(self.begin_object_move(this, u64::MAX, &mut kept)?)];
         self.grace_everywhere();
-        self.unmap_moving(&mut moving);
+        self.unmap_moving(&mut moving, Why::Poison);
         let [Some(moving)] = &moving else { return Ok(()) };
         let desc = self.frames.desc(pfn);
         if desc.state().pins() > 0 {
