@@ -8,6 +8,7 @@ use super::{FrameDesc, Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Pfn};
 use crate::machine::Machine;
 use crate::pace::Pace;
+use crate::sync::Ordering;
 
 impl<M: Machine> Memory<M> {
     /// Looks whether so many single frames are free, before they are asked for one
@@ -41,8 +42,8 @@ impl Frames {
             return None;
         }
         let block = self.blocks.at(b);
-        // Only where bits are clear.
-        let is_free = |at: &u64| block.free_word(*at as usize / 64) == !0;
+        // Only where bits are clear: of a claim that is undone others see a part.
+        let is_free = |at: &u64| (at / 64..(at + nr) / 64).all(|w| block.free_word(w as usize) == !0);
         let starts = |w: usize| bits(run_starts(block.free_word(w), nr.ilog2())).map(move |i| w as u64 * 64 + i);
         let found = match nr {
             64.. => (0..BLOCK_FRAMES).step_by(nr as usize).filter(is_free).find(|at| self.claim_run(b, *at, nr)),
@@ -56,7 +57,11 @@ impl Frames {
         let block = self.blocks.at(b);
         let mask = ones(nr.min(64)) << (at % 64);
         let words = (at / 64) as usize..(at + nr).div_ceil(64) as usize;
-        block.claim_words(words, mask)
+        let is_ours = block.claim_words(words, mask);
+        if !is_ours && nr > 64 {
+            self.nr_undone.fetch_add(1, Ordering::Relaxed);
+        }
+        is_ours
     }
 }
 

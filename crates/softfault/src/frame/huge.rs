@@ -134,6 +134,7 @@ impl<M: Machine> Memory<M> {
             return Some(first);
         }
         self.release_run(first, nr, Content::Unknown);
+        self.frames.nr_undone.fetch_add(1, Ordering::Relaxed);
         None
     }
 }

@@ -36,6 +36,8 @@ mod class_tests;
 mod desc;
 mod folio;
 mod folio_alloc;
+#[cfg(test)]
+mod folio_alloc_tests;
 mod folio_maps;
 mod fragment;
 mod generations;
@@ -161,6 +163,9 @@ pub struct Frames {
     /// Turns in need that were asked for, and those that are over; see `sight`.
     pub(crate) turns: Word,
     pub(crate) nr_turns_over: Word,
+    /// Claims of several words that were undone since others had some of them. Shows a holder
+    /// whether it has claimed frames for a moment (I28).
+    pub(crate) nr_undone: Word,
     /// 1 while the owner of the turn wants the others to stand back.
     pub(crate) quiet: Word,
     /// 1 after a CPU began a block while memory was short, until somebody has reacted.

@@ -27,18 +27,18 @@ const GUARD_INSTALL: Advice = Advice::GuardInstall;
 
 /// Turns of a wait after which the other CPU's turn ends: more than an operation has
 /// that waits for nobody.
-const MANY: u64 = 1000;
+pub(super) const MANY: u64 = 1000;
 
-fn held(vm: &Vm<Plain>) -> u64 {
+pub(super) fn held(vm: &Vm<Plain>) -> u64 {
     vm.cpus.iter().fold(0, |sum, cpu| sum.wrapping_add(cpu.held.get()))
 }
 
-fn set_quiet(vm: &'static Vm<Plain>) {
+pub(super) fn set_quiet(vm: &'static Vm<Plain>) {
     vm.frames.turns.fetch_add(1, Ordering::Relaxed);
     vm.frames.quiet.store(1, Ordering::Relaxed);
 }
 
-fn end_quiet(vm: &'static Vm<Plain>) {
+pub(super) fn end_quiet(vm: &'static Vm<Plain>) {
     vm.frames.quiet.store(0, Ordering::Relaxed);
     vm.frames.nr_turns_over.fetch_add(1, Ordering::Release);
 }

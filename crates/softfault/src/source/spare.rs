@@ -92,17 +92,16 @@ impl<'vm, M: Machine> Spare<'vm, M> {
         self.give_back();
         self.fill = self.wanted_fill;
         let (vm, order, fill) = (self.vm, self.wanted, self.fill);
-        let mut obtain = || {
-            if order == Order::BASE {
-                return vm.obtain_held(fill);
-            }
-            let held = vm.hold();
-            let sub_page = (index - around(index, order).start) as u32;
-            vm.obtain_folio(order, sub_page).map(|pfn| (pfn, held))
+        let sub_page = (index - around(index, order).start) as u32;
+        let found = if order > vm.object_orders(id).least() {
+            vm.obtain_folio_if_found(order, sub_page).ok()
+        } else {
+            Some(vm.until_relieved(&mut || match order {
+                Order::BASE => vm.obtain_held(fill),
+                order => vm.obtain_folio(order, sub_page),
+            })?)
         };
-        let is_least = order <= vm.object_orders(id).least();
-        let obtained = if is_least { Some(vm.until_relieved(&mut obtain)?) } else { obtain().ok() };
-        match obtained {
+        match found {
             Some((pfn, held)) => (self.frames, self.held) = (Some(PageFrame { pfn, order }), Some(held)),
             None => self.most_there = Order(order.0 - 1),
         }

@@ -46,16 +46,14 @@ impl<M: Machine> Kit<'_, M> {
     #[inline(never)]
     pub(super) fn bring_folio(&mut self, order: Order, sub_page: u32, least: Order) -> Result<(), OutOfFrames> {
         self.give_back_all();
-        self.hold();
-        match self.vm.obtain_folio(order, sub_page) {
-            Ok(first) => self.large.batch = Some((first, order)),
-            Err(refused) => {
-                self.held = None;
-                if order == least {
-                    return Err(refused);
-                }
-                self.give_up(order);
-            }
+        let found = if order == least {
+            Some(self.vm.obtain_folio(order, sub_page)?)
+        } else {
+            self.vm.obtain_folio_if_found(order, sub_page).ok()
+        };
+        match found {
+            Some((first, held)) => (self.large.batch, self.held) = (Some((first, order)), Some(held)),
+            None => self.give_up(order),
         }
         Ok(())
     }
