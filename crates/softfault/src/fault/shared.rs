@@ -57,7 +57,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn fill_folio(&self, fault: &Fault<'_>, index: u64, at: PageSlot<'_>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let id = fault.found.object();
         let orders = self.vm.object_orders(id);
-        let order = self.vm.folio_order(id, index, at, kit.most_there());
+        let Some(order) = self.vm.folio_order(id, index, at, kit.most_there()) else { return Turn::Wait };
         let is_small = order == Order::BASE;
         let frame = if is_small { kit.take(Fill::Shared, fault.inside, fault.here.cpu) } else { kit.batch(order) };
         let Some(pfn) = frame else {

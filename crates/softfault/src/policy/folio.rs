@@ -88,11 +88,15 @@ pub(crate) fn around(index: u64, order: Order) -> Range<u64> {
 }
 
 /// The largest size whose pages are all missing and lie in the object. The least size may
-/// reach beyond its end.
-pub(crate) fn largest(question: &FolioQuestion, is_empty: &mut dyn FnMut(Range<u64>) -> bool) -> Order {
+/// reach beyond its end. `None` while a page of the least size is there: at rest all of them
+/// are, or none (I45), so that somebody is about to put the others in or to take it out.
+pub(crate) fn largest(question: &FolioQuestion, is_empty: &mut dyn FnMut(Range<u64>) -> bool) -> Option<Order> {
     let FolioOrders { least, most } = question.orders;
     let mut found = least;
     let mut seen = around(question.index, least);
+    if !is_empty(seen.clone()) {
+        return None;
+    }
     for order in (least.0 + 1..=most.min(question.most_there).0).map(Order) {
         let all = around(question.index, order);
         if all.end > question.nr_pages || !is_empty(all.start..seen.start) || !is_empty(seen.end..all.end) {
@@ -100,7 +104,7 @@ pub(crate) fn largest(question: &FolioQuestion, is_empty: &mut dyn FnMut(Range<u
         }
         (found, seen) = (order, all);
     }
-    found
+    Some(found)
 }
 
 #[cfg(test)]
@@ -125,16 +129,18 @@ mod tests {
     fn the_largest_that_is_empty_and_inside() {
         let ask = |index, nr_pages, orders, most_there: u8, used: &[u64]| {
             let question = FolioQuestion { index, nr_pages, orders, most_there: Order(most_there) };
-            largest(&question, &mut |pages| !used.iter().any(|page| pages.contains(page))).0
+            largest(&question, &mut |pages| !used.iter().any(|page| pages.contains(page))).map(|order| order.0)
         };
-        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[]), 9);
-        assert_eq!(ask(5, 512, orders(0, 9), 9, &[]), 9);
-        assert_eq!(ask(5, 511, orders(0, 9), 9, &[]), 8, "the last page is not the object's");
-        assert_eq!(ask(5, 6, orders(3, 9), 9, &[]), 3, "the least may reach beyond the end");
-        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[15]), 3);
-        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[4]), 0);
-        assert_eq!(ask(5, 1000, orders(0, 9), 2, &[]), 2, "no larger frames");
-        assert_eq!(ask(5, 1000, orders(1, 4), 9, &[]), 4);
-        assert_eq!(ask(5, 1000, orders(3, 4), 0, &[]), 3, "the least is asked for all the same");
+        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[]), Some(9));
+        assert_eq!(ask(5, 512, orders(0, 9), 9, &[]), Some(9));
+        assert_eq!(ask(5, 511, orders(0, 9), 9, &[]), Some(8), "the last page is not the object's");
+        assert_eq!(ask(5, 6, orders(3, 9), 9, &[]), Some(3), "the least may reach beyond the end");
+        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[15]), Some(3));
+        assert_eq!(ask(5, 1000, orders(0, 9), 9, &[4]), Some(0));
+        assert_eq!(ask(5, 1000, orders(0, 9), 2, &[]), Some(2), "no larger frames");
+        assert_eq!(ask(5, 1000, orders(1, 4), 9, &[]), Some(4));
+        assert_eq!(ask(5, 1000, orders(3, 4), 0, &[]), Some(3), "the least is asked for all the same");
+        assert_eq!(ask(5, 1000, orders(3, 9), 9, &[7]), None, "a part of the least is there");
+        assert_eq!(ask(5, 1000, orders(3, 9), 9, &[8]), Some(3));
     }
 }

@@ -6,8 +6,10 @@
 //! head     tails, then the descriptor of the head; nobody sees them yet
 //! put      the word of each page
 //! ```
-//! Who meets a claimed word waits with nothing held. Whoever claims is in a section, holds the
-//! frames already, and waits for nobody.
+//! Who meets a claimed word waits with nothing held. So does who finds his own word empty and
+//! another of the least size not: a remover has not emptied that yet, or somebody claims the words.
+//! Who loses a claim looks again, sees the word that was not empty, and waits or takes a smaller
+//! size. Whoever claims is in a section, holds the frames already, and waits for nobody.
 //!
 //! Locks on entry: a section.
 
@@ -20,8 +22,8 @@ use crate::space::vma::ObjectId;
 
 impl<M: Machine> Links<M> {
     /// The size that a page which is missing is to have; there are frames up to `most_there`.
-    /// A look only: what is there when the page is put in decides.
-    pub(crate) fn folio_order(&self, id: ObjectId, index: u64, slot: PageSlot<'_>, most_there: Order) -> Order {
+    /// A look only: what is there when the page is put in decides. `None`: wait with nothing held.
+    pub(crate) fn folio_order(&self, id: ObjectId, index: u64, slot: PageSlot<'_>, most_there: Order) -> Option<Order> {
         let (orders, nr_pages) = (self.object_orders(id), self.object_nr_pages(id));
         let question = FolioQuestion { index, nr_pages, orders, most_there };
         largest(&question, &mut |pages| slot.are_missing(index, pages))
@@ -42,3 +44,7 @@ impl<M: Machine> Links<M> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "fill_tests.rs"]
+mod tests;

@@ -7,7 +7,7 @@
 
 use super::object::MAX_OBJECT_BYTES;
 use super::slot::{ObjectPage, PageFrame};
-use super::spare::Spare;
+use super::spare::{Put, Spare};
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::errno::op_error;
 use crate::frame::OutOfFrames;
@@ -244,7 +244,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), ObjectWriteError> {
         let mut spare = Spare::new(self.vm);
         loop {
-            {
+            let put = {
                 let section = self.vm.section();
                 if index >= self.vm.object_nr_pages(self.id) {
                     return Ok(());
@@ -256,18 +256,19 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         return Ok(());
                     }
                     ObjectPage::Poisoned => return Err(ObjectWriteError::Poisoned),
-                    ObjectPage::Absent if spare.put_into(self.id, index, &slot) => continue,
-                    ObjectPage::Absent => {}
-                    ObjectPage::Filling | ObjectPage::Leaving(_) => {
-                        drop(section);
-                        // Whoever takes the page out may wait for frames of others.
-                        spare.give_back();
-                        self.vm.machine.relax();
-                        continue;
-                    }
+                    ObjectPage::Absent => spare.put_into(self.id, index, &slot),
+                    ObjectPage::Filling | ObjectPage::Leaving(_) => Put::Wait,
+                }
+            };
+            match put {
+                Put::Done => {}
+                Put::Lacking => spare.bring(self.id, index)?,
+                Put::Wait => {
+                    // Whoever takes the page out may wait for frames of others.
+                    spare.give_back();
+                    self.vm.machine.relax();
                 }
             }
-            spare.bring(self.id, index)?;
         }
     }
 

@@ -15,6 +15,16 @@ use crate::policy::folio::{FolioOrders, around};
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
 
+/// What has become of a page that was missing.
+pub(super) enum Put {
+    /// Frames were put in, by the caller or by somebody who was quicker. Look again.
+    Done,
+    /// Somebody is at work on the words of the folio: give back, wait, and look again.
+    Wait,
+    /// There are no such frames in hand.
+    Lacking,
+}
+
 /// What is not used goes back.
 pub(super) struct Spare<'vm, M: Machine> {
     vm: &'vm Vm<M>,
@@ -53,21 +63,22 @@ impl<'vm, M: Machine> Spare<'vm, M> {
         self.held = None;
     }
 
-    /// Whether there were frames to put in, even if somebody else was quicker.
-    pub(super) fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> bool {
+    /// Puts in what is in hand, if that is what is missing.
+    pub(super) fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> Put {
         let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
         let done = match slot {
             ObjectSlot::Page(at) if has_sizes => {
                 self.wanted_fill = Fill::Shared;
-                self.wanted = self.vm.folio_order(id, index, *at, self.most_there);
-                let Some(head) = self.take_wanted() else { return false };
+                let Some(order) = self.vm.folio_order(id, index, *at, self.most_there) else { return Put::Wait };
+                self.wanted = order;
+                let Some(head) = self.take_wanted() else { return Put::Lacking };
                 self.vm.object_fill_folio(id, index, *at, head).map_err(|lost| (lost, head))
             }
             _ => {
                 self.wanted = Order::BASE;
                 // One for a node, after which a page was missing, is not right, nor the other way round.
                 self.wanted_fill = slot.fill();
-                let Some(frame) = self.take_wanted() else { return false };
+                let Some(frame) = self.take_wanted() else { return Put::Lacking };
                 self.vm.object_fill(id, index, slot, frame.pfn).map_err(|lost| {
                     self.vm.frames.desc(frame.pfn).clear();
                     (lost, frame)
@@ -79,7 +90,7 @@ impl<'vm, M: Machine> Spare<'vm, M> {
             Ok(()) => self.held = None,
             Err((LostFill, frame)) => self.frames = Some(frame),
         }
-        true
+        Put::Done
     }
 
     fn take_wanted(&mut self) -> Option<PageFrame> {
