@@ -71,7 +71,8 @@ impl BlockData {
         let owner = (state & RESERVED) >> RESERVED_SHIFT;
         (owner == tag || owner == 0) && has_run(state, order.0.into())
     }
-    fn largest_run(&self) -> u32 {
+    /// Order of the largest run of free frames, at most 8: a look at the bitmap.
+    pub(super) fn largest_run(&self) -> u32 {
         largest_run(core::array::from_fn(|w| self.free_word(w)))
     }
     /// Whether all frames that are free are zero.

@@ -1,11 +1,12 @@
 //! Folios of objects: which frames are found, when nobody may look for any (I28), and when the
 //! caller is refused.
 
-use super::OutOfFrames;
 use super::class::Class;
+use super::offers::LOST;
 use super::quiet_tests::{MANY, end_quiet, held, set_quiet};
 use super::summary::Kind;
 use super::want::{Content, Fill};
+use super::{BLOCK_WORDS, OutOfFrames};
 use crate::addr::{Access, BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::linux::MapFlags;
 use crate::machine::CpuId;
@@ -141,5 +142,87 @@ fn a_folio_is_found_in_a_group() {
         assert_eq!(vm.cpus.at(1).zeroed.replace(first, 0xff).1, 0);
         let found = if is_least { vm.obtain_folio(Order(3), 0) } else { vm.obtain_folio_if_found(Order(3), 0) };
         assert_eq!(found.ok().map(|(pfn, _held)| u64::from(pfn.0)), is_least.then_some(first));
+    }
+}
+
+/// Every other frame of all blocks is free, and 64 adjacent ones in one block. The blocks are of
+/// that class.
+fn with_one_run(class: Class, b: BlockId) -> Vm<Plain> {
+    let vm = vm(128 * BLOCK_FRAMES, Tunables::default());
+    vm.steal_groups();
+    let blocks = &vm.frames.blocks;
+    for block in blocks.names().iter().map(|b| blocks.at(b)) {
+        for w in 0..BLOCK_WORDS {
+            let (mask, _) = block.claim_some(w, 64);
+            if mask & EVEN != 0 {
+                block.release(w, mask & EVEN, Content::Unknown);
+            }
+        }
+        if class != Class::Movable {
+            block.mark(class);
+        }
+    }
+    blocks.at(b).release(3, !EVEN, Content::Unknown);
+    assert!(blocks.at(b).largest_run() == 6 && blocks.at(b).class() == class);
+    vm
+}
+
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// I28: nobody is refused a folio for which there are frames, wherever they lie.
+#[test]
+fn a_run_far_away_is_found() {
+    let all = [(Class::Movable, 1), (Class::Movable, 3), (Class::Shared, 4), (Class::Pinned, 6), (Class::Fixed, 3)];
+    for (class, order) in all {
+        let vm = with_one_run(class, BlockId(100));
+        let orders = FolioOrders::new(Order(order), Order(order)).unwrap();
+        let object = vm.new_shared_object_of(512 * PAGE, orders).unwrap();
+        let nr_turns = vm.frames.turns.get();
+        assert_eq!(object.write(0, &[1]), Ok(()), "{class:?} {order}");
+        assert_eq!(object.nr_resident_pages(), 1 << order);
+        let is_named = class == Class::Movable && order > 1;
+        assert!(!is_named || vm.frames.turns.get() == nr_turns, "the block says that it has a run");
+        while vm.obtain_folio(Order(3), 0).is_ok() {}
+        assert!(!vm.frames.blocks.summary.has(Kind::Run3), "the next search looks at the same blocks again");
+    }
+    // Somebody has reserved the block, and none of his frames are in groups.
+    let vm = with_one_run(Class::Movable, BlockId(100));
+    assert!(vm.frames.blocks.at(BlockId(100)).reserve(0xffff));
+    assert_eq!(vm.obtain_folio(Order(3), 0).ok().map(|(pfn, _held)| BlockId::of(pfn)), Some(BlockId(100)));
+}
+
+/// Nobody waits for the look at all blocks.
+#[test]
+fn who_looks_at_all_blocks_holds_nothing() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(with_one_run(Class::Fixed, BlockId(100))));
+    vm.frames.blocks.at(BlockId(100)).claim_exact(3, EVEN).unwrap();
+    let nr_looks = Rc::new(Cell::new(0));
+    let counted = nr_looks.clone();
+    vm.frames.folio_search.set(0);
+    on_relax(move || {
+        // After 96 blocks in one pass.
+        let holders = held(vm) & 0xffff;
+        counted.set(counted.get() + u32::from(holders == 0 && !vm.frames.is_anybody_in_need()));
+    });
+    assert!(vm.obtain_folio(Order(3), 0).is_err());
+    on_relax(|| ());
+    assert!(nr_looks.get() >= 1, "I28: others wait");
+}
+
+/// A size that the caller can do without costs a bounded number of looks, and the next search
+/// looks at others.
+#[test]
+fn a_search_for_a_larger_size_is_bounded() {
+    for class in [Class::Movable, Class::Fixed] {
+        let vm = with_one_run(class, BlockId(100));
+        let blocks = &vm.frames.blocks;
+        // The block does not say that it has it.
+        assert!(blocks.at(BlockId(100)).reserve(0xffff));
+        vm.frames.folio_search.set(0);
+        assert!(vm.obtain_folio_if_found(Order(3), 0).is_err());
+        assert!((60..=64).contains(&vm.frames.folio_search.get()), "{}", vm.frames.folio_search.get());
+        let nr_lost = blocks.names().iter().filter(|b| blocks.at(*b).state.get() & LOST != 0).count();
+        assert!(nr_lost <= 4, "{nr_lost} blocks were looked at for a size that need not be");
+        assert!(vm.obtain_folio_if_found(Order(3), 0).is_ok(), "it looks at the same blocks again");
     }
 }
