@@ -20,7 +20,10 @@ const ALIGN_BYTES: usize = 2 << 20;
 /// The memory of one machine.
 pub(crate) struct Arena {
     base: NonNull<u8>,
+    /// Of the beginning.
     frames: [FrameRange; 1],
+    /// With those that may be added.
+    nr_frames: u64,
 }
 
 // SAFETY: H1, H2: the mapping belongs to the arena as long as it lives, and is
@@ -30,9 +33,11 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// `bytes` of zeroes, aligned to 2 MiB so that the host can use huge pages.
-    pub(crate) fn new(bytes: u64, huge: bool) -> Result<Arena, Errno> {
-        let len = usize::try_from(bytes).map_err(|_| Errno::NOMEM)?;
+    /// `bytes` of zeroes, aligned to 2 MiB so that the host can use huge pages, and behind them
+    /// `spare_bytes` that may be added later.
+    pub(crate) fn new(bytes: u64, spare_bytes: u64, huge: bool) -> Result<Arena, Errno> {
+        let all = bytes.checked_add(spare_bytes).ok_or(Errno::NOMEM)?;
+        let len = usize::try_from(all).map_err(|_| Errno::NOMEM)?;
         let padded = len.checked_add(ALIGN_BYTES).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: H1: a new mapping at an address of the host's choice.
@@ -50,15 +55,16 @@ impl Arena {
             let _ = madvise(base, len, if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage });
         }
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Arena { base, frames: [FrameRange { first: Pfn(0), nr_frames: bytes / FRAME_BYTES as u64 }] })
+        let frames = [FrameRange { first: Pfn(0), nr_frames: bytes / FRAME_BYTES as u64 }];
+        Ok(Arena { base, frames, nr_frames: all / FRAME_BYTES as u64 })
     }
 
     #[inline(always)]
     pub(crate) fn nr_frames(&self) -> u64 {
-        self.frames[0].nr_frames
+        self.nr_frames
     }
 
-    /// All its frames, as one range.
+    /// The frames of the beginning, as one range.
     pub(crate) fn frames(&self) -> &[FrameRange; 1] {
         &self.frames
     }

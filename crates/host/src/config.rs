@@ -33,6 +33,9 @@ pub struct HostedConfig {
     /// Physical memory in bytes, a multiple of 4,096, at most 16 TiB. Nothing is
     /// reserved for it: the host gives pages as they are touched.
     pub arena_bytes: u64,
+    /// Memory behind it that may be added ([`add_memory`](softfault::Vm::add_memory)), a multiple of
+    /// 4,096; with `arena_bytes` at most 16 TiB.
+    pub spare_bytes: u64,
     /// How invalidations reach other CPUs.
     pub mode: Mode,
     /// Translations that a CPU's TLB holds, at least 4.
@@ -67,6 +70,12 @@ impl HostedConfig {
     #[must_use]
     pub const fn with_arena_bytes(mut self, arena_bytes: u64) -> HostedConfig {
         self.arena_bytes = arena_bytes;
+        self
+    }
+    /// The same with other [`spare_bytes`](HostedConfig::spare_bytes).
+    #[must_use]
+    pub const fn with_spare_bytes(mut self, spare_bytes: u64) -> HostedConfig {
+        self.spare_bytes = spare_bytes;
         self
     }
     /// The same with another [`mode`](HostedConfig::mode).
@@ -124,6 +133,7 @@ impl Default for HostedConfig {
         HostedConfig {
             nr_cpus: 1,
             arena_bytes: 64 << 20,
+            spare_bytes: 0,
             mode: Mode::Interrupt,
             tlb_entries: 1536,
             huge: false,
@@ -144,6 +154,8 @@ pub enum HostedError {
     Cpus(usize),
     /// `arena_bytes` is out of range.
     Arena(u64),
+    /// `spare_bytes` is out of range.
+    Spare(u64),
     /// `tlb_entries` is out of range.
     Tlb(usize),
     /// The host refused the arena.
@@ -158,6 +170,9 @@ impl fmt::Display for HostedError {
             HostedError::Cpus(n) => write!(f, "nr_cpus is {n}, should be 1 to {MAX_CPUS}"),
             HostedError::Arena(n) => {
                 write!(f, "arena_bytes is {n}, should be a multiple of 4096, above 0 and at most 16 TiB")
+            }
+            HostedError::Spare(n) => {
+                write!(f, "spare_bytes is {n}, should be a multiple of 4096, with arena_bytes at most 16 TiB")
             }
             HostedError::Tlb(n) => write!(f, "tlb_entries is {n}, should be 4 to 1048576"),
             HostedError::Map(n, errno) => write!(f, "arena_bytes is {n}, the host cannot map that: {errno}"),
@@ -177,6 +192,10 @@ impl HostedConfig {
         }
         if self.arena_bytes == 0 || !self.arena_bytes.is_multiple_of(4096) || self.arena_bytes > 16 << 40 {
             return Err(HostedError::Arena(self.arena_bytes));
+        }
+        let is_too_much = self.spare_bytes > (16 << 40) - self.arena_bytes;
+        if is_too_much || !self.spare_bytes.is_multiple_of(4096) {
+            return Err(HostedError::Spare(self.spare_bytes));
         }
         if !(4..=1 << 20).contains(&self.tlb_entries) {
             return Err(HostedError::Tlb(self.tlb_entries));
@@ -201,10 +220,12 @@ mod tests {
             .with_software_marks(true)
             .with_strict_bbm(true)
             .with_barrier(Barrier::Membarrier)
-            .with_seed(9);
+            .with_seed(9)
+            .with_spare_bytes(8192);
         let HostedConfig {
             nr_cpus,
             arena_bytes,
+            spare_bytes,
             mode,
             tlb_entries,
             huge,
@@ -216,6 +237,6 @@ mod tests {
         } = config;
         assert_eq!((nr_cpus, arena_bytes, mode, tlb_entries), (2, 4096, Mode::Broadcast, 8));
         assert_eq!((huge, zeroed, software_marks, strict_bbm), (true, false, true, true));
-        assert_eq!((barrier, seed), (Barrier::Membarrier, 9));
+        assert_eq!((barrier, seed, spare_bytes), (Barrier::Membarrier, 9, 8192));
     }
 }

@@ -57,8 +57,8 @@ impl<F: Format> Hosted<F> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         config.check()?;
         let barrier = config.barrier.choose().ok_or(HostedError::Barrier)?;
-        let arena =
-            Arena::new(config.arena_bytes, config.huge).map_err(|errno| HostedError::Map(config.arena_bytes, errno))?;
+        let arena = Arena::new(config.arena_bytes, config.spare_bytes, config.huge)
+            .map_err(|errno| HostedError::Map(config.arena_bytes, errno))?;
         let cpu = |i: usize| CpuState::new(config.tlb_entries, config.seed.wrapping_add((i as u64) << 32));
         Ok(Hosted {
             arena,

@@ -24,6 +24,16 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         self.arena.frames()
     }
 
+    fn nr_frames_at_most(&self) -> u64 {
+        self.arena.nr_frames()
+    }
+
+    /// Whatever lies in the arena, which is all there and this machine's alone. It may have been used.
+    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+        let end = u64::from(range.first.0) + range.nr_frames;
+        (end <= self.arena.nr_frames()).then_some(false)
+    }
+
     fn begin(&mut self) -> bool {
         self.cpus.iter().for_each(CpuState::begin);
         core::mem::replace(&mut self.are_zero, false)

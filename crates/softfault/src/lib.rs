@@ -145,7 +145,7 @@ pub use base::Base;
 pub use compact::{CompactRefusal, MigrateRefusal, PoisonRefusal};
 pub use errno::Errno;
 pub use fault::{FaultDone, FaultError};
-pub use frame::{Advance, Fragmentation, Memory, OLDEST_AGE, OutOfFrames};
+pub use frame::{AddMemoryRefusal, Advance, Fragmentation, Memory, OLDEST_AGE, OutOfFrames, RemoveMemoryRefusal};
 pub use khugepaged::Scan;
 pub use links::Links;
 pub use linux::{Advice, AdviceError, MapFlags, MapType, MlockFlags, MlockallFlags, MremapFlags, Prot};

@@ -239,6 +239,18 @@ pub unsafe trait Machine: Sized + Sync {
     /// The same on every call. Ranges may touch: the core joins their frames.
     fn frames(&self) -> &[FrameRange];
 
+    /// One past the highest frame that may be added; constant. What lies below costs some words for each 128 MiB.
+    fn nr_frames_at_most(&self) -> u64 {
+        0
+    }
+    /// Makes memory the subsystem's, as I1 says, until [`frames_removed`](Self::frames_removed): see
+    /// [`add_memory`](crate::Vm::add_memory). Whether all of it is zero; `None` if the machine has no such memory.
+    fn add_frames(&self, _range: &FrameRange) -> Option<bool> {
+        None
+    }
+    /// Memory is the machine's again, to do with as it likes. No CPU has a translation of it.
+    fn frames_removed(&self, _range: &FrameRange) {}
+
     /// How many nodes of memory there are, at most [`MAX_NODES`]; constant. Nodes steer
     /// from where a CPU takes frames first; any answers are sound.
     fn nr_nodes(&self) -> usize {

@@ -90,6 +90,10 @@ pub(crate) struct Plain {
     /// All frames lie so many bytes further up.
     pub(crate) skew: usize,
     is_soiled: bool,
+    /// What may be added, whether it is zero, and the limit.
+    pub(crate) addable: FrameRange,
+    pub(crate) is_added_zero: Word,
+    pub(crate) nr_frames_at_most: u64,
     /// Nodes, and the node of each range and CPU; 0 where there is no number.
     pub(crate) nr_nodes: usize,
     pub(crate) node_of_ranges: Vec<u8>,
@@ -116,6 +120,13 @@ unsafe impl Machine for Plain {
     type Format = X86_64;
     fn frames(&self) -> &[FrameRange] {
         &self.frames
+    }
+    fn nr_frames_at_most(&self) -> u64 {
+        self.nr_frames_at_most
+    }
+    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+        let is_mine = self.addable.holds(range.first.0.into()) && range.end() <= self.addable.end();
+        is_mine.then(|| self.is_added_zero.get() != 0)
     }
     fn vector_registers(&self) -> bool {
         !KEPT.get()
@@ -224,6 +235,9 @@ fn plain(allocated: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: u
         origin: 0,
         skew,
         is_soiled,
+        addable: FrameRange { first: Pfn(0), nr_frames: 0 },
+        is_added_zero: Word::new(0),
+        nr_frames_at_most: 0,
         nr_nodes,
         node_of_ranges,
         node_of_cpus,

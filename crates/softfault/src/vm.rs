@@ -16,7 +16,7 @@ use crate::sync::Word;
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeMode;
 use layout::Layout;
-use refusal::{check_linear, check_nodes, nr_cpus_of, nr_usable, span_of, watermarks_of};
+use refusal::{check_linear, check_nodes, nr_blocks_of, nr_cpus_of, nr_usable, span_at_most, span_of, watermarks_of};
 
 mod homes;
 mod layout;
@@ -35,7 +35,7 @@ impl<M: Machine> Vm<M> {
         let nr_cpus = nr_cpus_of(&machine)?;
         let mode = if tunables.thp_off { HugeMode::Off } else { HugeMode::Knobs };
         let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
-        let nr_frames = span_of(machine.frames())?;
+        let nr_frames = span_of(machine.frames())?.max(span_at_most(&machine));
         check_nodes(&machine)?;
         let layout = Layout::of(machine.frames(), nr_frames, nr_cpus)?;
         let nr_usable = nr_usable(machine.frames(), &layout.meta);
@@ -49,7 +49,7 @@ impl<M: Machine> Vm<M> {
         let (descs, blocks) = layout.sections(&machine);
         let (reserve, pressure) = Reserve::new(if tunables.keep_min { marks.min_pages } else { 0 });
         let frames = Frames {
-            nr_team: share::team(blocks.nr(), nr_cpus as u64),
+            nr_team: share::team(nr_blocks_of(machine.frames()), nr_cpus as u64),
             descs,
             blocks,
             zero: layout.zero(),
@@ -67,6 +67,7 @@ impl<M: Machine> Vm<M> {
             watch: Watch::new(&marks),
             reserve,
             ages: Ages::new(),
+            resizes: Word::new(0),
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };

@@ -5,7 +5,7 @@ use softfault::addr::Pfn;
 
 #[test]
 fn any_part_of_a_frame_reads_back() {
-    let arena = Arena::new(1 << 20, false).unwrap();
+    let arena = Arena::new(1 << 20, 0, false).unwrap();
     assert_eq!(arena.nr_frames(), 256);
     assert!(arena.frame_ptr(Pfn(0)).addr().is_multiple_of(2 << 20));
     let mut shadow = vec![0u8; 4096];
@@ -32,12 +32,12 @@ fn any_part_of_a_frame_reads_back() {
 #[test]
 #[should_panic(expected = "machine check")]
 fn bytes_past_a_frame_are_refused() {
-    Arena::new(1 << 20, false).unwrap().store(Pfn(0), 4090, &[0; 7]);
+    Arena::new(1 << 20, 0, false).unwrap().store(Pfn(0), 4090, &[0; 7]);
 }
 
 #[test]
 fn frames_past_the_end_are_refused() {
-    let arena = Arena::new(1 << 20, false).unwrap();
+    let arena = Arena::new(1 << 20, 0, false).unwrap();
     assert_eq!(arena.frame_ptr(Pfn(255)).addr() - arena.frame_ptr(Pfn(0)).addr(), 255 * 4096);
     for pfn in [256, 257, u32::MAX] {
         let asked = || arena.frame_ptr(Pfn(pfn)).addr();
@@ -49,7 +49,7 @@ fn frames_past_the_end_are_refused() {
 
 #[test]
 fn many_machines_fit_in_one_process() {
-    let arenas: Vec<Arena> = (0..32).map(|_| Arena::new(1 << 30, true).unwrap()).collect();
+    let arenas: Vec<Arena> = (0..32).map(|_| Arena::new(1 << 30, 0, true).unwrap()).collect();
     for (i, arena) in arenas.iter().enumerate() {
         arena.word(Pfn(9), 8).store(i as u64, std::sync::atomic::Ordering::Relaxed);
     }

@@ -52,6 +52,8 @@ fn bad_configurations_are_named() {
     assert_eq!(make(HostedConfig { nr_cpus: 513, ..good }), Some(HostedError::Cpus(513)));
     assert_eq!(make(HostedConfig { arena_bytes: 0, ..good }), Some(HostedError::Arena(0)));
     assert_eq!(make(HostedConfig { arena_bytes: 4097, ..good }), Some(HostedError::Arena(4097)));
+    assert_eq!(make(HostedConfig { spare_bytes: 5, ..good }), Some(HostedError::Spare(5)));
+    assert_eq!(make(HostedConfig { spare_bytes: 16 << 40, ..good }), Some(HostedError::Spare(16 << 40)));
     assert_eq!(make(HostedConfig { tlb_entries: 3, ..good }), Some(HostedError::Tlb(3)));
     assert!(HostedError::Cpus(513).to_string().contains("nr_cpus is 513, should be 1 to 512"));
 }

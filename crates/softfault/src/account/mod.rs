@@ -196,6 +196,28 @@ events! {
     MigrateRefusedRaced = "migrate_refused_raced",
     /// Not moved: no frame to move to.
     MigrateRefusedNoTarget = "migrate_refused_no_target",
+    /// Ranges of memory added.
+    MemoryAdded = "memory_added",
+    /// Not added: not whole sections.
+    AddMemoryNotSections = "add_memory_not_sections",
+    /// Not added: frame 0, or too high.
+    AddMemoryOutOfRange = "add_memory_out_of_range",
+    /// Not added: some of it is there.
+    AddMemoryAlreadyThere = "add_memory_already_there",
+    /// Not added: the machine has none there.
+    AddMemoryNoSuchMemory = "add_memory_no_such_memory",
+    /// Not added: no frames for its descriptors.
+    AddMemoryNoMetadata = "add_memory_no_metadata",
+    /// Ranges of memory removed.
+    MemoryRemoved = "memory_removed",
+    /// Not removed: not whole sections.
+    RemoveMemoryNotSections = "remove_memory_not_sections",
+    /// Not removed: some of it is not there.
+    RemoveMemoryNotThere = "remove_memory_not_there",
+    /// Not removed: a frame is in use.
+    RemoveMemoryInUse = "remove_memory_in_use",
+    /// Not removed: an allocation is about to be refused.
+    RemoveMemoryInNeed = "remove_memory_in_need",
     /// Faults that found no huge page and left it at that, or to the daemon.
     CompactNotAsked = "compact_not_asked",
     /// Compactions put off, since the last ones were in vain.

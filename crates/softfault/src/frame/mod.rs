@@ -56,6 +56,7 @@ mod quiet_tests;
 mod refill;
 mod release;
 mod reserve;
+mod resize;
 mod runs;
 mod search;
 pub(crate) mod sections;
@@ -96,6 +97,7 @@ pub use idle::Advance;
 pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
 pub(crate) use reserve::{Pressure, Reserve};
+pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;
 pub(crate) use sections::{BlockPieces, DescCursor, Descs};
 pub(crate) use sight::Source;
@@ -116,16 +118,16 @@ pub struct Memory<M: Machine> {
     pub(crate) frames: Frames,
     /// Held by the CPU that empties the groups of others.
     pub(crate) thief: Word,
-    /// Frames that were free at the beginning.
-    pub(crate) nr_total_pages: u64,
-    /// The same, less those that were set aside then.
+    /// Frames that were free at the beginning, and those that came since, less those that went.
+    pub(crate) nr_total_pages: Word,
+    /// Those of the beginning, less those that were set aside then.
     nr_free_at_first: u64,
 }
 
 impl<M: Machine> Memory<M> {
     pub(crate) fn new(base: Base<M>, frames: Frames, nr_total_pages: u64) -> Memory<M> {
         let nr_free_at_first = nr_total_pages - frames.reserve.nr_frames();
-        Memory { base, frames, thief: Word::new(0), nr_total_pages, nr_free_at_first }
+        Memory { base, frames, thief: Word::new(0), nr_total_pages: Word::new(nr_total_pages), nr_free_at_first }
     }
 
     pub(crate) fn into_base(self) -> Base<M> {
@@ -175,6 +177,8 @@ pub struct Frames {
     pub(crate) watch: Watch,
     pub(crate) reserve: Reserve,
     pub(crate) ages: Ages,
+    /// The lock of those who add or remove memory.
+    pub(crate) resizes: Word,
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) injection: Injection,
 }

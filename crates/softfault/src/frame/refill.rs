@@ -153,7 +153,6 @@ impl<M: Machine> Memory<M> {
 
     /// Empties the groups of the CPUs that have any into the blocks; whether there was
     /// anything. Such CPUs keep no blocks for themselves, either.
-    #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn steal_groups(&self) -> bool {
         self.steal(&self.frames.marked(), |_| ())
     }

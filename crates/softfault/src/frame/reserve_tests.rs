@@ -35,23 +35,27 @@ fn ordinary_allocations_leave_the_reserve_alone() {
     let vm = vm(16 * BLOCK_FRAMES, keeping());
     let nr_kept = vm.watermarks().min_pages;
     assert!((170..=181).contains(&nr_kept), "{nr_kept} of 32 MiB, 724 KiB");
-    assert_eq!((vm.nr_reserve_pages(), vm.nr_free_pages()), (nr_kept, vm.nr_total_pages - nr_kept));
+    assert_eq!((vm.nr_reserve_pages(), vm.nr_free_pages()), (nr_kept, vm.nr_total_pages.get() - nr_kept));
     check(&vm);
     let others: BTreeSet<_> = take_all(&vm).into_iter().collect();
-    assert_eq!((others.len() as u64, vm.nr_free_pages()), (vm.nr_total_pages - nr_kept, 0), "and refused exactly");
+    assert_eq!(
+        (others.len() as u64, vm.nr_free_pages()),
+        (vm.nr_total_pages.get() - nr_kept, 0),
+        "and refused exactly"
+    );
     assert_eq!(vm.obtain(Fill::Fixed), Err(OutOfFrames::Frame));
     assert!(vm.obtain_huge().is_err() && vm.obtain_all(&mut |source| source.look_for(1)).is_err());
     let kept: BTreeSet<_> = core::iter::repeat_with(|| vm.take_reserved()).map_while(|pfn| pfn).collect();
     assert_eq!((kept.len() as u64, vm.nr_reserve_pages()), (nr_kept, 0));
     assert!(kept.is_disjoint(&others));
     kept.into_iter().chain(others).for_each(|pfn| vm.give_back(pfn, Fill::Raw));
-    assert_eq!(vm.nr_free_pages(), vm.nr_total_pages);
+    assert_eq!(vm.nr_free_pages(), vm.nr_total_pages.get());
     check(&vm);
 }
 
 #[test]
 fn nothing_is_kept_unless_asked_for_or_of_tiny_memory() {
-    let all = |vm: Vm<Plain>| (vm.nr_reserve_pages(), vm.nr_total_pages - take_all(&vm).len() as u64);
+    let all = |vm: Vm<Plain>| (vm.nr_reserve_pages(), vm.nr_total_pages.get() - take_all(&vm).len() as u64);
     assert_eq!(all(vm(16 * BLOCK_FRAMES, Tunables::default())), (0, 0));
     assert_eq!(all(vm(64, keeping())), (0, 0), "256 KiB");
     assert_eq!(all(vm(250, keeping())), (0, 0), "1 MiB, of which the metadata is a part");

@@ -57,7 +57,7 @@ impl Shape {
         match found {
             Ok(first) => self.got(first, order),
             Err(_) if order == Order::BASE => {
-                assert_eq!(self.nr_live, self.vm.nr_total_pages, "I28: refused with frames free");
+                assert_eq!(self.nr_live, self.vm.nr_total_pages.get(), "I28: refused with frames free");
             }
             Err(_) if order == Order::PMD => {
                 assert!(blocks.iter().all(|block| block.nr_free_exact() < BLOCK_FRAMES), "I40: a block is denied");
@@ -106,7 +106,7 @@ impl Shape {
             self.give_back();
         }
         self.check();
-        assert_eq!(self.vm.nr_free_pages(), self.vm.nr_total_pages);
+        assert_eq!(self.vm.nr_free_pages(), self.vm.nr_total_pages.get());
         self.vm.steal_groups();
         let nr_whole = self.vm.frames.blocks.iter().filter(|block| block.nr_free_exact() == BLOCK_FRAMES).count();
         let huge: Vec<HugeFrame> = core::iter::from_fn(|| self.vm.obtain_huge().ok()).collect();

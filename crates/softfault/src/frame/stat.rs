@@ -20,7 +20,8 @@ impl<M: Machine> Memory<M> {
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
 
-    /// One past the number of the highest frame. There may be holes below.
+    /// One past the number of the highest frame, or of the highest that may be added. There may be
+    /// holes below.
     pub fn nr_frames(&self) -> u64 {
         self.frames.descs.len() as u64
     }
@@ -37,7 +38,8 @@ impl<M: Machine> Memory<M> {
                 *sum = word.get().wrapping_add(*sum);
             }
         }
-        VmStat { nr_free_pages: self.nr_free_pages(), nr_total_pages: self.nr_total_pages, events }
+        let nr_total_pages = self.nr_total_pages.load(Ordering::Relaxed);
+        VmStat { nr_free_pages: self.nr_free_pages(), nr_total_pages, events }
     }
 
     /// Free frames, those in per-CPU groups included. Answers other CPUs meanwhile.

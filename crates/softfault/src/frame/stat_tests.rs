@@ -43,7 +43,7 @@ fn there_and_back<T>(vm: &Vm<Plain>, nr: u64, take: impl Fn() -> T, give: impl F
 #[test]
 fn each_size_is_counted() {
     let vm = machine();
-    assert_eq!(vm.nr_free_pages(), vm.nr_total_pages);
+    assert_eq!(vm.nr_free_pages(), vm.nr_total_pages.get());
     for fill in [Fill::Raw, Fill::Zeroed, Fill::Fixed] {
         there_and_back(&vm, 1, || vm.obtain(fill).unwrap(), |pfn| vm.give_back(pfn, Fill::Raw));
         // Into the group of a CPU, or to the block if it is not of that group.
@@ -61,7 +61,7 @@ fn each_size_is_counted() {
     there_and_back(&vm, BLOCK_FRAMES, whole, |huge| vm.give_back_huge(huge.first, Content::Unknown));
     vm.steal_groups();
     is_counted(&vm);
-    assert_eq!(vm.frames.nr_free_in_blocks(), vm.nr_total_pages, "nothing is in groups");
+    assert_eq!(vm.frames.nr_free_in_blocks(), vm.nr_total_pages.get(), "nothing is in groups");
     assert!(vm.cpus.iter().all(|cpu| cpu.batches.nr_taken.get() != 0), "single words say more or less than nothing");
 }
 
@@ -122,7 +122,7 @@ fn compaction_counts_both_blocks() {
 #[test]
 fn a_count_that_is_wrong_is_noticed() {
     let vm = machine();
-    let there = vm.nr_total_pages;
+    let there = vm.nr_total_pages.get();
     vm.cpu(CpuId(1)).batches.nr_taken.add_owned(1);
     let wrong = Broken::Miscounted { what: Counter::Free, counted: there - 1, there };
     assert_eq!(vm.check_summaries(), Err(wrong));

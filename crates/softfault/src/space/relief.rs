@@ -119,7 +119,7 @@ impl<M: Machine> Vm<M> {
         self.assert_outside();
         let Some(nr_left) = retries.0.checked_sub(1) else { return false };
         retries.0 = nr_left;
-        let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages) else { return false };
+        let Some(nr_frames) = nr_to_free(refused, self.nr_total_pages.get()) else { return false };
         let _reaction = self.relieving.lock(&self.machine);
         let by_another = self.nr_relieved.get() != before;
         let is_first = nr_left + 1 == NR_RETRIES;

@@ -89,7 +89,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
 
     /// Whether there can be so many, whatever others give back: nobody waits for more.
     pub(crate) fn can_ever_be(vm: &Memory<M>, nr_tables: u64) -> Result<(), OutOfFrames> {
-        if nr_tables > vm.nr_total_pages { Err(OutOfFrames::frames(nr_tables)) } else { Ok(()) }
+        if nr_tables > vm.nr_total_pages.get() { Err(OutOfFrames::frames(nr_tables)) } else { Ok(()) }
     }
 
     fn fill_up_to(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {

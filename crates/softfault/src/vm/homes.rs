@@ -1,5 +1,6 @@
 //! Who looks for frames where first: each CPU has a zone of its own in the memory of its node.
 
+use super::refusal::nr_blocks_of;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::cpu::CpuData;
 use crate::frame::{FEW_BLOCKS, Frames, Memory};
@@ -44,7 +45,8 @@ impl Frames {
                 cpu.home.zone_end.set(zone.end.0.into());
             }
         }
-        let nr_sharers = share::sharers(self.blocks.nr(), cpus.len() as u64, share::BLOCKS_FOR_WHAT_STAYS) as usize;
+        let nr_sharers =
+            share::sharers(nr_blocks_of(machine.frames()), cpus.len() as u64, share::BLOCKS_FOR_WHAT_STAYS) as usize;
         for (i, cpu) in cpus.iter().enumerate() {
             // Of so many neighbours, those of the same node.
             let near = |nr: usize| {

@@ -121,10 +121,11 @@ fn has_memory(ranges: &[FrameRange], section: usize) -> bool {
     ranges.iter().any(|r| u64::from(r.first.0) < end && first < r.end())
 }
 
-/// The summaries learn of a hole before the last section, which is there.
+/// The summaries learn of a hole.
 fn leave_out(summary: &Summary, sections: Range<usize>) {
     let [start, end] = [sections.start, sections.end].map(|section| BlockId((section << SECTION_BLOCK_SHIFT) as u32));
-    if start < end && end.0 < summary.nr_places() {
+    let end = end.min(BlockId(summary.nr_places()));
+    if start < end {
         summary.leave_out(&BlockRange { start, end });
     }
 }

@@ -26,7 +26,7 @@ fn memory_far_up_has_the_descriptors_of_that_memory() {
     let [low, high] = [0, 1 << 27].map(|first: u32| {
         let vm = vm_over(first, GIB, &[(first, GIB)]);
         assert_eq!(vm.migrate_frame(Pfn(first.wrapping_sub(1))), Err(MigrateRefusal::Reserved));
-        vm.nr_total_pages
+        vm.nr_total_pages.get()
     });
     let nr_in_hole = (1u64 << 27) / SECTION_FRAMES;
     let nr_more = (nr_in_hole * (256 + 16)).div_ceil(4096) + nr_in_hole / 64 / 16 + 3;
@@ -65,7 +65,10 @@ fn check_all_are_given(ranges: &[(u32, u64)]) {
     let given: Vec<Pfn> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
     let is_memory = |pfn: &Pfn| ranges.iter().any(|(first, nr)| range((*first).into(), *nr).holds(pfn.0.into()));
     assert!(given.iter().all(is_memory), "{ranges:?}");
-    assert_eq!((given.len() as u64, given.iter().collect::<BTreeSet<_>>().len()), (vm.nr_total_pages, given.len()));
+    assert_eq!(
+        (given.len() as u64, given.iter().collect::<BTreeSet<_>>().len()),
+        (vm.nr_total_pages.get(), given.len())
+    );
     given.iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));
     vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
 }

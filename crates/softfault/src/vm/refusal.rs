@@ -1,7 +1,8 @@
 //! What a machine has to say of its memory before there is a [`Vm`](crate::Vm), and why it
 //! is refused. Nothing here writes: a refused machine is as it was.
 
-use crate::addr::{PAGE_SIZE, Pfn};
+use crate::addr::{BLOCK_FRAMES, PAGE_SIZE, Pfn};
+use crate::frame::sections::SECTION_FRAMES;
 use crate::machine::{CpuId, FrameRange, MAX_CPUS, MAX_NODES, Machine, MemoryNode};
 use crate::policy::watermark::{MOST_SCALE, Watermarks};
 use crate::tunables::Tunables;
@@ -137,6 +138,16 @@ pub(super) fn span_of(ranges: &[FrameRange]) -> Result<u64, NewVmError> {
         }
     }
     ranges.iter().map(FrameRange::end).max().ok_or(NewVmError::NoFrames)
+}
+
+/// Memory in blocks, holes apart.
+pub(super) fn nr_blocks_of(ranges: &[FrameRange]) -> u64 {
+    ranges.iter().map(|r| r.nr_frames).sum::<u64>().div_ceil(BLOCK_FRAMES)
+}
+
+/// The end of the sections that may be added later.
+pub(super) fn span_at_most<M: Machine>(machine: &M) -> u64 {
+    machine.nr_frames_at_most().min(u32::MAX.into()) & !(SECTION_FRAMES - 1)
 }
 
 /// Checks the node of each range and CPU.

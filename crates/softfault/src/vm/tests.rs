@@ -95,7 +95,7 @@ fn watermarks_that_no_memory_has_are_refused() {
     let most = Tunables { min_free_kbytes: Some(most_kbytes), watermark_scale_factor: 3_000, ..tunables };
     let vm = crate::testing::vm(4096, most);
     assert_eq!(vm.watermarks().min_pages, most_kbytes / 4);
-    assert_eq!(vm.watermarks().low_pages - most_kbytes / 4, vm.nr_total_pages * 3 / 10);
+    assert_eq!(vm.watermarks().low_pages - most_kbytes / 4, vm.nr_total_pages.get() * 3 / 10);
 }
 
 #[test]

@@ -6,7 +6,8 @@ use softfault::clear::ClearTable;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, Event, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Pfn, Prot, Term, VmaFlags,
+    Access, Event, FrameRange, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Pfn, Prot, Term,
+    VmaFlags,
 };
 
 /// What becomes of a call in a notice.
@@ -62,6 +63,8 @@ calls! {
     Yes "Vm::generation": |s| _ = s.vm.generation();
     Yes "Vm::idle_pages": |s| _ = s.vm.idle_pages(0);
     No "Vm::advance_generation": |s| _ = s.vm.advance_generation(0);
+    No "Vm::add_memory": |s| _ = s.vm.add_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
+    No "Vm::remove_memory": |s| _ = s.vm.remove_memory(FrameRange { first: Pfn(0), nr_frames: 0 });
     No "Vm::check": |s| _ = s.vm.check(&[], &mut vec![0; s.vm.nr_frames() as usize]);
     No "Vm::new_space": |s| drop(s.vm.new_space());
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));

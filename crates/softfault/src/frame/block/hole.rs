@@ -25,6 +25,12 @@ impl BlockData {
         }
     }
 
+    /// Makes a block of zeroes that nobody sees yet look like that.
+    pub(in crate::frame) fn hide(&self) {
+        self.used.iter().for_each(|word| word.set(!0));
+        self.state.set(STATE);
+    }
+
     /// Whether nobody has written it.
     pub(in crate::frame) fn is_of_no_memory(&self) -> bool {
         self.state.get() == STATE

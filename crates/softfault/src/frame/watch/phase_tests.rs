@@ -41,7 +41,7 @@ fn a_shortage_is_seen_though_the_knob_is_set_late() {
     for percent in [100, 50, 10, 4] {
         let vm = vm_of(32, 256 * BLOCK_FRAMES, Tunables::default()).unwrap();
         assert!(vm.frames.has_sum());
-        use_up(&vm, vm.nr_total_pages * percent / 100);
+        use_up(&vm, vm.nr_total_pages.get() * percent / 100);
         vm.set_huge_knobs(&tunables().thp).unwrap();
         let seen = seen_at(&vm);
         // I41: 2/3 to 4/3 of what is counted.

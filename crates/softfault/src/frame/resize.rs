@@ -1,0 +1,290 @@
+//! Memory comes and goes while all else goes on, a section of 128 MiB at a time.
+//!
+//! ```text
+//! add      frames for the metadata (may fail) ─▶ the machine agrees ─▶ descriptors of free frames, blocks of which
+//!          each frame is in use ─▶ the tables name them ─▶ each block is released, as if it had been used
+//! remove   each block is claimed as for a huge page (may fail) ─▶ descriptors: removed ─▶ the machine has it back
+//! ```
+//! A block of which all frames are in use and stay is what a hole's block looks like
+//! (`BlockData::of_no_memory`), so nobody sees a difference when the tables change. The rest are claims and releases
+//! as any others: whoever claims the last frame of a section first has it.
+//!
+//! The metadata of a section that was removed stays for when it comes back: 33 bytes a frame. So a view of a
+//! descriptor or a block that somebody still has is as good as before, and a section's metadata is at one place as long
+//! as there is a [`Vm`](crate::Vm).
+//!
+//! Locks on entry: none, no section. Takes the lock of resizes, under which the caller is a holder of frames.
+
+mod refusal;
+
+pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
+
+use super::blocks::word_base;
+use super::class::Class;
+use super::desc::FrameKind;
+use super::runs::BLOCK_WORDS;
+use super::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, SECTION_SHIFT, frames_of, range_of};
+use super::{BlockData, Content, FrameDesc, Frames, Memory, OutOfFrames};
+use crate::account::Event;
+use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
+use crate::lock::lock_word;
+use crate::machine::{FrameRange, Machine};
+use crate::mem::FrameArray;
+use crate::pace::Pace;
+use crate::sync::Ordering;
+use core::ops::Range;
+
+/// The owner in the first descriptor of a section that was removed; that of other reserved frames is 0.
+const REMOVED: u64 = 1;
+/// Frames for the descriptors of a section, and for its blocks: 2^order of them.
+const DESC_ORDER: Order = Order((SECTION_FRAMES as usize * size_of::<FrameDesc>() / 4096).ilog2() as u8);
+const BLOCK_ORDER: Order =
+    Order(((size_of::<BlockData>() << SECTION_BLOCK_SHIFT).div_ceil(4096)).next_power_of_two().ilog2() as u8);
+
+/// Metadata of sections that are about to come: the first frame of the descriptors of one, whose descriptor names the
+/// first frame of its blocks, and the next.
+struct Chain(OptPfn);
+
+/// The sections that a range is made of.
+fn sections_of(range: &FrameRange) -> Option<Range<usize>> {
+    let (first, end) = (u64::from(range.first.0), range.end());
+    let is_whole = range.nr_frames > 0 && first.is_multiple_of(SECTION_FRAMES) && end.is_multiple_of(SECTION_FRAMES);
+    is_whole.then_some((first >> SECTION_SHIFT) as usize..(end >> SECTION_SHIFT) as usize)
+}
+
+fn first_desc_of(section: usize) -> Pfn {
+    Pfn(frames_of(section).0 as u32)
+}
+
+impl<M: Machine> Memory<M> {
+    /// Adds memory: whole sections of 128 MiB that are not there, of which the machine says that they are the
+    /// subsystem's from now on ([`Machine::add_frames`]). Takes 1.03 MiB for the metadata of each section that was
+    /// never there.
+    ///
+    /// Watermarks and the homes of CPUs stay as they were at the beginning: the new frames are taken when those
+    /// near a CPU have gone.
+    ///
+    /// # Errors
+    ///
+    /// [`AddMemoryRefusal`]; nothing has changed then.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    pub fn add_memory(&self, range: FrameRange) -> Result<(), AddMemoryRefusal> {
+        self.assert_outside();
+        self.call();
+        let added = self.try_add_memory(&range);
+        self.count(added.map_or_else(AddMemoryRefusal::event, |()| Event::MemoryAdded), 1);
+        added
+    }
+
+    fn try_add_memory(&self, range: &FrameRange) -> Result<(), AddMemoryRefusal> {
+        let sections = sections_of(range).ok_or(AddMemoryRefusal::NotSections)?;
+        if sections.start == 0 || range.end() > self.nr_frames() {
+            return Err(AddMemoryRefusal::OutOfRange);
+        }
+        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        if sections.clone().any(|section| self.is_taken(section)) {
+            return Err(AddMemoryRefusal::AlreadyThere);
+        }
+        let mut metadata = Chain(OptPfn::NONE);
+        let is_new = |section: &usize| self.frames.find_desc(first_desc_of(*section)).is_none();
+        for _ in sections.clone().filter(is_new) {
+            if self.obtain_metadata(&mut metadata).is_err() {
+                self.give_metadata_back(metadata);
+                return Err(AddMemoryRefusal::NoMetadata);
+            }
+        }
+        let Some(is_zero) = self.machine.add_frames(range) else {
+            self.give_metadata_back(metadata);
+            return Err(AddMemoryRefusal::NoSuchMemory);
+        };
+        for section in sections {
+            if is_new(&section)
+                && let Some((descs_at, blocks_at)) = self.frames.next_of(&mut metadata)
+            {
+                self.lay_out(section, descs_at, blocks_at);
+            }
+            self.bring(section, Content::zero_if(is_zero));
+        }
+        self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a section has memory, or is the metadata's, which has no descriptors.
+    fn is_taken(&self, section: usize) -> bool {
+        let (first, end) = frames_of(section);
+        let is_of_beginning = self.machine.frames().iter().any(|r| u64::from(r.first.0) < end && first < r.end());
+        match self.frames.find_desc(first_desc_of(section)) {
+            Some(_) => self.frames.is_present(section),
+            None => is_of_beginning,
+        }
+    }
+
+    /// Frames of zeroes for the metadata of one more section. Waits as any allocation, with no frames held.
+    fn obtain_metadata(&self, chain: &mut Chain) -> Result<(), OutOfFrames> {
+        let descs_at = self.obtain_reserved(DESC_ORDER)?;
+        let blocks_at =
+            self.obtain_reserved(BLOCK_ORDER).inspect_err(|_| self.release_reserved(descs_at, DESC_ORDER))?;
+        let head = self.frames.desc(descs_at);
+        head.index.set(blocks_at.0.into());
+        head.link.set(chain.0.to_word());
+        chain.0 = OptPfn::some(descs_at);
+        Ok(())
+    }
+
+    fn obtain_reserved(&self, order: Order) -> Result<Pfn, OutOfFrames> {
+        let (first, _held) = self.obtain_folio(order, 0)?;
+        self.frames.blocks.at(BlockId::of(first)).mark(Class::Fixed);
+        (0..order.nr_pages() as u32).for_each(|i| self.reserve_frame(Pfn(first.0 + i), 0));
+        Ok(first)
+    }
+
+    fn release_reserved(&self, first: Pfn, order: Order) {
+        (0..order.nr_pages() as u32).for_each(|i| self.frames.desc(Pfn(first.0 + i)).clear());
+        self.release_run(first, order.nr_pages(), Content::Zero);
+    }
+
+    fn give_metadata_back(&self, mut chain: Chain) {
+        while let Some((descs_at, blocks_at)) = self.frames.next_of(&mut chain) {
+            self.release_reserved(descs_at, DESC_ORDER);
+            self.release_reserved(blocks_at, BLOCK_ORDER);
+        }
+    }
+
+    /// Gives a section that was never there its metadata. It looks as if it had been removed.
+    fn lay_out(&self, section: usize, descs_at: Pfn, blocks_at: Pfn) {
+        let frames = &self.frames;
+        let descs = FrameArray::<FrameDesc>::over(&self.machine, descs_at, 0, frames.descs.len_of(section));
+        let blocks = FrameArray::<BlockData>::over(&self.machine, blocks_at, 0, frames.blocks.data.len_of(section));
+        descs.iter().for_each(|desc| desc.assign(FrameKind::Reserved, 0, 0, 0));
+        descs.at(0).owner.set(REMOVED);
+        blocks.iter().for_each(BlockData::hide);
+        // Who goes by blocks looks for descriptors.
+        frames.descs.put(section, &descs);
+        frames.blocks.data.put(section, &blocks);
+        frames.lead_to(section);
+    }
+
+    fn reserve_frame(&self, pfn: Pfn, owner: u64) {
+        self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner, 0);
+    }
+
+    /// The frames of a section that is removed are free from now on.
+    fn bring(&self, section: usize, content: Content) {
+        let mut pace = Pace::new(&self.machine);
+        for b in range_of(&self.frames.blocks.data, section).iter() {
+            pace.step();
+            let first = b.first_frame();
+            (0..BLOCK_FRAMES as u32).for_each(|i| self.frames.desc(Pfn(first.0 + i)).clear());
+            self.release_run(first, BLOCK_FRAMES, content);
+        }
+    }
+
+    /// Removes memory: whole sections of 128 MiB, of which every frame is free. Frames in the caches of CPUs are
+    /// taken from them. The machine may do with it what it likes afterwards ([`Machine::frames_removed`]).
+    ///
+    /// The metadata of a section may lie in one that was added before, which stays then. Nothing is moved:
+    /// whoever wants a section empties it first ([`migrate_frame`]).
+    ///
+    /// # Errors
+    ///
+    /// [`RemoveMemoryRefusal`]; nothing has changed then.
+    ///
+    /// # Panics
+    ///
+    /// In a callback ([`Machine`]).
+    ///
+    /// [`migrate_frame`]: crate::Vm::migrate_frame
+    pub fn remove_memory(&self, range: FrameRange) -> Result<(), RemoveMemoryRefusal> {
+        self.assert_outside();
+        self.call();
+        let removed = self.try_remove_memory(&range);
+        self.count(removed.map_or_else(RemoveMemoryRefusal::event, |()| Event::MemoryRemoved), 1);
+        removed
+    }
+
+    fn try_remove_memory(&self, range: &FrameRange) -> Result<(), RemoveMemoryRefusal> {
+        let sections = sections_of(range).ok_or(RemoveMemoryRefusal::NotSections)?;
+        let _lock = lock_word(&self.frames.resizes, &self.machine);
+        if range.end() > self.nr_frames() || !sections.clone().all(|section| self.frames.is_present(section)) {
+            return Err(RemoveMemoryRefusal::NotThere);
+        }
+        self.steal_groups();
+        let blocks = BlockId::of(range.first).0..(range.end() / BLOCK_FRAMES) as u32;
+        self.claim_to_remove(blocks)?;
+        let frames = (range.first.0..).take(range.nr_frames as usize).map(Pfn);
+        let mut pace = Pace::new(&self.machine);
+        for pfn in frames {
+            pace.step();
+            self.reserve_frame(pfn, 0);
+        }
+        drop(pace);
+        sections.for_each(|section| self.reserve_frame(first_desc_of(section), REMOVED));
+        self.nr_total_pages.fetch_sub(range.nr_frames, Ordering::Relaxed);
+        self.machine.frames_removed(range);
+        Ok(())
+    }
+
+    /// All frames of these blocks, or none. They are in nobody's sight meanwhile (I28).
+    fn claim_to_remove(&self, blocks: Range<u32>) -> Result<(), RemoveMemoryRefusal> {
+        let _held = self.hold();
+        let mut pace = Pace::new(&self.machine);
+        for b in blocks.clone().map(BlockId) {
+            pace.step();
+            let refusal = if self.frames.is_anybody_in_need() {
+                RemoveMemoryRefusal::InNeed
+            } else if self.frames.blocks.at(b).claim_words(0..BLOCK_WORDS, !0) {
+                self.count_taken(BLOCK_FRAMES);
+                self.frames.blocks.at(b).mark(Class::Fixed);
+                continue;
+            } else {
+                RemoveMemoryRefusal::InUse
+            };
+            (blocks.start..b.0).map(BlockId).for_each(|b| self.release_as_it_was(b));
+            return Err(refusal);
+        }
+        Ok(())
+    }
+
+    /// Gives all frames of a block back that were claimed as they were: clean ones are clean.
+    fn release_as_it_was(&self, b: BlockId) {
+        for w in 0..BLOCK_WORDS {
+            let dirty = self.frames.blocks.at(b).dirty[w].load(Ordering::Relaxed);
+            for (mask, content) in [(dirty, Content::Unknown), (!dirty, Content::Zero)] {
+                if mask != 0 {
+                    self.release_word(word_base(b, w), mask, content);
+                }
+            }
+        }
+    }
+}
+
+impl Frames {
+    /// The descriptors' first frame and the blocks' of one in the chain, which is on its own then.
+    fn next_of(&self, chain: &mut Chain) -> Option<(Pfn, Pfn)> {
+        let descs_at = chain.0.get()?;
+        let head = self.desc(descs_at);
+        chain.0 = OptPfn::from_word(head.link.get());
+        head.link.set(0);
+        Some((descs_at, Pfn(head.index.get() as u32)))
+    }
+
+    /// Whether a section has memory. Under the lock of resizes.
+    fn is_present(&self, section: usize) -> bool {
+        let desc = self.find_desc(first_desc_of(section));
+        desc.is_some_and(|desc| desc.state().kind() != FrameKind::Reserved || desc.owner.get() != REMOVED)
+    }
+
+    /// The holes below a section lead to it. Under the lock of resizes.
+    fn lead_to(&self, section: usize) {
+        for hole in (0..section).rev().take_while(|hole| self.find_desc(first_desc_of(*hole)).is_none()) {
+            self.descs.leave_out(hole, section);
+            self.blocks.data.leave_out(hole, section);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
