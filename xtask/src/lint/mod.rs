@@ -9,6 +9,7 @@ mod growth;
 mod kernel;
 mod layers;
 mod paths;
+mod repeats;
 mod shape;
 mod sync;
 mod unsafety;
@@ -90,6 +91,7 @@ pub fn run() -> Result<(), String> {
         unsafety::check,
         kernel::check,
         paths::check,
+        repeats::check,
         shape::check,
         flags::check,
         growth::check,
