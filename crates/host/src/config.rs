@@ -53,6 +53,9 @@ pub struct HostedConfig {
     /// another frame or of another size on any CPU: Arm's break-before-make
     /// rule. Slow; see [`violations`](crate::Hosted::violations).
     pub strict_bbm: bool,
+    /// Size of the swap area in bytes, a multiple of 4,096, below 16 TiB; 0 for none. The host
+    /// gives memory as pages are written.
+    pub swap_bytes: u64,
     /// How the heavy barrier is made.
     pub barrier: Barrier,
     /// Where each CPU's random numbers begin; the same seed gives the same ones.
@@ -114,6 +117,12 @@ impl HostedConfig {
         self.strict_bbm = strict_bbm;
         self
     }
+    /// The same with another [`swap_bytes`](HostedConfig::swap_bytes).
+    #[must_use]
+    pub const fn with_swap_bytes(mut self, swap_bytes: u64) -> HostedConfig {
+        self.swap_bytes = swap_bytes;
+        self
+    }
     /// The same with another [`barrier`](HostedConfig::barrier).
     #[must_use]
     pub const fn with_barrier(mut self, barrier: Barrier) -> HostedConfig {
@@ -140,6 +149,7 @@ impl Default for HostedConfig {
             zeroed: true,
             software_marks: false,
             strict_bbm: false,
+            swap_bytes: 0,
             barrier: Barrier::Auto,
             seed: 0,
         }
@@ -158,6 +168,8 @@ pub enum HostedError {
     Spare(u64),
     /// `tlb_entries` is out of range.
     Tlb(usize),
+    /// `swap_bytes` is out of range.
+    Swap(u64),
     /// The host refused the arena.
     Map(u64, Errno),
     /// The host has no `membarrier(2)` and the configuration asks for it.
@@ -175,6 +187,7 @@ impl fmt::Display for HostedError {
                 write!(f, "spare_bytes is {n}, should be a multiple of 4096, with arena_bytes at most 16 TiB")
             }
             HostedError::Tlb(n) => write!(f, "tlb_entries is {n}, should be 4 to 1048576"),
+            HostedError::Swap(n) => write!(f, "swap_bytes is {n}, should be a multiple of 4096 and below 16 TiB"),
             HostedError::Map(n, errno) => write!(f, "arena_bytes is {n}, the host cannot map that: {errno}"),
             HostedError::Barrier => {
                 write!(f, "barrier is Membarrier, which this host's kernel does not offer; use Barrier::Auto")
@@ -200,6 +213,9 @@ impl HostedConfig {
         if !(4..=1 << 20).contains(&self.tlb_entries) {
             return Err(HostedError::Tlb(self.tlb_entries));
         }
+        if !self.swap_bytes.is_multiple_of(4096) || self.swap_bytes >= 16 << 40 {
+            return Err(HostedError::Swap(self.swap_bytes));
+        }
         Ok(())
     }
 }
@@ -219,6 +235,7 @@ mod tests {
             .with_zeroed(false)
             .with_software_marks(true)
             .with_strict_bbm(true)
+            .with_swap_bytes(8192)
             .with_barrier(Barrier::Membarrier)
             .with_seed(9)
             .with_spare_bytes(8192);
@@ -232,11 +249,12 @@ mod tests {
             zeroed,
             software_marks,
             strict_bbm,
+            swap_bytes,
             barrier,
             seed,
         } = config;
         assert_eq!((nr_cpus, arena_bytes, mode, tlb_entries), (2, 4096, Mode::Broadcast, 8));
-        assert_eq!((huge, zeroed, software_marks, strict_bbm), (true, false, true, true));
+        assert_eq!((huge, zeroed, software_marks, strict_bbm, swap_bytes), (true, false, true, true, 8192));
         assert_eq!((barrier, seed, spare_bytes), (Barrier::Membarrier, 9, 8192));
     }
 }

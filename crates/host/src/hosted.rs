@@ -7,13 +7,14 @@ use crate::config::{HostedConfig, HostedError, Mode};
 use crate::counts::TlbStats;
 use crate::cpu::{CPU_BITS, CpuState, CpuStats, as_no_cpu};
 use crate::park::Parking;
+use crate::swap::Swap;
 use crate::ticks;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use softfault::Notice;
 use softfault::addr::Pfn;
 use softfault::machine::{CpuId, SpaceTag};
 use softfault::table::format::{Format, X86_64};
+use softfault::{Notice, PAGE_SIZE};
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -40,6 +41,7 @@ pub struct Hosted<F: Format = X86_64> {
     pub(crate) subscriber: OnceLock<Subscriber>,
     pub(crate) notices_lost: AtomicU64,
     pub(crate) wait_hook: OnceLock<WaitHook>,
+    pub(crate) swap: Swap,
     pub(crate) started: Instant,
     format: PhantomData<fn() -> F>,
 }
@@ -73,6 +75,7 @@ impl<F: Format> Hosted<F> {
             subscriber: OnceLock::new(),
             notices_lost: AtomicU64::new(0),
             wait_hook: OnceLock::new(),
+            swap: Swap::new((config.swap_bytes / PAGE_SIZE) as u32),
             started: Instant::now(),
             format: PhantomData,
         })
@@ -91,6 +94,12 @@ impl<F: Format> Hosted<F> {
         for frame in 0..self.arena.nr_frames() {
             self.arena.word(Pfn(frame as u32), 0).store(word, Relaxed);
         }
+    }
+
+    /// Makes writes to the swap area fail, or reads from it, until it is called again. A page
+    /// whose write has failed cannot be read.
+    pub fn fail_swap(&self, writes: bool, reads: bool) {
+        self.swap.fail(writes, reads);
     }
 
     /// Passes the notices of spaces with a subscription on, from now on and for

@@ -58,6 +58,7 @@ mod machine;
 mod mailbox;
 mod park;
 mod shootdown;
+mod swap;
 #[cfg(test)]
 mod testing;
 mod ticks;

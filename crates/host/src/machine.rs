@@ -10,7 +10,7 @@ use softfault::addr::Pfn;
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
-use softfault::{AddressSpace, FrameRange, Notice};
+use softfault::{AddressSpace, FrameRange, Notice, SwapError, SwapSlot};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: H1, H2; accesses touch a frame only where a table of the core maps
@@ -115,6 +115,20 @@ unsafe impl<F: Format> Machine for Hosted<F> {
         if cfg!(debug_assertions) {
             ticks::entered(self.arena.place_of(slot));
         }
+    }
+
+    fn nr_swap_slots(&self) -> u32 {
+        self.swap.nr_slots()
+    }
+
+    fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        self.waits();
+        self.swap.write(slot, &self.arena, pfn)
+    }
+
+    fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        self.waits();
+        self.swap.read(slot, &self.arena, pfn)
     }
 
     fn now_ns(&self) -> u64 {

@@ -59,7 +59,13 @@ fn step<F: Format>(machine: &Hosted<F>, table: Pfn, level: u8, page: Vpn, access
         let leaf = match F::decode(seen, level) {
             Entry::Table(next) if level > 0 => return Some(Step::Table(next)),
             Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => leaf,
-            Entry::Table(_) | Entry::None | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Poison => {
+            Entry::Table(_)
+            | Entry::None
+            | Entry::Busy
+            | Entry::LockedNone
+            | Entry::Guard
+            | Entry::Poison
+            | Entry::Swap(_) => {
                 return None;
             }
         };

@@ -23,6 +23,10 @@ impl fmt::Debug for Pfn {
     }
 }
 
+/// A page's place in the swap area, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SwapSlot(pub u32);
+
 /// log2 of [`BLOCK_FRAMES`].
 const BLOCK_SHIFT: u32 = 9;
 /// Frames in a block.

@@ -15,6 +15,7 @@ use crate::mem::FrameArray;
 use crate::mem::ways::Ways;
 use crate::pace::Pace;
 use crate::policy::zero::NR_CLASSES;
+use crate::swap::area::SwapArea;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 
@@ -31,10 +32,18 @@ pub struct Base<M: Machine> {
     pub(crate) batch_plans: [Word; NR_CLASSES],
     /// What the CPU can zero frames by; see `clear.rs`.
     pub(crate) ways: Ways,
+    /// Slots of pages that were swapped out.
+    pub(crate) swap: SwapArea,
 }
 
 impl<M: Machine> Base<M> {
-    pub(crate) fn new(machine: M, cpus: FrameArray<CpuData>, tunables: Tunables, huge: HugeWords) -> Base<M> {
+    pub(crate) fn new(
+        machine: M,
+        cpus: FrameArray<CpuData>,
+        swap: SwapArea,
+        tunables: Tunables,
+        huge: HugeWords,
+    ) -> Base<M> {
         let ways = Ways::of(&machine);
         Base {
             machine,
@@ -44,6 +53,7 @@ impl<M: Machine> Base<M> {
             clear_orders: Word::new(0),
             batch_plans: [const { Word::new(0) }; NR_CLASSES],
             ways,
+            swap,
         }
     }
 

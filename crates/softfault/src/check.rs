@@ -26,20 +26,21 @@ pub(crate) mod broken;
 mod folios;
 mod huge;
 mod members;
+mod swap;
 
 pub use crate::space::tree::TreeFault;
 pub use broken::{Broken, Counter};
 
 impl<M: Machine> Vm<M> {
     /// Checks everything. `spaces` are all address spaces there are; `counts`
-    /// has an element for each frame of `nr_frames`, any value.
+    /// has an element for each frame of `nr_frames` and for each slot of the swap area, any value.
     ///
     /// # Errors
     ///
     /// The first thing that is wrong.
     pub fn check(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
-        if counts.len() < self.nr_frames() as usize {
-            return Err(Broken::BadCall("counts: should have an element per frame"));
+        if counts.len() < self.nr_frames() as usize + self.swap.nr_slots() as usize {
+            return Err(Broken::BadCall("counts: should have an element per frame and per slot of the swap area"));
         }
         self.call();
         counts.fill(0);
@@ -58,6 +59,7 @@ impl<M: Machine> Vm<M> {
             Counter::Members.check(nr_listed, nr_members)?;
         }
         self.check_frames(counts)?;
+        self.check_swap(counts)?;
         self.check_ages()?;
         self.check_summaries()?;
         Counter::Reserve.check(self.nr_reserve_pages(), self.frames.nr_in_reserve())?;
@@ -119,6 +121,7 @@ impl<M: Machine> Vm<M> {
             let nr_named = match state.kind() {
                 FrameKind::Anon => state.nr_maps() + state.pins(),
                 FrameKind::Table => u64::from(counts[p as usize]),
+                FrameKind::Swap => u64::from(self.is_in_its_slot(pfn)),
                 _ => 1,
             };
             if nr_named == 0 {
@@ -223,7 +226,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// I9, I13, I16 for each entry; counts mappings on the way. I21.
     fn check_entries(&self, counts: &mut [u32]) -> Result<(), Broken> {
         let mut result = Ok(());
-        let (mut nr_anon, mut nr_shmem, mut nr_huge) = (0, 0, 0);
+        let (mut nr_anon, mut nr_shmem, mut nr_huge, mut nr_swapped) = (0, 0, 0, 0);
         let writer = &self.sole_writer();
         self.for_each_entry(writer, Self::user_range(), &mut |vpn, slot| {
             let vma = self.tree(writer).lookup(vpn).map(|f| f.vma);
@@ -245,6 +248,11 @@ impl<M: Machine> AddressSpace<'_, M> {
                 Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
                 Entry::Poison if vma.is_some_and(|v| v.is_private()) => Ok(()),
                 Entry::Poison => Err(Broken::OutsideVma(vpn.addr())),
+                Entry::Swap(of) if vma.is_some_and(|v| v.is_private()) => {
+                    nr_swapped += 1;
+                    self.vm.count_slot(of, counts)
+                }
+                Entry::Swap(_) => Err(Broken::OutsideVma(vpn.addr())),
                 _ => Err(Broken::LeftOwned(vpn.addr())),
             };
             if result.is_ok() { Next::GoOn } else { Next::Stop }
@@ -253,6 +261,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let rss = self.rss_pages();
         Counter::Anon.check(rss.anon, nr_anon + nr_huge)?;
         Counter::AnonHuge.check(rss.anon_huge, nr_huge)?;
+        Counter::Swap.check(rss.swap, nr_swapped)?;
         Counter::Shmem.check(rss.shmem, nr_shmem)
     }
 

@@ -4,41 +4,21 @@
 //! no dynamic dispatch in a fault. `examples/port_in_100_lines.rs` is the
 //! smallest one that works.
 
-use crate::addr::{PageRange, Pfn};
+use crate::addr::{PageRange, Pfn, SwapSlot};
 use crate::notify::notice::Notice;
 use crate::policy;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
 
+mod range;
+mod swap;
+
+pub use range::{FrameRange, MAX_NODES, MemoryNode};
+pub use swap::SwapError;
+
 /// The largest number of CPUs that a [`CpuSet`] can hold.
 pub const MAX_CPUS: usize = 512;
-
-/// The largest number of nodes of memory.
-pub const MAX_NODES: usize = 64;
-
-/// A node of memory, counted from 0: frames, and the CPUs that are near them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct MemoryNode(pub u8);
-
-/// Adjacent frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FrameRange {
-    /// The first.
-    pub first: Pfn,
-    /// How many.
-    pub nr_frames: u64,
-}
-
-impl FrameRange {
-    /// Number of the frame after the last.
-    pub(crate) fn end(&self) -> u64 {
-        u64::from(self.first.0).saturating_add(self.nr_frames)
-    }
-    pub(crate) fn holds(&self, frame: u64) -> bool {
-        u64::from(self.first.0) <= frame && frame < self.end()
-    }
-}
 
 /// A CPU, counted from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -188,7 +168,8 @@ pub enum Tick {
 /// - **I2** [`this_cpu`](Machine::this_cpu) is below
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
-///   except in [`park`](Machine::park), in [`relax`](Machine::relax) and in closures
+///   except in [`park`](Machine::park), in [`relax`](Machine::relax), in
+///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in) and in closures
 ///   that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
@@ -209,7 +190,8 @@ pub enum Tick {
 ///   sections, [`entered`](Machine::entered) at
 ///   the edge of one: they neither wait nor answer other CPUs;
 /// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
-///   [`heavy_barrier`](Machine::heavy_barrier) or [`shootdown`](Machine::shootdown)
+///   [`heavy_barrier`](Machine::heavy_barrier), [`shootdown`](Machine::shootdown),
+///   [`swap_out`](Machine::swap_out) or [`swap_in`](Machine::swap_in)
 ///   answers the requests of others meanwhile. An answer is given outside sections
 ///   only, if [`shootdown_is_grace`](Machine::shootdown_is_grace);
 /// - **M4** [`park`](Machine::park) returns after an [`unpark`](Machine::unpark) of the
@@ -390,6 +372,23 @@ pub unsafe trait Machine: Sized + Sync {
     #[inline(always)]
     fn entered(&self, slot: &Word) {
         let _ = slot;
+    }
+
+    /// Slots of the swap area, of a page each; constant. Without any nothing is swapped out.
+    fn nr_swap_slots(&self) -> u32 {
+        0
+    }
+
+    /// Writes the frame's bytes to the slot. As [`swap_in`](Machine::swap_in): called outside sections,
+    /// with no lock and no entry held, but with frames. It may wait, for nobody who waits for a frame.
+    fn swap_out(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
+        Err(SwapError)
+    }
+
+    /// Fills the frame, which is the caller's alone, with what was written to the slot last. Several CPUs may
+    /// read a slot at a time; nobody writes it meanwhile.
+    fn swap_in(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
+        Err(SwapError)
     }
 
     /// Nanoseconds since some fixed moment.

@@ -12,6 +12,7 @@ use crate::mem;
 use crate::policy::share;
 use crate::space::Vm;
 use crate::space::vm::Relief;
+use crate::swap::area::SwapArea;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 use crate::tunables::huge::HugeMode;
@@ -26,7 +27,8 @@ pub use refusal::NewVmError;
 
 impl<M: Machine> Vm<M> {
     /// Takes over the machine's frames. Lays the metadata out in the first range
-    /// that has room for it: 32 bytes a frame, 320 bytes per 2 MiB, some lines per CPU.
+    /// that has room for it: 32 bytes a frame, 320 bytes per 2 MiB, some lines per CPU, 16 bytes a
+    /// slot of the swap area.
     ///
     /// # Errors
     ///
@@ -37,7 +39,7 @@ impl<M: Machine> Vm<M> {
         let huge = HugeWords::new(&tunables.thp, mode).map_err(NewVmError::BadKnobs)?;
         let nr_frames = span_of(machine.frames())?.max(span_at_most(&machine));
         check_nodes(&machine)?;
-        let layout = Layout::of(machine.frames(), nr_frames, nr_cpus)?;
+        let layout = Layout::of(machine.frames(), nr_frames, nr_cpus, machine.nr_swap_slots() as usize)?;
         let nr_usable = nr_usable(machine.frames(), &layout.meta);
         let marks = watermarks_of(&tunables, nr_usable)?;
         check_linear(&machine)?;
@@ -78,7 +80,8 @@ impl<M: Machine> Vm<M> {
         while frames.set_aside(&pressure, u64::MAX) {}
         frames.look_at_all();
         frames.deal_out(&machine, &cpus);
-        let base = Base::new(machine, cpus, tunables, huge);
+        let swap = SwapArea::new(layout.swap_slots(&machine));
+        let base = Base::new(machine, cpus, swap, tunables, huge);
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
             Relief {

@@ -11,6 +11,7 @@ use crate::section::visit::CpusLine;
 use crate::source::members::{MemberData, Shard};
 use crate::source::object::ObjectData;
 use crate::space::{GlobalLine, LimitsData, MembersLine, RssFrames, SpaceData, WriterLine};
+use crate::swap::area::SlotData;
 
 macro_rules! words {
     ($($name:ty),* $(,)?) => {
@@ -40,6 +41,7 @@ words!(
     RssFrames,
     RssLine,
     Shard,
+    SlotData,
     SpaceData,
     SummaryRow,
     WriterLine,

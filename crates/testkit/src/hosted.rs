@@ -227,7 +227,7 @@ fn signal_of(cause: FaultError) -> Outcome {
         FaultError::NotMapped => Outcome::MAPERR,
         FaultError::Guard => Outcome::MAPERR,
         FaultError::NoRights => Outcome::ACCERR,
-        FaultError::BeyondObject => Outcome::ADRERR,
+        FaultError::BeyondObject | FaultError::NotRead => Outcome::ADRERR,
         FaultError::Poisoned => Outcome::MCEERR,
         _ => Outcome::Broken(25),
     }

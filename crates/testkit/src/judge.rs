@@ -8,7 +8,7 @@ use crate::op::{Op, Outcome};
 use crate::shortest::shortest;
 use core::fmt;
 use softfault::table::format::Format;
-use softfault::{AddressSpace, NewVmError, Tunables, Vm};
+use softfault::{AddressSpace, Machine, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
 
 /// A step that did not do what it should.
@@ -217,7 +217,7 @@ pub(crate) fn check_some<'s, 'vm: 's, F: Format>(
     reads_free: bool,
 ) -> Option<String> {
     let spaces: Vec<_> = spaces.collect();
-    let mut counts = vec![0; vm.nr_frames() as usize];
+    let mut counts = vec![0; vm.nr_frames() as usize + vm.machine().nr_swap_slots() as usize];
     let is_zero = || if reads_free { vm.check_free_is_zero() } else { Ok(()) };
     let broken = vm.check(&spaces, &mut counts).and_then(|()| is_zero()).err()?;
     let counted: Vec<String> = spaces

@@ -2,13 +2,13 @@
 //! frames, CPUs that are loom's threads.
 #![allow(dead_code)]
 
-use softfault_modelled::addr::{Access, Pfn};
+use softfault_modelled::addr::{Access, Pfn, SwapSlot};
 use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, linux};
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
-use softfault_modelled::{AddressSpace, Discipline, FrameRange, HugeKnobs, Notice, Tunables, Vm};
+use softfault_modelled::{AddressSpace, Discipline, FrameRange, HugeKnobs, Notice, SwapError, Tunables, Vm};
 use softfault_modelled::{MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -62,6 +62,26 @@ pub fn let_shootdowns_wait(w: World) {
         be(cpu);
         w.space.read(0, &mut [0]).unwrap();
     });
+}
+
+/// Slots of the swap area, for tests that ask for one.
+const NR_SLOTS: usize = 2;
+type Page = [u8; 4096];
+
+std::thread_local! {
+    static SWAPS: Cell<bool> = const { Cell::new(false) };
+    static SLOTS_WRITTEN: RefCell<[Option<Box<Page>>; NR_SLOTS]> = const { RefCell::new([const { None }; NR_SLOTS]) };
+    static WRITES_FAIL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on worlds of this test have a swap area, and writes to it fail or not.
+pub fn use_swap(writes_fail: bool) {
+    SWAPS.set(true);
+    WRITES_FAIL.set(writes_fail);
+}
+
+fn written_page(slot: SwapSlot) -> Option<Box<Page>> {
+    SLOTS_WRITTEN.with(|slots| slots.borrow()[slot.0 as usize].clone())
 }
 
 type Subscriber = Rc<dyn Fn(&Notice)>;
@@ -180,6 +200,29 @@ unsafe impl Machine for Modelled {
         }
         false
     }
+    fn nr_swap_slots(&self) -> u32 {
+        if SWAPS.get() { NR_SLOTS as u32 } else { 0 }
+    }
+    /// Others run before the page is there, and after.
+    fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        loom::thread::yield_now();
+        if WRITES_FAIL.get() {
+            return Err(SwapError);
+        }
+        // SAFETY: I1, I6: nobody writes the frame of a slot.
+        let page = unsafe { *self.frame_ptr(pfn).cast::<Page>() };
+        SLOTS_WRITTEN.with(|slots| slots.borrow_mut()[slot.0 as usize] = Some(Box::new(page)));
+        loom::thread::yield_now();
+        Ok(())
+    }
+    fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        let page = written_page(slot).expect("the slot was written");
+        loom::thread::yield_now();
+        assert!(written_page(slot) == Some(page.clone()), "I48: a slot was written that somebody reads");
+        // SAFETY: I1, I6: the frame is the caller's alone.
+        unsafe { *self.frame_ptr(pfn).cast::<Page>() = *page };
+        Ok(())
+    }
     fn now_ns(&self) -> u64 {
         0
     }
@@ -234,6 +277,7 @@ impl World {
 
     fn tuned(discipline: Discipline, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
         WAITS.set(false);
+        SLOTS_WRITTEN.with(|slots| *slots.borrow_mut() = [const { None }; NR_SLOTS]);
         for range in Modelled.frames() {
             // SAFETY: I1, I6: no thread runs yet.
             unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };
@@ -265,7 +309,7 @@ impl World {
     pub fn check(&self, others: &[&AddressSpace<'static, Modelled>]) {
         let mut spaces = vec![self.space];
         spaces.extend(others);
-        let mut counts = vec![0; self.vm.nr_frames() as usize];
+        let mut counts = vec![0; self.vm.nr_frames() as usize + self.vm.machine().nr_swap_slots() as usize];
         self.vm.check(&spaces, &mut counts).unwrap();
     }
 }

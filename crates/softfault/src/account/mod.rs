@@ -63,6 +63,8 @@ events! {
     RefusedBeyondObject = "fault_refused_beyond_object",
     /// Faults on a page whose memory failed.
     RefusedPoisoned = "fault_refused_poisoned",
+    /// Faults on a page that could not be read from the swap area.
+    RefusedNotRead = "fault_refused_not_read",
     /// Faults for want of a frame.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.
@@ -104,6 +106,24 @@ events! {
     PoisonRefusedOfObject = "poison_refused_of_object",
     /// Frames taken out of use because their memory failed.
     FramesPoisoned = "frames_poisoned",
+    /// Faults that read a page from the swap area.
+    Pgmajfault = "pgmajfault",
+    /// Pages read from the swap area, those included that were not needed any more.
+    Pswpin = "pswpin",
+    /// Pages written to the swap area.
+    Pswpout = "pswpout",
+    /// Faults that found a swapped page in memory still.
+    SwapCopied = "swap_copied",
+    /// Not swapped out: there is no swap area.
+    SwapRefusedNoArea = "swap_refused_no_area",
+    /// Not swapped out: the swap area is full.
+    SwapRefusedFull = "swap_refused_full",
+    /// Not swapped out: a page of an object.
+    SwapRefusedOfObject = "swap_refused_of_object",
+    /// Not swapped out: locked by a mapping.
+    SwapRefusedLocked = "swap_refused_locked",
+    /// Swapped out, and kept in memory: the machine could not write it.
+    SwapRefusedNotWritten = "swap_refused_not_written",
     /// Compactions begun for somebody who waits.
     CompactStall = "compact_stall",
     /// Of these, with a block made.
@@ -136,6 +156,8 @@ events! {
     CollapseGuard = "collapse_guard",
     /// Collapses refused: the memory of a page failed.
     CollapsePoisoned = "collapse_poisoned",
+    /// Collapses refused: a page was swapped out.
+    CollapseSwapped = "collapse_swapped",
     /// Collapses refused: an entry was somebody's.
     CollapseBusy = "collapse_busy",
     /// Collapses refused: an operation changed the mapping meanwhile.

@@ -19,6 +19,10 @@ pub(crate) enum Rss {
     /// Private pages in huge mappings (`AnonHugePages`); they are counted as
     /// private pages, too.
     Huge = 4,
+    /// Private pages that were swapped out (`VmSwap`).
+    Swap = 5,
+    /// Faults for which a page was read (`majflt`).
+    MajorFaults = 6,
 }
 
 /// The counters of one space on one CPU, or on all CPUs that have no line of their own.
@@ -63,8 +67,12 @@ pub struct RssPages {
     pub shmem: u64,
     /// Page tables below the root.
     pub tables: u64,
-    /// Faults handled so far.
+    /// Faults handled so far without reading a page.
     pub minor_faults: u64,
     /// Of the private pages, those in huge mappings.
     pub anon_huge: u64,
+    /// Private pages that were swapped out; not resident.
+    pub swap: u64,
+    /// Faults handled so far for which a page was read from the swap area.
+    pub major_faults: u64,
 }

@@ -1,6 +1,6 @@
 //! What the checker finds.
 
-use crate::addr::Pfn;
+use crate::addr::{Pfn, SwapSlot};
 use crate::machine::CpuId;
 
 /// What was found to be wrong, with where.
@@ -44,6 +44,9 @@ pub enum Broken {
     /// A change of entries of the space with this frame counts as under way or untold though
     /// nobody is at work. I24.
     LeftTelling(Pfn),
+    /// A slot of the swap area does not count its entries, or is in use without any, or its
+    /// frame is another's. I48.
+    WrongSlot(SwapSlot),
     /// A frame is free and in use, or neither. I12.
     Lost(Pfn),
     /// A frame in use is of a generation that has not been, or that a pass has moved away. I47.
@@ -87,6 +90,10 @@ pub enum Counter {
     AnonHuge,
     /// Resident shared pages.
     Shmem,
+    /// Private pages that were swapped out.
+    Swap,
+    /// Free slots of the swap area. I48.
+    SwapFree,
     /// Page tables.
     Tables,
     /// Pins that were raised and not released.

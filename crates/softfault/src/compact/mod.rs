@@ -14,7 +14,7 @@
 //! [`Relief`](crate::space::vm::Relief) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
-//! `withdraw` takes a page's entries for good: `poison`.
+//! `withdraw` takes a page's entries for good: `poison`, `swap_out`.
 //!
 //! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
 //! blocks. Locks on entry: none, no section.
@@ -32,11 +32,12 @@ mod poison;
 mod refusal;
 mod single;
 mod subscribed;
+mod swap_out;
 mod target;
 mod withdraw;
 pub(crate) mod words;
 
-pub use refusal::{CompactRefusal, MigrateRefusal, PoisonRefusal};
+pub use refusal::{CompactRefusal, MigrateRefusal, PoisonRefusal, SwapRefusal};
 
 use crate::account::Event;
 use crate::frame::HugeFrame;

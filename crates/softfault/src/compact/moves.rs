@@ -48,7 +48,7 @@ impl<M: Machine> Vm<M> {
             FrameKind::Free => Err(MigrateRefusal::NotInUse),
             FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
             FrameKind::Table => Err(MigrateRefusal::Table),
-            FrameKind::Meta => Err(MigrateRefusal::Meta),
+            FrameKind::Meta | FrameKind::Swap => Err(MigrateRefusal::Meta),
             FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
             FrameKind::Shared if state.order() > Order::BASE => Err(MigrateRefusal::HugePage),
             FrameKind::Shared => Ok(Movable::OfObject),

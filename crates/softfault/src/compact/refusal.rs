@@ -77,6 +77,21 @@ impl core::fmt::Display for MigrateRefusal {
 }
 impl core::error::Error for MigrateRefusal {}
 
+/// Why a frame keeps its entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotWithdrawn {
+    /// It is a page of an object.
+    OfObject,
+    /// Its entries cannot be taken.
+    Stays(MigrateRefusal),
+}
+
+impl From<MigrateRefusal> for NotWithdrawn {
+    fn from(why: MigrateRefusal) -> NotWithdrawn {
+        NotWithdrawn::Stays(why)
+    }
+}
+
 /// Why a frame whose memory failed stays in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -97,6 +112,15 @@ impl PoisonRefusal {
     }
 }
 
+impl From<NotWithdrawn> for PoisonRefusal {
+    fn from(why: NotWithdrawn) -> PoisonRefusal {
+        match why {
+            NotWithdrawn::OfObject => PoisonRefusal::OfObject,
+            NotWithdrawn::Stays(refusal) => PoisonRefusal::Stays(refusal),
+        }
+    }
+}
+
 impl core::fmt::Display for PoisonRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -106,6 +130,62 @@ impl core::fmt::Display for PoisonRefusal {
     }
 }
 impl core::error::Error for PoisonRefusal {}
+
+/// Why a page is in memory still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum SwapRefusal {
+    /// The machine has no swap area.
+    NoArea,
+    /// No slot of the swap area is free.
+    Full,
+    /// It is a page of an object, whose slot cannot say that it was swapped out.
+    OfObject,
+    /// A mapping locks it (mlock(2)).
+    Locked,
+    /// Its entries cannot be taken.
+    Stays(MigrateRefusal),
+    /// The machine could not write it. The entries name the slot, which keeps the frame until
+    /// nobody needs it: faults copy the page.
+    NotWritten,
+}
+
+impl SwapRefusal {
+    /// The counter of this refusal.
+    pub fn event(self) -> Event {
+        match self {
+            SwapRefusal::NoArea => Event::SwapRefusedNoArea,
+            SwapRefusal::Full => Event::SwapRefusedFull,
+            SwapRefusal::OfObject => Event::SwapRefusedOfObject,
+            SwapRefusal::Locked => Event::SwapRefusedLocked,
+            SwapRefusal::Stays(refusal) => refusal.event(),
+            SwapRefusal::NotWritten => Event::SwapRefusedNotWritten,
+        }
+    }
+}
+
+impl From<NotWithdrawn> for SwapRefusal {
+    fn from(why: NotWithdrawn) -> SwapRefusal {
+        match why {
+            NotWithdrawn::OfObject => SwapRefusal::OfObject,
+            NotWithdrawn::Stays(refusal) => SwapRefusal::Stays(refusal),
+        }
+    }
+}
+
+impl core::fmt::Display for SwapRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SwapRefusal::NoArea => f.write_str("swap area: the machine has none"),
+            SwapRefusal::Full => f.write_str("swap area: no slot is free"),
+            SwapRefusal::OfObject => f.write_str("frame: should be private, and is a page of an object"),
+            SwapRefusal::Locked => f.write_str("frame: a mapping locks its page"),
+            SwapRefusal::Stays(refusal) => refusal.fmt(f),
+            SwapRefusal::NotWritten => f.write_str("swap area: the page could not be written"),
+        }
+    }
+}
+impl core::error::Error for SwapRefusal {}
 
 /// Why no block was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

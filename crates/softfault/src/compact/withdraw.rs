@@ -14,15 +14,17 @@
 //! Locks on entry: none, no section. Nothing is waited for but a shootdown and sections while
 //! entries are `Busy`.
 
+use super::MigrateRefusal;
 use super::announce::Announcement;
 use super::moves::{MAPS_MAX, Movable};
-use super::{MigrateRefusal, PoisonRefusal};
+use super::refusal::NotWithdrawn;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Vpn};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::rmap::{TakeEnded, TakenEntry};
 use crate::space::Vm;
+use crate::space::vma::VmaFlags;
 use crate::table::format::Entry;
 
 /// A frame whose entries are all the caller's, with counts that are final. Put back unless
@@ -41,11 +43,11 @@ impl<M: Machine> Vm<M> {
     /// # Errors
     ///
     /// Why the frame stays as it is; nothing has changed then.
-    pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, PoisonRefusal> {
-        if self.check_movable(pfn).map_err(PoisonRefusal::Stays)? == Movable::OfObject {
-            return Err(PoisonRefusal::OfObject);
+    pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, NotWithdrawn> {
+        if self.check_movable(pfn)? == Movable::OfObject {
+            return Err(NotWithdrawn::OfObject);
         }
-        self.withdraw_private(pfn, why).map_err(PoisonRefusal::Stays)
+        Ok(self.withdraw_private(pfn, why)?)
     }
 
     fn withdraw_private(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, MigrateRefusal> {
@@ -91,6 +93,23 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> Withdrawn<'_, M> {
+    /// How many there are.
+    pub(super) fn nr_entries(&self) -> u64 {
+        self.nr_entries as u64
+    }
+
+    /// Whether a mapping locks the page. Looked at after the grace period: whoever had locked it and found
+    /// the page there, before its entry was taken, has published that by now. Whoever locks it
+    /// later waits for the entry, and brings the page back.
+    pub(super) fn any_is_locked(&self) -> bool {
+        self.entries.iter().flatten().any(|entry| {
+            let space = self.vm.borrow_space(entry.space);
+            let section = space.section();
+            let found = space.tree_in(section.inside()).lookup(entry.vpn);
+            found.is_some_and(|found| found.vma.flags.contains(VmaFlags::LOCKED))
+        })
+    }
+
     /// All entries become `to`, which names no frame. `counted` is what each counts as
     /// from now on. The frame has a new owner before: it is nobody's page any more.
     pub(super) fn settle(mut self, to: Entry, counted: Option<Rss>) {

@@ -179,7 +179,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 #[inline(always)]
-fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
+pub(super) fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
     let Fault { request, found, .. } = fault;
     let writes = request.access() == Access::Write;
     let mut rights = found.entry_rights();

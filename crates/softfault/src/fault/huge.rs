@@ -176,7 +176,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 self.cow_break_huge(fault, pmd, seen, leaf, kit)
             }
             Entry::Leaf(leaf) => self.widen(fault, pmd.slot, seen, leaf),
-            Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison => Turn::Raced,
+            Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => Turn::Raced,
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => Turn::Wait,
         }
     }

@@ -10,6 +10,7 @@ use crate::space::Vm;
 use crate::sync::Ordering;
 
 mod large;
+mod swapped;
 
 pub(crate) use large::HugeParts;
 use large::Large;

@@ -29,12 +29,13 @@ mod outcome;
 mod present;
 mod request;
 mod shared;
+mod swapped;
 
 pub use outcome::{FaultDone, FaultError};
 pub(crate) use request::{Request, Want};
 
 use crate::account::Event;
-use crate::addr::{Access, PAGE_SHIFT, PageRange, Vpn};
+use crate::addr::{Access, PAGE_SHIFT, PageRange, SwapSlot, Vpn};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
@@ -67,6 +68,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     CopyHuge(CopyingHuge<'vm, M>),
     /// A huge mapping is ours, to be split before the page is looked at.
     Split(Splitting<'vm, M>),
+    /// The page was swapped out; a frame for it is in hand.
+    SwapIn(SwapSlot),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -151,6 +154,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     continue;
                 }
                 Turn::Split(splitting) => splitting.finish(self),
+                Turn::SwapIn(slot) => {
+                    turn = self.swap_back(request, slot, &mut kit);
+                    continue;
+                }
                 Turn::Tell(pages) => {
                     let start = told.insert(self.invalidate(pages, Why::Copy));
                     kit.set_told(if start.was_told() { pages.nr_pages() } else { 0 });
@@ -200,6 +207,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Entry::Leaf(leaf) => self.fix_present(&{ fault }, slot, seen, leaf, kit),
             Entry::Guard => Turn::Refused(FaultError::Guard),
             Entry::Poison => Turn::Refused(FaultError::Poisoned),
+            Entry::Swap(of) => kit.for_swapped(of),
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
         }
     }

@@ -29,6 +29,8 @@ pub enum FaultDone {
     /// The entry allowed the access and is now accessed, and dirty for a store:
     /// hardware that does not do that itself faults for it.
     Marked,
+    /// A private page that had been swapped out.
+    SwappedIn,
     /// There was nothing left to do.
     Spurious,
 }
@@ -47,6 +49,9 @@ pub enum FaultError {
     BeyondObject,
     /// The memory of the page failed, and its content is lost: SIGBUS, `BUS_MCEERR_AR`.
     Poisoned,
+    /// The page was swapped out, and the machine could not read it: SIGBUS, `BUS_ADRERR`. The
+    /// next fault tries again.
+    NotRead,
     /// No frame; nothing was changed. What happens now is the embedder's to
     /// decide.
     OutOfFrames,
@@ -60,6 +65,7 @@ impl FaultError {
             FaultError::Guard => Event::RefusedGuard,
             FaultError::BeyondObject => Event::RefusedBeyondObject,
             FaultError::Poisoned => Event::RefusedPoisoned,
+            FaultError::NotRead => Event::RefusedNotRead,
             FaultError::OutOfFrames => Event::RefusedOutOfFrames,
         }
     }
@@ -73,6 +79,7 @@ impl core::fmt::Display for FaultError {
             FaultError::Guard => "address: a guard page",
             FaultError::BeyondObject => "address: past the end of the object",
             FaultError::Poisoned => "address: the memory of the page failed",
+            FaultError::NotRead => "address: the page could not be read from the swap area",
             FaultError::OutOfFrames => "out of frames",
         })
     }

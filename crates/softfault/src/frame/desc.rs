@@ -66,6 +66,8 @@ pub(crate) enum FrameKind {
     Shared = 5,
     /// The zero frame.
     Zero = 6,
+    /// A page that was swapped out and is not written yet: its slot's, which `owner` names.
+    Swap = 7,
 }
 
 impl FrameKind {
@@ -77,6 +79,7 @@ impl FrameKind {
             4 => FrameKind::Anon,
             5 => FrameKind::Shared,
             6 => FrameKind::Zero,
+            7 => FrameKind::Swap,
             _ => FrameKind::Reserved,
         }
     }

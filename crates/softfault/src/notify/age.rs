@@ -106,7 +106,7 @@ impl<M: Machine> Ageing<'_, '_, M> {
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.space.vm.machine.relax(),
                 Entry::Table(_) => return Use::Other(Next::Again),
-                Entry::None | Entry::Guard | Entry::Poison => return Use::Other(Next::GoOn),
+                Entry::None | Entry::Guard | Entry::Poison | Entry::Swap(_) => return Use::Other(Next::GoOn),
             }
         }
     }

@@ -56,6 +56,8 @@ pub enum Why {
     Migrate,
     /// The memory of a page has failed: each touch is refused from now on.
     Poison,
+    /// A page goes out to the swap area; a fault brings it back.
+    SwapOut,
     /// Small pages become a huge one.
     Collapse,
     /// The pages count as unwritten from now on: MADV_FREE.

@@ -16,6 +16,8 @@ pub(crate) struct CollapseQuestion {
     pub nr_guards: u64,
     /// Pages whose memory failed.
     pub nr_poisoned: u64,
+    /// Pages that were swapped out.
+    pub nr_swapped: u64,
     /// Entries that belong to somebody for a moment.
     pub nr_busy: u64,
     /// Pages that were used lately.
@@ -68,6 +70,8 @@ pub enum CollapseRefusal {
     Guard,
     /// The memory of a page failed: a fault on it has to say so.
     Poisoned,
+    /// A page was swapped out.
+    Swapped,
     /// An entry belongs to somebody for a moment.
     Busy,
     /// An operation changed the mapping meanwhile.
@@ -93,6 +97,7 @@ impl CollapseRefusal {
             CollapseRefusal::Pinned => "pinned",
             CollapseRefusal::Guard => "guard",
             CollapseRefusal::Poisoned => "poisoned",
+            CollapseRefusal::Swapped => "swapped",
             CollapseRefusal::Busy => "busy",
             CollapseRefusal::Changed => "changed",
             CollapseRefusal::NotReferenced => "not_referenced",
@@ -112,6 +117,8 @@ pub(crate) fn linux(question: &CollapseQuestion, limits: &CollapseLimits) -> Res
         Err(CollapseRefusal::Guard)
     } else if question.nr_poisoned > 0 {
         Err(CollapseRefusal::Poisoned)
+    } else if question.nr_swapped > 0 {
+        Err(CollapseRefusal::Swapped)
     } else if question.nr_busy > 0 {
         Err(CollapseRefusal::Busy)
     } else if question.nr_none > limits.max_ptes_none {
@@ -143,6 +150,7 @@ mod tests {
         assert_eq!(refused(CollapseQuestion { nr_pinned: 1, ..good }), CollapseRefusal::Pinned);
         assert_eq!(refused(CollapseQuestion { nr_guards: 1, ..good }), CollapseRefusal::Guard);
         assert_eq!(refused(CollapseQuestion { nr_poisoned: 1, ..good }), CollapseRefusal::Poisoned);
+        assert_eq!(refused(CollapseQuestion { nr_swapped: 1, ..good }), CollapseRefusal::Swapped);
         assert_eq!(refused(CollapseQuestion { nr_busy: 1, ..good }), CollapseRefusal::Busy);
         assert_eq!(refused(CollapseQuestion { nr_referenced: 0, ..good }), CollapseRefusal::NotReferenced);
         let untouched = CollapseQuestion { nr_none: 512, ..CollapseQuestion::default() };

@@ -177,7 +177,7 @@ impl<M: Machine> Removal<'_, '_, M> {
             let seen = slot.look();
             let leaf = match seen.entry {
                 Entry::Leaf(leaf) => leaf,
-                Entry::None | Entry::Guard | Entry::Poison | Entry::Table(_) => return Some(false),
+                Entry::None | Entry::Guard | Entry::Poison | Entry::Swap(_) | Entry::Table(_) => return Some(false),
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => return None,
             };
             let head = self.space.vm.frames.head_of_named(leaf.pfn);

@@ -7,14 +7,14 @@ use super::lock::Writer;
 use super::tree::{Retired, Snapshot};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Pfn, Vpn};
+use crate::addr::{Pfn, SwapSlot, Vpn};
 use crate::frame::{DescCursor, FrameKind, FreeBatch};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::Vm;
 use crate::table::format::Leaf;
 use crate::table::pmd;
-use crate::table::take::{self, Harvest, Removal};
+use crate::table::take::{self, Harvest, Met, Removal};
 use core::ops::ControlFlow;
 
 /// Frees what a removal brings in.
@@ -30,6 +30,7 @@ struct Sink<'a, M: Machine> {
     nr_shmem: u64,
     nr_zero: u64,
     nr_tables: u64,
+    nr_swapped: u64,
 }
 
 impl<M: Machine> Harvest for Sink<'_, M> {
@@ -64,6 +65,10 @@ impl<M: Machine> Harvest for Sink<'_, M> {
             self.table(deposit);
         }
     }
+    fn swapped(&mut self, slot: SwapSlot) {
+        self.nr_swapped += 1;
+        self.vm.swap_drop(slot);
+    }
     fn table(&mut self, table: Pfn) {
         let twin = if self.vm.frames.is_level_1(table) { self.vm.frames.withdraw_twin(table) } else { None };
         for table in [Some(table), twin].into_iter().flatten() {
@@ -78,7 +83,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let batch = FreeBatch::new(self.vm);
         let nr_emptied = self.vm.nr_blocks_emptied();
         let descs = DescCursor::over(&self.vm.frames);
-        Sink { vm: self.vm, batch, descs, nr_emptied, nr_anon: 0, nr_huge: 0, nr_shmem: 0, nr_zero: 0, nr_tables: 0 }
+        Sink {
+            vm: self.vm,
+            batch,
+            descs,
+            nr_emptied,
+            nr_anon: 0,
+            nr_huge: 0,
+            nr_shmem: 0,
+            nr_zero: 0,
+            nr_tables: 0,
+            nr_swapped: 0,
+        }
     }
 
     /// Removes every mapping of the range. No section may be able to find a VMA
@@ -92,7 +108,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ..*removal
         };
         let _told = self.invalidate(removal.range, why);
-        let taken = take::take(machine, self.root, removal, &mut |pmd| self.pmd_split(pmd));
+        let mut nr_swapped = 0;
+        let taken = take::take(machine, self.root, removal, &mut |met| match met {
+            Met::Reaching(pmd) => self.pmd_split(pmd),
+            Met::Swapped(slot) => {
+                nr_swapped += 1;
+                self.vm.swap_drop(slot);
+            }
+        });
+        if nr_swapped != 0 {
+            self.charge(Rss::Swap, -nr_swapped);
+        }
         if !taken.leaves && !taken.tables {
             return;
         }
@@ -141,6 +167,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.charge(Rss::Anon, -(nr_anon as i64));
         self.charge(Rss::Huge, -(sink.nr_huge as i64));
         self.charge(Rss::Shmem, -(sink.nr_shmem as i64));
+        if sink.nr_swapped != 0 {
+            self.charge(Rss::Swap, -(sink.nr_swapped as i64));
+        }
         self.charge(Rss::Tables, -(sink.nr_tables as i64));
         self.vm.count(Event::Unmapped, nr_anon + sink.nr_shmem + sink.nr_zero);
         self.vm.count(Event::TableFree, sink.nr_tables);

@@ -105,6 +105,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             tables: at_rest(Rss::Tables),
             minor_faults: at_rest(Rss::MinorFaults),
             anon_huge: at_rest(Rss::Huge),
+            swap: at_rest(Rss::Swap),
+            major_faults: at_rest(Rss::MajorFaults),
         }
     }
 }

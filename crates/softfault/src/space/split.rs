@@ -45,7 +45,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
-                Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison => return,
+                Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => return,
             }
         }
     }

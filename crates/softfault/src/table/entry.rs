@@ -261,6 +261,16 @@ impl<'a, F: Format> Slot<'a, F> {
             .map_err(|_| Changed)
     }
 
+    /// An entry that names no frame and that faults change, too, becomes something else: it is
+    /// what was seen, to the bit.
+    pub(crate) fn replace(&self, seen: Seen, entry: Entry) -> Result<(), Changed> {
+        let new = F::encode(entry, self.level);
+        match self.word.compare_exchange(seen.raw, new, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Changed),
+        }
+    }
+
     /// The lock bit taken as the patch of 2004 took it: set, whatever is there;
     /// `Err` where it was set already or the entry is not none.
     pub(crate) fn test_and_lock(&self) -> Result<(), Changed> {

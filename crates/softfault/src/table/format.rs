@@ -3,7 +3,7 @@
 //!
 //! Levels count from 0, the leaf tables whose entries map base pages.
 
-use crate::addr::{Access, Order, Pfn, Rights};
+use crate::addr::{Access, Order, Pfn, Rights, SwapSlot};
 
 pub mod conformance;
 mod riscv;
@@ -38,6 +38,9 @@ pub enum Entry {
     /// The page was there, and its content is lost: its memory failed. Touching it is SIGBUS.
     /// Only the writer of the space changes it.
     Poison,
+    /// The page's bytes are in this slot of the swap area. A fault brings them back, by
+    /// compare-and-swap; else only the writer of the space changes it.
+    Swap(SwapSlot),
 }
 
 /// A mapping of one frame (level 0) or of a folio (above). Exhaustive: a format has to

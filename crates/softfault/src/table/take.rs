@@ -17,7 +17,7 @@ use super::entry::{Slot, Unread};
 use super::format::{Entry, Format, Kept, Leaf, index_of, span_of};
 use super::place::PmdSlot;
 use super::walk::{entries, entry};
-use crate::addr::{PageRange, Pfn, Vpn};
+use crate::addr::{PageRange, Pfn, SwapSlot, Vpn};
 use crate::machine::{Machine, Tick};
 use crate::pace::{self, Pace};
 
@@ -47,6 +47,14 @@ impl Removal {
     }
 }
 
+/// What the first pass leaves to the caller.
+pub(crate) enum Met<'a, F: Format> {
+    /// A huge mapping that reaches out of the range: to be split.
+    Reaching(PmdSlot<'a, F>),
+    /// An entry named this slot, and is none now.
+    Swapped(SwapSlot),
+}
+
 /// What the first pass found.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
@@ -63,6 +71,8 @@ pub(crate) trait Harvest {
     /// A huge one, which stood in `table` for the pages from `base`: its deposit
     /// is there still.
     fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn);
+    /// An entry that named this slot is gone.
+    fn swapped(&mut self, slot: SwapSlot);
     /// A table that is gone, empty.
     fn table(&mut self, table: Pfn);
 }
@@ -172,15 +182,15 @@ fn inside(inner: &PageRange, outer: &PageRange) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// First pass. Huge mappings that reach out of the range are given to `split`.
+/// First pass.
 pub(crate) fn take<M: Machine>(
     machine: &M,
     root: Pfn,
     removal: &Removal,
-    split: &mut dyn FnMut(PmdSlot<'_, M::Format>),
+    met: &mut dyn FnMut(Met<'_, M::Format>),
 ) -> Taken {
     let mut taken = Taken::default();
-    take_in(machine, At::root::<M::Format>(root), removal, &mut taken, split);
+    take_in(machine, At::root::<M::Format>(root), removal, &mut taken, met);
     taken
 }
 
@@ -189,7 +199,7 @@ fn take_in<M: Machine>(
     at: At,
     removal: &Removal,
     taken: &mut Taken,
-    split: &mut dyn FnMut(PmdSlot<'_, M::Format>),
+    met: &mut dyn FnMut(Met<'_, M::Format>),
 ) {
     for_each_used(machine, at, removal.range, |slot, mut loaded, span| {
         loop {
@@ -201,8 +211,10 @@ fn take_in<M: Machine>(
                     taken.tables = true;
                     return;
                 }
-                Entry::Table(table) => return take_in(machine, at.below(table, span), removal, taken, split),
-                Entry::Leaf(_) if at.level > 0 && !inside(&span, &removal.range) => split(at.pmd(slot, span)),
+                Entry::Table(table) => return take_in(machine, at.below(table, span), removal, taken, met),
+                Entry::Leaf(_) if at.level > 0 && !inside(&span, &removal.range) => {
+                    met(Met::Reaching(at.pmd(slot, span)));
+                }
                 Entry::Leaf(_) => {
                     if slot.take_for_removal(seen).is_ok() {
                         taken.leaves = true;
@@ -211,6 +223,12 @@ fn take_in<M: Machine>(
                 }
                 Entry::Guard if removal.guards == Guards::Keep => return,
                 Entry::Guard | Entry::Poison => return slot.set_private(Entry::None),
+                // A fault may be bringing the page back.
+                Entry::Swap(of) => {
+                    if slot.replace(seen, Entry::None).is_ok() {
+                        return met(Met::Swapped(of));
+                    }
+                }
                 // Somebody's for a moment: a copy under way, a decision.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
             }
@@ -249,6 +267,7 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
         loop {
             match slot.seen(loaded).entry {
                 Entry::None | Entry::Guard | Entry::Poison => return,
+                Entry::Swap(of) => return into.swapped(of),
                 Entry::Leaf(leaf) if at.level == 0 => return into.leaf(leaf),
                 Entry::Leaf(leaf) => return into.huge(leaf, at.table, span.start),
                 Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),

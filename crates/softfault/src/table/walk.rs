@@ -71,7 +71,9 @@ fn ended_above<F: Format>(slot: Slot<'_, F>, table: Pfn, vpn: Vpn) -> Walk<'_, F
         Entry::None => Walk::Hole(place),
         Entry::Leaf(_) | Entry::LockedLeaf(_) => Walk::Huge(place),
         // A table, if it was put in just now: looked at again in the next turn.
-        Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Poison => Walk::Owned,
+        Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
+            Walk::Owned
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! descriptors of the sections that are there │ their blocks │ data of CPUs │ summaries, and the
-//! words that say where the first two lie │ zero frame
+//! words that say where the first two lie │ slots of the swap area │ zero frame
 //! ```
 //! Sections that the metadata fills are left out as holes are: nobody asks for the descriptor of a
 //! frame of it. So a terabyte has no 66 MB of descriptors that say "reserved".
@@ -17,17 +17,19 @@ use crate::frame::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, frames_of};
 use crate::frame::{BlockData, BlockPieces, Blocks, Descs, FrameDesc, Summary};
 use crate::machine::{FrameRange, Machine};
 use crate::mem::FrameArray;
+use crate::swap::area::SlotData;
 use crate::sync::Word;
 use core::ops::Range;
 
 /// Number of the parts in the picture of the module.
-const NR_PARTS: usize = 5;
+const NR_PARTS: usize = 6;
 
 #[derive(Debug)]
 pub(super) struct Layout {
     /// One past the highest frame.
     nr_frames: u64,
     nr_cpus: usize,
+    nr_slots: usize,
     /// Sections that are wholly metadata.
     filled: Range<usize>,
     /// Frames of each part.
@@ -38,10 +40,15 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Finds the first range with room.
-    pub(super) fn of(ranges: &[FrameRange], nr_frames: u64, nr_cpus: usize) -> Result<Layout, NewVmError> {
+    pub(super) fn of(
+        ranges: &[FrameRange],
+        nr_frames: u64,
+        nr_cpus: usize,
+        nr_slots: usize,
+    ) -> Result<Layout, NewVmError> {
         let nr_sections = nr_frames.div_ceil(SECTION_FRAMES) as usize;
         let nr_there = (0..nr_sections).filter(|section| has_memory(ranges, *section)).count();
-        let nr_of = |nr_filled: usize| parts(nr_frames, nr_cpus, nr_there - nr_filled);
+        let nr_of = |nr_filled: usize| parts(nr_frames, nr_cpus, nr_slots, nr_there - nr_filled);
         let nr_most: u64 = nr_of(0).iter().sum();
         let home = ranges.iter().find(|r| r.nr_frames > nr_most);
         let first = home.ok_or(NewVmError::NoRoom { nr_frames: nr_most })?.first;
@@ -57,7 +64,7 @@ impl Layout {
             let meta = FrameRange { first, nr_frames: nr_of.iter().sum() };
             let now = filled_by(meta.nr_frames);
             if now.len() >= filled.len() {
-                return Ok(Layout { nr_frames, nr_cpus, filled, nr_of, meta });
+                return Ok(Layout { nr_frames, nr_cpus, nr_slots, filled, nr_of, meta });
             }
             filled = now;
         }
@@ -77,7 +84,11 @@ impl Layout {
     }
 
     pub(super) fn zero(&self) -> Pfn {
-        self.at(4)
+        self.at(5)
+    }
+
+    pub(super) fn swap_slots<M: Machine>(&self, machine: &M) -> FrameArray<SlotData> {
+        FrameArray::over(machine, self.at(4), 0, self.nr_slots)
     }
 
     pub(super) fn cpus<M: Machine>(&self, machine: &M) -> FrameArray<CpuData> {
@@ -138,7 +149,7 @@ fn lengths(nr_frames: u64, nr_there: usize) -> (usize, usize) {
 }
 
 /// Frames of each part, with so many sections.
-fn parts(nr_frames: u64, nr_cpus: usize, nr_there: usize) -> [u64; NR_PARTS] {
+fn parts(nr_frames: u64, nr_cpus: usize, nr_slots: usize, nr_there: usize) -> [u64; NR_PARTS] {
     let (nr_descs, nr_block_data) = lengths(nr_frames, nr_there);
     let nr_places = 2 * nr_frames.div_ceil(SECTION_FRAMES) as usize;
     let words_of_summary = Summary::bytes_for(nr_frames.div_ceil(BLOCK_FRAMES) as u32, nr_cpus) / size_of::<Word>();
@@ -147,6 +158,7 @@ fn parts(nr_frames: u64, nr_cpus: usize, nr_there: usize) -> [u64; NR_PARTS] {
         FrameArray::<BlockData>::frames_for(nr_block_data),
         FrameArray::<CpuData>::frames_for(nr_cpus),
         FrameArray::<Word>::frames_for(words_of_summary + nr_places),
+        FrameArray::<SlotData>::frames_for(nr_slots),
         1,
     ]
 }

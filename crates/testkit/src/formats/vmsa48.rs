@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! V=1  58 lock | 55 dirty | 54 UXN | 53 PXN | 51 DBM | 47:12 frame | 11 nG | 10 AF | 9:8 SH | 7:6 AP | 1 table or page
-//! V=0  58 lock | 57 kept | 55 dirty | 47:12 frame | 10 AF | 5 poison | 4 it was a leaf | 3 guard | 2 busy
+//! V=0  58 lock | 57 kept | 55 dirty | 47:12 frame or slot | 10 AF | 6 swap | 5 poison | 4 it was a leaf | 3 guard | 2 busy
 //! ```
 //! DBM is the right to write. While AP\[2\] is set the page is clean, and a store clears it
 //! (FEAT_HAFDBS) or faults. Of a page that may not be written bit 55 says that it is dirty.
 #![allow(unsafe_code)]
 
 use softfault::table::format::{Entry, Format, Kept, Leaf};
-use softfault::{Pfn, Rights};
+use softfault::{Pfn, Rights, SwapSlot};
 
 const V: u64 = 1 << 0;
 /// Of level 0, else a table.
@@ -32,6 +32,7 @@ const BUSY: u64 = 1 << 2;
 const GUARD: u64 = 1 << 3;
 const LEAF: u64 = 1 << 4;
 const POISON: u64 = 1 << 5;
+const SWAP: u64 = 1 << 6;
 
 fn pfn_of(word: u64) -> Pfn {
     Pfn(((word & FRAME) >> 12) as u32)
@@ -88,12 +89,13 @@ unsafe impl Format for Vmsa48 {
             return Entry::Table(table);
         }
         let locked = word & LOCK != 0;
-        match word & (V | KEPT | BUSY | GUARD | POISON) {
+        match word & (V | KEPT | BUSY | GUARD | POISON | SWAP) {
             bits if bits & (V | KEPT) != 0 && locked => Entry::LockedLeaf(decode_leaf(word)),
             bits if bits & (V | KEPT) != 0 => Entry::Leaf(decode_leaf(word)),
             BUSY => Entry::Busy,
             GUARD => Entry::Guard,
             POISON => Entry::Poison,
+            SWAP => Entry::Swap(SwapSlot(pfn_of(word).0)),
             _ if locked => Entry::LockedNone,
             _ => Entry::None,
         }
@@ -108,6 +110,7 @@ unsafe impl Format for Vmsa48 {
             Entry::LockedLeaf(leaf) => encode_leaf(leaf, level) | LOCK,
             Entry::Guard => GUARD,
             Entry::Poison => POISON,
+            Entry::Swap(slot) => u64::from(slot.0) << 12 | SWAP,
         }
     }
     fn table(word: u64) -> Option<Pfn> {

@@ -151,7 +151,7 @@ pub fn panics(call: impl FnOnce()) -> String {
 
 /// Every invariant that can be checked at rest.
 pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
-    let mut counts = vec![0; vm.nr_frames() as usize];
+    let mut counts = vec![0; vm.nr_frames() as usize + vm.machine().nr_swap_slots() as usize];
     if let Err(broken) = vm.check(spaces, &mut counts) {
         panic!("{broken}");
     }

@@ -76,6 +76,7 @@ calls! {
     No "Vm::rmap_anon": |s| _ = s.vm.rmap_anon(s.other_huge(), &mut []);
     No "Vm::migrate_frame": |s| _ = s.vm.migrate_frame(s.other.translate_at_rest(BASE).unwrap().pfn);
     No "Vm::poison_frame": |s| _ = s.vm.poison_frame(Pfn(0));
+    No "Vm::swap_out_frame": |s| _ = s.vm.swap_out_frame(Pfn(0));
     No "Vm::compact_step": |s| _ = s.vm.compact_step(&CompactBudget::BACKGROUND);
     No "Vm::shrink_underused": |s| _ = s.vm.shrink_underused(u64::MAX);
     No "Vm::zero_ahead": |s| _ = s.vm.zero_ahead(u64::MAX);

@@ -71,9 +71,11 @@ const LAYERS: &[Layer] = &[
             "clear",
             "frame/group",
             "compact/words",
+            "swap/area",
         ],
     },
     Layer { name: "frame", members: &["frame"] },
+    Layer { name: "swap", members: &["swap"] },
     Layer { name: "table", members: &["table"] },
     Layer { name: "notify", members: &["notify"] },
     // What is linked through descriptors and spaces: pages of objects, families.

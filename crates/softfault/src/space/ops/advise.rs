@@ -1,6 +1,7 @@
 //! madvise(2).
 
 use super::{is_aligned, page_align, pages};
+use crate::account::rss::Rss;
 use crate::addr::{Access, PageRange, Vpn};
 use crate::errno::op_error;
 use crate::fault::FaultError;
@@ -228,6 +229,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         slot.publish_locked(Entry::None);
                         return Next::GoOn;
                     }
+                    Entry::Swap(of) => {
+                        if slot.replace(seen, Entry::None).is_ok() {
+                            self.charge(Rss::Swap, -1);
+                            self.vm.swap_drop(of);
+                            return Next::GoOn;
+                        }
+                        continue;
+                    }
                     _ => return Next::GoOn,
                 };
                 if !leaf.accessed && !leaf.dirty {
@@ -354,7 +363,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 FaultError::NotMapped => MadviseError::NotMapped,
                 FaultError::NoRights => MadviseError::NoRights,
                 FaultError::OutOfFrames => OutOfFrames::Frame.into(),
-                FaultError::Guard | FaultError::BeyondObject => MadviseError::Unreachable,
+                FaultError::Guard | FaultError::BeyondObject | FaultError::NotRead => MadviseError::Unreachable,
                 FaultError::Poisoned => MadviseError::Poisoned,
             })?;
             at = part.end;

@@ -232,6 +232,7 @@ fn event_of(refusal: CollapseRefusal) -> Event {
         CollapseRefusal::Pinned => Event::CollapsePinned,
         CollapseRefusal::Guard => Event::CollapseGuard,
         CollapseRefusal::Poisoned => Event::CollapsePoisoned,
+        CollapseRefusal::Swapped => Event::CollapseSwapped,
         CollapseRefusal::Busy => Event::CollapseBusy,
         CollapseRefusal::Changed => Event::CollapseChanged,
         CollapseRefusal::NotReferenced => Event::CollapseNotReferenced,

@@ -73,10 +73,12 @@ fn wanted(vma: &Vma) -> Option<Wanted> {
 enum Shared {
     /// Nothing to share.
     Nothing,
-    /// The entry that the child is to have, and whether that is a page.
-    Entry(Unread, i64),
+    /// The entry that the child is to have, and what that counts as.
+    Entry(Unread, Option<Rss>),
     /// The child needs a copy; why.
     Copied(Event),
+    /// The child has this page of its own.
+    Own(Leaf),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -232,7 +234,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<(), OutOfFrames> {
         let from = walk::entries(&self.vm.machine, table);
         let mut to = None;
-        let mut nr_anon = 0;
+        let (mut nr_anon, mut nr_swapped) = (0, 0);
         let mut result = Ok(());
         let mut descs = DescCursor::over(&self.vm.frames);
         for vpn in (part.start.0..part.end.0).map(Vpn) {
@@ -248,20 +250,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
             let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
-            let shared = copied.map(|()| self.share_entry(slot, loaded, &mut descs, write_protected));
-            let copied = match shared {
-                Ok(Shared::Nothing) => Ok(None),
-                Ok(Shared::Entry(word, nr)) => {
-                    nr_anon += nr;
-                    child_slot().iter().for_each(|to| to.copy_private(word));
-                    Ok(None)
-                }
-                Ok(Shared::Copied(why)) => self.copy_for_child(writer, child, slot, vpn, why),
-                Err(e) => Err(e),
+            let shared = match copied.map(|()| self.share_entry(slot, loaded, &mut descs, write_protected)) {
+                Ok(Shared::Copied(why)) => self.copy_for_child(writer, child, slot, vpn, why, write_protected),
+                shared => shared,
             };
-            match copied {
-                Ok(None) => {}
-                Ok(Some(leaf)) => {
+            match shared {
+                Ok(Shared::Nothing | Shared::Copied(_)) => {}
+                Ok(Shared::Entry(word, counted)) => {
+                    nr_anon += i64::from(counted == Some(Rss::Anon));
+                    nr_swapped += i64::from(counted == Some(Rss::Swap));
+                    child_slot().iter().for_each(|to| to.copy_private(word));
+                }
+                Ok(Shared::Own(leaf)) => {
                     nr_anon += 1;
                     child_slot().iter().for_each(|to| to.set_private(Entry::Leaf(leaf)));
                 }
@@ -272,6 +272,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
         }
         child.space.charge(Rss::Anon, nr_anon);
+        if nr_swapped != 0 {
+            child.space.charge(Rss::Swap, nr_swapped);
+        }
         result
     }
 
@@ -288,7 +291,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let seen = slot.seen(loaded);
             match seen.entry {
                 Entry::None | Entry::Table(_) => return Shared::Nothing,
-                Entry::Guard | Entry::Poison => return Shared::Entry(loaded, 0),
+                Entry::Guard | Entry::Poison => return Shared::Entry(loaded, None),
+                // A fault may bring the page back meanwhile, and the slot may become another
+                // page's. Not once it has our entry: if this one names it then, both do.
+                Entry::Swap(of) => {
+                    if self.vm.swap.add_entry(of) {
+                        if slot.is_still(seen) {
+                            return Shared::Entry(loaded, Some(Rss::Swap));
+                        }
+                        self.vm.swap_drop(of);
+                    }
+                }
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
                         return self.share_locked(slot, leaf, descs.at(leaf.pfn), write_protected);
@@ -345,7 +358,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     return Ok(Next::GoOn);
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
-                Entry::Table(_) | Entry::None | Entry::Guard | Entry::Poison => {
+                Entry::Table(_) | Entry::None | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
                     child.drop_table(deposit);
                     return Ok(Next::Again);
                 }
@@ -377,6 +390,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let rights = if refused.is_none() { leaf.rights - Rights::WRITE } else { leaf.rights };
         *write_protected |= rights != leaf.rights;
         let now = slot.unlock(Leaf { rights, ..leaf });
-        refused.map_or(Shared::Entry(now, i64::from(!is_zero)), Shared::Copied)
+        refused.map_or(Shared::Entry(now, (!is_zero).then_some(Rss::Anon)), Shared::Copied)
     }
 }

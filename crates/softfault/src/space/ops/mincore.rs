@@ -156,6 +156,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         match slot.look().entry {
             // As Linux says: nothing would have to be read for a page that failed.
             Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy | Entry::Poison => runs.add(1, Residence::Resident),
+            Entry::Swap(_) => runs.add(1, Residence::Absent),
             Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, Residence::Absent),
             // A guard hides a page of an object from the program, not from this.
             Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {

@@ -209,7 +209,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                     Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),
                     Entry::Table(_) => return Next::Again,
-                    Entry::None | Entry::Guard | Entry::Poison => return Next::GoOn,
+                    Entry::None | Entry::Guard | Entry::Poison | Entry::Swap(_) => return Next::GoOn,
                 }
             }
         });

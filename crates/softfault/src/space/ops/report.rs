@@ -57,6 +57,8 @@ pub struct SmapsEntry {
     pub dirty_pages: u64,
     /// Of these, private pages in huge mappings (`AnonHugePages`).
     pub anon_huge_pages: u64,
+    /// Pages that were swapped out, which are not resident.
+    pub swap_pages: u64,
 }
 
 /// How many entries map a page.
@@ -147,12 +149,20 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn smaps_of(&self, writer: &Writer<'_, M>, vma: Vma) -> SmapsEntry {
-        let mut entry =
-            SmapsEntry { vma, rss_pages: 0, shared_pages: 0, referenced_pages: 0, dirty_pages: 0, anon_huge_pages: 0 };
+        let mut entry = SmapsEntry {
+            vma,
+            rss_pages: 0,
+            shared_pages: 0,
+            referenced_pages: 0,
+            dirty_pages: 0,
+            anon_huge_pages: 0,
+            swap_pages: 0,
+        };
         self.for_each_entry(writer, vma.range, &mut |_, slot| {
             match slot.look().entry {
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(&mut entry, leaf),
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),
+                Entry::Swap(_) => entry.swap_pages += 1,
                 Entry::Table(_) => return Next::Again,
                 _ => {}
             }

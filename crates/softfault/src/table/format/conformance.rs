@@ -6,7 +6,7 @@
 //! written down apart from the format.
 
 use super::{Entry, Format, Kept, Leaf, is_same_but_used, used};
-use crate::addr::{Access, Pfn, Rights};
+use crate::addr::{Access, Pfn, Rights, SwapSlot};
 
 /// What a walk of the hardware does with one word, for an access of a program's.
 /// Exhaustive: the test of a format makes them.
@@ -84,7 +84,9 @@ pub fn check<F: Format>(walk: impl Fn(u64, u8, Access) -> Step) -> Result<(), Br
 /// All states, with as many frames as tell the bits of a frame number apart.
 fn for_each_entry<F: Format>(level: u8, f: &mut dyn FnMut(Entry) -> Result<(), Broken>) -> Result<(), Broken> {
     [Entry::None, Entry::Busy, Entry::LockedNone, Entry::Guard, Entry::Poison].into_iter().try_for_each(&mut *f)?;
+    f(Entry::Swap(SwapSlot(0)))?;
     for frame in (0..32).map(|bit| 1 << bit).chain([u32::MAX, 0x5555_5555, 0xaaaa_aaaa]) {
+        f(Entry::Swap(SwapSlot(frame)))?;
         if level > 0 {
             f(Entry::Table(Pfn(frame)))?;
         }
@@ -120,7 +122,7 @@ impl<F: Format> Place<F> {
     fn leaf(&self) -> Option<Leaf> {
         match self.entry {
             Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => Some(leaf),
-            Entry::None | Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Poison => None,
+            _ => None,
         }
     }
 
@@ -147,7 +149,7 @@ impl<F: Format> Place<F> {
                 self.demand("I34", self.word | F::LOCK == F::encode(Entry::LockedLeaf(leaf), self.level))
             }
             Entry::LockedLeaf(_) | Entry::LockedNone => self.demand("I34", self.word & F::LOCK == F::LOCK),
-            Entry::None | Entry::Table(_) | Entry::Busy | Entry::Guard | Entry::Poison => {
+            Entry::None | Entry::Table(_) | Entry::Busy | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
                 self.demand("I34", self.word & F::LOCK == 0 && F::LOCK != 0)
             }
         }

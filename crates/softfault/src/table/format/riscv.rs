@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! V=1  63 N | 62:61 PBMT | 53:10 frame | 9 kept=0 | 8 lock | 7 D | 6 A | 5 G | 4 U | 3 X | 2 W | 1 R
-//! V=0  53:10 frame (kept, or busy) | 9 kept | 8 lock | 7 D | 6 A | 4 poison | 3 it was a leaf | 2 guard | 1 busy
+//! V=0  53:10 frame (kept, or busy) or slot | 9 kept | 8 lock | 7 D | 6 A | 5 swap | 4 poison | 3 it was a leaf | 2 guard | 1 busy
 //! ```
 //! A valid entry without R, W and X names a table; U, A and D have to be 0 in it. Bits 9
 //! and 8 are software's; of an entry that is not valid all are. *Kept* is a mapping that
@@ -15,7 +15,7 @@
 //! the fault; whether it has, the core need not know.
 
 use super::{Entry, Format, Kept, Leaf};
-use crate::addr::{Pfn, Rights};
+use crate::addr::{Pfn, Rights, SwapSlot};
 
 const V: u64 = 1 << 0;
 const R: u64 = 1 << 1;
@@ -35,6 +35,8 @@ const GUARD: u64 = 1 << 2;
 const LEAF: u64 = 1 << 3;
 /// While V is 0.
 const POISON: u64 = 1 << 4;
+/// While V is 0.
+const SWAP: u64 = 1 << 5;
 
 const fn frame_bits(pfn: Pfn) -> u64 {
     (pfn.0 as u64) << 10
@@ -95,10 +97,11 @@ fn decode(word: u64, level: u8) -> Entry {
         let leaf = decode_leaf(word);
         return if locked { Entry::LockedLeaf(leaf) } else { Entry::Leaf(leaf) };
     }
-    match word & (BUSY | GUARD | POISON) {
+    match word & (BUSY | GUARD | POISON | SWAP) {
         BUSY => Entry::Busy,
         GUARD => Entry::Guard,
         POISON => Entry::Poison,
+        SWAP => Entry::Swap(SwapSlot(pfn_of(word).0)),
         _ if locked => Entry::LockedNone,
         _ => Entry::None,
     }
@@ -115,6 +118,7 @@ fn encode(entry: Entry) -> u64 {
         Entry::LockedLeaf(leaf) => encode_leaf(leaf) | LOCK,
         Entry::Guard => GUARD,
         Entry::Poison => POISON,
+        Entry::Swap(slot) => frame_bits(Pfn(slot.0)) | SWAP,
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! present      63 NX | 51:12 frame | 9 lock | 7 PS | 6 D | 5 A | 2 U | 1 W | 0 P=1
-//! not present  51:12 frame (kept, or busy) | 9 lock | 8 kept | 7 PS | 4:2 tag | 0 P=0
+//! not present  51:12 frame (kept, or busy) or slot | 9 lock | 8 kept | 7 PS | 4:2 tag | 0 P=0
 //! ```
 //! *Kept* is a mapping that no access may use (`PROT_NONE`): the frame stays,
 //! the present bit goes. A supervisor mapping would not do: the kernel's own
 //! copies to and from the program would go through it.
 
 use super::{Entry, Format, Kept, Leaf};
-use crate::addr::{Pfn, Rights};
+use crate::addr::{Pfn, Rights, SwapSlot};
 
 const P: u64 = 1 << 0;
 const W: u64 = 1 << 1;
@@ -25,6 +25,7 @@ const TAG: u64 = 7 << 2;
 const TAG_BUSY: u64 = 1 << 2;
 const TAG_GUARD: u64 = 2 << 2;
 const TAG_POISON: u64 = 3 << 2;
+const TAG_SWAP: u64 = 4 << 2;
 /// Rights of a kept mapping are empty; nothing else to store.
 const fn frame_bits(pfn: Pfn) -> u64 {
     (pfn.0 as u64) << 12
@@ -92,6 +93,7 @@ fn decode(word: u64, level: u8) -> Entry {
         TAG_BUSY => Entry::Busy,
         TAG_GUARD => Entry::Guard,
         TAG_POISON => Entry::Poison,
+        TAG_SWAP => Entry::Swap(SwapSlot(((word & FRAME) >> 12) as u32)),
         _ if locked => Entry::LockedNone,
         _ => Entry::None,
     }
@@ -108,6 +110,7 @@ fn encode(entry: Entry, level: u8) -> u64 {
         Entry::LockedLeaf(leaf) => encode_leaf(leaf, level) | LOCK,
         Entry::Guard => TAG_GUARD,
         Entry::Poison => TAG_POISON,
+        Entry::Swap(slot) => u64::from(slot.0) << 12 | TAG_SWAP,
     }
 }
 

@@ -65,8 +65,8 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// What the policy says, and what cannot be whatever it says.
     pub(super) fn verdict(&self, survey: &Survey, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
         collapse::linux(&survey.question, limits)?;
-        let CollapseQuestion { nr_pinned, nr_guards, nr_poisoned, nr_busy, .. } = survey.question;
-        if nr_pinned + nr_guards + nr_poisoned + nr_busy > 0 {
+        let CollapseQuestion { nr_pinned, nr_guards, nr_poisoned, nr_swapped, nr_busy, .. } = survey.question;
+        if nr_pinned + nr_guards + nr_poisoned + nr_swapped + nr_busy > 0 {
             self.vm.count(Event::PlanRejected, 1);
             return Err(CollapseRefusal::Busy);
         }
@@ -126,6 +126,10 @@ impl<M: Machine> AddressSpace<'_, M> {
                     question.nr_poisoned += 1;
                     continue;
                 }
+                Entry::Swap(_) => {
+                    question.nr_swapped += 1;
+                    continue;
+                }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => {
                     question.nr_busy += 1;
                     continue;
@@ -139,7 +143,8 @@ impl<M: Machine> AddressSpace<'_, M> {
             survey.dirty |= leaf.dirty;
             in_order &= *first.get_or_insert(leaf.pfn.0.wrapping_sub(i)) == leaf.pfn.0.wrapping_sub(i);
         }
-        let nr_others = question.nr_none + question.nr_guards + question.nr_poisoned + question.nr_busy;
+        let nr_others =
+            question.nr_none + question.nr_guards + question.nr_poisoned + question.nr_swapped + question.nr_busy;
         let is_whole = in_order && nr_others + question.nr_shared == 0;
         let is_aligned = |pfn: &u32| u64::from(*pfn).is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
         survey.in_place = first.filter(|pfn| is_whole && is_aligned(pfn)).map(Pfn);

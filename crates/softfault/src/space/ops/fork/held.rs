@@ -3,10 +3,11 @@
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
+use super::Shared;
 use super::child::Child;
 use crate::account::Event;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::{Fill, FrameKind, OutOfFrames};
+use crate::frame::{DescCursor, Fill, FrameKind, OutOfFrames};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::program;
@@ -46,7 +47,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'_, M::Format>,
         vpn: Vpn,
         why: Event,
-    ) -> Result<Option<Leaf>, OutOfFrames> {
+        write_protected: &mut bool,
+    ) -> Result<Shared, OutOfFrames> {
         self.assert_writer(writer);
         let vm = self.vm;
         // Counted: it goes back if the page has gone.
@@ -60,10 +62,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
-                // Under the writer lock no page goes but one whose memory fails.
-                Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison => {
-                    vm.give_back(to, Fill::Raw);
-                    return Ok(None);
+                // Under the writer lock no page goes but one whose memory fails or that is
+                // swapped out. Then what stands there now is shared, unless it is back already.
+                Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
+                    match self.share_entry(slot, slot.load(), &mut DescCursor::over(&vm.frames), write_protected) {
+                        Shared::Copied(_) => {}
+                        shared => {
+                            vm.give_back(to, Fill::Raw);
+                            return Ok(shared);
+                        }
+                    }
                 }
             }
         };
@@ -75,6 +83,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         vm.frames.carry_age(old.pfn, to);
         slot.resolve(Entry::Leaf(old));
         vm.count(why, 1);
-        Ok(Some(Leaf { pfn: to, dirty: true, ..old }))
+        Ok(Shared::Own(Leaf { pfn: to, dirty: true, ..old }))
     }
 }

@@ -138,7 +138,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         return Next::GoOn;
                     }
                 }
-                Entry::Guard | Entry::Poison => {
+                Entry::Guard | Entry::Poison | Entry::Swap(_) => {
                     let to_slot = self.reserved(writer, to, 0, reserve);
                     to_slot.set_private(seen.entry);
                     slot.set_private(Entry::None);

@@ -1,0 +1,62 @@
+//! Swapping a private page out: the mechanism. What goes, and when, is the embedder's to decide.
+//!
+//! ```text
+//! a slot                              swap/area.rs
+//! all entries of the frame ─▶ Busy    withdraw.rs
+//! slot: entries, frame
+//! each entry ─▶ Swap(slot)            from here on faults copy the frame, and calls drop entries
+//! the machine writes                  nothing held but the slot
+//! slot: written; the frame is free    or was already, if nobody needed the page any more
+//! ```
+//! Nothing can fail once an entry was changed but the write. Then the frame stays with the slot.
+//!
+//! Locks on entry: none, no section.
+
+use super::SwapRefusal;
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::Pfn;
+use crate::frame::FrameKind;
+use crate::machine::Machine;
+use crate::notify::notice::Why;
+use crate::space::Vm;
+use crate::table::format::Entry;
+
+impl<M: Machine> Vm<M> {
+    /// Writes a private page to the swap area and frees its frame, and gives the number of
+    /// entries that mapped it. These name a slot of the area; a fault brings the page back for
+    /// one of them. Pages of 4 KiB only, without pins, in no locked
+    /// mapping. Subscribers are told.
+    ///
+    /// # Errors
+    ///
+    /// [`SwapRefusal`]: why the page is in memory still. Nothing has changed then, unless
+    /// it is [`NotWritten`](SwapRefusal::NotWritten).
+    pub fn swap_out_frame(&self, pfn: Pfn) -> Result<u64, SwapRefusal> {
+        self.assert_outside();
+        self.call();
+        self.write_out(pfn).inspect_err(|refusal| self.count(refusal.event(), 1))
+    }
+
+    fn write_out(&self, pfn: Pfn) -> Result<u64, SwapRefusal> {
+        if self.swap.nr_slots() == 0 {
+            return Err(SwapRefusal::NoArea);
+        }
+        let slot = self.swap.claim().ok_or(SwapRefusal::Full)?;
+        let withdrawn = self
+            .withdraw_entries(pfn, Why::SwapOut)
+            .map_err(SwapRefusal::from)
+            .and_then(|taken| if taken.any_is_locked() { Err(SwapRefusal::Locked) } else { Ok(taken) });
+        let taken = withdrawn.inspect_err(|_| self.swap.unclaim(slot))?;
+        let nr_entries = taken.nr_entries();
+        self.frames.desc(pfn).assign(FrameKind::Swap, 0, u64::from(slot.0), 0);
+        // Before the first entry names it.
+        self.swap.fill(slot, pfn, nr_entries);
+        taken.settle(Entry::Swap(slot), Some(Rss::Swap));
+        let written = self.machine.swap_out(slot, pfn);
+        self.swap_written(slot, written);
+        written.map_err(|_| SwapRefusal::NotWritten)?;
+        self.count(Event::Pswpout, 1);
+        Ok(nr_entries)
+    }
+}

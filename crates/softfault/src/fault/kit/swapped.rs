@@ -1,0 +1,27 @@
+//! The frame for a page that was swapped out.
+
+use super::{Kit, Need};
+use crate::addr::{Pfn, SwapSlot};
+use crate::fault::Turn;
+use crate::frame::Fill;
+use crate::machine::Machine;
+
+impl<'vm, M: Machine> Kit<'vm, M> {
+    /// How an attempt ends that finds a page swapped out: the frame comes first, since nobody
+    /// waits for frames while he reads.
+    #[cold]
+    pub(crate) fn for_swapped(&self, slot: SwapSlot) -> Turn<'vm, M> {
+        if self.hands[Fill::Raw as usize].is_some() { Turn::SwapIn(slot) } else { Turn::Need(Need::Frame(Fill::Raw)) }
+    }
+
+    /// Takes the frame out of the kit, which counts it as held still (I28).
+    pub(crate) fn take_raw(&mut self) -> Option<Pfn> {
+        self.hands[Fill::Raw as usize].take()
+    }
+
+    /// Puts it back, whatever it contains.
+    pub(crate) fn put_raw(&mut self, pfn: Pfn) {
+        debug_assert!(self.hands[Fill::Raw as usize].is_none() && self.held.is_some());
+        self.hands[Fill::Raw as usize] = Some(pfn);
+    }
+}

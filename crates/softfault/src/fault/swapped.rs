@@ -1,0 +1,127 @@
+//! A page that was swapped out comes back.
+//!
+//! ```text
+//! attempt   the entry names a slot; a frame is in hand
+//! outside   the slot: one reader more ─▶ copy, if its frame is there still; else the machine reads
+//! section   VMA, rights and entry again: it names the slot still? ─▶ the page
+//! outside   the slot: one reader less, and one entry less if it has changed
+//! ```
+//! The reader keeps the slot what it is. If the slot had become another page's before that, what
+//! was read is that page, and the entry cannot name the slot any more: it would have to be an
+//! entry of that page (I48). So one look at the entry decides, and no section spans the read.
+//!
+//! Each entry gets a frame of its own, also where others name the slot: it may be written at once.
+//!
+//! Locks on entry: none, no section. The kit has a frame, and is counted as held meanwhile: the
+//! machine waits for nobody who waits for a frame.
+
+use super::context::{Fault, Here};
+use super::empty::new_leaf;
+use super::kit::{Kit, Need};
+use super::{FaultDone, FaultError, Request, Turn};
+use crate::account::Event;
+use crate::account::rss::Rss;
+use crate::addr::{Pfn, SwapSlot};
+use crate::frame::{Fill, FrameKind};
+use crate::machine::Machine;
+use crate::mem;
+use crate::space::AddressSpace;
+use crate::swap::{ReadEnd, Source};
+use crate::table::format::{Entry, Leaf};
+use crate::table::walk::Walk;
+
+/// What became of the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    Copied,
+    Fetched,
+    Failed,
+}
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Brings the page of the slot to the frame in the kit, and the entry of the request to that,
+    /// if it names the slot still.
+    #[cold]
+    pub(crate) fn swap_back(&self, request: Request, slot: SwapSlot, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+        let vm = self.vm;
+        let Some(pfn) = kit.take_raw() else { return Turn::Need(Need::Frame(Fill::Raw)) };
+        let Some(source) = vm.swap.begin_read(slot) else {
+            kit.put_raw(pfn);
+            return Turn::Wait;
+        };
+        let read = self.read_swapped(slot, source, pfn);
+        let turn = self.enter_swapped(request, slot, pfn, read);
+        let end = if matches!(turn, Turn::Done(_)) { ReadEnd::Entered } else { ReadEnd::InVain };
+        vm.swap_end_read(slot, end);
+        if end == ReadEnd::InVain {
+            kit.put_raw(pfn);
+        }
+        turn
+    }
+
+    fn read_swapped(&self, slot: SwapSlot, source: Source, to: Pfn) -> Read {
+        let vm = self.vm;
+        match source {
+            Source::Memory(from) => {
+                mem::copy_frame(&vm.machine, to, from);
+                Read::Copied
+            }
+            Source::Area if vm.machine.swap_in(slot, to).is_ok() => {
+                vm.count(Event::Pswpin, 1);
+                Read::Fetched
+            }
+            Source::Area => Read::Failed,
+        }
+    }
+
+    /// In a section of its own: the entry, if it is what it was.
+    fn enter_swapped(&self, request: Request, slot: SwapSlot, pfn: Pfn, read: Read) -> Turn<'vm, M> {
+        let section = self.section();
+        let (inside, cpu) = (section.inside(), section.cpu());
+        let here = Here { cpu, rss: self.rss_line(section.id()) };
+        // Whatever has changed is the next attempt's to say.
+        let Some(found) = self.find_vma(inside, cpu, request.vpn) else { return Turn::Raced };
+        if !found.allows(request) {
+            return Turn::Raced;
+        }
+        let entry = match self.walk_from_root(inside, cpu, request.vpn) {
+            Walk::Leaf(entry) => entry,
+            // The attempt may find its entry by the hint, and read again, until the owner is done.
+            Walk::Owned => return Turn::Wait,
+            Walk::Hole(_) | Walk::Huge(_) => return Turn::Raced,
+        };
+        let seen = entry.look();
+        if seen.entry != Entry::Swap(slot) {
+            return Turn::Raced;
+        }
+        if read == Read::Failed {
+            return Turn::Refused(FaultError::NotRead);
+        }
+        let desc = self.vm.frames.desc(pfn);
+        desc.assign(FrameKind::Anon, 1, self.family, found.index_of(request.vpn));
+        // Dirty: nothing else has what the page had.
+        let leaf = Leaf { dirty: true, ..new_leaf(Fault { here, request, found, inside }, pfn) };
+        if entry.of_leaf_table().replace(seen, Entry::Leaf(leaf)).is_err() {
+            desc.clear();
+            return Turn::Raced;
+        }
+        here.rss.add(Rss::Anon, 1);
+        here.rss.add(Rss::Swap, 1u64.wrapping_neg());
+        here.count_swapped_in(read);
+        Turn::Done(FaultDone::SwappedIn)
+    }
+}
+
+impl Here<'_> {
+    /// Counts a fault that has brought a page back.
+    fn count_swapped_in(self, read: Read) {
+        let (event, faults) = if read == Read::Fetched {
+            (Event::Pgmajfault, Rss::MajorFaults)
+        } else {
+            (Event::SwapCopied, Rss::MinorFaults)
+        };
+        self.cpu.count(Event::Fault);
+        self.cpu.count(event);
+        self.rss.add(faults, 1);
+    }
+}

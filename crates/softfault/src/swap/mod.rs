@@ -1,0 +1,35 @@
+//! Station `swap`: the slots of pages that were swapped out.
+//!
+//! `area` has the words; this frees what they spare. The bytes are the machine's:
+//! [`Machine::swap_out`], [`Machine::swap_in`]. `compact/swap_out.rs` swaps out, a fault brings
+//! back (`fault/swapped.rs`), operations drop and share slots as they do frames.
+
+pub(crate) mod area;
+
+pub(crate) use area::{ReadEnd, Source};
+
+use crate::addr::{Pfn, SwapSlot};
+use crate::frame::{Fill, Memory};
+use crate::machine::{Machine, SwapError};
+use area::Spared;
+
+impl<M: Machine> Memory<M> {
+    /// An entry that named the slot has gone. The last one frees it.
+    pub(crate) fn swap_drop(&self, slot: SwapSlot) {
+        self.free_spared(self.swap.drop_entry(slot));
+    }
+
+    /// A read of the slot is over.
+    pub(crate) fn swap_end_read(&self, slot: SwapSlot, end: ReadEnd) {
+        self.free_spared(self.swap.end_read(slot, end));
+    }
+
+    /// The machine has written the slot's page, or could not.
+    pub(crate) fn swap_written(&self, slot: SwapSlot, written: Result<(), SwapError>) {
+        self.free_spared(self.swap.written(slot, written));
+    }
+
+    fn free_spared(&self, Spared(frame): Spared) {
+        frame.into_iter().for_each(|pfn: Pfn| self.give_back(pfn, Fill::Raw));
+    }
+}
