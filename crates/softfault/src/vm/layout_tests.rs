@@ -62,6 +62,8 @@ fn check_all_are_given(ranges: &[(u32, u64)]) {
     assert_eq!(vm.frames.wrong_section(), None, "{ranges:?}");
     vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
     assert!(vm.frames.blocks.names().iter().all(|b| vm.frames.blocks.at(b).is_told()), "{ranges:?}");
+    let is_named = |b: BlockId| !vm.frames.blocks.is_there(b) && vm.frames.blocks.at(b).is_named_in_vain();
+    assert!(!vm.frames.blocks.names().iter().any(is_named), "{ranges:?}: a search is sent to a hole");
     let given: Vec<Pfn> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
     let is_memory = |pfn: &Pfn| ranges.iter().any(|(first, nr)| range((*first).into(), *nr).holds(pfn.0.into()));
     assert!(given.iter().all(is_memory), "{ranges:?}");
