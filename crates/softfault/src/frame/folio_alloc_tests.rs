@@ -121,6 +121,7 @@ fn a_folio_that_is_not_found_leaves_no_trace() {
     let block = vm.frames.blocks.at(BlockId(4));
     assert_eq!((block.nr_free(), block.class()), (0, Class::Movable));
     block.release_words(2..4, !0, Content::Unknown);
+    block.release_words(6..7, !0, Content::Unknown);
     block.claim_exact(3, 1 << 63).unwrap();
     assert!((7..=9).all(|order| !has_left_a_trace(order)), "the first of two words was claimed");
     // It says that it is wholly free: somebody's claim is under way, or was a moment ago.
@@ -148,7 +149,7 @@ fn a_folio_is_found_in_a_group() {
 /// Every other frame of all blocks is free, and 64 adjacent ones in one block. The blocks are of
 /// that class.
 fn with_one_run(class: Class, b: BlockId) -> Vm<Plain> {
-    let vm = vm(128 * BLOCK_FRAMES, Tunables::default());
+    let vm = vm(256 * BLOCK_FRAMES, Tunables::default());
     vm.steal_groups();
     let blocks = &vm.frames.blocks;
     for block in blocks.names().iter().map(|b| blocks.at(b)) {
@@ -169,12 +170,13 @@ fn with_one_run(class: Class, b: BlockId) -> Vm<Plain> {
 
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// I28: nobody is refused a folio for which there are frames, wherever they lie.
+/// I28: nobody is refused a folio for which there are frames, wherever they lie: further on than
+/// the searches of one allocation come.
 #[test]
 fn a_run_far_away_is_found() {
     let all = [(Class::Movable, 1), (Class::Movable, 3), (Class::Shared, 4), (Class::Pinned, 6), (Class::Fixed, 3)];
     for (class, order) in all {
-        let vm = with_one_run(class, BlockId(100));
+        let vm = with_one_run(class, BlockId(230));
         let orders = FolioOrders::new(Order(order), Order(order)).unwrap();
         let object = vm.new_shared_object_of(512 * PAGE, orders).unwrap();
         let nr_turns = vm.frames.turns.get();
@@ -186,9 +188,9 @@ fn a_run_far_away_is_found() {
         assert!(!vm.frames.blocks.summary.has(Kind::Run3), "the next search looks at the same blocks again");
     }
     // Somebody has reserved the block, and none of his frames are in groups.
-    let vm = with_one_run(Class::Movable, BlockId(100));
-    assert!(vm.frames.blocks.at(BlockId(100)).reserve(0xffff));
-    assert_eq!(vm.obtain_folio(Order(3), 0).ok().map(|(pfn, _held)| BlockId::of(pfn)), Some(BlockId(100)));
+    let vm = with_one_run(Class::Movable, BlockId(230));
+    assert!(vm.frames.blocks.at(BlockId(230)).reserve(0xffff));
+    assert_eq!(vm.obtain_folio(Order(3), 0).ok().map(|(pfn, _held)| BlockId::of(pfn)), Some(BlockId(230)));
 }
 
 /// Nobody waits for the look at all blocks.
@@ -220,7 +222,7 @@ fn a_search_for_a_larger_size_is_bounded() {
         assert!(blocks.at(BlockId(100)).reserve(0xffff));
         vm.frames.folio_search.set(0);
         assert!(vm.obtain_folio_if_found(Order(3), 0).is_err());
-        assert!((60..=64).contains(&vm.frames.folio_search.get()), "{}", vm.frames.folio_search.get());
+        assert!((60..=80).contains(&vm.frames.folio_search.get()), "{}", vm.frames.folio_search.get());
         let nr_lost = blocks.names().iter().filter(|b| blocks.at(*b).state.get() & LOST != 0).count();
         assert!(nr_lost <= 4, "{nr_lost} blocks were looked at for a size that need not be");
         assert!(vm.obtain_folio_if_found(Order(3), 0).is_ok(), "it looks at the same blocks again");
