@@ -117,6 +117,7 @@ fn machine<F: Tested>(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted<F>>, String
         .with_nr_cpus(nr_cpus)
         .with_mode(mode)
         .with_arena_bytes(256 << 20)
+        .with_swap_bytes(64 << 20)
         .with_strict_bbm(strict_bbm)
         .with_tlb_entries(64);
     let hosted = Hosted::with_format(config).map_err(|e: HostedError| e.to_string())?;

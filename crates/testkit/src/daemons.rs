@@ -1,10 +1,10 @@
 //! What a kernel's daemons do between the steps of programs. No step's outcome may
-//! come of it, while frames are zeroed, freed as zero and moved.
+//! come of it, while frames are zeroed, freed as zero, moved and swapped out.
 
 use crate::random::Random;
-use softfault::Vm;
 use softfault::policy::compact::CompactBudget;
 use softfault::table::format::Format;
+use softfault::{Pfn, Vm};
 use softfault_host::Hosted;
 
 /// No clock decides what is done.
@@ -19,11 +19,21 @@ pub(crate) enum Daemon {
     Shrink,
     /// A block is emptied.
     Compact,
+    /// Some pages leave memory for the swap area, if the machine has one.
+    Swap {
+        /// Where the search for them begins, modulo the number of frames.
+        first: u64,
+    },
 }
+
+/// Frames that a pager looks at for pages, and pages that it swaps out.
+const NR_LOOKS: u64 = 1 << 15;
+const NR_PAGES: usize = 24;
 
 impl Daemon {
     pub(crate) fn any(random: &mut Random) -> Daemon {
-        random.pick(&[Daemon::Ahead, Daemon::Shrink, Daemon::Shrink, Daemon::Compact])
+        let swap = Daemon::Swap { first: random.below(1 << 32) };
+        random.pick(&[Daemon::Ahead, Daemon::Shrink, Daemon::Shrink, Daemon::Compact, swap, swap])
     }
 
     /// One turn, by the CPU of this thread, outside sections.
@@ -32,6 +42,10 @@ impl Daemon {
             Daemon::Ahead => _ = vm.zero_ahead(2),
             Daemon::Shrink => _ = vm.shrink_underused(u64::MAX),
             Daemon::Compact => _ = vm.compact_step(&BUDGET),
+            Daemon::Swap { first } => {
+                let frames = (first..first + NR_LOOKS).map(|n| Pfn((n % vm.nr_frames()) as u32));
+                let _ = frames.filter(|pfn| vm.swap_out_frame(*pfn).is_ok()).take(NR_PAGES).count();
+            }
         }
     }
 }

@@ -141,6 +141,8 @@ fn conduct<F: Format>(
         orders.send(order).ok().and_then(|()| done.recv().ok()).unwrap_or(Outcome::Broken(40))
     };
     let (mut random, mut daemons) = (Random::new(seed), Random::new(!seed));
+    // mincore(2) says of a page in the swap area that it is not resident: nothing goes there before.
+    let swaps_from = sequence.iter().rposition(|(op, _)| op.call == Call::Mincore);
     for (step, (op, expected)) in sequence.iter().enumerate() {
         if op.call == Call::Exit {
             // Nobody may be in a space that ends.
@@ -152,8 +154,11 @@ fn conduct<F: Format>(
             return Some(Difference { step, expected: expected.outcome, linux: None, hosted, note: String::new() });
         }
         if daemons.chance(DAEMON_PERCENT) {
-            let order = Order::Daemon(Daemon::any(&mut daemons));
-            ask(daemons.below(workers.len() as u64) as usize, order);
+            let daemon = Daemon::any(&mut daemons);
+            let cpu = daemons.below(workers.len() as u64) as usize;
+            if !matches!(daemon, Daemon::Swap { .. }) || swaps_from.is_none_or(|last| last < step) {
+                ask(cpu, Order::Daemon(daemon));
+            }
         }
         if is_check_due(step, check_every) {
             let programs = programs.read().unwrap_or_else(PoisonError::into_inner);

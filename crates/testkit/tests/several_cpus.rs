@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Format, Hosted, IS_FULL, fewer};
-use softfault::{Discipline, Tunables, Vm};
+use softfault::{Discipline, Event, Tunables, Vm};
 use softfault_host::Mode;
 use softfault_testkit::formats::Tested;
 use softfault_testkit::generate::{Limits, sequence};
@@ -18,6 +18,7 @@ fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
         .with_nr_cpus(nr_cpus)
         .with_mode(mode)
         .with_arena_bytes(256 << 20)
+        .with_swap_bytes(16 << 20)
         .with_tlb_entries(128)
         .with_strict_bbm(true);
     let hosted = Hosted::with_format(config).unwrap();
@@ -36,6 +37,7 @@ fn limits(i: u64, nr_ops: usize, seed: u64) -> Limits {
 
 fn in_turn(mode: Mode) {
     let mut huge = HugeCounts::default();
+    let mut nr_swapped = [0; 2];
     for discipline in Discipline::ALL {
         let vm = vm(4, mode, discipline);
         for seed in 0..fewer(8) {
@@ -46,7 +48,9 @@ fn in_turn(mode: Mode) {
             }
         }
         huge.add(&vm);
+        nr_swapped.iter_mut().zip([Event::Pswpout, Event::Pswpin]).for_each(|(nr, event)| *nr += vm.event(event));
     }
+    assert!(!IS_FULL || nr_swapped.iter().all(|nr| *nr > 50), "pages written and read: {nr_swapped:?}");
     assert!(!IS_FULL || huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
     let nr_dirty = huge.nr_dirty;
     assert!(!IS_FULL || nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {nr_dirty:?}");

@@ -212,6 +212,7 @@ fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Host
         .with_nr_cpus(nr_cpus)
         .with_mode(mode)
         .with_arena_bytes(arena_bytes)
+        .with_swap_bytes(arena_bytes / 4)
         .with_strict_bbm(true)
         .with_tlb_entries(64);
     let hosted = Hosted::new(config)?;
