@@ -52,7 +52,7 @@ const STEPS: [Step; 14] = [
 ];
 
 /// Besides the first builds, which take about as long.
-const SAMPLE_SECONDS: u64 = 120;
+const SAMPLE_SECONDS: u64 = 60;
 
 const KERNEL: &str = "crates/kernel";
 const PROBE: &str = "crates/lab/probe";
