@@ -33,7 +33,7 @@ pub struct HostedConfig {
     /// Physical memory in bytes, a multiple of 4,096, at most 16 TiB. Nothing is
     /// reserved for it: the host gives pages as they are touched.
     pub arena_bytes: u64,
-    /// Memory behind it that may be added ([`add_memory`](softfault::Vm::add_memory)), a multiple of
+    /// Memory behind it that may be added ([`add_memory`](softfault::Memory::add_memory)), a multiple of
     /// 4,096; with `arena_bytes` at most 16 TiB.
     pub spare_bytes: u64,
     /// How invalidations reach other CPUs.

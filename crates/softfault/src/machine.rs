@@ -226,7 +226,7 @@ pub unsafe trait Machine: Sized + Sync {
         0
     }
     /// Makes memory the subsystem's, as I1 says, until [`frames_removed`](Self::frames_removed): see
-    /// [`add_memory`](crate::Vm::add_memory). Whether all of it is zero; `None` if the machine has no such memory.
+    /// [`add_memory`](crate::Memory::add_memory). Whether all of it is zero; `None` if the machine has no such memory.
     fn add_frames(&self, _range: &FrameRange) -> Option<bool> {
         None
     }
