@@ -1,6 +1,6 @@
 //! What programs do: loads, stores and fetches on a CPU, in an address space.
 //!
-//! Each page of an access is one section of the CPU (H4): mailbox, TLB or walk,
+//! Each page of an access is one section of the CPU (E4): mailbox, TLB or walk,
 //! data. The `try_` functions are the bare hardware and report a page fault; the
 //! others hand it to the core and go on where it happened, as a kernel and its
 //! program do together.

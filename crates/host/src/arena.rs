@@ -26,10 +26,10 @@ pub(crate) struct Arena {
     nr_frames: u64,
 }
 
-// SAFETY: H1, H2: the mapping belongs to the arena as long as it lives, and is
+// SAFETY: E1, E2: the mapping belongs to the arena as long as it lives, and is
 // shared only as atomics or through `frame_ptr`, whose users answer for it (I1).
 unsafe impl Send for Arena {}
-// SAFETY: H1, H2: as above.
+// SAFETY: E1, E2: as above.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -40,13 +40,13 @@ impl Arena {
         let len = usize::try_from(all).map_err(|_| Errno::NOMEM)?;
         let padded = len.checked_add(ALIGN_BYTES).ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: H1: a new mapping at an address of the host's choice.
+        // SAFETY: E1: a new mapping at an address of the host's choice.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), padded, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let head = start.addr().next_multiple_of(ALIGN_BYTES) - start.addr();
         let tail = padded - head - len;
-        // SAFETY: H1: `head` is below the alignment, so all stays in the mapping.
+        // SAFETY: E1: `head` is below the alignment, so all stays in the mapping.
         let base = unsafe { start.byte_add(head) };
-        // SAFETY: H1: the two ends that alignment leaves over, which nobody knows
+        // SAFETY: E1: the two ends that alignment leaves over, which nobody knows
         // of yet; they are whole pages.
         unsafe {
             trim(start, head);
@@ -85,7 +85,7 @@ impl Arena {
 
     /// Zeroes all frames.
     pub(crate) fn zero(&mut self) {
-        // SAFETY: H1: the whole mapping; `&mut self` says that nobody uses it.
+        // SAFETY: E1: the whole mapping; `&mut self` says that nobody uses it.
         unsafe { self.base.as_ptr().write_bytes(0, self.nr_frames() as usize * FRAME_BYTES) }
     }
 
@@ -112,7 +112,7 @@ impl Arena {
     #[inline(always)]
     pub(crate) fn word(&self, pfn: Pfn, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8));
-        // SAFETY: H1, H2: in the mapping and aligned, checked above and in
+        // SAFETY: E1, E2: in the mapping and aligned, checked above and in
         // `bytes`; any bits are valid.
         unsafe { AtomicU64::from_ptr(self.bytes(pfn, offset, 8).cast()) }
     }
@@ -123,7 +123,7 @@ impl Arena {
         let (head, body) = into.split_at_mut(bytes_to_word(offset).min(into.len()));
         let words = body.len() / 8;
         let (body, tail) = body.split_at_mut(words * 8);
-        // SAFETY: H1, H2: the three parts follow one another in the checked
+        // SAFETY: E1, E2: the three parts follow one another in the checked
         // bytes; the words begin at a multiple of 8.
         unsafe {
             let mid = from.add(head.len());
@@ -141,7 +141,7 @@ impl Arena {
         let (head, body) = from.split_at(bytes_to_word(offset).min(from.len()));
         let words = body.len() / 8;
         let (body, tail) = body.split_at(words * 8);
-        // SAFETY: H1, H2: as in `load`.
+        // SAFETY: E1, E2: as in `load`.
         unsafe {
             let mid = to.add(head.len());
             store_bytes(to, head);
@@ -165,30 +165,30 @@ fn bytes_to_word(offset: usize) -> usize {
 
 /// # Safety
 ///
-/// H2: `into.len()` bytes at `from` are in the arena.
+/// E2: `into.len()` bytes at `from` are in the arena.
 unsafe fn load_bytes(from: *mut u8, into: &mut [u8]) {
     for (i, to) in into.iter_mut().enumerate() {
-        // SAFETY: H2: the caller's promise.
+        // SAFETY: E2: the caller's promise.
         *to = unsafe { AtomicU8::from_ptr(from.add(i)) }.load(Relaxed);
     }
 }
 
 /// # Safety
 ///
-/// H2: `from.len()` bytes at `to` are in the arena.
+/// E2: `from.len()` bytes at `to` are in the arena.
 unsafe fn store_bytes(to: *mut u8, from: &[u8]) {
     for (i, byte) in from.iter().enumerate() {
-        // SAFETY: H2: the caller's promise.
+        // SAFETY: E2: the caller's promise.
         unsafe { AtomicU8::from_ptr(to.add(i)) }.store(*byte, Relaxed);
     }
 }
 
 /// # Safety
 ///
-/// H1: nobody uses these pages.
+/// E1: nobody uses these pages.
 unsafe fn trim(start: *mut c_void, len: usize) {
     if len > 0 {
-        // SAFETY: H1: the caller's promise. A refusal would leave pages mapped
+        // SAFETY: E1: the caller's promise. A refusal would leave pages mapped
         // that nobody uses, which harms nobody.
         let _ = unsafe { munmap(start, len) };
     }
@@ -196,7 +196,7 @@ unsafe fn trim(start: *mut c_void, len: usize) {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: H1: the whole of the mapping; `&mut self` says that nobody
+        // SAFETY: E1: the whole of the mapping; `&mut self` says that nobody
         // borrows from it.
         unsafe { trim(self.base.as_ptr().cast(), self.nr_frames() as usize * FRAME_BYTES) }
     }

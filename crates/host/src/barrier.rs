@@ -1,5 +1,5 @@
 //! The heavy barrier: every other thread of the process executes a full fence,
-//! and pays nothing for it when nobody asks (H7).
+//! and pays nothing for it when nobody asks (E7).
 //!
 //! Its light counterpart is a plain store with a compiler fence, in the core's
 //! sections and in this crate's accesses. `barrier/tests.rs` holds the litmus

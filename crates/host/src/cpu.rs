@@ -2,7 +2,7 @@
 //!
 //! No lock on entry. The thread's cell says "CPU n of machine m" in one word, so
 //! that the core's question *which CPU is this?* costs one load, one exclusive
-//! or and one comparison, and a thread of another machine cannot pass (H3).
+//! or and one comparison, and a thread of another machine cannot pass (E3).
 
 use crate::counts::{Baseline, Counters};
 use crate::mailbox::Mailbox;
@@ -74,7 +74,7 @@ pub(crate) fn spun_long() -> bool {
 /// What only the owner writes shares no line with what others write.
 #[repr(align(128))]
 pub(crate) struct OwnLine {
-    /// Odd while an access is under way (H4).
+    /// Odd while an access is under way (E4).
     pub(crate) slot: AtomicU64,
     /// State of the random numbers.
     pub(crate) random: AtomicU64,
@@ -166,7 +166,7 @@ impl CpuState {
     /// cached unless the whole space goes: who frees a table has to say so.
     pub(crate) fn flush(&self, space_id: u64, what: Flush) {
         // Tables first: a walk through a cached table pointer that is about to go
-        // has to be one that the TLB's count still catches (H6).
+        // has to be one that the TLB's count still catches (E6).
         if what == Flush::Space {
             self.tables.invalidate(space_id, what);
         }
@@ -191,7 +191,7 @@ impl CpuState {
         let even = self.own.slot.load(Relaxed);
         debug_assert!(even.is_multiple_of(2), "accesses do not nest");
         self.own.slot.store(even + 1, Relaxed);
-        // The light half of the barrier (H5, H7).
+        // The light half of the barrier (E5, E7).
         compiler_fence(SeqCst);
         let inside = Inside { cpu: self, even: even + 2 };
         if self.mailbox.has_post() {

@@ -30,7 +30,7 @@ pub struct Hosted<F: Format = X86_64> {
     /// Whether the next `Vm` hears that all frames are zero.
     pub(crate) are_zero: bool,
     /// The machine's number shifted past the CPU: what a bound thread's cell
-    /// begins with (H3).
+    /// begins with (E3).
     pub(crate) tag: u64,
     pub(crate) mode: Mode,
     pub(crate) software_marks: bool,

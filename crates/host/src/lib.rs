@@ -17,32 +17,32 @@
 //! # Invariants
 //!
 //! The core's I1 to I4 rest on these:
-//! - **H1** the arena is one private mapping, readable and writable, aligned to
+//! - **E1** the arena is one private mapping, readable and writable, aligned to
 //!   2 MiB, mapped when a `Hosted` is made and unmapped when it is dropped; only
 //!   this crate has its address, and gives it out only through `frame_ptr`.
-//! - **H2** program bytes and table entries are touched here by atomic
+//! - **E2** program bytes and table entries are touched here by atomic
 //!   operations only, never through references to plain bytes, after a check
 //!   that the frame lies in the arena.
-//! - **H3** a thread is bound to at most one CPU at a time and a CPU to at most
+//! - **E3** a thread is bound to at most one CPU at a time and a CPU to at most
 //!   one thread; the thread's cell says which machine it means, and machine
 //!   numbers are never reused. The binding does not end in a callback of the core.
-//! - **H4** an access is a section of its CPU: the slot goes odd by a plain
+//! - **E4** an access is a section of its CPU: the slot goes odd by a plain
 //!   store before the first look at mailbox or TLB, and even after the last byte
 //!   has moved. Nothing inside it waits for another CPU's access or section.
-//! - **H5** `shootdown` makes the request visible (mailbox, or the remote
+//! - **E5** `shootdown` makes the request visible (mailbox, or the remote
 //!   entries themselves), then passes the heavy barrier, then waits for each
 //!   target's slot that is odd. So an access either sees the request or is
 //!   waited for.
-//! - **H6** a TLB entry is filled by its owner alone, with a full fence between
+//! - **E6** a TLB entry is filled by its owner alone, with a full fence between
 //!   the fill and a look at the invalidation count; if the count moved since
 //!   before the walk, the entry goes at once. So no entry outlives an
 //!   invalidation that began after its walk. The count is read before the cached
 //!   table pointers are, and these are invalidated before the TLB is, so that a
 //!   walk through a pointer that goes is one that began before.
-//! - **H7** the heavy barrier is `membarrier(2)`, or a walk of the calling thread
+//! - **E7** the heavy barrier is `membarrier(2)`, or a walk of the calling thread
 //!   over every CPU that the process may use; each CPU that runs a thread of the
 //!   process executes a full barrier in either.
-//! - **H8** a thread that parks checks the word under the lock that `unpark`
+//! - **E8** a thread that parks checks the word under the lock that `unpark`
 //!   takes after the word was changed.
 #![deny(unsafe_code)]
 

@@ -13,9 +13,9 @@ use softfault::table::format::Format;
 use softfault::{AddressSpace, FrameRange, Notice, SwapError, SwapSlot};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-// SAFETY: I1: H1, H2; accesses touch a frame only where a table of the core maps
-// it, `are_zero` is set only while all of the arena is zero. I2: H3; a thread keeps its CPU
-// while its guard lives. I3: H7. I4: H4, H5 and H6. I42: the host's kernel shows only
+// SAFETY: I1: E1, E2; accesses touch a frame only where a table of the core maps
+// it, `are_zero` is set only while all of the arena is zero. I2: E3; a thread keeps its CPU
+// while its guard lives. I3: E7. I4: E4, E5 and E6. I42: the host's kernel shows only
 // what all of its CPUs have.
 unsafe impl<F: Format> Machine for Hosted<F> {
     type Format = F;
@@ -209,7 +209,7 @@ pub(crate) fn load_root<F: Format>(space: &AddressSpace<'_, Hosted<F>>) {
 pub(crate) fn leave_root<F: Format>(cpu: &CpuState, space: &AddressSpace<'_, Hosted<F>>) {
     // No shootdown reaches this CPU from now on, so nothing may stay.
     cpu.flush(space.tag().id, Flush::Space);
-    // SAFETY: I4, I11: the translations are gone, and no access is under way (H4).
+    // SAFETY: I4, I11: the translations are gone, and no access is under way (E4).
     unsafe { space.deactivate_raw() }
 }
 

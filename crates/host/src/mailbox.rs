@@ -45,7 +45,7 @@ impl Mailbox {
         self.posts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is something to serve. The heavy barrier of H5 orders it.
+    /// Whether there is something to serve. The heavy barrier of E5 orders it.
     #[inline(always)]
     pub(crate) fn has_post(&self) -> bool {
         self.any.load(Acquire)

@@ -2,7 +2,7 @@
 //! host's futex is inside, but for words of 64 bits.
 //!
 //! The lock of a bucket is held for a look at the word or for a notification,
-//! never while anything is waited for (H8).
+//! never while anything is waited for (E8).
 
 use core::ptr;
 use softfault::sync::{Ordering, Word};
@@ -37,7 +37,7 @@ impl Parking {
     pub(crate) fn park(&self, word: &Word, expected: u64) {
         let bucket = self.bucket(word);
         let held = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // H8: a change before this is seen; one after it cannot notify before
+        // E8: a change before this is seen; one after it cannot notify before
         // `wait` has let go of the lock.
         if word.load(Ordering::SeqCst) == expected {
             drop(bucket.changed.wait(held).unwrap_or_else(PoisonError::into_inner));

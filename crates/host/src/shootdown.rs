@@ -2,7 +2,7 @@
 //!
 //! The caller is a CPU of the machine, inside a call into the core and outside
 //! any access. Nothing is held while it waits, and an access waits for nobody
-//! (H4), so two callers never wait for each other.
+//! (E4), so two callers never wait for each other.
 
 use crate::config::Mode;
 use crate::cpu::{CpuState, spun_long};
@@ -28,7 +28,7 @@ impl<F: Format> Hosted<F> {
                 Mode::Broadcast => cpu.flush(space.id, what),
             }
         }
-        // H5: accesses that began before this barrier show in their slots; those
+        // E5: accesses that began before this barrier show in their slots; those
         // that begin after it find the request, or the entries gone.
         self.barrier.pass();
         self.states(&others).for_each(wait_out);

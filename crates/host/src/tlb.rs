@@ -9,7 +9,7 @@
 //! key    63:7 first page | 6:1 order | 0 valid
 //! value  35 dirty | 34:32 rights | 31:0 frame
 //! ```
-//! The race of a fill with an invalidation from elsewhere (H6):
+//! The race of a fill with an invalidation from elsewhere (E6):
 //! ```text
 //! owner                          elsewhere
 //! before = count                 the table entry changes
@@ -73,7 +73,7 @@ pub(crate) struct Tlb {
     orders: AtomicU64,
     /// Where the next victim is looked for.
     turn: AtomicU64,
-    /// Invalidations from other CPUs that have begun (H6).
+    /// Invalidations from other CPUs that have begun (E6).
     invalidations: AtomicU64,
 }
 
@@ -151,7 +151,7 @@ impl Tlb {
         let value = u64::from(found.pfn.0) | u64::from(found.rights.bits()) << RIGHTS_SHIFT;
         entry.value.store(value | if found.dirty { DIRTY } else { 0 }, Relaxed);
         self.orders.store(self.orders.load(Relaxed) | 1 << found.order, Relaxed);
-        // H6: the exchange is the full fence between fill and count.
+        // E6: the exchange is the full fence between fill and count.
         entry.key.swap(key, SeqCst);
         fence(SeqCst);
         if self.invalidations.load(SeqCst) != before {

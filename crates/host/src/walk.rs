@@ -2,7 +2,7 @@
 //! only what is present, and makes the leaf entry accessed and dirty, or faults where
 //! the machine leaves that to software.
 //!
-//! Runs inside an access (H4). A table that the walk has found may be detached
+//! Runs inside an access (E4). A table that the walk has found may be detached
 //! while it is being read; it is not freed before the access is over.
 
 use crate::cpu::CpuState;

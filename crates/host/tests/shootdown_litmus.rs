@@ -1,4 +1,4 @@
-//! H5 as one access sees it, on the machine that this runs on: store buffering
+//! E5 as one access sees it, on the machine that this runs on: store buffering
 //! between an access, which enters by a plain store, and the barrier inside
 //! [`Machine::shootdown`].
 //!

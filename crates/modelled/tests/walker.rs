@@ -63,13 +63,13 @@ fn discard(w: World) {
 
 /// The first walker of the space: whether the shootdown counts is decided meanwhile.
 #[test]
-fn t15_first_walk_and_store_against_munmap() {
+fn first_walk_and_store_against_munmap() {
     store_against(munmap, |_| None);
 }
 
 /// The space has had a walker: the walk reads the count and the entry.
 #[test]
-fn t15_walk_and_store_against_munmap() {
+fn walk_and_store_against_munmap() {
     store_against(munmap, |w| {
         _ = w.space.activate().walker();
         None
@@ -78,13 +78,13 @@ fn t15_walk_and_store_against_munmap() {
 
 /// The translation was made on another CPU; this one becomes active meanwhile.
 #[test]
-fn t15_store_of_a_cpu_that_arrives_against_munmap() {
+fn store_of_a_cpu_that_arrives_against_munmap() {
     store_against(munmap, |w| Some(w.space.activate().walker().translate(0, Access::Write).unwrap()));
 }
 
 /// The same where shootdowns are interrupts, and wait for the sections of their CPUs.
 #[test]
-fn t15_store_of_a_cpu_that_arrives_against_an_interrupt() {
+fn store_of_a_cpu_that_arrives_against_an_interrupt() {
     store_against(discard, |w| {
         let_shootdowns_wait(w);
         Some(w.space.activate().walker().translate(0, Access::Write).unwrap())

@@ -7,13 +7,13 @@
 //! The child's half is `agent.rs`; its steps are those of `native.rs`.
 //!
 //! Invariants of this file and of `agent.rs`:
-//! - **T1** the board is one shared mapping of zeroes, made of atomics alone, and
+//! - **N1** the board is one shared mapping of zeroes, made of atomics alone, and
 //!   lives as long as any process that has its address: the parent unmaps it
 //!   after the child has been reaped; each fork of the child has the mapping for
 //!   itself.
-//! - **T2** between fork and exit the child makes raw system calls and touches
+//! - **N2** between fork and exit the child makes raw system calls and touches
 //!   only the board, its stack and its statics; it never allocates.
-//! - **T3** the child's steps touch only the window, its own heap past the break
+//! - **N3** the child's steps touch only the window, its own heap past the break
 //!   it began with, and mappings that the kernel placed for them.
 #![allow(unsafe_code)]
 
@@ -35,7 +35,7 @@ const PARENT: u32 = 99;
 /// A sequence of [`MAX_OPS`] takes well under a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What parent and children share (T1).
+/// What parent and children share (N1).
 #[repr(C)]
 pub(crate) struct Board {
     /// Counts sequences: a fork that is left over from an older one ends itself.
@@ -78,7 +78,7 @@ impl Board {
 /// The word is shared between processes, so no private futex.
 fn futex(word: &AtomicU32, what: i32, value: u32, timeout: Option<&libc::timespec>) {
     let timeout = timeout.map_or(core::ptr::null(), core::ptr::from_ref);
-    // SAFETY: T1: the word is on the board; the timeout is a live reference.
+    // SAFETY: N1: the word is on the board; the timeout is a live reference.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), what, value, timeout) };
 }
 
@@ -116,15 +116,15 @@ impl Linux {
     pub fn start() -> Result<Linux, LinuxError> {
         let failed = || LinuxError::Start(io::Error::last_os_error());
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: T1: a new mapping; zeroes are valid atomics.
+        // SAFETY: N1: a new mapping; zeroes are valid atomics.
         let board = unsafe { libc::mmap(core::ptr::null_mut(), size_of::<Board>(), prot, flags, -1, 0) };
         if board == libc::MAP_FAILED {
             return Err(failed());
         }
-        // SAFETY: T1: mapped, page-aligned, and large enough.
+        // SAFETY: N1: mapped, page-aligned, and large enough.
         let board: &'static Board = unsafe { &*board.cast::<Board>() };
         board.turn.store(PARENT, SeqCst);
-        // SAFETY: T2: the child goes straight into the agent, which never returns.
+        // SAFETY: N2: the child goes straight into the agent, which never returns.
         let child = unsafe { libc::fork() };
         match child {
             -1 => Err(failed()),
@@ -179,7 +179,7 @@ impl Linux {
     }
 
     fn is_dead(&mut self) -> bool {
-        // SAFETY: T1: our own child; a null status is allowed.
+        // SAFETY: N1: our own child; a null status is allowed.
         let reaped = self.child > 0 && unsafe { libc::waitpid(self.child, core::ptr::null_mut(), libc::WNOHANG) } != 0;
         if reaped {
             self.child = 0;
@@ -190,7 +190,7 @@ impl Linux {
 
 impl Drop for Linux {
     fn drop(&mut self) {
-        // SAFETY: T1: our own child, not reaped yet. Its forks have the mapping for
+        // SAFETY: N1: our own child, not reaped yet. Its forks have the mapping for
         // themselves, and end when they find it dead.
         unsafe {
             if self.child > 0 {

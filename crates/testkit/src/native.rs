@@ -5,10 +5,10 @@
 //! Fork and exit are the child's own. Several threads may execute steps at once,
 //! each in a part of the window of its own. Their accesses are in `probe`.
 //!
-//! - **T4** from [`Turn::begin`] to [`Turn::end`] nobody in the process
+//! - **N4** from [`Turn::begin`] to [`Turn::end`] nobody in the process
 //!   allocates; steps touch only the window, the heap past the break of the
 //!   beginning, and mappings that the kernel placed for them.
-//! - **T5** the signal handler runs on the stack of the thread that faulted,
+//! - **N5** the signal handler runs on the stack of the thread that faulted,
 //!   which no step touches, and changes only registers that a probe gives back.
 #![allow(unsafe_code)]
 
@@ -27,12 +27,12 @@ const TOP_BYTES: u64 = 64 << 20;
 
 pub(crate) fn call(nr: i64, args: [u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = args;
-    // SAFETY: T4: a raw system call with the step's arguments.
+    // SAFETY: N4: a raw system call with the step's arguments.
     let ret = unsafe { libc::syscall(nr, a, b, c, d, e, f) };
     if ret != -1 {
         return ret;
     }
-    // SAFETY: T4: the location of this thread's errno.
+    // SAFETY: N4: the location of this thread's errno.
     -i64::from(unsafe { *libc::__errno_location() })
 }
 
@@ -116,7 +116,7 @@ const HUGE_BYTES: u64 = 2 << 20;
 const _: () = assert!(HEAP.is_multiple_of(HUGE_BYTES));
 
 impl Turn {
-    /// From here on nobody may allocate (T4).
+    /// From here on nobody may allocate (N4).
     pub fn begin() -> Turn {
         let brk = call(libc::SYS_brk, [0; 6]) as u64;
         let own_end = brk.next_multiple_of(PAGE);

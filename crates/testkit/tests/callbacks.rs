@@ -42,7 +42,7 @@ fn a_hook_cannot_unbind_its_thread() {
         thread::spawn(move || {
             GUARD.set(Some(vm.machine().bind(CpuId(0)).unwrap()));
             let text = panics(|| vm.machine().relax());
-            let expected = if panics_itself { "the hook's own" } else { "H3: the guard of CpuId(0) is dropped" };
+            let expected = if panics_itself { "the hook's own" } else { "E3: the guard of CpuId(0) is dropped" };
             assert!(text.contains(expected), "{text}");
             is_still_cpu_0(vm);
         })

@@ -4,6 +4,7 @@
 //! rules are about which words may stand where, and look at text; `flags` and `layers`
 //! read the syntax tree.
 
+mod cases;
 mod flags;
 mod growth;
 mod kernel;
@@ -95,6 +96,7 @@ pub fn run() -> Result<(), String> {
         shape::check,
         flags::check,
         growth::check,
+        cases::check,
         layers::check,
     ];
     let breaches: Vec<Breach> = rules.iter().flat_map(|rule| rule(&sources)).collect();

@@ -1,4 +1,4 @@
-//! How a thread becomes a CPU of a machine, and ceases to be one (H3).
+//! How a thread becomes a CPU of a machine, and ceases to be one (E3).
 
 use super::{BOUND, BindError, CALLBACKS, CpuState, bound};
 use crate::hosted::Hosted;
@@ -67,7 +67,7 @@ impl<F: Format> Drop for CpuGuard<'_, F> {
     fn drop(&mut self) {
         if CALLBACKS.get() > 0 {
             // The operation that called goes on as this CPU, so nobody else may become it.
-            assert!(std::thread::panicking(), "H3: the guard of {:?} is dropped in a callback of the core", self.cpu);
+            assert!(std::thread::panicking(), "E3: the guard of {:?} is dropped in a callback of the core", self.cpu);
             return;
         }
         BOUND.set(0);

@@ -1,5 +1,5 @@
 //! The child's half: whose turn it is, forks, and the end of a sequence; the
-//! steps are [`Turn`]'s (T2, T3).
+//! steps are [`Turn`]'s (N2, N3).
 #![allow(unsafe_code)]
 
 use super::{Board, PARENT};
@@ -30,7 +30,7 @@ fn prepare() {
     // Behind it: changing the user clears the signal that the parent's death
     // sends.
     call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as u64, libc::SIGKILL as u64, 0, 0, 0, 0]);
-    // SAFETY: T2: children are reaped by nobody, so the kernel shall do it.
+    // SAFETY: N2: children are reaped by nobody, so the kernel shall do it.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
 }
 
@@ -46,7 +46,7 @@ impl Agent {
         loop {
             let turn = self.board.turn.load(SeqCst);
             if self.me != 0 && (self.board.epoch.load(SeqCst) != self.epoch || self.is_orphan()) {
-                // SAFETY: T2: ends this fork.
+                // SAFETY: N2: ends this fork.
                 unsafe { libc::_exit(0) };
             }
             if turn == self.me {
@@ -109,7 +109,7 @@ impl Agent {
                 // The next step is another program's, or the end.
                 let next = self.board.op(pos + 1).filter(|_| pos + 1 < self.board.nr_ops.load(Acquire) as usize);
                 self.board.pass_to(next.map_or(0, |op| op.who as u32));
-                // SAFETY: T2: ends this fork.
+                // SAFETY: N2: ends this fork.
                 unsafe { libc::_exit(0) };
             }
             _ => done(self, self.turn.step(&op)),

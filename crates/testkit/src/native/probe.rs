@@ -75,7 +75,7 @@ pub(super) fn probe(what: Probe, addr: u64, value: u64) -> Outcome {
         Probe::Store8 => softfault_native_store8,
         Probe::Exec => softfault_native_exec,
     };
-    // SAFETY: T4: the address is the sequence's; a fault is handled below (T5).
+    // SAFETY: N4: the address is the sequence's; a fault is handled below (N5).
     let answer = unsafe { function(addr, value) };
     match answer.failed {
         0 if matches!(what, Probe::Load1 | Probe::Load8) => Outcome::Value(answer.value),
@@ -86,21 +86,21 @@ pub(super) fn probe(what: Probe, addr: u64, value: u64) -> Outcome {
 }
 
 extern "C" fn on_fault(signo: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: T5: the kernel's own siginfo and context, valid in the handler.
+    // SAFETY: N5: the kernel's own siginfo and context, valid in the handler.
     let (info, context) = unsafe { (&*info, &mut *context.cast::<libc::ucontext_t>()) };
     let registers = &mut context.uc_mcontext.gregs;
     let at = registers[libc::REG_RIP as usize] as u64;
-    // SAFETY: T5: SIGSEGV and SIGBUS carry an address.
+    // SAFETY: N5: SIGSEGV and SIGBUS carry an address.
     let addr = unsafe { info.si_addr() } as u64;
     let accesses = [softfault_native_load1, softfault_native_load8, softfault_native_store1, softfault_native_store8];
     let is_access = accesses.iter().any(|probe| *probe as usize as u64 == at);
-    // SAFETY: T5: the stack that the handler runs on.
+    // SAFETY: N5: the stack that the handler runs on.
     let is_fetch =
         || unsafe { *(registers[libc::REG_RSP as usize] as *const u64) } == softfault_native_back as *const () as u64;
     let is_step = is_access || at == addr && is_fetch();
     if !is_step {
         // A fault of the program itself, not of a step: die of it.
-        // SAFETY: T5: the default action, on return.
+        // SAFETY: N5: the default action, on return.
         unsafe { libc::signal(signo, libc::SIG_DFL) };
         return;
     }
@@ -111,7 +111,7 @@ extern "C" fn on_fault(signo: i32, info: *mut libc::siginfo_t, context: *mut lib
 
 /// Takes SIGSEGV and SIGBUS.
 pub(super) fn install() {
-    // SAFETY: T5: an all-zero sigaction is valid; the handler is of the form that
+    // SAFETY: N5: an all-zero sigaction is valid; the handler is of the form that
     // SA_SIGINFO asks for. No stack of its own: steps never touch the threads'.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
