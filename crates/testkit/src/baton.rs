@@ -74,6 +74,8 @@ struct World<'vm> {
     turns: Arc<Turns>,
     history: Mutex<History>,
     place: Mutex<Place>,
+    /// Whether some actor swaps pages out.
+    has_pager: bool,
 }
 
 /// One round.
@@ -128,7 +130,7 @@ impl Round {
     fn play_on(&self, vm: &Vm<Hosted>, turns: Arc<Turns>) -> Result<Vec<String>, String> {
         let world = {
             let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-            World::new(vm, turns, self.seed)?
+            World::new(vm, turns, self.seed, self.deeds.iter().flatten().any(|deed| *deed == Deed::SwapOut))?
         };
         vm.fail_allocation(self.frames_left);
         world.history().is_starved = self.frames_left.is_some();
@@ -160,12 +162,12 @@ impl Round {
 }
 
 impl<'vm> World<'vm> {
-    fn new(vm: &'vm Vm<Hosted>, turns: Arc<Turns>, seed: u64) -> Result<World<'vm>, String> {
+    fn new(vm: &'vm Vm<Hosted>, turns: Arc<Turns>, seed: u64, has_pager: bool) -> Result<World<'vm>, String> {
         let space = vm.new_space().map_err(|e| e.to_string())?;
         let object = vm.new_shared_object(OBJECT_PAGES * PAGE).map_err(|e| e.to_string())?;
         let history = Mutex::new(History::new(heap_pages().end));
         let place = Mutex::new(Place { base: PLACES[0], is_changing: false });
-        let world = World { vm, space, object, known: known(seed), turns, history, place };
+        let world = World { vm, space, object, known: known(seed), turns, history, place, has_pager };
         world.map(PLACES[0], 0, NR_PAGES).map_err(|e| e.to_string())?;
         world.map_object().map_err(|e| e.to_string())?;
         world.space.set_brk(HEAP);
@@ -246,6 +248,7 @@ fn machine(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted>, String> {
         .with_nr_cpus(nr_cpus)
         .with_arena_bytes(arena_bytes)
         .with_mode(mode)
+        .with_swap_bytes(NR_BYTES)
         .with_tlb_entries(64)
         .with_seed(seed);
     let hosted = Hosted::new(config).map_err(|e| e.to_string())?;

@@ -8,13 +8,18 @@
 //! stamp: its space, its place, a number that never repeats. What a reader without
 //! a lock sees has to be zero or a stamp of that place.
 //!
+//! Memory fails under all of them: no more pages than there were entries of the frames that failed, and each
+//! until it is replaced.
+//!
 //! At rest points the core's checker looks at everything; at the end each frame has
-//! to be back. `chunk.rs` has the steps under a lock,
+//! to be back. `chunk.rs` and `whole.rs` have the steps under locks,
 //! `background.rs` what changes no content, `child.rs` forks.
 
 mod background;
 mod child;
 mod chunk;
+mod touch;
+mod whole;
 
 use crate::daemons::Daemon;
 use crate::fatal::as_one_of_several;
@@ -139,6 +144,9 @@ struct World<'vm, F: Format> {
     loose: Mutex<Vec<Loose<'vm, F>>>,
     /// Numbers for stamps and children.
     numbers: AtomicU64,
+    /// Entries of frames whose memory has failed, and pages of which somebody was told so.
+    nr_failed: AtomicU64,
+    nr_found: AtomicU64,
 }
 
 /// One CPU at work.
@@ -177,11 +185,18 @@ impl<'vm, F: Format> World<'vm, F> {
             children: Mutex::default(),
             loose: Mutex::default(),
             numbers: AtomicU64::new(1),
+            nr_failed: AtomicU64::default(),
+            nr_found: AtomicU64::default(),
         })
     }
 
     fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Relaxed)
+    }
+
+    /// Somebody was told for the first time that the memory of his page has failed.
+    fn found_failed(&self) {
+        self.nr_found.fetch_add(1, Relaxed);
     }
 
     /// All CPUs at once, until each has done its steps or one has failed.
@@ -217,7 +232,11 @@ impl<'vm, F: Format> World<'vm, F> {
         }
         for root in &self.roots {
             let running = cpu.enter(&root.space).map_err(|e| e.to_string())?;
-            root.chunks.iter().try_for_each(|chunk| lock(chunk).look_at_all(&running))?;
+            root.chunks.iter().try_for_each(|chunk| lock(chunk).look_at_all(self, &running))?;
+        }
+        let [nr_failed, nr_found] = [&self.nr_failed, &self.nr_found].map(|nr| nr.load(Relaxed));
+        if nr_found > nr_failed {
+            return Err(format!("{nr_failed} pages have failed, and {nr_found} were found"));
         }
         Ok(())
     }
@@ -265,8 +284,12 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
             }
             90..94 => self.fork(root, running),
             94..96 => self.release_loose(),
-            97..99 => {
+            97 => {
                 self.compact();
+                Ok(())
+            }
+            98 => {
+                self.fail_one(root);
                 Ok(())
             }
             96 => {
@@ -287,7 +310,7 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
             let addr = BASE + page * PAGE + self.random.pick(&[0, 4088]);
             match running.read_u64(addr) {
                 Ok(0) | Err(_) => {}
-                Ok(seen) if chunk::is_stamp(seen, self.space_tag(root), page % CHUNK_PAGES) => {}
+                Ok(seen) if touch::is_stamp(seen, self.space_tag(root), page % CHUNK_PAGES) => {}
                 Ok(seen) => return Err(format!("{addr:#x} of space {} shows {seen:#x}", self.space_tag(root))),
             }
         }
@@ -297,73 +320,6 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
     fn space_tag(&self, root: &Root<'vm, F>) -> u64 {
         let same = |other: &Root<'vm, F>| core::ptr::eq(other, root);
         self.world.roots.iter().position(same).map_or(0, |i| i as u64 + 1)
-    }
-
-    /// All chunks of one stretch, if nobody has one of them.
-    fn stretch<'b>(&mut self, root: &'b Root<'vm, F>) -> Option<Vec<MutexGuard<'b, Chunk<'vm, F>>>> {
-        let first = (self.random.below(NR_STRETCHES) * NR_CHUNKS) as usize;
-        root.chunks[first..first + NR_CHUNKS as usize].iter().map(try_lock).collect()
-    }
-
-    /// A whole huge page: made anew, dropped, given all rights.
-    fn whole(&mut self, root: &'a Root<'vm, F>, running: &Running<'_, F>) -> Done {
-        let Some(mut chunks) = self.stretch(root) else { return Ok(()) };
-        let at = chunks[0].addr();
-        let len = HUGE_PAGES * PAGE;
-        match self.random.below(8) {
-            0 => chunk::call(running, Call::Munmap, &[at, len], 0)?,
-            1 => {
-                if chunks.iter().all(|chunk| chunk.is_mapped()) {
-                    chunk::call(running, Call::Mprotect, &[at, len, 3], 0)?;
-                    chunks.iter_mut().for_each(|chunk| chunk.set_rights(3));
-                    self.try_collapse(running, at);
-                }
-                return Ok(());
-            }
-            2 => {
-                if chunks.iter().all(|chunk| chunk.is_mapped()) {
-                    chunk::call(running, Call::Madvise, &[at, len, 4], 0)?;
-                    chunks.iter_mut().for_each(|chunk| chunk.forget(self.world));
-                }
-                return Ok(());
-            }
-            _ => {
-                if self.random.chance(70) {
-                    // With its leaf table, so that the first fault may be huge.
-                    chunk::call(running, Call::Munmap, &[at, len], 0)?;
-                }
-                chunk::call(running, Call::Mmap, &[at, len, 3, 0x32], at)?;
-                if self.random.chance(60) {
-                    chunk::call(running, Call::Madvise, &[at, len, HUGEPAGE], 0)?;
-                }
-                chunks.iter_mut().for_each(|chunk| chunk.renew(self.world, true));
-                // Those that nobody writes stay zero in a huge page that is dirty.
-                let most = self.random.pick(&[40, 100]);
-                for chunk in &mut chunks {
-                    if self.random.chance(most) {
-                        chunk.write_some(self.world, running, &mut self.random)?;
-                    }
-                }
-                return Ok(());
-            }
-        }
-        chunks.iter_mut().for_each(|chunk| chunk.renew(self.world, false));
-        Ok(())
-    }
-
-    /// A huge page, or what has become of it, moves to another stretch.
-    fn shift(&mut self, root: &'a Root<'vm, F>, running: &Running<'_, F>) -> Done {
-        let Some(mut from) = self.stretch(root) else { return Ok(()) };
-        let Some(mut to) = self.stretch(root) else { return Ok(()) };
-        if !from.iter().all(|chunk| chunk.is_mapped()) {
-            return Ok(());
-        }
-        let (old, new, len) = (from[0].addr(), to[0].addr(), HUGE_PAGES * PAGE);
-        chunk::call(running, Call::Mremap, &[old, len, len, 3, new], new)?;
-        for (from, to) in from.iter_mut().zip(&mut to) {
-            from.move_to(to, self.world);
-        }
-        to.iter().try_for_each(|chunk| chunk.look_at_some(running, &mut self.random))
     }
 
     /// Releases a pin whose page has gone, on this CPU.

@@ -42,11 +42,26 @@ impl<'vm, F: Format> Programs<'vm, F> {
         &mut self,
         cpu: &CpuGuard<'_, F>,
         ops: &[Op],
+        after: impl FnMut(&Programs<'vm, F>, usize),
+    ) -> Vec<Outcome> {
+        self.run_wanted(cpu, ops, |_| true, after)
+    }
+
+    /// The same without the steps that `wants` denies: their outcome is none.
+    pub(crate) fn run_wanted(
+        &mut self,
+        cpu: &CpuGuard<'_, F>,
+        ops: &[Op],
+        mut wants: impl FnMut(usize) -> bool,
         mut after: impl FnMut(&Programs<'vm, F>, usize),
     ) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(ops.len());
         let mut place = None;
         for (i, op) in ops.iter().enumerate() {
+            if !wants(i) {
+                outcomes.push(Outcome::Broken(26));
+                continue;
+            }
             if place != Some(op.who) {
                 if let Some(space) = place.and_then(|who| self.space(who)) {
                     cpu.depart(space);
@@ -98,9 +113,9 @@ impl<'vm, F: Format> Programs<'vm, F> {
     }
 }
 
-/// What is free; the huge zero page stays once it is there.
+/// What is free, or was and is no memory any more; the huge zero page stays once it is there.
 pub fn nr_free_pages<F: Format>(vm: &Vm<Hosted<F>>) -> u64 {
-    vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc)
+    vm.vmstat().nr_free_pages + 512 * vm.event(Event::ThpZeroPageAlloc) + vm.event(Event::FramesPoisoned)
 }
 
 /// What happened to huge pages, and to the frames of which words.
@@ -116,6 +131,8 @@ pub struct HugeCounts {
     pub nr_collapsed: u64,
     /// Frames moved by compaction.
     pub nr_migrated: u64,
+    /// Frames whose memory has failed.
+    pub nr_failed: u64,
     /// Free frames that are not zero, by word of their block's bitmaps.
     pub nr_dirty: [u64; 8],
 }
@@ -129,6 +146,7 @@ impl HugeCounts {
         self.nr_splits += vm.event(Event::ThpSplitPmd);
         self.nr_collapsed += vm.event(Event::Collapsed);
         self.nr_migrated += vm.event(Event::PgmigrateSuccess);
+        self.nr_failed += vm.event(Event::FramesPoisoned);
         self.nr_dirty.iter_mut().zip(vm.nr_dirty_by_word()).for_each(|(nr, more)| *nr += more);
     }
 }
@@ -140,17 +158,18 @@ impl core::ops::AddAssign for HugeCounts {
         self.nr_splits += more.nr_splits;
         self.nr_collapsed += more.nr_collapsed;
         self.nr_migrated += more.nr_migrated;
+        self.nr_failed += more.nr_failed;
         self.nr_dirty.iter_mut().zip(more.nr_dirty).for_each(|(nr, more)| *nr += more);
     }
 }
 
 impl fmt::Display for HugeCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed, nr_migrated, nr_dirty: _ } = self;
+        let HugeCounts { nr_faults, nr_mid, nr_splits, nr_collapsed, nr_migrated, nr_failed, nr_dirty: _ } = self;
         write!(
             f,
             "huge pages: {nr_faults} faults, {nr_mid} of 16 KiB to 1 MiB, {nr_splits} splits, {nr_collapsed} collapses, \
-             {nr_migrated} frames moved"
+             {nr_migrated} frames moved, {nr_failed} failed"
         )
     }
 }

@@ -1,14 +1,16 @@
 //! Two or three sides, one sequence: where they differ.
 
 use crate::features::Features;
-use crate::hosted::{Programs, nr_free_pages};
+use crate::hosted::{HugeCounts, Programs, nr_free_pages};
 use crate::linux::{Linux, LinuxError};
 use crate::model::{Expected, Model};
 use crate::op::{Op, Outcome};
 use crate::shortest::shortest;
+use crate::trouble::{Trouble, Turn};
+use core::cell::RefCell;
 use core::fmt;
 use softfault::table::format::Format;
-use softfault::{AddressSpace, Machine, NewVmError, Tunables, Vm};
+use softfault::{AddressSpace, Event, Machine, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedConfig, HostedError};
 
 /// A step that did not do what it should.
@@ -63,7 +65,16 @@ pub struct Judge {
     sides: Sides,
     linux: Option<Linux>,
     vm: Vm<Hosted>,
+    config: HostedConfig,
+    tunables: Tunables,
+    /// The seed of what the machine does to pages between steps.
+    trouble: Option<u64>,
+    /// Of machines before this one.
+    huge: HugeCounts,
 }
+
+/// Frames that have failed, after which the core gets another machine.
+const MOST_FAILED: u64 = 1000;
 
 /// Why there is no judge, or no judgement.
 #[derive(Debug)]
@@ -88,13 +99,42 @@ impl fmt::Display for JudgeError {
 
 impl core::error::Error for JudgeError {}
 
+/// What has to come of a step and what comes of it.
+type OfCore = Option<(Expected, Outcome)>;
+
+fn machine(config: HostedConfig, tunables: Tunables) -> Result<Vm<Hosted>, JudgeError> {
+    let hosted = Hosted::new(config).map_err(JudgeError::Hosted)?;
+    Vm::new(hosted, tunables).map_err(JudgeError::Vm)
+}
+
 impl Judge {
     /// A judge over a machine of its own.
     pub fn new(sides: Sides, config: HostedConfig, tunables: Tunables) -> Result<Judge, JudgeError> {
         let linux = if sides.linux { Some(Linux::start().map_err(JudgeError::Linux)?) } else { None };
-        let hosted = Hosted::new(config).map_err(JudgeError::Hosted)?;
-        let vm = Vm::new(hosted, tunables).map_err(JudgeError::Vm)?;
-        Ok(Judge { sides, linux, vm })
+        let vm = machine(config, tunables)?;
+        Ok(Judge { sides, linux, vm, config, tunables, trouble: None, huge: HugeCounts::default() })
+    }
+
+    /// From now on memory of the core's machine fails between steps, its daemons run, and pages are
+    /// swapped out, or nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// There is no other machine for the core in place of one of which too much has failed.
+    pub fn set_trouble(&mut self, seed: Option<u64>) -> Result<(), JudgeError> {
+        self.trouble = seed;
+        if self.vm.event(Event::FramesPoisoned) > MOST_FAILED {
+            self.huge.add(&self.vm);
+            self.vm = machine(self.config, self.tunables)?;
+        }
+        Ok(())
+    }
+
+    /// What has happened to huge pages.
+    pub fn huge_counts(&self) -> HugeCounts {
+        let mut counts = self.huge;
+        counts.add(&self.vm);
+        counts
     }
 
     /// The machine's subsystem.
@@ -102,14 +142,16 @@ impl Judge {
         &self.vm
     }
 
+    fn model(&self) -> Model {
+        let features = if self.sides.hosted { Features::default() } else { Features::all() };
+        let model = Model::new(features);
+        if self.sides.linux { model.beside_linux() } else { model }
+    }
+
     /// Runs the steps and finds the first difference, if there is one. A sequence
     /// that leaves what the model knows is judged up to there.
     pub fn judge(&mut self, ops: &[Op]) -> Result<Option<Difference>, JudgeError> {
-        let features = if self.sides.hosted { Features::default() } else { Features::all() };
-        let mut model = Model::new(features);
-        if self.sides.linux {
-            model = model.beside_linux();
-        }
+        let mut model = self.model();
         let expected: Vec<Expected> = ops.iter().map_while(|op| model.apply(op).ok()).collect();
         let ops = &ops[..expected.len()];
         let linux = match &mut self.linux {
@@ -117,13 +159,19 @@ impl Judge {
             None => None,
         };
         let mut notes = Vec::new();
-        let hosted = self.sides.hosted.then(|| self.run_hosted(ops, &mut notes));
+        let hosted = self.sides.hosted.then(|| self.run_hosted(ops, &expected, &mut notes));
         for (i, expected) in expected.iter().enumerate() {
-            let (linux, hosted) = (linux.as_ref().map(|l| l[i]), hosted.as_ref().map(|h| h[i]));
-            let good =
-                linux.is_none_or(|seen| expected.allows(seen)) && hosted.is_none_or(|seen| expected.allows(seen));
+            let linux = linux.as_ref().map(|linux| linux[i]);
+            // In trouble more than this may be expected of the core.
+            let of_core = hosted.as_ref().and_then(|hosted| hosted[i]);
+            let wrong = match (linux.filter(|seen| !expected.allows(*seen)), of_core) {
+                (Some(_), of_core) => Some((*expected, of_core.map(|(_, seen)| seen))),
+                (None, Some((expected, seen))) if !expected.allows(seen) => Some((expected, Some(seen))),
+                _ => None,
+            };
             let note = notes.iter().find(|(step, _)| *step == i).map(|(_, note)| note.clone());
-            if !good || note.is_some() {
+            if wrong.is_some() || note.is_some() {
+                let (expected, hosted) = wrong.unwrap_or((*expected, of_core.map(|(_, seen)| seen)));
                 let note = note.unwrap_or_default();
                 return Ok(Some(Difference { step: i, expected: expected.outcome, linux, hosted, note }));
             }
@@ -138,11 +186,27 @@ impl Judge {
         Ok(notes.first().map(end))
     }
 
-    fn run_hosted(&self, ops: &[Op], notes: &mut Vec<(usize, String)>) -> Vec<Outcome> {
-        let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return vec![Outcome::Broken(30); ops.len()] };
+    /// What has to come of each step, and what comes of it; nothing of one that was left out.
+    fn run_hosted(&self, ops: &[Op], expected: &[Expected], notes: &mut Vec<(usize, String)>) -> Vec<OfCore> {
+        let broken = |why| expected.iter().map(|expected| Some((*expected, Outcome::Broken(why)))).collect();
+        let Ok(cpu) = self.vm.machine().bind(softfault::CpuId(0)) else { return broken(30) };
         let before = nr_free_pages(&self.vm);
-        let Some(mut programs) = Programs::new(&self.vm) else { return vec![Outcome::Broken(31); ops.len()] };
-        let outcomes = programs.run(&cpu, ops, |programs, i| {
+        let Some(mut programs) = Programs::new(&self.vm) else { return broken(31) };
+        let trouble = RefCell::new(self.trouble.map(|seed| Trouble::new(self.model(), seed)));
+        let expect = |i: usize| match &mut *trouble.borrow_mut() {
+            None => Some(expected[i]),
+            Some(trouble) => trouble.expect(&ops[i]),
+        };
+        let of_core = RefCell::new(Vec::with_capacity(ops.len()));
+        let wants = |i: usize| {
+            let expected = expect(i);
+            of_core.borrow_mut().push(expected);
+            expected.is_some()
+        };
+        let outcomes = programs.run_wanted(&cpu, ops, wants, |programs, i| {
+            if let Some(trouble) = &mut *trouble.borrow_mut() {
+                notes.extend(self.make_trouble(trouble, &ops[i], programs).map(|note| (i, note)));
+            }
             if notes.is_empty() && is_check_due(i, self.sides.check_every) {
                 notes.extend(check(&self.vm, programs.spaces()).map(|note| (i, note)));
             } else if notes.is_empty() && i + 1 == ops.len() {
@@ -151,7 +215,20 @@ impl Judge {
         });
         drop(programs);
         self.after_exit(&cpu, before, ops.len(), notes);
-        outcomes
+        let of_core = of_core.into_inner().into_iter().zip(outcomes);
+        of_core.map(|(expected, seen)| expected.map(|expected| (expected, seen))).collect()
+    }
+
+    /// Whatever the machine does after the step; what was wrong.
+    fn make_trouble(&self, trouble: &mut Trouble, op: &Op, programs: &Programs<'_>) -> Option<String> {
+        match trouble.turn_after(op) {
+            Turn::Nothing => None,
+            Turn::Daemon(daemon) => {
+                daemon.run(&self.vm);
+                None
+            }
+            Turn::Failure(random) => trouble.fail_one(&self.vm, programs, random).err(),
+        }
     }
 
     fn after_exit(&self, _cpu: &CpuGuard<'_>, before: u64, step: usize, notes: &mut Vec<(usize, String)>) {

@@ -45,6 +45,7 @@ pub mod random;
 pub mod shortest;
 pub mod spread;
 pub mod table;
+mod trouble;
 
 /// Compiles the Rust code of the README.
 #[cfg(doctest)]

@@ -3,15 +3,19 @@
 //!
 //! Each CPU is a thread that stays in its address space between steps. One step
 //! is under way at a time. Between steps CPUs do what daemons do (`daemons.rs`), and
-//! nothing may come of it.
+//! nothing may come of it. In every second sequence memory fails, too (`trouble.rs`).
 
 use crate::daemons::Daemon;
+use crate::formats::Tested;
 use crate::generate::Sequence;
 use crate::hosted::{Programs, nr_free_pages};
 use crate::judge::{Difference, check, check_after_exit, is_check_due};
+use crate::model::Model;
+use crate::numbers::MADV_FREE;
 use crate::op::{Call, Op, Outcome};
 use crate::random::Random;
 use crate::spread::spread;
+use crate::trouble::{Trouble, Turn};
 use softfault::table::format::Format;
 use softfault::{Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
@@ -94,7 +98,7 @@ impl<F: Format> Worker<'_, '_, F> {
 /// # Panics
 ///
 /// If a CPU that is needed is taken, or there is only one.
-pub fn run<F: Format>(vm: &Vm<Hosted<F>>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
+pub fn run<F: Tested>(vm: &Vm<Hosted<F>>, sequence: &Sequence, seed: u64, check_every: usize) -> Option<Difference> {
     let cpus = spread(vm.machine().nr_cpus(), seed);
     let (own, others) = cpus.split_first().expect("a machine has a CPU");
     let cpu = vm.machine().bind(*own).expect("the CPU is free");
@@ -128,7 +132,7 @@ pub fn run<F: Format>(vm: &Vm<Hosted<F>>, sequence: &Sequence, seed: u64, check_
     found
 }
 
-fn conduct<F: Format>(
+fn conduct<F: Tested>(
     vm: &Vm<Hosted<F>>,
     programs: Shared<'_, '_, F>,
     workers: &[(Sender<Order>, Receiver<Outcome>)],
@@ -141,9 +145,17 @@ fn conduct<F: Format>(
         orders.send(order).ok().and_then(|()| done.recv().ok()).unwrap_or(Outcome::Broken(40))
     };
     let (mut random, mut daemons) = (Random::new(seed), Random::new(!seed));
-    // mincore(2) says of a page in the swap area that it is not resident: nothing goes there before.
-    let swaps_from = sequence.iter().rposition(|(op, _)| op.call == Call::Mincore);
+    // These tell a page in the swap area from others: nothing goes there before.
+    let tells = |op: &Op| op.call == Call::Mincore || op.call == Call::Madvise && op.args[2] == MADV_FREE;
+    let swaps_from = sequence.iter().rposition(|(op, _)| tells(op));
+    let model = || Model::default().with_task_size(F::TASK_SIZE);
+    let mut trouble = (!seed.is_multiple_of(2)).then(|| Trouble::new(model(), seed));
     for (step, (op, expected)) in sequence.iter().enumerate() {
+        let expected = match &mut trouble {
+            None => Some(*expected),
+            Some(trouble) => trouble.expect(op),
+        };
+        let Some(expected) = expected else { continue };
         if op.call == Call::Exit {
             // Nobody may be in a space that ends.
             (0..workers.len()).for_each(|i| _ = ask(i, Order::Leave));
@@ -153,12 +165,22 @@ fn conduct<F: Format>(
             let hosted = Some(seen);
             return Some(Difference { step, expected: expected.outcome, linux: None, hosted, note: String::new() });
         }
-        if daemons.chance(DAEMON_PERCENT) {
-            let daemon = Daemon::any(&mut daemons);
-            let cpu = daemons.below(workers.len() as u64) as usize;
-            if !matches!(daemon, Daemon::Swap { .. }) || swaps_from.is_none_or(|last| last < step) {
-                ask(cpu, Order::Daemon(daemon));
+        let cpu = daemons.below(workers.len() as u64) as usize;
+        let turn = match &trouble {
+            Some(trouble) => trouble.turn_after(op),
+            None if daemons.chance(DAEMON_PERCENT) => Turn::Daemon(Daemon::any(&mut daemons)),
+            None => Turn::Nothing,
+        };
+        match (turn, &mut trouble) {
+            (Turn::Daemon(Daemon::Swap { .. }), None) if swaps_from.is_some_and(|last| last >= step) => {}
+            (Turn::Daemon(daemon), _) => _ = ask(cpu, Order::Daemon(daemon)),
+            (Turn::Failure(random), Some(trouble)) => {
+                let programs = programs.read().unwrap_or_else(PoisonError::into_inner);
+                if let Err(text) = trouble.fail_one(vm, &programs, random) {
+                    return Some(note(step, text));
+                }
             }
+            _ => {}
         }
         if is_check_due(step, check_every) {
             let programs = programs.read().unwrap_or_else(PoisonError::into_inner);

@@ -7,11 +7,12 @@
 //!
 //! `place.rs` has the calls that map, `remap.rs` mremap(2), `advise.rs`
 //! madvise(2), `access.rs` what programs do and fork(2), `huge.rs` what huge pages
-//! leave to the system.
+//! leave to the system, `machine.rs` what a machine does to pages between steps.
 
 mod access;
 mod advise;
 mod huge;
+mod machine;
 mod place;
 mod remap;
 
@@ -20,7 +21,7 @@ use crate::features::{Feature, Features, LOCKED_PAGES_MAX};
 use crate::numbers::MADV_COLLAPSE;
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, TASK_SIZE};
 use softfault::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `PROT_READ`.
 pub const READ: u64 = 1;
@@ -45,6 +46,8 @@ pub(crate) enum Present {
     /// Zeroes that are there or not, the system's choice: a fork need not copy
     /// them, and a page may have come with its neighbours.
     Maybe,
+    /// Its memory failed: whoever touches it is told.
+    Failed,
 }
 
 /// What is fixed when a page is mapped, or changed by a call for a range.
@@ -93,6 +96,8 @@ impl Page {
 pub(crate) struct Object {
     pub(crate) nr_pages: u64,
     pub(crate) pages: BTreeMap<u64, Content>,
+    /// Pages whose memory failed.
+    pub(crate) failed: BTreeSet<u64>,
     /// Pages that nobody touched may be resident all the same.
     pub(crate) may_be_full: bool,
 }
@@ -116,6 +121,8 @@ pub struct Model {
     features: Features,
     pub(crate) task_size: u64,
     huge: huge::HugeKnown,
+    /// Pages go to the swap area and come back.
+    has_pager: bool,
 }
 
 /// What has to come of a step.
@@ -151,6 +158,7 @@ pub struct Unknown;
 pub(crate) type Answer = Result<Outcome, Unknown>;
 
 pub(crate) const ENOMEM: Outcome = Outcome::Errno(Errno::ENOMEM.0 as u64);
+pub(crate) const EHWPOISON: Outcome = Outcome::Errno(Errno::EHWPOISON.0 as u64);
 pub(crate) const EFAULT: Outcome = Outcome::Errno(Errno::EFAULT.0 as u64);
 pub(crate) const EEXIST: Outcome = Outcome::Errno(Errno::EEXIST.0 as u64);
 pub(crate) const EINVAL: Outcome = Outcome::Errno(Errno::EINVAL.0 as u64);
@@ -174,6 +182,7 @@ impl Model {
             features,
             task_size: TASK_SIZE,
             huge: HugeKnown::default(),
+            has_pager: false,
         }
     }
 

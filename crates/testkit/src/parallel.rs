@@ -5,18 +5,23 @@
 //! what the model says, while tree, tables, counts and TLBs are everybody's. The
 //! parts lie side by side in the same leaf tables. A fork by one CPU copies the
 //! parts of all; only its own part of the child is looked at.
+//!
+//! With every second pair of seeds memory fails, pages are swapped out, and daemons run (`trouble.rs`).
 
 use crate::fatal::as_one_of_several;
+use crate::formats::Tested;
 use crate::generate::{Limits, Sequence};
 use crate::hosted::{nr_free_pages, step};
 use crate::judge::{Difference, READ_EVERY, check_after_exit, check_some};
+use crate::model::Model;
 use crate::op::{Call, HEAP, Op, Outcome, PAGE, WINDOW};
 use crate::spread::spread;
+use crate::trouble::{Trouble, Turn};
 use softfault::table::format::Format;
 use softfault::{AddressSpace, Machine, Vm};
 use softfault_host::{CpuGuard, Hosted};
 use std::collections::BTreeMap;
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 
 /// Pages from one part to the next: two parts share a leaf table.
@@ -44,7 +49,7 @@ pub fn limits(i: u64, nr_ops: usize, wide: bool) -> Limits {
 ///
 /// If there are more sequences than CPUs, a CPU is taken, or a sequence has more than
 /// [`READ_EVERY`] steps: free frames are read at the end.
-pub fn run<F: Format>(vm: &Vm<Hosted<F>>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Difference)> {
+pub fn run<F: Tested>(vm: &Vm<Hosted<F>>, sequences: &[Sequence], seed: u64) -> Vec<(usize, Difference)> {
     let machine = vm.machine();
     let cpus = spread(machine.nr_cpus(), seed);
     assert!(sequences.len() <= cpus.len(), "a CPU for each sequence");
@@ -57,11 +62,15 @@ pub fn run<F: Format>(vm: &Vm<Hosted<F>>, sequences: &[Sequence], seed: u64) -> 
         space
     };
     let start = Barrier::new(sequences.len());
+    let machine_turn = Mutex::new(());
     let mut found = Vec::new();
     let play = |i: usize, sequence: &Sequence| {
         let cpu = machine.bind(cpus[i]).expect("each CPU has one thread");
+        let model = Model::default().with_task_size(F::TASK_SIZE);
+        let trouble = (seed % 4 > 1).then(|| Trouble::new(model, seed << 8 | i as u64));
+        let children = BTreeMap::new();
         start.wait();
-        Player { vm, cpu: &cpu, space: &space, children: BTreeMap::new(), place: 0 }.play(sequence)
+        Player { vm, cpu: &cpu, space: &space, children, place: 0, trouble, machine_turn: &machine_turn }.play(sequence)
     };
     thread::scope(|scope| {
         let play = &play;
@@ -95,6 +104,10 @@ struct Player<'a, 'vm, F: Format> {
     children: BTreeMap<u64, AddressSpace<'vm, Hosted<F>>>,
     /// The program whose space the CPU is in.
     place: u64,
+    trouble: Option<Trouble>,
+    /// Held while frames move or fail: the frame that is to fail is still that of the page. Nobody waits
+    /// for it, since who waits answers no shootdown.
+    machine_turn: &'a Mutex<()>,
 }
 
 impl<'vm, F: Format> Player<'_, 'vm, F> {
@@ -106,7 +119,13 @@ impl<'vm, F: Format> Player<'_, 'vm, F> {
         let _ = self.cpu.arrive(self.space);
         let mut found = None;
         for (i, (op, expected)) in sequence.iter().enumerate() {
+            let expected = match &mut self.trouble {
+                None => Some(*expected),
+                Some(trouble) => trouble.expect(op),
+            };
+            let Some(expected) = expected else { continue };
             let seen = self.step(op);
+            self.make_trouble(op);
             if !expected.allows(seen) {
                 let hosted = Some(seen);
                 let note = op.to_string();
@@ -117,6 +136,20 @@ impl<'vm, F: Format> Player<'_, 'vm, F> {
         self.go_to(0);
         self.cpu.depart(self.space);
         found
+    }
+
+    /// What the machine does after the step.
+    fn make_trouble(&mut self, op: &Op) {
+        let Player { vm, space, children, trouble: Some(trouble), machine_turn, .. } = self else { return };
+        let Ok(_turn) = machine_turn.try_lock() else { return };
+        match trouble.turn_after(op) {
+            Turn::Nothing => {}
+            Turn::Daemon(daemon) => daemon.run(vm),
+            Turn::Failure(random) => {
+                let space_of = |who| if who == 0 { Some(*space) } else { children.get(&who) };
+                trouble.fail_one_beside_others(vm, &space_of, random);
+            }
+        }
     }
 
     fn go_to(&mut self, who: u64) {

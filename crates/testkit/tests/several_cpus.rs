@@ -37,7 +37,7 @@ fn limits(i: u64, nr_ops: usize, seed: u64) -> Limits {
 
 fn in_turn(mode: Mode) {
     let mut huge = HugeCounts::default();
-    let mut nr_swapped = [0; 2];
+    let mut nr_swapped = [0; 3];
     for discipline in Discipline::ALL {
         let vm = vm(4, mode, discipline);
         for seed in 0..fewer(8) {
@@ -48,9 +48,15 @@ fn in_turn(mode: Mode) {
             }
         }
         huge.add(&vm);
-        nr_swapped.iter_mut().zip([Event::Pswpout, Event::Pswpin]).for_each(|(nr, event)| *nr += vm.event(event));
+        nr_swapped
+            .iter_mut()
+            .zip([Event::Pswpout, Event::Pswpin, Event::FramesPoisoned])
+            .for_each(|(nr, event)| *nr += vm.event(event));
     }
-    assert!(!IS_FULL || nr_swapped.iter().all(|nr| *nr > 50), "pages written and read: {nr_swapped:?}");
+    assert!(
+        !IS_FULL || nr_swapped.iter().zip([50, 50, 15]).all(|(nr, least)| *nr > least),
+        "pages written, read, and failed: {nr_swapped:?}"
+    );
     assert!(!IS_FULL || huge.nr_faults > 10 && huge.nr_mid > 10 && huge.nr_splits > 10, "{huge}");
     let nr_dirty = huge.nr_dirty;
     assert!(!IS_FULL || nr_dirty.iter().all(|nr| *nr > 100), "pages of each word of blocks: {nr_dirty:?}");

@@ -83,6 +83,8 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Deed::DiscardObject => self.discard_object(),
             Deed::ResizeObject => self.resize_object(),
             Deed::Lookup => self.lookup(page % NR_KNOWN),
+            Deed::Free => self.free(range),
+            Deed::Fail => self.changing(|actor, base| actor.fail(base, page)),
             _ => self.in_the_background(deed, page, range),
         }
     }
@@ -93,7 +95,6 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         let base = self.base();
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
         match deed {
-            Deed::Free => _ = space.madvise(at, len, Advice::Free),
             Deed::Collapse => _ = space.madvise(base, NR_BYTES, Advice::Collapse),
             Deed::Scan => _ = space.khugepaged_scan(base, 4096),
             Deed::Lock => {
@@ -104,10 +105,11 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 let _ = space.mlockall(MlockallFlags::CURRENT);
                 let _ = space.munlockall();
             }
-            Deed::Split | Deed::Migrate => {
+            Deed::Split | Deed::Migrate | Deed::SwapOut => {
                 let there = space.translate_at_rest(self.world.addr_of(page, base));
                 match there {
                     Some(there) if deed == Deed::Split => vm.split_folio(there.pfn),
+                    Some(there) if deed == Deed::SwapOut => _ = vm.swap_out_frame(there.pfn),
                     Some(there) => _ = vm.migrate_frame(there.pfn),
                     None => {}
                 }

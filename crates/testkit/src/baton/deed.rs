@@ -53,6 +53,8 @@ deeds! {
     Migrate: "migrate_frame";
     Shrink: "shrink_underused";
     Ahead: "zero_ahead";
+    SwapOut: "swap_out_frame";
+    Fail: "poison_frame";
     Lookup: "subscribe", "lookup", "is_current", "unsubscribe";
     Young: "test_young", "test_and_clear_young", "age_pages", "advance_generation";
     Report: "mincore", "maps", "smaps";

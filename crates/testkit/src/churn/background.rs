@@ -1,14 +1,15 @@
 //! What changes no page's content, and may be refused: collapses, compaction, looks
-//! without a lock, other knobs.
+//! without a lock, other knobs. And memory that fails.
 
-use super::{BASE, HUGE_PAGES, NR_STRETCHES, Worker};
+use super::{BASE, HUGE_PAGES, NR_STRETCHES, Root, Worker};
 use crate::hosted;
 use crate::op::{KnobBits, PAGE};
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Defrag;
 use softfault::table::format::Format;
-use softfault::{Advice, Pfn};
+use softfault::{Advice, Order, Pfn};
 use softfault_host::Running;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl<F: Format> Worker<'_, '_, F> {
     /// Asks for a huge page anywhere, or lets the daemon look; it may refuse.
@@ -37,6 +38,18 @@ impl<F: Format> Worker<'_, '_, F> {
         let _ = vm.compact_step(&CompactBudget::BACKGROUND);
         for _ in 0..self.random.below(100) {
             let _ = vm.migrate_frame(Pfn(1 + self.random.below(vm.nr_frames() - 1) as u32));
+        }
+    }
+
+    /// The memory of a page fails, or of what has its frame by now. Some refuse: a part of a huge page, a pinned one.
+    pub(super) fn fail_one(&mut self, root: &Root<'_, F>) {
+        for _ in 0..8 {
+            let at = BASE + self.random.below(NR_STRETCHES * HUGE_PAGES) * PAGE;
+            let there = root.space.translate_at_rest(at).filter(|there| there.order == Order::BASE);
+            if let Some(Ok(nr_entries)) = there.map(|there| self.world.vm.poison_frame(there.pfn)) {
+                self.world.nr_failed.fetch_add(nr_entries, Relaxed);
+                break;
+            }
         }
     }
 

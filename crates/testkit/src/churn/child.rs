@@ -1,7 +1,8 @@
 //! Programs that were forked off while others were at work: of some pages it is
 //! known what they have to show.
 
-use super::{BASE, Chunk, Done, HUGE_PAGES, MAX_CHILDREN, NR_STRETCHES, Root, Worker, chunk, lock, try_lock};
+use super::touch::{self, Touch};
+use super::{BASE, Chunk, Done, HUGE_PAGES, MAX_CHILDREN, NR_STRETCHES, Root, Worker, lock, try_lock};
 use crate::op::{Call, PAGE};
 use softfault::AddressSpace;
 use softfault::table::format::Format;
@@ -58,7 +59,7 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
         Ok(())
     }
 
-    fn step_of_child(&mut self, running: &Running<'_, F>, known: &mut [(u64, u64)], tag: u64, number: u64) -> Done {
+    fn step_of_child(&mut self, running: &Running<'_, F>, known: &mut Vec<(u64, u64)>, tag: u64, number: u64) -> Done {
         let what = |text: String| format!("child {number}: {text}");
         if known.is_empty() || self.random.chance(10) {
             let at = BASE + self.random.below(NR_STRETCHES) * HUGE_PAGES * PAGE;
@@ -69,20 +70,35 @@ impl<'a, 'vm, F: Format> Worker<'a, 'vm, F> {
         let (addr, value) = known[i];
         match self.random.below(10) {
             0 => {
-                chunk::call(running, Call::Madvise, &[addr, PAGE, 4], 0).map_err(what)?;
+                touch::call(running, Call::Madvise, &[addr, PAGE, 4], 0).map_err(what)?;
                 known[i].1 = 0;
             }
             1 => {
-                chunk::call(running, Call::Mmap, &[addr, PAGE, 3, 0x32], addr).map_err(what)?;
+                touch::call(running, Call::Mmap, &[addr, PAGE, 3, 0x32], addr).map_err(what)?;
                 known[i].1 = 0;
             }
             2..5 => {
-                let value = chunk::stamp_of_child(tag, number % 0xffe + 1, addr, self.world.number());
-                chunk::write(running, addr, value).map_err(what)?;
+                let value = touch::stamp_of_child(tag, number % 0xffe + 1, addr, self.world.number());
                 known[i].1 = value;
+                if touch::write(running, addr, value).map_err(what)? == Touch::Failed {
+                    self.forget(known, i);
+                }
             }
-            _ => chunk::expect(running, addr, value).map_err(what)?,
+            _ if touch::expect(running, addr, value).map_err(what)? == Touch::Failed => self.forget(known, i),
+            _ => {}
         }
-        known.iter().step_by(7).try_for_each(|(addr, value)| chunk::expect(running, *addr, *value)).map_err(what)
+        for i in (0..known.len()).step_by(7).rev() {
+            let (addr, value) = known[i];
+            if touch::expect(running, addr, value).map_err(what)? == Touch::Failed {
+                self.forget(known, i);
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory of the page has failed.
+    fn forget(&self, known: &mut Vec<(u64, u64)>, i: usize) {
+        known.swap_remove(i);
+        self.world.found_failed();
     }
 }

@@ -1,20 +1,18 @@
 //! Some pages of a space, and what is in them: known to whoever holds the lock.
 
-use super::{CHUNK_PAGES, World, lock, text_of};
-use crate::op::{Call, Op, PAGE};
+use super::touch::{PLACES, Touch, call, expect, refused, stamp, write};
+use super::{CHUNK_PAGES, World, lock};
+use crate::op::{Call, PAGE};
 use crate::random::Random;
 use softfault::table::format::Format;
-use softfault::{AddressSpace, Advice, FaultError, MapFlags, MremapFlags, Pin, PinMut, Prot, Term};
+use softfault::{AddressSpace, Advice, Errno, FaultError, MapFlags, Pin, PinError, PinMut, Prot, Term};
 use softfault_host::{Hosted, Running};
 
 const READ: u64 = Prot::READ.to_linux();
 const WRITE: u64 = Prot::WRITE.to_linux();
 const RW: u64 = READ | WRITE;
 const DONTNEED: u64 = Advice::DontNeed.to_linux();
-const POPULATE_WRITE: u64 = Advice::PopulateWrite.to_linux();
 const MAP_FIXED_PRIVATE: u64 = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED).to_linux();
-/// Where the stamp stands in its page: what is copied in part shows.
-const PLACES: [u64; 2] = [0, 4088];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PageState {
@@ -22,9 +20,12 @@ pub(super) struct PageState {
     pub(super) prot: u64,
     /// The stamp, or 0 since it was zeroed.
     pub(super) value: u64,
+    /// Its memory has failed, as somebody was told who touched it.
+    failed: bool,
 }
 
-const UNMAPPED: PageState = PageState { mapped: false, prot: 0, value: 0 };
+const UNMAPPED: PageState = PageState { mapped: false, prot: 0, value: 0, failed: false };
+const ZEROES: PageState = PageState { mapped: true, prot: RW, value: 0, failed: false };
 
 /// For reading or for writing.
 enum AnyPin<'vm, F: Format> {
@@ -62,55 +63,6 @@ pub(super) struct Chunk<'vm, F: Format> {
     held: Vec<Held<'vm, F>>,
 }
 
-/// `space` 63:56 | program 55:44 | place in the chunk 43:36 | number 35:0
-fn stamp(tag: u64, child: u64, place: u64, number: u64) -> u64 {
-    tag << 56 | (child & 0xfff) << 44 | place << 36 | number & 0xf_ffff_ffff
-}
-
-/// Whether a root space may see it there.
-pub(super) fn is_stamp(seen: u64, tag: u64, place: u64) -> bool {
-    seen >> 36 == tag << 20 | place
-}
-
-pub(super) fn stamp_of_child(tag: u64, child: u64, addr: u64, number: u64) -> u64 {
-    stamp(tag, child, addr / PAGE % CHUNK_PAGES, number)
-}
-
-/// A call that has to succeed with `value`.
-pub(super) fn call<F: Format>(running: &Running<'_, F>, call: Call, args: &[u64], value: u64) -> Result<(), String> {
-    let space = running.space();
-    let [a, b, c, d, e, ..] = Op::new(0, call, args).args;
-    let done = match call {
-        Call::Mmap => space.mmap(a, b, Prot::from_linux(c), MapFlags::from_linux(d)).map_err(|e| e.to_string()),
-        Call::Mremap => space.mremap(a, b, c, MremapFlags::from_linux(d), e).map_err(|e| e.to_string()),
-        Call::Munmap => space.munmap(a, b).map(|()| 0).map_err(|e| e.to_string()),
-        Call::Mprotect => space.mprotect(a, b, Prot::from_linux(c)).map(|()| 0).map_err(|e| e.to_string()),
-        _ => match Advice::from_linux(c) {
-            Ok(advice) => space.madvise(a, b, advice).map(|()| 0).map_err(|e| e.to_string()),
-            Err(e) => Err(e.to_string()),
-        },
-    };
-    match done {
-        Ok(seen) if seen == value => Ok(()),
-        other => Err(format!("{} gave {other:x?}", text_of(call, args))),
-    }
-}
-
-pub(super) fn expect<F: Format>(running: &Running<'_, F>, addr: u64, value: u64) -> Result<(), String> {
-    for place in PLACES {
-        match running.read_u64(addr + place) {
-            Ok(seen) if seen == value => {}
-            Ok(seen) => return Err(format!("{:#x} should show {value:#x} and shows {seen:#x}", addr + place)),
-            Err(trap) => return Err(format!("a page with {value:#x}: {trap}")),
-        }
-    }
-    Ok(())
-}
-
-pub(super) fn write<F: Format>(running: &Running<'_, F>, addr: u64, value: u64) -> Result<(), String> {
-    PLACES.iter().try_for_each(|place| running.write_u64(addr + place, value).map_err(|trap| trap.to_string()))
-}
-
 impl<F: Format> Loose<'_, F> {
     /// The holder writes once more if it may, and lets go.
     pub(super) fn release(self) -> Result<(), String> {
@@ -143,7 +95,9 @@ impl<'vm, F: Format> Chunk<'vm, F> {
     /// Pages that may be written, with their content.
     pub(super) fn writable(&self) -> Vec<(u64, u64)> {
         let all = self.pages.iter().enumerate();
-        all.filter(|(_, page)| page.mapped && page.prot == RW).map(|(i, page)| (self.at(i), page.value)).collect()
+        all.filter(|(_, page)| page.mapped && page.prot == RW && !page.failed)
+            .map(|(i, page)| (self.at(i), page.value))
+            .collect()
     }
 
     pub(super) fn set_rights(&mut self, prot: u64) {
@@ -186,7 +140,7 @@ impl<'vm, F: Format> Chunk<'vm, F> {
             }
             1 | 2 => {
                 call(running, Call::Mmap, &[at, len, RW, MAP_FIXED_PRIVATE], at)?;
-                self.replace(world, range, PageState { mapped: true, prot: RW, value: 0 });
+                self.replace(world, range, ZEROES);
             }
             3 | 4 if self.all_mapped(range) => {
                 let prot = random.pick(&[0, READ, READ, RW, RW, RW]);
@@ -198,13 +152,13 @@ impl<'vm, F: Format> Chunk<'vm, F> {
                 self.drop_content(world, range);
             }
             7 if self.pages[range.0..range.1].iter().all(|page| page.mapped && page.prot == RW) => {
-                call(running, Call::Madvise, &[at, len, POPULATE_WRITE], 0)?;
+                self.populate(world, running, range)?;
             }
             8 => self.write_forced(world, running, range.0)?,
-            9 | 10 => self.pin(space, random)?,
+            9 | 10 => self.pin(world, space, random)?,
             11 => self.release_one(random)?,
             12..16 => self.write_some(world, running, random)?,
-            _ => self.look_at_some(running, random)?,
+            _ => self.look_at_some(world, running, random)?,
         }
         self.look_at_pins()
     }
@@ -217,7 +171,7 @@ impl<'vm, F: Format> Chunk<'vm, F> {
 
     fn drop_content(&mut self, world: &World<'vm, F>, range: (usize, usize)) {
         self.loosen(world, range);
-        self.pages[range.0..range.1].iter_mut().for_each(|page| page.value = 0);
+        self.pages[range.0..range.1].iter_mut().for_each(|page| (page.value, page.failed) = (0, false));
     }
 
     fn loosen(&mut self, world: &World<'vm, F>, (first, end): (usize, usize)) {
@@ -229,7 +183,7 @@ impl<'vm, F: Format> Chunk<'vm, F> {
 
     /// All of it is new, or gone.
     pub(super) fn renew(&mut self, world: &World<'vm, F>, mapped: bool) {
-        let with = if mapped { PageState { mapped, prot: RW, value: 0 } } else { UNMAPPED };
+        let with = if mapped { ZEROES } else { UNMAPPED };
         self.replace(world, (0, CHUNK_PAGES as usize), with);
     }
 
@@ -257,8 +211,9 @@ impl<'vm, F: Format> Chunk<'vm, F> {
             let value = stamp(self.tag, 0, i as u64, world.number());
             match (page.mapped, page.prot & WRITE != 0) {
                 (true, true) => {
-                    write(running, addr, value)?;
+                    let touch = write(running, addr, value)?;
                     self.pages[i].value = value;
+                    self.note(world, i, touch)?;
                 }
                 (true, false) => {
                     refused(running.write_u64(addr, value).map_err(|t| t.cause), FaultError::NoRights, addr)?
@@ -278,23 +233,61 @@ impl<'vm, F: Format> Chunk<'vm, F> {
         }
         let value = stamp(self.tag, 0, i as u64, world.number());
         for place in PLACES {
-            let done = running.space().write_forced(self.at(i) + place, &value.to_ne_bytes());
-            done.map_err(|e| format!("forced write to {:#x}: {e}", self.at(i)))?;
+            match running.space().write_forced(self.at(i) + place, &value.to_ne_bytes()) {
+                Ok(()) => {}
+                Err(error) if error.fault == FaultError::Poisoned => return self.note(world, i, Touch::Failed),
+                Err(error) => return Err(format!("forced write to {:#x}: {error}", self.at(i))),
+            }
         }
         self.pages[i].value = value;
-        Ok(())
+        self.note(world, i, Touch::Done)
     }
 
-    pub(super) fn look_at_some(&self, running: &Running<'_, F>, random: &mut Random) -> Result<(), String> {
-        (0..4).try_for_each(|_| self.look_at(running, random.below(CHUNK_PAGES) as usize))
+    /// A page that has failed fails until it is replaced; which one fails first nobody knows.
+    fn note(&mut self, world: &World<'vm, F>, i: usize, touch: Touch) -> Result<(), String> {
+        match (self.pages[i].failed, touch) {
+            (true, Touch::Done) => Err(format!("{:#x} had failed and is back", self.at(i))),
+            (false, Touch::Failed) => {
+                self.pages[i].failed = true;
+                world.found_failed();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
-    pub(super) fn look_at_all(&self, running: &Running<'_, F>) -> Result<(), String> {
-        (0..CHUNK_PAGES as usize).try_for_each(|i| self.look_at(running, i))?;
+    /// Refused where memory has failed, and nowhere else.
+    fn populate(
+        &mut self,
+        world: &World<'vm, F>,
+        running: &Running<'_, F>,
+        range: (usize, usize),
+    ) -> Result<(), String> {
+        let done = running.space().madvise(self.at(range.0), Self::len(range), Advice::PopulateWrite);
+        (range.0..range.1).try_for_each(|i| self.look_at(world, running, i))?;
+        let has_failed = self.pages[range.0..range.1].iter().any(|page| page.failed);
+        match done.map_err(|error| error.errno()) {
+            Ok(()) => Ok(()),
+            Err(Errno::EHWPOISON) if has_failed => Ok(()),
+            Err(errno) => Err(format!("{:#x} is not populated: {errno}", self.at(range.0))),
+        }
+    }
+
+    pub(super) fn look_at_some(
+        &mut self,
+        world: &World<'vm, F>,
+        running: &Running<'_, F>,
+        random: &mut Random,
+    ) -> Result<(), String> {
+        (0..4).try_for_each(|_| self.look_at(world, running, random.below(CHUNK_PAGES) as usize))
+    }
+
+    pub(super) fn look_at_all(&mut self, world: &World<'vm, F>, running: &Running<'_, F>) -> Result<(), String> {
+        (0..CHUNK_PAGES as usize).try_for_each(|i| self.look_at(world, running, i))?;
         self.look_at_pins()
     }
 
-    fn look_at(&self, running: &Running<'_, F>, i: usize) -> Result<(), String> {
+    fn look_at(&mut self, world: &World<'vm, F>, running: &Running<'_, F>, i: usize) -> Result<(), String> {
         let (page, addr) = (self.pages[i], self.at(i));
         match page {
             PageState { mapped: false, .. } => {
@@ -303,11 +296,19 @@ impl<'vm, F: Format> Chunk<'vm, F> {
             PageState { prot: 0, .. } => {
                 refused(running.read_u64(addr).map_err(|t| t.cause), FaultError::NoRights, addr)
             }
-            PageState { value, .. } => expect(running, addr, value),
+            PageState { value, .. } => {
+                let touch = expect(running, addr, value)?;
+                self.note(world, i, touch)
+            }
         }
     }
 
-    fn pin(&mut self, space: &AddressSpace<'vm, Hosted<F>>, random: &mut Random) -> Result<(), String> {
+    fn pin(
+        &mut self,
+        world: &World<'vm, F>,
+        space: &AddressSpace<'vm, Hosted<F>>,
+        random: &mut Random,
+    ) -> Result<(), String> {
         let i = random.below(CHUNK_PAGES) as usize;
         let page = self.pages[i];
         // One pin each: who releases a loose one writes into the frame.
@@ -321,8 +322,14 @@ impl<'vm, F: Format> Chunk<'vm, F> {
             true => space.pin_page_mut(at, term).map(AnyPin::Write),
             false => space.pin_page(at, term).map(AnyPin::Read),
         };
-        self.held.push(Held { page: i, pin: pin.map_err(|e| format!("pin: {e}"))? });
-        Ok(())
+        match pin {
+            Ok(pin) => {
+                self.held.push(Held { page: i, pin });
+                self.note(world, i, Touch::Done)
+            }
+            Err(PinError::Fault(FaultError::Poisoned)) => self.note(world, i, Touch::Failed),
+            Err(error) => Err(format!("pin: {error}")),
+        }
     }
 
     fn release_one(&mut self, random: &mut Random) -> Result<(), String> {
@@ -351,13 +358,5 @@ impl<'vm, F: Format> Chunk<'vm, F> {
             }
         }
         Ok(())
-    }
-}
-
-fn refused<T>(seen: Result<T, FaultError>, as_this: FaultError, addr: u64) -> Result<(), String> {
-    match seen {
-        Err(cause) if cause == as_this => Ok(()),
-        Err(cause) => Err(format!("{addr:#x} should be refused as {as_this:?} and is as {cause:?}")),
-        Ok(_) => Err(format!("{addr:#x} should be refused as {as_this:?} and is not")),
     }
 }

@@ -30,8 +30,14 @@ impl Model {
             if index >= object.nr_pages {
                 return Err(Outcome::ADRERR);
             }
+            if object.failed.contains(&index) {
+                return Err(Outcome::MCEERR);
+            }
             object.pages.entry(index).or_default();
             return Ok(());
+        }
+        if page.present == Present::Failed {
+            return Err(Outcome::MCEERR);
         }
         self.may_bring_neighbours(who, number);
         let page = self.space_mut(who).pages.get_mut(&number).expect("looked up above");
@@ -95,7 +101,8 @@ impl Model {
         let runs = page.filter(|page| page.attrs.prot & EXEC != 0 && !page.guard);
         if let Some(page) = runs {
             let content = match page.attrs.object.map(|object| &self.objects[object]) {
-                Some(object) if page.index >= object.nr_pages => None,
+                Some(object) if page.index >= object.nr_pages || object.failed.contains(&page.index) => None,
+                None if page.present == Present::Failed => None,
                 Some(object) => Some(object.pages.get(&page.index)),
                 None => Some(Some(&page.content)),
             };
@@ -108,8 +115,8 @@ impl Model {
         // it refuses the fetch.
         let empty = page.is_some_and(|page| match page.attrs.object {
             _ if page.guard => true,
-            Some(object) => !self.objects[object].pages.contains_key(&page.index),
-            None => !matches!(page.present, Present::Zero | Present::Data),
+            Some(object) => !self.objects[object].has(page.index),
+            None => !matches!(page.present, Present::Zero | Present::Data | Present::Failed),
         });
         if empty && page.is_some_and(|page| page.attrs.prot & EXEC == 0 && page.attrs.prot != 0) {
             return Err(Unknown);

@@ -42,6 +42,11 @@ impl Model {
         {
             return Err(Unknown);
         }
+        // What is out goes at once, what is not stays.
+        let may_be_out = |(_, page): (&u64, &Page)| self.may_be_out(page);
+        if advice == MADV_FREE && self.space(who).pages.range(first..end).any(may_be_out) {
+            return Err(Unknown);
+        }
         // A hole in an object: not a thing of memory alone.
         let has_object = |page: &Page| page.attrs.object.is_some() && !page.attrs.locked;
         let head = self.space(who).pages.range(first..end).next();
@@ -75,7 +80,12 @@ impl Model {
         let set = |other: &mut u64, bit: u64| *other |= bit;
         match advice {
             MADV_WILLNEED | MADV_COLD | MADV_PAGEOUT | MADV_REMOVE => {}
-            MADV_FREE => self.each(who, first, end, |page| page.lazy = true),
+            MADV_FREE => self.each(who, first, end, |page| {
+                page.lazy = true;
+                if page.present == Present::Failed {
+                    page.present = Present::No;
+                }
+            }),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => self.each(who, first, end, |page| {
                 page.lazy = false;
                 page.present = Present::No;
@@ -119,8 +129,10 @@ impl Model {
                 // Readable is what may be read, written or executed, except here.
                 return EINVAL;
             }
-            if self.touch(who, number, needs).is_err() {
-                return EFAULT;
+            match self.touch(who, number, needs) {
+                Ok(()) => {}
+                Err(Outcome::MCEERR) => return EHWPOISON,
+                Err(_) => return EFAULT,
             }
         }
         OK
@@ -162,12 +174,12 @@ impl Model {
             let page = &self.space(who).pages[&number];
             let here = match page.attrs.object {
                 // What the object has counts, guarded or not.
-                Some(object) => self.objects[object].pages.contains_key(&page.index),
-                None => !page.guard && matches!(page.present, Present::Zero | Present::Data),
+                Some(object) => self.objects[object].has(page.index),
+                None => !page.guard && matches!(page.present, Present::Zero | Present::Data | Present::Failed),
             };
             bits |= u64::from(here) << i;
             let may_be = page.attrs.object.is_some_and(|object| self.objects[object].may_be_full) && !here;
-            if page.present == Present::Maybe || may_be {
+            if page.present == Present::Maybe || may_be || self.may_be_out(page) {
                 sure &= !(1 << i);
             }
         }

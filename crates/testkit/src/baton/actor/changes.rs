@@ -3,7 +3,7 @@
 use super::Actor;
 use crate::baton::{HEAP, HEAP_PAGES, NR_BYTES, NR_KNOWN, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
 use crate::op::PAGE;
-use softfault::{Advice, MremapFlags, Prot};
+use softfault::{Access, Advice, FaultError, MremapFlags, Prot};
 use std::ops::Range;
 use std::sync::PoisonError;
 
@@ -13,6 +13,46 @@ impl Actor<'_, '_> {
     pub(super) fn discard(&mut self, range: Range<u64>) {
         let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
         self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, Advice::DontNeed).is_ok());
+    }
+
+    /// The pages keep their bytes, but those that are swapped out.
+    pub(super) fn free(&mut self, range: Range<u64>) {
+        let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
+        let advise = || self.world.space.madvise(at, len, Advice::Free);
+        if self.world.has_pager {
+            self.removing(self.world.known_in(&range), || {
+                _ = advise();
+                false
+            });
+        } else {
+            _ = advise();
+        }
+    }
+
+    /// The memory of a page fails, or of what has its frame by then: the program gets a new page.
+    pub(super) fn fail(&mut self, base: u64, page: usize) {
+        let World { vm, space, object, .. } = self.world;
+        let at = |page: usize| self.world.addr_of(page, base) & !(PAGE - 1);
+        let Some(there) = space.translate_at_rest(at(page)) else { return };
+        let all = 0..heap_pages().end;
+        self.world.history().bar(all.clone());
+        let ids: Vec<_> = all.clone().map(|page| self.world.history().begin(page, 0)).collect();
+        let failed = vm.poison_frame(there.pfn);
+        self.world.history().note(format!("page {page} fails: {failed:?}"));
+        for (page, id) in all.clone().zip(ids) {
+            if failed.is_err() || space.handle_fault(at(page), Access::Read) != Err(FaultError::Poisoned) {
+                self.world.history().cancel(id);
+                continue;
+            }
+            if object_pages().contains(&page) {
+                let index = (page - object_pages().start) as u64;
+                object.discard(index..index + 1);
+            } else {
+                self.insist("MADV_DONTNEED", || space.madvise(at(page), PAGE, Advice::DontNeedLocked));
+            }
+            self.world.history().end(id, true);
+        }
+        self.world.history().admit(all);
     }
 
     pub(super) fn unmap(&mut self, base: u64, range: Range<u64>) {
