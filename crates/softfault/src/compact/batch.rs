@@ -30,14 +30,13 @@ impl<'vm, M: Machine> Batch<'vm, M> {
 
     /// Whether one more page might not find room.
     pub(super) fn is_full(&self) -> bool {
-        self.private.is_full() || self.subscribed.is_full() || self.objects.is_full()
+        self.private.is_full() || self.subscribed.waiting.is_full() || self.objects.waiting.is_full()
     }
 
     /// Puts everything back, and says what is not going to move.
     pub(super) fn abandon(&mut self, not_moved: &mut dyn FnMut(Move)) {
         self.private.abandon(not_moved);
-        self.subscribed.abandon(not_moved);
-        self.objects.abandon(not_moved);
+        self.subscribed.waiting.take().chain(self.objects.waiting.take()).for_each(not_moved);
     }
 
     /// Moves them, with walks that end at `deadline_ns`, and says of each what came of it, as

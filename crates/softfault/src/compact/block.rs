@@ -18,7 +18,7 @@ use super::moves::{Movable, Move, nobody_is_told};
 use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::frame::{ClaimedBlock, HugeFrame, Kind};
 use crate::machine::Machine;
 use crate::policy::compact::{self, CompactPlan, CompactQuestion};
@@ -160,7 +160,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         claimed.claim_more();
         let mut batch = Batch::new(self.vm, self.left.nr_mappings);
         let result = self.move_each(&mut batch, claimed, targets);
-        batch.abandon(&mut |this| targets.put_back(this.to));
+        batch.abandon(&mut |this| targets.put_back(this));
         result
     }
 
@@ -171,16 +171,21 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
+        // Frames before it belong to a folio that has begun to move.
+        let mut next = Pfn(0);
         for w in 0..NR_WORDS {
             let rest = claimed.rest(w);
             for pfn in rest {
+                if pfn < next {
+                    continue;
+                }
                 if batch.is_full() {
                     result = result.and(self.finish(batch, claimed, targets));
                 }
                 self.check_time()?;
                 self.spend_scan(1)?;
                 match self.begin(pfn, batch, targets) {
-                    Ok(()) => {}
+                    Ok(order) => next = Pfn(pfn.0 + order.nr_pages() as u32),
                     Err(_) if claimed.claim_one(pfn) => {}
                     Err(CompactRefusal::InTheWay(refusal @ (MigrateRefusal::Raced | MigrateRefusal::NotInUse))) => {
                         result = Err(self.refuse(refusal));
@@ -194,33 +199,43 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// Takes a private frame's entries, if there is one to move it to. That of an object waits
-    /// for the others, and so does one of which subscribers have to be told.
+    /// for the others, and so does one of which subscribers have to be told. A folio of an object
+    /// moves from its head on; gives the size.
     fn begin(
         &mut self,
         from: Pfn,
         batch: &mut Batch<'vm, M>,
         targets: &mut Targets<'_, M>,
-    ) -> Result<(), CompactRefusal> {
+    ) -> Result<Order, CompactRefusal> {
         let kind = self.check_movable(from).map_err(CompactRefusal::InTheWay)?;
-        self.left.nr_migrated = self.left.nr_migrated.checked_sub(1).ok_or(CompactRefusal::OverBudget)?;
-        let Some(to) = targets.next(&mut || !self.is_over()) else {
+        let order = match kind {
+            // Its head was passed over, and was something else then.
+            Movable::OfObject { head, .. } if head != from => {
+                return Err(CompactRefusal::InTheWay(MigrateRefusal::Raced));
+            }
+            Movable::OfObject { order, .. } => order,
+            Movable::Private(_) => Order::BASE,
+        };
+        let nr_pages = order.nr_pages();
+        self.left.nr_migrated = self.left.nr_migrated.checked_sub(nr_pages).ok_or(CompactRefusal::OverBudget)?;
+        let Some(to) = targets.next(order, &mut || !self.is_over()) else {
             self.check_time()?;
             return Err(CompactRefusal::InTheWay(MigrateRefusal::NoTarget));
         };
-        self.vm.count(Event::CompactIsolated, 1);
-        let this = Move { from, to };
-        if kind == Movable::OfObject {
-            batch.objects.add(this);
-            return Ok(());
+        self.vm.count(Event::CompactIsolated, nr_pages);
+        let this = Move { from, to, order };
+        if let Movable::OfObject { .. } = kind {
+            batch.objects.waiting.add(this);
+            return Ok(order);
         }
         match batch.private.add(this, self.deadline_ns, &nobody_is_told) {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(order),
             Err(MigrateRefusal::Subscribed) if self.left.moves_subscribed => {
-                batch.subscribed.add(this);
-                Ok(())
+                batch.subscribed.waiting.add(this);
+                Ok(order)
             }
             Err(refusal) => {
-                targets.put_back(to);
+                targets.put_back(this);
                 Err(match refusal {
                     MigrateRefusal::WalkTooLong => CompactRefusal::OverBudget,
                     refusal => CompactRefusal::InTheWay(refusal),
@@ -237,9 +252,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
         let mut done = |this: Move, moved| match moved {
-            Ok(()) => claimed.add(this.from),
+            Ok(()) => this.old_frames().for_each(|pfn| claimed.add(pfn)),
             Err(refusal) => {
-                targets.put_back(this.to);
+                targets.put_back(this);
                 result = Err(self.refuse(refusal));
             }
         };

@@ -112,7 +112,7 @@ fn the_search_for_a_target_can_be_ended() {
     vm.hold_one_in_each_block(100, 7);
     let search = |go_on: bool| {
         let mut nr_asked = 0;
-        let found = Targets::new(&vm, BlockId(1), 1).next(&mut || {
+        let found = Targets::new(&vm, BlockId(1), 1).next(Order::BASE, &mut || {
             nr_asked += 1;
             go_on
         });
@@ -128,10 +128,10 @@ fn free_blocks_are_no_targets() {
     let vm = vm(512 * 600, Tunables::default());
     let mut targets = Targets::new(&vm, BlockId(1), 1);
     // What the metadata has left of its block.
-    while targets.next(&mut || true).is_some() {}
+    while targets.next(Order::BASE, &mut || true).is_some() {}
     drop(targets);
     let mut nr_asked = 0;
-    let found = Targets::new(&vm, BlockId(1), 1).next(&mut || {
+    let found = Targets::new(&vm, BlockId(1), 1).next(Order::BASE, &mut || {
         nr_asked += 1;
         true
     });
@@ -146,7 +146,7 @@ fn names_that_are_out_of_date_are_taken_back() {
     let stale = [(Kind::Spare, BlockId(20)), (Kind::Fixed, BlockId(30))];
     stale.iter().for_each(|(kind, b)| blocks.summary.offer(*kind, *b));
     let mut targets = Targets::new(&vm, BlockId(1), 1);
-    while let Some(pfn) = targets.next(&mut || true) {
+    while let Some(pfn) = targets.next(Order::BASE, &mut || true) {
         assert!(stale.iter().all(|(_, b)| *b != BlockId::of(pfn)), "wholly free");
     }
     assert!(stale.iter().all(|(kind, b)| !blocks.summary.says(*kind, *b)));

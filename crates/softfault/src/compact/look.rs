@@ -133,7 +133,7 @@ impl<M: Machine> Attempt<'_, M> {
     /// Whether a frame looks as if it could be moved, and may be within the budget.
     pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
         match self.vm.check_movable(pfn)? {
-            Movable::OfObject if !self.moves_objects() => Err(MigrateRefusal::TooManyMaps),
+            Movable::OfObject { .. } if !self.moves_objects() => Err(MigrateRefusal::TooManyMaps),
             movable => Ok(movable),
         }
     }

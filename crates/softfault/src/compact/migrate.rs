@@ -47,8 +47,7 @@ pub(super) struct Migration<'vm, M: Machine> {
 
 impl<'vm, M: Machine> Migration<'vm, M> {
     pub(super) fn new(vm: &'vm Vm<M>) -> Self {
-        let nothing = Move { from: Pfn(0), to: Pfn(0) };
-        Migration { vm, moves: [nothing; MOVES_MAX], nr_moves: 0, entries: [None; ENTRIES_MAX], nr_entries: 0 }
+        Migration { vm, moves: [Move::NOTHING; MOVES_MAX], nr_moves: 0, entries: [None; ENTRIES_MAX], nr_entries: 0 }
     }
 
     /// Whether one more frame might not find room.

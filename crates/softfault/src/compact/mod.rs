@@ -5,8 +5,9 @@
 //!                  ─▶ which block           block.rs
 //!                  ─▶ its pages elsewhere   migrate.rs, subscribed.rs, object.rs, target.rs
 //! ```
-//! Small pages move, private ones and those of objects. Whatever else is in a block (tables,
-//! nodes, pinned pages, huge ones) makes it one that cannot be emptied.
+//! Small private pages move, and pages of objects, each with its folio unless that fills a block.
+//! Whatever else is in a block (tables, nodes, pinned pages, huge ones) makes it one that cannot be
+//! emptied.
 //! Everything is bounded: by a budget of frames and time, by the entries and VMAs that are
 //! handled for one private frame, and by the mappings of an object.
 //!

@@ -11,15 +11,62 @@ use crate::space::Vm;
 /// Frames that are moved together: one grace period for all of them. More would
 /// keep the programs that want the first of them waiting for the last.
 pub(super) const MOVES_MAX: usize = 16;
+/// The largest folio of an object that moves: one of 2 MiB fills a block.
+const LARGEST: Order = Order(8);
 /// Entries of one of them.
 pub(super) const MAPS_MAX: u64 = 16;
 
-/// From one frame to another.
+/// Pages of the folios that are moved together; the last one may exceed it.
+const PAGES_MAX: u64 = 64;
+
+/// From one frame to another, or from one aligned run of frames to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Move {
+    /// The page's frame, or the head of a folio of an object.
     pub(super) from: Pfn,
-    /// The caller's alone.
+    /// The caller's alone, and as many.
     pub(super) to: Pfn,
+    /// More than one frame only for a page of an object.
+    pub(super) order: Order,
+}
+
+impl Move {
+    pub(super) const NOTHING: Move = Move { from: Pfn(0), to: Pfn(0), order: Order::BASE };
+
+    /// The frames that become free if it succeeds.
+    pub(super) fn old_frames(self) -> impl Iterator<Item = Pfn> {
+        (self.from.0..).take(self.order.nr_pages() as usize).map(Pfn)
+    }
+}
+
+/// Pages that are to move together, to which nothing is done yet.
+pub(super) struct Moves {
+    moves: [Move; MOVES_MAX],
+    nr: usize,
+    nr_pages: u64,
+}
+
+impl Moves {
+    pub(super) fn new() -> Moves {
+        Moves { moves: [Move::NOTHING; MOVES_MAX], nr: 0, nr_pages: 0 }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.nr == MOVES_MAX || self.nr_pages >= PAGES_MAX
+    }
+
+    /// Adds one. The batch is not full.
+    pub(super) fn add(&mut self, this: Move) {
+        self.moves[self.nr] = this;
+        self.nr += 1;
+        self.nr_pages += this.order.nr_pages();
+    }
+
+    /// Takes all of them; the batch is empty then.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Move> + use<> {
+        let taken = core::mem::replace(self, Moves::new());
+        taken.moves.into_iter().take(taken.nr)
+    }
 }
 
 /// What looks as if it could be moved.
@@ -27,8 +74,9 @@ pub(super) struct Move {
 pub(super) enum Movable {
     /// A private page that so many entries map.
     Private(u64),
-    /// A page of an object: see [`ObjectMoves`].
-    OfObject,
+    /// A page of an object, which moves with its folio: see [`ObjectMoves`]. That has 2^order frames
+    /// from `head` on.
+    OfObject { head: Pfn, order: Order },
 }
 
 /// For who takes entries of spaces without subscribers only.
@@ -44,17 +92,32 @@ impl<M: Machine> Vm<M> {
             return Err(MigrateRefusal::HugePage);
         }
         match state.kind() {
-            FrameKind::Free if self.frames.is_tail(pfn) => Err(MigrateRefusal::HugePage),
+            FrameKind::Free if self.frames.is_tail(pfn) => self.check_tail_movable(pfn),
             FrameKind::Free => Err(MigrateRefusal::NotInUse),
             FrameKind::Reserved | FrameKind::Zero => Err(MigrateRefusal::Reserved),
             FrameKind::Table => Err(MigrateRefusal::Table),
             FrameKind::Meta | FrameKind::Swap => Err(MigrateRefusal::Meta),
             FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
-            FrameKind::Shared if state.order() > Order::BASE => Err(MigrateRefusal::HugePage),
-            FrameKind::Shared => Ok(Movable::OfObject),
+            FrameKind::Shared if state.order() > LARGEST => Err(MigrateRefusal::HugePage),
+            FrameKind::Shared => Ok(Movable::OfObject { head: pfn, order: state.order() }),
             FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
             FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),
             FrameKind::Anon => Ok(Movable::Private(state.nr_maps())),
+        }
+    }
+
+    /// The same of a tail, for which its head speaks. What is read here may be out of date; the
+    /// words of the object decide.
+    fn check_tail_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
+        let head = self.frames.head(pfn);
+        if self.frames.is_tail(head) {
+            return Err(MigrateRefusal::Raced);
+        }
+        match self.check_movable(head)? {
+            Movable::OfObject { head, order } if u64::from(pfn.0 - head.0) < order.nr_pages() => {
+                Ok(Movable::OfObject { head, order })
+            }
+            _ => Err(MigrateRefusal::Raced),
         }
     }
 }

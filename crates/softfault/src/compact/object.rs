@@ -1,11 +1,11 @@
-//! Moving pages of objects to other frames, some at a time.
+//! Moving folios of objects, of one page or more, to other frames, some at a time.
 //!
 //! ```text
-//! keep     the object of each frame; its slot is marked as moving     source/keep.rs
+//! keep     the object of each; the slots of its pages are marked      source/keep.rs
 //! grace    of all CPUs: whoever had found a page has made its entry, or has not
 //! unmap    every entry of the pages, in every space                   rmap/object.rs
-//! is a pin left?                                                      else: as it was
-//! copy ─▶ descriptor of the new frame ─▶ slot, which is not marked any more
+//! is a pin left? the head counts them                                 else: as it was
+//! copy ─▶ tails and head of the new folio ─▶ slots, which are not marked any more
 //! ```
 //! Pins come through entries only, and none is left after the removal: so they are final, and
 //! nobody writes while the page is copied (I22, I27). Who wants the page meanwhile waits.
@@ -21,18 +21,19 @@
 //! Locks on entry: none, no section. Takes those of the objects' shards.
 
 use super::MigrateRefusal;
-use super::moves::{MOVES_MAX, Move};
+use super::moves::{MOVES_MAX, Move, Moves};
 use crate::account::Event;
-use crate::addr::{BlockId, ObjectPages, Pfn};
-use crate::frame::{Class, FrameKind};
+use crate::addr::{ObjectPages, Order, Pfn};
+use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::mem;
 use crate::notify::notice::Why;
-use crate::pace;
+use crate::pace::{self, Pace};
 use crate::source::keep::KeptObject;
+use crate::source::slot::PageFrame;
 use crate::space::Vm;
 
-/// A page that is marked as moving. Has to be ended.
+/// A folio that is marked as moving; `page` is its first. Has to be ended.
 struct Moving<'a, 'vm, M: Machine> {
     this: Move,
     object: &'a KeptObject<'vm, M>,
@@ -43,6 +44,15 @@ impl<M: Machine> Moving<'_, '_, M> {
     fn place(&self) -> (u64, u64) {
         (self.object.id.0, self.page)
     }
+
+    fn end(&self) -> u64 {
+        self.page + self.this.order.nr_pages()
+    }
+
+    /// Where the pages are if the folio with that head has them.
+    fn in_folio(&self, head: Pfn) -> PageFrame {
+        PageFrame { pfn: head, order: self.this.order }
+    }
 }
 
 /// Pages of objects that are to move.
@@ -50,37 +60,22 @@ pub(super) struct ObjectMoves<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// Mappings of an object that may be visited for its pages.
     nr_mappings_max: u64,
-    moves: [Move; MOVES_MAX],
-    nr: usize,
+    /// Nothing is done to these yet.
+    pub(super) waiting: Moves,
 }
 
 impl<'vm, M: Machine> ObjectMoves<'vm, M> {
     pub(super) fn new(vm: &'vm Vm<M>, nr_mappings_max: u64) -> Self {
-        ObjectMoves { vm, nr_mappings_max, moves: [Move { from: Pfn(0), to: Pfn(0) }; MOVES_MAX], nr: 0 }
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.nr == MOVES_MAX
-    }
-
-    /// One more that is to move; nothing is done to it yet. The batch is not full.
-    pub(super) fn add(&mut self, this: Move) {
-        self.moves[self.nr] = this;
-        self.nr += 1;
-    }
-
-    /// Forgets them, and says what is not going to move.
-    pub(super) fn abandon(&mut self, not_moved: &mut dyn FnMut(Move)) {
-        self.moves[..self.nr].iter().for_each(|this| not_moved(*this));
-        self.nr = 0;
+        ObjectMoves { vm, nr_mappings_max, waiting: Moves::new() }
     }
 
     /// Moves them, and says of each what came of it. Where it has moved, `from` is
     /// the caller's alone afterwards, else `to` is still.
     pub(super) fn run(&mut self, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         let vm = self.vm;
-        let mut done = |this, result: Result<(), MigrateRefusal>| {
-            vm.count(if result.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail }, 1);
+        let mut done = |this: Move, result: Result<(), MigrateRefusal>| {
+            let event = if result.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
+            vm.count(event, this.order.nr_pages());
             done(this, result);
         };
         // Dropped at the very end: the last reference frees an object, and nobody waits for that
@@ -88,13 +83,13 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
         let mut kept: [Option<KeptObject<'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
         let mut moving: [Option<Moving<'_, 'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
         let mut nr_moving = 0;
-        for (this, kept) in self.moves[..core::mem::take(&mut self.nr)].iter().zip(&mut kept) {
-            match vm.begin_object_move(*this, self.nr_mappings_max, kept) {
+        for (this, kept) in self.waiting.take().zip(&mut kept) {
+            match vm.begin_object_move(this, self.nr_mappings_max, kept) {
                 Ok(begun) => {
                     moving[nr_moving] = Some(begun);
                     nr_moving += 1;
                 }
-                Err(refusal) => done(*this, Err(refusal)),
+                Err(refusal) => done(this, Err(refusal)),
             }
         }
         if nr_moving == 0 {
@@ -123,7 +118,7 @@ impl<M: Machine> Vm<M> {
         if self.object(object.id).nr_members.get() > nr_mappings_max {
             return Err(MigrateRefusal::TooManyMaps);
         }
-        if !self.object_begin_move(object, page, this.from) {
+        if !self.object_begin_move(object, page, PageFrame { pfn: this.from, order: this.order }) {
             return Err(MigrateRefusal::Raced);
         }
         Ok(Moving { this, object, page })
@@ -135,10 +130,10 @@ impl<M: Machine> Vm<M> {
         moving.sort_unstable_by_key(|moving| moving.as_ref().map(Moving::place));
         let mut rest = moving.iter().flatten().peekable();
         while let Some(first) = rest.next() {
-            let mut pages = ObjectPages { start: first.page, end: first.page + 1 };
+            let mut pages = ObjectPages { start: first.page, end: first.end() };
             let mut was_mapped = self.was_mapped(first);
             while let Some(next) = rest.next_if(|next| next.place() == (first.object.id.0, pages.end)) {
-                pages.end += 1;
+                pages.end = next.end();
                 was_mapped |= self.was_mapped(next);
             }
             if was_mapped {
@@ -155,35 +150,42 @@ impl<M: Machine> Vm<M> {
     /// No entry is left. Where the object has ended meanwhile its pages go with the caller's
     /// reference.
     fn finish_object_move(&self, moving: &Moving<'_, '_, M>) -> Result<(), MigrateRefusal> {
-        let Move { from, to } = moving.this;
-        let old = self.frames.desc(from);
-        let is_pinned = old.state().pins() > 0;
+        let Move { from, to, order } = moving.this;
+        let is_pinned = self.frames.desc(from).state().pins() > 0;
         if !is_pinned {
-            mem::copy_frame(&self.machine, to, from);
-            self.frames.desc(to).assign_moved(old);
+            self.copy_pages(moving.this);
+            self.make_moved_folio(from, to, order);
             self.frames.carry_age(from, to);
-            self.frames.blocks.at(BlockId::of(to)).raise(Class::Shared);
         }
-        self.object_end_move(moving.object, moving.page, if is_pinned { from } else { to });
+        self.object_end_move(moving.object, moving.page, moving.in_folio(if is_pinned { from } else { to }));
         if is_pinned {
             return Err(MigrateRefusal::Pinned);
         }
-        old.clear();
+        self.end_folio(from, order);
         Ok(())
+    }
+
+    /// Answers other CPUs between two pages.
+    fn copy_pages(&self, Move { from, to, order }: Move) {
+        let mut pace = Pace::new(&self.machine);
+        for i in 0..order.nr_pages() as u32 {
+            pace.page();
+            mem::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i));
+        }
     }
 
     /// Takes the page out of its frame, whose memory has failed, and the frame out of use. Its slot
     /// says so from now on.
     pub(super) fn poison_object_page(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
         let mut kept = None;
-        let this = Move { from: pfn, to: pfn };
+        let this = Move { from: pfn, to: pfn, order: Order::BASE };
         let mut moving = [Some(self.begin_object_move(this, u64::MAX, &mut kept)?)];
         self.grace_everywhere();
         self.unmap_moving(&mut moving, Why::Poison);
         let [Some(moving)] = &moving else { return Ok(()) };
         let desc = self.frames.desc(pfn);
         if desc.state().pins() > 0 {
-            self.object_end_move(moving.object, moving.page, pfn);
+            self.object_end_move(moving.object, moving.page, moving.in_folio(pfn));
             return Err(MigrateRefusal::Pinned);
         }
         // Before the slot, after which nobody keeps the frame.

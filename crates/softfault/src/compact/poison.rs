@@ -2,10 +2,10 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::PoisonRefusal;
 use super::moves::Movable;
+use super::{MigrateRefusal, PoisonRefusal};
 use crate::account::Event;
-use crate::addr::Pfn;
+use crate::addr::{Order, Pfn};
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
@@ -43,7 +43,10 @@ impl<M: Machine> Vm<M> {
     }
 
     fn try_poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
-        if self.check_movable(pfn) == Ok(Movable::OfObject) {
+        if let Ok(Movable::OfObject { order, .. }) = self.check_movable(pfn) {
+            if order > Order::BASE {
+                return Err(PoisonRefusal::Stays(MigrateRefusal::HugePage));
+            }
             return self.poison_object_page(pfn).map(|()| 0).map_err(PoisonRefusal::Stays);
         }
         let taken = self.withdraw_entries(pfn, Why::Poison)?;

@@ -7,8 +7,8 @@ use super::migrate::Migration;
 use super::moves::{Movable, Move, nobody_is_told};
 use super::object::ObjectMoves;
 use super::subscribed::SubscribedMoves;
-use crate::addr::Pfn;
-use crate::frame::{Fill, OutOfFrames};
+use crate::addr::{Order, Pfn};
+use crate::frame::{Content, Fill, OutOfFrames};
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::space::relief::Lack;
@@ -28,7 +28,8 @@ impl Lack for MigrateRefusal {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Moves one page to another frame, whoever maps it, and gives the new frame.
+    /// Moves one page to another frame, whoever maps it, and gives the new frame. A page of a larger
+    /// folio of an object moves with the folio, whose frames stay beside each other.
     /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
     /// asks wants this page moved, so memory is relieved for its new frame. Compaction,
     /// which moves pages by itself, relieves nothing: it looks for its own frames
@@ -60,9 +61,17 @@ impl<M: Machine> Vm<M> {
 
     fn try_migrate_frame(&self, pfn: Pfn, fill: Fill, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
         let kind = self.check_movable(pfn)?;
+        if let Movable::OfObject { head, order } = kind
+            && order > Order::BASE
+        {
+            if fill == Fill::Pinned {
+                return Err(MigrateRefusal::HugePage);
+            }
+            return self.migrate_folio(head, order, most_mappings).map(|to| Pfn(to.0 + (pfn.0 - head.0)));
+        }
         // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
         let (to, _held) = self.obtain_held(fill).map_err(MigrateRefusal::of)?;
-        let this = Move { from: pfn, to };
+        let this = Move { from: pfn, to, order: Order::BASE };
         let mut result = Ok(());
         match kind {
             Movable::Private(_) => {
@@ -71,17 +80,13 @@ impl<M: Machine> Vm<M> {
                     Ok(()) => migration.finish(&mut |_, done| result = done),
                     Err(MigrateRefusal::Subscribed) => {
                         let mut moves = SubscribedMoves::new(self);
-                        moves.add(this);
+                        moves.waiting.add(this);
                         moves.run(&mut migration, u64::MAX, &mut |_, done| result = done);
                     }
                     Err(refusal) => result = Err(refusal),
                 }
             }
-            Movable::OfObject => {
-                let mut moves = ObjectMoves::new(self, most_mappings);
-                moves.add(this);
-                moves.run(&mut |_, done| result = done);
-            }
+            Movable::OfObject { .. } => result = self.move_of_object(this, most_mappings),
         }
         if result.is_ok() {
             self.give_back(pfn, Fill::Raw)
@@ -89,5 +94,21 @@ impl<M: Machine> Vm<M> {
             self.give_back(to, fill)
         }
         result.map(|()| to)
+    }
+
+    /// Moves a folio of several pages of an object, and gives its new head.
+    fn migrate_folio(&self, from: Pfn, order: Order, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
+        let (to, _held) = self.obtain_folio_to_fill(order).map_err(MigrateRefusal::of)?;
+        let result = self.move_of_object(Move { from, to, order }, most_mappings);
+        self.release_run(if result.is_ok() { from } else { to }, order.nr_pages(), Content::Unknown);
+        result.map(|()| to)
+    }
+
+    fn move_of_object(&self, this: Move, most_mappings: u64) -> Result<(), MigrateRefusal> {
+        let mut moves = ObjectMoves::new(self, most_mappings);
+        moves.waiting.add(this);
+        let mut result = Ok(());
+        moves.run(&mut |_, done| result = done);
+        result
     }
 }

@@ -5,7 +5,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use super::moves::Move;
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::frame::{Class, Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
@@ -42,18 +43,14 @@ struct Pass {
 }
 
 const NR_WORDS: usize = 8;
+/// Sizes of what is looked for: a block is no target.
+const NR_ORDERS: usize = Order::PMD.0 as usize;
 /// Words or blocks that are looked at between two questions whether to go on.
 const STEPS_PER_QUESTION: u32 = 256;
 
-/// Frames claimed, at most a word of a bitmap at a time. What is left goes back.
-pub(super) struct Targets<'a, M: Machine> {
-    vm: &'a Vm<M>,
-    source: BlockId,
-    /// Free frames of the source when it was chosen.
-    source_free: u64,
-    /// Frames that will be asked for at most.
-    nr_wanted: u64,
-    passes: &'static [Pass],
+/// Where a search for frames of one size goes on.
+#[derive(Clone, Copy, Default)]
+struct Search {
     /// Passes that are over, and where this one goes on: part of memory (behind the source,
     /// before it) and block.
     nr_passes: usize,
@@ -62,6 +59,19 @@ pub(super) struct Targets<'a, M: Machine> {
     nr_looks: u64,
     /// The block that the last frames came from.
     now: Option<BlockId>,
+}
+
+/// Frames claimed: single ones, at most a word of a bitmap at a time, of which what is left goes back,
+/// and runs for folios of objects.
+pub(super) struct Targets<'a, M: Machine> {
+    vm: &'a Vm<M>,
+    source: BlockId,
+    /// Free frames of the source when it was chosen.
+    source_free: u64,
+    /// Frames that will be asked for at most.
+    nr_wanted: u64,
+    passes: &'static [Pass],
+    searches: [Search; NR_ORDERS],
     base: u64,
     mask: u64,
     zero: u64,
@@ -77,10 +87,7 @@ impl<'a, M: Machine> Targets<'a, M> {
             source_free,
             nr_wanted: BLOCK_FRAMES - source_free,
             passes: if is_shared { &FOR_SHARED } else { &FOR_MOVABLE },
-            nr_passes: 0,
-            after: None,
-            nr_looks: 0,
-            now: None,
+            searches: [Search::default(); NR_ORDERS],
             base: 0,
             mask: 0,
             zero: 0,
@@ -88,9 +95,12 @@ impl<'a, M: Machine> Targets<'a, M> {
         }
     }
 
-    /// A frame that is the caller's alone; `None` if there is none, or if `go_on`,
+    /// 2^order adjacent frames that are the caller's alone; `None` if there are none, or if `go_on`,
     /// which is asked now and then, says so.
-    pub(super) fn next(&mut self, go_on: &mut dyn FnMut() -> bool) -> Option<Pfn> {
+    pub(super) fn next(&mut self, order: Order, go_on: &mut dyn FnMut() -> bool) -> Option<Pfn> {
+        if order > Order::BASE {
+            return self.claim_run(order, go_on);
+        }
         if self.mask == 0 && !self.claim_word(go_on) {
             return None;
         }
@@ -100,10 +110,12 @@ impl<'a, M: Machine> Targets<'a, M> {
         Some(Pfn(self.base as u32 + bit.trailing_zeros()))
     }
 
-    /// One that was not used.
-    pub(super) fn put_back(&mut self, pfn: Pfn) {
-        self.nr_wanted += 1;
-        if self.base == u64::from(pfn.0) & !63 {
+    /// Where something was to move that stays.
+    pub(super) fn put_back(&mut self, Move { to: pfn, order, .. }: Move) {
+        self.nr_wanted += order.nr_pages();
+        if order > Order::BASE {
+            self.vm.release_run(pfn, order.nr_pages(), Content::Unknown);
+        } else if self.base == u64::from(pfn.0) & !63 {
             // Nothing is known of its content any more.
             self.mask |= 1 << (pfn.0 % 64);
             self.zero &= !(1 << (pfn.0 % 64));
@@ -112,62 +124,84 @@ impl<'a, M: Machine> Targets<'a, M> {
         }
     }
 
+    /// Some frames of a word.
+    fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
+        let (vm, most) = (self.vm, self.nr_wanted.clamp(1, 64));
+        let claimed = self.search(Order::BASE, go_on, &mut |b| {
+            let some = (0..NR_WORDS).map(|w| (w, vm.frames.blocks.at(b).claim_some(w, most)));
+            { some }.find(|(_, (mask, _))| *mask != 0).map(|(w, (mask, zero))| (word_base(b, w), mask, zero))
+        });
+        let Some((base, mask, zero)) = claimed else { return false };
+        (self.base, self.mask, self.zero) = (base, mask, zero);
+        self.vm.count_taken(mask.count_ones().into());
+        self.nr_claimed += u64::from(mask.count_ones());
+        true
+    }
+
+    fn claim_run(&mut self, order: Order, go_on: &mut dyn FnMut() -> bool) -> Option<Pfn> {
+        let vm = self.vm;
+        let first = self.search(order, go_on, &mut |b| vm.claim_run_in(b, order))?;
+        self.nr_claimed += order.nr_pages();
+        self.nr_wanted = self.nr_wanted.saturating_sub(order.nr_pages());
+        Some(first)
+    }
+
     /// From the blocks after the source, as the summaries name them, so that full ones are
     /// passed over. A name that is out of date is taken back, so that nobody is sent there again.
-    fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
+    fn search<T>(
+        &mut self,
+        order: Order,
+        go_on: &mut dyn FnMut() -> bool,
+        claim: &mut dyn FnMut(BlockId) -> Option<T>,
+    ) -> Option<T> {
         let blocks = &self.vm.frames.blocks;
+        let mut search = self.searches[usize::from(order.0)];
         let mut nr_seen = 0u32;
-        while let Some(pass) = self.passes.get(self.nr_passes) {
-            let may_look = self.nr_looks < pass.most_looks;
-            let next = self.now.take().or_else(|| if may_look { self.next_block(pass.kind) } else { None });
+        let found = loop {
+            let Some(pass) = self.passes.get(search.nr_passes) else { break None };
+            // A block with free frames may have no run.
+            let most_looks = if order > Order::BASE { MOST_LOOKS } else { pass.most_looks };
+            let may_look = search.nr_looks < most_looks;
+            let next =
+                search.now.take().or_else(|| if may_look { self.next_block(&mut search, pass.kind) } else { None });
             let Some(b) = next else {
-                (self.nr_passes, self.after, self.nr_looks) = (self.nr_passes + 1, None, 0);
+                search = Search { nr_passes: search.nr_passes + 1, ..Search::default() };
                 continue;
             };
             nr_seen = nr_seen.wrapping_add(1);
-            self.nr_looks += 1;
+            search.nr_looks += 1;
             self.vm.machine.tick(Tick::Step);
             if nr_seen.is_multiple_of(STEPS_PER_QUESTION) && !go_on() {
-                return false;
+                break None;
             }
             let block = blocks.at(b);
-            if !block.offers(pass.kind) {
-                continue;
-            }
-            let nr_free = block.nr_free();
             let limit = if pass.fuller { self.source_free } else { BLOCK_FRAMES };
-            if nr_free >= limit {
+            if !block.offers(pass.kind) || block.nr_free() >= limit {
                 continue;
             }
-            for w in 0..NR_WORDS {
-                let (mask, zero) = block.claim_some(w, self.nr_wanted.clamp(1, 64));
-                if mask != 0 {
-                    self.vm.count_taken(mask.count_ones().into());
-                    self.base = word_base(b, w);
-                    (self.mask, self.zero) = (mask, zero);
-                    self.nr_claimed += u64::from(mask.count_ones());
-                    // There may be more of them.
-                    self.now = Some(b);
-                    return true;
-                }
+            if let Some(found) = claim(b) {
+                // There may be more of them.
+                search.now = Some(b);
+                break Some(found);
             }
-        }
-        false
+        };
+        self.searches[usize::from(order.0)] = search;
+        found
     }
 
     /// The next block of the kind after the last one, around to the source.
-    fn next_block(&mut self, kind: Kind) -> Option<BlockId> {
+    fn next_block(&self, search: &mut Search, kind: Kind) -> Option<BlockId> {
         let blocks = &self.vm.frames.blocks;
         let all = blocks.names();
         let parts = [BlockRange { start: BlockId(self.source.0 + 1), ..all }, BlockRange { end: self.source, ..all }];
-        let (part, after) = self.after.unwrap_or((0, parts[0].start));
+        let (part, after) = search.after.unwrap_or((0, parts[0].start));
         let rest = (part..2).map(|i| (i, if i == part { after } else { parts[i].start }));
         let found = rest.flat_map(|(i, start)| {
             let part = BlockRange { start, ..parts[i] };
             blocks.summary.first_in(kind, &part).map(|b| (i, b))
         });
         let (part, b) = found.into_iter().next()?;
-        self.after = Some((part, BlockId(b.0 + 1)));
+        search.after = Some((part, BlockId(b.0 + 1)));
         Some(b)
     }
 }

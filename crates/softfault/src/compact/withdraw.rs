@@ -44,7 +44,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// Why the frame stays as it is; nothing has changed then.
     pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, NotWithdrawn> {
-        if self.check_movable(pfn)? == Movable::OfObject {
+        if let Movable::OfObject { .. } = self.check_movable(pfn)? {
             return Err(NotWithdrawn::OfObject);
         }
         Ok(self.withdraw_private(pfn, why)?)

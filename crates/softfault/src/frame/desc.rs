@@ -185,12 +185,13 @@ impl FrameDesc {
         self.state.set(kind as u64 | (maps * MAP_ONE));
     }
 
-    /// Makes a frame that is the caller's alone the page of an object in the place of `from`,
-    /// which no entry names any more. Entries of the new one are still to come.
-    pub(crate) fn assign_moved(&self, from: &FrameDesc) {
+    /// Makes frames that are the caller's alone the page of an object in the place of `from`, as
+    /// many, which no entry names any more: the head. Entries of the new ones are still to come.
+    pub(super) fn assign_moved(&self, from: &FrameDesc) {
         self.owner.set(from.owner.get());
         self.index.set(from.index.get());
-        self.state.set(FrameKind::Shared as u64 | from.state().0 & (REFERENCED | DIRTY));
+        let kept = REFERENCED | DIRTY | ORDER_MASK << ORDER_SHIFT;
+        self.state.set(FrameKind::Shared as u64 | from.state().0 & kept);
     }
 
     /// Makes frames that are the caller's alone a folio of an object: their head.

@@ -37,13 +37,24 @@ impl<M: Machine> Memory<M> {
     /// 2^order adjacent frames of zeroes, aligned to their number, of which `sub_page` is used
     /// first, counted as held. At most a block. Waits as for one frame.
     pub(crate) fn obtain_folio(&self, order: Order, sub_page: u32) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let (claimed, held) = self.obtain_run(order)?;
+        Ok((self.make_folio_zero(&claimed, order, sub_page), held))
+    }
+
+    /// The same, to be overwritten.
+    pub(crate) fn obtain_folio_to_fill(&self, order: Order) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let (claimed, held) = self.obtain_run(order)?;
+        self.begin_folio(&claimed, order);
+        Ok((claimed.first, held))
+    }
+
+    fn obtain_run(&self, order: Order) -> Result<(Claimed, Held<'_>), OutOfFrames> {
         self.frames.count_down(OutOfFrames::Block(order))?;
         let mut attempt = |search| self.hold_folio(order, Some(search));
-        let (claimed, held) = match self.surely(&mut attempt) {
-            Err(_) if self.look_for_run(order) => self.surely(&mut attempt)?,
-            found => found?,
-        };
-        Ok((self.make_folio_zero(&claimed, order, sub_page), held))
+        match self.surely(&mut attempt) {
+            Err(_) if self.look_for_run(order) => self.surely(&mut attempt),
+            found => found,
+        }
     }
 
     /// The same for a size that the caller can do without: waits for nobody.
@@ -96,16 +107,22 @@ impl<M: Machine> Memory<M> {
 
     /// Of a run that is the caller's alone. Gives back what is too much.
     fn make_folio_zero(&self, claimed: &Claimed, order: Order, sub_page: u32) -> Pfn {
+        let first = claimed.first;
+        if !self.begin_folio(claimed, order).is_zero() {
+            let sub_page = Some(u64::from(sub_page));
+            clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order), self.clear_by());
+        }
+        first
+    }
+
+    /// The same, with its content as it is: what is known of that.
+    fn begin_folio(&self, claimed: &Claimed, order: Order) -> Content {
         let Claimed { first, from } = *claimed;
         self.frames.blocks.at(BlockId::of(first)).mark(Class::Shared);
         self.frames.note_run_used(first, 1);
         let content = self.frames.content(first, from.nr_pages());
-        if !content.is_zero() {
-            let sub_page = Some(u64::from(sub_page));
-            clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order), self.clear_by());
-        }
         self.release_rest(first, order, from, content);
-        first
+        content
     }
 
     /// A block whose frames are on their own.
@@ -148,11 +165,15 @@ impl<M: Machine> Memory<M> {
             pace.step();
             last = *b;
         });
-        let first = { some }.find_map(|b| self.frames.claim_part(b, order.nr_pages()));
-        if first.is_some() {
-            self.count_taken(order.nr_pages());
-        }
+        let first = { some }.find_map(|b| self.claim_run_in(b, order));
         (last, first)
+    }
+
+    /// 2^order adjacent frames of a block, if it has such a run and that is no block.
+    pub(crate) fn claim_run_in(&self, b: BlockId, order: Order) -> Option<Pfn> {
+        let first = self.frames.claim_part(b, order.nr_pages())?;
+        self.count_taken(order.nr_pages());
+        Some(first)
     }
 
     /// Whether a block has such a run; the next search begins there. Looks at the bitmaps of all

@@ -19,7 +19,7 @@
 //! Locks on entry: none. Who looks a head up shows the section in which the entry or slot was
 //! read, or has a pin.
 
-use super::{Content, Fill, FrameDesc, FrameKind, Frames, Memory};
+use super::{Class, Content, Fill, FrameDesc, FrameKind, Frames, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
 
@@ -58,12 +58,25 @@ impl<M: Machine> Memory<M> {
     /// Makes frames that are the caller's alone one folio of an object, of which they are the
     /// pages from `index` on. Visible with the slot that names it, whose store releases.
     pub(crate) fn make_folio(&self, first: Pfn, order: Order, object: u64, index: u64) {
+        debug_assert!(index.is_multiple_of(order.nr_pages()));
+        self.set_tails(first, order);
+        self.frames.desc(first).assign_folio(order, object, index);
+    }
+
+    fn set_tails(&self, first: Pfn, order: Order) {
         let (b, offset) = place(first);
-        debug_assert!(offset.is_multiple_of(order.nr_pages()) && index.is_multiple_of(order.nr_pages()));
+        debug_assert!(offset.is_multiple_of(order.nr_pages()));
         if order != Order::BASE {
             self.frames.blocks.at(b).tails.set(offset, order.nr_pages());
         }
-        self.frames.desc(first).assign_folio(order, object, index);
+    }
+
+    /// Makes frames that are the caller's alone the folio of an object in the place of `from`, which no
+    /// entry names any more. As used as that was. Visible with the slots that name it.
+    pub(crate) fn make_moved_folio(&self, from: Pfn, to: Pfn, order: Order) {
+        self.set_tails(to, order);
+        self.frames.desc(to).assign_moved(self.frames.desc(from));
+        self.frames.blocks.at(BlockId::of(to)).raise(Class::Shared);
     }
 
     /// Gives back a page of any size that is the caller's alone: nobody names it, and all

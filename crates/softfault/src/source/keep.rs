@@ -2,7 +2,7 @@
 //! pages.
 //!
 //! ```text
-//! frame of a page ─▶ header: keeps ─▶ slot of the page ─▶ marked as moving ─▶ another frame
+//! frame of a page ─▶ header: keeps ─▶ slots of its folio ─▶ marked as moving ─▶ other frames
 //! ```
 //! A frame names its object, and holds no reference to it. A walk takes one of its own, and
 //! only if there is one already, as for families (I30):
@@ -23,7 +23,7 @@
 //! Locks on entry: none, no section.
 
 use super::object::ObjectSlot;
-use super::slot::PageSlot;
+use super::slot::{PageFrame, PageSlot};
 use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
@@ -44,7 +44,7 @@ impl<M: Machine> Drop for KeptObject<'_, M> {
 }
 
 impl<M: Machine> Links<M> {
-    /// A reference to the object that a page's frame names, and the number of the page.
+    /// A reference to the object that a page's frame names, or the head of a folio, and the number of the page.
     pub(crate) fn object_of(&self, pfn: Pfn) -> Option<(KeptObject<'_, M>, u64)> {
         let lookup = &self.lookup_section();
         let desc = self.frames.desc(pfn);
@@ -69,14 +69,17 @@ impl<M: Machine> Links<M> {
         self.raise_from_one(lookup, header, MetaUse::Object, keeps).then(|| KeptObject { links: self, id })
     }
 
-    /// Marks the page as moving, if its slot has that frame. After the next grace period of all
-    /// CPUs nobody maps, reads or writes it anew. Whether it is marked now; the caller ends it.
-    pub(crate) fn object_begin_move(&self, kept: &KeptObject<'_, M>, page: u64, from: Pfn) -> bool {
-        self.with_slot(kept, page, |slot| slot.begin_to_move(from)).unwrap_or(false)
+    /// Marks all pages of a folio as moving, `page` the first, if their slots have these frames. After
+    /// the next grace period of all CPUs nobody maps, reads or writes one of them anew. Whether they
+    /// are marked now; the caller ends it.
+    pub(crate) fn object_begin_move(&self, kept: &KeptObject<'_, M>, page: u64, from: PageFrame) -> bool {
+        // What the descriptor says of the page may be out of date.
+        page.is_multiple_of(from.order.nr_pages())
+            && self.with_slot(kept, page, |slot| slot.begin_to_move(from)).unwrap_or(false)
     }
 
-    /// Gives the page its frame. The caller has marked it, and no entry maps it.
-    pub(crate) fn object_end_move(&self, kept: &KeptObject<'_, M>, page: u64, to: Pfn) {
+    /// Gives the pages of a folio their frames. The caller has marked them, and no entry maps one.
+    pub(crate) fn object_end_move(&self, kept: &KeptObject<'_, M>, page: u64, to: PageFrame) {
         let ended = self.with_slot(kept, page, |slot| slot.end_move(to));
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
     }

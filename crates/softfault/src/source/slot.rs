@@ -8,7 +8,8 @@
 //! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
 //! | frame and order | the same, the lowest first | FILLING, or nothing if the folio is one page |
 //! | LEAVING | `discard`, under `resize`: all pages of a folio | a frame |
-//! | MOVING | a mover: folios of one page | a frame |
+//! | MOVING | a mover: all pages of a folio, the lowest first, or none | a frame |
+//! | another frame, or the old one | the mover: all pages, the lowest last | MOVING |
 //! | POISONED, and nothing else | a mover whose page has failed | MOVING |
 //! | nothing | `discard`, under `resize` | POISONED |
 //!
@@ -46,6 +47,10 @@ impl PageFrame {
     #[inline(always)]
     pub(crate) fn head(self) -> Pfn {
         Pfn(self.pfn.0 & !(self.order.nr_pages() as u32 - 1))
+    }
+    /// That of another page of the same folio.
+    fn next(self, by: usize) -> PageFrame {
+        PageFrame { pfn: Pfn(self.pfn.0 + by as u32), ..self }
     }
     fn to_word(self) -> u64 {
         OptPfn::some(self.pfn).to_word() | u64::from(self.order.0) << ORDER_SHIFT
@@ -135,8 +140,8 @@ impl<'a> PageSlot<'a> {
     /// Puts a folio into the places that the caller has claimed, or that nobody sees.
     pub(super) fn put(self, first: Pfn, order: Order) {
         for (i, word) in self.group(order).iter().enumerate() {
-            let frame = PageFrame { pfn: Pfn(first.0 + i as u32), order };
-            word.store(frame.to_word(), Ordering::Release);
+            let frame = PageFrame { pfn: first, order };
+            word.store(frame.next(i).to_word(), Ordering::Release);
         }
     }
 
@@ -172,23 +177,31 @@ impl<'a> PageSlot<'a> {
         self.word().load(Ordering::Acquire) & MOVING != 0
     }
 
-    /// Marks the page as moving if that is its frame, and nobody else does anything to it.
-    pub(super) fn begin_to_move(self, from: Pfn) -> bool {
-        let from = PageFrame { pfn: from, order: Order::BASE }.to_word();
-        self.word().compare_exchange(from, from | MOVING, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// Marks all pages of the folio with that head as moving, if these are their frames, and nobody
+    /// else does anything to one of them; all or none. The lowest first, so that one of two movers
+    /// gives up at once.
+    pub(super) fn begin_to_move(self, head: PageFrame) -> bool {
+        let group = self.group(head.order);
+        for (i, word) in group.iter().enumerate() {
+            let from = head.next(i).to_word();
+            if word.compare_exchange(from, from | MOVING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+                end_moves(&group[..i], head);
+                return false;
+            }
+        }
+        true
     }
 
-    /// Gives the page that the caller has marked its frame, the old one or another. If it is
+    /// Gives the pages that the caller has marked their frames, the old ones or others. If one is
     /// about to leave the object it still is.
-    pub(super) fn end_move(self, to: Pfn) {
-        let to = PageFrame { pfn: to, order: Order::BASE }.to_word();
-        self.end_with(|seen| to | seen & LEAVING);
+    pub(super) fn end_move(self, head: PageFrame) {
+        end_moves(self.group(head.order), head);
     }
 
     /// The page that the caller has marked has lost its frame. If it is about to leave the object
     /// it has left it.
     pub(super) fn end_poisoned(self) {
-        self.end_with(|seen| if seen & LEAVING != 0 { 0 } else { POISONED });
+        end_with(self.word(), |seen| if seen & LEAVING != 0 { 0 } else { POISONED });
     }
 
     /// The page, whose memory had failed, is missing from now on. Nobody but who discards changes
@@ -197,16 +210,25 @@ impl<'a> PageSlot<'a> {
         debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
         self.word().store(0, Ordering::Release);
     }
+}
 
-    fn end_with(self, word_of: impl Fn(u64) -> u64) {
-        let mut seen = self.word().load(Ordering::Relaxed);
-        loop {
-            debug_assert!(seen & MOVING != 0, "I22: only the mover ends a move");
-            // Release: the page, and the descriptor of its frame.
-            match self.word().compare_exchange(seen, word_of(seen), Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => seen = now,
-            }
+/// The pages from the folio's first one on, the lowest last: who finds that one without a mark, and
+/// goes on upwards, finds all without.
+fn end_moves(words: &[Word], head: PageFrame) {
+    for (i, word) in words.iter().enumerate().rev() {
+        let to = head.next(i).to_word();
+        end_with(word, |seen| to | seen & LEAVING);
+    }
+}
+
+fn end_with(word: &Word, word_of: impl Fn(u64) -> u64) {
+    let mut seen = word.load(Ordering::Relaxed);
+    loop {
+        debug_assert!(seen & MOVING != 0, "I22: only the mover ends a move");
+        // Release: the page, and the descriptor of its frame.
+        match word.compare_exchange(seen, word_of(seen), Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => seen = now,
         }
     }
 }
@@ -224,6 +246,28 @@ mod tests {
         }
         assert_eq!(PageFrame::of_word(0), None);
         assert_eq!(PageFrame { pfn: Pfn(0x1207), order: Order(3) }.head(), Pfn(0x1200));
+    }
+
+    /// A mark of somebody else's on any page keeps the folio where it is, and stays.
+    #[test]
+    fn a_folio_moves_whole_or_not_at_all() {
+        let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
+        let slot = |i| PageSlot { node: &node, i };
+        let [old, new] = [0x100, 0x200].map(|pfn| PageFrame { pfn: Pfn(pfn), order: Order(2) });
+        slot(4).put(old.pfn, old.order);
+        node[6].fetch_or(LEAVING, Ordering::Relaxed);
+        assert!(!slot(4).begin_to_move(old));
+        assert_eq!([4, 5, 7].map(|i| slot(i).page()), [0, 1, 3].map(|by| ObjectPage::Frame(old.next(by))));
+        assert!(slot(6).is_leaving() && !slot(6).is_moving());
+        node[6].fetch_and(!LEAVING, Ordering::Relaxed);
+        assert!(!slot(4).begin_to_move(new) && !slot(4).begin_to_move(PageFrame { order: Order(1), ..old }));
+        assert!(slot(4).begin_to_move(old) && !slot(4).begin_to_move(old));
+        assert_eq!(slot(7).page(), ObjectPage::Leaving(old.next(3)));
+        node[5].fetch_or(LEAVING, Ordering::Relaxed);
+        slot(4).end_move(new);
+        assert_eq!([4, 6, 7].map(|i| slot(i).page()), [0, 2, 3].map(|by| ObjectPage::Frame(new.next(by))));
+        assert_eq!(slot(5).page(), ObjectPage::Leaving(new.next(1)));
+        assert!(slot(5).is_leaving() && !slot(5).is_moving());
     }
 
     #[test]

@@ -1,0 +1,175 @@
+//! I22, I45: a folio of an object moves as a whole, or stays, against everybody who may use one of
+//! its pages, take one out, or move it, too.
+
+mod common;
+
+use common::{Modelled, RW, World, explore, run};
+use softfault_modelled::policy::folio::FolioOrders;
+use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
+use std::sync::{Arc, Mutex};
+
+type Object = SharedObject<'static, Modelled>;
+type Actor = Box<dyn FnOnce() + Send>;
+
+/// Where the two pages of the object are mapped.
+const AT: u64 = 4;
+
+/// An object that is one folio of two pages, which say 7 and 8; the second one is mapped. And its frame.
+fn page(w: World, least: u8) -> (Object, Pfn) {
+    w.touch(0);
+    let orders = FolioOrders::new(Order(least), Order(1)).unwrap();
+    let object = w.vm.new_shared_object_of(2 * 4096, orders).unwrap();
+    let flags = MapFlags::SHARED.union(MapFlags::FIXED);
+    w.space.mmap_object(AT * 4096, 2 * 4096, RW, flags, ObjectPart::new(&object)).unwrap();
+    object.write(0, &[7; 8]).unwrap();
+    object.write(4096, &[8; 8]).unwrap();
+    assert_eq!(object.nr_resident_pages(), 2, "there are frames for folios");
+    w.touch(AT + 1);
+    let pfn = w.space.translate_at_rest((AT + 1) * 4096).unwrap().pfn;
+    (object, pfn)
+}
+
+/// The same, of an object that lasts.
+fn world(least: u8) -> (World, &'static Object, Pfn) {
+    let w = World::new(Discipline::Lockfree, 0, 1);
+    let (object, pfn) = page(w, least);
+    (w, Box::leak(Box::new(object)), pfn)
+}
+
+fn mover(w: World, pfn: Pfn) -> Actor {
+    Box::new(move || _ = w.vm.migrate_frame(pfn))
+}
+
+fn words(object: &Object) -> [u8; 2] {
+    [0, 1].map(|page| {
+        let mut word = [0xee; 8];
+        object.read(page * 4096, &mut word);
+        assert!(word.iter().all(|byte| *byte == word[0]), "{word:?}");
+        word[0]
+    })
+}
+
+/// One CPU moves the folio by its second frame, another does something with it.
+fn move_against(
+    preemptions: usize,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+    expected: [u8; 2],
+) {
+    explore(preemptions, move || {
+        let (w, object, pfn) = world(0);
+        run(vec![mover(w, pfn), Box::new(move || other(w, object))]);
+        w.check(&[]);
+        assert_eq!(words(object), expected);
+    });
+}
+
+/// The page that has no entry yet gets one, while the words are marked one after the other.
+#[test]
+fn a_move_against_a_fault() {
+    let fault = |w: World, _: &Object| _ = w.space.handle_fault(AT * 4096, Access::Write).unwrap();
+    move_against(2, fault, [7, 8]);
+}
+
+#[test]
+fn a_move_against_a_store_to_a_tail() {
+    move_against(2, |w, _| w.space.write((AT + 1) * 4096, &[9; 8]).unwrap(), [7, 9]);
+}
+
+#[test]
+fn a_move_against_a_write_by_the_handle() {
+    let write = |_: World, object: &Object| object.write(4096 - 8, &[9; 16]).unwrap();
+    move_against(2, write, [7, 9]);
+}
+
+/// One of the two has marked the first word first. What stays has the bytes that it had.
+#[test]
+fn a_move_against_a_cut() {
+    for goes in [0, 1] {
+        let expected = if goes == 0 { [0, 8] } else { [7, 0] };
+        move_against(1, move |_, object| object.discard(goes..goes + 1), expected);
+    }
+}
+
+#[test]
+fn a_move_against_a_discard() {
+    move_against(1, |_, object| object.discard(0..2), [0, 0]);
+}
+
+/// The old frames are wanted at once.
+#[test]
+fn a_move_against_a_read() {
+    explore(2, || {
+        let (w, object, pfn) = world(0);
+        let reuse = move || {
+            if w.vm.migrate_frame(pfn).is_ok() {
+                let orders = FolioOrders::new(Order(1), Order(1)).unwrap();
+                let scratch = w.vm.new_shared_object_of(2 * 4096, orders).unwrap();
+                scratch.write(0, &[5; 8]).unwrap();
+                scratch.write(4096, &[5; 8]).unwrap();
+            }
+        };
+        run(vec![Box::new(reuse), Box::new(|| assert_eq!(words(object), [7, 8]))]);
+        w.check(&[]);
+    });
+}
+
+/// A pin of a tail keeps the folio where it is, whenever it came.
+#[test]
+fn a_move_against_a_pin_of_a_tail() {
+    explore(2, || {
+        let (w, object, pfn) = world(0);
+        let held = Arc::new(Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || match w.space.pin_page_mut((AT + 1) * 4096, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+            Err(error) => panic!("{error}"),
+        };
+        run(vec![mover(w, pfn), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        held.write(0, &[9; 8]);
+        assert_eq!(words(object), [7, 9], "moved away under a pin");
+        assert!(w.vm.migrate_frame(held.pfn()).is_err());
+        drop(held);
+        w.check(&[]);
+    });
+}
+
+/// The folio comes to frames that somebody is about to move.
+#[test]
+fn a_move_against_a_fill() {
+    explore(2, || {
+        let (w, object, pfn) = world(0);
+        object.discard(0..2);
+        let fill = move || {
+            w.space.write((AT + 1) * 4096, &[9; 8]).unwrap();
+            assert_eq!(object.nr_resident_pages(), 2);
+        };
+        run(vec![mover(w, pfn), Box::new(fill)]);
+        w.check(&[]);
+        assert_eq!(words(object), [0, 9]);
+    });
+}
+
+#[test]
+fn a_move_against_the_end_of_the_object() {
+    explore(1, || {
+        let w = World::new(Discipline::Lockfree, 0, 1);
+        let (object, pfn) = page(w, 1);
+        drop(object);
+        let end = move || w.space.munmap(AT * 4096, 2 * 4096).unwrap();
+        run(vec![mover(w, pfn), Box::new(end)]);
+        w.check(&[]);
+    });
+}
+
+/// A folio of the least size that loses a page stays whole, and may be moving.
+#[test]
+fn a_move_against_a_hole_in_the_least_size() {
+    explore(1, || {
+        let (w, object, pfn) = world(1);
+        run(vec![mover(w, pfn), Box::new(move || object.discard(1..2))]);
+        w.check(&[]);
+        assert_eq!((words(object), object.nr_resident_pages()), ([7, 0], 2));
+    });
+}
