@@ -4,8 +4,9 @@
 //! | --- | --- |
 //! | `check.rs` | `check`: the one gate, also what `.ci/run` runs |
 //! | `lint/` | `lint`: rules of this project that no ready-made tool knows |
-//! | `readme.rs` | `readme`: runs what the README tells people to run |
+//! | `readme.rs` | `readme`: runs what README and `docs/commands.md` tell people to run |
 //! | `clients.rs` | `clients`: other people's memory programs, cloned and built static |
+//! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | which Debian packages the tests need |
 //! | `publish.rs` | `package`: whether the library's package is complete |
@@ -14,6 +15,7 @@
 mod check;
 mod clients;
 mod lint;
+mod measure;
 mod mutants;
 mod packages;
 mod publish;
@@ -46,7 +48,9 @@ enum Task {
     Mutants(mutants::Options),
     /// Whether the library's package is complete and builds
     Package,
-    /// Runs every command of the README's `console` blocks
+    /// Runs the experiments and writes docs/measurements.md from what they print
+    Measure(measure::Options),
+    /// Runs every command in the `console` blocks of the README and docs/commands.md
     Readme,
     /// Long runs: `soak differential --seconds N [--seed S]`; `soak days`, huge pages after days of use; `soak pipelines`, on
     /// the reference kernel
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
+        Task::Measure(options) => measure::run(&options),
         Task::Package => publish::check(),
         Task::Readme => readme::run(),
         Task::Soak { arguments } => soak(&arguments),

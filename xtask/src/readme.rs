@@ -1,4 +1,4 @@
-//! `cargo xtask readme`: what the README tells people to run, run.
+//! `cargo xtask readme`: runs what the README and `docs/commands.md` tell people to run.
 //!
 //! A command is a line that starts with `$ ` in a block fenced as `console`; the
 //! rest of the block is output. The commands of one block share a shell, so that
@@ -9,12 +9,22 @@ use crate::shell::{self, Line};
 /// Commands that would start the gate that is running these commands.
 const OF_THE_GATE: [&str; 3] = ["cargo xtask check", "bash .ci/run", ".ci/run"];
 
+/// The documents with commands.
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/commands.md"];
+
 /// Runs all of them.
 pub fn run() -> Result<(), String> {
-    let text = std::fs::read_to_string(shell::top().join("README.md")).map_err(|e| format!("README.md: {e}"))?;
+    let failed: Result<Vec<Vec<String>>, String> = DOCUMENTS.iter().map(|document| run_all(document)).collect();
+    let failed = failed?.concat();
+    if failed.is_empty() { Ok(()) } else { Err(format!("these fail: {}", failed.join(" | "))) }
+}
+
+/// Runs the commands of a document and gives those that failed.
+fn run_all(document: &str) -> Result<Vec<String>, String> {
+    let text = std::fs::read_to_string(shell::top().join(document)).map_err(|e| format!("{document}: {e}"))?;
     let blocks = blocks(&text);
     if blocks.is_empty() {
-        return Err("README.md: should have at least one ```console block with a `$ ` line".into());
+        return Err(format!("{document}: should have at least one ```console block with a `$ ` line"));
     }
     let mut failed = Vec::new();
     for commands in blocks {
@@ -26,10 +36,10 @@ pub fn run() -> Result<(), String> {
         let mut bash = Line::new("bash", "-euo pipefail -x -c");
         bash.args(&[rest.join("\n")]);
         if shell::run(&bash).is_err() {
-            failed.push(rest.join("; "));
+            failed.push(format!("{document}: {}", rest.join("; ")));
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("README.md: these fail: {}", failed.join(" | "))) }
+    Ok(failed)
 }
 
 /// The commands of each `console` block.

@@ -74,7 +74,7 @@ Pages
 JSON
   One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
   pages, page_bytes, write, zeroing (null beside Linux), user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
-  ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing as above (null where a ratio would mean
+  ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing, ratio_to_batched_zeroing as above (null where a ratio would mean
   nothing), and experiment, value, unit, which every experiment has.
 
 Examples:

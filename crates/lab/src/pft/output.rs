@@ -29,6 +29,7 @@ struct Keys<'a> {
     ratio_to_linux_touch: Option<f64>,
     ratio_to_linux_populate: Option<f64>,
     ratio_to_zeroing: Option<f64>,
+    ratio_to_batched_zeroing: Option<f64>,
 }
 
 impl bench::Report for Report {
@@ -82,6 +83,7 @@ fn keys(row: &Row) -> Keys<'_> {
         ratio_to_linux_touch: row.ratio_to_linux_touch,
         ratio_to_linux_populate: row.ratio_to_linux_populate,
         ratio_to_zeroing: row.ratio_to_zeroing,
+        ratio_to_batched_zeroing: row.ratio_to_batched_zeroing,
     }
 }
 
@@ -142,7 +144,7 @@ mod tests {
         let mut wanted = vec!["experiment", "value", "unit", "system", "discipline", "threads", "frames", "gib"];
         wanted.extend(["reps", "pages", "page_bytes", "user_s", "system_s", "wall_s", "spread", "ns_per_fault"]);
         wanted.extend(["faults_per_wall_s", "faults_per_cpu_s", "ratio_to_linux_touch", "ratio_to_linux_populate"]);
-        wanted.extend(["ratio_to_zeroing", "write", "zeroing"]);
+        wanted.extend(["ratio_to_zeroing", "ratio_to_batched_zeroing", "write", "zeroing"]);
         wanted.sort_unstable();
         assert_eq!(Lines::keys(value), wanted);
         assert_eq!(value["system"], "linux");
