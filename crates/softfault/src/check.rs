@@ -108,6 +108,9 @@ impl<M: Machine> Vm<M> {
             if state.kind() == FrameKind::Anon && state.pins() > 0 && state.nr_maps() > 1 {
                 return Err(Broken::SharedPinned(pfn));
             }
+            if state.kind() == FrameKind::Reserved && self.frames.is_lost_of_descs(pfn) {
+                return Err(Broken::Descs(pfn));
+            }
             // Of other classes the block says no more than that frames were taken for them.
             let is_fixed = matches!(state.kind(), FrameKind::Table | FrameKind::Meta);
             if is_fixed && self.frames.blocks.at(BlockId::of(pfn)).class() != Class::Fixed {
@@ -134,7 +137,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// I40: no block is passed over that has something. I41: tracts count their frames. I43: so
-    /// do CPUs. I50: what is there is found, and nobody has written what
+    /// do CPUs. I50, I51: what is there is found, and nobody has written what
     /// stands for blocks without memory.
     pub(crate) fn check_summaries(&self) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
@@ -147,6 +150,9 @@ impl<M: Machine> Vm<M> {
         }
         if let Some(section) = self.frames.wrong_section() {
             return Err(Broken::Section(Pfn(frames_of(section).0 as u32)));
+        }
+        if let Some(pfn) = blocks.there().find_map(|b| self.frames.wrong_descs(b)) {
+            return Err(Broken::Descs(pfn));
         }
         if !blocks.are_holes_unwritten() {
             return Err(Broken::HoleInUse);

@@ -161,7 +161,7 @@ pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{
     Aged, ForkError, MadviseError, MincoreError, MlockError, MmapError, MprotectError, MremapError, MunmapError,
-    ObjectPart, PageState, SmapsEntry, Translation,
+    ObjectPart, PageState, SmapsEntry, TailDescsRefusal, Translation,
 };
 pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};

@@ -3,8 +3,8 @@
 use crate::addr::Pfn;
 use crate::frame::{Fill, FrameKind, Memory, MetaUse};
 use crate::machine::{CpuSet, Machine};
-use crate::section::KeepsTables;
 use crate::section::visit::{CpusLine, SpaceSection};
+use crate::section::{InSection, KeepsTables};
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
@@ -19,6 +19,13 @@ pub struct Links<M: Machine> {
 /// the header of an object back waits for it (I30).
 #[must_use]
 pub(crate) struct LookupSection<'vm>(SpaceSection<'vm>);
+
+impl LookupSection<'_> {
+    /// Shows that the section is open.
+    pub(crate) fn inside(&self) -> InSection<'_> {
+        self.0.inside()
+    }
+}
 
 impl<M: Machine> Deref for Links<M> {
     type Target = Memory<M>;
@@ -62,7 +69,7 @@ impl<M: Machine> Links<M> {
     /// its next use (I6).
     pub(crate) fn is_header(&self, lookup: &LookupSection<'_>, frame: Pfn, of: MetaUse) -> bool {
         self.assert_lookup(lookup);
-        self.frames.find_desc(frame).is_some_and(|desc| {
+        self.frames.find_desc(lookup.inside(), frame).is_some_and(|desc| {
             desc.state().kind() == FrameKind::Meta && desc.index.load(Ordering::Acquire) == of as u64
         })
     }

@@ -48,6 +48,32 @@ pub fn view<M: Machine, T: Words>(machine: &M, pfn: Pfn, offset: usize) -> &T {
     unsafe { &*machine.frame_ptr(pfn).add(offset).cast::<T>() }
 }
 
+/// Where the machine's frames lie, for those who have no machine at hand (I1).
+pub struct LinearMap {
+    /// The address at which frame 0 would lie, wrapping around.
+    origin: usize,
+}
+
+impl LinearMap {
+    /// That of a machine.
+    pub fn of<M: Machine>(machine: &M) -> LinearMap {
+        let some = machine.frames()[0].first;
+        let addr = machine.frame_ptr(some).expose_provenance();
+        LinearMap { origin: addr.wrapping_sub(some.0 as usize * PAGE_SIZE as usize) }
+    }
+    /// The frame that an address of the map lies in.
+    pub fn frame_at(&self, addr: usize) -> Pfn {
+        Pfn((addr.wrapping_sub(self.origin) / PAGE_SIZE as usize) as u32)
+    }
+    /// As [`view`], of a frame whose number the metadata of blocks has (I51).
+    pub fn view<T: Words>(&self, pfn: Pfn, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= PAGE_SIZE as usize && offset.is_multiple_of(align_of::<T>()));
+        let addr = self.origin.wrapping_add(pfn.0 as usize * PAGE_SIZE as usize + offset);
+        // SAFETY: I1, I51 (a frame of the machine) and I5; bounds and alignment were checked above.
+        unsafe { &*core::ptr::with_exposed_provenance::<T>(addr) }
+    }
+}
+
 /// An array of `T` over adjacent frames.
 pub struct FrameArray<T> {
     base: NonNull<T>,

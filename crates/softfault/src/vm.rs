@@ -8,7 +8,7 @@ use crate::frame::sections::{frames_of, range_of};
 use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Reserve, Watch, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
-use crate::mem;
+use crate::mem::{self, LinearMap};
 use crate::policy::share;
 use crate::space::Vm;
 use crate::space::vm::Relief;
@@ -54,6 +54,7 @@ impl<M: Machine> Vm<M> {
             nr_team: share::team(nr_blocks_of(machine.frames()), nr_cpus as u64),
             descs,
             blocks,
+            map: LinearMap::of(&machine),
             zero: layout.zero(),
             huge_zero: Word::new(0),
             marks: [const { Word::new(0) }; MAX_CPUS / 64],

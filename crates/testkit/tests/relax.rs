@@ -120,7 +120,7 @@ const FILES: [&str; 16] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 35] = [
+const LEFT_OUT: [(&str, &str); 38] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -140,6 +140,8 @@ const LEFT_OUT: [(&str, &str); 35] = [
     ("nr_writable_pages", "reads one word"),
     ("nr_locked_pages", "reads one word"),
     ("nr_vmas", "reads one word"),
+    ("free_tail_descs", "waits as discard does, with no frames: tail_descs.rs"),
+    ("restore_tail_descs", "one allocation, and a lock: tail_descs.rs"),
     ("set_brk", "called before the program runs"),
     ("nr_data_pages", "reads one word"),
     ("max_map_count", "reads one word"),
@@ -156,6 +158,7 @@ const LEFT_OUT: [(&str, &str); 35] = [
     ("page_state", "reads one entry in a section"),
     ("poll_compaction_request", "writes one word"),
     ("errno", "a function of the error"),
+    ("event", "a function of the refusal"),
 ];
 
 fn read(path: &std::path::Path, text: &mut String) {

@@ -17,6 +17,9 @@ pub const NR_FRAMES: u64 = 48;
 /// Frames of a machine of several blocks, all but a few of which are not there.
 const FAR_RANGES: [FrameRange; 2] =
     [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(1024), nr_frames: 8 }];
+/// Frames of one with a whole block.
+const WHOLE_RANGES: [FrameRange; 2] =
+    [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(512), nr_frames: 512 }];
 const ARENA_FRAMES: u64 = 1032;
 pub const NR_CPUS: usize = 3;
 
@@ -30,12 +33,18 @@ const MOST_CPUS: usize = 40;
 std::thread_local! {
     static CPUS: Cell<usize> = const { Cell::new(NR_CPUS) };
     static HAS_BLOCKS: Cell<bool> = const { Cell::new(false) };
+    static HAS_WHOLE_BLOCK: Cell<bool> = const { Cell::new(false) };
 }
 
 /// From now on worlds of this test have three blocks, fewer than CPUs want: all of them take
 /// frames from the same one.
 pub fn use_blocks() {
     HAS_BLOCKS.set(true);
+}
+
+/// From now on worlds of this test have a block that is wholly free.
+pub fn use_whole_block() {
+    HAS_WHOLE_BLOCK.set(true);
 }
 
 /// From now on worlds of this test have so many CPUs.
@@ -143,7 +152,11 @@ pub struct Modelled;
 unsafe impl Machine for Modelled {
     type Format = Toy;
     fn frames(&self) -> &[FrameRange] {
-        if HAS_BLOCKS.get() { &FAR_RANGES } else { &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }] }
+        match (HAS_BLOCKS.get(), HAS_WHOLE_BLOCK.get()) {
+            (true, _) => &FAR_RANGES,
+            (false, true) => &WHOLE_RANGES,
+            (false, false) => &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }],
+        }
     }
     fn begin(&mut self) -> bool {
         true

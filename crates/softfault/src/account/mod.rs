@@ -218,6 +218,18 @@ events! {
     MigrateRefusedRaced = "migrate_refused_raced",
     /// Not moved: no frame to move to.
     MigrateRefusedNoTarget = "migrate_refused_no_target",
+    /// Frames that had descriptors of a folio's tails and became free memory.
+    TailDescsFreed = "tail_descs_freed",
+    /// Frames that such descriptors took again.
+    TailDescsRestored = "tail_descs_restored",
+    /// Tail descriptors stay as they are: no folio of 2 MiB is there.
+    TailDescsNoFolio = "tail_descs_no_folio",
+    /// Tail descriptors stay: they are what was asked for.
+    TailDescsUnchanged = "tail_descs_unchanged",
+    /// Tail descriptors stay: their frames are of no use.
+    TailDescsInMetadata = "tail_descs_in_metadata",
+    /// Tail descriptors do not come back: no frames.
+    TailDescsNoFrames = "tail_descs_no_frames",
     /// Ranges of memory added.
     MemoryAdded = "memory_added",
     /// Not added: not whole sections.

@@ -61,6 +61,9 @@ pub enum Broken {
     Unmarked(Pfn),
     /// The words that say where descriptors and blocks lie do not agree, from this frame on. I50.
     Section(Pfn),
+    /// The descriptors of this frame and those after it are in a frame that is another's, or nowhere
+    /// though a frame needs one; or the frame is reserved for some that are elsewhere. I51.
+    Descs(Pfn),
     /// What stands for blocks without memory was written. I50.
     HoleInUse,
     /// A counter differs from what is there. I21.

@@ -85,8 +85,8 @@ impl<M: Machine> Attempt<'_, M> {
         let first = b.first_frame().0;
         self.vm.machine.tick(Tick::Step);
         (first..first + BLOCK_FRAMES as u32).any(|pfn| {
-            let state = self.vm.frames.desc(Pfn(pfn)).state();
-            matches!(state.kind(), FrameKind::Anon | FrameKind::Shared) && state.pins() > 0
+            let state = self.vm.state_of(Pfn(pfn));
+            state.is_some_and(|s| matches!(s.kind(), FrameKind::Anon | FrameKind::Shared) && s.pins() > 0)
         })
     }
 

@@ -87,7 +87,7 @@ pub(super) fn nobody_is_told(_space: Pfn, _vpn: Vpn) -> bool {
 impl<M: Machine> Vm<M> {
     /// Whether a frame looks as if it could be moved.
     pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
-        let state = self.frames.find_desc(pfn).ok_or(MigrateRefusal::Reserved)?.state();
+        let state = self.state_of(pfn).ok_or(MigrateRefusal::Reserved)?;
         if self.frames.folio(pfn).state().kind() != FrameKind::Free && self.is_part(pfn) {
             return Err(MigrateRefusal::HugePage);
         }

@@ -104,7 +104,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         for (i, vpn) in (range.start.0..range.end.0).map(Vpn).enumerate() {
             let pfn = Pfn(first.0 + i as u32);
             let is_page = vpn == request.vpn;
-            descs[i].assign(FrameKind::Anon, 1, self.family, found.index_of(vpn));
+            let desc = descs.map_or_else(|| self.vm.frames.desc(pfn), |descs| &descs[i]);
+            desc.assign(FrameKind::Anon, 1, self.family, found.index_of(vpn));
             let accessed = is_page || marks_all;
             let dirty = accessed && request.access() == Access::Write;
             let leaf = Leaf { pfn, rights, accessed, dirty };
@@ -112,7 +113,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 nr_filled += 1;
                 has_page |= is_page;
             } else {
-                descs[i].clear();
+                desc.clear();
                 self.vm.release_one(pfn, Content::Zero);
             }
         }

@@ -23,6 +23,7 @@
 //! and nothing is taken under it.
 
 use super::desc::{FrameKind, MAP_ONE};
+use super::desc_frames::DescFrames;
 use crate::addr::Pfn;
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
@@ -41,7 +42,8 @@ pub(crate) struct FolioData {
     pub(crate) first: Word,
     /// Round of compaction in which the block was tried in vain, + 1.
     pub(crate) passed_over: Word,
-    pub(crate) pad: [Word; 2],
+    /// Where the block's descriptors lie that are not where its section has them.
+    pub(crate) descs: DescFrames,
 }
 
 /// The first word, taken apart.
@@ -76,11 +78,12 @@ impl FolioData {
     /// Of a block that has none.
     pub(super) const fn none() -> FolioData {
         let [state, owner, index, first, passed_over] = [const { Word::new(0) }; 5];
-        FolioData { state, owner, index, first, passed_over, pad: [const { Word::new(0) }; 2] }
+        FolioData { state, owner, index, first, passed_over, descs: DescFrames::none() }
     }
     /// Whether nobody has written it.
     pub(super) fn is_none(&self) -> bool {
         [&self.state, &self.owner, &self.index, &self.first, &self.passed_over].iter().all(|word| word.get() == 0)
+            && self.descs.is_none()
     }
     pub(crate) fn state(&self) -> FolioState {
         FolioState(self.state.load(Ordering::Acquire))

@@ -104,8 +104,8 @@ impl<M: Machine> Memory<M> {
     /// frames in a CPU's cache: what the descriptors say, or the folio that speaks for them. A
     /// folio of an object has the age of its head.
     pub(crate) fn nr_user_pages(&self, pfn: Pfn) -> u64 {
-        let Some(desc) = self.frames.find_desc(pfn) else { return 0 };
-        let (state, folio) = (desc.state(), self.frames.folio(pfn).state());
+        let Some(state) = self.state_of(pfn) else { return 0 };
+        let folio = self.frames.folio(pfn).state();
         match state.kind() {
             FrameKind::Anon => 1,
             FrameKind::Shared => state.order().nr_pages(),

@@ -34,6 +34,7 @@ mod class;
 #[cfg(test)]
 mod class_tests;
 mod desc;
+mod desc_frames;
 mod folio;
 mod folio_alloc;
 #[cfg(test)]
@@ -68,6 +69,7 @@ mod sight;
 mod stat;
 mod stays;
 mod summary;
+mod tail_descs;
 mod tails;
 #[cfg(test)]
 mod tests;
@@ -102,12 +104,14 @@ pub(crate) use runs::BLOCK_WORDS;
 pub(crate) use sections::{BlockPieces, DescCursor, Descs};
 pub(crate) use sight::Source;
 pub(crate) use summary::{FEW_BLOCKS, Kind, Summary, SummaryRow};
+pub(crate) use tail_descs::{DescSpares, FormerDescs, NR_OF_TAILS};
 pub(crate) use want::{Content, Fill};
 pub(crate) use watch::Watch;
 
 use crate::addr::{OptPfn, Pfn};
 use crate::base::Base;
 use crate::machine::{MAX_CPUS, Machine};
+use crate::mem::LinearMap;
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
@@ -147,6 +151,8 @@ impl<M: Machine> Deref for Memory<M> {
 pub struct Frames {
     pub(crate) descs: Descs,
     pub(crate) blocks: Blocks,
+    /// Where the frames lie that have descriptors which lie elsewhere.
+    pub(crate) map: LinearMap,
     /// The one frame that read faults map; carries no count.
     pub(crate) zero: Pfn,
     /// First frame of the huge zero frame, an [`OptPfn`]: none until it is first asked for.

@@ -16,10 +16,12 @@
 //!
 //! Anonymous pages have no head: see `folio.rs`.
 //!
-//! Locks on entry: none. Who looks a head up shows the section in which the entry or slot was
+//! Tails of a folio of 2 MiB may have no descriptors of their own: see `tail_descs.rs`.
+//!
+//! Locks on entry: none. Who looks a head up is in the section in which the entry or slot was
 //! read, or has a pin.
 
-use super::{Class, Content, Fill, FrameDesc, FrameKind, Frames, Memory};
+use super::{BLOCK_WORDS, Class, Content, Fill, FrameDesc, FrameKind, Frames, Memory, word_base};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
 
@@ -35,7 +37,8 @@ impl Frames {
         Pfn(pfn.0 - (offset - self.blocks.at(b).tails.head(offset)) as u32)
     }
 
-    /// The frame whose descriptor speaks for one that an entry, a slot or a pin names.
+    /// The frame whose descriptor speaks for one that an entry or a slot names: read in the section that
+    /// is open, or the entry is the caller's. Who has a pin alone asks for the [`head`](Self::head).
     #[inline(always)]
     pub(crate) fn head_of_named(&self, pfn: Pfn) -> Pfn {
         if self.desc(pfn).state().kind() == FrameKind::Free { self.head(pfn) } else { pfn }
@@ -86,14 +89,28 @@ impl<M: Machine> Memory<M> {
         if state.kind() != FrameKind::Shared || state.order() == Order::BASE {
             return self.give_back(head, Fill::Raw);
         }
-        self.end_folio(head, state.order());
-        self.release_run(head, state.order().nr_pages(), Content::Unknown);
+        let (b, order) = (BlockId::of(head), state.order());
+        let nr_kept = if order == Order::PMD && self.frames.is_bare(b) { self.make_whole_at_end(b) } else { 0 };
+        self.end_folio(head, order);
+        match nr_kept {
+            0 => self.release_run(head, order.nr_pages(), Content::Unknown),
+            _ => self.release_but_last(b, nr_kept),
+        }
+    }
+
+    /// Frees a block but for its last frames, which stay in use.
+    fn release_but_last(&self, b: BlockId, nr_kept: u64) {
+        for w in 0..BLOCK_WORDS {
+            let mask = if w + 1 == BLOCK_WORDS { u64::MAX >> nr_kept } else { u64::MAX };
+            self.release_word(word_base(b, w), mask, Content::Unknown);
+        }
     }
 
     /// The frames of a folio are on their own, and the caller's alone: nobody names the folio,
     /// and all sections that saw it have ended.
     pub(crate) fn end_folio(&self, first: Pfn, order: Order) {
         let (b, offset) = place(first);
+        debug_assert!(!self.frames.is_bare(b), "I51: frames on their own have descriptors");
         if order != Order::BASE {
             self.frames.blocks.at(b).tails.clear(offset, order.nr_pages());
         }

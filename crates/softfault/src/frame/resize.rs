@@ -89,7 +89,7 @@ impl<M: Machine> Memory<M> {
             return Err(AddMemoryRefusal::AlreadyThere);
         }
         let mut metadata = Chain(OptPfn::NONE);
-        let is_new = |section: &usize| self.frames.find_desc(first_desc_of(*section)).is_none();
+        let is_new = |section: &usize| self.frames.find_desc_at_rest(first_desc_of(*section)).is_none();
         for _ in sections.clone().filter(is_new) {
             if self.obtain_metadata(&mut metadata).is_err() {
                 self.give_metadata_back(metadata);
@@ -116,7 +116,7 @@ impl<M: Machine> Memory<M> {
     fn is_taken(&self, section: usize) -> bool {
         let (first, end) = frames_of(section);
         let is_of_beginning = self.machine.frames().iter().any(|r| u64::from(r.first.0) < end && first < r.end());
-        match self.frames.find_desc(first_desc_of(section)) {
+        match self.frames.find_desc_at_rest(first_desc_of(section)) {
             Some(_) => self.frames.is_present(section),
             None => is_of_beginning,
         }
@@ -273,13 +273,13 @@ impl Frames {
 
     /// Whether a section has memory. Under the lock of resizes.
     fn is_present(&self, section: usize) -> bool {
-        let desc = self.find_desc(first_desc_of(section));
+        let desc = self.find_desc_at_rest(first_desc_of(section));
         desc.is_some_and(|desc| desc.state().kind() != FrameKind::Reserved || desc.owner.get() != REMOVED)
     }
 
     /// The holes below a section lead to it. Under the lock of resizes.
     fn lead_to(&self, section: usize) {
-        for hole in (0..section).rev().take_while(|hole| self.find_desc(first_desc_of(*hole)).is_none()) {
+        for hole in (0..section).rev().take_while(|hole| self.find_desc_at_rest(first_desc_of(*hole)).is_none()) {
             self.descs.leave_out(hole, section);
             self.blocks.data.leave_out(hole, section);
         }

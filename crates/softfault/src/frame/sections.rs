@@ -15,7 +15,8 @@
 //! over blocks by number needs no look first. It is never written: it offers nothing, so that
 //! nobody reserves it or claims from it. A descriptor is another matter. Who has a frame, or an
 //! entry or slot that names it, knows that there is one ([`desc`](Frames::desc)). Who has a mere
-//! number asks ([`find_desc`](Frames::find_desc)).
+//! number asks, and shows the section that keeps what was found
+//! ([`find_desc`](Frames::find_desc)). Tails of a folio may have none: see `tail_descs.rs`.
 //!
 //! Source: Linux, `SPARSEMEM` (sections of 128 MiB on x86-64, `mem_section`).
 //!
@@ -24,8 +25,10 @@
 use super::Frames;
 use super::block::BlockData;
 use super::desc::FrameDesc;
+use super::desc_frames::{DescFrames, place_of};
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::mem::{Cursor, Near, Pieces};
+use crate::section::InSection;
 
 /// log2 of the blocks in a section.
 pub(crate) const SECTION_BLOCK_SHIFT: u32 = 6;
@@ -37,7 +40,10 @@ pub(crate) const SECTION_FRAMES: u64 = 1 << SECTION_SHIFT;
 /// The descriptors of all frames.
 pub(crate) type Descs = Pieces<FrameDesc, SECTION_SHIFT>;
 /// Descriptors of frames, most of which lie near each other.
-pub(crate) struct DescCursor<'a>(Cursor<'a, FrameDesc, SECTION_SHIFT>);
+pub(crate) struct DescCursor<'a> {
+    frames: &'a Frames,
+    descs: Cursor<'a, FrameDesc, SECTION_SHIFT>,
+}
 /// All blocks' data.
 pub(crate) type BlockPieces = Pieces<BlockData, SECTION_BLOCK_SHIFT>;
 
@@ -48,7 +54,8 @@ pub(crate) fn frames_of(section: usize) -> (u64, u64) {
 }
 
 impl Frames {
-    /// The descriptor of a frame of the machine.
+    /// The descriptor of a frame that is in use, or in the caller's hand. Of a tail only within a
+    /// section, or at rest: it may be one that stands for many.
     ///
     /// # Panics
     ///
@@ -57,29 +64,61 @@ impl Frames {
     pub(crate) fn desc(&self, pfn: Pfn) -> &FrameDesc {
         match self.descs.get(pfn.0 as usize) {
             Some(desc) => desc,
-            None => no_desc(pfn),
+            None => self.desc_apart(pfn),
         }
     }
 
     /// The same, and where those of its neighbours are.
     #[inline(always)]
     pub(crate) fn desc_near(&self, pfn: Pfn) -> (&FrameDesc, Near<FrameDesc>) {
-        self.descs.get_near(pfn.0 as usize).unwrap_or_else(|| no_desc(pfn))
+        self.descs.get_near(pfn.0 as usize).unwrap_or_else(|| self.desc_near_apart(pfn))
     }
 
-    /// Those of adjacent frames of one block.
-    ///
-    /// # Panics
-    ///
-    /// As [`desc`](Self::desc).
+    /// Those of adjacent frames of one block, where they lie beside each other.
     #[inline(always)]
-    pub(crate) fn descs_from(&self, first: Pfn, nr: u64) -> &[FrameDesc] {
-        self.descs.run(first.0 as usize, nr as usize).unwrap_or_else(|| no_desc(first))
+    pub(crate) fn descs_from(&self, first: Pfn, nr: u64) -> Option<&[FrameDesc]> {
+        self.descs.run(first.0 as usize, nr as usize)
     }
 
-    /// The descriptor of a frame, if the number is one of the machine's memory.
-    pub(crate) fn find_desc(&self, pfn: Pfn) -> Option<&FrameDesc> {
-        self.descs.get(pfn.0 as usize)
+    /// The descriptor of a frame, if the number is one of the machine's memory. It is that frame's
+    /// until the section ends.
+    pub(crate) fn find_desc<'s>(&'s self, _inside: InSection<'s>, pfn: Pfn) -> Option<&'s FrameDesc> {
+        self.find_desc_at_rest(pfn)
+    }
+
+    /// The same for those who know that no folio of the block changes: at rest, or of a frame that is in
+    /// the caller's hand or is metadata.
+    pub(crate) fn find_desc_at_rest(&self, pfn: Pfn) -> Option<&FrameDesc> {
+        self.descs.get(pfn.0 as usize).or_else(|| self.find_desc_apart(pfn))
+    }
+
+    /// Which frames have descriptors of the block.
+    pub(super) fn desc_frames(&self, b: BlockId) -> &DescFrames {
+        &self.blocks.at(b).data.folio.descs
+    }
+
+    /// The descriptor of a frame of a section that is apart.
+    #[cold]
+    #[inline(never)]
+    fn find_desc_apart(&self, pfn: Pfn) -> Option<&FrameDesc> {
+        let there = self.descs.get_in_place(pfn.0 as usize)?;
+        let (quarter, offset) = place_of(pfn);
+        let moved = self.desc_frames(BlockId::of(pfn)).get(quarter);
+        Some(moved.map_or(there, |frame| self.map.view(frame, offset)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn desc_apart(&self, pfn: Pfn) -> &FrameDesc {
+        self.find_desc_apart(pfn).unwrap_or_else(|| no_desc(pfn))
+    }
+
+    /// What lies near it is a guess.
+    #[cold]
+    #[inline(never)]
+    fn desc_near_apart(&self, pfn: Pfn) -> (&FrameDesc, Near<FrameDesc>) {
+        let near = self.descs.find_near(pfn.0 as usize).unwrap_or_else(|| no_desc(pfn));
+        (self.desc_apart(pfn), near)
     }
 
     /// The first section of which the two tables do not say the same, or do not lead to the next one
@@ -87,7 +126,7 @@ impl Frames {
     pub(crate) fn wrong_section(&self) -> Option<usize> {
         let mut next = None;
         (0..Descs::nr_pieces(self.descs.len())).rev().find(|p| {
-            let is_there = self.descs.get(p << SECTION_SHIFT).is_some();
+            let is_there = self.descs.is_there(p << SECTION_SHIFT);
             next = if is_there { Some(*p) } else { next };
             is_there != self.blocks.is_there(BlockId((p << SECTION_BLOCK_SHIFT) as u32))
                 || [self.descs.next_piece(*p), self.blocks.data.next_piece(*p)] != [next; 2]
@@ -105,15 +144,17 @@ impl Frames {
 
 impl<'a> DescCursor<'a> {
     pub(crate) fn over(frames: &'a Frames) -> DescCursor<'a> {
-        DescCursor(Cursor::new(&frames.descs))
+        DescCursor { frames, descs: Cursor::new(&frames.descs) }
     }
 
-    /// As [`Frames::desc`], of a frame whose section stays, as do those of the frames before it.
+    /// As [`Frames::desc`], of a frame whose section stays, as do those of the frames before it. The
+    /// entries that name them are the caller's, or the frames are: since before the first look, so that
+    /// none of their descriptors has come to another place since.
     #[inline(always)]
     pub(crate) fn at(&mut self, pfn: Pfn) -> &'a FrameDesc {
-        match self.0.get(pfn.0 as usize) {
+        match self.descs.get(pfn.0 as usize) {
             Some(desc) => desc,
-            None => no_desc(pfn),
+            None => self.frames.desc_apart(pfn),
         }
     }
 }

@@ -7,16 +7,25 @@
 //!
 //! Locks on entry: none.
 
-use super::Memory;
+use super::{FrameDesc, FrameState, Memory};
 #[cfg(any(test, feature = "hooks"))]
 use crate::account::Event;
 use crate::account::{NR_EVENTS, VmStat};
+use crate::addr::Pfn;
 use crate::machine::{CpuId, Machine, Tick};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 use crate::table::format::huge_order;
 
 impl<M: Machine> Memory<M> {
+    /// What a frame is used for, if the number is one of the machine's memory, as far as a look goes.
+    ///
+    /// Locks on entry: no section.
+    pub(crate) fn state_of(&self, pfn: Pfn) -> Option<FrameState> {
+        let section = self.section();
+        self.frames.find_desc(section.inside(), pfn).map(FrameDesc::state)
+    }
+
     /// Frames that a huge entry maps.
     pub(crate) const NR_SUB_FRAMES: u64 = huge_order::<M::Format>().nr_pages();
 

@@ -115,7 +115,7 @@ impl<M: Machine> Vm<M> {
         if pfn < 0 || pfn >= self.frames.descs.len() as i64 {
             return None;
         }
-        let desc = self.frames.find_desc(Pfn(pfn as u32))?;
+        let desc = self.frames.find_desc_at_rest(Pfn(pfn as u32))?;
         let offset = addr % PAGE_SIZE as usize;
         Some(match desc.state().kind() {
             FrameKind::Table => Place { structure: "table", field: TABLES[(desc.index.get() as usize).min(4)] },

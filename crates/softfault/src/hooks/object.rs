@@ -1,8 +1,10 @@
 //! What is known of an object's page.
 
+use crate::addr::{BlockId, Pfn};
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
+use crate::space::Vm;
 
 /// What is known once and for all of a page of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +16,17 @@ pub struct ObjectPageState {
     pub referenced: bool,
     /// It was written: through the handle, by a fault, or by an entry that is gone.
     pub dirty: bool,
+}
+
+impl<M: Machine> Vm<M> {
+    /// As [`free_tail_descs`](SharedObject::free_tail_descs), of the folio with that head, which nobody maps
+    /// or changes meanwhile. The frames are written at once where the descriptor of `tail` was.
+    pub fn free_and_overwrite_tail_descs(&self, head: Pfn, tail: Pfn) {
+        self.call();
+        let former = self.frames.make_bare(BlockId::of(head)).expect("the descriptors lie in frames that have some");
+        self.free_when_unseen(&former);
+        self.frames.overwrite_former(&former, tail);
+    }
 }
 
 impl<M: Machine> SharedObject<'_, M> {

@@ -18,7 +18,7 @@ impl<M: Machine> Vm<M> {
     /// those who hold anything.
     pub fn split_folio(&self, pfn: Pfn) {
         self.call();
-        if self.frames.find_desc(pfn).is_none() {
+        if self.frames.find_desc_at_rest(pfn).is_none() {
             return;
         }
         let folio = self.frames.folio(pfn);

@@ -124,7 +124,7 @@ impl<M: Machine> Vm<M> {
         let first = BlockId(block).first_frame().0;
         let end = (u64::from(first) + BLOCK_FRAMES).min(self.nr_frames()) as u32;
         let is_page = |p: u32| {
-            let kind = self.frames.find_desc(Pfn(p)).map(|desc| desc.state().kind());
+            let kind = self.frames.find_desc_at_rest(Pfn(p)).map(|desc| desc.state().kind());
             matches!(kind, Some(FrameKind::Free | FrameKind::Anon))
         };
         (first..end).all(is_page)

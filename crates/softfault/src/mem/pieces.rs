@@ -1,5 +1,6 @@
 //! Arrays in pieces, each of which lies where there was room, or is not there: descriptors and
-//! blocks of sections (`frame/sections.rs`).
+//! blocks of sections (`frame/sections.rs`). Of a piece that is *apart*, some elements lie elsewhere:
+//! its owner knows where (`frame/tail_descs.rs`), and `get` finds none of it.
 //!
 //! One of the few modules with `unsafe`, for the reason that `mem.rs` gives: a place that is out
 //! of date leads to numbers that are.
@@ -20,9 +21,13 @@ pub struct Pieces<T, const SHIFT: u32> {
 }
 
 /// In the word of a piece: the rest is the address at which element 0 would lie if the piece went
-/// on so far down, wrapping around. Where the bit is clear, there is no piece, and the word is
-/// the number of the next one, times two.
+/// on so far down, wrapping around.
 const HERE: u64 = 1;
+/// In its place: the same, but some elements lie elsewhere. Whoever looks for one bit only finds no
+/// element, and asks; so a piece that is not apart costs no look at this one.
+const APART: u64 = 2;
+/// Where both are clear there is no piece: the word is the number of the next one, so far up.
+const NEXT_SHIFT: u32 = 2;
 
 /// The address at which an element lies that is in the same piece as one that was found.
 pub struct Near<T> {
@@ -45,6 +50,10 @@ impl<T> Near<T> {
         // SAFETY: I1, I5: the caller's promise.
         unsafe { &*core::ptr::with_exposed_provenance::<T>(self.addr(i)) }
     }
+    /// Where element `i` would lie.
+    pub fn place_of(&self, i: usize) -> usize {
+        self.addr(i)
+    }
     /// Asks for the line of element `i` as `prefetch` does; there need be no such element.
     #[inline(always)]
     pub fn prefetch(&self, i: usize) {
@@ -63,7 +72,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     ///
     /// If there are not enough words.
     pub fn over(places: FrameArray<Word>, len: usize) -> Self {
-        assert!(places.len >= Self::nr_pieces(len) && align_of::<T>() > HERE as usize);
+        assert!(places.len >= Self::nr_pieces(len) && align_of::<T>() > (HERE | APART) as usize);
         Pieces { places, len, words: PhantomData }
     }
     /// Number of elements, those of no piece included.
@@ -75,8 +84,8 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     pub fn len_of(&self, p: usize) -> usize {
         (self.len - (p << SHIFT)).min(1 << SHIFT)
     }
-    /// Element `i`, if its piece is there. The word of a piece is read by all and written when
-    /// memory comes or goes: a line in each cache.
+    /// Element `i`, if its piece is there and not apart. The word of a piece is read by all and
+    /// written when memory comes or goes: a line in each cache.
     #[inline(always)]
     pub fn get(&self, i: usize) -> Option<&T> {
         self.get_near(i).map(|(found, _)| found)
@@ -98,7 +107,37 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
         let found = unsafe { near.element(i) };
         Some((found, near))
     }
-    /// Elements `i..i + nr`, if they are of one piece, which is there.
+    /// Where element `i` would lie, and its neighbours, if its piece is there: apart or not.
+    pub fn find_near(&self, i: usize) -> Option<Near<T>> {
+        let place = sync::look(self.places.get(i >> SHIFT).filter(|_| i < self.len)?);
+        let is_there = place & (HERE | APART) != 0;
+        is_there.then_some(Near { origin: (place & !(HERE | APART)) as usize, of: PhantomData })
+    }
+    /// Element `i` where the piece has its elements, apart or not: the caller knows that this one is
+    /// there, or reads a number that is out of date.
+    pub fn get_in_place(&self, i: usize) -> Option<&T> {
+        // SAFETY: I1, I5, I50: as in `get_near`: the frames of a piece are the machine's.
+        self.find_near(i).map(|near| unsafe { near.element(i) })
+    }
+    /// Whether the piece of element `i` is there.
+    pub fn is_there(&self, i: usize) -> bool {
+        self.find_near(i).is_some()
+    }
+    /// Piece `p`, which is there, is apart from now on, for good. What was written before is seen by
+    /// whoever finds that.
+    pub fn take_apart(&self, p: usize) {
+        let place = self.places.at(p);
+        let seen = sync::look(place);
+        if seen & HERE != 0 {
+            // Nobody else changes the word of a piece that is there.
+            place.store((seen & !HERE) | APART, Ordering::Release);
+        }
+    }
+    /// Whether piece `p` is apart.
+    pub fn is_apart(&self, p: usize) -> bool {
+        self.places.get(p).is_some_and(|place| sync::look(place) & APART != 0)
+    }
+    /// Elements `i..i + nr`, if they are of one piece, which is there and not apart.
     #[inline(always)]
     pub fn run(&self, i: usize, nr: usize) -> Option<&[T]> {
         let first = self.get(i)?;
@@ -109,7 +148,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// Piece `p`, if it is there.
     #[cfg(any(test, feature = "hooks"))]
     pub fn piece(&self, p: usize) -> Option<FrameArray<T>> {
-        let first = core::ptr::from_ref(self.get(p << SHIFT)?).cast_mut();
+        let first = core::ptr::from_ref(self.get_in_place(p << SHIFT)?).cast_mut();
         Some(FrameArray { base: NonNull::new(first)?, len: self.len_of(p), words: PhantomData })
     }
     /// Piece `p` is this array from now on. What was written to it before is seen by whoever
@@ -126,13 +165,13 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// Piece `p` is nowhere from now on; the next that is there is `next`, or none if it is
     /// the number of pieces.
     pub fn leave_out(&self, p: usize, next: usize) {
-        self.places.at(p).store((next as u64) << 1, Ordering::Release);
+        self.places.at(p).store((next as u64) << NEXT_SHIFT, Ordering::Release);
     }
     /// The first piece from `p` on that is there.
     pub fn next_piece(&self, p: usize) -> Option<usize> {
         let place = sync::look(self.places.get(p)?);
-        match place & HERE {
-            0 => Some((place >> 1) as usize).filter(|next| *next > p && *next < self.places.len),
+        match place & (HERE | APART) {
+            0 => Some((place >> NEXT_SHIFT) as usize).filter(|next| *next > p && *next < self.places.len),
             _ => Some(p),
         }
     }

@@ -58,8 +58,8 @@ impl<M: Machine> Pin<'_, M> {
 impl<M: Machine> Drop for Pin<'_, M> {
     /// From any CPU, outside sections: the frame goes back if the page has gone.
     fn drop(&mut self) {
-        // A folio that is pinned stays one.
-        let head = self.vm.frames.head_of_named(self.pfn);
+        // A folio that is pinned stays one. Its tails may have no descriptors.
+        let head = self.vm.frames.head(self.pfn);
         let is_last = self.vm.frames.desc(head).pin_drop();
         self.vm.count(Event::PinReleased, 1);
         if is_last {

@@ -28,7 +28,7 @@ impl<M: Machine> Vm<M> {
     /// Drops a pin that is not counted as acquired, and moves the page.
     #[cold]
     pub(super) fn unpin_to_move(&self, pfn: Pfn) {
-        let head = self.frames.head_of_named(pfn);
+        let head = self.frames.head(pfn);
         if self.frames.desc(head).pin_drop() {
             // The page has gone since.
             return self.give_back_page(head);

@@ -124,7 +124,7 @@ impl<M: Machine> Links<M> {
     /// A reference to the family that a private frame names, and the frame's index.
     fn family_of(&self, pfn: Pfn) -> Option<(FamilyRef<'_, M>, u64)> {
         let lookup = &self.lookup_section();
-        let (owner, index) = self.anon_owner(pfn).filter(|(owner, _)| *owner < self.nr_frames())?;
+        let (owner, index) = self.anon_owner(lookup, pfn).filter(|(owner, _)| *owner < self.nr_frames())?;
         let founder = Pfn(owner as u32);
         self.is_founder(lookup, founder).then(|| self.family_get(lookup, founder))?.map(|family| (family, index))
     }
@@ -154,8 +154,8 @@ impl<M: Machine> Links<M> {
 
     /// Owner and index of a private frame, from its own descriptor or from that of
     /// the folio that it is a part of.
-    fn anon_owner(&self, pfn: Pfn) -> Option<(u64, u64)> {
-        let desc = self.frames.find_desc(pfn)?;
+    fn anon_owner(&self, lookup: &LookupSection<'_>, pfn: Pfn) -> Option<(u64, u64)> {
+        let desc = self.frames.find_desc(lookup.inside(), pfn)?;
         if desc.state().kind() == FrameKind::Anon {
             return Some((desc.owner.load(Ordering::Acquire), desc.index.load(Ordering::Acquire)));
         }

@@ -1,18 +1,19 @@
 //! A hole, or the end of the object, cuts a folio.
 //!
 //! ```text
-//! pinned, or no larger than the object's least   stays whole; the pages that go are zeroed
+//! pinned, or no larger than the object's least,  stays whole; the pages that go are zeroed
+//! or no frames for the descriptors of its tails
 //! else                                           the pages that stay become aligned folios of
 //!                                                their own, the others are freed
 //! ```
-//! Neither needs memory. All pages of the folio are marked as leaving, no entry maps one, and
+//! Neither needs memory that is not free. All pages of the folio are marked as leaving, no entry maps one, and
 //! all sections that had read one of its words have ended. So nobody looks at its head or its
 //! tails, and pins are final.
 //!
 //! Locks on entry: the object's `resize`, no section.
 
 use super::slot::{PageFrame, PageSlot};
-use crate::addr::{ObjectPages, Order, PAGE_SIZE, Pfn};
+use crate::addr::{BlockId, ObjectPages, Order, PAGE_SIZE, Pfn};
 use crate::frame::FreeBatch;
 use crate::links::Links;
 use crate::machine::Machine;
@@ -38,7 +39,7 @@ impl<M: Machine> Links<M> {
         let least = self.object_orders(id).least();
         // Whole folios of the least size go; of the others pages are zeroed.
         let inner = round_up(goes.start, least)..round_down(goes.end, least);
-        if inner.start >= inner.end || self.frames.desc(pfn).has_pins_now() {
+        if inner.start >= inner.end || self.frames.desc(pfn).has_pins_now() || !self.has_descs(pfn, order) {
             self.zero_pages(folio, goes);
             return folio.slot.put(pfn, order);
         }
@@ -54,6 +55,15 @@ impl<M: Machine> Links<M> {
             folio.slot.next(by).empty_all(Order::BASE);
             batch.add(Pfn(pfn.0 + by as u32));
         }
+    }
+
+    /// Whether all frames of the folio have descriptors, or have them again: each part has a head.
+    fn has_descs(&self, pfn: Pfn, order: Order) -> bool {
+        let b = BlockId::of(pfn);
+        if order < Order::PMD || !self.frames.is_bare(b) {
+            return true;
+        }
+        self.desc_spares_if_free().map(|spares| self.make_whole(b, &spares)).is_ok()
     }
 
     fn make_part(&self, folio: &Folio<'_>, (first, order): (u64, Order), old: crate::frame::FrameState) {

@@ -47,7 +47,7 @@ impl<M: Machine> Links<M> {
     /// A reference to the object that a page's frame names, or the head of a folio, and the number of the page.
     pub(crate) fn object_of(&self, pfn: Pfn) -> Option<(KeptObject<'_, M>, u64)> {
         let lookup = &self.lookup_section();
-        let desc = self.frames.desc(pfn);
+        let desc = self.frames.find_desc(lookup.inside(), pfn)?;
         if desc.state().kind() != FrameKind::Shared {
             return None;
         }

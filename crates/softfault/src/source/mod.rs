@@ -20,3 +20,4 @@ mod pages;
 mod refs;
 pub(crate) mod slot;
 mod spare;
+mod tail_descs;

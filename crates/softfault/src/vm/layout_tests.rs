@@ -96,7 +96,7 @@ fn passes_go_on_behind_a_hole() {
     assert_eq!((there[0], there[64]), (BlockId(64), BlockId(512)));
     assert_eq!([0, 63, 64, 127, 128, 511].map(|b| blocks.distance(BlockId(b))), [64, 1, 0, 0, 384, 1]);
     assert!([0, 128, 511].iter().all(|b| !blocks.is_there(BlockId(*b)) && blocks.at(BlockId(*b)).nr_free() == 0));
-    assert!(vm.frames.find_desc(Pfn(5 * section)).is_none());
+    assert!(vm.frames.find_desc_at_rest(Pfn(5 * section)).is_none());
     for nr_blocks in [1, 5, 200] {
         let nr_generations = vm.generation();
         let nr_steps = 1 + core::iter::repeat_with(|| vm.advance_generation(nr_blocks))

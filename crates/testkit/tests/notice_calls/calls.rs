@@ -77,6 +77,7 @@ calls! {
     No "Vm::migrate_frame": |s| _ = s.vm.migrate_frame(s.other.translate_at_rest(BASE).unwrap().pfn);
     No "Vm::poison_frame": |s| _ = s.vm.poison_frame(Pfn(0));
     No "Vm::swap_out_frame": |s| _ = s.vm.swap_out_frame(Pfn(0));
+    No "Vm::free_and_overwrite_tail_descs": |s| s.vm.free_and_overwrite_tail_descs(Pfn(0), Pfn(1));
     No "Vm::compact_step": |s| _ = s.vm.compact_step(&CompactBudget::BACKGROUND);
     No "Vm::shrink_underused": |s| _ = s.vm.shrink_underused(u64::MAX);
     No "Vm::zero_ahead": |s| _ = s.vm.zero_ahead(u64::MAX);
@@ -167,6 +168,8 @@ calls! {
     Yes "SharedObject::object_page_state": |s| _ = s.object.object_page_state(0);
     No "SharedObject::set_size_bytes": |s| s.object.set_size_bytes(PAGE);
     No "SharedObject::discard": |s| s.object.discard(0..1);
+    No "SharedObject::free_tail_descs": |s| _ = s.object.free_tail_descs(0);
+    No "SharedObject::restore_tail_descs": |s| _ = s.object.restore_tail_descs(0);
     No "SharedObject::zero": |s| s.object.zero(5..3 * PAGE + 5);
     No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();
     No "SharedObject::next_resident": |s| _ = s.object.next_resident(0..9);

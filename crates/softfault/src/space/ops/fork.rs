@@ -22,7 +22,7 @@ use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::errno::op_error;
-use crate::frame::{DescCursor, FrameDesc, MapsFull, OutOfFrames};
+use crate::frame::{FrameDesc, MapsFull, OutOfFrames};
 use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::Vm;
@@ -236,7 +236,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut to = None;
         let (mut nr_anon, mut nr_swapped) = (0, 0);
         let mut result = Ok(());
-        let mut descs = DescCursor::over(&self.vm.frames);
         for vpn in (part.start.0..part.end.0).map(Vpn) {
             self.vm.machine.tick(Tick::Step);
             let i = index_of::<M::Format>(vpn.0, 0);
@@ -250,7 +249,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
             let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
-            let shared = match copied.map(|()| self.share_entry(slot, loaded, &mut descs, write_protected)) {
+            let shared = match copied.map(|()| self.share_entry(slot, loaded, write_protected)) {
                 Ok(Shared::Copied(why)) => self.copy_for_child(writer, child, slot, vpn, why, write_protected),
                 shared => shared,
             };
@@ -280,13 +279,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Raises the count under the entry's lock and takes the write right away.
     #[inline]
-    fn share_entry(
-        &self,
-        slot: Slot<'_, M::Format>,
-        mut loaded: Unread,
-        descs: &mut DescCursor<'_>,
-        write_protected: &mut bool,
-    ) -> Shared {
+    fn share_entry(&self, slot: Slot<'_, M::Format>, mut loaded: Unread, write_protected: &mut bool) -> Shared {
         loop {
             let seen = slot.seen(loaded);
             match seen.entry {
@@ -304,7 +297,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
-                        return self.share_locked(slot, leaf, descs.at(leaf.pfn), write_protected);
+                        return self.share_locked(slot, leaf, self.vm.frames.desc(leaf.pfn), write_protected);
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => self.vm.machine.relax(),

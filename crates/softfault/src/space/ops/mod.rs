@@ -23,6 +23,7 @@ mod protect;
 mod remap;
 mod report;
 mod subscribe;
+mod tail_descs;
 mod unmap;
 
 pub use advise::MadviseError;
@@ -34,6 +35,7 @@ pub use mlock::MlockError;
 pub use protect::MprotectError;
 pub use remap::MremapError;
 pub use report::{PageState, SmapsEntry, Translation};
+pub use tail_descs::TailDescsRefusal;
 pub use unmap::MunmapError;
 
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};

@@ -12,7 +12,7 @@
 
 use super::{Wanted, wanted};
 use crate::addr::Vpn;
-use crate::frame::{DescCursor, Memory, OutOfFrames};
+use crate::frame::{Memory, OutOfFrames};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
@@ -97,7 +97,6 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn count_for_child(&self, writer: &Writer<'_, M>, how: Count) -> u64 {
         self.assert_writer(writer);
         let mut needed = Needed { last: [u64::MAX; 8], last_twin: u64::MAX, nr: 0 };
-        let mut descs = DescCursor::over(&self.vm.frames);
         let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             if let Some(what) = wanted(&vma) {
                 take::for_each_part(&self.vm.machine, self.root, vma.range, &mut |part| {
@@ -108,7 +107,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                                 let entry = slot.look().entry;
                                 if what == Wanted::All || entry == Entry::Guard {
                                     needed.tables::<M::Format>(vpn, 0);
-                                    needed.nr += u64::from(self.is_copied(&mut descs, entry));
+                                    needed.nr += u64::from(self.is_copied(entry));
                                 }
                                 Next::GoOn
                             });
@@ -135,9 +134,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Whether the page cannot be shared.
-    fn is_copied(&self, descs: &mut DescCursor<'_>, entry: Entry) -> bool {
+    fn is_copied(&self, entry: Entry) -> bool {
         let Entry::Leaf(leaf) = entry else { return false };
-        let state = descs.at(leaf.pfn).state();
+        let state = self.vm.frames.desc(leaf.pfn).state();
         leaf.pfn != self.vm.frames.zero && (state.pins() > 0 || state.nr_maps() >= Memory::<M>::MAX_MAPPINGS)
     }
 }

@@ -7,7 +7,7 @@ use super::Shared;
 use super::child::Child;
 use crate::account::Event;
 use crate::addr::{PageRange, Vpn};
-use crate::frame::{DescCursor, Fill, FrameKind, OutOfFrames};
+use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::program;
@@ -65,7 +65,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 // Under the writer lock no page goes but one whose memory fails or that is
                 // swapped out. Then what stands there now is shared, unless it is back already.
                 Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
-                    match self.share_entry(slot, slot.load(), &mut DescCursor::over(&vm.frames), write_protected) {
+                    match self.share_entry(slot, slot.load(), write_protected) {
                         Shared::Copied(_) => {}
                         shared => {
                             vm.give_back(to, Fill::Raw);

@@ -1,0 +1,69 @@
+//! I51: who looks a tail up never sees what becomes of the frame that had its descriptor.
+
+mod common;
+
+use common::{Modelled, RW, World, explore, run, use_whole_block};
+use softfault_modelled::policy::folio::FolioOrders;
+use softfault_modelled::{Access, Discipline, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, SharedObject, Term};
+
+type Object = SharedObject<'static, Modelled>;
+
+/// Where a page of the folio is mapped, the page, and its frame: a tail.
+const AT: u64 = 4;
+const PAGE: u64 = 200;
+const TAIL: Pfn = Pfn(512 + PAGE as u32);
+
+/// An object that is one folio of 2 MiB.
+fn world() -> (World, &'static Object) {
+    use_whole_block();
+    let w = World::new(Discipline::Lockfree, 0, 1);
+    let orders = FolioOrders::new(Order::PMD, Order::PMD).unwrap();
+    let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(512 * 4096, orders).unwrap()));
+    object.write(0, &[1; 8]).unwrap();
+    assert_eq!(object.nr_resident_pages(), 512);
+    (w, object)
+}
+
+fn free(w: World) -> Box<dyn FnOnce() + Send> {
+    Box::new(move || w.vm.free_and_overwrite_tail_descs(Pfn(512), TAIL))
+}
+
+/// A number from outside: what compaction, poison and those who count ask about.
+#[test]
+fn a_look_up_by_number() {
+    explore(2, || {
+        let (w, _) = world();
+        let look = move || assert_eq!(w.vm.migrate_frame(TAIL), Err(MigrateRefusal::HugePage));
+        run(vec![free(w), Box::new(look)]);
+        w.check(&[]);
+    });
+}
+
+/// The holder of a pin knows the frame alone, and is in no section.
+#[test]
+fn the_last_pin_of_a_tail() {
+    explore(2, || {
+        let (w, object) = world();
+        let flags = MapFlags::SHARED.union(MapFlags::FIXED);
+        let part = ObjectPart::new(object).with_offset_bytes(PAGE * 4096);
+        w.space.mmap_object(AT * 4096, 4096, RW, flags, part).unwrap();
+        w.space.handle_fault(AT * 4096, Access::Read).unwrap();
+        let pin = w.space.pin_page(AT * 4096, Term::Short).unwrap();
+        assert_eq!(pin.pfn(), TAIL);
+        w.space.munmap(AT * 4096, 4096).unwrap();
+        run(vec![free(w), Box::new(move || drop(pin))]);
+        w.check(&[]);
+    });
+}
+
+/// Descriptors come back while somebody looks.
+#[test]
+fn a_look_up_while_they_come_back() {
+    explore(2, || {
+        let (w, object) = world();
+        w.vm.free_and_overwrite_tail_descs(Pfn(512), TAIL);
+        let look = move || assert_eq!(w.vm.migrate_frame(TAIL), Err(MigrateRefusal::HugePage));
+        run(vec![Box::new(move || assert_eq!(object.restore_tail_descs(0), Ok(3))), Box::new(look)]);
+        w.check(&[]);
+    });
+}
