@@ -19,7 +19,7 @@ use super::summary::Kind;
 use super::{Frames, Memory};
 use crate::addr::{OptPfn, Pfn};
 use crate::machine::Machine;
-use crate::sync::Word;
+use crate::sync::{Ordering, Word};
 
 /// Frames that one reaction sets aside at most: eight words, which takes less time than to
 /// look at one huge page.
@@ -34,12 +34,19 @@ pub(crate) struct Reserve {
     top: Word,
     nr_frames: Word,
     /// How many there should be.
-    nr_wanted: u64,
+    nr_wanted: Word,
 }
 
 impl Reserve {
     pub(crate) fn new(nr_wanted: u64) -> (Reserve, Pressure) {
-        (Reserve { top: Word::new(OptPfn::NONE.to_word()), nr_frames: Word::new(0), nr_wanted }, Pressure(()))
+        (
+            Reserve {
+                top: Word::new(OptPfn::NONE.to_word()),
+                nr_frames: Word::new(0),
+                nr_wanted: Word::new(nr_wanted),
+            },
+            Pressure(()),
+        )
     }
 
     /// Frames in it. Anybody may ask.
@@ -47,8 +54,13 @@ impl Reserve {
         self.nr_frames.get()
     }
 
+    /// How many there should be from now on. Those that are too many stay.
+    pub(super) fn want(&self, nr_frames: u64) {
+        self.nr_wanted.store(nr_frames, Ordering::Relaxed);
+    }
+
     pub(crate) fn nr_missing(&self) -> u64 {
-        self.nr_wanted.saturating_sub(self.nr_frames())
+        self.nr_wanted.load(Ordering::Relaxed).saturating_sub(self.nr_frames())
     }
 }
 

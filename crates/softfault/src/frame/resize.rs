@@ -31,6 +31,7 @@ use crate::lock::lock_word;
 use crate::machine::{FrameRange, Machine};
 use crate::mem::FrameArray;
 use crate::pace::Pace;
+use crate::policy::watermark::Watermarks;
 use crate::sync::Ordering;
 use core::ops::Range;
 
@@ -61,7 +62,7 @@ impl<M: Machine> Memory<M> {
     /// subsystem's from now on ([`Machine::add_frames`]). Takes 1.03 MiB for the metadata of each section that was
     /// never there.
     ///
-    /// Watermarks and the homes of CPUs stay as they were at the beginning: the new frames are taken when those
+    /// Watermarks follow. The homes of CPUs stay as they were at the beginning: the new frames are taken when those
     /// near a CPU have gone.
     ///
     /// # Errors
@@ -109,6 +110,7 @@ impl<M: Machine> Memory<M> {
             self.bring(section, Content::zero_if(is_zero));
         }
         self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
+        self.marks_follow();
         Ok(())
     }
 
@@ -223,8 +225,21 @@ impl<M: Machine> Memory<M> {
         drop(pace);
         sections.for_each(|section| self.reserve_frame(first_desc_of(section), REMOVED));
         self.nr_total_pages.fetch_sub(range.nr_frames, Ordering::Relaxed);
+        self.marks_follow();
         self.machine.frames_removed(range);
         Ok(())
+    }
+
+    /// Watermarks are a share of the memory that there is; the reserve is filled when memory is relieved next. Under
+    /// the lock of resizes.
+    fn marks_follow(&self) {
+        let (nr_pages, tunables) = (self.nr_total_pages.load(Ordering::Relaxed), &self.tunables);
+        // As at the beginning, of what has been asked for half of memory at most.
+        let min_free = tunables.min_free_kbytes.map(|kbytes| kbytes.min(Watermarks::kbytes(nr_pages / 2)));
+        let marks = Watermarks::of(nr_pages, min_free, tunables.watermark_scale_factor);
+        self.frames.watch.set(&marks);
+        self.frames.begin_round();
+        self.frames.reserve.want(if tunables.keep_min { marks.min_pages } else { 0 });
     }
 
     /// All frames of these blocks, or none. They are in nobody's sight meanwhile (I28).

@@ -72,6 +72,18 @@ impl Watch {
         Watch { nr_used, cursor, is_short, phase, nr_to_recount, min, low, high }
     }
 
+    /// Others from now on. Whoever reads some of the old ones and some of the new finds them in order.
+    /// Under the lock of resizes.
+    pub(super) fn set(&self, marks: &Watermarks) {
+        let words = [(&self.min, marks.min_pages), (&self.low, marks.low_pages), (&self.high, marks.high_pages)];
+        let set = |(word, pages): (&Word, u64)| word.store(pages, Ordering::Relaxed);
+        if marks.high_pages > self.high.get() {
+            words.into_iter().rev().for_each(set);
+        } else {
+            words.into_iter().for_each(set);
+        }
+    }
+
     /// Those in force.
     pub(crate) fn marks(&self) -> Watermarks {
         Watermarks { min_pages: self.min.get(), low_pages: self.low.get(), high_pages: self.high.get() }
@@ -139,8 +151,8 @@ impl<M: Machine> Memory<M> {
         if would_react == phase.is_multiple_of(2) {
             return would_react;
         }
-        if would_react && self.frames.has_sum() {
-            watch.nr_to_recount.store(self.frames.blocks.summary.nr_tracts().into(), Ordering::Relaxed);
+        if would_react {
+            self.frames.begin_round();
         }
         // Release: whoever sees the phase knows of the round.
         let _ = watch.phase.compare_exchange(phase, phase + 1, Ordering::AcqRel, Ordering::Relaxed);
@@ -174,6 +186,13 @@ impl Watch {
 }
 
 impl Frames {
+    /// Memory has come or gone, whose tracts nobody has looked at since: all are counted again.
+    pub(super) fn begin_round(&self) {
+        if self.has_sum() {
+            self.watch.nr_to_recount.store(self.blocks.summary.nr_tracts().into(), Ordering::Relaxed);
+        }
+    }
+
     /// Counts all tracts. At the very beginning.
     pub(crate) fn look_at_all(&self) {
         let summary = &self.blocks.summary;

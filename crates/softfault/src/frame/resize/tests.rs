@@ -6,10 +6,12 @@ use crate::compact::MigrateRefusal;
 use crate::frame::Fill;
 use crate::frame::sections::SECTION_FRAMES as SECTION;
 use crate::mem;
+use crate::policy::huge::Enabled;
 use crate::space::Vm;
 use crate::sync::Word;
 use crate::testing::{Plain, from_frame};
 use crate::tunables::Tunables;
+use crate::tunables::huge::{HugeKnobs, KhugepagedKnobs};
 use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
@@ -20,10 +22,15 @@ fn sections(first: u64, nr: u64) -> FrameRange {
 
 /// 2,000 frames in section 0, and room for sections 2 to 4; the last of them the machine has not.
 fn small() -> Vm<Plain> {
+    small_with(1, Tunables::default())
+}
+
+fn small_with(nr_cpus: usize, tunables: Tunables) -> Vm<Plain> {
     let mut machine = from_frame(0, 5 * SECTION, &[(0, 2000)]);
     machine.addable = sections(2, 2);
     machine.nr_frames_at_most = 5 * SECTION;
-    Vm::new(machine, Tunables::default()).unwrap()
+    machine.nr_cpus = nr_cpus;
+    Vm::new(machine, tunables).unwrap()
 }
 
 fn check(vm: &Vm<Plain>) {
@@ -184,4 +191,52 @@ fn memory_of_the_beginning_goes_and_comes_back() {
     vm.add_memory(sections(100, 2)).unwrap();
     vm.check_summaries().unwrap();
     assert_eq!(vm.vmstat().nr_free_pages, nr_free);
+}
+
+/// They are what a machine with that much memory would have had from the beginning.
+#[test]
+fn watermarks_follow() {
+    for min_free in [None, Some(64), Some(3000)] {
+        let vm = small_with(1, Tunables { min_free_kbytes: min_free, keep_min: true, ..Tunables::default() });
+        let scale = vm.tunables.watermark_scale_factor;
+        let expected = |vm: &Vm<Plain>| Watermarks::of(vm.vmstat().nr_total_pages, min_free, scale);
+        let before = (vm.watermarks(), vm.frames.reserve.nr_missing());
+        assert_eq!(before, (expected(&vm), 0));
+        for _ in 0..2 {
+            vm.add_memory(sections(2, 2)).unwrap();
+            check(&vm);
+            let marks = vm.watermarks();
+            assert_eq!(marks, expected(&vm));
+            assert_eq!(vm.frames.reserve.nr_missing(), marks.min_pages - before.0.min_pages);
+            vm.remove_memory(sections(2, 2)).unwrap();
+            check(&vm);
+            assert_eq!((vm.watermarks(), vm.frames.reserve.nr_missing()), before);
+        }
+    }
+}
+
+/// All of it is counted again: else the sum says what was free before, until somebody happens to look there.
+#[test]
+fn memory_that_came_is_seen() {
+    // Huge pages that are not much used are split where memory is short.
+    let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
+    let thp = HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT };
+    // A tract for some blocks each.
+    let vm = small_with(32, Tunables { thp, ..Tunables::default() });
+    let watch = &vm.frames.watch;
+    let seen = || {
+        assert!(watch.is_recounting());
+        (0..100).map(|_| vm.frames.look()).find(|_| !watch.is_recounting()).unwrap()
+    };
+    for (add, remove) in [(2, 3), (3, 2)] {
+        vm.add_memory(sections(add, 1)).unwrap();
+        let nr_free = vm.frames.nr_free_in_blocks();
+        assert!((nr_free * 2 / 3..=nr_free * 4 / 3).contains(&seen()), "{add}");
+        // One may have the metadata of the other.
+        if vm.remove_memory(sections(remove, 1)) == Ok(()) {
+            let nr_free = vm.frames.nr_free_in_blocks();
+            assert!((nr_free * 2 / 3..=nr_free * 4 / 3).contains(&seen()), "{remove}");
+        }
+        check(&vm);
+    }
 }
