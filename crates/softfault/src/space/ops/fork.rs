@@ -77,8 +77,6 @@ enum Shared {
     Entry(Unread, Option<Rss>),
     /// The child needs a copy; why.
     Copied(Event),
-    /// The child has this page of its own.
-    Own(Leaf),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -249,21 +247,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
             let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
-            let shared = match copied.map(|()| self.share_entry(slot, loaded, write_protected)) {
-                Ok(Shared::Copied(why)) => self.copy_for_child(writer, child, slot, vpn, why, write_protected),
-                shared => shared,
-            };
-            match shared {
-                Ok(Shared::Nothing | Shared::Copied(_)) => {}
+            let counted = match copied.map(|()| self.share_entry(slot, loaded, write_protected)) {
+                Ok(Shared::Nothing) => Ok(None),
                 Ok(Shared::Entry(word, counted)) => {
-                    nr_anon += i64::from(counted == Some(Rss::Anon));
-                    nr_swapped += i64::from(counted == Some(Rss::Swap));
                     child_slot().iter().for_each(|to| to.copy_private(word));
+                    Ok(counted)
                 }
-                Ok(Shared::Own(leaf)) => {
-                    nr_anon += 1;
-                    child_slot().iter().for_each(|to| to.set_private(Entry::Leaf(leaf)));
+                Ok(Shared::Copied(why)) => {
+                    self.copy_for_child(writer, child, (slot, child_slot()), vpn, why, write_protected)
                 }
+                Err(e) => Err(e),
+            };
+            match counted {
+                Ok(None) => {}
+                Ok(Some(Rss::Swap)) => nr_swapped += 1,
+                Ok(Some(_)) => nr_anon += 1,
                 Err(e) => {
                     result = Err(e);
                     break;
@@ -278,7 +276,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Raises the count under the entry's lock and takes the write right away.
-    #[inline]
+    #[inline(always)]
     fn share_entry(&self, slot: Slot<'_, M::Format>, mut loaded: Unread, write_protected: &mut bool) -> Shared {
         loop {
             let seen = slot.seen(loaded);

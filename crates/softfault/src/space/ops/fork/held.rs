@@ -6,6 +6,7 @@
 use super::Shared;
 use super::child::Child;
 use crate::account::Event;
+use crate::account::rss::Rss;
 use crate::addr::{PageRange, Vpn};
 use crate::frame::{Fill, FrameKind, OutOfFrames};
 use crate::machine::{Flush, Machine};
@@ -38,17 +39,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// entry as it was. No program writes the page meanwhile, and the parent's page
     /// keeps frame and rights. The holder of a pin may write: the copy is made word by
     /// word, and each word is as it was at one moment. A frame first: nothing may fail once
-    /// the entry is Busy.
+    /// the entry is Busy. Gives what the child's entry, which is made here, counts as.
     #[cold]
     pub(super) fn copy_for_child(
         &self,
         writer: &Writer<'_, M>,
         child: &mut Child<'_, 'vm, M>,
-        slot: Slot<'_, M::Format>,
+        (slot, to_slot): (Slot<'_, M::Format>, Option<Slot<'_, M::Format>>),
         vpn: Vpn,
         why: Event,
         write_protected: &mut bool,
-    ) -> Result<Shared, OutOfFrames> {
+    ) -> Result<Option<Rss>, OutOfFrames> {
         self.assert_writer(writer);
         let vm = self.vm;
         // Counted: it goes back if the page has gone.
@@ -67,9 +68,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
                     match self.share_entry(slot, slot.load(), write_protected) {
                         Shared::Copied(_) => {}
-                        shared => {
+                        Shared::Nothing => {
                             vm.give_back(to, Fill::Raw);
-                            return Ok(shared);
+                            return Ok(None);
+                        }
+                        Shared::Entry(word, counted) => {
+                            vm.give_back(to, Fill::Raw);
+                            to_slot.iter().for_each(|to| to.copy_private(word));
+                            return Ok(counted);
                         }
                     }
                 }
@@ -83,6 +89,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         vm.frames.carry_age(old.pfn, to);
         slot.resolve(Entry::Leaf(old));
         vm.count(why, 1);
-        Ok(Shared::Own(Leaf { pfn: to, dirty: true, ..old }))
+        to_slot.iter().for_each(|slot| slot.set_private(Entry::Leaf(Leaf { pfn: to, dirty: true, ..old })));
+        Ok(Some(Rss::Anon))
     }
 }
