@@ -60,7 +60,6 @@ impl<M: Machine> Vm<M> {
             marks: [const { Word::new(0) }; MAX_CPUS / 64],
             counted: [const { Word::new(0) }; MAX_CPUS / 64],
             next_robbed: Word::new(0),
-            folio_search: Word::new(0),
             nr_undone: Word::new(0),
             nr_emptied: Word::new(0),
             turns: Word::new(0),

@@ -116,7 +116,8 @@ impl Block<'_> {
     /// been [set](Self::init). Of a block with frames that stay they have heard before all of
     /// it was set.
     pub(crate) fn tell_of_init(&self) {
-        let heard = if self.class() == Class::Fixed { Kind::Fixed.bit() } else { 0 };
+        let fixed = Kind::Fixed.bit() | Kind::stays_up_to(RUN_ORDER);
+        let heard = if self.class() == Class::Fixed { fixed } else { 0 };
         self.note(offers(0) ^ offers(self.state.get()) | heard);
         self.weigh(more_used(0, self.state.get()));
     }

@@ -1,13 +1,12 @@
 //! Frames for a folio of an object. It does not move, so it comes from a block with pages of
 //! objects, then from one that is wholly free, and only then from among private pages. Blocks that
-//! serve something else are looked at last, a bounded number at a time, on from the last one.
+//! serve something else come last.
 //!
-//! A size that the caller can do without is given up after that, and in quiet without a look (I28).
-//! The least size is looked for in all blocks that say that they have such a run, and is refused
-//! as one frame is: in a turn in need. Of blocks with tables, pins or pages of objects, and of
-//! those that are reserved, nothing tells which have a run. All of them are looked at before a
-//! refusal, which costs two lines a block. Nobody waits for that look: the caller has neither a
-//! turn nor frames, and claims what it found in another attempt.
+//! A size that the caller can do without is given up after a bounded number of looks, and in quiet
+//! without a look (I28). The least size is looked for in all blocks that say that they have such a
+//! run, and is refused as one frame is: in a turn in need. A block that has none says so from
+//! then on, so that looks in vain are as rare as frames that come back. What CPUs have reserved says
+//! nothing; they are asked in need, after their groups.
 //!
 //! Locks on entry: none, no section. The caller holds nothing.
 
@@ -16,15 +15,15 @@ use super::held::Held;
 use super::summary::Kind;
 use super::want::Search;
 use super::{Content, HugeFrame, Memory, OutOfFrames};
-use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock, Order, Pfn};
 use crate::clear;
-use crate::machine::Machine;
+use crate::machine::{CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
-/// The smallest run that blocks are looked up for.
-const LEAST_RUN: Order = Order(2);
-/// Blocks of a kind that a search looks at without being told that they have a run. A guess.
+/// The smallest run that CPUs reserve blocks for.
+const LEAST_BATCH: Order = Order(2);
+/// Blocks of a kind that a search looks at for a size that need not be. A guess.
 const MOST_LOOKS: usize = 64;
 
 /// A run of 2^from frames that was just claimed for a folio.
@@ -50,11 +49,7 @@ impl<M: Machine> Memory<M> {
 
     fn obtain_run(&self, order: Order) -> Result<(Claimed, Held<'_>), OutOfFrames> {
         self.frames.count_down(OutOfFrames::Block(order))?;
-        let mut attempt = |search| self.hold_folio(order, Some(search));
-        match self.surely(&mut attempt) {
-            Err(_) if self.look_for_run(order) => self.surely(&mut attempt),
-            found => found,
-        }
+        self.surely(&mut |search| self.hold_folio(order, Some(search)))
     }
 
     /// The same for a size that the caller can do without: waits for nobody.
@@ -85,24 +80,29 @@ impl<M: Machine> Memory<M> {
 
     fn claim_folio(&self, order: Order, search: Option<Search>) -> Option<Claimed> {
         let found = self.claim_folio_in_blocks(order, search);
-        if found.is_some() || search != Some(Search::Everywhere) || !self.steal_in_need() {
+        if found.is_some() || search != Some(Search::Everywhere) {
             return found;
         }
-        self.claim_folio_in_blocks(order, search)
+        let marked = self.frames.marked();
+        self.steal_in_need();
+        (self.claim_folio_in_blocks(order, search)).or_else(|| self.claim_reserved(order, &marked))
     }
 
     fn claim_folio_in_blocks(&self, order: Order, search: Option<Search>) -> Option<Claimed> {
-        let small = order.max(LEAST_RUN);
         let of = |from: Order| move |first: Pfn| Claimed { first, from };
         if order >= Order::PMD {
             return self.claim_block().map(of(Order::PMD));
         }
-        let shared = self.claim_beside_others(Kind::Shared, order, self.zone().start).1;
-        (shared.map(of(order)))
+        let most = if search.is_some() { usize::MAX } else { MOST_LOOKS };
+        let least = order.max(Order(1));
+        let (run, stay) = (Kind::run(least)?, Kind::stay(least)?);
+        let batch = order.max(LEAST_BATCH);
+        let has_run = |b| self.frames.blocks.at(b).may_have_run(0, order);
+        (self.claim_run(Kind::Shared, order, MOST_LOOKS, has_run).map(of(order)))
             .or_else(|| self.claim_block().map(of(Order::PMD)))
-            .or_else(|| self.claim_batch(small).map(of(small)))
-            .or_else(|| if search.is_some() { self.claim_named(small).map(of(small)) } else { None })
-            .or_else(|| self.claim_anywhere(order).map(of(order)))
+            .or_else(|| self.claim_batch(batch).map(of(batch)))
+            .or_else(|| search.and_then(|_| self.claim_run(run, order, most, |_| true)).map(of(order)))
+            .or_else(|| self.claim_run(stay, order, most, |_| true).map(of(order)))
     }
 
     /// Of a run that is the caller's alone. Gives back what is too much.
@@ -132,41 +132,19 @@ impl<M: Machine> Memory<M> {
         Some(first)
     }
 
-    /// In one of the blocks that say that they have such a run. One that has none says so from
-    /// then on: the search ends.
-    fn claim_named(&self, order: Order) -> Option<Pfn> {
+    /// In one of the blocks that say that they have such a run, if it `suits`: as many are looked at. One
+    /// that has none says so from then on: the search ends.
+    fn claim_run(&self, kind: Kind, order: Order, most: usize, suits: impl Fn(BlockId) -> bool) -> Option<Pfn> {
         let blocks = &self.frames.blocks;
         let mut pace = Pace::new(&self.machine);
-        let named = blocks.offering(Kind::run(order)?, blocks.names(), self.zone().start);
-        let first = named.inspect(|_| pace.step()).find_map(|b| {
-            let found = self.frames.claim_part(b, order.nr_pages());
+        let named = blocks.offering(kind, blocks.names(), self.zone().start).take(most);
+        { named }.inspect(|_| pace.step()).filter(|b| suits(*b)).find_map(|b| {
+            let found = self.claim_run_in(b, order);
             if found.is_none() {
                 blocks.at(b).lose_runs();
             }
             found
-        })?;
-        self.count_taken(order.nr_pages());
-        Some(first)
-    }
-
-    /// In any block with free frames, on from where the last search ended.
-    fn claim_anywhere(&self, order: Order) -> Option<Pfn> {
-        let from = BlockId(self.frames.folio_search.load(Ordering::Relaxed) as u32);
-        let (last, first) = self.claim_beside_others(Kind::Any, order, from);
-        self.frames.folio_search.store(last.0.into(), Ordering::Relaxed);
-        first
-    }
-
-    /// In a block of some kind, from `from` on; the last one that was looked at.
-    fn claim_beside_others(&self, kind: Kind, order: Order, from: BlockId) -> (BlockId, Option<Pfn>) {
-        let (blocks, mut last) = (&self.frames.blocks, from);
-        let mut pace = Pace::new(&self.machine);
-        let some = blocks.offering(kind, blocks.names(), from).take(MOST_LOOKS).inspect(|b| {
-            pace.step();
-            last = *b;
-        });
-        let first = { some }.find_map(|b| self.claim_run_in(b, order));
-        (last, first)
+        })
     }
 
     /// 2^order adjacent frames of a block, if it has such a run and that is no block.
@@ -176,18 +154,19 @@ impl<M: Machine> Memory<M> {
         Some(first)
     }
 
-    /// Whether a block has such a run; the next search begins there. Looks at the bitmaps of all
-    /// that have free frames: what their states say of runs may be out of date for a moment.
-    fn look_for_run(&self, order: Order) -> bool {
+    /// In a block that one of the CPUs has reserved, or had.
+    fn claim_reserved(&self, order: Order, cpus: &CpuSet) -> Option<Claimed> {
         if order >= Order::PMD {
-            return false;
+            return None;
         }
-        let blocks = &self.frames.blocks;
-        let from = BlockId(self.frames.folio_search.load(Ordering::Relaxed) as u32);
         let mut pace = Pace::new(&self.machine);
-        let mut some = blocks.offering(Kind::Any, blocks.names(), from).inspect(|_| pace.step());
-        let found = some.find(|b| blocks.at(*b).largest_run() >= order.0.into());
-        found.inspect(|b| self.frames.folio_search.store(b.0.into(), Ordering::Relaxed)).is_some()
+        let first = cpus.iter().inspect(|_| pace.step()).find_map(|id| {
+            let cpu = self.cpu(id);
+            let own =
+                [&cpu.block, &cpu.batch_block].map(|word| OptBlock::from_word(word.load(Ordering::Relaxed)).get());
+            own.into_iter().flatten().find_map(|b| self.claim_run_in(b, order))
+        })?;
+        Some(Claimed { first, from: order })
     }
 
     /// Gives back what a run of order `from` has beyond `order`: runs that are as long as all

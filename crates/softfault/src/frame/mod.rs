@@ -164,8 +164,6 @@ pub struct Frames {
     pub(crate) counted: [Word; MAX_CPUS / 64],
     /// The CPU at which the next thief begins who robs some.
     pub(crate) next_robbed: Word,
-    /// The block at which the next search for a folio among all blocks begins.
-    pub(crate) folio_search: Word,
     /// CPUs that take their small frames from the same blocks (`policy::share`).
     pub(crate) nr_team: u64,
     /// How often a block has become wholly free.

@@ -44,8 +44,9 @@ pub(super) fn offers(state: u64) -> u32 {
             bits |= Kind::Ready.bit();
         }
     }
+    let run = largest_run(state).min(nr_free.ilog2());
     if state & MARKS != 0 {
-        return bits | Class::of_state(state).kind().bit();
+        return bits | Class::of_state(state).kind().bit() | Kind::stays_up_to(run);
     }
     if !is_whole {
         bits |= Kind::Spare.bit();
@@ -53,7 +54,7 @@ pub(super) fn offers(state: u64) -> u32 {
     if nr_free >= ROOM_FRAMES {
         bits |= Kind::Room.bit();
     }
-    bits | Kind::runs_up_to(largest_run(state).min(nr_free.ilog2()))
+    bits | Kind::runs_up_to(run)
 }
 
 /// Order of the largest run that was there when somebody last looked for one.
@@ -121,7 +122,9 @@ mod tests {
             Kind::Room => nr_free >= ROOM_FRAMES && is_movable && !is_reserved,
             Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
             Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
-            _ => kind.run_order().is_some_and(|order| is_movable && !is_reserved && has_run(state, order)),
+            _ => kind
+                .run_order()
+                .is_some_and(|(order, stays)| stays != is_movable && !is_reserved && has_run(state, order)),
         };
         Kind::ALL.into_iter().filter(|kind| has(*kind)).fold(0, |bits, kind| bits | kind.bit())
     }

@@ -58,7 +58,13 @@ const NOTHING: u64 = !0;
 /// last looked.
 const USED: usize = NR_KINDS - 2;
 const SEEN: usize = NR_KINDS - 9;
-const _: () = assert!(Kind::ALL.len() <= SEEN && USED < NR_KINDS);
+const _: () = {
+    let mut i = 0;
+    while i < Kind::ALL.len() {
+        assert!(Kind::ALL[i] as usize != SEEN && (Kind::ALL[i] as usize) < USED);
+        i += 1;
+    }
+};
 /// Memory of so few blocks is counted block by block, and has no such words: models of it
 /// would have no end.
 pub(crate) const FEW_BLOCKS: u64 = 8;

@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     /// The same, and all of it is zero.
     Ready,
     /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
-    /// takes small frames.
+    /// takes small frames. `Run1` is last.
     Run2,
     /// 2^3.
     Run3,
@@ -40,11 +40,34 @@ pub(crate) enum Kind {
     Pinned,
     /// The same with pages of objects.
     Shared,
+    /// Runs of 2^1 frames in a block in which some stay, and from which nobody takes small frames.
+    Stay1,
+    /// 2^2.
+    Stay2,
+    /// 2^3.
+    Stay3,
+    /// 2^4.
+    Stay4,
+    /// 2^5.
+    Stay5,
+    /// 2^6.
+    Stay6,
+    /// 2^7.
+    Stay7,
+    /// 2^8. Not 23: that word of a row counts frames.
+    Stay8 = 24,
+    /// 2^1 free frames beside each other, as `Run2`.
+    Run1,
 }
 
 impl Kind {
-    const RUNS: [Kind; 7] = [Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
-    pub(crate) const ALL: [Kind; 16] = [
+    #[rustfmt::skip]
+    const RUNS: [Kind; 8] =
+        [Kind::Run1, Kind::Run2, Kind::Run3, Kind::Run4, Kind::Run5, Kind::Run6, Kind::Run7, Kind::Run8];
+    #[rustfmt::skip]
+    const STAYS: [Kind; 8] =
+        [Kind::Stay1, Kind::Stay2, Kind::Stay3, Kind::Stay4, Kind::Stay5, Kind::Stay6, Kind::Stay7, Kind::Stay8];
+    pub(crate) const ALL: [Kind; 25] = [
         Kind::Any,
         Kind::Fixed,
         Kind::Spare,
@@ -61,34 +84,59 @@ impl Kind {
         Kind::Run8,
         Kind::Pinned,
         Kind::Shared,
+        Kind::Stay1,
+        Kind::Stay2,
+        Kind::Stay3,
+        Kind::Stay4,
+        Kind::Stay5,
+        Kind::Stay6,
+        Kind::Stay7,
+        Kind::Stay8,
+        Kind::Run1,
     ];
+    /// `ALL` has no kind for this bit.
+    const NO_KIND: usize = 23;
 
     /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
     pub(super) const fn is_rare(self) -> bool {
-        matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared)
+        let class = matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared);
+        class || self as u8 >= Kind::Stay1 as u8 && self as u8 <= Kind::Stay8 as u8
     }
 
-    /// That of runs of 2^order frames.
+    /// That of runs of 2^order frames where none stays.
     pub(crate) fn run(order: Order) -> Option<Kind> {
-        Kind::RUNS.get(usize::from(order.0).checked_sub(2)?).copied()
+        Kind::RUNS.get(usize::from(order.0).checked_sub(1)?).copied()
     }
 
-    /// The order of the runs that it stands for.
+    /// The same where some stay.
+    pub(crate) fn stay(order: Order) -> Option<Kind> {
+        Kind::STAYS.get(usize::from(order.0).checked_sub(1)?).copied()
+    }
+
+    /// The order of the runs that it stands for, and whether some stay there.
     #[cfg(test)]
-    pub(crate) fn run_order(self) -> Option<u32> {
-        (self as u32).checked_sub(Kind::Run2 as u32).map(|i| i + 2).filter(|order| *order <= 8)
+    pub(crate) fn run_order(self) -> Option<(u32, bool)> {
+        let order = |kinds: [Kind; 8]| kinds.iter().position(|kind| *kind == self).map(|i| i as u32 + 1);
+        order(Kind::RUNS).map(|order| (order, false)).or(order(Kind::STAYS).map(|order| (order, true)))
     }
 
-    /// Those of runs of 2^order frames and fewer, a bit each.
+    /// Those of runs of 2^order frames and fewer where none stays, a bit each.
     pub(crate) const fn runs_up_to(order: u32) -> u32 {
-        let below = (1u32 << order << 1) - 1;
-        (below >> 2) << Kind::Run2 as u32
+        let up_to = (1u32 << order << 1) - 1;
+        (up_to >> 2) << Kind::Run2 as u32 | (up_to >> 1 & 1) << Kind::Run1 as u32
+    }
+
+    /// The same where some stay.
+    pub(crate) const fn stays_up_to(order: u32) -> u32 {
+        let up_to = ((1u32 << order << 1) - 1) >> 1;
+        (up_to & 0x7f) << Kind::Stay1 as u32 | (up_to >> 7 & 1) << Kind::Stay8 as u32
     }
 
     /// Those that some bits stand for.
     pub(crate) fn of_bits(mut bits: u32) -> impl Iterator<Item = Kind> {
         core::iter::from_fn(move || {
-            let kind = Kind::ALL.get(bits.trailing_zeros() as usize)?;
+            let bit = bits.trailing_zeros() as usize;
+            let kind = Kind::ALL.get(bit - usize::from(bit > Kind::NO_KIND))?;
             bits &= bits - 1;
             Some(*kind)
         })
