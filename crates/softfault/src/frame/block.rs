@@ -4,7 +4,7 @@ use super::class::{Class, MARKS};
 use super::folio::FolioData;
 use super::generations::AGE_WORDS;
 use super::offers::{
-    COUNT, DIRTY, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, changed, has_run, more_used, offers, weight,
+    COUNT, DIRTY, LOST, LOST_SHIFT, RESERVED, RESERVED_SHIFT, SEEN, changed, has_run, more_used, offers, weight,
 };
 use super::runs::{BLOCK_WORDS, RUN_ORDER, largest_run};
 use super::summary::{Kind, Summary};
@@ -116,7 +116,7 @@ impl Block<'_> {
     /// been [set](Self::init). Of a block with frames that stay they have heard before all of
     /// it was set.
     pub(crate) fn tell_of_init(&self) {
-        let fixed = Kind::Fixed.bit() | Kind::stays_up_to(RUN_ORDER);
+        let fixed = Kind::Fixed.bit() | Kind::Unseen.bit();
         let heard = if self.class() == Class::Fixed { fixed } else { 0 };
         self.note(offers(0) ^ offers(self.state.get()) | heard);
         self.weigh(more_used(0, self.state.get()));
@@ -170,11 +170,18 @@ impl Block<'_> {
         self.note(changed(before, before & !from.mark()));
     }
 
+    /// Its runs are looked for, and named from now on.
+    pub(crate) fn see_runs(&self) {
+        let before = self.state.fetch_or(SEEN, Ordering::AcqRel);
+        self.note(changed(before, before | SEEN));
+        self.lose_runs();
+    }
+
     /// All of its frames are the caller's, so that it is of no class.
     pub(crate) fn unmark(&self) {
         if self.state.load(Ordering::Relaxed) & MARKS != 0 {
-            let before = self.state.fetch_and(!MARKS, Ordering::AcqRel);
-            self.note(changed(before, before & !MARKS));
+            let before = self.state.fetch_and(!(MARKS | SEEN), Ordering::AcqRel);
+            self.note(changed(before, before & !(MARKS | SEEN)));
         }
     }
 

@@ -98,11 +98,16 @@ impl<M: Machine> Memory<M> {
         let (run, stay) = (Kind::run(least)?, Kind::stay(least)?);
         let batch = order.max(LEAST_BATCH);
         let has_run = |b| self.frames.blocks.at(b).may_have_run(0, order);
+        let see = |b| {
+            self.frames.blocks.at(b).see_runs();
+            has_run(b)
+        };
         (self.claim_run(Kind::Shared, order, MOST_LOOKS, has_run).map(of(order)))
             .or_else(|| self.claim_block().map(of(Order::PMD)))
             .or_else(|| self.claim_batch(batch).map(of(batch)))
             .or_else(|| search.and_then(|_| self.claim_run(run, order, most, |_| true)).map(of(order)))
             .or_else(|| self.claim_run(stay, order, most, |_| true).map(of(order)))
+            .or_else(|| self.claim_run(Kind::Unseen, order, most, see).map(of(order)))
     }
 
     /// Of a run that is the caller's alone. Gives back what is too much.

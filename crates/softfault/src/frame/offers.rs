@@ -4,7 +4,8 @@
 //! reserved it, bits 16..32 (a CPU, or the first of a team, plus 1; compaction); marks of classes
 //! (`class.rs`) that have taken frames since the block was wholly free, bits 32, 34 and 35; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
-//! orders of runs it has lost, bits 36..40. Zero is a block that is wholly free, so that
+//! orders of runs it has lost, bits 36..40; of one with marks, whether its runs have been looked
+//! for, bit 40: until then the summaries are not told as they go. Zero is a block that is wholly free, so that
 //! blocks need no line written before they are first used.
 
 use super::class::{Class, MARKS};
@@ -19,6 +20,8 @@ pub(super) const DIRTY: u64 = 1 << 33;
 /// Orders of runs, from 2^8 frames down, of which there was none when somebody looked.
 pub(super) const LOST_SHIFT: u32 = 36;
 pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
+/// The summaries name its runs.
+pub(super) const SEEN: u64 = 1 << 40;
 /// Free frames that make a block worth reserving: refills of four frames on average; a
 /// line of descriptors taken from another CPU costs about what a refill does. A guess.
 pub(super) const ROOM_FRAMES: u64 = 32;
@@ -46,7 +49,8 @@ pub(super) fn offers(state: u64) -> u32 {
     }
     let run = largest_run(state).min(nr_free.ilog2());
     if state & MARKS != 0 {
-        return bits | Class::of_state(state).kind().bit() | Kind::stays_up_to(run);
+        let runs = if state & SEEN != 0 { Kind::stays_up_to(run) } else { (nr_free > 1) as u32 * Kind::Unseen.bit() };
+        return bits | Class::of_state(state).kind().bit() | runs;
     }
     if !is_whole {
         bits |= Kind::Spare.bit();
@@ -122,6 +126,8 @@ mod tests {
             Kind::Room => nr_free >= ROOM_FRAMES && is_movable && !is_reserved,
             Kind::Whole => nr_free == BLOCK_FRAMES && !is_reserved,
             Kind::Ready => nr_free == BLOCK_FRAMES && !is_reserved && state & DIRTY == 0,
+            Kind::Unseen => nr_free > 1 && !is_movable && !is_reserved && state & SEEN == 0,
+            _ if !is_movable && state & SEEN == 0 => false,
             _ => kind
                 .run_order()
                 .is_some_and(|(order, stays)| stays != is_movable && !is_reserved && has_run(state, order)),
@@ -131,9 +137,14 @@ mod tests {
 
     #[test]
     fn all_states_offer_what_each_kind_means() {
-        let flags = (0..32).map(|bits: u64| {
+        let flags = (0..64).map(|bits: u64| {
             let flag = |bit: u64, flag: u64| if bits & bit != 0 { flag } else { 0 };
-            flag(1, FIXED) | flag(2, DIRTY) | flag(4, 7 << RESERVED_SHIFT) | flag(8, PINNED) | flag(16, SHARED)
+            flag(1, FIXED)
+                | flag(2, DIRTY)
+                | flag(4, 7 << RESERVED_SHIFT)
+                | flag(8, PINNED)
+                | flag(16, SHARED)
+                | flag(32, SEEN)
         });
         for flags in flags {
             for lost in 0..=u64::from(RUN_ORDER) {
@@ -148,8 +159,18 @@ mod tests {
     /// A shortcut may not pass over a change.
     #[test]
     fn states_that_offer_different_kinds_differ_for_the_shortcut() {
-        let flags =
-            [0, FIXED, DIRTY, 1 << RESERVED_SHIFT, 8 << LOST_SHIFT, 5 << LOST_SHIFT, FIXED | DIRTY, PINNED, SHARED];
+        let flags = [
+            0,
+            FIXED,
+            SEEN | FIXED,
+            DIRTY,
+            1 << RESERVED_SHIFT,
+            8 << LOST_SHIFT,
+            5 << LOST_SHIFT,
+            FIXED | DIRTY,
+            PINNED,
+            SHARED,
+        ];
         for flag in flags {
             for used in 0..=BLOCK_FRAMES {
                 for other in

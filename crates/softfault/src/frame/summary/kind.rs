@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     /// The same, and all of it is zero.
     Ready,
     /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
-    /// takes small frames. `Run1` is last.
+    /// takes small frames.
     Run2,
     /// 2^3.
     Run3,
@@ -36,11 +36,12 @@ pub(crate) enum Kind {
     Run7,
     /// 2^8.
     Run8,
-    /// A free frame in a block with long-term pins, from which nobody takes small frames.
-    Pinned,
-    /// The same with pages of objects.
+    /// 2^1, and a word in the line of the larger runs, as all are told at once.
+    Run1,
+    /// A free frame in a block with pages of objects, from which nobody takes small frames.
     Shared,
-    /// Runs of 2^1 frames in a block in which some stay, and from which nobody takes small frames.
+    /// Runs of 2^1 frames in a block in which some stay, if somebody has looked for them, and
+    /// from which nobody takes small frames.
     Stay1,
     /// 2^2.
     Stay2,
@@ -56,8 +57,11 @@ pub(crate) enum Kind {
     Stay7,
     /// 2^8. Not 23: that word of a row counts frames.
     Stay8 = 24,
-    /// 2^1 free frames beside each other, as `Run2`.
-    Run1,
+    /// A free frame in a block with long-term pins, from which nobody takes small frames.
+    Pinned,
+    /// Two free frames or more in a block in which some stay, whose runs nobody has looked for: none of
+    /// the kinds above names it. And nobody takes small frames from it.
+    Unseen,
 }
 
 impl Kind {
@@ -67,7 +71,7 @@ impl Kind {
     #[rustfmt::skip]
     const STAYS: [Kind; 8] =
         [Kind::Stay1, Kind::Stay2, Kind::Stay3, Kind::Stay4, Kind::Stay5, Kind::Stay6, Kind::Stay7, Kind::Stay8];
-    pub(crate) const ALL: [Kind; 25] = [
+    pub(crate) const ALL: [Kind; 26] = [
         Kind::Any,
         Kind::Fixed,
         Kind::Spare,
@@ -82,7 +86,7 @@ impl Kind {
         Kind::Run6,
         Kind::Run7,
         Kind::Run8,
-        Kind::Pinned,
+        Kind::Run1,
         Kind::Shared,
         Kind::Stay1,
         Kind::Stay2,
@@ -92,14 +96,15 @@ impl Kind {
         Kind::Stay6,
         Kind::Stay7,
         Kind::Stay8,
-        Kind::Run1,
+        Kind::Pinned,
+        Kind::Unseen,
     ];
     /// `ALL` has no kind for this bit.
     const NO_KIND: usize = 23;
 
     /// Of kinds that memory which nobody has used has not, a bit that is set says "something".
     pub(super) const fn is_rare(self) -> bool {
-        let class = matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared);
+        let class = matches!(self, Kind::Fixed | Kind::Spare | Kind::Pinned | Kind::Shared | Kind::Unseen);
         class || self as u8 >= Kind::Stay1 as u8 && self as u8 <= Kind::Stay8 as u8
     }
 
