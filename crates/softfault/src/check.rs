@@ -58,6 +58,7 @@ impl<M: Machine> Vm<M> {
             Counter::Members.check(nr_refs, nr_members)?;
             Counter::Members.check(nr_listed, nr_members)?;
         }
+        self.count_swapped_pages(counts)?;
         self.check_frames(counts)?;
         self.check_swap(counts)?;
         self.check_ages()?;
@@ -76,7 +77,7 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// I12, I14, I23, I46: every frame is free or used, never both; counts are true.
+    /// I12, I14, I23, I46, I52: every frame is free or used, never both; counts are true.
     fn check_frames(&self, counts: &[u32]) -> Result<(), Broken> {
         let mut nr_pins = 0;
         for pfn in self.frames.numbers() {
@@ -118,6 +119,9 @@ impl<M: Machine> Vm<M> {
             }
             if state.kind() == FrameKind::Shared {
                 self.check_tails_of(pfn)?;
+                if !state.is_settled() {
+                    return Err(Broken::LeftLocked(pfn));
+                }
             }
             // A page that no entry maps and nothing pins, a table that none names:
             // lost to everybody.

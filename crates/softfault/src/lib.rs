@@ -43,7 +43,7 @@
 //! | space | `space`, `space/relief` | [`Vm`]: spaces; [`AddressSpace`] |
 //! | rmap | `rmap` | |
 //! | fault | `fault` | |
-//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/spare`, `pin`, `notify/lookup`, `notify/age` | |
+//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/spare`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!
@@ -156,7 +156,8 @@ pub use machine::{
 pub use notify::lookup::{Lookup, LookupRefused, Subscription};
 pub use notify::notice::{Notice, Why};
 pub use pin::{Pin, PinError, PinMut, Term};
-pub use source::handle::{ObjectWriteError, SharedObject};
+pub use source::handle::SharedObject;
+pub use source::write_error::ObjectWriteError;
 pub use space::Vm;
 pub use space::access::AccessError;
 pub use space::ops::{

@@ -1,7 +1,7 @@
 //! What hangs together through frames: pages of an object, members of a family.
 
 use crate::addr::Pfn;
-use crate::frame::{Fill, FrameKind, Memory, MetaUse};
+use crate::frame::{Fill, FolioWaits, FrameKind, Memory, MetaUse};
 use crate::machine::{CpuSet, Machine};
 use crate::section::visit::{CpusLine, SpaceSection};
 use crate::section::{InSection, KeepsTables};
@@ -13,6 +13,8 @@ pub struct Links<M: Machine> {
     memory: Memory<M>,
     /// CPUs that look a fork family or an object up, from one of its frames.
     lookups: CpusLine,
+    /// Who waits for a folio that is locked.
+    pub(crate) folio_waits: FolioWaits,
 }
 
 /// A section in which a family or an object is looked up: whoever gives a founder's frame or
@@ -37,7 +39,7 @@ impl<M: Machine> Deref for Links<M> {
 
 impl<M: Machine> Links<M> {
     pub(crate) fn new(memory: Memory<M>) -> Links<M> {
-        Links { memory, lookups: CpusLine::default() }
+        Links { memory, lookups: CpusLine::default(), folio_waits: FolioWaits::default() }
     }
 
     pub(crate) fn into_memory(self) -> Memory<M> {

@@ -155,7 +155,7 @@ fn the_dirty_bit_of_an_entry_outlives_it() {
             }
             w.space.munmap(EXTRA, 4 * PAGE).unwrap();
             assert_eq!([0, 1, 2, 3].map(dirty), [false, true, false, true]);
-            object.zero(10..20);
+            object.zero(10..20).unwrap();
             object.write(2 * PAGE, &[1]).unwrap();
             assert!(dirty(0) && dirty(2), "written through the handle");
             w.space.munmap(BASE, 4 * PAGE).unwrap();

@@ -276,7 +276,7 @@ fn a_page_of_an_object_fails() {
         assert_eq!(content::<1>(&object, PAGE - 1), [7], "all or nothing");
         assert_eq!([0, 2].map(|first| object.next_poisoned(first..4)), [Some(1), Some(3)]);
         assert_eq!((object.nr_resident_pages(), object.next_resident(1..4)), (2, Some(1)));
-        object.zero(PAGE + 1..PAGE + 2);
+        object.zero(PAGE + 1..PAGE + 2).unwrap();
         assert!(is_poisoned(&space, BASE + PAGE), "a part of it is as bad as the rest");
         // A hole, and a smaller size.
         object.discard(1..2);

@@ -120,7 +120,7 @@ const FILES: [&str; 16] = [
 ];
 
 /// Operations that no deed has, and why.
-const LEFT_OUT: [(&str, &str); 38] = [
+const LEFT_OUT: [(&str, &str); 39] = [
     ("pin_page", "pin_page_mut, without the right to write"),
     ("pin_range", "pin_page for each page"),
     ("pin_range_mut", "pin_page_mut for each page"),
@@ -133,6 +133,7 @@ const LEFT_OUT: [(&str, &str); 38] = [
     ("next_resident", "reads an object in sections"),
     ("next_poisoned", "reads an object in sections"),
     ("nr_resident_pages", "reads an object in sections"),
+    ("nr_swapped_pages", "reads an object in sections"),
     ("id", "reads one word"),
     ("size_bytes", "reads one word"),
     ("is_mapped", "reads one word"),

@@ -205,7 +205,7 @@ fn zeroing_bytes() {
             [(10, 20), (10, 2 * PAGE), (PAGE, 2 * PAGE), (5, 3 * PAGE + 5), (3 * PAGE, 9 * PAGE), (7, 7)]
         {
             object.write(0, &[3; 4 * PAGE as usize]).unwrap();
-            object.zero(start..end);
+            object.zero(start..end).unwrap();
             let now: [u8; 4 * PAGE as usize] = content(&object, 0);
             for (i, byte) in now.iter().enumerate() {
                 let inside = start <= i as u64 && (i as u64) < end;

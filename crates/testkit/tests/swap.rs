@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     BASE, DONTFORK, DONTNEED, FREE, Format, GUARD_INSTALL, GUARD_REMOVE, Hosted, MAYMOVE, MREMAP_FIXED, NONE, PAGE,
-    POPULATE_READ, POPULATE_WRITE, PRIVATE, READ, RW, SHARED, Space, World, check,
+    POPULATE_READ, POPULATE_WRITE, PRIVATE, READ, RW, Space, World, check,
 };
 use softfault::addr::Access;
 use softfault::errno::Errno;
@@ -260,10 +260,6 @@ fn what_cannot_be_swapped_out_is_refused_by_name() {
     });
     with_pages(4, |w| {
         let refused = |pfn| w.vm.swap_out_frame(pfn).unwrap_err();
-        let shared = w.space.mmap(0, PAGE, RW, SHARED).unwrap();
-        w.space.write(shared, &[1]).unwrap();
-        assert_eq!(refused(frame_of(w.space, shared)), SwapRefusal::OfObject);
-        assert_eq!(w.vm.event(Event::SwapRefusedOfObject), 1);
         let pin = w.space.pin_page(BASE, Term::Short).unwrap();
         assert_eq!(refused(pin.pfn()), SwapRefusal::Stays(MigrateRefusal::Pinned));
         assert_eq!(w.vm.event(Event::MigrateRefusedPinned), 1);

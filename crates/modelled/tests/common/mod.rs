@@ -81,6 +81,19 @@ std::thread_local! {
     static SWAPS: Cell<bool> = const { Cell::new(false) };
     static SLOTS_WRITTEN: RefCell<[Option<Box<Page>>; NR_SLOTS]> = const { RefCell::new([const { None }; NR_SLOTS]) };
     static WRITES_FAIL: Cell<bool> = const { Cell::new(false) };
+    static READS_FAIL: Cell<bool> = const { Cell::new(false) };
+    static PARKS_BLOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether reads of the swap area fail from now on, in this execution.
+pub fn let_reads_fail(they_do: bool) {
+    READS_FAIL.set(they_do);
+}
+
+/// From now on who sleeps in this test does so until the word has changed: who is not woken
+/// sleeps for ever, which ends the model.
+pub fn let_parks_block() {
+    PARKS_BLOCK.set(true);
 }
 
 /// From now on worlds of this test have a swap area, and writes to it fail or not.
@@ -198,8 +211,11 @@ unsafe impl Machine for Modelled {
     fn relax(&self) {
         loom::thread::yield_now();
     }
-    fn park(&self, _: &Word, _: u64) {
+    fn park(&self, word: &Word, expected: u64) {
         loom::thread::yield_now();
+        while PARKS_BLOCK.get() && word.load(softfault_modelled::sync::Ordering::Acquire) == expected {
+            loom::thread::yield_now();
+        }
     }
     fn unpark(&self, _: &Word) {}
     fn fault_policy(&self, question: &FaultQuestion) -> FaultPlan {
@@ -229,6 +245,10 @@ unsafe impl Machine for Modelled {
         Ok(())
     }
     fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        if READS_FAIL.get() {
+            loom::thread::yield_now();
+            return Err(SwapError);
+        }
         let page = written_page(slot).expect("the slot was written");
         loom::thread::yield_now();
         assert!(written_page(slot) == Some(page.clone()), "I48: a slot was written that somebody reads");
@@ -291,6 +311,7 @@ impl World {
     fn tuned(discipline: Discipline, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
         WAITS.set(false);
         SLOTS_WRITTEN.with(|slots| *slots.borrow_mut() = [const { None }; NR_SLOTS]);
+        READS_FAIL.set(false);
         for range in Modelled.frames() {
             // SAFETY: I1, I6: no thread runs yet.
             unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };

@@ -118,8 +118,6 @@ events! {
     SwapRefusedNoArea = "swap_refused_no_area",
     /// Not swapped out: the swap area is full.
     SwapRefusedFull = "swap_refused_full",
-    /// Not swapped out: a page of an object.
-    SwapRefusedOfObject = "swap_refused_of_object",
     /// Not swapped out: locked by a mapping.
     SwapRefusedLocked = "swap_refused_locked",
     /// Swapped out, and kept in memory: the machine could not write it.

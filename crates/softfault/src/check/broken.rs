@@ -38,6 +38,9 @@ pub enum Broken {
     /// A frame is marked as a tail and belongs to no folio of an object, or the other way
     /// round. I45.
     Tail(Pfn),
+    /// A folio of an object is locked, waited for or written, or does not have its content, though nobody
+    /// is at work. I52.
+    LeftLocked(Pfn),
     /// Members of an object, or of a space, are not those that its VMAs ask for: see the space's
     /// or the object's own frame. I44.
     WrongMembers(Pfn),

@@ -1,5 +1,5 @@
-//! I48 at rest: each slot of the swap area counts the entries that name it, and is free without
-//! any; frames of pages that are not written are their slots'.
+//! I48 at rest: each slot of the swap area counts the entries that name it, and words of pages of objects,
+//! and is free without any; frames of pages that are not written are their slots'.
 
 use super::{Broken, Counter};
 use crate::addr::{Pfn, SwapSlot};
@@ -8,8 +8,8 @@ use crate::machine::Machine;
 use crate::space::Vm;
 
 impl<M: Machine> Vm<M> {
-    /// Notes that an entry names the slot, behind the counts of frames.
-    pub(super) fn count_slot(&self, slot: SwapSlot, counts: &mut [u32]) -> Result<(), Broken> {
+    /// Notes that an entry, or the word of an object's page, names the slot, behind the counts of frames.
+    pub(crate) fn count_slot(&self, slot: SwapSlot, counts: &mut [u32]) -> Result<(), Broken> {
         let is_there = slot.0 < self.swap.nr_slots();
         let count = counts.get_mut(self.nr_frames() as usize + slot.0 as usize).filter(|_| is_there);
         *count.ok_or(Broken::WrongSlot(slot))? += 1;

@@ -15,7 +15,7 @@
 //! [`Relief`](crate::space::vm::Relief) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
-//! `withdraw` takes a page's entries for good: `poison`, `swap_out`.
+//! `withdraw` takes a page's entries for good: `poison`, `swap_out`. `object_out` does for pages of objects.
 //!
 //! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
 //! blocks. Locks on entry: none, no section.
@@ -29,6 +29,7 @@ mod look;
 mod migrate;
 mod moves;
 mod object;
+mod object_out;
 mod poison;
 mod refusal;
 mod single;

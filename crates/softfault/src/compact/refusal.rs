@@ -139,14 +139,12 @@ pub enum SwapRefusal {
     NoArea,
     /// No slot of the swap area is free.
     Full,
-    /// It is a page of an object, whose slot cannot say that it was swapped out.
-    OfObject,
     /// A mapping locks it (mlock(2)).
     Locked,
     /// Its entries cannot be taken.
     Stays(MigrateRefusal),
-    /// The machine could not write it. The entries name the slot, which keeps the frame until
-    /// nobody needs it: faults copy the page.
+    /// The machine could not write it. Entries of a private page name the slot, which keeps the frame
+    /// until nobody needs it: faults copy the page. A page of an object is in its frame again.
     NotWritten,
 }
 
@@ -156,7 +154,6 @@ impl SwapRefusal {
         match self {
             SwapRefusal::NoArea => Event::SwapRefusedNoArea,
             SwapRefusal::Full => Event::SwapRefusedFull,
-            SwapRefusal::OfObject => Event::SwapRefusedOfObject,
             SwapRefusal::Locked => Event::SwapRefusedLocked,
             SwapRefusal::Stays(refusal) => refusal.event(),
             SwapRefusal::NotWritten => Event::SwapRefusedNotWritten,
@@ -167,7 +164,8 @@ impl SwapRefusal {
 impl From<NotWithdrawn> for SwapRefusal {
     fn from(why: NotWithdrawn) -> SwapRefusal {
         match why {
-            NotWithdrawn::OfObject => SwapRefusal::OfObject,
+            // A private page was seen before.
+            NotWithdrawn::OfObject => SwapRefusal::Stays(MigrateRefusal::Raced),
             NotWithdrawn::Stays(refusal) => SwapRefusal::Stays(refusal),
         }
     }
@@ -178,7 +176,6 @@ impl core::fmt::Display for SwapRefusal {
         match self {
             SwapRefusal::NoArea => f.write_str("swap area: the machine has none"),
             SwapRefusal::Full => f.write_str("swap area: no slot is free"),
-            SwapRefusal::OfObject => f.write_str("frame: should be private, and is a page of an object"),
             SwapRefusal::Locked => f.write_str("frame: a mapping locks its page"),
             SwapRefusal::Stays(refusal) => refusal.fmt(f),
             SwapRefusal::NotWritten => f.write_str("swap area: the page could not be written"),

@@ -1,4 +1,4 @@
-//! Swapping a private page out: the mechanism. What goes, and when, is the embedder's to decide.
+//! Swapping a page out, a private one here: the mechanism. What goes, and when, is the embedder's to decide.
 //!
 //! ```text
 //! a slot                              swap/area.rs
@@ -13,20 +13,25 @@
 //! Locks on entry: none, no section.
 
 use super::SwapRefusal;
+use super::moves::Movable;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::Pfn;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::source::slot::PageFrame;
 use crate::space::Vm;
 use crate::table::format::Entry;
 
 impl<M: Machine> Vm<M> {
-    /// Writes a private page to the swap area and frees its frame, and gives the number of
+    /// Writes a page to the swap area and frees its frame, and gives the number of
     /// entries that mapped it. These name a slot of the area; a fault brings the page back for
     /// one of them. Pages of 4 KiB only, without pins, in no locked
     /// mapping. Subscribers are told.
+    ///
+    /// Of a page of an object the entries are removed, and not counted: the number is 0. The object
+    /// remembers the slot. Whoever wants the page first brings it back for all.
     ///
     /// # Errors
     ///
@@ -43,6 +48,9 @@ impl<M: Machine> Vm<M> {
             return Err(SwapRefusal::NoArea);
         }
         let slot = self.swap.claim().ok_or(SwapRefusal::Full)?;
+        if let Ok(Movable::OfObject { order, .. }) = self.check_movable(pfn) {
+            return self.write_object_page(PageFrame { pfn, order }, slot).map(|()| 0);
+        }
         let withdrawn = self
             .withdraw_entries(pfn, Why::SwapOut)
             .map_err(SwapRefusal::from)

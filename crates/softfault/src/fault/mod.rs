@@ -36,8 +36,10 @@ pub(crate) use request::{Request, Want};
 
 use crate::account::Event;
 use crate::addr::{Access, PAGE_SHIFT, PageRange, SwapSlot, Vpn};
+use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::source::transit::Transit;
 use crate::space::AddressSpace;
 use crate::space::relief::Retries;
 use crate::table::format::Entry;
@@ -70,6 +72,10 @@ pub(crate) enum Turn<'vm, M: Machine> {
     Split(Splitting<'vm, M>),
     /// The page was swapped out; a frame for it is in hand.
     SwapIn(SwapSlot),
+    /// A page of an object was swapped out, and is the fault's to read.
+    ReadShared(Transit<'vm, M>),
+    /// It is on its way to the swap area or back.
+    Sleep(FolioWait),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -119,7 +125,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     #[inline(never)]
     fn go_on(&self, request: Request, mut kit: Kit<'vm, M>, mut turn: Turn<'vm, M>) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
-        let (mut told, mut retries) = (None, Retries::default());
+        let (mut told, mut retries, mut is_major) = (None, Retries::default(), false);
         loop {
             // Of all that is slow, only a copy comes before the end of a notice: nothing
             // is waited for between the two.
@@ -132,7 +138,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     drop(kit);
                     self.add_rss_frame();
                     self.vm.relieve_if_low();
-                    return Ok(done);
+                    return Ok(if is_major { self.count_read_shared() } else { done });
                 }
                 Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut kit) => {}
                 Turn::Refused(error) => return Err(self.refuse(error)),
@@ -161,6 +167,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Tell(pages) => {
                     let start = told.insert(self.invalidate(pages, Why::Copy));
                     kit.set_told(if start.was_told() { pages.nr_pages() } else { 0 });
+                }
+                Turn::ReadShared(transit) => {
+                    kit.give_back_all();
+                    if transit.read_in().is_err() {
+                        return Err(self.refuse(FaultError::NotRead));
+                    }
+                    is_major = true;
+                }
+                Turn::Sleep(wait) => {
+                    kit.give_back_all();
+                    self.vm.wait_for_folio(wait);
                 }
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),

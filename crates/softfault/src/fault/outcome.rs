@@ -29,7 +29,7 @@ pub enum FaultDone {
     /// The entry allowed the access and is now accessed, and dirty for a store:
     /// hardware that does not do that itself faults for it.
     Marked,
-    /// A private page that had been swapped out.
+    /// A page that had been swapped out.
     SwappedIn,
     /// There was nothing left to do.
     Spurious,

@@ -9,6 +9,7 @@ use crate::addr::{Access, Order};
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
+use crate::source::away::Swapped;
 use crate::source::object::ObjectSlot;
 use crate::source::slot::{ObjectPage, PageFrame, PageSlot};
 use crate::space::AddressSpace;
@@ -34,6 +35,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
             ObjectPage::Poisoned => return Turn::Refused(FaultError::Poisoned),
+            ObjectPage::InTransit(pfn) => return Turn::Sleep(self.vm.join_folio(fault.inside, pfn)),
+            ObjectPage::Swapped(away) => return self.bring_shared(fault, index, &place, away, kit),
             ObjectPage::Absent => {}
         }
         if let ObjectSlot::Page(at) = place
@@ -50,6 +53,29 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Raced;
         }
         Turn::Again
+    }
+
+    /// Begins to read a page that was swapped out; the first who wants it does so for all.
+    #[cold]
+    fn bring_shared(
+        &self,
+        fault: &Fault<'_>,
+        index: u64,
+        place: &ObjectSlot<'_>,
+        away: Swapped,
+        kit: &mut Kit<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let ObjectSlot::Page(at) = *place else { return Turn::Raced };
+        let Some(pfn) = kit.take(Fill::Shared, fault.inside, fault.here.cpu) else {
+            return Turn::Need(Need::Frame(Fill::Shared));
+        };
+        match self.vm.begin_to_read(fault.inside, (fault.found.object(), index), at, away, pfn) {
+            Ok(transit) => Turn::ReadShared(transit),
+            Err(_) => {
+                kit.keep(Fill::Shared, pfn);
+                Turn::Raced
+            }
+        }
     }
 
     /// Puts in a folio around a page that is missing.

@@ -112,6 +112,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
+impl<M: Machine> AddressSpace<'_, M> {
+    /// A fault that is done, and has read a page of an object, was no minor one.
+    #[cold]
+    pub(crate) fn count_read_shared(&self) -> FaultDone {
+        self.vm.count(Event::Pgmajfault, 1);
+        self.charge(Rss::MinorFaults, -1);
+        self.charge(Rss::MajorFaults, 1);
+        FaultDone::SwappedIn
+    }
+}
+
 impl Here<'_> {
     /// Counts a fault that has brought a page back.
     fn count_swapped_in(self, read: Read) {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
-//!        of an object's page: order 8..13 in place of maps
+//!        of an object's page: order 8..13 in place of maps | UPTODATE 13 | LOCKED 14 | WAITERS 15 |
+//!        WRITEBACK 16: see `folio_lock.rs`
 //! owner  private: frame of the fork family's founder; shared: of the object;
 //!        table: frame of the space it belongs to
 //! index  page index 0..52 in the owner | generation 52..64
@@ -41,7 +42,15 @@ const MAPPED: u64 = 1 << 5;
 /// An entry of it was accessed.
 const REFERENCED: u64 = 1 << 6;
 /// An entry of it was dirty, or it was written through a handle or a pin.
-const DIRTY: u64 = 1 << 7;
+pub(super) const DIRTY: u64 = 1 << 7;
+/// Of a page of an object: its frame has the content.
+pub(super) const UPTODATE: u64 = 1 << 13;
+/// The content is on its way from or to somewhere else.
+pub(super) const LOCKED: u64 = 1 << 14;
+/// Somebody waits until it is not.
+pub(super) const WAITERS: u64 = 1 << 15;
+/// It is on its way out.
+pub(super) const WRITEBACK: u64 = 1 << 16;
 
 // The count never reaches the pins. Up to MAX_CPUS raises can be between test and
 // addition. A split adds without a test: one for a leaf table of its own, and there
@@ -154,6 +163,10 @@ impl FrameState {
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
+    /// Of an object's page at rest: it has its content, and nobody reads or writes that.
+    pub fn is_settled(self) -> bool {
+        self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
+    }
     /// Of a private page, which has no order, and of an object's, which has no maps.
     fn is_unused(self) -> bool {
         self.pins() == 0 && (self.kind() == FrameKind::Shared || self.nr_maps() == 0)
@@ -190,15 +203,16 @@ impl FrameDesc {
     pub(super) fn assign_moved(&self, from: &FrameDesc) {
         self.owner.set(from.owner.get());
         self.index.set(from.index.get());
-        let kept = REFERENCED | DIRTY | ORDER_MASK << ORDER_SHIFT;
+        let kept = REFERENCED | DIRTY | UPTODATE | ORDER_MASK << ORDER_SHIFT;
         self.state.set(FrameKind::Shared as u64 | from.state().0 & kept);
     }
 
-    /// Makes frames that are the caller's alone a folio of an object: their head.
-    pub(super) fn assign_folio(&self, order: Order, object: u64, index: u64) {
+    /// Makes frames that are the caller's alone a folio of an object: their head. They have the
+    /// content.
+    pub(crate) fn assign_folio(&self, order: Order, object: u64, index: u64) {
         self.owner.set(object);
         self.index.set(index);
-        self.state.set(FrameKind::Shared as u64 | u64::from(order.0) << ORDER_SHIFT);
+        self.state.set(FrameKind::Shared as u64 | UPTODATE | u64::from(order.0) << ORDER_SHIFT);
     }
 
     /// The head of a part of a folio that was cut: used and written as that was. The caller's

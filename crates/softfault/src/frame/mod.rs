@@ -39,6 +39,7 @@ mod folio;
 mod folio_alloc;
 #[cfg(test)]
 mod folio_alloc_tests;
+mod folio_lock;
 mod folio_maps;
 mod fragment;
 mod generations;
@@ -88,6 +89,7 @@ pub use desc::FrameDesc;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use desc::MAP_ONE;
 pub(crate) use desc::{FrameKind, FrameState, MapsFull, MetaUse};
+pub(crate) use folio_lock::{FolioWait, FolioWaits, Io};
 pub use fragment::Fragmentation;
 pub(crate) use generations::Ages;
 pub use generations::OLDEST_AGE;

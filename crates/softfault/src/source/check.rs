@@ -1,9 +1,10 @@
 //! What has to be true of objects at rest: I14 for their references, I12 for
 //! their frames. Part of `Vm::check`.
 
+use super::away::Swapped;
 use super::object::Top;
 use super::slot::{ObjectPage, PageFrame};
-use crate::addr::{OptPfn, Pfn};
+use crate::addr::{ObjectPages, OptPfn, PAGE_SIZE, Pfn};
 use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
 use crate::machine::Machine;
@@ -81,6 +82,25 @@ impl<M: Machine> Vm<M> {
             if is_lost {
                 return Err(Broken::Lost(pfn));
             }
+        }
+        Ok(())
+    }
+
+    /// I48: notes which slots of the swap area pages of objects name. None lies beyond the end.
+    pub(crate) fn count_swapped_pages(&self, counts: &mut [u32]) -> Result<(), Broken> {
+        for pfn in self.frames.numbers().filter(|pfn| matches!(self.object_part(*pfn), Some(Part::Header))) {
+            let id = ObjectId(u64::from(pfn.0));
+            let mut counted = Ok(());
+            let _ = self.for_each_page(id, ObjectPages::ALL, &mut |index, slot| {
+                if let ObjectPage::Swapped(Swapped { slot, nr_kept }) = slot.page() {
+                    let is_right = index < self.object_nr_pages(id) && nr_kept <= PAGE_SIZE;
+                    let is_counted =
+                        if is_right { self.count_slot(slot, counts) } else { Err(Broken::WrongSlot(slot)) };
+                    counted = counted.and(is_counted);
+                }
+                ControlFlow::Continue(())
+            });
+            counted?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@
 //! Locks on entry: the object's `resize`, no section.
 
 use super::cut::Folio;
+use super::object::ObjectSlot;
 use super::slot::{ObjectPage, PageSlot};
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::frame::FreeBatch;
@@ -34,18 +35,26 @@ impl<M: Machine> Links<M> {
     }
 
     /// Marks the pages that are there, and the others of their folios; gives these and all
-    /// between. After the next grace period of all CPUs nobody maps, reads or writes one of
-    /// them anew.
+    /// between. Those that are away are taken out at once. After the next grace period of all CPUs
+    /// nobody maps, reads or writes one of them anew.
     pub(crate) fn object_bar(&self, id: ObjectId, pages: ObjectPages) -> ObjectPages {
         let mut all = pages;
         let _ = self.for_each_page(id, pages, &mut |index, slot| {
             // What is being put in comes after this.
-            if let ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) = slot.page() {
-                let folio = around(index, frame.order);
-                all = ObjectPages { start: all.start.min(folio.start), end: all.end.max(folio.end) };
-                // Once, at its first page among these; who puts it in meanwhile stays out of it.
-                if index == folio.start.max(pages.start) {
-                    slot.begin_to_leave(frame.order, &self.machine);
+            loop {
+                match slot.page() {
+                    ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => {
+                        let folio = around(index, frame.order);
+                        all = ObjectPages { start: all.start.min(folio.start), end: all.end.max(folio.end) };
+                        // Once, at its first page among these; who puts it in meanwhile stays out of it.
+                        let is_first = index == folio.start.max(pages.start);
+                        if !is_first || slot.begin_to_leave(frame.order, &self.machine) {
+                            break;
+                        }
+                    }
+                    // Else it has come back meanwhile.
+                    ObjectPage::Swapped(_) | ObjectPage::InTransit(_) if !self.drop_away(slot) => {}
+                    _ => break,
                 }
             }
             ControlFlow::Continue(())
@@ -69,6 +78,7 @@ impl<M: Machine> Links<M> {
     pub(crate) fn object_was_mapped(&self, id: ObjectId, pages: ObjectPages) -> bool {
         let was_mapped = |slot: PageSlot<'_>| match slot.page() {
             ObjectPage::Absent | ObjectPage::Filling | ObjectPage::Poisoned => false,
+            ObjectPage::Swapped(_) | ObjectPage::InTransit(_) => false,
             ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => {
                 self.frames.desc(frame.head()).state().was_mapped()
             }
@@ -110,23 +120,44 @@ impl<M: Machine> Links<M> {
     }
 
     /// Zeroes bytes of one page, if it is there. Needs no lock: waits for a page that is
-    /// leaving.
-    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) {
+    /// leaving, or on its way to the swap area or back. One that is there, swapped out, is cut
+    /// short where the bytes go on to its end.
+    ///
+    /// # Errors
+    ///
+    /// The page is swapped out, and what is after the bytes stays: it has to be brought back first.
+    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), IsAway> {
         if bytes.is_empty() {
-            return;
+            return Ok(());
         }
+        let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
         loop {
-            let section = self.section();
-            match self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE).page() {
-                ObjectPage::Absent | ObjectPage::Poisoned => return,
-                ObjectPage::Frame(frame) => {
-                    self.frames.desc(frame.head()).note_written();
-                    let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
-                    return program::zero(&self.machine, frame.pfn, at, len);
+            let wait = {
+                let section = self.section();
+                let ObjectSlot::Page(slot) = self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE) else {
+                    return Ok(());
+                };
+                match slot.page() {
+                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(()),
+                    ObjectPage::Frame(frame) => {
+                        self.frames.desc(frame.head()).note_written();
+                        program::zero(&self.machine, frame.pfn, at, len);
+                        return Ok(());
+                    }
+                    ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
+                    ObjectPage::Swapped(away) if slot.keep_at_most(away, at as u64) => return Ok(()),
+                    ObjectPage::InTransit(pfn) => Some(self.join_folio(section.inside(), pfn)),
+                    ObjectPage::Filling | ObjectPage::Leaving(_) | ObjectPage::Swapped(_) => None,
                 }
-                ObjectPage::Filling | ObjectPage::Leaving(_) => drop(section),
+            };
+            match wait {
+                Some(wait) => self.wait_for_folio(wait),
+                None => self.machine.relax(),
             }
-            self.machine.relax();
         }
     }
 }
+
+/// A page is in the swap area that has to be in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IsAway;

@@ -39,7 +39,7 @@ fn who_wants_a_page_waits_for_the_rest_of_its_folio() {
         space.handle_fault(AT, Access::Write).unwrap();
         object.write(8 * PAGE, &[1]).unwrap();
         let id = object.id;
-        at(vm, id, 8, |slot| slot.begin_to_leave(Order(3), &vm.machine));
+        at(vm, id, 8, |slot| assert!(slot.begin_to_leave(Order(3), &vm.machine)));
         at(vm, id, emptied, |slot| slot.empty_all(Order::BASE));
         let holds = move || vm.cpus.iter().fold(0, |sum: u64, cpu| sum.wrapping_add(cpu.held.get()));
         let before = holds();

@@ -5,12 +5,13 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::discard::IsAway;
 use super::object::MAX_OBJECT_BYTES;
 use super::slot::{ObjectPage, PageFrame};
 use super::spare::{Put, Spare};
+use super::write_error::ObjectWriteError;
 use crate::addr::{ObjectPages, PAGE_SIZE};
-use crate::errno::op_error;
-use crate::frame::OutOfFrames;
+use crate::frame::{FolioWait, OutOfFrames};
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::policy::folio::FolioOrders;
@@ -19,20 +20,6 @@ use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 use core::ops::{ControlFlow, Range};
-
-op_error! {
-    /// Why nothing was written to an object.
-    ObjectWriteError {
-        OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
-        Poisoned: EIO = "offset: the memory of a page failed",
-    }
-}
-
-impl From<OutOfFrames> for ObjectWriteError {
-    fn from(lack: OutOfFrames) -> ObjectWriteError {
-        ObjectWriteError::OutOfFrames(lack)
-    }
-}
 
 /// Memory that spaces can share, with a size in bytes, and pages only where
 /// something was written or touched. Lives as long as this handle or a mapping of
@@ -115,34 +102,57 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Zeroes bytes: whole pages by [`discard`](Self::discard), about which see there, the ends
     /// in place.
-    pub fn zero(&self, bytes: Range<u64>) {
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectWriteError`]: the first or last page, of which bytes stay, was swapped out, and cannot be
+    /// brought back. Bytes before it are zero.
+    pub fn zero(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
         self.vm.call();
         let end = bytes.end.min(self.size_bytes());
         if bytes.start >= end {
-            return;
+            return Ok(());
         }
         let first_whole = bytes.start.next_multiple_of(PAGE_SIZE);
         if first_whole >= end {
-            return self.vm.object_zero(self.id, bytes.start..end);
+            return self.zero_part(bytes.start..end);
         }
-        self.vm.object_zero(self.id, bytes.start..first_whole);
+        self.zero_part(bytes.start..first_whole)?;
         self.discard(first_whole / PAGE_SIZE..end / PAGE_SIZE);
-        self.vm.object_zero(self.id, end / PAGE_SIZE * PAGE_SIZE..end);
+        self.zero_part(end / PAGE_SIZE * PAGE_SIZE..end)
     }
 
-    /// Pages that it has, mapped or not. Looks at all of them.
+    /// Of one page.
+    fn zero_part(&self, bytes: Range<u64>) -> Result<(), ObjectWriteError> {
+        while self.vm.object_zero(self.id, bytes.clone()) == Err(IsAway) {
+            self.vm.object_bring(self.id, bytes.start / PAGE_SIZE)?;
+        }
+        Ok(())
+    }
+
+    /// Pages of it that were swapped out, or are on their way. Looks at all pages.
+    pub fn nr_swapped_pages(&self) -> u64 {
+        self.vm.call();
+        self.count_pages(&|page| page.is_away())
+    }
+
+    /// Pages that it has in memory, mapped or not. Looks at all of them.
     pub fn nr_resident_pages(&self) -> u64 {
         self.vm.call();
+        self.count_pages(&|page| matches!(page, ObjectPage::Frame(_) | ObjectPage::Leaving(_)))
+    }
+
+    fn count_pages(&self, is_one: &dyn Fn(ObjectPage) -> bool) -> u64 {
         let mut nr = 0;
         let _ = self.vm.for_each_page(self.id, ObjectPages::ALL, &mut |_, slot| {
-            nr += u64::from(!matches!(slot.page(), ObjectPage::Filling | ObjectPage::Poisoned));
+            nr += u64::from(is_one(slot.page()));
             ControlFlow::Continue(())
         });
         nr
     }
 
-    /// The first page of the range that it has, or whose memory failed, by number: the others
-    /// are zero.
+    /// The first page of the range that it has, in memory or swapped out, or whose memory failed, by
+    /// number: the others are zero.
     pub fn next_resident(&self, pages: impl Into<ObjectPages>) -> Option<u64> {
         self.vm.call();
         self.vm.object_next_page(self.id, pages.into())
@@ -180,8 +190,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Reads up to the size, or up to a page whose memory failed
-    /// ([`next_poisoned`](Self::next_poisoned)); gives the number of bytes. Pages that are not
-    /// there are zero, and stay away.
+    /// ([`next_poisoned`](Self::next_poisoned)), or that was swapped out and cannot be brought back;
+    /// gives the number of bytes. Pages that are not there are zero, and stay away.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         self.vm.call();
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
@@ -191,7 +201,9 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                 match self.read_part(&part, into) {
                     ReadPart::Done => break,
                     ReadPart::Leaving => self.vm.machine.relax(),
-                    ReadPart::Poisoned => return part.done,
+                    ReadPart::InTransit(wait) => self.vm.wait_for_folio(wait),
+                    ReadPart::Swapped if self.vm.object_bring(self.id, part.index).is_ok() => {}
+                    ReadPart::Poisoned | ReadPart::Swapped => return part.done,
                 }
             }
         }
@@ -210,6 +222,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
             ObjectPage::Leaving(_) => return ReadPart::Leaving,
             ObjectPage::Poisoned => return ReadPart::Poisoned,
+            ObjectPage::Swapped(_) => return ReadPart::Swapped,
+            ObjectPage::InTransit(pfn) => return ReadPart::InTransit(self.vm.join_folio(section.inside(), pfn)),
         }
         ReadPart::Done
     }
@@ -257,12 +271,22 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     }
                     ObjectPage::Poisoned => return Err(ObjectWriteError::Poisoned),
                     ObjectPage::Absent => spare.put_into(self.id, index, &slot),
+                    ObjectPage::Swapped(_) => Put::Bring,
+                    ObjectPage::InTransit(pfn) => Put::Sleep(self.vm.join_folio(section.inside(), pfn)),
                     ObjectPage::Filling | ObjectPage::Leaving(_) => Put::Wait,
                 }
             };
             match put {
                 Put::Done => {}
                 Put::Lacking => spare.bring(self.id, index)?,
+                Put::Bring => {
+                    spare.give_back();
+                    self.vm.object_bring(self.id, index)?;
+                }
+                Put::Sleep(wait) => {
+                    spare.give_back();
+                    self.vm.wait_for_folio(wait);
+                }
                 Put::Wait => {
                     // Whoever takes the page out may wait for frames of others.
                     spare.give_back();
@@ -297,6 +321,10 @@ enum ReadPart {
     Leaving,
     /// Its memory failed.
     Poisoned,
+    /// It was swapped out.
+    Swapped,
+    /// It is on its way there or back: wait, and look again.
+    InTransit(FolioWait),
 }
 
 /// The part of an access that is in one page.

@@ -28,6 +28,7 @@ use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
 use crate::machine::Machine;
+use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 
@@ -35,6 +36,12 @@ use crate::sync::Ordering;
 pub(crate) struct KeptObject<'vm, M: Machine> {
     links: &'vm Links<M>,
     pub(crate) id: ObjectId,
+}
+
+impl<'vm, M: Machine> KeptObject<'vm, M> {
+    pub(super) fn links(&self) -> &'vm Links<M> {
+        self.links
+    }
 }
 
 impl<M: Machine> Drop for KeptObject<'_, M> {
@@ -69,6 +76,14 @@ impl<M: Machine> Links<M> {
         self.raise_from_one(lookup, header, MetaUse::Object, keeps).then(|| KeptObject { links: self, id })
     }
 
+    /// One more reference, in a section in which something keeps the object: a VMA, a handle.
+    pub(super) fn object_keep_found(&self, inside: InSection<'_>, id: ObjectId) -> KeptObject<'_, M> {
+        self.assert_inside(inside);
+        let before = self.object(id).keeps.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(before > 0, "I30: never from zero");
+        KeptObject { links: self, id }
+    }
+
     /// Marks all pages of a folio as moving, `page` the first, if their slots have these frames. After
     /// the next grace period of all CPUs nobody maps, reads or writes one of them anew. Whether they
     /// are marked now; the caller ends it.
@@ -91,7 +106,12 @@ impl<M: Machine> Links<M> {
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
     }
 
-    fn with_slot<T>(&self, kept: &KeptObject<'_, M>, page: u64, f: impl FnOnce(PageSlot<'_>) -> T) -> Option<T> {
+    pub(super) fn with_slot<T>(
+        &self,
+        kept: &KeptObject<'_, M>,
+        page: u64,
+        f: impl FnOnce(PageSlot<'_>) -> T,
+    ) -> Option<T> {
         let section = self.section();
         match self.object_slot(section.inside(), kept.id, page) {
             ObjectSlot::Page(slot) => Some(f(slot)),

@@ -4,10 +4,13 @@
 //! has; shared memory has an object that remembers its frames. `object` is what
 //! faults see of it, `pages` goes over them in order, `handle` is what the embedder
 //! holds, `discard` how pages leave an object that lives on, `refs` how long an object
-//! lives, `keep` what keeps it for who comes from a frame of it, `check` what has to be true of objects at rest.
+//! lives, `transit` how its pages go to the swap area and come back, `keep` what keeps it for who comes from a frame of it, `check` what has to be true of objects at rest.
 //!
-//! This station works on `Links`, save `handle`, which is an operation, and `check`.
+//! This station works on `Links`, save `handle`, `spare`, `bring` and `write_error`, which are operations, and `check`.
 
+pub(crate) mod away;
+mod away_slot;
+pub(crate) mod bring;
 mod check;
 mod cut;
 mod discard;
@@ -21,3 +24,5 @@ mod refs;
 pub(crate) mod slot;
 mod spare;
 mod tail_descs;
+pub(crate) mod transit;
+pub(crate) mod write_error;

@@ -17,7 +17,7 @@
 //! Locks on entry: none.
 
 use super::slot::{LostFill, ObjectPage, PageSlot};
-use crate::addr::{OptPfn, PAGE_SIZE, Pfn};
+use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
 use crate::machine::Machine;
@@ -198,7 +198,7 @@ impl<M: Machine> Links<M> {
         };
         match slot {
             ObjectSlot::Page(slot) => {
-                desc.assign(FrameKind::Shared, 0, id.0, index);
+                desc.assign_folio(Order::BASE, id.0, index);
                 slot.fill(pfn)
             }
             ObjectSlot::Hole(word) => {

@@ -75,6 +75,7 @@ impl<M: Machine> Links<M> {
         let frame = match slot.page() {
             ObjectPage::Absent | ObjectPage::Poisoned => return,
             ObjectPage::Frame(frame) => frame,
+            ObjectPage::Swapped(away) => return self.swap_drop(away.slot),
             other => return debug_assert!(false, "I22: nobody fills, moves or removes it, {other:?}"),
         };
         // Else the last pin frees it (I23).

@@ -1,8 +1,10 @@
 //! The word of a page in its object: the frame that it has, and what is being done to it.
 //!
 //! ```text
-//! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | swapped out 62 (to come) | LEAVING 63
+//! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
 //! ```
+//! With TRANSIT 58 or SWAPPED 62 the page is not in memory, or on its way: see `away.rs` and `away_slot.rs`.
+//!
 //! | change | by | from |
 //! | --- | --- | --- |
 //! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
@@ -17,6 +19,7 @@
 //!
 //! Locks on entry: see the table. Who reads a word to use the frame shows a section.
 
+use super::away::{SWAPPED, Swapped, TRANSIT};
 use crate::addr::{OptPfn, Order, Pfn};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
@@ -32,8 +35,8 @@ const FILLING: u64 = 1 << 60;
 /// entry maps it. Nobody maps, reads or writes it from now on. Set and cleared under `resize`.
 const LEAVING: u64 = 1 << 63;
 /// The same while the page moves to another frame. Set only while none
-/// of the two is, and cleared by who has set it. Bit 62 is kept for swap.
-const MOVING: u64 = 1 << 61;
+/// of the two is, and cleared by who has set it.
+pub(super) const MOVING: u64 = 1 << 61;
 
 /// The frame of a page, and the size of the folio that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +55,7 @@ impl PageFrame {
     fn next(self, by: usize) -> PageFrame {
         PageFrame { pfn: Pfn(self.pfn.0 + by as u32), ..self }
     }
-    fn to_word(self) -> u64 {
+    pub(super) fn to_word(self) -> u64 {
         OptPfn::some(self.pfn).to_word() | u64::from(self.order.0) << ORDER_SHIFT
     }
     fn of_word(word: u64) -> Option<PageFrame> {
@@ -73,6 +76,18 @@ pub(crate) enum ObjectPage {
     Frame(PageFrame),
     /// The object is about to lose it, or its frame. Wait with nothing held, and look again.
     Leaving(PageFrame),
+    /// It is in the swap area. Who wants it brings it back.
+    Swapped(Swapped),
+    /// It is on its way there or back; its frame is locked until it has arrived. Wait with
+    /// nothing held, and look again.
+    InTransit(Pfn),
+}
+
+impl ObjectPage {
+    /// Whether it is in the swap area, or on its way there or back.
+    pub(crate) fn is_away(self) -> bool {
+        matches!(self, ObjectPage::Swapped(_) | ObjectPage::InTransit(_))
+    }
 }
 
 /// Somebody else was quicker; the frame is the caller's still, and zero.
@@ -87,7 +102,7 @@ pub(crate) struct PageSlot<'a> {
 
 impl<'a> PageSlot<'a> {
     #[inline(always)]
-    fn word(self) -> &'a Word {
+    pub(super) fn word(self) -> &'a Word {
         &self.node[self.i]
     }
 
@@ -105,8 +120,10 @@ impl<'a> PageSlot<'a> {
             None if word & FILLING != 0 => ObjectPage::Filling,
             None if word & POISONED != 0 => ObjectPage::Poisoned,
             None => ObjectPage::Absent,
-            Some(frame) if word & (LEAVING | MOVING) != 0 => ObjectPage::Leaving(frame),
-            Some(frame) => ObjectPage::Frame(frame),
+            Some(frame) if word & (LEAVING | MOVING | SWAPPED | TRANSIT) == 0 => ObjectPage::Frame(frame),
+            Some(_) if word & SWAPPED != 0 => ObjectPage::Swapped(Swapped::of_word(word)),
+            Some(frame) if word & TRANSIT != 0 => ObjectPage::InTransit(frame.pfn),
+            Some(frame) => ObjectPage::Leaving(frame),
         }
     }
 
@@ -147,13 +164,22 @@ impl<'a> PageSlot<'a> {
 
     /// Marks all pages of the folio as leaving. One at a time does this. Waits for who is
     /// putting it in. Somebody may be moving the page: see [`is_moving`](Self::is_moving).
-    pub(super) fn begin_to_leave<M: Machine>(self, order: Order, machine: &M) {
+    /// `false` if it is a single page that is away by now.
+    pub(super) fn begin_to_leave<M: Machine>(self, order: Order, machine: &M) -> bool {
         for word in self.group(order) {
-            while word.load(Ordering::Acquire) & FILLING != 0 {
-                machine.relax();
+            loop {
+                let seen = word.load(Ordering::Acquire);
+                if seen & (SWAPPED | TRANSIT) != 0 {
+                    return false;
+                }
+                if seen & FILLING != 0 {
+                    machine.relax();
+                } else if word.compare_exchange(seen, seen | LEAVING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    break;
+                }
             }
-            word.fetch_or(LEAVING, Ordering::AcqRel);
         }
+        true
     }
 
     /// The pages of the folio are missing from now on. Whoever fills them again acquires this.
@@ -242,7 +268,7 @@ mod tests {
         for (pfn, order) in [(0, 0), (1, 0), (u32::MAX, 0), (u32::MAX - 511, 9), (1 << 18, 18)] {
             let frame = PageFrame { pfn: Pfn(pfn), order: Order(order) };
             assert_eq!(PageFrame::of_word(frame.to_word()), Some(frame));
-            assert_eq!(frame.to_word() & (LEAVING | MOVING | FILLING | POISONED | 1 << 62), 0);
+            assert_eq!(frame.to_word() & (LEAVING | MOVING | FILLING | POISONED | SWAPPED | TRANSIT), 0);
         }
         assert_eq!(PageFrame::of_word(0), None);
         assert_eq!(PageFrame { pfn: Pfn(0x1207), order: Order(3) }.head(), Pfn(0x1200));

@@ -9,7 +9,7 @@
 use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame};
 use crate::addr::Order;
-use crate::frame::{Content, Fill, Held, OutOfFrames};
+use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames};
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
 use crate::space::Vm;
@@ -23,6 +23,10 @@ pub(super) enum Put {
     Wait,
     /// There are no such frames in hand.
     Lacking,
+    /// The page was swapped out: give back, bring it, and look again.
+    Bring,
+    /// It is on its way there or back: give back, wait, and look again.
+    Sleep(FolioWait),
 }
 
 /// What is not used goes back.

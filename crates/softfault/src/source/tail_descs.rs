@@ -18,6 +18,7 @@ impl<M: Machine> Links<M> {
             ObjectSlot::Page(slot) => match slot.page() {
                 ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => Some(frame),
                 ObjectPage::Absent | ObjectPage::Filling | ObjectPage::Poisoned => None,
+                ObjectPage::Swapped(_) | ObjectPage::InTransit(_) => None,
             },
             ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
         }

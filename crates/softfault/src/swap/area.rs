@@ -160,6 +160,12 @@ impl SwapArea {
         self.slot(slot).state.store(USED | WRITING | FRAME | nr_entries, Ordering::Release);
     }
 
+    /// The page of an object, whose frame is not the slot's, is going to be written. Its one entry is
+    /// the caller's. [`written`](Self::written) has to follow.
+    pub(crate) fn begin_object(&self, slot: SwapSlot) {
+        self.slot(slot).state.store(USED | WRITING | ENTRY, Ordering::Release);
+    }
+
     /// The page was written, or could not be. In the latter case the frame stays as long as
     /// the slot does.
     pub(crate) fn written(&self, slot: SwapSlot, written: Result<(), SwapError>) -> Spared {

@@ -271,7 +271,7 @@ impl Bench {
         self.step("mmap of an object", || _ = self.space.mmap_object(AT, HUGE, RW, SHARED_FIXED, part).unwrap());
         self.long_step("faults of an object", || self.fill(AT, HUGE));
         self.step("discard", || object.discard(100..300));
-        self.step("zero", || object.zero(0..HUGE / 2));
+        self.step("zero", || object.zero(0..HUGE / 2).unwrap());
         self.long_step("write of an object", || object.write(0, &vec![7; HUGE as usize / 2]).unwrap());
         self.step("truncation", || object.set_size_bytes(PAGE_SIZE));
         self.step("munmap of an object", || self.space.munmap(AT, HUGE).unwrap());

@@ -170,7 +170,8 @@ calls! {
     No "SharedObject::discard": |s| s.object.discard(0..1);
     No "SharedObject::free_tail_descs": |s| _ = s.object.free_tail_descs(0);
     No "SharedObject::restore_tail_descs": |s| _ = s.object.restore_tail_descs(0);
-    No "SharedObject::zero": |s| s.object.zero(5..3 * PAGE + 5);
+    No "SharedObject::zero": |s| _ = s.object.zero(5..3 * PAGE + 5);
+    No "SharedObject::nr_swapped_pages": |s| _ = s.object.nr_swapped_pages();
     No "SharedObject::nr_resident_pages": |s| _ = s.object.nr_resident_pages();
     No "SharedObject::next_resident": |s| _ = s.object.next_resident(0..9);
     No "SharedObject::next_poisoned": |s| _ = s.object.next_poisoned(0..9);

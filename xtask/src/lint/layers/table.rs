@@ -91,6 +91,8 @@ const LAYERS: &[Layer] = &[
             "space/walker",
             "source/handle",
             "source/spare",
+            "source/bring",
+            "source/write_error",
             "pin",
             "notify/age",
             "notify/lookup",

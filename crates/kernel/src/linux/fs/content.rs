@@ -185,7 +185,6 @@ impl Writer<'_> {
     /// Makes the bytes read as zero; whole pages are given back.
     pub fn clear(&self, start: u64, end: u64) -> errno::Result<()> {
         self.seals.check(Seals::NO_WRITES)?;
-        self.object()?.zero(start..end);
-        Ok(())
+        self.object()?.zero(start..end).map_err(|e| e.errno())
     }
 }

@@ -44,16 +44,23 @@ impl<M: Machine> Vm<M> {
         let old_bytes = data.size_bytes.get();
         if size_bytes > old_bytes {
             // What a mapping wrote past the old end, in its last page.
-            self.object_zero(id, old_bytes..old_bytes.next_multiple_of(PAGE_SIZE));
+            self.zero_to_the_end(id, old_bytes);
             self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
             data.size_bytes.store(size_bytes, Ordering::Release);
         } else if size_bytes < old_bytes {
             data.size_bytes.store(size_bytes, Ordering::Release);
             self.grace_everywhere();
-            self.object_zero(id, size_bytes..size_bytes.next_multiple_of(PAGE_SIZE));
+            self.zero_to_the_end(id, size_bytes);
             // Folios may reach beyond the old end, too.
             self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end).into());
         }
+    }
+
+    /// Zeroes what is behind the byte in its page. Nothing is, if a page begins there. A page that is
+    /// swapped out need not be read for that.
+    fn zero_to_the_end(&self, id: ObjectId, first_byte: u64) {
+        let zeroed = self.object_zero(id, first_byte..first_byte.next_multiple_of(PAGE_SIZE));
+        debug_assert!(zeroed.is_ok(), "the end of a page need not be read");
     }
 
     /// Zeroes the pages of a folio that reaches beyond the end: one of the least size, or one
@@ -63,7 +70,8 @@ impl<M: Machine> Vm<M> {
         let mut rest = ObjectPages { start: first, ..ObjectPages::ALL };
         while let Some(page) = self.object_next_page(id, rest) {
             pace::answer(&self.machine);
-            self.object_zero(id, page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
+            let zeroed = self.object_zero(id, page * PAGE_SIZE..(page + 1) * PAGE_SIZE);
+            debug_assert!(zeroed.is_ok(), "whole pages need not be read");
             rest.start = page + 1;
         }
     }

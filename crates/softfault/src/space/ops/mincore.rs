@@ -172,7 +172,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (mut at, end) = (first, first + part.nr_pages());
         if vma.object != ObjectId::NONE {
             let there = ObjectPages::from(at..end).below(self.vm.object_nr_pages(vma.object));
-            let ended = self.vm.for_each_page(vma.object, there, &mut |index, _| {
+            let ended = self.vm.for_each_page(vma.object, there, &mut |index, slot| {
+                if slot.page().is_away() {
+                    return ControlFlow::Continue(());
+                }
                 runs.add(index - at, Residence::Absent);
                 at = index;
                 if !runs.is_full() {

@@ -1,0 +1,95 @@
+//! Swapping out a page of an object.
+//!
+//! ```text
+//! does a mapping lock it?             then nothing is done
+//! mark, grace, unmap                  as for a move: object.rs
+//! is a pin left? is it locked now?    else: as it was
+//! its folio locked ─▶ word: in transit ─▶ the machine writes
+//! word: swapped, and the frame is free; not written: the frame
+//! ```
+//! Who wants the page while it is written sleeps, with nothing held. A discard takes it out all the
+//! same, and waits for nobody: see `source/transit.rs`.
+//!
+//! Whether a mapping locks the page is looked at twice: before, so that programs do not fault for
+//! nothing, and once no entry is left. Whoever had locked it and found it there before its entry went has
+//! published that by then. Whoever locks it later brings it back.
+//!
+//! Locks on entry: none, no section. Takes those of the object's shards.
+
+use super::{MigrateRefusal, SwapRefusal};
+use crate::account::Event;
+use crate::addr::{ObjectPages, Order, SwapSlot, Vpn};
+use crate::machine::Machine;
+use crate::notify::notice::Why;
+use crate::source::away::Swapped;
+use crate::source::keep::KeptObject;
+use crate::source::members::MembersCursor;
+use crate::source::slot::PageFrame;
+use crate::source::transit::Transit;
+use crate::space::Vm;
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
+
+impl<M: Machine> Vm<M> {
+    /// Writes the page to the slot, which is the caller's alone, and frees its frame.
+    pub(super) fn write_object_page(&self, frame: PageFrame, slot: SwapSlot) -> Result<(), SwapRefusal> {
+        let transit = self.begin_to_swap_out(frame, slot).inspect_err(|_| self.swap.unclaim(slot))?;
+        self.swap.begin_object(slot);
+        transit.write_out().map_err(|_| SwapRefusal::NotWritten)?;
+        self.count(Event::Pswpout, 1);
+        Ok(())
+    }
+
+    fn begin_to_swap_out(&self, frame: PageFrame, slot: SwapSlot) -> Result<Transit<'_, M>, SwapRefusal> {
+        if frame.order > Order::BASE {
+            return Err(SwapRefusal::Stays(MigrateRefusal::HugePage));
+        }
+        let pfn = frame.pfn;
+        let raced = SwapRefusal::Stays(MigrateRefusal::Raced);
+        let (object, page) = self.object_of(pfn).ok_or(raced)?;
+        if self.any_mapping_locks(object.id, page) {
+            return Err(SwapRefusal::Locked);
+        }
+        if !self.object_begin_move(&object, page, frame) {
+            return Err(raced);
+        }
+        self.grace_everywhere();
+        // Exact after the grace period.
+        if self.frames.desc(pfn).state().was_mapped() {
+            self.unmap_object_pages(object.id, ObjectPages { start: page, end: page + 1 }, Why::SwapOut);
+        }
+        let refusal = if self.frames.desc(pfn).state().pins() > 0 {
+            SwapRefusal::Stays(MigrateRefusal::Pinned)
+        } else if self.any_mapping_locks(object.id, page) {
+            SwapRefusal::Locked
+        } else {
+            match self.begin_to_write(object, page, pfn, Swapped::whole(slot)) {
+                Ok(transit) => return Ok(transit),
+                Err(object) => return Err(self.stay(&object, page, frame, raced)),
+            }
+        };
+        Err(self.stay(&object, page, frame, refusal))
+    }
+
+    /// Nothing is done to the page any more, for this reason.
+    fn stay(&self, object: &KeptObject<'_, M>, page: u64, frame: PageFrame, why: SwapRefusal) -> SwapRefusal {
+        self.object_end_move(object, page, frame);
+        why
+    }
+
+    /// Whether a mapping of the page is locked.
+    fn any_mapping_locks(&self, id: ObjectId, page: u64) -> bool {
+        let mut at = MembersCursor::default();
+        let pages = ObjectPages { start: page, end: page + 1 };
+        while let Some(visit) = self.visit_next(id, pages, &mut at) {
+            let vpn = Vpn(page.wrapping_add(visit.identity.displacement));
+            let space = visit.space();
+            let section = space.section();
+            let found = space.tree_in(section.inside()).lookup(vpn);
+            let locks = |vma: &Vma| vma.object == id && vma.flags.contains(VmaFlags::LOCKED);
+            if found.is_some_and(|found| locks(&found.vma) && found.vma.pgoff_of(vpn) == page) {
+                return true;
+            }
+        }
+        false
+    }
+}

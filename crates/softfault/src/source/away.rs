@@ -1,0 +1,46 @@
+//! The word of a page that is not in memory, or on its way.
+//!
+//! ```text
+//! swapped     slot + 1   0..33 | bytes that are kept 40..53 | SWAPPED 62
+//! in transit  frame + 1  0..33 | bytes that are kept 40..53 | TRANSIT 58
+//! ```
+//! `away_slot.rs` has how it changes.
+//!
+//! Locks on entry: none.
+
+use crate::addr::{OptPfn, PAGE_SIZE, Pfn, SwapSlot};
+
+/// The page is in the swap area.
+pub(super) const SWAPPED: u64 = 1 << 62;
+/// It is on its way there or back.
+pub(super) const TRANSIT: u64 = 1 << 58;
+const KEPT_SHIFT: u32 = 40;
+const KEPT_MASK: u64 = (1 << 13) - 1;
+const NUMBER_MASK: u64 = (1 << 33) - 1;
+
+/// A page in the swap area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Swapped {
+    pub(crate) slot: SwapSlot,
+    /// Of its bytes so many are as they were written; the others are zero when it comes back.
+    pub(crate) nr_kept: u64,
+}
+
+impl Swapped {
+    pub(crate) fn whole(slot: SwapSlot) -> Swapped {
+        Swapped { slot, nr_kept: PAGE_SIZE }
+    }
+
+    pub(super) fn to_word(self) -> u64 {
+        (u64::from(self.slot.0) + 1) | self.nr_kept << KEPT_SHIFT | SWAPPED
+    }
+
+    /// The word while the page is on its way from or to the slot.
+    pub(super) fn in_transit(self, pfn: Pfn) -> u64 {
+        OptPfn::some(pfn).to_word() | self.nr_kept << KEPT_SHIFT | TRANSIT
+    }
+
+    pub(super) fn of_word(word: u64) -> Swapped {
+        Swapped { slot: SwapSlot(((word & NUMBER_MASK) - 1) as u32), nr_kept: word >> KEPT_SHIFT & KEPT_MASK }
+    }
+}

@@ -1,0 +1,139 @@
+//! How the word of a page changes that goes to the swap area, or comes back.
+//!
+//! | change | by | from |
+//! | --- | --- | --- |
+//! | in transit | who swaps out, for whom the page is kept | MOVING, without LEAVING |
+//! | in transit | who wants the page, in a section, with a frame | swapped |
+//! | swapped, or a frame | whoever has put it in transit | in transit |
+//! | fewer bytes kept | a new size, under `resize` | swapped |
+//! | nothing | `discard`, under `resize` | either |
+//!
+//! A page in transit has a folio that is locked (`frame/folio_lock.rs`): who wants the page waits for
+//! that. Who takes the page out waits for nobody: whoever has put it in transit finds the word
+//! changed at the end, and frees frame and slot. So the word owns the slot's one entry (I48)
+//! while it is swapped, and whoever has put it in transit meanwhile.
+//!
+//! All changes are compare-and-swaps from the word that was seen. One in transit comes back only by
+//! who has the frame; one that is swapped means the same whenever it comes back.
+//!
+//! Locks on entry: see the table.
+
+use super::away::{SWAPPED, Swapped, TRANSIT};
+use super::slot::{LostFill, MOVING, PageFrame, PageSlot};
+use crate::addr::{Order, Pfn, SwapSlot};
+use crate::frame::Io;
+use crate::sync::Ordering;
+
+/// What `discard` has found of a page that may be away.
+pub(super) enum Dropped {
+    /// The slot's one entry is the caller's.
+    Slot(SwapSlot),
+    /// Whoever has put the page in transit drops everything.
+    InTransit,
+    /// It is something else.
+    NotAway,
+}
+
+fn frame_word(pfn: Pfn) -> u64 {
+    PageFrame { pfn, order: Order::BASE }.to_word()
+}
+
+impl PageSlot<'_> {
+    fn change(self, from: u64, to: u64) -> bool {
+        self.word().compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The caller reads the page into a frame that is its alone, with a descriptor that says so.
+    pub(super) fn begin_read(self, from: Swapped, pfn: Pfn) -> Result<(), LostFill> {
+        if self.change(from.to_word(), from.in_transit(pfn)) { Ok(()) } else { Err(LostFill) }
+    }
+
+    /// The end of that; `false` if the page was taken out of the object meanwhile.
+    pub(super) fn end_read(self, from: Swapped, pfn: Pfn, io: Io) -> bool {
+        self.change(from.in_transit(pfn), if io == Io::Done { frame_word(pfn) } else { from.to_word() })
+    }
+
+    /// The caller, who has marked the page as moving, writes it to a slot. `false` if it is about to
+    /// leave the object: then nothing has changed.
+    pub(super) fn begin_write(self, pfn: Pfn, to: Swapped) -> bool {
+        self.change(frame_word(pfn) | MOVING, to.in_transit(pfn))
+    }
+
+    /// The end of that, as for a read.
+    pub(super) fn end_write(self, to: Swapped, pfn: Pfn, io: Io) -> bool {
+        self.change(to.in_transit(pfn), if io == Io::Done { to.to_word() } else { frame_word(pfn) })
+    }
+
+    /// The bytes from `nr_kept` on are zero. `false` if the page is not what it was.
+    pub(super) fn keep_at_most(self, seen: Swapped, nr_kept: u64) -> bool {
+        let less = Swapped { nr_kept: seen.nr_kept.min(nr_kept), ..seen };
+        less == seen || self.change(seen.to_word(), less.to_word())
+    }
+
+    /// Takes the page out of the object if it is away.
+    pub(super) fn drop_away(self) -> Dropped {
+        loop {
+            let seen = self.word().load(Ordering::Acquire);
+            if seen & (SWAPPED | TRANSIT) == 0 {
+                return Dropped::NotAway;
+            }
+            if self.change(seen, 0) {
+                let is_swapped = seen & SWAPPED != 0;
+                return if is_swapped { Dropped::Slot(Swapped::of_word(seen).slot) } else { Dropped::InTransit };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::PAGE_SIZE;
+    use crate::source::slot::ObjectPage;
+    use crate::sync::Word;
+    use crate::tunables::Tunables;
+
+    fn with_word(word: u64, test: impl Fn(PageSlot<'_>)) {
+        let node: [Word; 512] = core::array::from_fn(|_| Word::new(word));
+        test(PageSlot { node: &node, i: 3 });
+    }
+
+    #[test]
+    fn a_word_has_slot_and_length() {
+        for (slot, nr_kept) in [(0, 0), (0, PAGE_SIZE), (u32::MAX, 1), (u32::MAX, PAGE_SIZE)] {
+            let (pfn, away) = (Pfn(u32::MAX), Swapped { slot: SwapSlot(slot), nr_kept });
+            with_word(away.to_word(), |at| {
+                assert_eq!(at.page(), ObjectPage::Swapped(away));
+                assert!(at.begin_read(away, pfn).is_ok() && at.begin_read(away, pfn).is_err());
+                assert_eq!(at.page(), ObjectPage::InTransit(pfn));
+                assert!(!at.end_read(away, Pfn(1), Io::Done) && at.end_read(away, pfn, Io::Failed));
+                assert_eq!(at.page(), ObjectPage::Swapped(away));
+            });
+        }
+    }
+
+    #[test]
+    fn a_length_only_shrinks() {
+        let away = Swapped::whole(SwapSlot(9));
+        let shorter = Swapped { nr_kept: 100, ..away };
+        with_word(away.to_word(), |at| {
+            assert!(at.keep_at_most(away, 100) && at.keep_at_most(shorter, 200) && !at.keep_at_most(away, 50));
+            assert_eq!(at.page(), ObjectPage::Swapped(shorter));
+        });
+    }
+
+    #[test]
+    fn what_is_about_to_leave_is_not_written() {
+        let (pfn, to) = (Pfn(7), Swapped::whole(SwapSlot(1)));
+        with_word(frame_word(pfn) | MOVING, |at| {
+            assert!(at.begin_to_leave(Order::BASE, crate::testing::vm(64, Tunables::default()).machine()));
+            assert!(!at.begin_write(pfn, to));
+            at.end_move(PageFrame { pfn, order: Order::BASE });
+            assert!(matches!(at.page(), ObjectPage::Leaving(_)));
+        });
+        with_word(frame_word(pfn) | MOVING, |at| {
+            assert!(at.begin_write(pfn, to) && matches!(at.drop_away(), Dropped::InTransit));
+            assert!(!at.end_write(to, pfn, Io::Done) && at.page() == ObjectPage::Absent);
+        });
+    }
+}

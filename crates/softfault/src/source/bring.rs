@@ -1,0 +1,44 @@
+//! A page that was swapped out comes back for who holds the object.
+//!
+//! The frame comes first, as for a fault (`fault/shared.rs`): who waits for one has nothing, and while the
+//! machine reads nothing is held.
+//!
+//! Locks on entry: none, no section.
+
+use super::object::ObjectSlot;
+use super::slot::ObjectPage;
+use super::transit::NotRead;
+use super::write_error::ObjectWriteError;
+use crate::frame::Fill;
+use crate::machine::Machine;
+use crate::space::Vm;
+use crate::space::vma::ObjectId;
+
+impl<M: Machine> Vm<M> {
+    /// Brings a page back, if it is swapped out. It may be away again when the caller looks.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectWriteError`]; the page is as it was.
+    pub(crate) fn object_bring(&self, id: ObjectId, page: u64) -> Result<(), ObjectWriteError> {
+        let (pfn, held) = self.until_relieved(&mut || self.obtain_held(Fill::Shared))?;
+        let begun = {
+            let section = self.section();
+            let slot = self.object_slot(section.inside(), id, page);
+            match (slot.page(), slot) {
+                (ObjectPage::Swapped(away), ObjectSlot::Page(at)) => {
+                    self.begin_to_read(section.inside(), (id, page), at, away, pfn).ok()
+                }
+                _ => None,
+            }
+        };
+        let Some(transit) = begun else {
+            self.frames.desc(pfn).clear();
+            self.give_back(pfn, Fill::Shared);
+            return Ok(());
+        };
+        // In use.
+        drop(held);
+        transit.read_in().map_err(|NotRead| ObjectWriteError::NotRead)
+    }
+}

@@ -1,0 +1,160 @@
+//! Pages of objects on their way to the swap area and back.
+//!
+//! ```text
+//! out    the page is marked as moving, no entry or pin is left     compact/object_out.rs
+//!        folio locked ─▶ word: in transit ─▶ the machine writes
+//!        folio unlocked ─▶ word: swapped, or the frame if it was not written ─▶ who waits is woken
+//! in     section: a frame, its folio locked ─▶ word: in transit; the object is kept
+//!        the machine reads ─▶ bytes that are not kept are zeroed
+//!        folio unlocked ─▶ word: the frame, or swapped if it was not read ─▶ who waits is woken
+//! ```
+//! The word is changed by compare-and-swap: the first of those who want the page reads it, for all of
+//! them. If the page was taken out meanwhile, frame and slot go at the end.
+//! Whoever is at work keeps the object, which does not end before. Nothing else is held while the machine
+//! works: not even frames, since the one that is read into is in use.
+//!
+//! The folio is unlocked before the word changes: afterwards the frame may be anybody's. Who comes
+//! between the two finds it unlocked and looks again.
+//!
+//! Locks on entry: none, no section, unless a function says so.
+
+use super::away::Swapped;
+use super::away_slot::Dropped;
+use super::keep::KeptObject;
+use super::slot::{LostFill, PageSlot};
+use crate::account::Event;
+use crate::addr::{PAGE_SIZE, Pfn};
+use crate::frame::{Fill, FolioWait, Io};
+use crate::links::Links;
+use crate::machine::{Machine, SwapError};
+use crate::program;
+use crate::section::InSection;
+use crate::space::vma::ObjectId;
+
+/// A page in transit, whose object is kept. Has to be finished.
+#[must_use]
+pub(crate) struct Transit<'vm, M: Machine> {
+    object: KeptObject<'vm, M>,
+    page: u64,
+    away: Swapped,
+    pfn: Pfn,
+}
+
+/// The machine could not read the page. It is in the swap area still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NotRead;
+
+impl<M: Machine> Links<M> {
+    /// In the section in which the word of a page named this folio: how to wait until it is not
+    /// locked.
+    pub(crate) fn join_folio(&self, inside: InSection<'_>, pfn: Pfn) -> FolioWait {
+        self.assert_inside(inside);
+        self.folio_waits.join(pfn, self.frames.desc(pfn))
+    }
+
+    /// Waits, perhaps not long enough. With nothing held.
+    pub(crate) fn wait_for_folio(&self, wait: FolioWait) {
+        self.count(Event::Waited, 1);
+        self.folio_waits.wait(wait, &self.machine);
+    }
+
+    /// In the section in which the page was found swapped out: the caller reads it, into a frame that
+    /// is its alone.
+    ///
+    /// # Errors
+    ///
+    /// Somebody was quicker; the frame is the caller's still.
+    pub(crate) fn begin_to_read<'s>(
+        &'s self,
+        inside: InSection<'_>,
+        (id, page): (ObjectId, u64),
+        at: PageSlot<'_>,
+        away: Swapped,
+        pfn: Pfn,
+    ) -> Result<Transit<'s, M>, LostFill> {
+        // Before the word names it.
+        self.frames.desc(pfn).assign_reading(id.0, page);
+        at.begin_read(away, pfn)?;
+        Ok(Transit { object: self.object_keep_found(inside, id), page, away, pfn })
+    }
+
+    /// The page, which the caller has marked as moving, is going to be written to a slot of which
+    /// it has the one entry. No entry names its frame, nothing pins it.
+    ///
+    /// # Errors
+    ///
+    /// The page is about to leave the object: nothing has changed.
+    pub(crate) fn begin_to_write<'vm>(
+        &'vm self,
+        object: KeptObject<'vm, M>,
+        page: u64,
+        pfn: Pfn,
+        away: Swapped,
+    ) -> Result<Transit<'vm, M>, KeptObject<'vm, M>> {
+        let desc = self.frames.desc(pfn);
+        desc.begin_writeback();
+        if self.with_slot(&object, page, |slot| slot.begin_write(pfn, away)) == Some(true) {
+            return Ok(Transit { object, page, away, pfn });
+        }
+        let _nobody_knew = desc.end_writeback();
+        Err(object)
+    }
+
+    /// Takes a page out that is away; whether it was.
+    pub(super) fn drop_away(&self, slot: PageSlot<'_>) -> bool {
+        match slot.drop_away() {
+            Dropped::Slot(slot) => self.swap_drop(slot),
+            Dropped::InTransit => {}
+            Dropped::NotAway => return false,
+        }
+        true
+    }
+
+    fn free_after_transit(&self, pfn: Pfn) {
+        self.frames.desc(pfn).clear();
+        self.give_back(pfn, Fill::Raw);
+    }
+}
+
+impl<M: Machine> Transit<'_, M> {
+    /// Reads the page, and gives it to the object. It may be found in the object afterwards, or be
+    /// gone from it, or away once more.
+    pub(crate) fn read_in(self) -> Result<(), NotRead> {
+        let Transit { object, page, away, pfn } = &self;
+        let links = object.links();
+        let io = Io::of(links.machine.swap_in(away.slot, *pfn));
+        if io == Io::Done {
+            links.count(Event::Pswpin, 1);
+            program::zero(&links.machine, *pfn, away.nr_kept as usize, (PAGE_SIZE - away.nr_kept) as usize);
+        }
+        let unlocked = links.frames.desc(*pfn).end_reading(io);
+        let is_there = links.with_slot(object, *page, |slot| slot.end_read(*away, *pfn, io)) == Some(true);
+        links.folio_waits.wake(*pfn, unlocked, &links.machine);
+        if io == Io::Done || !is_there {
+            links.swap_drop(away.slot);
+        }
+        if io == Io::Failed || !is_there {
+            links.free_after_transit(*pfn);
+        }
+        if io == Io::Done { Ok(()) } else { Err(NotRead) }
+    }
+
+    /// Writes the page. If that fails it is in the object still.
+    pub(crate) fn write_out(self) -> Result<(), SwapError> {
+        let Transit { object, page, away, pfn } = &self;
+        let links = object.links();
+        let written = links.machine.swap_out(away.slot, *pfn);
+        let io = Io::of(written);
+        links.swap_written(away.slot, written);
+        let unlocked = links.frames.desc(*pfn).end_writeback();
+        let is_there = links.with_slot(object, *page, |slot| slot.end_write(*away, *pfn, io)) == Some(true);
+        links.folio_waits.wake(*pfn, unlocked, &links.machine);
+        if io == Io::Failed || !is_there {
+            links.swap_drop(away.slot);
+        }
+        if io == Io::Done || !is_there {
+            links.free_after_transit(*pfn);
+        }
+        written
+    }
+}
