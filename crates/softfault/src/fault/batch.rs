@@ -62,7 +62,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             FaultPlan::ZeroFrame | FaultPlan::NewFrame => return None,
         };
         let range = around(request.vpn, order);
-        let Some(first) = kit.batch(order) else {
+        let Some(first) = kit.private_batch(order) else {
             return Some(Turn::Need(Need::Batch { order, sub_page: (request.vpn.0 - range.start.0) as u32 }));
         };
         Some(self.fill_range(fault, range, first, order))

@@ -1,7 +1,9 @@
 //! Faults under a policy that says anything at any time.
 
+use super::kit::{Kit, Need};
 use crate::account::Event;
-use crate::addr::{Access, Order};
+use crate::addr::{Access, Order, Pfn};
+use crate::frame::{Advance, Content};
 use crate::linux::{MapFlags, Prot};
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::policy::huge::{Enabled, SizeEnabled};
@@ -58,4 +60,22 @@ fn a_hostile_policy_costs_no_frame() {
         let nr_zero = 512 * vm.event(Event::ThpZeroPageAlloc);
         assert_eq!(vm.vmstat().nr_free_pages + nr_zero, before, "round {round}");
     }
+}
+
+/// I47: between two turns of a fault the mapping of an object was replaced by a private one. What came for the object
+/// becomes private pages, none of which is older than the fault.
+#[test]
+fn private_pages_in_place_of_a_folio_are_all_young() {
+    const ORDER: Order = Order(4);
+    let vm = vm(16 * 512, Tunables::default());
+    for _ in 0..2 {
+        while vm.advance_generation(100) != Advance::Done {}
+    }
+    let mut kit = Kit::new(&vm);
+    kit.bring(Need::Folio { order: ORDER, sub_page: 3, least: ORDER }).unwrap();
+    let first = kit.private_batch(ORDER).unwrap();
+    let now = vm.frames.ages.now().of_age(0);
+    let ages = (first.0..).take(1 << ORDER.0).map(|pfn| vm.frames.generation_of(Pfn(pfn)));
+    assert!(ages.into_iter().all(|generation| generation == now));
+    vm.release_run(first, ORDER.nr_pages(), Content::Zero);
 }

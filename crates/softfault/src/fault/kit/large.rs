@@ -26,6 +26,8 @@ pub(super) struct Large {
     /// the fault among them.
     nr_told: u16,
     batch: Option<(Pfn, Order)>,
+    /// The batch came for an object: only its head's age is noted.
+    is_folio: bool,
     huge: Option<HugeFrame>,
     deposit: Option<Pfn>,
     twin: Option<Pfn>,
@@ -52,7 +54,10 @@ impl<M: Machine> Kit<'_, M> {
             self.vm.obtain_folio_if_found(order, sub_page).ok()
         };
         match found {
-            Some((first, held)) => (self.large.batch, self.held) = (Some((first, order)), Some(held)),
+            Some((first, held)) => {
+                (self.large.batch, self.held) = (Some((first, order)), Some(held));
+                self.large.is_folio = true;
+            }
             None => self.give_up(order),
         }
         Ok(())
@@ -63,6 +68,7 @@ impl<M: Machine> Kit<'_, M> {
     pub(crate) fn keep_folio(&mut self, first: Pfn, order: Order) {
         self.hold();
         self.large.batch = Some((first, order));
+        self.large.is_folio = true;
     }
 
     /// What is not to be had is noted, and the fault goes on with something
@@ -90,6 +96,7 @@ impl<M: Machine> Kit<'_, M> {
                 // What fits has changed since the last turn.
                 self.give_back_batch();
                 self.large.batch = Some((self.vm.obtain_batch(order, sub_page)?, order));
+                self.large.is_folio = false;
                 Ok(())
             }
             Need::Huge { sub_page, twin, advice } => {
@@ -156,6 +163,16 @@ impl<M: Machine> Kit<'_, M> {
             return None;
         }
         self.large.batch = None;
+        Some(first)
+    }
+
+    /// The same for private pages, of which each has an age of its own. The batch may have come for an object whose
+    /// mapping was replaced between two turns.
+    pub(crate) fn private_batch(&mut self, order: Order) -> Option<Pfn> {
+        let first = self.batch(order)?;
+        if self.large.is_folio {
+            self.vm.frames.note_run_used(first, order.nr_pages());
+        }
         Some(first)
     }
 
