@@ -103,7 +103,6 @@ events! {
     /// Collapses refused for `max_ptes_shared`.
     ThpScanExceedSharePte = "thp_scan_exceed_share_pte",
     /// Failures of memory refused: the frame is a page of an object.
-    PoisonRefusedOfObject = "poison_refused_of_object",
     /// Frames taken out of use because their memory failed.
     FramesPoisoned = "frames_poisoned",
     /// Faults that read a page from the swap area.

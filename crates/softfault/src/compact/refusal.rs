@@ -96,8 +96,6 @@ impl From<MigrateRefusal> for NotWithdrawn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PoisonRefusal {
-    /// It is a page of an object, whose slot cannot say that memory failed.
-    OfObject,
     /// Its entries cannot be taken.
     Stays(MigrateRefusal),
 }
@@ -106,7 +104,6 @@ impl PoisonRefusal {
     /// The counter of this refusal.
     pub fn event(self) -> Event {
         match self {
-            PoisonRefusal::OfObject => Event::PoisonRefusedOfObject,
             PoisonRefusal::Stays(refusal) => refusal.event(),
         }
     }
@@ -115,7 +112,8 @@ impl PoisonRefusal {
 impl From<NotWithdrawn> for PoisonRefusal {
     fn from(why: NotWithdrawn) -> PoisonRefusal {
         match why {
-            NotWithdrawn::OfObject => PoisonRefusal::OfObject,
+            // It was none when it was looked at first.
+            NotWithdrawn::OfObject => PoisonRefusal::Stays(MigrateRefusal::Raced),
             NotWithdrawn::Stays(refusal) => PoisonRefusal::Stays(refusal),
         }
     }
@@ -124,7 +122,6 @@ impl From<NotWithdrawn> for PoisonRefusal {
 impl core::fmt::Display for PoisonRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            PoisonRefusal::OfObject => f.write_str("frame: should be private, and is a page of an object"),
             PoisonRefusal::Stays(refusal) => refusal.fmt(f),
         }
     }
