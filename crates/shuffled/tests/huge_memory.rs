@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, run, shuffled, vm};
 use softfault_shuffled::Advice;
 use softfault_shuffled::policy::huge::Enabled;
 use softfault_shuffled::table::format::Toy;
@@ -47,7 +47,7 @@ impl World {
     fn check(&self, others: &[&Space]) {
         let mut spaces = vec![self.space];
         spaces.extend(others);
-        self.vm.check(&spaces, &mut vec![0; NR_FRAMES as usize]).unwrap();
+        self.vm.check(&spaces, &mut vec![0; NR_FRAMES as usize + NR_SLOTS]).unwrap();
     }
 }
 

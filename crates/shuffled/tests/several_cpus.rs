@@ -2,31 +2,65 @@
 //! TLBs that go stale: what loom's small models cannot reach.
 //!
 //! Each CPU has a part of one address space to itself and knows what it wrote
-//! there, while tables, counts, frames and the tree are everybody's. After each
+//! there, while tables, counts, frames and the tree are everybody's. One more CPU is
+//! a pager, which swaps their pages out, and whose memory fails now and then. After each
 //! schedule every invariant is checked.
 
 mod common;
 
-use common::{FIXED_PRIVATE, Shuffled, access, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
-use softfault_shuffled::{AddressSpace, Discipline, FaultError, Tunables, Vm};
+use softfault_shuffled::{AddressSpace, Discipline, Event, FaultError, Tunables, Vm};
 use softfault_shuffled::{Advice, Prot};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const NR_FRAMES: u64 = 1024;
 const NR_CPUS: usize = 3;
 const PAGES: u64 = 6;
 
+const BASE: u64 = 0x4000_0000;
+/// Pages that the pager looks at in a schedule.
+const NR_PAGED: usize = 12;
+
 type Machine = Shuffled<X86_64>;
 type Space = AddressSpace<'static, Machine>;
+
+/// An access of a program that maps a page anew where it is told that its memory has failed.
+fn touch(vm: &'static Vm<Machine>, space: &Space, at: u64, store: Option<u64>, wrote: &mut u64) {
+    match access(space, vm, at, store) {
+        Ok(seen) => {
+            *wrote = store.unwrap_or(*wrote);
+            assert_eq!(seen, *wrote, "{at:#x}");
+        }
+        Err(error) => {
+            assert_eq!(error, FaultError::Poisoned);
+            space.madvise(at, 4096, Advice::DontNeed).unwrap();
+            *wrote = 0;
+        }
+    }
+}
+
+/// Takes pages of all parts out of memory, and some frames for good.
+fn page_out(vm: &'static Vm<Machine>, space: &Space) {
+    let mut rng = shuttle::rand::thread_rng();
+    for i in 0..NR_PAGED {
+        let page = rng.gen_range(0..NR_CPUS as u64 * PAGES);
+        let Some(there) = space.translate_at_rest(BASE + page * 4096) else { continue };
+        match i % 6 {
+            5 => _ = vm.poison_frame(there.pfn),
+            _ => _ = vm.swap_out_frame(there.pfn),
+        }
+    }
+}
 
 /// What one CPU does in its part of the space: each value that it reads has to be
 /// the one it wrote last.
 fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
     let active = space.activate();
     let mut rng = shuttle::rand::thread_rng();
-    let base = 0x4000_0000 + u64::from(cpu) * PAGES * 4096;
+    let base = BASE + u64::from(cpu) * PAGES * 4096;
     let mut wrote = [0u64; PAGES as usize];
     let mut child: Option<(Space, [u64; PAGES as usize])> = None;
     space.mmap(base, PAGES * 4096, Prot::READ | Prot::WRITE, FIXED_PRIVATE).unwrap();
@@ -36,10 +70,9 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
         match rng.gen_range(0..12) {
             0..=3 => {
                 let value = step * 100 + page + 1;
-                assert_eq!(access(space, vm, at, Some(value)), Ok(value));
-                wrote[page as usize] = value;
+                touch(vm, space, at, Some(value), &mut wrote[page as usize]);
             }
-            4..=6 => assert_eq!(access(space, vm, at, None), Ok(wrote[page as usize]), "cpu {cpu} page {page}"),
+            4..=6 => touch(vm, space, at, None, &mut wrote[page as usize]),
             7 => {
                 space.madvise(at, 4096, Advice::DontNeed).unwrap();
                 wrote[page as usize] = 0;
@@ -53,14 +86,18 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
             9 => {
                 space.mprotect(at, 4096, Prot::READ).unwrap();
                 assert_eq!(access(space, vm, at, Some(7)), Err(FaultError::NoRights), "written after mprotect");
-                assert_eq!(access(space, vm, at, None), Ok(wrote[page as usize]));
+                touch(vm, space, at, None, &mut wrote[page as usize]);
                 space.mprotect(at, 4096, Prot::READ | Prot::WRITE).unwrap();
             }
             10 => child = Some((space.fork().unwrap(), wrote)),
             _ => {
                 if let Some((child, then)) = &child {
                     let mut bytes = [0; 8];
-                    child.read(at, &mut bytes).unwrap();
+                    let read = child.read(at, &mut bytes);
+                    if let Err(error) = read {
+                        assert_eq!(error.fault, FaultError::Poisoned);
+                        continue;
+                    }
                     assert_eq!(u64::from_ne_bytes(bytes), then[page as usize], "F5: the child saw a later write");
                 }
             }
@@ -72,22 +109,35 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
 
 fn schedule(discipline: Discipline) {
     let tunables = Tunables::default().with_discipline(discipline).with_zero_batch(4).with_deferred_nodes_max(8);
-    let vm = vm(NR_CPUS, NR_FRAMES, tunables);
+    let vm = vm(NR_CPUS + 1, NR_FRAMES, tunables);
     let before = vm.vmstat().nr_free_pages;
     let space: Arc<Space> = Arc::new(vm.new_space().unwrap());
     let actor = |cpu: u16| -> Box<dyn FnOnce() + Send> {
         let space = space.clone();
         Box::new(move || play(vm, &space, cpu, 12))
     };
-    run(NR_CPUS, (0..NR_CPUS as u16).map(actor).collect());
-    vm.check(&[&space], &mut vec![0; NR_FRAMES as usize]).unwrap();
+    let pager = {
+        let space = space.clone();
+        Box::new(move || page_out(vm, &space))
+    };
+    let programs = (0..NR_CPUS as u16).map(actor);
+    run(NR_CPUS + 1, programs.chain([pager as Box<dyn FnOnce() + Send>]).collect());
+    let mut counts = vec![0; NR_FRAMES as usize + NR_SLOTS];
+    vm.check(&[&space], &mut counts).unwrap();
     drop(space);
-    vm.check(&[], &mut vec![0; NR_FRAMES as usize]).unwrap();
-    assert_eq!(vm.vmstat().nr_free_pages, before);
+    vm.check(&[], &mut counts).unwrap();
+    assert_eq!(vm.vmstat().nr_free_pages + vm.event(Event::FramesPoisoned), before);
+    NR_GONE[0].fetch_add(vm.event(Event::Pswpin), Ordering::Relaxed);
+    NR_GONE[1].fetch_add(vm.event(Event::FramesPoisoned), Ordering::Relaxed);
 }
+
+/// Pages that came back from the swap area, and frames that have failed.
+static NR_GONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 fn play_all(discipline: Discipline, schedules: usize) {
     shuffled(schedules, move || schedule(discipline));
+    let nr_gone = [0, 1].map(|i| NR_GONE[i].load(Ordering::Relaxed));
+    assert!(nr_gone.iter().all(|nr| *nr > 20), "pages came back, frames failed: {nr_gone:?}");
 }
 
 #[test]

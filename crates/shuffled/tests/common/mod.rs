@@ -2,11 +2,11 @@
 #![allow(dead_code)]
 
 use shuttle::rand::RngCore;
-use softfault_shuffled::addr::{Access, Pfn, Vpn};
+use softfault_shuffled::addr::{Access, Pfn, SwapSlot, Vpn};
 use softfault_shuffled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_shuffled::sync::{self, Cell64, Ordering, Word};
 use softfault_shuffled::table::format::{self, Entry, Format};
-use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Rights, Tunables, Vm};
+use softfault_shuffled::{AddressSpace, FaultError, FrameRange, Rights, SwapError, Tunables, Vm};
 use softfault_shuffled::{MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,6 +17,10 @@ pub const RW: Prot = Prot::READ.union(Prot::WRITE);
 pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 /// Most frames of any machine here.
 const MOST_FRAMES: u64 = 1024;
+/// The same with memory that is added. The host gives it when it is touched.
+const MOST_FRAMES_LATER: u64 = 1 << 16;
+/// Slots of the swap area.
+pub const NR_SLOTS: usize = 8;
 
 shuttle::thread_local! {
     static CPU: Cell<u16> = Cell::new(0);
@@ -37,9 +41,12 @@ pub type Space<F> = AddressSpace<'static, Shuffled<F>>;
 pub struct Shuffled<F> {
     memory: *mut u8,
     frames: [FrameRange; 1],
+    nr_frames_at_most: u64,
     /// Threads are coroutines of one system thread and no access to a TLB has a
     /// scheduling point in it.
     tlbs: Vec<RefCell<Tlb>>,
+    /// Pages that were swapped out.
+    swapped: RefCell<[Option<Box<[u8; 4096]>>; NR_SLOTS]>,
     format: PhantomData<fn() -> F>,
 }
 
@@ -60,8 +67,15 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
     fn begin(&mut self) -> bool {
         true
     }
+    fn nr_frames_at_most(&self) -> u64 {
+        self.nr_frames_at_most
+    }
+    /// As the schedules before have left it.
+    fn add_frames(&self, range: &FrameRange) -> Option<bool> {
+        (u64::from(range.first.0) + range.nr_frames <= self.nr_frames_at_most).then_some(false)
+    }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
-        assert!(u64::from(pfn.0) < self.frames[0].nr_frames);
+        assert!(u64::from(pfn.0) < self.frames[0].nr_frames.max(self.nr_frames_at_most));
         self.memory.wrapping_add(pfn.0 as usize * 4096)
     }
     fn nr_cpus(&self) -> usize {
@@ -95,6 +109,26 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         sync::spin();
     }
     fn unpark(&self, _: &Word) {}
+    fn nr_swap_slots(&self) -> u32 {
+        NR_SLOTS as u32
+    }
+    /// Others run before and after.
+    fn swap_out(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        sync::spin();
+        // SAFETY: I1, I6: nobody writes the frame of a slot.
+        let page = unsafe { *self.frame_ptr(pfn).cast::<[u8; 4096]>() };
+        self.swapped.borrow_mut()[slot.0 as usize] = Some(Box::new(page));
+        sync::spin();
+        Ok(())
+    }
+    fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
+        sync::spin();
+        let page = self.swapped.borrow()[slot.0 as usize].clone().expect("the slot was written");
+        // SAFETY: I1, I6: the frame is the caller's alone.
+        unsafe { *self.frame_ptr(pfn).cast::<[u8; 4096]>() = *page };
+        sync::spin();
+        Ok(())
+    }
     fn now_ns(&self) -> u64 {
         0
     }
@@ -105,20 +139,31 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
 
 /// A `Vm` for one schedule. It is never freed: threads ask for `'static`.
 pub fn vm<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'static Vm<Shuffled<F>> {
+    vm_that_grows(nr_cpus, nr_frames, 0, tunables)
+}
+
+/// The same of a machine to which memory may be added, up to that frame.
+pub fn vm_that_grows<F: Format>(
+    nr_cpus: usize,
+    nr_frames: u64,
+    nr_frames_at_most: u64,
+    tunables: Tunables,
+) -> &'static Vm<Shuffled<F>> {
     std::thread_local! {
         static MEMORY: *mut u8 = {
-            let layout = std::alloc::Layout::from_size_align(MOST_FRAMES as usize * 4096, 4096).unwrap();
+            let layout = std::alloc::Layout::from_size_align(MOST_FRAMES_LATER as usize * 4096, 4096).unwrap();
             // SAFETY: I1: the layout has a size; the memory is never given back.
             unsafe { std::alloc::alloc_zeroed(layout) }
         };
     }
-    assert!(nr_frames <= MOST_FRAMES);
+    assert!(nr_frames <= MOST_FRAMES && nr_frames_at_most <= MOST_FRAMES_LATER);
     let memory = MEMORY.with(|m| *m);
     // SAFETY: I6: nobody has the frames between two schedules.
     unsafe { core::ptr::write_bytes(memory, 0, nr_frames as usize * 4096) };
     let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
     let frames = [FrameRange { first: Pfn(0), nr_frames }];
-    let machine = Shuffled { memory, frames, tlbs, format: PhantomData };
+    let machine =
+        Shuffled { memory, frames, nr_frames_at_most, tlbs, swapped: RefCell::default(), format: PhantomData };
     Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
 }
 
