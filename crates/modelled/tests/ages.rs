@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, run, use_blocks};
 use softfault_modelled::{Access, AddressSpace, Advance, Discipline};
 
@@ -94,4 +95,32 @@ fn a_walk_against_a_store() {
         assert_eq!(w.vm.idle_pages(1), 0, "one of the walks sees the store");
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            a_walk_against_who_wants_to_evict,
+            two_walks_note_neighbours,
+            a_late_walk_against_a_pass,
+            a_late_claim_against_a_pass,
+            a_walk_against_a_store,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            a_walk_against_who_wants_to_evict,
+            two_walks_note_neighbours,
+            a_late_walk_against_a_pass,
+            a_late_claim_against_a_pass,
+            a_walk_against_a_store,
+        ],
+    );
 }

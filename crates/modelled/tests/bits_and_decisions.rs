@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, run};
 use softfault_modelled::{Access, AddressSpace, Discipline, FaultDone};
 use softfault_modelled::{Advice, MremapFlags, Prot};
@@ -132,4 +133,40 @@ fn f1_global_counts_both() {
         w.check(&[]);
         assert_eq!(w.space.rss_pages().anon, 3);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            f5_reuse_against_fork,
+            f11_more_rights,
+            f11_a_move,
+            f11_fork,
+            f11_a_fault_that_marks_against_more_rights,
+            f11_a_fault_that_marks_against_a_move,
+            f11_a_fault_that_marks_against_fork,
+            f11_a_fault_that_marks_against_a_store,
+            f1_global_counts_both,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            f5_reuse_against_fork,
+            f11_more_rights,
+            f11_a_move,
+            f11_fork,
+            f11_a_fault_that_marks_against_more_rights,
+            f11_a_fault_that_marks_against_a_move,
+            f11_a_fault_that_marks_against_fork,
+            f11_a_fault_that_marks_against_a_store,
+            f1_global_counts_both,
+        ],
+    );
 }

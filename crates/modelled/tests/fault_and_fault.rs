@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, run};
 use softfault_modelled::hooks::Mapping;
 use softfault_modelled::{Access, Discipline, Event, Vpn};
@@ -80,4 +81,20 @@ fn f2_descriptor_before_entry() {
         run(vec![Box::new(faulter), Box::new(reader)]);
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry,],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry,],
+    );
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{FIXED_PRIVATE, READ, RW, World, be, explore, run};
 use softfault_modelled::{Access, Discipline, FaultError};
 use softfault_modelled::{Advice, MremapFlags};
@@ -111,4 +112,44 @@ fn f7_remote_fault_and_munmap() {
         run(vec![Box::new(fault), Box::new(move || w.space.munmap(0, 4096).unwrap())]);
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            f3_munmap_of_a_page,
+            f8_munmap_of_everything,
+            f4_the_mapping_is_replaced,
+            f3_mprotect_to_fewer_rights,
+            f3_mprotect_and_back,
+            f3_dontneed,
+            f3_dontneed_of_a_whole_table,
+            f3_mremap,
+            f3_guard,
+            f3_munmap_of_a_page_being_read,
+            f7_remote_fault_and_munmap,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            f3_munmap_of_a_page,
+            f8_munmap_of_everything,
+            f4_the_mapping_is_replaced,
+            f3_mprotect_to_fewer_rights,
+            f3_mprotect_and_back,
+            f3_dontneed,
+            f3_dontneed_of_a_whole_table,
+            f3_mremap,
+            f3_guard,
+            f3_munmap_of_a_page_being_read,
+            f7_remote_fault_and_munmap,
+        ],
+    );
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, run};
 use softfault_modelled::{Access, AddressSpace, Discipline, FaultError};
 use std::sync::{Arc, Mutex};
@@ -110,4 +111,33 @@ fn f8_cow_break_against_munmap_of_everything() {
         w.check(&[child]);
         assert_eq!(w.space.rss_pages().anon, 0);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            f5_fork_and_first_touch,
+            f5_fork_and_write_fault,
+            cow_break_against_cow_break,
+            cow_break_against_munmap_of_the_other,
+            f9_two_writes_to_the_zero_frame,
+            f8_cow_break_against_munmap_of_everything,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            f5_fork_and_first_touch,
+            f5_fork_and_write_fault,
+            cow_break_against_munmap_of_the_other,
+            f9_two_writes_to_the_zero_frame,
+            f8_cow_break_against_munmap_of_everything,
+        ],
+    );
 }

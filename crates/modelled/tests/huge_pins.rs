@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, World, explore, run};
 use softfault_modelled::MlockFlags;
 use softfault_modelled::policy::huge::Enabled;
@@ -191,4 +192,38 @@ fn mlock_against_the_underused_split() {
         w.check(&[]);
         assert_eq!(w.space.rss_pages().anon, HUGE, "a locked page has lost its frame");
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            t4_release_against_a_split,
+            t4_release_against_the_end_of_the_folio,
+            t5_pin_against_a_split,
+            pin_against_the_end_of_the_mapping,
+            pin_against_fork_of_a_huge_page,
+            t8_pin_against_collapse,
+            a_write_through_a_pin_against_the_underused_split,
+            mlock_against_the_underused_split,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            t4_release_against_a_split,
+            t4_release_against_the_end_of_the_folio,
+            t5_pin_against_a_split,
+            pin_against_the_end_of_the_mapping,
+            pin_against_fork_of_a_huge_page,
+            t8_pin_against_collapse,
+            a_write_through_a_pin_against_the_underused_split,
+            mlock_against_the_underused_split,
+        ],
+    );
 }

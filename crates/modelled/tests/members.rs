@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run, use_cpus};
 use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, ObjectPart, SharedObject};
 use softfault_modelled::{MapFlags, MremapFlags};
@@ -220,4 +221,42 @@ fn two_objects_lose_pages_in_one_table() {
         w.check(&[]);
         assert_eq!(w.space.rss_pages().shmem, 0);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            a_first_mapping_against_a_discard,
+            an_unmapping_against_a_discard,
+            an_unmapping_of_one_page_against_a_discard,
+            the_end_of_a_space_against_a_discard,
+            an_unmapping_and_the_end_against_a_discard,
+            a_fork_against_a_discard,
+            a_move_against_a_discard,
+            a_walk_against_a_member_that_leaves,
+            a_forced_write_against_a_discard,
+            two_objects_lose_pages_in_one_table,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            a_first_mapping_against_a_discard,
+            an_unmapping_against_a_discard,
+            an_unmapping_of_one_page_against_a_discard,
+            the_end_of_a_space_against_a_discard,
+            an_unmapping_and_the_end_against_a_discard,
+            a_fork_against_a_discard,
+            a_move_against_a_discard,
+            a_walk_against_a_member_that_leaves,
+            a_forced_write_against_a_discard,
+            two_objects_lose_pages_in_one_table,
+        ],
+    );
 }

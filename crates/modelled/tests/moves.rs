@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, run};
 use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, PinError, Term};
 use std::sync::{Arc, Mutex};
@@ -233,4 +234,44 @@ fn move_against_move() {
         let frames = [w.space, child].map(|s| s.translate_at_rest(0).unwrap().pfn);
         assert_eq!(frames[0], frames[1]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    // Others look for the frame of a page that is not back yet.
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            move_against_a_fault,
+            move_against_munmap,
+            move_against_munmap_of_everything,
+            move_against_mprotect,
+            move_against_a_write_of_the_sharer,
+            move_against_munmap_of_the_sharer,
+            move_against_the_end_of_the_sharer,
+            move_against_pin,
+            look_up_against_the_end_of_the_family,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            move_against_a_fault,
+            move_against_munmap,
+            move_against_munmap_of_everything,
+            move_against_mprotect,
+            move_against_a_write_of_the_sharer,
+            move_against_munmap_of_the_sharer,
+            move_against_fork,
+            move_against_a_fork_of_the_sharer,
+            move_against_the_end_of_the_sharer,
+            move_against_pin,
+            look_up_against_the_end_of_the_family,
+            move_against_move,
+        ],
+    );
 }

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, World, explore, on_notice, run};
 use loom::sync::Mutex;
 use softfault_modelled::{
@@ -158,4 +159,34 @@ fn t14_end_of_a_subscription_against_a_discard() {
         run(vec![Box::new(unsubscribe), Box::new(move || object.discard(0..1))]);
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            t14_lookup_against_a_copy,
+            t14_lookup_against_munmap,
+            t14_subscription_against_a_copy,
+            t14_end_of_a_subscription_against_a_copy,
+            t14_subscription_against_a_discard,
+            t14_end_of_a_subscription_against_a_discard,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            t14_lookup_against_a_copy,
+            t14_lookup_against_munmap,
+            t14_subscription_against_a_copy,
+            t14_end_of_a_subscription_against_a_copy,
+            t14_subscription_against_a_discard,
+            t14_end_of_a_subscription_against_a_discard,
+        ],
+    );
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, Discipline, FaultError, ObjectPart, SharedObject};
@@ -168,4 +169,40 @@ fn two_writes_raise_the_tree() {
         assert_eq!(object.nr_resident_pages(), 2);
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            a_fault_against_a_discard,
+            a_fault_against_a_smaller_size,
+            an_unmapping_against_a_discard,
+            a_read_against_a_discard,
+            a_read_against_a_discard_and_a_first_touch,
+            a_write_against_a_discard,
+            a_write_against_a_smaller_size,
+            two_writes_raise_one_top,
+            two_writes_raise_the_tree,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            a_fault_against_a_discard,
+            a_fault_against_a_smaller_size,
+            an_unmapping_against_a_discard,
+            a_read_against_a_discard,
+            a_read_against_a_discard_and_a_first_touch,
+            a_write_against_a_discard,
+            a_write_against_a_smaller_size,
+            two_writes_raise_one_top,
+            two_writes_raise_the_tree,
+        ],
+    );
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, SharedObject, Term};
@@ -132,4 +133,34 @@ fn an_unmapping_against_a_discard() {
         assert_eq!((object.nr_resident_pages(), w.space.rss_pages().shmem), (0, 0));
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            two_faults_bring_one_folio,
+            a_fill_against_a_discard_of_a_part,
+            a_fault_against_a_cut,
+            a_pin_against_a_cut,
+            a_last_pin_against_a_discard,
+            an_unmapping_against_a_discard,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            two_faults_bring_one_folio,
+            a_fill_against_a_discard_of_a_part,
+            a_fault_against_a_cut,
+            a_pin_against_a_cut,
+            a_last_pin_against_a_discard,
+            an_unmapping_against_a_discard,
+        ],
+    );
 }

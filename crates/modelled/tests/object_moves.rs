@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, ObjectPart, Pfn, SharedObject};
 use softfault_modelled::{MapFlags, Term};
@@ -125,7 +126,11 @@ fn a_move_against_a_read() {
                 scratch.write(0, &[5; 8]).unwrap();
             }
         };
-        let read = || assert_eq!(content(object), [7; 8]);
+        let read = || {
+            let mut word = [0; 8];
+            assert_eq!(object.read(0, &mut word), 8, "Poisoned");
+            assert_eq!(word, [7; 8]);
+        };
         run(vec![Box::new(reuse), Box::new(read)]);
         w.check(&[]);
     });
@@ -263,8 +268,9 @@ fn a_failure_against_a_fault() {
 
 #[test]
 fn a_failure_against_a_pin() {
-    poison_against(|w, _| {
+    poison_against(|w, object| {
         if let Ok(pin) = w.space.pin_page_mut(AT * 4096, Term::Short) {
+            assert_eq!(object.next_poisoned(0..1), None, "a page that is pinned has failed");
             assert_eq!(w.vm.poison_frame(pin.pfn()).ok(), None, "a pinned frame is in use");
         }
     });
@@ -282,4 +288,54 @@ fn a_failure_against_a_discard() {
             Err(error) => assert_eq!((error, object.next_poisoned(0..1)), (FaultError::Poisoned, Some(0))),
         }
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            a_move_against_a_fault,
+            a_move_against_a_store,
+            a_move_against_a_write_by_the_handle,
+            a_move_against_a_store_through_another_mapping,
+            a_move_against_a_discard,
+            a_move_against_an_unmapping,
+            a_move_against_a_read,
+            a_move_against_a_pin,
+            a_move_against_a_move,
+            a_move_against_the_end_of_the_object,
+            a_move_against_the_end_of_a_space,
+            a_move_against_a_first_mapping,
+            a_move_of_a_new_page_against_a_discard,
+            a_failure_against_a_fault,
+            a_failure_against_a_pin,
+            a_failure_against_a_discard,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            a_move_against_a_fault,
+            a_move_against_a_store,
+            a_move_against_a_write_by_the_handle,
+            a_move_against_a_store_through_another_mapping,
+            a_move_against_a_discard,
+            a_move_against_an_unmapping,
+            a_move_against_a_read,
+            a_move_against_a_pin,
+            a_move_against_a_move,
+            a_move_against_the_end_of_the_object,
+            a_move_against_the_end_of_a_space,
+            a_move_against_a_first_mapping,
+            a_move_of_a_new_page_against_a_discard,
+            a_failure_against_a_fault,
+            a_failure_against_a_pin,
+            a_failure_against_a_discard,
+        ],
+    );
 }

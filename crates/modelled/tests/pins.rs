@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, World, explore, run};
 use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, Pfn, Pin, PinError, Term};
@@ -155,4 +156,38 @@ fn release_against_discard() {
         w.check(&[]);
         assert_eq!(object.nr_resident_pages(), 0);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            pin_against_fork_of_a_writable_page,
+            pin_against_fork_of_a_page_that_is_not_writable,
+            pin_against_a_write_of_the_sharer,
+            pin_against_munmap_of_the_sharer,
+            pin_against_munmap,
+            release_against_the_last_unmap,
+            release_against_release,
+            release_against_discard,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            pin_against_fork_of_a_writable_page,
+            pin_against_fork_of_a_page_that_is_not_writable,
+            pin_against_a_write_of_the_sharer,
+            pin_against_munmap_of_the_sharer,
+            pin_against_munmap,
+            release_against_the_last_unmap,
+            release_against_release,
+            release_against_discard,
+        ],
+    );
 }

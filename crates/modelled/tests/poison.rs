@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, run};
 use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, Term};
 use std::sync::{Arc, Mutex};
@@ -76,4 +77,18 @@ fn poison_against_fork() {
         drop(child);
         w.check(&[]);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    // `poison_against_fork` compares frames, and who brings a page back has one of its own.
+    pager::beside_a_pager(Pager::SwapsOut, models![poison_against_a_fault, poison_against_munmap, poison_against_pin,]);
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![poison_against_a_fault, poison_against_munmap, poison_against_pin, poison_against_fork,],
+    );
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, be, explore, run, use_cpus};
 use softfault_modelled::{Access, Discipline};
 
@@ -32,4 +33,14 @@ fn two_cpus_add_the_same_frame_of_lines() {
         assert_eq!((rss.anon, rss.tables, rss.minor_faults), (3, 1, 5), "I21");
         assert_eq!(w.vm.vmstat().nr_free_pages, nr_free - 3, "two pages and one frame of lines");
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(Pager::SwapsOut, models![two_cpus_add_the_same_frame_of_lines,]);
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(Pager::Fails, models![two_cpus_add_the_same_frame_of_lines,]);
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, World, device_store, explore, on_notice, run};
 use loom::sync::Mutex;
 use softfault_modelled::{AddressSpace, Discipline, Notice, Pfn, Subscription, Vpn, Why};
@@ -155,4 +156,31 @@ fn the_end_of_a_space_against_a_move() {
         w.check(&[]);
         assert_eq!(*under_way.lock().unwrap(), None);
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    // `the_end_of_a_space_against_a_move` counts notices.
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            a_mirror_against_a_move,
+            a_subscription_against_a_move,
+            a_mirror_against_memory_that_fails,
+            the_end_of_a_subscription_against_a_move,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            a_mirror_against_a_move,
+            a_subscription_against_a_move,
+            a_mirror_against_memory_that_fails,
+            the_end_of_a_subscription_against_a_move,
+        ],
+    );
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{World, explore, let_shootdowns_wait, run};
 use softfault_modelled::{Access, Advice, Discipline, Machine, Pfn, Walked};
 use std::sync::Arc;
@@ -89,4 +90,30 @@ fn store_of_a_cpu_that_arrives_against_an_interrupt() {
         let_shootdowns_wait(w);
         Some(w.space.activate().walker().translate(0, Access::Write).unwrap())
     });
+}
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(
+        Pager::SwapsOut,
+        models![
+            first_walk_and_store_against_munmap,
+            walk_and_store_against_munmap,
+            store_of_a_cpu_that_arrives_against_munmap,
+            store_of_a_cpu_that_arrives_against_an_interrupt,
+        ],
+    );
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(
+        Pager::Fails,
+        models![
+            first_walk_and_store_against_munmap,
+            walk_and_store_against_munmap,
+            store_of_a_cpu_that_arrives_against_munmap,
+            store_of_a_cpu_that_arrives_against_an_interrupt,
+        ],
+    );
 }

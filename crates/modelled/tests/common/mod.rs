@@ -2,6 +2,8 @@
 //! frames, CPUs that are loom's threads.
 #![allow(dead_code)]
 
+pub mod pager;
+
 use softfault_modelled::addr::{Access, Pfn, SwapSlot};
 use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
 use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, linux};
@@ -195,7 +197,8 @@ unsafe impl Machine for Modelled {
                 }
             }
         }
-        if SLOW_CPU.get() == Some(self.this_cpu()) {
+        let is_pager = pager::here().is_some() && self.this_cpu() == CpuId(pager::CPU);
+        if is_pager || SLOW_CPU.get() == Some(self.this_cpu()) {
             loom::thread::yield_now();
         }
     }
@@ -328,6 +331,7 @@ impl World {
         let space: &'static _ = Box::leak(Box::new(vm.new_space().unwrap()));
         let world = World { vm, space };
         world.map(start, nr_pages);
+        pager::set_world(world);
         world
     }
 
@@ -344,7 +348,10 @@ impl World {
         let mut spaces = vec![self.space];
         spaces.extend(others);
         let mut counts = vec![0; self.vm.nr_frames() as usize + self.vm.machine().nr_swap_slots() as usize];
-        self.vm.check(&spaces, &mut counts).unwrap();
+        if let Err(broken) = self.vm.check(&spaces, &mut counts) {
+            pager::is_broken();
+            panic!("{broken:?}");
+        }
     }
 }
 
@@ -357,11 +364,20 @@ pub fn be(cpu: u16) {
 /// loom remembers one last access of each word, so that a thread which loads a
 /// word and then stores to it hides that another had loaded it before
 /// (tokio-rs/loom#166). Each protocol has mutants here that show what is found.
+///
+/// Beside a pager there are none, and only so many schedules.
 pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'static) {
+    let preemptions = if pager::here().is_some() { 0 } else { preemptions };
+    let model = move || if pager::here().is_some() { pager::as_model(&model) } else { model() };
     let builder = move || {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
         builder.max_branches = 100_000;
+        if pager::here().is_some() {
+            // Looked at after so many schedules.
+            builder.checkpoint_interval = pager::MOST_SCHEDULES;
+            builder.max_permutations = Some(pager::MOST_SCHEDULES);
+        }
         builder
     };
     sync::explore(builder, model);
@@ -370,16 +386,18 @@ pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'sta
 /// Runs the actors as CPUs 1, 2, ... while the words are the model's.
 pub fn run(actors: Vec<Box<dyn FnOnce() + Send>>) {
     sync::begin();
+    let pager = pager::here().map(|_| loom::thread::spawn(pager::act));
     let threads: Vec<_> = actors
         .into_iter()
         .enumerate()
         .map(|(i, actor)| {
             loom::thread::spawn(move || {
                 be(i as u16 + 1);
-                actor();
+                if pager::here().is_some() { pager::as_program(actor) } else { actor() }
             })
         })
         .collect();
-    threads.into_iter().for_each(|t| t.join().unwrap());
+    threads.into_iter().chain(pager).for_each(|t| t.join().unwrap());
     sync::end();
+    pager::bring_back();
 }
