@@ -90,6 +90,8 @@ pub(crate) struct Plain {
     /// All frames lie so many bytes further up.
     pub(crate) skew: usize,
     is_soiled: bool,
+    /// What `begin` says.
+    pub(crate) is_zero: bool,
     /// What may be added, whether it is zero, and the limit.
     pub(crate) addable: FrameRange,
     pub(crate) is_added_zero: Word,
@@ -133,7 +135,7 @@ unsafe impl Machine for Plain {
     }
     fn begin(&mut self) -> bool {
         NR_BEGUN.set(NR_BEGUN.get() + 1);
-        true
+        self.is_zero
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         self.nr_looks.add_owned(1);
@@ -235,6 +237,7 @@ fn plain(allocated: *mut u8, nr_frames: u64, frames: Vec<FrameRange>, nr_cpus: u
         origin: 0,
         skew,
         is_soiled,
+        is_zero: true,
         addable: FrameRange { first: Pfn(0), nr_frames: 0 },
         is_added_zero: Word::new(0),
         nr_frames_at_most: 0,

@@ -8,7 +8,7 @@ use crate::frame::sections::{frames_of, range_of};
 use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Reserve, Watch, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
-use crate::mem::{self, LinearMap};
+use crate::mem::LinearMap;
 use crate::policy::share;
 use crate::space::Vm;
 use crate::space::vm::Relief;
@@ -46,9 +46,10 @@ impl<M: Machine> Vm<M> {
         // All checks are done; from here on frames are written.
         let content = Content::zero_if(machine.begin());
         if content == Content::Unknown {
-            mem::zero_frames(&machine, layout.meta.first, layout.meta.nr_frames);
+            layout.zero_metadata(&machine);
         }
-        let (descs, blocks) = layout.sections(&machine);
+        let (descs, blocks) = layout.sections(&machine, content);
+        let later = layout.later(&descs);
         let (reserve, pressure) = Reserve::new(if tunables.keep_min { marks.min_pages } else { 0 });
         let frames = Frames {
             nr_team: share::team(nr_blocks_of(machine.frames()), nr_cpus as u64),
@@ -69,13 +70,16 @@ impl<M: Machine> Vm<M> {
             watch: Watch::new(&marks),
             reserve,
             ages: Ages::new(),
+            later,
+            leading: Word::new(0),
             resizes: Word::new(0),
             #[cfg(any(test, feature = "hooks"))]
             injection: crate::frame::Injection::off(),
         };
         let cpus = layout.cpus(&machine);
         frames.init(machine.frames(), content, &layout.meta);
-        debug_assert_eq!(nr_usable, frames.nr_free_in_blocks(), "what watermarks are a share of");
+        let nr_there = nr_usable - frames.later.nr_pages();
+        debug_assert_eq!(nr_there, frames.nr_free_in_blocks(), "what watermarks are a share of");
         let nr_total_pages = nr_usable;
         while frames.set_aside(&pressure, u64::MAX) {}
         frames.look_at_all();

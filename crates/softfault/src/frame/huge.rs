@@ -94,6 +94,15 @@ impl<M: Machine> Memory<M> {
     }
 
     pub(super) fn claim_huge(&self, nr: u64) -> Option<HugeFrame> {
+        loop {
+            let found = self.claim_huge_there(nr);
+            if found.is_some() || !self.next_section() {
+                return found;
+            }
+        }
+    }
+
+    fn claim_huge_there(&self, nr: u64) -> Option<HugeFrame> {
         let blocks = &self.frames.blocks;
         let (zone, all) = (self.zone(), blocks.names());
         let search = BlockId(self.this_cpu_data().huge_search.get() as u32);

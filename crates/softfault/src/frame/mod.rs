@@ -49,6 +49,8 @@ mod huge;
 mod idle;
 mod inject;
 mod lack;
+mod later;
+mod lay_out;
 #[cfg(test)]
 mod look_tests;
 mod object_folio;
@@ -100,6 +102,7 @@ pub use idle::Advance;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) use inject::Injection;
 pub use lack::OutOfFrames;
+pub(crate) use later::Later;
 pub(crate) use reserve::{Pressure, Reserve};
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;
@@ -126,13 +129,13 @@ pub struct Memory<M: Machine> {
     pub(crate) thief: Word,
     /// Frames that were free at the beginning, and those that came since, less those that went.
     pub(crate) nr_total_pages: Word,
-    /// Those of the beginning, less those that were set aside then.
+    /// Those of the beginning, less those that were set aside then, or left for later.
     nr_free_at_first: u64,
 }
 
 impl<M: Machine> Memory<M> {
     pub(crate) fn new(base: Base<M>, frames: Frames, nr_total_pages: u64) -> Memory<M> {
-        let nr_free_at_first = nr_total_pages - frames.reserve.nr_frames();
+        let nr_free_at_first = nr_total_pages - frames.reserve.nr_frames() - frames.later.nr_pages();
         Memory { base, frames, thief: Word::new(0), nr_total_pages: Word::new(nr_total_pages), nr_free_at_first }
     }
 
@@ -183,6 +186,10 @@ pub struct Frames {
     pub(crate) watch: Watch,
     pub(crate) reserve: Reserve,
     pub(crate) ages: Ages,
+    /// Sections of the beginning that have not been needed.
+    pub(crate) later: Later,
+    /// The lock of those who change how holes lead to sections.
+    pub(crate) leading: Word,
     /// The lock of those who add or remove memory.
     pub(crate) resizes: Word,
     #[cfg(any(test, feature = "hooks"))]

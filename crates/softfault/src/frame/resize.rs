@@ -22,25 +22,22 @@ pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
 use super::blocks::word_base;
 use super::class::Class;
 use super::desc::FrameKind;
+use super::lay_out::{BLOCK_FRAMES_PER_SECTION, DESC_FRAMES_PER_SECTION, REMOVED, first_desc_of};
 use super::runs::BLOCK_WORDS;
-use super::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, SECTION_SHIFT, frames_of, range_of};
-use super::{BlockData, Content, FrameDesc, Frames, Memory, OutOfFrames};
+use super::sections::{SECTION_FRAMES, SECTION_SHIFT, frames_of};
+use super::{Content, Frames, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
 use crate::lock::lock_word;
 use crate::machine::{FrameRange, Machine};
-use crate::mem::FrameArray;
 use crate::pace::Pace;
 use crate::policy::watermark::Watermarks;
 use crate::sync::Ordering;
 use core::ops::Range;
 
-/// The owner in the first descriptor of a section that was removed; that of other reserved frames is 0.
-const REMOVED: u64 = 1;
 /// Frames for the descriptors of a section, and for its blocks: 2^order of them.
-const DESC_ORDER: Order = Order((SECTION_FRAMES as usize * size_of::<FrameDesc>() / 4096).ilog2() as u8);
-const BLOCK_ORDER: Order =
-    Order(((size_of::<BlockData>() << SECTION_BLOCK_SHIFT).div_ceil(4096)).next_power_of_two().ilog2() as u8);
+const DESC_ORDER: Order = Order(DESC_FRAMES_PER_SECTION.ilog2() as u8);
+const BLOCK_ORDER: Order = Order(BLOCK_FRAMES_PER_SECTION.next_power_of_two().ilog2() as u8);
 
 /// Metadata of sections that are about to come: the first frame of the descriptors of one, whose descriptor names the
 /// first frame of its blocks, and the next.
@@ -51,10 +48,6 @@ fn sections_of(range: &FrameRange) -> Option<Range<usize>> {
     let (first, end) = (u64::from(range.first.0), range.end());
     let is_whole = range.nr_frames > 0 && first.is_multiple_of(SECTION_FRAMES) && end.is_multiple_of(SECTION_FRAMES);
     is_whole.then_some((first >> SECTION_SHIFT) as usize..(end >> SECTION_SHIFT) as usize)
-}
-
-fn first_desc_of(section: usize) -> Pfn {
-    Pfn(frames_of(section).0 as u32)
 }
 
 impl<M: Machine> Memory<M> {
@@ -105,7 +98,7 @@ impl<M: Machine> Memory<M> {
             if is_new(&section)
                 && let Some((descs_at, blocks_at)) = self.frames.next_of(&mut metadata)
             {
-                self.lay_out(section, descs_at, blocks_at);
+                self.lay_out(section, descs_at, blocks_at, REMOVED);
             }
             self.bring(section, Content::zero_if(is_zero));
         }
@@ -152,35 +145,6 @@ impl<M: Machine> Memory<M> {
         while let Some((descs_at, blocks_at)) = self.frames.next_of(&mut chain) {
             self.release_reserved(descs_at, DESC_ORDER);
             self.release_reserved(blocks_at, BLOCK_ORDER);
-        }
-    }
-
-    /// Gives a section that was never there its metadata. It looks as if it had been removed.
-    fn lay_out(&self, section: usize, descs_at: Pfn, blocks_at: Pfn) {
-        let frames = &self.frames;
-        let descs = FrameArray::<FrameDesc>::over(&self.machine, descs_at, 0, frames.descs.len_of(section));
-        let blocks = FrameArray::<BlockData>::over(&self.machine, blocks_at, 0, frames.blocks.data.len_of(section));
-        descs.iter().for_each(|desc| desc.assign(FrameKind::Reserved, 0, 0, 0));
-        descs.at(0).owner.set(REMOVED);
-        blocks.iter().for_each(BlockData::hide);
-        // Who goes by blocks looks for descriptors.
-        frames.descs.put(section, &descs);
-        frames.blocks.data.put(section, &blocks);
-        frames.lead_to(section);
-    }
-
-    fn reserve_frame(&self, pfn: Pfn, owner: u64) {
-        self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner, 0);
-    }
-
-    /// The frames of a section that is removed are free from now on.
-    fn bring(&self, section: usize, content: Content) {
-        let mut pace = Pace::new(&self.machine);
-        for b in range_of(&self.frames.blocks.data, section).iter() {
-            pace.step();
-            let first = b.first_frame();
-            (0..BLOCK_FRAMES as u32).for_each(|i| self.frames.desc(Pfn(first.0 + i)).clear());
-            self.release_run(first, BLOCK_FRAMES, content);
         }
     }
 
@@ -290,14 +254,6 @@ impl Frames {
     fn is_present(&self, section: usize) -> bool {
         let desc = self.find_desc_at_rest(first_desc_of(section));
         desc.is_some_and(|desc| desc.state().kind() != FrameKind::Reserved || desc.owner.get() != REMOVED)
-    }
-
-    /// The holes below a section lead to it. Under the lock of resizes.
-    fn lead_to(&self, section: usize) {
-        for hole in (0..section).rev().take_while(|hole| self.find_desc_at_rest(first_desc_of(*hole)).is_none()) {
-            self.descs.leave_out(hole, section);
-            self.blocks.data.leave_out(hole, section);
-        }
     }
 }
 

@@ -133,6 +133,11 @@ impl Frames {
         })
     }
 
+    /// Whether the block lies in a section that has not been needed yet.
+    pub(crate) fn is_left_for_later(&self, b: BlockId) -> bool {
+        self.descs.later((b.0 >> SECTION_BLOCK_SHIFT) as usize).is_some()
+    }
+
     /// The numbers of all frames that have descriptors but 0, which names none.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = Pfn> + Clone + '_ {
         let first = |p: usize| p << SECTION_SHIFT;

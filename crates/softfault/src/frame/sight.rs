@@ -170,7 +170,7 @@ impl<M: Machine> InNeed<'_, M> {
             let seen = self.holders();
             let is_alone = seen.sum & HOLDERS == nr_own;
             match attempt(if is_alone { Search::Everywhere } else { Search::Blocks }) {
-                Err(e) if is_alone && self.are_still(&seen) => return Err(e),
+                Err(e) if is_alone && self.are_still(&seen) && !self.0.next_section() => return Err(e),
                 Err(_) => self.0.machine.relax(),
                 found => return found,
             }

@@ -54,7 +54,7 @@ impl<M: Machine> Memory<M> {
     /// Free frames, those in per-CPU groups included. Answers other CPUs meanwhile.
     pub(crate) fn nr_free_pages(&self) -> u64 {
         let mut pace = Pace::new(&self.machine);
-        let mut nr_free = self.nr_free_at_first;
+        let mut nr_free = self.nr_free_at_first + self.frames.later.nr_pages();
         for id in 0..self.machine.nr_cpus() {
             pace.step();
             let cpu = self.cpu(CpuId(id as u16));

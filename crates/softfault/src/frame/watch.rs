@@ -99,6 +99,7 @@ impl<M: Machine> Memory<M> {
     /// This CPU has begun to take frames from block `b`. Looks whether memory is short, now
     /// and then.
     pub(super) fn begun(&self, b: BlockId) {
+        self.next_section_in_time();
         let (cpu, frames) = (self.this_cpu_data(), &self.frames);
         let high = frames.watch.high.get();
         if high == 0 {
@@ -113,7 +114,7 @@ impl<M: Machine> Memory<M> {
         let unseen = cpu.unseen.get().wrapping_add(frames.leave(last, b));
         let is_known = !frames.watch.is_recounting();
         // How far the watermark was before others took most of what was free says nothing.
-        let nr_seen = frames.nr_seen_free() + self.nr_reserve_pages();
+        let nr_seen = frames.nr_seen_free() + self.nr_unseen();
         let allowed = blocks_to_next_look(nr_seen, high, self.machine.nr_cpus() as u64);
         // At the very beginning all that is free is known; nobody else has written the line then.
         let noted = Some(cpu.looks_after.get()).filter(|nr| *nr > 0);
@@ -124,9 +125,9 @@ impl<M: Machine> Memory<M> {
             return;
         }
         cpu.unseen.set(0);
-        let mut nr_free = frames.glance(b, unseen) + self.nr_reserve_pages();
+        let mut nr_free = frames.glance(b, unseen) + self.nr_unseen();
         if nr_free < high || !is_known {
-            nr_free = frames.look() + self.nr_reserve_pages();
+            nr_free = frames.look() + self.nr_unseen();
         }
         if frames.watch.is_recounting() {
             cpu.looks_after.set(1);
@@ -140,6 +141,11 @@ impl<M: Machine> Memory<M> {
         if can_react {
             self.frames.is_low.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// Free frames that no tract has: those that are set aside, and memory that has not been needed.
+    fn nr_unseen(&self) -> u64 {
+        self.nr_reserve_pages() + self.frames.later.nr_pages()
     }
 
     /// Whether somebody would react to a shortage. While nobody would no tract is counted, and
@@ -162,7 +168,7 @@ impl<M: Machine> Memory<M> {
     /// About how many frames are missing until memory is relieved; if none, it is no longer
     /// short.
     pub(crate) fn nr_to_high(&self) -> u64 {
-        let nr_free = self.frames.look() + self.nr_reserve_pages();
+        let nr_free = self.frames.look() + self.nr_unseen();
         self.frames.watch.is_short(nr_free);
         self.watermarks().high_pages.saturating_sub(nr_free)
     }

@@ -26,8 +26,13 @@ const HERE: u64 = 1;
 /// In its place: the same, but some elements lie elsewhere. Whoever looks for one bit only finds no
 /// element, and asks; so a piece that is not apart costs no look at this one.
 const APART: u64 = 2;
-/// Where both are clear there is no piece: the word is the number of the next one, so far up.
-const NEXT_SHIFT: u32 = 2;
+/// Where both are clear there is no piece: the word is the number of the next one, so far up, in so
+/// many bits.
+const NEXT_SHIFT: u32 = 3;
+const NEXT_MASK: u64 = (1 << 28) - 1;
+/// There will be one: it is the one of that rank among those that have a place.
+const LATER: u64 = 4;
+const RANK_SHIFT: u32 = 32;
 
 /// The address at which an element lies that is in the same piece as one that was found.
 pub struct Near<T> {
@@ -165,13 +170,25 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// Piece `p` is nowhere from now on; the next that is there is `next`, or none if it is
     /// the number of pieces.
     pub fn leave_out(&self, p: usize, next: usize) {
-        self.places.at(p).store((next as u64) << NEXT_SHIFT, Ordering::Release);
+        let place = self.places.at(p);
+        let kept = if self.later(p).is_some() { sync::look(place) & !(NEXT_MASK << NEXT_SHIFT) } else { 0 };
+        place.store((next as u64) << NEXT_SHIFT | kept, Ordering::Release);
+    }
+    /// The same; the piece will come, with the place of that rank.
+    pub fn leave_for_later(&self, p: usize, next: usize, rank: usize) {
+        let word = (next as u64) << NEXT_SHIFT | LATER | (rank as u64) << RANK_SHIFT;
+        self.places.at(p).store(word, Ordering::Release);
+    }
+    /// The rank of piece `p`, if it is left for later.
+    pub fn later(&self, p: usize) -> Option<u32> {
+        let place = sync::look(self.places.get(p)?);
+        (place & (HERE | APART | LATER) == LATER).then_some((place >> RANK_SHIFT) as u32)
     }
     /// The first piece from `p` on that is there.
     pub fn next_piece(&self, p: usize) -> Option<usize> {
         let place = sync::look(self.places.get(p)?);
         match place & (HERE | APART) {
-            0 => Some((place >> NEXT_SHIFT) as usize).filter(|next| *next > p && *next < self.places.len),
+            0 => Some((place >> NEXT_SHIFT & NEXT_MASK) as usize).filter(|next| *next > p && *next < self.places.len),
             _ => Some(p),
         }
     }

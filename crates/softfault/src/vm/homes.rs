@@ -124,6 +124,8 @@ impl Frames {
             let nr_all = |blocks: &BlockRange| u64::from(blocks.end.0 - blocks.start.0) * BLOCK_FRAMES;
             match summary.nr_used(of) {
                 0 => nr_all(&part),
+                // Memory that has not been needed yet looks like a hole.
+                nr_used if nr_used == nr_all(&all) && self.is_left_for_later(part.start) => nr_all(&part),
                 nr_used if nr_used == nr_all(&all) => 0,
                 _ => exactly(part),
             }

@@ -11,18 +11,20 @@
 //! Locks on entry: none; there is no `Vm` yet.
 
 use super::NewVmError;
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, PAGE_SIZE, Pfn};
 use crate::cpu::CpuData;
 use crate::frame::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, frames_of};
-use crate::frame::{BlockData, BlockPieces, Blocks, Descs, FrameDesc, Summary};
+use crate::frame::{BlockData, BlockPieces, Blocks, Content, Descs, FrameDesc, Later, Summary};
 use crate::machine::{FrameRange, Machine};
-use crate::mem::FrameArray;
+use crate::mem::{self, FrameArray};
 use crate::swap::area::SlotData;
 use crate::sync::Word;
 use core::ops::Range;
 
 /// Number of the parts in the picture of the module.
 const NR_PARTS: usize = 6;
+/// Sections of memory that is not zero of which the metadata is written at the beginning: 2 GiB. A guess.
+const NR_AT_ONCE: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Layout {
@@ -95,8 +97,48 @@ impl Layout {
         FrameArray::over(machine, self.at(2), 0, self.nr_cpus)
     }
 
+    /// Whether a section is left for later where memory is not zero: all of it is free, and others come first.
+    fn is_for_later(&self, ranges: &[FrameRange], section: usize, rank: usize) -> bool {
+        let (first, end) = frames_of(section);
+        let is_meta = u64::from(self.meta.first.0) < end && first < self.meta.end();
+        let is_all_in = |r: &FrameRange| u64::from(r.first.0) <= first && end <= r.end();
+        rank >= NR_AT_ONCE && !is_meta && ranges.iter().any(is_all_in)
+    }
+
+    /// The sections that have descriptors, or will have.
+    fn there(&self, ranges: &[FrameRange]) -> impl DoubleEndedIterator<Item = usize> + Clone {
+        (0..self.nr_sections()).filter(move |section| has_memory(ranges, *section) && !self.filled.contains(section))
+    }
+
+    /// Zeroes the metadata, but for that of sections that are left for later.
+    pub(super) fn zero_metadata<M: Machine>(&self, machine: &M) {
+        let ranges = machine.frames();
+        for (rank, section) in self.there(ranges).enumerate() {
+            if self.is_for_later(ranges, section, rank) {
+                continue;
+            }
+            let nr_in_section = [
+                SECTION_FRAMES * size_of::<FrameDesc>() as u64,
+                (size_of::<BlockData>() << SECTION_BLOCK_SHIFT) as u64,
+            ];
+            for (part, nr_bytes) in nr_in_section.into_iter().enumerate() {
+                let (first, nr) = (rank as u64 * (nr_bytes / PAGE_SIZE), nr_bytes / PAGE_SIZE);
+                // The last section may end early.
+                let nr = nr.min(self.nr_of[part] - first);
+                mem::zero_frames(machine, Pfn((u64::from(self.at(part).0) + first) as u32), nr);
+            }
+        }
+        (2..NR_PARTS).for_each(|part| mem::zero_frames(machine, self.at(part), self.nr_of[part]));
+    }
+
+    /// Sections whose turn has not come.
+    pub(super) fn later(&self, descs: &Descs) -> Later {
+        let nr = (0..self.nr_sections()).filter(|section| descs.later(*section).is_some()).count();
+        Later::new(nr, self.at(0), self.at(1))
+    }
+
     /// Descriptors and blocks, which are zeroes.
-    pub(super) fn sections<M: Machine>(&self, machine: &M) -> (Descs, Blocks) {
+    pub(super) fn sections<M: Machine>(&self, machine: &M, content: Content) -> (Descs, Blocks) {
         let (nr_sections, nr_blocks) = (self.nr_sections(), self.nr_blocks());
         let is_there = |section: usize| has_memory(machine.frames(), section) && !self.filled.contains(&section);
         let nr_there = (0..nr_sections).filter(|section| is_there(*section)).count();
@@ -116,6 +158,11 @@ impl Layout {
                 continue;
             }
             rank -= 1;
+            if content == Content::Unknown && self.is_for_later(machine.frames(), section, rank) {
+                descs.leave_for_later(section, next, rank);
+                data.leave_for_later(section, next, rank);
+                continue;
+            }
             descs.put(section, &all_descs.part(rank << SECTION_FRAMES.ilog2(), descs.len_of(section)));
             data.put(section, &all_blocks.part(rank << SECTION_BLOCK_SHIFT, data.len_of(section)));
             leave_out(&summary, section + 1..next);

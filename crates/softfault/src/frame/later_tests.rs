@@ -1,0 +1,71 @@
+//! Memory that is not zero is laid out when it is needed: all of it can be had, and nobody counts it twice.
+
+use crate::addr::Pfn;
+use crate::frame::Fill;
+use crate::frame::sections::SECTION_FRAMES;
+use crate::mem;
+use crate::space::Vm;
+use crate::sync::Word;
+use crate::testing::{Plain, from_frame};
+use crate::tunables::Tunables;
+use std::vec;
+use std::vec::Vec;
+
+const NR_SECTIONS: u64 = 20;
+
+/// With a hole in it, and a part of a section at the end. Where the metadata will lie is written all over.
+fn dirty() -> Vm<Plain> {
+    let nr = NR_SECTIONS * SECTION_FRAMES;
+    let ranges = [(0, 17 * SECTION_FRAMES), ((18 * SECTION_FRAMES) as u32, 2 * SECTION_FRAMES - 5000)];
+    let mut machine = from_frame(0, nr, &ranges);
+    machine.is_zero = false;
+    let in_later = (16 * SECTION_FRAMES) as u32 + 7;
+    for pfn in (1..6000).chain([in_later]) {
+        let words: &[Word; 512] = mem::view(&machine, Pfn(pfn), 0);
+        words.iter().for_each(|word| word.set(0xaaaa_aaaa_aaaa_aaaa));
+    }
+    Vm::new(machine, Tunables::default()).unwrap()
+}
+
+fn check(vm: &Vm<Plain>) {
+    vm.check(&[], &mut vec![0; vm.nr_frames() as usize]).unwrap();
+    vm.check_free_is_zero().unwrap();
+    assert_eq!(vm.vmstat().nr_free_pages, vm.vmstat().nr_total_pages);
+}
+
+#[test]
+fn idle_cpus_lay_out_one_section_after_the_other() {
+    let vm = dirty();
+    check(&vm);
+    let there = || vm.frames.blocks.there().count();
+    // Sections 16 and 18: the last one is not whole.
+    for nr_left in [2, 1] {
+        assert_eq!(vm.frames.later.nr_pages(), nr_left * SECTION_FRAMES);
+        let before = there();
+        assert!(vm.initialise_section());
+        assert_eq!(there(), before + 64);
+        check(&vm);
+    }
+    assert!(!vm.initialise_section());
+    check(&vm);
+}
+
+/// Whoever takes all frames takes these, too, each once; huge pages first, then single frames.
+#[test]
+fn an_allocation_is_not_refused_before_all_is_laid_out() {
+    for takes_huge in [true, false] {
+        let vm = dirty();
+        let nr_free = vm.vmstat().nr_free_pages;
+        let huge: Vec<_> = core::iter::from_fn(|| vm.obtain_huge().ok()).collect();
+        assert_eq!(vm.frames.later.nr_pages(), 0);
+        huge.iter().for_each(|huge| vm.give_back_huge(huge.first, huge.content));
+        check(&vm);
+        let vm = if takes_huge { vm } else { dirty() };
+        let single: Vec<Pfn> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
+        assert_eq!((single.len() as u64, vm.frames.later.nr_pages()), (nr_free, 0));
+        let mut is_taken = vec![false; vm.nr_frames() as usize];
+        assert!(single.iter().all(|pfn| !core::mem::replace(&mut is_taken[pfn.0 as usize], true)));
+        single.iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));
+        check(&vm);
+    }
+}

@@ -1,0 +1,71 @@
+//! A section gets its metadata, and its frames become free: memory that is added, and memory of the beginning whose
+//! turn has come.
+//!
+//! ```text
+//! lay out   descriptors and blocks, which are zeroes, say that each frame is in use ─▶ the tables name them
+//! bring     each block is released, as if it had been used
+//! ```
+//! Locks on entry: none, no section. Takes one under which nobody waits.
+
+use super::desc::FrameKind;
+use super::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, frames_of, range_of};
+use super::{BlockData, Content, FrameDesc, Frames, Memory};
+use crate::addr::{BLOCK_FRAMES, Pfn};
+use crate::lock::Spin;
+use crate::machine::Machine;
+use crate::mem::FrameArray;
+use crate::pace::Pace;
+
+/// The owner in the first descriptor of a section that was removed; that of other reserved frames is 0.
+pub(super) const REMOVED: u64 = 1;
+/// Frames that the descriptors of a section take, and its blocks.
+pub(super) const DESC_FRAMES_PER_SECTION: u32 = (SECTION_FRAMES as usize * size_of::<FrameDesc>() / 4096) as u32;
+pub(super) const BLOCK_FRAMES_PER_SECTION: u32 = ((size_of::<BlockData>() << SECTION_BLOCK_SHIFT) / 4096) as u32;
+
+pub(super) fn first_desc_of(section: usize) -> Pfn {
+    Pfn(frames_of(section).0 as u32)
+}
+
+impl<M: Machine> Memory<M> {
+    /// Gives a section that was never there its metadata. Its frames are reserved, the first one with that owner: it
+    /// looks as if it had been removed, or is there.
+    pub(super) fn lay_out(&self, section: usize, descs_at: Pfn, blocks_at: Pfn, owner: u64) {
+        let frames = &self.frames;
+        let descs = FrameArray::<FrameDesc>::over(&self.machine, descs_at, 0, frames.descs.len_of(section));
+        let blocks = FrameArray::<BlockData>::over(&self.machine, blocks_at, 0, frames.blocks.data.len_of(section));
+        descs.iter().for_each(|desc| desc.assign(FrameKind::Reserved, 0, 0, 0));
+        descs.at(0).owner.set(owner);
+        blocks.iter().for_each(BlockData::hide);
+        // Of the memory of the beginning, too, without the lock of resizes.
+        let _lock = Spin::lock(&frames.leading, &self.machine);
+        // Who goes by blocks looks for descriptors.
+        frames.descs.put(section, &descs);
+        frames.blocks.data.put(section, &blocks);
+        frames.lead_to(section);
+    }
+
+    pub(super) fn reserve_frame(&self, pfn: Pfn, owner: u64) {
+        self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner, 0);
+    }
+
+    /// The frames of a section of which each is reserved are free from now on.
+    pub(super) fn bring(&self, section: usize, content: Content) {
+        let mut pace = Pace::new(&self.machine);
+        for b in range_of(&self.frames.blocks.data, section).iter() {
+            pace.step();
+            let first = b.first_frame();
+            (0..BLOCK_FRAMES as u32).for_each(|i| self.frames.desc(Pfn(first.0 + i)).clear());
+            self.release_run(first, BLOCK_FRAMES, content);
+        }
+    }
+}
+
+impl Frames {
+    /// The holes below a section lead to it. Under the lock of those who change that.
+    fn lead_to(&self, section: usize) {
+        for hole in (0..section).rev().take_while(|hole| self.find_desc_at_rest(first_desc_of(*hole)).is_none()) {
+            self.descs.leave_out(hole, section);
+            self.blocks.data.leave_out(hole, section);
+        }
+    }
+}
