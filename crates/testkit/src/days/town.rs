@@ -5,7 +5,8 @@ use super::{Done, Mix, Progress, Row, Size, Space};
 use crate::op::PAGE;
 use crate::random::Random;
 use softfault::hooks::Class;
-use softfault::{CpuId, Pin, SharedObject, Vm};
+use softfault::policy::folio::FolioOrders;
+use softfault::{CpuId, Order, Pin, SharedObject, Vm};
 use softfault_host::Hosted;
 
 /// Touches of a turn.
@@ -86,9 +87,9 @@ impl<'vm> Town<'vm> {
         }
     }
 
-    /// Of the blocks that programs' pages come to first.
+    /// Of the blocks of private pages: libraries stay in theirs for long.
     fn least_uses(&self) -> u64 {
-        let blocks = (0..self.vm.nr_blocks()).filter(|b| self.vm.block_class(*b) < Class::Pinned);
+        let blocks = (0..self.vm.nr_blocks()).filter(|b| self.vm.block_class(*b) == Class::Movable);
         blocks.map(|b| self.uses[b as usize] / BLOCK_PAGES).min().unwrap_or(0)
     }
 
@@ -141,7 +142,12 @@ impl<'vm> Town<'vm> {
             self.libraries.swap_remove(self.random.below(NR_LIBRARIES) as usize);
         }
         while self.libraries.len() < NR_LIBRARIES as usize {
-            let library = self.vm.new_shared_object(nr_pages * PAGE).map_err(|e| e.to_string())?;
+            // Pages of 4 KiB to 64 KiB, of one size or of all up to one.
+            let most = Order(self.random.below(5) as u8);
+            let least = if self.random.chance(50) { most } else { Order::BASE };
+            let orders = FolioOrders::new(least, most).map_err(|e| e.to_string())?;
+            let made = self.vm.new_shared_object_of(nr_pages * PAGE, orders);
+            let library = made.map_err(|e| e.to_string())?;
             self.libraries.push(library);
         }
         Ok(())
