@@ -173,3 +173,69 @@ fn a_move_against_a_hole_in_the_least_size() {
         assert_eq!((words(object), object.nr_resident_pages()), ([7, 0], 2));
     });
 }
+
+/// The memory of one page fails, by its frame, while another CPU does something.
+fn failure_against(
+    preemptions: usize,
+    bad: u32,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+) {
+    explore(preemptions, move || {
+        let (w, object, tail) = world(0);
+        let poison: Actor = Box::new(move || _ = w.vm.poison_frame(Pfn(tail.0 - 1 + bad)));
+        run(vec![poison, Box::new(move || other(w, object))]);
+        w.check(&[]);
+    });
+}
+
+/// The other page is as it was, and is a folio of its own afterwards.
+#[test]
+fn a_failure_against_a_fault() {
+    failure_against(2, 1, |w, object| {
+        w.space.write(AT * 4096, &[9; 8]).unwrap();
+        let mut word = [0; 8];
+        object.read(0, &mut word);
+        assert_eq!(word, [9; 8]);
+    });
+}
+
+/// What goes is gone, whatever sizes the remover has found.
+#[test]
+#[ignore = "half a minute, for a mutant: `-- --ignored`"]
+fn a_failure_against_a_discard() {
+    explore(1, || {
+        let (w, object, tail) = world(0);
+        w.space.munmap(AT * 4096, 2 * 4096).unwrap();
+        let poison: Actor = Box::new(move || _ = w.vm.poison_frame(Pfn(tail.0 - 1)));
+        run(vec![poison, Box::new(|| object.discard(0..2))]);
+        w.check(&[]);
+        assert_eq!((object.next_poisoned(0..2), object.nr_resident_pages()), (None, 0));
+    });
+}
+
+#[test]
+fn a_failure_against_a_hole_beside_it() {
+    failure_against(1, 1, |_, object| {
+        object.discard(0..1);
+        let mut word = [0xee; 8];
+        object.read(0, &mut word);
+        assert_eq!(word, [0; 8]);
+        let is_there = object.read(4096, &mut word) == 8;
+        assert!(is_there && word == [8; 8] || object.next_poisoned(0..2) == Some(1), "{word:?}");
+    });
+}
+
+/// A pin of either page keeps the folio.
+#[test]
+fn a_failure_against_a_pin() {
+    failure_against(2, 0, |w, _| {
+        let pin = w.space.pin_page_mut((AT + 1) * 4096, Term::Short).unwrap();
+        if w.vm.poison_frame(pin.pfn()).is_ok() {
+            panic!("a pinned frame is in use");
+        }
+        pin.write(0, &[9; 8]);
+        let mut word = [0; 8];
+        w.space.read((AT + 1) * 4096, &mut word).unwrap();
+        assert_eq!(word, [9; 8]);
+    });
+}

@@ -169,7 +169,7 @@ fn what_cannot_be_taken_out_of_use_is_refused_by_name() {
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     let refused = |pfn| vm.poison_frame(pfn).unwrap_err();
-    let folios = vm.new_shared_object_of(4 * PAGE, FolioOrders::new(Order(2), Order(2)).unwrap()).unwrap();
+    let folios = vm.new_shared_object_of(512 * PAGE, FolioOrders::new(Order(9), Order(9)).unwrap()).unwrap();
     map(&space, AWAY, 4, &folios, 0);
     space.write(AWAY, &[1]).unwrap();
     assert_eq!(refused(frame_of(&space, AWAY)), PoisonRefusal::Stays(MigrateRefusal::HugePage));

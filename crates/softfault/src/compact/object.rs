@@ -24,7 +24,6 @@ use super::MigrateRefusal;
 use super::moves::{MOVES_MAX, Move, Moves};
 use crate::account::Event;
 use crate::addr::{ObjectPages, Order, Pfn};
-use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::mem;
 use crate::notify::notice::Why;
@@ -175,22 +174,21 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Takes the page out of its frame, whose memory has failed, and the frame out of use. Its slot
-    /// says so from now on.
-    pub(super) fn poison_object_page(&self, pfn: Pfn) -> Result<(), MigrateRefusal> {
+    /// says so from now on (`source/fail.rs`). `head` is the first of the 2^order frames of its folio.
+    pub(super) fn poison_object_page(&self, pfn: Pfn, head: Pfn, order: Order) -> Result<(), MigrateRefusal> {
         let mut kept = None;
-        let this = Move { from: pfn, to: pfn, order: Order::BASE };
+        let this = Move { from: head, to: head, order };
         let mut moving = [Some(self.begin_object_move(this, u64::MAX, &mut kept)?)];
         self.grace_everywhere();
         self.unmap_moving(&mut moving, Why::Poison);
         let [Some(moving)] = &moving else { return Ok(()) };
-        let desc = self.frames.desc(pfn);
-        if desc.state().pins() > 0 {
-            self.object_end_move(moving.object, moving.page, moving.in_folio(pfn));
-            return Err(MigrateRefusal::Pinned);
+        let (object, first, folio) = (moving.object, moving.page, moving.in_folio(head));
+        let is_pinned = self.frames.desc(head).state().pins() > 0;
+        if is_pinned || !self.can_lose_a_page(object, first, order) {
+            self.object_end_move(object, first, folio);
+            return Err(if is_pinned { MigrateRefusal::Pinned } else { MigrateRefusal::HugePage });
         }
-        // Before the slot, after which nobody keeps the frame.
-        desc.assign(FrameKind::Reserved, 0, 0, 0);
-        self.object_end_poisoned(moving.object, moving.page);
+        self.object_end_failed(object, first, folio, first + u64::from(pfn.0 - head.0));
         Ok(())
     }
 }

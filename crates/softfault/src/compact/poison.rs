@@ -2,10 +2,10 @@
 //!
 //! Locks on entry: none, no section.
 
+use super::PoisonRefusal;
 use super::moves::Movable;
-use super::{MigrateRefusal, PoisonRefusal};
 use crate::account::Event;
-use crate::addr::{Order, Pfn};
+use crate::addr::Pfn;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
@@ -22,7 +22,11 @@ impl<M: Machine> Vm<M> {
     /// reads and writes by the handle, are refused until it is discarded. The number is 0 then:
     /// the entries are removed and not counted.
     ///
-    /// Pages of 4 KiB only, without pins.
+    /// A page of a larger folio of an object takes with it the pages that make up the least size of
+    /// the object's folios, as Linux has it of hugetlb(7): all of these are poisoned, in the object,
+    /// and healed together. The other pages of the folio become folios of their own, where they are.
+    ///
+    /// Private pages of 4 KiB, and pages of objects, without pins.
     ///
     /// # Errors
     ///
@@ -43,11 +47,8 @@ impl<M: Machine> Vm<M> {
     }
 
     fn try_poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
-        if let Ok(Movable::OfObject { order, .. }) = self.check_movable(pfn) {
-            if order > Order::BASE {
-                return Err(PoisonRefusal::Stays(MigrateRefusal::HugePage));
-            }
-            return self.poison_object_page(pfn).map(|()| 0).map_err(PoisonRefusal::Stays);
+        if let Ok(Movable::OfObject { head, order }) = self.check_movable(pfn) {
+            return self.poison_object_page(pfn, head, order).map(|()| 0).map_err(PoisonRefusal::Stays);
         }
         let taken = self.withdraw_entries(pfn, Why::Poison)?;
         let desc = self.frames.desc(pfn);

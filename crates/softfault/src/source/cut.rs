@@ -14,14 +14,14 @@
 
 use super::slot::{PageFrame, PageSlot};
 use crate::addr::{BlockId, ObjectPages, Order, PAGE_SIZE, Pfn};
-use crate::frame::FreeBatch;
+use crate::frame::{FrameState, FreeBatch};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::program;
 use crate::space::vma::ObjectId;
 use core::ops::Range;
 
-/// A folio that is marked as leaving.
+/// A folio whose pages are marked as leaving, or as moving.
 pub(super) struct Folio<'a> {
     pub(super) id: ObjectId,
     /// Its first page in the object, the word of that, and the head.
@@ -66,13 +66,24 @@ impl<M: Machine> Links<M> {
         self.desc_spares_if_free().map(|spares| self.make_whole(b, &spares)).is_ok()
     }
 
-    fn make_part(&self, folio: &Folio<'_>, (first, order): (u64, Order), old: crate::frame::FrameState) {
-        let by = first - folio.first;
-        let head = Pfn(folio.frame.pfn.0 + by as u32);
-        self.make_folio(head, order, folio.id.0, first);
-        self.frames.desc(head).note_as(old);
-        self.frames.carry_age(folio.frame.pfn, head);
-        folio.slot.next(by).put(head, order);
+    fn make_part(&self, folio: &Folio<'_>, part: (u64, Order), old: FrameState) {
+        let frame = self.make_head_of_part(folio, part, old);
+        folio.slot.next(part.0 - folio.first).put(frame.pfn, frame.order);
+    }
+
+    /// Some pages of a folio that is no more are one of their own, as used as that was. No word
+    /// names it yet.
+    pub(super) fn make_head_of_part(
+        &self,
+        folio: &Folio<'_>,
+        (first, order): (u64, Order),
+        old: FrameState,
+    ) -> PageFrame {
+        let pfn = Pfn(folio.frame.pfn.0 + (first - folio.first) as u32);
+        self.make_folio(pfn, order, folio.id.0, first);
+        self.frames.desc(pfn).note_as(old);
+        self.frames.carry_age(folio.frame.pfn, pfn);
+        PageFrame { pfn, order }
     }
 
     fn zero_pages(&self, folio: &Folio<'_>, pages: Range<u64>) {
@@ -95,7 +106,7 @@ fn round_down(page: u64, order: Order) -> u64 {
 }
 
 /// The largest aligned folios that some pages are, in order.
-fn pieces(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)> {
+pub(super) fn pieces(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)> {
     core::iter::from_fn(move || {
         let nr = pages.end.checked_sub(pages.start).filter(|nr| *nr > 0)?;
         let (first, aligned) = (pages.start, pages.start.trailing_zeros());

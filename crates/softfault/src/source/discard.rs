@@ -39,21 +39,32 @@ impl<M: Machine> Links<M> {
     /// nobody maps, reads or writes one of them anew.
     pub(crate) fn object_bar(&self, id: ObjectId, pages: ObjectPages) -> ObjectPages {
         let mut all = pages;
+        let least = self.object_orders(id).least();
+        let mut cover = |folio: Range<u64>| {
+            all = ObjectPages { start: all.start.min(folio.start), end: all.end.max(folio.end) };
+        };
         let _ = self.for_each_page(id, pages, &mut |index, slot| {
-            // What is being put in comes after this.
             loop {
                 match slot.page() {
                     ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => {
                         let folio = around(index, frame.order);
-                        all = ObjectPages { start: all.start.min(folio.start), end: all.end.max(folio.end) };
                         // Once, at its first page among these; who puts it in meanwhile stays out of it.
                         let is_first = index == folio.start.max(pages.start);
+                        cover(folio);
                         if !is_first || slot.begin_to_leave(frame.order, &self.machine) {
                             break;
                         }
+                        // The folio has lost a page, or is about to, and a part of it is away.
+                        self.machine.relax();
                     }
                     // Else it has come back meanwhile.
                     ObjectPage::Swapped(_) | ObjectPage::InTransit(_) if !self.drop_away(slot) => {}
+                    // Those that failed with it may lie beyond the end.
+                    ObjectPage::Poisoned => {
+                        cover(around(index, least));
+                        break;
+                    }
+                    // What is being put in comes after this.
                     _ => break,
                 }
             }
@@ -93,9 +104,15 @@ impl<M: Machine> Links<M> {
     /// that are not among `pages` stay (`cut.rs`).
     pub(crate) fn object_free(&self, id: ObjectId, pages: ObjectPages, barred: ObjectPages) {
         let mut batch = FreeBatch::new(self);
+        let (least, nr_pages) = (self.object_orders(id).least(), self.object_nr_pages(id));
         let _ = self.for_each_page(id, barred, &mut |index, slot| {
             match slot.page() {
-                ObjectPage::Poisoned if pages.start <= index && index < pages.end => slot.heal(),
+                // All that failed together or none, so that what is missing has the least size.
+                ObjectPage::Poisoned => {
+                    let failed = around(index, least);
+                    let all_go = pages.start <= failed.start && failed.end.min(nr_pages) <= pages.end;
+                    slot.end_leaving_poisoned(all_go);
+                }
                 // A page that came after the others were barred may be moving now.
                 ObjectPage::Leaving(frame) if slot.is_leaving() && frame.head() == frame.pfn => {
                     debug_assert!(!slot.is_moving(), "I22: moves have ended");

@@ -99,13 +99,6 @@ impl<M: Machine> Links<M> {
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
     }
 
-    /// The page has no frame any more: its memory failed. The caller has marked it, and no entry
-    /// maps it.
-    pub(crate) fn object_end_poisoned(&self, kept: &KeptObject<'_, M>, page: u64) {
-        let ended = self.with_slot(kept, page, |slot| slot.end_poisoned());
-        debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
-    }
-
     pub(super) fn with_slot<T>(
         &self,
         kept: &KeptObject<'_, M>,

@@ -14,6 +14,7 @@ pub(crate) mod bring;
 mod check;
 mod cut;
 mod discard;
+mod fail;
 mod fill;
 pub(crate) mod handle;
 pub(crate) mod keep;

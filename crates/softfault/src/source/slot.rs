@@ -12,7 +12,8 @@
 //! | LEAVING | `discard`, under `resize`: all pages of a folio | a frame |
 //! | MOVING | a mover: all pages of a folio, the lowest first, or none | a frame |
 //! | another frame, or the old one | the mover: all pages, the lowest last | MOVING |
-//! | POISONED, and nothing else | a mover whose page has failed | MOVING |
+//! | POISONED, and nothing else | a mover whose page has failed: all pages of the object's least size | MOVING |
+//! | a frame and a smaller order | the same: the other pages of the folio | MOVING |
 //! | nothing | `discard`, under `resize` | POISONED |
 //!
 //! The words of a folio lie in one node, since it is aligned and no larger than a node.
@@ -224,17 +225,17 @@ impl<'a> PageSlot<'a> {
         end_moves(self.group(head.order), head);
     }
 
-    /// The page that the caller has marked has lost its frame. If it is about to leave the object
-    /// it has left it.
-    pub(super) fn end_poisoned(self) {
-        end_with(self.word(), |seen| if seen & LEAVING != 0 { 0 } else { POISONED });
+    /// The pages around it, which the caller has marked, have lost their frames: their memory failed.
+    pub(super) fn end_poisoned(self, order: Order) {
+        self.group(order).iter().rev().for_each(|word| end_with(word, |_| POISONED));
     }
 
-    /// The page, whose memory had failed, is missing from now on. Nobody but who discards changes
-    /// such a word; it was marked as leaving if it failed between a look at it and the mark.
-    pub(super) fn heal(self) {
+    /// The page, whose memory had failed, is missing from now on, or it stays as it is. Nobody but
+    /// who discards changes such a word; it was marked as leaving if it failed between a look at it
+    /// and the mark.
+    pub(super) fn end_leaving_poisoned(self, is_healed: bool) {
         debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
-        self.word().store(0, Ordering::Release);
+        self.word().store(if is_healed { 0 } else { POISONED }, Ordering::Release);
     }
 }
 
