@@ -111,7 +111,7 @@ impl<M: Machine> Links<M> {
                 ObjectPage::Poisoned => {
                     let failed = around(index, least);
                     let all_go = pages.start <= failed.start && failed.end.min(nr_pages) <= pages.end;
-                    slot.end_leaving_poisoned(all_go);
+                    if all_go { slot.heal() } else { slot.stay_poisoned() }
                 }
                 // A page that came after the others were barred may be moving now.
                 ObjectPage::Leaving(frame) if slot.is_leaving() && frame.head() == frame.pfn => {

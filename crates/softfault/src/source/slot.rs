@@ -230,12 +230,17 @@ impl<'a> PageSlot<'a> {
         self.group(order).iter().rev().for_each(|word| end_with(word, |_| POISONED));
     }
 
-    /// The page, whose memory had failed, is missing from now on, or it stays as it is. Nobody but
-    /// who discards changes such a word; it was marked as leaving if it failed between a look at it
-    /// and the mark.
-    pub(super) fn end_leaving_poisoned(self, is_healed: bool) {
+    /// The page, whose memory had failed, is missing from now on. Nobody but who discards changes
+    /// such a word; it was marked as leaving if it failed between a look at it and the mark.
+    pub(super) fn heal(self) {
         debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
-        self.word().store(if is_healed { 0 } else { POISONED }, Ordering::Release);
+        self.word().store(0, Ordering::Release);
+    }
+
+    /// The page, whose memory had failed, stays as it is, though it may be marked as leaving.
+    pub(super) fn stay_poisoned(self) {
+        debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
+        self.word().fetch_and(!LEAVING, Ordering::Release);
     }
 }
 
