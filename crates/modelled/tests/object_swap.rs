@@ -123,15 +123,20 @@ fn out_against_a_pin() {
     going_out(false, 1, pin, [9, 7]);
 }
 
-/// A page that is locked and there stays.
+/// Whoever comes first: a page that is locked is there at the end.
 #[test]
 fn out_against_mlock() {
     let_others_run_in_shootdowns_of(1);
-    let lock = |w: World, object: &Object| {
-        w.space.mlock(AT, 4096, MlockFlags::empty()).unwrap();
+    let_parks_block();
+    explore(1, || {
+        let (w, object, pfn) = world(false);
+        be(0);
+        let lock = move || w.space.mlock(AT, 4096, MlockFlags::empty()).unwrap();
+        run(vec![Box::new(move || _ = w.vm.swap_out_frame(pfn)), Box::new(lock)]);
+        w.check(&[]);
         assert_eq!(object.nr_swapped_pages(), 0, "it went after it was locked");
-    };
-    going_out(false, 1, lock, [7, 7]);
+        assert_eq!(content(object), [7, 7]);
+    });
 }
 
 #[test]

@@ -349,6 +349,32 @@ fn nothing_is_owned_while_subscribers_are_told() {
     }
 }
 
+/// A subscriber may not fault for what takes more than a look: the page is not in transit afterwards.
+#[test]
+fn a_fault_in_a_notice_begins_nothing() {
+    let vm: &'static Vm<Hosted> = Box::leak(Box::new(vm_with_slots(1, 4)));
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space: &'static Space<'static> = Box::leak(Box::new(vm.new_space().unwrap()));
+    let object = vm.new_shared_object(BYTES).unwrap();
+    map(space, BASE, NR_PAGES, &object);
+    World { vm, cpu: &cpu, space }.map(AWAY, 1, RW);
+    [BASE, AWAY].iter().for_each(|at| space.write(*at, &[7; PAGE as usize]).unwrap());
+    assert_eq!(vm.swap_out_frame(frame(space, BASE)), Ok(0));
+    let _subscription = space.subscribe();
+    let tries = Arc::new(Mutex::new(0));
+    let nr_tries = tries.clone();
+    let fault = move |_, _: &Notice| {
+        panics(|| _ = space.handle_fault(BASE, Access::Read));
+        *nr_tries.lock().unwrap() += 1;
+        false
+    };
+    assert!(vm.machine().on_notice(Box::new(fault)).is_ok());
+    space.madvise(AWAY, PAGE, DONTNEED).unwrap();
+    assert_eq!(*tries.lock().unwrap(), 2, "at the start and at the end");
+    check(vm, &[space]);
+    assert_eq!(content(&object), full_of([7, 0, 0]));
+}
+
 /// Programs store, discard and shrink while pages are swapped out: each byte is as it was
 /// written last.
 #[test]

@@ -66,9 +66,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         kit: &mut Kit<'vm, M>,
     ) -> Turn<'vm, M> {
         let ObjectSlot::Page(at) = *place else { return Turn::Raced };
-        let Some(pfn) = kit.take(Fill::Shared, fault.inside, fault.here.cpu) else {
-            return Turn::Need(Need::Frame(Fill::Shared));
-        };
+        // Not from the CPU's group: nothing is begun in the first turn, after which a subscriber's call
+        // panics.
+        let Some(pfn) = kit.take_brought(Fill::Shared) else { return Turn::Need(Need::Frame(Fill::Shared)) };
         match self.vm.begin_to_read(fault.inside, (fault.found.object(), index), at, away, pfn) {
             Ok(transit) => Turn::ReadShared(transit),
             Err(_) => {

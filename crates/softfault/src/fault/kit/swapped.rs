@@ -16,7 +16,12 @@ impl<'vm, M: Machine> Kit<'vm, M> {
 
     /// Takes the frame out of the kit, which counts it as held still (I28).
     pub(crate) fn take_raw(&mut self) -> Option<Pfn> {
-        self.hands[Fill::Raw as usize].take()
+        self.take_brought(Fill::Raw)
+    }
+
+    /// The same for any use: a frame that was brought.
+    pub(crate) fn take_brought(&mut self, fill: Fill) -> Option<Pfn> {
+        self.hands[fill as usize].take()
     }
 
     /// Puts it back, whatever it contains.
