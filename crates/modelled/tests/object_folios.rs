@@ -136,21 +136,6 @@ fn an_unmapping_against_a_discard() {
 }
 
 #[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            two_faults_bring_one_folio,
-            a_fill_against_a_discard_of_a_part,
-            a_fault_against_a_cut,
-            a_pin_against_a_cut,
-            a_last_pin_against_a_discard,
-            an_unmapping_against_a_discard,
-        ],
-    );
-}
-
-#[test]
 fn where_memory_fails() {
     pager::beside_a_pager(
         Pager::Fails,

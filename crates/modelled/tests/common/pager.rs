@@ -55,7 +55,9 @@ pub fn beside_a_pager(pager: Pager, models: &[(&str, fn())]) {
     silence();
     let play = move |model: fn()| {
         PAGER.set(Some(pager));
-        super::use_swap(false);
+        if pager == Pager::SwapsOut {
+            super::use_swap(false);
+        }
         model();
         NR_DONE.get()
     };
