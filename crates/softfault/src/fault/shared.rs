@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
 use crate::source::away::Swapped;
 use crate::source::object::ObjectSlot;
-use crate::source::slot::{ObjectPage, PageFrame, PageSlot};
+use crate::source::slot::{ObjectPage, PageFrame};
 use crate::space::AddressSpace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -39,10 +39,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectPage::Swapped(away) => return self.bring_shared(fault, index, &place, away, kit),
             ObjectPage::Absent => {}
         }
-        if let ObjectSlot::Page(at) = place
-            && self.vm.object_orders(id) != FolioOrders::BASE
-        {
-            return self.fill_folio(fault, index, at, kit);
+        if self.vm.object_orders(id) != FolioOrders::BASE {
+            return self.fill_folio(fault, index, &place, kit);
         }
         // A page or a node is missing; the loser keeps its frame.
         let is_page = matches!(place, ObjectSlot::Page(_));
@@ -78,12 +76,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Puts in a folio around a page that is missing.
+    /// Puts in a folio around a page that is missing, or a node on the way to it.
     #[cold]
-    fn fill_folio(&self, fault: &Fault<'_>, index: u64, at: PageSlot<'_>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn fill_folio(&self, fault: &Fault<'_>, index: u64, place: &ObjectSlot<'_>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
         let id = fault.found.object();
         let orders = self.vm.object_orders(id);
-        let Some(order) = self.vm.folio_order(id, index, at, kit.most_there()) else { return Turn::Wait };
+        let Some(order) = self.vm.folio_order(id, index, place, kit.most_there()) else { return Turn::Wait };
+        let Some(at) = place.place_of(order) else {
+            let Some(pfn) = kit.take(Fill::Fixed, fault.inside, fault.here.cpu) else {
+                return Turn::Need(Need::Frame(Fill::Fixed));
+            };
+            if self.vm.object_fill_node(id, index, place, order, pfn).is_err() {
+                kit.keep(Fill::Fixed, pfn);
+                return Turn::Raced;
+            }
+            return Turn::Again;
+        };
         let is_small = order == Order::BASE;
         let frame = if is_small { kit.take(Fill::Shared, fault.inside, fault.here.cpu) } else { kit.batch(order) };
         let Some(pfn) = frame else {

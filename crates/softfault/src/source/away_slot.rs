@@ -95,7 +95,7 @@ mod tests {
 
     fn with_word(word: u64, test: impl Fn(PageSlot<'_>)) {
         let node: [Word; 512] = core::array::from_fn(|_| Word::new(word));
-        test(PageSlot { node: &node, i: 3 });
+        test(PageSlot::new(&node, 0, 3));
     }
 
     #[test]

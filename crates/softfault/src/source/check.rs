@@ -3,8 +3,8 @@
 
 use super::away::Swapped;
 use super::object::Top;
-use super::slot::{ObjectPage, PageFrame};
-use crate::addr::{ObjectPages, OptPfn, PAGE_SIZE, Pfn};
+use super::slot::{Below, ObjectPage, PageFrame, level_of};
+use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
 use crate::machine::Machine;
@@ -123,7 +123,7 @@ impl<M: Machine> Vm<M> {
         }
         for i in 0..512 {
             let word: &Word = mem::view(&self.machine, node, i * 8);
-            if let Some(below) = OptPfn::from_word(word.get()).get() {
+            if let Below::Node(below) = Below::of(word.get()) {
                 self.count_nodes(below, height - 1, counts);
             }
         }
@@ -137,11 +137,11 @@ impl<M: Machine> Vm<M> {
         let (id, first) = (ObjectId(desc.owner.get()), desc.index.get());
         matches!(self.object_part(header), Some(Part::Header))
             && first < self.object_nr_pages(id)
-            && (0..order.nr_pages()).all(|i| {
+            && (0..order.nr_pages()).step_by(if level_of(order) > 0 { order.nr_pages() as usize } else { 1 }).all(|i| {
                 let frame = PageFrame { pfn: Pfn(head.0 + i as u32), order };
                 let section = self.section();
                 let slot = self.object_slot(section.inside(), id, first + i);
-                slot.page() == ObjectPage::Frame(frame)
+                slot.page() == ObjectPage::Frame(frame) && slot.place_of(order).is_some()
             })
     }
 }

@@ -6,17 +6,23 @@
 //! else                                           the pages that stay become aligned folios of
 //!                                                their own, the others are freed
 //! ```
-//! Neither needs memory that is not free. All pages of the folio are marked as leaving, no entry maps one, and
+//! Neither needs memory that is not free, but for the nodes of the tree that take the place of a folio of 2 MiB. They
+//! are obtained before anything is barred (`cut_nodes.rs`); a folio for which there are none
+//! stays whole, too. All pages of the folio are marked as leaving, no entry maps one, and
 //! all sections that had read one of its words have ended. So nobody looks at its head or its
 //! tails, and pins are final.
 //!
 //! Locks on entry: the object's `resize`, no section.
 
-use super::slot::{PageFrame, PageSlot};
+use super::cut_nodes::CutNodes;
+use super::cut_plan::{Plan, pieces};
+use super::slot::{Below, PageFrame, PageSlot, level_of};
 use crate::addr::{BlockId, ObjectPages, Order, PAGE_SIZE, Pfn};
-use crate::frame::{FrameState, FreeBatch};
+use crate::frame::{Content, FrameState};
 use crate::links::Links;
 use crate::machine::Machine;
+use crate::mem;
+use crate::pace::{self, Pace};
 use crate::program;
 use crate::space::vma::ObjectId;
 use core::ops::Range;
@@ -32,28 +38,38 @@ pub(super) struct Folio<'a> {
 
 impl<M: Machine> Links<M> {
     /// Takes those of its pages out of a folio that are among `pages`, which are some of them.
-    pub(super) fn cut(&self, folio: &Folio<'_>, pages: ObjectPages, batch: &mut FreeBatch<'_, M>) {
+    pub(super) fn cut(&self, folio: &Folio<'_>, pages: ObjectPages, nodes: &mut CutNodes<'_, M>) {
         let Folio { id, first, frame: PageFrame { pfn, order }, .. } = *folio;
-        let end = first + order.nr_pages();
-        let goes = pages.start.max(first)..pages.end.min(end);
-        let least = self.object_orders(id).least();
-        // Whole folios of the least size go; of the others pages are zeroed.
-        let inner = round_up(goes.start, least)..round_down(goes.end, least);
-        if inner.start >= inner.end || self.frames.desc(pfn).has_pins_now() || !self.has_descs(pfn, order) {
-            self.zero_pages(folio, goes);
+        let all = first..first + order.nr_pages();
+        let plan = Plan::new(&all, pages, self.object_orders(id).least());
+        let Plan { goes, inner } = &plan;
+        // Who holds a pin stores anywhere in it. Where it has grown since nodes were counted, or
+        // there were none, it stays as well.
+        let stays = inner.is_empty() || nodes.nr() < plan.nr_nodes(&all, order);
+        if stays || self.frames.desc(pfn).has_pins_now() || !self.has_descs(pfn, order) {
+            self.zero_pages(folio, goes.clone());
             return folio.slot.put(pfn, order);
         }
         self.zero_pages(folio, goes.start..inner.start);
         self.zero_pages(folio, inner.end..goes.end);
         let old = self.frames.desc(pfn).state();
         self.end_folio(pfn, order);
-        for piece in pieces(first..inner.start).chain(pieces(inner.end..end)) {
-            self.make_part(folio, piece, old);
+        let top = if level_of(order) > 0 { nodes.take() } else { None };
+        for (page, order) in plan.parts(&all) {
+            pace::answer(&self.machine);
+            let slot = match top {
+                Some(top) => self.slot_below(top, level_of(folio.frame.order) - 1, (page, order), nodes),
+                None => folio.slot.beside(page),
+            };
+            self.make_part(folio, (page, order), slot, old);
         }
-        for page in inner {
-            let by = page - first;
-            folio.slot.next(by).empty_all(Order::BASE);
-            batch.add(Pfn(pfn.0 + by as u32));
+        match top {
+            Some(top) => folio.slot.put_node(top),
+            None => pieces(inner.clone()).for_each(|(page, order)| folio.slot.beside(page).empty_all(order)),
+        }
+        for (page, order) in pieces(inner.clone()) {
+            pace::answer(&self.machine);
+            self.release_run(Pfn(pfn.0 + (page - first) as u32), order.nr_pages(), Content::Unknown);
         }
     }
 
@@ -66,9 +82,34 @@ impl<M: Machine> Links<M> {
         self.desc_spares_if_free().map(|spares| self.make_whole(b, &spares)).is_ok()
     }
 
-    fn make_part(&self, folio: &Folio<'_>, part: (u64, Order), old: FrameState) {
+    /// The word of a part, below a node that nobody sees yet; other nodes on the way are put in.
+    fn slot_below(
+        &self,
+        mut node: Pfn,
+        mut level: u32,
+        (page, order): (u64, Order),
+        nodes: &mut CutNodes<'_, M>,
+    ) -> PageSlot<'_> {
+        loop {
+            let slot = PageSlot::new(mem::view(&self.machine, node, 0), level, page);
+            if level == level_of(order) {
+                return slot;
+            }
+            node = match Below::of(slot.word().get()) {
+                Below::Node(below) => below,
+                _ => {
+                    let Some(below) = nodes.take() else { return slot };
+                    slot.put_node(below);
+                    below
+                }
+            };
+            level -= 1;
+        }
+    }
+
+    fn make_part(&self, folio: &Folio<'_>, part: (u64, Order), slot: PageSlot<'_>, old: FrameState) {
         let frame = self.make_head_of_part(folio, part, old);
-        folio.slot.next(part.0 - folio.first).put(frame.pfn, frame.order);
+        slot.put(frame.pfn, frame.order);
     }
 
     /// Some pages of a folio that is no more are one of their own, as used as that was. No word
@@ -90,48 +131,11 @@ impl<M: Machine> Links<M> {
         if !pages.is_empty() {
             self.frames.desc(folio.frame.pfn).note_written();
         }
+        let mut pace = Pace::new(&self.machine);
         for page in pages {
+            pace.page();
             let pfn = Pfn(folio.frame.pfn.0 + (page - folio.first) as u32);
             program::zero(&self.machine, pfn, 0, PAGE_SIZE as usize);
         }
-    }
-}
-
-fn round_up(page: u64, order: Order) -> u64 {
-    page.next_multiple_of(order.nr_pages())
-}
-
-fn round_down(page: u64, order: Order) -> u64 {
-    page & !(order.nr_pages() - 1)
-}
-
-/// The largest aligned folios that some pages are, in order.
-pub(super) fn pieces(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)> {
-    core::iter::from_fn(move || {
-        let nr = pages.end.checked_sub(pages.start).filter(|nr| *nr > 0)?;
-        let (first, aligned) = (pages.start, pages.start.trailing_zeros());
-        let order = Order(nr.ilog2().min(aligned) as u8);
-        pages.start += order.nr_pages();
-        Some((first, order))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_aligned_and_leave_nothing_out() {
-        for (start, end) in [(0, 512), (0, 1), (512, 512 + 100), (7, 16), (3, 3), (513, 1024), (1, 511)] {
-            let mut next = start;
-            for (first, order) in pieces(start..end) {
-                assert_eq!((first, first % order.nr_pages()), (next, 0));
-                next += order.nr_pages();
-            }
-            assert_eq!(next, end);
-        }
-        let of = |pages| pieces(pages).map(|(first, order)| (first, order.0)).collect::<std::vec::Vec<_>>();
-        assert_eq!(of(0..7), [(0, 2), (4, 1), (6, 0)]);
-        assert_eq!(of(5..16), [(5, 0), (6, 1), (8, 3)]);
     }
 }

@@ -12,6 +12,7 @@
 //! Locks on entry: the object's `resize`, no section.
 
 use super::cut::Folio;
+use super::cut_nodes::CutNodes;
 use super::object::ObjectSlot;
 use super::slot::{ObjectPage, PageSlot};
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
@@ -102,7 +103,13 @@ impl<M: Machine> Links<M> {
 
     /// Takes out the pages that were barred: no entry maps them any more. Of `barred` those
     /// that are not among `pages` stay (`cut.rs`).
-    pub(crate) fn object_free(&self, id: ObjectId, pages: ObjectPages, barred: ObjectPages) {
+    pub(crate) fn object_free(
+        &self,
+        id: ObjectId,
+        pages: ObjectPages,
+        barred: ObjectPages,
+        nodes: &mut CutNodes<'_, M>,
+    ) {
         let mut batch = FreeBatch::new(self);
         let (least, nr_pages) = (self.object_orders(id).least(), self.object_nr_pages(id));
         let _ = self.for_each_page(id, barred, &mut |index, slot| {
@@ -116,7 +123,7 @@ impl<M: Machine> Links<M> {
                 // A page that came after the others were barred may be moving now.
                 ObjectPage::Leaving(frame) if slot.is_leaving() && frame.head() == frame.pfn => {
                     debug_assert!(!slot.is_moving(), "I22: moves have ended");
-                    self.free_folio(Folio { id, first: index, slot, frame }, pages, &mut batch);
+                    self.free_folio(Folio { id, first: index, slot, frame }, pages, nodes, &mut batch);
                 }
                 _ => {}
             }
@@ -124,11 +131,17 @@ impl<M: Machine> Links<M> {
         });
     }
 
-    fn free_folio(&self, folio: Folio<'_>, pages: ObjectPages, batch: &mut FreeBatch<'_, M>) {
+    fn free_folio(
+        &self,
+        folio: Folio<'_>,
+        pages: ObjectPages,
+        nodes: &mut CutNodes<'_, M>,
+        batch: &mut FreeBatch<'_, M>,
+    ) {
         let Folio { first, slot, frame, .. } = folio;
         let nr_pages = frame.order.nr_pages();
         if pages.start > first || first + nr_pages > pages.end {
-            return self.cut(&folio, pages, batch);
+            return self.cut(&folio, pages, nodes);
         }
         slot.empty_all(frame.order);
         if self.frames.desc(frame.pfn).orphan() {

@@ -14,7 +14,8 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::cut::{Folio, pieces};
+use super::cut::Folio;
+use super::cut_plan::pieces;
 use super::keep::KeptObject;
 use super::slot::PageFrame;
 use crate::addr::{Order, Pfn};
@@ -53,7 +54,7 @@ impl<M: Machine> Links<M> {
             // Before the words, after which nobody keeps the frame.
             self.frames.desc(frame_of(bad)).assign(FrameKind::Reserved, 0, 0, 0);
             for ((page, order), frame) in parts.into_iter().flatten().rev() {
-                let slot = slot.next(page - first);
+                let slot = slot.beside(page);
                 match frame {
                     Some(frame) => slot.end_move(frame),
                     None => slot.end_poisoned(order),

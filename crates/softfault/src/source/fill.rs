@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! order    by what is missing around the page, and what frames there are    policy/folio.rs
+//! nodes    down to the level of that order: for 2 MiB one less than for a smaller page
 //! claim    the word of each of its pages, the lowest first: all or none
 //! head     tails, then the descriptor of the head; nobody sees them yet
 //! put      the word of each page
@@ -13,6 +14,7 @@
 //!
 //! Locks on entry: a section.
 
+use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame, PageSlot};
 use crate::addr::Order;
 use crate::links::Links;
@@ -23,10 +25,17 @@ use crate::space::vma::ObjectId;
 impl<M: Machine> Links<M> {
     /// The size that a page which is missing is to have; there are frames up to `most_there`.
     /// A look only: what is there when the page is put in decides. `None`: wait with nothing held.
-    pub(crate) fn folio_order(&self, id: ObjectId, index: u64, slot: PageSlot<'_>, most_there: Order) -> Option<Order> {
+    pub(crate) fn folio_order(
+        &self,
+        id: ObjectId,
+        index: u64,
+        place: &ObjectSlot<'_>,
+        most_there: Order,
+    ) -> Option<Order> {
         let (orders, nr_pages) = (self.object_orders(id), self.object_nr_pages(id));
+        let most_there = most_there.min(place.most_order());
         let question = FolioQuestion { index, nr_pages, orders, most_there };
-        largest(&question, &mut |pages| slot.are_missing(index, pages))
+        largest(&question, &mut |pages| place.are_missing(index, pages))
     }
 
     /// Puts a folio of zeroes, the caller's alone, around the page whose look-up found nothing;

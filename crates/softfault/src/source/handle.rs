@@ -145,7 +145,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     fn count_pages(&self, is_one: &dyn Fn(ObjectPage) -> bool) -> u64 {
         let mut nr = 0;
         let _ = self.vm.for_each_page(self.id, ObjectPages::ALL, &mut |_, slot| {
-            nr += u64::from(is_one(slot.page()));
+            nr += if is_one(slot.page()) { slot.nr_pages() } else { 0 };
             ControlFlow::Continue(())
         });
         nr

@@ -13,6 +13,8 @@ mod away_slot;
 pub(crate) mod bring;
 mod check;
 mod cut;
+mod cut_nodes;
+mod cut_plan;
 mod discard;
 mod fail;
 mod fill;

@@ -2,7 +2,8 @@
 //! or the embedder has a handle.
 //!
 //! A radix tree of frames, 512 words each, as high as the highest page in it
-//! asks: a new top is put above the old one when a page needs it. Nodes stay
+//! asks: a new top is put above the old one when a page needs it. A folio of 2 MiB is a word
+//! of the level above pages, in the place of a node (`slot.rs`). Nodes stay
 //! until the object dies. The word of a page owns the page's frame. It is filled by
 //! compare-and-swap from zero. `discard` alone empties it: it marks the word, waits for
 //! all sections, removes every entry of the page, and only then frees the frame. A move
@@ -16,7 +17,7 @@
 //!
 //! Locks on entry: none.
 
-use super::slot::{LostFill, ObjectPage, PageSlot};
+use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageSlot, level_of};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
@@ -27,8 +28,8 @@ use crate::section::InSection;
 use crate::source::members::{NR_SHARDS, Shard};
 use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
+use core::ops::Range;
 
-pub(super) const INDEX_BITS: u32 = 9;
 /// Enough for every page below [`MAX_OBJECT_BYTES`].
 const HEIGHT_MAX: u32 = 6;
 /// Largest size of an object: what a file's offset can express.
@@ -87,17 +88,17 @@ impl Top {
         OptPfn::from_word(self.0 & ((1 << Top::HEIGHT_SHIFT) - 1)).get()
     }
     /// Whether the tree is high enough for the page.
-    fn reaches(self, index: u64) -> bool {
+    pub(super) fn reaches(self, index: u64) -> bool {
         index >> (INDEX_BITS * self.height()) == 0
     }
 }
 
 /// Where a look-up ended.
 pub(crate) enum ObjectSlot<'a> {
-    /// The place of the page: see [`ObjectPage`].
+    /// The place of the page, or of the folio of 2 MiB that it is in: see [`ObjectPage`].
     Page(PageSlot<'a>),
-    /// A word whose node is missing.
-    Hole(&'a Word),
+    /// An upper word of which neither node nor folio is there.
+    Hole(PageSlot<'a>),
     /// The tree is too low for the page, or has no node at all.
     Low(Top),
 }
@@ -112,9 +113,32 @@ impl ObjectSlot<'_> {
         }
     }
 
-    /// What a frame has to be obtained for that is put in here.
-    pub(crate) fn fill(&self) -> Fill {
-        if matches!(self, ObjectSlot::Page(_)) { Fill::Shared } else { Fill::Fixed }
+    /// Where a page of that order is put in, if the look-up has come so far. Else a node is missing.
+    pub(crate) fn place_of(&self, order: Order) -> Option<PageSlot<'_>> {
+        match self {
+            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) if slot.level == level_of(order) => Some(*slot),
+            _ => None,
+        }
+    }
+
+    /// The largest page for which there may be room around the one that was looked up: a node that is
+    /// there stays.
+    pub(super) fn most_order(&self) -> Order {
+        match self {
+            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) if slot.level == 0 => Order(INDEX_BITS as u8 - 1),
+            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) => Order((INDEX_BITS * slot.level) as u8),
+            ObjectSlot::Low(_) => Order::MAX,
+        }
+    }
+
+    /// Whether some pages around `index`, which was looked up and is missing, are missing, as far as a look
+    /// goes: as many as the word that was found stands for at most.
+    pub(super) fn are_missing(&self, index: u64, pages: Range<u64>) -> bool {
+        match self {
+            ObjectSlot::Page(slot) if slot.level == 0 => slot.are_missing(index, pages),
+            ObjectSlot::Page(_) | ObjectSlot::Hole(_) => true,
+            ObjectSlot::Low(top) => top.height() == 0 || !top.reaches(pages.start),
+        }
     }
 }
 
@@ -165,19 +189,18 @@ impl<M: Machine> Links<M> {
         self.assert_inside(inside);
         let top = Top::of(self.object(id));
         let Some(mut node) = top.node().filter(|_| top.reaches(index)) else { return ObjectSlot::Low(top) };
-        let mut height = top.height();
+        let mut level = top.height();
         loop {
-            height -= 1;
-            let i = (index >> (INDEX_BITS * height)) as usize & 511;
-            let words: &[Word; 512] = mem::view(&self.machine, node, 0);
-            if height == 0 {
-                return ObjectSlot::Page(PageSlot { node: words, i });
+            level -= 1;
+            let slot = PageSlot::new(mem::view(&self.machine, node, 0), level, index);
+            if level == 0 {
+                return ObjectSlot::Page(slot);
             }
-            let word = &words[i];
-            let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() else {
-                return ObjectSlot::Hole(word);
-            };
-            node = below;
+            match Below::of(slot.word().load(Ordering::Acquire)) {
+                Below::Node(below) => node = below,
+                Below::Folio => return ObjectSlot::Page(slot),
+                Below::Nothing => return ObjectSlot::Hole(slot),
+            }
         }
     }
 
@@ -191,33 +214,40 @@ impl<M: Machine> Links<M> {
         slot: &ObjectSlot<'_>,
         pfn: Pfn,
     ) -> Result<(), LostFill> {
-        let desc = self.frames.desc(pfn);
-        let fill = |word: &Word| {
-            let named = OptPfn::some(pfn).to_word();
-            word.compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
-        };
         match slot {
             ObjectSlot::Page(slot) => {
-                desc.assign_folio(Order::BASE, id.0, index);
+                self.frames.desc(pfn).assign_folio(Order::BASE, id.0, index);
                 slot.fill(pfn)
             }
-            ObjectSlot::Hole(word) => {
-                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
-                fill(word)
-            }
-            ObjectSlot::Low(top) => {
-                desc.assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
-                self.raise_top(id, index, *top, pfn)
-            }
+            _ => self.object_fill_node(id, index, slot, Order::BASE, pfn),
+        }
+    }
+
+    /// The same for a node on the way to a page of that order.
+    pub(crate) fn object_fill_node(
+        &self,
+        id: ObjectId,
+        index: u64,
+        slot: &ObjectSlot<'_>,
+        order: Order,
+        pfn: Pfn,
+    ) -> Result<(), LostFill> {
+        self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
+        match slot {
+            ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) => slot.fill_node(pfn),
+            ObjectSlot::Low(top) => self.raise_top(id, index, *top, order, pfn),
         }
     }
 
     /// A new top above the one that was seen, which becomes its first child; in
-    /// an empty object at once one of the right height.
-    fn raise_top(&self, id: ObjectId, index: u64, seen: Top, pfn: Pfn) -> Result<(), LostFill> {
+    /// an empty object at once one of the right height for a page of that order.
+    fn raise_top(&self, id: ObjectId, index: u64, seen: Top, order: Order, pfn: Pfn) -> Result<(), LostFill> {
         let first: &Word = mem::view(&self.machine, pfn, 0);
         let height = match seen.node() {
-            None => (1..HEIGHT_MAX).find(|h| index >> (INDEX_BITS * h) == 0).unwrap_or(HEIGHT_MAX),
+            None => {
+                let reaches = (1..HEIGHT_MAX).find(|h| index >> (INDEX_BITS * h) == 0).unwrap_or(HEIGHT_MAX);
+                reaches.max(level_of(order) + 1)
+            }
             Some(below) => {
                 first.set(OptPfn::some(below).to_word());
                 seen.height() + 1

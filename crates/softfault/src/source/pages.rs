@@ -2,9 +2,9 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::object::{INDEX_BITS, Top};
-use super::slot::PageSlot;
-use crate::addr::{ObjectPages, OptPfn, Pfn};
+use super::object::Top;
+use super::slot::{Below, INDEX_BITS, PageSlot};
+use crate::addr::{ObjectPages, Pfn};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem;
@@ -15,7 +15,8 @@ use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
     /// Calls `f` with the number and the slot of each page that is there, or is being put in, in order,
-    /// until it breaks off. What comes and goes meanwhile may be left out. An empty
+    /// until it breaks off; of a folio that is one word only of the first page among these
+    /// ([`PageSlot::nr_pages`]). What comes and goes meanwhile may be left out. An empty
     /// word of an upper node skips its whole span. Answers other CPUs: not in a
     /// section.
     pub(crate) fn for_each_page(
@@ -46,11 +47,13 @@ impl<M: Machine> Links<M> {
         let words: &[Word; 512] = mem::view(&self.machine, node, 0);
         for i in first..end {
             pace.step();
-            let word = words[i as usize].load(Ordering::Acquire);
-            match OptPfn::from_word(word).get() {
-                None => {}
-                Some(_) if level == 0 => f(base + i, PageSlot { node: words, i: i as usize })?,
-                Some(below) => self.walk_node((below, level - 1, base + (i << shift)), pages, pace, f)?,
+            let (word, at) = (words[i as usize].load(Ordering::Acquire), base + (i << shift));
+            let page = at.max(pages.start);
+            match Below::of(word) {
+                // The range may be empty: it ends where it begins, within a folio.
+                _ if word == 0 || page >= pages.end => {}
+                Below::Node(below) if level > 0 => self.walk_node((below, level - 1, at), pages, pace, f)?,
+                _ => f(page, PageSlot::new(words, level, page))?,
             }
         }
         ControlFlow::Continue(())

@@ -3,8 +3,8 @@
 //! Locks on entry: none. Outside sections where an object may end.
 
 use super::object::Top;
-use super::slot::{ObjectPage, PageSlot};
-use crate::addr::{OptPfn, Pfn};
+use super::slot::{Below, INDEX_BITS, ObjectPage, PageSlot};
+use crate::addr::Pfn;
 use crate::frame::Fill;
 use crate::links::Links;
 use crate::machine::Machine;
@@ -61,10 +61,9 @@ impl<M: Machine> Links<M> {
         let words: &[Word; 512] = mem::view(&self.machine, node, 0);
         for (i, word) in words.iter().enumerate() {
             pace.step();
-            if height == 1 {
-                self.free_page(PageSlot { node: words, i });
-            } else if let Some(below) = OptPfn::from_word(word.load(Ordering::Acquire)).get() {
-                self.free_node(below, height - 1, pace);
+            match Below::of(word.load(Ordering::Acquire)) {
+                Below::Node(below) if height > 1 => self.free_node(below, height - 1, pace),
+                _ => self.free_page(PageSlot::new(words, height - 1, (i as u64) << (INDEX_BITS * (height - 1)))),
             }
         }
         self.give_back(node, Fill::Raw);

@@ -1,4 +1,5 @@
 //! The word of a page in its object: the frame that it has, and what is being done to it.
+//! A folio of 2 MiB is one word, in the node above those of pages.
 //!
 //! ```text
 //! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
@@ -16,7 +17,19 @@
 //! | a frame and a smaller order | the same: the other pages of the folio | MOVING |
 //! | nothing | `discard`, under `resize` | POISONED |
 //!
-//! The words of a folio lie in one node, since it is aligned and no larger than a node.
+//! A node of level 0 has words of pages, one of level 1 a word for each 512 of them. The words of a
+//! folio below 2 MiB lie in one node of level 0, since it is aligned and smaller than that. One of
+//! 2 MiB is a word of level 1, which has its first frame. Of a word above level 0:
+//!
+//! | word | is |
+//! | --- | --- |
+//! | 0 | nothing below |
+//! | frame, order 0, no mark | a node: for the rest of the object's life, but for nothing else |
+//! | frame, the order of the level | a folio |
+//! | FILLING | a folio that somebody is about to put in |
+//!
+//! So a node and a folio are put in by compare-and-swap from 0, and one of them wins. A folio
+//! becomes a node where it is cut (`cut.rs`).
 //!
 //! Locks on entry: see the table. Who reads a word to use the frame shows a section.
 
@@ -94,24 +107,75 @@ impl ObjectPage {
 /// Somebody else was quicker; the frame is the caller's still, and zero.
 pub(crate) struct LostFill;
 
+/// log2 of the words in a node.
+pub(super) const INDEX_BITS: u32 = 9;
+
+/// The level of the word of a folio.
+pub(super) fn level_of(order: Order) -> u32 {
+    u32::from(order.0) / INDEX_BITS
+}
+
+/// What a word above level 0 says of the pages below it.
+pub(super) enum Below {
+    Nothing,
+    Node(Pfn),
+    /// A folio, or one that is being put in.
+    Folio,
+}
+
+impl Below {
+    #[inline(always)]
+    pub(super) fn of(word: u64) -> Below {
+        if word >> ORDER_SHIFT != 0 {
+            return Below::Folio;
+        }
+        OptPfn::from_word(word).get().map_or(Below::Nothing, Below::Node)
+    }
+}
+
 /// The word of a page, in its node.
 #[derive(Clone, Copy)]
 pub(crate) struct PageSlot<'a> {
-    pub(super) node: &'a [Word; 512],
-    pub(super) i: usize,
+    node: &'a [Word; 512],
+    i: usize,
+    /// Of the node: each word stands for 512^level pages.
+    pub(super) level: u32,
+    /// Which of these pages it is.
+    sub_page: u64,
 }
 
 impl<'a> PageSlot<'a> {
+    /// Of page `index` in a node of that level.
+    #[inline(always)]
+    pub(super) fn new(node: &'a [Word; 512], level: u32, index: u64) -> PageSlot<'a> {
+        let shift = INDEX_BITS * level;
+        PageSlot { node, i: (index >> shift) as usize & 511, level, sub_page: index & ((1 << shift) - 1) }
+    }
+
     #[inline(always)]
     pub(super) fn word(self) -> &'a Word {
         &self.node[self.i]
     }
 
-    /// The words of the aligned pages of that order around it.
+    /// The pages from this one on for which its word stands.
+    pub(crate) fn nr_pages(self) -> u64 {
+        (1 << (INDEX_BITS * self.level)) - self.sub_page
+    }
+
+    /// The words of the aligned pages of that order around it: one of a folio of 2 MiB.
     pub(super) fn group(self, order: Order) -> &'a [Word] {
+        if self.level > 0 {
+            return core::slice::from_ref(self.word());
+        }
         let nr = order.nr_pages() as usize;
         let first = self.i & !(nr - 1);
         &self.node[first..first + nr]
+    }
+
+    /// Its frame, where the word names `head`: above level 0 that is the folio's first.
+    #[inline(always)]
+    fn frame_of(self, head: PageFrame) -> PageFrame {
+        PageFrame { pfn: Pfn(head.pfn.0 + self.sub_page as u32), ..head }
     }
 
     #[inline]
@@ -121,14 +185,17 @@ impl<'a> PageSlot<'a> {
             None if word & FILLING != 0 => ObjectPage::Filling,
             None if word & POISONED != 0 => ObjectPage::Poisoned,
             None => ObjectPage::Absent,
-            Some(frame) if word & (LEAVING | MOVING | SWAPPED | TRANSIT) == 0 => ObjectPage::Frame(frame),
+            // A node has come in the place of what the caller saw: look again.
+            Some(frame) if self.level > 0 && frame.order == Order::BASE => ObjectPage::Filling,
+            Some(head) if word & (LEAVING | MOVING | SWAPPED | TRANSIT) == 0 => ObjectPage::Frame(self.frame_of(head)),
             Some(_) if word & SWAPPED != 0 => ObjectPage::Swapped(Swapped::of_word(word)),
             Some(frame) if word & TRANSIT != 0 => ObjectPage::InTransit(frame.pfn),
-            Some(frame) => ObjectPage::Leaving(frame),
+            Some(head) => ObjectPage::Leaving(self.frame_of(head)),
         }
     }
 
-    /// Whether some pages of its node are missing, as far as a look goes. It has number `index`.
+    /// Whether some pages of its node, which is of level 0, are missing, as far as a look goes. Its
+    /// own number is `index`.
     pub(super) fn are_missing(self, index: u64, pages: Range<u64>) -> bool {
         let first = index - self.i as u64;
         let words = &self.node[(pages.start - first) as usize..(pages.end - first) as usize];
@@ -188,9 +255,20 @@ impl<'a> PageSlot<'a> {
         self.group(order).iter().for_each(|word| word.store(0, Ordering::Release));
     }
 
-    /// That of another page of the same folio.
-    pub(super) fn next(self, by: u64) -> PageSlot<'a> {
-        PageSlot { i: self.i + by as usize, ..self }
+    /// That of another page in the same node.
+    pub(super) fn beside(self, index: u64) -> PageSlot<'a> {
+        PageSlot::new(self.node, self.level, index)
+    }
+
+    /// Puts a node in where nothing was seen.
+    pub(super) fn fill_node(self, node: Pfn) -> Result<(), LostFill> {
+        let named = OptPfn::some(node).to_word();
+        self.word().compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
+    }
+
+    /// A node in the place of a folio that the caller has cut. Whoever finds it acquires its words.
+    pub(super) fn put_node(self, node: Pfn) {
+        self.word().store(OptPfn::some(node).to_word(), Ordering::Release);
     }
 
     /// Whether the object is about to lose the page.
@@ -208,6 +286,9 @@ impl<'a> PageSlot<'a> {
     /// else does anything to one of them; all or none. The lowest first, so that one of two movers
     /// gives up at once.
     pub(super) fn begin_to_move(self, head: PageFrame) -> bool {
+        if self.level != level_of(head.order) {
+            return false;
+        }
         let group = self.group(head.order);
         for (i, word) in group.iter().enumerate() {
             let from = head.next(i).to_word();
@@ -266,54 +347,5 @@ fn end_with(word: &Word, word_of: impl Fn(u64) -> u64) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_word_has_frame_and_order() {
-        for (pfn, order) in [(0, 0), (1, 0), (u32::MAX, 0), (u32::MAX - 511, 9), (1 << 18, 18)] {
-            let frame = PageFrame { pfn: Pfn(pfn), order: Order(order) };
-            assert_eq!(PageFrame::of_word(frame.to_word()), Some(frame));
-            assert_eq!(frame.to_word() & (LEAVING | MOVING | FILLING | POISONED | SWAPPED | TRANSIT), 0);
-        }
-        assert_eq!(PageFrame::of_word(0), None);
-        assert_eq!(PageFrame { pfn: Pfn(0x1207), order: Order(3) }.head(), Pfn(0x1200));
-    }
-
-    /// A mark of somebody else's on any page keeps the folio where it is, and stays.
-    #[test]
-    fn a_folio_moves_whole_or_not_at_all() {
-        let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
-        let slot = |i| PageSlot { node: &node, i };
-        let [old, new] = [0x100, 0x200].map(|pfn| PageFrame { pfn: Pfn(pfn), order: Order(2) });
-        slot(4).put(old.pfn, old.order);
-        node[6].fetch_or(LEAVING, Ordering::Relaxed);
-        assert!(!slot(4).begin_to_move(old));
-        assert_eq!([4, 5, 7].map(|i| slot(i).page()), [0, 1, 3].map(|by| ObjectPage::Frame(old.next(by))));
-        assert!(slot(6).is_leaving() && !slot(6).is_moving());
-        node[6].fetch_and(!LEAVING, Ordering::Relaxed);
-        assert!(!slot(4).begin_to_move(new) && !slot(4).begin_to_move(PageFrame { order: Order(1), ..old }));
-        assert!(slot(4).begin_to_move(old) && !slot(4).begin_to_move(old));
-        assert_eq!(slot(7).page(), ObjectPage::Leaving(old.next(3)));
-        node[5].fetch_or(LEAVING, Ordering::Relaxed);
-        slot(4).end_move(new);
-        assert_eq!([4, 6, 7].map(|i| slot(i).page()), [0, 2, 3].map(|by| ObjectPage::Frame(new.next(by))));
-        assert_eq!(slot(5).page(), ObjectPage::Leaving(new.next(1)));
-        assert!(slot(5).is_leaving() && !slot(5).is_moving());
-    }
-
-    #[test]
-    fn a_folio_takes_all_of_its_places_or_none() {
-        let node: [Word; 512] = core::array::from_fn(|_| Word::new(0));
-        let slot = |i| PageSlot { node: &node, i };
-        assert!(slot(6).fill(Pfn(70)).is_ok());
-        assert!(slot(5).claim(Order(2)).is_err());
-        assert_eq!([4, 5, 7].map(|i| slot(i).page()), [ObjectPage::Absent; 3]);
-        assert!(slot(9).claim(Order(2)).is_ok());
-        assert_eq!(slot(8).page(), ObjectPage::Filling);
-        assert!(slot(11).claim(Order::BASE).is_err() && slot(11).fill(Pfn(1)).is_err());
-        slot(10).put(Pfn(0x100), Order(2));
-        assert_eq!(slot(11).page(), ObjectPage::Frame(PageFrame { pfn: Pfn(0x103), order: Order(2) }));
-        assert!(!slot(12).are_missing(1036, 1035..1036) && slot(12).are_missing(1036, 1036..1536));
-    }
-}
+#[path = "slot_tests.rs"]
+mod tests;

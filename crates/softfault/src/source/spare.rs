@@ -70,20 +70,24 @@ impl<'vm, M: Machine> Spare<'vm, M> {
     /// Puts in what is in hand, if that is what is missing.
     pub(super) fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> Put {
         let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
-        let done = match slot {
-            ObjectSlot::Page(at) if has_sizes => {
-                self.wanted_fill = Fill::Shared;
-                let Some(order) = self.vm.folio_order(id, index, *at, self.most_there) else { return Put::Wait };
-                self.wanted = order;
+        let order = if has_sizes { self.vm.folio_order(id, index, slot, self.most_there) } else { Some(Order::BASE) };
+        let Some(order) = order else { return Put::Wait };
+        let done = match slot.place_of(order) {
+            Some(at) if has_sizes => {
+                (self.wanted, self.wanted_fill) = (order, Fill::Shared);
                 let Some(head) = self.take_wanted() else { return Put::Lacking };
-                self.vm.object_fill_folio(id, index, *at, head).map_err(|lost| (lost, head))
+                self.vm.object_fill_folio(id, index, at, head).map_err(|lost| (lost, head))
             }
-            _ => {
-                self.wanted = Order::BASE;
+            place => {
                 // One for a node, after which a page was missing, is not right, nor the other way round.
-                self.wanted_fill = slot.fill();
+                self.wanted_fill = if place.is_some() { Fill::Shared } else { Fill::Fixed };
+                self.wanted = Order::BASE;
                 let Some(frame) = self.take_wanted() else { return Put::Lacking };
-                self.vm.object_fill(id, index, slot, frame.pfn).map_err(|lost| {
+                let filled = match place {
+                    Some(_) => self.vm.object_fill(id, index, slot, frame.pfn),
+                    None => self.vm.object_fill_node(id, index, slot, order, frame.pfn),
+                };
+                filled.map_err(|lost| {
                     self.vm.frames.desc(frame.pfn).clear();
                     (lost, frame)
                 })

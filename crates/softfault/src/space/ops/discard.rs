@@ -3,6 +3,7 @@
 //! ```text
 //! size     stored first, when it shrinks; after a grace period nobody puts a page in
 //!          beyond it
+//! nodes    for folios that are about to be cut; where there are none, those stay whole   source/cut_nodes.rs
 //! bar      each page is marked as leaving: who wants it waits         source/discard.rs
 //! grace    of all CPUs: whoever had found a page has made its entry, or has not
 //!          moves of these pages that had begun before are waited for
@@ -86,13 +87,14 @@ impl<M: Machine> Vm<M> {
     fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: end_of_part(first).min(rest.end) };
+            let mut nodes = self.object_cut_nodes(id, part);
             let barred = self.object_bar(id, part);
             self.grace_everywhere();
             self.wait_for_moves(id, barred);
             if self.object_was_mapped(id, barred) {
                 self.unmap_object_pages(id, barred, Why::Discard);
             }
-            self.object_free(id, part, barred);
+            self.object_free(id, part, barred, &mut nodes);
             rest.start = part.end;
         }
     }

@@ -179,8 +179,8 @@ impl<M: Machine> AddressSpace<'_, M> {
                 runs.add(index - at, Residence::Absent);
                 at = index;
                 if !runs.is_full() {
-                    runs.add(1, Residence::Resident);
-                    at = index + 1;
+                    at = there.end.min(index + slot.nr_pages());
+                    runs.add(at - index, Residence::Resident);
                 }
                 if runs.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });

@@ -1,0 +1,81 @@
+//! Nodes of an object's tree for folios that are about to be cut.
+//!
+//! A folio of 2 MiB is one word. What stays of it are words of a node, which takes its place. So
+//! whoever discards looks at both ends of the part first, and obtains the nodes while nothing is
+//! barred. After that nothing can fail: a folio that came meanwhile, or for which there were no
+//! frames, stays whole, and is zeroed where it should go.
+//!
+//! The nodes are in use until they go back: nobody waits for them, since who discards waits for others
+//! (I28).
+//!
+//! Locks on entry: the object's `resize`, no section.
+
+use super::cut_plan::Plan;
+use super::slot::{ObjectPage, level_of};
+use crate::addr::{ObjectPages, Order, Pfn};
+use crate::frame::{Fill, FrameKind, MetaUse};
+use crate::links::Links;
+use crate::machine::Machine;
+use crate::policy::folio::around;
+use crate::space::vma::ObjectId;
+use core::ops::Range;
+
+/// Two folios of two levels, each cut at one end.
+const NODES_MAX: usize = 4;
+
+/// What is not taken goes back.
+pub(crate) struct CutNodes<'a, M: Machine> {
+    links: &'a Links<M>,
+    frames: [Pfn; NODES_MAX],
+    nr: usize,
+}
+
+impl<M: Machine> CutNodes<'_, M> {
+    pub(super) fn nr(&self) -> usize {
+        self.nr
+    }
+
+    pub(super) fn take(&mut self) -> Option<Pfn> {
+        debug_assert!(self.nr > 0, "I45: nodes were counted");
+        self.nr = self.nr.checked_sub(1)?;
+        Some(self.frames[self.nr])
+    }
+}
+
+impl<M: Machine> Drop for CutNodes<'_, M> {
+    fn drop(&mut self) {
+        self.frames[..self.nr].iter().for_each(|pfn| self.links.give_back(*pfn, Fill::Fixed));
+    }
+}
+
+impl<M: Machine> Links<M> {
+    /// Nodes for the folios of which `pages` take a part.
+    pub(crate) fn object_cut_nodes(&self, id: ObjectId, pages: ObjectPages) -> CutNodes<'_, M> {
+        let mut nodes = CutNodes { links: self, frames: [Pfn(0); NODES_MAX], nr: 0 };
+        let first = self.large_folio_at(id, pages.start).filter(|(all, _)| all.start < pages.start);
+        let last = self.large_folio_at(id, pages.end).filter(|(all, _)| all.start < pages.end);
+        let last = last.filter(|last| first.as_ref() != Some(last));
+        let least = self.object_orders(id).least();
+        let nr_of = |(all, order): (Range<u64>, Order)| Plan::new(&all, pages, least).nr_nodes(&all, order);
+        let nr_wanted = [first, last].into_iter().flatten().map(nr_of).sum();
+        while nodes.nr < nr_wanted {
+            // Some are of no use to a folio that needs more, and may be enough for the other.
+            let Ok((pfn, _held)) = self.obtain_held(Fill::Fixed) else { break };
+            self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
+            nodes.frames[nodes.nr] = pfn;
+            nodes.nr += 1;
+        }
+        nodes
+    }
+
+    /// The pages of a folio that is one word, and its order.
+    fn large_folio_at(&self, id: ObjectId, page: u64) -> Option<(Range<u64>, Order)> {
+        let section = self.section();
+        match self.object_slot(section.inside(), id, page).page() {
+            ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) if level_of(frame.order) > 0 => {
+                Some((around(page, frame.order), frame.order))
+            }
+            _ => None,
+        }
+    }
+}

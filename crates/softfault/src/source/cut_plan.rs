@@ -1,0 +1,94 @@
+//! What becomes of the pages of a folio of which some go. Arithmetic, no shared memory.
+//!
+//! Locks on entry: none.
+
+use super::slot::level_of;
+use crate::addr::{ObjectPages, Order};
+use core::ops::Range;
+
+/// What goes of a folio, and what of that leaves memory.
+pub(super) struct Plan {
+    pub(super) goes: Range<u64>,
+    /// Whole folios of the least size; empty if there is none. The rest of what goes is zeroed.
+    pub(super) inner: Range<u64>,
+}
+
+impl Plan {
+    /// For a folio of the pages `all`, of which some are among `pages`.
+    pub(super) fn new(all: &Range<u64>, pages: ObjectPages, least: Order) -> Plan {
+        let goes = pages.start.max(all.start)..pages.end.min(all.end);
+        let inner = round_up(goes.start, least)..round_down(goes.end, least);
+        Plan { inner: if inner.is_empty() { goes.start..goes.start } else { inner }, goes }
+    }
+
+    /// The folios that stay.
+    pub(super) fn parts(&self, all: &Range<u64>) -> impl Iterator<Item = (u64, Order)> + use<> {
+        pieces(all.start..self.inner.start).chain(pieces(self.inner.end..all.end))
+    }
+
+    /// Nodes that the parts which stay need in place of a folio of that order.
+    pub(super) fn nr_nodes(&self, all: &Range<u64>, order: Order) -> usize {
+        if self.inner.is_empty() || level_of(order) == 0 {
+            return 0;
+        }
+        let (mut nr, mut last) = (1, None);
+        for (page, part) in self.parts(all) {
+            let node = page / Order::PMD.nr_pages();
+            if level_of(order) > 1 && part < Order::PMD && last != Some(node) {
+                (nr, last) = (nr + 1, Some(node));
+            }
+        }
+        nr
+    }
+}
+
+fn round_up(page: u64, order: Order) -> u64 {
+    page.next_multiple_of(order.nr_pages())
+}
+
+fn round_down(page: u64, order: Order) -> u64 {
+    page & !(order.nr_pages() - 1)
+}
+
+/// The largest aligned folios, of 2 MiB at most, that some pages are, in order.
+pub(super) fn pieces(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)> {
+    core::iter::from_fn(move || {
+        let nr = pages.end.checked_sub(pages.start).filter(|nr| *nr > 0)?;
+        let (first, aligned) = (pages.start, pages.start.trailing_zeros());
+        let order = Order(nr.ilog2().min(aligned) as u8).min(Order::PMD);
+        pages.start += order.nr_pages();
+        Some((first, order))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_aligned_and_leave_nothing_out() {
+        for (start, end) in [(0, 512), (0, 1), (512, 512 + 100), (7, 16), (3, 3), (513, 1024), (1, 511)] {
+            let mut next = start;
+            for (first, order) in pieces(start..end) {
+                assert_eq!((first, first % order.nr_pages()), (next, 0));
+                next += order.nr_pages();
+            }
+            assert_eq!(next, end);
+        }
+        let of = |pages| pieces(pages).map(|(first, order)| (first, order.0)).collect::<std::vec::Vec<_>>();
+        assert_eq!(of(0..7), [(0, 2), (4, 1), (6, 0)]);
+        assert_eq!(of(5..16), [(5, 0), (6, 1), (8, 3)]);
+    }
+
+    /// One in place of the folio, and one for each 2 MiB of which a part stays.
+    #[test]
+    fn nodes_are_counted() {
+        let nr = |order: Order, pages: Range<u64>, least: u8| {
+            let all = 0..order.nr_pages();
+            Plan::new(&all, pages.into(), Order(least)).nr_nodes(&all, order)
+        };
+        assert_eq!([nr(Order(8), 5..6, 0), nr(Order::PMD, 5..6, 0), nr(Order::PMD, 5..6, 1)], [0, 1, 0]);
+        assert_eq!([nr(Order::MAX, 5..6, 0), nr(Order::MAX, 5..1000, 0), nr(Order::MAX, 512..1024, 0)], [2, 3, 1]);
+        assert_eq!([nr(Order::MAX, 500..1000, 9), nr(Order::MAX, 500..1024, 9)], [0, 1]);
+    }
+}
