@@ -112,15 +112,22 @@ fn out_against_the_handle() {
     going_out(false, 1, |_, object| object.write(0, &[9]).unwrap(), [9, 7]);
 }
 
+/// The pin is held to the end: the page is its frame then.
 #[test]
 fn out_against_a_pin() {
-    let pin = |w: World, _: &Object| {
-        let pin = w.space.pin_page_mut(AT, Term::Short).unwrap();
-        pin.write(0, &[9]);
-        let refused = w.vm.swap_out_frame(pin.pfn()).unwrap_err();
-        assert!([MigrateRefusal::Pinned, MigrateRefusal::Raced].map(SwapRefusal::Stays).contains(&refused));
-    };
-    going_out(false, 1, pin, [9, 7]);
+    explore(1, || {
+        let (w, object, pfn) = world(false);
+        be(0);
+        let held = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || *pinned.lock().unwrap() = Some(w.space.pin_page_mut(AT, Term::Short).unwrap());
+        run(vec![Box::new(move || _ = w.vm.swap_out_frame(pfn)), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        held.write(0, &[9]);
+        assert_eq!(content(object), [9, 7], "it went out under a pin");
+        assert_eq!(w.vm.swap_out_frame(held.pfn()), Err(SwapRefusal::Stays(MigrateRefusal::Pinned)));
+    });
 }
 
 /// Whoever comes first: a page that is locked is there at the end.
