@@ -17,7 +17,7 @@ use super::want::Search;
 use super::{Content, HugeFrame, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock, Order, Pfn};
 use crate::clear;
-use crate::machine::{CpuSet, Machine};
+use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
@@ -108,6 +108,7 @@ impl<M: Machine> Memory<M> {
             .or_else(|| search.and_then(|_| self.claim_run(run, order, most, |_| true)).map(of(order)))
             .or_else(|| self.claim_run(stay, order, most, |_| true).map(of(order)))
             .or_else(|| self.claim_run(Kind::Unseen, order, most, see).map(of(order)))
+            .or_else(|| self.claim_of_cpu(self.machine.this_cpu(), order).map(of(order)))
     }
 
     /// Of a run that is the caller's alone. Gives back what is too much.
@@ -165,13 +166,14 @@ impl<M: Machine> Memory<M> {
             return None;
         }
         let mut pace = Pace::new(&self.machine);
-        let first = cpus.iter().inspect(|_| pace.step()).find_map(|id| {
-            let cpu = self.cpu(id);
-            let own =
-                [&cpu.block, &cpu.batch_block].map(|word| OptBlock::from_word(word.load(Ordering::Relaxed)).get());
-            own.into_iter().flatten().find_map(|b| self.claim_run_in(b, order))
-        })?;
+        let first = cpus.iter().inspect(|_| pace.step()).find_map(|id| self.claim_of_cpu(id, order))?;
         Some(Claimed { first, from: order })
+    }
+
+    fn claim_of_cpu(&self, id: CpuId, order: Order) -> Option<Pfn> {
+        let cpu = self.cpu(id);
+        let own = [&cpu.block, &cpu.batch_block].map(|word| OptBlock::from_word(word.load(Ordering::Relaxed)).get());
+        own.into_iter().flatten().find_map(|b| self.claim_run_in(b, order))
     }
 
     /// Gives back what a run of order `from` has beyond `order`: runs that are as long as all

@@ -149,7 +149,7 @@ fn a_folio_is_found_in_a_group() {
 /// Every other frame of all blocks is free, and 64 adjacent ones in one block. The blocks are of
 /// that class.
 fn with_one_run(class: Class, b: BlockId) -> Vm<Plain> {
-    let vm = vm(256 * BLOCK_FRAMES, Tunables::default());
+    let vm = vm_of(2, 256 * BLOCK_FRAMES, Tunables::default()).unwrap();
     vm.steal_groups();
     let blocks = &vm.frames.blocks;
     for block in blocks.names().iter().map(|b| blocks.at(b)) {
@@ -200,13 +200,13 @@ fn a_folio_prefers_blocks_of_objects() {
     assert_eq!(vm.obtain_folio(Order(3), 0).ok().map(|(pfn, _held)| BlockId::of(pfn)), Some(BlockId(200)));
 }
 
-/// A CPU has reserved the block, and none of its frames are in groups.
+/// Another CPU has reserved the block, and none of its frames are in groups.
 #[test]
 fn a_run_in_a_reserved_block_is_found() {
     let vm = with_one_run(Class::Movable, BlockId(230));
-    let cpu = vm.cpus.at(0);
+    let cpu = vm.cpus.at(1);
     cpu.batch_block.set(OptBlock::some(BlockId(230)).to_word());
-    vm.frames.mark(CpuId(0));
+    vm.frames.mark(CpuId(1));
     assert!(vm.frames.blocks.at(BlockId(230)).reserve(0xffff));
     assert_eq!(vm.obtain_folio(Order(3), 0).ok().map(|(pfn, _held)| BlockId::of(pfn)), Some(BlockId(230)));
 }
