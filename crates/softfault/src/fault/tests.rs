@@ -68,6 +68,9 @@ fn a_hostile_policy_costs_no_frame() {
 fn private_pages_in_place_of_a_folio_are_all_young() {
     const ORDER: Order = Order(4);
     let vm = vm(16 * 512, Tunables::default());
+    // Else it would come from a block that is wholly free, all of whose frames are noted.
+    let blocks = &vm.frames.blocks;
+    blocks.names().iter().for_each(|b| _ = blocks.at(b).claim_exact(7, 1 << 63));
     for _ in 0..2 {
         while vm.advance_generation(100) != Advance::Done {}
     }
