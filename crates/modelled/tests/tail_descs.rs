@@ -4,7 +4,9 @@ mod common;
 
 use common::{Modelled, RW, World, explore, run, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, Discipline, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, SharedObject, Term};
+use softfault_modelled::{
+    Access, Discipline, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, PoisonRefusal, SharedObject, Term,
+};
 
 type Object = SharedObject<'static, Modelled>;
 
@@ -33,7 +35,7 @@ fn free(w: World) -> Box<dyn FnOnce() + Send> {
 fn a_look_up_by_number() {
     explore(2, || {
         let (w, _) = world();
-        let look = move || assert_eq!(w.vm.migrate_frame(TAIL), Err(MigrateRefusal::HugePage));
+        let look = move || assert_eq!(w.vm.poison_frame(TAIL), Err(PoisonRefusal::Stays(MigrateRefusal::HugePage)));
         run(vec![free(w), Box::new(look)]);
         w.check(&[]);
     });
@@ -62,7 +64,7 @@ fn a_look_up_while_they_come_back() {
     explore(2, || {
         let (w, object) = world();
         w.vm.free_and_overwrite_tail_descs(Pfn(512), TAIL);
-        let look = move || assert_eq!(w.vm.migrate_frame(TAIL), Err(MigrateRefusal::HugePage));
+        let look = move || assert_eq!(w.vm.poison_frame(TAIL), Err(PoisonRefusal::Stays(MigrateRefusal::HugePage)));
         run(vec![Box::new(move || assert_eq!(object.restore_tail_descs(0), Ok(3))), Box::new(look)]);
         w.check(&[]);
     });
