@@ -56,7 +56,11 @@ impl Machine {
     /// The arguments of a run: `{ways}` becomes the list of this machine's ways of zeroing, and `{threads}` the numbers of
     /// threads.
     pub fn fill_in(&self, arguments: &str) -> String {
-        let threads = if self.nr_cpus > 1 { format!("1,{}", self.nr_cpus.min(64)) } else { "1".into() };
+        let threads = match self.nr_cpus {
+            1 => "1".into(),
+            2 => "1,2".into(),
+            more => format!("1,2,{}", more.min(64)),
+        };
         arguments.replace("{ways}", &self.ways).replace("{threads}", &threads)
     }
 
@@ -124,6 +128,6 @@ mod tests {
         };
         assert_eq!(machine("AMD EPYC (family 26, model 2)", 2).folder(), "amd-epyc-family-26-model-2-2-cpus");
         assert_ne!(machine("a", 2).folder(), machine("a", 4).folder());
-        assert_eq!(machine("a", 4).fill_in("pft -t {threads} --zeroing {ways}"), "pft -t 1,4 --zeroing auto");
+        assert_eq!(machine("a", 4).fill_in("pft -t {threads} --zeroing {ways}"), "pft -t 1,2,4 --zeroing auto");
     }
 }

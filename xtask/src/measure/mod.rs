@@ -1,4 +1,4 @@
-//! `cargo xtask measure`: runs the experiments, keeps their rows, writes `docs/measurements.md`.
+//! `cargo xtask measure`: runs the experiments, keeps their rows, writes `docs/measurements.md` and the README's figures.
 //!
 //! ```text
 //! experiments ──> the command `softfault` ──> docs/measurements/MACHINE/EXPERIMENT.json ──> docs/measurements.md
@@ -6,6 +6,7 @@
 //! A run on a new CPU adds a folder; a run on a known one replaces its files. Figures of two machines never share a table.
 
 mod experiments;
+mod figures;
 mod machine;
 mod render;
 mod store;
@@ -19,6 +20,8 @@ use store::{Measured, Run};
 
 /// What is written for people.
 const DOCUMENT: &str = "docs/measurements.md";
+/// Has the table of ten figures.
+const README: &str = "README.md";
 /// The stored rows, and the text about measurements that no longer run.
 const FOLDER: &str = "docs/measurements";
 /// The same of `--quick`.
@@ -49,8 +52,17 @@ pub fn run(options: &Options) -> Result<(), String> {
         measure(options, &folder)?;
     }
     let text = document(&folder)?;
-    let file = if options.quick { folder.with_extension("md") } else { shell::top().join(DOCUMENT) };
-    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    if options.quick {
+        return write(&folder.with_extension("md"), &text);
+    }
+    write(&shell::top().join(DOCUMENT), &text)?;
+    let readme = shell::top().join(README);
+    let text = std::fs::read_to_string(&readme).map_err(|e| format!("{README}: {e}"))?;
+    write(&readme, &figures::written_into(&text, &store::load(&folder)?)?)
+}
+
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     println!("measure: {} is written", file.display());
     Ok(())
 }
@@ -110,6 +122,17 @@ mod tests {
         let made = document(&shell::top().join(FOLDER)).unwrap();
         let differs = written.lines().zip(made.lines()).find(|(written, made)| written != made);
         assert!(written == made, "`cargo xtask measure --render` would change {DOCUMENT}, first: {differs:?}");
+    }
+
+    #[test]
+    fn the_readme_has_the_figures_of_the_rows() {
+        let written = std::fs::read_to_string(shell::top().join(README)).unwrap();
+        let stored = store::load(&shell::top().join(FOLDER)).unwrap();
+        assert_eq!(
+            figures::written_into(&written, &stored).unwrap(),
+            written,
+            "`cargo xtask measure --render` writes it"
+        );
     }
 
     #[test]
