@@ -21,6 +21,10 @@ pub(crate) enum Kind {
     Whole,
     /// The same, and all of it is zero.
     Ready,
+    /// Two free frames or more in a block in which some stay, whose runs nobody has looked for: no kind
+    /// of runs names it. And nobody takes small frames from it. In the line of `Fixed`: both are
+    /// told of at once.
+    Unseen,
     /// Free frames beside each other, 2^2 of them and aligned, where none stays and nobody
     /// takes small frames.
     Run2,
@@ -36,8 +40,6 @@ pub(crate) enum Kind {
     Run7,
     /// 2^8.
     Run8,
-    /// 2^1, and a word in the line of the larger runs, as all are told at once.
-    Run1,
     /// A free frame in a block with pages of objects, from which nobody takes small frames.
     Shared,
     /// Runs of 2^1 frames in a block in which some stay, if somebody has looked for them, and
@@ -59,9 +61,8 @@ pub(crate) enum Kind {
     Stay8 = 24,
     /// A free frame in a block with long-term pins, from which nobody takes small frames.
     Pinned,
-    /// Two free frames or more in a block in which some stay, whose runs nobody has looked for: none of
-    /// the kinds above names it. And nobody takes small frames from it.
-    Unseen,
+    /// 2^1 free frames beside each other, as `Run2`.
+    Run1,
 }
 
 impl Kind {
@@ -79,6 +80,7 @@ impl Kind {
         Kind::Empty,
         Kind::Whole,
         Kind::Ready,
+        Kind::Unseen,
         Kind::Run2,
         Kind::Run3,
         Kind::Run4,
@@ -86,7 +88,6 @@ impl Kind {
         Kind::Run6,
         Kind::Run7,
         Kind::Run8,
-        Kind::Run1,
         Kind::Shared,
         Kind::Stay1,
         Kind::Stay2,
@@ -97,7 +98,7 @@ impl Kind {
         Kind::Stay7,
         Kind::Stay8,
         Kind::Pinned,
-        Kind::Unseen,
+        Kind::Run1,
     ];
     /// `ALL` has no kind for this bit.
     const NO_KIND: usize = 23;
