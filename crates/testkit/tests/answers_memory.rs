@@ -27,6 +27,7 @@ fn steps_of(f: impl FnOnce()) -> u64 {
 fn on_machine<T>(nr_cpus: usize, nr_bytes: u64, thp: HugeKnobs, test: impl Fn(&Vm<Hosted>, &Space<'_>) -> T) -> T {
     let vm = huge::vm(nr_cpus, nr_bytes, thp);
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    while vm.initialise_section() {}
     let space = vm.new_space().unwrap();
     huge::map(&space, AT, 2 * HUGE);
     test(&vm, &space)

@@ -109,7 +109,8 @@ fn what_is_encoded_is_decoded() {
 #[test]
 fn a_wrong_expectation_is_found() {
     for several in [false, true] {
-        let setup = Setup { several, ..SETUP };
+        // Where the seed is odd memory fails, and the model says anew what each step must give.
+        let setup = Setup { several, seed: 2, ..SETUP };
         let mut case = Case::new(setup, sequence(1, Limits::default()).into_iter().map(|(op, _)| op));
         assert_eq!(case.judge(), Ok(()));
         let step = case.steps.len() - 1;
