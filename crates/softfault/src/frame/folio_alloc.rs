@@ -25,6 +25,9 @@ use crate::sync::Ordering;
 const LEAST_BATCH: Order = Order(2);
 /// Blocks of a kind that a search looks at for a size that need not be. A guess.
 const MOST_LOOKS: usize = 64;
+/// Blocks with free frames that are looked at last: where memory is a few blocks, CPUs have reserved
+/// all of them.
+const FEW_LOOKS: usize = 4;
 
 /// A run of 2^from frames that was just claimed for a folio.
 struct Claimed {
@@ -97,9 +100,10 @@ impl<M: Machine> Memory<M> {
         let least = order.max(Order(1));
         let (run, stay) = (Kind::run(least)?, Kind::stay(least)?);
         let batch = order.max(LEAST_BATCH);
-        let has_run = |b| self.frames.blocks.at(b).may_have_run(0, order);
+        let blocks = &self.frames.blocks;
+        let has_run = |b| blocks.at(b).may_have_run(0, order);
         let see = |b| {
-            self.frames.blocks.at(b).see_runs();
+            blocks.at(b).see_runs();
             has_run(b)
         };
         (self.claim_run(Kind::Shared, order, MOST_LOOKS, has_run).map(of(order)))
@@ -109,6 +113,7 @@ impl<M: Machine> Memory<M> {
             .or_else(|| self.claim_run(stay, order, most, |_| true).map(of(order)))
             .or_else(|| self.claim_run(Kind::Unseen, order, most, see).map(of(order)))
             .or_else(|| self.claim_of_cpu(self.machine.this_cpu(), order).map(of(order)))
+            .or_else(|| self.claim_run(Kind::Any, order, FEW_LOOKS, |b| blocks.at(b).owner() != 0).map(of(order)))
     }
 
     /// Of a run that is the caller's alone. Gives back what is too much.
