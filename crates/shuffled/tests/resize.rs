@@ -14,7 +14,7 @@ use softfault_shuffled::{Term, Tunables, Vm};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const NR_SCHEDULES: usize = 30;
+const NR_SCHEDULES: usize = 120;
 const NR_FRAMES: u64 = 1024;
 const SECTION_FRAMES: u64 = 32_768;
 const SECTION: FrameRange = FrameRange { first: Pfn(SECTION_FRAMES as u32), nr_frames: SECTION_FRAMES };
@@ -29,6 +29,7 @@ type Space = AddressSpace<'static, Machine>;
 /// How often a section went, and how often it stayed since a frame was in use.
 static NR_GONE: AtomicU64 = AtomicU64::new(0);
 static NR_IN_USE: AtomicU64 = AtomicU64::new(0);
+static NR_BEGUN: AtomicU64 = AtomicU64::new(0);
 
 fn come_and_go(vm: &'static Vm<Machine>) {
     match vm.remove_memory(SECTION) {
@@ -96,7 +97,11 @@ fn schedule() {
     let space: Arc<Space> = Arc::new(vm.new_space().unwrap());
     space.mmap(BASE, 4 * HUGE, RW, FIXED_PRIVATE).unwrap();
     space.madvise(BASE, HUGE, Advice::NoHugePage).unwrap();
+    // The tables are there: they would come from the end of memory, which would never go.
+    write(&space, BASE, 1);
     assert_eq!(vm.add_memory(SECTION), Ok(()));
+    // A huge page finds a block in the section alone.
+    let is_huge = NR_BEGUN.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
     let before = vm.vmstat().nr_free_pages;
     let [small, huge, named] = [(); 3].map(|()| space.clone());
     run(
@@ -104,7 +109,11 @@ fn schedule() {
         vec![
             Box::new(move || come_and_go(vm)),
             Box::new(move || touch_small(&small)),
-            Box::new(move || touch_huge(&huge)),
+            Box::new(move || {
+                if is_huge {
+                    touch_huge(&huge)
+                }
+            }),
             Box::new(move || name_frames(vm, &named)),
         ],
     );

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FIXED_PRIVATE, RW, Shuffled, be, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, RW, Shuffled, be, run, shuffled, vm};
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Access, AddressSpace, Prot, Tunables};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn store_in(nr_schedules: usize, op: impl Fn(&'static Space, &dyn Fn() -> u64) +
             drop(active);
         };
         run(3, vec![Box::new(taker), Box::new(program)]);
-        vm.check(&[space], &mut [0; 128]).unwrap();
+        vm.check(&[space], &mut [0; 128 + NR_SLOTS]).unwrap();
     });
 }
 

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{FIXED_PRIVATE, READ, RW, Shuffled, access, be, run, shuffled, vm};
+use common::{FIXED_PRIVATE, NR_SLOTS, READ, RW, Shuffled, access, be, run, shuffled, vm};
 use softfault_shuffled::sync::quietly;
 use softfault_shuffled::table::format::X86_64;
 use softfault_shuffled::{Access, AddressSpace, FaultError, ObjectPart, SharedObject, Term, Tunables, Vm};
@@ -75,7 +75,7 @@ impl World {
     fn check(&self, others: &[&Space]) {
         let mut spaces = vec![self.space];
         spaces.extend(others);
-        self.vm.check(&spaces, &mut vec![0; NR_FRAMES as usize]).unwrap();
+        self.vm.check(&spaces, &mut vec![0; NR_FRAMES as usize + NR_SLOTS]).unwrap();
     }
 
     /// Fresh pages are zero, and nobody else writes to their frames.
