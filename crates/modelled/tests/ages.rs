@@ -97,30 +97,21 @@ fn a_walk_against_a_store() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    a_walk_against_who_wants_to_evict,
+    two_walks_note_neighbours,
+    a_late_walk_against_a_pass,
+    a_late_claim_against_a_pass,
+    a_walk_against_a_store
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            a_walk_against_who_wants_to_evict,
-            two_walks_note_neighbours,
-            a_late_walk_against_a_pass,
-            a_late_claim_against_a_pass,
-            a_walk_against_a_store,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            a_walk_against_who_wants_to_evict,
-            two_walks_note_neighbours,
-            a_late_walk_against_a_pass,
-            a_late_claim_against_a_pass,
-            a_walk_against_a_store,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -135,38 +135,25 @@ fn f1_global_counts_both() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    f5_reuse_against_fork,
+    f11_more_rights,
+    f11_a_move,
+    f11_fork,
+    f11_a_fault_that_marks_against_more_rights,
+    f11_a_fault_that_marks_against_a_move,
+    f11_a_fault_that_marks_against_fork,
+    f11_a_fault_that_marks_against_a_store,
+    f1_global_counts_both
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            f5_reuse_against_fork,
-            f11_more_rights,
-            f11_a_move,
-            f11_fork,
-            f11_a_fault_that_marks_against_more_rights,
-            f11_a_fault_that_marks_against_a_move,
-            f11_a_fault_that_marks_against_fork,
-            f11_a_fault_that_marks_against_a_store,
-            f1_global_counts_both,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            f5_reuse_against_fork,
-            f11_more_rights,
-            f11_a_move,
-            f11_fork,
-            f11_a_fault_that_marks_against_more_rights,
-            f11_a_fault_that_marks_against_a_move,
-            f11_a_fault_that_marks_against_fork,
-            f11_a_fault_that_marks_against_a_store,
-            f1_global_counts_both,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -83,18 +83,16 @@ fn f2_descriptor_before_entry() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] =
+    models![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry,],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry,],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

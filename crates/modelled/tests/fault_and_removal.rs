@@ -114,42 +114,27 @@ fn f7_remote_fault_and_munmap() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    f3_munmap_of_a_page,
+    f8_munmap_of_everything,
+    f4_the_mapping_is_replaced,
+    f3_mprotect_to_fewer_rights,
+    f3_mprotect_and_back,
+    f3_dontneed,
+    f3_dontneed_of_a_whole_table,
+    f3_mremap,
+    f3_guard,
+    f3_munmap_of_a_page_being_read,
+    f7_remote_fault_and_munmap
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            f3_munmap_of_a_page,
-            f8_munmap_of_everything,
-            f4_the_mapping_is_replaced,
-            f3_mprotect_to_fewer_rights,
-            f3_mprotect_and_back,
-            f3_dontneed,
-            f3_dontneed_of_a_whole_table,
-            f3_mremap,
-            f3_guard,
-            f3_munmap_of_a_page_being_read,
-            f7_remote_fault_and_munmap,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            f3_munmap_of_a_page,
-            f8_munmap_of_everything,
-            f4_the_mapping_is_replaced,
-            f3_mprotect_to_fewer_rights,
-            f3_mprotect_and_back,
-            f3_dontneed,
-            f3_dontneed_of_a_whole_table,
-            f3_mremap,
-            f3_guard,
-            f3_munmap_of_a_page_being_read,
-            f7_remote_fault_and_munmap,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -351,54 +351,33 @@ fn collapse_against_collapse() {
     let _ = collapse_against(|w| _ = w.space.collapse(0), |w| assert_eq!((byte(w, 0), byte(w, 1)), (1, 2)));
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    t2_huge_install_against_small_install,
+    huge_install_against_an_edge,
+    huge_install_against_munmap,
+    t3_split_against_readers_and_writers,
+    two_spaces_split_at_once,
+    split_against_the_other_mappings_end,
+    t6_reuse_against_a_split_elsewhere,
+    t8_collapse_against_a_fault,
+    t8_collapse_against_a_pin,
+    collapse_against_munmap,
+    collapse_against_munmap_of_a_part,
+    collapse_against_mremap,
+    collapse_against_mremap_of_a_part,
+    collapse_against_dontneed,
+    collapse_against_mprotect,
+    collapse_against_fork,
+    collapse_against_collapse
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            t2_huge_install_against_small_install,
-            huge_install_against_an_edge,
-            huge_install_against_munmap,
-            t3_split_against_readers_and_writers,
-            two_spaces_split_at_once,
-            split_against_the_other_mappings_end,
-            t6_reuse_against_a_split_elsewhere,
-            t8_collapse_against_a_fault,
-            t8_collapse_against_a_pin,
-            collapse_against_munmap,
-            collapse_against_munmap_of_a_part,
-            collapse_against_mremap,
-            collapse_against_mremap_of_a_part,
-            collapse_against_dontneed,
-            collapse_against_mprotect,
-            collapse_against_fork,
-            collapse_against_collapse
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            t2_huge_install_against_small_install,
-            huge_install_against_an_edge,
-            huge_install_against_munmap,
-            t3_split_against_readers_and_writers,
-            two_spaces_split_at_once,
-            split_against_the_other_mappings_end,
-            t6_reuse_against_a_split_elsewhere,
-            t8_collapse_against_a_fault,
-            t8_collapse_against_a_pin,
-            collapse_against_munmap,
-            collapse_against_munmap_of_a_part,
-            collapse_against_mremap,
-            collapse_against_mremap_of_a_part,
-            collapse_against_dontneed,
-            collapse_against_mprotect,
-            collapse_against_fork,
-            collapse_against_collapse
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

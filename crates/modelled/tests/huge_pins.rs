@@ -194,36 +194,24 @@ fn mlock_against_the_underused_split() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    t4_release_against_a_split,
+    t4_release_against_the_end_of_the_folio,
+    t5_pin_against_a_split,
+    pin_against_the_end_of_the_mapping,
+    pin_against_fork_of_a_huge_page,
+    t8_pin_against_collapse,
+    a_write_through_a_pin_against_the_underused_split,
+    mlock_against_the_underused_split
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            t4_release_against_a_split,
-            t4_release_against_the_end_of_the_folio,
-            t5_pin_against_a_split,
-            pin_against_the_end_of_the_mapping,
-            pin_against_fork_of_a_huge_page,
-            t8_pin_against_collapse,
-            a_write_through_a_pin_against_the_underused_split,
-            mlock_against_the_underused_split,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            t4_release_against_a_split,
-            t4_release_against_the_end_of_the_folio,
-            t5_pin_against_a_split,
-            pin_against_the_end_of_the_mapping,
-            pin_against_fork_of_a_huge_page,
-            t8_pin_against_collapse,
-            a_write_through_a_pin_against_the_underused_split,
-            mlock_against_the_underused_split,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -223,40 +223,26 @@ fn two_objects_lose_pages_in_one_table() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    a_first_mapping_against_a_discard,
+    an_unmapping_against_a_discard,
+    an_unmapping_of_one_page_against_a_discard,
+    the_end_of_a_space_against_a_discard,
+    an_unmapping_and_the_end_against_a_discard,
+    a_fork_against_a_discard,
+    a_move_against_a_discard,
+    a_walk_against_a_member_that_leaves,
+    a_forced_write_against_a_discard,
+    two_objects_lose_pages_in_one_table
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            a_first_mapping_against_a_discard,
-            an_unmapping_against_a_discard,
-            an_unmapping_of_one_page_against_a_discard,
-            the_end_of_a_space_against_a_discard,
-            an_unmapping_and_the_end_against_a_discard,
-            a_fork_against_a_discard,
-            a_move_against_a_discard,
-            a_walk_against_a_member_that_leaves,
-            a_forced_write_against_a_discard,
-            two_objects_lose_pages_in_one_table,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            a_first_mapping_against_a_discard,
-            an_unmapping_against_a_discard,
-            an_unmapping_of_one_page_against_a_discard,
-            the_end_of_a_space_against_a_discard,
-            an_unmapping_and_the_end_against_a_discard,
-            a_fork_against_a_discard,
-            a_move_against_a_discard,
-            a_walk_against_a_member_that_leaves,
-            a_forced_write_against_a_discard,
-            two_objects_lose_pages_in_one_table,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

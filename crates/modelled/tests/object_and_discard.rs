@@ -171,38 +171,25 @@ fn two_writes_raise_the_tree() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    a_fault_against_a_discard,
+    a_fault_against_a_smaller_size,
+    an_unmapping_against_a_discard,
+    a_read_against_a_discard,
+    a_read_against_a_discard_and_a_first_touch,
+    a_write_against_a_discard,
+    a_write_against_a_smaller_size,
+    two_writes_raise_one_top,
+    two_writes_raise_the_tree
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            a_fault_against_a_discard,
-            a_fault_against_a_smaller_size,
-            an_unmapping_against_a_discard,
-            a_read_against_a_discard,
-            a_read_against_a_discard_and_a_first_touch,
-            a_write_against_a_discard,
-            a_write_against_a_smaller_size,
-            two_writes_raise_one_top,
-            two_writes_raise_the_tree,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            a_fault_against_a_discard,
-            a_fault_against_a_smaller_size,
-            an_unmapping_against_a_discard,
-            a_read_against_a_discard,
-            a_read_against_a_discard_and_a_first_touch,
-            a_write_against_a_discard,
-            a_write_against_a_smaller_size,
-            two_writes_raise_one_top,
-            two_writes_raise_the_tree,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -290,52 +290,32 @@ fn a_failure_against_a_discard() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    a_move_against_a_fault,
+    a_move_against_a_store,
+    a_move_against_a_write_by_the_handle,
+    a_move_against_a_store_through_another_mapping,
+    a_move_against_a_discard,
+    a_move_against_an_unmapping,
+    a_move_against_a_read,
+    a_move_against_a_pin,
+    a_move_against_a_move,
+    a_move_against_the_end_of_the_object,
+    a_move_against_the_end_of_a_space,
+    a_move_against_a_first_mapping,
+    a_move_of_a_new_page_against_a_discard,
+    a_failure_against_a_fault,
+    a_failure_against_a_pin,
+    a_failure_against_a_discard
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            a_move_against_a_fault,
-            a_move_against_a_store,
-            a_move_against_a_write_by_the_handle,
-            a_move_against_a_store_through_another_mapping,
-            a_move_against_a_discard,
-            a_move_against_an_unmapping,
-            a_move_against_a_read,
-            a_move_against_a_pin,
-            a_move_against_a_move,
-            a_move_against_the_end_of_the_object,
-            a_move_against_the_end_of_a_space,
-            a_move_against_a_first_mapping,
-            a_move_of_a_new_page_against_a_discard,
-            a_failure_against_a_fault,
-            a_failure_against_a_pin,
-            a_failure_against_a_discard,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            a_move_against_a_fault,
-            a_move_against_a_store,
-            a_move_against_a_write_by_the_handle,
-            a_move_against_a_store_through_another_mapping,
-            a_move_against_a_discard,
-            a_move_against_an_unmapping,
-            a_move_against_a_read,
-            a_move_against_a_pin,
-            a_move_against_a_move,
-            a_move_against_the_end_of_the_object,
-            a_move_against_the_end_of_a_space,
-            a_move_against_a_first_mapping,
-            a_move_of_a_new_page_against_a_discard,
-            a_failure_against_a_fault,
-            a_failure_against_a_pin,
-            a_failure_against_a_discard,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

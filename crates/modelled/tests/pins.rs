@@ -158,36 +158,24 @@ fn release_against_discard() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    pin_against_fork_of_a_writable_page,
+    pin_against_fork_of_a_page_that_is_not_writable,
+    pin_against_a_write_of_the_sharer,
+    pin_against_munmap_of_the_sharer,
+    pin_against_munmap,
+    release_against_the_last_unmap,
+    release_against_release,
+    release_against_discard
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            pin_against_fork_of_a_writable_page,
-            pin_against_fork_of_a_page_that_is_not_writable,
-            pin_against_a_write_of_the_sharer,
-            pin_against_munmap_of_the_sharer,
-            pin_against_munmap,
-            release_against_the_last_unmap,
-            release_against_release,
-            release_against_discard,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            pin_against_fork_of_a_writable_page,
-            pin_against_fork_of_a_page_that_is_not_writable,
-            pin_against_a_write_of_the_sharer,
-            pin_against_munmap_of_the_sharer,
-            pin_against_munmap,
-            release_against_the_last_unmap,
-            release_against_release,
-            release_against_discard,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

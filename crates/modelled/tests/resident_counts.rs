@@ -35,12 +35,15 @@ fn two_cpus_add_the_same_frame_of_lines() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![two_cpus_add_the_same_frame_of_lines];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, models![two_cpus_add_the_same_frame_of_lines,]);
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, models![two_cpus_add_the_same_frame_of_lines,]);
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -158,29 +158,21 @@ fn the_end_of_a_space_against_a_move() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    a_mirror_against_a_move,
+    a_subscription_against_a_move,
+    a_mirror_against_memory_that_fails,
+    the_end_of_a_subscription_against_a_move
+];
+
 #[test]
 fn beside_a_pager() {
     // `the_end_of_a_space_against_a_move` counts notices.
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            a_mirror_against_a_move,
-            a_subscription_against_a_move,
-            a_mirror_against_memory_that_fails,
-            the_end_of_a_subscription_against_a_move,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            a_mirror_against_a_move,
-            a_subscription_against_a_move,
-            a_mirror_against_memory_that_fails,
-            the_end_of_a_subscription_against_a_move,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

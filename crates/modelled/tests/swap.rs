@@ -274,45 +274,29 @@ fn two_pages_go_out_at_a_time() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    a_fault_against_a_fault,
+    a_fault_against_the_page_going_out_again,
+    a_fault_against_munmap,
+    a_fault_against_a_discard,
+    a_fork_against_a_fault,
+    a_fork_against_another_use_of_the_slot,
+    a_fork_against_swapping_out,
+    a_fork_that_copies_against_swapping_out,
+    swapping_out_against_a_fault,
+    swapping_out_against_a_store,
+    swapping_out_against_munmap,
+    two_pages_go_out_at_a_time
+];
+
 #[test]
 fn beside_a_pager() {
     // Others need the slots, or say why a page stays.
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            a_fault_against_a_fault,
-            a_fault_against_the_page_going_out_again,
-            a_fault_against_munmap,
-            a_fault_against_a_discard,
-            a_fork_against_a_fault,
-            a_fork_against_another_use_of_the_slot,
-            a_fork_against_swapping_out,
-            a_fork_that_copies_against_swapping_out,
-            swapping_out_against_a_fault,
-            swapping_out_against_a_store,
-            swapping_out_against_munmap,
-            two_pages_go_out_at_a_time,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            a_fault_against_a_fault,
-            a_fault_against_the_page_going_out_again,
-            a_fault_against_munmap,
-            a_fault_against_a_discard,
-            a_fork_against_a_fault,
-            a_fork_against_another_use_of_the_slot,
-            a_fork_against_swapping_out,
-            a_fork_that_copies_against_swapping_out,
-            swapping_out_against_a_fault,
-            swapping_out_against_a_store,
-            swapping_out_against_munmap,
-            two_pages_go_out_at_a_time,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

@@ -92,28 +92,20 @@ fn store_of_a_cpu_that_arrives_against_an_interrupt() {
     });
 }
 
+/// Those that have pages of the world's space.
+const WITH_PAGES: &[(&str, fn())] = models![
+    first_walk_and_store_against_munmap,
+    walk_and_store_against_munmap,
+    store_of_a_cpu_that_arrives_against_munmap,
+    store_of_a_cpu_that_arrives_against_an_interrupt
+];
+
 #[test]
 fn beside_a_pager() {
-    pager::beside_a_pager(
-        Pager::SwapsOut,
-        models![
-            first_walk_and_store_against_munmap,
-            walk_and_store_against_munmap,
-            store_of_a_cpu_that_arrives_against_munmap,
-            store_of_a_cpu_that_arrives_against_an_interrupt,
-        ],
-    );
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
 }
 
 #[test]
 fn where_memory_fails() {
-    pager::beside_a_pager(
-        Pager::Fails,
-        models![
-            first_walk_and_store_against_munmap,
-            walk_and_store_against_munmap,
-            store_of_a_cpu_that_arrives_against_munmap,
-            store_of_a_cpu_that_arrives_against_an_interrupt,
-        ],
-    );
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }
