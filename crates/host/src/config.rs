@@ -1,4 +1,4 @@
-//! What a hosted machine is made of, and why it could not be made.
+//! The configuration of a hosted machine, and why one is refused.
 
 use crate::barrier::Barrier;
 use core::fmt;
@@ -18,7 +18,8 @@ pub enum Mode {
     Broadcast,
 }
 
-/// What a [`Hosted`](crate::Hosted) is made of. Made from the default:
+/// Configures a [`Hosted`](crate::Hosted). The default has one CPU, 64 MiB of memory, 1,536 TLB
+/// entries, zeroed frames and no swap area.
 ///
 /// ```
 /// use softfault_host::HostedConfig;

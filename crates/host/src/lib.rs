@@ -1,9 +1,26 @@
 //! The hosted machine: Softfault in an ordinary process.
 //!
-//! Physical memory is an arena, threads act as CPUs, page tables are real tables
-//! of the core's format in that arena, and every CPU has an emulated TLB that
-//! goes stale as a real one does. Programs are closures that load and store
-//! through it.
+//! - Physical memory is an arena, one mapping of the host.
+//! - Threads act as CPUs: a thread calls [`Hosted::bind`] before its first call into the core.
+//! - Page tables are tables of the core's format in the arena. Each CPU has an emulated TLB,
+//!   which goes stale as a real one does.
+//! - Programs are closures that load and store through the TLB ([`Running`]).
+//!
+//! ```
+//! use softfault::{CpuId, MapFlags, Prot, Tunables, Vm};
+//! use softfault_host::{Hosted, HostedConfig};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let vm = Vm::new(Hosted::new(HostedConfig::default())?, Tunables::default())?;
+//! let cpu = vm.machine().bind(CpuId(0))?;
+//! let space = vm.new_space()?;
+//! let addr = space.mmap(0, 1 << 20, Prot::READ | Prot::WRITE, MapFlags::PRIVATE | MapFlags::ANONYMOUS)?;
+//! let program = cpu.enter(&space)?;
+//! program.write_u64(addr, 42)?;
+//! assert_eq!((program.read_u64(addr)?, space.rss_pages().minor_faults), (42, 1));
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! ```text
 //! Hosted ── bind ──> CpuGuard ── enter(space) ──> Running ── read, write, fetch
@@ -11,7 +28,7 @@
 //!   cpus: TLB,         that CPU now                  and set accessed and dirty
 //!   mailbox, slot
 //! ```
-//! `machine.rs` is what the core asks for; `access.rs` is what programs do;
+//! `machine.rs` implements the core's [`Machine`](softfault::Machine), `access.rs` the accesses of programs;
 //! `shootdown.rs`, `walk.rs` and `tlb.rs` are the emulated hardware between them.
 //!
 //! # Invariants
