@@ -34,6 +34,8 @@ pub(super) struct Town<'vm> {
     pins: Vec<Pin<'vm, Hosted>>,
     /// Pages that lay in each block.
     uses: Vec<u64>,
+    /// Of the block that was used least, when enough processes had come: afterwards blocks change their class.
+    nr_uses: u64,
     nr_total: u64,
     nr_processes: u64,
     turn: u64,
@@ -56,6 +58,7 @@ impl<'vm> Town<'vm> {
             nr_processes: 0,
             turn: 0,
             nr_pages: 0,
+            nr_uses: 0,
         }
     }
 
@@ -82,6 +85,7 @@ impl<'vm> Town<'vm> {
             progress(now);
             let is_enough = now.nr_uses >= size.nr_uses || shown >= MOST_TIMES * size.nr_processes;
             if shown >= size.nr_processes && is_enough {
+                self.nr_uses = now.nr_uses;
                 return Ok(());
             }
         }
@@ -227,7 +231,7 @@ impl<'vm> Town<'vm> {
             mix: self.mix,
             nr_cpus: size.nr_cpus,
             nr_processes: self.nr_processes,
-            nr_uses: self.least_uses(),
+            nr_uses: self.nr_uses,
             nr_used: self.nr_total - nr_free,
             nr_object_pages: in_libraries + processes.map(|process| process.nr_shared).sum::<u64>(),
             nr_pins: self.pins.len() as u64,
