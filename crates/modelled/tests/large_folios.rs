@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Modelled, RW, World, explore, run, use_whole_block};
+use common::{Modelled, RW, World, explore, run, use_three_whole_blocks, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, SharedObject};
+use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
+use std::sync::{Arc, Mutex};
 
 type Object = SharedObject<'static, Modelled>;
 
@@ -15,6 +16,10 @@ const LARGE: u64 = 512;
 /// An object whose pages are of 2 MiB where there are frames, which is once; its top node is there.
 fn world() -> (World, &'static Object) {
     use_whole_block();
+    world_of_blocks()
+}
+
+fn world_of_blocks() -> (World, &'static Object) {
     let w = World::new(Discipline::Lockfree, 0, 1);
     let orders = FolioOrders::new(Order(0), Order(9)).unwrap();
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(LARGE * 4096, orders).unwrap()));
@@ -66,6 +71,106 @@ fn a_fill_against_a_discard_of_a_part() {
         let write = move || object.write(4096, &[7; 8]).unwrap();
         run(vec![Box::new(write), Box::new(move || object.discard(0..1))]);
         assert_eq!((word(object, 0), word(object, 1)), ([0; 8], [7; 8]));
+        w.check(&[]);
+    });
+}
+
+/// A world in which the folio can move, as its second page is mapped; the page's frame.
+fn world_to_move() -> (World, &'static Object, Pfn) {
+    use_three_whole_blocks();
+    let (w, object) = world_of_blocks();
+    object.write(0, &[7; 8]).unwrap();
+    object.write(4096, &[8; 8]).unwrap();
+    fault(w, 1);
+    let pfn = w.space.translate_at_rest((AT + 1) * 4096).unwrap().pfn;
+    (w, object, pfn)
+}
+
+/// One CPU moves the folio by its second frame, another does something with it.
+fn move_against(
+    preemptions: usize,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+    expected: [u8; 2],
+) {
+    explore(preemptions, move || {
+        let (w, object, pfn) = world_to_move();
+        let mover = move || _ = w.vm.migrate_frame(pfn);
+        run(vec![Box::new(mover), Box::new(move || other(w, object))]);
+        w.check(&[]);
+        assert_eq!([word(object, 0), word(object, 1)], expected.map(|byte| [byte; 8]));
+    });
+}
+
+#[test]
+fn a_large_folio_moves() {
+    explore(0, || {
+        let (w, object, pfn) = world_to_move();
+        let moved = w.vm.migrate_frame(pfn).unwrap();
+        fault(w, 1);
+        assert_eq!(w.space.translate_at_rest((AT + 1) * 4096).unwrap().pfn, moved);
+        assert_eq!([word(object, 0), word(object, 1)], [[7; 8], [8; 8]]);
+        w.check(&[]);
+    });
+}
+
+/// The page that has no entry yet gets one, of the old folio or of the new one.
+#[test]
+fn a_move_against_a_fault() {
+    move_against(2, |w, _| w.space.write(AT * 4096, &[9; 8]).unwrap(), [9, 8]);
+}
+
+#[test]
+fn a_move_against_a_store_to_a_tail() {
+    move_against(2, |w, _| w.space.write((AT + 1) * 4096, &[9; 8]).unwrap(), [7, 9]);
+}
+
+/// The word becomes a node, or stays one word in another block.
+#[test]
+fn a_move_against_a_cut() {
+    move_against(1, |_, object| object.discard(1..LARGE), [7, 0]);
+}
+
+/// Its tails lose their descriptors before it is marked, or afterwards: in the block that it fills then.
+#[test]
+#[ignore = "four seconds, for a mutant: `-- --ignored`"]
+fn a_move_against_the_end_of_descriptors() {
+    move_against(1, |_, object| assert_eq!(object.free_tail_descs(0), Ok(3)), [7, 8]);
+}
+
+/// Who moves a folio without descriptors brings them back; so does another CPU.
+#[test]
+fn a_move_against_the_return_of_descriptors() {
+    explore(0, || {
+        let (w, object, pfn) = world_to_move();
+        object.free_tail_descs(0).unwrap();
+        let nr_total = w.vm.vmstat().nr_total_pages;
+        let mover = move || _ = w.vm.migrate_frame(pfn);
+        run(vec![Box::new(mover), Box::new(move || _ = object.restore_tail_descs(0))]);
+        w.check(&[]);
+        assert_eq!(nr_total - w.vm.vmstat().nr_total_pages, 3, "brought back once");
+        assert_eq!([word(object, 0), word(object, 1)], [[7; 8], [8; 8]]);
+    });
+}
+
+/// A pin of a tail keeps the folio where it is, whenever it came.
+#[test]
+fn a_move_against_a_pin_of_a_tail() {
+    explore(1, || {
+        let (w, object, pfn) = world_to_move();
+        let held = Arc::new(Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || match w.space.pin_page_mut((AT + 1) * 4096, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+            Err(error) => panic!("{error}"),
+        };
+        let mover = move || _ = w.vm.migrate_frame(pfn);
+        run(vec![Box::new(mover), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        held.write(0, &[9; 8]);
+        assert_eq!(word(object, 1), [9; 8], "moved away under a pin");
+        assert!(w.vm.migrate_frame(held.pfn()).is_err());
+        drop(held);
         w.check(&[]);
     });
 }

@@ -37,7 +37,7 @@ fn patient() -> CompactBudget {
 #[test]
 fn a_folio_moves_by_any_of_its_frames() {
     in_each_setup(1, 32 << 20, |w| {
-        for order in 1..=8 {
+        for order in 1..=9 {
             let nr = 1 << order;
             let object = object(w, 2 * nr, orders(order, order));
             let child = w.vm.new_space().unwrap();
@@ -92,7 +92,7 @@ fn a_moved_folio_is_as_dirty_as_it_was() {
     });
 }
 
-/// A pin of any page holds all of them; one of 2 MiB has a block of its own.
+/// A pin of any page holds all of them.
 #[test]
 fn a_pinned_folio_stays() {
     in_each_setup(1, 32 << 20, |w| {
@@ -110,7 +110,10 @@ fn a_pinned_folio_stays() {
         drop(pin);
         let large = self::object(w, 512, orders(9, 9));
         map(w.space, AT, 512, &large, 0);
-        assert_eq!(w.vm.migrate_frame(frame(w.space, 77)), Err(MigrateRefusal::HugePage));
+        let pin = w.space.pin_page_mut(AT + 300 * PAGE, Term::Short).unwrap();
+        assert_eq!(w.vm.migrate_frame(frame(w.space, 77)), Err(MigrateRefusal::Pinned));
+        drop(pin);
+        assert!(w.vm.migrate_frame(frame(w.space, 77)).is_ok());
         check(w.vm, &[w.space]);
     });
 }
@@ -173,6 +176,24 @@ fn blocks_with_folios_are_emptied() {
         assert!(nr_made * 100 >= possible * 90, "{nr_made} of {possible}, {} before", before.nr_usable / 512);
         kept.iter().for_each(|page| assert_eq!(content(&object, page * PAGE), page.to_le_bytes(), "page {page}"));
         assert_eq!(w.vm.compact_step(&patient().with_nr_mappings(0)), Err(CompactRefusal::NoBlock));
+    });
+}
+
+/// Compaction empties blocks, and leaves those that one folio fills.
+#[test]
+fn a_block_with_one_folio_stays() {
+    in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
+        let nr = w.vm.fragmentation(Order::PMD).nr_usable / 512;
+        let object = object(w, 512 * nr, orders(9, 9));
+        (0..nr).for_each(|i| object.write(i * 512 * PAGE, b"h").unwrap());
+        map(w.space, AT, 512 * nr, &object, 0);
+        let frames = [0, nr - 1].map(|i| frame(w.space, i * 512));
+        for _ in 0..20 {
+            assert!(w.vm.compact_step(&patient()).is_err());
+        }
+        assert_eq!([0, nr - 1].map(|i| frame(w.space, i * 512)), frames);
+        assert_eq!(w.vm.event(Event::PgmigrateSuccess), 0);
+        check(w.vm, &[w.space]);
     });
 }
 

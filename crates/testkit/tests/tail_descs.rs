@@ -7,7 +7,7 @@ mod common;
 use common::objects::{Object, bytes, map, touch};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::{CpuId, Event, Order, Pfn, TailDescsRefusal, Term};
+use softfault::{CpuId, Event, MigrateRefusal, Order, Pfn, TailDescsRefusal, Term};
 use softfault_testkit::random::Random;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -97,6 +97,36 @@ fn nobody_notices() {
         assert_eq!(bytes(&child, AT + 40 * PAGE), 47_u64.to_le_bytes());
         drop(child);
         check(w.vm, &[w.space, &others]);
+    });
+}
+
+/// They come back before it moves, if there are frames for both.
+#[test]
+fn such_a_folio_moves() {
+    in_setup(Setup::PLAIN, 1, 24 << 20, |w| {
+        let object = object(w, 1, 9);
+        map(w.space, AT, NR, &object, 0);
+        write_all(&object, NR);
+        for (fails_at, nr_back) in [(Some(0), 0), (Some(2), 0), (Some(3), 3), (None, 3)] {
+            touch(w.space, AT + 77 * PAGE).unwrap();
+            let from = w.space.translate_at_rest(AT + 77 * PAGE).unwrap().pfn;
+            _ = object.free_tail_descs(0);
+            let before = w.vm.vmstat();
+            w.vm.fail_allocation(fails_at);
+            let moved = w.vm.migrate_frame(from);
+            w.vm.fail_allocation(None);
+            check(w.vm, &[w.space]);
+            let after = w.vm.vmstat();
+            assert_eq!(before.nr_total_pages - after.nr_total_pages, nr_back, "{fails_at:?}");
+            assert_eq!(before.nr_free_pages - after.nr_free_pages, nr_back);
+            touch(w.space, AT + 77 * PAGE).unwrap();
+            let now = w.space.translate_at_rest(AT + 77 * PAGE).unwrap().pfn;
+            match fails_at {
+                Some(_) => assert_eq!((moved, now), (Err(MigrateRefusal::NoTarget), from)),
+                None => assert_eq!((moved, now == from), (Ok(now), false)),
+            }
+            assert_all(w.space, NR);
+        }
     });
 }
 

@@ -22,7 +22,10 @@ const FAR_RANGES: [FrameRange; 2] =
 /// Frames of one with a whole block.
 const WHOLE_RANGES: [FrameRange; 2] =
     [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(512), nr_frames: 512 }];
-const ARENA_FRAMES: u64 = 1032;
+/// Frames of one with three.
+const THREE_RANGES: [FrameRange; 2] =
+    [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(512), nr_frames: 1536 }];
+const ARENA_FRAMES: u64 = 2048;
 pub const NR_CPUS: usize = 3;
 
 loom::thread_local! {
@@ -35,7 +38,7 @@ const MOST_CPUS: usize = 40;
 std::thread_local! {
     static CPUS: Cell<usize> = const { Cell::new(NR_CPUS) };
     static HAS_BLOCKS: Cell<bool> = const { Cell::new(false) };
-    static HAS_WHOLE_BLOCK: Cell<bool> = const { Cell::new(false) };
+    static NR_WHOLE_BLOCKS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// From now on worlds of this test have three blocks, fewer than CPUs want: all of them take
@@ -46,7 +49,12 @@ pub fn use_blocks() {
 
 /// From now on worlds of this test have a block that is wholly free.
 pub fn use_whole_block() {
-    HAS_WHOLE_BLOCK.set(true);
+    NR_WHOLE_BLOCKS.set(1);
+}
+
+/// The same with three of them: one for a folio, one for where it moves, one for small pages.
+pub fn use_three_whole_blocks() {
+    NR_WHOLE_BLOCKS.set(3);
 }
 
 /// From now on worlds of this test have so many CPUs.
@@ -167,10 +175,11 @@ pub struct Modelled;
 unsafe impl Machine for Modelled {
     type Format = Toy;
     fn frames(&self) -> &[FrameRange] {
-        match (HAS_BLOCKS.get(), HAS_WHOLE_BLOCK.get()) {
+        match (HAS_BLOCKS.get(), NR_WHOLE_BLOCKS.get()) {
             (true, _) => &FAR_RANGES,
-            (false, true) => &WHOLE_RANGES,
-            (false, false) => &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }],
+            (false, 3) => &THREE_RANGES,
+            (false, 1) => &WHOLE_RANGES,
+            (false, _) => &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }],
         }
     }
     fn begin(&mut self) -> bool {

@@ -6,7 +6,7 @@ use super::attempt::Attempt;
 use super::candidates::{Candidates, NR_CANDIDATES};
 use super::moves::Movable;
 use super::{CompactRefusal, MigrateRefusal};
-use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
 use crate::frame::{Class, FrameKind, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::BlockSummary;
@@ -130,9 +130,11 @@ impl<M: Machine> Attempt<'_, M> {
         self.left.nr_mappings > 0
     }
 
-    /// Whether a frame looks as if it could be moved, and may be within the budget.
+    /// Whether a frame looks as if it could be moved, and may be within the budget. A folio that fills a
+    /// block stays: it would take a free block to make one.
     pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
         match self.vm.check_movable(pfn)? {
+            Movable::OfObject { order, .. } if order >= Order::PMD => Err(MigrateRefusal::HugePage),
             Movable::OfObject { .. } if !self.moves_objects() => Err(MigrateRefusal::TooManyMaps),
             movable => Ok(movable),
         }

@@ -11,8 +11,8 @@ use crate::space::Vm;
 /// Frames that are moved together: one grace period for all of them. More would
 /// keep the programs that want the first of them waiting for the last.
 pub(super) const MOVES_MAX: usize = 16;
-/// The largest folio of an object that moves: one of 2 MiB fills a block.
-const LARGEST: Order = Order(8);
+/// The largest folio of an object that moves: it fills a block.
+const LARGEST: Order = Order::PMD;
 /// Entries of one of them.
 pub(super) const MAPS_MAX: u64 = 16;
 

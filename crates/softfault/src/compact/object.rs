@@ -12,6 +12,9 @@
 //! Programs fault again, locked pages included: any number of entries may map a page, so they
 //! are not remembered.
 //!
+//! A folio of 2 MiB moves as any: it has one word, and its target is a whole block. Compaction, which makes
+//! blocks, leaves it.
+//!
 //! A page whose memory failed goes in the same way, to no frame: its slot says so.
 //!
 //! A mover waits for sections, shootdowns, `Busy` entries and subscribers, and for no other
@@ -23,7 +26,7 @@
 use super::MigrateRefusal;
 use super::moves::{MOVES_MAX, Move, Moves};
 use crate::account::Event;
-use crate::addr::{ObjectPages, Order, Pfn};
+use crate::addr::{BlockId, ObjectPages, Order, Pfn};
 use crate::machine::Machine;
 use crate::mem;
 use crate::notify::notice::Why;
@@ -150,18 +153,31 @@ impl<M: Machine> Vm<M> {
     /// reference.
     fn finish_object_move(&self, moving: &Moving<'_, '_, M>) -> Result<(), MigrateRefusal> {
         let Move { from, to, order } = moving.this;
-        let is_pinned = self.frames.desc(from).state().pins() > 0;
-        if !is_pinned {
+        let refused = self.why_it_stays(from, order);
+        if refused.is_none() {
             self.copy_pages(moving.this);
             self.make_moved_folio(from, to, order);
             self.frames.carry_age(from, to);
         }
-        self.object_end_move(moving.object, moving.page, moving.in_folio(if is_pinned { from } else { to }));
-        if is_pinned {
-            return Err(MigrateRefusal::Pinned);
+        self.object_end_move(moving.object, moving.page, moving.in_folio(if refused.is_none() { to } else { from }));
+        match refused {
+            Some(refusal) => Err(refusal),
+            None => {
+                self.end_folio(from, order);
+                Ok(())
+            }
         }
-        self.end_folio(from, order);
-        Ok(())
+    }
+
+    /// Final once the folio is marked, and no entry is left. One whose tails have no descriptors had them
+    /// when the move began: who takes them waits until it is not moving, who brings them back does so
+    /// only then.
+    fn why_it_stays(&self, head: Pfn, order: Order) -> Option<MigrateRefusal> {
+        if self.frames.desc(head).state().pins() > 0 {
+            return Some(MigrateRefusal::Pinned);
+        }
+        let is_bare = order >= Order::PMD && self.frames.is_bare(BlockId::of(head));
+        is_bare.then_some(MigrateRefusal::Raced)
     }
 
     /// Answers other CPUs between two pages.
@@ -176,6 +192,10 @@ impl<M: Machine> Vm<M> {
     /// Takes the page out of its frame, whose memory has failed, and the frame out of use. Its slot
     /// says so from now on (`source/fail.rs`). `head` is the first of the 2^order frames of its folio.
     pub(super) fn poison_object_page(&self, pfn: Pfn, head: Pfn, order: Order) -> Result<(), MigrateRefusal> {
+        // What stays of 2 MiB would need a node.
+        if order >= Order::PMD {
+            return Err(MigrateRefusal::HugePage);
+        }
         let mut kept = None;
         let this = Move { from: head, to: head, order };
         let mut moving = [Some(self.begin_object_move(this, u64::MAX, &mut kept)?)];

@@ -15,7 +15,7 @@ pub enum MigrateRefusal {
     Meta,
     /// It is a hole, the zero frame, or was taken out of use.
     Reserved,
-    /// It is part of a larger page: a huge one, or a folio of an object that fills a block.
+    /// It is part of a larger page: a huge one, or a folio of an object that fills a block and is not to be moved as one.
     HugePage,
     /// It is free, or in somebody's hand.
     NotInUse,

@@ -7,10 +7,11 @@ use super::migrate::Migration;
 use super::moves::{Movable, Move, nobody_is_told};
 use super::object::ObjectMoves;
 use super::subscribed::SubscribedMoves;
-use crate::addr::{Order, Pfn};
+use crate::addr::{BlockId, Order, Pfn};
 use crate::frame::{Content, Fill, OutOfFrames};
 use crate::machine::Machine;
 use crate::space::Vm;
+use crate::space::ops::TailDescsRefusal;
 use crate::space::relief::Lack;
 
 /// Mappings of an object that are gone through for one of its pages that is pinned for long. A
@@ -98,10 +99,24 @@ impl<M: Machine> Vm<M> {
 
     /// Moves a folio of several pages of an object, and gives its new head.
     fn migrate_folio(&self, from: Pfn, order: Order, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
+        if order >= Order::PMD && self.frames.is_bare(BlockId::of(from)) {
+            self.restore_to_move(from)?;
+        }
         let (to, _held) = self.obtain_folio_to_fill(order).map_err(MigrateRefusal::of)?;
         let result = self.move_of_object(Move { from, to, order }, most_mappings);
         self.release_run(if result.is_ok() { from } else { to }, order.nr_pages(), Content::Unknown);
         result.map(|()| to)
+    }
+
+    /// The tails of a folio get their descriptors back, before anything is marked. Who takes them
+    /// again before the folio is marked is met there.
+    fn restore_to_move(&self, head: Pfn) -> Result<(), MigrateRefusal> {
+        let (object, page) = self.object_of(head).ok_or(MigrateRefusal::Raced)?;
+        match self.restore_tail_descs_if_free(object.id, page) {
+            Err(TailDescsRefusal::NoFrames) => Err(MigrateRefusal::NoTarget),
+            // It is not what it was; the words of the object decide.
+            _ => Ok(()),
+        }
     }
 
     fn move_of_object(&self, this: Move, most_mappings: u64) -> Result<(), MigrateRefusal> {

@@ -2,8 +2,7 @@
 //!
 //! Locks on entry: the object's `resize`, no section.
 
-use super::object::ObjectSlot;
-use super::slot::{ObjectPage, PageFrame};
+use super::slot::ObjectPage;
 use crate::addr::{BlockId, ObjectPages, Order};
 use crate::links::Links;
 use crate::machine::Machine;
@@ -11,19 +10,6 @@ use crate::space::vma::ObjectId;
 use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
-    /// The frame of a page that is there, and the size of its folio.
-    pub(crate) fn object_folio(&self, id: ObjectId, page: u64) -> Option<PageFrame> {
-        let section = self.section();
-        match self.object_slot(section.inside(), id, page) {
-            ObjectSlot::Page(slot) => match slot.page() {
-                ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => Some(frame),
-                ObjectPage::Absent | ObjectPage::Filling | ObjectPage::Poisoned => None,
-                ObjectPage::Swapped(_) | ObjectPage::InTransit(_) => None,
-            },
-            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => None,
-        }
-    }
-
     /// The pages, which were barred and are not moving, stay. Calls `f` with the block of the folio that
     /// they are, if they are one that fills a block: no entry maps it, and nobody else changes it.
     pub(crate) fn object_unbar<T>(&self, id: ObjectId, pages: ObjectPages, f: &dyn Fn(BlockId) -> T) -> Option<T> {

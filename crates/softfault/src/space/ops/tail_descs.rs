@@ -9,6 +9,9 @@
 //! While the slots are marked a program that wants a page of the folio waits, as for one that moves. It
 //! faults again afterwards: no entry is kept. Pins stay: they are counted at the head.
 //!
+//! A folio without them does not move (`compact/single.rs` restores them first). So while a section is open in
+//! which it was not marked as moving it fills its block.
+//!
 //! Locks on entry: none, no section. Takes the object's `resize`, under which no frame is obtained.
 
 use super::super::Vm;
@@ -20,6 +23,7 @@ use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::policy::folio::around;
 use crate::source::handle::SharedObject;
+use crate::source::slot::ObjectPage;
 use crate::space::vma::ObjectId;
 
 /// Why the descriptors of a folio's tails stay as they are.
@@ -109,8 +113,8 @@ impl<M: Machine> Vm<M> {
     fn try_free_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
-        let b = self.object_block(id, page).ok_or(TailDescsRefusal::NoFolio)?;
-        if self.frames.is_bare(b) {
+        let is_bare = self.with_large_folio(id, page, |b| self.frames.is_bare(b));
+        if is_bare.ok_or(TailDescsRefusal::NoFolio)? {
             return Err(TailDescsRefusal::Unchanged);
         }
         let pages = ObjectPages::from(around(page, Order::PMD));
@@ -134,18 +138,33 @@ impl<M: Machine> Vm<M> {
     fn try_restore_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
         let spares = self.with_relief(&mut || self.reserved_spares()).map_err(|_| TailDescsRefusal::NoFrames)?;
+        self.restore_with(id, page, &spares)
+    }
+
+    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs), for who relieves memory himself.
+    pub(crate) fn restore_tail_descs_if_free(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
+        let spares = self.reserved_spares().map_err(|_| TailDescsRefusal::NoFrames)?;
+        self.counted(Event::TailDescsRestored, self.restore_with(id, page, &spares))
+    }
+
+    /// The frames are used, or go back.
+    fn restore_with(&self, id: ObjectId, page: u64, spares: &DescSpares) -> Result<u64, TailDescsRefusal> {
         let _resize = lock_word(&self.object(id).resize, &self.machine);
-        let refusal = match self.object_block(id, page) {
-            // A mover that has marked the folio gives up a bare one.
-            Some(b) if self.frames.is_bare(b) => {
-                self.make_whole(b, &spares);
-                return Ok(NR_OF_TAILS as u64);
+        let restored = self.with_large_folio(id, page, |b| {
+            let is_bare = self.frames.is_bare(b);
+            if is_bare {
+                self.make_whole(b, spares);
             }
-            Some(_) => TailDescsRefusal::Unchanged,
-            None => TailDescsRefusal::NoFolio,
-        };
-        spares.iter().for_each(|pfn| self.give_back(*pfn, Fill::Fixed));
-        Err(refusal)
+            is_bare
+        });
+        if restored != Some(true) {
+            spares.iter().for_each(|pfn| self.give_back(*pfn, Fill::Fixed));
+        }
+        match restored {
+            Some(true) => Ok(NR_OF_TAILS as u64),
+            Some(false) => Err(TailDescsRefusal::Unchanged),
+            None => Err(TailDescsRefusal::NoFolio),
+        }
     }
 
     /// In use from now on, so that nothing is held under the lock.
@@ -156,8 +175,19 @@ impl<M: Machine> Vm<M> {
         Ok(spares)
     }
 
-    /// The block that the folio of that page fills. Under `resize`.
-    fn object_block(&self, id: ObjectId, page: u64) -> Option<BlockId> {
-        self.object_folio(id, page).filter(|frame| frame.order == Order::PMD).map(|frame| BlockId::of(frame.pfn))
+    /// Calls `f` with the block that the folio of that page fills, in a section in which it stays there:
+    /// whoever begins to move it waits for the section, and one who moves it already is waited for. Under
+    /// `resize`.
+    fn with_large_folio<T>(&self, id: ObjectId, page: u64, f: impl FnOnce(BlockId) -> T) -> Option<T> {
+        loop {
+            let section = self.section();
+            match self.object_slot(section.inside(), id, page).page() {
+                ObjectPage::Frame(frame) if frame.order == Order::PMD => return Some(f(BlockId::of(frame.pfn))),
+                ObjectPage::Leaving(_) => {}
+                _ => return None,
+            }
+            drop(section);
+            self.machine.relax();
+        }
     }
 }
