@@ -90,7 +90,8 @@ pub(crate) struct Unlocked {
 }
 
 impl FrameDesc {
-    /// Makes a frame that is the caller's alone the page of an object, which it is going to read.
+    /// Makes a frame that is the caller's alone the page of an object, which it is going to read. The word of the
+    /// page names it.
     pub(crate) fn assign_reading(&self, object: u64, index: u64) {
         self.owner.set(object);
         self.index.set(index);

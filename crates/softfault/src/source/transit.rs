@@ -4,7 +4,7 @@
 //! out    the page is marked as moving, no entry or pin is left     compact/object_out.rs
 //!        folio locked ─▶ word: in transit ─▶ the machine writes
 //!        folio unlocked ─▶ word: swapped, or the frame if it was not written ─▶ who waits is woken
-//! in     section: a frame, its folio locked ─▶ word: in transit; the object is kept
+//! in     section: a frame ─▶ word: in transit ─▶ its folio locked; the object is kept
 //!        the machine reads ─▶ bytes that are not kept are zeroed
 //!        folio unlocked ─▶ word: the frame, or swapped if it was not read ─▶ who waits is woken
 //! ```
@@ -72,9 +72,11 @@ impl<M: Machine> Links<M> {
         away: Swapped,
         pfn: Pfn,
     ) -> Result<Transit<'s, M>, LostFill> {
-        // Before the word names it.
-        self.frames.desc(pfn).assign_reading(id.0, page);
         at.begin_read(away, pfn)?;
+        // After the word: whoever loses locks nothing. A CPU may still be looking for the lock of a page
+        // that this frame had before, and would sleep, and nobody would wake it. Whoever finds the word
+        // before the lock looks again.
+        self.frames.desc(pfn).assign_reading(id.0, page);
         Ok(Transit { object: self.object_keep_found(inside, id), page, away, pfn })
     }
 
@@ -158,3 +160,7 @@ impl<M: Machine> Transit<'_, M> {
         written
     }
 }
+
+#[cfg(test)]
+#[path = "transit_tests.rs"]
+mod tests;

@@ -184,11 +184,13 @@ impl SwapArea {
         self.always(slot, &|state| state - ENTRY)
     }
 
-    /// Begins to read the page. `None` where no entry names the slot, or too many read it.
+    /// Begins to read the page. `None` where no entry names the slot, too many read it, or it has an object's page
+    /// that is not written: no entry of a table names that, and the machine reads no slot that it is writing.
     /// What it finds may be another page than the caller saw an entry of: it has to look at that
     /// again before it uses what was read. If the entry names the slot then, this is its page.
     pub(crate) fn begin_read(&self, slot: SwapSlot) -> Option<Source> {
-        let may_read = |state: u64| state & ENTRIES != 0 && state & READERS != READERS;
+        let is_somewhere = |state: u64| state & (FRAME | WRITTEN) != 0;
+        let may_read = |state: u64| state & ENTRIES != 0 && state & READERS != READERS && is_somewhere(state);
         let _spares_nothing = self.change(slot, &|state| may_read(state).then_some(state + READER))?;
         let data = self.slot(slot);
         // While somebody reads the frame stays, or there is none.

@@ -71,6 +71,26 @@ fn nothing_is_lost_that_was_not_written() {
     });
 }
 
+/// A late reader of a private page finds that the slot is an object's by now. The machine does not read a slot that
+/// it writes, nor one that it could not write.
+#[test]
+fn the_page_of_an_object_is_not_read_before_it_is_written() {
+    with_area(1, |area| {
+        for written in [Err(SwapError), Ok(())] {
+            let slot = area.claim().unwrap();
+            area.begin_object(slot);
+            assert_eq!(area.begin_read(slot), None, "the machine writes it");
+            assert_eq!(area.written(slot, written), NOTHING);
+            let may_read = written.is_ok();
+            assert_eq!(area.begin_read(slot), may_read.then_some(Source::Area));
+            assert_eq!(area.drop_entry(slot), NOTHING);
+            if may_read {
+                assert_eq!((area.claim(), area.end_read(slot, ReadEnd::InVain)), (None, NOTHING));
+            }
+        }
+    });
+}
+
 #[test]
 fn a_page_that_nobody_needs_stays_until_the_write_is_over() {
     with_area(1, |area| {
