@@ -11,6 +11,7 @@ use softfault::{
     Access, CpuId, Event, FaultDone, FaultError, HugeKnobs, MapFlags, MigrateRefusal, MlockFlags, Notice, ObjectPart,
     ObjectWriteError, Order, Pfn, SharedObject, SwapRefusal, Term, Tunables, Vm, Why,
 };
+use softfault_host::nr_steps;
 use softfault_testkit::formats::Tested;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -222,6 +223,19 @@ fn what_cannot_be_swapped_out_is_refused_by_name() {
         let places = [BASE, MIDDLE, BASE + 2 * PAGE, 2 * AWAY].map(|at| frame(w.space, at));
         assert_eq!(places.map(|pfn| w.vm.swap_out_frame(pfn)), [Ok(0); 4]);
         assert_eq!(refused(2 * AWAY + PAGE), SwapRefusal::Full);
+    });
+}
+
+/// Each mapping of the page is looked at twice, and other CPUs are answered meanwhile.
+#[test]
+fn many_mappings_answer_others() {
+    const MANY: u64 = 300;
+    with_pages(|w, object| {
+        (0..MANY).for_each(|i| map(w.space, AWAY + i * 2 * BYTES, NR_PAGES, &object));
+        let pfn = frame(w.space, MIDDLE);
+        let before = nr_steps();
+        assert_eq!(w.vm.swap_out_frame(pfn), Ok(0));
+        assert!(nr_steps() - before >= 2 * MANY, "each mapping is a step");
     });
 }
 

@@ -21,6 +21,7 @@ use crate::account::Event;
 use crate::addr::{ObjectPages, Order, SwapSlot, Vpn};
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::pace::Pace;
 use crate::source::away::Swapped;
 use crate::source::keep::KeptObject;
 use crate::source::members::MembersCursor;
@@ -80,7 +81,9 @@ impl<M: Machine> Vm<M> {
     fn any_mapping_locks(&self, id: ObjectId, page: u64) -> bool {
         let mut at = MembersCursor::default();
         let pages = ObjectPages { start: page, end: page + 1 };
+        let mut pace = Pace::new(&self.machine);
         while let Some(visit) = self.visit_next(id, pages, &mut at) {
+            pace.search();
             let vpn = Vpn(page.wrapping_add(visit.identity.displacement));
             let space = visit.space();
             let section = space.section();
