@@ -12,7 +12,7 @@ mod collapse_races;
 mod corpus;
 #[path = "../discards.rs"]
 mod discards;
-#[path = "../fast_path.rs"]
+#[path = "../fast_path/main.rs"]
 mod fast_path;
 #[path = "../huge.rs"]
 mod huge;

@@ -6,7 +6,7 @@ mod ages;
 mod churn;
 #[path = "../corpus.rs"]
 mod corpus;
-#[path = "../fast_path.rs"]
+#[path = "../fast_path/main.rs"]
 mod fast_path;
 #[path = "../huge_pins.rs"]
 mod huge_pins;

@@ -2,7 +2,7 @@
 
 #[path = "../ages.rs"]
 mod ages;
-#[path = "../fast_path.rs"]
+#[path = "../fast_path/main.rs"]
 mod fast_path;
 #[path = "../huge_races.rs"]
 mod huge_races;
