@@ -30,6 +30,8 @@ pub struct Limits {
     pub grows: bool,
     /// What all sides have.
     pub features: Features,
+    /// Additional steps about huge pages, in percent of all steps.
+    pub huge_percent: u64,
     /// Whether the knobs of huge pages are the sequence's to set.
     pub knobs: bool,
     /// Whether a Linux does the steps, too.
@@ -47,6 +49,7 @@ impl Default for Limits {
             heap: true,
             grows: true,
             features: Features::default(),
+            huge_percent: 0,
             knobs: true,
             linux: false,
             task_size: TASK_SIZE,
@@ -108,6 +111,10 @@ impl Maker {
 
     fn step(&mut self) -> Op {
         let who = self.who();
+        // At 0 no number is drawn: the sequences of known seeds stay what they are.
+        if self.limits.huge_percent > 0 && self.random.chance(self.limits.huge_percent) {
+            return self.huge(who);
+        }
         match self.random.below(100) {
             0..14 => self.mmap(who),
             14..20 => self.munmap(who),

@@ -14,7 +14,7 @@ mod corpus;
 mod discards;
 #[path = "../fast_path/main.rs"]
 mod fast_path;
-#[path = "../huge.rs"]
+#[path = "../huge/main.rs"]
 mod huge;
 #[path = "../huge_copies.rs"]
 mod huge_copies;
@@ -22,7 +22,7 @@ mod huge_copies;
 mod huge_ends;
 #[path = "../huge_pins.rs"]
 mod huge_pins;
-#[path = "../huge_races.rs"]
+#[path = "../huge_races/main.rs"]
 mod huge_races;
 #[path = "../map_over.rs"]
 mod map_over;

@@ -10,7 +10,7 @@ mod corpus;
 mod fast_path;
 #[path = "../huge_pins.rs"]
 mod huge_pins;
-#[path = "../huge_races.rs"]
+#[path = "../huge_races/main.rs"]
 mod huge_races;
 #[path = "../pins.rs"]
 mod pins;

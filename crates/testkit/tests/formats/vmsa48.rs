@@ -4,7 +4,7 @@
 mod ages;
 #[path = "../fast_path/main.rs"]
 mod fast_path;
-#[path = "../huge_races.rs"]
+#[path = "../huge_races/main.rs"]
 mod huge_races;
 #[path = "../pins.rs"]
 mod pins;
