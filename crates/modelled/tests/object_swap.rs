@@ -8,7 +8,7 @@ mod common;
 
 use common::{Modelled, RW, World, be, explore, let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail};
 use common::{run, use_swap};
-use softfault_modelled::{Access, MlockFlags, SharedObject, SwapRefusal, Term};
+use softfault_modelled::{Access, Advice, MlockFlags, SharedObject, SwapRefusal, Term};
 use softfault_modelled::{AddressSpace, Discipline, Event, FaultError, MapFlags, MigrateRefusal, ObjectPart, Pfn};
 
 type Object = SharedObject<'static, Modelled>;
@@ -264,6 +264,31 @@ fn in_against_out() {
         },
         |_, object| assert_eq!(content(object), [7, 7]),
     );
+}
+
+/// A fault wants a private page that was swapped out, whose slot becomes that of the object's page: the machine reads
+/// no slot that it writes.
+#[test]
+fn out_against_a_late_reader() {
+    explore(1, || {
+        let (w, object, pfn) = world(false);
+        be(0);
+        w.space.write(0, &[3]).unwrap();
+        let private = w.space.translate_at_rest(0).unwrap().pfn;
+        assert_eq!(w.vm.swap_out_frame(private), Ok(1));
+        let reader = move || {
+            let mut byte = [1];
+            w.space.read(0, &mut byte).unwrap();
+            assert!([3, 0].contains(&byte[0]));
+        };
+        let other = move || {
+            w.space.madvise(0, 4096, Advice::DontNeed).unwrap();
+            assert_eq!(w.vm.swap_out_frame(pfn), Ok(0));
+        };
+        run(vec![Box::new(reader), Box::new(other)]);
+        w.check(&[]);
+        assert_eq!(content(object), [7, 7]);
+    });
 }
 
 /// The last mapping goes, the handle has gone before; the header's frame is another object's at once.
