@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW};
+use common::huge::HUGE;
+use common::{DONTNEED, FIXED, PAGE, PRIVATE, RW, patient};
 use softfault::addr::Access;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
@@ -18,7 +19,6 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-const HUGE: u64 = 2 << 20;
 /// Where small pages lie.
 const SMALL: u64 = 0x10_0000_0000;
 /// Where huge ones are asked for.
@@ -88,11 +88,6 @@ fn fragment(vm: &Vm<Hosted>, space: &Space<'_>, keep_one_of: u64) -> Vec<u64> {
 
 fn frame_of(space: &Space<'_>, page: u64) -> Pfn {
     space.translate_at_rest(SMALL + page * PAGE).unwrap().pfn
-}
-
-/// A machine that is busy with other things takes no test's time away.
-fn patient() -> CompactBudget {
-    CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::huge::HUGE;
 use common::objects::{EXTRA, bytes, content, map, touch};
 use common::*;
 use softfault::{Access, FaultError, MremapFlags};
@@ -88,7 +89,6 @@ fn many_spaces_lose_what_is_discarded() {
 /// private pages, a huge page, guards, the object at another displacement.
 #[test]
 fn what_lies_between_two_mappings_stays() {
-    const HUGE: u64 = 2 << 20;
     in_setup(Setup::PLAIN, 1, 64 << 20, |w| {
         let nr_pages = 6 * HUGE / PAGE;
         let object = w.vm.new_shared_object(nr_pages * PAGE).unwrap();

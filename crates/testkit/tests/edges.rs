@@ -5,13 +5,12 @@
 
 mod common;
 
+use common::huge::{AT, HUGE};
 use common::turns::TwoCpus;
 use common::{FIXED, NONE, PAGE, PRIVATE, READ, RW, RWX, Space, huge};
 use softfault::policy::huge::Enabled;
 use softfault::{Access, AccessError, Event, FaultError, HugeKnobs, Prot};
 
-const AT: u64 = 0x10_0000_0000;
-const HUGE: u64 = 2 << 20;
 const HALF: u64 = HUGE / 2;
 /// In the second half.
 const THERE: u64 = AT + HALF + 5 * PAGE;

@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::objects::{Object, bytes, content, map};
+use common::moving::{counts_up, moves_all};
+use common::objects::{Object, bytes, content, faulted_frame, map, object, orders};
 use common::*;
-use softfault::policy::compact::CompactBudget;
-use softfault::policy::folio::FolioOrders;
 use softfault::{
     Access, CompactRefusal, CpuId, Event, FaultError, MigrateRefusal, Order, Pfn, PoisonRefusal, Term, Vm,
 };
@@ -15,21 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const AT: u64 = 0x20_0000_0000;
 
-fn orders(least: u8, most: u8) -> FolioOrders {
-    FolioOrders::new(Order(least), Order(most)).unwrap()
-}
-
-fn object<'vm>(w: &World<'vm>, nr_pages: u64, orders: FolioOrders) -> Object<'vm> {
-    w.vm.new_shared_object_of(nr_pages * PAGE, orders).unwrap()
-}
-
 fn frame(space: &Space<'_>, page: u64) -> Pfn {
-    space.handle_fault(AT + page * PAGE, Access::Read).unwrap();
-    space.translate_at_rest(AT + page * PAGE).unwrap().pfn
-}
-
-fn patient() -> CompactBudget {
-    CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
+    faulted_frame(space, AT + page * PAGE)
 }
 
 /// By any of its frames; all pages are beside each other afterwards as before, and all mappings
@@ -290,31 +276,8 @@ fn folio_moves_under_use() {
             let object = object(w, 2 * NR, orders(0, 3));
             map(w.space, AT, 2 * NR, &object, 0);
             let [nr_moved, rounds] = [0; 2].map(AtomicU64::new);
-            let program = |at: u64| {
-                let rounds = &rounds;
-                move |running: &Running<'_>, stop: &std::sync::atomic::AtomicBool| {
-                    let mut round = 0;
-                    while !stop.load(SeqCst) {
-                        for page in 0..NR {
-                            assert_eq!(running.read_u64(AT + page * PAGE + at).unwrap(), round, "page {page}");
-                            running.write_u64(AT + page * PAGE + at, round + 1).unwrap();
-                            // A page that comes and goes.
-                            let _ = running.write_u64(AT + (NR + page) * PAGE + at, page + 1);
-                        }
-                        round += 1;
-                        rounds.fetch_add(1, SeqCst);
-                    }
-                }
-            };
-            let mover = |_: &Running<'_>, stop: &std::sync::atomic::AtomicBool| {
-                while !stop.load(SeqCst) {
-                    for page in 0..2 * NR {
-                        if let Some(there) = w.space.translate_at_rest(AT + page * PAGE) {
-                            nr_moved.fetch_add(u64::from(w.vm.migrate_frame(there.pfn).is_ok()), SeqCst);
-                        }
-                    }
-                }
-            };
+            let program = |offset| counts_up(AT + offset, NR, &rounds);
+            let mover = moves_all(w.space, AT, 2 * NR, &nr_moved);
             w.race(&[&program(0), &program(8), &mover, &mover], |_| {
                 let mut round: u64 = 0;
                 while nr_moved.load(SeqCst) < 30 || rounds.load(SeqCst) < 5 {

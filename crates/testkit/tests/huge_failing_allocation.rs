@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::huge::{AT, HUGE};
 use common::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
@@ -13,8 +14,6 @@ use softfault::{Access, Advice, CpuId, HugeKnobs, MremapFlags, PinMut, Term, Vm,
 use softfault_host::Hosted;
 use std::collections::BTreeMap;
 
-const HUGE: u64 = 2 << 20;
-const AT: u64 = 0x10_0000_0000;
 const NR_PAGES: u64 = 512;
 
 /// What lies in which 2 MiB behind `AT`.

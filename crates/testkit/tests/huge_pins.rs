@@ -4,13 +4,13 @@
 
 mod common;
 
+use common::huge::{AT, HUGE};
+use common::pins::{Held, read, through, write};
 use common::*;
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Access, Event, HugeKnobs, Order, Pin, Term};
+use softfault::{Access, Event, HugeKnobs, Order, Term};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-const HUGE: u64 = 2 << 20;
-const AT: u64 = 0x10_0000_0000;
 const ARENA: u64 = 48 << 20;
 const NR_PAGES: u64 = 512;
 
@@ -26,22 +26,6 @@ fn in_each(test: impl Fn(&World<'_>)) {
 
 fn pin<'vm>(space: &Space<'vm>, addr: u64, access: Access) -> Held<'vm> {
     Held::of(space, addr, access, Term::Long).unwrap()
-}
-
-fn through(pin: &Pin<'_, Hosted>) -> u64 {
-    let mut bytes = [0; 8];
-    pin.read(0, &mut bytes);
-    u64::from_ne_bytes(bytes)
-}
-
-fn read(space: &Space<'_>, addr: u64) -> u64 {
-    let mut bytes = [0; 8];
-    space.read(addr, &mut bytes).unwrap();
-    u64::from_ne_bytes(bytes)
-}
-
-fn write(space: &Space<'_>, addr: u64, value: u64) {
-    space.write(addr, &value.to_ne_bytes()).unwrap();
 }
 
 #[test]

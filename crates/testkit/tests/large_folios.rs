@@ -3,22 +3,13 @@
 
 mod common;
 
-use common::objects::{Object, content, map, touch};
+use common::objects::{content, map, object, orders, touch};
 use common::*;
-use softfault::policy::folio::FolioOrders;
-use softfault::{FaultError, Order, Term};
+use softfault::{FaultError, Term};
 use softfault_testkit::random::Random;
 
 const AT: u64 = 0x20_0000_0000;
 const LARGE: u64 = 512;
-
-fn orders(least: u8, most: u8) -> FolioOrders {
-    FolioOrders::new(Order(least), Order(most)).unwrap()
-}
-
-fn object<'vm>(w: &World<'vm>, nr_pages: u64, orders: FolioOrders) -> Object<'vm> {
-    w.vm.new_shared_object_of(nr_pages * PAGE, orders).unwrap()
-}
 
 fn nr_free(w: &World<'_>) -> u64 {
     w.vm.vmstat().nr_free_pages

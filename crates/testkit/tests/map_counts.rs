@@ -5,7 +5,7 @@
 mod common;
 
 use common::huge::{AT, HUGE, byte, huge_pages, map, with_space};
-use common::{PAGE, Space, check};
+use common::{PAGE, check, frame_of};
 use softfault::policy::huge::Enabled;
 use softfault::{Access, Event, FaultDone, HugeKnobs, Pfn, Vm};
 use softfault_host::Hosted;
@@ -24,24 +24,20 @@ fn knobs(enabled: Enabled) -> HugeKnobs {
     HugeKnobs::DEFAULT.with_enabled(enabled)
 }
 
-fn frame(space: &Space<'_>, at: u64) -> Pfn {
-    space.translate_at_rest(at).unwrap().pfn
-}
-
 #[test]
 fn fork_copies_a_page_that_is_mapped_too_often() {
     with_space(knobs(Enabled::Never), |vm, space| {
         map(space, AT, 2 * PAGE);
         space.write(AT, &[1]).unwrap();
         space.write(AT + PAGE, &[2]).unwrap();
-        let (full, nearly) = (frame(space, AT), frame(space, AT + PAGE));
+        let (full, nearly) = (frame_of(space, AT), frame_of(space, AT + PAGE));
         // Its own entry counts, too.
         pretend(vm, full, FULL - 1);
         pretend(vm, nearly, FULL - 2);
         let child = space.fork().unwrap();
         assert_eq!((vm.event(Event::ForkMapsFull), vm.event(Event::ForkPinned)), (1, 0));
-        assert!(frame(&child, AT) != full, "it is shared all the same");
-        assert_eq!(frame(&child, AT + PAGE), nearly, "one more had room");
+        assert!(frame_of(&child, AT) != full, "it is shared all the same");
+        assert_eq!(frame_of(&child, AT + PAGE), nearly, "one more had room");
         pretend(vm, full, 1 - FULL);
         pretend(vm, nearly, 2 - FULL);
         check(vm, &[space, &child]);
@@ -60,7 +56,7 @@ fn fork_splits_a_huge_page_that_is_mapped_too_often() {
         map(space, AT, HUGE);
         assert_eq!(space.handle_fault(AT, Access::Write), Ok(FaultDone::Huge));
         (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8, 9]).unwrap());
-        let first = frame(space, AT);
+        let first = frame_of(space, AT);
         let other = space.fork().unwrap();
         pretend(vm, first, FULL - 2);
         let child = space.fork().unwrap();

@@ -6,11 +6,12 @@
 
 mod common;
 
+use common::huge::HUGE;
+use common::pins::Held;
 use common::turns::TwoCpus;
-use common::{FIXED, Held, MAYMOVE, MREMAP_FIXED, PAGE, POPULATE_WRITE, PRIVATE, RW, Space};
+use common::{FIXED, MAYMOVE, MREMAP_FIXED, PAGE, POPULATE_WRITE, PRIVATE, RW, Space};
 use softfault::{Access, Advice, MadviseError, MlockFlags, MlockallFlags, Term};
 
-const HUGE: u64 = 2 << 20;
 const FROM: u64 = 0x10_0000_0000;
 const AT: u64 = FROM + (1 << 30);
 const LEN: u64 = 2 * HUGE;

@@ -4,21 +4,12 @@
 
 mod common;
 
-use common::objects::{Object, bytes, content, map, touch};
+use common::objects::{bytes, content, map, object, orders, touch};
 use common::*;
-use softfault::policy::folio::FolioOrders;
-use softfault::{Access, Advance, CpuId, FaultError, Order, Term};
+use softfault::{Access, Advance, CpuId, FaultError, Term};
 use softfault_testkit::random::Random;
 
 const AT: u64 = 0x20_0000_0000;
-
-fn orders(least: u8, most: u8) -> FolioOrders {
-    FolioOrders::new(Order(least), Order(most)).unwrap()
-}
-
-fn object<'vm>(w: &World<'vm>, nr_pages: u64, orders: FolioOrders) -> Object<'vm> {
-    w.vm.new_shared_object_of(nr_pages * PAGE, orders).unwrap()
-}
 
 /// Frame of the page that is mapped there.
 fn frame(space: &Space<'_>, page: u64) -> u32 {

@@ -3,40 +3,17 @@
 
 mod common;
 
+use common::huge::HUGE;
+use common::moving::{counts_up, moves_all};
+use common::objects::{EXTRA, Object, bytes, faulted_frame, map};
 use common::*;
 use softfault::hooks::Class;
-use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::{Defrag, Enabled};
-use softfault::{
-    Access, CompactRefusal, Event, FaultDone, MapFlags, MigrateRefusal, MlockFlags, ObjectPart, Order, Pfn,
-    SharedObject, Term,
-};
+use softfault::{Access, CompactRefusal, Event, FaultDone, MigrateRefusal, MlockFlags, Order, Pfn, Term};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-type Object<'vm> = SharedObject<'vm, Hosted>;
-
-const EXTRA: u64 = 0x30_0000_0000;
-const HUGE: u64 = 2 << 20;
-
-fn map<'vm>(space: &Space<'vm>, at: u64, nr_pages: u64, object: &Object<'vm>, first_page: u64) {
-    let part = ObjectPart::new(object).with_offset_bytes(first_page * PAGE);
-    assert_eq!(space.mmap_object(at, nr_pages * PAGE, RW, MapFlags::SHARED | FIXED, part), Ok(at));
-}
-
 fn byte(space: &Space<'_>, at: u64) -> u8 {
-    let mut into = [0xee];
-    space.read(at, &mut into).unwrap();
-    into[0]
-}
-
-fn frame(space: &Space<'_>, at: u64) -> Pfn {
-    space.handle_fault(at, Access::Read).unwrap();
-    space.translate_at_rest(at).unwrap().pfn
-}
-
-/// A machine that is busy with other things takes no test's time away.
-fn patient() -> CompactBudget {
-    CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
+    bytes::<1>(space, at)[0]
 }
 
 /// Several spaces, several places, pages that were and were not mapped.
@@ -54,7 +31,7 @@ fn all_mappings_see_the_page_in_its_new_frame() {
         let counts = (object.nr_mapped_pages(), object.nr_writable_pages(), object.nr_resident_pages());
         let nr_free = w.vm.vmstat().nr_free_pages;
         for page in 0..8 {
-            let old = frame(w.space, BASE + page * PAGE);
+            let old = faulted_frame(w.space, BASE + page * PAGE);
             let before = (w.space.rss_pages().shmem, child.rss_pages().shmem);
             let new = w.vm.migrate_frame(old).unwrap();
             assert_ne!(old, new);
@@ -64,7 +41,10 @@ fn all_mappings_see_the_page_in_its_new_frame() {
             assert_eq!(w.vm.migrate_frame(old), Err(MigrateRefusal::NotInUse));
             assert_eq!(byte(w.space, BASE + page * PAGE), page as u8 + 1);
             assert_eq!(byte(&child, BASE + page * PAGE), page as u8 + 1);
-            assert_eq!((frame(w.space, BASE + page * PAGE), frame(&child, BASE + page * PAGE)), (new, new));
+            assert_eq!(
+                (faulted_frame(w.space, BASE + page * PAGE), faulted_frame(&child, BASE + page * PAGE)),
+                (new, new)
+            );
             // Without another mapping it has been only in the object since.
             assert_eq!(w.vm.migrate_frame(new).map(|next| next != new), Ok(true));
         }
@@ -94,7 +74,7 @@ fn a_moved_page_is_as_dirty_as_it_was() {
         object.write(2 * PAGE, b"y").unwrap();
         let state = |page| object.object_page_state(page).unwrap();
         assert_eq!([0, 1, 2, 3].map(|page| state(page).dirty), [false, false, true, false]);
-        let frames = [0, 1, 2, 3].map(|page| frame(w.space, BASE + page * PAGE));
+        let frames = [0, 1, 2, 3].map(|page| faulted_frame(w.space, BASE + page * PAGE));
         for old in frames {
             w.vm.migrate_frame(old).unwrap();
         }
@@ -116,7 +96,7 @@ fn a_pinned_page_stays() {
         pin.write(0, b"a");
         let at = pin.pfn();
         assert_eq!(w.vm.migrate_frame(at), Err(MigrateRefusal::Pinned));
-        assert_eq!((byte(w.space, BASE), frame(w.space, BASE)), (b'a', at));
+        assert_eq!((byte(w.space, BASE), faulted_frame(w.space, BASE)), (b'a', at));
         // An orphan has no object any more.
         object.discard(0..1);
         assert_eq!(w.vm.migrate_frame(at), Err(MigrateRefusal::Pinned));
@@ -216,61 +196,35 @@ fn moves_under_use() {
             map(w.space, BASE, 2 * NR, &object, 0);
             let nr_moved = AtomicU64::new(0);
             let rounds = AtomicU64::new(0);
-            let program = |at: u64| {
-                let rounds = &rounds;
-                move |running: &Running<'_>, stop: &std::sync::atomic::AtomicBool| {
-                    let mut round = 0;
-                    while !stop.load(SeqCst) {
-                        for page in 0..NR {
-                            assert_eq!(running.read_u64(BASE + page * PAGE + at).unwrap(), round, "page {page}");
-                            running.write_u64(BASE + page * PAGE + at, round + 1).unwrap();
-                            // A page that comes and goes.
-                            let _ = running.write_u64(BASE + (NR + page) * PAGE + at, page + 1);
-                        }
-                        round += 1;
-                        rounds.fetch_add(1, SeqCst);
-                    }
-                }
-            };
-            w.race(
-                &[&program(0), &program(8), &|_, stop| {
-                    while !stop.load(SeqCst) {
-                        for page in 0..2 * NR {
-                            if let Some(there) = w.space.translate_at_rest(BASE + page * PAGE) {
-                                nr_moved.fetch_add(u64::from(w.vm.migrate_frame(there.pfn).is_ok()), SeqCst);
-                            }
-                        }
-                    }
-                }],
-                |_| {
-                    let mut round: u64 = 0;
-                    while nr_moved.load(SeqCst) < 200 || rounds.load(SeqCst) < 30 {
-                        for page in 0..NR {
-                            let mut word = [0; 8];
-                            object.read(page * PAGE + 16, &mut word);
-                            assert_eq!(u64::from_le_bytes(word), round);
-                            object.write(page * PAGE + 16, &(round + 1).to_le_bytes()).unwrap();
-                            let page = NR + page;
-                            object.read(page * PAGE, &mut word);
-                            assert!([0, page - NR + 1].contains(&u64::from_le_bytes(word)));
-                        }
-                        round += 1;
-                        object.discard(NR + round % NR..2 * NR);
+            let program = |offset| counts_up(BASE + offset, NR, &rounds);
+            w.race(&[&program(0), &program(8), &moves_all(w.space, BASE, 2 * NR, &nr_moved)], |_| {
+                let mut round: u64 = 0;
+                while nr_moved.load(SeqCst) < 200 || rounds.load(SeqCst) < 30 {
+                    for page in 0..NR {
                         let mut word = [0; 8];
-                        // Objects end while their pages move.
-                        let short = w.vm.new_shared_object(4 * PAGE).unwrap();
-                        map(w.space, EXTRA, 4, &short, 0);
-                        short.write(0, &[0xff; 4 * PAGE as usize]).unwrap();
-                        _ = byte(w.space, EXTRA);
-                        let held = w.space.pin_page(BASE, Term::Short).unwrap();
-                        held.read(16, &mut word);
-                        assert_eq!(u64::from_le_bytes(word), round, "moved away under a pin");
-                        drop(held);
-                        drop(short);
-                        w.space.munmap(EXTRA, 4 * PAGE).unwrap();
+                        object.read(page * PAGE + 16, &mut word);
+                        assert_eq!(u64::from_le_bytes(word), round);
+                        object.write(page * PAGE + 16, &(round + 1).to_le_bytes()).unwrap();
+                        let page = NR + page;
+                        object.read(page * PAGE, &mut word);
+                        assert!([0, page - NR + 1].contains(&u64::from_le_bytes(word)));
                     }
-                },
-            );
+                    round += 1;
+                    object.discard(NR + round % NR..2 * NR);
+                    let mut word = [0; 8];
+                    // Objects end while their pages move.
+                    let short = w.vm.new_shared_object(4 * PAGE).unwrap();
+                    map(w.space, EXTRA, 4, &short, 0);
+                    short.write(0, &[0xff; 4 * PAGE as usize]).unwrap();
+                    _ = byte(w.space, EXTRA);
+                    let held = w.space.pin_page(BASE, Term::Short).unwrap();
+                    held.read(16, &mut word);
+                    assert_eq!(u64::from_le_bytes(word), round, "moved away under a pin");
+                    drop(held);
+                    drop(short);
+                    w.space.munmap(EXTRA, 4 * PAGE).unwrap();
+                }
+            });
         });
     }
 }

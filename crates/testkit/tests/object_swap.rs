@@ -4,71 +4,33 @@
 
 mod common;
 
+use common::objects::{Object, faulted_frame, map};
+use common::swapped::{AWAY, BYTES, MIDDLE, NR_PAGES, fill, vm_with_slots, with_slots};
 use common::*;
 use softfault::policy::folio::FolioOrders;
-use softfault::policy::huge::Enabled;
 use softfault::{
-    Access, CpuId, Event, FaultDone, FaultError, HugeKnobs, MapFlags, MigrateRefusal, MlockFlags, Notice, ObjectPart,
-    ObjectWriteError, Order, Pfn, SharedObject, SwapRefusal, Term, Tunables, Vm, Why,
+    Access, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, Notice, ObjectWriteError, Order,
+    SwapRefusal, Term, Vm, Why,
 };
 use softfault_host::nr_steps;
-use softfault_testkit::formats::Tested;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-type Object<'vm> = SharedObject<'vm, Hosted>;
-
-const AWAY: u64 = BASE + (1 << 32);
-const NR_PAGES: u64 = 3;
-const BYTES: u64 = NR_PAGES * PAGE;
-const MIDDLE: u64 = BASE + PAGE;
-
-fn vm_with_slots(nr_cpus: usize, nr_slots: u64) -> Vm<Hosted> {
-    let config = Format::config()
-        .with_nr_cpus(nr_cpus)
-        .with_arena_bytes(32 << 20)
-        .with_swap_bytes(nr_slots * PAGE)
-        .with_strict_bbm(true);
-    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
-    Vm::new(Hosted::with_format(config).unwrap(), Tunables::default().with_thp(thp)).unwrap()
-}
-
-fn map<'vm>(space: &Space<'vm>, at: u64, nr_pages: u64, object: &Object<'vm>) {
-    let part = ObjectPart::new(object);
-    assert_eq!(space.mmap_object(at, nr_pages * PAGE, RW, MapFlags::SHARED | FIXED, part), Ok(at));
-}
-
-fn frame(space: &Space<'_>, at: u64) -> Pfn {
-    space.handle_fault(at, Access::Read).unwrap();
-    space.translate_at_rest(at).unwrap().pfn
-}
-
 /// In a machine with four slots: page i of an object is full of 7 + i, and mapped.
 fn with_pages(test: impl Fn(&World<'_>, Object<'_>)) {
-    let vm = vm_with_slots(2, 4);
-    let cpu = vm.machine().bind(CpuId(0)).unwrap();
-    let before = vm.vmstat().nr_free_pages;
-    {
-        let space = vm.new_space().unwrap();
-        let object = vm.new_shared_object(BYTES).unwrap();
-        map(&space, BASE, NR_PAGES, &object);
-        for page in 0..NR_PAGES {
-            space.write(BASE + page * PAGE, &[7 + page as u8; PAGE as usize]).unwrap();
-        }
-        test(&World { vm: &vm, cpu: &cpu, space: &space }, object);
-        check(&vm, &[&space]);
-    }
-    check(&vm, &[]);
-    assert_eq!(vm.vmstat().nr_free_pages, before);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
-    assert_eq!(vm.machine().violations(), (0, None));
+    with_slots(4, |w| {
+        let object = w.vm.new_shared_object(BYTES).unwrap();
+        map(w.space, BASE, NR_PAGES, &object, 0);
+        fill(w);
+        test(w, object);
+    });
 }
 
 /// The same with the middle page swapped out.
 fn with_swapped(test: impl Fn(&World<'_>, Object<'_>)) {
     with_pages(|w, object| {
-        assert_eq!(w.vm.swap_out_frame(frame(w.space, MIDDLE)), Ok(0));
+        assert_eq!(w.vm.swap_out_frame(faulted_frame(w.space, MIDDLE)), Ok(0));
         check(w.vm, &[w.space]);
         assert_eq!((object.nr_swapped_pages(), object.nr_resident_pages(), w.rss().shmem), (1, 2, 2));
         test(w, object);
@@ -95,7 +57,7 @@ fn a_fault_brings_the_page_back_for_all() {
         assert_eq!(w.space.handle_fault(MIDDLE, Access::Read), Ok(FaultDone::SwappedIn));
         assert_eq!((w.rss().major_faults, w.rss().minor_faults, w.rss().shmem), (1, minor, 3));
         assert_eq!(child.handle_fault(MIDDLE, Access::Write), Ok(FaultDone::Shared));
-        assert_eq!(frame(w.space, MIDDLE), frame(&child, MIDDLE));
+        assert_eq!(faulted_frame(w.space, MIDDLE), faulted_frame(&child, MIDDLE));
         let counts = [Event::Pswpout, Event::Pswpin, Event::Pgmajfault].map(|event| w.vm.event(event));
         assert_eq!((counts, w.vm.event(Event::SwapCopied)), ([1, 1, 1], 0));
         assert!(w.vm.vmstat().nr_free_pages < nr_free);
@@ -203,7 +165,7 @@ fn part_of_it_is_zeroed() {
 #[test]
 fn what_cannot_be_swapped_out_is_refused_by_name() {
     with_pages(|w, object| {
-        let refused = |at| w.vm.swap_out_frame(frame(w.space, at)).unwrap_err();
+        let refused = |at| w.vm.swap_out_frame(faulted_frame(w.space, at)).unwrap_err();
         let pin = w.space.pin_page(BASE, Term::Short).unwrap();
         assert_eq!(refused(BASE), SwapRefusal::Stays(MigrateRefusal::Pinned));
         let child = w.space.fork().unwrap();
@@ -213,14 +175,14 @@ fn what_cannot_be_swapped_out_is_refused_by_name() {
         drop(child);
         assert_eq!(w.vm.event(Event::SwapRefusedLocked), 1);
         let large = w.vm.new_shared_object_of(4 * PAGE, FolioOrders::new(Order(2), Order(2)).unwrap()).unwrap();
-        map(w.space, AWAY, 4, &large);
+        map(w.space, AWAY, 4, &large, 0);
         assert_eq!(refused(AWAY), SwapRefusal::Stays(MigrateRefusal::HugePage));
         assert_eq!((object.nr_swapped_pages(), large.nr_swapped_pages()), (0, 0));
         drop(pin);
         // All slots are free still.
         let more = w.vm.new_shared_object(2 * PAGE).unwrap();
-        map(w.space, 2 * AWAY, 2, &more);
-        let places = [BASE, MIDDLE, BASE + 2 * PAGE, 2 * AWAY].map(|at| frame(w.space, at));
+        map(w.space, 2 * AWAY, 2, &more, 0);
+        let places = [BASE, MIDDLE, BASE + 2 * PAGE, 2 * AWAY].map(|at| faulted_frame(w.space, at));
         assert_eq!(places.map(|pfn| w.vm.swap_out_frame(pfn)), [Ok(0); 4]);
         assert_eq!(refused(2 * AWAY + PAGE), SwapRefusal::Full);
     });
@@ -231,8 +193,8 @@ fn what_cannot_be_swapped_out_is_refused_by_name() {
 fn many_mappings_answer_others() {
     const MANY: u64 = 300;
     with_pages(|w, object| {
-        (0..MANY).for_each(|i| map(w.space, AWAY + i * 2 * BYTES, NR_PAGES, &object));
-        let pfn = frame(w.space, MIDDLE);
+        (0..MANY).for_each(|i| map(w.space, AWAY + i * 2 * BYTES, NR_PAGES, &object, 0));
+        let pfn = faulted_frame(w.space, MIDDLE);
         let before = nr_steps();
         assert_eq!(w.vm.swap_out_frame(pfn), Ok(0));
         assert!(nr_steps() - before >= 2 * MANY, "each mapping is a step");
@@ -243,12 +205,12 @@ fn many_mappings_answer_others() {
 fn a_page_that_cannot_be_written_stays() {
     with_pages(|w, object| {
         w.vm.machine().fail_swap(true, false);
-        let (nr_free, pfn) = (w.vm.vmstat().nr_free_pages, frame(w.space, MIDDLE));
+        let (nr_free, pfn) = (w.vm.vmstat().nr_free_pages, faulted_frame(w.space, MIDDLE));
         assert_eq!(w.vm.swap_out_frame(pfn), Err(SwapRefusal::NotWritten));
         assert_eq!((w.vm.event(Event::SwapRefusedNotWritten), w.vm.event(Event::Pswpout)), (1, 0));
         assert_eq!((object.nr_swapped_pages(), w.vm.vmstat().nr_free_pages), (0, nr_free));
         check(w.vm, &[w.space]);
-        assert_eq!((frame(w.space, MIDDLE), content(&object)), (pfn, full_of([7, 8, 9])));
+        assert_eq!((faulted_frame(w.space, MIDDLE), content(&object)), (pfn, full_of([7, 8, 9])));
         w.vm.machine().fail_swap(false, false);
         assert_eq!(w.vm.swap_out_frame(pfn), Ok(0));
         assert_eq!(w.vm.migrate_frame(pfn), Err(MigrateRefusal::NotInUse));
@@ -280,7 +242,7 @@ fn a_page_that_cannot_be_read_is_reported() {
 fn subscribers_are_told() {
     with_pages(|w, object| {
         let other = w.vm.new_space().unwrap();
-        map(&other, AWAY, NR_PAGES, &object);
+        map(&other, AWAY, NR_PAGES, &object, 0);
         other.handle_fault(AWAY + PAGE, Access::Read).unwrap();
         w.map(2 * AWAY, 1, RW);
         w.space.write(2 * AWAY, &[5]).unwrap();
@@ -308,7 +270,7 @@ fn subscribers_are_told() {
                 assert!(places.contains(&range.start.addr()), "{at:x}");
             }
         };
-        let pfn = frame(w.space, MIDDLE);
+        let pfn = faulted_frame(w.space, MIDDLE);
         log.lock().unwrap().clear();
         told(pfn, &[MIDDLE, AWAY + PAGE]);
         told(w.space.translate_at_rest(2 * AWAY).unwrap().pfn, &[2 * AWAY]);
@@ -325,7 +287,7 @@ fn nothing_is_owned_while_subscribers_are_told() {
             let at = if is_private { 2 * AWAY } else { MIDDLE };
             w.map(2 * AWAY, 2, RW);
             w.space.write(2 * AWAY, &[5]).unwrap();
-            let pfn = frame(w.space, at);
+            let pfn = faulted_frame(w.space, at);
             let _subscription = w.space.subscribe();
             let (ask, asked) = std::sync::mpsc::channel::<()>();
             let (answer, answered) = std::sync::mpsc::channel::<bool>();
@@ -370,10 +332,10 @@ fn a_fault_in_a_notice_begins_nothing() {
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space: &'static Space<'static> = Box::leak(Box::new(vm.new_space().unwrap()));
     let object = vm.new_shared_object(BYTES).unwrap();
-    map(space, BASE, NR_PAGES, &object);
+    map(space, BASE, NR_PAGES, &object, 0);
     World { vm, cpu: &cpu, space }.map(AWAY, 1, RW);
     [BASE, AWAY].iter().for_each(|at| space.write(*at, &[7; PAGE as usize]).unwrap());
-    assert_eq!(vm.swap_out_frame(frame(space, BASE)), Ok(0));
+    assert_eq!(vm.swap_out_frame(faulted_frame(space, BASE)), Ok(0));
     let _subscription = space.subscribe();
     let tries = Arc::new(Mutex::new(0));
     let nr_tries = tries.clone();
@@ -398,7 +360,7 @@ fn programs_do_not_notice() {
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
     let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
     let object = vm.new_shared_object(NR * PAGE).unwrap();
-    [&space, &other].iter().for_each(|space| map(space, BASE, NR, &object));
+    [&space, &other].iter().for_each(|space| map(space, BASE, NR, &object, 0));
     let is_over = AtomicBool::new(false);
     let has_swapped = || [Event::Pswpout, Event::Pswpin].iter().all(|event| vm.event(*event) > 100);
     thread::scope(|scope| {

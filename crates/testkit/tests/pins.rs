@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::pins::{Held, read, through, write};
 use common::*;
 use softfault::hooks::Class;
 use softfault::{Access, Event, FaultError, PinError, Rights, Term};
@@ -15,22 +16,6 @@ const OTHER: u64 = BASE + (1 << 30);
 
 fn pin<'vm>(space: &Space<'vm>, addr: u64, access: Access) -> Held<'vm> {
     Held::of(space, addr, access, Term::Short).unwrap()
-}
-
-fn through(pin: &Held<'_>) -> u64 {
-    let mut bytes = [0; 8];
-    pin.read(0, &mut bytes);
-    u64::from_ne_bytes(bytes)
-}
-
-fn read(space: &Space<'_>, addr: u64) -> u64 {
-    let mut bytes = [0; 8];
-    space.read(addr, &mut bytes).unwrap();
-    u64::from_ne_bytes(bytes)
-}
-
-fn write(space: &Space<'_>, addr: u64, value: u64) {
-    space.write(addr, &value.to_ne_bytes()).unwrap();
 }
 
 /// What one writes the other sees, both ways where the pin is for writing.
@@ -143,7 +128,7 @@ fn unmapped_with_the_pin_outstanding() {
         // Other pages of the space get other frames.
         w.map(OTHER, 8, RW);
         (0..8).for_each(|i| write(w.space, OTHER + i * PAGE, u64::MAX));
-        assert_eq!(held.iter().map(through).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(held.iter().map(|pin| through(pin)).collect::<Vec<_>>(), [0, 1, 2, 3]);
         w.space.munmap(OTHER, 8 * PAGE).unwrap();
         while let Some(one) = held.pop() {
             drop(one);
@@ -187,7 +172,7 @@ fn the_space_goes_first() {
         let held = [pin(&space, BASE, Access::Write), pin(&space, OTHER, Access::Write)];
         drop(space);
         check(w.vm, &[w.space]);
-        assert_eq!(held.each_ref().map(through), [5, 6]);
+        assert_eq!(held.each_ref().map(|pin| through(pin)), [5, 6]);
         drop(held);
         check(w.vm, &[w.space]);
     });

@@ -3,10 +3,11 @@
 
 mod common;
 
+use common::huge::HUGE;
 use common::objects::{content, map};
 use common::{
     BASE, DONTFORK, DONTNEED, FREE, GUARD_INSTALL, MAYMOVE, MREMAP_FIXED, NONE, PAGE, POPULATE_READ, POPULATE_WRITE,
-    PRIVATE, RW, Setup, Space, World, check,
+    PRIVATE, RW, Setup, Space, World, check, frame_of,
 };
 use softfault::addr::Access;
 use softfault::errno::Errno;
@@ -21,10 +22,6 @@ use std::thread;
 
 const POISONED: Result<FaultDone, FaultError> = Err(FaultError::Poisoned);
 const AWAY: u64 = BASE + (1 << 32);
-
-fn frame_of(space: &Space<'_>, at: u64) -> Pfn {
-    space.translate_at_rest(at).unwrap().pfn
-}
 
 /// Three written pages, of which the middle one fails. What failed does not come back.
 fn with_poison(test: impl Fn(&World<'_>)) {
@@ -191,7 +188,6 @@ fn what_cannot_be_taken_out_of_use_is_refused_by_name() {
 
 #[test]
 fn no_huge_page_is_made_over_it() {
-    const HUGE: u64 = 2 << 20;
     let vm = Vm::new(Hosted::new(HostedConfig::default().with_arena_bytes(32 << 20)).unwrap(), Tunables::default());
     let vm: Vm<Hosted> = vm.unwrap();
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();

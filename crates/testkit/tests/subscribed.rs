@@ -6,7 +6,6 @@ mod common;
 
 use common::*;
 use softfault::machine::SpaceTag;
-use softfault::policy::compact::CompactBudget;
 use softfault::{
     CompactRefusal, CpuId, Event, MigrateRefusal, Notice, PageRange, Pfn, PoisonRefusal, Subscription, Term, Vm, Vpn,
     Why,
@@ -19,17 +18,8 @@ use std::time::Duration;
 
 const ARENA: u64 = 16 << 20;
 
-fn frame(space: &Space<'_>, addr: u64) -> Pfn {
-    space.translate_at_rest(addr).unwrap().pfn
-}
-
 fn range(addr: u64, nr_pages: u64) -> PageRange {
     PageRange::sized(Vpn::of(addr), nr_pages).unwrap()
-}
-
-/// A machine that is busy with other things takes no test's time away.
-fn patient() -> CompactBudget {
-    CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
 }
 
 /// Start and end of one change in one space.
@@ -71,10 +61,10 @@ fn all_who_map_the_page_are_told() {
         let _subscriptions = [1, 2].map(|i| children[i].subscribe());
         let second = children[0].subscribe();
         children[0].unsubscribe(second).unwrap();
-        let before = frame(w.space, BASE);
+        let before = frame_of(w.space, BASE);
         let now = w.vm.migrate_frame(before).unwrap();
         assert_ne!(before, now);
-        assert_eq!([w.space, &children[0], &children[1]].map(|s| frame(s, BASE)), [now; 3]);
+        assert_eq!([w.space, &children[0], &children[1]].map(|s| frame_of(s, BASE)), [now; 3]);
         assert_eq!(log.take(), told(&children[1], BASE, Why::Migrate), "one of four has a subscriber and the page");
         let _here = w.space.subscribe();
         w.vm.migrate_frame(now).unwrap();
@@ -97,7 +87,7 @@ fn a_pinned_page_stays() {
         w.map(BASE, 1, RW);
         w.space.write(BASE, b"here").unwrap();
         let subscription = w.space.subscribe();
-        let before = frame(w.space, BASE);
+        let before = frame_of(w.space, BASE);
         let pin = w.space.pin_page_mut(BASE, Term::Short).unwrap();
         assert_eq!(w.vm.migrate_frame(before), Err(MigrateRefusal::Pinned));
         assert_eq!(log.take(), [], "it is seen before anybody is told");
@@ -128,7 +118,7 @@ fn subscribers_hear_that_memory_has_failed() {
     space.write(BASE, &[7; 2 * PAGE as usize]).unwrap();
     let child = space.fork().unwrap();
     let subscription = space.subscribe();
-    let failed = frame(&space, BASE);
+    let failed = frame_of(&space, BASE);
     assert_eq!(vm.poison_frame(failed), Ok(2));
     assert_eq!(log.take(), told(&space, BASE, Why::Poison));
     assert_eq!(vm.poison_frame(failed), Err(PoisonRefusal::Stays(MigrateRefusal::Reserved)));
@@ -138,7 +128,7 @@ fn subscribers_hear_that_memory_has_failed() {
     objects::map(&space, shared, 1, &object, 0);
     space.write(shared, b"s").unwrap();
     log.take();
-    assert_eq!(vm.poison_frame(frame(&space, shared)), Ok(0));
+    assert_eq!(vm.poison_frame(frame_of(&space, shared)), Ok(0));
     assert_eq!(log.take(), told(&space, shared, Why::Poison));
     assert_eq!(log.take(), []);
     let found = subscription.lookup(&space, BASE + PAGE).unwrap();
@@ -160,7 +150,7 @@ fn fragment(w: &World<'_>, of: u64, nr_kept: u64) -> Vec<u64> {
 
 /// Those of the places whose page is in another frame than before.
 fn moved_of(w: &World<'_>, places: &[u64], before: &[Pfn]) -> Vec<u64> {
-    places.iter().zip(before).filter(|(at, pfn)| frame(w.space, **at) != **pfn).map(|(at, _)| *at).collect()
+    places.iter().zip(before).filter(|(at, pfn)| frame_of(w.space, **at) != **pfn).map(|(at, _)| *at).collect()
 }
 
 /// Of each page that has moved, everybody who shares it was told, start and end.
@@ -189,12 +179,12 @@ fn compaction_tells_all_who_share_a_block() {
         let children: Vec<Space<'_>> = (0..9).map(|_| w.space.fork().unwrap()).collect();
         let subscriptions: Vec<_> = children.iter().map(Space::subscribe).collect();
         let log = Log::of(w.vm);
-        let before: Vec<Pfn> = kept.iter().map(|at| frame(w.space, *at)).collect();
+        let before: Vec<Pfn> = kept.iter().map(|at| frame_of(w.space, *at)).collect();
         // A fault may not tell, and does not move them.
         let refused = w.vm.compact_step(&patient().with_moves_subscribed(false));
         assert_eq!(refused, Err(CompactRefusal::InTheWay(MigrateRefusal::Subscribed)));
         assert!(w.vm.event(Event::MigrateRefusedSubscribed) > 0 && log.take().is_empty());
-        assert_eq!(kept.iter().map(|at| frame(w.space, *at)).collect::<Vec<_>>(), before);
+        assert_eq!(kept.iter().map(|at| frame_of(w.space, *at)).collect::<Vec<_>>(), before);
         assert_eq!((w.vm.event(Event::PgmigrateSuccess), w.vm.compact_step(&patient())), (0, Ok(())));
         let moved = moved_of(w, &kept, &before);
         assert_eq!(moved.len() as u64, w.vm.event(Event::PgmigrateSuccess));
@@ -205,7 +195,7 @@ fn compaction_tells_all_who_share_a_block() {
         for at in &kept {
             let mut bytes = [0; 8];
             children[8].read(*at, &mut bytes).unwrap();
-            assert_eq!((u64::from_ne_bytes(bytes), frame(w.space, *at)), (*at, frame(&children[0], *at)));
+            assert_eq!((u64::from_ne_bytes(bytes), frame_of(w.space, *at)), (*at, frame_of(&children[0], *at)));
         }
         let mut all = vec![w.space];
         all.extend(&children);
@@ -221,7 +211,7 @@ fn neighbours_are_told_of_in_one_notice() {
         let kept = fragment(w, 128, 8);
         let subscription = w.space.subscribe();
         let log = Log::of(w.vm);
-        let before: Vec<Pfn> = kept.iter().map(|at| frame(w.space, *at)).collect();
+        let before: Vec<Pfn> = kept.iter().map(|at| frame_of(w.space, *at)).collect();
         assert_eq!(w.vm.compact_step(&patient()), Ok(()));
         let moved = moved_of(w, &kept, &before);
         let notices = log.take();
@@ -274,7 +264,7 @@ fn move_while(
     at_start: impl FnOnce(),
 ) -> (Result<Pfn, MigrateRefusal>, Vec<(SpaceTag, Notice)>) {
     let stops = Stops::of(w.vm);
-    let before = frame(w.space, BASE);
+    let before = frame_of(w.space, BASE);
     let moved = Mutex::new(None);
     let mover = |_: &Running<'_>, _: &AtomicBool| *moved.lock().unwrap() = Some(w.vm.migrate_frame(before));
     let mut notices = Vec::new();
@@ -301,14 +291,14 @@ fn a_subscription_that_comes_meanwhile() {
         w.space.write(BASE, b"here").unwrap();
         let child = w.space.fork().unwrap();
         let _subscription = child.subscribe();
-        let before = frame(w.space, BASE);
+        let before = frame_of(w.space, BASE);
         let mut late = None;
         let (moved, notices) = move_while(w, &child, || {
             let subscription = w.space.subscribe();
             let found = subscription.lookup(w.space, BASE).unwrap();
             late = Some((subscription, found));
         });
-        assert_eq!((moved, frame(w.space, BASE)), (Err(MigrateRefusal::Raced), before));
+        assert_eq!((moved, frame_of(w.space, BASE)), (Err(MigrateRefusal::Raced), before));
         assert_eq!(notices, told(&child, BASE, Why::Migrate), "both notices come though the page stays");
         let (subscription, found) = late.unwrap();
         assert!(subscription.is_current(w.space, &found), "nothing has changed");
@@ -325,7 +315,7 @@ fn a_subscription_that_goes_and_comes_meanwhile() {
         w.map(BASE, 1, RW);
         w.space.write(BASE, b"here").unwrap();
         let [middle, youngest] = [(); 2].map(|()| w.space.fork().unwrap());
-        let before = frame(w.space, BASE);
+        let before = frame_of(w.space, BASE);
         let _others = [w.space.subscribe(), youngest.subscribe()];
         let mut subscription = Some(middle.subscribe());
         let stops = Stops::of(w.vm);
@@ -344,7 +334,7 @@ fn a_subscription_that_goes_and_comes_meanwhile() {
                 stops.go_on.send(()).unwrap();
             }
         });
-        assert_eq!((moved.into_inner().unwrap(), frame(&middle, BASE)), (Some(Err(MigrateRefusal::Raced)), before));
+        assert_eq!((moved.into_inner().unwrap(), frame_of(&middle, BASE)), (Some(Err(MigrateRefusal::Raced)), before));
         check(w.vm, &[w.space, &middle, &youngest]);
     });
 }
@@ -394,11 +384,11 @@ fn a_page_that_is_remapped_meanwhile() {
         w.map(BASE, 1, RW);
         w.space.write(BASE, b"here").unwrap();
         let subscription = w.space.subscribe();
-        let (before, away) = (frame(w.space, BASE), BASE + (1 << 30));
+        let (before, away) = (frame_of(w.space, BASE), BASE + (1 << 30));
         let (moved, notices) = move_while(w, w.space, || {
             w.space.mremap(BASE, PAGE, PAGE, MAYMOVE | MREMAP_FIXED, away).unwrap();
         });
-        assert_eq!((moved, frame(w.space, away)), (Err(MigrateRefusal::Raced), before));
+        assert_eq!((moved, frame_of(w.space, away)), (Err(MigrateRefusal::Raced), before));
         assert_eq!(notices, told(w.space, BASE, Why::Migrate), "and not of the page where it is now");
         check(w.vm, &[w.space]);
         w.space.unsubscribe(subscription).unwrap();
@@ -413,7 +403,7 @@ fn the_end_of_a_space_waits_for_the_end_of_the_move() {
         w.space.write(BASE, b"here").unwrap();
         let child = w.space.fork().unwrap();
         let _subscription = child.subscribe();
-        let (tag, before) = (child.tag(), frame(w.space, BASE));
+        let (tag, before) = (child.tag(), frame_of(w.space, BASE));
         let [start, end] = told(&child, BASE, Why::Migrate);
         let stops = Stops::of(w.vm);
         let (child, ends) = (Mutex::new(Some(child)), AtomicBool::new(false));

@@ -4,40 +4,19 @@
 
 mod common;
 
+use common::swapped::{AWAY, BYTES, MIDDLE, NR_PAGES, fill, vm_with_slots, with_slots};
 use common::{
-    BASE, DONTFORK, DONTNEED, FREE, Format, GUARD_INSTALL, GUARD_REMOVE, Hosted, MAYMOVE, MREMAP_FIXED, NONE, PAGE,
-    POPULATE_READ, POPULATE_WRITE, PRIVATE, READ, RW, Space, World, check,
+    BASE, DONTFORK, DONTNEED, FREE, GUARD_INSTALL, GUARD_REMOVE, MAYMOVE, MREMAP_FIXED, NONE, PAGE, POPULATE_READ,
+    POPULATE_WRITE, PRIVATE, READ, RW, Space, World, check, frame_of,
 };
 use softfault::addr::Access;
 use softfault::errno::Errno;
 use softfault::policy::collapse::CollapseRefusal;
-use softfault::policy::huge::Enabled;
 use softfault::{
-    Advice, CpuId, Event, FaultDone, FaultError, HugeKnobs, MigrateRefusal, MlockFlags, Pfn, PinError, SwapRefusal,
-    Term, Tunables, Vm,
+    Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, Pfn, PinError, SwapRefusal, Term,
 };
-use softfault_testkit::formats::Tested;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-
-const AWAY: u64 = BASE + (1 << 32);
-const NR_PAGES: u64 = 3;
-const BYTES: u64 = NR_PAGES * PAGE;
-const MIDDLE: u64 = BASE + PAGE;
-
-fn vm_with_slots(nr_cpus: usize, nr_slots: u64) -> Vm<Hosted> {
-    let config = Format::config()
-        .with_nr_cpus(nr_cpus)
-        .with_arena_bytes(32 << 20)
-        .with_swap_bytes(nr_slots * PAGE)
-        .with_strict_bbm(true);
-    let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
-    Vm::new(Hosted::with_format(config).unwrap(), Tunables::default().with_thp(thp)).unwrap()
-}
-
-fn frame_of(space: &Space<'_>, at: u64) -> Pfn {
-    space.translate_at_rest(at).unwrap().pfn
-}
 
 fn swap_out(w: &World<'_>, space: &Space<'_>, at: u64) -> u64 {
     w.vm.swap_out_frame(frame_of(space, at)).unwrap()
@@ -63,23 +42,11 @@ fn byte_at(space: &Space<'_>, at: u64) -> u8 {
 
 /// In a machine with so many slots: page i is full of 7 + i.
 fn with_pages(nr_slots: u64, test: impl Fn(&World<'_>)) {
-    let vm = vm_with_slots(2, nr_slots);
-    let cpu = vm.machine().bind(CpuId(0)).unwrap();
-    let before = vm.vmstat().nr_free_pages;
-    {
-        let space = vm.new_space().unwrap();
-        let w = World { vm: &vm, cpu: &cpu, space: &space };
+    with_slots(nr_slots, |w| {
         w.map(BASE, NR_PAGES, RW);
-        for page in 0..NR_PAGES {
-            space.write(BASE + page * PAGE, &[7 + page as u8; PAGE as usize]).unwrap();
-        }
-        test(&w);
-        check(&vm, &[&space]);
-    }
-    check(&vm, &[]);
-    assert_eq!(vm.vmstat().nr_free_pages, before);
-    assert_eq!(vm.check_free_is_zero(), Ok(()));
-    assert_eq!(vm.machine().violations(), (0, None));
+        fill(w);
+        test(w);
+    });
 }
 
 /// The same with the middle page swapped out.

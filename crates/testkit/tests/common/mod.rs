@@ -4,19 +4,22 @@
 
 pub mod format;
 pub mod huge;
+pub mod moving;
 pub mod objects;
+pub mod pins;
+pub mod swapped;
 pub mod turns;
 
 pub use format::*;
+use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{
-    Access, AddressSpace, Advice, CpuId, Discipline, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Pin, PinError,
-    PinMut, Prot, RssPages, Term, Tunables, Vm,
+    AddressSpace, Advice, CpuId, Discipline, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Prot, RssPages, Tunables,
+    Vm,
 };
 use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
 use softfault_testkit::formats::Tested;
-use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -149,44 +152,21 @@ pub fn panics(call: impl FnOnce()) -> String {
     panic.downcast_ref::<String>().cloned().unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_string())
 }
 
+/// The frame that the page at `at` is mapped to.
+pub fn frame_of(space: &Space<'_>, at: u64) -> Pfn {
+    space.translate_at_rest(at).unwrap().pfn
+}
+
+/// The budget of a compaction that a busy machine does not cut short.
+pub fn patient() -> CompactBudget {
+    CompactBudget::BACKGROUND.with_time_ns(u64::MAX)
+}
+
 /// Every invariant that can be checked at rest.
 pub fn check(vm: &Vm<Hosted>, spaces: &[&Space<'_>]) {
     let mut counts = vec![0; vm.nr_frames() as usize + vm.machine().nr_swap_slots() as usize];
     if let Err(broken) = vm.check(spaces, &mut counts) {
         panic!("{broken}");
-    }
-}
-
-/// A pin for what an access asks for.
-#[derive(Debug)]
-pub enum Held<'vm> {
-    Read(Pin<'vm, Hosted>),
-    Write(PinMut<'vm, Hosted>),
-}
-
-impl<'vm> Held<'vm> {
-    pub fn of(space: &Space<'vm>, addr: u64, access: Access, term: Term) -> Result<Held<'vm>, PinError> {
-        match access {
-            Access::Write => space.pin_page_mut(addr, term).map(Held::Write),
-            Access::Read | Access::Exec => space.pin_page(addr, term).map(Held::Read),
-        }
-    }
-
-    pub fn write(&self, offset: usize, from: &[u8]) {
-        match self {
-            Held::Write(pin) => pin.write(offset, from),
-            Held::Read(_) => panic!("a pin for reading"),
-        }
-    }
-}
-
-impl<'vm> Deref for Held<'vm> {
-    type Target = Pin<'vm, Hosted>;
-    fn deref(&self) -> &Pin<'vm, Hosted> {
-        match self {
-            Held::Read(pin) => pin,
-            Held::Write(pin) => pin,
-        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! For tests of shared objects: mappings of them, and bytes through mappings and handles.
 
-use super::{FIXED, Hosted, PAGE, RW, Space};
-use softfault::{Access, FaultError, MapFlags, ObjectPart, SharedObject};
+use super::{FIXED, Hosted, PAGE, RW, Space, World, frame_of};
+use softfault::policy::folio::FolioOrders;
+use softfault::{Access, FaultError, MapFlags, ObjectPart, Order, Pfn, SharedObject};
 
 pub type Object<'vm> = SharedObject<'vm, Hosted>;
 
@@ -32,4 +33,20 @@ pub fn content<const N: usize>(object: &Object<'_>, at: u64) -> [u8; N] {
 
 pub fn touch(space: &Space<'_>, at: u64) -> Result<(), FaultError> {
     space.handle_fault(at, Access::Write).map(drop)
+}
+
+/// Folios of `least` to `most` orders.
+pub fn orders(least: u8, most: u8) -> FolioOrders {
+    FolioOrders::new(Order(least), Order(most)).unwrap()
+}
+
+/// A new object of so many pages and of such folios.
+pub fn object<'vm>(w: &World<'vm>, nr_pages: u64, orders: FolioOrders) -> Object<'vm> {
+    w.vm.new_shared_object_of(nr_pages * PAGE, orders).unwrap()
+}
+
+/// The frame of the page at `at`, after a read fault.
+pub fn faulted_frame(space: &Space<'_>, at: u64) -> Pfn {
+    space.handle_fault(at, Access::Read).unwrap();
+    frame_of(space, at)
 }
