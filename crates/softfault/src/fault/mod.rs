@@ -82,7 +82,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Makes one access possible, or says why it is not.
     ///
     /// May be called from any CPU, also for a space that the CPU does not run.
-    /// Blocks only in [`Machine::relax`], with nothing held.
+    /// Blocks only in [`Machine::relax`] and [`Machine::park`], with nothing held, and in
+    /// [`Machine::swap_in`].
     ///
     /// # Errors
     ///

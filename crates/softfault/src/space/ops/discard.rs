@@ -14,8 +14,9 @@
 //! one. Who waits for a page spins, as for an entry that is `Busy`: the remover waits for
 //! sections, shootdowns and such entries, and never sleeps.
 //!
-//! Locks on entry: none, no section. Takes the object's `resize`, under which nothing is
-//! taken but the locks of its shards and sections.
+//! Locks on entry: none, no section. Takes the object's `resize`. Under it frames for nodes are
+//! obtained while no page is marked. Afterwards nothing is taken but the locks of its shards and
+//! sections.
 
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::lock::lock_word;
