@@ -49,7 +49,7 @@ pub struct HostedConfig {
     /// Whether the page walk changes no entry: an access through one that is not
     /// accessed, or a store through one that is clean, is a page fault. RISC-V calls
     /// that Svade; Arm has it without FEAT_HAFDBS.
-    pub software_marks: bool,
+    pub software_ad_bits: bool,
     /// Whether each TLB fill looks for a live translation of the same page to
     /// another frame or of another size on any CPU: Arm's break-before-make
     /// rule. Slow; see [`violations`](crate::Hosted::violations).
@@ -106,10 +106,10 @@ impl HostedConfig {
         self.zeroed = zeroed;
         self
     }
-    /// The same with another [`software_marks`](HostedConfig::software_marks).
+    /// The same with another [`software_ad_bits`](HostedConfig::software_ad_bits).
     #[must_use]
-    pub const fn with_software_marks(mut self, software_marks: bool) -> HostedConfig {
-        self.software_marks = software_marks;
+    pub const fn with_software_ad_bits(mut self, software_ad_bits: bool) -> HostedConfig {
+        self.software_ad_bits = software_ad_bits;
         self
     }
     /// The same with another [`strict_bbm`](HostedConfig::strict_bbm).
@@ -148,7 +148,7 @@ impl Default for HostedConfig {
             tlb_entries: 1536,
             huge: false,
             zeroed: true,
-            software_marks: false,
+            software_ad_bits: false,
             strict_bbm: false,
             swap_bytes: 0,
             barrier: Barrier::Auto,
@@ -234,7 +234,7 @@ mod tests {
             .with_tlb_entries(8)
             .with_huge(true)
             .with_zeroed(false)
-            .with_software_marks(true)
+            .with_software_ad_bits(true)
             .with_strict_bbm(true)
             .with_swap_bytes(8192)
             .with_barrier(Barrier::Membarrier)
@@ -248,14 +248,14 @@ mod tests {
             tlb_entries,
             huge,
             zeroed,
-            software_marks,
+            software_ad_bits,
             strict_bbm,
             swap_bytes,
             barrier,
             seed,
         } = config;
         assert_eq!((nr_cpus, arena_bytes, mode, tlb_entries), (2, 4096, Mode::Broadcast, 8));
-        assert_eq!((huge, zeroed, software_marks, strict_bbm, swap_bytes), (true, false, true, true, 8192));
+        assert_eq!((huge, zeroed, software_ad_bits, strict_bbm, swap_bytes), (true, false, true, true, 8192));
         assert_eq!((barrier, seed, spare_bytes), (Barrier::Membarrier, 9, 8192));
     }
 }

@@ -33,7 +33,7 @@ pub struct Hosted<F: Format = X86_64> {
     /// begins with (E3).
     pub(crate) tag: u64,
     pub(crate) mode: Mode,
-    pub(crate) software_marks: bool,
+    pub(crate) software_ad_bits: bool,
     pub(crate) barrier: Barrier,
     pub(crate) cpus: Box<[CpuState]>,
     pub(crate) parking: Parking,
@@ -67,7 +67,7 @@ impl<F: Format> Hosted<F> {
             are_zero: config.zeroed,
             tag: (LAST_NUMBER.fetch_add(1, Relaxed) + 1) << CPU_BITS,
             mode: config.mode,
-            software_marks: config.software_marks,
+            software_ad_bits: config.software_ad_bits,
             barrier,
             cpus: (0..config.nr_cpus).map(cpu).collect(),
             parking: Parking::default(),

@@ -64,7 +64,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     }
 
     fn marks_entries(&self) -> bool {
-        !self.software_marks
+        !self.software_ad_bits
     }
 
     /// Each thread has its own, as all of the host's programs.

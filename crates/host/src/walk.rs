@@ -76,7 +76,7 @@ fn step<F: Format>(machine: &Hosted<F>, table: Pfn, level: u8, page: Vpn, access
         if used == seen {
             return Some(Step::Mapped(leaf));
         }
-        if machine.software_marks {
+        if machine.software_ad_bits {
             return None;
         }
         match word.compare_exchange(seen, used, AcqRel, Acquire) {

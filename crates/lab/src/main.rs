@@ -36,8 +36,8 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   softfault                                    a tour of under a minute
-  softfault pft -g 1 -r 5 -t 1,2               the table of 2004, four disciplines and this host's Linux
-  softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline split,lockfree
+  softfault pft -g 1 -r 5 -t 1,2               the table of 2004, four fault-locking modes and this host's Linux
+  softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --fault-locking split,lockfree
   softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
   softfault clear-huge                         the orders of 2017 and 2026 for clearing a huge page, and ours
   softfault largepages --size 0.5              what do 2 MiB pages save? the program of 2011

@@ -7,7 +7,7 @@ use crate::error::LabError;
 use crate::largepages;
 use crate::pft;
 use crate::run;
-use softfault::Discipline;
+use softfault::FaultLocking;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -57,7 +57,7 @@ fn faults() -> Result<(), LabError> {
     let options: pft::Options = typed(PFT);
     let report = bench::measure(&options)?;
     println!("{}", report.ours());
-    for row in report.rows.iter().filter(|row| row.work.is(Discipline::Lockfree)) {
+    for row in report.rows.iter().filter(|row| row.work.is(FaultLocking::Lockfree)) {
         if let (Some(touch), Some(zeroing)) = (row.ratio_to_linux_touch, row.ratio_to_zeroing) {
             println!(
                 "   lockfree, {} thread(s): {touch:.1} times the faults per second of this Linux's touches; {zeroing:.2} of \
@@ -72,13 +72,13 @@ fn faults() -> Result<(), LabError> {
 
 fn lines() -> Result<(), LabError> {
     println!("2. softfault {CONFLICTS}\n");
-    println!("   {:<14} {:>28} {:>14}", "discipline", "transfers per 1,000 faults", "read misses");
-    for discipline in Discipline::ALL {
-        let options: conflicts::Options = typed(&format!("{CONFLICTS} --discipline {}", discipline.name()));
+    println!("   {:<14} {:>28} {:>14}", "fault locking", "transfers per 1,000 faults", "read misses");
+    for fault_locking in FaultLocking::ALL {
+        let options: conflicts::Options = typed(&format!("{CONFLICTS} --fault-locking {}", fault_locking.name()));
         let report = conflicts::measure(&options)?;
         println!(
             "   {:<14} {:>28.1} {:>14.1}",
-            discipline.name(),
+            fault_locking.name(),
             report.transfers_per_1000_faults,
             report.read_misses_per_1000_faults
         );
@@ -142,8 +142,8 @@ mod tests {
     fn what_is_printed_can_be_typed() {
         let _: pft::Options = typed(PFT);
         let _: largepages::Options = typed(LARGEPAGES);
-        for discipline in Discipline::ALL {
-            let _: conflicts::Options = typed(&format!("{CONFLICTS} --discipline {}", discipline.name()));
+        for fault_locking in FaultLocking::ALL {
+            let _: conflicts::Options = typed(&format!("{CONFLICTS} --fault-locking {}", fault_locking.name()));
         }
     }
 }

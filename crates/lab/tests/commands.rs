@@ -33,7 +33,7 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("pft -r 0", "--reps", "1..");
     is_refused("pft -t 1,0", "--threads", "1..");
     is_refused("pft -t 513", "--threads", "512");
-    is_refused("pft --discipline lockfree,fast", "--discipline", "global, fastpath2004, split, lockfree");
+    is_refused("pft --fault-locking lockfree,fast", "--fault-locking", "global, fastpath2004, split, lockfree");
     is_refused("pft --frames dirty", "--frames", "fresh");
     is_refused("pft --plot faults.png", "--plot", ".svg");
     is_refused("pft --write some", "--write", "none, one, all");
@@ -43,7 +43,7 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("conflicts --cpus 0", "--cpus", "1..");
     is_refused("conflicts --cpus 513", "--cpus", "512");
     is_refused("conflicts --layout heap", "--layout", "own-table");
-    is_refused("conflicts --discipline fast", "--discipline", "lockfree");
+    is_refused("conflicts --fault-locking fast", "--fault-locking", "lockfree");
     is_refused("conflicts --frames old", "--frames", "aged");
     is_refused("conflicts --pages 48K", "--pages", "64K");
     is_refused("conflicts --pages 64K --frames aged", "--frames", "fresh");
@@ -84,12 +84,12 @@ fn wrong_arguments_are_named_and_explained() {
 
 #[test]
 fn pft_gives_a_line_for_each_row() {
-    let rows = json_lines("pft -g 0.02 -r 2 -t 1,2 --discipline split,lockfree --json");
+    let rows = json_lines("pft -g 0.02 -r 2 -t 1,2 --fault-locking split,lockfree --json");
     let name = |row: &Value| (row["discipline"].as_str().unwrap().to_string(), row["threads"].as_u64().unwrap());
     let names: Vec<_> = rows.iter().map(name).collect();
-    for discipline in ["split", "lockfree", "touch", "populate"] {
+    for fault_locking in ["split", "lockfree", "touch", "populate"] {
         for threads in [1, 2] {
-            assert!(names.contains(&(discipline.into(), threads)), "{discipline} {threads}: {names:?}");
+            assert!(names.contains(&(fault_locking.into(), threads)), "{fault_locking} {threads}: {names:?}");
         }
     }
     assert_eq!(rows.len(), 8);
@@ -108,7 +108,8 @@ fn pft_gives_a_line_for_each_row() {
 #[test]
 fn zeroed_frames_stand_beside_nothing() {
     for frames in ["zeroed", "aged"] {
-        let arguments = format!("pft -g 0.02 -r 2 -t 1 --frames {frames} --discipline lockfree --against linux --json");
+        let arguments =
+            format!("pft -g 0.02 -r 2 -t 1 --frames {frames} --fault-locking lockfree --against linux --json");
         let rows = json_lines(&arguments);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0]["frames"], frames);
@@ -122,14 +123,15 @@ fn zeroed_frames_stand_beside_nothing() {
 fn each_way_of_zeroing_has_a_row_and_every_page_is_written() {
     for write in ["none", "one", "all"] {
         let ways = "auto,stores,streaming,stores";
-        let arguments = format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --zeroing {ways} --write {write} --json");
+        let arguments =
+            format!("pft -g 0.02 -r 1 -t 1 --fault-locking lockfree --zeroing {ways} --write {write} --json");
         let rows = json_lines(&arguments);
         let zeroing: Vec<_> = rows.iter().map(|row| row["zeroing"].as_str()).collect();
         assert_eq!(zeroing, [Some("auto"), Some("stores"), Some("streaming"), None, None]);
         assert!(rows.iter().all(|row| row["write"] == write), "{rows:?}");
     }
     let default = |more: &str| {
-        let rows = json_lines(&format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --against none --json {more}"));
+        let rows = json_lines(&format!("pft -g 0.02 -r 1 -t 1 --fault-locking lockfree --against none --json {more}"));
         rows[0]["write"].as_str().unwrap().to_string()
     };
     assert_eq!((default("").as_str(), default("--frames zeroed").as_str()), ("one", "none"));
@@ -140,7 +142,7 @@ fn each_way_of_zeroing_has_a_row_and_every_page_is_written() {
 fn a_way_that_this_cpu_has_not_is_refused() {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap();
     for (way, flag) in [("vector", " avx2 "), ("clzero", " clzero ")] {
-        let arguments = format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --against none --zeroing {way} --json");
+        let arguments = format!("pft -g 0.02 -r 1 -t 1 --fault-locking lockfree --against none --zeroing {way} --json");
         if cpus.contains(flag) {
             assert_eq!(json_lines(&arguments)[0]["zeroing"], way);
         } else {
@@ -151,7 +153,7 @@ fn a_way_that_this_cpu_has_not_is_refused() {
 
 #[test]
 fn the_table_has_the_columns_of_2004_and_its_rows() {
-    let output = softfault("pft -g 0.02 -r 1 -t 1 --discipline global --against none");
+    let output = softfault("pft -g 0.02 -r 1 -t 1 --fault-locking global --against none");
     let text = String::from_utf8(output.stdout).unwrap();
     let head = "Gb Rep Threads User System Wall flt/cpu/s fault/wsec";
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -163,7 +165,7 @@ fn the_table_has_the_columns_of_2004_and_its_rows() {
 #[test]
 fn a_plot_is_written_where_it_was_asked_for() {
     let file = std::env::temp_dir().join(format!("softfault-{}.svg", std::process::id()));
-    let output = softfault(&format!("pft -g 0.02 -r 1 -t 1 --discipline lockfree --plot {}", file.display()));
+    let output = softfault(&format!("pft -g 0.02 -r 1 -t 1 --fault-locking lockfree --plot {}", file.display()));
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();

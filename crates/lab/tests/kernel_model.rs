@@ -89,9 +89,9 @@ fn several_threads() {
 }
 
 #[test]
-fn several_threads_under_every_discipline() {
-    for discipline in ["global", "fastpath2004", "split", "lockfree"] {
-        on_the_kernel(&format!("--cpus 2 --append discipline={discipline}"), "threads 4 1000 15 300", 15_000);
+fn several_threads_under_every_fault_locking() {
+    for fault_locking in ["global", "fastpath2004", "split", "lockfree"] {
+        on_the_kernel(&format!("--cpus 2 --append fault_locking={fault_locking}"), "threads 4 1000 15 300", 15_000);
     }
 }
 

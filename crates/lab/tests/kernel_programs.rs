@@ -47,11 +47,11 @@ fn eight_threads_on_one_and_on_four_cpus() {
 }
 
 #[test]
-fn every_discipline_runs_threads() {
+fn every_fault_locking_runs_threads() {
     let binary = compile("disciplines", "threads", Libc::Musl);
-    for discipline in ["global", "fastpath2004", "split", "lockfree"] {
-        let ran = run(&["--append", &format!("discipline={discipline}")], &binary, &[]);
-        assert_eq!((ran.code, ran.output.as_str()), (0, "threads ok\n"), "{discipline}: {}", ran.errors);
+    for fault_locking in ["global", "fastpath2004", "split", "lockfree"] {
+        let ran = run(&["--append", &format!("fault_locking={fault_locking}")], &binary, &[]);
+        assert_eq!((ran.code, ran.output.as_str()), (0, "threads ok\n"), "{fault_locking}: {}", ran.errors);
     }
 }
 
@@ -208,7 +208,7 @@ fn bad_arguments_are_named() {
         (&["--mem", "32M", "--", hello], "--mem"),
         (&["--cpus", "0", "--", hello], "--cpus"),
         (&["--timeout", "soon", "--", hello], "--timeout"),
-        (&["--append", "discipline=best", "--", hello], "discipline=best"),
+        (&["--append", "fault_locking=best", "--", hello], "fault_locking=best"),
         (&["--append", "thp_cow=all", "--", hello], "thp_cow=all: should be split or copy"),
         (&["--append", "delays=1e3", "--", hello], "delays=1e3"),
         (&["--append", "nonsense", "--", hello], "nonsense"),

@@ -4,13 +4,13 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, explore, run, use_blocks};
-use softfault_modelled::{Access, AddressSpace, Advance, Discipline};
+use softfault_modelled::{Access, AddressSpace, Advance, FaultLocking};
 
 const ALL: u64 = u64::MAX;
 
 /// One page, which was touched in the generation before this one; its entry is accessed.
 fn world() -> World {
-    let w = World::new(Discipline::Lockfree, 0, 2);
+    let w = World::new(FaultLocking::Lockfree, 0, 2);
     w.touch(0);
     assert_eq!(w.vm.advance_generation(ALL), Advance::Done);
     assert_eq!((w.vm.idle_pages(1), w.vm.idle_pages(2)), (1, 0));
@@ -40,7 +40,7 @@ fn a_walk_against_who_wants_to_evict() {
 #[test]
 fn two_walks_note_neighbours() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         let other: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
         w.touch(0);
         other.handle_fault(0, Access::Write).unwrap();

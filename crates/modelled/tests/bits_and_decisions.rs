@@ -6,7 +6,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, explore, run};
-use softfault_modelled::{Access, AddressSpace, Discipline, FaultDone};
+use softfault_modelled::{Access, AddressSpace, FaultDone, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags, Prot};
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ const RWX: Prot = Prot::READ.union(Prot::WRITE).union(Prot::EXEC);
 #[test]
 fn f5_reuse_against_fork() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         drop(w.space.fork().unwrap());
         let child: Arc<Mutex<Option<AddressSpace<'static, common::Modelled>>>> = Arc::default();
@@ -51,7 +51,7 @@ fn access_against(
     op: impl Fn(World) + Sync + Send + Copy + 'static,
 ) {
     explore(2, move || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         w.space.madvise(0, 4096, Advice::Free).unwrap();
         let stored = Arc::new(Mutex::new(false));
@@ -112,7 +112,7 @@ fn f11_a_fault_that_marks_against_fork() {
 #[test]
 fn f11_a_fault_that_marks_against_a_store() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         assert_eq!(w.space.handle_fault(0, Access::Read), Ok(FaultDone::ZeroFrame));
         w.space.madvise(0, 4096, Advice::Free).unwrap();
         let fault = |access| move || _ = w.space.handle_fault(0, access).unwrap();
@@ -126,7 +126,7 @@ fn f11_a_fault_that_marks_against_a_store() {
 #[test]
 fn f1_global_counts_both() {
     explore(2, || {
-        let w = World::new(Discipline::Global, 0, 3);
+        let w = World::new(FaultLocking::Global, 0, 3);
         w.touch(2);
         let fault = |page: u64| move || _ = w.space.handle_fault(page * 4096, Access::Write).unwrap();
         run(vec![Box::new(fault(0)), Box::new(fault(1))]);

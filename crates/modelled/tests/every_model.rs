@@ -6,7 +6,7 @@ use std::path::Path;
 const WITHOUT_PAGES: [(&str, &str); 4] = [
     ("frames_and_thieves.rs", "the last frames: whoever brings a page back wants one of them"),
     ("summaries.rs", "blocks and their trees alone"),
-    ("teams.rs", "claims of frames by CPUs of a team"),
+    ("clusters.rs", "claims of frames by CPUs of a cluster"),
     ("tree_and_readers.rs", "the tree of VMAs alone"),
 ];
 

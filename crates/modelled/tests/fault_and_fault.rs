@@ -5,11 +5,11 @@ mod common;
 use common::pager::{self, Pager};
 use common::{World, explore, run};
 use softfault_modelled::hooks::Mapping;
-use softfault_modelled::{Access, Discipline, Event, Vpn};
+use softfault_modelled::{Access, Event, FaultLocking, Vpn};
 
-fn both_fault(discipline: Discipline) {
+fn both_fault(fault_locking: FaultLocking) {
     explore(2, move || {
-        let w = World::new(discipline, 0, 2);
+        let w = World::new(fault_locking, 0, 2);
         w.touch(1);
         let fault = move || {
             w.space.handle_fault(0, Access::Write).unwrap();
@@ -23,29 +23,29 @@ fn both_fault(discipline: Discipline) {
 
 #[test]
 fn f1_lockfree() {
-    both_fault(Discipline::Lockfree);
+    both_fault(FaultLocking::Lockfree);
 }
 
 #[test]
 fn f1_fastpath2004() {
-    both_fault(Discipline::Fastpath2004);
+    both_fault(FaultLocking::Fastpath2004);
 }
 
 #[test]
 fn f1_split() {
-    both_fault(Discipline::Split);
+    both_fault(FaultLocking::Split);
 }
 
 #[test]
 fn f1_global() {
-    both_fault(Discipline::Global);
+    both_fault(FaultLocking::Global);
 }
 
 /// Two faults that both miss the leaf table: one table, the other frame kept.
 #[test]
 fn f1_tables_race_too() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         run(vec![
             Box::new(move || {
                 w.space.handle_fault(0, Access::Write).unwrap();
@@ -63,7 +63,7 @@ fn f1_tables_race_too() {
 #[test]
 fn f2_descriptor_before_entry() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(1);
         let faulter = move || {
             w.space.handle_fault(0, Access::Write).unwrap();

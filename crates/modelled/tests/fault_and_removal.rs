@@ -4,12 +4,12 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{FIXED_PRIVATE, READ, RW, World, be, explore, run};
-use softfault_modelled::{Access, Discipline, FaultError};
+use softfault_modelled::{Access, FaultError, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags};
 
 fn fault_against(access: Access, op: impl Fn(World) + Sync + Send + Copy + 'static) {
     explore(2, move || {
-        let w = World::new(Discipline::Lockfree, 0, 4);
+        let w = World::new(FaultLocking::Lockfree, 0, 4);
         w.touch(1);
         let fault = move || {
             let active = w.space.activate();
@@ -104,7 +104,7 @@ fn f3_munmap_of_a_page_being_read() {
 #[test]
 fn f7_remote_fault_and_munmap() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 4);
+        let w = World::new(FaultLocking::Lockfree, 0, 4);
         w.touch(1);
         let fault = move || {
             let _ = w.space.handle_fault(0, Access::Write);

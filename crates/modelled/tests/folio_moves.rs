@@ -5,7 +5,7 @@ mod common;
 
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
+use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
 use std::sync::{Arc, Mutex};
 
 type Object = SharedObject<'static, Modelled>;
@@ -31,7 +31,7 @@ fn page(w: World, least: u8) -> (Object, Pfn) {
 
 /// The same, of an object that lasts.
 fn world(least: u8) -> (World, &'static Object, Pfn) {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     let (object, pfn) = page(w, least);
     (w, Box::leak(Box::new(object)), pfn)
 }
@@ -154,7 +154,7 @@ fn a_move_against_a_fill() {
 #[test]
 fn a_move_against_the_end_of_the_object() {
     explore(1, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         let (object, pfn) = page(w, 1);
         drop(object);
         let end = move || w.space.munmap(AT * 4096, 2 * 4096).unwrap();

@@ -4,7 +4,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, run};
-use softfault_modelled::{Access, AddressSpace, Discipline, FaultError};
+use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking};
 use std::sync::{Arc, Mutex};
 
 type Child = Arc<Mutex<Option<AddressSpace<'static, common::Modelled>>>>;
@@ -12,7 +12,7 @@ type Child = Arc<Mutex<Option<AddressSpace<'static, common::Modelled>>>>;
 /// Fork by one CPU, an access by another; both spaces whole afterwards.
 fn fork_against(access: impl Fn(World) + Sync + Send + Copy + 'static) {
     explore(2, move || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         let child: Child = Arc::default();
         let slot = child.clone();
@@ -42,7 +42,7 @@ fn f5_fork_and_write_fault() {
 #[test]
 fn cow_break_against_cow_break() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         w.touch(0);
         let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
         run(vec![
@@ -63,7 +63,7 @@ fn cow_break_against_cow_break() {
 #[test]
 fn cow_break_against_munmap_of_the_other() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         w.touch(0);
         let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
         run(vec![
@@ -80,7 +80,7 @@ fn cow_break_against_munmap_of_the_other() {
 #[test]
 fn f9_two_writes_to_the_zero_frame() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         w.space.handle_fault(0, Access::Read).unwrap();
         let write = move || {
             w.space.handle_fault(0, Access::Write).unwrap();
@@ -96,7 +96,7 @@ fn f9_two_writes_to_the_zero_frame() {
 fn f8_cow_break_against_munmap_of_everything() {
     let_others_run_in_shootdowns_of(1);
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         let child: &'static _ = Box::leak(Box::new(w.space.fork().unwrap()));
         let write = move || {

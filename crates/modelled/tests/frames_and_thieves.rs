@@ -1,20 +1,20 @@
-//! F10, I10: the last frames are in groups, and one CPU takes them out of the
+//! F10, I10: the last frames are in frame caches, and one CPU takes them out of the
 //! hands of others that are just using or filling theirs.
 
 mod common;
 
 use common::{World, explore, run};
 use softfault_modelled::Advice;
-use softfault_modelled::{Access, Discipline, FaultError};
+use softfault_modelled::{Access, FaultError, FaultLocking};
 
-/// One shows every mutant but that which takes from a group in a thief's hands, whose test has
+/// One shows every mutant but that which takes from a frame cache in a thief's hands, whose test has
 /// two. Two for all take minutes, and show no more.
 const PREEMPTIONS: usize = 1;
 
 /// All free frames go for good, but for `nr_left`, which lie in the blocks: every
-/// group is empty.
+/// frame cache is empty.
 fn nearly_nothing(nr_left: u64) -> World {
-    let w = World::new(Discipline::Lockfree, 0, 8);
+    let w = World::new(FaultLocking::Lockfree, 0, 8);
     (0..nr_left).for_each(|page| w.touch(page));
     w.touch(7);
     w.vm.age(0, 1);
@@ -32,7 +32,7 @@ fn touch(w: World, page: u64) -> bool {
     }
 }
 
-/// One fault is filling its group while the other finds the blocks empty and
+/// One fault is filling its frame cache while the other finds the blocks empty and
 /// steals. Whoever comes too late is refused; no frame is lost or had twice.
 #[test]
 fn f10_a_thief_against_a_refill() {
@@ -45,12 +45,12 @@ fn f10_a_thief_against_a_refill() {
     });
 }
 
-/// A CPU fills one of its groups with what a thief has just taken from another of
-/// them, while the thief has the CPU's groups in its hands still.
+/// A CPU fills one of its frame caches with what a thief has just taken from another of
+/// them, while the thief has the CPU's frame caches in its hands still.
 #[test]
 fn f10_a_thief_against_a_refill_with_its_loot() {
     explore(PREEMPTIONS, || {
-        let w = World::new(Discipline::Lockfree, 0, 8);
+        let w = World::new(FaultLocking::Lockfree, 0, 8);
         w.touch(7);
         let child = w.space.fork().unwrap();
         (0..3).for_each(|page| w.touch(page));
@@ -68,7 +68,7 @@ fn f10_a_thief_against_a_refill_with_its_loot() {
 
 /// One fault claims both frames that are left, and takes one. The other finds the
 /// blocks empty while they are on their way, and must not be refused: it sees the
-/// claim or, in the blocks or in the group, the frame.
+/// claim or, in the blocks or in the frame cache, the frame.
 #[test]
 fn f10_what_is_on_its_way_is_waited_for() {
     explore(PREEMPTIONS, || {
@@ -95,7 +95,7 @@ fn f10_a_thief_against_giving_back() {
     });
 }
 
-/// A CPU whose group has frames takes two of them while another CPU steals.
+/// A CPU whose frame cache has frames takes two of them while another CPU steals.
 #[test]
 fn f10_a_thief_against_faults() {
     explore(2, || {
@@ -108,7 +108,7 @@ fn f10_a_thief_against_faults() {
     });
 }
 
-/// I28: one fault claims both frames and is about to put one into its group, while
+/// I28: one fault claims both frames and is about to put one into its frame cache, while
 /// the other finds the blocks empty.
 #[test]
 fn f10_a_refill_under_way_is_waited_for() {
@@ -121,12 +121,13 @@ fn f10_a_refill_under_way_is_waited_for() {
 }
 
 /// I28: two faults on one page take both frames. The one that loses has a frame in
-/// its kit, which the winner's next page needs.
+/// its preallocation, which the winner's next page needs.
 #[test]
 fn f10_a_loser_s_frame_is_waited_for() {
     explore(PREEMPTIONS, || {
         let w = nearly_nothing(2);
-        let winner = move || assert!(touch(w, 0) && touch(w, 1), "I28: refused while a kit had a frame to give back");
+        let winner =
+            move || assert!(touch(w, 0) && touch(w, 1), "I28: refused while a preallocation had a frame to give back");
         run(vec![Box::new(winner), Box::new(move || _ = touch(w, 0))]);
         w.check(&[]);
     });

@@ -173,7 +173,7 @@ fn t6_reuse_against_a_split_elsewhere() {
 
 /// Small pages, two of four; the knobs allow huge ones only now.
 fn with_small_pages() -> World {
-    let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 4);
+    let w = World::new(softfault_modelled::FaultLocking::Lockfree, 0, 4);
     w.touch(0);
     w.touch(1);
     w.space.write(0, &[1]).unwrap();

@@ -8,7 +8,7 @@ use common::{Modelled, World, explore, run};
 use softfault_modelled::MlockFlags;
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::{
-    Access, AddressSpace, Discipline, Event, FaultError, HugeKnobs, Order, PinError, PinMut, Term,
+    Access, AddressSpace, Event, FaultError, FaultLocking, HugeKnobs, Order, PinError, PinMut, Term,
 };
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ fn enable(w: World, enabled: Enabled) {
 
 /// One huge page, written.
 fn huge() -> World {
-    let w = World::new(Discipline::Lockfree, 0, HUGE);
+    let w = World::new(FaultLocking::Lockfree, 0, HUGE);
     enable(w, Enabled::Always);
     w.touch(0);
     assert!(w.space.page_state(4096).unwrap().order > Order::BASE, "the model has no huge page");
@@ -137,7 +137,7 @@ fn pin_against_fork_of_a_huge_page() {
 #[test]
 fn t8_pin_against_collapse() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, HUGE);
+        let w = World::new(FaultLocking::Lockfree, 0, HUGE);
         (0..HUGE - 1).for_each(|page| w.touch(page));
         enable(w, Enabled::Always);
         let held = Held::default();

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Modelled, RW, World, explore, run, use_three_whole_blocks, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
+use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
 use std::sync::{Arc, Mutex};
 
 type Object = SharedObject<'static, Modelled>;
@@ -20,7 +20,7 @@ fn world() -> (World, &'static Object) {
 }
 
 fn world_of_blocks() -> (World, &'static Object) {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     let orders = FolioOrders::new(Order(0), Order(9)).unwrap();
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(LARGE * 4096, orders).unwrap()));
     // Before small pages come from the same block.

@@ -5,7 +5,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run, use_cpus};
-use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, ObjectPart, SharedObject};
+use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, SharedObject};
 use softfault_modelled::{MapFlags, MremapFlags};
 
 type Object = SharedObject<'static, Modelled>;
@@ -19,7 +19,7 @@ const TO: u64 = 8;
 
 /// An object of one page, which is there; nobody maps it.
 fn world() -> (World, &'static Object) {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     w.touch(0);
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
     object.write(0, &[7; 8]).unwrap();

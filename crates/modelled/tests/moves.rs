@@ -4,14 +4,14 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, explore, let_others_run_in_shootdowns_of, run};
-use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, PinError, Term};
+use softfault_modelled::{Access, AddressSpace, Event, FaultError, FaultLocking, PinError, Term};
 use std::sync::{Arc, Mutex};
 
 type Space = AddressSpace<'static, common::Modelled>;
 type Child = Arc<Mutex<Option<Space>>>;
 
 fn written() -> World {
-    let w = World::new(Discipline::Lockfree, 0, 2);
+    let w = World::new(FaultLocking::Lockfree, 0, 2);
     w.touch(0);
     w
 }

@@ -16,7 +16,7 @@ const MOVE_AND_KEEP: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::DONTU
 /// Eight pages of which the second half has one, and all that a fault takes but
 /// the leaf table of the first half.
 fn half_full() -> World {
-    let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 8);
+    let w = World::new(softfault_modelled::FaultLocking::Lockfree, 0, 8);
     w.touch(0);
     w.space.madvise(0, 4 * PAGE, Advice::DontNeed).unwrap();
     w.touch(4);
@@ -68,7 +68,7 @@ fn a_move_that_keeps_its_source_against_a_fault() {
 fn a_refused_move_against_a_fault() {
     static NR_WAITED: AtomicU64 = AtomicU64::new(0);
     explore(2, || {
-        let w = World::new(softfault_modelled::Discipline::Lockfree, 0, 4);
+        let w = World::new(softfault_modelled::FaultLocking::Lockfree, 0, 4);
         // There and back, so that the tree has nodes enough.
         w.space.mremap(0, 4 * PAGE, 4 * PAGE, MOVE, 8 * PAGE).unwrap();
         w.space.mremap(8 * PAGE, 4 * PAGE, 4 * PAGE, MOVE, 0).unwrap();

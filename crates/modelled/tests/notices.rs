@@ -6,7 +6,7 @@ use common::pager::{self, Pager};
 use common::{Modelled, World, explore, on_notice, run};
 use loom::sync::Mutex;
 use softfault_modelled::{
-    Access, AddressSpace, Discipline, MapFlags, Notice, ObjectPart, Pfn, SharedObject, Subscription,
+    Access, AddressSpace, FaultLocking, MapFlags, Notice, ObjectPart, Pfn, SharedObject, Subscription,
 };
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn check(w: World, mirror: &Mirror, others: &[&AddressSpace<'static, Modelled>])
 /// A lookup, and the mapping of what it found, against a change of the page.
 fn lookup_against(change: impl Fn(World) + Sync + Send + Copy + 'static) {
     explore(2, move || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         let child = w.space.fork().unwrap();
         let mirror = mirror();
@@ -71,7 +71,7 @@ fn t14_lookup_against_munmap() {
 #[test]
 fn t14_subscription_against_a_copy() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         let child = w.space.fork().unwrap();
         let mirror = mirror();
@@ -113,7 +113,7 @@ fn last_subscription(w: World) -> impl FnOnce() + Send + 'static {
 #[test]
 fn t14_end_of_a_subscription_against_a_copy() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         w.touch(0);
         let child = w.space.fork().unwrap();
         let unsubscribe = last_subscription(w);
@@ -136,7 +136,7 @@ fn object_with_a_page(w: World) -> &'static SharedObject<'static, Modelled> {
 #[test]
 fn t14_subscription_against_a_discard() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 1, 1);
+        let w = World::new(FaultLocking::Lockfree, 1, 1);
         let object = object_with_a_page(w);
         let mirror = mirror();
         let mine = mirror.clone();
@@ -153,7 +153,7 @@ fn t14_subscription_against_a_discard() {
 #[test]
 fn t14_end_of_a_subscription_against_a_discard() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 1, 1);
+        let w = World::new(FaultLocking::Lockfree, 1, 1);
         let object = object_with_a_page(w);
         let unsubscribe = last_subscription(w);
         run(vec![Box::new(unsubscribe), Box::new(move || object.discard(0..1))]);

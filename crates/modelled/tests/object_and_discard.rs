@@ -6,7 +6,7 @@ mod common;
 use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::MapFlags;
-use softfault_modelled::{Access, Discipline, FaultError, ObjectPart, SharedObject};
+use softfault_modelled::{Access, FaultError, FaultLocking, ObjectPart, SharedObject};
 
 type Object = SharedObject<'static, Modelled>;
 
@@ -15,7 +15,7 @@ const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
 /// A page of an object, mapped at page 4 and written, but not touched through the
 /// mapping; page 0 is private.
 fn world() -> (World, &'static Object) {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     w.touch(0);
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
     let part = ObjectPart::new(object);
@@ -142,7 +142,7 @@ fn a_write_against_a_smaller_size() {
 #[test]
 fn two_writes_raise_one_top() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(2000 * 4096).unwrap()));
         let write = move |page: u64| object.write(page * 4096, &[1; 8]).unwrap();
         write(0);
@@ -157,7 +157,7 @@ fn two_writes_raise_one_top() {
 #[test]
 fn two_writes_raise_the_tree() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(600 * 4096).unwrap()));
         let write = move |page: u64| object.write(page * 4096, &[page as u8 + 1; 8]).unwrap();
         run(vec![Box::new(move || write(0)), Box::new(move || write(599))]);

@@ -6,7 +6,7 @@ mod common;
 use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
-use softfault_modelled::{Access, Discipline, MapFlags, ObjectPart, Order, SharedObject, Term};
+use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, SharedObject, Term};
 
 type Object = SharedObject<'static, Modelled>;
 
@@ -15,7 +15,7 @@ const AT: u64 = 4;
 
 /// An object whose pages are of two frames where that fits; its table is there.
 fn world() -> (World, &'static Object) {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     w.touch(0);
     let orders = FolioOrders::new(Order(0), Order(1)).unwrap();
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(2 * 4096, orders).unwrap()));

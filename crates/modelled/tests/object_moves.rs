@@ -5,7 +5,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
-use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, ObjectPart, Pfn, SharedObject};
+use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, Pfn, SharedObject};
 use softfault_modelled::{MapFlags, Term};
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +34,7 @@ fn page(w: World) -> (Object, Pfn) {
 
 /// The same, of an object that lasts.
 fn world() -> (World, &'static Object, Pfn) {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     let (object, pfn) = page(w);
     (w, Box::leak(Box::new(object)), pfn)
 }
@@ -173,7 +173,7 @@ fn a_move_against_a_move() {
 #[test]
 fn a_move_against_the_end_of_the_object() {
     explore(1, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         let (object, pfn) = page(w);
         drop(object);
         let end = move || {
@@ -225,7 +225,7 @@ fn a_move_against_a_first_mapping() {
 #[test]
 fn a_move_of_a_new_page_against_a_discard() {
     explore(1, || {
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         w.touch(0);
         let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object(2 * 4096).unwrap()));
         let part = ObjectPart::new(object);

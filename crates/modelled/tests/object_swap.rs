@@ -9,7 +9,7 @@ mod common;
 use common::{Modelled, RW, World, be, explore, let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail};
 use common::{run, use_swap};
 use softfault_modelled::{Access, Advice, MlockFlags, SharedObject, SwapRefusal, Term};
-use softfault_modelled::{AddressSpace, Discipline, Event, FaultError, MapFlags, MigrateRefusal, ObjectPart, Pfn};
+use softfault_modelled::{AddressSpace, Event, FaultError, FaultLocking, MapFlags, MigrateRefusal, ObjectPart, Pfn};
 
 type Object = SharedObject<'static, Modelled>;
 type Space = AddressSpace<'static, Modelled>;
@@ -36,7 +36,7 @@ fn page(w: World) -> (Object, Pfn) {
 /// The same, of an object that lasts.
 fn world(writes_fail: bool) -> (World, &'static Object, Pfn) {
     use_swap(writes_fail);
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     let (object, pfn) = page(w);
     (w, Box::leak(Box::new(object)), pfn)
 }
@@ -296,7 +296,7 @@ fn out_against_a_late_reader() {
 fn ends_against(is_out: bool, other: impl Fn(World, Pfn) + Sync + Send + Copy + 'static) {
     explore(1, move || {
         use_swap(false);
-        let w = World::new(Discipline::Lockfree, 0, 1);
+        let w = World::new(FaultLocking::Lockfree, 0, 1);
         let (object, pfn) = page(w);
         be(0);
         drop(object);

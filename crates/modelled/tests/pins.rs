@@ -6,7 +6,7 @@ mod common;
 use common::pager::{self, Pager};
 use common::{Modelled, World, explore, run};
 use softfault_modelled::MapFlags;
-use softfault_modelled::{Access, AddressSpace, Discipline, Event, FaultError, Pfn, Pin, PinError, Term};
+use softfault_modelled::{Access, AddressSpace, Event, FaultError, FaultLocking, Pfn, Pin, PinError, Term};
 use std::sync::{Arc, Mutex};
 
 type Held = Arc<Mutex<Option<Pin<'static, Modelled>>>>;
@@ -46,7 +46,7 @@ fn pin_against_fork(world: impl Fn() -> World + Sync + Send + Copy + 'static, ac
 }
 
 fn written() -> World {
-    let w = World::new(Discipline::Lockfree, 0, 2);
+    let w = World::new(FaultLocking::Lockfree, 0, 2);
     w.touch(0);
     w
 }
@@ -146,7 +146,7 @@ fn release_against_release() {
 #[test]
 fn release_against_discard() {
     explore(2, || {
-        let w = World::new(Discipline::Lockfree, 0, 2);
+        let w = World::new(FaultLocking::Lockfree, 0, 2);
         let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(4096).unwrap()));
         let part = softfault_modelled::ObjectPart::new(object);
         w.space.mmap_object(4 * 4096, 4096, common::RW, MapFlags::SHARED | MapFlags::FIXED, part).unwrap();

@@ -5,7 +5,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, be, explore, run, use_cpus};
-use softfault_modelled::{Access, Discipline};
+use softfault_modelled::{Access, FaultLocking};
 
 /// The first CPUs without a line beside the space.
 const FAR: [u16; 2] = [32, 33];
@@ -17,7 +17,7 @@ const FAR: [u16; 2] = [32, 33];
 fn two_cpus_add_the_same_frame_of_lines() {
     explore(2, || {
         use_cpus(34);
-        let w = World::new(Discipline::Lockfree, 0, 4);
+        let w = World::new(FaultLocking::Lockfree, 0, 4);
         w.touch(3);
         let nr_free = w.vm.vmstat().nr_free_pages;
         let actor = move |i: usize| {

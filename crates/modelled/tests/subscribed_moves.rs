@@ -6,7 +6,7 @@ mod common;
 use common::pager::{self, Pager};
 use common::{Modelled, World, device_store, explore, on_notice, run};
 use loom::sync::Mutex;
-use softfault_modelled::{AddressSpace, Discipline, Notice, Pfn, Subscription, Vpn, Why};
+use softfault_modelled::{AddressSpace, FaultLocking, Notice, Pfn, Subscription, Vpn, Why};
 use std::sync::Arc;
 
 type Space = AddressSpace<'static, Modelled>;
@@ -15,7 +15,7 @@ type Space = AddressSpace<'static, Modelled>;
 type Mirror = Arc<Mutex<Option<Pfn>>>;
 
 fn written() -> World {
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     w.space.write(0, &[7; 8]).unwrap();
     w
 }

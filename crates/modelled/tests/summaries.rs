@@ -7,7 +7,7 @@ use common::{Modelled, arena_frames, explore, run};
 use softfault_modelled::addr::{Order, Pfn};
 use softfault_modelled::hooks::{FewBlocks, Trees};
 
-/// Tracts of one block, so that three levels need no more: blocks 0 and 1 have words of
+/// Block groups of one block, so that three levels need no more: blocks 0 and 1 have words of
 /// their own below one word, 64 lies below another.
 const NR_BLOCKS: u32 = 65;
 

@@ -8,7 +8,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, be, explore, let_others_run_in_shootdowns_of, run, use_swap};
-use softfault_modelled::{Access, AddressSpace, Discipline, FaultError, MigrateRefusal, SwapRefusal, Term};
+use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, MigrateRefusal, SwapRefusal, Term};
 use std::sync::{Arc, Mutex};
 
 type Space = AddressSpace<'static, common::Modelled>;
@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 /// Two pages, which say 7 and 8.
 fn written(writes_fail: bool) -> World {
     use_swap(writes_fail);
-    let w = World::new(Discipline::Lockfree, 0, 2);
+    let w = World::new(FaultLocking::Lockfree, 0, 2);
     w.space.write(0, &[7]).unwrap();
     w.space.write(PAGE, &[8]).unwrap();
     w

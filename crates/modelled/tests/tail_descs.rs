@@ -5,7 +5,7 @@ mod common;
 use common::{Modelled, RW, World, explore, run, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{
-    Access, Discipline, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, PoisonRefusal, SharedObject, Term,
+    Access, FaultLocking, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, PoisonRefusal, SharedObject, Term,
 };
 
 type Object = SharedObject<'static, Modelled>;
@@ -18,7 +18,7 @@ const TAIL: Pfn = Pfn(512 + PAGE as u32);
 /// An object that is one folio of 2 MiB.
 fn world() -> (World, &'static Object) {
     use_whole_block();
-    let w = World::new(Discipline::Lockfree, 0, 1);
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
     let orders = FolioOrders::new(Order::PMD, Order::PMD).unwrap();
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(512 * 4096, orders).unwrap()));
     object.write(0, &[1; 8]).unwrap();

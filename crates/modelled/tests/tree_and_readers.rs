@@ -5,13 +5,13 @@
 mod common;
 
 use common::{FIXED_PRIVATE, READ, RW, World, explore, run};
-use softfault_modelled::{Access, Discipline, FaultError, Rights};
+use softfault_modelled::{Access, FaultError, FaultLocking, Rights};
 use softfault_modelled::{Advice, Prot};
 
 /// Page 6 may be read and page 7 written, all the time; what comes and goes lies
 /// below, in the same node of the tree, and moves their records in it.
 fn lookup_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
-    lookup_in(2, || World::new(Discipline::Lockfree, 7, 1), op);
+    lookup_in(2, || World::new(FaultLocking::Lockfree, 7, 1), op);
 }
 
 fn lookup_in(

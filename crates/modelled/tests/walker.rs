@@ -5,7 +5,7 @@ mod common;
 
 use common::pager::{self, Pager};
 use common::{World, explore, let_shootdowns_wait, run};
-use softfault_modelled::{Access, Advice, Discipline, Machine, Pfn, Walked};
+use softfault_modelled::{Access, Advice, FaultLocking, Machine, Pfn, Walked};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -20,7 +20,7 @@ fn byte(w: World, pfn: Pfn) -> u64 {
 
 /// A machine with one page, which was written; and its frame.
 fn world() -> (World, Pfn) {
-    let w = World::new(Discipline::Lockfree, 0, 2);
+    let w = World::new(FaultLocking::Lockfree, 0, 2);
     w.touch(0);
     (w, w.space.translate_at_rest(0).unwrap().pfn)
 }

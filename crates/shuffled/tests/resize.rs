@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const NR_SCHEDULES: usize = 120;
 const NR_FRAMES: u64 = 1024;
-const SECTION_FRAMES: u64 = 32_768;
-const SECTION: FrameRange = FrameRange { first: Pfn(SECTION_FRAMES as u32), nr_frames: SECTION_FRAMES };
+const MEM_SECTION_FRAMES: u64 = 32_768;
+const SECTION: FrameRange = FrameRange { first: Pfn(MEM_SECTION_FRAMES as u32), nr_frames: MEM_SECTION_FRAMES };
 const BASE: u64 = 0x4000_0000;
 const HUGE: u64 = 2 << 20;
 /// Small pages that one CPU touches: more than those that its caches have.
@@ -38,7 +38,9 @@ fn come_and_go(vm: &'static Vm<Machine>) {
             assert_eq!(vm.remove_memory(SECTION), Err(RemoveMemoryRefusal::NotThere));
             assert_eq!(vm.add_memory(SECTION), Ok(()));
         }
-        Err(RemoveMemoryRefusal::InUse | RemoveMemoryRefusal::InNeed) => _ = NR_IN_USE.fetch_add(1, Ordering::Relaxed),
+        Err(RemoveMemoryRefusal::InUse | RemoveMemoryRefusal::LastResort) => {
+            _ = NR_IN_USE.fetch_add(1, Ordering::Relaxed)
+        }
         Err(other) => panic!("{other:?}"),
     }
     assert_eq!(vm.add_memory(SECTION), Err(AddMemoryRefusal::AlreadyThere));
@@ -93,7 +95,7 @@ fn name_frames(vm: &'static Vm<Machine>, space: &Space) {
 
 fn schedule() {
     let tunables = Tunables::default().with_zero_batch(4);
-    let vm = vm_that_grows(4, NR_FRAMES, 2 * SECTION_FRAMES, tunables);
+    let vm = vm_that_grows(4, NR_FRAMES, 2 * MEM_SECTION_FRAMES, tunables);
     let space: Arc<Space> = Arc::new(vm.new_space().unwrap());
     space.mmap(BASE, 4 * HUGE, RW, FIXED_PRIVATE).unwrap();
     space.madvise(BASE, HUGE, Advice::NoHugePage).unwrap();

@@ -11,7 +11,7 @@ mod common;
 use common::{FIXED_PRIVATE, NR_SLOTS, Shuffled, access, run, shuffled, vm};
 use shuttle::rand::Rng;
 use softfault_shuffled::table::format::X86_64;
-use softfault_shuffled::{AddressSpace, Discipline, Event, FaultError, Tunables, Vm};
+use softfault_shuffled::{AddressSpace, Event, FaultError, FaultLocking, Tunables, Vm};
 use softfault_shuffled::{Advice, Prot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,8 +107,8 @@ fn play(vm: &'static Vm<Machine>, space: &Space, cpu: u16, nr_ops: usize) {
     drop(active);
 }
 
-fn schedule(discipline: Discipline) {
-    let tunables = Tunables::default().with_discipline(discipline).with_zero_batch(4).with_deferred_nodes_max(8);
+fn schedule(fault_locking: FaultLocking) {
+    let tunables = Tunables::default().with_fault_locking(fault_locking).with_zero_batch(4).with_deferred_nodes_max(8);
     let vm = vm(NR_CPUS + 1, NR_FRAMES, tunables);
     let before = vm.vmstat().nr_free_pages;
     let space: Arc<Space> = Arc::new(vm.new_space().unwrap());
@@ -134,28 +134,28 @@ fn schedule(discipline: Discipline) {
 /// Pages that came back from the swap area, and frames that have failed.
 static NR_GONE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-fn play_all(discipline: Discipline, schedules: usize) {
-    shuffled(schedules, move || schedule(discipline));
+fn play_all(fault_locking: FaultLocking, schedules: usize) {
+    shuffled(schedules, move || schedule(fault_locking));
     let nr_gone = [0, 1].map(|i| NR_GONE[i].load(Ordering::Relaxed));
     assert!(nr_gone.iter().all(|nr| *nr > 20), "pages came back, frames failed: {nr_gone:?}");
 }
 
 #[test]
 fn lockfree() {
-    play_all(Discipline::Lockfree, 2000);
+    play_all(FaultLocking::Lockfree, 2000);
 }
 
 #[test]
 fn fastpath2004() {
-    play_all(Discipline::Fastpath2004, 400);
+    play_all(FaultLocking::Fastpath2004, 400);
 }
 
 #[test]
 fn split() {
-    play_all(Discipline::Split, 400);
+    play_all(FaultLocking::Split, 400);
 }
 
 #[test]
 fn global() {
-    play_all(Discipline::Global, 400);
+    play_all(FaultLocking::Global, 400);
 }

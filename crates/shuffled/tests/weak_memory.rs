@@ -2,7 +2,7 @@
 //! with TLBs that go stale: pairs of operations, each under many random schedules.
 //!
 //! The plain stores that ship are run as they are: entering and leaving a section,
-//! taking frames from a group, hints, generations. What a program stores waits in the
+//! taking frames from a frame cache, hints, generations. What a program stores waits in the
 //! same buffers. Each barrier of these protocols has a mutant that a test here kills.
 
 mod common;
@@ -454,7 +454,7 @@ fn thieves() {
 }
 
 /// Each of two faults claims what it finds. Neither is refused: there are frames for
-/// both, in the blocks, on their way, or in the other's group.
+/// both, in the blocks, on their way, or in the other's frame cache.
 #[test]
 fn frames_on_their_way() {
     shuffled(SCHEDULES, || {
@@ -466,7 +466,7 @@ fn frames_on_their_way() {
     });
 }
 
-/// All frames are in use but for `nr_left`, which lie in the blocks: every group is
+/// All frames are in use but for `nr_left`, which lie in the blocks: every frame cache is
 /// empty.
 fn nearly_nothing(nr_left: u64) -> World {
     let w = World::tuned(Tunables::default().with_zero_batch(4));

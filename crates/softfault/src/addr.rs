@@ -1,7 +1,7 @@
-//! Addresses, frame numbers, ranges, rights: the words every station speaks.
+//! Addresses, frame numbers, ranges, rights: the words every module speaks.
 //!
 //! All are plain newtypes over integers; arithmetic that could wrap is checked
-//! here once so that no station has to think of it again.
+//! here once so that no module has to think of it again.
 
 use core::fmt;
 use core::ops::Range;

@@ -1,4 +1,4 @@
-//! The machine, its CPUs and the settings: what all stations stand on. `huge` has the
+//! The machine, its CPUs and the settings: what all modules stand on. `huge` has the
 //! knobs of huge pages, which can be changed.
 
 mod huge;
@@ -19,7 +19,7 @@ use crate::swap::area::SwapArea;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 
-/// The machine, what each of its CPUs has, and the settings: what every station works
+/// The machine, what each of its CPUs has, and the settings: what every module works
 /// on, and the bottom of [`Memory`](crate::frame::Memory) and so of all above it.
 pub struct Base<M: Machine> {
     pub(crate) machine: M,

@@ -9,7 +9,7 @@
 
 use crate::account::Event;
 use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
-use crate::frame::sections::frames_of;
+use crate::frame::mem_sections::frames_of;
 use crate::frame::{BLOCK_WORDS, Class, FrameKind, word_base};
 use crate::machine::{CpuId, Machine};
 use crate::mem;
@@ -119,7 +119,7 @@ impl<M: Machine> Vm<M> {
             }
             if state.kind() == FrameKind::Shared {
                 self.check_tails_of(pfn)?;
-                if !state.is_settled() {
+                if !state.is_at_rest() {
                     return Err(Broken::LeftLocked(pfn));
                 }
             }
@@ -140,7 +140,7 @@ impl<M: Machine> Vm<M> {
         Counter::Pins.check(nr_held, nr_pins)
     }
 
-    /// I40: no block is passed over that has something. I41: tracts count their frames. I43: so
+    /// I40: no block is passed over that has something. I41: block groups count their frames. I43: so
     /// do CPUs. I50, I51: what is there is found, and nobody has written what
     /// stands for blocks without memory.
     pub(crate) fn check_summaries(&self) -> Result<(), Broken> {
@@ -164,16 +164,16 @@ impl<M: Machine> Vm<M> {
         Counter::Free.check(self.nr_free_as_counted(), self.frames.nr_free_in_blocks())
     }
 
-    /// Whether the frame's bit is clear or it is in a group.
+    /// Whether the frame's bit is clear or it is in a frame cache.
     fn is_free(&self, pfn: Pfn) -> bool {
         let (word, bit) = (pfn.0 / 64 % 8, pfn.0 % 64);
         let in_block = self.frames.blocks.at(BlockId::of(pfn)).free_word(word as usize) & 1 << bit != 0;
         let base = u64::from(pfn.0) & !63;
-        let in_group = (0..self.machine.nr_cpus()).any(|id| {
+        let in_cache = (0..self.machine.nr_cpus()).any(|id| {
             let cpu = self.cpu(CpuId(id as u16));
-            cpu.groups().iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
+            cpu.frame_caches().iter().any(|g| g.base.get() == base && g.mask.get() & 1 << bit != 0)
         });
-        in_block || in_group
+        in_block || in_cache
     }
 
     /// I20: what is said to be zero is zero; the zero frame above all.
@@ -182,8 +182,8 @@ impl<M: Machine> Vm<M> {
         self.check_huge_zero()?;
         for id in 0..self.machine.nr_cpus() {
             let cpu = self.cpu(CpuId(id as u16));
-            for group in [&cpu.zeroed, &cpu.fixed, &cpu.shared] {
-                let (base, mask) = (group.base.get() as u32, group.mask.get());
+            for cache in [&cpu.zeroed, &cpu.fixed, &cpu.shared] {
+                let (base, mask) = (cache.base.get() as u32, cache.mask.get());
                 (0..64).filter(|i| mask & 1 << i != 0).try_for_each(|i| self.check_is_zero(Pfn(base + i)))?;
             }
         }
@@ -240,7 +240,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.sole_writer();
         self.for_each_entry(writer, Self::user_range(), &mut |vpn, slot| {
             let vma = self.tree(writer).lookup(vpn).map(|f| f.vma);
-            result = match slot.look().entry {
+            result = match slot.observe().entry {
                 Entry::Leaf(leaf) if slot.level > 0 => {
                     self.check_huge(vpn, leaf, vma, counts).map(|nr_pages| nr_huge += nr_pages)
                 }

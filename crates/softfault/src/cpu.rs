@@ -6,12 +6,12 @@
 use crate::account::sizes::{SizeCounts, SizeEvent};
 use crate::account::{Event, NR_EVENTS};
 use crate::addr::{BlockId, BlockRange, Order};
-use crate::frame::group::GroupData;
+use crate::frame::frame_cache::FrameCache;
 use crate::machine::CpuId;
 use crate::policy::huge::FIRST_ORDER;
 use crate::sync::Word;
 
-/// `attention`: a thief is taking the groups; leave them alone.
+/// `attention`: a thief is taking the frame caches; leave them alone.
 pub(crate) const ATTENTION_THIEF: u64 = 1;
 /// `attention`: an injected failure is armed; take the slow path, which counts.
 #[cfg(any(test, feature = "hooks"))]
@@ -45,32 +45,35 @@ pub(crate) struct HintData {
 
 /// Where the CPU looks for frames. Written at the very beginning, and read by others.
 #[repr(C, align(64))]
-pub(crate) struct HomeData {
-    /// The CPU's zone: the first of its blocks, and the first that is not.
-    pub(crate) zone_start: Word,
-    pub(crate) zone_end: Word,
-    /// Its home: the zones of the CPUs with which it shares the blocks of what cannot be moved.
-    pub(crate) home_start: Word,
-    pub(crate) home_end: Word,
-    /// First CPU of the team with which it shares the blocks that refills come from.
-    pub(crate) first_of_team: Word,
+pub(crate) struct Locality {
+    /// The CPU's home blocks: the first of its blocks, and the first that is not.
+    pub(crate) home_start_block: Word,
+    pub(crate) home_end_block: Word,
+    /// Its neighbourhood: the home blocks of the CPUs with which it shares the blocks of what cannot be moved.
+    pub(crate) neighbourhood_start: Word,
+    pub(crate) neighbourhood_end: Word,
+    /// First CPU of the cluster with which it shares the blocks that refills come from.
+    pub(crate) first_of_cluster: Word,
     pub(crate) spare: [Word; 3],
 }
 
-impl HomeData {
-    /// The home.
+impl Locality {
+    /// The neighbourhood.
     pub(crate) fn blocks(&self) -> BlockRange {
-        BlockRange { start: BlockId(self.home_start.get() as u32), end: BlockId(self.home_end.get() as u32) }
+        BlockRange {
+            start: BlockId(self.neighbourhood_start.get() as u32),
+            end: BlockId(self.neighbourhood_end.get() as u32),
+        }
     }
 
-    pub(crate) fn first_of_team(&self) -> CpuId {
-        CpuId(self.first_of_team.get() as u16)
+    pub(crate) fn first_of_cluster(&self) -> CpuId {
+        CpuId(self.first_of_cluster.get() as u16)
     }
 
-    /// What stands in the state of a block that is reserved for the team.
+    /// What stands in the state of a block that is reserved for the cluster.
     #[inline(always)]
     pub(crate) fn tag(&self) -> u64 {
-        self.first_of_team.get() + 1
+        self.first_of_cluster.get() + 1
     }
 }
 
@@ -82,20 +85,20 @@ pub(crate) struct CpuData {
     /// Id of the address space that this CPU runs; 0 is none.
     pub(crate) active: Word,
     /// Frames that are zero.
-    pub(crate) zeroed: GroupData,
+    pub(crate) zeroed: FrameCache,
     /// Frames with any content.
-    pub(crate) raw: GroupData,
+    pub(crate) raw: FrameCache,
     /// Frames that are zero, for what cannot be moved.
-    pub(crate) fixed: GroupData,
+    pub(crate) fixed: FrameCache,
     pub(crate) hint: HintData,
     /// Frames that are zero, for pages of objects.
-    pub(crate) shared: GroupData,
+    pub(crate) shared: FrameCache,
     /// Frames with any content, for long-term pins.
-    pub(crate) pinned: GroupData,
-    pub(crate) group_line: [Word; 4],
+    pub(crate) pinned: FrameCache,
+    pub(crate) cache_line: [Word; 4],
     /// Written by others: see the constants above.
     pub(crate) attention: Word,
-    /// Holders of frames that began on this CPU (`frame/sight.rs`); read by
+    /// Holders of frames that began on this CPU (`frame/last_resort.rs`); read by
     /// allocations that find none.
     pub(crate) held: Word,
     /// 1 while this CPU runs a space by a guard of `activate`.
@@ -115,17 +118,17 @@ pub(crate) struct CpuData {
     pub(crate) fixed_block: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that sizes between come from.
     pub(crate) batch_block: Word,
-    /// [`OptBlock`](crate::addr::OptBlock) that the team has reserved, if this is its first CPU.
-    pub(crate) team_block: Word,
+    /// [`OptBlock`](crate::addr::OptBlock) that the cluster has reserved, if this is its first CPU.
+    pub(crate) cluster_block: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that the last pages of objects came from.
     pub(crate) shared_block: Word,
-    pub(crate) home: HomeData,
+    pub(crate) locality: Locality,
     pub(crate) events: [Word; NR_EVENTS],
     pub(crate) sizes: SizeCounts,
     /// Blocks that this CPU may still begin before it looks at the watermarks, 0 if it has begun none yet; the
-    /// [`OptBlock`](crate::addr::OptBlock) that it began last, and by how much the tracts
+    /// [`OptBlock`](crate::addr::OptBlock) that it began last, and by how much the block groups
     /// that it has left since the last look had grown.
-    pub(crate) looks_after: Word,
+    pub(crate) samples_after: Word,
     pub(crate) watched: Word,
     pub(crate) unseen: Word,
     pub(crate) watch_line: [Word; 5],
@@ -136,7 +139,7 @@ pub(crate) struct CpuData {
 /// What a CPU knows of the batches that it zeroed; one line.
 #[repr(C, align(64))]
 pub(crate) struct BatchData {
-    /// A [`Learned`](crate::policy::habit::Learned).
+    /// A [`Learned`](crate::policy::density::Learned).
     pub(crate) learned: Word,
     /// When the last refill began, nanoseconds.
     pub(crate) begun: Word,
@@ -151,25 +154,28 @@ pub(crate) struct BatchData {
 
 impl CpuData {
     /// The blocks at which this CPU looks first.
-    pub(crate) fn zone(&self) -> BlockRange {
-        BlockRange { start: BlockId(self.home.zone_start.get() as u32), end: BlockId(self.home.zone_end.get() as u32) }
+    pub(crate) fn home_range(&self) -> BlockRange {
+        BlockRange {
+            start: BlockId(self.locality.home_start_block.get() as u32),
+            end: BlockId(self.locality.home_end_block.get() as u32),
+        }
     }
 
     /// Where the search for the next block goes on.
     pub(crate) fn search_from(&self) -> BlockId {
         match self.search.get() {
-            0 => self.zone().start,
+            0 => self.home_range().start,
             next => BlockId(next as u32),
         }
     }
 
-    pub(crate) fn groups(&self) -> [&GroupData; 5] {
+    pub(crate) fn frame_caches(&self) -> [&FrameCache; 5] {
         [&self.zeroed, &self.raw, &self.fixed, &self.shared, &self.pinned]
     }
 
-    /// Free frames in its groups.
-    pub(crate) fn nr_in_groups(&self) -> u64 {
-        self.groups().map(|group| u64::from(group.mask.get().count_ones())).iter().sum()
+    /// Free frames in its frame caches.
+    pub(crate) fn nr_in_caches(&self) -> u64 {
+        self.frame_caches().map(|cache| u64::from(cache.mask.get().count_ones())).iter().sum()
     }
 
     /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.

@@ -1,4 +1,4 @@
-//! Station `khugepaged`, one step at a time: the scan of one space for memory that is to
+//! Module `khugepaged`, one step at a time: the scan of one space for memory that is to
 //! become huge.
 //!
 //! The core has no threads and no list of programs. The embedder's daemon goes

@@ -7,9 +7,9 @@
 //!
 //! # The house
 //!
-//! A folder is a station. A fault passes the first six in the order of this table.
+//! A folder is a module. A fault passes the first six in the order of this table.
 //!
-//! | station | what it knows | what it must not know |
+//! | module | what it knows | what it must not know |
 //! | --- | --- | --- |
 //! | [`fault`](AddressSpace::handle_fault) | the order of steps, retrying | how anything is stored |
 //! | `space` | VMAs, the operations on them, what to do about a refusal | entries' bits |
@@ -39,20 +39,20 @@
 //! | frame | `frame` | `Memory`: the frames |
 //! | table | `table` | |
 //! | notify | `notify/tell` | |
-//! | links | `source`, `rmap/family`, `links` | `Links`: look-ups of families |
-//! | space | `space`, `space/relief` | [`Vm`]: spaces; [`AddressSpace`] |
+//! | links | `source`, `rmap/family`, `links` | `Links`: lookups of families |
+//! | space | `space`, `space/reclaim` | [`Vm`]: spaces; [`AddressSpace`] |
 //! | rmap | `rmap` | |
 //! | fault | `fault` | |
-//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/spare`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
+//! | operations | `space/ops`, `space/access`, `space/walker`, `source/handle`, `source/prealloc`, `source/bring`, `source/write_error`, `pin`, `notify/lookup`, `notify/age` | |
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!
 //! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory` to `Base`.
-//! The functions of a station are methods of the lowest component that has what they need. So the compiler refuses a
+//! The functions of a module are methods of the lowest component that has what they need. So the compiler refuses a
 //! call from `frame` to `space`: a `Memory` has no such method. Where types do not tell, `cargo xtask lint` does
 //! (`xtask/src/lint/layers/`): it reads `use`, paths and method calls and compares them with its table, which is complete.
 //!
-//! The one way up is `Relief`: two functions that `vm.rs` gives to `Vm`. `space/relief.rs` calls them after a refusal, with
+//! The one way up is `Reclaim`: two functions that `vm.rs` gives to `Vm`. `space/reclaim.rs` calls them after a refusal, with
 //! nothing held. The allocator refuses and never reclaims.
 //!
 //! # Lock order
@@ -60,14 +60,14 @@
 //! ```text
 //! size lock of an object      sleeps; one change of size, one discard at a time
 //! writer lock of a space      sleeps; one operation at a time
-//!   turn in need              spins; one allocation waits for held frames
-//!     thief lock              spins; one CPU empties others' groups
+//!   last-resort turn          spins; one allocation waits for held frames
+//!     thief lock              spins; one CPU empties others' frame caches
 //! family lock                 spins; taken with no other lock held
 //! knobs of huge pages         spins; one change of them
 //! the pass over ages          sleeps; one step at a time; taken with no other lock held
 //! a section                   holds nothing, waits for nothing
 //!   lock bit of an entry      a few instructions; nothing is taken under it
-//!   historic disciplines' spinlocks: the space's, or a leaf table's
+//!   historic fault-locking modes' spinlocks: the space's, or a leaf table's
 //! LOCK of a folio             a pass over 512 descriptors; nothing is taken under it
 //! an entry in state Busy      owned outside sections; its owner takes no lock
 //! ```
@@ -76,7 +76,7 @@
 //!
 //! A function that needs the writer lock takes `&Writer`, the guard. The compiler checks that the lock is held, a debug
 //! assertion that it is of the same space. A function that needs a section takes `InSection`, which is borrowed from the
-//! guard: what it finds does not outlive the section. A walk of the tables takes either. Relief asserts that its caller is
+//! guard: what it finds does not outlive the section. A walk of the tables takes either. Reclaim asserts that its caller is
 //! outside sections and notices.
 //!
 //! # Cargo features
@@ -168,7 +168,7 @@ pub use space::vma::{ObjectId, Vma, VmaFlags};
 pub use space::walker::{Miss, Stamp, Walked, Walker};
 pub use space::{Active, AddressSpace};
 pub use tunables::huge::{HugeKnobs, KhugepagedKnobs, KnobError};
-pub use tunables::{Discipline, Tunables};
+pub use tunables::{FaultLocking, Tunables};
 pub use vm::NewVmError;
 
 /// The example of the README compiles.

@@ -8,7 +8,7 @@ use crate::section::{InSection, KeepsTables};
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
-/// Memory, and the look-ups of families under way: what `source` and families work on.
+/// Memory, and the lookups of families under way: what `source` and families work on.
 pub struct Links<M: Machine> {
     memory: Memory<M>,
     /// CPUs that look a fork family or an object up, from one of its frames.
@@ -84,7 +84,7 @@ impl<M: Machine> Links<M> {
             // Acquire: what the header says, as whoever raised it last left it.
             match nr.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    debug_assert!(self.is_header(lookup, header, of), "I30: a header stays under a look-up");
+                    debug_assert!(self.is_header(lookup, header, of), "I30: a header stays under a lookup");
                     return true;
                 }
                 Err(now) => seen = now,

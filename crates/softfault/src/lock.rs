@@ -81,7 +81,7 @@ impl<'a> Spin<'a> {
         Some(Spin(word))
     }
 
-    /// Inside a section, for the historic disciplines. The machine's `relax` may
+    /// Inside a section, for the historic fault-locking modes. The machine's `relax` may
     /// answer a shootdown, which the sender takes for the end of this section;
     /// so this spin answers nobody. Whoever has the lock is in a section, too,
     /// and waits for nobody.

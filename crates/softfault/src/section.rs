@@ -11,7 +11,7 @@
 //!
 //! Functions that need a section take [`InSection`], which is borrowed from the guard.
 //!
-//! `visit` has sections on behalf of a space that the CPU does not run, or of a look-up
+//! `visit` has sections on behalf of a space that the CPU does not run, or of a lookup
 //! of a family: the CPU first shows in a line of bits.
 
 pub(crate) mod visit;
@@ -57,7 +57,7 @@ impl<'vm> Section<'vm> {
     }
 }
 
-/// A witness that a section is open, which a function takes that needs one. VMAs and slots
+/// A token that a section is open, which a function takes that needs one. VMAs and slots
 /// of objects that are found by it do not outlive the section. Entries of tables may, by
 /// their type: whoever made one `Busy` keeps it, and nobody else uses it afterwards (I8).
 ///
@@ -76,7 +76,7 @@ pub(crate) struct InSection<'s> {
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<InSection<'_>>() == 0);
 
-/// A witness that the tables of a space stay where they are: a section of it, or its
+/// A token that the tables of a space stay where they are: a section of it, or its
 /// writer lock.
 pub(crate) trait KeepsTables: Copy {
     /// Panics in debug builds if it is of another space than the one with this line.

@@ -1,11 +1,11 @@
-//! Station `shrink`: huge pages that are mostly zeroes are split when memory is short,
+//! Module `shrink`: huge pages that are mostly zeroes are split when memory is short,
 //! and their zero sub-pages are freed.
 //!
 //! There is no queue of them and no lock: a cursor goes over the blocks, whose
 //! first lines say which have a folio. Its one entry is found through rmap, so that no
 //! space has to be named.
 //!
-//! Called by daemons and by `space/relief.rs`, after a refusal or under the low
+//! Called by daemons and by `space/reclaim.rs`, after a refusal or under the low
 //! watermark, and never by the allocator. It allocates nothing.
 //!
 //! Locks on entry: none, no section. Takes the family's for the walk.

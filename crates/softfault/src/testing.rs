@@ -322,7 +322,7 @@ pub(crate) fn look_up_until_freed<T>(
             while vm.machine.nr_relaxed.get() < 10 && kind(vm, frame) == FrameKind::Meta {
                 std::thread::yield_now();
             }
-            assert_eq!(kind(vm, frame), FrameKind::Meta, "freed under a look-up");
+            assert_eq!(kind(vm, frame), FrameKind::Meta, "freed under a lookup");
             assert!(!is_there(&section), "whoever comes now is not waited for");
             assert!(!is_raised(&section), "raised from zero");
             drop(section);

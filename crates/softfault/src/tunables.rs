@@ -11,7 +11,7 @@ use huge::HugeKnobs;
 /// How a fault excludes other faults; see `fault/empty.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
-pub enum Discipline {
+pub enum FaultLocking {
     /// Before 2004: one spinlock per address space around walk, recheck,
     /// install and accounting; never around allocation or zeroing.
     Global,
@@ -23,17 +23,17 @@ pub enum Discipline {
     Lockfree,
 }
 
-impl Discipline {
+impl FaultLocking {
     /// All of them, oldest first.
-    pub const ALL: [Discipline; 4] =
-        [Discipline::Global, Discipline::Fastpath2004, Discipline::Split, Discipline::Lockfree];
+    pub const ALL: [FaultLocking; 4] =
+        [FaultLocking::Global, FaultLocking::Fastpath2004, FaultLocking::Split, FaultLocking::Lockfree];
     /// The word in output and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
-            Discipline::Global => "global",
-            Discipline::Fastpath2004 => "fastpath2004",
-            Discipline::Split => "split",
-            Discipline::Lockfree => "lockfree",
+            FaultLocking::Global => "global",
+            FaultLocking::Fastpath2004 => "fastpath2004",
+            FaultLocking::Split => "split",
+            FaultLocking::Lockfree => "lockfree",
         }
     }
 }
@@ -57,7 +57,7 @@ impl Discipline {
 #[non_exhaustive]
 pub struct Tunables {
     /// How faults exclude each other.
-    pub discipline: Discipline,
+    pub fault_locking: FaultLocking,
     /// `fastpath2004` only: resident counts per CPU (the author's second idea)
     /// in place of the one shared counter.
     pub rss_percpu: bool,
@@ -109,7 +109,7 @@ pub struct Tunables {
     /// The same before a fault or an operation is refused for want of frames. It goes on where
     /// the last one ended, so that whoever is refused and tries again gets to all of memory in
     /// the end, and no fault walks over a terabyte. 1,024 is a guess: 2 GiB.
-    pub shrink_blocks_in_need: u64,
+    pub shrink_blocks_direct: u64,
     /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
     /// [`Memory::zero_ahead`](crate::Memory::zero_ahead).
     pub zero_ahead_blocks: u64,
@@ -120,7 +120,7 @@ pub struct Tunables {
 }
 
 setters!(Tunables {
-    with_discipline: discipline = Discipline,
+    with_fault_locking: fault_locking = FaultLocking,
     with_rss_percpu: rss_percpu = bool,
     with_max_map_count: max_map_count = u64,
     with_mmap_min_addr: mmap_min_addr = u64,
@@ -136,7 +136,7 @@ setters!(Tunables {
     with_watermark_scale_factor: watermark_scale_factor = u64,
     with_keep_min: keep_min = bool,
     with_shrink_blocks: shrink_blocks = u64,
-    with_shrink_blocks_in_need: shrink_blocks_in_need = u64,
+    with_shrink_blocks_direct: shrink_blocks_direct = u64,
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
 });
@@ -144,7 +144,7 @@ setters!(Tunables {
 impl Default for Tunables {
     fn default() -> Tunables {
         Tunables {
-            discipline: Discipline::Lockfree,
+            fault_locking: FaultLocking::Lockfree,
             rss_percpu: false,
             max_map_count: 65_530,
             mmap_min_addr: 65_536,
@@ -159,7 +159,7 @@ impl Default for Tunables {
             watermark_scale_factor: 10,
             keep_min: false,
             shrink_blocks: 8,
-            shrink_blocks_in_need: 1024,
+            shrink_blocks_direct: 1024,
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,
             compact_background: CompactBudget::BACKGROUND,

@@ -1,17 +1,17 @@
 //! The beginning of a [`Vm`]: checks the machine's frames, lays the metadata out, puts the
-//! components together, and gives `Vm` the two functions of its `Relief`. In the top
+//! components together, and gives `Vm` the two functions of its `Reclaim`. In the top
 //! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
 
 use crate::addr::{BlockId, Pfn};
 use crate::base::{Base, HugeWords};
-use crate::frame::sections::{frames_of, range_of};
+use crate::frame::mem_sections::{frames_of, range_of};
 use crate::frame::{Ages, BLOCK_WORDS, Class, Content, FrameKind, Frames, Memory, Reserve, Watch, word_base};
 use crate::links::Links;
 use crate::machine::{FrameRange, MAX_CPUS, Machine};
 use crate::mem::LinearMap;
 use crate::policy::share;
 use crate::space::Vm;
-use crate::space::vm::Relief;
+use crate::space::vm::Reclaim;
 use crate::swap::area::SwapArea;
 use crate::sync::Word;
 use crate::tunables::Tunables;
@@ -19,7 +19,7 @@ use crate::tunables::huge::HugeMode;
 use layout::Layout;
 use refusal::{check_linear, check_nodes, nr_blocks_of, nr_cpus_of, nr_usable, span_at_most, span_of, watermarks_of};
 
-mod homes;
+mod home_blocks;
 mod layout;
 mod refusal;
 
@@ -49,28 +49,28 @@ impl<M: Machine> Vm<M> {
             layout.zero_metadata(&machine);
         }
         let (descs, blocks) = layout.sections(&machine, content);
-        let later = layout.later(&descs);
+        let deferred = layout.deferred(&descs);
         let (reserve, pressure) = Reserve::new(if tunables.keep_min { marks.min_pages } else { 0 });
         let frames = Frames {
-            nr_team: share::team(nr_blocks_of(machine.frames()), nr_cpus as u64),
+            nr_cluster: share::cluster(nr_blocks_of(machine.frames()), nr_cpus as u64),
             descs,
             blocks,
             map: LinearMap::of(&machine),
             zero: layout.zero(),
             huge_zero: Word::new(0),
-            marks: [const { Word::new(0) }; MAX_CPUS / 64],
+            marked_cpus: [const { Word::new(0) }; MAX_CPUS / 64],
             counted: [const { Word::new(0) }; MAX_CPUS / 64],
             next_robbed: Word::new(0),
             nr_undone: Word::new(0),
             nr_emptied: Word::new(0),
             turns: Word::new(0),
             nr_turns_over: Word::new(0),
-            quiet: Word::new(0),
+            freeze: Word::new(0),
             is_low: Word::new(0),
             watch: Watch::new(&marks),
             reserve,
             ages: Ages::new(),
-            later,
+            deferred,
             leading: Word::new(0),
             resizes: Word::new(0),
             #[cfg(any(test, feature = "hooks"))]
@@ -78,7 +78,7 @@ impl<M: Machine> Vm<M> {
         };
         let cpus = layout.cpus(&machine);
         frames.init(machine.frames(), content, &layout.meta);
-        let nr_there = nr_usable - frames.later.nr_pages();
+        let nr_there = nr_usable - frames.deferred.nr_pages();
         debug_assert_eq!(nr_there, frames.nr_free_in_blocks(), "what watermarks are a share of");
         let nr_total_pages = nr_usable;
         while frames.set_aside(&pressure, u64::MAX) {}
@@ -88,7 +88,7 @@ impl<M: Machine> Vm<M> {
         let base = Base::new(machine, cpus, swap, tunables, huge);
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
-            Relief {
+            Reclaim {
                 shrink: Vm::shrink_until,
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
                 set_apart: Vm::set_apart,

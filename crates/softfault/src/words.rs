@@ -3,7 +3,7 @@
 
 use crate::account::rss::RssLine;
 use crate::cpu::{CpuData, HintData};
-use crate::frame::{BlockData, FrameDesc, GroupData, SummaryRow};
+use crate::frame::{BlockData, FrameCache, FrameDesc, SummaryRow};
 use crate::mem::Words;
 use crate::notify::NotifyLine;
 use crate::rmap::family::FamilyData;
@@ -31,7 +31,7 @@ words!(
     FamilyData,
     FrameDesc,
     GlobalLine,
-    GroupData,
+    FrameCache,
     HintData,
     LimitsData,
     MemberData,

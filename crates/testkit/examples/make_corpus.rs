@@ -4,7 +4,7 @@
 //!
 //! `cargo run --release -p softfault-testkit --example make_corpus -- fuzz/corpus/calls`
 
-use softfault::Discipline;
+use softfault::FaultLocking;
 use softfault_host::Mode;
 use softfault_testkit::fuzz::{Case, Setup};
 use softfault_testkit::generate::{Limits, sequence};
@@ -20,7 +20,7 @@ const ENOUGH: u32 = 3;
 
 fn case(seed: u64) -> Case {
     let setup = Setup {
-        discipline: Discipline::ALL[seed as usize % 4],
+        fault_locking: FaultLocking::ALL[seed as usize % 4],
         mode: [Mode::Interrupt, Mode::Broadcast][seed as usize / 4 % 2],
         several: seed / 8 % 2 == 1,
         seed: (seed / 16 % 16) as u8,
@@ -37,7 +37,8 @@ fn gain(case: &Case, seen: &BTreeMap<String, u32>) -> usize {
 }
 
 fn cells(case: &Case) -> Vec<String> {
-    let cell = |op, label| format!("{:?} {} {label}", case.setup.discipline, class_of(op)) + &format!("{:?}", op.call);
+    let cell =
+        |op, label| format!("{:?} {} {label}", case.setup.fault_locking, class_of(op)) + &format!("{:?}", op.call);
     let mut cells: Vec<String> = case.steps.iter().map(|(op, expected)| cell(op, expected.outcome.label())).collect();
     cells.sort();
     cells.dedup();

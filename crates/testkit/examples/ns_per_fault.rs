@@ -1,10 +1,10 @@
-//! Software cost of a fault, in nanoseconds, for each discipline: the shortest
+//! Software cost of a fault, in nanoseconds, for each fault-locking mode: the shortest
 //! loop that a change of the fault path can be judged by.
 //!
 //! `cargo run --release -p softfault-testkit --example ns_per_fault [CPUS [PAGES]]`
 
 use softfault::machine::CpuId;
-use softfault::{Access, Discipline, MapFlags, Prot, Tunables, Vm};
+use softfault::{Access, FaultLocking, MapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::Barrier;
 use std::time::Instant;
@@ -17,16 +17,16 @@ fn pages() -> u64 {
 fn main() {
     let nr_cpus: usize = std::env::args().nth(1).map_or(1, |a| a.parse().expect("CPUS: a number"));
     for zeroed in [true, false] {
-        for discipline in Discipline::ALL {
-            let mut best: Vec<f64> = (0..15).map(|_| run(nr_cpus, discipline, zeroed)).collect();
+        for fault_locking in FaultLocking::ALL {
+            let mut best: Vec<f64> = (0..15).map(|_| run(nr_cpus, fault_locking, zeroed)).collect();
             best.sort_by(f64::total_cmp);
             let fill = if zeroed { "zeroed" } else { "fresh" };
-            println!("{:>14} {fill:>7} {:8.1} ns (min {:.1})", discipline.name(), best[best.len() / 2], best[0]);
+            println!("{:>14} {fill:>7} {:8.1} ns (min {:.1})", fault_locking.name(), best[best.len() / 2], best[0]);
         }
     }
 }
 
-fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
+fn run(nr_cpus: usize, fault_locking: FaultLocking, zeroed: bool) -> f64 {
     let arena_bytes = 4096 * pages() * nr_cpus as u64 * 2;
     let config = HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(arena_bytes).with_huge(true);
     let mut hosted = Hosted::new(config).unwrap();
@@ -36,7 +36,7 @@ fn run(nr_cpus: usize, discipline: Discipline, zeroed: bool) -> f64 {
     } else {
         hosted.soil(1);
     }
-    let tunables = Tunables::default().with_discipline(discipline);
+    let tunables = Tunables::default().with_fault_locking(fault_locking);
     let vm = Vm::new(hosted, tunables).unwrap();
     let (space, at) = {
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();

@@ -31,7 +31,7 @@ use crate::random::Random;
 use child::Child;
 use chunk::{Chunk, Loose};
 use softfault::table::format::Format;
-use softfault::{AddressSpace, Advice, CpuId, Discipline, NewVmError, Tunables, Vm};
+use softfault::{AddressSpace, Advice, CpuId, FaultLocking, NewVmError, Tunables, Vm};
 use softfault_host::{CpuGuard, Hosted, HostedError, Mode, Running};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -115,8 +115,8 @@ pub fn run<F: Tested>(seed: u64, size: Size) -> Result<HugeCounts, String> {
 
 fn machine<F: Tested>(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted<F>>, String> {
     let mode = [Mode::Interrupt, Mode::Broadcast][seed as usize % 2];
-    // Mostly the discipline that has all sizes; the others have locks of their own.
-    let discipline = if seed % 4 < 2 { Discipline::Lockfree } else { Discipline::ALL[seed as usize / 4 % 4] };
+    // Mostly the fault-locking mode that has all sizes; the others have locks of their own.
+    let fault_locking = if seed % 4 < 2 { FaultLocking::Lockfree } else { FaultLocking::ALL[seed as usize / 4 % 4] };
     let strict_bbm = !seed.is_multiple_of(3);
     let config = F::config()
         .with_nr_cpus(nr_cpus)
@@ -126,7 +126,7 @@ fn machine<F: Tested>(seed: u64, nr_cpus: usize) -> Result<Vm<Hosted<F>>, String
         .with_strict_bbm(strict_bbm)
         .with_tlb_entries(64);
     let hosted = Hosted::with_format(config).map_err(|e: HostedError| e.to_string())?;
-    let tunables = Tunables::default().with_discipline(discipline);
+    let tunables = Tunables::default().with_fault_locking(fault_locking);
     Vm::new(hosted, tunables).map_err(|e: NewVmError| e.to_string())
 }
 

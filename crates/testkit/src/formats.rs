@@ -11,35 +11,35 @@ pub use vmsa48::Vmsa48;
 /// A format with the hosted machine that it is tested on.
 pub trait Tested: Format {
     /// Whether the machine leaves accessed and dirty to software.
-    const SOFTWARE_MARKS: bool;
+    const SOFTWARE_AD_BITS: bool;
     /// One past the last user address.
     const TASK_SIZE: u64 = Self::USER_PAGES * PAGE;
 
     /// Such a machine, for what is not chosen otherwise.
     fn config() -> HostedConfig {
-        HostedConfig::default().with_software_marks(Self::SOFTWARE_MARKS)
+        HostedConfig::default().with_software_ad_bits(Self::SOFTWARE_AD_BITS)
     }
 }
 
 impl Tested for X86_64 {
-    const SOFTWARE_MARKS: bool = false;
+    const SOFTWARE_AD_BITS: bool = false;
 }
 
 impl Tested for X86_64La57 {
-    const SOFTWARE_MARKS: bool = false;
+    const SOFTWARE_AD_BITS: bool = false;
 }
 
 /// With Svade.
 impl Tested for Sv39 {
-    const SOFTWARE_MARKS: bool = true;
+    const SOFTWARE_AD_BITS: bool = true;
 }
 
 /// With Svade.
 impl Tested for Sv48 {
-    const SOFTWARE_MARKS: bool = true;
+    const SOFTWARE_AD_BITS: bool = true;
 }
 
 /// With FEAT_HAFDBS: the walk makes a page dirty by clearing a bit.
 impl Tested for Vmsa48 {
-    const SOFTWARE_MARKS: bool = false;
+    const SOFTWARE_AD_BITS: bool = false;
 }

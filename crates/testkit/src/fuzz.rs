@@ -18,7 +18,7 @@ use crate::numbers::{MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MREMAP_FIXED
 use crate::op::{Call, HEAP, HEAP_BYTES, Op, PAGE, WINDOW, WINDOW_PAGES};
 use crate::shortest::shortest;
 use softfault::table::format::X86_64;
-use softfault::{CpuId, Discipline, Tunables, Vm};
+use softfault::{CpuId, FaultLocking, Tunables, Vm};
 use softfault_host::{Hosted, Mode};
 
 /// Steps of a sequence; what follows is not read.
@@ -37,7 +37,7 @@ const MAP_FIXED_ANY: u64 = MAP_FIXED | MAP_FIXED_NOREPLACE;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// How faults synchronise.
-    pub discipline: Discipline,
+    pub fault_locking: FaultLocking,
     /// How invalidations reach other CPUs.
     pub mode: Mode,
     /// Three CPUs do the steps in turn, instead of one.
@@ -149,7 +149,7 @@ impl Setup {
             .with_tlb_entries(64)
             .with_strict_bbm(true);
         let hosted = Hosted::with_format(config).map_err(|error| error.to_string())?;
-        let tunables = Tunables::default().with_discipline(self.discipline);
+        let tunables = Tunables::default().with_fault_locking(self.fault_locking);
         Vm::new(hosted, tunables).map_err(|error| error.to_string())
     }
 }

@@ -102,7 +102,7 @@ fn passes_over_memory() {
 
 /// CPUs that have no frames are not asked for them.
 #[test]
-fn the_search_in_the_groups_of_all_cpus() {
+fn the_search_in_the_caches_of_all_cpus() {
     let [one, many] = [1, 512].map(|nr_cpus| {
         on_machine(nr_cpus, 64 << 20, SMALL_PAGES, |vm, space| {
             space.write(AT, &[1]).unwrap();
@@ -115,7 +115,7 @@ fn the_search_in_the_groups_of_all_cpus() {
 
 /// Those that have had some are, and others get their answers meanwhile.
 #[test]
-fn the_search_in_groups_that_had_frames() {
+fn the_search_in_caches_that_had_frames() {
     let nr_cpus = 512;
     let vm = huge::vm(nr_cpus, 256 << 20, SMALL_PAGES);
     let cpu = |i: usize| vm.machine().bind(CpuId(i as u16)).unwrap();

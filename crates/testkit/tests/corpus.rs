@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Format, IS_FULL, fewer};
-use softfault::Discipline;
+use softfault::FaultLocking;
 use softfault_host::Mode;
 use softfault_testkit::fuzz::{Case, MAX_STEPS, Setup, run_on};
 use softfault_testkit::generate::{Limits, sequence};
@@ -79,7 +79,7 @@ fn changed_bytes_of_the_corpus() {
     }
 }
 
-const SETUP: Setup = Setup { discipline: Discipline::Split, mode: Mode::Broadcast, several: true, seed: 5 };
+const SETUP: Setup = Setup { fault_locking: FaultLocking::Split, mode: Mode::Broadcast, several: true, seed: 5 };
 
 #[test]
 fn what_is_encoded_is_decoded() {

@@ -67,16 +67,16 @@ impl<'a> Full<'a> {
         assert_eq!(self.vm.vmstat().nr_free_pages, nr, "after a page went");
     }
 
-    /// Has the CPU's group of zeroed frames filled, from which no table is taken: a page
-    /// beside the free ones goes and comes back. The other groups are empty.
-    fn group(&self) {
+    /// Has the CPU's frame cache of zeroed frames filled, from which no table is taken: a page
+    /// beside the free ones goes and comes back. The other frame caches are empty.
+    fn fill_cache(&self) {
         let at = *self.pages.last().unwrap();
         self.space.madvise(at, PAGE, DONTNEED).unwrap();
         self.vm.empty_caches();
         self.space.write(at, &[1]).unwrap();
     }
 
-    /// Free frames that are in no CPU's group.
+    /// Free frames that are in no CPU's frame cache.
     fn nr_in_blocks(&self) -> u64 {
         let bits = (0..self.vm.nr_blocks()).flat_map(|block| self.vm.free_bits(block));
         bits.map(|word| u64::from(word.count_ones())).sum()
@@ -130,7 +130,7 @@ fn no_write_is_refused_while_a_frame_is_free() {
                 if thp.enabled == Enabled::Madvise {
                     full.space.madvise(AREA, AREA_LEN, Advice::HugePage).unwrap();
                 }
-                // Takes nothing; a group that has frames of a block spoils it.
+                // Takes nothing; a frame cache that has frames of a block spoils it.
                 full.vm.age(64, 0);
                 full.touch_all(k, Access::Write);
                 // Tables go with pages, but for those that a new mapping finds again.
@@ -306,9 +306,9 @@ fn refused_for_want_of_frames_alone(name: &str, call: impl Fn(&Subject<'_>) -> O
                     check(&vm, &[&space, &subject.space]);
                 }
             };
-            full.group();
+            full.fill_cache();
             // Whoever looks in blocks alone finds none.
-            assert!(k > need || full.nr_in_blocks() == 0, "{what}: not all are in a group");
+            assert!(k > need || full.nr_in_blocks() == 0, "{what}: not all are in a frame cache");
             call_and_check();
             // And with frames wherever that call left them.
             call_and_check();

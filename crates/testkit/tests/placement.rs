@@ -93,8 +93,8 @@ fn nor_do_many_active_ones() {
     }
 }
 
-/// The CPUs' groups, of 64 frames each, are half of memory with 512 of them; that much and
-/// what is begun for teams is not whole.
+/// The CPUs' frame caches, of 64 frames each, are half of memory with 512 of them; that much and
+/// what is begun for clusters is not whole.
 #[test]
 fn a_page_for_each_cpu_leaves_most_blocks_whole() {
     for (nr_cpus, least) in [(64, 90), (512, 55)] {

@@ -107,7 +107,7 @@ fn memory_comes_and_goes_under_all_others() {
             match vm.remove_memory(section(3 - nr)) {
                 Ok(()) => nr_gone += 1,
                 Err(RemoveMemoryRefusal::InUse) => nr_in_use += 1,
-                Err(RemoveMemoryRefusal::NotThere | RemoveMemoryRefusal::InNeed) => {}
+                Err(RemoveMemoryRefusal::NotThere | RemoveMemoryRefusal::LastResort) => {}
                 Err(other) => panic!("{other:?}"),
             }
         }

@@ -1,10 +1,10 @@
 //! The model against the hosted machine with several CPUs, in both modes of
-//! invalidation and under all four disciplines.
+//! invalidation and under all four fault-locking modes.
 
 mod common;
 
 use common::{Format, Hosted, IS_FULL, fewer};
-use softfault::{Discipline, Event, Tunables, Vm};
+use softfault::{Event, FaultLocking, Tunables, Vm};
 use softfault_host::Mode;
 use softfault_testkit::formats::Tested;
 use softfault_testkit::generate::{Limits, sequence};
@@ -13,7 +13,7 @@ use softfault_testkit::{lockstep, parallel};
 
 const BOTH_MODES: [Mode; 2] = [Mode::Interrupt, Mode::Broadcast];
 
-fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
+fn vm(nr_cpus: usize, mode: Mode, fault_locking: FaultLocking) -> Vm<Hosted> {
     let config = Format::config()
         .with_nr_cpus(nr_cpus)
         .with_mode(mode)
@@ -22,7 +22,7 @@ fn vm(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Vm<Hosted> {
         .with_tlb_entries(128)
         .with_strict_bbm(true);
     let hosted = Hosted::with_format(config).unwrap();
-    let tunables = Tunables::default().with_discipline(discipline);
+    let tunables = Tunables::default().with_fault_locking(fault_locking);
     Vm::new(hosted, tunables).unwrap()
 }
 
@@ -38,13 +38,13 @@ fn limits(i: u64, nr_ops: usize, seed: u64) -> Limits {
 fn in_turn(mode: Mode) {
     let mut huge = HugeCounts::default();
     let mut nr_swapped = [0; 3];
-    for discipline in Discipline::ALL {
-        let vm = vm(4, mode, discipline);
+    for fault_locking in FaultLocking::ALL {
+        let vm = vm(4, mode, fault_locking);
         for seed in 0..fewer(8) {
             let steps = sequence(seed, small(250));
             if let Some(found) = lockstep::run(&vm, &steps, seed, 60) {
                 let text: Vec<String> = steps.iter().take(found.step + 1).map(|(op, _)| op.to_string()).collect();
-                panic!("{mode:?}, {discipline:?}, seed {seed}: {found}\n{}", text.join("\n"));
+                panic!("{mode:?}, {fault_locking:?}, seed {seed}: {found}\n{}", text.join("\n"));
             }
         }
         huge.add(&vm);
@@ -76,15 +76,15 @@ fn in_turn_without_interrupts() {
 fn at_once() {
     let mut huge = HugeCounts::default();
     for mode in BOTH_MODES {
-        for discipline in Discipline::ALL {
-            let vm = vm(4, mode, discipline);
+        for fault_locking in FaultLocking::ALL {
+            let vm = vm(4, mode, fault_locking);
             for seed in 0..fewer(6) {
                 let limits = |i| limits(i, 250, seed);
                 let all: Vec<_> = (0..4).map(|i| sequence(seed * 4 + i, limits(i))).collect();
                 if let Some((cpu, found)) = parallel::run(&vm, &all, seed).into_iter().next() {
                     let last = found.step.min(all[cpu].len() - 1);
                     let text: Vec<String> = all[cpu][..=last].iter().map(|(op, _)| op.to_string()).collect();
-                    panic!("{mode:?}, {discipline:?}, seed {seed}, CPU {cpu}: {found}\n{}", text.join("\n"));
+                    panic!("{mode:?}, {fault_locking:?}, seed {seed}, CPU {cpu}: {found}\n{}", text.join("\n"));
                 }
             }
             huge.add(&vm);
@@ -102,7 +102,7 @@ fn in_turn_on_large_machines() {
     for (nr_cpus, nr_seeds) in [(33, 6), (65, 12), (512, 6)] {
         for mode in BOTH_MODES {
             for seed in 0..fewer(nr_seeds) {
-                let vm = vm(nr_cpus, mode, Discipline::Lockfree);
+                let vm = vm(nr_cpus, mode, FaultLocking::Lockfree);
                 let steps = sequence(1000 + seed, small(250));
                 if let Some(found) = lockstep::run(&vm, &steps, seed, 120) {
                     panic!("{nr_cpus} CPUs, {mode:?}, seed {seed}: {found}");
@@ -117,7 +117,7 @@ fn at_once_on_large_machines() {
     for nr_cpus in [33, 65, 512] {
         for mode in BOTH_MODES {
             for seed in 0..fewer(3) {
-                let vm = vm(nr_cpus, mode, Discipline::Lockfree);
+                let vm = vm(nr_cpus, mode, FaultLocking::Lockfree);
                 let all: Vec<_> = (0..8).map(|i| sequence(seed * 8 + i, limits(i, 150, seed))).collect();
                 if let Some((i, found)) = parallel::run(&vm, &all, seed).into_iter().next() {
                     panic!("{nr_cpus} CPUs, {mode:?}, seed {seed}, sequence {i}: {found}");

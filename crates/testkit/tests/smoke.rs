@@ -2,12 +2,12 @@
 
 use softfault::addr::Access;
 use softfault::machine::CpuId;
-use softfault::{AddressSpace, Advice, Discipline, Event, MapFlags, MremapFlags, Prot, Tunables, Vm};
+use softfault::{AddressSpace, Advice, Event, FaultLocking, MapFlags, MremapFlags, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 
-fn vm(nr_cpus: usize, discipline: Discipline) -> Vm<Hosted> {
+fn vm(nr_cpus: usize, fault_locking: FaultLocking) -> Vm<Hosted> {
     let hosted = Hosted::new(HostedConfig::default().with_nr_cpus(nr_cpus).with_arena_bytes(64 << 20)).unwrap();
-    let tunables = Tunables::default().with_discipline(discipline);
+    let tunables = Tunables::default().with_fault_locking(fault_locking);
     Vm::new(hosted, tunables).unwrap()
 }
 
@@ -22,8 +22,8 @@ const RW: Prot = Prot::READ.union(Prot::WRITE);
 
 #[test]
 fn a_page_lives_and_dies() {
-    for discipline in Discipline::ALL {
-        let vm = vm(1, discipline);
+    for fault_locking in FaultLocking::ALL {
+        let vm = vm(1, fault_locking);
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();
         let before = vm.vmstat().nr_free_pages;
         {
@@ -36,7 +36,7 @@ fn a_page_lives_and_dies() {
                 space.write(at + page * 4096, &[page as u8; 8]).unwrap();
             }
             check(&vm, &[&space]);
-            assert_eq!(space.rss_pages().anon, 256, "{discipline:?}");
+            assert_eq!(space.rss_pages().anon, 256, "{fault_locking:?}");
             let child = space.fork().unwrap();
             check(&vm, &[&space, &child]);
             child.write(at, b"child").unwrap();
@@ -75,6 +75,6 @@ fn a_page_lives_and_dies() {
             drop(active);
         }
         check(&vm, &[]);
-        assert_eq!(vm.vmstat().nr_free_pages, before, "{discipline:?}");
+        assert_eq!(vm.vmstat().nr_free_pages, before, "{fault_locking:?}");
     }
 }

@@ -56,7 +56,7 @@ fn accessed_and_dirty_are_set_when_hardware_sets_them() {
 
 #[test]
 fn software_marks_are_left_to_software() {
-    let config = HostedConfig { software_marks: true, ..HostedConfig::default() };
+    let config = HostedConfig { software_ad_bits: true, ..HostedConfig::default() };
     let bench = Bench::new(config);
     let cpu = bench.machine.bind(CpuId(0)).unwrap();
     let entry = |accessed, dirty| Entry::Leaf(Leaf { pfn: Pfn(512), rights: RW, accessed, dirty });

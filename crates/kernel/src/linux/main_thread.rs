@@ -24,7 +24,7 @@ use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, Ordering};
 use linux_raw_sys::general::SIGKILL;
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{Discipline, Event, Order, Tunables, VmaFlags};
+use softfault::{Event, FaultLocking, Order, Tunables, VmaFlags};
 use spin::Once;
 
 /// How long the end of all processes may take.
@@ -44,9 +44,9 @@ fn parse(cmdline: &str) -> Params {
     for word in cmdline.split_ascii_whitespace() {
         match word.split_once('=') {
             None if word == "stats" => params.stats = true,
-            Some(("discipline", name)) => match Discipline::ALL.into_iter().find(|d| d.name() == name) {
-                Some(discipline) => params.tunables.discipline = discipline,
-                None => refuse(format_args!("discipline={name}: should be global, fastpath2004, split or lockfree")),
+            Some(("fault_locking" | "discipline", name)) => match FaultLocking::ALL.into_iter().find(|d| d.name() == name) {
+                Some(fault_locking) => params.tunables.fault_locking = fault_locking,
+                None => refuse(format_args!("fault_locking={name}: should be global, fastpath2004, split or lockfree")),
             },
             Some(("transparent_hugepage", when)) => match huge_pages(when) {
                 Some((enabled, off)) => (params.tunables.thp.enabled, params.tunables.thp_off) = (enabled, off),

@@ -1,7 +1,7 @@
 //! Options that several experiments have.
 
 use clap::{Arg, Args, Parser, ValueEnum};
-use softfault::Discipline;
+use softfault::FaultLocking;
 use std::path::{Path, PathBuf};
 
 /// The options of an experiment that repeats its jobs; [`defaults`] has those that differ.
@@ -101,10 +101,10 @@ pub fn parse_gib(text: &str) -> Result<f64, String> {
     if (0.001..=16384.0).contains(&gib) { Ok(gib) } else { Err(wanted.into()) }
 }
 
-/// One discipline by its name.
-pub fn parse_discipline(text: &str) -> Result<Discipline, String> {
-    Discipline::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
-        let names: Vec<&str> = Discipline::ALL.iter().map(|d| d.name()).collect();
+/// One fault-locking mode by its name.
+pub fn parse_fault_locking(text: &str) -> Result<FaultLocking, String> {
+    FaultLocking::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
+        let names: Vec<&str> = FaultLocking::ALL.iter().map(|d| d.name()).collect();
         format!("should be one of {}", names.join(", "))
     })
 }

@@ -1,10 +1,10 @@
 //! What may be typed after `softfault conflicts`.
 
-use crate::bench::parse_discipline;
+use crate::bench::parse_fault_locking;
 use crate::error::LabError;
 use crate::os;
 use clap::{Args, ValueEnum};
-use softfault::Discipline;
+use softfault::FaultLocking;
 
 const HELP: &str = "\
 What is counted
@@ -50,7 +50,7 @@ JSON
 
 Examples:
   softfault conflicts --cpus 512
-  softfault conflicts --cpus 64 --layout chunks --discipline split
+  softfault conflicts --cpus 64 --layout chunks --fault-locking split
   softfault conflicts --cpus 512 --pages 64K
   softfault conflicts --cpus 512 --touches 1024 --json";
 
@@ -182,8 +182,8 @@ pub struct Options {
     #[arg(long, value_enum, default_value = "own-table")]
     pub layout: Layout,
     /// How faults exclude each other
-    #[arg(long, value_name = "D", default_value = "lockfree", value_parser = parse_discipline)]
-    pub discipline: Discipline,
+    #[arg(long, alias = "discipline", value_name = "MODE", default_value = "lockfree", value_parser = parse_fault_locking)]
+    pub fault_locking: FaultLocking,
     /// First touches per CPU
     #[arg(long, value_name = "N", default_value = "32768", default_value_ifs([
         ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),

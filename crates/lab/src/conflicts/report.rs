@@ -15,7 +15,8 @@ pub struct Report {
     /// Simulated CPUs.
     pub cpus: u16,
     layout: &'static str,
-    discipline: &'static str,
+    #[serde(rename = "discipline")]
+    fault_locking: &'static str,
     frames: &'static str,
     pages: &'static str,
     touches: u32,
@@ -50,7 +51,7 @@ impl Report {
             experiment: "conflicts",
             cpus: options.cpus,
             layout: options.layout.name(),
-            discipline: options.discipline.name(),
+            fault_locking: options.fault_locking.name(),
             frames: options.frames.name(),
             pages: options.pages.name(),
             touches: options.touches,
@@ -70,14 +71,14 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} simulated CPUs, {} first touches of {} pages each, layout {}, discipline {}, {} frames\n\n\
+            "{} simulated CPUs, {} first touches of {} pages each, layout {}, fault-locking mode {}, {} frames\n\n\
              transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
              read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
             self.cpus,
             self.touches,
             self.pages,
             self.layout,
-            self.discipline,
+            self.fault_locking,
             self.frames,
             self.transfers_per_1000_faults,
             self.read_misses_per_1000_faults

@@ -10,7 +10,7 @@ use softfault_recorded::addr::Access;
 use softfault_recorded::policy::huge::{Enabled, SizeEnabled};
 use softfault_recorded::sync::{Touch, record};
 use softfault_recorded::{
-    AddressSpace, Discipline, FaultDone, HugeKnobs, MapFlags, ObjectPart, Order, Prot, Tunables, Vm,
+    AddressSpace, FaultDone, FaultLocking, HugeKnobs, MapFlags, ObjectPart, Order, Prot, Tunables, Vm,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -50,7 +50,7 @@ pub struct Counted {
 /// the fault is, and does nothing except in the test that plants a counter.
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
-    let tunables = Tunables::default().with_discipline(recorded(options)).with_thp(knobs(options.pages));
+    let tunables = Tunables::default().with_fault_locking(recorded(options)).with_thp(knobs(options.pages));
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));
@@ -170,9 +170,9 @@ fn map(space: &AddressSpace<Simulated>, options: &Options) -> Result<u64, LabErr
 }
 
 /// The recorded core is a crate of its own, with types of its own.
-fn recorded(options: &Options) -> Discipline {
-    let name = options.discipline.name();
-    Discipline::ALL.into_iter().find(|d| d.name() == name).expect("both crates are made of the same sources")
+fn recorded(options: &Options) -> FaultLocking {
+    let name = options.fault_locking.name();
+    FaultLocking::ALL.into_iter().find(|d| d.name() == name).expect("both crates are made of the same sources")
 }
 
 /// A fault mapped another size than was asked for: the count would mean nothing.

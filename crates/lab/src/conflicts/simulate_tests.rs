@@ -2,14 +2,14 @@
 
 use super::super::options::{Frames, Layout, parse_pages};
 use super::*;
-use softfault::Discipline as Typed;
+use softfault::FaultLocking as Typed;
 use softfault_recorded::sync::{Ordering, Word};
 
-fn options(cpus: u16, discipline: Typed) -> Options {
+fn options(cpus: u16, fault_locking: Typed) -> Options {
     Options {
         cpus,
         layout: Layout::OwnTable,
-        discipline,
+        fault_locking,
         touches: 512,
         frames: Frames::Fresh,
         pages: Pages::SMALL,

@@ -37,7 +37,7 @@ States
   aged-really  the same by use: programs map, touch, fork, unmap and end by chance until three times as much
                as all of memory has been touched; up to 64G. Where both are asked for, a table compares them:
                the goal is 20 % at most
-  full         the last free frames are one block, in the home range farthest from the calling CPU
+  full         the last free frames are one block, in the home blocks farthest from the calling CPU
   fragmented   one frame of every 16 is used, so that there is no run of 64 KiB
 
 Rows
@@ -72,7 +72,7 @@ pub enum State {
     Fresh,
     /// Used for long: blocks that are full, whole, scattered, and some with frames that stay
     Aged,
-    /// All used but one block, the last of the home range that is farthest from the calling CPU
+    /// All used but one block, the last of the home blocks that is farthest from the calling CPU
     Full,
     /// One frame of every 16 used: plenty is free, and no run of 64 KiB
     Fragmented,

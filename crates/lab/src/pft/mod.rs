@@ -1,4 +1,4 @@
-//! `softfault pft`: first-touch faults per second, four disciplines of ours and
+//! `softfault pft`: first-touch faults per second, four fault-locking modes of ours and
 //! the host's Linux, in the table of 2004.
 //!
 //! ```text
@@ -80,8 +80,8 @@ impl Experiment for Options {
             .with_clear_order(how)
             .with_zeroing(job.zeroing.tunable());
         match job.work {
-            Work::Ours(discipline) => {
-                let tunables = tunables.with_discipline(discipline);
+            Work::Ours(fault_locking) => {
+                let tunables = tunables.with_fault_locking(fault_locking);
                 measure::faults(&load, arena, self.frames, tunables, measured)
             }
             Work::LinuxTouch => measure::linux_touch(&load),

@@ -2,11 +2,11 @@
 
 use super::write::Write;
 use crate::bench::{
-    AGED_FREE_OF_64, Against, Frames, Need, PAGE_BYTES, Repeated, defaults, parse_discipline, parse_gib,
+    AGED_FREE_OF_64, Against, Frames, Need, PAGE_BYTES, Repeated, defaults, parse_fault_locking, parse_gib,
 };
 use crate::error::LabError;
 use clap::{Args, ValueEnum};
-use softfault::Discipline;
+use softfault::FaultLocking;
 use softfault::clear::{Ways, Zeroing};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -16,7 +16,7 @@ const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
 const HELP: &str = "\
 What is measured
   GIB of anonymous memory is mapped, and each of the threads, pinned to CPUs, writes to its own share of
-  the pages, every page for the first time. Disciplines, Linux and the plain zeroing of the same pages are
+  the pages, every page for the first time. Fault-locking modes, Linux and the plain zeroing of the same pages are
   run in a random order within each repetition, so that the host's moods hit all of them alike.
 
 Rows
@@ -69,7 +69,7 @@ Pages
   small   4 KiB each; Linux's too
   huge    2 MiB each, on both sides; Linux's memory is advised to be huge. Ours are cleared in the order that a
           short calibration finds best here, and `/zero batch` is over that same clear alone, `/zero` over one
-          plain fill of the 2 MiB. One discipline: huge mappings exclude each other in one way only
+          plain fill of the 2 MiB. One fault-locking mode: huge mappings exclude each other in one way only
 
 JSON
   One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
@@ -79,9 +79,9 @@ JSON
 
 Examples:
   softfault pft -g 1 -r 5 -t 1,2
-  softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --discipline global,split,lockfree
-  softfault pft -g 1 -r 9 -t 1,2 --pages huge --discipline lockfree
-  softfault pft -g 1 -r 9 -t 1 --discipline lockfree --zeroing auto,stores,streaming --write all
+  softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --fault-locking global,split,lockfree
+  softfault pft -g 1 -r 9 -t 1,2 --pages huge --fault-locking lockfree
+  softfault pft -g 1 -r 9 -t 1 --fault-locking lockfree --zeroing auto,stores,streaming --write all
   softfault pft -g 0.5 -r 9 -t 1,2,4 --plot faults.svg
   softfault pft -g 1 -t 1,2 --json | jq -r '[.discipline, .threads, .ns_per_fault] | @tsv'";
 
@@ -166,9 +166,9 @@ pub struct Options {
     /// Numbers of threads, separated by commas [default: 1 and the number of CPUs]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
     pub threads: Vec<u16>,
-    /// Which of our disciplines, separated by commas
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "global,fastpath2004,split,lockfree", value_parser = parse_discipline)]
-    pub discipline: Vec<Discipline>,
+    /// Which of our fault-locking modes, separated by commas
+    #[arg(long, alias = "discipline", value_name = "LIST", value_delimiter = ',', default_value = "global,fastpath2004,split,lockfree", value_parser = parse_fault_locking)]
+    pub fault_locking: Vec<FaultLocking>,
     /// State of the frames when a repetition starts
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,

@@ -10,7 +10,8 @@ use serde::Serialize;
 #[derive(Serialize)]
 struct Keys<'a> {
     system: &'a str,
-    discipline: &'a str,
+    #[serde(rename = "discipline")]
+    fault_locking: &'a str,
     threads: usize,
     frames: &'a str,
     gib: f64,
@@ -64,7 +65,7 @@ impl bench::Report for Report {
 fn keys(row: &Row) -> Keys<'_> {
     Keys {
         system: row.system(),
-        discipline: row.work.name(),
+        fault_locking: row.work.name(),
         threads: row.nr_threads,
         frames: row.frames,
         gib: row.gib,

@@ -1,14 +1,14 @@
 //! Which rows there are, and in which order a repetition runs them.
 
 use super::options::{Chosen, Options};
-use softfault::Discipline;
+use softfault::FaultLocking;
 use std::fmt;
 
 /// What a row's threads do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// `handle_fault` on each page.
-    Ours(Discipline),
+    Ours(FaultLocking),
     /// The host's Linux, a store to each page.
     LinuxTouch,
     /// The host's Linux, MADV_POPULATE_WRITE.
@@ -38,14 +38,14 @@ impl Job {
 }
 
 impl Work {
-    /// Whether it is ours under this discipline.
-    pub fn is(self, discipline: Discipline) -> bool {
-        self == Work::Ours(discipline)
+    /// Whether it is ours under this fault-locking mode.
+    pub fn is(self, fault_locking: FaultLocking) -> bool {
+        self == Work::Ours(fault_locking)
     }
     /// The word in tables, in JSON and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Work::Ours(discipline) => discipline.name(),
+            Work::Ours(fault_locking) => fault_locking.name(),
             Work::LinuxTouch => "touch",
             Work::LinuxPopulate => "populate",
             Work::ZeroSingly => "zeroing one by one",
@@ -64,7 +64,7 @@ impl fmt::Display for Job {
 /// All that each repetition runs, in the order of the output.
 pub fn jobs(options: &Options, thread_counts: &[usize]) -> Vec<Job> {
     let mut works: Vec<(Work, Chosen)> = Vec::new();
-    for work in options.discipline.iter().map(|&d| Work::Ours(d)) {
+    for work in options.fault_locking.iter().map(|&d| Work::Ours(d)) {
         for work in options.zeroing.iter().map(|&zeroing| (work, zeroing)) {
             if !works.contains(&work) {
                 works.push(work);

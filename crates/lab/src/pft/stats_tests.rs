@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bench::typed;
-use softfault::Discipline;
+use softfault::FaultLocking;
 use std::time::Duration;
 
 fn options(arguments: &str) -> Options {
@@ -14,7 +14,7 @@ fn sample(wall_ms: u64, cpu_ms: u64) -> Sample {
     Sample { wall: ms(wall_ms), user: ms(cpu_ms), system: ms(cpu_ms) }
 }
 
-const LOCKFREE: Job = Job { work: Work::Ours(Discipline::Lockfree), nr_threads: 1, zeroing: Chosen::Auto };
+const LOCKFREE: Job = Job { work: Work::Ours(FaultLocking::Lockfree), nr_threads: 1, zeroing: Chosen::Auto };
 const TOUCH: Job = Job { work: Work::LinuxTouch, nr_threads: 1, zeroing: Chosen::Auto };
 const ZERO: Job = Job { work: Work::ZeroSingly, nr_threads: 1, zeroing: Chosen::Auto };
 
@@ -77,7 +77,7 @@ fn our_time_over_that_of_zeroing() {
 #[test]
 fn rows_of_ours_are_compared_by_repetition() {
     let options = options("-g 1 -r 3 -t 1");
-    let split = Job { work: Work::Ours(Discipline::Split), ..LOCKFREE };
+    let split = Job { work: Work::Ours(FaultLocking::Split), ..LOCKFREE };
     let samples =
         [vec![sample(10, 1), sample(100, 1), sample(10, 1)], vec![sample(30, 1), sample(300, 1), sample(500, 1)]];
     let all = rows(&options, &sampled([LOCKFREE, split], samples));

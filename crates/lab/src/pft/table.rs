@@ -4,7 +4,7 @@ use super::history::OldRow;
 use super::options::Options;
 use super::stats::{Report, Row};
 use crate::bench::{Columns, Frames, percent, short_gib, times};
-use softfault::Discipline;
+use softfault::FaultLocking;
 use std::fmt::Write;
 
 const COLUMNS_2004: [&str; 8] = ["Gb", "Rep", "Threads", "User", "System", "Wall", "flt/cpu/s", "fault/wsec"];
@@ -50,12 +50,12 @@ fn columns(is_fresh: bool) -> Columns<'static, Row> {
         .number_if(is_fresh, "/zero batch", |row| fraction(row.ratio_to_batched_zeroing))
 }
 
-/// How our disciplines compare, and what a second CPU gives: faults/s over
+/// How our fault-locking modes compare, and what a second CPU gives: faults/s over
 /// faults/s, of one repetition each, the median.
 fn among_ours(rows: &[Row]) -> String {
     let ours: Vec<&Row> = rows.iter().filter(|row| row.is_ours()).collect();
     let mut text = String::new();
-    for row in ours.iter().filter(|row| row.work.is(Discipline::Lockfree)) {
+    for row in ours.iter().filter(|row| row.work.is(FaultLocking::Lockfree)) {
         let others = ours.iter().filter(|other| {
             let is_other = (other.work != row.work) != (other.zeroing != row.zeroing);
             is_other && other.nr_threads == row.nr_threads

@@ -27,7 +27,7 @@ Examples:
   softfault run -- ./hello                       a static program of this host's
   softfault run --cpus 2 --mem 1G --stats -- ./pft -t 2
   softfault run --file data.txt:/etc/data --file ./hello -- /hello world
-  softfault run --append 'discipline=split transparent_hugepage=madvise' -- ./hello";
+  softfault run --append 'fault_locking=split transparent_hugepage=madvise' -- ./hello";
 
 /// The machine and what is in it: for every command that boots one.
 #[derive(Args, Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct MachineOptions {
 
     /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, for good; 2 is
     /// madvise), thp_cow=split|copy (what a write to a shared huge page copies: 4 KiB or all),
-    /// discipline=global|fastpath2004|split|lockfree, delays=MICROSECONDS (signals and wake-ups take longer by chance: a
+    /// fault_locking=global|fastpath2004|split|lockfree, delays=MICROSECONDS (signals and wake-ups take longer by chance: a
     /// test of their order), and, to see how a failure looks, selftest=panic|reset|user-access
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,

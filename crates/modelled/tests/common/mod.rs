@@ -10,7 +10,7 @@ use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, li
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
-use softfault_modelled::{AddressSpace, Discipline, FrameRange, HugeKnobs, Notice, SwapError, Tunables, Vm};
+use softfault_modelled::{AddressSpace, FaultLocking, FrameRange, HugeKnobs, Notice, SwapError, Tunables, Vm};
 use softfault_modelled::{MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -297,30 +297,30 @@ pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS)
 
 impl World {
     /// A fresh machine with one space of which `pages` are mapped, in plain
-    /// memory. Groups are filled so that a fault need not refill.
-    pub fn new(discipline: Discipline, start: u64, nr_pages: u64) -> World {
-        World::with(discipline, Enabled::Never, start, nr_pages)
+    /// memory. Frame caches are filled so that a fault need not refill.
+    pub fn new(fault_locking: FaultLocking, start: u64, nr_pages: u64) -> World {
+        World::with(fault_locking, Enabled::Never, start, nr_pages)
     }
 
     /// The same with huge pages, which are of four pages here. Of the machine's one
     /// block only one folio can be made at a time, so that of two huge faults one
     /// falls back.
     pub fn huge(start: u64, nr_pages: u64) -> World {
-        World::with(Discipline::Lockfree, Enabled::Always, start, nr_pages)
+        World::with(FaultLocking::Lockfree, Enabled::Always, start, nr_pages)
     }
 
-    /// As [`new`](World::new), with the lock-free discipline. An operation that leaves
+    /// As [`new`](World::new), with the lock-free fault-locking mode. An operation that leaves
     /// `max` retired tree nodes waits for a grace period and frees them.
     pub fn deferring_at_most(max: u64, start: u64, nr_pages: u64) -> World {
         let tunables = Tunables::default().with_deferred_nodes_max(max);
-        World::tuned(Discipline::Lockfree, Enabled::Never, tunables, start, nr_pages)
+        World::tuned(FaultLocking::Lockfree, Enabled::Never, tunables, start, nr_pages)
     }
 
-    fn with(discipline: Discipline, enabled: Enabled, start: u64, nr_pages: u64) -> World {
-        World::tuned(discipline, enabled, Tunables::default(), start, nr_pages)
+    fn with(fault_locking: FaultLocking, enabled: Enabled, start: u64, nr_pages: u64) -> World {
+        World::tuned(fault_locking, enabled, Tunables::default(), start, nr_pages)
     }
 
-    fn tuned(discipline: Discipline, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
+    fn tuned(fault_locking: FaultLocking, enabled: Enabled, tunables: Tunables, start: u64, nr_pages: u64) -> World {
         WAITS.set(false);
         SLOTS_WRITTEN.with(|slots| *slots.borrow_mut() = [const { None }; NR_SLOTS]);
         READS_FAIL.set(false);
@@ -329,7 +329,8 @@ impl World {
             unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };
         }
         let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
-        let tunables = tunables.with_discipline(discipline).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
+        let tunables =
+            tunables.with_fault_locking(fault_locking).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had
         // it in the execution before is gone.
@@ -348,7 +349,7 @@ impl World {
         self.space.mmap(start * 4096, nr_pages * 4096, RW, FIXED_PRIVATE).unwrap();
     }
 
-    /// Touches a page and takes it away again, so that tables and groups are there.
+    /// Touches a page and takes it away again, so that tables and frame caches are there.
     pub fn touch(&self, page: u64) {
         self.space.handle_fault(page * 4096, Access::Write).unwrap();
     }

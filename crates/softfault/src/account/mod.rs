@@ -1,10 +1,10 @@
-//! Station `account`: what happened, counted where it happened.
+//! Module `account`: what happened, counted where it happened.
 //!
 //! Events are per CPU, added with a plain load and store, and summed when read.
 //! Resident counts are per CPU and address space. Both are exact at rest: when
 //! no operation is under way.
 //!
-//! This station has names and words. `base.rs` counts, `frame/stat.rs` sums.
+//! This module has names and words. `base.rs` counts, `frame/stat.rs` sums.
 
 pub(crate) mod rss;
 pub(crate) mod sizes;
@@ -248,7 +248,7 @@ events! {
     /// Not removed: a frame is in use.
     RemoveMemoryInUse = "remove_memory_in_use",
     /// Not removed: an allocation is about to be refused.
-    RemoveMemoryInNeed = "remove_memory_in_need",
+    RemoveMemoryLastResort = "remove_memory_last_resort",
     /// Faults that found no huge page and left it at that, or to the daemon.
     CompactNotAsked = "compact_not_asked",
     /// Compactions put off, since the last ones were in vain.
@@ -260,7 +260,7 @@ events! {
     /// Compactions that ran out of frames to look at or to move, or of time.
     CompactOverBudget = "compact_over_budget",
     /// Compactions that ended, or did not begin, because somebody waited for frames.
-    CompactInNeed = "compact_in_need",
+    CompactLastResort = "compact_last_resort",
 }
 
 /// Words reserved for events in each CPU's data.
@@ -271,7 +271,7 @@ const _: () = assert!(Event::ALL.len() <= NR_EVENTS);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct VmStat {
-    /// Free frames, those in per-CPU groups included.
+    /// Free frames, those in per-CPU frame caches included.
     pub nr_free_pages: u64,
     /// Frames that were free after [`Vm::new`](crate::Vm::new).
     pub nr_total_pages: u64,

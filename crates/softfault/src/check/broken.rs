@@ -58,7 +58,7 @@ pub enum Broken {
     NotZero(Pfn),
     /// The block that begins with this frame has something that summaries deny. I40.
     Untold(Pfn),
-    /// The tract of the block that begins with this frame does not count its frames. I41.
+    /// The block group of the block that begins with this frame does not count its frames. I41.
     Uncounted(Pfn),
     /// A table or metadata lie in a block that does not say so. I46.
     Unmarked(Pfn),

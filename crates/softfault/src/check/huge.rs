@@ -61,7 +61,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         for i in 0..Vm::<M>::NR_SUB_FRAMES {
             let at = Vpn(base.0 + i * Vm::<M>::NR_SUB_FRAMES);
             let slot = Slot::<M::Format>::new(walk::entry(machine, table, i as usize), 1);
-            let is_huge = matches!(slot.look().entry, Entry::Leaf(_));
+            let is_huge = matches!(slot.observe().entry, Entry::Leaf(_));
             let deposit = pmd::deposited::<M>(machine, frames, table, at);
             if deposit.is_some() != is_huge {
                 return Err(Broken::Deposit(at.addr()));

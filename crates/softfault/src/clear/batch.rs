@@ -1,7 +1,7 @@
 //! Zeroing the single frames of one refill, and how.
 //!
 //! Where it depends on the program how that is best done, a refill takes the time
-//! since the last one and learns from it (`policy/habit.rs`). The words for that are
+//! since the last one and learns from it (`policy/density.rs`). The words for that are
 //! the CPU's own and hints: a caller that has moved to another CPU meanwhile spoils a
 //! sample and no more.
 
@@ -11,7 +11,7 @@ use crate::cpu::{BatchData, CpuData};
 use crate::machine::Machine;
 use crate::mem::stream;
 use crate::mem::ways::{self, Ways};
-use crate::policy::habit::{Habit, Learned};
+use crate::policy::density::{Learned, WriteDensity};
 use crate::policy::zero::{BatchPlan, BatchPlans, class_of};
 
 /// Zeroes frame `base + i` for each bit i of `mask`, as `plan` says; a way that is not
@@ -43,8 +43,8 @@ impl<M: Machine> Base<M> {
             cpu.batches.last.set(0);
             return zero_batch(&self.machine, self.ways, plans.dense, base, dirty);
         }
-        let habit = self.learn(cpu, if nr_dirty == nr_frames { nr_frames } else { 0 });
-        let plan = if habit == Habit::Sparse { plans.sparse } else { plans.dense };
+        let density = self.learn(cpu, if nr_dirty == nr_frames { nr_frames } else { 0 });
+        let plan = if density == WriteDensity::Sparse { plans.sparse } else { plans.dense };
         zero_batch(&self.machine, self.ways, plan, base, dirty);
     }
 
@@ -61,23 +61,23 @@ impl<M: Machine> Base<M> {
         }
     }
 
-    /// Takes the time of the batch that is used up, and says for which habit the next
+    /// Takes the time of the batch that is used up, and says for which write density the next
     /// one is zeroed, of so many frames. One that is too small to be timed is zeroed for the
-    /// habit that is believed: a trial that nobody times would go on.
-    fn learn(&self, cpu: &CpuData, nr_frames: u32) -> Habit {
+    /// write density that is believed: a trial that nobody times would go on.
+    fn learn(&self, cpu: &CpuData, nr_frames: u32) -> WriteDensity {
         let BatchData { learned: word, begun, last, .. } = &cpu.batches;
         let now = self.machine.now_ns();
         let mut learned = Learned::from_word(word.get());
         if let Some(took) = (PARTS * now.saturating_sub(begun.get())).checked_div(last.get() / 2) {
-            let habit = if last.get() & 1 == 0 { Habit::Dense } else { Habit::Sparse };
-            learned = learned.after(habit, took);
+            let density = if last.get() & 1 == 0 { WriteDensity::Dense } else { WriteDensity::Sparse };
+            learned = learned.after(density, took);
             word.set(learned.to_word());
         }
         let is_timed = nr_frames >= LEAST_FRAMES;
-        let habit = if is_timed { learned.next() } else { learned.habit() };
+        let density = if is_timed { learned.next() } else { learned.density() };
         begun.set(now);
-        last.set(if is_timed { u64::from(nr_frames) << 1 | habit as u64 } else { 0 });
-        habit
+        last.set(if is_timed { u64::from(nr_frames) << 1 | density as u64 } else { 0 });
+        density
     }
 }
 

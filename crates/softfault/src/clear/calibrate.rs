@@ -10,7 +10,7 @@ use super::{CHUNK_FRAMES, ClearOrder, Scratch, WARM_RADIUS};
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::machine::Machine;
 use crate::mem;
-use crate::policy::habit::Habit;
+use crate::policy::density::WriteDensity;
 use crate::policy::zero::{BATCHES, BatchPlan, BatchPlans, NR_CLASSES, ZeroCost, Zeroing};
 use crate::sync::Word;
 
@@ -153,8 +153,8 @@ impl Plans {
         // In turn, as above.
         for sample in 0..NR_SAMPLES {
             for ((plan, _), samples) in self.measured().iter().zip(&mut samples) {
-                for (habit, samples) in [Habit::Sparse, Habit::Dense].into_iter().zip(samples) {
-                    samples[sample] = walk.timed_batch(nr_frames, *plan, habit);
+                for (density, samples) in [WriteDensity::Sparse, WriteDensity::Dense].into_iter().zip(samples) {
+                    samples[sample] = walk.timed_batch(nr_frames, *plan, density);
                 }
             }
         }
@@ -203,7 +203,7 @@ impl<M: Machine> Walk<'_, '_, M> {
 
     /// Nanoseconds per frame of a batch, or of as many small ones as take as long as
     /// one of 64, and of a program that writes to each frame afterwards.
-    fn timed_batch(&mut self, nr_frames: u64, plan: BatchPlan, habit: Habit) -> u64 {
+    fn timed_batch(&mut self, nr_frames: u64, plan: BatchPlan, density: WriteDensity) -> u64 {
         let machine = self.scratch.machine();
         let nr_batches = (64 / nr_frames).min(self.scratch.range().nr_frames / nr_frames);
         let begun = machine.now_ns();
@@ -212,10 +212,10 @@ impl<M: Machine> Walk<'_, '_, M> {
             self.scratch.zero(at, nr_frames, plan);
             let first = u64::from(self.scratch.range().first.0) + at;
             for pfn in (first..first + nr_frames).map(|pfn| Pfn(pfn as u32)) {
-                match habit {
-                    Habit::Sparse => mem::view::<_, Word>(machine, pfn, 0).set(0),
+                match density {
+                    WriteDensity::Sparse => mem::view::<_, Word>(machine, pfn, 0).set(0),
                     // As a program's memset would.
-                    Habit::Dense => mem::zero_frames(machine, pfn, 1),
+                    WriteDensity::Dense => mem::zero_frames(machine, pfn, 1),
                 }
             }
         }

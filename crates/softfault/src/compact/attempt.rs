@@ -13,7 +13,7 @@ pub(super) struct Attempt<'vm, M: Machine> {
     pub(super) vm: &'vm Vm<M>,
     pub(super) left: CompactBudget,
     pub(super) deadline_ns: u64,
-    /// Whether the groups of some CPUs were emptied already.
+    /// Whether the frame caches of some CPUs were emptied already.
     pub(super) stole: bool,
     /// What stood in the way last.
     pub(super) refusal: CompactRefusal,
@@ -26,9 +26,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// Of some CPUs, once in an attempt.
-    pub(super) fn steal_groups(&mut self) {
+    pub(super) fn steal_caches(&mut self) {
         self.stole = true;
-        self.vm.steal_some_groups();
+        self.vm.steal_some_caches();
     }
 
     pub(super) fn refuse(&self, refusal: MigrateRefusal) -> CompactRefusal {
@@ -43,12 +43,12 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     }
 
     /// Between pieces of work; other CPUs get their answers, too. An attempt holds frames, and
-    /// gets none while somebody is in need of the last ones, who waits for it.
+    /// gets none while a last-resort allocation runs of the last ones, who waits for it.
     pub(super) fn check_time(&self) -> Result<(), CompactRefusal> {
         if self.is_over() {
             return Err(CompactRefusal::OverBudget);
         }
-        if self.vm.frames.is_anybody_in_need() { Err(CompactRefusal::InNeed) } else { Ok(()) }
+        if self.vm.frames.is_last_resort_active() { Err(CompactRefusal::LastResort) } else { Ok(()) }
     }
 
     pub(super) fn is_over(&self) -> bool {

@@ -46,7 +46,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             // Idle CPUs end their reservations, and blocks whose pins have gone are not passed over.
             let may_steal = !self.stole;
             if may_steal {
-                self.steal_groups();
+                self.steal_caches();
             }
             if !self.forget_pins()? && !may_steal {
                 break;
@@ -85,7 +85,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let frames = &self.vm.frames;
         let all = frames.blocks.names();
         let mut free = frames.blocks.offering(Kind::Empty, all, all.start).take(NR_CANDIDATES);
-        if frames.is_anybody_in_need() { None } else { free.find_map(|b| self.vm.claim_whole(b)) }
+        if frames.is_last_resort_active() { None } else { free.find_map(|b| self.vm.claim_whole(b)) }
     }
 
     /// The next attempt begins at `end`, with all that is before it in vain.
@@ -110,7 +110,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
             let CompactPlan::Empty(i) = compact::cheapest(&question) else { break };
             match self.empty(found.numbers[i]) {
                 Ok(huge) => return Ok(Some(huge)),
-                Err(refusal @ (CompactRefusal::OverBudget | CompactRefusal::InNeed)) => return Err(refusal),
+                Err(refusal @ (CompactRefusal::OverBudget | CompactRefusal::LastResort)) => return Err(refusal),
                 Err(refusal) => self.refusal = refusal,
             }
             found.blocks[i].is_tried = true;

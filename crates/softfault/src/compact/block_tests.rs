@@ -43,7 +43,7 @@ fn fill_block(vm: &Vm<Plain>, space: &AddressSpace<'_, Plain>) -> BlockId {
     space.mmap(1 << 30, 64 << 12, RW, FIXED_PRIVATE).unwrap();
     (0..40).for_each(|page| _ = space.handle_fault((1 << 30) + (page << 12), Access::Write).unwrap());
     let b = block_of(space, 0);
-    vm.steal_groups();
+    vm.steal_caches();
     vm.frames.blocks.at(b).unreserve(1);
     b
 }
@@ -57,7 +57,7 @@ fn block_of(space: &AddressSpace<'_, Plain>, page: u64) -> BlockId {
 #[test]
 fn without_room_elsewhere_everything_is_put_back() {
     let mut vm = vm(4096, Tunables::default());
-    vm.relief.shrink = |_, _, _| panic!("compaction relieves nothing");
+    vm.reclaim.shrink = |_, _, _| panic!("compaction reclaims nothing");
     {
         let space = vm.new_space().unwrap();
         let b = fill_block(&vm, &space);
@@ -183,14 +183,14 @@ fn room_in_blocks_that_cannot_be_emptied_counts() {
 /// An attempt holds frames. Who waits for the last ones would wait for it to the end of its budget,
 /// and it would take blocks for bad that it only may not empty now.
 #[test]
-fn an_attempt_ends_while_somebody_is_in_need() {
+fn an_attempt_ends_while_a_last_resort_runs() {
     let vm = vm(4096, Tunables::default());
     let space = vm.new_space().unwrap();
     let b = fill_block(&vm, &space);
-    let turn = vm.in_need();
+    let turn = vm.last_resort();
     let attempt = || Attempt::new(&vm, &CompactBudget::BACKGROUND).run();
-    assert!(matches!(attempt(), Err(CompactRefusal::InNeed)));
-    assert_eq!(vm.compact_step(&CompactBudget::BACKGROUND), Err(CompactRefusal::InNeed));
+    assert!(matches!(attempt(), Err(CompactRefusal::LastResort)));
+    assert_eq!(vm.compact_step(&CompactBudget::BACKGROUND), Err(CompactRefusal::LastResort));
     drop(turn);
     let passed_over = vm.frames.blocks.at(b).folio.passed_over.get();
     assert!(passed_over != vm.compact.round.get() + 1, "the block was passed over");

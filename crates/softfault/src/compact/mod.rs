@@ -1,4 +1,4 @@
-//! Station `compact`: used frames are moved so that free ones lie together.
+//! Module `compact`: used frames are moved so that free ones lie together.
 //!
 //! ```text
 //! who wants a block ─▶ worth trying again?  policy/compact.rs
@@ -11,8 +11,8 @@
 //! Everything is bounded: by a budget of frames and time, by the entries and VMAs that are
 //! handled for one private frame, and by the mappings of an object.
 //!
-//! An allocation of single frames never compacts. `space/relief.rs` calls this through
-//! [`Relief`](crate::space::vm::Relief) for a huge frame that a fault or a collapse
+//! An allocation of single frames never compacts. `space/reclaim.rs` calls this through
+//! [`Reclaim`](crate::space::vm::Reclaim) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
 //! `withdraw` takes a page's entries for good: `poison`, `swap_out`. `object_out` does for pages of objects.
@@ -25,13 +25,13 @@ mod attempt;
 mod batch;
 mod block;
 mod candidates;
-mod look;
 mod migrate;
 mod moves;
 mod object;
 mod object_out;
 mod poison;
 mod refusal;
+mod scan;
 mod single;
 mod subscribed;
 mod swap_out;
@@ -88,7 +88,7 @@ impl<M: Machine> Vm<M> {
         let then = match made {
             Ok(_) => Deferral::default(),
             // It says nothing about the blocks.
-            Err(CompactRefusal::InNeed) => now,
+            Err(CompactRefusal::LastResort) => now,
             Err(_) => now.failed(),
         };
         self.compact.deferral.set(then.to_word());
@@ -109,7 +109,7 @@ impl<M: Machine> Vm<M> {
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
         self.call();
         // Free for all that others know, until it is.
-        let _held = self.hold_unless_in_need().ok_or(CompactRefusal::InNeed)?;
+        let _held = self.hold_unless_last_resort().ok_or(CompactRefusal::LastResort)?;
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);
         let nr_emptied = self.nr_blocks_emptied();

@@ -176,8 +176,8 @@ impl<M: Machine> Vm<M> {
         if self.frames.desc(head).state().pins() > 0 {
             return Some(MigrateRefusal::Pinned);
         }
-        let is_bare = order >= Order::PMD && self.frames.is_bare(BlockId::of(head));
-        is_bare.then_some(MigrateRefusal::Raced)
+        let lacks_tail_descs = order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(head));
+        lacks_tail_descs.then_some(MigrateRefusal::Raced)
     }
 
     /// Answers other CPUs between two pages.

@@ -54,7 +54,7 @@ impl<M: Machine> Vm<M> {
         let desc = self.frames.desc(pfn);
         let nr_maps = desc.state().nr_maps();
         desc.assign(FrameKind::Reserved, 0, 0, 0);
-        taken.settle(Entry::Poison, None);
+        taken.replace_with(Entry::Poison, None);
         Ok(nr_maps)
     }
 }

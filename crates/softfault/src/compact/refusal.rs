@@ -196,7 +196,7 @@ pub enum CompactRefusal {
     /// Frames or time ran out.
     OverBudget,
     /// Somebody waits for frames, and nobody else gets any meanwhile.
-    InNeed,
+    LastResort,
 }
 
 impl CompactRefusal {
@@ -208,7 +208,7 @@ impl CompactRefusal {
             CompactRefusal::NoBlock => Event::CompactNoBlock,
             CompactRefusal::InTheWay(_) => Event::CompactInTheWay,
             CompactRefusal::OverBudget => Event::CompactOverBudget,
-            CompactRefusal::InNeed => Event::CompactInNeed,
+            CompactRefusal::LastResort => Event::CompactLastResort,
         }
     }
 }
@@ -223,7 +223,7 @@ impl core::fmt::Display for CompactRefusal {
             CompactRefusal::NoBlock => f.write_str("compaction: no block can be emptied"),
             CompactRefusal::InTheWay(refusal) => write!(f, "compaction: {refusal}"),
             CompactRefusal::OverBudget => f.write_str("compaction: the budget of frames or time is spent"),
-            CompactRefusal::InNeed => f.write_str("compaction: somebody waits for frames"),
+            CompactRefusal::LastResort => f.write_str("compaction: somebody waits for frames"),
         }
     }
 }

@@ -12,18 +12,18 @@ use crate::frame::{Content, Fill, OutOfFrames};
 use crate::machine::Machine;
 use crate::space::Vm;
 use crate::space::ops::TailDescsRefusal;
-use crate::space::relief::Lack;
+use crate::space::reclaim::FrameRefusal;
 
 /// Mappings of an object that are gone through for one of its pages that is pinned for long. A
 /// guess: all who map the page lose their entries.
 const MOST_MAPPINGS_TO_PIN: u64 = 16;
 
-impl Lack for MigrateRefusal {
+impl FrameRefusal for MigrateRefusal {
     fn of(_: OutOfFrames) -> MigrateRefusal {
         MigrateRefusal::NoTarget
     }
 
-    fn lack(&self) -> Option<OutOfFrames> {
+    fn refused_frames(&self) -> Option<OutOfFrames> {
         (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
     }
 }
@@ -32,9 +32,9 @@ impl<M: Machine> Vm<M> {
     /// Moves one page to another frame, whoever maps it, and gives the new frame. A page of a larger
     /// folio of an object moves with the folio, whose frames stay beside each other.
     /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
-    /// asks wants this page moved, so memory is relieved for its new frame. Compaction,
-    /// which moves pages by itself, relieves nothing: it looks for its own frames
-    /// (`Targets`), and is what others are relieved with.
+    /// asks wants this page moved, so memory is reclaimed for its new frame. Compaction,
+    /// which moves pages by itself, reclaims nothing: it looks for its own frames
+    /// (`Targets`), and is what others are reclaimed with.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl<M: Machine> Vm<M> {
     pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
         self.assert_outside();
         self.call();
-        let moved = self.with_relief(&mut || self.try_migrate_frame(pfn, Fill::Raw, u64::MAX));
+        let moved = self.with_reclaim(&mut || self.try_migrate_frame(pfn, Fill::Raw, u64::MAX));
         if let Err(refusal) = moved {
             self.count(refusal.event(), 1);
         }
@@ -50,7 +50,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Moves the page of a frame to a block of pages with long-term pins: see
-    /// [`Relief`](crate::space::vm::Relief). Memory is not relieved for it: the page can be pinned
+    /// [`Reclaim`](crate::space::vm::Reclaim). Memory is not reclaimed for it: the page can be pinned
     /// where it is.
     pub(crate) fn set_apart(&self, pfn: Pfn) -> bool {
         let moved = self.try_migrate_frame(pfn, Fill::Pinned, MOST_MAPPINGS_TO_PIN);
@@ -99,7 +99,7 @@ impl<M: Machine> Vm<M> {
 
     /// Moves a folio of several pages of an object, and gives its new head.
     fn migrate_folio(&self, from: Pfn, order: Order, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
-        if order >= Order::PMD && self.frames.is_bare(BlockId::of(from)) {
+        if order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(from)) {
             self.restore_to_move(from)?;
         }
         let (to, _held) = self.obtain_folio_to_fill(order).map_err(MigrateRefusal::of)?;

@@ -60,7 +60,7 @@ impl<M: Machine> Vm<M> {
         self.frames.desc(pfn).assign(FrameKind::Swap, 0, u64::from(slot.0), 0);
         // Before the first entry names it.
         self.swap.fill(slot, pfn, nr_entries);
-        taken.settle(Entry::Swap(slot), Some(Rss::Swap));
+        taken.replace_with(Entry::Swap(slot), Some(Rss::Swap));
         let written = self.machine.swap_out(slot, pfn);
         self.swap_written(slot, written);
         written.map_err(|_| SwapRefusal::NotWritten)?;

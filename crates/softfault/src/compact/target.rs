@@ -1,6 +1,6 @@
 //! Frames for what has to leave a block: from blocks that are partly used, the
 //! fuller ones first. A block that is wholly free stays so: using it up to make
-//! another would gain nothing. Where none is left nothing is relieved: relief splits
+//! another would gain nothing. Where none is left nothing is reclaimed: reclaim splits
 //! huge pages, and compaction is there to make them.
 //!
 //! Locks on entry: none, no section.

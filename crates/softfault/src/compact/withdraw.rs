@@ -112,7 +112,7 @@ impl<M: Machine> Withdrawn<'_, M> {
 
     /// All entries become `to`, which names no frame. `counted` is what each counts as
     /// from now on. The frame has a new owner before: it is nobody's page any more.
-    pub(super) fn settle(mut self, to: Entry, counted: Option<Rss>) {
+    pub(super) fn replace_with(mut self, to: Entry, counted: Option<Rss>) {
         for place in &mut self.entries {
             let Some(entry) = place.take() else { continue };
             // Before the entry is resolved: nothing keeps the space afterwards.

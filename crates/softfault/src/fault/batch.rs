@@ -8,10 +8,10 @@
 //! that somebody else fills meanwhile is his, and the frame meant for it goes
 //! back.
 //!
-//! Locks on entry: a section, whose witness each [`Fault`] has.
+//! Locks on entry: a section, whose token each [`Fault`] has.
 
 use super::context::Fault;
-use super::kit::{Kit, Need};
+use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -24,7 +24,7 @@ use crate::policy::huge::Orders;
 use crate::space::AddressSpace;
 use crate::table::format::{Entry, Leaf};
 use crate::table::walk;
-use crate::tunables::Discipline;
+use crate::tunables::FaultLocking;
 
 /// The aligned pages of that order around `vpn`.
 fn around(vpn: Vpn, order: Order) -> PageRange {
@@ -37,16 +37,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// where it is to be a base page.
     #[cold]
     #[inline(never)]
-    pub(crate) fn fill_batch(&self, fault: &Fault<'_>, kit: &mut Kit<'vm, M>) -> Option<Turn<'vm, M>> {
-        if self.vm.tunables.discipline != Discipline::Lockfree {
+    pub(crate) fn fill_batch(&self, fault: &Fault<'_>, prealloc: &mut Prealloc<'vm, M>) -> Option<Turn<'vm, M>> {
+        if self.vm.tunables.fault_locking != FaultLocking::Lockfree {
             return None;
         }
         let Fault { here, request, .. } = *fault;
-        let orders = self.orders_around(fault, kit);
+        let orders = self.orders_around(fault, prealloc);
         // A size that nobody can give costs a look at a word or two, and no turn.
-        let there = orders.filter(|order| kit.has_batch(order) || self.vm.may_have_run(order));
+        let there = orders.filter(|order| prealloc.has_batch(order) || self.vm.may_have_run(order));
         for order in orders.iter().take_while(|order| !there.contains(*order)) {
-            kit.give_up(order);
+            prealloc.give_up(order);
             here.cpu.count_size(SizeEvent::AnonFaultFallback, order);
         }
         if there.is_empty() {
@@ -62,7 +62,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             FaultPlan::ZeroFrame | FaultPlan::NewFrame => return None,
         };
         let range = around(request.vpn, order);
-        let Some(first) = kit.private_batch(order) else {
+        let Some(first) = prealloc.private_batch(order) else {
             return Some(Turn::Need(Need::Batch { order, sub_page: (request.vpn.0 - range.start.0) as u32 }));
         };
         Some(self.fill_range(fault, range, first, order))
@@ -70,10 +70,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Sizes whose aligned pages lie in the VMA and are all empty. Each entry is looked at
     /// once, the nearest first: the pages of a size are among those of the next.
-    fn orders_around(&self, fault: &Fault<'_>, kit: &Kit<'vm, M>) -> Orders {
+    fn orders_around(&self, fault: &Fault<'_>, prealloc: &Prealloc<'vm, M>) -> Orders {
         let (found, table) = (fault.found, fault.leaf_table());
-        let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(kit.untried());
-        let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).look().entry, Entry::None);
+        let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(prealloc.untried());
+        let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).observe().entry, Entry::None);
         let mut seen = PageRange::new(fault.request.vpn, fault.request.vpn);
         let mut is_free = |order: Order| {
             let range = around(fault.request.vpn, order);

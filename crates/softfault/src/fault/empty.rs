@@ -1,9 +1,9 @@
 //! An empty entry gets its page; a missing table gets put in.
 //!
-//! The four disciplines differ here and nowhere else in how they exclude other
+//! The four fault-locking modes differ here and nowhere else in how they exclude other
 //! faults. All of them run in a section, so removal is the same for all.
 //!
-//! | discipline | excludes by | writes shared lines |
+//! | mode | excludes by | writes shared lines |
 //! | --- | --- | --- |
 //! | `global` | spinlock of the space around walk, recheck, install, accounting | lock, count |
 //! | `fastpath2004` | lock bit in the entry; found set, the access faults again | count, unless per CPU |
@@ -11,7 +11,7 @@
 //! | `lockfree` | compare-and-swap of the entry | none |
 
 use super::context::{Fault, Here, Lost};
-use super::kit::{Kit, Need};
+use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -26,7 +26,7 @@ use crate::sync::Ordering;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 use crate::table::walk::Walk;
-use crate::tunables::Discipline;
+use crate::tunables::FaultLocking;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Puts a table where the walk found none. The loser of a race keeps its
@@ -36,16 +36,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         fault: &Fault<'_>,
         hole: Slot<'_, M::Format>,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let here = fault.here;
-        let Some(table) = kit.take(Fill::Fixed, fault.inside, here.cpu) else {
+        let Some(table) = prealloc.take(Fill::Fixed, fault.inside, here.cpu) else {
             return Turn::Need(Need::Frame(Fill::Fixed));
         };
         let level = u64::from(hole.level) - 1;
         self.vm.frames.desc(table).assign(FrameKind::Table, 0, u64::from(self.frame.0), level);
         if hole.fill(Entry::Table(table)).is_err() {
-            kit.keep(Fill::Fixed, table);
+            prealloc.keep(Fill::Fixed, table);
             return Turn::Raced;
         }
         here.cpu.count(Event::TableInstall);
@@ -61,14 +61,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         fault: Fault<'_>,
         slot: Slot<'_, M::Format>,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = fault;
         if found.object() != ObjectId::NONE {
-            return self.fill_shared(&{ fault }, slot, kit);
+            return self.fill_shared(&{ fault }, slot, prealloc);
         }
         if self.vm.mid_orders_any()
-            && let Some(turn) = self.fill_batch(&{ fault }, kit)
+            && let Some(turn) = self.fill_batch(&{ fault }, prealloc)
         {
             return turn;
         }
@@ -79,7 +79,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 if plan != FaultPlan::NewFrame {
                     here.cpu.count(Event::PlanRejected);
                 }
-                self.fill_new(fault, slot, kit)
+                self.fill_new(fault, slot, prealloc)
             }
         }
     }
@@ -99,9 +99,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     #[inline(always)]
-    fn fill_new(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn fill_new(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, prealloc: &mut Prealloc<'vm, M>) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = fault;
-        let Some(pfn) = kit.take(Fill::Zeroed, fault.inside, here.cpu) else {
+        let Some(pfn) = prealloc.take(Fill::Zeroed, fault.inside, here.cpu) else {
             return Turn::Need(Need::Frame(Fill::Zeroed));
         };
         let (desc, near) = self.vm.frames.desc_near(pfn);
@@ -118,25 +118,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Done(FaultDone::Installed)
             }
             Err(Lost) => {
-                kit.keep(Fill::Zeroed, pfn);
+                prealloc.keep(Fill::Zeroed, pfn);
                 Turn::Raced
             }
         }
     }
 
-    /// Installs and charges, as the discipline has it.
+    /// Installs and charges, as the fault-locking mode has it.
     #[inline(always)]
     fn install(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
         let here = fault.here;
-        match self.vm.tunables.discipline {
-            Discipline::Lockfree => {
+        match self.vm.tunables.fault_locking {
+            FaultLocking::Lockfree => {
                 slot.fill(Entry::Leaf(leaf)).map_err(|_| Lost)?;
                 here.rss.add(Rss::Anon, 1);
                 Ok(())
             }
-            Discipline::Fastpath2004 => self.install_2004(here, slot, leaf),
-            Discipline::Split => self.install_split(&{ fault }, slot, leaf),
-            Discipline::Global => self.install_global(&{ fault }, leaf),
+            FaultLocking::Fastpath2004 => self.install_2004(here, slot, leaf),
+            FaultLocking::Split => self.install_split(&{ fault }, slot, leaf),
+            FaultLocking::Global => self.install_global(&{ fault }, leaf),
         }
     }
 

@@ -12,9 +12,9 @@ use crate::sync::{Ordering, Word};
 use crate::table::entry::Slot;
 use crate::table::format::Format;
 use crate::table::walk::{self, Walk};
-use crate::tunables::Discipline;
+use crate::tunables::FaultLocking;
 
-/// The VMA, as the CPU's hint has it, and its reference count for the discipline
+/// The VMA, as the CPU's hint has it, and its reference count for the fault-locking mode
 /// that has one. Read word by word from the hint: a copy of it would be stored in
 /// halves and loaded whole, which stalls (5 ns of a fault's 17, measured); through the
 /// CPU, whose address the fault has in a register: the hint's own would take another.
@@ -124,7 +124,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let hint = &cpu.hint;
         let found = self.tree_in(inside).lookup(vpn)?;
         // `split` needs the reference count of each VMA it finds: no hint of it lasts.
-        let lasts = self.vm.tunables.discipline != Discipline::Split;
+        let lasts = self.vm.tunables.fault_locking != FaultLocking::Split;
         hint.space.set(if lasts { self.id } else { 0 });
         hint.generation.set(generation);
         hint.start.set(found.vma.range.start.0);

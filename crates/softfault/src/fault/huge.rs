@@ -13,12 +13,12 @@
 //! an operation that puts an edge of a VMA inside a stretch go without waiting
 //! for sections: it publishes, then looks at the entry (`space/split.rs`).
 //!
-//! Neighbours: `kit` brings what is needed, `copy_huge` is the slow half.
-//! Locks on entry: a section, whose witness each [`Fault`] has.
+//! Neighbours: `prealloc` brings what is needed, `copy_huge` is the slow half.
+//! Locks on entry: a section, whose token each [`Fault`] has.
 
 use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
-use super::kit::{HugeParts, Kit, Need, Twin};
+use super::prealloc::{HugeParts, Need, Prealloc, Twin};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -45,42 +45,47 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         fault: &Fault<'_>,
         hole: PmdSlot<'vm, M::Format>,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, .. } = *fault;
-        let orders = self.orders_of_hole(fault, &hole, kit);
+        let orders = self.orders_of_hole(fault, &hole, prealloc);
         if !orders.is_empty() {
             let question = fault.question(orders, self.vm.huge_now());
             match self.vm.machine.fault_policy(&question) {
-                FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(fault, hole, kit),
+                FaultPlan::NewFolio(Order::PMD) => return self.fill_huge(fault, hole, prealloc),
                 FaultPlan::HugeZero if !request.wants_own() => {
-                    return self.fill_huge_zero(fault, hole, kit);
+                    return self.fill_huge_zero(fault, hole, prealloc);
                 }
                 FaultPlan::HugeZero | FaultPlan::NewFolio(_) => here.cpu.count(Event::PlanRejected),
                 FaultPlan::ZeroFrame | FaultPlan::NewFrame => {}
             }
         }
-        self.add_table(fault, hole.slot, kit)
+        self.add_table(fault, hole.slot, prealloc)
     }
 
     /// The huge size, or none: allowed by knobs and VMA, all of it inside the VMA,
     /// and not tried before.
-    fn orders_of_hole(&self, fault: &Fault<'_>, hole: &PmdSlot<'_, M::Format>, kit: &Kit<'vm, M>) -> Orders {
+    fn orders_of_hole(&self, fault: &Fault<'_>, hole: &PmdSlot<'_, M::Format>, prealloc: &Prealloc<'vm, M>) -> Orders {
         let found = fault.found;
         if hole.slot.level != 1 || found.object() != ObjectId::NONE || !found.covers(hole.span()) {
             return Orders::NONE;
         }
-        self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried())
+        self.huge_orders(found.flags()).and(Orders::PMD).and(prealloc.untried())
     }
 
     fn twin_of(&self, hole: &PmdSlot<'_, M::Format>) -> Twin {
         if self.vm.frames.twin(hole.table).is_none() { Twin::Missing } else { Twin::Present }
     }
 
-    fn fill_huge(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn fill_huge(
+        &self,
+        fault: &Fault<'_>,
+        hole: PmdSlot<'vm, M::Format>,
+        prealloc: &mut Prealloc<'vm, M>,
+    ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let twin = self.twin_of(&hole);
-        let Some((huge, parts)) = kit.huge_with_parts(twin) else {
+        let Some((huge, parts)) = prealloc.huge_with_parts(twin) else {
             let advice = HugeAdvice::of(found.flags());
             let sub_page = (request.vpn.0 - hole.base.0) as u32;
             return Turn::Need(Need::Huge { sub_page, twin, advice });
@@ -89,9 +94,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let leaf = Leaf { pfn: huge.first, rights: found.entry_rights(), accessed: true, dirty: writes };
         let folio = self.vm.frames.folio(huge.first);
         folio.assign(FrameKind::Anon, self.family, found.index_of(hole.base));
-        if self.put_huge(fault, hole, leaf, parts, kit).is_err() {
+        if self.put_huge(fault, hole, leaf, parts, prealloc).is_err() {
             folio.unassign();
-            kit.keep_huge(huge);
+            prealloc.keep_huge(huge);
             return Turn::Raced;
         }
         here.rss.add(Rss::Anon, Vm::<M>::NR_SUB_FRAMES);
@@ -101,17 +106,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Done(FaultDone::Huge)
     }
 
-    fn fill_huge_zero(&self, fault: &Fault<'_>, hole: PmdSlot<'vm, M::Format>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn fill_huge_zero(
+        &self,
+        fault: &Fault<'_>,
+        hole: PmdSlot<'vm, M::Format>,
+        prealloc: &mut Prealloc<'vm, M>,
+    ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let twin = self.twin_of(&hole);
         let zero = self.vm.frames.huge_zero().get();
         // The parts are asked for last: what is taken from the hand has to be used.
-        let Some((zero, parts)) = zero.and_then(|zero| Some((zero, kit.parts(twin)?))) else {
+        let Some((zero, parts)) = zero.and_then(|zero| Some((zero, prealloc.parts(twin)?))) else {
             return Turn::Need(Need::HugeZero { twin });
         };
         let rights = found.entry_rights() - Rights::WRITE;
         let leaf = Leaf { pfn: zero, rights, accessed: true, dirty: false };
-        if self.put_huge(fault, hole, leaf, parts, kit).is_err() {
+        if self.put_huge(fault, hole, leaf, parts, prealloc).is_err() {
             return Turn::Raced;
         }
         debug_assert!(request.access() != Access::Write);
@@ -119,14 +129,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Done(FaultDone::HugeZero)
     }
 
-    /// Makes the mapping, with its deposit. What is not used stays in the kit.
+    /// Makes the mapping, with its deposit. What is not used stays in the preallocation.
     fn put_huge(
         &self,
         fault: &Fault<'_>,
         hole: PmdSlot<'vm, M::Format>,
         leaf: Leaf,
         parts: HugeParts,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Result<(), Lost> {
         let Fault { here, found, .. } = *fault;
         let frames = &self.vm.frames;
@@ -135,19 +145,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if frames.put_twin(hole.table, twin) {
                 nr_tables += 1;
             } else {
-                kit.keep_twin(twin);
+                prealloc.keep_twin(twin);
             }
         }
         if hole.slot.test_and_lock().is_err() {
             here.rss.add(Rss::Tables, nr_tables - 1);
-            kit.keep_deposit(parts.deposit);
+            prealloc.keep_deposit(parts.deposit);
             return Err(Lost);
         }
         sync::fence();
         if self.data.generation.load(Ordering::Acquire) != found.generation() {
             hole.slot.publish_locked(Entry::None);
             here.rss.add(Rss::Tables, nr_tables - 1);
-            kit.keep_deposit(parts.deposit);
+            prealloc.keep_deposit(parts.deposit);
             return Err(Lost);
         }
         frames.desc(parts.deposit).assign(FrameKind::Table, 0, u64::from(self.frame.0), 0);
@@ -164,16 +174,16 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         fault: &Fault<'_>,
         pmd: PmdSlot<'vm, M::Format>,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
-        let seen = pmd.slot.look();
+        let seen = pmd.slot.observe();
         match seen.entry {
             // A call has published VMAs that end within the huge page and will split it.
             // Until then no right of one of them is a right to all of it (I16).
             Entry::Leaf(_) if !found.covers(pmd.span()) => split(here, pmd, seen),
             Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
-                self.cow_break_huge(fault, pmd, seen, leaf, kit)
+                self.cow_break_huge(fault, pmd, seen, leaf, prealloc)
             }
             Entry::Leaf(leaf) => self.widen(fault, pmd.slot, seen, leaf),
             Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => Turn::Raced,
@@ -190,7 +200,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         pmd: PmdSlot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         if self.is_sole_mapping(fault.inside, pmd.slot, leaf.pfn) {
             return self.reuse(fault, pmd.slot, seen);
@@ -198,26 +208,26 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let from_zero = self.vm.is_huge_zero(leaf.pfn);
         let whole = from_zero || self.vm.huge_now().cow() == CowHuge::Copy;
-        let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(kit.untried());
+        let orders = self.huge_orders(found.flags()).and(Orders::PMD).and(prealloc.untried());
         if !whole || orders.is_empty() {
             return split(here, pmd, seen);
         }
         let sub_page = (request.vpn.0 - pmd.base.0) as u32;
         let content = Content::zero_if(from_zero);
-        let Some(huge) = kit.huge(content) else {
+        let Some(huge) = prealloc.huge(content) else {
             let advice = HugeAdvice::of(found.flags());
             return Turn::Need(Need::HugeCopy { sub_page, content, advice });
         };
         // As for a small page.
-        if !kit.has_told(pmd.span().nr_pages()) && self.has_subscribers() {
-            kit.keep_huge(huge);
+        if !prealloc.has_told(pmd.span().nr_pages()) && self.has_subscribers() {
+            prealloc.keep_huge(huge);
             return Turn::Tell(pmd.span());
         }
         let (rights, index) = (found.entry_rights(), found.index_of(pmd.base));
         match pmd.slot.take(seen) {
             Ok(old) => Turn::CopyHuge(CopyingHuge { pmd, old, to: huge.first, rights, index, sub_page }),
             Err(_) => {
-                kit.keep_huge(huge);
+                prealloc.keep_huge(huge);
                 Turn::Raced
             }
         }

@@ -4,7 +4,7 @@
 //! section ┬ space    which VMA, which rights          find.rs
 //!         ├ table    where the entry is               table/walk.rs
 //!         ├ policy   what to do about it (pure)       policy/fault.rs
-//!         ├ source   a frame with the right bytes     kit.rs, shared.rs
+//!         ├ source   a frame with the right bytes     prealloc.rs, shared.rs
 //!         ├ table    install, atomically              empty.rs, batch.rs, huge.rs, present.rs
 //!         └ account  counters
 //! outside   whatever is slow: refill, zero, copy, shoot down, wait
@@ -14,7 +14,7 @@
 //! value; the conductor does it with nothing held and attempts again from the
 //! top. Only frames that are the fault's alone are carried from turn to turn.
 //!
-//! A refusal of frames leaves the fault's hands empty. Then `space/relief.rs` frees
+//! A refusal of frames leaves the fault's hands empty. Then `space/reclaim.rs` frees
 //! some, if it can, and the next turn begins; three times at most.
 
 mod batch;
@@ -24,8 +24,8 @@ mod copy_huge;
 mod empty;
 mod find;
 mod huge;
-mod kit;
 mod outcome;
+mod prealloc;
 mod present;
 mod request;
 mod shared;
@@ -41,13 +41,13 @@ use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::source::transit::Transit;
 use crate::space::AddressSpace;
-use crate::space::relief::Retries;
+use crate::space::reclaim::Retries;
 use crate::table::format::Entry;
 use crate::table::walk::Walk;
 use context::{Fault, Here};
 use copy::Copying;
 use copy_huge::{CopyingHuge, Splitting};
-use kit::{Kit, Need};
+use prealloc::{Need, Prealloc};
 
 /// How one attempt ended.
 pub(crate) enum Turn<'vm, M: Machine> {
@@ -111,43 +111,48 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     #[inline(always)]
     fn turn(&self, request: Request) -> Result<FaultDone, FaultError> {
-        let mut kit = Kit::new(self.vm);
-        match self.attempt(request, &mut kit) {
+        let mut prealloc = Prealloc::new(self.vm);
+        match self.attempt(request, &mut prealloc) {
             Turn::Done(done) => {
-                kit.forget_empty();
+                prealloc.forget_empty();
                 Ok(done)
             }
-            turn => self.go_on(request, kit, turn),
+            turn => self.go_on(request, prealloc, turn),
         }
     }
 
     /// All that is slow, and the turns after it. Apart from the first turn, which
     /// most faults end in, so that this costs them no registers.
     #[inline(never)]
-    fn go_on(&self, request: Request, mut kit: Kit<'vm, M>, mut turn: Turn<'vm, M>) -> Result<FaultDone, FaultError> {
+    fn go_on(
+        &self,
+        request: Request,
+        mut prealloc: Prealloc<'vm, M>,
+        mut turn: Turn<'vm, M>,
+    ) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
         let (mut told, mut retries, mut is_major) = (None, Retries::default(), false);
         loop {
             // Of all that is slow, only a copy comes before the end of a notice: nothing
             // is waited for between the two.
             if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_)) {
-                kit.set_told(0);
+                prealloc.set_told(0);
                 told = None;
             }
             match turn {
                 Turn::Done(done) => {
-                    drop(kit);
+                    drop(prealloc);
                     self.add_rss_frame();
-                    self.vm.relieve_if_low();
+                    self.vm.reclaim_if_low();
                     return Ok(if is_major { self.count_read_shared() } else { done });
                 }
-                Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut kit) => {}
+                Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut prealloc) => {}
                 Turn::Refused(error) => return Err(self.refuse(error)),
-                // A kit that is refused is empty.
+                // A preallocation that is refused is empty.
                 Turn::Need(need) => {
-                    let before = self.vm.nr_relieved();
-                    if let Err(refused) = kit.bring(need)
-                        && !self.vm.relieve(&mut retries, before, refused)
+                    let before = self.vm.nr_reclaimed();
+                    if let Err(refused) = prealloc.bring(need)
+                        && !self.vm.reclaim(&mut retries, before, refused)
                     {
                         return Err(self.refuse(FaultError::OutOfFrames));
                     }
@@ -162,46 +167,46 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
                 Turn::Split(splitting) => splitting.finish(self),
                 Turn::SwapIn(slot) => {
-                    turn = self.swap_back(request, slot, &mut kit);
+                    turn = self.swap_back(request, slot, &mut prealloc);
                     continue;
                 }
                 Turn::Tell(pages) => {
                     let start = told.insert(self.invalidate(pages, Why::Copy));
-                    kit.set_told(if start.was_told() { pages.nr_pages() } else { 0 });
+                    prealloc.set_told(if start.was_told() { pages.nr_pages() } else { 0 });
                 }
                 Turn::ReadShared(transit) => {
-                    kit.give_back_all();
+                    prealloc.give_back_all();
                     if transit.read_in().is_err() {
                         return Err(self.refuse(FaultError::NotRead));
                     }
                     is_major = true;
                 }
                 Turn::Sleep(wait) => {
-                    kit.give_back_all();
+                    prealloc.give_back_all();
                     self.vm.wait_for_folio(wait);
                 }
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),
                 Turn::Wait => {
-                    kit.give_back_all();
+                    prealloc.give_back_all();
                     self.vm.count(Event::Waited, 1);
                     self.vm.machine.relax();
                 }
             }
-            turn = self.attempt(request, &mut kit);
+            turn = self.attempt(request, &mut prealloc);
         }
     }
 
     /// Grows a stack to reach the page, if there is one below which it lies. Waits
     /// for the writer lock, whose holder may be waiting for frames.
-    fn grow_for(&self, request: Request, kit: &mut Kit<'vm, M>) -> bool {
-        kit.give_back_all();
+    fn grow_for(&self, request: Request, prealloc: &mut Prealloc<'vm, M>) -> bool {
+        prealloc.give_back_all();
         self.grow_stack(request.vpn)
     }
 
     /// One turn, in one section.
     #[inline(always)]
-    fn attempt(&self, request: Request, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn attempt(&self, request: Request, prealloc: &mut Prealloc<'vm, M>) -> Turn<'vm, M> {
         let section = self.section();
         let (inside, cpu) = (section.inside(), section.cpu());
         let here = Here { cpu, rss: self.rss_line(section.id()) };
@@ -214,18 +219,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Some(slot) => slot,
             None => match self.walk_from_root(inside, cpu, request.vpn) {
                 Walk::Leaf(slot) => slot.of_leaf_table(),
-                Walk::Hole(hole) => return self.fix_hole(&{ fault }, hole, kit),
-                Walk::Huge(pmd) => return self.fix_huge(&{ fault }, pmd, kit),
+                Walk::Hole(hole) => return self.fix_hole(&{ fault }, hole, prealloc),
+                Walk::Huge(pmd) => return self.fix_huge(&{ fault }, pmd, prealloc),
                 Walk::Owned => return Turn::Wait,
             },
         };
-        let seen = slot.look();
+        let seen = slot.observe();
         match seen.entry {
-            Entry::None => self.fill_empty(fault, slot, kit),
-            Entry::Leaf(leaf) => self.fix_present(&{ fault }, slot, seen, leaf, kit),
+            Entry::None => self.fill_empty(fault, slot, prealloc),
+            Entry::Leaf(leaf) => self.fix_present(&{ fault }, slot, seen, leaf, prealloc),
             Entry::Guard => Turn::Refused(FaultError::Guard),
             Entry::Poison => Turn::Refused(FaultError::Poisoned),
-            Entry::Swap(of) => kit.for_swapped(of),
+            Entry::Swap(of) => prealloc.for_swapped(of),
             Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) | Entry::Table(_) => Turn::Wait,
         }
     }

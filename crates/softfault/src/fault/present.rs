@@ -2,7 +2,7 @@
 
 use super::context::Fault;
 use super::copy::Copying;
-use super::kit::{Kit, Need};
+use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::addr::{Access, PageRange, Rights, Vpn};
@@ -22,11 +22,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let private = !fault.found.flags().contains(VmaFlags::SHARED);
         if fault.request.wants_own() && private && !leaf.rights.contains(Rights::WRITE) {
-            return self.cow_break(fault, slot, seen, leaf, kit);
+            return self.cow_break(fault, slot, seen, leaf, prealloc);
         }
         self.widen(fault, slot, seen, leaf)
     }
@@ -77,7 +77,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot: Slot<'vm, M::Format>,
         seen: Seen,
         leaf: Leaf,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let from_zero = leaf.pfn == self.vm.frames.zero;
@@ -86,17 +86,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         // A frame first, then the entry: nothing may fail once it is Busy.
         let fill = if from_zero { Fill::Zeroed } else { Fill::Raw };
-        let Some(to) = kit.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
+        let Some(to) = prealloc.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
         // In the section in which the entry is taken: see `subscribe`.
-        if !kit.has_told(1) && self.has_subscribers() {
-            kit.keep(fill, to);
+        if !prealloc.has_told(1) && self.has_subscribers() {
+            prealloc.keep(fill, to);
             return Turn::Tell(PageRange::new(request.vpn, Vpn(request.vpn.0 + 1)));
         }
         let (rights, index) = (found.entry_rights(), found.index_of(request.vpn));
         match slot.take(seen) {
             Ok(leaf) => Turn::Copy(Copying { slot, vpn: request.vpn, old: leaf, to, rights, index }),
             Err(_) => {
-                kit.keep(fill, to);
+                prealloc.keep(fill, to);
                 Turn::Raced
             }
         }

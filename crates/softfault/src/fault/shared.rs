@@ -1,7 +1,7 @@
 //! An empty entry of shared memory: the object's frame, made if there is none.
 
 use super::context::Fault;
-use super::kit::{Kit, Need};
+use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -9,9 +9,9 @@ use crate::addr::{Access, Order};
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
-use crate::source::away::Swapped;
 use crate::source::object::ObjectSlot;
 use crate::source::slot::{ObjectPage, PageFrame};
+use crate::source::swapped::Swapped;
 use crate::space::AddressSpace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -22,7 +22,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &self,
         fault: &Fault<'_>,
         slot: Slot<'_, M::Format>,
-        kit: &mut Kit<'vm, M>,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let id = found.object();
@@ -36,18 +36,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
             ObjectPage::Poisoned => return Turn::Refused(FaultError::Poisoned),
             ObjectPage::InTransit(pfn) => return Turn::Sleep(self.vm.join_folio(fault.inside, pfn)),
-            ObjectPage::Swapped(away) => return self.bring_shared(fault, index, &place, away, kit),
+            ObjectPage::Swapped(swapped) => return self.bring_shared(fault, index, &place, swapped, prealloc),
             ObjectPage::Absent => {}
         }
         if self.vm.object_orders(id) != FolioOrders::BASE {
-            return self.fill_folio(fault, index, &place, kit);
+            return self.fill_folio(fault, index, &place, prealloc);
         }
         // A page or a node is missing; the loser keeps its frame.
         let is_page = matches!(place, ObjectSlot::Page(_));
         let fill = if is_page { Fill::Shared } else { Fill::Fixed };
-        let Some(pfn) = kit.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
+        let Some(pfn) = prealloc.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
         if self.vm.object_fill(id, index, &place, pfn).is_err() {
-            kit.keep(fill, pfn);
+            prealloc.keep(fill, pfn);
             return Turn::Raced;
         }
         Turn::Again
@@ -60,17 +60,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         fault: &Fault<'_>,
         index: u64,
         place: &ObjectSlot<'_>,
-        away: Swapped,
-        kit: &mut Kit<'vm, M>,
+        swapped: Swapped,
+        prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let ObjectSlot::Page(at) = *place else { return Turn::Raced };
-        // Not from the CPU's group: nothing is begun in the first turn, after which a subscriber's call
+        // Not from the CPU's frame cache: nothing is begun in the first turn, after which a subscriber's call
         // panics.
-        let Some(pfn) = kit.take_brought(Fill::Shared) else { return Turn::Need(Need::Frame(Fill::Shared)) };
-        match self.vm.begin_to_read(fault.inside, (fault.found.object(), index), at, away, pfn) {
+        let Some(pfn) = prealloc.take_brought(Fill::Shared) else { return Turn::Need(Need::Frame(Fill::Shared)) };
+        match self.vm.begin_to_read(fault.inside, (fault.found.object(), index), at, swapped, pfn) {
             Ok(transit) => Turn::ReadShared(transit),
             Err(_) => {
-                kit.keep(Fill::Shared, pfn);
+                prealloc.keep(Fill::Shared, pfn);
                 Turn::Raced
             }
         }
@@ -78,22 +78,29 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Puts in a folio around a page that is missing, or a node on the way to it.
     #[cold]
-    fn fill_folio(&self, fault: &Fault<'_>, index: u64, place: &ObjectSlot<'_>, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    fn fill_folio(
+        &self,
+        fault: &Fault<'_>,
+        index: u64,
+        place: &ObjectSlot<'_>,
+        prealloc: &mut Prealloc<'vm, M>,
+    ) -> Turn<'vm, M> {
         let id = fault.found.object();
         let orders = self.vm.object_orders(id);
-        let Some(order) = self.vm.folio_order(id, index, place, kit.most_there()) else { return Turn::Wait };
+        let Some(order) = self.vm.folio_order(id, index, place, prealloc.most_there()) else { return Turn::Wait };
         let Some(at) = place.place_of(order) else {
-            let Some(pfn) = kit.take(Fill::Fixed, fault.inside, fault.here.cpu) else {
+            let Some(pfn) = prealloc.take(Fill::Fixed, fault.inside, fault.here.cpu) else {
                 return Turn::Need(Need::Frame(Fill::Fixed));
             };
             if self.vm.object_fill_node(id, index, place, order, pfn).is_err() {
-                kit.keep(Fill::Fixed, pfn);
+                prealloc.keep(Fill::Fixed, pfn);
                 return Turn::Raced;
             }
             return Turn::Again;
         };
         let is_small = order == Order::BASE;
-        let frame = if is_small { kit.take(Fill::Shared, fault.inside, fault.here.cpu) } else { kit.batch(order) };
+        let frame =
+            if is_small { prealloc.take(Fill::Shared, fault.inside, fault.here.cpu) } else { prealloc.batch(order) };
         let Some(pfn) = frame else {
             let sub_page = (index - around(index, order).start) as u32;
             let need = Need::Folio { order, sub_page, least: orders.least() };
@@ -101,9 +108,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         if self.vm.object_fill_folio(id, index, at, PageFrame { pfn, order }).is_err() {
             if is_small {
-                kit.keep(Fill::Shared, pfn);
+                prealloc.keep(Fill::Shared, pfn);
             } else {
-                kit.keep_folio(pfn, order);
+                prealloc.keep_folio(pfn, order);
             }
             return Turn::Raced;
         }

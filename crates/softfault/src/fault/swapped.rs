@@ -12,12 +12,12 @@
 //!
 //! Each entry gets a frame of its own, also where others name the slot: it may be written at once.
 //!
-//! Locks on entry: none, no section. The kit has a frame, and is counted as held meanwhile: the
+//! Locks on entry: none, no section. The preallocation has a frame, and is counted as held meanwhile: the
 //! machine waits for nobody who waits for a frame.
 
 use super::context::{Fault, Here};
 use super::empty::new_leaf;
-use super::kit::{Kit, Need};
+use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Request, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -39,14 +39,14 @@ enum Read {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Brings the page of the slot to the frame in the kit, and the entry of the request to that,
+    /// Brings the page of the slot to the frame in the preallocation, and the entry of the request to that,
     /// if it names the slot still.
     #[cold]
-    pub(crate) fn swap_back(&self, request: Request, slot: SwapSlot, kit: &mut Kit<'vm, M>) -> Turn<'vm, M> {
+    pub(crate) fn swap_back(&self, request: Request, slot: SwapSlot, prealloc: &mut Prealloc<'vm, M>) -> Turn<'vm, M> {
         let vm = self.vm;
-        let Some(pfn) = kit.take_raw() else { return Turn::Need(Need::Frame(Fill::Raw)) };
+        let Some(pfn) = prealloc.take_raw() else { return Turn::Need(Need::Frame(Fill::Raw)) };
         let Some(source) = vm.swap.begin_read(slot) else {
-            kit.put_raw(pfn);
+            prealloc.put_raw(pfn);
             return Turn::Wait;
         };
         let read = self.read_swapped(slot, source, pfn);
@@ -54,7 +54,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let end = if matches!(turn, Turn::Done(_)) { ReadEnd::Entered } else { ReadEnd::InVain };
         vm.swap_end_read(slot, end);
         if end == ReadEnd::InVain {
-            kit.put_raw(pfn);
+            prealloc.put_raw(pfn);
         }
         turn
     }
@@ -90,7 +90,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Walk::Owned => return Turn::Wait,
             Walk::Hole(_) | Walk::Huge(_) => return Turn::Raced,
         };
-        let seen = entry.look();
+        let seen = entry.observe();
         if seen.entry != Entry::Swap(slot) {
             return Turn::Raced;
         }

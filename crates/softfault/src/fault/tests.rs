@@ -1,6 +1,6 @@
 //! Faults under a policy that says anything at any time.
 
-use super::kit::{Kit, Need};
+use super::prealloc::{Need, Prealloc};
 use crate::account::Event;
 use crate::addr::{Access, Order, Pfn};
 use crate::frame::{Advance, Content};
@@ -74,9 +74,9 @@ fn private_pages_in_place_of_a_folio_are_all_young() {
     for _ in 0..2 {
         while vm.advance_generation(100) != Advance::Done {}
     }
-    let mut kit = Kit::new(&vm);
-    kit.bring(Need::Folio { order: ORDER, sub_page: 3, least: ORDER }).unwrap();
-    let first = kit.private_batch(ORDER).unwrap();
+    let mut prealloc = Prealloc::new(&vm);
+    prealloc.bring(Need::Folio { order: ORDER, sub_page: 3, least: ORDER }).unwrap();
+    let first = prealloc.private_batch(ORDER).unwrap();
     let now = vm.frames.ages.now().of_age(0);
     let ages = (first.0..).take(1 << ORDER.0).map(|pfn| vm.frames.generation_of(Pfn(pfn)));
     assert!(ages.into_iter().all(|generation| generation == now));

@@ -29,7 +29,7 @@ fn advance(vm: &Vm<Plain>) {
 
 /// A page whose frame was claimed now.
 fn page(vm: &Vm<Plain>, kind: FrameKind) -> Pfn {
-    vm.steal_groups();
+    vm.steal_caches();
     let pfn = vm.obtain(Fill::Raw).unwrap();
     vm.frames.desc(pfn).assign(kind, u64::from(kind == FrameKind::Anon), 0, 0);
     pfn
@@ -116,7 +116,7 @@ fn what_is_claimed_is_young() {
     let vm = vm(NR_FRAMES, Tunables::default());
     let all = [Order(0), Order(4), Order(9)];
     let claim = |order: Order| {
-        vm.steal_groups();
+        vm.steal_caches();
         match order {
             Order(0) => vm.obtain(Fill::Zeroed).unwrap(),
             Order(9) => vm.obtain_huge().unwrap().first,

@@ -16,7 +16,7 @@ use crate::mem::stream;
 use crate::pace::Pace;
 
 impl<M: Machine> Memory<M> {
-    /// Zeroes up to `max_blocks` free blocks of this CPU's zone, until
+    /// Zeroes up to `max_blocks` free home blocks of this CPU, until
     /// [`zero_ahead_blocks`](crate::Tunables::zero_ahead_blocks) of them are zero.
     /// Gives the number zeroed; with 0 there is nothing to do for now.
     pub fn zero_ahead(&self, max_blocks: u64) -> u64 {
@@ -24,21 +24,24 @@ impl<M: Machine> Memory<M> {
             return 0;
         }
         self.call();
-        let (blocks, zone) = (&self.frames.blocks, self.zone());
+        let (blocks, home_range) = (&self.frames.blocks, self.home_range());
         let most = self.tunables.zero_ahead_blocks;
         let mut pace = Pace::new(&self.machine);
-        let nr_ready =
-            blocks.offering(Kind::Ready, zone, zone.start).inspect(|_| pace.step()).take(most as usize).count();
+        let nr_ready = blocks
+            .offering(Kind::Ready, home_range, home_range.start)
+            .inspect(|_| pace.step())
+            .take(most as usize)
+            .count();
         let nr_wanted = max_blocks.min(most - nr_ready as u64);
-        let whole = blocks.offering(Kind::Whole, zone, zone.start).inspect(|_| pace.step());
+        let whole = blocks.offering(Kind::Whole, home_range, home_range.start).inspect(|_| pace.step());
         let dirty = whole.filter(|b| !blocks.at(*b).offers(Kind::Ready));
         let zeroed = dirty.map_while(|b| self.zero_block(b)).filter(|is_zeroed| *is_zeroed);
         zeroed.take(nr_wanted as usize).count() as u64
     }
 
-    /// Whether it could be had; `None` if somebody is in need, who will be with the others, too.
+    /// Whether it could be had; `None` if a last-resort allocation runs, who will be with the others, too.
     fn zero_block(&self, b: BlockId) -> Option<bool> {
-        let _held = self.hold_unless_in_need()?;
+        let _held = self.hold_unless_last_resort()?;
         let Some(huge) = self.claim_whole(b) else { return Some(false) };
         for i in (0..BLOCK_FRAMES).step_by(CHUNK_FRAMES as usize) {
             stream::zero_frames(&self.machine, Pfn(huge.first.0 + i as u32), CHUNK_FRAMES);

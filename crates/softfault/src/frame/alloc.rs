@@ -12,15 +12,15 @@ use crate::sync::Ordering;
 
 impl<M: Machine> Memory<M> {
     /// Looks whether so many single frames are free, before they are asked for one
-    /// by one. Everywhere is as for one frame: the groups of others are emptied.
+    /// by one. Everywhere is as for one frame: the frame caches of others are emptied.
     pub(super) fn look_for(&self, nr_frames: u64, search: Search) -> Result<(), OutOfFrames> {
         if search == Search::Everywhere && !self.has_free(nr_frames) {
-            self.steal_in_need();
+            self.steal_in_last_resort();
         }
         if self.has_free(nr_frames) { Ok(()) } else { Err(OutOfFrames::frames(nr_frames)) }
     }
 
-    /// Looks at as many groups and blocks as it takes to count so many.
+    /// Looks at as many frame caches and blocks as it takes to count so many.
     fn has_free(&self, nr_frames: u64) -> bool {
         let (blocks, marked) = (&self.frames.blocks, self.frames.marked());
         let mut pace = Pace::new(&self.machine);
@@ -30,8 +30,8 @@ impl<M: Machine> Memory<M> {
             left = left.saturating_sub(nr_free);
             left == 0
         };
-        blocks.offering(Kind::Any, blocks.names(), self.zone().start).any(|b| is_enough(blocks.at(b).nr_free()))
-            || marked.iter().any(|id| is_enough(self.cpu(id).nr_in_groups()))
+        blocks.offering(Kind::Any, blocks.names(), self.home_range().start).any(|b| is_enough(blocks.at(b).nr_free()))
+            || marked.iter().any(|id| is_enough(self.cpu(id).nr_in_caches()))
     }
 }
 

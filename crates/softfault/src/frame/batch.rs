@@ -42,8 +42,8 @@ impl<M: Machine> Memory<M> {
         if !frames.blocks.summary.has(kind) {
             return None;
         }
-        let from = own.unwrap_or(cpu.zone().start);
-        let places = [cpu.zone(), frames.blocks.names()];
+        let from = own.unwrap_or(cpu.home_range().start);
+        let places = [cpu.home_range(), frames.blocks.names()];
         let near = places.into_iter().flat_map(|some| frames.blocks.offering(kind, some, from));
         let (b, found) = near.take(MAX_BLOCKS).find_map(|b| self.begin_batches(b, tag, order))?;
         cpu.batch_block.set(OptBlock::some(b).to_word());

@@ -1,6 +1,6 @@
 //! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
 
-use super::class::{Class, MARKS};
+use super::class::{CLASS_MARKS, Class};
 use super::folio::FolioData;
 use super::generations::AGE_WORDS;
 use super::offers::{
@@ -179,9 +179,9 @@ impl Block<'_> {
 
     /// All of its frames are the caller's, so that it is of no class.
     pub(crate) fn unmark(&self) {
-        if self.state.load(Ordering::Relaxed) & MARKS != 0 {
-            let before = self.state.fetch_and(!(MARKS | SEEN), Ordering::AcqRel);
-            self.note(changed(before, before & !(MARKS | SEEN)));
+        if self.state.load(Ordering::Relaxed) & CLASS_MARKS != 0 {
+            let before = self.state.fetch_and(!(CLASS_MARKS | SEEN), Ordering::AcqRel);
+            self.note(changed(before, before & !(CLASS_MARKS | SEEN)));
         }
     }
 

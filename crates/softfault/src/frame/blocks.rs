@@ -5,7 +5,7 @@
 use super::Frames;
 use super::block::{Block, BlockData};
 use super::folio::FolioData;
-use super::sections::{BlockPieces, SECTION_BLOCK_SHIFT, blocks_there};
+use super::mem_sections::{BlockPieces, MEM_SECTION_BLOCK_SHIFT, blocks_there};
 use super::summary::{Kind, Summary};
 use crate::addr::{BlockId, BlockRange, Pfn};
 
@@ -42,7 +42,7 @@ impl Blocks {
     }
     /// Of these, from `b` on.
     pub(crate) fn there_from(&self, b: BlockId) -> impl Iterator<Item = BlockId> + '_ {
-        let first = (b.0 >> SECTION_BLOCK_SHIFT) as usize;
+        let first = (b.0 >> MEM_SECTION_BLOCK_SHIFT) as usize;
         blocks_there(&self.data, first).skip_while(move |there| *there < b)
     }
     pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockData> {
@@ -100,8 +100,8 @@ impl Blocks {
     }
     /// How many blocks lie between `b` and the next one that is there; 0 if it is there itself.
     pub(crate) fn distance(&self, b: BlockId) -> u64 {
-        let next = self.data.next_piece((b.0 >> SECTION_BLOCK_SHIFT) as usize);
-        let next = next.map_or(self.nr(), |section| (section as u64) << SECTION_BLOCK_SHIFT);
+        let next = self.data.next_piece((b.0 >> MEM_SECTION_BLOCK_SHIFT) as usize);
+        let next = next.map_or(self.nr(), |section| (section as u64) << MEM_SECTION_BLOCK_SHIFT);
         next.saturating_sub(b.0.into())
     }
 }

@@ -2,7 +2,7 @@
 //! rest, or whoever zeroes ahead.
 //!
 //! Frames that are held in this way count as free: an allocation waits for them
-//! before it is refused (`sight`, I28). The holder allocates nothing and waits for
+//! before it is refused (`last_resort`, I28). The holder allocates nothing and waits for
 //! nothing that allocates.
 //!
 //! Locks on entry: none, no section.
@@ -21,7 +21,7 @@ impl<M: Machine> Memory<M> {
     /// reserved it, and no allocation is about to be refused.
     pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a, M>> {
         let frames = &self.frames;
-        if !frames.blocks.is_there(b) || frames.is_anybody_in_need() || !frames.blocks.at(b).reserve(COMPACTION) {
+        if !frames.blocks.is_there(b) || frames.is_last_resort_active() || !frames.blocks.at(b).reserve(COMPACTION) {
             held.in_vain();
             return None;
         }

@@ -19,7 +19,7 @@ use crate::sync::Word;
 pub(super) const FIXED: u64 = 1 << 32;
 pub(super) const PINNED: u64 = 1 << 34;
 pub(super) const SHARED: u64 = 1 << 35;
-pub(super) const MARKS: u64 = FIXED | PINNED | SHARED;
+pub(super) const CLASS_MARKS: u64 = FIXED | PINNED | SHARED;
 
 /// The class of a block, and of what is wanted of it; weaker ones first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

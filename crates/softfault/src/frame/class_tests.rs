@@ -66,7 +66,7 @@ fn a_block_that_is_wholly_free_has_no_class() {
             // That of the metadata is never free.
             continue;
         }
-        vm.steal_groups();
+        vm.steal_caches();
         assert_eq!(block.class(), class);
         vm.release_one(pfn, Content::Unknown);
         assert_eq!(block.class(), Class::Movable);
@@ -101,18 +101,18 @@ fn classes_lend_each_other_frames_before_pages_do() {
     for fill in [Fill::Shared, Fill::Pinned] {
         assert_eq!(block_of(vm.obtain(fill).unwrap()), fixed, "{fill:?}");
         assert_eq!(blocks.at(fixed).class(), Class::Fixed, "the strongest mark");
-        vm.steal_groups();
+        vm.steal_caches();
     }
     // Tables want all of them, and more: the block that they fall back into says so.
     leave(&vm, fixed, 0);
     let spoiled = block_of(vm.obtain(Fill::Shared).unwrap());
     assert_eq!(blocks.at(spoiled).class(), Class::Shared);
-    vm.steal_groups();
+    vm.steal_caches();
     assert_eq!(block_of(vm.obtain(Fill::Fixed).unwrap()), spoiled, "not another block of pages");
     assert_eq!(blocks.at(spoiled).class(), Class::Fixed);
 }
 
-/// Pages of objects are spread over homes as tables are; pins are too few for that.
+/// Pages of objects are spread over neighbourhoods as tables are; pins are too few for that.
 #[test]
 fn all_cpus_take_pins_from_the_same_block() {
     let vm = vm_of(4, 1024 * BLOCK_FRAMES, Tunables::default()).unwrap();
@@ -124,32 +124,32 @@ fn all_cpus_take_pins_from_the_same_block() {
     assert!(pinned.iter().all(|b| *b == pinned[0]), "{pinned:?}");
     let shared: Vec<BlockId> = (0..4).map(|id| of(Fill::Shared, id)).collect();
     assert!((1..4).all(|id| shared[id] != shared[id - 1]), "{shared:?}");
-    assert!((0..4).all(|id| vm.cpu(CpuId(id)).zone().contains(shared[usize::from(id)])), "near the CPU");
+    assert!((0..4).all(|id| vm.cpu(CpuId(id)).home_range().contains(shared[usize::from(id)])), "near the CPU");
     be(0);
 }
 
 #[test]
-fn a_thief_empties_the_groups_of_all_classes() {
+fn a_thief_empties_the_caches_of_all_classes() {
     let vm = vm(1);
     let before = vm.frames.nr_free_in_blocks();
     let taken: Vec<Pfn> = MARKED.iter().map(|(fill, _)| vm.obtain(*fill).unwrap()).collect();
-    assert!(vm.cpu(CpuId(0)).nr_in_groups() > 0);
-    assert!(vm.steal_groups());
-    assert_eq!(vm.cpu(CpuId(0)).nr_in_groups(), 0);
+    assert!(vm.cpu(CpuId(0)).nr_in_caches() > 0);
+    assert!(vm.steal_caches());
+    assert_eq!(vm.cpu(CpuId(0)).nr_in_caches(), 0);
     assert_eq!(vm.frames.nr_free_in_blocks() + taken.len() as u64, before);
 }
 
-/// So that a frame that comes back unused is in the group of its class.
+/// So that a frame that comes back unused is in the frame cache of its class.
 #[test]
 fn unused_frames_go_back_to_their_class() {
     let vm = vm(1);
     for (fill, class) in MARKED {
         let pfn = vm.obtain(fill).unwrap();
-        let nr = || vm.cpu(CpuId(0)).group(fill).mask.get().count_ones();
+        let nr = || vm.cpu(CpuId(0)).frame_cache(fill).mask.get().count_ones();
         let before = nr();
         vm.give_back(pfn, fill);
-        let goes_to_group = class != Class::Pinned;
-        assert_eq!(nr() - before, u32::from(goes_to_group), "{class:?}");
+        let goes_to_cache = class != Class::Pinned;
+        assert_eq!(nr() - before, u32::from(goes_to_cache), "{class:?}");
     }
 }
 

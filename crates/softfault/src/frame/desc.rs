@@ -61,7 +61,7 @@ const _: () = assert!(MAPS_LIMIT + MAX_CPUS as u64 + (1 << u32::BITS) <= MAPS_MA
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum FrameKind {
-    /// In no use: its bit in the block is clear, or it is in a group or a spare.
+    /// In no use: its bit in the block is clear, or it is in a frame cache or a spare.
     Free = 0,
     /// Not ours to give: a hole, the metadata.
     Reserved = 1,
@@ -164,7 +164,7 @@ impl FrameState {
         self.0 & ORPHAN != 0
     }
     /// Of an object's page at rest: it has its content, and nobody reads or writes that.
-    pub fn is_settled(self) -> bool {
+    pub fn is_at_rest(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
     }
     /// Of a private page, which has no order, and of an object's, which has no maps.

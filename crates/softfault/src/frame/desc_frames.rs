@@ -34,7 +34,7 @@ impl DescFrames {
     pub(super) fn get(&self, quarter: usize) -> Option<Pfn> {
         let (word, shift) = self.place(quarter);
         // Acquire: the frame is all zero.
-        Some(Pfn((sync::look(word) >> shift) as u32)).filter(|pfn| pfn.0 != 0)
+        Some(Pfn((sync::read_mostly(word) >> shift) as u32)).filter(|pfn| pfn.0 != 0)
     }
 
     /// By the owner of the folio alone.

@@ -2,11 +2,11 @@
 //! objects, then from one that is wholly free, and only then from among private pages. Blocks that
 //! serve something else come last.
 //!
-//! A size that the caller can do without is given up after a bounded number of looks, and in quiet
+//! A size that the caller can do without is given up after a bounded number of looks, and during a freeze
 //! without a look (I28). The least size is looked for in all blocks that say that they have such a
-//! run, and is refused as one frame is: in a turn in need. A block that has none says so from
+//! run, and is refused as one frame is: in a last-resort turn. A block that has none says so from
 //! then on, so that looks in vain are as rare as frames that come back. What CPUs have reserved says
-//! nothing; they are asked in need, after their groups.
+//! nothing; they are asked as a last resort, after their frame caches.
 //!
 //! Locks on entry: none, no section. The caller holds nothing.
 
@@ -59,7 +59,7 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn obtain_folio_if_found(&self, order: Order, sub_page: u32) -> Result<(Pfn, Held<'_>), OutOfFrames> {
         let wanted = OutOfFrames::Block(order);
         self.frames.count_down(wanted)?;
-        if self.frames.is_quiet() {
+        if self.frames.is_frozen() {
             return Err(wanted);
         }
         let (claimed, held) = self.hold_folio(order, None)?;
@@ -87,7 +87,7 @@ impl<M: Machine> Memory<M> {
             return found;
         }
         let marked = self.frames.marked();
-        self.steal_in_need();
+        self.steal_in_last_resort();
         (self.claim_folio_in_blocks(order, search)).or_else(|| self.claim_reserved(order, &marked))
     }
 
@@ -148,7 +148,7 @@ impl<M: Machine> Memory<M> {
     fn claim_run(&self, kind: Kind, order: Order, most: usize, suits: impl Fn(BlockId) -> bool) -> Option<Pfn> {
         let blocks = &self.frames.blocks;
         let mut pace = Pace::new(&self.machine);
-        let named = blocks.offering(kind, blocks.names(), self.zone().start).take(most);
+        let named = blocks.offering(kind, blocks.names(), self.home_range().start).take(most);
         { named }.inspect(|_| pace.step()).filter(|b| suits(*b)).find_map(|b| {
             let found = self.claim_run_in(b, order);
             if found.is_none() {

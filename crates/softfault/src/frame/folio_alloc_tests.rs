@@ -2,8 +2,8 @@
 //! caller is refused.
 
 use super::class::Class;
+use super::freeze_tests::{MANY, end_freeze, held, set_freeze};
 use super::offers::LOST;
-use super::quiet_tests::{MANY, end_quiet, held, set_quiet};
 use super::summary::Kind;
 use super::want::{Content, Fill};
 use super::{BLOCK_WORDS, OutOfFrames};
@@ -43,21 +43,25 @@ fn with_folios(
 
 /// Sizes that need not be are given up, and the least one waits.
 #[test]
-fn folios_wait_for_the_end_of_quiet() {
+fn folios_wait_for_the_end_of_freeze() {
     for (least, most, is_fault) in [(3, 3, true), (3, 3, false), (0, 8, true), (0, 8, false), (2, 8, false)] {
         let vm: &'static Vm<Plain> = Box::leak(Box::new(vm(8192, Tunables::default())));
         let (space, object) = with_folios(vm, least, most);
         let had = object.nr_resident_pages();
-        vm.steal_groups();
-        set_quiet(vm);
+        vm.steal_caches();
+        set_freeze(vm);
         let before = held(vm);
         let nr_waits = Rc::new(Cell::new(0));
         let counted = nr_waits.clone();
         on_relax(move || {
             counted.set(counted.get() + 1);
             if counted.get() == MANY {
-                assert_eq!(held(vm), before, "I28: holds frames, or did, though somebody in need wants quiet");
-                end_quiet(vm);
+                assert_eq!(
+                    held(vm),
+                    before,
+                    "I28: holds frames, or did, though a last-resort allocation wants a freeze"
+                );
+                end_freeze(vm);
             }
         });
         if is_fault {
@@ -66,7 +70,7 @@ fn folios_wait_for_the_end_of_quiet() {
             object.write(300 * PAGE, &[1]).unwrap();
         }
         on_relax(|| ());
-        assert!(nr_waits.get() >= MANY, "I28: takes frames from somebody in need");
+        assert!(nr_waits.get() >= MANY, "I28: takes frames from a last-resort allocation");
         assert_eq!(object.nr_resident_pages() - had, 1 << least, "a size that it can do without");
     }
 }
@@ -131,9 +135,9 @@ fn a_folio_that_is_not_found_leaves_no_trace() {
     assert!(has_left_a_trace(9), "I28: frames were out of sight, and nobody has held any");
 }
 
-/// The frames of a folio are in the group of another CPU.
+/// The frames of a folio are in the frame cache of another CPU.
 #[test]
-fn a_folio_is_found_in_a_group() {
+fn a_folio_is_found_in_a_cache() {
     for is_least in [true, false] {
         let vm = vm_of(2, 4096, Tunables::default()).unwrap();
         let _all: Vec<_> = core::iter::from_fn(|| vm.obtain(Fill::Raw).ok()).collect();
@@ -150,7 +154,7 @@ fn a_folio_is_found_in_a_group() {
 /// that class.
 fn with_one_run(class: Class, b: BlockId) -> Vm<Plain> {
     let vm = vm_of(2, 256 * BLOCK_FRAMES, Tunables::default()).unwrap();
-    vm.steal_groups();
+    vm.steal_caches();
     let blocks = &vm.frames.blocks;
     for block in blocks.names().iter().map(|b| blocks.at(b)) {
         for w in 0..BLOCK_WORDS {
@@ -200,7 +204,7 @@ fn a_folio_prefers_blocks_of_objects() {
     assert_eq!(vm.obtain_folio(Order(3), 0).ok().map(|(pfn, _held)| BlockId::of(pfn)), Some(BlockId(200)));
 }
 
-/// Another CPU has reserved the block, and none of its frames are in groups.
+/// Another CPU has reserved the block, and none of its frames are in frame caches.
 #[test]
 fn a_run_in_a_reserved_block_is_found() {
     let vm = with_one_run(Class::Movable, BlockId(230));
@@ -233,7 +237,7 @@ fn a_search_for_a_larger_size_is_bounded() {
 fn a_refused_folio_costs_no_look_at_blocks() {
     let looks = |nr_blocks: u64| {
         let vm = vm(nr_blocks * BLOCK_FRAMES, Tunables::default());
-        vm.steal_groups();
+        vm.steal_caches();
         let blocks = &vm.frames.blocks;
         for block in blocks.names().iter().map(|b| blocks.at(b)) {
             block.mark(Class::Fixed);

@@ -7,7 +7,7 @@
 //! WAITERS               somebody sleeps until LOCKED is clear
 //! ```
 //! A folio that is locked is mapped by no entry, and pinned by nobody. The word of its page names
-//! it (`source/away.rs`), so that whoever wants the page finds it, and waits.
+//! it (`source/swapped.rs`), so that whoever wants the page finds it, and waits.
 //!
 //! Who waits sleeps at one of a few words that count wakes, not at the descriptor: the folio may
 //! be gone, and its descriptor something else's, before the waiter sleeps. The
@@ -101,7 +101,7 @@ impl FrameDesc {
     /// The caller, for whom the page is kept, is going to write it: no entry maps it, nothing pins it.
     pub(crate) fn begin_writeback(&self) {
         let before = self.state.fetch_or(LOCKED | WRITEBACK, Ordering::AcqRel);
-        debug_assert!(FrameState(before).is_settled(), "I52: one at a time locks a folio");
+        debug_assert!(FrameState(before).is_at_rest(), "I52: one at a time locks a folio");
     }
 
     /// The write is over. The caller's alone still: the word of the page comes next.

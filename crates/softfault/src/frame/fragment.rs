@@ -1,7 +1,7 @@
 //! How much of free memory lies in pieces that are too small.
 //!
 //! Reads the blocks' bitmaps and nothing else: exact at rest, a fair guess while
-//! others are at work. Frames in the groups of CPUs count as used, as do those on
+//! others are at work. Frames in the frame caches of CPUs count as used, as do those on
 //! Linux's per-CPU lists. Locks on entry: none.
 
 use super::Frames;

@@ -1,4 +1,4 @@
-//! Who has claimed frames that are not in use yet: see `sight`.
+//! Who has claimed frames that are not in use yet: see `last_resort`.
 
 use super::{Frames, Memory};
 use crate::addr::OptBlock;
@@ -30,7 +30,7 @@ impl Drop for Held<'_> {
 
 impl<M: Machine> Memory<M> {
     /// Counts the caller as a holder. Called before its first claim, or in the
-    /// section in which a frame left the CPU's group.
+    /// section in which a frame left the CPU's frame cache.
     pub(crate) fn hold(&self) -> Held<'_> {
         let id = self.machine.this_cpu();
         let word = &self.cpu(id).held;
@@ -39,15 +39,15 @@ impl<M: Machine> Memory<M> {
         Held(word)
     }
 
-    /// Takes the mark of a CPU away whose groups the caller has emptied, unless somebody
-    /// who began there holds frames. Only the owner of the turn in need does: between the
+    /// Takes the mark of a CPU away whose frame caches the caller has emptied, unless somebody
+    /// who began there holds frames. Only the owner of the last-resort turn does: between the
     /// two steps a holder is out of sight. And only where it has counted the holders before
     /// its attempt: of one who has come and gone since then only the mark would tell.
     pub(super) fn unmark(&self, id: CpuId) {
         if self.frames.counted[usize::from(id.0) / 64].get() & bit_of(id) == 0 {
             return;
         }
-        self.frames.marks[usize::from(id.0) / 64].fetch_and(!bit_of(id), Ordering::AcqRel);
+        self.frames.marked_cpus[usize::from(id.0) / 64].fetch_and(!bit_of(id), Ordering::AcqRel);
         // A change, so that whoever counts after it sees that the mark has gone.
         let cpu = self.cpu(id);
         let held = cpu.held.fetch_add(0, Ordering::AcqRel);
@@ -58,29 +58,29 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Ends the reservations of CPUs whose groups were emptied, unless it, or another of its
-    /// team, has frames again. Whoever comes back notices at its next refill. Only CPUs that are
+    /// Ends the reservations of CPUs whose frame caches were emptied, unless it, or another of its
+    /// cluster, has frames again. Whoever comes back notices at its next refill. Only CPUs that are
     /// marked are asked.
     pub(super) fn end_reservations(&self, robbed: &CpuSet) {
         let mut pace = Pace::new(&self.machine);
-        let has_frames = |id: CpuId| self.cpu(id).nr_in_groups() > 0;
-        // Teams are neighbours; of whom they may be, by the first.
-        let nr_team = self.frames.nr_team as u16;
-        let neighbours = |id: CpuId| CpuId(id.0 / nr_team * nr_team);
-        let (mut robbed_teams, mut busy_teams) = (CpuSet::EMPTY, CpuSet::EMPTY);
-        robbed.iter().for_each(|id| robbed_teams.insert(neighbours(id)));
+        let has_frames = |id: CpuId| self.cpu(id).nr_in_caches() > 0;
+        // Clusters are neighbours; of whom they may be, by the first.
+        let nr_cluster = self.frames.nr_cluster as u16;
+        let neighbours = |id: CpuId| CpuId(id.0 / nr_cluster * nr_cluster);
+        let (mut robbed_clusters, mut busy_clusters) = (CpuSet::EMPTY, CpuSet::EMPTY);
+        robbed.iter().for_each(|id| robbed_clusters.insert(neighbours(id)));
         // Who has no mark has no frames.
-        for id in self.frames.marked().iter().filter(|id| robbed_teams.contains(neighbours(*id))) {
+        for id in self.frames.marked().iter().filter(|id| robbed_clusters.contains(neighbours(*id))) {
             pace.step();
             if has_frames(id) {
-                busy_teams.insert(self.cpu(id).home.first_of_team());
+                busy_clusters.insert(self.cpu(id).locality.first_of_cluster());
             }
         }
         for id in robbed.iter() {
             pace.step();
             let cpu = self.cpu(id);
             let own = (&cpu.batch_block, u64::from(id.0) + 1, has_frames(id));
-            let common = (&cpu.block, cpu.home.tag(), busy_teams.contains(cpu.home.first_of_team()));
+            let common = (&cpu.block, cpu.locality.tag(), busy_clusters.contains(cpu.locality.first_of_cluster()));
             for (word, tag, is_kept) in [own, common] {
                 if !is_kept && let Some(b) = OptBlock::from_word(word.load(Ordering::Relaxed)).get() {
                     self.frames.blocks.at(b).unreserve(tag);
@@ -91,8 +91,8 @@ impl<M: Machine> Memory<M> {
 
     /// As [`hold`](Self::hold), for those who can do without: nobody is counted while an
     /// allocation is about to be refused.
-    pub(crate) fn hold_unless_in_need(&self) -> Option<Held<'_>> {
-        (!self.frames.is_anybody_in_need()).then(|| self.hold())
+    pub(crate) fn hold_unless_last_resort(&self) -> Option<Held<'_>> {
+        (!self.frames.is_last_resort_active()).then(|| self.hold())
     }
 }
 
@@ -105,33 +105,33 @@ impl Frames {
     #[inline(always)]
     pub(super) fn mark(&self, id: CpuId) {
         if !self.is_marked(id) {
-            self.marks[usize::from(id.0) / 64].fetch_or(bit_of(id), Ordering::AcqRel);
+            self.marked_cpus[usize::from(id.0) / 64].fetch_or(bit_of(id), Ordering::AcqRel);
         }
     }
 
     #[inline(always)]
     pub(super) fn is_marked(&self, id: CpuId) -> bool {
-        self.marks[usize::from(id.0) / 64].load(Ordering::Relaxed) & bit_of(id) != 0
+        self.marked_cpus[usize::from(id.0) / 64].load(Ordering::Relaxed) & bit_of(id) != 0
     }
 
     /// The CPUs that may have frames out of sight.
     pub(super) fn marked(&self) -> CpuSet {
-        CpuSet::from_words(core::array::from_fn(|i| self.marks[i].load(Ordering::Acquire)))
+        CpuSet::from_words(core::array::from_fn(|i| self.marked_cpus[i].load(Ordering::Acquire)))
     }
 
-    /// The owner of the turn in need is about to count the holders of these.
+    /// The owner of the last-resort turn is about to count the holders of these.
     pub(super) fn begin_count(&self, marked: &CpuSet) {
         self.counted.iter().zip(marked.words()).for_each(|(word, bits)| word.set(bits));
     }
 
     /// Whether an allocation is about to be refused. A hint for those who would
     /// claim frames only to give them back.
-    pub(crate) fn is_anybody_in_need(&self) -> bool {
+    pub(crate) fn is_last_resort_active(&self) -> bool {
         self.turns.load(Ordering::Relaxed) != self.nr_turns_over.load(Ordering::Relaxed)
     }
 
     /// Whether everybody else has to stand back for it. A hint as well.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet.load(Ordering::Relaxed) != 0
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.freeze.load(Ordering::Relaxed) != 0
     }
 }

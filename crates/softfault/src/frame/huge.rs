@@ -1,6 +1,6 @@
 //! Huge frames: whole blocks, or what the format calls huge.
 //!
-//! A CPU looks in its own zone first, on from where it found the last one, so
+//! A CPU looks in its home blocks first, on from where it found the last one, so
 //! that CPUs meet in no block's line as long as each has free ones. A block that
 //! serves somebody's small frames is left alone as long as there are others.
 //!
@@ -104,12 +104,12 @@ impl<M: Machine> Memory<M> {
 
     fn claim_huge_there(&self, nr: u64) -> Option<HugeFrame> {
         let blocks = &self.frames.blocks;
-        let (zone, all) = (self.zone(), blocks.names());
+        let (home_range, all) = (self.home_range(), blocks.names());
         let search = BlockId(self.this_cpu_data().huge_search.get() as u32);
-        let whole = [(zone, Kind::Ready), (zone, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
+        let whole = [(home_range, Kind::Ready), (home_range, Kind::Whole), (all, Kind::Whole), (all, Kind::Empty)];
         // A format whose huge pages are smaller: in vain only as often as nobody has noted it.
         let fits = Kind::run(Order(nr.ilog2() as u8)).unwrap_or(Kind::Any);
-        let part = [(zone, fits), (all, fits), (zone, Kind::Any), (all, Kind::Any)];
+        let part = [(home_range, fits), (all, fits), (home_range, Kind::Any), (all, Kind::Any)];
         let (places, most) = if nr == BLOCK_FRAMES { (whole, usize::MAX) } else { (part, MOST_LOOKS) };
         let mut pace = Pace::new(&self.machine);
         let near = places.into_iter().flat_map(|(some, kind)| blocks.offering(kind, some, search)).take(most);

@@ -6,7 +6,7 @@ use super::{Frames, OutOfFrames};
 use crate::sync::{Ordering, Word};
 
 /// Allocations left before an injected failure; `u64::MAX` is off. Looked at on the
-/// slow path only: arming it empties the groups.
+/// slow path only: arming it empties the frame caches.
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) struct Injection(Word);
 

@@ -8,7 +8,7 @@
 //! Locks on entry: none, no section. Takes one under which nobody waits.
 
 use super::desc::FrameKind;
-use super::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, frames_of, range_of};
+use super::mem_sections::{MEM_SECTION_BLOCK_SHIFT, MEM_SECTION_FRAMES, frames_of, range_of};
 use super::{BlockData, Content, FrameDesc, Frames, Memory};
 use crate::addr::{BLOCK_FRAMES, Pfn};
 use crate::lock::Spin;
@@ -19,8 +19,10 @@ use crate::pace::Pace;
 /// The owner in the first descriptor of a section that was removed; that of other reserved frames is 0.
 pub(super) const REMOVED: u64 = 1;
 /// Frames that the descriptors of a section take, and its blocks.
-pub(super) const DESC_FRAMES_PER_SECTION: u32 = (SECTION_FRAMES as usize * size_of::<FrameDesc>() / 4096) as u32;
-pub(super) const BLOCK_FRAMES_PER_SECTION: u32 = ((size_of::<BlockData>() << SECTION_BLOCK_SHIFT) / 4096) as u32;
+pub(super) const DESC_FRAMES_PER_MEM_SECTION: u32 =
+    (MEM_SECTION_FRAMES as usize * size_of::<FrameDesc>() / 4096) as u32;
+pub(super) const BLOCK_FRAMES_PER_MEM_SECTION: u32 =
+    ((size_of::<BlockData>() << MEM_SECTION_BLOCK_SHIFT) / 4096) as u32;
 
 pub(super) fn first_desc_of(section: usize) -> Pfn {
     Pfn(frames_of(section).0 as u32)

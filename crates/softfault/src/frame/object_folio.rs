@@ -90,7 +90,8 @@ impl<M: Machine> Memory<M> {
             return self.give_back(head, Fill::Raw);
         }
         let (b, order) = (BlockId::of(head), state.order());
-        let nr_kept = if order == Order::PMD && self.frames.is_bare(b) { self.make_whole_at_end(b) } else { 0 };
+        let nr_kept =
+            if order == Order::PMD && self.frames.lacks_tail_descs(b) { self.make_whole_at_end(b) } else { 0 };
         self.end_folio(head, order);
         match nr_kept {
             0 => self.release_run(head, order.nr_pages(), Content::Unknown),
@@ -110,7 +111,7 @@ impl<M: Machine> Memory<M> {
     /// and all sections that saw it have ended.
     pub(crate) fn end_folio(&self, first: Pfn, order: Order) {
         let (b, offset) = place(first);
-        debug_assert!(!self.frames.is_bare(b), "I51: frames on their own have descriptors");
+        debug_assert!(!self.frames.lacks_tail_descs(b), "I51: frames on their own have descriptors");
         if order != Order::BASE {
             self.frames.blocks.at(b).tails.clear(offset, order.nr_pages());
         }

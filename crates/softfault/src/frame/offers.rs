@@ -1,14 +1,14 @@
 //! The state of a block in one word, and what a block in that state offers.
 //!
 //! Frames in use, bits 0..16 (a hint between operations, exact at rest); tag of whoever has
-//! reserved it, bits 16..32 (a CPU, or the first of a team, plus 1; compaction); marks of classes
+//! reserved it, bits 16..32 (a CPU, or the first of a cluster, plus 1; compaction); marks of classes
 //! (`class.rs`) that have taken frames since the block was wholly free, bits 32, 34 and 35; whether a
 //! frame that is not zero was given back since all were zero, bit 33 (a hint); how many
 //! orders of runs it has lost, bits 36..40; of one with marks, whether its runs have been looked
 //! for, bit 40: until then the summaries are not told as they go. Zero is a block that is wholly free, so that
 //! blocks need no line written before they are first used.
 
-use super::class::{Class, MARKS};
+use super::class::{CLASS_MARKS, Class};
 use super::runs::RUN_ORDER;
 use super::summary::Kind;
 use crate::addr::BLOCK_FRAMES;
@@ -48,7 +48,7 @@ pub(super) fn offers(state: u64) -> u32 {
         }
     }
     let run = largest_run(state).min(nr_free.ilog2());
-    if state & MARKS != 0 {
+    if state & CLASS_MARKS != 0 {
         let runs = if state & SEEN != 0 { Kind::stays_up_to(run) } else { (nr_free > 1) as u32 * Kind::Unseen.bit() };
         return bits | Class::of_state(state).kind().bit() | runs;
     }
@@ -114,7 +114,7 @@ mod tests {
         let nr_free = BLOCK_FRAMES.saturating_sub(state & COUNT);
         let is_reserved = state & RESERVED != 0;
         let class = Class::of_state(state);
-        let is_movable = state & MARKS == 0;
+        let is_movable = state & CLASS_MARKS == 0;
         let is_part = nr_free > 0 && nr_free < BLOCK_FRAMES;
         let has = |kind: Kind| match kind {
             Kind::Any => nr_free > 0,

@@ -1,9 +1,9 @@
 //! The slow half of getting one frame: claim a word of the CPU's block, zero,
-//! hand to the group. Runs outside every section. `search` finds the word; the
-//! groups of other CPUs are emptied when it finds none. After that the refill is
+//! hand to the frame cache. Runs outside every section. `search` finds the word; the
+//! frame caches of other CPUs are emptied when it finds none. After that the refill is
 //! refused: nothing is reclaimed here. A CPU that begins a block while memory is
 //! short (`watch`) sets `Frames::is_low`, and the fault or operation that asked
-//! reacts once it is done (`space/relief.rs`).
+//! reacts once it is done (`space/reclaim.rs`).
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 
@@ -36,7 +36,7 @@ impl<M: Machine> Memory<M> {
                 let section = self.section();
                 let cpu = section.cpu();
                 if cpu.attention.load(Ordering::Acquire) & ATTENTION_THIEF == 0 {
-                    if let Some(pfn) = cpu.group(fill).pop() {
+                    if let Some(pfn) = cpu.frame_cache(fill).pop() {
                         return Ok(pfn);
                     }
                 } else {
@@ -63,7 +63,7 @@ impl<M: Machine> Memory<M> {
             let section = self.section();
             let cpu = section.cpu();
             let is_open = cpu.attention.load(Ordering::Acquire) == 0 && self.frames.is_marked(section.id());
-            if is_open && cpu.group(fill).put(pfn) {
+            if is_open && cpu.frame_cache(fill).put(pfn) {
                 return;
             }
         }
@@ -98,7 +98,7 @@ impl<M: Machine> Memory<M> {
             if search != Search::Everywhere || has_stolen {
                 return Err(OutOfFrames::Frame);
             }
-            if !self.steal_in_need() {
+            if !self.steal_in_last_resort() {
                 return Err(OutOfFrames::Frame);
             }
             has_stolen = true;
@@ -121,7 +121,7 @@ impl<M: Machine> Memory<M> {
         // would each be waited for. Asked for together, they arrive together.
         let (_, near) = self.frames.desc_near(Pfn(claim.base as u32));
         bits(claim.mask).for_each(|i| near.prefetch((claim.base + i) as usize));
-        let (base, left) = self.swap_group(fill, claim.base, claim.mask);
+        let (base, left) = self.exchange_cache(fill, claim.base, claim.mask);
         if left != 0 {
             self.release_word(base, left, fill.content());
         }
@@ -131,9 +131,9 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// Puts frames into this CPU's group; gives those that were there. Not while a
-    /// thief has the group in its hands (I10).
-    fn swap_group(&self, fill: Fill, base: u64, mask: u64) -> (u64, u64) {
+    /// Puts frames into this CPU's frame cache; gives those that were there. Not while a
+    /// thief has the frame cache in its hands (I10).
+    fn exchange_cache(&self, fill: Fill, base: u64, mask: u64) -> (u64, u64) {
         loop {
             {
                 let section = self.section();
@@ -143,7 +143,7 @@ impl<M: Machine> Memory<M> {
                     drop(section);
                     self.machine.relax();
                 } else if self.frames.is_marked(id) {
-                    return cpu.group(fill).replace(base, mask);
+                    return cpu.frame_cache(fill).replace(base, mask);
                 } else {
                     self.frames.mark(id);
                 }
@@ -151,28 +151,28 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Empties the groups of the CPUs that have any into the blocks; whether there was
+    /// Empties the frame caches of the CPUs that have any into the blocks; whether there was
     /// anything. Such CPUs keep no blocks for themselves, either.
-    pub(crate) fn steal_groups(&self) -> bool {
+    pub(crate) fn steal_caches(&self) -> bool {
         self.steal(&self.frames.marked(), |_| ())
     }
 
     /// The same of some, and the next time of others: for who can do without.
-    pub(crate) fn steal_some_groups(&self) -> bool {
+    pub(crate) fn steal_some_caches(&self) -> bool {
         let first = self.frames.next_robbed.load(Ordering::Relaxed);
         let (some, next) = self.frames.marked().some_from(first, NR_ROBBED);
         self.frames.next_robbed.store(next, Ordering::Relaxed);
         self.steal(&some, |_| ())
     }
 
-    /// The same for the owner of the turn in need: CPUs that have nothing left need not be
+    /// The same for the owner of the last-resort turn: CPUs that have nothing left need not be
     /// asked the next time.
-    pub(super) fn steal_in_need(&self) -> bool {
+    pub(super) fn steal_in_last_resort(&self) -> bool {
         self.steal(&self.frames.marked(), |id| self.unmark(id))
     }
 
-    /// One thief at a time; a CPU that wants its group meanwhile waits outside its
-    /// section. `emptied` hears of each CPU whose groups are empty, before they may be used
+    /// One thief at a time; a CPU that wants its frame cache meanwhile waits outside its
+    /// section. `emptied` hears of each CPU whose frame caches are empty, before they may be used
     /// again.
     fn steal(&self, marked: &CpuSet, emptied: impl Fn(CpuId)) -> bool {
         while self.thief.swap(1, Ordering::Acquire) != 0 {
@@ -192,7 +192,7 @@ impl<M: Machine> Memory<M> {
             let cpu = self.cpu(id);
             for fill in Fill::ALL {
                 pace.step();
-                let (base, mask) = cpu.group(fill).replace(0, 0);
+                let (base, mask) = cpu.frame_cache(fill).replace(0, 0);
                 if mask != 0 {
                     found = true;
                     self.release_word(base, mask, fill.content());

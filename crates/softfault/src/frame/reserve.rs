@@ -5,7 +5,7 @@
 //! across them and a refusal is as exact as without them. They are chained by bitmap words, up
 //! to 64 frames each: the first frame's descriptor says which, and which group comes next.
 //!
-//! Taking and filling wants a [`Pressure`], of which each [`Memory`] has one. `space/relief.rs`
+//! Taking and filling wants a [`Pressure`], of which each [`Memory`] has one. `space/reclaim.rs`
 //! keeps it beside the lock of the reaction and lends it to who has the lock, so that the
 //! compiler refuses anybody else. What was taken goes back like any other frame; the reserve is
 //! filled again, from anywhere, once as much is free as the watermark `high`.
@@ -139,7 +139,7 @@ impl<M: Machine> Memory<M> {
         let least = self.frames.reserve.nr_missing().saturating_sub(FRAMES_PER_REACTION);
         while self.frames.reserve.nr_missing() > least {
             // Not while somebody is about to be refused: these frames are for him.
-            let Some(_held) = self.hold_unless_in_need() else { return };
+            let Some(_held) = self.hold_unless_last_resort() else { return };
             let before = self.nr_reserve_pages();
             if !self.frames.set_aside(pressure, self.frames.reserve.nr_missing() - least) {
                 return;

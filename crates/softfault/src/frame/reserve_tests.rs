@@ -25,9 +25,9 @@ fn take_all(vm: &Vm<Plain>) -> Vec<Pfn> {
 
 /// A CPU begins a block, and the next fault or operation reacts.
 fn begin_and_react(vm: &Vm<Plain>) {
-    vm.cpu(CpuId(0)).looks_after.set(1);
+    vm.cpu(CpuId(0)).samples_after.set(1);
     vm.begun(BlockId(0));
-    vm.relieve_if_low();
+    vm.reclaim_if_low();
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_is_kept_counts_for_the_watermarks() {
     let marks = vm.watermarks();
     let mut others = take_all(&vm);
     assert!(marks.high_pages > marks.min_pages && vm.nr_reserve_pages() == marks.min_pages);
-    vm.steal_groups();
+    vm.steal_caches();
     assert!(vm.nr_to_high().abs_diff(marks.high_pages - marks.min_pages) <= 64, "{} to {marks:?}", vm.nr_to_high());
     others.drain(..2 * marks.high_pages as usize).for_each(|pfn| vm.release_one(pfn, Content::Unknown));
     assert_eq!(vm.nr_to_high(), 0);
@@ -108,11 +108,11 @@ fn what_is_kept_counts_for_the_watermarks() {
 
 /// Whoever is about to be refused comes first.
 #[test]
-fn nothing_is_set_aside_while_somebody_is_in_need() {
+fn nothing_is_set_aside_while_a_last_resort_runs() {
     let vm = vm(16 * BLOCK_FRAMES, keeping());
     let nr_kept = vm.nr_reserve_pages();
     assert_eq!(vm.spend_reserve(100), 100);
-    let turn = vm.in_need();
+    let turn = vm.last_resort();
     begin_and_react(&vm);
     assert_eq!(vm.nr_reserve_pages(), nr_kept - 100);
     drop(turn);

@@ -22,9 +22,9 @@ pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
 use super::blocks::word_base;
 use super::class::Class;
 use super::desc::FrameKind;
-use super::lay_out::{BLOCK_FRAMES_PER_SECTION, DESC_FRAMES_PER_SECTION, REMOVED, first_desc_of};
+use super::lay_out::{BLOCK_FRAMES_PER_MEM_SECTION, DESC_FRAMES_PER_MEM_SECTION, REMOVED, first_desc_of};
+use super::mem_sections::{MEM_SECTION_FRAMES, MEM_SECTION_SHIFT, frames_of};
 use super::runs::BLOCK_WORDS;
-use super::sections::{SECTION_FRAMES, SECTION_SHIFT, frames_of};
 use super::{Content, Frames, Memory, OutOfFrames};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
@@ -36,8 +36,8 @@ use crate::sync::Ordering;
 use core::ops::Range;
 
 /// Frames for the descriptors of a section, and for its blocks: 2^order of them.
-const DESC_ORDER: Order = Order(DESC_FRAMES_PER_SECTION.ilog2() as u8);
-const BLOCK_ORDER: Order = Order(BLOCK_FRAMES_PER_SECTION.next_power_of_two().ilog2() as u8);
+const DESC_ORDER: Order = Order(DESC_FRAMES_PER_MEM_SECTION.ilog2() as u8);
+const BLOCK_ORDER: Order = Order(BLOCK_FRAMES_PER_MEM_SECTION.next_power_of_two().ilog2() as u8);
 
 /// Metadata of sections that are about to come: the first frame of the descriptors of one, whose descriptor names the
 /// first frame of its blocks, and the next.
@@ -46,8 +46,9 @@ struct Chain(OptPfn);
 /// The sections that a range is made of.
 fn sections_of(range: &FrameRange) -> Option<Range<usize>> {
     let (first, end) = (u64::from(range.first.0), range.end());
-    let is_whole = range.nr_frames > 0 && first.is_multiple_of(SECTION_FRAMES) && end.is_multiple_of(SECTION_FRAMES);
-    is_whole.then_some((first >> SECTION_SHIFT) as usize..(end >> SECTION_SHIFT) as usize)
+    let is_whole =
+        range.nr_frames > 0 && first.is_multiple_of(MEM_SECTION_FRAMES) && end.is_multiple_of(MEM_SECTION_FRAMES);
+    is_whole.then_some((first >> MEM_SECTION_SHIFT) as usize..(end >> MEM_SECTION_SHIFT) as usize)
 }
 
 impl<M: Machine> Memory<M> {
@@ -177,7 +178,7 @@ impl<M: Machine> Memory<M> {
         if range.end() > self.nr_frames() || !sections.clone().all(|section| self.frames.is_present(section)) {
             return Err(RemoveMemoryRefusal::NotThere);
         }
-        self.steal_groups();
+        self.steal_caches();
         let blocks = BlockId::of(range.first).0..(range.end() / BLOCK_FRAMES) as u32;
         self.claim_to_remove(blocks)?;
         let frames = (range.first.0..).take(range.nr_frames as usize).map(Pfn);
@@ -194,7 +195,7 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// Watermarks are a share of the memory that there is; the reserve is filled when memory is relieved next. Under
+    /// Watermarks are a share of the memory that there is; the reserve is filled when memory is reclaimed next. Under
     /// the lock of resizes.
     fn marks_follow(&self) {
         let (nr_pages, tunables) = (self.nr_total_pages.load(Ordering::Relaxed), &self.tunables);
@@ -212,8 +213,8 @@ impl<M: Machine> Memory<M> {
         let mut pace = Pace::new(&self.machine);
         for b in blocks.clone().map(BlockId) {
             pace.step();
-            let refusal = if self.frames.is_anybody_in_need() {
-                RemoveMemoryRefusal::InNeed
+            let refusal = if self.frames.is_last_resort_active() {
+                RemoveMemoryRefusal::LastResort
             } else if self.frames.blocks.at(b).claim_words(0..BLOCK_WORDS, !0) {
                 self.count_taken(BLOCK_FRAMES);
                 self.frames.blocks.at(b).mark(Class::Fixed);

@@ -2,12 +2,12 @@
 //!
 //! What is no private page comes from blocks of its class (`stays`).
 //!
-//! The order of the search: the CPU's own block, an unreserved one of its zone with
+//! The order of the search: the CPU's own block, an unreserved one of its home blocks with
 //! some frames, any unreserved one with some, any unreserved one, any block. A
-//! refill is refused only after the groups of other CPUs have been emptied, too.
+//! refill is refused only after the frame caches of other CPUs have been emptied, too.
 //!
 //! A search may look at some blocks in vain, so it answers other CPUs meanwhile. After
-//! an answer the CPU may be another: zones are kept as values, and a block is
+//! an answer the CPU may be another: home blocks are kept as values, and a block is
 //! reserved for the CPU at that moment.
 //!
 //! Locks on entry: none, no section. The caller is counted as a holder.
@@ -42,9 +42,9 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The blocks at which this CPU looks first.
-    pub(super) fn zone(&self) -> BlockRange {
+    pub(super) fn home_range(&self) -> BlockRange {
         let cpu = self.this_cpu_data();
-        cpu.zone()
+        cpu.home_range()
     }
 
     /// Claims up to `most` frames of one bitmap word, wherever there are some.
@@ -69,7 +69,7 @@ impl<M: Machine> Memory<M> {
                 return Some(claim);
             }
             if let Some(b) = OptBlock::from_word(cpu.block.get()).get() {
-                frames.blocks.at(b).unreserve(cpu.home.tag());
+                frames.blocks.at(b).unreserve(cpu.locality.tag());
                 cpu.block.set(0);
             }
             if !self.reserve_next(&mut pace) {
@@ -84,19 +84,19 @@ impl<M: Machine> Memory<M> {
 
     fn any_block(&self) -> impl Iterator<Item = BlockId> {
         let blocks = &self.frames.blocks;
-        blocks.offering(Kind::Any, blocks.names(), self.zone().start)
+        blocks.offering(Kind::Any, blocks.names(), self.home_range().start)
     }
 
-    /// Reserves a block for the CPU. Its zone comes first, unless little is left
+    /// Reserves a block for the CPU. Its home blocks come first, unless little is left
     /// there: a frame that this CPU gave back has its descriptor, and its neighbour's,
-    /// in this CPU's cache. Where there are not enough blocks for all CPUs, its team's.
+    /// in this CPU's cache. Where there are not enough blocks for all CPUs, its cluster's.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
-        if self.frames.nr_team > 1 && self.join_team() {
+        if self.frames.nr_cluster > 1 && self.join_cluster() {
             return true;
         }
-        let (zone, all) = (self.zone(), self.frames.blocks.names());
+        let (home_range, all) = (self.home_range(), self.frames.blocks.names());
         let search = self.this_cpu_data().search_from();
-        [(zone, Kind::Room), (all, Kind::Room), (zone, Kind::Spare), (all, Kind::Spare)]
+        [(home_range, Kind::Room), (all, Kind::Room), (home_range, Kind::Spare), (all, Kind::Spare)]
             .into_iter()
             .chain(Class::Movable.lenders().map(|kind| (all, kind)))
             .flat_map(|(some, kind)| self.frames.blocks.offering(kind, some, search))
@@ -106,14 +106,14 @@ impl<M: Machine> Memory<M> {
             })
     }
 
-    /// From now on this CPU takes frames from the block that its team has reserved, if it
+    /// From now on this CPU takes frames from the block that its cluster has reserved, if it
     /// has one with some left.
-    fn join_team(&self) -> bool {
+    fn join_cluster(&self) -> bool {
         let cpu = self.this_cpu_data();
-        let first = self.cpu(cpu.home.first_of_team());
-        let Some(b) = OptBlock::from_word(first.team_block.load(Ordering::Relaxed)).get() else { return false };
+        let first = self.cpu(cpu.locality.first_of_cluster());
+        let Some(b) = OptBlock::from_word(first.cluster_block.load(Ordering::Relaxed)).get() else { return false };
         let block = self.frames.blocks.at(b);
-        let is_ours = cpu.block.get() == 0 && block.owner() == cpu.home.tag() && block.nr_free() > 0;
+        let is_ours = cpu.block.get() == 0 && block.owner() == cpu.locality.tag() && block.nr_free() > 0;
         if is_ours {
             cpu.block.set(OptBlock::some(b).to_word());
             cpu.word.set(0);
@@ -129,11 +129,11 @@ impl<M: Machine> Memory<M> {
         if cpu.block.get() != 0 {
             return true;
         }
-        let is_ours = self.frames.blocks.at(b).reserve(cpu.home.tag());
+        let is_ours = self.frames.blocks.at(b).reserve(cpu.locality.tag());
         if is_ours {
-            if self.frames.nr_team > 1 {
-                let first = self.cpu(cpu.home.first_of_team());
-                first.team_block.store(OptBlock::some(b).to_word(), Ordering::Relaxed);
+            if self.frames.nr_cluster > 1 {
+                let first = self.cpu(cpu.locality.first_of_cluster());
+                first.cluster_block.store(OptBlock::some(b).to_word(), Ordering::Relaxed);
             }
             cpu.block.set(OptBlock::some(b).to_word());
             cpu.word.set(0);
@@ -149,7 +149,7 @@ impl Frames {
     #[inline]
     pub(super) fn claim_own(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
         let b = OptBlock::from_word(cpu.block.get()).get()?;
-        let (block, tag) = (self.blocks.at(b), cpu.home.tag());
+        let (block, tag) = (self.blocks.at(b), cpu.locality.tag());
         if block.owner() != tag && (block.class() != Class::Movable || !block.reserve(tag)) {
             return None;
         }

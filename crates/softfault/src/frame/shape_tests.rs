@@ -10,7 +10,7 @@ use crate::tunables::Tunables;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-/// Frames and CPUs: two blocks, more CPUs than blocks, an end within a block, tracts of
+/// Frames and CPUs: two blocks, more CPUs than blocks, an end within a block, block groups of
 /// one word and one block less and more.
 const SHAPES: [(u64, usize); 7] = [
     (2 * 512, 1),
@@ -84,7 +84,7 @@ impl Shape {
     fn step(&mut self, most_of_64: u64) {
         be(self.random(self.nr_cpus) as u16);
         match self.random(64) {
-            0 => _ = self.vm.steal_groups(),
+            0 => _ = self.vm.steal_caches(),
             1 => {
                 let b = BlockId(self.random(self.vm.frames.blocks.nr()) as u32);
                 drop(self.vm.claim_rest(b, self.vm.hold()));
@@ -107,7 +107,7 @@ impl Shape {
         }
         self.check();
         assert_eq!(self.vm.nr_free_pages(), self.vm.nr_total_pages.get());
-        self.vm.steal_groups();
+        self.vm.steal_caches();
         let nr_whole = self.vm.frames.blocks.iter().filter(|block| block.nr_free_exact() == BLOCK_FRAMES).count();
         let huge: Vec<HugeFrame> = core::iter::from_fn(|| self.vm.obtain_huge().ok()).collect();
         assert_eq!(huge.len(), nr_whole, "I40: whole blocks are denied");

@@ -1,4 +1,4 @@
-//! CPUs and their blocks: shares, teams, and what becomes of a block that its CPU has left.
+//! CPUs and their blocks: shares, clusters, and what becomes of a block that its CPU has left.
 
 use super::class::Class;
 use super::summary::Kind;
@@ -28,16 +28,19 @@ fn own(vm: &Vm<Plain>, id: u16) -> Option<BlockId> {
 }
 
 #[test]
-fn zones_are_equal_though_the_metadata_lie_in_one() {
+fn home_ranges_are_equal_though_the_metadata_lie_in_one() {
     let vm = vm(2);
-    let zones: Vec<u32> = (0..2).map(|id| vm.cpu(CpuId(id)).zone()).map(|zone| zone.end.0 - zone.start.0).collect();
-    assert_eq!(zones, [4, 4]);
+    let home_ranges: Vec<u32> = (0..2)
+        .map(|id| vm.cpu(CpuId(id)).home_range())
+        .map(|home_range| home_range.end.0 - home_range.start.0)
+        .collect();
+    assert_eq!(home_ranges, [4, 4]);
 }
 
 #[test]
 fn neighbours_share_a_block_where_there_are_fewer_than_four_for_each() {
     let vm = vm(4);
-    assert_eq!(vm.frames.nr_team, 2);
+    assert_eq!(vm.frames.nr_cluster, 2);
     let blocks: Vec<BlockId> = (0..4).map(|id| begin(&vm, id)).collect();
     assert!(blocks[0] == blocks[1] && blocks[2] == blocks[3] && blocks[0] != blocks[2], "{blocks:?}");
     let alone = self::vm(2);
@@ -70,19 +73,19 @@ fn compaction_may_have_the_block_of_an_idle_cpu() {
     robbed.insert(CpuId(1));
     vm.end_reservations(&robbed);
     assert!(vm.claim_rest(b, vm.hold()).is_none(), "it still has");
-    vm.steal_groups();
+    vm.steal_caches();
     assert!(vm.claim_rest(b, vm.hold()).is_some());
     // It was given back, and the CPU goes on.
     assert_eq!(begin(&vm, 1), b);
 }
 
-/// Teams are CPUs 0 and 1, 2 and 3.
+/// Clusters are CPUs 0 and 1, 2 and 3.
 #[test]
-fn a_block_stays_with_the_team_while_one_of_it_has_frames() {
+fn a_block_stays_with_the_cluster_while_one_of_it_has_frames() {
     let vm = vm(4);
     let blocks = [1, 3].map(|id| begin(&vm, id));
     be(2);
-    assert_eq!((vm.frames.nr_team, begin(&vm, 2)), (2, blocks[1]));
+    assert_eq!((vm.frames.nr_cluster, begin(&vm, 2)), (2, blocks[1]));
     be(0);
     vm.cpu(CpuId(1)).raw.replace(0, 0);
     vm.cpu(CpuId(2)).raw.replace(0, 0);
@@ -90,11 +93,11 @@ fn a_block_stays_with_the_team_while_one_of_it_has_frames() {
     assert_eq!(blocks.map(|b| vm.frames.blocks.at(b).owner()), [0, 3], "CPU 3 still has some");
 }
 
-/// 512 CPUs of 32 MiB are four teams.
+/// 512 CPUs of 32 MiB are four clusters.
 #[test]
-fn a_thief_asks_each_cpu_of_a_team_once() {
+fn a_thief_asks_each_cpu_of_a_cluster_once() {
     let vm = vm_of(512, 16 * BLOCK_FRAMES, Tunables::default()).unwrap();
-    assert_eq!(vm.frames.nr_team, 128);
+    assert_eq!(vm.frames.nr_cluster, 128);
     // One turn for 96 steps.
     let nr_turns = |nr_robbed| {
         let before = vm.machine.nr_relaxed.get();
@@ -104,7 +107,7 @@ fn a_thief_asks_each_cpu_of_a_team_once() {
     assert!((5..=6).contains(&nr_turns(512)), "no others have frames");
     (0..512).for_each(|id| vm.frames.mark(CpuId(id)));
     assert!((10..=11).contains(&nr_turns(512)), "{}", nr_turns(512));
-    assert!(nr_turns(16) <= 2, "those of one team");
+    assert!(nr_turns(16) <= 2, "those of one cluster");
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn where_all_blocks_are_begun_one_is_given_up_for_what_stays() {
     assert_eq!(OptBlock::from_word(vm.cpu(CpuId(0)).fixed_block.get()).get(), Some(b));
 }
 
-/// 128 CPUs of 256 MiB have four homes.
+/// 128 CPUs of 256 MiB have four neighbourhoods.
 #[test]
 fn what_stays_comes_from_the_block_of_a_neighbour() {
     let vm = vm(4);
@@ -156,7 +159,7 @@ fn the_last_whole_block_is_not_begun_for_a_few_frames() {
     let vm = vm(1);
     vm.obtain(Fill::Fixed).unwrap();
     let own = OptBlock::from_word(vm.cpu(CpuId(0)).fixed_block.get()).get().unwrap();
-    vm.steal_groups();
+    vm.steal_caches();
     let blocks = &vm.frames.blocks;
     let last = blocks.names().iter().find(|b| *b != own && blocks.at(*b).nr_free() == BLOCK_FRAMES).unwrap();
     for b in blocks.names().iter().filter(|b| *b != last) {
@@ -207,7 +210,7 @@ fn what_stays_is_marked_in_blocks_of_others() {
 fn tables_go_to_blocks_of_nobody() {
     let vm = vm(1);
     let own = begin(&vm, 0);
-    vm.steal_groups();
+    vm.steal_caches();
     let blocks = &vm.frames.blocks;
     for b in blocks.names().iter() {
         let nr_kept = if blocks.at(b).class() == Class::Fixed { 0 } else { 8 };

@@ -51,14 +51,14 @@ impl<M: Machine> Memory<M> {
         VmStat { nr_free_pages: self.nr_free_pages(), nr_total_pages, events }
     }
 
-    /// Free frames, those in per-CPU groups included. Answers other CPUs meanwhile.
+    /// Free frames, those in per-CPU frame caches included. Answers other CPUs meanwhile.
     pub(crate) fn nr_free_pages(&self) -> u64 {
         let mut pace = Pace::new(&self.machine);
-        let mut nr_free = self.nr_free_at_first + self.frames.later.nr_pages();
+        let mut nr_free = self.nr_free_at_first + self.frames.deferred.nr_pages();
         for id in 0..self.machine.nr_cpus() {
             pace.step();
             let cpu = self.cpu(CpuId(id as u16));
-            nr_free = nr_free.wrapping_sub(cpu.batches.nr_taken.get()).wrapping_add(cpu.nr_in_groups());
+            nr_free = nr_free.wrapping_sub(cpu.batches.nr_taken.get()).wrapping_add(cpu.nr_in_caches());
         }
         // Frames that one CPU claims and another gives back meanwhile make it any number.
         (nr_free as i64).max(0) as u64

@@ -46,7 +46,7 @@ fn each_size_is_counted() {
     assert_eq!(vm.nr_free_pages(), vm.nr_total_pages.get());
     for fill in [Fill::Raw, Fill::Zeroed, Fill::Fixed] {
         there_and_back(&vm, 1, || vm.obtain(fill).unwrap(), |pfn| vm.give_back(pfn, Fill::Raw));
-        // Into the group of a CPU, or to the block if it is not of that group.
+        // Into the frame cache of a CPU, or to the block if it is not of that frame cache.
         there_and_back(&vm, 1, || vm.obtain(Fill::Fixed).unwrap(), |pfn| vm.give_back(pfn, Fill::Fixed));
     }
     for order in [Order(2), Order(4), Order(7), Order(8)] {
@@ -59,9 +59,9 @@ fn each_size_is_counted() {
     }
     let whole = || vm.obtain_huge().unwrap();
     there_and_back(&vm, BLOCK_FRAMES, whole, |huge| vm.give_back_huge(huge.first, Content::Unknown));
-    vm.steal_groups();
+    vm.steal_caches();
     is_counted(&vm);
-    assert_eq!(vm.frames.nr_free_in_blocks(), vm.nr_total_pages.get(), "nothing is in groups");
+    assert_eq!(vm.frames.nr_free_in_blocks(), vm.nr_total_pages.get(), "nothing is in frame caches");
     assert!(vm.cpus.iter().all(|cpu| cpu.batches.nr_taken.get() != 0), "single words say more or less than nothing");
 }
 
@@ -104,7 +104,7 @@ fn compaction_counts_both_blocks() {
         space.handle_fault(AT + (page << 12), Access::Write).unwrap();
     }
     be(1);
-    vm.steal_groups();
+    vm.steal_caches();
     let nr_free = vm.nr_free_pages();
     let whole: Vec<_> = core::iter::from_fn(|| vm.obtain_huge().ok()).collect();
     let made = vm.compact_step(&CompactBudget::BACKGROUND);

@@ -25,21 +25,21 @@ const LAST_FRAMES: u64 = 8;
 
 impl<M: Machine> Memory<M> {
     /// From the block that the CPU used last for the class, another such block of
-    /// its zone, one of its home, a new one there; then the same of all. From the end, since
+    /// its home blocks, one of its neighbourhood, a new one there; then the same of all. From the end, since
     /// pages are taken from the start. The last frames of the CPU's block wait until it has
     /// another: all levels would be told that there is none, and then that there is one.
     ///
     /// A new block is one with many free frames, so that it serves for long: half of it or more
-    /// before a CPU looks beyond its home.
+    /// before a CPU looks beyond its neighbourhood.
     pub(super) fn claim_marked(&self, class: Class, most: u64, pace: &mut Pace<'_, M>) -> Option<Claim> {
         let blocks = &self.frames.blocks;
-        let (zone, all, kind) = (self.zone(), blocks.names(), class.kind());
-        let home = if class == Class::Pinned { all } else { self.this_cpu_data().home.blocks() };
+        let (home_range, all, kind) = (self.home_range(), blocks.names(), class.kind());
+        let nearby = if class == Class::Pinned { all } else { self.this_cpu_data().locality.blocks() };
         let own = self.this_cpu_data().last_block(class).and_then(|word| OptBlock::from_word(word.get()).get());
         let own = own.filter(|b| blocks.at(*b).class() == class);
-        let near = [(zone, kind), (home, kind), (zone, Kind::Run8), (home, Kind::Run8)];
-        let far = [(all, kind), (all, Kind::Run8), (zone, Kind::Room), (home, Kind::Room), (all, Kind::Room)];
-        let last = [(zone, Kind::Spare), (home, Kind::Spare), (all, Kind::Spare)];
+        let near = [(home_range, kind), (nearby, kind), (home_range, Kind::Run8), (nearby, Kind::Run8)];
+        let far = [(all, kind), (all, Kind::Run8), (home_range, Kind::Room), (nearby, Kind::Room), (all, Kind::Room)];
+        let last = [(home_range, Kind::Spare), (nearby, Kind::Spare), (all, Kind::Spare)];
         let far = far.into_iter().chain(class.lenders().map(|kind| (all, kind))).chain(last);
         let others = |(some, kind)| blocks.offering_last(kind, some).filter(move |b| Some(*b) != own);
         let (near, far) = (near.into_iter().flat_map(others), far.flat_map(others));
@@ -74,7 +74,7 @@ impl<M: Machine> Memory<M> {
             return None;
         }
         block.mark(class);
-        block.unreserve(cpu.home.tag());
+        block.unreserve(cpu.locality.tag());
         cpu.block.set(0);
         self.claim_marked_of(b, most, class)
     }

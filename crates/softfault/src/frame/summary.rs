@@ -4,14 +4,14 @@
 //! ```text
 //! level 2   one bit for each word of level 1 ...            until one row is left
 //! level 1   one bit for each word of level 0
-//! level 0   one bit for each block; a word is a tract: 64 blocks, or fewer, so that
-//!           each CPU's share is some tracts, and those are a word of level 1
+//! level 0   one bit for each block; a word is a block group: 64 blocks, or fewer, so that
+//!           each CPU's share is some block groups, and those are a word of level 1
 //! row       the words of all kinds for the same blocks: four lines
 //! ```
 //! A set bit says that the block, or the whole word below, has *nothing* of the kind:
 //! so a row of zeroes stands for free memory, and memory that nobody has used needs no
 //! row written. (Of kinds that such memory has not it says the opposite.) Zones of CPUs
-//! consist of whole tracts, so that no line of level 0 serves two, save where a node ends.
+//! consist of whole block groups, so that no line of level 0 serves two, save where a node ends.
 //!
 //! A bit above is never set at rest while something below is there (I40). Whoever
 //! makes something available clears the bits *after* that, from the block up, each by a
@@ -53,7 +53,7 @@ use shape::{MAX_LEVELS, levels_of, widths_of};
 const NR_KINDS: usize = 32;
 const NOTHING: u64 = !0;
 
-/// Where a row of level 0 has the frames in use of its tract, as blocks count them
+/// Where a row of level 0 has the frames in use of its block group, as blocks count them
 /// ([`weight`](super::offers::weight)), and, in another line, what that was when somebody
 /// last looked.
 const USED: usize = NR_KINDS - 2;
@@ -127,19 +127,19 @@ impl Summary {
     #[inline(never)]
     pub(super) fn weigh(&self, b: BlockId, more_used: u64) {
         if u64::from(self.nr_blocks) > FEW_BLOCKS {
-            self.rows.at(self.tract_of(b) as usize).0[USED].fetch_add(more_used, Ordering::Relaxed);
+            self.rows.at(self.block_group_of(b) as usize).0[USED].fetch_add(more_used, Ordering::Relaxed);
         }
     }
 
-    /// Frames in use in a tract, as counted: any number for a moment while changes are
+    /// Frames in use in a block group, as counted: any number for a moment while changes are
     /// under way.
-    pub(crate) fn nr_used(&self, tract: u32) -> u64 {
-        self.rows.at(tract as usize).0[USED].load(Ordering::Relaxed)
+    pub(crate) fn nr_used(&self, block_group: u32) -> u64 {
+        self.rows.at(block_group as usize).0[USED].load(Ordering::Relaxed)
     }
 
     /// By how much that has grown since it was last asked for, wrapping around.
-    pub(super) fn recount(&self, tract: u32) -> u64 {
-        let row = self.rows.at(tract as usize);
+    pub(super) fn recount(&self, block_group: u32) -> u64 {
+        let row = self.rows.at(block_group as usize);
         let now = row.0[USED].load(Ordering::Relaxed);
         if now == row.0[SEEN].load(Ordering::Relaxed) {
             return 0;
@@ -148,26 +148,27 @@ impl Summary {
     }
 
     /// What it was then. For the checker.
-    pub(super) fn nr_seen(&self, tract: u32) -> u64 {
-        self.rows.at(tract as usize).0[SEEN].load(Ordering::Relaxed)
+    pub(super) fn nr_seen(&self, block_group: u32) -> u64 {
+        self.rows.at(block_group as usize).0[SEEN].load(Ordering::Relaxed)
     }
 
     pub(crate) fn nr_places(&self) -> u32 {
         self.nr_blocks
     }
 
-    pub(crate) fn nr_tracts(&self) -> u32 {
+    pub(crate) fn nr_block_groups(&self) -> u32 {
         self.nr_rows(0)
     }
 
     /// Its blocks. Zones begin where one begins.
-    pub(crate) fn blocks_of(&self, tract: u32) -> BlockRange {
-        let [start, end] = [tract, tract + 1].map(|tract| BlockId((tract * self.tract()).min(self.nr_blocks)));
+    pub(crate) fn blocks_of(&self, block_group: u32) -> BlockRange {
+        let [start, end] = [block_group, block_group + 1]
+            .map(|block_group| BlockId((block_group * self.block_group()).min(self.nr_blocks)));
         BlockRange { start, end }
     }
 
-    pub(crate) fn tract_of(&self, b: BlockId) -> u32 {
-        b.0 / self.tract()
+    pub(crate) fn block_group_of(&self, b: BlockId) -> u32 {
+        b.0 / self.block_group()
     }
 
     /// What lies past the end of memory has nothing.
@@ -198,13 +199,13 @@ impl Summary {
         self.starts[1..self.nr_levels].iter().filter(|start| **start as usize <= row).count()
     }
 
-    /// Blocks in a tract.
-    fn tract(&self) -> u32 {
+    /// Blocks in a block group.
+    fn block_group(&self) -> u32 {
         self.widths[0]
     }
 
-    /// Tracts that one CPU's zone should have all of, or none, since they share a row.
-    pub(crate) fn nr_tracts_in_share(&self) -> u32 {
+    /// Block groups that one CPU's home blocks should have all of, or none, since they share a row.
+    pub(crate) fn nr_block_groups_in_share(&self) -> u32 {
         if self.widths[1] < 64 { self.widths[1] } else { 1 }
     }
 
@@ -255,7 +256,7 @@ impl Summary {
     }
 
     fn place_of(&self, b: BlockId) -> Place {
-        Place { level: 0, row: b.0 / self.tract(), bit: b.0 % self.tract() }
+        Place { level: 0, row: b.0 / self.block_group(), bit: b.0 % self.block_group() }
     }
 
     /// Block `b` has something of the kind now. Called after it has.

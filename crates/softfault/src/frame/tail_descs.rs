@@ -10,7 +10,7 @@
 //! frame is 128 such descriptors: whoever looks a tail up reads there what it read before. So no reader of
 //! descriptors has to ask first whether there are any, and nothing is to be told when they come back.
 //!
-//! A look-up finds the word of its section apart and looks at the block. That costs two lines, for all
+//! A lookup finds the word of its section apart and looks at the block. That costs two lines, for all
 //! frames of such a section and for no others. A section stays apart for good: where the frames that come
 //! back are others than those that went, this is where they are looked for.
 //!
@@ -25,7 +25,7 @@
 //! Locks on entry: none.
 
 use super::desc_frames::{DESCS_PER_FRAME, NR_QUARTERS, place_of};
-use super::sections::SECTION_SHIFT;
+use super::mem_sections::MEM_SECTION_SHIFT;
 use super::{Class, Content, Fill, FrameKind, Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
@@ -50,7 +50,7 @@ fn owner_of(b: BlockId, quarter: usize) -> u64 {
 
 impl Frames {
     /// Whether the tails of the folio that fills the block have no descriptors.
-    pub(crate) fn is_bare(&self, b: BlockId) -> bool {
+    pub(crate) fn lacks_tail_descs(&self, b: BlockId) -> bool {
         self.desc_frames(b).get(NR_OF_TAILS) == Some(self.zero)
     }
 
@@ -65,7 +65,7 @@ impl Frames {
     /// Nobody finds the descriptors of these tails from now on, but who is in a section. No entry names the
     /// folio, which fills the block and is the caller's to change. `None` if they lie in frames without
     /// descriptors, which nobody could have.
-    pub(crate) fn make_bare(&self, b: BlockId) -> Option<FormerDescs> {
+    pub(crate) fn drop_tail_descs(&self, b: BlockId) -> Option<FormerDescs> {
         let frames = self.desc_frames(b);
         let mut former = FormerDescs([self.zero; NR_OF_TAILS]);
         for (i, pfn) in former.0.iter_mut().enumerate() {
@@ -74,7 +74,7 @@ impl Frames {
         // The last one says that all are.
         (1..NR_QUARTERS).for_each(|quarter| frames.set(quarter, self.zero));
         // After them: who finds it apart finds them.
-        self.descs.take_apart((b.first_frame().0 >> SECTION_SHIFT) as usize);
+        self.descs.take_apart((b.first_frame().0 >> MEM_SECTION_SHIFT) as usize);
         Some(former)
     }
 
@@ -90,14 +90,14 @@ impl Frames {
     /// I51 of a block: its descriptors are in frames that are reserved for them, or those of a folio's
     /// tails are nowhere. The first frame for which that is not so.
     pub(crate) fn wrong_descs(&self, b: BlockId) -> Option<Pfn> {
-        let is_apart = self.descs.is_apart((b.first_frame().0 >> SECTION_SHIFT) as usize);
+        let is_apart = self.descs.is_apart((b.first_frame().0 >> MEM_SECTION_SHIFT) as usize);
         let frames = self.desc_frames(b);
         (0..NR_QUARTERS).find_map(|quarter| {
             let is_right = match frames.get(quarter) {
                 None => true,
                 Some(_) if !is_apart => false,
-                Some(pfn) if pfn == self.zero => quarter > 0 && self.is_bare(b) && self.is_filled_by_folio(b),
-                Some(pfn) => quarter > 0 && !self.is_bare(b) && self.has_descs_of(pfn) == Some((b, quarter)),
+                Some(pfn) if pfn == self.zero => quarter > 0 && self.lacks_tail_descs(b) && self.is_filled_by_folio(b),
+                Some(pfn) => quarter > 0 && !self.lacks_tail_descs(b) && self.has_descs_of(pfn) == Some((b, quarter)),
             };
             (!is_right).then_some(Pfn(b.first_frame().0 + (quarter as u64 * DESCS_PER_FRAME) as u32))
         })
@@ -158,7 +158,7 @@ impl<M: Machine> Memory<M> {
 
     /// The same without a wait, for callers who may hold frames.
     pub(crate) fn desc_spares_if_free(&self) -> Result<DescSpares, OutOfFrames> {
-        if self.frames.is_quiet() {
+        if self.frames.is_frozen() {
             return Err(OutOfFrames::Frame);
         }
         let _held = self.hold();

@@ -1,6 +1,6 @@
 //! The allocator against a set of frame numbers.
 
-use super::sight::ATTEMPTS_IN_NOISE;
+use super::last_resort::ATTEMPTS_BEFORE_FREEZE;
 use super::want::Search;
 use super::want::{Content, Fill};
 use super::{FrameKind, FreeBatch, OutOfFrames};
@@ -100,12 +100,12 @@ fn random_orders_against_a_map() {
 }
 
 #[test]
-fn groups_of_others_are_used_before_an_allocation_fails() {
+fn caches_of_others_are_used_before_an_allocation_fails() {
     let vm = vm(1024, Tunables::default());
     let order = Order(6);
     let single = vm.obtain(Fill::Zeroed).unwrap();
     mark(&vm, single, Order::BASE, FrameKind::Meta);
-    // 63 frames of the first word are in the group now; blocks alone could give
+    // 63 frames of the first word are in the frame cache now; blocks alone could give
     // fewer runs than there are.
     let mut nr = 1;
     while vm.obtain(Fill::Raw).is_ok() {
@@ -202,7 +202,7 @@ fn a_hold_that_lost_its_mark_is_not_passed_over() {
     }
     vm.release_one(last.unwrap(), Content::Unknown);
     let mut nr_attempts = 0;
-    let found = vm.in_need().attempt(0, &mut |search| {
+    let found = vm.last_resort().attempt(0, &mut |search| {
         let held = vm.hold();
         nr_attempts += 1;
         if nr_attempts > 1 || search != Search::Everywhere {
@@ -220,7 +220,7 @@ fn a_hold_that_lost_its_mark_is_not_passed_over() {
         vm.release_one(last.unwrap(), Content::Unknown);
         drop(theirs);
         be(0);
-        assert!(!vm.steal_in_need());
+        assert!(!vm.steal_in_last_resort());
         held.in_vain();
         none
     });
@@ -229,22 +229,22 @@ fn a_hold_that_lost_its_mark_is_not_passed_over() {
 
 /// Only the owner of the turn takes marks away.
 #[test]
-fn a_thief_who_is_not_in_need_leaves_marks() {
+fn a_thief_outside_a_last_resort_leaves_marks() {
     let vm = vm_of(2, 1024, Tunables::default()).unwrap();
     be(1);
     vm.obtain(Fill::Raw).unwrap();
     be(0);
-    assert!(vm.steal_groups());
+    assert!(vm.steal_caches());
     assert!(vm.frames.is_marked(CpuId(1)), "I28: a holder there would be out of sight for a moment");
-    let turn = vm.in_need();
+    let turn = vm.last_resort();
     let _ = turn.holders();
-    assert!(!vm.steal_in_need());
+    assert!(!vm.steal_in_last_resort());
     assert!(!vm.frames.is_marked(CpuId(1)), "each refusal would visit it");
     be(1);
     let held = vm.hold();
     be(0);
     let _ = turn.holders();
-    vm.steal_in_need();
+    vm.steal_in_last_resort();
     assert!(vm.frames.is_marked(CpuId(1)), "I28: it holds frames");
     drop(held);
 }
@@ -258,7 +258,7 @@ fn a_refusal_takes_one_attempt_on_each_cpu() {
     for cpu in [1, 2, 3, 1, 0, 2] {
         be(cpu);
         let mut nr_attempts = 0;
-        let refused = vm.in_need().attempt(0, &mut |search| {
+        let refused = vm.last_resort().attempt(0, &mut |search| {
             nr_attempts += 1;
             let held = vm.hold();
             let found = vm.try_obtain(Fill::Raw, search);
@@ -280,9 +280,9 @@ fn compaction_robs_some_cpus_at_a_time() {
         vm.obtain(Fill::Raw).unwrap();
     }
     be(0);
-    let nr_full = || (0..nr_cpus).filter(|id| vm.cpu(CpuId(*id as u16)).nr_in_groups() > 0).count();
+    let nr_full = || (0..nr_cpus).filter(|id| vm.cpu(CpuId(*id as u16)).nr_in_caches() > 0).count();
     for left in [24, 8, 0] {
-        vm.steal_some_groups();
+        vm.steal_some_caches();
         assert_eq!(nr_full(), left);
     }
 }
@@ -296,15 +296,15 @@ fn a_refusal_takes_a_bounded_number_of_attempts() {
     let refused = vm.surely::<()>(&mut |_| {
         nr_attempts += 1;
         assert!(nr_attempts < 1000, "I28: a refusal that others put off for ever");
-        if !vm.frames.is_quiet() {
+        if !vm.frames.is_frozen() {
             drop(vm.hold());
         }
         Err(OutOfFrames::Frame)
     });
     assert_eq!(refused, Err(OutOfFrames::Frame));
-    // One before the turn, and one in quiet.
-    assert_eq!(nr_attempts, 1 + ATTEMPTS_IN_NOISE + 1);
-    assert!(!vm.frames.is_quiet() && !vm.frames.is_anybody_in_need());
+    // One before the turn, and one during a freeze.
+    assert_eq!(nr_attempts, 1 + ATTEMPTS_BEFORE_FREEZE + 1);
+    assert!(!vm.frames.is_frozen() && !vm.frames.is_last_resort_active());
     assert!(vm.obtain(Fill::Raw).is_ok());
 }
 
@@ -343,20 +343,20 @@ fn a_huge_frame_is_zero_if_all_of_it_is() {
     }
 }
 
-/// I10: while a thief has the groups in its hands, a frame goes back into the blocks.
+/// I10: while a thief has the frame caches in its hands, a frame goes back into the blocks.
 #[test]
-fn a_group_gets_nothing_while_a_thief_has_it() {
+fn a_cache_gets_nothing_while_a_thief_has_it() {
     let vm = vm(1024, Tunables::default());
     let [one, two] = [(); 2].map(|()| vm.obtain(Fill::Zeroed).unwrap());
     let cpu = vm.cpus.at(0);
-    let nr_in_group = || cpu.zeroed.mask.get().count_ones();
-    let before = nr_in_group();
+    let nr_in_cache = || cpu.zeroed.mask.get().count_ones();
+    let before = nr_in_cache();
     cpu.attention.fetch_or(ATTENTION_THIEF, Ordering::SeqCst);
     vm.give_back(one, Fill::Zeroed);
-    assert_eq!(nr_in_group(), before, "I10: the thief is about to empty it");
+    assert_eq!(nr_in_cache(), before, "I10: the thief is about to empty it");
     cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::SeqCst);
     vm.give_back(two, Fill::Zeroed);
-    assert_eq!(nr_in_group(), before + 1, "of the group's block, and nobody is there");
+    assert_eq!(nr_in_cache(), before + 1, "of the frame cache's block, and nobody is there");
 }
 
 /// I10: a refill that has claimed its frames waits until the thief has gone.

@@ -1,6 +1,6 @@
 //! What is asked of the allocator.
 
-use super::group::GroupData;
+use super::frame_cache::FrameCache;
 use crate::cpu::CpuData;
 
 /// What the caller will do with the frame.
@@ -51,9 +51,9 @@ impl Fill {
 /// Where an attempt looks for frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Search {
-    /// In the CPU's own group and in the blocks.
+    /// In the CPU's own frame cache and in the blocks.
     Blocks,
-    /// In other CPUs' groups, too. Only while nobody else holds frames: a thief would
+    /// In other CPUs' frame caches, too. Only while nobody else holds frames: a thief would
     /// keep a refill from getting what it has claimed.
     Everywhere,
 }
@@ -61,7 +61,7 @@ pub(crate) enum Search {
 impl CpuData {
     /// The CPU's frames of that kind.
     #[inline(always)]
-    pub(crate) fn group(&self, fill: Fill) -> &GroupData {
+    pub(crate) fn frame_cache(&self, fill: Fill) -> &FrameCache {
         match fill {
             Fill::Zeroed => &self.zeroed,
             Fill::Raw => &self.raw,

@@ -1,26 +1,26 @@
 //! Watermarks: about how many frames are free, and what follows from it.
 //!
 //! ```text
-//! block    count of its frames; told on when it crosses a power of two    offers.rs
-//! tract    sum over its blocks: a word beside its summaries               summary.rs
-//! all      sum over tracts, of what each was when it was last looked at   here
+//! block        count of its frames; told on when it crosses a power of two          offers.rs
+//! block group  sum over its blocks: a word beside its summaries                     summary.rs
+//! all          sum over block groups, of what each was when it was last looked at   here
 //! ```
 //! No fault writes a line for it that it does not write anyway. A CPU that begins a block in
-//! another tract notes by how much the one that it leaves has changed. After some blocks it
-//! *looks*: it adds that, and the tract that it is in, to the sum. How many blocks it may
+//! another block group notes by how much the one that it leaves has changed. After some blocks it
+//! *looks*: it adds that, and the block group that it is in, to the sum. How many blocks it may
 //! begin before that depends on how far the watermark is (`policy/watermark.rs`), now and when
 //! it looked last, so that the shared sum is hardly ever written while much is free. What
-//! others gave back to a tract that nobody begins a block in is missed, so one tract at
+//! others gave back to a block group that nobody begins a block in is missed, so one block group at
 //! random is counted anew at each look if it has more free frames, and several in turn,
-//! round and round, where little seems to be free. Memory of a few tracts has no shared sum.
+//! round and round, where little seems to be free. Memory of a few block groups has no shared sum.
 //!
 //! Nobody looks while nobody would react: no huge page would be split, and the reserve is full.
 //! The first CPU that begins a block then makes the *phase* odd, and the first one that
 //! begins a block while somebody would react again makes it even, and asks for a *round*: all
-//! tracts are counted again. Until it is over, each CPU that begins a block counts some of
+//! block groups are counted again. Until it is over, each CPU that begins a block counts some of
 //! them, and nobody decides by the sum.
 //!
-//! At rest, and once each tract has been looked at, the frames that are free in blocks are
+//! At rest, and once each block group has been looked at, the frames that are free in blocks are
 //! between 2/3 and 4/3 of the number seen here (I41). Otherwise they may be fewer by half of what
 //! lies between that number and `high`, and by a block for each CPU; and more by what came
 //! back and has not been looked at.
@@ -33,32 +33,32 @@ use crate::addr::{BLOCK_FRAMES, BlockId, OptBlock};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::mem::FrameArray;
-use crate::policy::watermark::{Watermarks, blocks_to_next_look};
+use crate::policy::watermark::{Watermarks, blocks_to_next_sample};
 use crate::sync::{Ordering, Word};
 
-/// Tracts that a look takes of those in turn where memory seems to be short. A guess: as
+/// Block groups that a look takes of those in turn where memory seems to be short. A guess: as
 /// many words as a refill touches.
-const TRACTS_PER_LOOK: u32 = 8;
+const BLOCK_GROUPS_PER_SAMPLE: u32 = 8;
 
-/// Tracts that are counted again for each block that is begun once somebody would react again.
+/// Block groups that are counted again for each block that is begun once somebody would react again.
 /// A round should end while little memory is taken: at 1 TiB on 512 CPUs it takes 128 blocks,
 /// an eighth of `high`. A guess.
-const TRACTS_PER_RECOUNT: u32 = 64;
+const BLOCK_GROUPS_PER_RECOUNT: u32 = 64;
 
 /// What all CPUs share, in a line of its own: written at looks, and when the first block is
 /// begun after somebody would react no longer, or again.
 #[repr(align(64))]
 pub(crate) struct Watch {
-    /// Sum of what the tracts were when they were last looked at, wrapping around.
+    /// Sum of what the block groups were when they were last looked at, wrapping around.
     nr_used: Word,
-    /// Tracts that have been looked at in turn.
+    /// Block groups that have been looked at in turn.
     cursor: Word,
     /// 1 from when fewer frames were free than `low` until there were `high`.
     pub(crate) is_short: Word,
     /// Odd from the first block that is begun while nobody would react to a shortage until the
     /// first one that is begun while somebody would.
     phase: Word,
-    /// Tracts that have to be counted again since the last odd phase; at most 0 if none.
+    /// Block groups that have to be counted again since the last odd phase; at most 0 if none.
     nr_to_recount: Word,
     min: Word,
     low: Word,
@@ -105,7 +105,7 @@ impl<M: Machine> Memory<M> {
         if high == 0 {
             return;
         }
-        // Noted though nobody would react: the tract is counted again when the CPU leaves it.
+        // Noted though nobody would react: the block group is counted again when the CPU leaves it.
         let last = OptBlock::from_word(cpu.watched.get()).get();
         cpu.watched.set(OptBlock::some(b).to_word());
         if !self.would_react() {
@@ -115,25 +115,25 @@ impl<M: Machine> Memory<M> {
         let is_known = !frames.watch.is_recounting();
         // How far the watermark was before others took most of what was free says nothing.
         let nr_seen = frames.nr_seen_free() + self.nr_unseen();
-        let allowed = blocks_to_next_look(nr_seen, high, self.machine.nr_cpus() as u64);
+        let allowed = blocks_to_next_sample(nr_seen, high, self.machine.nr_cpus() as u64);
         // At the very beginning all that is free is known; nobody else has written the line then.
-        let noted = Some(cpu.looks_after.get()).filter(|nr| *nr > 0);
-        let looks_after = noted.map_or(allowed, |nr| nr.min(allowed));
-        if is_known && looks_after > 1 {
-            cpu.looks_after.set(looks_after - 1);
+        let noted = Some(cpu.samples_after.get()).filter(|nr| *nr > 0);
+        let samples_after = noted.map_or(allowed, |nr| nr.min(allowed));
+        if is_known && samples_after > 1 {
+            cpu.samples_after.set(samples_after - 1);
             cpu.unseen.set(unseen);
             return;
         }
         cpu.unseen.set(0);
         let mut nr_free = frames.glance(b, unseen) + self.nr_unseen();
         if nr_free < high || !is_known {
-            nr_free = frames.look() + self.nr_unseen();
+            nr_free = frames.sample() + self.nr_unseen();
         }
         if frames.watch.is_recounting() {
-            cpu.looks_after.set(1);
+            cpu.samples_after.set(1);
             return;
         }
-        cpu.looks_after.set(blocks_to_next_look(nr_free, high, self.machine.nr_cpus() as u64));
+        cpu.samples_after.set(blocks_to_next_sample(nr_free, high, self.machine.nr_cpus() as u64));
         let can_react = match frames.watch.is_short(nr_free) {
             true => self.underused_above().is_some(),
             false => nr_free >= high && frames.reserve.nr_missing() > 0,
@@ -143,12 +143,12 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Free frames that no tract has: those that are set aside, and memory that has not been needed.
+    /// Free frames that no block group has: those that are set aside, and memory that has not been needed.
     fn nr_unseen(&self) -> u64 {
-        self.nr_reserve_pages() + self.frames.later.nr_pages()
+        self.nr_reserve_pages() + self.frames.deferred.nr_pages()
     }
 
-    /// Whether somebody would react to a shortage. While nobody would no tract is counted, and
+    /// Whether somebody would react to a shortage. While nobody would no block group is counted, and
     /// all CPUs only read here; all are counted again afterwards.
     fn would_react(&self) -> bool {
         let (watch, reserve) = (&self.frames.watch, &self.frames.reserve);
@@ -165,10 +165,10 @@ impl<M: Machine> Memory<M> {
         would_react
     }
 
-    /// About how many frames are missing until memory is relieved; if none, it is no longer
+    /// About how many frames are missing until memory is reclaimed; if none, it is no longer
     /// short.
     pub(crate) fn nr_to_high(&self) -> u64 {
-        let nr_free = self.frames.look() + self.nr_unseen();
+        let nr_free = self.frames.sample() + self.nr_unseen();
         self.frames.watch.is_short(nr_free);
         self.watermarks().high_pages.saturating_sub(nr_free)
     }
@@ -180,7 +180,7 @@ impl Watch {
         !self.phase.load(Ordering::Acquire).is_multiple_of(2) || self.nr_to_recount.load(Ordering::Relaxed) as i64 > 0
     }
 
-    /// Whether memory is short, or has been and is not relieved yet.
+    /// Whether memory is short, or has been and is not reclaimed yet.
     fn is_short(&self, nr_free: u64) -> bool {
         let was = self.is_short.load(Ordering::Relaxed) != 0;
         let is = nr_free < if was { self.high.get() } else { self.low.get() };
@@ -192,48 +192,54 @@ impl Watch {
 }
 
 impl Frames {
-    /// Memory has come or gone, whose tracts nobody has looked at since: all are counted again.
+    /// Memory has come or gone, whose block groups nobody has looked at since: all are counted again.
     pub(super) fn begin_round(&self) {
         if self.has_sum() {
-            self.watch.nr_to_recount.store(self.blocks.summary.nr_tracts().into(), Ordering::Relaxed);
+            self.watch.nr_to_recount.store(self.blocks.summary.nr_block_groups().into(), Ordering::Relaxed);
         }
     }
 
-    /// Counts all tracts. At the very beginning.
+    /// Counts all block groups. At the very beginning.
     pub(crate) fn look_at_all(&self) {
         let summary = &self.blocks.summary;
-        let sum = (0..summary.nr_tracts()).fold(0u64, |sum, tract| sum.wrapping_add(summary.recount(tract)));
+        let sum = (0..summary.nr_block_groups())
+            .fold(0u64, |sum, block_group| sum.wrapping_add(summary.recount(block_group)));
         self.watch.nr_used.set(sum);
     }
 
-    /// The first block of a tract whose count is not the sum of its blocks', at rest; or of all
-    /// memory, if the sum over tracts is not what they were when they were looked at (I41).
+    /// The first block of a block group whose count is not the sum of its blocks', at rest; or of all
+    /// memory, if the sum over block groups is not what they were when they were looked at (I41).
     pub(crate) fn uncounted(&self, cpus: &FrameArray<CpuData>) -> Option<BlockId> {
         let summary = &self.blocks.summary;
         if self.blocks.nr() <= FEW_BLOCKS {
             return None;
         }
-        let weight = |tract| summary.blocks_of(tract).iter().map(|b| self.blocks.at(b).weight()).sum::<u64>();
-        let wrong = (0..summary.nr_tracts()).find(|tract| summary.nr_used(*tract) != weight(*tract));
-        let seen = (0..summary.nr_tracts()).fold(0, |sum: u64, tract| sum.wrapping_add(summary.nr_seen(tract)));
+        let weight =
+            |block_group| summary.blocks_of(block_group).iter().map(|b| self.blocks.at(b).weight()).sum::<u64>();
+        let wrong =
+            (0..summary.nr_block_groups()).find(|block_group| summary.nr_used(*block_group) != weight(*block_group));
+        let seen = (0..summary.nr_block_groups())
+            .fold(0, |sum: u64, block_group| sum.wrapping_add(summary.nr_seen(block_group)));
         let noted = cpus.iter().fold(self.watch.nr_used.get(), |sum, cpu| sum.wrapping_add(cpu.unseen.get()));
         let is_wrong = seen != noted;
-        wrong.or(is_wrong.then_some(0)).map(|tract| summary.blocks_of(tract).start)
+        wrong.or(is_wrong.then_some(0)).map(|block_group| summary.blocks_of(block_group).start)
     }
 
-    /// By how much the tract of `last` has grown, if `b` lies in another.
+    /// By how much the block group of `last` has grown, if `b` lies in another.
     fn leave(&self, last: Option<BlockId>, b: BlockId) -> u64 {
         let summary = &self.blocks.summary;
-        let left = last.map(|last| summary.tract_of(last)).filter(|tract| *tract != summary.tract_of(b));
-        left.filter(|_| self.has_sum()).map_or(0, |tract| summary.recount(tract))
+        let left = last
+            .map(|last| summary.block_group_of(last))
+            .filter(|block_group| *block_group != summary.block_group_of(b));
+        left.filter(|_| self.has_sum()).map_or(0, |block_group| summary.recount(block_group))
     }
 
-    /// Whether there is a sum over tracts, and not a few tracts or blocks that are counted.
+    /// Whether there is a sum over block groups, and not a few block groups or blocks that are counted.
     fn has_sum(&self) -> bool {
-        self.blocks.summary.nr_tracts() > TRACTS_PER_LOOK && self.blocks.nr() > FEW_BLOCKS
+        self.blocks.summary.nr_block_groups() > BLOCK_GROUPS_PER_SAMPLE && self.blocks.nr() > FEW_BLOCKS
     }
 
-    /// About how many frames are free in blocks. Adds to the sum `unseen`, the tract of `b`,
+    /// About how many frames are free in blocks. Adds to the sum `unseen`, the block group of `b`,
     /// and one at random, so that what others gave back is seen at last.
     fn glance(&self, b: BlockId, unseen: u64) -> u64 {
         if !self.has_sum() {
@@ -241,25 +247,30 @@ impl Frames {
         }
         let summary = &self.blocks.summary;
         let seed = (self.watch.nr_used.get() ^ u64::from(b.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let any = (seed % u64::from(summary.nr_tracts())) as u32;
+        let any = (seed % u64::from(summary.nr_block_groups())) as u32;
         // Whoever takes frames there counts them.
         let has_more_free = (summary.nr_used(any).wrapping_sub(summary.nr_seen(any)) as i64) < 0;
-        let tracts = [Some(summary.tract_of(b)), has_more_free.then_some(any)];
-        self.add(tracts.into_iter().flatten().fold(unseen, |sum, tract| sum.wrapping_add(summary.recount(tract))))
+        let block_groups = [Some(summary.block_group_of(b)), has_more_free.then_some(any)];
+        self.add(
+            block_groups
+                .into_iter()
+                .flatten()
+                .fold(unseen, |sum, block_group| sum.wrapping_add(summary.recount(block_group))),
+        )
     }
 
-    /// The same of some tracts in turn: after some looks all of memory has been counted anew.
-    pub(super) fn look(&self) -> u64 {
+    /// The same of some block groups in turn: after some looks all of memory has been counted anew.
+    pub(super) fn sample(&self) -> u64 {
         if !self.has_sum() {
             return self.count_all();
         }
         let (summary, watch) = (&self.blocks.summary, &self.watch);
-        let nr_tracts = summary.nr_tracts();
+        let nr_block_groups = summary.nr_block_groups();
         let is_recounting = watch.is_recounting();
-        let nr = if is_recounting { TRACTS_PER_RECOUNT.min(nr_tracts) } else { TRACTS_PER_LOOK };
+        let nr = if is_recounting { BLOCK_GROUPS_PER_RECOUNT.min(nr_block_groups) } else { BLOCK_GROUPS_PER_SAMPLE };
         let first = watch.cursor.fetch_add(nr.into(), Ordering::Relaxed);
-        let tracts = (0..nr).map(|i| ((first + u64::from(i)) % u64::from(nr_tracts)) as u32);
-        let nr_free = self.add(tracts.fold(0, |sum, tract| sum.wrapping_add(summary.recount(tract))));
+        let block_groups = (0..nr).map(|i| ((first + u64::from(i)) % u64::from(nr_block_groups)) as u32);
+        let nr_free = self.add(block_groups.fold(0, |sum, block_group| sum.wrapping_add(summary.recount(block_group))));
         if is_recounting {
             watch.nr_to_recount.fetch_sub(nr.into(), Ordering::Relaxed);
         }
@@ -280,14 +291,14 @@ impl Frames {
         ((self.blocks.nr() * BLOCK_FRAMES).wrapping_sub(nr_used) as i64).max(0) as u64
     }
 
-    /// Where there are a few blocks or tracts.
+    /// Where there are a few blocks or block groups.
     fn count_all(&self) -> u64 {
         let summary = &self.blocks.summary;
         if self.blocks.nr() <= FEW_BLOCKS {
             return self.blocks.names().iter().map(|b| self.blocks.at(b).nr_free()).sum();
         }
-        let tracts = 0..summary.nr_tracts();
-        self.nr_free_of(tracts.fold(0, |sum, tract| sum.wrapping_add(summary.nr_used(tract))))
+        let block_groups = 0..summary.nr_block_groups();
+        self.nr_free_of(block_groups.fold(0, |sum, block_group| sum.wrapping_add(summary.nr_used(block_group))))
     }
 }
 

@@ -15,7 +15,7 @@ impl<M: Machine> Vm<M> {
     /// Call it at rest. Gives the number of frames taken.
     pub fn age(&self, free_of_64: u32, seed: u64) -> u64 {
         self.call();
-        self.steal_groups();
+        self.steal_caches();
         let mut state = seed;
         let mut nr_taken = 0;
         for b in self.frames.blocks.there() {
@@ -35,7 +35,7 @@ impl<M: Machine> Vm<M> {
     /// Call it at rest. Gives the number of frames taken.
     pub fn hold_one_in_each_block(&self, percent: u32, seed: u64) -> u64 {
         self.call();
-        self.steal_groups();
+        self.steal_caches();
         let mut state = seed;
         let mut nr_taken = 0;
         for b in self.frames.blocks.there() {

@@ -2,7 +2,7 @@
 //! state and the trees over it say (I40).
 
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
-use crate::frame::sections::SECTION_BLOCK_SHIFT;
+use crate::frame::mem_sections::MEM_SECTION_BLOCK_SHIFT;
 use crate::frame::{BLOCK_WORDS, BlockData, BlockPieces, Blocks, Class, Content, Kind, Summary};
 use crate::machine::Machine;
 use crate::mem::FrameArray;
@@ -22,7 +22,7 @@ impl FewBlocks {
         let nr_sections = BlockPieces::nr_pieces(nr);
         let data = BlockPieces::over(FrameArray::over(machine, after, nr * size_of::<BlockData>(), nr_sections), nr);
         for section in 0..nr_sections {
-            data.put(section, &array.part(section << SECTION_BLOCK_SHIFT, data.len_of(section)));
+            data.put(section, &array.part(section << MEM_SECTION_BLOCK_SHIFT, data.len_of(section)));
         }
         let blocks = Blocks::new(data, summary);
         for b in blocks.names().iter() {

@@ -54,7 +54,7 @@ const CPU: Fields = &[
     (offset_of!(CpuData, block), "block"),
     (offset_of!(CpuData, events), "events"),
     (offset_of!(CpuData, sizes), "sizes"),
-    (offset_of!(CpuData, looks_after), "watch"),
+    (offset_of!(CpuData, samples_after), "watch"),
     (offset_of!(CpuData, batches), "batches"),
 ];
 const SPACE: Fields = &[
@@ -70,7 +70,7 @@ const SPACE: Fields = &[
     (offset_of!(SpaceData, shot), "shot"),
     (crate::space::RSS_OFFSET, "rss"),
 ];
-const TREE: [&str; 5] = ["tracts", "level 1", "level 2", "level 3", "level 4"];
+const TREE: [&str; 5] = ["block groups", "level 1", "level 2", "level 3", "level 4"];
 const TABLES: [&str; 5] = ["level 0", "level 1", "level 2", "level 3", "level 4"];
 
 fn field_at(fields: Fields, offset: usize) -> &'static str {

@@ -23,7 +23,8 @@ impl<M: Machine> Vm<M> {
     /// or changes meanwhile. The frames are written at once where the descriptor of `tail` was.
     pub fn free_and_overwrite_tail_descs(&self, head: Pfn, tail: Pfn) {
         self.call();
-        let former = self.frames.make_bare(BlockId::of(head)).expect("the descriptors lie in frames that have some");
+        let former =
+            self.frames.drop_tail_descs(BlockId::of(head)).expect("the descriptors lie in frames that have some");
         self.free_when_unseen(&former);
         self.frames.overwrite_former(&former, tail);
     }

@@ -35,8 +35,8 @@ impl<M: Machine> Vm<M> {
 
     /// The blocks that the CPU looks at first.
     pub fn home_blocks(&self, cpu: CpuId) -> Range<u32> {
-        let zone = self.cpu(cpu).zone();
-        zone.start.0..zone.end.0
+        let home_range = self.cpu(cpu).home_range();
+        home_range.start.0..home_range.end.0
     }
 
     /// The frames of a block that no CPU has in its cache and nobody uses.
@@ -151,7 +151,7 @@ impl<M: Machine> Vm<M> {
     /// Gives the frames in the caches of all CPUs back to the blocks.
     pub fn empty_caches(&self) {
         self.call();
-        self.steal_groups();
+        self.steal_caches();
     }
 
     /// Recomputes what each block offers and compares the summaries with it.

@@ -1,5 +1,5 @@
 //! Arrays in pieces, each of which lies where there was room, or is not there: descriptors and
-//! blocks of sections (`frame/sections.rs`). Of a piece that is *apart*, some elements lie elsewhere:
+//! blocks of sections (`frame/mem_sections.rs`). Of a piece that is *apart*, some elements lie elsewhere:
 //! its owner knows where (`frame/tail_descs.rs`), and `get` finds none of it.
 //!
 //! One of the few modules with `unsafe`, for the reason that `mem.rs` gives: a place that is out
@@ -102,7 +102,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
             return None;
         }
         // SAFETY: I1, I5: `over` has seen that there is a word for each piece below `len`.
-        let place = sync::look(unsafe { &*self.places.base.as_ptr().add(i >> SHIFT) });
+        let place = sync::read_mostly(unsafe { &*self.places.base.as_ptr().add(i >> SHIFT) });
         if place & HERE == 0 {
             return None;
         }
@@ -114,7 +114,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     }
     /// Where element `i` would lie, and its neighbours, if its piece is there: apart or not.
     pub fn find_near(&self, i: usize) -> Option<Near<T>> {
-        let place = sync::look(self.places.get(i >> SHIFT).filter(|_| i < self.len)?);
+        let place = sync::read_mostly(self.places.get(i >> SHIFT).filter(|_| i < self.len)?);
         let is_there = place & (HERE | APART) != 0;
         is_there.then_some(Near { origin: (place & !(HERE | APART)) as usize, of: PhantomData })
     }
@@ -132,7 +132,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// whoever finds that.
     pub fn take_apart(&self, p: usize) {
         let place = self.places.at(p);
-        let seen = sync::look(place);
+        let seen = sync::read_mostly(place);
         if seen & HERE != 0 {
             // Nobody else changes the word of a piece that is there.
             place.store((seen & !HERE) | APART, Ordering::Release);
@@ -140,7 +140,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     }
     /// Whether piece `p` is apart.
     pub fn is_apart(&self, p: usize) -> bool {
-        self.places.get(p).is_some_and(|place| sync::look(place) & APART != 0)
+        self.places.get(p).is_some_and(|place| sync::read_mostly(place) & APART != 0)
     }
     /// Elements `i..i + nr`, if they are of one piece, which is there and not apart.
     #[inline(always)]
@@ -171,7 +171,7 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
     /// the number of pieces.
     pub fn leave_out(&self, p: usize, next: usize) {
         let place = self.places.at(p);
-        let kept = if self.later(p).is_some() { sync::look(place) & !(NEXT_MASK << NEXT_SHIFT) } else { 0 };
+        let kept = if self.deferred(p).is_some() { sync::read_mostly(place) & !(NEXT_MASK << NEXT_SHIFT) } else { 0 };
         place.store((next as u64) << NEXT_SHIFT | kept, Ordering::Release);
     }
     /// The same; the piece will come, with the place of that rank.
@@ -180,13 +180,13 @@ impl<T: Words, const SHIFT: u32> Pieces<T, SHIFT> {
         self.places.at(p).store(word, Ordering::Release);
     }
     /// The rank of piece `p`, if it is left for later.
-    pub fn later(&self, p: usize) -> Option<u32> {
-        let place = sync::look(self.places.get(p)?);
+    pub fn deferred(&self, p: usize) -> Option<u32> {
+        let place = sync::read_mostly(self.places.get(p)?);
         (place & (HERE | APART | LATER) == LATER).then_some((place >> RANK_SHIFT) as u32)
     }
     /// The first piece from `p` on that is there.
     pub fn next_piece(&self, p: usize) -> Option<usize> {
-        let place = sync::look(self.places.get(p)?);
+        let place = sync::read_mostly(self.places.get(p)?);
         match place & (HERE | APART) {
             0 => Some((place >> NEXT_SHIFT & NEXT_MASK) as usize).filter(|next| *next > p && *next < self.places.len),
             _ => Some(p),

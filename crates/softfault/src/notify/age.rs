@@ -11,7 +11,7 @@ use crate::table::take::{self, Next, Part};
 /// One pass over a range.
 struct Ageing<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
-    marks: Marks,
+    accessed: Accessed,
     tells: bool,
     nr_young: u64,
     /// What has lost its accessed bit; huge mappings may reach out of the range.
@@ -23,21 +23,21 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// of mappings that `addr..addr + len` meets. Of a huge mapping all count, or
     /// none.
     pub fn test_young(&self, addr: u64, len: u64) -> u64 {
-        self.count_young(addr, len, Marks::Keep)
+        self.count_young(addr, len, Accessed::Keep)
     }
 
     /// The same, and forgets it: a use is counted by this call or by the next one,
     /// never by neither. Every access that begins afterwards is a new one.
     pub fn test_and_clear_young(&self, addr: u64, len: u64) -> u64 {
-        self.count_young(addr, len, Marks::Clear)
+        self.count_young(addr, len, Accessed::Clear)
     }
 
-    fn count_young(&self, addr: u64, len: u64, marks: Marks) -> u64 {
+    fn count_young(&self, addr: u64, len: u64, accessed: Accessed) -> u64 {
         self.vm.call();
         let end = Vpn(addr.saturating_add(len).div_ceil(PAGE_SIZE));
         let range = PageRange::new(Vpn::of(addr), end.max(Vpn::of(addr))).intersect(&Self::user_range());
         let _writer = self.write_lock();
-        let mut ageing = Ageing { space: self, marks, tells: self.has_subscribers(), nr_young: 0, cleared: None };
+        let mut ageing = Ageing { space: self, accessed, tells: self.has_subscribers(), nr_young: 0, cleared: None };
         take::for_each_part(&self.vm.machine, self.root, range, &mut |part| match part {
             Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |vpn, slot| {
                 ageing.look(slot, PageRange::new(vpn, Vpn(vpn.0 + 1)))
@@ -54,7 +54,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
 /// What becomes of accessed bits that are set.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Marks {
+enum Accessed {
     Keep,
     Clear,
 }
@@ -75,16 +75,16 @@ impl<M: Machine> Ageing<'_, '_, M> {
             Use::Old(pfn) => (false, pfn),
             Use::Young(pfn) => {
                 let before = self.cleared.unwrap_or(whole);
-                if self.marks == Marks::Clear {
+                if self.accessed == Accessed::Clear {
                     self.cleared = Some(PageRange::new(before.start.min(whole.start), before.end.max(whole.end)));
                 }
                 (true, pfn)
             }
         };
         // Asked in any case: the subscriber has to forget, too.
-        let notice = Notice::Young { range: whole, clear: self.marks == Marks::Clear };
+        let notice = Notice::Young { range: whole, clear: self.accessed == Accessed::Clear };
         let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
-        if by_others && self.marks == Marks::Clear {
+        if by_others && self.accessed == Accessed::Clear {
             self.space.vm.frames.note_mapping_used(pfn, whole.nr_pages());
         }
         self.nr_young += if young || by_others { whole.nr_pages() } else { 0 };
@@ -93,10 +93,10 @@ impl<M: Machine> Ageing<'_, '_, M> {
 
     fn used(&self, slot: Slot<'_, impl Format>, nr_pages: u64) -> Use {
         loop {
-            let seen = slot.look();
+            let seen = slot.observe();
             match seen.entry {
                 Entry::Leaf(leaf) if !leaf.accessed => return Use::Old(leaf.pfn),
-                Entry::Leaf(leaf) if self.marks == Marks::Keep => return Use::Young(leaf.pfn),
+                Entry::Leaf(leaf) if self.accessed == Accessed::Keep => return Use::Young(leaf.pfn),
                 Entry::Leaf(leaf) => {
                     // Before the bit goes: the age tells of the use from now on.
                     self.space.vm.frames.note_mapping_used(leaf.pfn, nr_pages);

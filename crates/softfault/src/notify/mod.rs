@@ -1,4 +1,4 @@
-//! Station `notify`: those who keep tables of their own beside a space's, a
+//! Module `notify`: those who keep tables of their own beside a space's, a
 //! hypervisor's second stage or a device's, hear of what changes.
 //!
 //! ```text

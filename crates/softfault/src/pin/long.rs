@@ -33,7 +33,7 @@ impl<M: Machine> Vm<M> {
             // The page has gone since.
             return self.give_back_page(head);
         }
-        if (self.relief.set_apart)(self, pfn) {
+        if (self.reclaim.set_apart)(self, pfn) {
             self.count(Event::PinSetApart, 1);
         }
     }

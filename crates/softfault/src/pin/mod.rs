@@ -1,4 +1,4 @@
-//! Station `pin`: frames that stay where they are while a device, or another
+//! Module `pin`: frames that stay where they are while a device, or another
 //! program, works on them.
 //!
 //! ```text

@@ -43,7 +43,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             Walk::Huge(pmd) => return self.try_pin_huge(inside, pmd, vpn, access),
             Walk::Hole(_) | Walk::Owned => return Tried::NotYet,
         };
-        let seen = slot.look();
+        let seen = slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
         if !leaf.rights.contains(access.needs()) {
             return Tried::NotYet;
@@ -61,7 +61,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// A page of a huge mapping: the pin is its own frame's, and the folio is told
     /// first, so that fork and whoever drops the last entry know to look (I26).
     fn try_pin_huge(&self, inside: InSection<'_>, pmd: PmdSlot<'_, M::Format>, vpn: Vpn, access: Access) -> Tried {
-        let seen = pmd.slot.look();
+        let seen = pmd.slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return Tried::NotYet };
         if !leaf.rights.contains(access.needs()) || self.vm.is_huge_zero(leaf.pfn) {
             return Tried::NotYet;

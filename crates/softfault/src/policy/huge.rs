@@ -11,7 +11,7 @@ use crate::addr::{Order, PageRange};
 use crate::space::vma::VmaFlags;
 use core::fmt;
 
-macro_rules! words {
+macro_rules! knob_words {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -48,7 +48,7 @@ macro_rules! words {
     };
 }
 
-words! {
+knob_words! {
     /// `enabled`: for the sizes that are set to `inherit`.
     Enabled {
         /// Wherever a page fits.
@@ -60,7 +60,7 @@ words! {
     }
 }
 
-words! {
+knob_words! {
     /// `hugepages-<n>kB/enabled`: for one size.
     SizeEnabled {
         /// Wherever a page of the size fits, whatever `enabled` says.
@@ -74,7 +74,7 @@ words! {
     }
 }
 
-words! {
+knob_words! {
     /// `defrag`: what a fault may do for a huge page when there is none.
     Defrag {
         /// Make one: move frames out of the way, within a budget.
@@ -90,7 +90,7 @@ words! {
     }
 }
 
-words! {
+knob_words! {
     /// What a write to a huge page that others map, too, copies.
     CowHuge {
         /// The 4 KiB that are written; the mapping is split. As Linux since 5.8.

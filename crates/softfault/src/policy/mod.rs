@@ -1,4 +1,4 @@
-//! Station `policy`: decisions, as pure functions.
+//! Module `policy`: decisions, as pure functions.
 //!
 //! A policy gets a question by value and gives a plan by value. It holds no
 //! lock, reads no memory, and cannot break anything: the mechanism checks the
@@ -7,9 +7,9 @@
 pub mod clear;
 pub mod collapse;
 pub mod compact;
+pub mod density;
 pub mod fault;
 pub mod folio;
-pub mod habit;
 pub mod huge;
 pub(crate) mod share;
 pub mod watermark;

@@ -7,7 +7,7 @@
 //! frame, and reserves for fewer CPUs where memory has not enough trees; Linux takes over
 //! whole pageblocks of another mobility only where there is none of its own left.
 
-/// Blocks for each team of CPUs that takes small frames from the same one. With four, at
+/// Blocks for each cluster of CPUs that takes small frames from the same one. With four, at
 /// most a quarter of memory is begun for want of sharing. A guess: a block that CPUs share
 /// costs two transfers in 64 faults.
 pub(crate) const BLOCKS_FOR_PAGES: u64 = 4;
@@ -30,7 +30,7 @@ pub(crate) const fn sharers(nr_blocks: u64, nr_cpus: u64, nr_wanted: u64) -> u64
 
 /// CPUs that take small frames from the same block. In memory of so few blocks that nobody
 /// finds one that is free for long, each CPU has its own.
-pub(crate) const fn team(nr_blocks: u64, nr_cpus: u64) -> u64 {
+pub(crate) const fn cluster(nr_blocks: u64, nr_cpus: u64) -> u64 {
     if nr_blocks <= FEW_BLOCKS { 1 } else { sharers(nr_blocks, nr_cpus, BLOCKS_FOR_PAGES) }
 }
 
@@ -47,11 +47,11 @@ mod tests {
         // 4 GiB, 32 GiB.
         assert_eq!([all(2048, 512), all(16_384, 512)], [[1, 8], [1, 1]]);
         assert_eq!([all(0, 4), all(1, 4), all(3, 512)], [[4, 4], [4, 4], [512, 512]]);
-        assert_eq!([team(1, 4), team(2, 4), team(3, 4), team(128, 64)], [1, 1, 4, 2]);
+        assert_eq!([cluster(1, 4), cluster(2, 4), cluster(3, 4), cluster(128, 64)], [1, 1, 4, 2]);
     }
 
     #[test]
-    fn every_team_has_what_it_wants_and_none_is_larger_than_it_must_be() {
+    fn every_cluster_has_what_it_wants_and_none_is_larger_than_it_must_be() {
         for nr_cpus in 1..=512u64 {
             for nr_blocks in [1, 2, 31, 32, 33, 127, 128, 513, 4096, 1 << 23] {
                 for nr_wanted in [BLOCKS_FOR_PAGES, BLOCKS_FOR_WHAT_STAYS] {

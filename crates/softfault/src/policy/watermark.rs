@@ -25,9 +25,9 @@ pub(crate) const MOST_SCALE: u64 = 3_000;
 pub struct Watermarks {
     /// Only the reaction to pressure takes frames when there are no more than this.
     pub min_pages: u64,
-    /// Memory is short below this, and is relieved.
+    /// Memory is short below this, and is reclaimed.
     pub low_pages: u64,
-    /// Relief ends when there are so many.
+    /// Reclaim ends when there are so many.
     pub high_pages: u64,
 }
 
@@ -62,7 +62,7 @@ fn usual_kbytes(nr_pages: u64) -> u64 {
 /// Blocks that a CPU may begin before it looks at free memory again. Each of `nr_cpus` may be
 /// about to look: what is taken meanwhile is at most half of what lies between the number that
 /// was seen and `high`.
-pub fn blocks_to_next_look(nr_free: u64, high: u64, nr_cpus: u64) -> u64 {
+pub fn blocks_to_next_sample(nr_free: u64, high: u64, nr_cpus: u64) -> u64 {
     let spare = nr_free.saturating_sub(high) / 2;
     (spare / (BLOCK_FRAMES * nr_cpus)).max(1)
 }
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn looks_come_more_often_towards_the_watermark() {
-        let next = |nr_free| blocks_to_next_look(nr_free, 1000, 4);
+        let next = |nr_free| blocks_to_next_sample(nr_free, 1000, 4);
         assert_eq!([next(0), next(1000), next(1001 + 2 * 4 * 512)], [1; 3]);
         assert_eq!(next(1000 + 10 * 2 * 4 * 512), 10);
         // All CPUs together take less than half of the distance.
-        assert_eq!(blocks_to_next_look(1000 + 10 * 2 * 4 * 512, 1000, 40), 1);
+        assert_eq!(blocks_to_next_sample(1000 + 10 * 2 * 4 * 512, 1000, 40), 1);
     }
 }

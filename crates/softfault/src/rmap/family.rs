@@ -14,7 +14,7 @@
 //! 3. it raises `refs` by compare-and-swap, never from zero.
 //!
 //! Each member holds one reference until its very end. Whoever drops the last one
-//! first marks the frame as no founder's, then waits until every look-up that may
+//! first marks the frame as no founder's, then waits until every lookup that may
 //! have seen the old mark is over, and only then gives the frame back. The wait
 //! costs nothing where no CPU looks a family up: an exit sends no interrupt.
 //!

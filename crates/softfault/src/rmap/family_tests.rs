@@ -58,7 +58,7 @@ fn an_end_without_look_ups_waits_for_nobody() {
         scope
             .spawn(|| {
                 be(1);
-                // In a section, and not in a look-up: it is not waited for.
+                // In a section, and not in a lookup: it is not waited for.
                 core::mem::forget(vm.section());
                 vm.machine.this_cpu()
             })
@@ -155,7 +155,7 @@ fn a_walk_waits_for_the_lock_no_longer_than_its_time() {
     vm.check(&[&space], &mut std::vec![0; 1024]).unwrap();
 }
 
-/// Only a founder's frame waits for look-ups before it goes back.
+/// Only a founder's frame waits for lookups before it goes back.
 #[test]
 fn a_look_up_reads_no_frame_of_others() {
     let vm = vm(1024, Tunables::default());

@@ -1,4 +1,4 @@
-//! Station `rmap`: from a frame to the entries that map it.
+//! Module `rmap`: from a frame to the entries that map it.
 //!
 //! Spaces that descend from one another by fork form a *family*, named by the
 //! frame of its founder. A private frame's descriptor names the family and the

@@ -46,7 +46,7 @@ struct Chunk {
 }
 
 /// How a look at some pages ended.
-enum Look {
+enum Chunked {
     /// What was taken of the pages, perhaps nothing; the next look begins here.
     Taken(Chunk, Vpn),
     /// There is no table up to here.
@@ -93,28 +93,28 @@ impl<M: Machine> Removal<'_, '_, M> {
         let mut at = self.range.start;
         while at < self.range.end {
             pace::answer(&self.space.vm.machine);
-            match self.look(at) {
-                Look::Taken(chunk, next) => {
+            match self.take_chunk(at) {
+                Chunked::Taken(chunk, next) => {
                     self.add(chunk);
                     at = next;
                 }
-                Look::Hole(next) => at = next,
-                Look::Owned => {
+                Chunked::Hole(next) => at = next,
+                Chunked::Owned => {
                     // Its owner may wait for our entries, or for whom we have told.
-                    self.settle();
+                    self.flush();
                     self.told = None;
                     while self.is_owned(at) {
                         self.space.vm.machine.relax();
                     }
                 }
-                Look::Tell => {
-                    self.settle();
+                Chunked::Tell => {
+                    self.flush();
                     self.told = None;
                     self.told = Some(self.space.invalidate(self.range, self.why));
                 }
             }
         }
-        self.settle();
+        self.flush();
     }
 
     fn add(&mut self, chunk: Chunk) {
@@ -123,24 +123,24 @@ impl<M: Machine> Removal<'_, '_, M> {
             self.nr_chunks += 1;
         }
         if self.nr_chunks == CHUNKS_MAX {
-            self.settle();
+            self.flush();
         }
     }
 
     /// Takes the entries of some pages, in one section.
-    fn look(&self, at: Vpn) -> Look {
+    fn take_chunk(&self, at: Vpn) -> Chunked {
         let section = self.space.section();
         let inside = section.inside();
         if self.space.has_subscribers() && !self.told.as_ref().is_some_and(Invalidation::was_told) {
-            return Look::Tell;
+            return Chunked::Tell;
         }
         let root = self.space.data.root_in(inside);
         let table = match walk::leaf_table(&self.space.vm.machine, root, at, inside) {
             Ok(table) => table,
-            Err(Walk::Owned | Walk::Leaf(_)) => return Look::Owned,
+            Err(Walk::Owned | Walk::Leaf(_)) => return Chunked::Owned,
             // Huge mappings are private.
             Err(Walk::Hole(place) | Walk::Huge(place)) => {
-                return Look::Hole(Vpn(place.base.0 + span_of::<M::Format>(place.slot.level)));
+                return Chunked::Hole(Vpn(place.base.0 + span_of::<M::Format>(place.slot.level)));
             }
         };
         let span = span_of::<M::Format>(1).min(PAGES_PER_SECTION);
@@ -152,11 +152,11 @@ impl<M: Machine> Removal<'_, '_, M> {
                 Some(true) => chunk.taken |= 1 << (vpn - at.0),
                 Some(false) => {}
                 // No new entry of the object can come to the places before it.
-                None if vpn > at.0 => return Look::Taken(chunk, Vpn(vpn)),
-                None => return Look::Owned,
+                None if vpn > at.0 => return Chunked::Taken(chunk, Vpn(vpn)),
+                None => return Chunked::Owned,
             }
         }
-        Look::Taken(chunk, next)
+        Chunked::Taken(chunk, next)
     }
 
     /// Whether the entry of a page, or a table above it, belongs to another operation.
@@ -166,7 +166,7 @@ impl<M: Machine> Removal<'_, '_, M> {
         match walk::walk(&self.space.vm.machine, self.space.data.root_in(inside), vpn, inside) {
             Walk::Owned => true,
             Walk::Hole(_) | Walk::Huge(_) => false,
-            Walk::Leaf(slot) => matches!(slot.look().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_)),
+            Walk::Leaf(slot) => matches!(slot.observe().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_)),
         }
     }
 
@@ -174,7 +174,7 @@ impl<M: Machine> Removal<'_, '_, M> {
     fn take(&self, _inside: InSection<'_>, table: Pfn, vpn: Vpn) -> Option<bool> {
         let slot = walk::leaf_slot::<M>(&self.space.vm.machine, table, vpn);
         loop {
-            let seen = slot.look();
+            let seen = slot.observe();
             let leaf = match seen.entry {
                 Entry::Leaf(leaf) => leaf,
                 Entry::None | Entry::Guard | Entry::Poison | Entry::Swap(_) | Entry::Table(_) => return Some(false),
@@ -198,7 +198,7 @@ impl<M: Machine> Removal<'_, '_, M> {
     }
 
     /// Shoots down what was taken, and empties the entries.
-    fn settle(&mut self) {
+    fn flush(&mut self) {
         let chunks = &self.chunks[..self.nr_chunks];
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else { return };
         let flushed = PageRange::new(first.first, Vpn(last.first.0 + PAGES_PER_SECTION).min(self.range.end));

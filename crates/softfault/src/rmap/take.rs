@@ -231,7 +231,7 @@ impl<M: Machine> Vm<M> {
     ) -> Option<(Slot<'vm, M::Format>, Seen)> {
         let root = member.data.root_in(inside);
         let Walk::Leaf(slot) = walk::walk(&self.machine, root, vpn, inside) else { return None };
-        let seen = slot.look();
+        let seen = slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return None };
         (leaf.pfn == pfn).then_some((slot, seen))
     }
@@ -245,7 +245,7 @@ impl<M: Machine> Vm<M> {
     ) -> Option<TakenHuge<'vm, M>> {
         let root = member.data.root_in(inside);
         let Walk::Huge(pmd) = walk::walk(&self.machine, root, vpn, inside) else { return None };
-        let seen = pmd.slot.look();
+        let seen = pmd.slot.observe();
         let Entry::Leaf(leaf) = seen.entry else { return None };
         if leaf.pfn != first {
             return None;

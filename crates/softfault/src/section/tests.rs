@@ -1,4 +1,4 @@
-//! The type of a witness does not say whose it is; debug builds look.
+//! The type of a token does not say whose it is; debug builds look.
 
 use crate::addr::Vpn;
 use crate::machine::Machine;
@@ -17,7 +17,7 @@ fn look<M: Machine>(object: &SharedObject<'_, M>, section: &super::Section<'_>) 
 }
 
 #[test]
-fn a_section_of_the_space_is_a_witness() {
+fn a_section_of_the_space_is_a_token() {
     let vm = vm();
     let space = vm.new_space().unwrap();
     let section = space.section();
@@ -26,7 +26,7 @@ fn a_section_of_the_space_is_a_witness() {
 }
 
 #[test]
-fn any_section_of_the_vm_is_a_witness_for_objects() {
+fn any_section_of_the_vm_is_a_token_for_objects() {
     let vm = vm();
     let object = vm.new_shared_object(4096).unwrap();
     assert!(!look(&object, &vm.section()));
@@ -37,7 +37,7 @@ fn any_section_of_the_vm_is_a_witness_for_objects() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "a section of another space")]
-fn a_section_of_another_space_is_no_witness_for_a_tree() {
+fn a_section_of_another_space_is_no_token_for_a_tree() {
     let vm = vm();
     let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
     space.tree_in(other.section().inside()).lookup(Vpn(1));
@@ -46,7 +46,7 @@ fn a_section_of_another_space_is_no_witness_for_a_tree() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "a section of another space")]
-fn a_section_of_no_space_is_no_witness_for_tables() {
+fn a_section_of_no_space_is_no_token_for_tables() {
     let vm = vm();
     let space = vm.new_space().unwrap();
     space.mapped(vm.section().inside(), Vpn(1));
@@ -55,7 +55,7 @@ fn a_section_of_no_space_is_no_witness_for_tables() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "the writer lock of another space")]
-fn the_lock_of_another_space_is_no_witness_for_tables() {
+fn the_lock_of_another_space_is_no_token_for_tables() {
     let vm = vm();
     let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
     space.mapped(&other.write_lock(), Vpn(1));
@@ -64,7 +64,7 @@ fn the_lock_of_another_space_is_no_witness_for_tables() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "the writer lock of another space")]
-fn the_lock_of_another_space_is_no_witness_for_a_tree() {
+fn the_lock_of_another_space_is_no_token_for_a_tree() {
     let vm = vm();
     let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
     space.tree(&other.write_lock()).lookup(Vpn(1));
@@ -73,7 +73,7 @@ fn the_lock_of_another_space_is_no_witness_for_a_tree() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "a section of another Vm")]
-fn a_section_of_another_vm_is_no_witness_for_an_object() {
+fn a_section_of_another_vm_is_no_token_for_an_object() {
     let (vm, other) = (vm(), vm());
     let object = vm.new_shared_object(4096).unwrap();
     look(&object, &other.section());
@@ -82,7 +82,7 @@ fn a_section_of_another_vm_is_no_witness_for_an_object() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic(expected = "a section of another space")]
-fn a_look_up_of_another_vm_is_no_witness_for_a_founder() {
+fn a_lookup_of_another_vm_is_no_token_for_a_founder() {
     let (vm, other) = (vm(), vm());
     vm.assert_lookup(&other.lookup_section());
 }

@@ -3,7 +3,7 @@
 //! The bit is set before the section is entered, by a full-fence read-modify-write;
 //! whoever waits publishes first and reads the line afterwards, with a fence between.
 //! So either the bit is seen and waited for, or what was published is seen (I11).
-//! Spaces have such a line, and so have look-ups of families (I30).
+//! Spaces have such a line, and so have lookups of families (I30).
 
 use super::{InSection, Section};
 use crate::base::Base;

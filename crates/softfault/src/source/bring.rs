@@ -15,19 +15,19 @@ use crate::space::Vm;
 use crate::space::vma::ObjectId;
 
 impl<M: Machine> Vm<M> {
-    /// Brings a page back, if it is swapped out. It may be away again when the caller looks.
+    /// Brings a page back, if it is swapped out. It may be swapped out again when the caller looks.
     ///
     /// # Errors
     ///
     /// [`ObjectWriteError`]; the page is as it was.
     pub(crate) fn object_bring(&self, id: ObjectId, page: u64) -> Result<(), ObjectWriteError> {
-        let (pfn, held) = self.until_relieved(&mut || self.obtain_held(Fill::Shared))?;
+        let (pfn, held) = self.until_reclaimed(&mut || self.obtain_held(Fill::Shared))?;
         let begun = {
             let section = self.section();
             let slot = self.object_slot(section.inside(), id, page);
             match (slot.page(), slot) {
-                (ObjectPage::Swapped(away), ObjectSlot::Page(at)) => {
-                    self.begin_to_read(section.inside(), (id, page), at, away, pfn).ok()
+                (ObjectPage::Swapped(swapped), ObjectSlot::Page(at)) => {
+                    self.begin_to_read(section.inside(), (id, page), at, swapped, pfn).ok()
                 }
                 _ => None,
             }

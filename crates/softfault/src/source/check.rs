@@ -1,9 +1,9 @@
 //! What has to be true of objects at rest: I14 for their references, I12 for
 //! their frames. Part of `Vm::check`.
 
-use super::away::Swapped;
 use super::object::Top;
 use super::slot::{Below, ObjectPage, PageFrame, level_of};
+use super::swapped::Swapped;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::check::broken::Broken;
 use crate::frame::{FrameKind, MetaUse};
@@ -30,7 +30,7 @@ fn nr_writable_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId)
 }
 
 /// What a frame is to an object.
-enum Part {
+enum Role {
     Header,
     Node,
     Page { orphan: bool },
@@ -52,7 +52,7 @@ impl<M: Machine> Vm<M> {
             });
         }
         let frames = self.frames.numbers();
-        for pfn in frames.clone().filter(|pfn| matches!(self.object_part(*pfn), Some(Part::Header))) {
+        for pfn in frames.clone().filter(|pfn| matches!(self.object_part(*pfn), Some(Role::Header))) {
             let data = self.object(ObjectId(u64::from(pfn.0)));
             let there = u64::from(counts[pfn.0 as usize]).wrapping_add(data.handles.get());
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
@@ -74,10 +74,10 @@ impl<M: Machine> Vm<M> {
         for pfn in frames {
             let state = self.frames.desc(pfn).state();
             let is_lost = match self.object_part(pfn) {
-                Some(Part::Node) => counts[pfn.0 as usize] != 1,
-                Some(Part::Page { orphan: true }) => state.pins() == 0 || self.is_in_its_object(pfn),
-                Some(Part::Page { orphan: false }) => !self.is_in_its_object(pfn),
-                Some(Part::Header) | None => false,
+                Some(Role::Node) => counts[pfn.0 as usize] != 1,
+                Some(Role::Page { orphan: true }) => state.pins() == 0 || self.is_in_its_object(pfn),
+                Some(Role::Page { orphan: false }) => !self.is_in_its_object(pfn),
+                Some(Role::Header) | None => false,
             };
             if is_lost {
                 return Err(Broken::Lost(pfn));
@@ -88,7 +88,7 @@ impl<M: Machine> Vm<M> {
 
     /// I48: notes which slots of the swap area pages of objects name. None lies beyond the end.
     pub(crate) fn count_swapped_pages(&self, counts: &mut [u32]) -> Result<(), Broken> {
-        for pfn in self.frames.numbers().filter(|pfn| matches!(self.object_part(*pfn), Some(Part::Header))) {
+        for pfn in self.frames.numbers().filter(|pfn| matches!(self.object_part(*pfn), Some(Role::Header))) {
             let id = ObjectId(u64::from(pfn.0));
             let mut counted = Ok(());
             let _ = self.for_each_page(id, ObjectPages::ALL, &mut |index, slot| {
@@ -105,13 +105,13 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
-    fn object_part(&self, pfn: Pfn) -> Option<Part> {
+    fn object_part(&self, pfn: Pfn) -> Option<Role> {
         let desc = self.frames.desc(pfn);
         let state = desc.state();
         match state.kind() {
-            FrameKind::Meta if desc.index.get() == MetaUse::Object as u64 => Some(Part::Header),
-            FrameKind::Meta if desc.index.get() == MetaUse::ObjectNode as u64 => Some(Part::Node),
-            FrameKind::Shared => Some(Part::Page { orphan: state.is_orphan() }),
+            FrameKind::Meta if desc.index.get() == MetaUse::Object as u64 => Some(Role::Header),
+            FrameKind::Meta if desc.index.get() == MetaUse::ObjectNode as u64 => Some(Role::Node),
+            FrameKind::Shared => Some(Role::Page { orphan: state.is_orphan() }),
             _ => None,
         }
     }
@@ -135,7 +135,7 @@ impl<M: Machine> Vm<M> {
         let desc = self.frames.desc(head);
         let (header, order) = (Pfn(desc.owner.get() as u32), desc.state().order());
         let (id, first) = (ObjectId(desc.owner.get()), desc.index.get());
-        matches!(self.object_part(header), Some(Part::Header))
+        matches!(self.object_part(header), Some(Role::Header))
             && first < self.object_nr_pages(id)
             && (0..order.nr_pages()).step_by(if level_of(order) > 0 { order.nr_pages() as usize } else { 1 }).all(|i| {
                 let frame = PageFrame { pfn: Pfn(head.0 + i as u32), order };

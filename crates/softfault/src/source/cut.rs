@@ -76,7 +76,7 @@ impl<M: Machine> Links<M> {
     /// Whether all frames of the folio have descriptors, or have them again: each part has a head.
     fn has_descs(&self, pfn: Pfn, order: Order) -> bool {
         let b = BlockId::of(pfn);
-        if order < Order::PMD || !self.frames.is_bare(b) {
+        if order < Order::PMD || !self.frames.lacks_tail_descs(b) {
             return true;
         }
         self.desc_spares_if_free().map(|spares| self.make_whole(b, &spares)).is_ok()

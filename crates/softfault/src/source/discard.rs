@@ -36,7 +36,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// Marks the pages that are there, and the others of their folios; gives these and all
-    /// between. Those that are away are taken out at once. After the next grace period of all CPUs
+    /// between. Those that are swapped out are taken out at once. After the next grace period of all CPUs
     /// nobody maps, reads or writes one of them anew.
     pub(crate) fn object_bar(&self, id: ObjectId, pages: ObjectPages) -> ObjectPages {
         let mut all = pages;
@@ -55,7 +55,7 @@ impl<M: Machine> Links<M> {
                         if !is_first || slot.begin_to_leave(frame.order, &self.machine) {
                             break;
                         }
-                        // The folio has lost a page, or is about to, and a part of it is away.
+                        // The folio has lost a page, or is about to, and a part of it is swapped out.
                         self.machine.relax();
                     }
                     // Else it has come back meanwhile.
@@ -175,7 +175,7 @@ impl<M: Machine> Links<M> {
                         return Ok(());
                     }
                     ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
-                    ObjectPage::Swapped(away) if slot.keep_at_most(away, at as u64) => return Ok(()),
+                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(()),
                     ObjectPage::InTransit(pfn) => Some(self.join_folio(section.inside(), pfn)),
                     ObjectPage::Filling | ObjectPage::Leaving(_) | ObjectPage::Swapped(_) => None,
                 }

@@ -38,8 +38,8 @@ impl<M: Machine> Links<M> {
         largest(&question, &mut |pages| place.are_missing(index, pages))
     }
 
-    /// Puts a folio of zeroes, the caller's alone, around the page whose look-up found nothing;
-    /// `frame` is its head. After a look at the size in the section of the look-up.
+    /// Puts a folio of zeroes, the caller's alone, around the page whose lookup found nothing;
+    /// `frame` is its head. After a look at the size in the section of the lookup.
     pub(crate) fn object_fill_folio(
         &self,
         id: ObjectId,

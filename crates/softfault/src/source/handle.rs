@@ -7,8 +7,8 @@
 
 use super::discard::IsAway;
 use super::object::MAX_OBJECT_BYTES;
+use super::prealloc::{ObjectPrealloc, Put};
 use super::slot::{ObjectPage, PageFrame};
-use super::spare::{Put, Spare};
 use super::write_error::ObjectWriteError;
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::{FolioWait, OutOfFrames};
@@ -56,8 +56,8 @@ impl<M: Machine> Vm<M> {
     ) -> Result<SharedObject<'_, M>, OutOfFrames> {
         self.call();
         let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
-        let id = self.with_relief(&mut || {
-            // In use: nothing is held any more when memory is relieved.
+        let id = self.with_reclaim(&mut || {
+            // In use: nothing is held any more when memory is reclaimed.
             self.obtain_all(&mut |source| self.new_object(size_bytes, orders, 1, source)).map(|(id, _held)| id)
         })?;
         self.object(id).handles.set(1);
@@ -211,7 +211,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Reads the part of one page.
-    fn read_part(&self, part: &Part, into: &mut [u8]) -> ReadPart {
+    fn read_part(&self, part: &PagePart, into: &mut [u8]) -> ReadPart {
         let section = self.vm.section();
         match self.vm.object_slot(section.inside(), self.id, part.index).page() {
             ObjectPage::Frame(frame) => {
@@ -249,14 +249,14 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                 program::write(&self.vm.machine, frame.pfn, part.start, from);
             })?;
         }
-        self.vm.relieve_if_low();
+        self.vm.reclaim_if_low();
         Ok(())
     }
 
     /// Calls `f` in a section with the page's frame, made if there is none; not
     /// at all if the page lies beyond the size.
     fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), ObjectWriteError> {
-        let mut spare = Spare::new(self.vm);
+        let mut prealloc = ObjectPrealloc::new(self.vm);
         loop {
             let put = {
                 let section = self.vm.section();
@@ -270,7 +270,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         return Ok(());
                     }
                     ObjectPage::Poisoned => return Err(ObjectWriteError::Poisoned),
-                    ObjectPage::Absent => spare.put_into(self.id, index, &slot),
+                    ObjectPage::Absent => prealloc.put_into(self.id, index, &slot),
                     ObjectPage::Swapped(_) => Put::Bring,
                     ObjectPage::InTransit(pfn) => Put::Sleep(self.vm.join_folio(section.inside(), pfn)),
                     ObjectPage::Filling | ObjectPage::Leaving(_) => Put::Wait,
@@ -278,18 +278,18 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             };
             match put {
                 Put::Done => {}
-                Put::Lacking => spare.bring(self.id, index)?,
+                Put::NeedsFrames => prealloc.bring(self.id, index)?,
                 Put::Bring => {
-                    spare.give_back();
+                    prealloc.give_back();
                     self.vm.object_bring(self.id, index)?;
                 }
                 Put::Sleep(wait) => {
-                    spare.give_back();
+                    prealloc.give_back();
                     self.vm.wait_for_folio(wait);
                 }
                 Put::Wait => {
                     // Whoever takes the page out may wait for frames of others.
-                    spare.give_back();
+                    prealloc.give_back();
                     self.vm.machine.relax();
                 }
             }
@@ -297,7 +297,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// The pages of `len` bytes from `offset`; answers other CPUs now and then.
-    fn parts(&self, offset: u64, len: usize) -> impl Iterator<Item = Part> {
+    fn parts(&self, offset: u64, len: usize) -> impl Iterator<Item = PagePart> {
         let mut done = 0;
         let mut pace = Pace::new(&self.vm.machine);
         core::iter::from_fn(move || {
@@ -306,7 +306,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
             }
             let at = offset + done as u64;
             let start = (at % PAGE_SIZE) as usize;
-            let part = Part { index: at / PAGE_SIZE, start, done, len: (PAGE_SIZE as usize - start).min(len - done) };
+            let part =
+                PagePart { index: at / PAGE_SIZE, start, done, len: (PAGE_SIZE as usize - start).min(len - done) };
             pace.page();
             done += part.len;
             Some(part)
@@ -328,7 +329,7 @@ enum ReadPart {
 }
 
 /// The part of an access that is in one page.
-struct Part {
+struct PagePart {
     index: u64,
     /// Where in the page.
     start: usize,

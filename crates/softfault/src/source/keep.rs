@@ -13,9 +13,9 @@
 //! 3. it raises `keeps` by compare-and-swap, never from zero.
 //!
 //! VMAs and the handle hold one together. Whoever drops the last one frees the pages, marks the
-//! header's frame as none, waits for look-ups that may have seen the old mark, and gives it
+//! header's frame as none, waits for lookups that may have seen the old mark, and gives it
 //! back. So neither the end of an object nor a walk waits for the other, and no page is moving
-//! when the tree is freed. The wait for look-ups costs nothing where no CPU looks anything up.
+//! when the tree is freed. The wait for lookups costs nothing where no CPU looks anything up.
 //!
 //! The descriptor of a page may be out of date when it is read. The slot decides: it names the
 //! frame, or there is no move.

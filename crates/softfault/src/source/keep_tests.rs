@@ -34,7 +34,7 @@ fn a_walks_reference_keeps_the_object() {
 /// The last reference goes while another CPU is between its look at the header's
 /// frame and its compare-and-swap.
 #[test]
-fn a_look_up_of_an_object_is_waited_for() {
+fn a_lookup_of_an_object_is_waited_for() {
     let vm = vm_of(2, 1024, Tunables::default()).unwrap();
     let (object, _) = with_page(&vm);
     let (id, header) = (object.id, Pfn(object.id.0 as u32));

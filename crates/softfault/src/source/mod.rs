@@ -1,4 +1,4 @@
-//! Station `source`: where the bytes of a page come from.
+//! Module `source`: where the bytes of a page come from.
 //!
 //! Private anonymous memory needs nothing but frames of zeroes, which `frame`
 //! has; shared memory has an object that remembers its frames. `object` is what
@@ -6,10 +6,8 @@
 //! holds, `discard` how pages leave an object that lives on, `refs` how long an object
 //! lives, `transit` how its pages go to the swap area and come back, `keep` what keeps it for who comes from a frame of it, `check` what has to be true of objects at rest.
 //!
-//! This station works on `Links`, save `handle`, `spare`, `bring` and `write_error`, which are operations, and `check`.
+//! This module works on `Links`, save `handle`, `prealloc`, `bring` and `write_error`, which are operations, and `check`.
 
-pub(crate) mod away;
-mod away_slot;
 pub(crate) mod bring;
 mod check;
 mod cut;
@@ -23,9 +21,11 @@ pub(crate) mod keep;
 pub(crate) mod members;
 pub(crate) mod object;
 mod pages;
+mod prealloc;
 mod refs;
 pub(crate) mod slot;
-mod spare;
+pub(crate) mod swapped;
+mod swapped_slot;
 mod tail_descs;
 pub(crate) mod transit;
 pub(crate) mod write_error;

@@ -93,7 +93,7 @@ impl Top {
     }
 }
 
-/// Where a look-up ended.
+/// Where a lookup ended.
 pub(crate) enum ObjectSlot<'a> {
     /// The place of the page, or of the folio of 2 MiB that it is in: see [`ObjectPage`].
     Page(PageSlot<'a>),
@@ -113,7 +113,7 @@ impl ObjectSlot<'_> {
         }
     }
 
-    /// Where a page of that order is put in, if the look-up has come so far. Else a node is missing.
+    /// Where a page of that order is put in, if the lookup has come so far. Else a node is missing.
     pub(crate) fn place_of(&self, order: Order) -> Option<PageSlot<'_>> {
         match self {
             ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) if slot.level == level_of(order) => Some(*slot),
@@ -204,9 +204,9 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Puts a frame of zeroes, the caller's alone, where the look-up of `index`
+    /// Puts a frame of zeroes, the caller's alone, where the lookup of `index`
     /// found nothing: one step on the way to the page, or the page. After a look at the
-    /// size in the section of the look-up, which the slot does not outlive.
+    /// size in the section of the lookup, which the slot does not outlive.
     pub(crate) fn object_fill(
         &self,
         id: ObjectId,

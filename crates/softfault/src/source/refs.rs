@@ -49,7 +49,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// The pages, and the nodes of the tree. Nobody is left who knows the object, but for
-    /// look-ups that find out that it has ended.
+    /// lookups that find out that it has ended.
     pub(super) fn free_pages(&self, id: ObjectId) {
         let top = Top::of(self.object(id));
         if let Some(node) = top.node() {
@@ -74,7 +74,7 @@ impl<M: Machine> Links<M> {
         let frame = match slot.page() {
             ObjectPage::Absent | ObjectPage::Poisoned => return,
             ObjectPage::Frame(frame) => frame,
-            ObjectPage::Swapped(away) => return self.swap_drop(away.slot),
+            ObjectPage::Swapped(swapped) => return self.swap_drop(swapped.slot),
             other => return debug_assert!(false, "I22: nobody fills, moves or removes it, {other:?}"),
         };
         // Else the last pin frees it (I23).

@@ -4,7 +4,7 @@
 //! ```text
 //! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
 //! ```
-//! With TRANSIT 58 or SWAPPED 62 the page is not in memory, or on its way: see `away.rs` and `away_slot.rs`.
+//! With TRANSIT 58 or SWAPPED 62 the page is not in memory, or on its way: see `swapped.rs` and `swapped_slot.rs`.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
@@ -33,7 +33,7 @@
 //!
 //! Locks on entry: see the table. Who reads a word to use the frame shows a section.
 
-use super::away::{SWAPPED, Swapped, TRANSIT};
+use super::swapped::{SWAPPED, Swapped, TRANSIT};
 use crate::addr::{OptPfn, Order, Pfn};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
@@ -232,7 +232,7 @@ impl<'a> PageSlot<'a> {
 
     /// Marks all pages of the folio as leaving. One at a time does this. Waits for who is
     /// putting it in. Somebody may be moving the page: see [`is_moving`](Self::is_moving).
-    /// `false` if it is a single page that is away by now.
+    /// `false` if it is a single page that is swapped out by now.
     pub(super) fn begin_to_leave<M: Machine>(self, order: Order, machine: &M) -> bool {
         for word in self.group(order) {
             loop {

@@ -18,10 +18,10 @@
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
-use super::away::Swapped;
-use super::away_slot::Dropped;
 use super::keep::KeptObject;
 use super::slot::{LostFill, PageSlot};
+use super::swapped::Swapped;
+use super::swapped_slot::Dropped;
 use crate::account::Event;
 use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FolioWait, Io};
@@ -36,7 +36,7 @@ use crate::space::vma::ObjectId;
 pub(crate) struct Transit<'vm, M: Machine> {
     object: KeptObject<'vm, M>,
     page: u64,
-    away: Swapped,
+    swapped: Swapped,
     pfn: Pfn,
 }
 
@@ -69,15 +69,15 @@ impl<M: Machine> Links<M> {
         inside: InSection<'_>,
         (id, page): (ObjectId, u64),
         at: PageSlot<'_>,
-        away: Swapped,
+        swapped: Swapped,
         pfn: Pfn,
     ) -> Result<Transit<'s, M>, LostFill> {
-        at.begin_read(away, pfn)?;
+        at.begin_read(swapped, pfn)?;
         // After the word: whoever loses locks nothing. A CPU may still be looking for the lock of a page
         // that this frame had before, and would sleep, and nobody would wake it. Whoever finds the word
         // before the lock looks again.
         self.frames.desc(pfn).assign_reading(id.0, page);
-        Ok(Transit { object: self.object_keep_found(inside, id), page, away, pfn })
+        Ok(Transit { object: self.object_keep_found(inside, id), page, swapped, pfn })
     }
 
     /// The page, which the caller has marked as moving, is going to be written to a slot of which
@@ -91,18 +91,18 @@ impl<M: Machine> Links<M> {
         object: KeptObject<'vm, M>,
         page: u64,
         pfn: Pfn,
-        away: Swapped,
+        swapped: Swapped,
     ) -> Result<Transit<'vm, M>, KeptObject<'vm, M>> {
         let desc = self.frames.desc(pfn);
         desc.begin_writeback();
-        if self.with_slot(&object, page, |slot| slot.begin_write(pfn, away)) == Some(true) {
-            return Ok(Transit { object, page, away, pfn });
+        if self.with_slot(&object, page, |slot| slot.begin_write(pfn, swapped)) == Some(true) {
+            return Ok(Transit { object, page, swapped, pfn });
         }
         let _nobody_knew = desc.end_writeback();
         Err(object)
     }
 
-    /// Takes a page out that is away; whether it was.
+    /// Takes a page out that is swapped out; whether it was.
     pub(super) fn drop_away(&self, slot: PageSlot<'_>) -> bool {
         match slot.drop_away() {
             Dropped::Slot(slot) => self.swap_drop(slot),
@@ -122,18 +122,18 @@ impl<M: Machine> Transit<'_, M> {
     /// Reads the page, and gives it to the object. It may be found in the object afterwards, or be
     /// gone from it, or away once more.
     pub(crate) fn read_in(self) -> Result<(), NotRead> {
-        let Transit { object, page, away, pfn } = &self;
+        let Transit { object, page, swapped, pfn } = &self;
         let links = object.links();
-        let io = Io::of(links.machine.swap_in(away.slot, *pfn));
+        let io = Io::of(links.machine.swap_in(swapped.slot, *pfn));
         if io == Io::Done {
             links.count(Event::Pswpin, 1);
-            program::zero(&links.machine, *pfn, away.nr_kept as usize, (PAGE_SIZE - away.nr_kept) as usize);
+            program::zero(&links.machine, *pfn, swapped.nr_kept as usize, (PAGE_SIZE - swapped.nr_kept) as usize);
         }
         let unlocked = links.frames.desc(*pfn).end_reading(io);
-        let is_there = links.with_slot(object, *page, |slot| slot.end_read(*away, *pfn, io)) == Some(true);
+        let is_there = links.with_slot(object, *page, |slot| slot.end_read(*swapped, *pfn, io)) == Some(true);
         links.folio_waits.wake(*pfn, unlocked, &links.machine);
         if io == Io::Done || !is_there {
-            links.swap_drop(away.slot);
+            links.swap_drop(swapped.slot);
         }
         if io == Io::Failed || !is_there {
             links.free_after_transit(*pfn);
@@ -143,16 +143,16 @@ impl<M: Machine> Transit<'_, M> {
 
     /// Writes the page. If that fails it is in the object still.
     pub(crate) fn write_out(self) -> Result<(), SwapError> {
-        let Transit { object, page, away, pfn } = &self;
+        let Transit { object, page, swapped, pfn } = &self;
         let links = object.links();
-        let written = links.machine.swap_out(away.slot, *pfn);
+        let written = links.machine.swap_out(swapped.slot, *pfn);
         let io = Io::of(written);
-        links.swap_written(away.slot, written);
+        links.swap_written(swapped.slot, written);
         let unlocked = links.frames.desc(*pfn).end_writeback();
-        let is_there = links.with_slot(object, *page, |slot| slot.end_write(*away, *pfn, io)) == Some(true);
+        let is_there = links.with_slot(object, *page, |slot| slot.end_write(*swapped, *pfn, io)) == Some(true);
         links.folio_waits.wake(*pfn, unlocked, &links.machine);
         if io == Io::Failed || !is_there {
-            links.swap_drop(away.slot);
+            links.swap_drop(swapped.slot);
         }
         if io == Io::Done || !is_there {
             links.free_after_transit(*pfn);

@@ -19,8 +19,8 @@ fn a_cpu_that_loses_the_page_has_locked_nothing() -> Result<(), OutOfFrames> {
         let section = vm.section();
         let place = vm.object_slot(section.inside(), object.id, 0);
         let ObjectSlot::Page(at) = place else { panic!("a page is there") };
-        let away = Swapped::whole(SwapSlot(0));
-        assert!(vm.begin_to_read(section.inside(), (object.id, 0), at, away, pfn).is_err());
+        let swapped = Swapped::whole(SwapSlot(0));
+        assert!(vm.begin_to_read(section.inside(), (object.id, 0), at, swapped, pfn).is_err());
     }
     assert_eq!(kind(&vm, pfn), FrameKind::Free);
     vm.give_back(pfn, Fill::Shared);

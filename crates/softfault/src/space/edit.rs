@@ -40,7 +40,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Replaced nodes where nothing else has to be waited for: freed at once if
     /// no other CPU can be reading them, else left to the next grace period. An
     /// mmap(2) of a program on many CPUs interrupts none of them.
-    pub(crate) fn reclaim(&self, writer: &Writer<'_, M>, retired: Retired<'vm, M>) {
+    pub(crate) fn free_retired(&self, writer: &Writer<'_, M>, retired: Retired<'vm, M>) {
         let alone = self.cpus().is_only(self.vm.machine.this_cpu());
         if !alone && self.tree(writer).nr_deferred() + retired.nr_nodes() < self.vm.tunables.deferred_nodes_max {
             return retired.defer();

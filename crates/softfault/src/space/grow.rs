@@ -13,7 +13,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// sections.
     #[cold]
     pub(crate) fn grow_stack(&self, vpn: Vpn) -> bool {
-        self.vm.with_relief(&mut || self.grow_once(vpn)).unwrap_or(false)
+        self.vm.with_reclaim(&mut || self.grow_once(vpn)).unwrap_or(false)
     }
 
     fn grow_once(&self, vpn: Vpn) -> Result<bool, OutOfFrames> {
@@ -47,7 +47,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         })?;
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(nr_more);
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
         Ok(true)
     }
 

@@ -51,11 +51,11 @@ mod tests {
     use crate::testing;
     use crate::tunables::Tunables;
 
-    /// The type of a witness does not say which space it is of.
+    /// The type of a token does not say which space it is of.
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(expected = "the writer lock of another space")]
-    fn the_lock_of_another_space_is_no_witness() {
+    fn the_lock_of_another_space_is_no_token() {
         let vm = testing::vm(256, Tunables::default());
         let (space, other) = (vm.new_space().unwrap(), vm.new_space().unwrap());
         space.edit(&other.write_lock()).publish().free();

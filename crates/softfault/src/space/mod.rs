@@ -1,4 +1,4 @@
-//! Station `space`: which pages are mapped, by whom, with which rights.
+//! Module `space`: which pages are mapped, by whom, with which rights.
 //!
 //! An [`AddressSpace`] is one frame of [`SpaceData`] plus what hangs from it: the
 //! VMA tree, the page tables, a line of resident counts per CPU. Faults read the
@@ -11,9 +11,9 @@
 //!
 //! Functions that need the writer lock take its guard, `&Writer` (`lock.rs`). An
 //! operation that is refused frames drops the lock, and starts again if memory could
-//! be relieved (`relief.rs`).
+//! be reclaimed (`reclaim.rs`).
 //!
-//! This station works on [`Vm`], which is declared in `vm.rs` together with what it
+//! This module works on [`Vm`], which is declared in `vm.rs` together with what it
 //! embeds.
 
 pub(crate) mod access;
@@ -34,7 +34,7 @@ pub(crate) mod placement;
 mod prepare;
 mod query;
 mod read;
-pub(crate) mod relief;
+pub(crate) mod reclaim;
 pub(crate) mod removal;
 mod rss;
 pub(crate) mod split;
@@ -73,7 +73,7 @@ pub(crate) struct SpaceData {
     pub(crate) tree: TreeRoot,
     /// Held by the operation under way. See `lock`.
     pub(crate) writer: WriterLine,
-    /// Discipline `global`: the spinlock. Also its resident count.
+    /// FaultLocking `global`: the spinlock. Also its resident count.
     pub(crate) global: GlobalLine,
     /// CPUs that may hold translations or be in a section of this space.
     pub(crate) cpus: CpusLine,
@@ -96,7 +96,7 @@ pub(crate) struct WriterLine {
     pub(crate) pad: [Word; 7],
 }
 
-/// A line of its own, written by every fault of the historic disciplines.
+/// A line of its own, written by every fault of the historic fault-locking modes.
 #[repr(C, align(64))]
 pub(crate) struct GlobalLine {
     pub(crate) lock: Word,
@@ -165,7 +165,7 @@ impl<M: Machine> Vm<M> {
     /// [`OutOfFrames`]; nothing is kept then.
     pub fn new_space(&self) -> Result<AddressSpace<'_, M>, OutOfFrames> {
         self.call();
-        let space = self.with_relief(&mut || self.new_space_parts(None))?;
+        let space = self.with_reclaim(&mut || self.new_space_parts(None))?;
         // Release: whoever sees the mark sees a frame that was zeroed.
         self.frames.desc(space.frame).index.store(MetaUse::Founder as u64, Ordering::Release);
         self.enlist(space.frame, space.founder());

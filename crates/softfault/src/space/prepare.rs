@@ -11,7 +11,7 @@ use super::AddressSpace;
 use super::edit::{Edit, Nodes};
 use super::lock::Writer;
 use super::members::MembersMark;
-use super::relief::Lack;
+use super::reclaim::FrameRefusal;
 use super::tree::{OutOfNodes, PoolMark};
 use super::vma::Vma;
 use crate::addr::PageRange;
@@ -28,22 +28,22 @@ impl From<OutOfNodes> for OutOfFrames {
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Prepares a change, so that its commit needs nothing: `f` edits, and may take
     /// other frames from the same source. It begins anew each time that it is called:
-    /// with the pool alone, as a holder, and in a turn in need. It gives back all but
+    /// with the pool alone, as a holder, and in a last-resort turn. It gives back all but
     /// nodes when it fails, and publishes nothing.
-    pub(crate) fn prepare<T, E: Lack>(
+    pub(crate) fn prepare<T, E: FrameRefusal>(
         &self,
         writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
     ) -> Result<T, E> {
         match f(None) {
-            Err(e) if e.lack().is_some() => self.prepare_with_frames(writer, f),
+            Err(e) if e.refused_frames().is_some() => self.prepare_with_frames(writer, f),
             done => done,
         }
     }
 
     /// Prepares that each part of a VMA in `range` becomes what `f` makes of it, unless
     /// there are `too_many` VMAs then: more than allowed, and more than now.
-    pub(crate) fn prepare_rewrite<'a, E: Lack + From<OutOfNodes> + Copy>(
+    pub(crate) fn prepare_rewrite<'a, E: FrameRefusal + From<OutOfNodes> + Copy>(
         &'a self,
         writer: &'a Writer<'_, M>,
         range: PageRange,
@@ -58,7 +58,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     #[cold]
-    fn prepare_with_frames<T, E: Lack>(
+    fn prepare_with_frames<T, E: FrameRefusal>(
         &self,
         writer: &Writer<'_, M>,
         f: &mut dyn FnMut(Nodes<'_, M>) -> Result<T, E>,
@@ -69,7 +69,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             if result.is_err() {
                 self.give_back_nodes(writer, before);
             }
-            match result.as_ref().err().and_then(Lack::lack) {
+            match result.as_ref().err().and_then(FrameRefusal::refused_frames) {
                 Some(refused) => Err(refused),
                 None => Ok(result),
             }
@@ -78,7 +78,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Ok((done, _held)) => done,
             // What it lacks is what it asked for with frames to ask for.
             Err(refused) if self.end_deferral(writer) => {
-                f(None).map_err(|e| if e.lack().is_some() { E::of(refused) } else { e })
+                f(None).map_err(|e| if e.refused_frames().is_some() { E::of(refused) } else { e })
             }
             Err(refused) => Err(E::of(refused)),
         }

@@ -1,7 +1,7 @@
 //! What the VMA tree and the tables of a space say, for those who may ask.
 //!
 //! The tree is read under the writer lock or in a section, tables likewise. Each
-//! function takes the witness: `&Writer`, [`InSection`], or either of them as
+//! function takes the token: `&Writer`, [`InSection`], or either of them as
 //! [`KeepsTables`]. Debug builds check that it is of this space.
 //!
 //! ```text

@@ -131,7 +131,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.shootdown_and_wait(if taken.tables { Flush::Space } else { Flush::Pages(removal.range) });
         let mut sink = self.sink();
         take::harvest(machine, self.root, removal, &mut sink);
-        self.settle_removal(sink);
+        self.account_removal(sink);
     }
 
     /// `before` is the version that still had the range; it can be read until
@@ -159,10 +159,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut sink = self.sink();
         take::empty_all(&self.vm.machine, self.root, &mut sink);
         sink.nr_tables -= 1; // the root, which was never counted
-        self.settle_removal(sink);
+        self.account_removal(sink);
     }
 
-    fn settle_removal(&self, sink: Sink<'vm, M>) {
+    fn account_removal(&self, sink: Sink<'vm, M>) {
         let nr_anon = sink.nr_anon + sink.nr_huge;
         self.charge(Rss::Anon, -(nr_anon as i64));
         self.charge(Rss::Huge, -(sink.nr_huge as i64));

@@ -69,7 +69,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return;
         }
         // Not needed: nobody is delayed for it who is about to be refused (I28).
-        let Some(held) = vm.hold_unless_in_need() else { return };
+        let Some(held) = vm.hold_unless_last_resort() else { return };
         let Ok(frame) = vm.source().frame(Fill::Fixed) else { return held.in_vain() };
         vm.frames.desc(frame).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Rss as u64);
         let [none, some] = [OptPfn::NONE, OptPfn::some(frame)].map(OptPfn::to_word);

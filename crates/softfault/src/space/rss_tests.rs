@@ -168,7 +168,7 @@ fn a_failing_allocation_loses_no_count() {
     let mut nr_without_lines = 0;
     for k in 0.. {
         let space = space_with(vm, 4 * 512);
-        vm.steal_groups();
+        vm.steal_caches();
         vm.fail_allocation(Some(k));
         be(FAR);
         let done: Vec<bool> = (0..4).map(|i| space.handle_fault(AT + i * STRETCH, Access::Write).is_ok()).collect();
@@ -181,7 +181,7 @@ fn a_failing_allocation_loses_no_count() {
         nr_without_lines += u32::from(nr_done > 0 && !has_lines);
         // With memory again the next slow fault adds them.
         be(FAR);
-        vm.steal_groups();
+        vm.steal_caches();
         touch(&space, FAR, 511);
         touch(&space, FAR, 510);
         assert_eq!((space.rss_pages().anon, space.data.rss_frames().count()), (nr_done + 2, 1), "k = {k}");

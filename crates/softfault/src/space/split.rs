@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// left, or waited for.
     pub(crate) fn pmd_split(&self, pmd: PmdSlot<'_, M::Format>) {
         loop {
-            let seen = pmd.slot.look();
+            let seen = pmd.slot.observe();
             match seen.entry {
                 Entry::Leaf(_) => {
                     if let Ok(old) = pmd.slot.take(seen) {

@@ -19,7 +19,7 @@
 //!
 //! Locks: none is taken here. A [`Tree`] is what the holder of the writer lock has, and
 //! a [`Txn`] begins on one; a [`Snapshot`] is what whoever is in a section has
-//! (`space/read.rs`, which asks for the witnesses). [`Retired::free`] asks for a grace
+//! (`space/read.rs`, which asks for the tokens). [`Retired::free`] asks for a grace
 //! period and no lock.
 
 mod check;

@@ -1,10 +1,10 @@
 //! The subsystem: spaces, and all that lies below them.
 //!
 //! Each component embeds the one below and hands out nothing else: `Base` (the machine,
-//! its CPUs), `Memory` (frames), `Links` (objects, families), [`Vm`]. A station works on
+//! its CPUs), `Memory` (frames), `Links` (objects, families), [`Vm`]. A module works on
 //! one of them, so that it cannot call what lies above.
 
-use super::relief::relieving::Relieving;
+use super::reclaim::reclaiming::Reclaiming;
 use crate::addr::Pfn;
 use crate::compact::words::CompactWords;
 use crate::frame::{HugeFrame, Memory, Pressure};
@@ -15,8 +15,8 @@ use crate::policy::huge::Effort;
 use crate::sync::Word;
 use core::ops::Deref;
 
-/// What the stations above do about a shortage.
-pub(crate) struct Relief<M: Machine> {
+/// What the modules above do about a shortage.
+pub(crate) struct Reclaim<M: Machine> {
     /// Looks at so many blocks for frames that hold nothing but zeroes, until so many
     /// were given back. Gives their number.
     pub(crate) shrink: fn(&Vm<M>, u64, u64) -> u64,
@@ -32,11 +32,11 @@ pub struct Vm<M: Machine> {
     /// Most VMAs in an address space, now.
     pub(crate) max_map_count: Word,
     pub(crate) next_space_id: Word,
-    pub(crate) relief: Relief<M>,
-    /// Held by the CPU that relieves memory.
-    pub(crate) relieving: Relieving,
+    pub(crate) reclaim: Reclaim<M>,
+    /// Held by the CPU that reclaims memory.
+    pub(crate) reclaiming: Reclaiming,
     /// How often that gave frames back.
-    pub(crate) nr_relieved: Word,
+    pub(crate) nr_reclaimed: Word,
     pub(crate) compact: CompactWords,
     /// The block that is looked at next for huge pages that are mostly zeroes.
     pub(crate) underused_cursor: Word,
@@ -51,15 +51,15 @@ impl<M: Machine> Deref for Vm<M> {
 }
 
 impl<M: Machine> Vm<M> {
-    pub(crate) fn over(links: Links<M>, relief: Relief<M>, pressure: Pressure) -> Vm<M> {
+    pub(crate) fn over(links: Links<M>, reclaim: Reclaim<M>, pressure: Pressure) -> Vm<M> {
         let max_map_count = Word::new(links.tunables.max_map_count);
         Vm {
             links,
             max_map_count,
             next_space_id: Word::new(1),
-            relief,
-            relieving: Relieving::new(pressure),
-            nr_relieved: Word::new(0),
+            reclaim,
+            reclaiming: Reclaiming::new(pressure),
+            nr_reclaimed: Word::new(0),
             compact: CompactWords::new(),
             underused_cursor: Word::new(0),
         }

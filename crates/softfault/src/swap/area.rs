@@ -74,7 +74,7 @@ pub(crate) enum ReadEnd {
 }
 
 /// What remains of a state once nobody needs the frame, or the slot.
-fn settled(state: u64) -> u64 {
+fn without_unused(state: u64) -> u64 {
     if state & (WRITING | READERS) != 0 {
         state
     } else if state & ENTRIES == 0 {
@@ -214,7 +214,7 @@ impl SwapArea {
         let data = self.slot(slot);
         let mut seen = data.state.load(Ordering::Acquire);
         loop {
-            let after = settled(to(seen)?);
+            let after = without_unused(to(seen)?);
             // Whoever takes FRAME away had an entry, a reader or the write until then, which
             // have kept the word.
             let spared = (seen & FRAME != 0 && after & FRAME == 0).then(|| Pfn(data.frame.get() as u32));
@@ -235,7 +235,8 @@ impl SwapArea {
         let data = self.slot(slot);
         let state = data.state.get();
         let is_free = state == 0;
-        let is_at_rest = is_free || state & USED != 0 && settled(state) == state && state & (WRITING | READERS) == 0;
+        let is_at_rest =
+            is_free || state & USED != 0 && without_unused(state) == state && state & (WRITING | READERS) == 0;
         let frame = (state & FRAME != 0).then(|| Pfn(data.frame.get() as u32));
         if is_at_rest { Ok((state & ENTRIES, frame)) } else { Err(slot) }
     }

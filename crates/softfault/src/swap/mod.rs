@@ -1,4 +1,4 @@
-//! Station `swap`: the slots of pages that were swapped out.
+//! Module `swap`: the slots of pages that were swapped out.
 //!
 //! `area` has the words; this frees what they spare. The bytes are the machine's:
 //! [`Machine::swap_out`], [`Machine::swap_in`]. `compact/swap_out.rs` swaps out, a fault brings

@@ -90,7 +90,7 @@ pub fn seems_zero(word: &Word) -> bool {
 
 /// Reads a word that says where something lies, and changes only when memory comes or goes.
 #[inline(always)]
-pub fn look(place: &Word) -> u64 {
+pub fn read_mostly(place: &Word) -> u64 {
     place.load(Ordering::Acquire)
 }
 

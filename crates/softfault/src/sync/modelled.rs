@@ -202,7 +202,7 @@ pub fn probe(slot: &Word) -> u64 {
 /// Reads a word that says where something lies. It is a cell of the model only in models in
 /// which a thread writes it: elsewhere it has one value, and a read adds orders that differ in
 /// nothing.
-pub fn look(place: &Word) -> u64 {
+pub fn read_mostly(place: &Word) -> u64 {
     let addr = core::ptr::from_ref(place).addr();
     let cell = REGISTRY.with(|r| {
         let r = r.borrow();

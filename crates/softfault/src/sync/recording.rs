@@ -130,7 +130,7 @@ pub fn seems_zero(word: &Word) -> bool {
 
 /// See the core facade.
 #[inline(always)]
-pub fn look(place: &Word) -> u64 {
+pub fn read_mostly(place: &Word) -> u64 {
     place.load(Ordering::Acquire)
 }
 

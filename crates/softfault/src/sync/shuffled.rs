@@ -112,7 +112,7 @@ pub fn seems_zero(word: &Word) -> bool {
 
 /// See the core facade. No point where another thread may go on: the word hardly ever changes,
 /// and a fault has many of these.
-pub fn look(place: &Word) -> u64 {
+pub fn read_mostly(place: &Word) -> u64 {
     buffer::forwarded(place.addr(), size_of::<u64>()).unwrap_or_else(|| place.0.load(Ordering::Acquire))
 }
 

@@ -75,7 +75,7 @@ impl<'a, F: Format> Slot<'a, F> {
 
     /// Reads it. Acquires what its publisher released: descriptor, content.
     #[inline(always)]
-    pub(crate) fn look(&self) -> Seen {
+    pub(crate) fn observe(&self) -> Seen {
         let raw = self.word.load(Ordering::Acquire);
         Seen { raw, entry: F::decode(raw, self.level) }
     }
@@ -200,7 +200,7 @@ impl<'a, F: Format> Slot<'a, F> {
     /// Ends a `Busy` that the caller owns.
     #[inline(always)]
     pub(crate) fn resolve(&self, entry: Entry) {
-        debug_assert!(matches!(self.look().entry, Entry::Busy), "I9: only the owner ends a Busy");
+        debug_assert!(matches!(self.observe().entry, Entry::Busy), "I9: only the owner ends a Busy");
         self.word.store(F::encode(entry, self.level), Ordering::Release);
     }
 
@@ -315,11 +315,11 @@ mod tests {
         let slot = Slot::<X86_64>::new(&word, 0);
         let leaf = Leaf { pfn: Pfn(5), rights: Rights::READ | Rights::WRITE, accessed: false, dirty: false };
         assert!(slot.fill(Entry::Leaf(leaf)).is_ok());
-        let Ok(locked) = slot.lock(slot.look()) else { panic!("nobody else is here") };
-        assert_eq!(slot.look().entry, Entry::LockedLeaf(leaf));
+        let Ok(locked) = slot.lock(slot.observe()) else { panic!("nobody else is here") };
+        assert_eq!(slot.observe().entry, Entry::LockedLeaf(leaf));
         word.store(used::<X86_64>(word.load(Ordering::Relaxed), Access::Write), Ordering::Relaxed);
         slot.unlock(Leaf { rights: Rights::READ, ..locked });
         let now = Leaf { rights: Rights::READ, accessed: true, dirty: true, ..leaf };
-        assert_eq!(slot.look().entry, Entry::Leaf(now), "neither bit is lost");
+        assert_eq!(slot.observe().entry, Entry::Leaf(now), "neither bit is lost");
     }
 }

@@ -1,4 +1,4 @@
-//! Station `table`: page tables as the hardware reads them, and the few ways in
+//! Module `table`: page tables as the hardware reads them, and the few ways in
 //! which an entry may change.
 //!
 //! | change | how | who |
@@ -15,8 +15,8 @@
 //! A `Busy` entry belongs to who made it; everyone else leaves the section and
 //! waits. A table with a `Busy` entry of somebody else in it is not freed.
 //!
-//! Neighbours: `frame` below; `fault` and `space` call in here. This station
-//! knows no VMA. Locks on entry: a section or the writer lock; a walk takes the witness
+//! Neighbours: `frame` below; `fault` and `space` call in here. This module
+//! knows no VMA. Locks on entry: a section or the writer lock; a walk takes the token
 //! (`KeepsTables`).
 
 pub(crate) mod entry;

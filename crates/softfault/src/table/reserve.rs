@@ -41,7 +41,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         let vm = self.vm;
         let nr_all = self.nr_left + nr_tables;
         Self::can_ever_be(vm, nr_all)?;
-        if !vm.frames.is_quiet() {
+        if !vm.frames.is_frozen() {
             self.held.get_or_insert_with(|| vm.hold());
             if self.fill_up_to(nr_all, &vm.source()).is_ok() {
                 return Ok(());
@@ -49,7 +49,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         }
         // As for `obtain_all`, with what has been reserved so far.
         self.give_back();
-        let turn = vm.in_need();
+        let turn = vm.last_resort();
         self.held = Some(vm.hold());
         self.fill_up_to(nr_all, &turn.source()).inspect_err(|_| self.give_back())
     }
@@ -58,7 +58,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     /// looked for first, which costs a look at each block: the caller expects to use all.
     pub(crate) fn add_if_free(&mut self, nr_tables: u64) -> bool {
         let vm = self.vm;
-        if nr_tables == 0 || vm.frames.is_quiet() {
+        if nr_tables == 0 || vm.frames.is_frozen() {
             return nr_tables == 0;
         }
         self.held.get_or_insert_with(|| vm.hold());
@@ -82,7 +82,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
     /// returns, and whose `source` it is.
     pub(crate) fn add_from(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
         self.fill_up_to(self.nr_left + nr_tables, source).inspect_err(|_| self.give_back())?;
-        // Not before: a turn in need goes on only while its owner is one holder.
+        // Not before: a last-resort turn goes on only while its owner is one holder.
         self.held.get_or_insert_with(|| self.vm.hold());
         Ok(())
     }

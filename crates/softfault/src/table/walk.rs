@@ -67,7 +67,7 @@ pub(crate) fn leaf_table<M: Machine>(
 #[cold]
 fn ended_above<F: Format>(slot: Slot<'_, F>, table: Pfn, vpn: Vpn) -> Walk<'_, F> {
     let place = PmdSlot { slot, table, base: Vpn(vpn.0 & !(span_of::<F>(slot.level) - 1)) };
-    match slot.look().entry {
+    match slot.observe().entry {
         Entry::None => Walk::Hole(place),
         Entry::Leaf(_) | Entry::LockedLeaf(_) => Walk::Huge(place),
         // A table, if it was put in just now: looked at again in the next turn.
@@ -105,7 +105,7 @@ pub(crate) fn mapped<M: Machine>(
 
 /// The same of an entry that has been found: `part` is the page's index in its span.
 pub(crate) fn mapped_at<F: Format>(slot: Slot<'_, F>, part: u64) -> Option<Mapped<'_, F>> {
-    let seen = slot.look();
+    let seen = slot.observe();
     let (leaf, is_locked) = match seen.entry {
         Entry::Leaf(leaf) => (leaf, false),
         Entry::LockedLeaf(leaf) => (leaf, true),

@@ -13,8 +13,8 @@
 use super::NewVmError;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, PAGE_SIZE, Pfn};
 use crate::cpu::CpuData;
-use crate::frame::sections::{SECTION_BLOCK_SHIFT, SECTION_FRAMES, frames_of};
-use crate::frame::{BlockData, BlockPieces, Blocks, Content, Descs, FrameDesc, Later, Summary};
+use crate::frame::mem_sections::{MEM_SECTION_BLOCK_SHIFT, MEM_SECTION_FRAMES, frames_of};
+use crate::frame::{BlockData, BlockPieces, Blocks, Content, DeferredSections, Descs, FrameDesc, Summary};
 use crate::machine::{FrameRange, Machine};
 use crate::mem::{self, FrameArray};
 use crate::swap::area::SlotData;
@@ -48,7 +48,7 @@ impl Layout {
         nr_cpus: usize,
         nr_slots: usize,
     ) -> Result<Layout, NewVmError> {
-        let nr_sections = nr_frames.div_ceil(SECTION_FRAMES) as usize;
+        let nr_sections = nr_frames.div_ceil(MEM_SECTION_FRAMES) as usize;
         let nr_there = (0..nr_sections).filter(|section| has_memory(ranges, *section)).count();
         let nr_of = |nr_filled: usize| parts(nr_frames, nr_cpus, nr_slots, nr_there - nr_filled);
         let nr_most: u64 = nr_of(0).iter().sum();
@@ -56,8 +56,8 @@ impl Layout {
         let first = home.ok_or(NewVmError::NoRoom { nr_frames: nr_most })?.first;
         // The zero frame, which comes last, has a descriptor.
         let filled_by = |nr_meta: u64| {
-            let start = u64::from(first.0).div_ceil(SECTION_FRAMES) as usize;
-            start..((u64::from(first.0) + nr_meta - 1) / SECTION_FRAMES).max(start as u64) as usize
+            let start = u64::from(first.0).div_ceil(MEM_SECTION_FRAMES) as usize;
+            start..((u64::from(first.0) + nr_meta - 1) / MEM_SECTION_FRAMES).max(start as u64) as usize
         };
         // The more sections are left out, the less metadata there is to fill them.
         let mut filled = filled_by(nr_most);
@@ -118,8 +118,8 @@ impl Layout {
                 continue;
             }
             let nr_in_section = [
-                SECTION_FRAMES * size_of::<FrameDesc>() as u64,
-                (size_of::<BlockData>() << SECTION_BLOCK_SHIFT) as u64,
+                MEM_SECTION_FRAMES * size_of::<FrameDesc>() as u64,
+                (size_of::<BlockData>() << MEM_SECTION_BLOCK_SHIFT) as u64,
             ];
             for (part, nr_bytes) in nr_in_section.into_iter().enumerate() {
                 let (first, nr) = (rank as u64 * (nr_bytes / PAGE_SIZE), nr_bytes / PAGE_SIZE);
@@ -132,9 +132,9 @@ impl Layout {
     }
 
     /// Sections whose turn has not come.
-    pub(super) fn later(&self, descs: &Descs) -> Later {
-        let nr = (0..self.nr_sections()).filter(|section| descs.later(*section).is_some()).count();
-        Later::new(nr, self.at(0), self.at(1))
+    pub(super) fn deferred(&self, descs: &Descs) -> DeferredSections {
+        let nr = (0..self.nr_sections()).filter(|section| descs.deferred(*section).is_some()).count();
+        DeferredSections::new(nr, self.at(0), self.at(1))
     }
 
     /// Descriptors and blocks, which are zeroes.
@@ -163,8 +163,8 @@ impl Layout {
                 data.leave_for_later(section, next, rank);
                 continue;
             }
-            descs.put(section, &all_descs.part(rank << SECTION_FRAMES.ilog2(), descs.len_of(section)));
-            data.put(section, &all_blocks.part(rank << SECTION_BLOCK_SHIFT, data.len_of(section)));
+            descs.put(section, &all_descs.part(rank << MEM_SECTION_FRAMES.ilog2(), descs.len_of(section)));
+            data.put(section, &all_blocks.part(rank << MEM_SECTION_BLOCK_SHIFT, data.len_of(section)));
             leave_out(&summary, section + 1..next);
             next = section;
         }
@@ -181,7 +181,8 @@ fn has_memory(ranges: &[FrameRange], section: usize) -> bool {
 
 /// The summaries learn of a hole.
 fn leave_out(summary: &Summary, sections: Range<usize>) {
-    let [start, end] = [sections.start, sections.end].map(|section| BlockId((section << SECTION_BLOCK_SHIFT) as u32));
+    let [start, end] =
+        [sections.start, sections.end].map(|section| BlockId((section << MEM_SECTION_BLOCK_SHIFT) as u32));
     let end = end.min(BlockId(summary.nr_places()));
     if start < end {
         summary.leave_out(&BlockRange { start, end });
@@ -190,15 +191,15 @@ fn leave_out(summary: &Summary, sections: Range<usize>) {
 
 /// Descriptors and blocks of so many sections, among them the last, which may end early.
 fn lengths(nr_frames: u64, nr_there: usize) -> (usize, usize) {
-    let nr_missing = nr_frames.next_multiple_of(SECTION_FRAMES) - nr_frames;
-    let nr_descs = nr_there as u64 * SECTION_FRAMES - nr_missing;
+    let nr_missing = nr_frames.next_multiple_of(MEM_SECTION_FRAMES) - nr_frames;
+    let nr_descs = nr_there as u64 * MEM_SECTION_FRAMES - nr_missing;
     (nr_descs as usize, nr_descs.div_ceil(BLOCK_FRAMES) as usize)
 }
 
 /// Frames of each part, with so many sections.
 fn parts(nr_frames: u64, nr_cpus: usize, nr_slots: usize, nr_there: usize) -> [u64; NR_PARTS] {
     let (nr_descs, nr_block_data) = lengths(nr_frames, nr_there);
-    let nr_places = 2 * nr_frames.div_ceil(SECTION_FRAMES) as usize;
+    let nr_places = 2 * nr_frames.div_ceil(MEM_SECTION_FRAMES) as usize;
     let words_of_summary = Summary::bytes_for(nr_frames.div_ceil(BLOCK_FRAMES) as u32, nr_cpus) / size_of::<Word>();
     [
         FrameArray::<FrameDesc>::frames_for(nr_descs),

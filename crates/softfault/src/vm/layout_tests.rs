@@ -28,7 +28,7 @@ fn memory_far_up_has_the_descriptors_of_that_memory() {
         assert_eq!(vm.migrate_frame(Pfn(first.wrapping_sub(1))), Err(MigrateRefusal::Reserved));
         vm.nr_total_pages.get()
     });
-    let nr_in_hole = (1u64 << 27) / SECTION_FRAMES;
+    let nr_in_hole = (1u64 << 27) / MEM_SECTION_FRAMES;
     let nr_more = (nr_in_hole * (256 + 16)).div_ceil(4096) + nr_in_hole / 64 / 16 + 3;
     assert!(low - high <= nr_more, "{} frames more, should be {nr_more}", low - high);
     assert!(GIB - low <= GIB * 36 / 4096, "36 bytes a frame");
@@ -38,7 +38,7 @@ fn memory_far_up_has_the_descriptors_of_that_memory() {
 #[test]
 fn sections_of_metadata_have_none() {
     for nr_frames in [GIB, 64 * GIB, 64 * GIB + 5, 1024 * GIB] {
-        for first in [0, 7, SECTION_FRAMES, 5 * SECTION_FRAMES - 1] {
+        for first in [0, 7, MEM_SECTION_FRAMES, 5 * MEM_SECTION_FRAMES - 1] {
             let ranges = [range(first, nr_frames)];
             let layout = Layout::of(&ranges, first + nr_frames, 4, 0).unwrap();
             let (start, end) = (u64::from(layout.meta.first.0), layout.meta.end());
@@ -49,7 +49,7 @@ fn sections_of_metadata_have_none() {
                 assert!(start <= first && after < end, "{section}: {layout:?}");
             }
             // But for its ends, and for what becomes less when sections are left out.
-            let nr_whole = layout.meta.nr_frames / SECTION_FRAMES;
+            let nr_whole = layout.meta.nr_frames / MEM_SECTION_FRAMES;
             assert!(layout.filled.len() as u64 + 2 >= nr_whole, "{layout:?}");
         }
     }
@@ -77,7 +77,7 @@ fn check_all_are_given(ranges: &[(u32, u64)]) {
 
 #[test]
 fn nobody_gets_a_frame_of_a_hole() {
-    let section = SECTION_FRAMES as u32;
+    let section = MEM_SECTION_FRAMES as u32;
     check_all_are_given(&[(0, 4000)]);
     check_all_are_given(&[(section - 700, 1400)]);
     check_all_are_given(&[(6 * section + 1, 5000), (3, 1)]);
@@ -88,8 +88,8 @@ fn nobody_gets_a_frame_of_a_hole() {
 /// A pass that goes from block to block reaches the ones behind a hole.
 #[test]
 fn passes_go_on_behind_a_hole() {
-    let section = SECTION_FRAMES as u32;
-    let vm = vm_over(0, 9 * SECTION_FRAMES, &[(section, 4000), (8 * section, SECTION_FRAMES)]);
+    let section = MEM_SECTION_FRAMES as u32;
+    let vm = vm_over(0, 9 * MEM_SECTION_FRAMES, &[(section, 4000), (8 * section, MEM_SECTION_FRAMES)]);
     let blocks = &vm.frames.blocks;
     let there: Vec<BlockId> = blocks.there().collect();
     assert_eq!(there.len(), 128);
@@ -105,5 +105,5 @@ fn passes_go_on_behind_a_hole() {
         assert_eq!((vm.generation(), nr_steps as u64), (nr_generations + 1, 128u64.div_ceil(nr_blocks)));
         vm.check_summaries().unwrap();
     }
-    assert_eq!(vm.frames.numbers().count() as u64, 2 * SECTION_FRAMES);
+    assert_eq!(vm.frames.numbers().count() as u64, 2 * MEM_SECTION_FRAMES);
 }

@@ -40,7 +40,7 @@ const DONTUNMAP: MremapFlags = MremapFlags::DONTUNMAP;
 
 type Space = AddressSpace<'static, Plain>;
 
-/// The words that only this CPU writes. Groups are a thief's, too, while `attention` is
+/// The words that only this CPU writes. Frame caches are a thief's, too, while `attention` is
 /// raised (I10); a thief leaves them empty.
 fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)> {
     let cpu = vm.cpu(CpuId(id));
@@ -80,9 +80,9 @@ fn own_words(vm: &Vm<Plain>, space: &Space, id: u16) -> Vec<(&'static str, u64)>
     words
 }
 
-fn groups(vm: &Vm<Plain>, id: u16) -> [u64; 5] {
+fn caches(vm: &Vm<Plain>, id: u16) -> [u64; 5] {
     let cpu = vm.cpu(CpuId(id));
-    cpu.groups().map(|group| group.mask.get())
+    cpu.frame_caches().map(|cache| cache.mask.get())
 }
 
 /// What the words were when the thread became another CPU for the last time.
@@ -91,19 +91,19 @@ struct Watch {
     space: &'static Space,
     me: u16,
     words: Vec<Vec<(&'static str, u64)>>,
-    groups: Vec<[u64; 5]>,
+    caches: Vec<[u64; 5]>,
 }
 
 impl Watch {
     fn new(vm: &'static Vm<Plain>, space: &'static Space) -> Watch {
-        let mut watch = Watch { vm, space, me: 0, words: Vec::new(), groups: Vec::new() };
+        let mut watch = Watch { vm, space, me: 0, words: Vec::new(), caches: Vec::new() };
         watch.look();
         watch
     }
 
     fn look(&mut self) {
         self.words = (0..NR_CPUS).map(|id| own_words(self.vm, self.space, id)).collect();
-        self.groups = (0..NR_CPUS).map(|id| groups(self.vm, id)).collect();
+        self.caches = (0..NR_CPUS).map(|id| caches(self.vm, id)).collect();
     }
 
     /// The thread stops being the CPU that it is and becomes the next one.
@@ -113,7 +113,7 @@ impl Watch {
             let before = &self.words[usize::from(id)];
             let changed = now.iter().zip(before).find(|(now, before)| now != before);
             assert_eq!(changed, None, "CPU {} wrote what is CPU {id}'s", self.me);
-            for (now, before) in groups(self.vm, id).into_iter().zip(self.groups[usize::from(id)]) {
+            for (now, before) in caches(self.vm, id).into_iter().zip(self.caches[usize::from(id)]) {
                 assert!(now == before || now == 0, "CPU {} used the frames of CPU {id}", self.me);
             }
         }
@@ -280,7 +280,7 @@ impl Bench {
     }
 
     fn zeroing_ahead(&self) {
-        // In the zone of some CPU there is a free block that is not zero.
+        // Among the home blocks of some CPU there is a free block that is not zero.
         let zero_ahead = || {
             self.vm.machine.relax();
             self.vm.zero_ahead(2) > 0

@@ -2,7 +2,7 @@
 //! is refused. Nothing here writes: a refused machine is as it was.
 
 use crate::addr::{BLOCK_FRAMES, PAGE_SIZE, Pfn};
-use crate::frame::sections::SECTION_FRAMES;
+use crate::frame::mem_sections::MEM_SECTION_FRAMES;
 use crate::machine::{CpuId, FrameRange, MAX_CPUS, MAX_NODES, Machine, MemoryNode};
 use crate::policy::watermark::{MOST_SCALE, Watermarks};
 use crate::tunables::Tunables;
@@ -147,7 +147,7 @@ pub(super) fn nr_blocks_of(ranges: &[FrameRange]) -> u64 {
 
 /// The end of the sections that may be added later.
 pub(super) fn span_at_most<M: Machine>(machine: &M) -> u64 {
-    machine.nr_frames_at_most().min(u32::MAX.into()) & !(SECTION_FRAMES - 1)
+    machine.nr_frames_at_most().min(u32::MAX.into()) & !(MEM_SECTION_FRAMES - 1)
 }
 
 /// Checks the node of each range and CPU.

@@ -5,7 +5,7 @@
 //! are swapped out. It ends at the first difference, with the shortest
 //! sequence that shows it, or when the time is up, with a table of what was
 //! covered. `lockstep` and `parallel` run sequences on several CPUs of the hosted
-//! machine, in both of its modes and under all disciplines, against the model.
+//! machine, in both of its modes and under all fault-locking modes, against the model.
 //! `huge` has several CPUs make, split, share, move, pin and collapse huge pages in
 //! several spaces, with every page's content known. `relax` has three actors take
 //! turns wherever the core waits, by a seed.
@@ -13,7 +13,7 @@
 //! not run.
 
 use softfault::table::format::X86_64;
-use softfault::{Discipline, MAX_CPUS, Tunables, Vm};
+use softfault::{FaultLocking, MAX_CPUS, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use softfault_testkit::churn::Size;
 use softfault_testkit::generate::{Limits, sequence};
@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--discipline NAME]";
+const USAGE: &str = "usage: soak differential|lockstep|parallel|huge [--seconds N] [--seed S] [--sides linux,hosted] [--check EVERY] [--differences N] [--cpus N] [--fault-locking NAME]";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Test {
@@ -47,8 +47,8 @@ struct Options {
     seconds: u64,
     seed: u64,
     sides: Sides,
-    /// The only discipline, or all.
-    discipline: Option<Discipline>,
+    /// The only fault-locking mode, or all.
+    fault_locking: Option<FaultLocking>,
     /// Different differences to look for before it ends.
     nr_differences: usize,
 }
@@ -66,7 +66,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             return Err(format!("the test is {given}, should be differential, lockstep, parallel, huge or relax"));
         }
     };
-    let mut options = Options { test, discipline: None, nr_cpus: 4, seconds: 10, seed: 1, sides, nr_differences: 1 };
+    let mut options = Options { test, fault_locking: None, nr_cpus: 4, seconds: 10, seed: 1, sides, nr_differences: 1 };
     while let Some(name) = args.next() {
         let value = args.next().ok_or(format!("{name} should have a value"))?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} is {value}, should be a number"));
@@ -74,12 +74,12 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seconds" => options.seconds = number()?,
             "--seed" => options.seed = number()?,
             "--differences" => options.nr_differences = number()?.max(1) as usize,
-            "--discipline" => {
-                let named = Discipline::ALL.into_iter().find(|d| d.name() == value);
-                options.discipline = Some(
-                    named
-                        .ok_or(format!("--discipline is {value}, should be global, fastpath2004, split or lockfree"))?,
-                );
+            "--fault-locking" | "--discipline" => {
+                let named = FaultLocking::ALL.into_iter().find(|d| d.name() == value);
+                options.fault_locking =
+                    Some(named.ok_or(format!(
+                        "--fault-locking is {value}, should be global, fastpath2004, split or lockfree"
+                    ))?);
             }
             "--cpus" => {
                 options.nr_cpus = number()? as usize;
@@ -127,15 +127,15 @@ fn watch() {
 fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
     let (started, mut nr_steps, mut kinds) = (Instant::now(), 0, BTreeSet::new());
     let mut huge = HugeCounts::default();
-    let machines: Vec<(Mode, Discipline)> = [Mode::Interrupt, Mode::Broadcast]
+    let machines: Vec<(Mode, FaultLocking)> = [Mode::Interrupt, Mode::Broadcast]
         .into_iter()
-        .flat_map(|mode| Discipline::ALL.map(|discipline| (mode, options.discipline.unwrap_or(discipline))))
+        .flat_map(|mode| FaultLocking::ALL.map(|fault_locking| (mode, options.fault_locking.unwrap_or(fault_locking))))
         .collect();
     let mut seed = options.seed;
     while started.elapsed() < Duration::from_secs(options.seconds) && kinds.len() < options.nr_differences {
-        let (mode, discipline) = machines[(seed - options.seed) as usize % machines.len()];
+        let (mode, fault_locking) = machines[(seed - options.seed) as usize % machines.len()];
         UNDER_WAY.store(seed, Ordering::Relaxed);
-        let vm = machine(options.nr_cpus, mode, discipline)?;
+        let vm = machine(options.nr_cpus, mode, fault_locking)?;
         let threads = 0..options.nr_cpus.min(NR_THREADS) as u64;
         let (sequences, found) = if options.test == Test::Lockstep {
             let pages = (Limits::default().pages.0, 2048);
@@ -151,7 +151,7 @@ fn several(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error>> {
         for (i, found) in found {
             let ops: Vec<Op> = sequences[i].iter().map(|(op, _)| *op).collect();
             if kinds.insert(kind_of(&ops, &found)) {
-                println!("{mode:?}, {discipline:?}, seed {seed}, sequence {i}: {found}");
+                println!("{mode:?}, {fault_locking:?}, seed {seed}, sequence {i}: {found}");
                 let last = found.step.min(ops.len() - 1);
                 ops[last.saturating_sub(6)..=last].iter().for_each(|op| println!("  {op}"));
             }
@@ -207,7 +207,7 @@ fn relax(options: &Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
+fn machine(nr_cpus: usize, mode: Mode, fault_locking: FaultLocking) -> Result<Vm<Hosted>, Box<dyn std::error::Error>> {
     let arena_bytes = 256 << 20;
     let config = HostedConfig::default()
         .with_nr_cpus(nr_cpus)
@@ -217,7 +217,7 @@ fn machine(nr_cpus: usize, mode: Mode, discipline: Discipline) -> Result<Vm<Host
         .with_strict_bbm(true)
         .with_tlb_entries(64);
     let hosted = Hosted::new(config)?;
-    let tunables = Tunables::default().with_discipline(discipline);
+    let tunables = Tunables::default().with_fault_locking(fault_locking);
     Ok(Vm::new(hosted, tunables)?)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 1 | the machine: discipline (2 bits), mode (1), several CPUs (1), seed (4) |
+//! | 1 | the machine: fault-locking mode (2 bits), mode (1), several CPUs (1), seed (4) |
 //! | then, for each step: 1 | call (4 bits), program (2), narrow access (1), one of the later calls (1) |
 //! | and its arguments | as their kinds: place, length, rights, flags, advice, value |
 //!
@@ -16,7 +16,7 @@ use crate::numbers::{
     MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, PROT_GROWSDOWN, PROT_GROWSUP, PROT_SEM,
 };
 use crate::op::{Call, HEAP, KnobBits, Op, PAGE, WINDOW, WINDOW_PAGES};
-use softfault::Discipline;
+use softfault::FaultLocking;
 use softfault_host::Mode;
 
 /// Pages of the window that a place of one byte names, around the end of a leaf
@@ -178,7 +178,7 @@ pub(super) fn decode(bytes: &[u8]) -> (Setup, Vec<Op>) {
     let mut reader = Reader(bytes);
     let head = reader.byte();
     let setup = Setup {
-        discipline: Discipline::ALL[usize::from(head & 3)],
+        fault_locking: FaultLocking::ALL[usize::from(head & 3)],
         mode: if head & 4 != 0 { Mode::Broadcast } else { Mode::Interrupt },
         several: head & 8 != 0,
         seed: head >> 4,
@@ -296,9 +296,9 @@ impl Writer {
 }
 
 pub(super) fn encode<'a>(setup: Setup, ops: impl Iterator<Item = &'a Op>) -> Vec<u8> {
-    let discipline = Discipline::ALL.iter().position(|d| *d == setup.discipline).unwrap_or(0) as u8;
+    let fault_locking = FaultLocking::ALL.iter().position(|d| *d == setup.fault_locking).unwrap_or(0) as u8;
     let mode = u8::from(setup.mode == Mode::Broadcast);
-    let mut writer = Writer(vec![discipline | mode << 2 | u8::from(setup.several) << 3 | setup.seed << 4]);
+    let mut writer = Writer(vec![fault_locking | mode << 2 | u8::from(setup.several) << 3 | setup.seed << 4]);
     ops.for_each(|op| writer.step(op));
     writer.0
 }

@@ -1,4 +1,4 @@
-//! What the tests of this folder share: machines in every mode and discipline,
+//! What the tests of this folder share: machines in every mode and fault-locking mode,
 //! several CPUs at once in one address space, and the look at what is left.
 #![allow(dead_code)] // each test file uses its part
 
@@ -14,8 +14,8 @@ pub use format::*;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::huge::Enabled;
 use softfault::{
-    AddressSpace, Advice, CpuId, Discipline, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Prot, RssPages, Tunables,
-    Vm,
+    AddressSpace, Advice, CpuId, FaultLocking, HugeKnobs, Machine, MapFlags, MremapFlags, Pfn, Prot, RssPages,
+    Tunables, Vm,
 };
 use softfault_host::Mode;
 use softfault_testkit::fatal::as_one_of_several;
@@ -57,25 +57,25 @@ pub const BASE: u64 = 0x10_0008_0000;
 /// One way to run a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    pub discipline: Discipline,
+    pub fault_locking: FaultLocking,
     pub mode: Mode,
     pub strict_bbm: bool,
 }
 
 impl Setup {
     /// The plain one.
-    pub const PLAIN: Setup = Setup { discipline: Discipline::Lockfree, mode: Mode::Interrupt, strict_bbm: false };
+    pub const PLAIN: Setup = Setup { fault_locking: FaultLocking::Lockfree, mode: Mode::Interrupt, strict_bbm: false };
 
-    /// Each discipline in each mode with the check for break-before-make, which
-    /// slows TLB fills down; the default discipline also at full speed.
+    /// Each fault-locking mode in each mode with the check for break-before-make, which
+    /// slows TLB fills down; the default fault-locking mode also at full speed.
     pub fn all() -> Vec<Setup> {
         let modes = [Mode::Interrupt, Mode::Broadcast];
         if !IS_FULL {
             return modes.map(|mode| Setup { mode, strict_bbm: mode == Mode::Broadcast, ..Setup::PLAIN }).to_vec();
         }
-        let strict = Discipline::ALL
+        let strict = FaultLocking::ALL
             .into_iter()
-            .flat_map(|discipline| modes.map(|mode| Setup { discipline, mode, strict_bbm: true }));
+            .flat_map(|fault_locking| modes.map(|mode| Setup { fault_locking, mode, strict_bbm: true }));
         strict.chain(modes.map(|mode| Setup { mode, ..Setup::PLAIN })).collect()
     }
 
@@ -92,7 +92,8 @@ impl Setup {
         let rss_percpu = self.mode == Mode::Broadcast;
         // Most tests count small pages; those of huge ones turn the knob themselves.
         let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
-        let tunables = Tunables::default().with_discipline(self.discipline).with_rss_percpu(rss_percpu).with_thp(thp);
+        let tunables =
+            Tunables::default().with_fault_locking(self.fault_locking).with_rss_percpu(rss_percpu).with_thp(thp);
         Vm::new(hosted, tunables).unwrap()
     }
 }

@@ -48,7 +48,7 @@ fn f10_at_the_edge() {
         let take = |running: &Running<'_>, i: u64| {
             let at = BASE + (i << 30);
             for round in 0..20 {
-                // A full third, then a few: the rest lies about in groups.
+                // A full third, then a few: the rest lies about in frame caches.
                 for page in 0..if round % 2 == 0 { room } else { 9 } {
                     running.write_u64(at + page * PAGE, mark(page, i)).expect("there is room for all three");
                 }
@@ -60,7 +60,7 @@ fn f10_at_the_edge() {
 }
 
 /// The same where it is certain that some are refused: nothing is lost in the
-/// exchange of groups between CPUs.
+/// exchange of frame caches between CPUs.
 #[test]
 fn f10_past_the_edge() {
     in_each_setup(3, 2 << 20, |w| {

@@ -1,5 +1,5 @@
 //! F1 to F13 of the fast path on the hosted machine: several CPUs at once, every
-//! fault-locking discipline, both ways of invalidation.
+//! fault-locking mode, both ways of invalidation.
 //!
 //! Where a case is about the order in which stores become visible (F2), the
 //! models of `softfault-modelled` are the proof and this is a sanity check: a

@@ -36,7 +36,7 @@ mod protect;
 mod several_cpus;
 #[path = "../shared_objects.rs"]
 mod shared_objects;
-#[path = "../software_marks.rs"]
-mod software_marks;
+#[path = "../software_ad_bits.rs"]
+mod software_ad_bits;
 #[path = "../walker.rs"]
 mod walker;

@@ -16,7 +16,7 @@ mod huge_races;
 mod pins;
 #[path = "../several_cpus.rs"]
 mod several_cpus;
-#[path = "../software_marks.rs"]
-mod software_marks;
+#[path = "../software_ad_bits.rs"]
+mod software_ad_bits;
 #[path = "../walker.rs"]
 mod walker;

@@ -8,7 +8,7 @@ mod fast_path;
 mod huge_races;
 #[path = "../pins.rs"]
 mod pins;
-#[path = "../software_marks.rs"]
-mod software_marks;
+#[path = "../software_ad_bits.rs"]
+mod software_ad_bits;
 #[path = "../walker.rs"]
 mod walker;

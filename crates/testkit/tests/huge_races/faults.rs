@@ -56,7 +56,7 @@ fn t2_a_small_and_a_huge_fault_race_on_one_entry() {
 #[test]
 fn batches_race_for_the_same_pages() {
     const NR: u64 = 256;
-    for setup in Setup::all().into_iter().filter(|setup| setup.discipline == Discipline::Lockfree) {
+    for setup in Setup::all().into_iter().filter(|setup| setup.fault_locking == FaultLocking::Lockfree) {
         in_setup(setup, 3, 64 << 20, |w| {
             let mut thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Always);
             thp.sizes.fill(SizeEnabled::Always);

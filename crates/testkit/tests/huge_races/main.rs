@@ -13,7 +13,7 @@ use common::huge::{AT, HUGE};
 use common::*;
 use softfault::addr::Access;
 use softfault::policy::huge::{CowHuge, Enabled, SizeEnabled};
-use softfault::{Advice, Discipline, Event, FaultDone, FaultError, HugeKnobs, Order};
+use softfault::{Advice, Event, FaultDone, FaultError, FaultLocking, HugeKnobs, Order};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

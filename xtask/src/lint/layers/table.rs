@@ -33,10 +33,10 @@ pub const CORE: Rules<'static> = Rules {
     src: "crates/softfault/src/",
     layers: LAYERS,
     // `Machine` and `Format` are what ports implement; `Harvest` is told what a
-    // removal finds, page by page, by who removes; `Lack` is an operation's error as
-    // relief sees it; `Words` has no methods; `KeepsTables` is a witness, and the writer
+    // removal finds, page by page, by who removes; `FrameRefusal` is an operation's error as
+    // reclaim sees it; `Words` has no methods; `KeepsTables` is a token, and the writer
     // lock of a space is one.
-    open_traits: &["Machine", "Format", "Harvest", "Lack", "Words", "KeepsTables"],
+    open_traits: &["Machine", "Format", "Harvest", "FrameRefusal", "Words", "KeepsTables"],
     core_names: &["for_each", "is_none", "take"],
     facades: &["sync/modelled", "sync/recording", "sync/shuffled"],
 };
@@ -69,7 +69,7 @@ const LAYERS: &[Layer] = &[
             "account",
             "program",
             "clear",
-            "frame/group",
+            "frame/frame_cache",
             "compact/words",
             "swap/area",
         ],
@@ -90,7 +90,7 @@ const LAYERS: &[Layer] = &[
             "space/access",
             "space/walker",
             "source/handle",
-            "source/spare",
+            "source/prealloc",
             "source/bring",
             "source/write_error",
             "pin",

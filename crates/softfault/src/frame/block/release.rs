@@ -3,7 +3,7 @@
 //! Locks on entry: none.
 
 use super::Block;
-use crate::frame::class::MARKS;
+use crate::frame::class::CLASS_MARKS;
 use crate::frame::offers::{COUNT, DIRTY, LOST, SEEN, changed, more_used};
 use crate::frame::summary::Kind;
 use crate::frame::want::Content;
@@ -58,7 +58,7 @@ impl Block<'_> {
         }
         // Wholly free: no class has frames in it any more, unless somebody takes some.
         if state & COUNT == 0 {
-            let gone = MARKS | SEEN | if self.is_clean() { DIRTY } else { 0 };
+            let gone = CLASS_MARKS | SEEN | if self.is_clean() { DIRTY } else { 0 };
             let mut seen = self.state.load(Ordering::Relaxed);
             while seen & COUNT == 0 && seen & gone != 0 {
                 match self.state.compare_exchange(seen, seen & !gone, Ordering::Relaxed, Ordering::Relaxed) {

@@ -29,7 +29,7 @@ pub enum RemoveMemoryRefusal {
     /// A frame of it is in use, is metadata, or is about to be given out.
     InUse,
     /// An allocation is about to be refused.
-    InNeed,
+    LastResort,
 }
 
 impl AddMemoryRefusal {
@@ -52,7 +52,7 @@ impl RemoveMemoryRefusal {
             RemoveMemoryRefusal::NotSections => Event::RemoveMemoryNotSections,
             RemoveMemoryRefusal::NotThere => Event::RemoveMemoryNotThere,
             RemoveMemoryRefusal::InUse => Event::RemoveMemoryInUse,
-            RemoveMemoryRefusal::InNeed => Event::RemoveMemoryInNeed,
+            RemoveMemoryRefusal::LastResort => Event::RemoveMemoryLastResort,
         }
     }
 }
@@ -76,7 +76,7 @@ impl core::fmt::Display for RemoveMemoryRefusal {
             RemoveMemoryRefusal::NotSections => "memory to remove: should begin and end at multiples of 128 MiB",
             RemoveMemoryRefusal::NotThere => "memory to remove: should be there",
             RemoveMemoryRefusal::InUse => "memory to remove: all of its frames should be free",
-            RemoveMemoryRefusal::InNeed => "memory to remove: an allocation waits for frames",
+            RemoveMemoryRefusal::LastResort => "memory to remove: an allocation waits for frames",
         })
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::addr::Order;
 use crate::compact::MigrateRefusal;
 use crate::frame::Fill;
-use crate::frame::sections::SECTION_FRAMES as SECTION;
+use crate::frame::mem_sections::MEM_SECTION_FRAMES as SECTION;
 use crate::mem;
 use crate::policy::huge::Enabled;
 use crate::space::Vm;
@@ -221,12 +221,12 @@ fn memory_that_came_is_seen() {
     // Huge pages that are not much used are split where memory is short.
     let khugepaged = KhugepagedKnobs { max_ptes_none: 100, ..HugeKnobs::DEFAULT.khugepaged };
     let thp = HugeKnobs { enabled: Enabled::Always, khugepaged, ..HugeKnobs::DEFAULT };
-    // A tract for some blocks each.
+    // A block group for some blocks each.
     let vm = small_with(32, Tunables { thp, ..Tunables::default() });
     let watch = &vm.frames.watch;
     let seen = || {
         assert!(watch.is_recounting());
-        (0..100).map(|_| vm.frames.look()).find(|_| !watch.is_recounting()).unwrap()
+        (0..100).map(|_| vm.frames.sample()).find(|_| !watch.is_recounting()).unwrap()
     };
     for (add, remove) in [(2, 3), (3, 2)] {
         vm.add_memory(sections(add, 1)).unwrap();

@@ -39,7 +39,7 @@ impl Summary {
             from_above = has != 0;
             at = match (has, at.level) {
                 (0, _) => self.above_row(at, at.row.checked_add(1)?)?,
-                (_, 0) => return Some(BlockId(at.row * self.tract() + lowest)),
+                (_, 0) => return Some(BlockId(at.row * self.block_group() + lowest)),
                 _ => Place { level: at.level - 1, row: at.row * self.width(at.level) + lowest, bit: 0 },
             };
         }
@@ -56,7 +56,7 @@ impl Summary {
             from_above = has != 0;
             at = match (has, at.level) {
                 (0, _) => self.above_row(at, at.row.checked_sub(1)?)?,
-                (_, 0) => return Some(BlockId(at.row * self.tract() + highest)),
+                (_, 0) => return Some(BlockId(at.row * self.block_group() + highest)),
                 _ => Place { level: at.level - 1, row: at.row * self.width(at.level) + highest, bit: 63 },
             };
         }

@@ -1,10 +1,10 @@
 //! How wide the words of the trees are, so that each CPU's share of the blocks has its own.
 
-/// 8,388,608 blocks (16 TiB) in tracts of 64, and three levels more.
+/// 8,388,608 blocks (16 TiB) in block groups of 64, and three levels more.
 pub(super) const MAX_LEVELS: usize = 5;
 
-/// Blocks in a tract, and tracts in a row of level 1. A CPU's share of the blocks is a whole
-/// number of tracts, a few, since a tract that has nothing left costs changes in
+/// Blocks in a block group, and block groups in a row of level 1. A CPU's share of the blocks is a whole
+/// number of block groups, a few, since a block group that has nothing left costs changes in
 /// the level above; and these are a row of level 1, which no other CPU writes, either, if there
 /// are 2 to 64 of them. A share is reckoned a little smaller than it is, for the metadata's blocks are nobody's.
 pub(super) fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
@@ -18,8 +18,9 @@ pub(super) fn widths_of(nr_blocks: u32, nr_cpus: usize) -> [u32; 2] {
     }
     // What does not divide would be in the wrong share: a CPU's would be too small for it, and
     // it would end in another's.
-    let nr_tracts = (fewest..=64.min(2 * fewest)).min_by_key(|nr_tracts| share % nr_tracts).unwrap_or(fewest);
-    [share / nr_tracts, nr_tracts]
+    let nr_block_groups =
+        (fewest..=64.min(2 * fewest)).min_by_key(|nr_block_groups| share % nr_block_groups).unwrap_or(fewest);
+    [share / nr_block_groups, nr_block_groups]
 }
 
 /// First row of each level and the end of the last, number of levels.

@@ -5,7 +5,7 @@ use crate::addr::Pfn;
 use crate::testing::{Plain, in_ranges};
 use std::collections::BTreeSet;
 
-/// Blocks and CPUs: one row, tracts of one block, uneven ends, three levels.
+/// Blocks and CPUs: one row, block groups of one block, uneven ends, three levels.
 const SHAPES: [(u32, usize); 7] = [(1, 1), (64, 1), (65, 1), (100, 64), (512, 512), (4097, 64), (300_000, 2)];
 
 struct Both {
@@ -123,7 +123,7 @@ fn a_search_in_vain_takes_back_what_the_bit_above_says() {
 }
 
 #[test]
-fn tracts_are_as_large_as_cpus_leave_room_for() {
+fn block_groups_are_as_large_as_cpus_leave_room_for() {
     assert_eq!(
         [widths_of(1, 1), widths_of(3, 4), widths_of(4, 4), widths_of(64, 1)],
         [[1, 64], [1, 64], [1, 64], [64, 64]]
@@ -132,7 +132,7 @@ fn tracts_are_as_large_as_cpus_leave_room_for() {
     // Shares of 69 blocks, of 2,048, of a TiB.
     let large = [widths_of(35_500, 512), widths_of(1 << 20, 512), widths_of(1 << 19, 1)];
     assert_eq!(large, [[34, 2], [45, 45], [64, 64]]);
-    assert!(size_of::<SummaryRow>().is_multiple_of(128), "no two tracts share a pair of lines");
+    assert!(size_of::<SummaryRow>().is_multiple_of(128), "no two block groups share a pair of lines");
     let (starts, nr_levels) = levels_of(1 << 23, [64, 64]);
     assert_eq!((nr_levels, starts), (4, [0, 131_072, 133_120, 133_152, 133_153, 0]));
     assert_eq!(levels_of(1 << 23, widths_of(1 << 23, 512)).1, 4, "16 TiB and 512 CPUs");
@@ -140,13 +140,17 @@ fn tracts_are_as_large_as_cpus_leave_room_for() {
 
 /// A CPU whose share is smaller than what it has takes the rest from others.
 #[test]
-fn tracts_leave_out_hardly_anything_of_a_share() {
+fn block_groups_leave_out_hardly_anything_of_a_share() {
     assert_eq!([widths_of(520, 1), widths_of(1000, 1)], [[52, 10], [50, 20]]);
     for share in 1..=64 * 64 {
         // One CPU has all.
-        let [tract, nr_tracts] = widths_of(share, 1);
-        let of_share = if nr_tracts < 64 { tract * nr_tracts } else { share / tract * tract };
-        assert!((share - of_share) * 64 <= share && tract <= 64 && nr_tracts <= 64, "{share}: {tract} x {nr_tracts}");
-        assert!(share <= 64 || tract > 16, "{share}: tracts of {tract}");
+        let [block_group, nr_block_groups] = widths_of(share, 1);
+        let of_share =
+            if nr_block_groups < 64 { block_group * nr_block_groups } else { share / block_group * block_group };
+        assert!(
+            (share - of_share) * 64 <= share && block_group <= 64 && nr_block_groups <= 64,
+            "{share}: {block_group} x {nr_block_groups}"
+        );
+        assert!(share <= 64 || block_group > 16, "{share}: block groups of {block_group}");
     }
 }

@@ -1,7 +1,7 @@
 //! What is used up while nobody would react is counted again once somebody would.
 
 use super::tests::{claim_all, noted, tunables};
-use super::{TRACTS_PER_LOOK, TRACTS_PER_RECOUNT};
+use super::{BLOCK_GROUPS_PER_RECOUNT, BLOCK_GROUPS_PER_SAMPLE};
 use crate::addr::{BLOCK_FRAMES, BlockId};
 use crate::frame::Fill;
 use crate::machine::{CpuId, Machine};
@@ -53,12 +53,12 @@ fn a_shortage_is_seen_though_the_knob_is_set_late() {
     }
 }
 
-/// It takes a block for each 64 tracts, and nobody decides before it is over.
+/// It takes a block for each 64 block groups, and nobody decides before it is over.
 #[test]
 fn a_round_is_short_and_nobody_decides_before_its_end() {
     let vm = vm_of(512, 512 * BLOCK_FRAMES, Tunables::default()).unwrap();
-    let (watch, nr_tracts) = (&vm.frames.watch, vm.frames.blocks.summary.nr_tracts());
-    assert_eq!(nr_tracts, 8 * TRACTS_PER_RECOUNT);
+    let (watch, nr_block_groups) = (&vm.frames.watch, vm.frames.blocks.summary.nr_block_groups());
+    assert_eq!(nr_block_groups, 8 * BLOCK_GROUPS_PER_RECOUNT);
     vm.begun(BlockId(0));
     // Memory is short, but for the sum.
     (0..512).for_each(|b| claim_all(&vm, BlockId(b)));
@@ -73,7 +73,7 @@ fn a_round_is_short_and_nobody_decides_before_its_end() {
     // The next one is a look like any other.
     let before = watch.cursor.get();
     vm.begun(BlockId(0));
-    assert_eq!(watch.cursor.get() - before, u64::from(TRACTS_PER_LOOK));
+    assert_eq!(watch.cursor.get() - before, u64::from(BLOCK_GROUPS_PER_SAMPLE));
 }
 
 /// The other way round: what came back is not known before the end of the round, either.
@@ -82,8 +82,8 @@ fn a_shortage_that_is_over_is_not_seen() {
     let vm = vm_of(512, 512 * BLOCK_FRAMES, tunables()).unwrap();
     let watch = &vm.frames.watch;
     let huge: Vec<_> = vm.frames.blocks.names().iter().filter_map(|b| vm.claim_whole(b)).collect();
-    // All of memory, a few tracts at a time.
-    let seen = (0..512 / TRACTS_PER_LOOK).map(|_| vm.frames.look()).last().unwrap();
+    // All of memory, a few block groups at a time.
+    let seen = (0..512 / BLOCK_GROUPS_PER_SAMPLE).map(|_| vm.frames.sample()).last().unwrap();
     assert!(seen < vm.watermarks().low_pages - BLOCK_FRAMES, "{seen}");
     vm.set_huge_knobs(&Tunables::default().thp).unwrap();
     vm.begun(BlockId(0));
@@ -92,7 +92,7 @@ fn a_shortage_that_is_over_is_not_seen() {
         .filter(|huge| BlockId::of(huge.first).0 >= 64)
         .for_each(|huge| vm.give_back_huge(huge.first, huge.content));
     vm.set_huge_knobs(&tunables().thp).unwrap();
-    let after = &vm.cpu(CpuId(1)).looks_after;
+    let after = &vm.cpu(CpuId(1)).samples_after;
     after.set(100);
     for id in [1, 0, 0, 0, 0, 0, 0, 0] {
         be(id);
@@ -107,7 +107,7 @@ fn a_shortage_that_is_over_is_not_seen() {
 #[test]
 fn each_cpu_looks_at_its_first_block_after_a_round() {
     let vm = vm_of(2, 1024 * BLOCK_FRAMES, tunables()).unwrap();
-    let after = [0, 1].map(|id| &vm.cpu(CpuId(id)).looks_after);
+    let after = [0, 1].map(|id| &vm.cpu(CpuId(id)).samples_after);
     be(1);
     vm.begun(BlockId(1010));
     be(0);
@@ -155,7 +155,7 @@ fn the_reserve_is_not_filled_by_a_count_of_long_ago() {
     (0..512).for_each(|b| claim_all(&vm, BlockId(b)));
     assert_eq!(vm.spend_reserve(200), 200);
     let nr_filled = || {
-        vm.relieve_if_low();
+        vm.reclaim_if_low();
         vm.nr_reserve_pages() + 200 - nr_kept
     };
     // Of a reaction before.
@@ -177,7 +177,7 @@ fn a_shortage_is_seen_by_cpus_that_looked_long_ago() {
         be(cpu);
         vm.obtain(Fill::Raw).unwrap();
     }
-    assert!(vm.frames.has_sum() && vm.cpu(CpuId(1)).looks_after.get() > 8);
+    assert!(vm.frames.has_sum() && vm.cpu(CpuId(1)).samples_after.get() > 8);
     while vm.nr_free_pages() > 6000 {
         vm.obtain(Fill::Raw).unwrap();
     }

@@ -1,7 +1,7 @@
-//! What is seen of free memory is within its bound, and relief begins and ends where the
+//! What is seen of free memory is within its bound, and reclaim begins and ends where the
 //! watermarks say.
 
-use super::TRACTS_PER_LOOK;
+use super::BLOCK_GROUPS_PER_SAMPLE;
 use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::frame::{BLOCK_WORDS, Content, Kind, word_base};
 use crate::linux::Advice;
@@ -51,19 +51,19 @@ fn give_some(vm: &Vm<Plain>, seed: &mut u64, taken: &mut Vec<(u64, u64)>) {
     }
 }
 
-/// I41, in memory of few blocks, of few tracts, and of many.
+/// I41, in memory of few blocks, of few block groups, and of many.
 #[test]
 fn what_is_seen_of_free_memory_is_within_its_bound() {
     for (nr_cpus, nr_blocks) in [(1, 8), (1, 9), (8, 64), (16, 128), (100, 110)] {
         let vm = vm_of(nr_cpus, nr_blocks * BLOCK_FRAMES, tunables()).unwrap();
-        let nr_looks = vm.frames.blocks.summary.nr_tracts().div_ceil(TRACTS_PER_LOOK);
-        assert_eq!(nr_looks > 1, nr_blocks > 64, "tracts are looked at in turn where there are many");
+        let nr_looks = vm.frames.blocks.summary.nr_block_groups().div_ceil(BLOCK_GROUPS_PER_SAMPLE);
+        assert_eq!(nr_looks > 1, nr_blocks > 64, "block groups are looked at in turn where there are many");
         let (mut seed, mut taken) = (nr_blocks, Vec::new());
         for round in 0..40 {
             take_some(&vm, &mut seed, &mut taken);
             give_some(&vm, &mut seed, &mut taken);
             assert_eq!(vm.frames.uncounted(&vm.cpus), None);
-            let seen = (0..nr_looks).map(|_| vm.frames.look()).last().unwrap();
+            let seen = (0..nr_looks).map(|_| vm.frames.sample()).last().unwrap();
             let exact = vm.frames.nr_free_in_blocks();
             let is_within = if nr_blocks <= 8 { seen == exact } else { 2 * seen <= 3 * exact && 3 * exact <= 4 * seen };
             assert!(is_within, "{nr_blocks} blocks, round {round}: {seen} seen, {exact} free");
@@ -75,7 +75,7 @@ pub(super) fn claim_all(vm: &Vm<Plain>, b: BlockId) {
     (0..BLOCK_WORDS).for_each(|w| _ = vm.frames.blocks.at(b).claim_some(w, 64));
 }
 
-/// The sum as it is, without the tracts that have changed since they were looked at.
+/// The sum as it is, without the block groups that have changed since they were looked at.
 pub(super) fn noted(vm: &Vm<Plain>) -> u64 {
     vm.frames.watch.nr_used.get()
 }
@@ -83,20 +83,20 @@ pub(super) fn noted(vm: &Vm<Plain>) -> u64 {
 /// What a CPU takes is seen at its next look, wherever its blocks are: no round of looks has
 /// to pass.
 #[test]
-fn a_look_takes_the_tracts_that_the_cpu_was_in() {
+fn a_look_takes_the_block_groups_that_the_cpu_was_in() {
     let vm = vm_of(2, 1024 * BLOCK_FRAMES, tunables()).unwrap();
     assert!(vm.frames.has_sum());
     be(1);
     let cpu = vm.cpu(CpuId(1));
     let before = noted(&vm);
-    cpu.looks_after.set(4);
-    // In a tract each. The last one is full by the time of the look.
+    cpu.samples_after.set(4);
+    // In a block group each. The last one is full by the time of the look.
     for b in [900, 500, 100].map(BlockId) {
         vm.begun(b);
         claim_all(&vm, b);
     }
     assert_eq!((noted(&vm), cpu.unseen.get()), (before, 2 * BLOCK_FRAMES), "two were left");
-    cpu.looks_after.set(1);
+    cpu.samples_after.set(1);
     vm.begun(BlockId(100));
     assert_eq!((noted(&vm), cpu.unseen.get()), (before + 3 * BLOCK_FRAMES, 0));
     assert_eq!(vm.frames.uncounted(&vm.cpus), None);
@@ -105,7 +105,7 @@ fn a_look_takes_the_tracts_that_the_cpu_was_in() {
 
 /// What others gave back is seen though nobody begins a block there.
 #[test]
-fn looks_take_tracts_at_random() {
+fn looks_take_block_groups_at_random() {
     let vm = vm_of(128, 128 * BLOCK_FRAMES, tunables()).unwrap();
     let huge: Vec<_> = core::iter::from_fn(|| vm.claim_whole(BlockId(127))).collect();
     vm.frames.look_at_all();
@@ -113,7 +113,7 @@ fn looks_take_tracts_at_random() {
     huge.iter().for_each(|huge| vm.give_back_huge(huge.first, huge.content));
     let cpu = vm.cpu(CpuId(0));
     let is_seen = |i: u32| {
-        cpu.looks_after.set(1);
+        cpu.samples_after.set(1);
         vm.begun(BlockId(10 + i % 90));
         noted(&vm) == before - BLOCK_FRAMES
     };
@@ -124,7 +124,7 @@ fn looks_take_tracts_at_random() {
 #[test]
 fn looks_are_rare_while_much_is_free() {
     let vm = vm_of(16, 512 * BLOCK_FRAMES, tunables()).unwrap();
-    let after = &vm.cpu(vm.machine.this_cpu()).looks_after;
+    let after = &vm.cpu(vm.machine.this_cpu()).samples_after;
     vm.begun(BlockId(0));
     let nr_blocks = after.get() + 1;
     assert!((8..=16).contains(&nr_blocks), "{nr_blocks} of 512 blocks, from the first");
@@ -163,7 +163,7 @@ fn memory_is_short_from_low_until_high() {
         while vm.frames.nr_free_in_blocks() < nr_free {
             vm.release_one(crate::addr::Pfn(taken.pop().unwrap()), Content::Unknown);
         }
-        vm.cpu(CpuId(0)).looks_after.set(1);
+        vm.cpu(CpuId(0)).samples_after.set(1);
         vm.begun(BlockId(0));
         vm.frames.is_low.swap(0, crate::sync::Ordering::Relaxed) != 0
     };
@@ -224,7 +224,7 @@ fn a_block_is_begun_by_whoever_claims_a_part_or_all_of_it() {
 
 /// One block at a time, on and on, until `high`: not only to where it began, and no further.
 #[test]
-fn relief_goes_on_until_high() {
+fn reclaim_goes_on_until_high() {
     let tunables = Tunables { shrink_blocks: 1, watermark_scale_factor: 2000, ..tunables() };
     let vm = vm(20 * BLOCK_FRAMES, tunables);
     let marks = vm.watermarks();
@@ -241,8 +241,8 @@ fn relief_goes_on_until_high() {
     let small = AT + 40 * HUGE;
     space.madvise(small, HUGE, Advice::NoHugePage).unwrap();
     for page in 0..512 {
-        vm.cpu(CpuId(0)).looks_after.set(1);
-        vm.steal_groups();
+        vm.cpu(CpuId(0)).samples_after.set(1);
+        vm.steal_caches();
         space.write(small + page * 4096, &[1]).unwrap();
     }
     let nr_split = nr_huge - space.rss_pages().anon_huge / 512;

@@ -14,7 +14,7 @@ use crate::policy::collapse::CollapseRefusal;
 use crate::space::AddressSpace;
 use crate::space::edit::{Edit, Nodes};
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
@@ -40,7 +40,7 @@ op_error! {
     }
 }
 
-lacks_frames!(MadviseError);
+frame_refusal!(MadviseError);
 
 /// VMAs with one of these are no private anonymous memory.
 const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
@@ -125,7 +125,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if let Action::Collapse = action {
             return self.collapse_advised(range);
         }
-        self.vm.with_relief(&mut || self.advise_range(range, &action))
+        self.vm.with_reclaim(&mut || self.advise_range(range, &action))
     }
 
     fn advise_range(&self, range: PageRange, action: &Action) -> Result<(), MadviseError> {
@@ -196,7 +196,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare_rewrite(writer, part, changed, MadviseError::TooManyVmas)?;
         let retired = edit.publish();
         self.split_edges(writer, part);
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _told = self.invalidate(part, Why::Clean);
         self.for_each_entry(writer, part, &mut |_, slot| {
             loop {
-                let seen = slot.look();
+                let seen = slot.observe();
                 let leaf = match seen.entry {
                     Entry::Leaf(leaf) => leaf,
                     Entry::Table(_) => return Next::Again,
@@ -261,7 +261,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.prepare(writer, &mut |nodes| self.prepare_guards(writer, vma, nr_tables, nodes))?;
         if let Some(edit) = edit {
             let retired = edit.publish();
-            self.reclaim(writer, retired);
+            self.free_retired(writer, retired);
         }
         let mut pace = Pace::new(machine);
         for vpn in part.start.0..part.end.0 {
@@ -272,7 +272,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 return Err(OutOfFrames::Frame.into());
             };
             let mut cleared_rest = false;
-            while !matches!(slot.look().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
+            while !matches!(slot.observe().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
                 // A page is there, or a fault was quicker: it goes, and again.
                 // The rest goes with it, once: pages there are the rule at first,
                 // and a quicker fault after that.
@@ -314,7 +314,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.assert_writer(writer);
         take::for_each_part(&self.vm.machine, self.root, part, &mut |found| match found {
             Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |_, slot| {
-                if matches!(slot.look().entry, Entry::Guard) {
+                if matches!(slot.observe().entry, Entry::Guard) {
                     // Nobody changes a guard but the writer.
                     slot.publish_locked(Entry::None);
                 }

@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     /// What the heap gained, and where it ends.
     fn move_break(&self, addr: u64) -> (PageRange, u64) {
-        let moved = self.vm.with_relief(&mut || self.try_move_break(addr));
+        let moved = self.vm.with_reclaim(&mut || self.try_move_break(addr));
         moved.unwrap_or_else(|_| (NONE, self.data.limits.brk_end.get()))
     }
 

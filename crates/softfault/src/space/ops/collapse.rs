@@ -23,7 +23,7 @@
 //! Where the pages lie in one block in order, as after a split, nothing is copied:
 //! the block becomes a folio again.
 //!
-//! Where no frame is left for a twin, `MADV_COLLAPSE` relieves memory and begins again;
+//! Where no frame is left for a twin, `MADV_COLLAPSE` reclaims memory and begins again;
 //! khugepaged leaves the stretch as it is.
 //!
 //! `look` says what may be collapsed, `fill` makes the huge page, `range` goes over
@@ -32,8 +32,8 @@
 //! Locks on entry: none, no section. Takes the writer lock to look and detach.
 
 mod fill;
-mod look;
 mod range;
+mod scan;
 
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -46,12 +46,12 @@ use crate::policy::collapse::{CollapseLimits, CollapseRefusal};
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::lock::Writer;
-use crate::space::relief::Lack;
+use crate::space::reclaim::FrameRefusal;
 use crate::space::vma::Vma;
 use crate::sync::Ordering;
 use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
-use look::Look;
+use scan::Scan;
 
 /// A leaf table whose entry is `Busy` and the caller's. What it holds ends in the
 /// order of the fields.
@@ -84,14 +84,14 @@ impl<M: Machine> Drop for NewHuge<'_, M> {
 /// the lock is taken again.
 const TRIES_MAX: u32 = 3;
 
-impl Lack for CollapseRefusal {
+impl FrameRefusal for CollapseRefusal {
     fn of(_: OutOfFrames) -> CollapseRefusal {
         CollapseRefusal::NoFrame
     }
 
-    /// The twin is one frame. A huge frame is not relieved for: compaction has made one
+    /// The twin is one frame. A huge frame is not reclaimed for: compaction has made one
     /// or not, and huge pages would be split to make another.
-    fn lack(&self) -> Option<OutOfFrames> {
+    fn refused_frames(&self) -> Option<OutOfFrames> {
         (*self == CollapseRefusal::NoFrame).then_some(OutOfFrames::Frame)
     }
 }
@@ -99,7 +99,7 @@ impl Lack for CollapseRefusal {
 impl<M: Machine> AddressSpace<'_, M> {
     /// Makes the 2 MiB at `base`, aligned, one huge page, whatever the limits of
     /// khugepaged say: what `MADV_COLLAPSE` does with each of its parts. A program asks
-    /// for it, so memory is relieved for the table that it may need.
+    /// for it, so memory is reclaimed for the table that it may need.
     ///
     /// # Errors
     ///
@@ -110,11 +110,11 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.vm.assert_outside();
         let allowed = |vma: &Vma| !self.collapse_orders(vma.flags).is_empty();
         let attempt = &mut || self.try_collapse(Vpn::of(base), &allowed, &CollapseLimits::NONE);
-        self.count_refusal(self.vm.with_relief(attempt))
+        self.count_refusal(self.vm.with_reclaim(attempt))
     }
 
     /// The same within limits, and only where `allowed` says so of the VMA. For
-    /// khugepaged, which relieves nothing: nobody waits for it, it comes again, and it
+    /// khugepaged, which reclaims nothing: nobody waits for it, it comes again, and it
     /// would split huge pages to make others.
     pub(crate) fn collapse_at(
         &self,
@@ -164,13 +164,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         limits: &CollapseLimits,
     ) -> Result<Detached<'_, M>, CollapseRefusal> {
         let writer = &self.write_lock();
-        let Look { vma, pmd, table, survey } = self.look(writer, base, allowed, limits)?;
+        let Scan { vma, pmd, table, survey } = self.scan(writer, base, allowed, limits)?;
         self.twin_for(writer, pmd.table)?;
         // Nothing is allocated after this, and nobody waited for who allocates (I28).
         let (held, frame) = match survey.in_place {
             Some(_) => (None, None),
             None => {
-                let held = self.vm.hold_unless_in_need().ok_or(CollapseRefusal::NoHugeFrame)?;
+                let held = self.vm.hold_unless_last_resort().ok_or(CollapseRefusal::NoHugeFrame)?;
                 let free = self.vm.obtain_huge_if_free().map_err(|_| CollapseRefusal::NoFrame)?;
                 (Some(held), Some(free.ok_or(CollapseRefusal::NoHugeFrame)?))
             }

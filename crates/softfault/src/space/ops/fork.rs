@@ -27,7 +27,7 @@ use crate::machine::{Flush, Machine, Tick};
 use crate::space::AddressSpace;
 use crate::space::Vm;
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::entry::{Slot, Unread};
 use crate::table::format::{Entry, Leaf, index_of};
@@ -46,7 +46,7 @@ op_error! {
     }
 }
 
-lacks_frames!(ForkError);
+frame_refusal!(ForkError);
 
 /// What a child gets of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
         self.vm.call();
         let mut how = Count::Tables;
-        self.vm.with_relief(&mut || {
+        self.vm.with_reclaim(&mut || {
             let child = self.fork_once(how);
             // It was refused in the middle, or what it lacks has changed since.
             how = Count::Exactly;
@@ -316,7 +316,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // It goes back where the entry turns out to be no huge mapping: held until then.
         let (deposit, held) = child.new_table_held(0)?;
         loop {
-            let seen = pmd.slot.look();
+            let seen = pmd.slot.observe();
             match seen.entry {
                 Entry::Leaf(_) => {
                     let Ok(leaf) = pmd.slot.lock(seen) else { continue };

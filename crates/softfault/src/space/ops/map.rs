@@ -14,7 +14,7 @@ use crate::space::edit::{Edit, Nodes, TwoEdits};
 use crate::space::limits::Excess;
 use crate::space::lock::Writer;
 use crate::space::placement::{Backing, occupied};
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::take::{Guards, Removal};
 
@@ -52,7 +52,7 @@ impl From<Excess> for MmapError {
     }
 }
 
-lacks_frames!(MmapError);
+frame_refusal!(MmapError);
 
 /// Which part of an object is to be mapped, and how.
 #[non_exhaustive]
@@ -215,7 +215,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MmapError::Unaligned);
         }
         let nr_pages = len / PAGE_SIZE;
-        let range = self.vm.with_relief(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
+        let range = self.vm.with_reclaim(&mut || self.map_locked(addr, nr_pages, prot, flags, given))?;
         if flags & (MapFlags::POPULATE | MapFlags::NONBLOCK) == MapFlags::POPULATE
             || flags.contains(MapFlags::LOCKED)
             || !self.future_locks().is_empty()
@@ -295,7 +295,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         match prepared {
             Prepared::IntoHole(edit) => {
                 let retired = edit.publish();
-                self.reclaim(writer, retired);
+                self.free_retired(writer, retired);
             }
             Prepared::Over(edits) => self.put_over(writer, vma, edits),
         }
@@ -361,7 +361,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let removal = Removal::keeping_tables(vma.range, Guards::Remove);
         self.finish_removal(writer, &before, retired, &removal);
         let retired = second.publish();
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
     }
 }
 

@@ -153,7 +153,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             debug_assert!(false, "I15: the writer lock keeps tables");
             return runs.add(1, Residence::Absent);
         };
-        match slot.look().entry {
+        match slot.observe().entry {
             // As Linux says: nothing would have to be read for a page that failed.
             Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy | Entry::Poison => runs.add(1, Residence::Resident),
             Entry::Swap(_) => runs.add(1, Residence::Absent),

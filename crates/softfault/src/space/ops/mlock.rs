@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::sync;
 use core::ops::ControlFlow;
@@ -34,7 +34,7 @@ op_error! {
     }
 }
 
-lacks_frames!(MlockError);
+frame_refusal!(MlockError);
 
 /// What these calls set and clear.
 const MASK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::ONFAULT);
@@ -60,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MlockError::NotAllowed);
         }
         let range = rounded(addr, len);
-        self.vm.with_relief(&mut || self.lock_range(range, set))?;
+        self.vm.with_reclaim(&mut || self.lock_range(range, set))?;
         if range.is_empty() { Ok(()) } else { self.bring_in(range) }
     }
 
@@ -86,7 +86,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub fn munlock(&self, addr: u64, len: u64) -> Result<(), MlockError> {
         self.vm.call();
         let range = rounded(addr, len);
-        self.vm.with_relief(&mut || self.mark(&self.write_lock(), range, VmaFlags::empty()))
+        self.vm.with_reclaim(&mut || self.mark(&self.write_lock(), range, VmaFlags::empty()))
     }
 
     /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
@@ -109,7 +109,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let set = if flags.contains(MlockallFlags::ONFAULT) { MASK } else { VmaFlags::LOCKED };
         let current = flags.contains(MlockallFlags::CURRENT);
-        self.vm.with_relief(&mut || self.lock_all(flags, set))?;
+        self.vm.with_reclaim(&mut || self.lock_all(flags, set))?;
         let mut at = Self::user_range().start;
         let mut pace = Pace::new(&self.vm.machine);
         while let Some(vma) = self.vma_from(at).filter(|_| current) {
@@ -144,7 +144,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Source: mlock(2).
     pub fn munlockall(&self) -> Result<(), MlockError> {
         self.vm.call();
-        self.vm.with_relief(&mut || {
+        self.vm.with_reclaim(&mut || {
             self.rewrite_locks(&self.write_lock(), Self::user_range(), VmaFlags::empty())?;
             self.data.limits.lock_future.set(0);
             Ok(())
@@ -193,7 +193,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // Before the pages are looked at: see `shrink_underused`.
         sync::fence();
         self.split_edges(writer, range);
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
         Ok(())
     }
 

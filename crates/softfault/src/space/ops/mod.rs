@@ -7,7 +7,7 @@
 //! 4. *commit*: publish, wait, remove, free; nothing here fails.
 //!
 //! Where frames are refused the operation keeps nothing and drops the lock.
-//! `with_relief` (`space/relief.rs`) relieves memory and begins again with step 2.
+//! `with_reclaim` (`space/reclaim.rs`) reclaims memory and begins again with step 2.
 
 mod advise;
 mod age;

@@ -9,7 +9,7 @@ use crate::machine::{Flush, Machine};
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{Vma, VmaFlags};
 use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
@@ -30,7 +30,7 @@ op_error! {
     }
 }
 
-lacks_frames!(MprotectError);
+frame_refusal!(MprotectError);
 
 /// How the range extends, if it does.
 const GROWS: Prot = Prot::GROWSDOWN.union(Prot::GROWSUP);
@@ -67,7 +67,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MprotectError::BadProt);
         }
         let range = pages(addr, len);
-        self.vm.with_relief(&mut || self.protect_mapped(range, grows, prot.rights()))
+        self.vm.with_reclaim(&mut || self.protect_mapped(range, grows, prot.rights()))
     }
 
     fn protect_mapped(&self, range: PageRange, grows: Prot, rights: Rights) -> Result<(), MprotectError> {
@@ -195,7 +195,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let _told = (!lost.is_empty()).then(|| self.invalidate(range, Why::Protect));
         self.for_each_entry(writer, range, &mut |_, slot| {
             loop {
-                let seen = slot.look();
+                let seen = slot.observe();
                 match seen.entry {
                     Entry::Leaf(leaf) => {
                         let new = narrowed(leaf, rights);

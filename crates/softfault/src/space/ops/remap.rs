@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::limits::Excess;
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use carry::Source;
 use moving::MoveRefused;
@@ -50,7 +50,7 @@ impl From<Excess> for MremapError {
     }
 }
 
-lacks_frames!(MremapError);
+frame_refusal!(MremapError);
 
 impl From<MoveRefused> for MremapError {
     fn from(refused: MoveRefused) -> MremapError {
@@ -143,7 +143,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let call = Remap { old, nr_new: new_len / PAGE_SIZE, flags, new: Vpn::of(new) };
         let mut progress = Progress { rest: old.intersect(&Self::user_range()), cleared: None, has_cut: false };
         let attempt = &mut || self.remap_once(&call, &mut progress);
-        let (locked, at) = self.vm.with_relief(attempt)?;
+        let (locked, at) = self.vm.with_reclaim(attempt)?;
         if locked && call.nr_new > old.nr_pages() {
             // As Linux: what is locked is there; where that fails, it stands.
             self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
@@ -312,7 +312,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.join_members(writer, &more);
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(range.nr_pages());
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
         Ok(true)
     }
 }

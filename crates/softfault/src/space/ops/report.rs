@@ -159,7 +159,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             swap_pages: 0,
         };
         self.for_each_entry(writer, vma.range, &mut |_, slot| {
-            match slot.look().entry {
+            match slot.observe().entry {
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) if slot.level > 0 => self.add_huge(&mut entry, leaf),
                 Entry::Leaf(leaf) | Entry::LockedLeaf(leaf) => self.add_page(&mut entry, leaf),
                 Entry::Swap(_) => entry.swap_pages += 1,

@@ -113,8 +113,8 @@ impl<M: Machine> Vm<M> {
     fn try_free_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
-        let is_bare = self.with_large_folio(id, page, |b| self.frames.is_bare(b));
-        if is_bare.ok_or(TailDescsRefusal::NoFolio)? {
+        let lacks_tail_descs = self.with_large_folio(id, page, |b| self.frames.lacks_tail_descs(b));
+        if lacks_tail_descs.ok_or(TailDescsRefusal::NoFolio)? {
             return Err(TailDescsRefusal::Unchanged);
         }
         let pages = ObjectPages::from(around(page, Order::PMD));
@@ -124,7 +124,7 @@ impl<M: Machine> Vm<M> {
         if self.object_was_mapped(id, pages) {
             self.unmap_object_pages(id, pages, Why::Migrate);
         }
-        let former = self.object_unbar(id, pages, &|b| self.frames.make_bare(b));
+        let former = self.object_unbar(id, pages, &|b| self.frames.drop_tail_descs(b));
         let former = former.ok_or(TailDescsRefusal::NoFolio)?.ok_or(TailDescsRefusal::InMetadata)?;
         Ok(self.free_when_unseen(&former))
     }
@@ -137,11 +137,11 @@ impl<M: Machine> Vm<M> {
 
     fn try_restore_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
-        let spares = self.with_relief(&mut || self.reserved_spares()).map_err(|_| TailDescsRefusal::NoFrames)?;
+        let spares = self.with_reclaim(&mut || self.reserved_spares()).map_err(|_| TailDescsRefusal::NoFrames)?;
         self.restore_with(id, page, &spares)
     }
 
-    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs), for who relieves memory himself.
+    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs), for who reclaims memory himself.
     pub(crate) fn restore_tail_descs_if_free(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         let spares = self.reserved_spares().map_err(|_| TailDescsRefusal::NoFrames)?;
         self.counted(Event::TailDescsRestored, self.restore_with(id, page, &spares))
@@ -151,11 +151,11 @@ impl<M: Machine> Vm<M> {
     fn restore_with(&self, id: ObjectId, page: u64, spares: &DescSpares) -> Result<u64, TailDescsRefusal> {
         let _resize = lock_word(&self.object(id).resize, &self.machine);
         let restored = self.with_large_folio(id, page, |b| {
-            let is_bare = self.frames.is_bare(b);
-            if is_bare {
+            let lacks_tail_descs = self.frames.lacks_tail_descs(b);
+            if lacks_tail_descs {
                 self.make_whole(b, spares);
             }
-            is_bare
+            lacks_tail_descs
         });
         if restored != Some(true) {
             spares.iter().for_each(|pfn| self.give_back(*pfn, Fill::Fixed));

@@ -7,7 +7,7 @@ use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::table::take::{Guards, Removal};
 
 op_error! {
@@ -20,7 +20,7 @@ op_error! {
     }
 }
 
-lacks_frames!(MunmapError);
+frame_refusal!(MunmapError);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Unmaps what is mapped in `addr..addr + len`; holes are no error.
@@ -41,7 +41,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Err(MunmapError::OutOfRange);
         }
         let range = pages(addr, aligned);
-        self.vm.with_relief(&mut || self.unmap_range(&self.write_lock(), range))
+        self.vm.with_reclaim(&mut || self.unmap_range(&self.write_lock(), range))
     }
 
     /// Unmaps the pages of the range; holes are no error.

@@ -3,7 +3,7 @@
 //! One of the few modules with `unsafe`, for the promise that these types are
 //! made of words alone. A search reads the header and the ends, which follow it
 //! at once; all else that a fault wants to know of its VMA is in one cache line.
-//! Reference counts are apart from it, because the discipline that uses them
+//! Reference counts are apart from it, because the fault-locking mode that uses them
 //! writes them on every fault.
 //!
 //! ```text

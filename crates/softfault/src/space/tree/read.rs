@@ -36,7 +36,7 @@ impl<M> Copy for Snapshot<'_, M> {}
 pub(crate) struct Found<'a> {
     /// The VMA.
     pub vma: Vma,
-    /// Its reference count, for the discipline that has one. The copy of the
+    /// Its reference count, for the fault-locking mode that has one. The copy of the
     /// VMA in the next version has a count of its own, which starts at 0.
     pub refs: &'a Word,
 }

@@ -143,7 +143,7 @@ impl Actor<'_, '_> {
         }
     }
 
-    /// What a device with tables of its own relies on: while a look-up is current, the
+    /// What a device with tables of its own relies on: while a lookup is current, the
     /// page is in that frame.
     pub(super) fn lookup(&mut self, page: usize) {
         let space = &self.world.space;

@@ -4,7 +4,7 @@
 //! caller's.
 
 use super::Detached;
-use super::look::Survey;
+use super::scan::Survey;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Pfn, Rights};
@@ -54,7 +54,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let first = new.first;
         for (i, slot) in self.entries_of(detached.table) {
             let to = Pfn(first.0 + i);
-            match slot.look().entry {
+            match slot.observe().entry {
                 Entry::Leaf(leaf) if leaf.pfn != vm.frames.zero => mem::copy_frame(&vm.machine, to, leaf.pfn),
                 _ if before == Content::Unknown => mem::zero_frames(&vm.machine, to, 1),
                 _ => {}
@@ -72,7 +72,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let mut batch = FreeBatch::new(vm);
         let mut nr_old = 0;
         for (i, slot) in self.entries_of(table) {
-            if let Entry::Leaf(leaf) = slot.look().entry
+            if let Entry::Leaf(leaf) = slot.observe().entry
                 && leaf.pfn != vm.frames.zero
             {
                 nr_old += 1;
@@ -96,7 +96,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             return Err(CollapseRefusal::Busy);
         }
         for (_, slot) in self.entries_of(detached.table) {
-            if let Entry::Leaf(leaf) = slot.look().entry {
+            if let Entry::Leaf(leaf) = slot.observe().entry {
                 self.vm.frames.desc(leaf.pfn).clear();
             }
         }

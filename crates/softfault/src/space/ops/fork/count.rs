@@ -104,7 +104,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         Part::Table(_, pages) if how == Count::Tables => needed.tables::<M::Format>(pages.start, 0),
                         Part::Table(table, pages) => {
                             take::for_each_in_table(&self.vm.machine, table, pages, &mut |vpn, slot| {
-                                let entry = slot.look().entry;
+                                let entry = slot.observe().entry;
                                 if what == Wanted::All || entry == Entry::Guard {
                                     needed.tables::<M::Format>(vpn, 0);
                                     needed.nr += u64::from(self.is_copied(entry));
@@ -126,7 +126,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Of a huge mapping with pins, the pinned pages are copied.
     fn count_huge(&self, pmd: &PmdSlot<'_, M::Format>, needed: &mut Needed) {
         needed.huge::<M::Format>(pmd.base);
-        if let Entry::Leaf(leaf) = pmd.slot.look().entry
+        if let Entry::Leaf(leaf) = pmd.slot.observe().entry
             && !self.vm.is_huge_zero(leaf.pfn)
         {
             needed.nr += self.vm.folio_pins(leaf.pfn).iter().map(|word| u64::from(word.count_ones())).sum::<u64>();

@@ -83,7 +83,7 @@ fn refusals_of(nr_pins: u64) -> Vec<(u64, Vec<u64>)> {
     let mut all = Vec::new();
     for nr_free in 0..24 {
         let mut vm = vm(2048, small());
-        vm.relief.shrink = find_nothing;
+        vm.reclaim.shrink = find_nothing;
         let space = subject(&vm);
         let pins: Vec<PinMut<'_, Plain>> =
             (0..nr_pins).map(|i| space.pin_page_mut(AT + i * HUGE, Term::Long).unwrap()).collect();
@@ -158,12 +158,12 @@ fn a_fork_costs_no_more_for_more_cpus() {
 fn a_count_that_is_too_low_makes_nobody_wait() {
     for nr_free in 0..24 {
         let mut vm = vm(2048, small());
-        vm.relief.shrink = find_nothing;
+        vm.reclaim.shrink = find_nothing;
         let space = subject(&vm);
         space.charge(Rss::Tables, -1);
         let _other = fill(&vm, nr_free);
         // So that what is set aside may be all that is free.
-        vm.steal_groups();
+        vm.steal_caches();
         match space.fork() {
             Ok(child) => check_child(&child),
             Err(ForkError::OutOfFrames(_)) => assert_eq!(vm.nr_free_pages(), nr_free, "nothing is kept"),
@@ -171,7 +171,7 @@ fn a_count_that_is_too_low_makes_nobody_wait() {
     }
 }
 
-/// The last frame is in a group of the CPU from which no table is taken.
+/// The last frame is in a frame cache of the CPU from which no table is taken.
 #[test]
 fn what_was_not_counted_is_looked_for_everywhere() {
     let mut nr_made = 0;
@@ -180,7 +180,7 @@ fn what_was_not_counted_is_looked_for_everywhere() {
         let space = subject(&vm);
         space.charge(Rss::Tables, -1);
         let _other = fill(&vm, nr_free);
-        vm.steal_groups();
+        vm.steal_caches();
         let zeroed = vm.obtain(Fill::Zeroed).unwrap();
         vm.give_back(zeroed, Fill::Zeroed);
         let forked = space.fork();
@@ -223,16 +223,16 @@ fn what_is_left_out_is_not_counted() {
     check_child(&space.fork().unwrap());
 }
 
-/// One CPU's allocations fail from the k-th on until memory is relieved.
+/// One CPU's allocations fail from the k-th on until memory is reclaimed.
 #[test]
-fn a_fork_begins_again_after_relief() {
+fn a_fork_begins_again_after_reclaim() {
     fn find_frames(vm: &Vm<Plain>, _: u64, _: u64) -> u64 {
         vm.fail_allocation(None);
         1
     }
     for nr_given in 0..24 {
         let mut vm = vm(2048, small());
-        vm.relief.shrink = find_frames;
+        vm.reclaim.shrink = find_frames;
         let space = subject(&vm);
         let _pin = space.pin_page_mut(AT, Term::Long).unwrap();
         let free = vm.nr_free_pages();

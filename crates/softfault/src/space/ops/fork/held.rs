@@ -55,7 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // Counted: it goes back if the page has gone.
         let (to, _held) = child.frame_for_copy()?;
         let old = loop {
-            let seen = slot.look();
+            let seen = slot.observe();
             match seen.entry {
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.take(seen) {

@@ -23,7 +23,7 @@ use crate::table::take::Next;
 use crate::table::walk::{self, Walk};
 
 /// A move that was checked: the pages `old` of one VMA become the first ones of `new`.
-pub(super) struct Move {
+pub(super) struct MoveRange {
     pub(super) old: PageRange,
     pub(super) new: PageRange,
     pub(super) source: Source,
@@ -50,7 +50,7 @@ pub(super) enum Source {
     Kept,
 }
 
-impl Move {
+impl MoveRange {
     /// Where a page of the source goes.
     fn target(&self, vpn: Vpn) -> Vpn {
         Vpn(self.new.start.0 + (vpn.0 - self.old.start.0))
@@ -62,10 +62,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// huge mapping that moves as it is needs a twin in place of a leaf table; one
     /// that is split, here or by somebody else meanwhile, has its pages in two leaf
     /// tables at most.
-    pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &Move) -> u64 {
+    pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &MoveRange) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
-            if m.carries == Carries::All || matches!(slot.look().entry, Entry::Guard) {
+            if m.carries == Carries::All || matches!(slot.observe().entry, Entry::Guard) {
                 count.add(m.target(vpn), writer);
                 if slot.level > 0 {
                     count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)), writer);
@@ -77,7 +77,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 
     /// Takes the source's entries to the destination. Subscribers have been told.
-    pub(super) fn carry_entries(&self, writer: &Writer<'_, M>, m: &Move, mut reserve: TableReserve<'vm, M>) {
+    pub(super) fn carry_entries(&self, writer: &Writer<'_, M>, m: &MoveRange, mut reserve: TableReserve<'vm, M>) {
         // Taken as a removal takes them, so that a copy under way in a source that
         // stays mapped is told apart; the rights, which a removal forgets, are
         // noted in the destination.
@@ -96,7 +96,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
         self.for_each_entry(writer, spread, &mut |_, slot| {
-            if let Entry::LockedLeaf(leaf) = slot.look().entry {
+            if let Entry::LockedLeaf(leaf) = slot.observe().entry {
                 slot.unlock(leaf);
             }
             Next::GoOn
@@ -109,14 +109,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn carry_entry(
         &self,
         writer: &Writer<'_, M>,
-        m: &Move,
+        m: &MoveRange,
         vpn: Vpn,
         slot: Slot<'_, M::Format>,
         reserve: &mut TableReserve<'vm, M>,
     ) -> Next {
         let to = m.target(vpn);
         loop {
-            let seen = slot.look();
+            let seen = slot.observe();
             match seen.entry {
                 Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy if m.carries == Carries::Guards => {
                     return Next::GoOn;

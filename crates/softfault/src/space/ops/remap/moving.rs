@@ -20,7 +20,7 @@
 //! Neighbours: `remap` checks the call, `carry` moves the entries. Locks on entry:
 //! the writer lock.
 
-use super::carry::{Carries, Move, Source};
+use super::carry::{Carries, MoveRange, Source};
 use crate::addr::PageRange;
 use crate::frame::OutOfFrames;
 use crate::machine::Machine;
@@ -28,7 +28,7 @@ use crate::notify::notice::Why;
 use crate::space::AddressSpace;
 use crate::space::edit::{Nodes, TwoEdits};
 use crate::space::lock::Writer;
-use crate::space::relief::lacks_frames;
+use crate::space::reclaim::frame_refusal;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::table::reserve::TableReserve;
 use crate::table::take::{Guards, Removal};
@@ -40,7 +40,7 @@ pub(super) enum MoveRefused {
     OutOfFrames(OutOfFrames),
 }
 
-lacks_frames!(MoveRefused);
+frame_refusal!(MoveRefused);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Moves the pages `old` of the VMA to `new`, which is a hole.
@@ -64,7 +64,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         // Entries of an object's pages come from faults only (I44).
         let carries = if vma.object == ObjectId::NONE { Carries::All } else { Carries::Guards };
-        let m = Move { old, new, source, carries };
+        let m = MoveRange { old, new, source, carries };
         let edits = self.prepare(writer, &mut |nodes| self.prepare_move(writer, vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
@@ -72,7 +72,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let told = (m.carries == Carries::All).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
         if let Err(refused) = reserve.add(self.count_tables(writer, &m)) {
-            self.reclaim(writer, trial.roll_back());
+            self.free_retired(writer, trial.roll_back());
             return Err(refused.into());
         }
         self.vm.object_get(&moved, new.nr_pages());
@@ -87,7 +87,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let nr_less = if source == Source::Unmapped { old.nr_pages() } else { 0 };
         self.data.limits.nr_mapped_pages.add_owned(new.nr_pages().wrapping_sub(nr_less));
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
         Ok(())
     }
 
@@ -96,7 +96,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         &'a self,
         writer: &'a Writer<'_, M>,
         vma: &Vma,
-        m: &Move,
+        m: &MoveRange,
         moved: Vma,
         nodes: Nodes<'_, M>,
     ) -> Result<TwoEdits<'a, 'vm, M>, MoveRefused> {
@@ -135,7 +135,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.join_members(writer, &copy);
         let retired = edit.publish();
         self.data.limits.nr_mapped_pages.add_owned(copy.range.nr_pages());
-        self.reclaim(writer, retired);
+        self.free_retired(writer, retired);
         Ok(())
     }
 }

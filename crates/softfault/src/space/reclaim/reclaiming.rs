@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::sync::Word;
 
 /// One CPU at a time reacts.
-pub(crate) struct Relieving {
+pub(crate) struct Reclaiming {
     word: Word,
     pressure: Pressure,
 }
@@ -19,9 +19,9 @@ pub(super) struct Reaction<'a, M: Machine> {
     _lock: WordLock<'a, M>,
 }
 
-impl Relieving {
-    pub(crate) fn new(pressure: Pressure) -> Relieving {
-        Relieving { word: Word::new(0), pressure }
+impl Reclaiming {
+    pub(crate) fn new(pressure: Pressure) -> Reclaiming {
+        Reclaiming { word: Word::new(0), pressure }
     }
 
     pub(super) fn is_free(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Who relieves memory after a refusal, and who reacts to memory that is low: what a
+//! Who reclaims memory after a refusal, and who reacts to memory that is low: what a
 //! program or an embedder asked for, and no daemon.
 
 use super::*;
@@ -13,7 +13,7 @@ fn with_pages_to_collapse<'vm>(vm: &'vm Vm<Plain>) -> AddressSpace<'vm, Plain> {
     space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
     (0..8).for_each(|page| space.write(AT + page * 4096, &[1]).unwrap());
     space.madvise(AT, HUGE, Advice::HugePage).unwrap();
-    vm.steal_groups();
+    vm.steal_caches();
     space
 }
 
@@ -25,7 +25,7 @@ fn advised() -> Tunables {
 fn a_collapse_that_a_program_asks_for_begins_again() {
     for nr_given in 0..3 {
         let mut vm = vm(4096, advised());
-        vm.relief.shrink = note_the_shortage;
+        vm.reclaim.shrink = note_the_shortage;
         let space = with_pages_to_collapse(&vm);
         ASKED_FOR.take();
         vm.fail_allocation(Some(nr_given));
@@ -38,10 +38,10 @@ fn a_collapse_that_a_program_asks_for_begins_again() {
 }
 
 #[test]
-fn khugepaged_relieves_nothing() {
+fn khugepaged_reclaims_nothing() {
     for nr_given in 0..2 {
         let mut vm = vm(4096, advised());
-        vm.relief.shrink = note_the_shortage;
+        vm.reclaim.shrink = note_the_shortage;
         let space = with_pages_to_collapse(&vm);
         ASKED_FOR.take();
         vm.frames.is_low.set(1);
@@ -65,7 +65,7 @@ fn find_frames_and_unmap(vm: &Vm<Plain>, _nr_blocks: u64, _nr_frames: u64) -> u6
 #[test]
 fn a_collapse_that_begins_again_looks_at_the_mapping_anew() {
     let mut vm = vm(4096, advised());
-    vm.relief.shrink = find_frames_and_unmap;
+    vm.reclaim.shrink = find_frames_and_unmap;
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm));
     let space: &AddressSpace<'_, _> = Box::leak(Box::new(with_pages_to_collapse(vm)));
     SPACE.set(Some(space));
@@ -75,9 +75,9 @@ fn a_collapse_that_begins_again_looks_at_the_mapping_anew() {
 }
 
 #[test]
-fn a_frame_that_has_to_move_is_moved_after_relief() {
+fn a_frame_that_has_to_move_is_moved_after_reclaim() {
     let mut vm = vm(4096, advised());
-    vm.relief.shrink = note_the_shortage;
+    vm.reclaim.shrink = note_the_shortage;
     let space = with_pages_to_collapse(&vm);
     let from = space.translate_at_rest(AT).unwrap().pfn;
     ASKED_FOR.take();
@@ -89,9 +89,9 @@ fn a_frame_that_has_to_move_is_moved_after_relief() {
 
 /// Whoever needs the page less than this call may take it away meanwhile.
 #[test]
-fn a_frame_that_is_freed_during_the_relief_is_not_moved() {
+fn a_frame_that_is_freed_during_the_reclaim_is_not_moved() {
     let mut vm = vm(4096, advised());
-    vm.relief.shrink = find_frames_and_unmap;
+    vm.reclaim.shrink = find_frames_and_unmap;
     let vm: &'static Vm<Plain> = Box::leak(Box::new(vm));
     let space: &AddressSpace<'_, _> = Box::leak(Box::new(with_pages_to_collapse(vm)));
     SPACE.set(Some(space));
@@ -112,12 +112,12 @@ fn always_short(nr_frames: u64) -> Vm<Plain> {
 /// No frame is out of sight, and nobody has a turn or a writer lock.
 fn find_nothing_held(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64) -> u64 {
     let nr_holders: u64 = vm.cpus.iter().map(|cpu| cpu.held.get() & 0xffff).sum();
-    assert_eq!((nr_holders, vm.frames.is_anybody_in_need()), (0, false), "I28");
+    assert_eq!((nr_holders, vm.frames.is_last_resort_active()), (0, false), "I28");
     ASKED_FOR.with_borrow_mut(|all| all.push(nr_frames));
     0
 }
 
-/// That `call` relieves memory once, with nothing held.
+/// That `call` reclaims memory once, with nothing held.
 fn reacts(vm: &Vm<Plain>, what: &str, call: &mut dyn FnMut()) {
     ASKED_FOR.take();
     vm.frames.is_low.set(1);
@@ -128,7 +128,7 @@ fn reacts(vm: &Vm<Plain>, what: &str, call: &mut dyn FnMut()) {
 #[test]
 fn a_fault_that_copies_reacts_to_low_memory() {
     let mut vm = always_short(4096);
-    vm.relief.shrink = find_nothing_held;
+    vm.reclaim.shrink = find_nothing_held;
     let space = vm.new_space().unwrap();
     space.mmap(AT, 4096, RW, FIXED_PRIVATE).unwrap();
     space.write(AT, &[1]).unwrap();
@@ -139,7 +139,7 @@ fn a_fault_that_copies_reacts_to_low_memory() {
 #[test]
 fn operations_that_allocate_react_to_low_memory() {
     let mut vm = always_short(8192);
-    vm.relief.shrink = find_nothing_held;
+    vm.reclaim.shrink = find_nothing_held;
     let vm = &vm;
     let space = with_pages_to_collapse(vm);
     let object = vm.new_shared_object(1 << 20).unwrap();

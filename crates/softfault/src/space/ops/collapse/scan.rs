@@ -27,7 +27,7 @@ pub(super) struct Survey {
 }
 
 /// A stretch that may be collapsed.
-pub(super) struct Look<'a, M: Machine> {
+pub(super) struct Scan<'a, M: Machine> {
     pub(super) vma: Vma,
     pub(super) pmd: PmdSlot<'a, M::Format>,
     pub(super) table: Pfn,
@@ -37,13 +37,13 @@ pub(super) struct Look<'a, M: Machine> {
 impl<M: Machine> AddressSpace<'_, M> {
     /// The VMA that has the whole stretch and may be collapsed, its table and what
     /// stands in it.
-    pub(super) fn look(
+    pub(super) fn scan(
         &self,
         writer: &Writer<'_, M>,
         base: Vpn,
         allowed: &dyn Fn(&Vma) -> bool,
         limits: &CollapseLimits,
-    ) -> Result<Look<'_, M>, CollapseRefusal> {
+    ) -> Result<Scan<'_, M>, CollapseRefusal> {
         let found = self.tree(writer).lookup(base).map(|f| f.vma);
         let vma = found.filter(|vma| Self::has_stretch(vma, base)).ok_or(CollapseRefusal::OutsideVma)?;
         if !allowed(&vma) {
@@ -53,7 +53,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let survey = self.survey(table);
         crate::pace::answer(&self.vm.machine);
         self.verdict(&survey, limits)?;
-        Ok(Look { vma, pmd, table, survey })
+        Ok(Scan { vma, pmd, table, survey })
     }
 
     pub(super) fn has_stretch(vma: &Vma, base: Vpn) -> bool {
@@ -112,7 +112,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let (mut first, mut in_order) = (None, true);
         let question = &mut survey.question;
         for (i, slot) in self.entries_of(table) {
-            let leaf = match slot.look().entry {
+            let leaf = match slot.observe().entry {
                 Entry::Leaf(leaf) if leaf.pfn != self.vm.frames.zero => leaf,
                 Entry::Leaf(_) | Entry::None => {
                     question.nr_none += 1;

@@ -9,14 +9,14 @@ use crate::sync::Word;
 
 /// Two words of per-CPU data.
 #[repr(C)]
-pub struct GroupData {
+pub struct FrameCache {
     /// First frame of the 64; a multiple of 64.
     pub(crate) base: Word,
     /// Bit i: frame base + i is here.
     pub(crate) mask: Word,
 }
 
-impl GroupData {
+impl FrameCache {
     /// Takes the lowest frame.
     #[inline(always)]
     pub(crate) fn pop(&self) -> Option<Pfn> {
@@ -34,7 +34,7 @@ impl GroupData {
         let mask = self.mask.get();
         (mask != 0).then(|| Pfn(self.base.get() as u32 + mask.trailing_zeros()))
     }
-    /// Puts a frame back; `false` where it is not of this group.
+    /// Puts a frame back; `false` where it is not of this frame cache.
     #[inline]
     pub(crate) fn put(&self, pfn: Pfn) -> bool {
         if u64::from(pfn.0) & !63 != self.base.get() {

@@ -43,41 +43,41 @@ pub(crate) enum Twin {
 }
 
 /// The fault's frames. What is left at the end goes back.
-pub(crate) struct Kit<'vm, M: Machine> {
+pub(crate) struct Prealloc<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// One frame of each [`Fill`].
-    hands: [Option<Pfn>; Fill::ALL.len()],
+    singles: [Option<Pfn>; Fill::ALL.len()],
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
     /// From before the first frame came until all are in use or back (I28).
     held: Option<Held<'vm>>,
 }
 
-impl<'vm, M: Machine> Kit<'vm, M> {
+impl<'vm, M: Machine> Prealloc<'vm, M> {
     #[inline(always)]
     pub(crate) fn new(vm: &'vm Vm<M>) -> Self {
-        Kit { vm, hands: [None; Fill::ALL.len()], large: Large::default(), held: None }
+        Prealloc { vm, singles: [None; Fill::ALL.len()], large: Large::default(), held: None }
     }
 
     /// The end of a fault that was done in its first turn: only a turn that fails
     /// leaves something in the hand.
     #[inline(always)]
     pub(crate) fn forget_empty(self) {
-        debug_assert!(self.hands == [None; Fill::ALL.len()] && self.held.is_none());
+        debug_assert!(self.singles == [None; Fill::ALL.len()] && self.held.is_none());
         core::mem::forget(self);
     }
 
     /// Outside the section: gets what was lacking.
     pub(crate) fn bring(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
-            Need::Frame(fill) => self.hands[fill as usize] = Some(self.obtain(fill)?),
+            Need::Frame(fill) => self.singles[fill as usize] = Some(self.obtain(fill)?),
             Need::Folio { order, sub_page, least } => self.bring_folio(order, sub_page, least)?,
             need => self.bring_large(need),
         }
         Ok(())
     }
 
-    /// One frame. Refused only after the kit has been emptied: what it has may be
+    /// One frame. Refused only after the preallocation has been emptied: what it has may be
     /// the last frames there are, and nobody waits while he holds some.
     fn obtain(&mut self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         if self.held.is_some() {
@@ -91,17 +91,17 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         Ok(pfn)
     }
 
-    /// Counts the kit as held, if it is not yet.
+    /// Counts the preallocation as held, if it is not yet.
     fn hold(&mut self) {
         let vm = self.vm;
         self.held.get_or_insert_with(|| vm.hold());
     }
 
-    /// Empties the kit: before the fault waits for anybody.
+    /// Empties the preallocation: before the fault waits for anybody.
     #[cold]
     pub(crate) fn give_back_all(&mut self) {
         for fill in Fill::ALL {
-            if let Some(pfn) = self.hands[fill as usize].take() {
+            if let Some(pfn) = self.singles[fill as usize].take() {
                 self.vm.give_back(pfn, fill);
             }
         }
@@ -110,32 +110,32 @@ impl<'vm, M: Machine> Kit<'vm, M> {
         self.held = None;
     }
 
-    /// One frame, from the hand or the CPU's group, which a thief empties only after a wait for
+    /// One frame, from the hand or the CPU's frame cache, which a thief empties only after a wait for
     /// sections.
     #[inline(always)]
     pub(crate) fn take(&mut self, fill: Fill, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
         self.vm.assert_inside(inside);
-        if let Some(pfn) = self.hands[fill as usize].take() {
+        if let Some(pfn) = self.singles[fill as usize].take() {
             return Some(pfn);
         }
         if cpu.attention.load(Ordering::Acquire) != 0 {
             return None;
         }
-        cpu.group(fill).pop()
+        cpu.frame_cache(fill).pop()
     }
 
     /// Back into the hand, untouched.
     #[cold]
     pub(crate) fn keep(&mut self, fill: Fill, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
-        debug_assert!(self.hands[fill as usize].is_none());
-        // In the section in which the frame may have left the group.
+        debug_assert!(self.singles[fill as usize].is_none());
+        // In the section in which the frame may have left the frame cache.
         self.hold();
-        self.hands[fill as usize] = Some(pfn);
+        self.singles[fill as usize] = Some(pfn);
     }
 }
 
-impl<M: Machine> Drop for Kit<'_, M> {
+impl<M: Machine> Drop for Prealloc<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.held.is_some() {

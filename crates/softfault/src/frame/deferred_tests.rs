@@ -2,7 +2,7 @@
 
 use crate::addr::Pfn;
 use crate::frame::Fill;
-use crate::frame::sections::SECTION_FRAMES;
+use crate::frame::mem_sections::MEM_SECTION_FRAMES;
 use crate::mem;
 use crate::space::Vm;
 use crate::sync::Word;
@@ -15,12 +15,12 @@ const NR_SECTIONS: u64 = 20;
 
 /// With a hole in it, and a part of a section at the end. Where the metadata will lie is written all over.
 fn dirty() -> Vm<Plain> {
-    let nr = NR_SECTIONS * SECTION_FRAMES;
-    let ranges = [(0, 17 * SECTION_FRAMES), ((18 * SECTION_FRAMES) as u32, 2 * SECTION_FRAMES - 5000)];
+    let nr = NR_SECTIONS * MEM_SECTION_FRAMES;
+    let ranges = [(0, 17 * MEM_SECTION_FRAMES), ((18 * MEM_SECTION_FRAMES) as u32, 2 * MEM_SECTION_FRAMES - 5000)];
     let mut machine = from_frame(0, nr, &ranges);
     machine.is_zero = false;
-    let in_later = (16 * SECTION_FRAMES) as u32 + 7;
-    for pfn in (1..6000).chain([in_later]) {
+    let in_deferred = (16 * MEM_SECTION_FRAMES) as u32 + 7;
+    for pfn in (1..6000).chain([in_deferred]) {
         let words: &[Word; 512] = mem::view(&machine, Pfn(pfn), 0);
         words.iter().for_each(|word| word.set(0xaaaa_aaaa_aaaa_aaaa));
     }
@@ -40,7 +40,7 @@ fn idle_cpus_lay_out_one_section_after_the_other() {
     let there = || vm.frames.blocks.there().count();
     // Sections 16 and 18: the last one is not whole.
     for nr_left in [2, 1] {
-        assert_eq!(vm.frames.later.nr_pages(), nr_left * SECTION_FRAMES);
+        assert_eq!(vm.frames.deferred.nr_pages(), nr_left * MEM_SECTION_FRAMES);
         let before = there();
         assert!(vm.initialise_section());
         assert_eq!(there(), before + 64);
@@ -52,7 +52,7 @@ fn idle_cpus_lay_out_one_section_after_the_other() {
 
 /// The next block that is begun brings no section.
 fn not_in_time(vm: &Vm<Plain>) {
-    vm.frames.later.nr_begun.set(1);
+    vm.frames.deferred.nr_begun.set(1);
 }
 
 /// Whoever takes all frames takes these, too, each once; huge pages first, then single frames.
@@ -62,12 +62,12 @@ fn an_allocation_is_not_refused_before_all_is_laid_out() {
         let vm = dirty();
         let nr_free = vm.vmstat().nr_free_pages;
         let huge: Vec<_> = core::iter::from_fn(|| (not_in_time(&vm), vm.obtain_huge().ok()).1).collect();
-        assert_eq!(vm.frames.later.nr_pages(), 0);
+        assert_eq!(vm.frames.deferred.nr_pages(), 0);
         huge.iter().for_each(|huge| vm.give_back_huge(huge.first, huge.content));
         check(&vm);
         let vm = if takes_huge { vm } else { dirty() };
         let single: Vec<Pfn> = core::iter::from_fn(|| (not_in_time(&vm), vm.obtain(Fill::Raw).ok()).1).collect();
-        assert_eq!((single.len() as u64, vm.frames.later.nr_pages()), (nr_free, 0));
+        assert_eq!((single.len() as u64, vm.frames.deferred.nr_pages()), (nr_free, 0));
         let mut is_taken = vec![false; vm.nr_frames() as usize];
         assert!(single.iter().all(|pfn| !core::mem::replace(&mut is_taken[pfn.0 as usize], true)));
         single.iter().for_each(|pfn| vm.give_back(*pfn, Fill::Raw));

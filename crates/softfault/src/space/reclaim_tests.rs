@@ -14,7 +14,7 @@ use std::boxed::Box;
 use std::cell::{Cell, RefCell};
 use std::vec::Vec;
 
-#[path = "relief_callers_tests.rs"]
+#[path = "reclaim_callers_tests.rs"]
 mod callers;
 
 const AT: u64 = 1 << 30;
@@ -29,9 +29,9 @@ fn tunables() -> Tunables {
 /// The next one goes on where it ended.
 #[test]
 fn who_is_refused_looks_at_some_blocks() {
-    let vm = vm(32 * 512, tunables().with_shrink_blocks_in_need(10));
+    let vm = vm(32 * 512, tunables().with_shrink_blocks_direct(10));
     for nr_looked_at in [10, 20, 30] {
-        let refused = vm.with_relief(&mut || Err::<(), _>(OutOfFrames::Frame));
+        let refused = vm.with_reclaim(&mut || Err::<(), _>(OutOfFrames::Frame));
         assert_eq!((refused, vm.underused_cursor.get()), (Err(OutOfFrames::Frame), nr_looked_at));
     }
 }
@@ -48,7 +48,7 @@ fn an_operation_starts_again_three_times() {
     let vm = vm(4096, tunables());
     let space = vm.new_space().unwrap();
     let mut nr_attempts = 0;
-    let refused = vm.with_relief(&mut || {
+    let refused = vm.with_reclaim(&mut || {
         nr_attempts += 1;
         space.munmap(AT, HUGE).unwrap();
         space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
@@ -63,7 +63,7 @@ fn an_operation_starts_again_three_times() {
 fn nothing_to_give_back_is_no_reason_to_start_again() {
     let vm = vm(4096, tunables());
     let mut nr_attempts = 0;
-    let refused = vm.with_relief(&mut || {
+    let refused = vm.with_reclaim(&mut || {
         nr_attempts += 1;
         Err::<(), _>(OutOfFrames::Frame)
     });
@@ -73,18 +73,18 @@ fn nothing_to_give_back_is_no_reason_to_start_again() {
 /// Two are refused; the one that comes second finds no huge page to split any more, and
 /// all the frames that the first one gave back.
 #[test]
-fn whoever_is_refused_starts_again_after_the_relief_of_another() {
+fn whoever_is_refused_starts_again_after_the_reclaim_of_another() {
     let vm = vm(4096, tunables());
     let space = vm.new_space().unwrap();
     space.mmap(AT, HUGE, RW, FIXED_PRIVATE).unwrap();
     space.write(AT, &[1]).unwrap();
     let mut nr_attempts = [0; 2];
-    let done = vm.with_relief(&mut || {
+    let done = vm.with_reclaim(&mut || {
         nr_attempts[0] += 1;
         if nr_attempts[0] > 1 {
             return Ok(());
         }
-        vm.with_relief(&mut || {
+        vm.with_reclaim(&mut || {
             nr_attempts[1] += 1;
             if nr_attempts[1] > 1 { Ok(()) } else { Err(OutOfFrames::Frame) }
         })?;
@@ -97,7 +97,7 @@ fn whoever_is_refused_starts_again_after_the_relief_of_another() {
 /// Others are refused one frame each time, which one huge page gives; the caller needs those
 /// of eight.
 #[test]
-fn reliefs_of_others_do_not_use_up_all_attempts() {
+fn reclaims_of_others_do_not_use_up_all_attempts() {
     const NR_HUGE: u64 = 8;
     let vm = vm(8192, tunables());
     let space = vm.new_space().unwrap();
@@ -105,31 +105,31 @@ fn reliefs_of_others_do_not_use_up_all_attempts() {
     (0..NR_HUGE).for_each(|i| space.write(AT + i * HUGE, &[1]).unwrap());
     let is_enough = || space.rss_pages().anon_huge == 0;
     let mut nr_attempts = 0;
-    let done = vm.with_relief(&mut || {
+    let done = vm.with_reclaim(&mut || {
         nr_attempts += 1;
         if is_enough() {
             return Ok(());
         }
         let mut is_again = false;
-        vm.with_relief(&mut || {
+        vm.with_reclaim(&mut || {
             if core::mem::replace(&mut is_again, true) { Ok(()) } else { Err(OutOfFrames::frames(1)) }
         })?;
         Err(OutOfFrames::frames(NR_HUGE * 500))
     });
-    // The first one starts again for what the other gave back, the second one relieves.
+    // The first one starts again for what the other gave back, the second one reclaims.
     assert_eq!((done, nr_attempts), (Ok(()), 3));
 }
 
 #[test]
-fn a_stack_grows_after_relief() {
+fn a_stack_grows_after_reclaim() {
     let mut vm = vm(4096, Tunables::default());
-    vm.relief.shrink = find_frames;
+    vm.reclaim.shrink = find_frames;
     let space = vm.new_space().unwrap();
     space.mmap(AT, 4096, RW, FIXED_PRIVATE | MapFlags::GROWSDOWN).unwrap();
     // The pool of nodes is empty at some of them.
     for i in 1..100 {
         space.mmap(2 * AT + i * 8192, 4096, RW, FIXED_PRIVATE).unwrap();
-        vm.steal_groups();
+        vm.steal_caches();
         vm.fail_allocation(Some(0));
         space.write(AT - i * 4096, &[1]).unwrap();
         vm.fail_allocation(None);
@@ -160,7 +160,7 @@ fn what_a_move_cleared_is_not_cleared_again() {
     let mut nr_mapped = 0;
     for (nr_given, new_len) in (0..8).flat_map(|n| [(n, 8192), (n, 4096)]) {
         let mut vm = vm(4096, Tunables::default());
-        vm.relief.shrink = let_another_map;
+        vm.reclaim.shrink = let_another_map;
         let vm: &'static Vm<Plain> = Box::leak(Box::new(vm));
         let space: &AddressSpace<'_, _> = Box::leak(Box::new(vm.new_space().unwrap()));
         space.mmap(AT, 8192, RW, FIXED_PRIVATE).unwrap();
@@ -197,7 +197,7 @@ fn what_a_move_cut_off_is_not_cut_off_again() {
     let mut nr_mapped = 0;
     for nr_given in 0..12 {
         let mut vm = vm(4096, Tunables::default());
-        vm.relief.shrink = let_another_map_behind;
+        vm.reclaim.shrink = let_another_map_behind;
         let vm: &'static Vm<Plain> = Box::leak(Box::new(vm));
         let space: &AddressSpace<'_, _> = Box::leak(Box::new(vm.new_space().unwrap()));
         space.mmap(AT, 8192, RW, FIXED_PRIVATE).unwrap();
@@ -230,18 +230,18 @@ fn note_the_shortage(vm: &Vm<Plain>, _nr_blocks: u64, nr_frames: u64) -> u64 {
     1
 }
 
-/// What relief is asked for when the first, the second, ... allocation of `call` fails.
+/// What reclaim is asked for when the first, the second, ... allocation of `call` fails.
 fn shortages_of(prepare: &dyn Fn(&AddressSpace<'_, Plain>), call: &dyn Fn(&AddressSpace<'_, Plain>)) -> Vec<u64> {
     ASKED_FOR.take();
     let nr_given = 0..8;
     nr_given.for_each(|nr_given| {
         let mut vm = vm(4096, Tunables::default());
-        vm.relief.shrink = note_the_shortage;
+        vm.reclaim.shrink = note_the_shortage;
         let space = vm.new_space().unwrap();
         space.mmap(AT, 3 * HUGE, RW, FIXED_PRIVATE).unwrap();
         (0..3).for_each(|i| space.write(AT + i * HUGE, &[1]).unwrap());
         prepare(&space);
-        vm.steal_groups();
+        vm.steal_caches();
         vm.fail_allocation(Some(nr_given));
         call(&space);
         vm.fail_allocation(None);
@@ -277,7 +277,7 @@ fn guards_ask_for_the_tables_that_they_lack() {
 }
 
 #[test]
-fn a_relief_ends_when_there_is_what_was_asked_for() {
+fn a_reclaim_ends_when_there_is_what_was_asked_for() {
     let of = |refused| nr_to_free(refused, 1000);
     assert_eq!(of(OutOfFrames::Frame), Some(u64::MAX));
     assert_eq!(of(OutOfFrames::frames(1000)), Some(1000));
@@ -293,20 +293,20 @@ fn a_relief_ends_when_there_is_what_was_asked_for() {
 #[test]
 fn a_reaction_that_finds_frames_is_followed_by_another() {
     let mut vm = vm(4096, Tunables { watermark_scale_factor: 3000, ..tunables() });
-    vm.relief.shrink = note_the_shortage;
+    vm.reclaim.shrink = note_the_shortage;
     let react = |vm: &Vm<Plain>| {
         vm.frames.is_low.set(1);
-        vm.relieve_if_low();
+        vm.reclaim_if_low();
         (ASKED_FOR.take(), vm.frames.is_low.get())
     };
     let enough = 4096 - vm.nr_free_pages();
     assert!(vm.watermarks().high_pages < 4096 - enough);
     assert_eq!(react(&vm), (Vec::new(), 0), "enough is free");
     let taken: Vec<_> = (0..2048).map(|_| vm.obtain(Fill::Raw).unwrap()).collect();
-    vm.steal_groups();
+    vm.steal_caches();
     let nr_missing = vm.watermarks().high_pages - vm.nr_free_pages();
     assert_eq!(react(&vm), (std::vec![nr_missing], 1));
-    vm.relief.shrink = |_, _, _| 0;
+    vm.reclaim.shrink = |_, _, _| 0;
     assert_eq!(react(&vm).1, 0, "nothing is found");
     taken.into_iter().for_each(|pfn| vm.give_back(pfn, Fill::Raw));
 }

@@ -1,29 +1,28 @@
-//! Free frames that nobody can find for a moment, and what that means for those
-//! who find none.
+//! Held frames, and the last-resort turn: what an allocation does before it is refused.
 //!
 //! Frames that were claimed and are not in use yet (those of a refill on their way to a
-//! group, a fault's kit, a table reserve, a block that compaction empties) stand in
-//! no bitmap and in no group. Whoever has such frames counts as a holder from
+//! frame cache, a fault's preallocation, a table reserve, a block that compaction empties) stand in
+//! no bitmap and in no frame cache. Whoever has such frames counts as a holder from
 //! before the first claim until the last frame is in use or back (I28). Each CPU
 //! has a word for that, so that a refill writes no shared line. The holder ends on
 //! the word on which it began, whichever CPU it runs on by then.
 //!
 //! A holder never waits for frames. An allocation that fails therefore gives back
-//! what its caller holds first, and then takes its turn in need ([`InNeed`]), where it
+//! what its caller holds first, and then takes its last-resort turn ([`LastResort`]), where it
 //! is refused only if nobody else held anything while it looked. Nothing is reclaimed
-//! for it here: that is up to who was refused (`space/relief.rs`). One caller at a time
+//! for it here: that is up to who was refused (`space/reclaim.rs`). One caller at a time
 //! has the turn, in the order in which they asked: two that claim and give back in
 //! turn would otherwise refuse, or delay, each other for ever. Whoever needs several
 //! frames gets all of them in one turn ([`obtain_all`](Memory::obtain_all)).
 //!
 //! A refusal takes a bounded number of attempts, whatever other programs do. Daemons
-//! claim nothing while somebody has the turn. After [`ATTEMPTS_IN_NOISE`] attempts the
-//! owner of the turn asks for quiet. From then on whoever finds no frame in the CPU's
-//! group within a section gives back what it holds and waits for a turn. Holds that had
+//! claim nothing while somebody has the turn. After [`ATTEMPTS_BEFORE_FREEZE`] attempts the
+//! owner of the turn asks for a freeze. From then on whoever finds no frame in the CPU's
+//! frame cache within a section gives back what it holds and waits for a turn. Holds that had
 //! begun end: their owners wait for nobody who waits for frames. A new one needs a check
-//! that was made before, one per CPU at most, or a frame that was in a group; an attempt
-//! in quiet that is alone empties the groups. An attempt in quiet is in vain only if one
-//! of these holds ended during it.
+//! that was made before, one per CPU at most, or a frame that was in a frame cache; an attempt
+//! during a freeze that is alone empties the frame caches. An attempt during a freeze is in vain
+//! only if one of these holds ended during it.
 //!
 //! Locks on entry: none, no section, no frames that are counted here.
 
@@ -35,9 +34,9 @@ use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
-/// Attempts in need before the others have to stand back. A guess: most holds are
+/// Last-resort attempts before the others have to stand back. A guess: most holds are
 /// refills, which end within a few, and nobody has to be delayed for these.
-pub(super) const ATTEMPTS_IN_NOISE: u32 = 16;
+pub(super) const ATTEMPTS_BEFORE_FREEZE: u32 = 16;
 
 impl<M: Machine> Memory<M> {
     /// One frame, the caller's alone, which is counted as held. The caller holds
@@ -62,12 +61,12 @@ impl<M: Machine> Memory<M> {
         &self,
         attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
     ) -> Result<T, OutOfFrames> {
-        if !self.frames.is_quiet()
+        if !self.frames.is_frozen()
             && let Ok(found) = attempt(Search::Blocks)
         {
             return Ok(found);
         }
-        self.in_need().attempt(0, attempt)
+        self.last_resort().attempt(0, attempt)
     }
 
     /// Several allocations, all or none, which are counted as held. `get` gives back
@@ -76,7 +75,7 @@ impl<M: Machine> Memory<M> {
         &self,
         get: &mut dyn FnMut(&Source<'_, M>) -> Result<T, OutOfFrames>,
     ) -> Result<(T, Held<'_>), OutOfFrames> {
-        if !self.frames.is_quiet() {
+        if !self.frames.is_frozen() {
             let held = self.hold();
             if let Ok(all) = get(&self.source()) {
                 return Ok((all, held));
@@ -84,7 +83,7 @@ impl<M: Machine> Memory<M> {
         }
         // Two that take the last frames by turns would both be refused: one at a
         // time, and whoever waits for that holds none.
-        let turn = self.in_need();
+        let turn = self.last_resort();
         let held = self.hold();
         let all = get(&turn.source())?;
         Ok((all, held))
@@ -96,12 +95,12 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The turn of an allocation that may be refused. The caller holds nothing.
-    pub(crate) fn in_need(&self) -> InNeed<'_, M> {
+    pub(crate) fn last_resort(&self) -> LastResort<'_, M> {
         let turn = self.frames.turns.fetch_add(1, Ordering::Relaxed);
         while self.frames.nr_turns_over.load(Ordering::Acquire) != turn {
             self.machine.relax();
         }
-        InNeed(self)
+        LastResort(self)
     }
 }
 
@@ -109,7 +108,7 @@ impl<M: Machine> Memory<M> {
 pub(crate) struct Source<'a, M: Machine> {
     vm: &'a Memory<M>,
     /// Of a caller who has the turn, and waits for what others hold.
-    turn: Option<&'a InNeed<'a, M>>,
+    turn: Option<&'a LastResort<'a, M>>,
 }
 
 impl<M: Machine> Source<'_, M> {
@@ -129,7 +128,7 @@ impl<M: Machine> Source<'_, M> {
         attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
     ) -> Result<T, OutOfFrames> {
         match self.turn {
-            None if self.vm.frames.is_quiet() => Err(wanted),
+            None if self.vm.frames.is_frozen() => Err(wanted),
             None => attempt(Search::Blocks),
             Some(turn) => turn.attempt(1, attempt),
         }
@@ -139,7 +138,7 @@ impl<M: Machine> Source<'_, M> {
 /// The only allocation that waits for frames, until this is dropped. It may become
 /// a holder itself: the others wait for nothing, or for this turn with nothing held.
 #[must_use]
-pub(crate) struct InNeed<'vm, M: Machine>(&'vm Memory<M>);
+pub(crate) struct LastResort<'vm, M: Machine>(&'vm Memory<M>);
 
 /// Who may hold frames, at one moment.
 pub(super) struct Holders {
@@ -149,7 +148,7 @@ pub(super) struct Holders {
     sum: u64,
 }
 
-impl<M: Machine> InNeed<'_, M> {
+impl<M: Machine> LastResort<'_, M> {
     /// For the owner of the turn as the only holder.
     pub(crate) fn source(&self) -> Source<'_, M> {
         Source { vm: self.0, turn: Some(self) }
@@ -163,8 +162,8 @@ impl<M: Machine> InNeed<'_, M> {
     ) -> Result<T, OutOfFrames> {
         let mut nr_attempts = 0;
         loop {
-            if nr_attempts == ATTEMPTS_IN_NOISE {
-                self.0.frames.quiet.store(1, Ordering::Relaxed);
+            if nr_attempts == ATTEMPTS_BEFORE_FREEZE {
+                self.0.frames.freeze.store(1, Ordering::Relaxed);
             }
             nr_attempts += 1;
             let seen = self.holders();
@@ -204,10 +203,10 @@ impl<M: Machine> InNeed<'_, M> {
     }
 }
 
-impl<M: Machine> Drop for InNeed<'_, M> {
+impl<M: Machine> Drop for LastResort<'_, M> {
     fn drop(&mut self) {
-        let Frames { quiet, nr_turns_over, .. } = &self.0.frames;
-        quiet.store(0, Ordering::Relaxed);
+        let Frames { freeze, nr_turns_over, .. } = &self.0.frames;
+        freeze.store(0, Ordering::Relaxed);
         sync::unlock(nr_turns_over, nr_turns_over.get() + 1);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Locks on entry: none, no section, to obtain and to give back; inside a section to take.
 
-use super::{Kit, Need, Twin};
+use super::{Need, Prealloc, Twin};
 use crate::account::Event;
 use crate::account::sizes::SizeEvent;
 use crate::addr::{Order, Pfn};
@@ -33,7 +33,7 @@ pub(super) struct Large {
     twin: Option<Pfn>,
 }
 
-impl<M: Machine> Kit<'_, M> {
+impl<M: Machine> Prealloc<'_, M> {
     /// For the next turn: subscribers have been told of so many pages.
     pub(crate) fn set_told(&mut self, nr_pages: u64) {
         self.large.nr_told = nr_pages as u16;
@@ -44,7 +44,7 @@ impl<M: Machine> Kit<'_, M> {
         u64::from(self.large.nr_told) >= nr_pages
     }
 
-    /// The kit is empty when that is refused.
+    /// The preallocation is empty when that is refused.
     #[inline(never)]
     pub(super) fn bring_folio(&mut self, order: Order, sub_page: u32, least: Order) -> Result<(), OutOfFrames> {
         self.give_back_all();
@@ -76,7 +76,7 @@ impl<M: Machine> Kit<'_, M> {
     #[inline(never)]
     pub(super) fn bring_large(&mut self, need: Need) {
         let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
-        if self.vm.frames.is_quiet() || self.hold_and_try_large(need).is_err() {
+        if self.vm.frames.is_frozen() || self.hold_and_try_large(need).is_err() {
             self.give_back_large();
             // A size that seemed to be free and was not: looks at more blocks for the next one
             // would cost more than a small page.

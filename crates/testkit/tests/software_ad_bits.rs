@@ -17,8 +17,8 @@ fn with_program(enabled: Enabled, test: impl Fn(&Running<'_>)) {
     on_machine(true, enabled, test);
 }
 
-fn on_machine(software_marks: bool, enabled: Enabled, test: impl Fn(&Running<'_>)) {
-    let config = HostedConfig::default().with_arena_bytes(32 << 20).with_software_marks(software_marks);
+fn on_machine(software_ad_bits: bool, enabled: Enabled, test: impl Fn(&Running<'_>)) {
+    let config = HostedConfig::default().with_arena_bytes(32 << 20).with_software_ad_bits(software_ad_bits);
     let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
     let vm = Vm::new(Hosted::with_format(config).unwrap(), Tunables::default().with_thp(thp)).unwrap();
     let cpu = vm.machine().bind(CpuId(0)).unwrap();
@@ -99,14 +99,14 @@ fn a_huge_page() {
 /// on Linux, since each would cost a fault otherwise.
 #[test]
 fn a_page_with_neighbours() {
-    for software_marks in [false, true] {
-        on_machine(software_marks, Enabled::Never, |program| {
+    for software_ad_bits in [false, true] {
+        on_machine(software_ad_bits, Enabled::Never, |program| {
             let space = program.space();
             space.vm().set_huge_knobs(&all_sizes()).unwrap();
             map(space, SMALL, 16 * PAGE);
             let done = faults(program, SMALL + 5 * PAGE, Access::Write);
             assert_eq!(done, [FaultDone::Folio(Order(4))]);
-            assert_eq!(marks(space), if software_marks { (16, 16) } else { (1, 1) });
+            assert_eq!(marks(space), if software_ad_bits { (16, 16) } else { (1, 1) });
             (0..16).for_each(|page| assert_eq!(faults(program, SMALL + page * PAGE, Access::Write), []));
             assert_eq!(marks(space), (16, 16));
         });

@@ -11,8 +11,8 @@
 //!
 //! Locks on entry: none, no section. Takes a lock under which nobody waits for frames.
 
-use super::lay_out::{BLOCK_FRAMES_PER_SECTION, DESC_FRAMES_PER_SECTION};
-use super::sections::SECTION_FRAMES;
+use super::lay_out::{BLOCK_FRAMES_PER_MEM_SECTION, DESC_FRAMES_PER_MEM_SECTION};
+use super::mem_sections::MEM_SECTION_FRAMES;
 use super::{Content, Memory};
 use crate::addr::Pfn;
 use crate::lock::Spin;
@@ -25,7 +25,7 @@ use crate::sync::{Ordering, Word};
 const BLOCKS_PER_TURN: u64 = 32;
 
 /// See the module.
-pub(crate) struct Later {
+pub(crate) struct DeferredSections {
     /// Sections below it have had their turn.
     next: Word,
     /// Frames of those that have not.
@@ -38,10 +38,17 @@ pub(crate) struct Later {
     blocks_at: Pfn,
 }
 
-impl Later {
-    pub(crate) fn new(nr_sections: usize, descs_at: Pfn, blocks_at: Pfn) -> Later {
+impl DeferredSections {
+    pub(crate) fn new(nr_sections: usize, descs_at: Pfn, blocks_at: Pfn) -> DeferredSections {
         let [next, nr_begun, lock] = [0; 3].map(Word::new);
-        Later { next, nr_pages: Word::new(nr_sections as u64 * SECTION_FRAMES), nr_begun, lock, descs_at, blocks_at }
+        DeferredSections {
+            next,
+            nr_pages: Word::new(nr_sections as u64 * MEM_SECTION_FRAMES),
+            nr_begun,
+            lock,
+            descs_at,
+            blocks_at,
+        }
     }
 
     /// Frames of sections that have not had their turn.
@@ -65,10 +72,10 @@ impl<M: Machine> Memory<M> {
 
     /// A CPU begins a block.
     pub(super) fn next_section_in_time(&self) {
-        let later = &self.frames.later;
-        if later.nr_pages() != 0
-            && later.nr_begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(BLOCKS_PER_TURN)
-            && let Some(lock) = Spin::lock_unless(&later.lock, &self.machine, &mut || true)
+        let deferred = &self.frames.deferred;
+        if deferred.nr_pages() != 0
+            && deferred.nr_begun.fetch_add(1, Ordering::Relaxed).is_multiple_of(BLOCKS_PER_TURN)
+            && let Some(lock) = Spin::lock_unless(&deferred.lock, &self.machine, &mut || true)
         {
             self.lay_out_next(&lock);
         }
@@ -76,32 +83,32 @@ impl<M: Machine> Memory<M> {
 
     /// Whether there is more memory now.
     pub(super) fn next_section(&self) -> bool {
-        let later = &self.frames.later;
-        let is_some_left = later.nr_pages() != 0;
+        let deferred = &self.frames.deferred;
+        let is_some_left = deferred.nr_pages() != 0;
         if is_some_left {
             // Else somebody else has laid the last one out meanwhile.
-            _ = self.lay_out_next(&Spin::lock(&later.lock, &self.machine));
+            _ = self.lay_out_next(&Spin::lock(&deferred.lock, &self.machine));
         }
         is_some_left
     }
 
     fn lay_out_next(&self, _lock: &Spin<'_>) -> bool {
-        let (later, descs) = (&self.frames.later, &self.frames.descs);
+        let (deferred, descs) = (&self.frames.deferred, &self.frames.descs);
         let nr_sections = super::Descs::nr_pieces(descs.len());
-        let found = (later.next.get() as usize..nr_sections).find_map(|p| descs.later(p).map(|rank| (p, rank)));
+        let found = (deferred.next.get() as usize..nr_sections).find_map(|p| descs.deferred(p).map(|rank| (p, rank)));
         let Some((section, rank)) = found else { return false };
-        later.next.set(section as u64 + 1);
-        let descs_at = Pfn(later.descs_at.0 + rank * DESC_FRAMES_PER_SECTION);
-        let blocks_at = Pfn(later.blocks_at.0 + rank * BLOCK_FRAMES_PER_SECTION);
-        mem::zero_frames(&self.machine, descs_at, DESC_FRAMES_PER_SECTION.into());
-        mem::zero_frames(&self.machine, blocks_at, BLOCK_FRAMES_PER_SECTION.into());
+        deferred.next.set(section as u64 + 1);
+        let descs_at = Pfn(deferred.descs_at.0 + rank * DESC_FRAMES_PER_MEM_SECTION);
+        let blocks_at = Pfn(deferred.blocks_at.0 + rank * BLOCK_FRAMES_PER_MEM_SECTION);
+        mem::zero_frames(&self.machine, descs_at, DESC_FRAMES_PER_MEM_SECTION.into());
+        mem::zero_frames(&self.machine, blocks_at, BLOCK_FRAMES_PER_MEM_SECTION.into());
         self.lay_out(section, descs_at, blocks_at, 0);
         self.bring(section, Content::Unknown);
-        later.nr_pages.fetch_sub(SECTION_FRAMES, Ordering::Relaxed);
+        deferred.nr_pages.fetch_sub(MEM_SECTION_FRAMES, Ordering::Relaxed);
         true
     }
 }
 
 #[cfg(test)]
-#[path = "later_tests.rs"]
+#[path = "deferred_tests.rs"]
 mod tests;

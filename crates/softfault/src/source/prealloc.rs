@@ -4,7 +4,7 @@
 //! brings what was wanted, and looks again. Others may have been quicker, or may have changed
 //! what is wanted.
 //!
-//! Locks on entry: none; `put_into` in the section of the look-up, `bring` outside sections.
+//! Locks on entry: none; `put_into` in the section of the lookup, `bring` outside sections.
 
 use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame};
@@ -22,7 +22,7 @@ pub(super) enum Put {
     /// Somebody is at work on the words of the folio: give back, wait, and look again.
     Wait,
     /// There are no such frames in hand.
-    Lacking,
+    NeedsFrames,
     /// The page was swapped out: give back, bring it, and look again.
     Bring,
     /// It is on its way there or back: give back, wait, and look again.
@@ -30,7 +30,7 @@ pub(super) enum Put {
 }
 
 /// What is not used goes back.
-pub(super) struct Spare<'vm, M: Machine> {
+pub(super) struct ObjectPrealloc<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// The first of 2^order frames.
     frames: Option<PageFrame>,
@@ -44,9 +44,9 @@ pub(super) struct Spare<'vm, M: Machine> {
     held: Option<Held<'vm>>,
 }
 
-impl<'vm, M: Machine> Spare<'vm, M> {
+impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
     pub(super) fn new(vm: &'vm Vm<M>) -> Self {
-        Spare {
+        ObjectPrealloc {
             vm,
             frames: None,
             wanted: Order::BASE,
@@ -75,14 +75,14 @@ impl<'vm, M: Machine> Spare<'vm, M> {
         let done = match slot.place_of(order) {
             Some(at) if has_sizes => {
                 (self.wanted, self.wanted_fill) = (order, Fill::Shared);
-                let Some(head) = self.take_wanted() else { return Put::Lacking };
+                let Some(head) = self.take_wanted() else { return Put::NeedsFrames };
                 self.vm.object_fill_folio(id, index, at, head).map_err(|lost| (lost, head))
             }
             place => {
                 // One for a node, after which a page was missing, is not right, nor the other way round.
                 self.wanted_fill = if place.is_some() { Fill::Shared } else { Fill::Fixed };
                 self.wanted = Order::BASE;
-                let Some(frame) = self.take_wanted() else { return Put::Lacking };
+                let Some(frame) = self.take_wanted() else { return Put::NeedsFrames };
                 let filled = match place {
                     Some(_) => self.vm.object_fill(id, index, slot, frame.pfn),
                     None => self.vm.object_fill_node(id, index, slot, order, frame.pfn),
@@ -115,7 +115,7 @@ impl<'vm, M: Machine> Spare<'vm, M> {
         let found = if order > vm.object_orders(id).least() {
             vm.obtain_folio_if_found(order, sub_page).ok()
         } else {
-            Some(vm.until_relieved(&mut || match order {
+            Some(vm.until_reclaimed(&mut || match order {
                 Order::BASE => vm.obtain_held(fill),
                 order => vm.obtain_folio(order, sub_page),
             })?)
@@ -128,7 +128,7 @@ impl<'vm, M: Machine> Spare<'vm, M> {
     }
 }
 
-impl<M: Machine> Drop for Spare<'_, M> {
+impl<M: Machine> Drop for ObjectPrealloc<'_, M> {
     fn drop(&mut self) {
         self.give_back();
     }

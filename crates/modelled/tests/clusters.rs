@@ -4,7 +4,7 @@
 mod common;
 
 use common::{World, explore, run, use_blocks};
-use softfault_modelled::{Access, Advice, Discipline};
+use softfault_modelled::{Access, Advice, FaultLocking};
 
 fn touch(w: World, page: u64) -> bool {
     w.space.handle_fault(page * 4096, Access::Write).is_ok()
@@ -15,7 +15,7 @@ fn touch(w: World, page: u64) -> bool {
 fn two_cpus_join_the_block_of_a_third() {
     explore(2, || {
         use_blocks();
-        let w = World::new(Discipline::Lockfree, 0, 8);
+        let w = World::new(FaultLocking::Lockfree, 0, 8);
         w.touch(7);
         run(vec![Box::new(move || assert!(touch(w, 0))), Box::new(move || assert!(touch(w, 1)))]);
         w.check(&[]);
@@ -23,13 +23,13 @@ fn two_cpus_join_the_block_of_a_third() {
     });
 }
 
-/// The one that joins first takes the last frame; the other takes it out of its group, or is
+/// The one that joins first takes the last frame; the other takes it out of its frame cache, or is
 /// refused since it is in use.
 #[test]
 fn one_frame_is_left_for_two_who_join() {
     explore(1, || {
         use_blocks();
-        let w = World::new(Discipline::Lockfree, 0, 8);
+        let w = World::new(FaultLocking::Lockfree, 0, 8);
         w.touch(0);
         w.touch(7);
         w.vm.age(0, 1);

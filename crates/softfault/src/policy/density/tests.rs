@@ -1,6 +1,6 @@
-//! Programs of either habit and of both, interrupts, words of any content.
+//! Programs of either write density and of both, interrupts, words of any content.
 
-use super::{Habit, Learned, MOST_TIME};
+use super::{Learned, MOST_TIME, WriteDensity};
 
 const NOTHING: u64 = 0;
 
@@ -11,9 +11,9 @@ type Program = fn(u64) -> [u64; 2];
 fn run(mut learned: Learned, nr: u64, program: Program) -> (Learned, u64) {
     let mut nr_sparse = 0;
     for i in 0..nr {
-        let habit = learned.next();
-        nr_sparse += habit as u64;
-        learned = Learned::from_word(learned.after(habit, program(i)[habit as usize]).to_word());
+        let density = learned.next();
+        nr_sparse += density as u64;
+        learned = Learned::from_word(learned.after(density, program(i)[density as usize]).to_word());
     }
     (learned, nr_sparse)
 }
@@ -57,21 +57,21 @@ fn a_program_that_changes_is_followed_within_64_batches() {
 fn plans_that_cost_the_same_change_nothing() {
     let (learned, nr_sparse) = run(Learned::from_word(NOTHING), 4096, |i| [1000 + i % 7 * 10, 1010 - i % 5 * 10]);
     assert!(nr_sparse <= 4096 / 20, "{nr_sparse}");
-    assert_eq!(learned.habit, Habit::Dense);
+    assert_eq!(learned.density, WriteDensity::Dense);
 }
 
 #[test]
 fn one_interrupt_changes_no_mind() {
-    for (program, habit) in [(LINES, Habit::Sparse), (PAGES, Habit::Dense)] {
+    for (program, density) in [(LINES, WriteDensity::Sparse), (PAGES, WriteDensity::Dense)] {
         let (learned, _) = run(Learned::from_word(NOTHING), 500, program);
-        for during in [Habit::Dense, Habit::Sparse] {
-            assert_eq!(learned.after(during, u64::MAX).habit, habit, "{habit:?} {during:?}");
+        for during in [WriteDensity::Dense, WriteDensity::Sparse] {
+            assert_eq!(learned.after(during, u64::MAX).density, density, "{density:?} {during:?}");
         }
     }
 }
 
 #[test]
-fn any_word_and_any_time_is_good_for_some_habit() {
+fn any_word_and_any_time_is_good_for_some_density() {
     let words = (0..64).map(|i| 1u64 << i).chain([0, u64::MAX, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
     for word in words {
         for time in [0, 1, MOST_TIME, MOST_TIME + 1, u64::MAX] {

@@ -18,13 +18,13 @@
 //!
 //! Locks on entry: see the table.
 
-use super::away::{SWAPPED, Swapped, TRANSIT};
 use super::slot::{LostFill, MOVING, PageFrame, PageSlot};
+use super::swapped::{SWAPPED, Swapped, TRANSIT};
 use crate::addr::{Order, Pfn, SwapSlot};
 use crate::frame::Io;
 use crate::sync::Ordering;
 
-/// What `discard` has found of a page that may be away.
+/// What `discard` has found of a page that may be swapped out.
 pub(super) enum Dropped {
     /// The slot's one entry is the caller's.
     Slot(SwapSlot),
@@ -70,7 +70,7 @@ impl PageSlot<'_> {
         less == seen || self.change(seen.to_word(), less.to_word())
     }
 
-    /// Takes the page out of the object if it is away.
+    /// Takes the page out of the object if it is swapped out.
     pub(super) fn drop_away(self) -> Dropped {
         loop {
             let seen = self.word().load(Ordering::Acquire);
@@ -101,23 +101,23 @@ mod tests {
     #[test]
     fn a_word_has_slot_and_length() {
         for (slot, nr_kept) in [(0, 0), (0, PAGE_SIZE), (u32::MAX, 1), (u32::MAX, PAGE_SIZE)] {
-            let (pfn, away) = (Pfn(u32::MAX), Swapped { slot: SwapSlot(slot), nr_kept });
-            with_word(away.to_word(), |at| {
-                assert_eq!(at.page(), ObjectPage::Swapped(away));
-                assert!(at.begin_read(away, pfn).is_ok() && at.begin_read(away, pfn).is_err());
+            let (pfn, swapped) = (Pfn(u32::MAX), Swapped { slot: SwapSlot(slot), nr_kept });
+            with_word(swapped.to_word(), |at| {
+                assert_eq!(at.page(), ObjectPage::Swapped(swapped));
+                assert!(at.begin_read(swapped, pfn).is_ok() && at.begin_read(swapped, pfn).is_err());
                 assert_eq!(at.page(), ObjectPage::InTransit(pfn));
-                assert!(!at.end_read(away, Pfn(1), Io::Done) && at.end_read(away, pfn, Io::Failed));
-                assert_eq!(at.page(), ObjectPage::Swapped(away));
+                assert!(!at.end_read(swapped, Pfn(1), Io::Done) && at.end_read(swapped, pfn, Io::Failed));
+                assert_eq!(at.page(), ObjectPage::Swapped(swapped));
             });
         }
     }
 
     #[test]
     fn a_length_only_shrinks() {
-        let away = Swapped::whole(SwapSlot(9));
-        let shorter = Swapped { nr_kept: 100, ..away };
-        with_word(away.to_word(), |at| {
-            assert!(at.keep_at_most(away, 100) && at.keep_at_most(shorter, 200) && !at.keep_at_most(away, 50));
+        let swapped = Swapped::whole(SwapSlot(9));
+        let shorter = Swapped { nr_kept: 100, ..swapped };
+        with_word(swapped.to_word(), |at| {
+            assert!(at.keep_at_most(swapped, 100) && at.keep_at_most(shorter, 200) && !at.keep_at_most(swapped, 50));
             assert_eq!(at.page(), ObjectPage::Swapped(shorter));
         });
     }

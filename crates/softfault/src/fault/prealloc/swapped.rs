@@ -1,32 +1,32 @@
 //! The frame for a page that was swapped out.
 
-use super::{Kit, Need};
+use super::{Need, Prealloc};
 use crate::addr::{Pfn, SwapSlot};
 use crate::fault::Turn;
 use crate::frame::Fill;
 use crate::machine::Machine;
 
-impl<'vm, M: Machine> Kit<'vm, M> {
+impl<'vm, M: Machine> Prealloc<'vm, M> {
     /// How an attempt ends that finds a page swapped out: the frame comes first, since nobody
     /// waits for frames while he reads.
     #[cold]
     pub(crate) fn for_swapped(&self, slot: SwapSlot) -> Turn<'vm, M> {
-        if self.hands[Fill::Raw as usize].is_some() { Turn::SwapIn(slot) } else { Turn::Need(Need::Frame(Fill::Raw)) }
+        if self.singles[Fill::Raw as usize].is_some() { Turn::SwapIn(slot) } else { Turn::Need(Need::Frame(Fill::Raw)) }
     }
 
-    /// Takes the frame out of the kit, which counts it as held still (I28).
+    /// Takes the frame out of the preallocation, which counts it as held still (I28).
     pub(crate) fn take_raw(&mut self) -> Option<Pfn> {
         self.take_brought(Fill::Raw)
     }
 
     /// The same for any use: a frame that was brought.
     pub(crate) fn take_brought(&mut self, fill: Fill) -> Option<Pfn> {
-        self.hands[fill as usize].take()
+        self.singles[fill as usize].take()
     }
 
     /// Puts it back, whatever it contains.
     pub(crate) fn put_raw(&mut self, pfn: Pfn) {
-        debug_assert!(self.hands[Fill::Raw as usize].is_none() && self.held.is_some());
-        self.hands[Fill::Raw as usize] = Some(pfn);
+        debug_assert!(self.singles[Fill::Raw as usize].is_none() && self.held.is_some());
+        self.singles[Fill::Raw as usize] = Some(pfn);
     }
 }

@@ -31,26 +31,26 @@ use crate::mem::{Cursor, Near, Pieces};
 use crate::section::InSection;
 
 /// log2 of the blocks in a section.
-pub(crate) const SECTION_BLOCK_SHIFT: u32 = 6;
+pub(crate) const MEM_SECTION_BLOCK_SHIFT: u32 = 6;
 /// log2 of the frames in a section.
-pub(crate) const SECTION_SHIFT: u32 = SECTION_BLOCK_SHIFT + BLOCK_FRAMES.ilog2();
+pub(crate) const MEM_SECTION_SHIFT: u32 = MEM_SECTION_BLOCK_SHIFT + BLOCK_FRAMES.ilog2();
 /// Frames in a section.
-pub(crate) const SECTION_FRAMES: u64 = 1 << SECTION_SHIFT;
+pub(crate) const MEM_SECTION_FRAMES: u64 = 1 << MEM_SECTION_SHIFT;
 
 /// The descriptors of all frames.
-pub(crate) type Descs = Pieces<FrameDesc, SECTION_SHIFT>;
+pub(crate) type Descs = Pieces<FrameDesc, MEM_SECTION_SHIFT>;
 /// Descriptors of frames, most of which lie near each other.
 pub(crate) struct DescCursor<'a> {
     frames: &'a Frames,
-    descs: Cursor<'a, FrameDesc, SECTION_SHIFT>,
+    descs: Cursor<'a, FrameDesc, MEM_SECTION_SHIFT>,
 }
 /// All blocks' data.
-pub(crate) type BlockPieces = Pieces<BlockData, SECTION_BLOCK_SHIFT>;
+pub(crate) type BlockPieces = Pieces<BlockData, MEM_SECTION_BLOCK_SHIFT>;
 
 /// Frames `start..end` of a section.
 pub(crate) fn frames_of(section: usize) -> (u64, u64) {
-    let first = (section as u64) << SECTION_SHIFT;
-    (first, first + SECTION_FRAMES)
+    let first = (section as u64) << MEM_SECTION_SHIFT;
+    (first, first + MEM_SECTION_FRAMES)
 }
 
 impl Frames {
@@ -126,21 +126,21 @@ impl Frames {
     pub(crate) fn wrong_section(&self) -> Option<usize> {
         let mut next = None;
         (0..Descs::nr_pieces(self.descs.len())).rev().find(|p| {
-            let is_there = self.descs.is_there(p << SECTION_SHIFT);
+            let is_there = self.descs.is_there(p << MEM_SECTION_SHIFT);
             next = if is_there { Some(*p) } else { next };
-            is_there != self.blocks.is_there(BlockId((p << SECTION_BLOCK_SHIFT) as u32))
+            is_there != self.blocks.is_there(BlockId((p << MEM_SECTION_BLOCK_SHIFT) as u32))
                 || [self.descs.next_piece(*p), self.blocks.data.next_piece(*p)] != [next; 2]
         })
     }
 
     /// Whether the block lies in a section that has not been needed yet.
-    pub(crate) fn is_left_for_later(&self, b: BlockId) -> bool {
-        self.descs.later((b.0 >> SECTION_BLOCK_SHIFT) as usize).is_some()
+    pub(crate) fn is_deferred(&self, b: BlockId) -> bool {
+        self.descs.deferred((b.0 >> MEM_SECTION_BLOCK_SHIFT) as usize).is_some()
     }
 
     /// The numbers of all frames that have descriptors but 0, which names none.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = Pfn> + Clone + '_ {
-        let first = |p: usize| p << SECTION_SHIFT;
+        let first = |p: usize| p << MEM_SECTION_SHIFT;
         let pieces = core::iter::successors(self.descs.next_piece(0), |p| self.descs.next_piece(p + 1));
         let frames = pieces.flat_map(move |p| first(p)..first(p) + self.descs.len_of(p));
         frames.filter(|pfn| *pfn != 0).map(|pfn| Pfn(pfn as u32))
@@ -178,6 +178,6 @@ pub(crate) fn blocks_there(data: &BlockPieces, first: usize) -> impl Iterator<It
 
 /// The blocks of a section.
 pub(crate) fn range_of(data: &BlockPieces, section: usize) -> BlockRange {
-    let start = (section << SECTION_BLOCK_SHIFT) as u32;
+    let start = (section << MEM_SECTION_BLOCK_SHIFT) as u32;
     BlockRange { start: BlockId(start), end: BlockId(start + data.len_of(section) as u32) }
 }

@@ -3,7 +3,7 @@
 //! No measurement at boot can know that, and the best way of zeroing depends on it.
 //! So each CPU takes the time from one refill to the next, which is what a batch has
 //! cost: its zeroing, and the program's work on it. Now and then it has a batch
-//! zeroed for the other habit, and changes over if that was cheaper. Whatever else
+//! zeroed for the other write density, and changes over if that was cheaper. Whatever else
 //! happens between two refills, a trap or the program's own work, happens with both.
 //!
 //! All here is reckoning with times; the mechanism is in `clear/batch.rs`.
@@ -11,18 +11,18 @@
 /// What programs do with new pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Habit {
+pub enum WriteDensity {
     /// They write all of each.
     Dense,
     /// They write little of each.
     Sparse,
 }
 
-impl Habit {
-    const fn other(self) -> Habit {
+impl WriteDensity {
+    const fn other(self) -> WriteDensity {
         match self {
-            Habit::Dense => Habit::Sparse,
-            Habit::Sparse => Habit::Dense,
+            WriteDensity::Dense => WriteDensity::Sparse,
+            WriteDensity::Sparse => WriteDensity::Dense,
         }
     }
 }
@@ -33,7 +33,7 @@ pub(crate) struct Learned {
     /// Smoothed time per frame with each plan; 0 is not known.
     time: [u64; 2],
     /// Which is the cheaper one.
-    habit: Habit,
+    density: WriteDensity,
     /// Batches since the last trial of the other.
     since: u64,
     /// Trials are 2^this batches apart.
@@ -51,26 +51,26 @@ const MOST_TIME: u64 = (1 << TIME_BITS) - 1;
 
 impl Learned {
     /// The one that is believed.
-    pub(crate) fn habit(self) -> Habit {
-        self.habit
+    pub(crate) fn density(self) -> WriteDensity {
+        self.density
     }
 
-    /// The habit for which the next batch is zeroed that is timed.
-    pub(crate) fn next(self) -> Habit {
-        let [known, other] = [self.habit, self.habit.other()].map(|habit| self.time[habit as usize]);
+    /// The write density for which the next batch is zeroed that is timed.
+    pub(crate) fn next(self) -> WriteDensity {
+        let [known, other] = [self.density, self.density.other()].map(|density| self.time[density as usize]);
         let is_trial = known != 0 && (other == 0 || self.since >= 1 << self.period_log2);
-        if is_trial { self.habit.other() } else { self.habit }
+        if is_trial { self.density.other() } else { self.density }
     }
 
-    /// After a batch that was zeroed for `habit`, and took so long per frame, the
+    /// After a batch that was zeroed for `density`, and took so long per frame, the
     /// program's work included.
-    pub(crate) fn after(mut self, habit: Habit, time: u64) -> Learned {
-        let before = self.time[habit as usize];
+    pub(crate) fn after(mut self, density: WriteDensity, time: u64) -> Learned {
+        let before = self.time[density as usize];
         let time = time.clamp(1, MOST_TIME);
-        let is_trial = habit != self.habit;
-        self.time[habit as usize] = match before {
+        let is_trial = density != self.density;
+        self.time[density as usize] = match before {
             0 => time,
-            // An interrupt is no habit: one sample doubles nothing.
+            // An interrupt is no write density: one sample doubles nothing.
             _ => {
                 let bounded = time.min(2 * before);
                 // Trials are few.
@@ -88,9 +88,9 @@ impl Learned {
                 self.period_log2 = FIRST_PERIOD_LOG2;
             }
         }
-        let [known, other] = [self.habit, self.habit.other()].map(|habit| self.time[habit as usize]);
+        let [known, other] = [self.density, self.density.other()].map(|density| self.time[density as usize]);
         if known != 0 && other != 0 && other + known / LEAST_SAVED < known {
-            Learned { habit: self.habit.other(), since: 0, period_log2: FIRST_PERIOD_LOG2, ..self }
+            Learned { density: self.density.other(), since: 0, period_log2: FIRST_PERIOD_LOG2, ..self }
         } else {
             self
         }
@@ -98,7 +98,7 @@ impl Learned {
 
     pub(crate) fn to_word(self) -> u64 {
         let [dense, sparse] = self.time;
-        let rest = self.habit as u64 | self.since << 1 | self.period_log2 << 8;
+        let rest = self.density as u64 | self.since << 1 | self.period_log2 << 8;
         dense | sparse << TIME_BITS | rest << (2 * TIME_BITS)
     }
 
@@ -107,7 +107,7 @@ impl Learned {
         let rest = word >> (2 * TIME_BITS);
         Learned {
             time: [word & MOST_TIME, word >> TIME_BITS & MOST_TIME],
-            habit: if rest & 1 == 0 { Habit::Dense } else { Habit::Sparse },
+            density: if rest & 1 == 0 { WriteDensity::Dense } else { WriteDensity::Sparse },
             since: rest >> 1 & 0x7f,
             period_log2: (rest >> 8).clamp(FIRST_PERIOD_LOG2, LAST_PERIOD_LOG2),
         }

@@ -4,7 +4,7 @@
 //! swapped     slot + 1   0..33 | bytes that are kept 40..53 | SWAPPED 62
 //! in transit  frame + 1  0..33 | bytes that are kept 40..53 | TRANSIT 58
 //! ```
-//! `away_slot.rs` has how it changes.
+//! `swapped_slot.rs` has how it changes.
 //!
 //! Locks on entry: none.
 

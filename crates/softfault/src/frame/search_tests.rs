@@ -148,7 +148,7 @@ fn the_block_that_is_left_is_reserved_no_more() {
 fn counts_without_frames_end_a_search() {
     let vm = vm(20 * BLOCK_FRAMES, Tunables::default());
     while vm.obtain(Fill::Raw).is_ok() {}
-    vm.steal_groups();
+    vm.steal_caches();
     let summary = &vm.frames.blocks.summary;
     for b in vm.frames.blocks.names().iter().skip(8) {
         let block = vm.frames.blocks.at(b);
@@ -178,28 +178,28 @@ fn a_block_that_is_named_in_vain_is_named_no_more() {
 
 /// I28: whoever refuses asks marked CPUs alone.
 #[test]
-fn groups_get_no_frame_without_a_mark() {
+fn caches_get_no_frame_without_a_mark() {
     let vm = vm_of(2, 8 * BLOCK_FRAMES, Tunables::default()).unwrap();
-    let is_seen = || vm.frames.is_marked(CpuId(0)) || vm.cpu(CpuId(0)).nr_in_groups() == 0;
+    let is_seen = || vm.frames.is_marked(CpuId(0)) || vm.cpu(CpuId(0)).nr_in_caches() == 0;
     let robbed = || {
         be(1);
-        let turn = vm.in_need();
+        let turn = vm.last_resort();
         let _ = turn.holders();
-        vm.steal_in_need();
+        vm.steal_in_last_resort();
         be(0);
         assert!(!vm.frames.is_marked(CpuId(0)));
     };
     let frames: Vec<_> = (0..2 * BLOCK_FRAMES).map(|_| vm.obtain(Fill::Zeroed).unwrap()).collect();
     for pfn in frames.into_iter().step_by(16) {
         robbed();
-        // An emptied group is that of the first word of memory.
+        // An emptied frame cache is that of the first word of memory.
         vm.cpu(CpuId(0)).zeroed.base.set(u64::from(pfn.0) & !63);
         vm.give_back(pfn, Fill::Zeroed);
-        assert!(is_seen(), "{pfn:?} went into a group");
+        assert!(is_seen(), "{pfn:?} went into a frame cache");
     }
     robbed();
     vm.refill(Fill::Zeroed, Search::Blocks).unwrap();
-    assert!(vm.cpu(CpuId(0)).nr_in_groups() > 0 && is_seen(), "frames of a refill");
+    assert!(vm.cpu(CpuId(0)).nr_in_caches() > 0 && is_seen(), "frames of a refill");
 }
 
 /// I40: a claim of several words that fails leaves the block as it was, and what others may have

@@ -154,8 +154,8 @@ impl<M: Machine> Attempt<'_, M> {
                 match self.check_movable(pfn) {
                     Ok(_) => now.nr_movable += 1,
                     Err(MigrateRefusal::NotInUse) if !self.stole => {
-                        // In the group of a CPU, most likely.
-                        self.steal_groups();
+                        // In the frame cache of a CPU, most likely.
+                        self.steal_caches();
                         return self.summarize(b);
                     }
                     Err(refusal) => {
