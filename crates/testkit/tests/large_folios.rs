@@ -95,6 +95,10 @@ fn both_ends_of_a_range_are_cut() {
         assert_eq!(nr_free(w), before);
         object.discard(0..4 * LARGE);
         assert_eq!(object.nr_resident_pages(), 0);
+        // The nodes stay: pages there are smaller from now on.
+        object.write(0, b"x").unwrap();
+        assert_eq!(object.nr_resident_pages(), LARGE / 2);
+        check(w.vm, &[w.space]);
     });
 }
 

@@ -56,6 +56,7 @@ fn a_fault_brings_the_page_back_for_all() {
         let minor = w.rss().minor_faults;
         assert_eq!(w.space.handle_fault(MIDDLE, Access::Read), Ok(FaultDone::SwappedIn));
         assert_eq!((w.rss().major_faults, w.rss().minor_faults, w.rss().shmem), (1, minor, 3));
+        assert!(object.object_page_state(1).unwrap().dirty, "nothing else has the content");
         assert_eq!(child.handle_fault(MIDDLE, Access::Write), Ok(FaultDone::Shared));
         assert_eq!(faulted_frame(w.space, MIDDLE), faulted_frame(&child, MIDDLE));
         let counts = [Event::Pswpout, Event::Pswpin, Event::Pgmajfault].map(|event| w.vm.event(event));
@@ -63,7 +64,6 @@ fn a_fault_brings_the_page_back_for_all() {
         assert!(w.vm.vmstat().nr_free_pages < nr_free);
         assert_eq!((object.nr_swapped_pages(), object.nr_resident_pages()), (0, 3));
         assert_eq!(content(&object), full_of([7, 8, 9]));
-        assert!(object.object_page_state(1).unwrap().dirty, "nothing else has the content");
         check(w.vm, &[w.space, &child]);
     });
 }
