@@ -10,10 +10,6 @@ const WITHOUT_PAGES: [(&str, &str); 4] = [
     ("tree_and_readers.rs", "the tree of VMAs alone"),
 ];
 
-/// Their own models swap and poison, and no pager that does both is beside these yet. Those of folios need the frames
-/// that a swap area takes.
-const NOT_YET: [&str; 5] = ["folio_moves.rs", "large_folios.rs", "object_folios.rs", "object_swap.rs", "tail_descs.rs"];
-
 #[test]
 fn each_has_a_pager_or_no_pages() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
@@ -22,7 +18,7 @@ fn each_has_a_pager_or_no_pages() {
     for path in files.filter(|path| path.extension().is_some_and(|kind| kind == "rs")) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let text = fs::read_to_string(&path).unwrap();
-        if !text.contains("mod common;") || NOT_YET.contains(&name.as_str()) {
+        if !text.contains("mod common;") {
             continue;
         }
         let has_pager = ["Pager::SwapsOut", "Pager::Fails"].iter().all(|pager| text.contains(pager));

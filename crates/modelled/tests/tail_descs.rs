@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{
@@ -23,6 +24,8 @@ fn world() -> (World, &'static Object) {
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(512 * 4096, orders).unwrap()));
     object.write(0, &[1; 8]).unwrap();
     assert_eq!(object.nr_resident_pages(), 512);
+    // What a pager takes.
+    w.touch(0);
     (w, object)
 }
 
@@ -68,4 +71,17 @@ fn a_look_up_while_they_come_back() {
         run(vec![Box::new(move || assert_eq!(object.restore_tail_descs(0), Ok(3))), Box::new(look)]);
         w.check(&[]);
     });
+}
+
+const WITH_PAGES: &[(&str, fn())] =
+    models![a_look_up_by_number, the_last_pin_of_a_tail, a_look_up_while_they_come_back,];
+
+#[test]
+fn beside_a_pager() {
+    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
+}
+
+#[test]
+fn where_memory_fails() {
+    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
 }

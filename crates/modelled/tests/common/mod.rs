@@ -16,6 +16,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 pub const NR_FRAMES: u64 = 48;
+/// Beside a pager: with those that the swap area takes.
+const NR_FRAMES_AND_SLOTS: u64 = NR_FRAMES + 16;
 /// Frames of a machine of several blocks, all but a few of which are not there.
 const FAR_RANGES: [FrameRange; 2] =
     [FrameRange { first: Pfn(0), nr_frames: 64 }, FrameRange { first: Pfn(1024), nr_frames: 8 }];
@@ -179,6 +181,9 @@ unsafe impl Machine for Modelled {
             (true, _) => &FAR_RANGES,
             (false, 3) => &THREE_RANGES,
             (false, 1) => &WHOLE_RANGES,
+            (false, _) if pager::here() == Some(pager::Pager::SwapsOut) => {
+                &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES_AND_SLOTS }]
+            }
             (false, _) => &[FrameRange { first: Pfn(0), nr_frames: NR_FRAMES }],
         }
     }

@@ -3,13 +3,14 @@
 //!
 //! The actor makes one call, and no thread is preempted: others go on where it waits, in each shootdown and
 //! around each write. A program that touches a page that has failed is killed by that, and so is an actor
-//! that unwraps such a fault. What a model knows of contents and counts afterwards need not hold of a page
-//! that has failed; the core's checker has to agree in any case.
+//! that unwraps such a fault. What a model knows of contents and counts afterwards has to hold unless an actor
+//! was killed, or the model itself touches the page: [`nr_lost`], [`has_lost`] and [`has_failed`] say what is
+//! lost. The core's checker has to agree in any case.
 //!
 //! `every_model.rs` sees that each file of models has one or says why not.
 
-use super::{World, be};
-use softfault_modelled::Access;
+use super::{Modelled, World, be};
+use softfault_modelled::{Access, SharedObject};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,6 +31,12 @@ std::thread_local! {
     /// In this execution: the page that has gone, and whether the core's checker objects.
     static GONE: Cell<Option<u64>> = const { Cell::new(None) };
     static IS_BROKEN: Cell<bool> = const { Cell::new(false) };
+    /// In this execution: an actor was killed, so that nobody knows how far it came.
+    static IS_KILLED: Cell<bool> = const { Cell::new(false) };
+    /// Executions in which a page has gone, and all that the model knows holds.
+    static NR_HELD: Cell<u64> = const { Cell::new(0) };
+    /// The highest page that may go.
+    static HIGHEST: Cell<u64> = const { Cell::new(NR_PAGES - 1) };
 }
 
 /// Its CPU, which has nothing to do while the actors run.
@@ -49,9 +56,15 @@ pub(super) fn set_world(world: World) {
     WORLD.set(Some(world));
 }
 
-/// Plays these models beside a pager, each in a thread of its own. In at least one schedule of one of them a
-/// page has to go.
+/// Plays these models beside a pager. In at least one schedule of one of them a page has to go, and all that the
+/// model knows has to hold.
 pub fn beside_a_pager(pager: Pager, models: &[(&str, fn())]) {
+    assert!(play(pager, models) > 0, "{pager:?}: each model has ended early");
+}
+
+/// Plays them, each in a thread of its own. In at least one schedule a page has to go; gives the number of those in
+/// which what the model knows was found to hold.
+pub fn play(pager: Pager, models: &[(&str, fn())]) -> u64 {
     silence();
     let play = move |model: fn()| {
         PAGER.set(Some(pager));
@@ -59,17 +72,53 @@ pub fn beside_a_pager(pager: Pager, models: &[(&str, fn())]) {
             super::use_swap(false);
         }
         model();
-        NR_DONE.get()
+        (NR_DONE.get(), NR_HELD.get())
     };
-    let (mut nr_done, mut wrong) = (0, Vec::new());
+    let (mut nr_done, mut nr_held, mut wrong) = (0, 0, Vec::new());
     for &(name, model) in models {
         match thread::spawn(move || play(model)).join() {
-            Ok(nr) => nr_done += nr,
+            Ok((done, held)) => {
+                nr_done += done;
+                nr_held += held;
+            }
             Err(payload) => wrong.push(format!("{name}: {}", text_of(&*payload))),
         }
     }
     assert!(wrong.is_empty(), "{pager:?}: {}", wrong.join("\n"));
     assert!(nr_done > 0, "{pager:?}: no page has gone");
+    nr_held
+}
+
+/// From now on worlds of this test lose no page above this one.
+pub fn take_up_to(page: u64) {
+    HIGHEST.set(page);
+}
+
+/// Pages of the world's space whose memory has failed.
+pub fn nr_lost() -> u64 {
+    u64::from(PAGER.get() == Some(Pager::Fails) && GONE.get().is_some())
+}
+
+/// Whether it was that page.
+pub fn has_lost(page: u64) -> bool {
+    nr_lost() > 0 && GONE.get() == Some(page)
+}
+
+/// Whether the memory of that page of an object has failed.
+pub fn has_failed(object: &SharedObject<'static, Modelled>, page: u64) -> bool {
+    object.next_poisoned(page..page + 1).is_some()
+}
+
+/// Pages of an object that are in memory, or were before their memory failed.
+pub fn nr_had(object: &SharedObject<'static, Modelled>, nr_pages: u64) -> u64 {
+    object.nr_resident_pages() + (0..nr_pages).filter(|page| has_failed(object, *page)).count() as u64
+}
+
+/// Reads bytes of one page, all of which are there. Whoever finds that the memory has failed is killed.
+pub fn read_page(object: &SharedObject<'static, Modelled>, at: u64, bytes: &mut [u8]) {
+    let nr = object.read(at, bytes);
+    assert!(nr == bytes.len() || !has_failed(object, at / 4096), "Poisoned");
+    assert_eq!(nr, bytes.len());
 }
 
 /// The names of models, with them.
@@ -94,7 +143,7 @@ pub(super) fn act() {
             Pager::Fails => w.vm.poison_frame(there.pfn).is_ok(),
         }
     };
-    GONE.set((0..NR_PAGES).rev().find(can_go));
+    GONE.set((0..=HIGHEST.get()).rev().find(can_go));
     NR_DONE.set(NR_DONE.get() + u64::from(GONE.get().is_some()));
 }
 
@@ -113,23 +162,24 @@ pub(super) fn bring_back() {
 pub(super) fn as_model(model: impl FnOnce()) {
     GONE.set(None);
     IS_BROKEN.set(false);
+    IS_KILLED.set(false);
     let ended = catch_unwind(AssertUnwindSafe(model));
-    let has_failed = PAGER.get() == Some(Pager::Fails) && GONE.get().is_some();
-    if let Err(payload) = ended
-        && (IS_BROKEN.get() || !has_failed)
-    {
-        resume_unwind(payload);
+    match ended {
+        Ok(()) => NR_HELD.set(NR_HELD.get() + u64::from(GONE.get().is_some())),
+        Err(payload) if IS_BROKEN.get() || !(IS_KILLED.get() || is_killed(&*payload)) => resume_unwind(payload),
+        Err(_) => {}
     }
 }
 
 /// Runs what a program does; one that touches a page that has failed ends there.
 pub(super) fn as_program(program: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(program))
-        && !is_killed(&*payload)
-    {
-        // What is wrong with an actor is wrong whatever has failed.
-        IS_BROKEN.set(true);
-        resume_unwind(payload);
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(program)) {
+        if !is_killed(&*payload) {
+            // What is wrong with an actor is wrong whatever has failed.
+            IS_BROKEN.set(true);
+            resume_unwind(payload);
+        }
+        IS_KILLED.set(true);
     }
 }
 
