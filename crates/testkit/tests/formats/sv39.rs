@@ -28,7 +28,7 @@ mod huge_races;
 mod map_over;
 #[path = "../mremap_races.rs"]
 mod mremap_races;
-#[path = "../pins.rs"]
+#[path = "../pins/main.rs"]
 mod pins;
 #[path = "../protect.rs"]
 mod protect;
@@ -38,5 +38,5 @@ mod several_cpus;
 mod shared_objects;
 #[path = "../software_ad_bits.rs"]
 mod software_ad_bits;
-#[path = "../walker.rs"]
+#[path = "../walker/main.rs"]
 mod walker;

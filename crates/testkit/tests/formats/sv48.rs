@@ -12,11 +12,11 @@ mod fast_path;
 mod huge_pins;
 #[path = "../huge_races/main.rs"]
 mod huge_races;
-#[path = "../pins.rs"]
+#[path = "../pins/main.rs"]
 mod pins;
 #[path = "../several_cpus.rs"]
 mod several_cpus;
 #[path = "../software_ad_bits.rs"]
 mod software_ad_bits;
-#[path = "../walker.rs"]
+#[path = "../walker/main.rs"]
 mod walker;

@@ -6,9 +6,9 @@ mod ages;
 mod fast_path;
 #[path = "../huge_races/main.rs"]
 mod huge_races;
-#[path = "../pins.rs"]
+#[path = "../pins/main.rs"]
 mod pins;
 #[path = "../software_ad_bits.rs"]
 mod software_ad_bits;
-#[path = "../walker.rs"]
+#[path = "../walker/main.rs"]
 mod walker;
