@@ -85,6 +85,33 @@ fn a_fill_against_a_discard_of_a_part() {
     });
 }
 
+/// Only one block is whole: who finds the place claimed waits, and takes no small page in the place of the folio.
+#[test]
+fn two_who_want_a_page_bring_one_folio() {
+    explore(2, || {
+        let (w, object) = world();
+        object.discard(0..LARGE);
+        let store = move || w.space.write(AT * 4096, &[9; 8]).unwrap();
+        run(vec![Box::new(store), Box::new(move || object.write(4096, &[7; 8]).unwrap())]);
+        assert_eq!((word(object, 0), word(object, 1), object.nr_resident_pages()), ([9; 8], [7; 8], LARGE));
+        w.check(&[]);
+    });
+}
+
+/// The object becomes smaller while a folio is zeroed that would not lie in it any more.
+#[test]
+fn a_fill_against_a_smaller_size() {
+    explore(2, || {
+        let (w, object) = world();
+        object.discard(0..LARGE);
+        let write = move || object.write(4096, &[7; 8]).unwrap();
+        run(vec![Box::new(write), Box::new(move || object.set_size_bytes((LARGE - 1) * 4096))]);
+        assert_eq!(word(object, 1), [7; 8]);
+        assert!(object.nr_resident_pages() < LARGE, "a page is beyond the end");
+        w.check(&[]);
+    });
+}
+
 /// A world in which the folio can move, as its second page is mapped; the page's frame.
 fn world_to_move() -> (World, &'static Object, Pfn) {
     use_three_whole_blocks();

@@ -220,8 +220,10 @@ impl Order {
     pub const BASE: Order = Order(0);
     /// What one leaf table maps: 2 MiB.
     pub const PMD: Order = Order(9);
+    /// What one table of leaf tables maps: 1 GiB.
+    pub const PUD: Order = Order(18);
     /// The largest page that formats know: 1 GiB.
-    pub const MAX: Order = Order(18);
+    pub const MAX: Order = Order::PUD;
     /// Number of base pages; the largest number where it does not fit.
     pub const fn nr_pages(self) -> u64 {
         match 1u64.checked_shl(self.0 as u32) {

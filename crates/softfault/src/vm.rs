@@ -62,6 +62,7 @@ impl<M: Machine> Vm<M> {
             counted: [const { Word::new(0) }; MAX_CPUS / 64],
             next_robbed: Word::new(0),
             nr_undone: Word::new(0),
+            next_run: Word::new(0),
             nr_emptied: Word::new(0),
             turns: Word::new(0),
             nr_turns_over: Word::new(0),

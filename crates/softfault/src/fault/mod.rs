@@ -39,6 +39,7 @@ use crate::addr::{Access, PAGE_SHIFT, PageRange, SwapSlot, Vpn};
 use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::source::fill_large::{FillRefusal, LargeFill};
 use crate::source::transit::Transit;
 use crate::space::AddressSpace;
 use crate::space::reclaim::Retries;
@@ -76,6 +77,8 @@ pub(crate) enum Turn<'vm, M: Machine> {
     ReadShared(Transit<'vm, M>),
     /// It is on its way to the swap area or back.
     Sleep(FolioWait),
+    /// The place of a large page in an object is the fault's to fill.
+    Fill(LargeFill<'vm, M>),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -184,6 +187,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::Sleep(wait) => {
                     prealloc.give_back_all();
                     self.vm.wait_for_folio(wait);
+                }
+                Turn::Fill(fill) => {
+                    prealloc.give_back_all();
+                    let before = self.vm.nr_reclaimed();
+                    match fill.finish() {
+                        Ok(()) => {}
+                        Err(FillRefusal::Smaller(order)) => prealloc.give_up(order),
+                        Err(FillRefusal::OutOfFrames(refused)) => {
+                            if !self.vm.reclaim(&mut retries, before, refused) {
+                                return Err(self.refuse(FaultError::OutOfFrames));
+                            }
+                        }
+                    }
                 }
                 Turn::Again => {}
                 Turn::Raced => self.vm.count(Event::Raced, 1),

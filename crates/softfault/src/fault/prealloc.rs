@@ -28,6 +28,8 @@ pub(crate) enum Need {
     /// A huge frame of zeroes, with what a new huge mapping takes. `advice` says
     /// how hard to try.
     Huge { sub_page: u32, twin: Twin, advice: HugeAdvice },
+    /// The right to claim the place of a large page in an object: frames come after that.
+    Place,
     /// The huge zero frame, with the same.
     HugeZero { twin: Twin },
     /// A huge frame in place of one that is mapped.
@@ -71,6 +73,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
     pub(crate) fn bring(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
             Need::Frame(fill) => self.singles[fill as usize] = Some(self.obtain(fill)?),
+            Need::Place => self.let_claim(),
             Need::Folio { order, sub_page, least } => self.bring_folio(order, sub_page, least)?,
             need => self.bring_large(need),
         }

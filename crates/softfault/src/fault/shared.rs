@@ -9,6 +9,7 @@ use crate::addr::{Access, Order};
 use crate::frame::Fill;
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
+use crate::source::fill_large::is_large;
 use crate::source::object::ObjectSlot;
 use crate::source::slot::{ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
@@ -98,6 +99,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             return Turn::Again;
         };
+        if is_large(order) {
+            if !prealloc.may_claim() {
+                return Turn::Need(Need::Place);
+            }
+            return self.vm.begin_to_fill(fault.inside, (id, index), at, order).map_or(Turn::Raced, Turn::Fill);
+        }
         let is_small = order == Order::BASE;
         let frame =
             if is_small { prealloc.take(Fill::Shared, fault.inside, fault.here.cpu) } else { prealloc.batch(order) };

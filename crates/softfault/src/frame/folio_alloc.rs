@@ -36,8 +36,11 @@ struct Claimed {
 }
 
 impl<M: Machine> Memory<M> {
-    /// 2^order adjacent frames of zeroes, aligned to their number, of which `sub_page` is used
-    /// first, counted as held. At most a block. Waits as for one frame.
+    /// 2^order adjacent frames, aligned to their number, of which `sub_page` is used first, counted as held. They
+    /// are zero, if they are less than a block; blocks are zeroed when they have a place ([`zero_blocks`]). Waits
+    /// as for one frame.
+    ///
+    /// [`zero_blocks`]: Self::zero_blocks
     pub(crate) fn obtain_folio(&self, order: Order, sub_page: u32) -> Result<(Pfn, Held<'_>), OutOfFrames> {
         let (claimed, held) = self.obtain_run(order)?;
         Ok((self.make_folio_zero(&claimed, order, sub_page), held))
@@ -93,8 +96,12 @@ impl<M: Machine> Memory<M> {
 
     fn claim_folio_in_blocks(&self, order: Order, search: Option<Search>) -> Option<Claimed> {
         let of = |from: Order| move |first: Pfn| Claimed { first, from };
-        if order >= Order::PMD {
-            return self.claim_block().map(of(Order::PMD));
+        if order > Order::PMD {
+            let most = if search.is_some() { MOST_LOOKS } else { FEW_LOOKS };
+            return self.claim_blocks(most).map(of(order));
+        }
+        if order == Order::PMD {
+            return self.claim_block().map(of(order));
         }
         let most = if search.is_some() { usize::MAX } else { MOST_LOOKS };
         let least = order.max(Order(1));
@@ -116,10 +123,10 @@ impl<M: Machine> Memory<M> {
             .or_else(|| self.claim_run(Kind::Any, order, FEW_LOOKS, |b| blocks.at(b).owner() != 0).map(of(order)))
     }
 
-    /// Of a run that is the caller's alone. Gives back what is too much.
+    /// Of a run that is the caller's alone. Gives back what is too much. Blocks stay as they are.
     fn make_folio_zero(&self, claimed: &Claimed, order: Order, sub_page: u32) -> Pfn {
         let first = claimed.first;
-        if !self.begin_folio(claimed, order).is_zero() {
+        if !self.begin_folio(claimed, order).is_zero() && order < Order::PMD {
             let sub_page = Some(u64::from(sub_page));
             clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order), self.clear_by());
         }
@@ -131,7 +138,8 @@ impl<M: Machine> Memory<M> {
         let Claimed { first, from } = *claimed;
         self.frames.blocks.at(BlockId::of(first)).mark(Class::Shared);
         self.frames.note_run_used(first, 1);
-        let content = self.frames.content(first, from.nr_pages());
+        // Of several blocks it is looked at block by block.
+        let content = self.frames.content(first, from.nr_pages().min(BLOCK_FRAMES));
         self.release_rest(first, order, from, content);
         content
     }

@@ -28,6 +28,7 @@ mod ahead;
 mod alloc;
 mod batch;
 mod block;
+mod block_run;
 mod blocks;
 mod claimed;
 mod class;
@@ -40,6 +41,7 @@ mod folio;
 mod folio_alloc;
 #[cfg(test)]
 mod folio_alloc_tests;
+mod folio_blocks;
 mod folio_lock;
 mod folio_maps;
 mod fragment;
@@ -171,6 +173,8 @@ pub struct Frames {
     pub(crate) next_robbed: Word,
     /// CPUs that take their small frames from the same blocks (`policy::share`).
     pub(crate) nr_cluster: u64,
+    /// The GiB at which the next search for one begins, by number. A hint.
+    pub(crate) next_run: Word,
     /// How often a block has become wholly free.
     pub(crate) nr_emptied: Word,
     /// Last-resort turns that were asked for, and those that are over; see `last_resort`.

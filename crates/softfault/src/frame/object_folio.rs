@@ -6,7 +6,8 @@
 //! those of free frames, all zero. No frame that an entry or a slot names looks like that
 //! otherwise, so whoever meets such a descriptor looks for the head, and nobody else has to.
 //! A bitmap of each block says where folios begin: a set bit is a tail, so the head is the
-//! highest clear bit at or below a frame. The first frame of a block is never a tail.
+//! highest clear bit at or below a frame. The first frame of a block is a tail where a folio of 1 GiB began
+//! in another block, and nowhere else: its head follows from its alignment.
 //!
 //! | step | before it |
 //! | --- | --- |
@@ -21,6 +22,7 @@
 //! Locks on entry: none. Who looks a head up is in the section in which the entry or slot was
 //! read, or has a pin.
 
+use super::tails::Tails;
 use super::{BLOCK_WORDS, Class, Content, Fill, FrameDesc, FrameKind, Frames, Memory, word_base};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
@@ -34,7 +36,10 @@ impl Frames {
     /// The head of the folio of an object that the frame belongs to; any other frame is its own.
     pub(crate) fn head(&self, pfn: Pfn) -> Pfn {
         let (b, offset) = place(pfn);
-        Pfn(pfn.0 - (offset - self.blocks.at(b).tails.head(offset)) as u32)
+        match self.blocks.at(b).tails.head(offset) {
+            Some(head) => Pfn(pfn.0 - (offset - head) as u32),
+            None => Pfn(pfn.0 & !(Order::PUD.nr_pages() as u32 - 1)),
+        }
     }
 
     /// The frame whose descriptor speaks for one that an entry or a slot names: read in the section that
@@ -59,7 +64,8 @@ impl Frames {
 
 impl<M: Machine> Memory<M> {
     /// Makes frames that are the caller's alone one folio of an object, of which they are the
-    /// pages from `index` on. Visible with the slot that names it, whose store releases.
+    /// pages from `index` on. Visible with the slot that names it, whose store releases. Outside sections if the
+    /// folio is larger than a block: answers other CPUs.
     pub(crate) fn make_folio(&self, first: Pfn, order: Order, object: u64, index: u64) {
         debug_assert!(index.is_multiple_of(order.nr_pages()));
         self.set_tails(first, order);
@@ -70,7 +76,10 @@ impl<M: Machine> Memory<M> {
         let (b, offset) = place(first);
         debug_assert!(offset.is_multiple_of(order.nr_pages()));
         if order != Order::BASE {
-            self.frames.blocks.at(b).tails.set(offset, order.nr_pages());
+            self.frames.blocks.at(b).tails.set(offset, order.nr_pages().min(BLOCK_FRAMES));
+        }
+        if order > Order::PMD {
+            self.set_tails_behind(first, order, Tails::set_all);
         }
     }
 
@@ -94,6 +103,7 @@ impl<M: Machine> Memory<M> {
             if order == Order::PMD && self.frames.lacks_tail_descs(b) { self.make_whole_at_end(b) } else { 0 };
         self.end_folio(head, order);
         match nr_kept {
+            _ if order > Order::PMD => self.release_blocks_of_folio(head, order),
             0 => self.release_run(head, order.nr_pages(), Content::Unknown),
             _ => self.release_but_last(b, nr_kept),
         }
@@ -108,12 +118,15 @@ impl<M: Machine> Memory<M> {
     }
 
     /// The frames of a folio are on their own, and the caller's alone: nobody names the folio,
-    /// and all sections that saw it have ended.
+    /// and all sections that saw it have ended. Answers other CPUs if it is larger than a block.
     pub(crate) fn end_folio(&self, first: Pfn, order: Order) {
         let (b, offset) = place(first);
         debug_assert!(!self.frames.lacks_tail_descs(b), "I51: frames on their own have descriptors");
         if order != Order::BASE {
-            self.frames.blocks.at(b).tails.clear(offset, order.nr_pages());
+            self.frames.blocks.at(b).tails.clear(offset, order.nr_pages().min(BLOCK_FRAMES));
+        }
+        if order > Order::PMD {
+            self.set_tails_behind(first, order, Tails::clear_all);
         }
         self.frames.desc(first).clear();
     }

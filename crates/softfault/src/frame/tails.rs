@@ -18,15 +18,15 @@ impl Tails {
         self.0.iter().all(|word| word.get() == 0)
     }
 
-    /// Offset of the head of the frame at that offset.
-    pub(super) fn head(&self, offset: u64) -> u64 {
+    /// Offset of the head of the frame at that offset; `None` where the block begins within a folio.
+    pub(super) fn head(&self, offset: u64) -> Option<u64> {
         let mut w = (offset / 64) as usize;
         let mut heads = !self.0[w].load(Ordering::Relaxed) & (u64::MAX >> (63 - offset % 64));
         while heads == 0 && w > 0 {
             w -= 1;
             heads = !self.0[w].load(Ordering::Relaxed);
         }
-        if heads == 0 { 0 } else { w as u64 * 64 + u64::from(heads.ilog2()) }
+        heads.checked_ilog2().map(|bit| w as u64 * 64 + u64::from(bit))
     }
 
     /// The tails of the folio of `nr` frames at that offset, word by word.
@@ -45,6 +45,16 @@ impl Tails {
 
     pub(super) fn clear(&self, offset: u64, nr: u64) {
         self.of_folio(offset, nr).for_each(|(word, mask)| _ = word.fetch_and(!mask, Ordering::Relaxed));
+    }
+
+    /// All frames are tails: those of a folio that began in another block. The block is the caller's alone.
+    pub(super) fn set_all(&self) {
+        self.0.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
+    }
+
+    /// None is any more.
+    pub(super) fn clear_all(&self) {
+        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
     pub(super) fn is_tail(&self, offset: u64) -> bool {
@@ -68,15 +78,19 @@ mod tests {
             [(0, 1), (1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (128, 128), (256, 256)];
         folios.iter().for_each(|(at, nr)| tails.set(*at, *nr));
         for (at, nr) in folios {
-            (at..at + nr).for_each(|frame| assert_eq!(tails.head(frame), at, "{frame}"));
+            (at..at + nr).for_each(|frame| assert_eq!(tails.head(frame), Some(at), "{frame}"));
             (at..at + nr).for_each(|frame| assert_eq!(tails.is_tail(frame), frame != at));
         }
         for (i, (at, nr)) in folios.into_iter().enumerate() {
             tails.clear(at, nr);
-            (at..at + nr).for_each(|frame| assert_eq!(tails.head(frame), frame));
-            folios[i + 1..].iter().for_each(|(at, nr)| assert_eq!(tails.head(at + nr - 1), *at));
+            (at..at + nr).for_each(|frame| assert_eq!(tails.head(frame), Some(frame)));
+            folios[i + 1..].iter().for_each(|(at, nr)| assert_eq!(tails.head(at + nr - 1), Some(*at)));
         }
         tails.set(0, 512);
-        assert_eq!([0, 1, 63, 64, 300, 511].map(|frame| tails.head(frame)), [0; 6]);
+        assert_eq!([0, 1, 63, 64, 300, 511].map(|frame| tails.head(frame)), [Some(0); 6]);
+        tails.set_all();
+        assert_eq!([0, 1, 63, 64, 300, 511].map(|frame| tails.head(frame)), [None; 6]);
+        tails.clear_all();
+        assert_eq!([0, 1, 511].map(|frame| tails.head(frame)), [Some(0), Some(1), Some(511)]);
     }
 }

@@ -19,15 +19,19 @@ pub struct FolioOrders {
 pub enum FolioOrdersError {
     /// The smallest is larger than the largest.
     Inverted,
-    /// Larger than [`Order::PMD`]: faults find no more frames than that beside each other.
+    /// Larger than [`Order::PUD`].
     TooLarge,
+    /// One of them is larger than [`Order::PMD`] and smaller than [`Order::PUD`]: the tree of an object has
+    /// no word for such a page.
+    Between,
 }
 
 impl core::fmt::Display for FolioOrdersError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             FolioOrdersError::Inverted => "least: should be at most `most`",
-            FolioOrdersError::TooLarge => "most: should be at most 9, which is 2 MiB",
+            FolioOrdersError::TooLarge => "most: should be at most 18, which is 1 GiB",
+            FolioOrdersError::Between => "least, most: should be at most 9, which is 2 MiB, or 18, which is 1 GiB",
         })
     }
 }
@@ -37,7 +41,7 @@ impl FolioOrders {
     /// Base pages alone.
     pub const BASE: FolioOrders = FolioOrders { least: Order::BASE, most: Order::BASE };
 
-    /// From 2^`least` to 2^`most` base pages. A page is never smaller than the least, also where
+    /// From 2^`least` to 2^`most` base pages: up to 2 MiB, and 1 GiB. A page is never smaller than the least, also where
     /// memory is fragmented: then a fault is refused for want of frames.
     ///
     /// # Errors
@@ -46,10 +50,16 @@ impl FolioOrders {
     ///
     /// Source: `mapping_set_folio_order_range` of Linux.
     pub fn new(least: Order, most: Order) -> Result<FolioOrders, FolioOrdersError> {
-        if most > Order::PMD {
+        if least > most {
+            return Err(FolioOrdersError::Inverted);
+        }
+        if most > Order::PUD {
             return Err(FolioOrdersError::TooLarge);
         }
-        if least > most { Err(FolioOrdersError::Inverted) } else { Ok(FolioOrders { least, most }) }
+        if ![least, most].into_iter().all(is_size) {
+            return Err(FolioOrdersError::Between);
+        }
+        Ok(FolioOrders { least, most })
     }
 
     /// The smallest.
@@ -81,6 +91,11 @@ pub(crate) struct FolioQuestion {
     pub(crate) most_there: Order,
 }
 
+/// Whether pages of an object may have that size.
+fn is_size(order: Order) -> bool {
+    order <= Order::PMD || order == Order::PUD
+}
+
 /// The naturally aligned pages of that order around `index`.
 pub(crate) fn around(index: u64, order: Order) -> Range<u64> {
     let start = index & !(order.nr_pages() - 1);
@@ -97,7 +112,7 @@ pub(crate) fn largest(question: &FolioQuestion, is_empty: &mut dyn FnMut(Range<u
     if !is_empty(seen.clone()) {
         return None;
     }
-    for order in (least.0 + 1..=most.min(question.most_there).0).map(Order) {
+    for order in (least.0 + 1..=most.min(question.most_there).0).map(Order).filter(|order| is_size(*order)) {
         let all = around(question.index, order);
         if all.end > question.nr_pages || !is_empty(all.start..seen.start) || !is_empty(seen.end..all.end) {
             break;
@@ -116,12 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_ordered_and_at_most_a_block() {
-        assert_eq!(FolioOrders::new(Order(3), Order(2)), Err(FolioOrdersError::Inverted));
-        assert_eq!(FolioOrders::new(Order(0), Order(10)), Err(FolioOrdersError::TooLarge));
-        let some = orders(2, 9);
-        assert_eq!((some.least(), some.most()), (Order(2), Order(9)));
-        assert_eq!(FolioOrders::from_word(some.to_word()), some);
+    fn sizes_are_ordered_and_have_a_word_in_the_tree() {
+        let refused = |least, most| FolioOrders::new(Order(least), Order(most)).unwrap_err();
+        assert_eq!([refused(3, 2), refused(19, 18)], [FolioOrdersError::Inverted; 2]);
+        assert_eq!([refused(0, 19), refused(0, 255)], [FolioOrdersError::TooLarge; 2]);
+        for between in 10..18 {
+            assert_eq!([refused(0, between), refused(between, 18)], [FolioOrdersError::Between; 2]);
+        }
+        for some in [orders(2, 9), orders(0, 18), orders(18, 18)] {
+            assert_eq!(FolioOrders::from_word(some.to_word()), some);
+        }
+        assert_eq!((orders(2, 9).least(), orders(2, 9).most()), (Order(2), Order(9)));
         assert_eq!(FolioOrders::from_word(0), FolioOrders::BASE);
     }
 
@@ -142,5 +162,12 @@ mod tests {
         assert_eq!(ask(5, 1000, orders(3, 4), 0, &[]), Some(3), "the least is asked for all the same");
         assert_eq!(ask(5, 1000, orders(3, 9), 9, &[7]), None, "a part of the least is there");
         assert_eq!(ask(5, 1000, orders(3, 9), 9, &[8]), Some(3));
+        let large = Order::PUD.nr_pages();
+        assert_eq!(ask(5, large, orders(0, 18), 18, &[]), Some(18));
+        assert_eq!(ask(5, large - 1, orders(0, 18), 18, &[]), Some(9), "the last page is not the object's");
+        assert_eq!(ask(5, large, orders(0, 18), 17, &[]), Some(9), "no size lies between");
+        assert_eq!(ask(5, large, orders(0, 18), 18, &[600]), Some(9));
+        assert_eq!(ask(large + 5, 2 * large, orders(0, 18), 18, &[5]), Some(18));
+        assert_eq!(ask(5, 6, orders(18, 18), 9, &[]), Some(18), "the least may reach beyond the end");
     }
 }

@@ -14,7 +14,7 @@
 use super::cut::Folio;
 use super::cut_nodes::CutNodes;
 use super::object::ObjectSlot;
-use super::slot::{ObjectPage, PageSlot};
+use super::slot::{ObjectPage, PageSlot, level_of};
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::frame::FreeBatch;
 use crate::links::Links;
@@ -33,6 +33,16 @@ impl<M: Machine> Links<M> {
             ControlFlow::Break(())
         });
         found
+    }
+
+    /// Whether a folio of 1 GiB may be around the page, now or later: not where a node is, which stays.
+    pub(crate) fn may_lie_in_large_folio(&self, id: ObjectId, page: u64) -> bool {
+        let section = self.section();
+        self.object_orders(id).most() > Order::PMD
+            && match self.object_slot(section.inside(), id, page) {
+                ObjectSlot::Page(slot) | ObjectSlot::Hole(slot) => slot.level >= level_of(Order::PUD),
+                ObjectSlot::Low(_) => true,
+            }
     }
 
     /// Marks the pages that are there, and the others of their folios; gives these and all

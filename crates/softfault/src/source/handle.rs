@@ -270,7 +270,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                         return Ok(());
                     }
                     ObjectPage::Poisoned => return Err(ObjectWriteError::Poisoned),
-                    ObjectPage::Absent => prealloc.put_into(self.id, index, &slot),
+                    ObjectPage::Absent => prealloc.put_into(section.inside(), self.id, index, &slot),
                     ObjectPage::Swapped(_) => Put::Bring,
                     ObjectPage::InTransit(pfn) => Put::Sleep(self.vm.join_folio(section.inside(), pfn)),
                     ObjectPage::Filling | ObjectPage::Leaving(_) => Put::Wait,
@@ -287,6 +287,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     prealloc.give_back();
                     self.vm.wait_for_folio(wait);
                 }
+                Put::Fill(fill) => prealloc.fill(fill)?,
                 Put::Wait => {
                     // Whoever takes the page out may wait for frames of others.
                     prealloc.give_back();

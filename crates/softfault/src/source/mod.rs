@@ -16,6 +16,7 @@ mod cut_plan;
 mod discard;
 mod fail;
 mod fill;
+pub(crate) mod fill_large;
 pub(crate) mod handle;
 pub(crate) mod keep;
 pub(crate) mod members;

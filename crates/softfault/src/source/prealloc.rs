@@ -6,17 +6,20 @@
 //!
 //! Locks on entry: none; `put_into` in the section of the lookup, `bring` outside sections.
 
+use super::fill_large::{FillRefusal, LargeFill, is_large};
 use super::object::ObjectSlot;
 use super::slot::{LostFill, PageFrame};
 use crate::addr::Order;
 use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames};
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
+use crate::section::InSection;
 use crate::space::Vm;
+use crate::space::reclaim::Retries;
 use crate::space::vma::ObjectId;
 
 /// What has become of a page that was missing.
-pub(super) enum Put {
+pub(super) enum Put<'vm, M: Machine> {
     /// Frames were put in, by the caller or by somebody who was quicker. Look again.
     Done,
     /// Somebody is at work on the words of the folio: give back, wait, and look again.
@@ -27,6 +30,8 @@ pub(super) enum Put {
     Bring,
     /// It is on its way there or back: give back, wait, and look again.
     Sleep(FolioWait),
+    /// The place of a large page is the caller's to [fill](Spare::fill).
+    Fill(LargeFill<'vm, M>),
 }
 
 /// What is not used goes back.
@@ -40,6 +45,8 @@ pub(super) struct ObjectPrealloc<'vm, M: Machine> {
     wanted_fill: Fill,
     /// The largest size that was not refused.
     most_there: Order,
+    /// How often memory may still be reclaimed for a large page.
+    retries: Retries,
     /// From before the frames were claimed.
     held: Option<Held<'vm>>,
 }
@@ -52,7 +59,8 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
             wanted: Order::BASE,
             fill: Fill::Shared,
             wanted_fill: Fill::Shared,
-            most_there: Order::PMD,
+            most_there: Order::PUD,
+            retries: Retries::default(),
             held: None,
         }
     }
@@ -68,11 +76,21 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
     }
 
     /// Puts in what is in hand, if that is what is missing.
-    pub(super) fn put_into(&mut self, id: ObjectId, index: u64, slot: &ObjectSlot<'_>) -> Put {
+    pub(super) fn put_into(
+        &mut self,
+        inside: InSection<'_>,
+        id: ObjectId,
+        index: u64,
+        slot: &ObjectSlot<'_>,
+    ) -> Put<'vm, M> {
         let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
         let order = if has_sizes { self.vm.folio_order(id, index, slot, self.most_there) } else { Some(Order::BASE) };
         let Some(order) = order else { return Put::Wait };
         let done = match slot.place_of(order) {
+            // Whoever loses the place looks again.
+            Some(at) if is_large(order) => {
+                return self.vm.begin_to_fill(inside, (id, index), at, order).map_or(Put::Done, Put::Fill);
+            }
             Some(at) if has_sizes => {
                 (self.wanted, self.wanted_fill) = (order, Fill::Shared);
                 let Some(head) = self.take_wanted() else { return Put::NeedsFrames };
@@ -104,6 +122,20 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
     fn take_wanted(&mut self) -> Option<PageFrame> {
         let is_right = self.wanted != Order::BASE || self.fill == self.wanted_fill;
         self.frames.take_if(|frames| frames.order == self.wanted && is_right)
+    }
+
+    /// Fills the place of a large page, or finds that it has to be smaller.
+    pub(super) fn fill(&mut self, fill: LargeFill<'vm, M>) -> Result<(), OutOfFrames> {
+        self.give_back();
+        let before = self.vm.nr_reclaimed();
+        match fill.finish() {
+            Err(FillRefusal::Smaller(order)) => self.most_there = Order(order.0 - 1),
+            Err(FillRefusal::OutOfFrames(refused)) if !self.vm.reclaim(&mut self.retries, before, refused) => {
+                return Err(refused);
+            }
+            Err(FillRefusal::OutOfFrames(_)) | Ok(()) => {}
+        }
+        Ok(())
     }
 
     /// Gets what was wanted, or finds that it has to be smaller.

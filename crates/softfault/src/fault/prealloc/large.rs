@@ -21,7 +21,9 @@ pub(crate) struct HugeParts {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Large {
     /// Sizes for which there was nothing.
-    failed: u16,
+    failed: u32,
+    /// A place in an object may be claimed.
+    may_claim: bool,
     /// Pages of which subscribers know that they are about to change, the one of
     /// the fault among them.
     nr_told: u16,
@@ -42,6 +44,16 @@ impl<M: Machine> Prealloc<'_, M> {
     /// Whether the entry of so many pages may be taken, as far as subscribers go.
     pub(crate) fn has_told(&self, nr_pages: u64) -> bool {
         u64::from(self.large.nr_told) >= nr_pages
+    }
+
+    /// A place in an object may be claimed. Not in the first turn, after which the call of a subscriber panics.
+    pub(super) fn let_claim(&mut self) {
+        self.large.may_claim = true;
+    }
+
+    /// Whether it may.
+    pub(crate) fn may_claim(&self) -> bool {
+        self.large.may_claim
     }
 
     /// The preallocation is empty when that is refused.
@@ -80,7 +92,7 @@ impl<M: Machine> Prealloc<'_, M> {
             self.give_back_large();
             // A size that seemed to be free and was not: looks at more blocks for the next one
             // would cost more than a small page.
-            self.large.failed |= if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 };
+            self.large.failed |= u32::from(if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 });
             self.vm.count_size(SizeEvent::AnonFaultFallback, order);
             if order == Order::PMD {
                 self.vm.count(Event::ThpFaultFallback, 1);
@@ -91,7 +103,7 @@ impl<M: Machine> Prealloc<'_, M> {
     fn hold_and_try_large(&mut self, need: Need) -> Result<(), OutOfFrames> {
         self.hold();
         match need {
-            Need::Frame(_) | Need::Folio { .. } => Ok(()),
+            Need::Frame(_) | Need::Folio { .. } | Need::Place => Ok(()),
             Need::Batch { order, sub_page } => {
                 // What fits has changed since the last turn.
                 self.give_back_batch();
@@ -137,12 +149,12 @@ impl<M: Machine> Prealloc<'_, M> {
 
     /// Sizes that have not failed yet in this fault.
     pub(crate) fn untried(&self) -> Orders {
-        Orders(!self.large.failed)
+        Orders(!self.large.failed as u16)
     }
 
     /// The largest size for a page of an object that is not known to be out of reach.
     pub(crate) fn most_there(&self) -> Order {
-        let failed = u32::from(self.large.failed) | 1 << (Order::PMD.0 + 1);
+        let failed = self.large.failed | 1 << (Order::PUD.0 + 1);
         Order(failed.trailing_zeros().saturating_sub(1) as u8)
     }
 

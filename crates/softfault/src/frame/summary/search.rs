@@ -12,6 +12,21 @@ impl Summary {
         self.bits(kind, root) != 0
     }
 
+    /// Whether all of these blocks have something: as many words as they are in.
+    pub(crate) fn have_all(&self, kind: Kind, blocks: &BlockRange) -> bool {
+        let mut next = blocks.start;
+        while next < blocks.end {
+            let at = self.place_of(next);
+            let nr = (self.width(0) - at.bit).min(blocks.end.0 - next.0);
+            let wanted = (NOTHING >> (64 - nr)) << at.bit;
+            if self.bits(kind, at) & wanted != wanted {
+                return false;
+            }
+            next.0 += nr;
+        }
+        true
+    }
+
     /// The first of these blocks, in their order, that has something.
     pub(crate) fn first_in(&self, kind: Kind, blocks: &BlockRange) -> Option<BlockId> {
         if blocks.start >= blocks.end {

@@ -32,11 +32,6 @@ use crate::sync::Ordering;
 /// guess.
 const MOST_AT_ONCE: u64 = 1 << 15;
 
-/// Where the part that begins with that page ends: no folio lies in two.
-fn end_of_part(first: u64) -> u64 {
-    first.saturating_add(MOST_AT_ONCE).saturating_add(Order::PMD.nr_pages() - 1) & !(Order::PMD.nr_pages() - 1)
-}
-
 impl<M: Machine> Vm<M> {
     pub(crate) fn object_set_size(&self, id: ObjectId, size_bytes: u64) {
         self.assert_outside();
@@ -87,7 +82,7 @@ impl<M: Machine> Vm<M> {
     /// Under `resize`: one remover at a time.
     fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
         while let Some(first) = self.object_next_page(id, rest) {
-            let part = ObjectPages { start: first, end: end_of_part(first).min(rest.end) };
+            let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
             let mut nodes = self.object_cut_nodes(id, part);
             let barred = self.object_bar(id, part);
             self.grace_everywhere();
@@ -98,6 +93,14 @@ impl<M: Machine> Vm<M> {
             self.object_free(id, part, barred, &mut nodes);
             rest.start = part.end;
         }
+    }
+
+    /// Where the part that begins with that page ends: no folio lies in two. One of 1 GiB leaves as a whole, and
+    /// those who want it wait for all of it.
+    fn end_of_part(&self, id: ObjectId, first: u64) -> u64 {
+        let up_to = |end: u64, order: Order| end.saturating_add(order.nr_pages() - 1) & !(order.nr_pages() - 1);
+        let end = up_to(first.saturating_add(MOST_AT_ONCE), Order::PMD);
+        if self.may_lie_in_large_folio(id, end) { up_to(end, Order::PUD) } else { end }
     }
 
     /// Any CPU may be looking at an object, whichever space it runs.

@@ -1,0 +1,95 @@
+//! 1 GiB for a folio of an object: 512 neighbouring blocks, aligned, all of them free.
+//!
+//! ```text
+//! find     a GiB all of whose blocks are named by the summaries as free, from a cursor on
+//! claim    block by block, the lowest first; where one is lost those before it go back
+//! ```
+//! Eight words of the summaries name the blocks of a GiB (more in memory so small that block groups are). What they name
+//! may be out of date: the claim decides. So a look costs as much in any machine, and a search makes a bounded
+//! number of looks. It begins where the last one ended, so that one that is refused looks at other memory
+//! than the one before. No memory is made free for it: a refusal says that none was found.
+//!
+//! Nobody else claims blocks that way round, and single blocks are claimed by one change each: of two that
+//! want the same GiB one gets all of it, or neither does.
+//!
+//! Locks on entry: none, no section. The caller counts as a holder (I28).
+
+use super::summary::Kind;
+use super::{Class, Memory};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
+use crate::machine::Machine;
+use crate::pace::Pace;
+use crate::sync::Ordering;
+
+/// Blocks of a GiB.
+const NR_BLOCKS: u32 = (Order::PUD.nr_pages() / BLOCK_FRAMES) as u32;
+
+impl<M: Machine> Memory<M> {
+    /// 1 GiB, the caller's alone, after so many looks at most.
+    pub(super) fn claim_blocks(&self, most_looks: usize) -> Option<Pfn> {
+        let (blocks, cursor) = (&self.frames.blocks, &self.frames.next_run);
+        let nr_runs = blocks.nr() as u32 / NR_BLOCKS;
+        let first = cursor.load(Ordering::Relaxed) as u32;
+        let mut pace = Pace::new(&self.machine);
+        let (mut next, mut nr_passed) = (first, 0);
+        for _ in 0..most_looks {
+            if nr_passed >= nr_runs {
+                break;
+            }
+            next = if next < nr_runs { next } else { 0 };
+            pace.step();
+            let run = self.next_whole_run(next, nr_runs);
+            let found = run.and_then(|run| self.claim_blocks_of(BlockId(run * NR_BLOCKS), &mut pace));
+            let after = run.map_or(nr_runs, |run| run + 1);
+            nr_passed += after - next;
+            next = after;
+            if found.is_some() {
+                cursor.store(next.into(), Ordering::Relaxed);
+                return found;
+            }
+        }
+        cursor.store(next.into(), Ordering::Relaxed);
+        None
+    }
+
+    /// The first GiB from number `next` on that may be whole: it is, or blocks before it are all that is free.
+    fn next_whole_run(&self, next: u32, nr_runs: u32) -> Option<u32> {
+        let summary = &self.frames.blocks.summary;
+        let rest = BlockRange { start: BlockId(next * NR_BLOCKS), end: BlockId(nr_runs * NR_BLOCKS) };
+        let run = summary.first_in(Kind::Whole, &rest)?.0.div_ceil(NR_BLOCKS);
+        (run < nr_runs).then_some(run)
+    }
+
+    /// All blocks from that one on, or none.
+    fn claim_blocks_of(&self, first: BlockId, pace: &mut Pace<'_, M>) -> Option<Pfn> {
+        let run = BlockRange { start: first, end: BlockId(first.0 + NR_BLOCKS) };
+        if !self.frames.blocks.summary.have_all(Kind::Whole, &run) {
+            return None;
+        }
+        for b in (first.0..run.end.0).map(BlockId) {
+            pace.step();
+            if self.claim_whole(b).is_none() {
+                self.release_blocks(first.first_frame(), b.0 - first.0, pace);
+                return None;
+            }
+            // The frames are on their own.
+            self.frames.folio(b.first_frame()).state.set(0);
+            self.frames.blocks.at(b).mark(Class::Shared);
+            self.begun(b);
+        }
+        Some(first.first_frame())
+    }
+
+    /// Gives back blocks that were claimed, with what is known of their content.
+    fn release_blocks(&self, first: Pfn, nr: u32, pace: &mut Pace<'_, M>) {
+        for b in (0..nr).map(|i| BlockId(BlockId::of(first).0 + i)) {
+            pace.step();
+            self.release_run(b.first_frame(), BLOCK_FRAMES, self.frames.content(b.first_frame(), BLOCK_FRAMES));
+            self.frames.nr_undone.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "block_run_tests.rs"]
+mod tests;
