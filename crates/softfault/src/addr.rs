@@ -1,7 +1,6 @@
 //! Addresses, frame numbers, ranges, rights: the words every module speaks.
 //!
-//! All are plain newtypes over integers; arithmetic that could wrap is checked
-//! here once so that no module has to think of it again.
+//! All are plain newtypes over integers. Arithmetic that could wrap is checked here, once.
 
 use core::fmt;
 use core::ops::Range;
@@ -47,7 +46,7 @@ impl BlockId {
     }
 }
 
-/// A number or none in one word: the number + 1, or 0. So memory of zeroes names nothing.
+/// A number or none in one word: the number + 1, or 0. So zeroed memory names nothing.
 const fn pack(number: u32) -> u64 {
     number as u64 + 1
 }
@@ -171,11 +170,11 @@ impl PageRange {
     pub const fn contains(&self, vpn: Vpn) -> bool {
         self.start.0 <= vpn.0 && vpn.0 < self.end.0
     }
-    /// The pages that both have.
+    /// The intersection.
     pub fn intersect(&self, other: &PageRange) -> PageRange {
         PageRange::new(self.start.max(other.start), self.end.min(other.end))
     }
-    /// Whether both have a page in common.
+    /// Whether the two overlap.
     pub fn overlaps(&self, other: &PageRange) -> bool {
         !self.intersect(other).is_empty()
     }
@@ -187,7 +186,7 @@ impl fmt::Debug for PageRange {
     }
 }
 
-/// Pages of an object, by their number in it; no pages of a space. Never inverted.
+/// Pages of an object, by their index in it; not pages of a space. Never inverted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ObjectPages {
     pub(crate) start: u64,

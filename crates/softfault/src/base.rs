@@ -1,5 +1,5 @@
-//! The machine, its CPUs and the settings: what all modules stand on. `huge` has the
-//! knobs of huge pages, which can be changed.
+//! The machine, its CPUs and the settings: the base of all modules. `huge` has the knobs of huge
+//! pages, which can change at run time.
 
 mod huge;
 mod huge_words;
@@ -19,8 +19,8 @@ use crate::swap::area::SwapArea;
 use crate::sync::Word;
 use crate::tunables::Tunables;
 
-/// The machine, what each of its CPUs has, and the settings: what every module works
-/// on, and the bottom of [`Memory`](crate::frame::Memory) and so of all above it.
+/// The machine, its per-CPU data and the settings. [`Memory`](crate::frame::Memory) embeds it, and
+/// so does every component above.
 pub struct Base<M: Machine> {
     pub(crate) machine: M,
     pub(crate) cpus: FrameArray<CpuData>,
@@ -30,7 +30,7 @@ pub struct Base<M: Machine> {
     pub(crate) clear_orders: Word,
     /// How batches of each class of sizes are zeroed; see `clear/batch.rs`.
     pub(crate) batch_plans: [Word; NR_CLASSES],
-    /// What the CPU can zero frames by; see `clear.rs`.
+    /// The instructions with which the CPU can zero frames; see `clear.rs`.
     pub(crate) ways: Ways,
     /// Slots of pages that were swapped out.
     pub(crate) swap: SwapArea,
@@ -57,7 +57,7 @@ impl<M: Machine> Base<M> {
         }
     }
 
-    /// The surroundings.
+    /// The embedder's machine.
     pub fn machine(&self) -> &M {
         &self.machine
     }

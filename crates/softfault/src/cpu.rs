@@ -1,7 +1,7 @@
-//! What each CPU has to itself.
+//! Per-CPU data.
 //!
-//! Lines are grouped by who writes them: a fault writes only lines of its own
-//! CPU here, and `attention` has a line of its own because others write it.
+//! Cache lines are arranged by writer. A fault writes only lines of its own CPU here. `attention`
+//! has a line of its own because other CPUs write it.
 
 use crate::account::sizes::{SizeCounts, SizeEvent};
 use crate::account::{Event, NR_EVENTS};
@@ -17,12 +17,12 @@ pub(crate) const ATTENTION_THIEF: u64 = 1;
 #[cfg(any(test, feature = "hooks"))]
 pub(crate) const ATTENTION_INJECT: u64 = 2;
 
-/// `attention`: this CPU is in `Machine::notify`. A fault that is made there gets no
-/// frame, so that it owns no entry before the slow path refuses it.
+/// `attention`: this CPU is in `Machine::notify`. A fault there gets no frame from the fast path,
+/// so it owns no entry when the slow path refuses it.
 pub(crate) const ATTENTION_TELLING: u64 = 4;
 
-/// The VMA that the CPU's last fault found, and the leaf table. Valid while the space's generation
-/// is the one noted.
+/// The VMA and the leaf table that the CPU's last fault found. Valid while the space's generation
+/// equals the one recorded here.
 #[repr(C, align(64))]
 pub(crate) struct HintData {
     /// Never-reused id of the address space; 0 is no hint.
@@ -34,8 +34,8 @@ pub(crate) struct HintData {
     pub(crate) object: Word,
     /// Of private pages.
     pub(crate) index: Word,
-    /// A leaf table, and the number + 1 of the stretch that it maps; valid
-    /// with the rest: who takes a table away raises the generation.
+    /// A leaf table, and 1 + the number of the range that it maps. Valid with the rest: removing a
+    /// table raises the generation.
     pub(crate) table: Word,
     pub(crate) stretch: Word,
     /// In the object.
@@ -43,16 +43,16 @@ pub(crate) struct HintData {
     pub(crate) spare: [Word; 6],
 }
 
-/// Where the CPU looks for frames. Written at the very beginning, and read by others.
+/// Where the CPU looks for frames. Written once at creation; read by other CPUs.
 #[repr(C, align(64))]
 pub(crate) struct Locality {
-    /// The CPU's home blocks: the first of its blocks, and the first that is not.
+    /// The CPU's home blocks: the first, and one past the last.
     pub(crate) home_start_block: Word,
     pub(crate) home_end_block: Word,
-    /// Its neighbourhood: the home blocks of the CPUs with which it shares the blocks of what cannot be moved.
+    /// Its neighbourhood: the home blocks of the CPUs with which it shares blocks for unmovable frames.
     pub(crate) neighbourhood_start: Word,
     pub(crate) neighbourhood_end: Word,
-    /// First CPU of the cluster with which it shares the blocks that refills come from.
+    /// First CPU of its cluster, whose CPUs refill from the same blocks.
     pub(crate) first_of_cluster: Word,
     pub(crate) spare: [Word; 3],
 }
@@ -70,7 +70,7 @@ impl Locality {
         CpuId(self.first_of_cluster.get() as u16)
     }
 
-    /// What stands in the state of a block that is reserved for the cluster.
+    /// The owner tag in the state of a block that is reserved for the cluster.
     #[inline(always)]
     pub(crate) fn tag(&self) -> u64 {
         self.first_of_cluster.get() + 1
@@ -88,7 +88,7 @@ pub(crate) struct CpuData {
     pub(crate) zeroed: FrameCache,
     /// Frames with any content.
     pub(crate) raw: FrameCache,
-    /// Frames that are zero, for what cannot be moved.
+    /// Frames that are zero, for unmovable use.
     pub(crate) fixed: FrameCache,
     pub(crate) hint: HintData,
     /// Frames that are zero, for pages of objects.
@@ -112,15 +112,15 @@ pub(crate) struct CpuData {
     pub(crate) search: Word,
     /// Next word of the block to claim.
     pub(crate) word: Word,
-    /// The block that the last huge frame came from.
+    /// The block that gave the last huge frame.
     pub(crate) huge_search: Word,
-    /// [`OptBlock`](crate::addr::OptBlock) that the last of what cannot be moved came from.
+    /// [`OptBlock`](crate::addr::OptBlock) that gave the last unmovable frame.
     pub(crate) fixed_block: Word,
-    /// [`OptBlock`](crate::addr::OptBlock) that sizes between come from.
+    /// [`OptBlock`](crate::addr::OptBlock) that orders between 4 KiB and 2 MiB come from.
     pub(crate) batch_block: Word,
     /// [`OptBlock`](crate::addr::OptBlock) that the cluster has reserved, if this is its first CPU.
     pub(crate) cluster_block: Word,
-    /// [`OptBlock`](crate::addr::OptBlock) that the last pages of objects came from.
+    /// [`OptBlock`](crate::addr::OptBlock) that gave the last pages of objects.
     pub(crate) shared_block: Word,
     pub(crate) locality: Locality,
     pub(crate) events: [Word; NR_EVENTS],
@@ -143,17 +143,17 @@ pub(crate) struct BatchData {
     pub(crate) learned: Word,
     /// When the last refill began, nanoseconds.
     pub(crate) begun: Word,
-    /// Twice the number of its frames, and 1 if they were zeroed for sparse programs;
-    /// 0 where it says nothing.
+    /// Twice the number of its frames, plus 1 if they were zeroed for sparse programs; 0 if
+    /// unknown.
     pub(crate) last: Word,
-    /// Frames that this CPU has claimed from the blocks less those that it gave back to them,
-    /// wrapping around: see `frame/stat.rs`. Here, since refills write this line anyway.
+    /// Frames that this CPU has claimed from the blocks less those that it gave back, wrapping
+    /// around: see `frame/stat.rs`. It is in this line because refills write the line anyway.
     pub(crate) nr_taken: Word,
     pub(crate) spare: [Word; 4],
 }
 
 impl CpuData {
-    /// The blocks at which this CPU looks first.
+    /// This CPU's home blocks.
     pub(crate) fn home_range(&self) -> BlockRange {
         BlockRange {
             start: BlockId(self.locality.home_start_block.get() as u32),
@@ -178,7 +178,7 @@ impl CpuData {
         self.frame_caches().map(|cache| u64::from(cache.mask.get().count_ones())).iter().sum()
     }
 
-    /// Whether this CPU is in `Machine::notify`. Asked by the CPU itself.
+    /// Whether this CPU is in `Machine::notify`. Called on the CPU itself.
     pub(crate) fn is_telling(&self) -> bool {
         self.attention.get() & ATTENTION_TELLING != 0
     }

@@ -7,7 +7,7 @@
 //!
 //! # The house
 //!
-//! A folder is a module. A fault passes the first six in the order of this table.
+//! Each folder is a module. A fault passes through the first six in the order of this table.
 //!
 //! | module | what it knows | what it must not know |
 //! | --- | --- | --- |
@@ -47,13 +47,14 @@
 //! | pressure | `compact`, `khugepaged`, `shrink` | |
 //! | face | `vm`, `check`; `hooks`, which only builds for tests and the laboratory have | |
 //!
-//! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory` to `Base`.
-//! The functions of a module are methods of the lowest component that has what they need. So the compiler refuses a
-//! call from `frame` to `space`: a `Memory` has no such method. Where types do not tell, `cargo xtask lint` does
-//! (`xtask/src/lint/layers/`): it reads `use`, paths and method calls and compares them with its table, which is complete.
+//! A component embeds the one below it and dereferences to it: `Vm` to `Links`, `Links` to `Memory`, `Memory`
+//! to `Base`. The functions of a module are methods of the lowest component that has what they need. So the
+//! compiler refuses a call from `frame` to `space`: a `Memory` has no such method. Where types are not enough,
+//! `cargo xtask lint` checks (`xtask/src/lint/layers/`): it reads `use`, paths and method calls and compares
+//! them with its table, which lists every file.
 //!
-//! The one way up is `Reclaim`: two functions that `vm.rs` gives to `Vm`. `space/reclaim.rs` calls them after a refusal, with
-//! nothing held. The allocator refuses and never reclaims.
+//! The one way up is `Reclaim`: function pointers that `vm.rs` stores in `Vm`. `space/reclaim.rs` calls them
+//! after a refusal, with nothing held. The allocator only refuses; it never reclaims.
 //!
 //! # Lock order
 //!
@@ -74,10 +75,10 @@
 //! Sleeping locks and spinlocks are words (`lock.rs`). Fork holds the parent's writer lock while it fills the child, which
 //! nobody else can name. No other operation holds two.
 //!
-//! A function that needs the writer lock takes `&Writer`, the guard. The compiler checks that the lock is held, a debug
-//! assertion that it is of the same space. A function that needs a section takes `InSection`, which is borrowed from the
-//! guard: what it finds does not outlive the section. A walk of the tables takes either. Reclaim asserts that its caller is
-//! outside sections and notices.
+//! A function that needs the writer lock takes `&Writer`, the guard. The compiler checks that the lock is held;
+//! a debug assertion checks that it belongs to the same space. A function that needs a section takes
+//! `InSection`, which borrows from the guard: nothing that it finds outlives the section. A walk of the tables
+//! takes either. Reclaim asserts that its caller is outside sections and notices.
 //!
 //! # Cargo features
 //!
@@ -89,9 +90,8 @@
 //!
 //! # Not wanted
 //!
-//! A forced allocator; global state; more than two big traits; cleverness with
-//! types or macros; cargo features where a number in [`Tunables`] does; knowing
-//! threads, files or system calls.
+//! A mandatory allocator; global state; more than two large traits; clever types or macros; cargo
+//! features where a number in [`Tunables`] is enough; knowledge of threads, files or system calls.
 #![no_std]
 #![deny(unsafe_code)]
 #![cfg_attr(softfault_sync, allow(dead_code, missing_docs))]

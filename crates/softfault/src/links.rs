@@ -1,4 +1,4 @@
-//! What hangs together through frames: pages of an object, members of a family.
+//! Structures that are linked through frames: pages of an object, members of a fork family.
 
 use crate::addr::Pfn;
 use crate::frame::{Fill, FolioWaits, FrameKind, Memory, MetaUse};
@@ -8,22 +8,22 @@ use crate::section::{InSection, KeepsTables};
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
-/// Memory, and the lookups of families under way: what `source` and families work on.
+/// Memory, plus the lookups of families in progress. `source` and `rmap/family` work on it.
 pub struct Links<M: Machine> {
     memory: Memory<M>,
-    /// CPUs that look a fork family or an object up, from one of its frames.
+    /// The CPUs that are looking up a fork family or an object from one of its frames.
     lookups: CpusLine,
-    /// Who waits for a folio that is locked.
+    /// The queue of waiters for locked folios.
     pub(crate) folio_waits: FolioWaits,
 }
 
-/// A section in which a family or an object is looked up: whoever gives a founder's frame or
-/// the header of an object back waits for it (I30).
+/// A section in which a family or an object is looked up. Freeing a founder's frame or an object's
+/// header waits for it (I30).
 #[must_use]
 pub(crate) struct LookupSection<'vm>(SpaceSection<'vm>);
 
 impl LookupSection<'_> {
-    /// Shows that the section is open.
+    /// A token that the section is open.
     pub(crate) fn inside(&self) -> InSection<'_> {
         self.0.inside()
     }
@@ -56,7 +56,8 @@ impl<M: Machine> Links<M> {
         lookup.0.inside().assert_of(&self.lookups);
     }
 
-    /// Waits until no section is left that looked a family or an object up before this.
+    /// Waits until all sections have ended that were looking up a family or an object when this was
+    /// called.
     pub(crate) fn wait_for_lookups(&self) {
         self.grace(&self.cpus_in_lookups());
     }
@@ -66,9 +67,8 @@ impl<M: Machine> Links<M> {
         self.cpus_in(&self.lookups)
     }
 
-    /// Whether the frame is that header. It stays one until the section ends. Asks the
-    /// descriptor alone: any other frame may be zeroed by plain stores at this moment, for
-    /// its next use (I6).
+    /// Whether the frame is that header. It stays one until the section ends. Reads the descriptor
+    /// alone: any other frame may be being zeroed by plain stores for its next use (I6).
     pub(crate) fn is_header(&self, lookup: &LookupSection<'_>, frame: Pfn, of: MetaUse) -> bool {
         self.assert_lookup(lookup);
         self.frames.find_desc(lookup.inside(), frame).is_some_and(|desc| {
@@ -76,12 +76,12 @@ impl<M: Machine> Links<M> {
         })
     }
 
-    /// One more reference, by a word of the header, if there is one. In the section in which the
-    /// frame was seen to be that header.
+    /// Takes one more reference through a word of the header, if the count is not zero. Called in
+    /// the section in which the frame was seen to be that header.
     pub(crate) fn raise_from_one(&self, lookup: &LookupSection<'_>, header: Pfn, of: MetaUse, nr: &Word) -> bool {
         let mut seen = nr.load(Ordering::Relaxed);
         while seen > 0 {
-            // Acquire: what the header says, as whoever raised it last left it.
+            // Acquire: sees the header as the last CPU left it that raised the count.
             match nr.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
                     debug_assert!(self.is_header(lookup, header, of), "I30: a header stays under a lookup");
@@ -93,12 +93,12 @@ impl<M: Machine> Links<M> {
         false
     }
 
-    /// Gives the frame of a header back whose last reference has gone.
+    /// Frees the frame of a header whose last reference was dropped.
     ///
     /// Locks on entry: none, no section.
     pub(crate) fn retire_header(&self, header: Pfn) {
-        // Who looks it up from now on sees no header; who has seen one is waited for, since its
-        // compare-and-swap may still come.
+        // Later lookups see no header. Earlier ones are waited for, because their compare-and-swap
+        // may still come.
         self.frames.desc(header).index.store(MetaUse::Former as u64, Ordering::Release);
         self.wait_for_lookups();
         self.give_back(header, Fill::Raw);

@@ -1,8 +1,7 @@
-//! Locks in words: one that sleeps, one that spins.
+//! Locks that are single words: one sleeps, one spins.
 //!
-//! A word is free while it is zero, so that a lock lies in any structure of words.
-//! The holder of either may be waited for by any CPU: see the lock order in the crate's
-//! documentation.
+//! The lock is free while its word is zero, so any structure of words can contain one. Any CPU may
+//! wait for the holder of either: see the lock order in the crate's documentation.
 
 use crate::machine::Machine;
 use crate::sync::{self, Ordering, Word};
@@ -10,11 +9,10 @@ use crate::sync::{self, Ordering, Word};
 const FREE: u64 = 0;
 const HELD: u64 = 1;
 const HELD_WITH_WAITERS: u64 = 2;
-/// Turns of spinning before sleeping: about the length of a short operation.
-/// A guess.
+/// Iterations of spinning before sleeping: about the length of a short operation. A guess.
 const SPINS: u32 = 100;
 
-/// A lock in a word is held until this is dropped.
+/// Guard: the lock is held until this is dropped.
 #[must_use]
 pub(crate) struct WordLock<'a, M: Machine> {
     word: &'a Word,
@@ -60,8 +58,8 @@ impl<'a> Spin<'a> {
         }
     }
 
-    /// The same, unless `is_over` says so first. It is asked in each turn of the wait,
-    /// and not if there is none.
+    /// Like `lock`, but gives up when `is_over` returns true. It is called in each iteration of the
+    /// wait, and not if the lock is free.
     pub(crate) fn lock_unless<M: Machine>(
         word: &'a Word,
         machine: &M,
@@ -81,10 +79,9 @@ impl<'a> Spin<'a> {
         Some(Spin(word))
     }
 
-    /// Inside a section, for the historic fault-locking modes. The machine's `relax` may
-    /// answer a shootdown, which the sender takes for the end of this section;
-    /// so this spin answers nobody. Whoever has the lock is in a section, too,
-    /// and waits for nobody.
+    /// Locks inside a section, for the historic fault-locking modes. The machine's `relax` may
+    /// answer a shootdown, which the sender would take for the end of this section. So this loop
+    /// does not call it. The holder of the lock is in a section, too, and never waits.
     pub(crate) fn lock_in_section(word: &'a Word) -> Spin<'a> {
         while word.swap(1, Ordering::Acquire) != 0 {
             sync::spin();

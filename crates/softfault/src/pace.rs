@@ -1,28 +1,26 @@
 //! Long passes: how they answer other CPUs, and how a test machine counts them.
 //!
-//! A pass over entries, VMAs, pages of an object or CPUs reports each step as a
-//! [`Tick::Step`]. A shipped machine ignores ticks, so that they cost nothing. A
-//! test machine counts the steps since this CPU last answered, and fails the test
-//! that takes too many.
+//! A pass over entries, VMAs, pages of an object or CPUs reports each step as a [`Tick::Step`]. A
+//! production machine ignores ticks, so they cost nothing. A test machine counts the steps since
+//! this CPU last answered, and fails the test if there are too many.
 //!
 //! Locks on entry: no section, since [`Pace`] calls `relax`.
 
 use crate::machine::{Machine, Tick};
 use crate::sync;
 
-/// Steps between two answers. A walk has one pass of this kind on each level of the
-/// tables, five at most: together they stay below the 1,024 that tests allow, with
-/// a margin for a look at a whole table.
+/// Steps between two answers. A walk makes one such pass on each level of the tables, five at most.
+/// Together they stay below the 1,024 steps that tests allow, with a margin for one whole table.
 const STEPS_PER_TURN: u32 = 96;
-/// Steps that a page counts for where it is copied or faulted in: 32 pages take 10
-/// to 20 us. A VMA counts as much, since its entries are looked at.
+/// Steps for a page that is copied or faulted in: 32 pages take 10 to 20 us. A VMA counts as much,
+/// because its entries are read.
 const STEPS_PER_PAGE: u32 = 3;
 
-/// Steps that a search counts for that enters up to 64 nodes of a tree in a section,
-/// where it cannot answer: with a tick each these stay below 1,024.
+/// Steps for a search that enters up to 64 nodes of a tree in a section, where it cannot answer.
+/// With one tick per node these stay below 1,024.
 const STEPS_PER_SEARCH: u32 = 8;
 
-/// Steps after which the end of a pass answers: many short passes are a long one.
+/// Steps after which the end of a pass answers: many short passes add up to a long one.
 const STEPS_WORTH_A_TURN: u32 = 9;
 
 /// Counts the steps of one pass and answers other CPUs now and then.
@@ -42,13 +40,13 @@ impl<'a, M: Machine> Pace<'a, M> {
         self.steps(1);
     }
 
-    /// One step that copies a page, faults it in, or does something to a VMA.
+    /// One step that copies a page, faults it in, or works on a VMA.
     #[inline]
     pub(crate) fn page(&mut self) {
         self.steps(STEPS_PER_PAGE);
     }
 
-    /// One search in a section, which enters a number of nodes of a tree.
+    /// One search in a section that enters several nodes of a tree.
     #[inline]
     pub(crate) fn search(&mut self) {
         self.steps(STEPS_PER_SEARCH);
@@ -74,7 +72,7 @@ impl<M: Machine> Drop for Pace<'_, M> {
     }
 }
 
-/// Answers other CPUs in the middle of a pass, which waits for nobody.
+/// Answers other CPUs in the middle of a pass. Waits for nobody.
 #[inline]
 pub(crate) fn answer<M: Machine>(machine: &M) {
     if sync::PASSES_ANSWER {

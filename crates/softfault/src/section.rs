@@ -1,18 +1,17 @@
 //! Sections: the read side of everything that changes under a fault.
 //!
-//! A fault's lookup, walk and install run inside a section of its CPU. Entering
-//! is a plain store to the CPU's own slot; whoever removes something pays with
-//! the machine's heavy barrier and waits for the slots that were inside. So a
-//! fault writes nothing that another CPU writes, and holds nothing.
+//! A fault's lookup, walk and install run inside a section of its CPU. Entering is a plain store to
+//! the CPU's own slot. Whoever removes something issues the machine's heavy barrier and waits for
+//! the CPUs that were inside. So a fault writes no line that another CPU writes, and holds nothing.
 //!
-//! Rules (I8): nothing slow inside, no allocation, no clearing, no waiting;
-//! sections do not nest; no reference into a tree, a table or a VMA survives the
-//! guard. What is carried across is values.
+//! Rules (I8): code in a section does nothing slow, allocates nothing, clears nothing and waits for
+//! nobody. Sections do not nest. No reference into a tree, a table or a VMA survives the guard;
+//! only values do.
 //!
 //! Functions that need a section take [`InSection`], which is borrowed from the guard.
 //!
-//! `visit` has sections on behalf of a space that the CPU does not run, or of a lookup
-//! of a family: the CPU first shows in a line of bits.
+//! `visit` opens sections for a space that the CPU does not run, and for lookups of families: the
+//! CPU first sets its bit in a line of bits.
 
 pub(crate) mod visit;
 
@@ -23,7 +22,7 @@ use crate::sync;
 use core::marker::PhantomData;
 use visit::CpusLine;
 
-/// The CPU is inside until this is dropped.
+/// An open section: the CPU is inside until this is dropped.
 #[must_use]
 pub(crate) struct Section<'vm> {
     cpu: &'vm CpuData,
@@ -44,7 +43,7 @@ impl<'vm> Section<'vm> {
         self.cpu
     }
 
-    /// Shows that the section is open, to whoever does not ask of which space.
+    /// A token that the section is open, where the space does not matter.
     #[inline(always)]
     pub(crate) fn inside(&self) -> InSection<'_> {
         InSection {
@@ -57,12 +56,12 @@ impl<'vm> Section<'vm> {
     }
 }
 
-/// A token that a section is open, which a function takes that needs one. VMAs and slots
-/// of objects that are found by it do not outlive the section. Entries of tables may, by
-/// their type: whoever made one `Busy` keeps it, and nobody else uses it afterwards (I8).
+/// A token that proves that a section is open. VMAs and slots of objects that were found with it do
+/// not outlive the section. The types of table entries allow them to: the CPU that made an entry
+/// `Busy` keeps it, and nothing else uses an entry afterwards (I8).
 ///
-/// It has no size and is passed by value: the fault's guard stays in registers, since
-/// nobody has its address. Builds with debug assertions also know whose section it is.
+/// It has no size and is passed by value. So the fault's guard stays in registers, because nothing
+/// takes its address. Builds with debug assertions also record which section it belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct InSection<'s> {
     #[cfg(debug_assertions)]
@@ -76,10 +75,10 @@ pub(crate) struct InSection<'s> {
 #[cfg(not(debug_assertions))]
 const _: () = assert!(size_of::<InSection<'_>>() == 0);
 
-/// A token that the tables of a space stay where they are: a section of it, or its
+/// A token that proves that the tables of a space stay in place: a section of the space, or its
 /// writer lock.
 pub(crate) trait KeepsTables: Copy {
-    /// Panics in debug builds if it is of another space than the one with this line.
+    /// Panics in debug builds if it belongs to another space than the one with this line.
     fn assert_of(self, cpus: &CpusLine);
 }
 
@@ -117,7 +116,7 @@ impl<M: Machine> Base<M> {
         Section { cpu, id, odd: even.wrapping_add(1) }
     }
 
-    /// Panics in debug builds if the section is of another `Vm`.
+    /// Panics in debug builds if the section belongs to another `Vm`.
     #[inline(always)]
     pub(crate) fn assert_inside(&self, inside: InSection<'_>) {
         #[cfg(debug_assertions)]
@@ -125,16 +124,16 @@ impl<M: Machine> Base<M> {
         let _ = inside;
     }
 
-    /// Panics in a section of this CPU, and while it tells a subscriber: whatever
-    /// may wait would wait for itself (I8).
+    /// Panics if this CPU is in a section or is telling a subscriber: a call that may wait would
+    /// wait for itself (I8).
     pub(crate) fn assert_outside(&self) {
         let cpu = self.cpu(self.machine.this_cpu());
         assert!(cpu.slot.get().is_multiple_of(2), "I8: called back from a section");
         assert!(!cpu.is_telling(), "I8: called back from Machine::notify");
     }
 
-    /// Returns when every section that was open on a CPU of the set when this
-    /// began has ended. The calling CPU is outside and not waited for.
+    /// Waits until every section has ended that was open on a CPU of the set when this was called.
+    /// The calling CPU is outside sections and is not waited for.
     pub(crate) fn grace(&self, cpus: &CpuSet) {
         self.assert_outside();
         let mut others = *cpus;
@@ -157,12 +156,12 @@ impl<M: Machine> Base<M> {
         }
     }
 
-    /// Says that a call of the embedder begins: steps of the last one do not count.
+    /// Starts a call of the embedder: steps of the previous call no longer count.
     ///
     /// # Panics
     ///
-    /// In a section and in [`Machine::notify`]: such a call may wait. It comes first
-    /// in the call, so that nothing has been changed or taken (M1).
+    /// In a section and in [`Machine::notify`], because such a call may wait. This check comes
+    /// first in each call, before anything is changed or taken (M1).
     #[inline]
     pub(crate) fn call(&self) {
         self.call_anywhere();

@@ -1,12 +1,10 @@
-//! Sizes between a base page and a huge one: adjacent frames for adjacent pages,
-//! in one fault.
+//! Batches: one fault maps adjacent frames at adjacent pages, for orders between a base page and a
+//! huge page.
 //!
-//! Such a page is not an object: each frame has its descriptor, its entry and its
-//! count, and nothing has ever to be split. What is gained is one fault in place
-//! of up to 256, zeroing in one go, and frames that hardware which merges
-//! adjacent translations finds adjacent. The entries are filled one by one; one
-//! that somebody else fills meanwhile is his, and the frame meant for it goes
-//! back.
+//! A batch is not a folio: each frame has its own descriptor, entry and count, so nothing ever has
+//! to be split. It saves up to 255 faults, zeroes all frames at once, and gives adjacent frames to
+//! hardware that merges adjacent translations. The entries are filled one by one. If another CPU
+//! fills one first, the frame meant for it is freed.
 //!
 //! Locks on entry: a section, whose token each [`Fault`] has.
 
@@ -33,8 +31,8 @@ fn around(vpn: Vpn, order: Order) -> PageRange {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// The page with its neighbours, if a larger size is allowed and fits; `None`
-    /// where it is to be a base page.
+    /// Maps the page with its neighbours, if a larger order is allowed and fits; `None` if it has
+    /// to be a base page.
     #[cold]
     #[inline(never)]
     pub(crate) fn fill_batch(&self, fault: &Fault<'_>, prealloc: &mut Prealloc<'vm, M>) -> Option<Turn<'vm, M>> {
@@ -43,7 +41,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let Fault { here, request, .. } = *fault;
         let orders = self.orders_around(fault, prealloc);
-        // A size that nobody can give costs a look at a word or two, and no turn.
+        // An order that no block offers costs one or two loads and no further turn.
         let there = orders.filter(|order| prealloc.has_batch(order) || self.vm.may_have_run(order));
         for order in orders.iter().take_while(|order| !there.contains(*order)) {
             prealloc.give_up(order);
@@ -68,8 +66,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Some(self.fill_range(fault, range, first, order))
     }
 
-    /// Sizes whose aligned pages lie in the VMA and are all empty. Each entry is looked at
-    /// once, the nearest first: the pages of a size are among those of the next.
+    /// The orders whose aligned pages lie in the VMA and are all empty. Each entry is read once,
+    /// the nearest first: the pages of one order are part of those of the next.
     fn orders_around(&self, fault: &Fault<'_>, prealloc: &Prealloc<'vm, M>) -> Orders {
         let (found, table) = (fault.found, fault.leaf_table());
         let allowed = self.huge_orders(found.flags()).and(Orders::MID).and(prealloc.untried());
@@ -96,7 +94,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let table = fault.leaf_table();
         let rights = found.entry_rights();
-        // Hardware that leaves marks to software would fault for each neighbour.
+        // Hardware that leaves A/D bits to software would fault for each neighbour.
         let marks_all = !self.vm.machine.marks_entries();
         let mut nr_filled = 0;
         let mut has_page = false;

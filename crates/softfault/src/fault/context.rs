@@ -1,4 +1,4 @@
-//! What an attempt works on: the request, the CPU it runs on, the VMA it found.
+//! The context of an attempt: the request, the CPU it runs on, the VMA it found.
 
 use super::find::{FoundVma, hinted_table};
 use super::request::Request;
@@ -13,18 +13,17 @@ use crate::policy::huge::Orders;
 use crate::section::InSection;
 use crate::space::AddressSpace;
 
-/// The lines that a fault writes besides entry and descriptor. Valid until the
-/// next wait, after which the caller may run on another CPU (I2).
+/// The cache lines that a fault writes besides entry and descriptor. Valid until the next wait,
+/// after which the caller may run on another CPU (I2).
 #[derive(Clone, Copy)]
 pub(crate) struct Here<'a> {
     pub(crate) cpu: &'a CpuData,
     pub(crate) rss: &'a RssLine,
 }
 
-/// One attempt: built once its VMA is found, valid in its section. The first turn's
-/// own way takes it by value and keeps it in registers. What is not inlined there gets
-/// a reference to a copy, `&{ fault }`: it is stored on the way to that call and on no
-/// other.
+/// One attempt, built when its VMA is found and valid in its section. The fast path takes it by
+/// value and keeps it in registers. Functions that are not inlined get a reference to a copy, `&{
+/// fault }`, so that it is stored on the way to those calls only.
 #[derive(Clone, Copy)]
 pub(crate) struct Fault<'a> {
     pub(crate) here: Here<'a>,
@@ -38,15 +37,15 @@ pub(crate) struct Fault<'a> {
 pub(crate) struct Lost;
 
 impl Fault<'_> {
-    /// The leaf table of the page, once its entry has been found: both ways to the
-    /// entry leave its table in the hint.
+    /// The leaf table of the page, after its entry was found: both lookups of the entry store its
+    /// table in the hint.
     #[inline(always)]
     pub(crate) fn leaf_table(&self) -> Pfn {
         debug_assert!(self.here.cpu.hint.stretch.get() != 0);
         hinted_table(self.here.cpu)
     }
 
-    /// What the policy is asked where pages larger than a base page are allowed.
+    /// The question for the policy where pages larger than a base page are allowed.
     pub(crate) fn question(&self, orders: Orders, knobs: HugeNow) -> FaultQuestion {
         FaultQuestion {
             access: self.request.access_for_policy(),

@@ -1,13 +1,12 @@
-//! The slow half of copy-on-write, outside the section.
+//! The slow half of copy-on-write, which runs outside the section.
 //!
-//! The entry is `Busy` and ours, which keeps three things in place: the old
-//! frame (its count still has our mapping), the table (nobody frees one with a
-//! foreign `Busy` in it), and the page (everyone who wants it waits).
+//! The fault owns the entry, which is `Busy`. That keeps three things in place: the old frame (its
+//! count still includes this mapping), the table (a removal does not free a table that has a
+//! foreign `Busy` entry), and the page (everyone else waits for it).
 //!
-//! old -> Busy -> shootdown -> copy -> new: between the shootdown and the new
-//! entry no CPU has a translation, so no two CPUs ever see two frames, nobody
-//! writes the old one while it is copied, and the sequence is the
-//! break-before-make that Arm and RISC-V demand.
+//! old -> Busy -> shootdown -> copy -> new: between the shootdown and the new entry no CPU has a
+//! translation. So no two CPUs ever see different frames, nobody writes the old frame while it is
+//! copied, and the sequence is the break-before-make that Arm and RISC-V require.
 
 use super::FaultDone;
 use crate::account::Event;
@@ -20,7 +19,7 @@ use crate::space::AddressSpace;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 
-/// A copy under way. Has to be finished; it cannot fail.
+/// A copy in progress. It has to be finished and cannot fail.
 #[must_use]
 pub(crate) struct Copying<'vm, M: Machine> {
     pub(crate) slot: Slot<'vm, M::Format>,
@@ -38,12 +37,11 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         let page = PageRange::new(self.vpn, Vpn(self.vpn.0 + 1));
         space.shootdown(Flush::Pages(page));
         if !from_zero {
-            // Only now: while a fork is under way another CPU may still have a
-            // translation that writes, and what it wrote belongs in the copy. And
-            // wait: a section that saw the old entry may be writing to the frame (a
-            // system call's store), or reading it; the mapping that keeps it may be
-            // dropped by another space as soon as ours is. The zero frame nobody
-            // writes and nothing frees: who still reads it reads what was there.
+            // Not earlier: during a fork another CPU may still have a writable translation, and
+            // what it wrote belongs in the copy. The wait is for sections that saw the old entry:
+            // they may be writing to the frame (a system call's store) or reading it, and another
+            // space may drop the last mapping as soon as ours is gone. The zero frame is never
+            // written or freed, so it needs no wait.
             space.wait_after_shootdown();
             mem::copy_frame(&vm.machine, self.to, self.old.pfn);
         }

@@ -1,8 +1,7 @@
-//! The slow half of copy-on-write of huge pages, outside the section: as
-//! `copy`, for 2 MiB.
+//! The slow half of copy-on-write of huge pages, outside the section: like `copy`, for 2 MiB.
 //!
-//! The entry is `Busy` and ours; the deposit stays where it is, since what comes
-//! is huge again.
+//! The fault owns the entry, which is `Busy`. The deposit stays, because the new mapping is huge
+//! again.
 
 use super::FaultDone;
 use crate::account::Event;
@@ -17,8 +16,8 @@ use crate::space::Vm;
 use crate::table::format::{Entry, Leaf, huge_order};
 use crate::table::place::PmdSlot;
 
-/// A huge mapping that is `Busy` and the fault's, to be split. Has to be
-/// finished; it cannot fail.
+/// A huge mapping that the fault has made `Busy` in order to split it. It has to be finished and
+/// cannot fail.
 #[must_use]
 pub(crate) struct Splitting<'vm, M: Machine> {
     pub(crate) pmd: PmdSlot<'vm, M::Format>,
@@ -31,7 +30,7 @@ impl<'vm, M: Machine> Splitting<'vm, M> {
     }
 }
 
-/// A copy of a huge page under way. Has to be finished; it cannot fail.
+/// A copy of a huge page in progress. It has to be finished and cannot fail.
 #[must_use]
 pub(crate) struct CopyingHuge<'vm, M: Machine> {
     pub(crate) pmd: PmdSlot<'vm, M::Format>,
@@ -51,8 +50,8 @@ impl<'vm, M: Machine> CopyingHuge<'vm, M> {
         let from_zero = vm.is_huge_zero(self.old.pfn);
         space.shootdown(Flush::Pages(self.pmd.span()));
         if !from_zero {
-            // As for a small page: what others wrote until now belongs in the copy,
-            // and sections that saw the old entry may still be at the old frames.
+            // As for a small page: what others wrote until now belongs in the copy, and sections
+            // that saw the old entry may still use the old frames.
             space.wait_after_shootdown();
             self.copy(vm);
         }

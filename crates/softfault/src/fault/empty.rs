@@ -1,7 +1,7 @@
-//! An empty entry gets its page; a missing table gets put in.
+//! Faults on an empty entry: installs the page, or a missing table.
 //!
-//! The four fault-locking modes differ here and nowhere else in how they exclude other
-//! faults. All of them run in a section, so removal is the same for all.
+//! The four fault-locking modes differ here only, in how they exclude other faults. All of them run
+//! in a section, so removal is the same for all.
 //!
 //! | mode | excludes by | writes shared lines |
 //! | --- | --- | --- |
@@ -29,8 +29,7 @@ use crate::table::walk::Walk;
 use crate::tunables::FaultLocking;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Puts a table where the walk found none. The loser of a race keeps its
-    /// frame.
+    /// Installs a table where the walk found none. The loser of a race keeps its frame.
     #[cold]
     pub(crate) fn add_table(
         &self,
@@ -50,8 +49,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         here.cpu.count(Event::TableInstall);
         here.rss.add(Rss::Tables, 1);
-        // From the top: the section is cheap, and one way through is easier to
-        // get right than two.
+        // Start over: the section is cheap, and one path is easier to get right than two.
         Turn::Again
     }
 
@@ -106,7 +104,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         let (desc, near) = self.vm.frames.desc_near(pfn);
         if let Some(next) = here.cpu.zeroed.peek() {
-            // Of the same group, so that one look at the sections is enough.
+            // Of the same kind, so that one read of the memory sections is enough.
             near.prefetch(next.0 as usize);
         }
         let index = found.index_of(request.vpn);
@@ -124,7 +122,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Installs and charges, as the fault-locking mode has it.
+    /// Installs and charges as the fault-locking mode requires.
     #[inline(always)]
     fn install(&self, fault: Fault<'_>, slot: Slot<'_, M::Format>, leaf: Leaf) -> Result<(), Lost> {
         let here = fault.here;
@@ -183,8 +181,8 @@ pub(super) fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
     let Fault { request, found, .. } = fault;
     let writes = request.access() == Access::Write;
     let mut rights = found.entry_rights();
-    // A forced write leaves the entry as the VMA has it; a page that is only
-    // read stays clean, and writable where nobody shares it.
+    // A forced write gives the entry only the VMA's rights. A page that is only read stays clean,
+    // and is writable if nobody shares it.
     if !found.flags().contains(VmaFlags::WRITE) {
         rights -= Rights::WRITE;
     }

@@ -1,4 +1,4 @@
-//! Which VMA, which rights: the tree, or the CPU's memory of its last answer.
+//! Finds the VMA and its rights: in the CPU's hint, or else in the tree.
 
 use super::request::{Request, Want};
 use super::{FaultError, Turn};
@@ -14,10 +14,10 @@ use crate::table::format::Format;
 use crate::table::walk::{self, Walk};
 use crate::tunables::FaultLocking;
 
-/// The VMA, as the CPU's hint has it, and its reference count for the fault-locking mode
-/// that has one. Read word by word from the hint: a copy of it would be stored in
-/// halves and loaded whole, which stalls (5 ns of a fault's 17, measured); through the
-/// CPU, whose address the fault has in a register: the hint's own would take another.
+/// The VMA in the CPU's hint, and its reference count for the fault-locking mode that uses one. The
+/// hint is read word by word: a copy would be stored in halves and loaded whole, which stalls store
+/// forwarding (5 ns of a fault's 17, measured). It is read through the CPU's data, whose address
+/// the fault has in a register anyway.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundVma<'vm> {
     cpu: &'vm CpuData,
@@ -58,14 +58,14 @@ impl FoundVma<'_> {
         self.cpu.hint.generation.get()
     }
 
-    /// Whether the VMA gives what the access needs. Any right at all lets a page
-    /// be read: no format here can express less, and Linux says the same.
+    /// Whether the VMA grants what the access needs. Any right implies read: no format here can
+    /// express less, and Linux does the same.
     #[inline(always)]
     pub(crate) fn allows(&self, request: Request) -> bool {
         let rights = self.flags().rights();
         match request.access() {
-            // As FOLL_FORCE in ptrace(2): private copies may be forced, what
-            // others share may not.
+            // As FOLL_FORCE in ptrace(2): writes to private memory may be forced, writes to shared
+            // memory may not.
             _ if request.want == Want::ForcedWrite => {
                 !self.flags().intersects(VmaFlags::SHARED | VmaFlags::MOVING) || rights.contains(Rights::WRITE)
             }
@@ -75,14 +75,14 @@ impl FoundVma<'_> {
         }
     }
 
-    /// How an attempt ends that the VMA does not allow. A VMA that is moving allows
-    /// nothing, so that only a fault that would be refused has to ask.
+    /// The outcome of an attempt that the VMA does not allow. A VMA that is moving allows nothing,
+    /// so only a fault that would be refused has to check for that.
     #[cold]
     pub(crate) fn refusal<'vm, M: Machine>(self) -> Turn<'vm, M> {
         if self.flags().contains(VmaFlags::MOVING) { Turn::Wait } else { Turn::Refused(FaultError::NoRights) }
     }
 
-    /// Rights that an entry may show at most.
+    /// The most rights that an entry may grant.
     #[inline(always)]
     pub(crate) fn entry_rights(&self) -> Rights {
         let rights = self.flags().rights();
@@ -97,10 +97,9 @@ pub(crate) fn hinted_table(cpu: &CpuData) -> Pfn {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Finds the VMA of a page. The hint is valid while the generation is the one it was
-    /// taken at: a writer publishes the tree, then the generation, and only then
-    /// waits for sections, so a section that still reads the old generation is
-    /// one that the writer waits for.
+    /// Finds the VMA of a page. The hint is valid while the generation is unchanged. A writer
+    /// publishes the tree, then the generation, and only then waits for sections. So it waits for
+    /// every section that still reads the old generation.
     #[inline(always)]
     pub(crate) fn find_vma<'s>(&'s self, inside: InSection<'s>, cpu: &'s CpuData, vpn: Vpn) -> Option<FoundVma<'s>> {
         inside.assert_of(&self.data.cpus);
@@ -123,7 +122,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn find_in_tree<'s>(&'s self, inside: InSection<'s>, cpu: &CpuData, generation: u64, vpn: Vpn) -> Option<&'s Word> {
         let hint = &cpu.hint;
         let found = self.tree_in(inside).lookup(vpn)?;
-        // `split` needs the reference count of each VMA it finds: no hint of it lasts.
+        // `split` takes the reference count of each VMA it finds, so it stores no hint.
         let lasts = self.vm.tunables.fault_locking != FaultLocking::Split;
         hint.space.set(if lasts { self.id } else { 0 });
         hint.generation.set(generation);
@@ -137,8 +136,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Some(found.refs)
     }
 
-    /// In the section of [`find_vma`](Self::find_vma), after it: the entry of `vpn`, if it
-    /// is in the leaf table that the CPU used last.
+    /// The entry of `vpn`, if it is in the leaf table that the CPU used last. Called after
+    /// [`find_vma`](Self::find_vma), in the same section.
     #[inline(always)]
     pub(crate) fn leaf_by_hint(&self, inside: InSection<'_>, cpu: &CpuData, vpn: Vpn) -> Option<Slot<'vm, M::Format>> {
         inside.assert_of(&self.data.cpus);
@@ -146,7 +145,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         is_same.then(|| walk::leaf_slot(&self.vm.machine, hinted_table(cpu), vpn))
     }
 
-    /// The same from the root; the leaf table is remembered.
+    /// Walks to the entry from the root and stores the leaf table in the hint.
     #[inline(never)]
     pub(crate) fn walk_from_root(&self, inside: InSection<'_>, cpu: &CpuData, vpn: Vpn) -> Walk<'vm, M::Format> {
         inside.assert_of(&self.data.cpus);

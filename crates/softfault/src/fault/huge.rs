@@ -1,20 +1,19 @@
-//! Huge pages in a fault: an empty stretch gets one, a mapped one is widened,
-//! copied or split.
+//! Huge pages in a fault: maps one into an empty PMD range, or widens, copies or splits one that is
+//! mapped.
 //!
 //! ```text
 //! hole of level 1 ─▶ policy ─▶ folio, deposit, twin in hand? ─▶ lock the entry
 //!    ─▶ is the tree still the one that was asked? ─▶ deposit ─▶ mapping
 //! ```
-//! Everything may fail here and falls back: to a smaller size, at last to 4 KiB
-//! in a leaf table, in the same VMA, without anybody being told. What failed is
-//! not tried again in the same fault.
+//! Everything here may fail and falls back to a smaller size, at last to 4 KiB in a leaf table. The
+//! program does not notice. A size that failed is not tried again in the same fault.
 //!
-//! The look at the generation after the lock (fences on both sides) is what lets
-//! an operation that puts an edge of a VMA inside a stretch go without waiting
-//! for sections: it publishes, then looks at the entry (`space/split.rs`).
+//! The generation is checked after the entry is locked, with fences on both sides. So an operation
+//! that puts an edge of a VMA inside a PMD range need not wait for sections: it publishes, then
+//! reads the entry (`space/split.rs`).
 //!
-//! Neighbours: `prealloc` brings what is needed, `copy_huge` is the slow half.
-//! Locks on entry: a section, whose token each [`Fault`] has.
+//! `prealloc` obtains the frames; `copy_huge` is the slow half. Locks on entry: a section, whose
+//! token each [`Fault`] has.
 
 use super::context::{Fault, Here, Lost};
 use super::copy_huge::{CopyingHuge, Splitting};
@@ -38,8 +37,8 @@ use crate::table::place::PmdSlot;
 use crate::table::pmd;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// The walk ended above the leaf tables: a huge page if one is allowed and
-    /// fits, else the table that is missing.
+    /// The walk ended above the leaf tables: maps a huge page if one is allowed and fits, else
+    /// installs the missing table.
     #[cold]
     pub(crate) fn fix_hole(
         &self,
@@ -63,8 +62,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.add_table(fault, hole.slot, prealloc)
     }
 
-    /// The huge size, or none: allowed by knobs and VMA, all of it inside the VMA,
-    /// and not tried before.
+    /// The huge order, if knobs and VMA allow it, its whole span is inside the VMA, and it has not
+    /// failed before.
     fn orders_of_hole(&self, fault: &Fault<'_>, hole: &PmdSlot<'_, M::Format>, prealloc: &Prealloc<'vm, M>) -> Orders {
         let found = fault.found;
         if hole.slot.level != 1 || found.object() != ObjectId::NONE || !found.covers(hole.span()) {
@@ -115,7 +114,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let twin = self.twin_of(&hole);
         let zero = self.vm.frames.huge_zero().get();
-        // The parts are asked for last: what is taken from the hand has to be used.
+        // The frames are taken last: what is taken from the preallocation has to be used.
         let Some((zero, parts)) = zero.and_then(|zero| Some((zero, prealloc.parts(twin)?))) else {
             return Turn::Need(Need::HugeZero { twin });
         };
@@ -168,7 +167,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// A huge mapping is there but the access faulted all the same.
+    /// A huge mapping is present, but the access faulted.
     #[cold]
     pub(crate) fn fix_huge(
         &self,
@@ -179,8 +178,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let seen = pmd.slot.observe();
         match seen.entry {
-            // A call has published VMAs that end within the huge page and will split it.
-            // Until then no right of one of them is a right to all of it (I16).
+            // An operation has published VMAs that end within the huge page, and will split it.
+            // Until then no VMA's rights apply to all of it (I16).
             Entry::Leaf(_) if !found.covers(pmd.span()) => split(here, pmd, seen),
             Entry::Leaf(leaf) if request.wants_own() && !leaf.rights.contains(Rights::WRITE) => {
                 self.cow_break_huge(fault, pmd, seen, leaf, prealloc)
@@ -191,9 +190,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// A write to a huge page that is not writable: kept if it is ours alone,
-    /// copied whole if that is wanted and possible, else split, and the small
-    /// page is looked at in the next turn.
+    /// A write to a huge page that is not writable: reused if only this space maps it, copied whole
+    /// if that is wanted and possible, else split; the next turn handles the small page.
     fn cow_break_huge(
         &self,
         fault: &Fault<'_>,
@@ -234,8 +232,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// Takes the mapping, to be split before the small page is looked at. Not in a notice:
-/// the slow half refuses that fault, and nobody would end the entry.
+/// Takes the mapping in order to split it. Not in a notice: the slow half refuses such a fault, and
+/// nobody would resolve the entry.
 fn split<'vm, M: Machine>(here: Here<'_>, pmd: PmdSlot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
     if here.cpu.is_telling() {
         return Turn::Again;

@@ -1,4 +1,4 @@
-//! The conductor: one fault, one way through the house.
+//! The fault handler: the steps of one fault, in order.
 //!
 //! ```text
 //! section ┬ space    which VMA, which rights          find.rs
@@ -9,13 +9,13 @@
 //!         └ account  counters
 //! outside   whatever is slow: refill, zero, copy, shoot down, wait
 //! ```
-//! [`attempt`](AddressSpace::attempt) runs in one section and decides
-//! everything from what it sees there. What it cannot do inside comes back as a
-//! value; the conductor does it with nothing held and attempts again from the
-//! top. Only frames that are the fault's alone are carried from turn to turn.
+//! [`attempt`](AddressSpace::attempt) runs in one section and decides everything from what it sees
+//! there. What it may not do inside it returns as a value. The caller does that with nothing held,
+//! and attempts again from the top. Only frames that the fault owns alone are kept from turn to
+//! turn.
 //!
-//! A refusal of frames leaves the fault's hands empty. Then `space/reclaim.rs` frees
-//! some, if it can, and the next turn begins; three times at most.
+//! When frames are refused, the fault holds none. Then `space/reclaim.rs` frees some, if it can,
+//! and the next turn begins; three times at most.
 
 mod batch;
 mod context;
@@ -54,26 +54,26 @@ use prealloc::{Need, Prealloc};
 pub(crate) enum Turn<'vm, M: Machine> {
     Done(FaultDone),
     Refused(FaultError),
-    /// Something is wanted that may not be made in a section.
+    /// A frame is needed that may not be obtained in a section.
     Need(Need),
-    /// An entry, or the VMA, belongs to an operation for a moment.
+    /// An operation owns the entry or the VMA for a moment.
     Wait,
-    /// A step was taken, a table or a page of an object put in: from the top.
+    /// One step was made: a table, or a page of an object, was installed. Start over.
     Again,
-    /// A race was lost; what was in hand stays in hand.
+    /// A race was lost; preallocated frames are kept.
     Raced,
-    /// Subscribers have to be told of these pages before their entry is taken; what
-    /// they will get is in hand.
+    /// Subscribers have to be told of these pages before their entry is taken. The frames for them
+    /// are preallocated.
     Tell(PageRange),
-    /// The entry is ours; the copy has to be made outside.
+    /// The fault owns the entry; the copy has to be made outside the section.
     Copy(Copying<'vm, M>),
     /// The same for a huge page.
     CopyHuge(CopyingHuge<'vm, M>),
-    /// A huge mapping is ours, to be split before the page is looked at.
+    /// The fault owns a huge mapping, which has to be split first.
     Split(Splitting<'vm, M>),
-    /// The page was swapped out; a frame for it is in hand.
+    /// The page was swapped out; a frame for it is preallocated.
     SwapIn(SwapSlot),
-    /// A page of an object was swapped out, and is the fault's to read.
+    /// A page of an object was swapped out, and this fault reads it.
     ReadShared(Transit<'vm, M>),
     /// It is on its way to the swap area or back.
     Sleep(FolioWait),
@@ -94,8 +94,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Panics
     ///
-    /// In [`Machine::notify`], unless one look at the page settles the fault without
-    /// a frame. The address space is as before.
+    /// In [`Machine::notify`], unless the first turn can finish the fault without a frame. The
+    /// address space is as before.
     ///
     /// Source: what it does for the program is in mmap(2) and sigaction(2); how
     /// is in `docs/design.md`.
@@ -105,8 +105,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.turn(Request { vpn: Vpn(addr >> PAGE_SHIFT), want: Want::Access(access) })
     }
 
-    /// The same for the core's own callers: one copy for all of them, so that the
-    /// port's handler has one to itself, with no call on the way.
+    /// Like `handle_fault`, for callers in the core: one copy for all of them, so that the port's
+    /// handler gets an inlined copy of its own.
     #[inline(never)]
     pub(crate) fn fault(&self, request: Request) -> Result<FaultDone, FaultError> {
         self.turn(request)
@@ -124,8 +124,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// All that is slow, and the turns after it. Apart from the first turn, which
-    /// most faults end in, so that this costs them no registers.
+    /// The slow steps and the turns after them. Out of line, so that they cost no registers in the
+    /// first turn, in which most faults end.
     #[inline(never)]
     fn go_on(
         &self,
@@ -136,8 +136,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.assert_outside();
         let (mut told, mut retries, mut is_major) = (None, Retries::default(), false);
         loop {
-            // Of all that is slow, only a copy comes before the end of a notice: nothing
-            // is waited for between the two.
+            // Of the slow steps, only a copy comes before the end of a notice: nothing waits
+            // between the two.
             if !matches!(turn, Turn::Copy(_) | Turn::CopyHuge(_)) {
                 prealloc.set_told(0);
                 told = None;
@@ -151,7 +151,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
                 Turn::Refused(FaultError::NotMapped) if self.grow_for(request, &mut prealloc) => {}
                 Turn::Refused(error) => return Err(self.refuse(error)),
-                // A preallocation that is refused is empty.
+                // When `bring` fails, the preallocation is empty.
                 Turn::Need(need) => {
                     let before = self.vm.nr_reclaimed();
                     if let Err(refused) = prealloc.bring(need)
@@ -213,8 +213,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Grows a stack to reach the page, if there is one below which it lies. Waits
-    /// for the writer lock, whose holder may be waiting for frames.
+    /// Grows the stack above the page, if there is one, to include it. Waits for the writer lock,
+    /// whose holder may be waiting for frames.
     fn grow_for(&self, request: Request, prealloc: &mut Prealloc<'vm, M>) -> bool {
         prealloc.give_back_all();
         self.grow_stack(request.vpn)

@@ -3,8 +3,7 @@
 use crate::account::Event;
 use crate::addr::Order;
 
-/// What was done. Only for the curious: every variant means that the access can
-/// be tried again.
+/// What was done. Informational: every variant means that the access can be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultDone {
@@ -22,12 +21,12 @@ pub enum FaultDone {
     Shared,
     /// A private copy of a page that others have too.
     Copied,
-    /// The page was the space's alone already and may now be written.
+    /// Only this space maps the page; it may be written now.
     Reused,
-    /// Rights that the VMA gives and the entry did not show yet.
+    /// The entry was given rights that the VMA grants and it lacked.
     Widened,
-    /// The entry allowed the access and is now accessed, and dirty for a store:
-    /// hardware that does not do that itself faults for it.
+    /// The entry allowed the access and is now accessed, and dirty for a store. Hardware that does
+    /// not set these bits itself faults for them.
     Marked,
     /// A page that had been swapped out.
     SwappedIn,
@@ -52,8 +51,7 @@ pub enum FaultError {
     /// The page was swapped out, and the machine could not read it: SIGBUS, `BUS_ADRERR`. The
     /// next fault tries again.
     NotRead,
-    /// No frame; nothing was changed. What happens now is the embedder's to
-    /// decide.
+    /// No frame; nothing was changed. The embedder decides what happens next.
     OutOfFrames,
 }
 

@@ -1,4 +1,4 @@
-//! What a fault carries from turn to turn: frames that are its alone.
+//! Preallocated frames: what a fault keeps from turn to turn. It owns them alone.
 
 use crate::addr::{Order, Pfn};
 use crate::cpu::CpuData;
@@ -20,13 +20,13 @@ use large::Large;
 pub(crate) enum Need {
     /// One frame.
     Frame(Fill),
-    /// Adjacent frames of zeroes, to be touched first at this one.
+    /// Adjacent zeroed frames, of which this one is touched first.
     Batch { order: Order, sub_page: u32 },
-    /// The same for a page of an object, which is to have that size, or a smaller one down to
-    /// the least.
+    /// The same for a page of an object, of that order or a smaller one, down to the object's
+    /// least.
     Folio { order: Order, sub_page: u32, least: Order },
-    /// A huge frame of zeroes, with what a new huge mapping takes. `advice` says
-    /// how hard to try.
+    /// A zeroed huge frame, with the tables that a new huge mapping needs. `advice` says how hard
+    /// to try.
     Huge { sub_page: u32, twin: Twin, advice: HugeAdvice },
     /// The right to claim the place of a large page in an object: frames come after that.
     Place,
@@ -44,14 +44,14 @@ pub(crate) enum Twin {
     Missing,
 }
 
-/// The fault's frames. What is left at the end goes back.
+/// The fault's frames. What is left at the end is freed.
 pub(crate) struct Prealloc<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// One frame of each [`Fill`].
     singles: [Option<Pfn>; Fill::ALL.len()],
     /// Everything for larger sizes; empty in the first turn.
     large: Large,
-    /// From before the first frame came until all are in use or back (I28).
+    /// The hold: from before the first frame was claimed until all are in use or freed (I28).
     held: Option<Held<'vm>>,
 }
 
@@ -61,15 +61,14 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
         Prealloc { vm, singles: [None; Fill::ALL.len()], large: Large::default(), held: None }
     }
 
-    /// The end of a fault that was done in its first turn: only a turn that fails
-    /// leaves something in the hand.
+    /// Ends a fault that was done in its first turn: only a turn that fails leaves frames here.
     #[inline(always)]
     pub(crate) fn forget_empty(self) {
         debug_assert!(self.singles == [None; Fill::ALL.len()] && self.held.is_none());
         core::mem::forget(self);
     }
 
-    /// Outside the section: gets what was lacking.
+    /// Obtains what was lacking. Outside sections.
     pub(crate) fn bring(&mut self, need: Need) -> Result<(), OutOfFrames> {
         match need {
             Need::Frame(fill) => self.singles[fill as usize] = Some(self.obtain(fill)?),
@@ -80,8 +79,8 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
         Ok(())
     }
 
-    /// One frame. Refused only after the preallocation has been emptied: what it has may be
-    /// the last frames there are, and nobody waits while he holds some.
+    /// Allocates one frame. It is refused only after the preallocation was emptied: that may
+    /// contain the last frames, and nobody may wait while it holds frames.
     fn obtain(&mut self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         if self.held.is_some() {
             if let Ok(pfn) = self.vm.source().frame(fill) {
@@ -100,7 +99,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
         self.held.get_or_insert_with(|| vm.hold());
     }
 
-    /// Empties the preallocation: before the fault waits for anybody.
+    /// Empties the preallocation, before the fault waits.
     #[cold]
     pub(crate) fn give_back_all(&mut self) {
         for fill in Fill::ALL {
@@ -109,12 +108,12 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
             }
         }
         self.give_back_large();
-        // Last: all is in sight again.
+        // Last: all frames can be found again.
         self.held = None;
     }
 
-    /// One frame, from the hand or the CPU's frame cache, which a thief empties only after a wait for
-    /// sections.
+    /// Takes one frame, from the preallocation or from the CPU's frame cache, which a thief empties
+    /// only after a wait for sections.
     #[inline(always)]
     pub(crate) fn take(&mut self, fill: Fill, inside: InSection<'_>, cpu: &CpuData) -> Option<Pfn> {
         self.vm.assert_inside(inside);
@@ -127,12 +126,12 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
         cpu.frame_cache(fill).pop()
     }
 
-    /// Back into the hand, untouched.
+    /// Puts an untouched frame back into the preallocation.
     #[cold]
     pub(crate) fn keep(&mut self, fill: Fill, pfn: Pfn) {
         self.vm.frames.desc(pfn).clear();
         debug_assert!(self.singles[fill as usize].is_none());
-        // In the section in which the frame may have left the frame cache.
+        // In the section in which the frame may have been taken from the frame cache.
         self.hold();
         self.singles[fill as usize] = Some(pfn);
     }

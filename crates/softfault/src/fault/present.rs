@@ -1,4 +1,4 @@
-//! A page is there but the access faulted all the same.
+//! A page is present, but the access faulted.
 
 use super::context::Fault;
 use super::copy::Copying;
@@ -31,24 +31,24 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.widen(fault, slot, seen, leaf)
     }
 
-    /// Gives the entry, whatever its size, the rights that need no decision.
+    /// Gives an entry of any level the rights that need no decision.
     pub(crate) fn widen(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let private = !found.flags().contains(VmaFlags::SHARED);
-        // A fault only widens: a right that the VMA gave up goes with mprotect's
-        // sweep, which knows that it has to shoot down. And only a look at the
-        // counts may add the write right to a private page: `cow_break`.
+        // A fault only adds rights. mprotect's sweep removes those that the VMA no longer grants,
+        // because it has to shoot down. Only `cow_break`, which reads the counts, may make a
+        // private page writable.
         let kept_back = if private { Rights::WRITE } else { Rights::empty() };
         let want = (found.entry_rights() - kept_back) | leaf.rights;
         if leaf.rights == want {
-            // The CPU's hint may name a table that a removal has taken and not announced
-            // yet. The hardware finds `Busy` above it and faults again.
+            // The CPU's hint may name a table that a removal has taken and not yet announced. The
+            // hardware finds `Busy` above it and faults again.
             if slot.level == 0 && matches!(self.walk(fault.inside, request.vpn), Walk::Owned) {
                 return Turn::Wait;
             }
             return self.mark_used(fault, slot, seen, leaf);
         }
-        // Marked as well: hardware without these bits would fault for them next.
+        // Sets the A/D bits as well: hardware that does not set them would fault for them next.
         match slot.set_rights_for(seen, want, request.access()) {
             Ok(()) => {
                 here.count_done(Event::Spurious);
@@ -58,8 +58,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The entry allows the access. Hardware that does not make entries accessed and
-    /// dirty (RISC-V with Svade, Arm without FEAT_HAFDBS) faults until somebody does.
+    /// The entry allows the access. Hardware that does not set accessed and dirty (RISC-V with
+    /// Svade, Arm without FEAT_HAFDBS) faults until software does.
     fn mark_used(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen, leaf: Leaf) -> Turn<'vm, M> {
         let Fault { here, request, .. } = *fault;
         let is_marked = leaf.accessed && (leaf.dirty || request.access() != Access::Write);
@@ -84,7 +84,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.is_sole_mapping(fault.inside, slot, leaf.pfn) {
             return self.reuse(fault, slot, seen);
         }
-        // A frame first, then the entry: nothing may fail once it is Busy.
+        // The frame first, then the entry: nothing may fail once it is `Busy`.
         let fill = if from_zero { Fill::Zeroed } else { Fill::Raw };
         let Some(to) = prealloc.take(fill, fault.inside, here.cpu) else { return Turn::Need(Need::Frame(fill)) };
         // In the section in which the entry is taken: see `subscribe`.
@@ -102,8 +102,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The page may be ours alone: decided under the entry's lock bit, since
-    /// fork raises the count only with the bit in hand (I13).
+    /// Whether only this space maps the page is decided under the entry's lock bit, because fork
+    /// raises the count only while it owns that bit (I13).
     pub(crate) fn reuse(&self, fault: &Fault<'_>, slot: Slot<'vm, M::Format>, seen: Seen) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         let Ok(leaf) = slot.lock(seen) else { return Turn::Raced };
@@ -114,8 +114,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // Rights only widen here, as in `widen`.
         let rights = found.entry_rights() | leaf.rights;
         if !found.flags().contains(VmaFlags::WRITE) {
-            // A forced write, or a pin: the frame is private, and that is what they
-            // asked.
+            // A forced write, or a pin: the frame is private now, which is what was asked for.
             slot.unlock(Leaf { rights, ..leaf });
             here.count_done(Event::CowReuse);
             return Turn::Done(FaultDone::Reused);

@@ -1,8 +1,8 @@
-//! What a fault is asked for.
+//! The request of a fault.
 
 use crate::addr::{Access, Vpn};
 
-/// What a fault is about. Two words, so that it stays in registers.
+/// The page and the purpose. Two words, so that it stays in registers.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) vpn: Vpn,
@@ -14,11 +14,10 @@ pub(crate) struct Request {
 pub(crate) enum Want {
     /// An access of the program's.
     Access(Access),
-    /// A write for which rights of the VMA do not matter: a debugger's, a program
-    /// loader's.
+    /// A write that ignores the rights of the VMA: by a debugger or a program loader.
     ForcedWrite,
-    /// A private page that no other space maps, whether it may be written or not:
-    /// what a pin for reading needs, too. Shared memory is only read.
+    /// A private page that no other space maps, whether it may be written or not. A pin for reading
+    /// needs that, too. Shared memory is only read.
     Unshare,
 }
 
@@ -38,8 +37,7 @@ impl Request {
         matches!(self.want, Want::Access(Access::Write) | Want::ForcedWrite | Want::Unshare)
     }
 
-    /// The access that the policy is asked about: a page of the space's own is asked
-    /// for as a write is.
+    /// The access for the policy: unsharing counts as a write.
     #[inline(always)]
     pub(crate) fn access_for_policy(self) -> Access {
         if self.wants_own() { Access::Write } else { self.access() }

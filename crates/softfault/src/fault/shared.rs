@@ -1,4 +1,4 @@
-//! An empty entry of shared memory: the object's frame, made if there is none.
+//! Faults on an empty entry of shared memory: maps the object's frame, or first makes one.
 
 use super::context::Fault;
 use super::prealloc::{Need, Prealloc};
@@ -54,7 +54,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Again
     }
 
-    /// Begins to read a page that was swapped out; the first who wants it does so for all.
+    /// Begins to read a page that was swapped out; the first fault reads it for all.
     #[cold]
     fn bring_shared(
         &self,
@@ -65,8 +65,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let ObjectSlot::Page(at) = *place else { return Turn::Raced };
-        // Not from the CPU's frame cache: nothing is begun in the first turn, after which a subscriber's call
-        // panics.
+        // Not from the CPU's frame cache: a fault in a notice panics after its first turn, so the first turn
+        // may not begin a read.
         let Some(pfn) = prealloc.take_brought(Fill::Shared) else { return Turn::Need(Need::Frame(Fill::Shared)) };
         match self.vm.begin_to_read(fault.inside, (fault.found.object(), index), at, swapped, pfn) {
             Ok(transit) => Turn::ReadShared(transit),
@@ -77,7 +77,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Puts in a folio around a page that is missing, or a node on the way to it.
+    /// Fills in a folio around a missing page, or a node on the way to it.
     #[cold]
     fn fill_folio(
         &self,
@@ -126,8 +126,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
-        // Before the entry: who takes the page out of its object waits for this section, and
-        // then looks whether there may be entries.
+        // Before the entry: whoever removes the page from its object waits for this section, and
+        // then checks whether there may be entries.
         self.vm.frames.desc(frame.head()).note_mapped(request.access());
         let dirty = request.access() == Access::Write;
         let leaf = Leaf { pfn: frame.pfn, rights: found.entry_rights(), accessed: true, dirty };

@@ -6,14 +6,14 @@
 //! section   VMA, rights and entry again: it names the slot still? ─▶ the page
 //! outside   the slot: one reader less, and one entry less if it has changed
 //! ```
-//! The reader keeps the slot what it is. If the slot had become another page's before that, what
-//! was read is that page, and the entry cannot name the slot any more: it would have to be an
-//! entry of that page (I48). So one look at the entry decides, and no section spans the read.
+//! A reader keeps the slot from being reused. If the slot was reused before that, the read returns
+//! the other page, and the entry no longer names the slot: only entries of that page do (I48). So
+//! one read of the entry decides, and no section spans the I/O.
 //!
-//! Each entry gets a frame of its own, also where others name the slot: it may be written at once.
+//! Each entry gets a frame of its own, even if others name the slot, so it may be writable at once.
 //!
-//! Locks on entry: none, no section. The preallocation has a frame, and is counted as held meanwhile: the
-//! machine waits for nobody who waits for a frame.
+//! Locks on entry: none, no section. The preallocation has a frame and counts as held during the read:
+//! the machine must not wait for anybody who waits for a frame.
 
 use super::context::{Fault, Here};
 use super::empty::new_leaf;
@@ -39,8 +39,8 @@ enum Read {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Brings the page of the slot to the frame in the preallocation, and the entry of the request to that,
-    /// if it names the slot still.
+    /// Reads the page of the slot into the preallocated frame, and maps that frame if the entry still names
+    /// the slot.
     #[cold]
     pub(crate) fn swap_back(&self, request: Request, slot: SwapSlot, prealloc: &mut Prealloc<'vm, M>) -> Turn<'vm, M> {
         let vm = self.vm;
@@ -74,19 +74,20 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// In a section of its own: the entry, if it is what it was.
+    /// Changes the entry, in a section of its own, if it is unchanged.
     fn enter_swapped(&self, request: Request, slot: SwapSlot, pfn: Pfn, read: Read) -> Turn<'vm, M> {
         let section = self.section();
         let (inside, cpu) = (section.inside(), section.cpu());
         let here = Here { cpu, rss: self.rss_line(section.id()) };
-        // Whatever has changed is the next attempt's to say.
+        // The next attempt handles whatever has changed.
         let Some(found) = self.find_vma(inside, cpu, request.vpn) else { return Turn::Raced };
         if !found.allows(request) {
             return Turn::Raced;
         }
         let entry = match self.walk_from_root(inside, cpu, request.vpn) {
             Walk::Leaf(entry) => entry,
-            // The attempt may find its entry by the hint, and read again, until the owner is done.
+            // The attempt may find its entry through the hint, and read again, until the owner is
+            // done.
             Walk::Owned => return Turn::Wait,
             Walk::Hole(_) | Walk::Huge(_) => return Turn::Raced,
         };
@@ -99,7 +100,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let desc = self.vm.frames.desc(pfn);
         desc.assign(FrameKind::Anon, 1, self.family, found.index_of(request.vpn));
-        // Dirty: nothing else has what the page had.
+        // Dirty: there is no other copy of the content.
         let leaf = Leaf { dirty: true, ..new_leaf(Fault { here, request, found, inside }, pfn) };
         if entry.of_leaf_table().replace(seen, Entry::Leaf(leaf)).is_err() {
             desc.clear();
@@ -113,7 +114,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// A fault that is done, and has read a page of an object, was no minor one.
+    /// Counts a finished fault that has read a page of an object as major.
     #[cold]
     pub(crate) fn count_read_shared(&self) -> FaultDone {
         self.vm.count(Event::Pgmajfault, 1);
@@ -124,7 +125,7 @@ impl<M: Machine> AddressSpace<'_, M> {
 }
 
 impl Here<'_> {
-    /// Counts a fault that has brought a page back.
+    /// Counts a fault that has swapped a page in.
     fn count_swapped_in(self, read: Read) {
         let (event, faults) = if read == Read::Fetched {
             (Event::Pgmajfault, Rss::MajorFaults)

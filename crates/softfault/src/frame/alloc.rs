@@ -1,5 +1,4 @@
-//! Runs of frames inside a block, how many are free, and batches of single ones on their
-//! way back.
+//! Runs of frames inside a block, counts of free frames, and batches of frames to be freed.
 
 use super::runs::{BLOCK_WORDS, bits, run_starts};
 use super::summary::Kind;
@@ -11,8 +10,8 @@ use crate::pace::Pace;
 use crate::sync::Ordering;
 
 impl<M: Machine> Memory<M> {
-    /// Looks whether so many single frames are free, before they are asked for one
-    /// by one. Everywhere is as for one frame: the frame caches of others are emptied.
+    /// Checks that so many single frames are free before the caller claims them one by one.
+    /// `Search::Everywhere` empties the frame caches of other CPUs, as for one frame.
     pub(super) fn look_for(&self, nr_frames: u64, search: Search) -> Result<(), OutOfFrames> {
         if search == Search::Everywhere && !self.has_free(nr_frames) {
             self.steal_in_last_resort();
@@ -20,7 +19,7 @@ impl<M: Machine> Memory<M> {
         if self.has_free(nr_frames) { Ok(()) } else { Err(OutOfFrames::frames(nr_frames)) }
     }
 
-    /// Looks at as many frame caches and blocks as it takes to count so many.
+    /// Counts until it has found so many, and reads no further frame cache or block.
     fn has_free(&self, nr_frames: u64) -> bool {
         let (blocks, marked) = (&self.frames.blocks, self.frames.marked());
         let mut pace = Pace::new(&self.machine);
@@ -42,7 +41,7 @@ impl Frames {
             return None;
         }
         let block = self.blocks.at(b);
-        // Only where bits are clear: of a claim that is undone others see a part.
+        // Only where all bits are clear: others may see a part of a claim that is undone.
         let is_free = |at: &u64| (at / 64..(at + nr) / 64).all(|w| block.free_word(w as usize) == !0);
         let starts = |w: usize| bits(run_starts(block.free_word(w), nr.ilog2())).map(move |i| w as u64 * 64 + i);
         let found = match nr {
@@ -82,12 +81,12 @@ impl<'a, M: Machine> FreeBatch<'a, M> {
     pub(crate) fn new(memory: &'a Memory<M>) -> FreeBatch<'a, M> {
         FreeBatch { memory, base: 0, mask: 0 }
     }
-    /// Adds a frame that is the caller's alone.
+    /// Adds a frame that only the caller owns.
     #[inline]
     pub(crate) fn add(&mut self, pfn: Pfn) {
         self.add_described(pfn, self.memory.frames.desc(pfn));
     }
-    /// The same where its descriptor is known.
+    /// Like `add`, when the caller already has its descriptor.
     #[inline(always)]
     pub(crate) fn add_described(&mut self, pfn: Pfn, desc: &FrameDesc) {
         desc.clear();
@@ -98,7 +97,7 @@ impl<'a, M: Machine> FreeBatch<'a, M> {
         }
         self.mask |= 1 << (pfn.0 & 63);
     }
-    /// Apart, so that `add` stays small enough to be inlined.
+    /// Out of line, so that `add` stays small enough to be inlined.
     #[inline(never)]
     fn flush(&mut self) {
         if self.mask != 0 {

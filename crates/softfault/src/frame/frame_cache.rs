@@ -1,8 +1,8 @@
-//! Up to 64 adjacent frames in the hand of one CPU: a base and a mask.
+//! Per-CPU frame cache: up to 64 adjacent frames, as a base and a mask.
 //!
-//! Owner-only: the words are touched by the CPU inside its section, or by a
-//! thief that has raised the CPU's `attention` and waited for its section to
-//! end (I10). So taking a frame is two plain moves.
+//! The words are private to the CPU inside its section, or to a thief that has raised the CPU's
+//! `attention` and waited for its section to end (I10). So taking a frame is a plain load and a
+//! plain store.
 
 use crate::addr::Pfn;
 use crate::sync::Word;
@@ -12,7 +12,7 @@ use crate::sync::Word;
 pub struct FrameCache {
     /// First frame of the 64; a multiple of 64.
     pub(crate) base: Word,
-    /// Bit i: frame base + i is here.
+    /// Bit i: frame base + i is in the cache.
     pub(crate) mask: Word,
 }
 
@@ -27,14 +27,14 @@ impl FrameCache {
         self.mask.set(mask & (mask - 1));
         Some(Pfn(self.base.get() as u32 + mask.trailing_zeros()))
     }
-    /// The frame after the one that [`pop`](Self::pop) gave, if it is here: for
-    /// prefetching its descriptor.
+    /// The frame that [`pop`](Self::pop) would give next, if any, so that its descriptor can be
+    /// prefetched.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<Pfn> {
         let mask = self.mask.get();
         (mask != 0).then(|| Pfn(self.base.get() as u32 + mask.trailing_zeros()))
     }
-    /// Puts a frame back; `false` where it is not of this frame cache.
+    /// Puts a frame back; `false` if it is not one of the cache's 64.
     #[inline]
     pub(crate) fn put(&self, pfn: Pfn) -> bool {
         if u64::from(pfn.0) & !63 != self.base.get() {

@@ -1,28 +1,25 @@
 //! Held frames, and the last-resort turn: what an allocation does before it is refused.
 //!
-//! Frames that were claimed and are not in use yet (those of a refill on their way to a
-//! frame cache, a fault's preallocation, a table reserve, a block that compaction empties) stand in
-//! no bitmap and in no frame cache. Whoever has such frames counts as a holder from
-//! before the first claim until the last frame is in use or back (I28). Each CPU
-//! has a word for that, so that a refill writes no shared line. The holder ends on
+//! Frames that were claimed and are not in use yet (by a refill, a fault's preallocation, a table
+//! reserve, a block that compaction empties) are in no bitmap and in no frame cache. Their owner
+//! counts as a holder from before the first claim until the last frame is in use or freed (I28).
+//! Each CPU has a word that counts holders, so that a refill writes no shared line. A hold ends on
 //! the word on which it began, whichever CPU it runs on by then.
 //!
-//! A holder never waits for frames. An allocation that fails therefore gives back
-//! what its caller holds first, and then takes its last-resort turn ([`LastResort`]), where it
-//! is refused only if nobody else held anything while it looked. Nothing is reclaimed
-//! for it here: that is up to who was refused (`space/reclaim.rs`). One caller at a time
-//! has the turn, in the order in which they asked: two that claim and give back in
-//! turn would otherwise refuse, or delay, each other for ever. Whoever needs several
-//! frames gets all of them in one turn ([`obtain_all`](Memory::obtain_all)).
+//! A holder never waits for frames. So an allocation that fails first gives back what its caller
+//! holds, and then takes a last-resort turn ([`LastResort`]). There it is refused only if nobody
+//! else held frames while it searched. It reclaims nothing; a refused caller may
+//! (`space/reclaim.rs`). One caller at a time has the turn, in the order of requests. Otherwise two
+//! callers that claim and give back alternately could refuse or delay each other for ever. A caller
+//! that needs several frames gets all of them in one turn ([`obtain_all`](Memory::obtain_all)).
 //!
-//! A refusal takes a bounded number of attempts, whatever other programs do. Daemons
-//! claim nothing while somebody has the turn. After [`ATTEMPTS_BEFORE_FREEZE`] attempts the
-//! owner of the turn asks for a freeze. From then on whoever finds no frame in the CPU's
-//! frame cache within a section gives back what it holds and waits for a turn. Holds that had
-//! begun end: their owners wait for nobody who waits for frames. A new one needs a check
-//! that was made before, one per CPU at most, or a frame that was in a frame cache; an attempt
-//! during a freeze that is alone empties the frame caches. An attempt during a freeze is in vain
-//! only if one of these holds ended during it.
+//! A refusal takes a bounded number of attempts, whatever other programs do. Daemons claim nothing
+//! while an allocation has the turn. After [`ATTEMPTS_BEFORE_FREEZE`] attempts its owner asks for a
+//! freeze. From then on a caller that finds no frame in the CPU's frame cache gives back what it
+//! holds and waits for a turn. Holds that had begun end, because their owners wait for nobody who
+//! waits for frames. A new hold needs either a check that was made before the freeze, at most one
+//! per CPU, or a frame from a frame cache, and the first undisturbed attempt of a freeze empties
+//! those. An attempt during a freeze is in vain only if one of these holds ended during it.
 //!
 //! Locks on entry: none, no section, no frames that are counted here.
 
@@ -34,13 +31,12 @@ use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
-/// Last-resort attempts before the others have to stand back. A guess: most holds are
-/// refills, which end within a few, and nobody has to be delayed for these.
+/// Last-resort attempts before a freeze. A guess: most holds are refills, which end within a few
+/// attempts and need no freeze.
 pub(super) const ATTEMPTS_BEFORE_FREEZE: u32 = 16;
 
 impl<M: Machine> Memory<M> {
-    /// One frame, the caller's alone, which is counted as held. The caller holds
-    /// nothing else.
+    /// Allocates one frame, which counts as held. The caller holds nothing else.
     pub(crate) fn obtain_held(&self, fill: Fill) -> Result<(Pfn, Held<'_>), OutOfFrames> {
         self.frames.count_down(OutOfFrames::Frame)?;
         self.surely(&mut |search| {
@@ -55,8 +51,8 @@ impl<M: Machine> Memory<M> {
         })
     }
 
-    /// Attempts an allocation until it succeeds, or fails while no frame is out of
-    /// sight. A failed attempt keeps nothing.
+    /// Repeats an allocation until it succeeds, or fails while nobody else holds frames. A failed
+    /// attempt keeps nothing.
     pub(crate) fn surely<T>(
         &self,
         attempt: &mut dyn FnMut(Search) -> Result<T, OutOfFrames>,
@@ -69,8 +65,8 @@ impl<M: Machine> Memory<M> {
         self.last_resort().attempt(0, attempt)
     }
 
-    /// Several allocations, all or none, which are counted as held. `get` gives back
-    /// what it got where one is refused. The caller holds nothing else.
+    /// Makes several allocations, all or none, which count as held. `get` gives back what it got if
+    /// one is refused. The caller holds nothing else.
     pub(crate) fn obtain_all<T>(
         &self,
         get: &mut dyn FnMut(&Source<'_, M>) -> Result<T, OutOfFrames>,
@@ -81,20 +77,20 @@ impl<M: Machine> Memory<M> {
                 return Ok((all, held));
             }
         }
-        // Two that take the last frames by turns would both be refused: one at a
-        // time, and whoever waits for that holds none.
+        // Two callers that take the last frames alternately would both be refused. So one runs at a
+        // time, and a waiter holds nothing.
         let turn = self.last_resort();
         let held = self.hold();
         let all = get(&turn.source())?;
         Ok((all, held))
     }
 
-    /// For a holder, who may be refused while others have frames.
+    /// A source for a holder, which may be refused while others have frames.
     pub(crate) fn source(&self) -> Source<'_, M> {
         Source { vm: self, turn: None }
     }
 
-    /// The turn of an allocation that may be refused. The caller holds nothing.
+    /// Takes the last-resort turn. The caller holds nothing.
     pub(crate) fn last_resort(&self) -> LastResort<'_, M> {
         let turn = self.frames.turns.fetch_add(1, Ordering::Relaxed);
         while self.frames.nr_turns_over.load(Ordering::Acquire) != turn {
@@ -107,7 +103,7 @@ impl<M: Machine> Memory<M> {
 /// Where a holder gets one frame after another.
 pub(crate) struct Source<'a, M: Machine> {
     vm: &'a Memory<M>,
-    /// Of a caller who has the turn, and waits for what others hold.
+    /// Set if the caller has the turn and so waits for held frames.
     turn: Option<&'a LastResort<'a, M>>,
 }
 
@@ -117,7 +113,7 @@ impl<M: Machine> Source<'_, M> {
         self.attempt(OutOfFrames::Frame, &mut |search| self.vm.try_obtain(fill, search))
     }
 
-    /// Looks whether so many single frames are free.
+    /// Checks that so many single frames are free.
     pub(crate) fn look_for(&self, nr_frames: u64) -> Result<(), OutOfFrames> {
         self.attempt(OutOfFrames::frames(nr_frames), &mut |search| self.vm.look_for(nr_frames, search))
     }
@@ -135,26 +131,27 @@ impl<M: Machine> Source<'_, M> {
     }
 }
 
-/// The only allocation that waits for frames, until this is dropped. It may become
-/// a holder itself: the others wait for nothing, or for this turn with nothing held.
+/// The last-resort turn, until this is dropped. Its owner is the only one that waits for held
+/// frames. It may be a holder itself: all others wait for nothing, or for this turn with nothing
+/// held.
 #[must_use]
 pub(crate) struct LastResort<'vm, M: Machine>(&'vm Memory<M>);
 
-/// Who may hold frames, at one moment.
+/// A snapshot of the holders.
 pub(super) struct Holders {
-    /// The CPUs on which somebody may.
+    /// The CPUs that may have holders.
     marked: CpuSet,
-    /// Of those: the holders, and those that have ended.
+    /// On these: holders now, and holds that have ended.
     sum: u64,
 }
 
 impl<M: Machine> LastResort<'_, M> {
-    /// For the owner of the turn as the only holder.
+    /// A source for the owner of the turn, who is the only holder.
     pub(crate) fn source(&self) -> Source<'_, M> {
         Source { vm: self.0, turn: Some(self) }
     }
 
-    /// As [`surely`](Memory::surely), for a caller who is `nr_own` of the holders.
+    /// Like [`surely`](Memory::surely), for a caller that counts as `nr_own` of the holders.
     pub(crate) fn attempt<T>(
         &self,
         nr_own: u64,
@@ -183,9 +180,9 @@ impl<M: Machine> LastResort<'_, M> {
         Holders { marked, sum: self.sum(&marked) }
     }
 
-    /// Whether nobody has held a frame since. All words grow, so that equal sums mean equal
-    /// words. On a CPU that has been marked since then no hold has begun but in vain;
-    /// none of the others has lost its mark (`unmark`).
+    /// Whether nobody has held a frame since. Words only grow, so equal sums mean equal words. On
+    /// CPUs marked since then, only holds in vain have begun; no other CPU has lost its mark
+    /// (`unmark`).
     fn are_still(&self, before: &Holders) -> bool {
         sync::fence();
         let memory = self.0;

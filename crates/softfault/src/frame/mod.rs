@@ -1,4 +1,4 @@
-//! Module `frame`: who has which frame, and where the next one comes from.
+//! Module `frame`: which frames are in use, their descriptors, and the allocator.
 //!
 //! ```text
 //! fault ── pop ──▶ frame cache of this CPU   two words, owner only
@@ -8,18 +8,17 @@
 //!                     │ them in runs, hand them to the frame cache
 //!                  blocks: per 2 MiB a bitmap of used frames, one of dirty ones, a count
 //! ```
-//! There is no lock and no list: a frame is free when its bit in the block's
-//! bitmap is clear, and whoever sets the bit has it. Reservations only steer
-//! CPUs apart, and home blocks (an equal share of the blocks for each CPU, looked at
-//! first) keep a CPU at the frames that it gave back itself; neither is needed
-//! for soundness, and both are ignored before an allocation fails. The idea of
-//! reserved trees over bitfields is LLFree's (Wrenger et al., USENIX ATC 2023);
-//! frame caches and dirty bitmaps are ours.
+//! There is no lock and no list: a frame is free when its bit in the block's bitmap is clear, and
+//! the CPU that sets the bit owns it. Reservations keep CPUs apart. Home blocks (an equal share of
+//! the blocks, which the CPU searches first) keep a CPU at frames that it freed itself. Both are
+//! hints: soundness does not need them, and both are ignored before an allocation fails. The idea
+//! of reserved trees over bitfields is LLFree's (Wrenger et al., USENIX ATC 2023); frame caches and
+//! dirty bitmaps are ours.
 //!
-//! A refusal reclaims nothing: `space/reclaim.rs` reacts to it, with nothing held.
+//! The allocator reclaims nothing: `space/reclaim.rs` reacts to a refusal, with nothing held.
 //!
-//! Neighbours: every module gets frames here; this one knows only `mem`,
-//! `section` and the descriptors. Locks on entry: none.
+//! Every module gets its frames here; this one knows only `mem`, `section` and the descriptors.
+//! Locks on entry: none.
 
 mod age;
 #[cfg(test)]
@@ -122,16 +121,16 @@ use crate::mem::LinearMap;
 use crate::sync::{Ordering, Word};
 use core::ops::Deref;
 
-/// The frames, and the machine and CPUs below them: what the module works on, and all
-/// that it can reach.
+/// The frames, above the machine and its CPUs. The functions of this module are methods of it and
+/// reach nothing else.
 pub struct Memory<M: Machine> {
     base: Base<M>,
     pub(crate) frames: Frames,
-    /// Held by the CPU that empties the frame caches of others.
+    /// The thief lock: held by the CPU that empties the frame caches of others.
     pub(crate) thief: Word,
-    /// Frames that were free at the beginning, and those that came since, less those that went.
+    /// Frames that were free at creation, plus those added since, less those removed.
     pub(crate) nr_total_pages: Word,
-    /// Those of the beginning, less those that were set aside then, or left for later.
+    /// Frames free at creation, less those in the reserve and in deferred sections.
     nr_free_at_first: u64,
 }
 
@@ -158,43 +157,43 @@ impl<M: Machine> Deref for Memory<M> {
 pub struct Frames {
     pub(crate) descs: Descs,
     pub(crate) blocks: Blocks,
-    /// Where the frames lie that have descriptors which lie elsewhere.
+    /// The direct map, for code that has no machine at hand.
     pub(crate) map: LinearMap,
-    /// The one frame that read faults map; carries no count.
+    /// The zero frame, which read faults map. It has no map count.
     pub(crate) zero: Pfn,
     /// First frame of the huge zero frame, an [`OptPfn`]: none until it is first asked for.
     pub(crate) huge_zero: Word,
-    /// CPUs that have frames in frame caches, or from which frames are held, a bit each; others
-    /// need not be asked (I28).
+    /// One bit for each CPU that may have cached or held frames; the others need not be checked
+    /// (I28).
     pub(crate) marked_cpus: [Word; MAX_CPUS / 64],
     /// The CPUs that were marked when the owner of the last-resort turn last counted holders.
     pub(crate) counted: [Word; MAX_CPUS / 64],
-    /// The CPU at which the next thief begins who robs some.
+    /// Where the next partial steal begins.
     pub(crate) next_robbed: Word,
-    /// CPUs that take their small frames from the same blocks (`policy::share`).
+    /// CPUs in a cluster (`policy::share`).
     pub(crate) nr_cluster: u64,
     /// The GiB at which the next search for one begins, by number. A hint.
     pub(crate) next_run: Word,
-    /// How often a block has become wholly free.
+    /// Times that a block became wholly free.
     pub(crate) nr_emptied: Word,
-    /// Last-resort turns that were asked for, and those that are over; see `last_resort`.
+    /// Tickets of last-resort turns: issued, and over; see `last_resort`.
     pub(crate) turns: Word,
     pub(crate) nr_turns_over: Word,
-    /// Claims of several words that were undone since others had some of them. Shows a holder
-    /// whether it has claimed frames for a moment (I28).
+    /// Claims of several words that were undone because others owned some of the frames. Tells a
+    /// holder whether it has owned frames for a moment (I28).
     pub(crate) nr_undone: Word,
-    /// 1 while the owner of the turn wants the others to stand back.
+    /// 1 during a freeze.
     pub(crate) freeze: Word,
-    /// 1 after a CPU began a block while memory was short, until somebody has reacted.
+    /// 1 from when a CPU began a block while memory was short until some CPU has reacted.
     pub(crate) is_low: Word,
     pub(crate) watch: Watch,
     pub(crate) reserve: Reserve,
     pub(crate) ages: Ages,
-    /// Sections of the beginning that have not been needed.
+    /// Memory sections that have not been needed yet.
     pub(crate) deferred: DeferredSections,
-    /// The lock of those who change how holes lead to sections.
+    /// The lock for changes of how holes lead to memory sections.
     pub(crate) leading: Word,
-    /// The lock of those who add or remove memory.
+    /// The lock of resizes: taken to add or remove memory.
     pub(crate) resizes: Word,
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) injection: Injection,
@@ -205,7 +204,7 @@ impl Frames {
     pub(crate) fn huge_zero(&self) -> OptPfn {
         OptPfn::from_word(self.huge_zero.load(Ordering::Acquire))
     }
-    /// Frames that bitmaps say are free: exact at rest, less those in frame caches.
+    /// Frames that are free in the bitmaps. Exact at rest; excludes frame caches.
     pub(crate) fn nr_free_in_blocks(&self) -> u64 {
         self.blocks.iter().map(BlockData::nr_free_exact).sum()
     }

@@ -1,9 +1,8 @@
-//! The slow half of getting one frame: claim a word of the CPU's block, zero,
-//! hand to the frame cache. Runs outside every section. `search` finds the word; the
-//! frame caches of other CPUs are emptied when it finds none. After that the refill is
-//! refused: nothing is reclaimed here. A CPU that begins a block while memory is
-//! short (`watch`) sets `Frames::is_low`, and the fault or operation that asked
-//! reacts once it is done (`space/reclaim.rs`).
+//! Refill, the slow path of one frame: claims a word of the CPU's block, zeroes the frames and puts
+//! them into the frame cache. It runs outside sections. `search` finds the word. If it finds none,
+//! the frame caches of other CPUs are emptied; if that does not help, the refill is refused.
+//! Nothing is reclaimed here. A CPU that begins a block while memory is short (`watch`) sets
+//! `Frames::is_low`, and its fault or operation reacts when it is done (`space/reclaim.rs`).
 //!
 //! Locks on entry: none, no section. Takes the thief lock.
 
@@ -17,18 +16,18 @@ use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering, Word};
 
-/// CPUs that a thief robs who is not in need. A guess.
+/// CPUs whose caches a thief empties outside a last-resort turn. A guess.
 const NR_ROBBED: usize = 16;
 
 impl<M: Machine> Memory<M> {
-    /// One frame, the caller's alone. Called with nothing held: it may wait for
-    /// frames that others hold.
+    /// Allocates one frame, which only the caller owns. The caller holds nothing, because this may
+    /// wait for frames that others hold.
     #[cfg(test)]
     pub(crate) fn obtain(&self, fill: Fill) -> Result<Pfn, OutOfFrames> {
         self.obtain_held(fill).map(|(pfn, _held)| pfn)
     }
 
-    /// For a caller who is counted as a holder until the frame is in use or back.
+    /// Allocates one frame for a caller that counts as a holder until the frame is in use or freed.
     pub(super) fn try_obtain(&self, fill: Fill, search: Search) -> Result<Pfn, OutOfFrames> {
         let mut has_claimed = false;
         loop {
@@ -47,7 +46,7 @@ impl<M: Machine> Memory<M> {
             }
             let refilled = self.refill(fill, search);
             if refilled.is_err() && has_claimed {
-                // It claimed frames and lost them, which nobody may take for a hold in vain.
+                // This hold claimed frames and lost them, so it must not end as a hold in vain.
                 drop(self.hold());
             }
             refilled?;
@@ -55,8 +54,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Gives back a frame that is the caller's alone. `fill` says what is known
-    /// of its content.
+    /// Frees a frame that only the caller owns. `fill` tells what is known of its content.
     pub(crate) fn give_back(&self, pfn: Pfn, fill: Fill) {
         self.frames.desc(pfn).clear();
         if fill.content().is_zero() {
@@ -74,7 +72,7 @@ impl<M: Machine> Memory<M> {
         let batch = self.tunables.zero_batch;
         let mut most = match fill {
             Fill::Zeroed | Fill::Raw | Fill::Shared => batch,
-            // A table is wanted once in 512 faults.
+            // Only one fault in 512 needs a table.
             Fill::Fixed => batch / 8,
             // After a pin's page has moved nobody may want another.
             Fill::Pinned => 1,
@@ -93,8 +91,8 @@ impl<M: Machine> Memory<M> {
                 let block = OptBlock::some(BlockId::of(Pfn(claim.base as u32)));
                 break (claim, last != Some(block.to_word()));
             }
-            // Once: what was stolen may be somebody's again before it is
-            // claimed. He has held it then, so that the attempt does not count.
+            // Once: another CPU may claim what was stolen first. That CPU has held frames then, so
+            // this attempt does not count.
             if search != Search::Everywhere || has_stolen {
                 return Err(OutOfFrames::Frame);
             }
@@ -117,8 +115,8 @@ impl<M: Machine> Memory<M> {
             }
             Fill::Fixed => self.zero_for_tables(claim.base, dirty),
         }
-        // Their descriptors are about to be written one by one; scattered ones
-        // would each be waited for. Asked for together, they arrive together.
+        // The descriptors are about to be written one by one. Prefetched together, their cache
+        // misses overlap.
         let (_, near) = self.frames.desc_near(Pfn(claim.base as u32));
         bits(claim.mask).for_each(|i| near.prefetch((claim.base + i) as usize));
         let (base, left) = self.exchange_cache(fill, claim.base, claim.mask);
@@ -131,8 +129,8 @@ impl<M: Machine> Memory<M> {
         Ok(())
     }
 
-    /// Puts frames into this CPU's frame cache; gives those that were there. Not while a
-    /// thief has the frame cache in its hands (I10).
+    /// Puts frames into this CPU's frame cache and returns those that were there. Waits while a
+    /// thief empties the cache (I10).
     fn exchange_cache(&self, fill: Fill, base: u64, mask: u64) -> (u64, u64) {
         loop {
             {
@@ -151,13 +149,14 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Empties the frame caches of the CPUs that have any into the blocks; whether there was
-    /// anything. Such CPUs keep no blocks for themselves, either.
+    /// Empties all frame caches that have frames into the blocks, and returns whether any had.
+    /// Reservations of these CPUs end, too.
     pub(crate) fn steal_caches(&self) -> bool {
         self.steal(&self.frames.marked(), |_| ())
     }
 
-    /// The same of some, and the next time of others: for who can do without.
+    /// Like `steal_caches` for a few CPUs, different ones each time: for callers that do not need
+    /// the frames.
     pub(crate) fn steal_some_caches(&self) -> bool {
         let first = self.frames.next_robbed.load(Ordering::Relaxed);
         let (some, next) = self.frames.marked().some_from(first, NR_ROBBED);
@@ -165,14 +164,14 @@ impl<M: Machine> Memory<M> {
         self.steal(&some, |_| ())
     }
 
-    /// The same for the owner of the last-resort turn: CPUs that have nothing left need not be
-    /// asked the next time.
+    /// Like `steal_caches` for the owner of the last-resort turn: CPUs that have nothing left lose
+    /// their mark and are skipped the next time.
     pub(super) fn steal_in_last_resort(&self) -> bool {
         self.steal(&self.frames.marked(), |id| self.unmark(id))
     }
 
-    /// One thief at a time; a CPU that wants its frame cache meanwhile waits outside its
-    /// section. `emptied` hears of each CPU whose frame caches are empty, before they may be used
+    /// One thief at a time. A CPU that needs its frame cache meanwhile waits outside its section.
+    /// `emptied` is called for each CPU after its caches were emptied and before it may use them
     /// again.
     fn steal(&self, marked: &CpuSet, emptied: impl Fn(CpuId)) -> bool {
         while self.thief.swap(1, Ordering::Acquire) != 0 {

@@ -1,14 +1,14 @@
-//! Finding frames for a refill: which blocks are looked at, and in which order.
+//! The search for frames of a refill: which blocks it tries, and in which order.
 //!
-//! What is no private page comes from blocks of its class (`stays`).
+//! Frames for anything but private pages come from blocks of their class (`stays`).
 //!
-//! The order of the search: the CPU's own block, an unreserved one of its home blocks with
-//! some frames, any unreserved one with some, any unreserved one, any block. A
-//! refill is refused only after the frame caches of other CPUs have been emptied, too.
+//! The order of the search: the CPU's reserved block, an unreserved home block with some free
+//! frames, any unreserved block with some, any unreserved block, any block. A refill is refused
+//! only after the frame caches of other CPUs were emptied, too.
 //!
-//! A search may look at some blocks in vain, so it answers other CPUs meanwhile. After
-//! an answer the CPU may be another: home blocks are kept as values, and a block is
-//! reserved for the CPU at that moment.
+//! A search may try several blocks in vain, so it answers other CPUs meanwhile. After an answer the
+//! caller may run on another CPU. So home blocks are kept as values, and a block is reserved for
+//! the current CPU.
 //!
 //! Locks on entry: none, no section. The caller is counted as a holder.
 
@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
-/// Blocks that a CPU begins in vain in one search, before it takes frames from any.
+/// Blocks that a CPU reserves in vain in one search before it takes frames from any block.
 const MOST_BLOCKS: usize = 4;
 
 /// Up to 64 frames that were just claimed.
@@ -41,28 +41,28 @@ impl<M: Machine> Memory<M> {
         self.cpu(self.machine.this_cpu())
     }
 
-    /// The blocks at which this CPU looks first.
+    /// The home blocks of this CPU.
     pub(super) fn home_range(&self) -> BlockRange {
         let cpu = self.this_cpu_data();
         cpu.home_range()
     }
 
-    /// Claims up to `most` frames of one bitmap word, wherever there are some.
+    /// Claims up to `most` frames of one bitmap word of any block.
     #[inline(never)]
     pub(super) fn search(&self, fill: Fill, most: u64) -> Option<Claim> {
         let frames = &self.frames;
         let mut pace = Pace::new(&self.machine);
         if fill.class() != Class::Movable {
             let near = self.claim_marked(fill.class(), most, &mut pace);
-            // Wherever it lies, the block says so.
+            // In any block, which the claim marks with the class.
             let anywhere = |b| {
                 pace.step();
                 frames.claim_marked_in(b, most, fill.class())
             };
             return near.or_else(|| self.any_block().find_map(anywhere));
         }
-        // A block whose count says more than its bits is somebody's who is giving back: it is
-        // not waited for.
+        // If a block's count exceeds its clear bits, another CPU is freeing frames there. The
+        // search does not wait for it.
         for _ in 0..MOST_BLOCKS {
             let cpu = self.this_cpu_data();
             if let Some(claim) = frames.claim_own(cpu, most) {
@@ -87,9 +87,9 @@ impl<M: Machine> Memory<M> {
         blocks.offering(Kind::Any, blocks.names(), self.home_range().start)
     }
 
-    /// Reserves a block for the CPU. Its home blocks come first, unless little is left
-    /// there: a frame that this CPU gave back has its descriptor, and its neighbour's,
-    /// in this CPU's cache. Where there are not enough blocks for all CPUs, its cluster's.
+    /// Reserves a block for the CPU. Home blocks come first, unless little is left there: frames
+    /// that this CPU freed have their descriptors in its cache. Where there are too few blocks for
+    /// all CPUs, it uses its cluster's block.
     fn reserve_next(&self, pace: &mut Pace<'_, M>) -> bool {
         if self.frames.nr_cluster > 1 && self.join_cluster() {
             return true;
@@ -106,8 +106,8 @@ impl<M: Machine> Memory<M> {
             })
     }
 
-    /// From now on this CPU takes frames from the block that its cluster has reserved, if it
-    /// has one with some left.
+    /// Uses the block that the cluster has reserved, if it has free frames left; returns whether it
+    /// has.
     fn join_cluster(&self) -> bool {
         let cpu = self.this_cpu_data();
         let first = self.cpu(cpu.locality.first_of_cluster());
@@ -121,8 +121,8 @@ impl<M: Machine> Memory<M> {
         is_ours
     }
 
-    /// Reserves block `b` for the CPU on which this runs now, unless it has one: then
-    /// an answer was given on another CPU.
+    /// Reserves block `b` for the current CPU, unless that has a block: then the caller has changed
+    /// CPUs during an answer.
     pub(super) fn reserve_here(&self, b: BlockId) -> bool {
         let id = self.machine.this_cpu();
         let cpu = self.cpu(id);
@@ -144,8 +144,8 @@ impl<M: Machine> Memory<M> {
 }
 
 impl Frames {
-    /// From the block that is reserved for the CPU, on from the word where the last
-    /// ones were. It may have been taken since, by compaction or for what stays.
+    /// Claims from the block that is reserved for the CPU, from the word of the last claim on.
+    /// Compaction or another class may have taken the block since.
     #[inline]
     pub(super) fn claim_own(&self, cpu: &CpuData, most: u64) -> Option<Claim> {
         let b = OptBlock::from_word(cpu.block.get()).get()?;
@@ -158,7 +158,7 @@ impl Frames {
         Some(claim)
     }
 
-    /// Some frames of block `b`, from word `from` on.
+    /// Claims some frames of block `b`, from word `from` on.
     pub(super) fn claim_in(&self, b: BlockId, from: usize, most: u64) -> Option<(usize, Claim)> {
         let block = self.blocks.at(b);
         (from..BLOCK_WORDS).find_map(|w| {
@@ -167,7 +167,7 @@ impl Frames {
         })
     }
 
-    /// The same for a class with a mark, as the block says from then on.
+    /// Like `claim_in` for a class with a mark, and marks the block.
     pub(super) fn claim_marked_in(&self, b: BlockId, most: u64, class: Class) -> Option<Claim> {
         let block = self.blocks.at(b);
         (0..BLOCK_WORDS).find_map(|w| {

@@ -1,4 +1,4 @@
-//! What is asked of the allocator.
+//! The arguments of an allocation.
 
 use super::frame_cache::FrameCache;
 use crate::cpu::CpuData;
@@ -18,12 +18,12 @@ pub(crate) enum Fill {
     Pinned,
 }
 
-/// What is known of frames that are free, or somebody's alone.
+/// What is known of the content of frames that are free or have one owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Content {
     /// They are all zero.
     Zero,
-    /// They may hold anything.
+    /// They may have any content.
     Unknown,
 }
 
@@ -53,13 +53,13 @@ impl Fill {
 pub(crate) enum Search {
     /// In the CPU's own frame cache and in the blocks.
     Blocks,
-    /// In other CPUs' frame caches, too. Only while nobody else holds frames: a thief would
-    /// keep a refill from getting what it has claimed.
+    /// In other CPUs' frame caches, too. Only while nobody else holds frames: a thief could take
+    /// what a refill has just claimed.
     Everywhere,
 }
 
 impl CpuData {
-    /// The CPU's frames of that kind.
+    /// The CPU's frame cache for that kind.
     #[inline(always)]
     pub(crate) fn frame_cache(&self, fill: Fill) -> &FrameCache {
         match fill {

@@ -1,9 +1,9 @@
-//! Sections on behalf of somebody: a CPU shows in a line of bits that it may be in one.
+//! Sections for others: a CPU sets its bit in a line of bits before it enters one.
 //!
-//! The bit is set before the section is entered, by a full-fence read-modify-write;
-//! whoever waits publishes first and reads the line afterwards, with a fence between.
-//! So either the bit is seen and waited for, or what was published is seen (I11).
-//! Spaces have such a line, and so have lookups of families (I30).
+//! The CPU sets the bit by a read-modify-write with a full fence, then enters the section. A writer
+//! publishes, issues a fence, then reads the line. So either the writer sees the bit and waits, or
+//! the section sees what was published (I11). Each space has such a line; lookups of families have
+//! one (I30).
 
 use super::{InSection, Section};
 use crate::base::Base;
@@ -18,8 +18,8 @@ pub(crate) struct CpusLine {
     pub(crate) words: [Word; MAX_CPUS / 64],
 }
 
-/// A section of a CPU whose bit is set in a line: until this is dropped, if it was not
-/// set before.
+/// A section of a CPU whose bit is set in a line. Dropping this clears the bit, unless it was set
+/// before.
 #[must_use]
 pub(crate) struct SpaceSection<'vm> {
     // Declared first: the section ends before the bit goes.
@@ -91,7 +91,7 @@ impl<'vm> SpaceSection<'vm> {
         self.section.id()
     }
 
-    /// Shows that the section is open, and of which space it is.
+    /// A token that the section is open, and of which space.
     #[inline(always)]
     pub(crate) fn inside(&self) -> InSection<'_> {
         InSection {
@@ -108,7 +108,7 @@ impl<'vm> Visit<'vm> {
         let (word, bit) = (&cpus.words[usize::from(id.0) / 64], 1 << (id.0 % 64));
         let was = word.fetch_or(bit, Ordering::SeqCst);
         sync::fence();
-        // A bit that stood already stays: the CPU has not left the space yet.
+        // A bit that was set before stays: the CPU has not left the space yet.
         Visit { word, bit: bit & !was }
     }
 }

@@ -1,5 +1,5 @@
-//! One entry and the changes that it may undergo. Each change is named here
-//! once, so that the rules of the protocol can be read in one file.
+//! One page-table entry and the changes that it may undergo. Each change is defined here once, so
+//! the rules of the protocol are in one file.
 
 use super::format::{Entry, Format, Kept, Leaf, is_same_but_used, unused, used, with_uses_of};
 use crate::addr::{Access, Pfn, Rights};
@@ -27,12 +27,12 @@ pub(crate) struct Seen {
     pub(crate) entry: Entry,
 }
 
-/// The same, not taken apart yet: what passes over whole tables hand around, so
-/// that an entry costs them a word and not a structure.
+/// An entry as it was read, not decoded yet. Passes over whole tables use it, so that an entry
+/// costs them one word.
 #[derive(Clone, Copy)]
 pub(crate) struct Unread(u64);
 
-/// The entry was no longer what was seen.
+/// The entry has changed since it was read.
 pub(crate) struct Changed;
 
 impl<'a, F: Format> Slot<'a, F> {
@@ -49,13 +49,13 @@ impl<'a, F: Format> Slot<'a, F> {
         Slot { level: 0, ..self }
     }
 
-    /// Loads it, as [`look`](Self::look) does.
+    /// Loads the entry, as [`observe`](Self::observe) does, without decoding it.
     #[inline(always)]
     pub(crate) fn load(&self) -> Unread {
         Unread(self.word.load(Ordering::Acquire))
     }
 
-    /// What was loaded, taken apart.
+    /// Decodes what was loaded.
     #[inline(always)]
     pub(crate) fn seen(&self, loaded: Unread) -> Seen {
         Seen { raw: loaded.0, entry: F::decode(loaded.0, self.level) }
@@ -67,20 +67,20 @@ impl<'a, F: Format> Slot<'a, F> {
         loaded.0 == F::encode(Entry::None, self.level)
     }
 
-    /// As [`removed`](Self::removed), of what was loaded.
+    /// Like [`removed`](Self::removed), for what was loaded.
     #[inline(always)]
     pub(crate) fn was_removed(&self, loaded: Unread) -> Option<Kept> {
         F::kept(loaded.0, self.level)
     }
 
-    /// Reads it. Acquires what its publisher released: descriptor, content.
+    /// Reads the entry. Acquires what its publisher released: descriptor and content.
     #[inline(always)]
     pub(crate) fn observe(&self) -> Seen {
         let raw = self.word.load(Ordering::Acquire);
         Seen { raw, entry: F::decode(raw, self.level) }
     }
 
-    /// Whether it is what was seen, but for bits that the hardware sets.
+    /// Whether the entry is unchanged, except for bits that the hardware sets.
     #[inline]
     pub(crate) fn is_still(&self, seen: Seen) -> bool {
         is_same_but_used::<F>(self.word.load(Ordering::Acquire), seen.raw)
@@ -92,8 +92,8 @@ impl<'a, F: Format> Slot<'a, F> {
         F::table(self.word.load(Ordering::Acquire))
     }
 
-    /// `None` becomes a mapping, a table or a guard: the only change that a
-    /// fault makes to an empty entry. Releases descriptor and content.
+    /// Turns `None` into a mapping, a table or a guard: the only change that a fault makes to an
+    /// empty entry. Releases descriptor and content.
     #[inline(always)]
     pub(crate) fn fill(&self, entry: Entry) -> Result<(), Changed> {
         let none = F::encode(Entry::None, self.level);
@@ -104,13 +104,13 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// A mapping gets other rights on the same frame. Accessed and dirty that the
-    /// hardware sets meanwhile are kept (F11).
+    /// Changes the rights of a mapping. Keeps accessed and dirty bits that the hardware sets
+    /// meanwhile (F11).
     pub(crate) fn set_rights(&self, seen: Seen, rights: Rights) -> Result<(), Changed> {
         self.change(seen, |now| Entry::Leaf(Leaf { rights, ..now })).map(|_| ())
     }
 
-    /// The same for an access that is about to be made, with its marks.
+    /// Like `set_rights`, for an access that follows: also sets its A/D bits.
     pub(crate) fn set_rights_for(&self, seen: Seen, rights: Rights, access: Access) -> Result<(), Changed> {
         let dirty = access == Access::Write;
         let to = |now: Leaf| Entry::Leaf(Leaf { rights, accessed: true, dirty: now.dirty | dirty, ..now });
@@ -132,8 +132,8 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// Drops the lock bit and sets the mapping, keeping bits that the hardware
-    /// set meanwhile. The caller has the lock. Gives what the entry is now.
+    /// Clears the lock bit and sets the mapping, keeping bits that the hardware set meanwhile. The
+    /// caller owns the lock bit. Returns the new entry.
     #[inline]
     pub(crate) fn unlock(&self, leaf: Leaf) -> Unread {
         let base = F::encode(Entry::Leaf(leaf), self.level);
@@ -147,17 +147,15 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// A mapping becomes `Busy`: the entry is the caller's until
-    /// [`resolve`](Self::resolve). Gives the mapping as it was at that very
-    /// moment, accessed and dirty bits included. For a change of frame; nothing
-    /// is kept in the entry, which tells it from a removal's.
+    /// Makes a mapping `Busy`: the caller owns the entry until [`resolve`](Self::resolve). Returns
+    /// the mapping as it was at that moment, including accessed and dirty. For a change of frame:
+    /// the entry keeps nothing, which distinguishes it from a removal's.
     pub(crate) fn take(&self, seen: Seen) -> Result<Leaf, Changed> {
         self.change(seen, |_| Entry::Busy)
     }
 
-    /// The same for a removal: the frame number stays in the entry until the
-    /// harvest. Only the writer of the space makes such an entry, so that it
-    /// needs no other memory to know its own.
+    /// Like `take`, for a removal: the frame number stays in the entry until the harvest. Only the
+    /// writer of the space makes such entries, so it needs no other memory to find its own.
     pub(crate) fn take_for_removal(&self, seen: Seen) -> Result<(), Changed> {
         let mut expected = seen.raw;
         loop {
@@ -174,15 +172,15 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// A table entry becomes `Busy` with the table's number kept. No hardware
-    /// bit changes what it is, so one exchange does.
+    /// Makes a table entry `Busy` and keeps the table's number in it. Hardware bits do not matter,
+    /// so one exchange is enough.
     pub(crate) fn take_table(&self) {
         let raw = self.word.load(Ordering::Acquire);
         self.word.swap(F::busy_of(raw, self.level), Ordering::AcqRel);
     }
 
-    /// A table entry becomes `Busy`, and the caller's. The number is not kept in it,
-    /// which tells it from a removal's.
+    /// Makes a table entry `Busy`: the caller owns it. The number is not kept, which distinguishes
+    /// it from a removal's.
     pub(crate) fn detach_table(&self, table: Pfn) -> Result<(), Changed> {
         let from = F::encode(Entry::Table(table), self.level);
         let busy = F::encode(Entry::Busy, self.level);
@@ -190,7 +188,7 @@ impl<'a, F: Format> Slot<'a, F> {
         loop {
             match self.word.compare_exchange(expected, busy, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
-                // Hardware marks tables that it goes through.
+                // Hardware sets the accessed bit of tables that it walks through.
                 Err(now) if is_same_but_used::<F>(now, from) => expected = now,
                 Err(_) => return Err(Changed),
             }
@@ -204,8 +202,8 @@ impl<'a, F: Format> Slot<'a, F> {
         self.word.store(F::encode(entry, self.level), Ordering::Release);
     }
 
-    /// Writes an entry that nobody else changes: in the tables of a child that is
-    /// not published, by a plain store (F12); rmap may read it.
+    /// Writes an entry that nobody else changes, by a plain store: in the tables of a child that is
+    /// not published (F12). rmap may read it.
     #[inline(always)]
     pub(crate) fn set_private(&self, entry: Entry) {
         self.word.store(F::encode(entry, self.level), Ordering::Release);
@@ -226,8 +224,8 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// Makes it accessed (and dirty) as hardware would, for accesses that the core
-    /// makes for a program, and for hardware that does not.
+    /// Sets accessed (and dirty) as hardware would: for accesses that the core makes for a program,
+    /// and on hardware that does not set them.
     pub(crate) fn mark(&self, seen: Seen, access: Access) -> Result<(), Changed> {
         let mut expected = seen.raw;
         loop {
@@ -243,8 +241,8 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// Takes accessed and dirty away from a mapping that stays. Contents may be
-    /// judged by them only after a shootdown.
+    /// Clears accessed and dirty of a mapping that stays. They say something about the content only
+    /// after a shootdown.
     pub(crate) fn clear_accessed_and_dirty(&self, seen: Seen) -> Result<(), Changed> {
         self.word
             .compare_exchange(seen.raw, unused::<F>(seen.raw), Ordering::AcqRel, Ordering::Relaxed)
@@ -252,8 +250,8 @@ impl<'a, F: Format> Slot<'a, F> {
             .map_err(|_| Changed)
     }
 
-    /// Takes accessed alone away from a mapping that stays. `Err` also where the
-    /// hardware was quicker to make it dirty.
+    /// Clears accessed alone of a mapping that stays. Also fails if the hardware made it dirty
+    /// first.
     pub(crate) fn clear_accessed(&self, seen: Seen) -> Result<(), Changed> {
         self.word
             .compare_exchange(seen.raw, F::clear_accessed(seen.raw), Ordering::AcqRel, Ordering::Relaxed)
@@ -261,8 +259,8 @@ impl<'a, F: Format> Slot<'a, F> {
             .map_err(|_| Changed)
     }
 
-    /// An entry that names no frame and that faults change, too, becomes something else: it is
-    /// what was seen, to the bit.
+    /// Replaces an entry that names no frame and that faults may change, too, if it is exactly what
+    /// was seen.
     pub(crate) fn replace(&self, seen: Seen, entry: Entry) -> Result<(), Changed> {
         let new = F::encode(entry, self.level);
         match self.word.compare_exchange(seen.raw, new, Ordering::AcqRel, Ordering::Relaxed) {
@@ -271,8 +269,8 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// The lock bit taken as the patch of 2004 took it: set, whatever is there;
-    /// `Err` where it was set already or the entry is not none.
+    /// Takes the lock bit as the patch of 2004 did: sets it, whatever the entry is. Fails if it was
+    /// set already or the entry is not none.
     pub(crate) fn test_and_lock(&self) -> Result<(), Changed> {
         let none = F::encode(Entry::None, self.level);
         let locked = F::encode(Entry::LockedNone, self.level);
@@ -282,8 +280,7 @@ impl<'a, F: Format> Slot<'a, F> {
         }
     }
 
-    /// Publishes into an entry whose lock the caller has, or drops the lock with
-    /// `None`.
+    /// Publishes into an entry whose lock bit the caller owns, or clears the bit with `None`.
     #[inline(always)]
     pub(crate) fn publish_locked(&self, entry: Entry) {
         self.word.store(F::encode(entry, self.level), Ordering::Release);

@@ -1,5 +1,4 @@
-//! Module `table`: page tables as the hardware reads them, and the few ways in
-//! which an entry may change.
+//! Module `table`: page tables as the hardware reads them, and how an entry may change.
 //!
 //! | change | how | who |
 //! | --- | --- | --- |
@@ -12,12 +11,11 @@
 //! | a huge mapping to a table | to `Busy`, shootdown, to the deposited table | anyone |
 //! | a table to a huge mapping | to `Busy`, shootdown, grace, copy, to the mapping | collapse, under the writer lock |
 //!
-//! A `Busy` entry belongs to who made it; everyone else leaves the section and
-//! waits. A table with a `Busy` entry of somebody else in it is not freed.
+//! A `Busy` entry is owned by the operation that made it; all others leave their section and wait.
+//! A table that contains a foreign `Busy` entry is not freed.
 //!
-//! Neighbours: `frame` below; `fault` and `space` call in here. This module
-//! knows no VMA. Locks on entry: a section or the writer lock; a walk takes the token
-//! (`KeepsTables`).
+//! It uses `frame`; `fault` and `space` use it. It knows no VMAs. Locks on entry: a section or the
+//! writer lock; a walk takes the token (`KeepsTables`).
 
 pub(crate) mod entry;
 pub mod format;

@@ -1,12 +1,12 @@
 //! Entries of level 1 that map a huge page, and their deposits.
 //!
-//! A huge mapping can be split at any moment without an allocation: it was given
-//! the leaf table that the split will need when it was made. The deposits of a
-//! table of level 1 lie in its *twin*, a frame of as many words, which the
-//! table's descriptor names: word i is the deposit of entry i. So there is no
-//! list, and whoever owns an entry (its lock bit, its `Busy`) owns the word.
+//! A huge mapping can be split at any moment without an allocation, because the leaf table for the
+//! split is deposited when the mapping is made. The deposits of a table of level 1 are in its
+//! *twin*, a frame with one word per entry, which the table's descriptor names: word i is the
+//! deposit of entry i. So there is no list, and the owner of an entry (of its lock bit, or `Busy`)
+//! owns the word.
 //!
-//! Locks on entry: a section or the writer lock; for the words the entry.
+//! Locks on entry: a section or the writer lock. A deposit's word also needs its entry.
 
 use super::format::Format;
 use super::walk;
@@ -15,7 +15,7 @@ use crate::frame::{FrameKind, Frames};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
 
-/// The frame that a word of a twin or a descriptor's link names.
+/// The frame that a word of a twin, or a descriptor's link, names.
 fn named(word: &Word) -> Option<Pfn> {
     OptPfn::from_word(word.load(Ordering::Acquire)).get()
 }
@@ -26,8 +26,8 @@ impl Frames {
         named(&self.desc(table).link)
     }
 
-    /// Gives the table a twin: a frame of zeroes, the caller's alone. `false`
-    /// where somebody was quicker, and the frame is the caller's still.
+    /// Gives the table a twin: a zeroed frame that the caller owns alone. Returns `false` if
+    /// another CPU was first; the caller keeps the frame.
     pub(crate) fn put_twin(&self, table: Pfn, twin: Pfn) -> bool {
         let owner = self.desc(table).owner.get();
         self.desc(twin).assign(FrameKind::Table, 0, owner, TWIN_LEVEL);
@@ -35,8 +35,7 @@ impl Frames {
         self.desc(table).link.compare_exchange(0, named, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether a table, which nobody can reach any more, is one that may have a
-    /// twin. What a link means in other frames is their business.
+    /// Whether an unreachable table may have a twin. Other frame kinds use `link` differently.
     pub(crate) fn is_level_1(&self, table: Pfn) -> bool {
         self.desc(table).index.get() == 1
     }
@@ -49,7 +48,7 @@ impl Frames {
     }
 }
 
-/// What the descriptor of a twin has in the place of its level.
+/// Marks the descriptor of a twin, in the place of a table's level.
 pub(crate) const TWIN_LEVEL: u64 = 15;
 
 /// The deposit's word of entry `index` of a table that has a twin.
@@ -57,13 +56,13 @@ fn word<'a, M: Machine>(machine: &'a M, frames: &Frames, table: Pfn, index: usiz
     frames.twin(table).map(|twin| walk::entry(machine, twin, index))
 }
 
-/// Which entry of its table covers the page.
+/// Index of the entry that covers the page.
 fn index<F: Format>(base: Vpn) -> usize {
     super::format::index_of::<F>(base.0, 1)
 }
 
-/// Puts a leaf table, the caller's alone, into the entry's deposit. The caller
-/// owns the entry and has seen the twin.
+/// Deposits a leaf table that the caller owns alone. The caller owns the entry and has seen the
+/// twin.
 pub(crate) fn deposit<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base: Vpn, leaf_table: Pfn) {
     let word = word(machine, frames, table, index::<M::Format>(base));
     debug_assert!(word.is_some_and(|w| w.get() == 0), "I25: one deposit for each huge mapping");
@@ -80,7 +79,7 @@ pub(crate) fn withdraw<M: Machine>(machine: &M, frames: &Frames, table: Pfn, bas
     leaf_table
 }
 
-/// Looks at it, at rest.
+/// Reads the deposit, at rest.
 pub(crate) fn deposited<M: Machine>(machine: &M, frames: &Frames, table: Pfn, base: Vpn) -> Option<Pfn> {
     named(word(machine, frames, table, index::<M::Format>(base))?)
 }

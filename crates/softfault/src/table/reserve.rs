@@ -1,6 +1,6 @@
-//! Table frames set aside in prepare, so that commit cannot fail.
+//! Table frames that prepare sets aside, so that commit cannot fail.
 //!
-//! The frames are linked through their descriptors; what is not used goes back.
+//! The frames are linked through their descriptors. Unused ones are freed.
 
 use super::entry::Slot;
 use super::format::{Entry, Format, span_of};
@@ -14,16 +14,16 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::section::KeepsTables;
 
-/// Fewer than this many are simply tried.
+/// Fewer than this many are allocated without asking first.
 const SMALL: u64 = 64;
 
-/// Zeroed frames, the caller's alone.
+/// Zeroed frames, owned by the caller alone.
 pub(crate) struct TableReserve<'vm, M: Machine> {
     vm: &'vm Memory<M>,
     first: OptPfn,
     nr_left: u64,
     nr_used: u64,
-    /// Until all are in use or back.
+    /// Held until all are in use or freed.
     held: Option<Held<'vm>>,
 }
 
@@ -32,8 +32,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         TableReserve { vm, first: OptPfn::NONE, nr_left: 0, nr_used: 0, held: None }
     }
 
-    /// Sets frames aside. Asks first whether there can be so many: zeroing all
-    /// frames of the machine to find out would starve everybody meanwhile.
+    /// Sets frames aside. First checks whether there can be so many: zeroing all frames of the
+    /// machine to find out would starve all others.
     pub(crate) fn add(&mut self, nr_tables: u64) -> Result<(), OutOfFrames> {
         if nr_tables == 0 {
             return Ok(());
@@ -47,15 +47,15 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
                 return Ok(());
             }
         }
-        // As for `obtain_all`, with what has been reserved so far.
+        // As in `obtain_all`, including what was reserved so far.
         self.give_back();
         let turn = vm.last_resort();
         self.held = Some(vm.hold());
         self.fill_up_to(nr_all, &turn.source()).inspect_err(|_| self.give_back())
     }
 
-    /// As [`add`](Self::add), if the frames are at hand; whether they are. They are not
-    /// looked for first, which costs a look at each block: the caller expects to use all.
+    /// Like [`add`](Self::add), if the frames can be had at once; returns whether they can. Does
+    /// not count free frames first, which reads each block: the caller expects to use all of them.
     pub(crate) fn add_if_free(&mut self, nr_tables: u64) -> bool {
         let vm = self.vm;
         if nr_tables == 0 || vm.frames.is_frozen() {
@@ -78,16 +78,16 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         self.held.is_some()
     }
 
-    /// As [`add`](Self::add), for a caller who is counted as a holder until this
-    /// returns, and whose `source` it is.
+    /// Like [`add`](Self::add), for a caller that counts as a holder until this returns. `source`
+    /// is its source.
     pub(crate) fn add_from(&mut self, nr_tables: u64, source: &Source<'_, M>) -> Result<(), OutOfFrames> {
         self.fill_up_to(self.nr_left + nr_tables, source).inspect_err(|_| self.give_back())?;
-        // Not before: a last-resort turn goes on only while its owner is one holder.
+        // Not earlier: a last-resort turn works only while its owner counts as one holder.
         self.held.get_or_insert_with(|| self.vm.hold());
         Ok(())
     }
 
-    /// Whether there can be so many, whatever others give back: nobody waits for more.
+    /// Whether there can ever be so many, whatever others free: nobody waits for more.
     pub(crate) fn can_ever_be(vm: &Memory<M>, nr_tables: u64) -> Result<(), OutOfFrames> {
         if nr_tables > vm.nr_total_pages.get() { Err(OutOfFrames::frames(nr_tables)) } else { Ok(()) }
     }
@@ -106,7 +106,7 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         Ok(())
     }
 
-    /// Ends the hold: what was not taken goes back.
+    /// Ends the hold and frees what was not taken.
     pub(crate) fn give_back(&mut self) {
         let mut pace = Pace::new(&self.vm.machine);
         while let Some(pfn) = self.pop() {
@@ -131,9 +131,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         self.nr_used
     }
 
-    /// The entry of `vpn`, with the tables above it put in as needed. Faults may
-    /// be doing the same; whoever loses keeps its frame. `None` where the reserve
-    /// does not reach.
+    /// The entry of `vpn`, after installing missing tables above it. Faults may do the same; the
+    /// loser of a race keeps its frame. `None` if the reserve is too small.
     pub(crate) fn entry_for(
         &mut self,
         root: Pfn,
@@ -152,9 +151,8 @@ impl<'vm, M: Machine> TableReserve<'vm, M> {
         }
     }
 
-    /// The entry of level 1 over `vpn`, in a table that has a twin: for a huge
-    /// mapping that moves to where nothing is. `None` as above, or where
-    /// something is.
+    /// The entry of level 1 over `vpn`, in a table that has a twin: for a huge mapping that moves
+    /// there. `None` if the reserve is too small or the entry is not empty.
     pub(crate) fn pmd_for(
         &mut self,
         root: Pfn,
@@ -209,8 +207,8 @@ impl<M: Machine> Drop for TableReserve<'_, M> {
     }
 }
 
-/// Tables that would have to be put in for entries in all of `range`: at most so
-/// many, since faults only add.
+/// Upper bound of the tables that are missing for entries in all of `range`: faults only add
+/// tables.
 pub(crate) fn tables_for<M: Machine>(machine: &M, root: Pfn, range: PageRange) -> u64 {
     let range = range.intersect(&PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES)));
     missing_below(machine, At::root::<M::Format>(root), range)
@@ -224,7 +222,7 @@ fn missing_below<M: Machine>(machine: &M, at: At, range: PageRange) -> u64 {
     for_each_slot(machine, at, range, |slot, span| {
         nr += match slot.table() {
             Some(table) => missing_below(machine, at.below(table, span), range),
-            // None, or owned for a moment and perhaps none afterwards.
+            // Empty, or owned for a moment and perhaps empty afterwards.
             None => tables_in::<M::Format>(at.level, span.intersect(&range)),
         };
     });

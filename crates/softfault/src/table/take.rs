@@ -7,9 +7,9 @@
 //! ...      the caller: shootdown, grace
 //! harvest  each of these ─▶ None; mappings and tables given to the caller
 //! ```
-//! Nothing has to be allocated to remember what was taken: it stays where it
-//! stood. No frame is counted down before the shootdown: another space that
-//! drops the last reference would free it under a stale translation of this one.
+//! Nothing has to be allocated to remember what was taken: the entries keep it. No count is lowered
+//! before the shootdown. Otherwise another space could drop the last reference and free the frame
+//! under a stale translation of this one.
 //!
 //! Locks on entry: the writer lock of the space, no section.
 
@@ -21,12 +21,12 @@ use crate::addr::{PageRange, Pfn, SwapSlot, Vpn};
 use crate::machine::{Machine, Tick};
 use crate::pace::{self, Pace};
 
-/// What a removal is about.
+/// The arguments of a removal.
 #[derive(Clone, Copy)]
 pub(crate) struct Removal {
     /// The pages.
     pub(crate) range: PageRange,
-    /// Tables whose span lies inside go as a whole. Empty keeps all tables.
+    /// Tables whose span lies inside are removed as a whole. An empty range keeps all tables.
     pub(crate) free_inside: PageRange,
     pub(crate) guards: Guards,
 }
@@ -34,24 +34,24 @@ pub(crate) struct Removal {
 /// What a removal does with guards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Guards {
-    /// They stay, as the mapping does (madvise).
+    /// They stay (madvise).
     Keep,
-    /// They go with their VMA (munmap).
+    /// They are removed with their VMA (munmap).
     Remove,
 }
 
 impl Removal {
-    /// Keeps all tables: they are needed again, or have guards.
+    /// Keeps all tables: they are needed again, or contain guards.
     pub(crate) fn keeping_tables(range: PageRange, guards: Guards) -> Removal {
         Removal { range, free_inside: PageRange::new(range.start, range.start), guards }
     }
 }
 
-/// What the first pass leaves to the caller.
+/// What the first pass reports to the caller.
 pub(crate) enum Met<'a, F: Format> {
-    /// A huge mapping that reaches out of the range: to be split.
+    /// A huge mapping that extends beyond the range: to be split.
     Reaching(PmdSlot<'a, F>),
-    /// An entry named this slot, and is none now.
+    /// An entry named this slot and is empty now.
     Swapped(SwapSlot),
 }
 
@@ -64,16 +64,16 @@ pub(crate) struct Taken {
     pub(crate) tables: bool,
 }
 
-/// Where the second pass puts what it removes.
+/// The receiver of what the second pass removes.
 pub(crate) trait Harvest {
-    /// A mapping that is gone.
+    /// A mapping was removed.
     fn leaf(&mut self, leaf: Leaf);
-    /// A huge one, which stood in `table` for the pages from `base`: its deposit
-    /// is there still.
+    /// A huge mapping of the pages from `base` was removed from `table`. Its deposit is still
+    /// there.
     fn huge(&mut self, leaf: Leaf, table: Pfn, base: Vpn);
-    /// An entry that named this slot is gone.
+    /// An entry that named this slot was removed.
     fn swapped(&mut self, slot: SwapSlot);
-    /// A table that is gone, empty.
+    /// A table was removed; it is empty.
     fn table(&mut self, table: Pfn);
 }
 
@@ -84,13 +84,13 @@ pub(crate) enum Next {
     GoOn,
     /// Ends.
     Stop,
-    /// Looks at the same entry again: it has become a table.
+    /// Visits the same entry again: it has become a table.
     Again,
 }
 
-/// What a pass over a range meets, table by table.
+/// One part of a range, as a pass visits it.
 pub(crate) enum Part<'a, F: Format> {
-    /// A leaf table, and the pages of it that are meant.
+    /// A leaf table, and the pages of it that are in the range.
     Table(Pfn, PageRange),
     /// An entry above one that is neither none nor a table.
     Huge(PmdSlot<'a, F>),
@@ -116,7 +116,7 @@ impl At {
     }
 }
 
-/// Which entries of the table have spans that meet the range.
+/// Indices of the entries whose spans overlap the range.
 fn indices<F: Format>(at: At, range: PageRange) -> core::ops::Range<usize> {
     let span = span_of::<F>(at.level);
     let all = PageRange::new(at.base, Vpn(at.base.0 + (span << F::INDEX_BITS)));
@@ -127,8 +127,8 @@ fn indices<F: Format>(at: At, range: PageRange) -> core::ops::Range<usize> {
     ((part.start.0 - at.base.0) / span) as usize..(part.end.0 - at.base.0).div_ceil(span) as usize
 }
 
-/// Calls `f(entry, its span)` for each entry of the table whose span meets the range.
-/// Answers other CPUs; no caller is in a section.
+/// Calls `f(entry, its span)` for each entry of the table whose span overlaps the range. Answers
+/// other CPUs; no caller is in a section.
 pub(super) fn for_each_slot<'a, M: Machine>(
     machine: &'a M,
     at: At,
@@ -144,10 +144,9 @@ pub(super) fn for_each_slot<'a, M: Machine>(
     }
 }
 
-/// Calls `f(entry, what it was loaded as, its span)` for those of them that are
-/// not none: most of most tables is, so that a hole costs a load and a test. An
-/// empty entry of an upper level skips its whole span. Answers other CPUs; no caller
-/// is in a section.
+/// Calls `f(entry, its loaded word, its span)` for those that are not empty. Most entries of most
+/// tables are empty; each costs a load and a test. An empty entry of an upper level skips its whole
+/// span. Answers other CPUs; no caller is in a section.
 #[inline]
 fn for_each_used<'a, M: Machine>(
     machine: &'a M,
@@ -158,8 +157,8 @@ fn for_each_used<'a, M: Machine>(
     let span = span_of::<M::Format>(at.level);
     let words = entries(machine, at.table);
     if at.level > 0 {
-        // Here and after each entry in use, not once in so many entries: the end of a
-        // space looks at all of its upper tables, which are mostly empty.
+        // Here and after each entry in use, not every so many entries: the end of a space reads all
+        // of its upper tables, which are mostly empty.
         pace::answer(machine);
     }
     for i in indices::<M::Format>(at, range) {
@@ -223,13 +222,13 @@ fn take_in<M: Machine>(
                 }
                 Entry::Guard if removal.guards == Guards::Keep => return,
                 Entry::Guard | Entry::Poison => return slot.set_private(Entry::None),
-                // A fault may be bringing the page back.
+                // A fault may be swapping the page in.
                 Entry::Swap(of) => {
                     if slot.replace(seen, Entry::None).is_ok() {
                         return met(Met::Swapped(of));
                     }
                 }
-                // Somebody's for a moment: a copy under way, a decision.
+                // Owned for a moment: by a copy, or under the lock bit.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
             }
             loaded = slot.load();
@@ -259,7 +258,7 @@ fn harvest_in<M: Machine>(machine: &M, at: At, removal: &Removal, into: &mut imp
     });
 }
 
-/// Everything in and below a table that no walk can reach any more.
+/// Removes everything in and below a table that no walk can reach any more.
 fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
     // Above the user part the embedder keeps entries of its own in the root.
     let user = PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES));
@@ -271,8 +270,7 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
                 Entry::Leaf(leaf) if at.level == 0 => return into.leaf(leaf),
                 Entry::Leaf(leaf) => return into.huge(leaf, at.table, span.start),
                 Entry::Table(table) => return empty_tree(machine, at.below(table, span), into),
-                // A copy that began before the removal: it ends by itself, and
-                // the table stays until it has.
+                // A copy that began before the removal. The table stays until the copy has ended.
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => machine.relax(),
             }
             loaded = slot.load();
@@ -281,13 +279,13 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
     into.table(at.table);
 }
 
-/// Everything below the root, and the root: for a space that nobody runs.
+/// Removes everything below the root, and the root: for a space that nobody runs.
 pub(crate) fn empty_all<M: Machine>(machine: &M, root: Pfn, into: &mut impl Harvest) {
     empty_tree(machine, At { table: root, level: M::Format::LEVELS - 1, base: Vpn(0) }, into);
 }
 
-/// Calls `f` with each leaf table and each huge entry that the range meets,
-/// until it says to stop. Under the writer lock.
+/// Calls `f` with each leaf table and each huge entry that overlaps the range, until it returns
+/// `Stop`. Under the writer lock.
 pub(crate) fn for_each_part<M: Machine>(
     machine: &M,
     root: Pfn,
@@ -306,7 +304,7 @@ fn visit_in<M: Machine>(machine: &M, at: At, range: PageRange, f: &mut dyn FnMut
                 Entry::Table(table) if at.level == 1 => f(Part::Table(table, span.intersect(&range))),
                 Entry::Table(table) => visit_in(machine, at.below(table, span), range, f),
                 _ if at.level == 1 => f(Part::Huge(at.pmd(slot, span))),
-                // Nothing stands above level 1 but tables.
+                // Above level 1 there are only tables.
                 _ => Next::GoOn,
             };
             if next != Next::Again {
@@ -318,7 +316,7 @@ fn visit_in<M: Machine>(machine: &M, at: At, range: PageRange, f: &mut dyn FnMut
     next
 }
 
-/// Calls `f(page, entry)` for each entry of a leaf table's part that is not none.
+/// Calls `f(page, entry)` for each entry in part of a leaf table that is not empty.
 pub(crate) fn for_each_in_table<M: Machine>(
     machine: &M,
     table: Pfn,

@@ -27,14 +27,14 @@ pub(crate) fn entry<M: Machine>(machine: &M, table: Pfn, i: usize) -> &Word {
     mem::view(machine, table, i * 8)
 }
 
-/// All words of a table's frame: for passes, which would otherwise turn the
-/// frame's number into an address once an entry.
+/// All words of a table's frame: for passes, which would otherwise compute its address for each
+/// entry.
 #[inline(always)]
 pub(crate) fn entries<M: Machine>(machine: &M, table: Pfn) -> &[Word; 512] {
     mem::view(machine, table, 0)
 }
 
-/// Walks to the entry of `vpn`. `kept` is of the space whose root this is.
+/// Walks to the entry of `vpn`. `kept` is a token of the space that has this root.
 #[inline(always)]
 pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn, kept: impl KeepsTables) -> Walk<'_, M::Format> {
     match leaf_table(machine, root, vpn, kept) {
@@ -43,9 +43,8 @@ pub(crate) fn walk<M: Machine>(machine: &M, root: Pfn, vpn: Vpn, kept: impl Keep
     }
 }
 
-/// Walks to the table that holds the entry of `vpn`, or says where above the entry
-/// the walk ended. The table is valid as long as the section it was found in, or the
-/// space's generation.
+/// Walks to the table that contains the entry of `vpn`, or returns where the walk ended above it.
+/// The table is valid as long as the section in which it was found, or the space's generation.
 #[inline(always)]
 pub(crate) fn leaf_table<M: Machine>(
     machine: &M,
@@ -70,25 +69,25 @@ fn ended_above<F: Format>(slot: Slot<'_, F>, table: Pfn, vpn: Vpn) -> Walk<'_, F
     match slot.observe().entry {
         Entry::None => Walk::Hole(place),
         Entry::Leaf(_) | Entry::LockedLeaf(_) => Walk::Huge(place),
-        // A table, if it was put in just now: looked at again in the next turn.
+        // A table, if it was installed just now: the next turn reads it again.
         Entry::Table(_) | Entry::Busy | Entry::LockedNone | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
             Walk::Owned
         }
     }
 }
 
-/// A page as an entry of any size shows it.
+/// One page as mapped by an entry of any level.
 #[derive(Clone, Copy)]
 pub(crate) struct Mapped<'a, F: Format> {
     /// The entry.
     pub(crate) slot: Slot<'a, F>,
     pub(crate) seen: Seen,
-    /// What it says of this one page: the frame is the page's own.
+    /// The mapping of this one page, with the page's own frame.
     pub(crate) leaf: Leaf,
     pub(crate) is_locked: bool,
 }
 
-/// What maps `vpn`, whatever its size; `None` for anything that is no mapping.
+/// The mapping of `vpn`, at any level; `None` for anything else.
 pub(crate) fn mapped<M: Machine>(
     machine: &M,
     root: Pfn,
@@ -103,7 +102,7 @@ pub(crate) fn mapped<M: Machine>(
     mapped_at(slot, part)
 }
 
-/// The same of an entry that has been found: `part` is the page's index in its span.
+/// Like `page`, for an entry that was found: `part` is the page's index in its span.
 pub(crate) fn mapped_at<F: Format>(slot: Slot<'_, F>, part: u64) -> Option<Mapped<'_, F>> {
     let seen = slot.observe();
     let (leaf, is_locked) = match seen.entry {

@@ -1,4 +1,4 @@
-//! The larger sizes that a fault has in hand: folios, batches, and huge frames with their tables.
+//! Preallocated frames of larger orders: folios, batches, and huge frames with their tables.
 //!
 //! Locks on entry: none, no section, to obtain and to give back; inside a section to take.
 
@@ -17,15 +17,14 @@ pub(crate) struct HugeParts {
     pub(crate) twin: Option<Pfn>,
 }
 
-/// What is in hand of larger sizes.
+/// The preallocated frames of larger orders.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Large {
-    /// Sizes for which there was nothing.
+    /// Orders that were refused.
     failed: u32,
     /// A place in an object may be claimed.
     may_claim: bool,
-    /// Pages of which subscribers know that they are about to change, the one of
-    /// the fault among them.
+    /// Number of pages, including the fault's, that subscribers were told will change.
     nr_told: u16,
     batch: Option<(Pfn, Order)>,
     /// The batch came for an object: only its head's age is noted.
@@ -41,7 +40,7 @@ impl<M: Machine> Prealloc<'_, M> {
         self.large.nr_told = nr_pages as u16;
     }
 
-    /// Whether the entry of so many pages may be taken, as far as subscribers go.
+    /// Whether subscribers were told of so many pages, so that their entry may be taken.
     pub(crate) fn has_told(&self, nr_pages: u64) -> bool {
         u64::from(self.large.nr_told) >= nr_pages
     }
@@ -83,15 +82,15 @@ impl<M: Machine> Prealloc<'_, M> {
         self.large.is_folio = true;
     }
 
-    /// What is not to be had is noted, and the fault goes on with something
-    /// smaller, for which the larger frames that came so far may be needed.
+    /// Obtains frames of a larger order. If they are refused, records the order and frees all
+    /// larger frames: the fault continues with a smaller order, which may need them.
     #[inline(never)]
     pub(super) fn bring_large(&mut self, need: Need) {
         let order = if let Need::Batch { order, .. } = need { order } else { Order::PMD };
         if self.vm.frames.is_frozen() || self.hold_and_try_large(need).is_err() {
             self.give_back_large();
-            // A size that seemed to be free and was not: looks at more blocks for the next one
-            // would cost more than a small page.
+            // An order that seemed to be free and was not: searching blocks for the next one would
+            // cost more than a small page.
             self.large.failed |= u32::from(if order == Order::PMD { Orders::PMD.0 } else { Orders::MID.0 });
             self.vm.count_size(SizeEvent::AnonFaultFallback, order);
             if order == Order::PMD {
@@ -147,18 +146,18 @@ impl<M: Machine> Prealloc<'_, M> {
         Ok(())
     }
 
-    /// Sizes that have not failed yet in this fault.
+    /// Orders that have not failed yet in this fault.
     pub(crate) fn untried(&self) -> Orders {
         Orders(!self.large.failed as u16)
     }
 
-    /// The largest size for a page of an object that is not known to be out of reach.
+    /// The largest order for a page of an object that was not refused in this fault.
     pub(crate) fn most_there(&self) -> Order {
         let failed = self.large.failed | 1 << (Order::PUD.0 + 1);
         Order(failed.trailing_zeros().saturating_sub(1) as u8)
     }
 
-    /// This fault does without that size.
+    /// Makes this fault do without that order.
     pub(crate) fn give_up(&mut self, order: Order) {
         self.large.failed |= 1 << order.0;
     }

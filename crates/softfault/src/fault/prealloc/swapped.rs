@@ -7,14 +7,14 @@ use crate::frame::Fill;
 use crate::machine::Machine;
 
 impl<'vm, M: Machine> Prealloc<'vm, M> {
-    /// How an attempt ends that finds a page swapped out: the frame comes first, since nobody
-    /// waits for frames while he reads.
+    /// The outcome of an attempt that finds a page swapped out. The frame comes first, because
+    /// nobody may wait for frames during a read.
     #[cold]
     pub(crate) fn for_swapped(&self, slot: SwapSlot) -> Turn<'vm, M> {
         if self.singles[Fill::Raw as usize].is_some() { Turn::SwapIn(slot) } else { Turn::Need(Need::Frame(Fill::Raw)) }
     }
 
-    /// Takes the frame out of the preallocation, which counts it as held still (I28).
+    /// Takes the frame out of the preallocation, which still counts it as held (I28).
     pub(crate) fn take_raw(&mut self) -> Option<Pfn> {
         self.take_brought(Fill::Raw)
     }
