@@ -1,13 +1,12 @@
 //! Clearing and copying large pages, in the orders of [`policy::clear`].
 //!
-//! One mechanism for both: runs come from the plan, are cut into pieces, and the
-//! machine gets a word in ([`Machine::relax`]) after each 64 frames at most. So
-//! nothing here may be called inside a section (I8), and the frames written to
-//! are the caller's alone (I6) until it returns: what has been streamed past the
-//! caches is in memory by then.
+//! One mechanism for both: the runs of the plan are cut into pieces, with a call of
+//! [`Machine::relax`] after at most 64 frames. So nothing here may be called inside a section (I8).
+//! The caller owns the target frames alone (I6) until this returns; non-temporal stores have
+//! completed by then.
 //!
-//! Which order serves best is measured by [`calibrate()`], once for a machine and
-//! for each size of page, and kept in the [`Vm`](crate::Vm).
+//! [`calibrate()`] measures the best order, once for a machine and each page size. The
+//! [`Vm`](crate::Vm) stores it.
 
 mod batch;
 mod calibrate;

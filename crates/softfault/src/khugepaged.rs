@@ -1,5 +1,4 @@
-//! Module `khugepaged`, one step at a time: the scan of one space for memory that is to
-//! become huge.
+//! Module `khugepaged`: scans one space for memory to collapse into huge pages, one step at a time.
 //!
 //! The core has no threads and no list of programs. The embedder's daemon goes
 //! round its spaces, gives each a number of entries to look at (`pages_to_scan`),
@@ -7,8 +6,8 @@
 //! one that found no huge frame, and wakes early when a block becomes free
 //! (`Vm::nr_blocks_emptied`).
 //!
-//! Locks on entry: none, no section. Takes the writer lock of the space for a look
-//! at each stretch, and holds none while pages move.
+//! Locks on entry: none, no section. Takes the writer lock of the space to check each PMD range,
+//! and holds none while pages are copied.
 
 use crate::addr::{PageRange, Vpn};
 use crate::machine::Machine;

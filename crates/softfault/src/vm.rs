@@ -1,6 +1,6 @@
-//! The beginning of a [`Vm`]: checks the machine's frames, lays the metadata out, puts the
-//! components together, and gives `Vm` the two functions of its `Reclaim`. In the top
-//! layer, since these are of `compact` and `shrink`; the type is in `space/vm.rs`.
+//! Creation of a [`Vm`]: checks the machine's frames, lays out the metadata, assembles the
+//! components, and gives `Vm` the functions of its `Reclaim`. It is in the top layer because these
+//! belong to `compact` and `shrink`; the type is in `space/vm.rs`.
 
 use crate::addr::{BlockId, Pfn};
 use crate::base::{Base, HugeWords};

@@ -1,9 +1,8 @@
-//! Zeroing the single frames of one refill, and how.
+//! Zeroes the single frames of one refill.
 //!
-//! Where it depends on the program how that is best done, a refill takes the time
-//! since the last one and learns from it (`policy/density.rs`). The words for that are
-//! the CPU's own and hints: a caller that has moved to another CPU meanwhile spoils a
-//! sample and no more.
+//! Where the best way depends on the program, a refill measures the time since the last one and
+//! learns from it (`policy/density.rs`). The words for that are per CPU and only hints: a caller
+//! that has changed CPUs spoils one sample.
 
 use crate::addr::Pfn;
 use crate::base::Base;

@@ -1,4 +1,4 @@
-//! Which order and way of clearing serves best here: a measurement of some milliseconds.
+//! Calibration: measures in some milliseconds which order and way of clearing is best.
 //!
 //! What is timed is a clear and what follows it in a program: loads from the
 //! target and the sub-pages after it, each waiting for the one before. Clearing

@@ -1,4 +1,4 @@
-//! Subscribers are told before private pages are taken, and afterwards.
+//! Notices to subscribers before and after private pages are taken.
 //!
 //! ```text
 //! find   entries of the pages in spaces with subscribers: each space is visited, so that it stays
@@ -6,11 +6,12 @@
 //! ...    the caller takes the entries, by a walk of its own, and resolves them
 //! drop   End, then the visit
 //! ```
-//! A space that has no subscriber when it is looked at may have one when its entry is to be taken,
-//! and a page may be at another place by then: such an entry was not told of. The caller looks in
-//! the section in which it takes, and gives up where [`is_told`](Announcement::is_told) denies it.
+//! A space without subscribers at the first walk may have one when its entry is taken, and a page
+//! may have moved to another address by then. Subscribers were not told of such an entry. So the
+//! caller checks [`is_told`](Announcement::is_told) in the section in which it takes the entry, and
+//! gives up if it was not told of.
 //!
-//! Locks on entry: none, no section, no entry owned. Finding takes the families'.
+//! Locks on entry: none, no section, no entry owned. The first walk takes family locks.
 
 use super::MigrateRefusal;
 use super::moves::MAPS_MAX;

@@ -1,4 +1,4 @@
-//! One attempt to make a block free, and what it may still spend.
+//! One attempt to free a block, and its remaining budget.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,7 +1,7 @@
-//! Pages of one block that move together, each kind in its own way.
+//! Batches: pages of one block that move together, each kind in its own way.
 //!
-//! Locks on entry: none, no section. Entries of private pages are owned from when they are
-//! added until the batch is finished or abandoned.
+//! Locks on entry: none, no section. The batch owns entries of private pages from when they are
+//! added until it is finished or abandoned.
 
 use super::MigrateRefusal;
 use super::migrate::Migration;

@@ -1,13 +1,12 @@
-//! Making one block free: which one, and moving out what is in it.
+//! Frees one block: chooses it, and moves its pages out.
 //!
 //! ```text
 //! blocks with the most free frames ─▶ their descriptors ─▶ policy ─▶ one block
 //! claim its free frames ─▶ move the others to frames of other blocks ─▶ huge frame
 //! ```
-//! Nothing is promised about the block while it is emptied: frames of it may come
-//! back, be faulted anew, be pinned. What cannot be moved ends the attempt, and
-//! what was claimed goes back. Pages that have moved by then stay where they are,
-//! so that the next attempt has less to do.
+//! The block is not isolated while it is emptied: its frames may be freed, allocated again, or
+//! pinned. A page that cannot be moved ends the attempt, and claimed frames are freed. Pages that
+//! have moved by then stay, so the next attempt has less to do.
 //!
 //! Locks on entry: none, no section.
 

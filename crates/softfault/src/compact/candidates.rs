@@ -1,4 +1,4 @@
-//! Blocks among which compaction chooses.
+//! The blocks among which compaction chooses.
 //!
 //! Locks on entry: none.
 

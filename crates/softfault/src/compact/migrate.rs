@@ -1,4 +1,4 @@
-//! Moving private pages to other frames, some at a time.
+//! Moves private pages to other frames, in batches.
 //!
 //! ```text
 //! all entries of each frame ─▶ Busy        rmap/take.rs
@@ -6,17 +6,16 @@
 //! are these all entries? is no pin left?   else: as it was
 //! copy ─▶ descriptor of the new frame ─▶ each entry to the new frame
 //! ```
-//! After the grace period no translation, no access and no section that had seen
-//! one of the entries is left. Whatever else could raise the count of mappings or
-//! of pins needs one of these entries, and all are ours: so both counts, read
-//! then, are final, and nobody writes while the page is copied (I27). An entry
-//! that was not found shows in the count; then everything is put back.
+//! After the grace period there is no translation, no access and no section that had seen one of
+//! the entries. Anything else that could raise the map count or the pin count needs one of these
+//! entries, and the mover owns all of them. So both counts are final when they are read then, and
+//! nobody writes while the page is copied (I27). If an entry was not found, the count is too high,
+//! and all entries are restored.
 //!
-//! Entries keep rights, accessed and dirty. Nobody waits for anything but a
-//! shootdown and sections while entries are `Busy`.
+//! Entries keep rights, accessed and dirty. While entries are `Busy`, the mover waits for
+//! shootdowns and sections only.
 //!
-//! Pages of a space with subscribers are passed over unless these have been told: see
-//! `subscribed.rs`.
+//! Pages of a space with subscribers are skipped unless these were told: see `subscribed.rs`.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,24 +1,24 @@
-//! Module `compact`: used frames are moved so that free ones lie together.
+//! Module `compact`: moves used frames so that free ones become adjacent.
 //!
 //! ```text
 //! who wants a block ─▶ worth trying again?  policy/compact.rs
 //!                  ─▶ which block           block.rs
 //!                  ─▶ its pages elsewhere   migrate.rs, subscribed.rs, object.rs, target.rs
 //! ```
-//! Small private pages move, and pages of objects, each with its folio unless that fills a block.
-//! Whatever else is in a block (tables, nodes, pinned pages, huge ones) makes it one that cannot be
-//! emptied.
-//! Everything is bounded: by a budget of frames and time, by the entries and VMAs that are
-//! handled for one private frame, and by the mappings of an object.
+//! Small private pages can move, and pages of objects, each with its folio unless that fills a
+//! block. A block that contains anything else (tables, nodes, pinned pages, huge pages) cannot be
+//! emptied. All work is bounded: by a budget of frames and time, by the entries and VMAs that are
+//! visited for one private frame, and by the mappings of an object.
 //!
 //! An allocation of single frames never compacts. `space/reclaim.rs` calls this through
 //! [`Reclaim`](crate::space::vm::Reclaim) for a huge frame that a fault or a collapse
 //! wants, and an embedder's daemon calls it ahead of that.
 //!
-//! `withdraw` takes a page's entries for good: `poison`, `swap_out`. `object_out` does for pages of objects.
+//! `withdraw` removes a private page's entries, for `poison` and `swap_out`. `object_out` swaps out pages of
+//! objects.
 //!
-//! Neighbours: `rmap` finds and takes the entries of a frame, `frame` has the
-//! blocks. Locks on entry: none, no section.
+//! It uses `rmap` to find and take the entries of a frame, and `frame` for the blocks. Locks on
+//! entry: none, no section.
 
 mod announce;
 mod attempt;

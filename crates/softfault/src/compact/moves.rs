@@ -1,4 +1,4 @@
-//! Which frames look as if they could be moved, and where to: what all moves begin with.
+//! The start of all moves: which frames look movable, and their targets.
 //!
 //! Locks on entry: none.
 

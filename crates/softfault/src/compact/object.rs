@@ -1,4 +1,4 @@
-//! Moving folios of objects, of one page or more, to other frames, some at a time.
+//! Moves folios of objects, of one page or more, to other frames, in batches.
 //!
 //! ```text
 //! keep     the object of each; the slots of its pages are marked      source/keep.rs
@@ -7,21 +7,21 @@
 //! is a pin left? the head counts them                                 else: as it was
 //! copy ─▶ tails and head of the new folio ─▶ slots, which are not marked any more
 //! ```
-//! Pins come through entries only, and none is left after the removal: so they are final, and
-//! nobody writes while the page is copied (I22, I27). Who wants the page meanwhile waits.
-//! Programs fault again, locked pages included: any number of entries may map a page, so they
-//! are not remembered.
+//! Pins are taken through entries only, and the removal leaves none. So the pin count is final, and
+//! nobody writes while the page is copied (I22, I27). Faults on the page meanwhile wait. Programs
+//! fault again afterwards, also on locked pages: any number of entries may map a page, so the mover
+//! does not record them.
 //!
 //! A folio of 2 MiB moves as any: it has one word, and its target is a whole block. Compaction, which makes
 //! blocks, leaves it.
 //!
-//! A page whose memory failed goes in the same way, to no frame: its slot says so.
+//! A page whose memory failed is removed in the same way, and its slot becomes POISONED.
 //!
-//! A mover waits for sections, shootdowns, `Busy` entries and subscribers, and for no other
-//! mover: it gives up a page that is marked. It owns no entry when it begins, and marks all
-//! pages before it waits for anything, so that one grace period does for all of them.
+//! A mover waits for sections, shootdowns, `Busy` entries and subscribers, but not for another
+//! mover: it gives up a page that is marked. It owns no entry when it begins, and it marks all
+//! pages before it waits, so one grace period is enough for all of them.
 //!
-//! Locks on entry: none, no section. Takes those of the objects' shards.
+//! Locks on entry: none, no section. Takes the locks of the objects' shards.
 
 use super::MigrateRefusal;
 use super::moves::{MOVES_MAX, Move, Moves};

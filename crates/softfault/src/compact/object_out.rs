@@ -1,4 +1,4 @@
-//! Swapping out a page of an object.
+//! Swaps out a page of an object.
 //!
 //! ```text
 //! does a mapping lock it?             then nothing is done
@@ -7,14 +7,14 @@
 //! its folio locked ─▶ word: in transit ─▶ the machine writes
 //! word: swapped, and the frame is free; not written: the frame
 //! ```
-//! Who wants the page while it is written sleeps, with nothing held. A discard takes it out all the
-//! same, and waits for nobody: see `source/transit.rs`.
+//! A fault on the page while it is written sleeps, with nothing held. A discard removes the page
+//! without waiting: see `source/transit.rs`.
 //!
-//! Whether a mapping locks the page is looked at twice: before, so that programs do not fault for
-//! nothing, and once no entry is left. Whoever had locked it and found it there before its entry went has
-//! published that by then. Whoever locks it later brings it back.
+//! Whether a mapping locks the page is checked twice: first, so that programs do not fault for nothing,
+//! and again when no entry is left. An mlock that found the page present before its entry was removed has
+//! published its VMA by then. A later mlock swaps the page in.
 //!
-//! Locks on entry: none, no section. Takes those of the object's shards.
+//! Locks on entry: none, no section. Takes the locks of the object's shards.
 
 use super::{MigrateRefusal, SwapRefusal};
 use crate::account::Event;

@@ -1,4 +1,4 @@
-//! Memory that fails: its frame goes out of use, and whoever touches the page is told.
+//! Memory failure: the frame is taken out of use, and accesses to the page get an error.
 //!
 //! Locks on entry: none, no section.
 

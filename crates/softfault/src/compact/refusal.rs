@@ -1,5 +1,4 @@
-//! Why a page was not moved, and why there is no block: one variant, one counter,
-//! one word.
+//! Why a page was not moved, and why no block was freed: one variant, one counter, one word each.
 
 use crate::account::Event;
 

@@ -1,4 +1,4 @@
-//! Which blocks could be emptied: their counts, then the descriptors of a few.
+//! Finds blocks that could be emptied: by their counts, then by the descriptors of a few.
 //!
 //! Locks on entry: none, no section.
 

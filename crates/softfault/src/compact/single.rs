@@ -1,4 +1,4 @@
-//! Moving one page, of whatever kind.
+//! Moves one page of any kind.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,12 +1,12 @@
-//! Moving private pages of spaces with subscribers, some at a time.
+//! Moves private pages of spaces with subscribers, in batches.
 //!
 //! ```text
 //! find ─▶ tell Start        announce.rs
 //! take ─▶ copy ─▶ resolve   migrate.rs
 //! tell End
 //! ```
-//! No entry is owned while subscribers are told. So such pages are put aside, while others are
-//! taken, until the entries of these are resolved.
+//! No entry may be owned while subscribers are told. So such pages are postponed until the entries
+//! of all other pages of the batch are resolved.
 //!
 //! Locks on entry: none, no section, no entry owned.
 

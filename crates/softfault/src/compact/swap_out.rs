@@ -1,4 +1,4 @@
-//! Swapping a page out, a private one here: the mechanism. What goes, and when, is the embedder's to decide.
+//! Swaps out a private page: the mechanism. The embedder decides which pages, and when.
 //!
 //! ```text
 //! a slot                              swap/area.rs
@@ -8,7 +8,7 @@
 //! the machine writes                  nothing held but the slot
 //! slot: written; the frame is free    or was already, if nobody needed the page any more
 //! ```
-//! Nothing can fail once an entry was changed but the write. Then the frame stays with the slot.
+//! After an entry was changed only the write can fail. Then the slot keeps the frame.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,7 +1,7 @@
-//! Frames for what has to leave a block: from blocks that are partly used, the
-//! fuller ones first. A block that is wholly free stays so: using it up to make
-//! another would gain nothing. Where none is left nothing is reclaimed: reclaim splits
-//! huge pages, and compaction is there to make them.
+//! Target frames for pages that leave a block: from partly used blocks, the fuller ones first.
+//! Wholly free blocks are not used: using one up to free another would gain nothing. If there is no
+//! target, compaction does not reclaim: reclaim splits huge pages, which compaction is there to
+//! make.
 //!
 //! Locks on entry: none, no section.
 

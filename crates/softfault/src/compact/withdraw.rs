@@ -1,4 +1,4 @@
-//! A private page without entries: what a failure of its memory, and swapping it out, begin with.
+//! Removes all entries of a private page, for memory failure and swapping out.
 //!
 //! ```text
 //! all entries of the frame ─▶ Busy        rmap/take.rs
@@ -6,13 +6,13 @@
 //! shootdown of each space, one grace period
 //! are these all entries? is no pin left?  else: as it was
 //! ```
-//! As for a move (`migrate.rs`): whatever could raise the count of mappings or of
-//! pins needs one of these entries, and all are the taker's. So both counts, read then, are
-//! final, and nobody reads or writes the page (I27). The entries become something that names no
-//! frame, and the frame is the taker's alone.
+//! As for a move (`migrate.rs`): anything that could raise the map count or the pin count needs one
+//! of these entries, and the taker owns all of them. So both counts are final when they are read
+//! then, and nobody reads or writes the page (I27). The entries then name no frame, and the taker
+//! owns the frame alone.
 //!
-//! Locks on entry: none, no section. Nothing is waited for but a shootdown and sections while
-//! entries are `Busy`.
+//! Locks on entry: none, no section. While entries are `Busy`, this waits for shootdowns and
+//! sections only.
 
 use super::MigrateRefusal;
 use super::announce::Announcement;

@@ -1,4 +1,4 @@
-//! What compaction remembers: plain words, for who keeps them.
+//! The state of compaction: plain words, which `Vm` contains.
 
 use crate::sync::Word;
 

@@ -1,6 +1,6 @@
-//! Arrays in pieces, each of which lies where there was room, or is not there: descriptors and
-//! blocks of sections (`frame/mem_sections.rs`). Of a piece that is *apart*, some elements lie elsewhere:
-//! its owner knows where (`frame/tail_descs.rs`), and `get` finds none of it.
+//! Arrays in pieces, each of which lies anywhere or is absent: descriptors and blocks of memory sections
+//! (`frame/mem_sections.rs`). Of a piece that is *apart*, some elements lie elsewhere: its owner knows
+//! where (`frame/tail_descs.rs`), and `get` finds none of it.
 //!
 //! One of the few modules with `unsafe`, for the reason that `mem.rs` gives: a place that is out
 //! of date leads to numbers that are.

@@ -1,4 +1,4 @@
-//! The side of the subscribers: a page without a reference.
+//! The subscribers' side: lookup of a page without a reference.
 
 use super::tell::is_under_way;
 use crate::account::Event;

@@ -1,27 +1,25 @@
-//! Module `notify`: those who keep tables of their own beside a space's, a
-//! hypervisor's second stage or a device's, hear of what changes.
+//! Module `notify`: notices of changes, for subscribers that keep tables of their own beside a
+//! space's: a hypervisor's second stage, or a device's tables.
 //!
 //! ```text
 //! operation   count += 1, told Start ─▶ entries change, shootdown ─▶ count -= 1, told End
 //! subscriber  looks a page up ─▶ under its own lock: still current? then map it
 //! ```
-//! A subscriber drops what it has of the range when it is told `Start`, and maps
-//! nothing of it before `End`: a lookup is refused while any change of the space is
-//! under way, and one from before is [out of date](crate::Subscription::is_current). So
-//! it needs no reference to a frame, and nobody else gets a frame's number without
-//! one: that is what a [pin](crate::Pin) is for (I24).
+//! A subscriber drops its mappings of the range when it is told `Start`, and maps nothing of it
+//! before `End`: lookups are refused while any change of the space is in progress, and earlier ones
+//! are [out of date](crate::Subscription::is_current). So it needs no reference to a frame. All
+//! others need a [pin](crate::Pin) to get a frame's number (I24).
 //!
-//! Told are changes of an entry's frame and losses of a right. Not told: what only
-//! adds (an empty entry filled, a right that the VMA gave already), and a huge
-//! mapping split into entries with the same frames and rights: a translation of
-//! any part of it is as good as before.
+//! Subscribers are told when an entry's frame changes or it loses a right. They are not told of
+//! additions (an empty entry is filled, a right is added that the VMA grants), nor when a huge
+//! mapping is split into entries with the same frames and rights: translations of it stay valid.
 //!
 //! Pages move to other frames: see `compact/announce.rs`. Only a fault that compacts leaves the
 //! private pages of spaces with subscribers where they are.
 //!
-//! Without a subscription all this costs an operation one load.
+//! Without a subscription this costs an operation one load.
 //!
-//! Neighbours: `space` and `fault` tell, the machine passes on. Locks: see
+//! `space` and `fault` tell; the machine passes notices on. Locks: see
 //! [`Machine::notify`](crate::Machine::notify).
 
 mod age;

@@ -1,4 +1,4 @@
-//! What subscribers are told.
+//! The notices that subscribers get.
 
 use crate::addr::PageRange;
 

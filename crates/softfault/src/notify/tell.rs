@@ -1,8 +1,8 @@
-//! The side of those who change entries.
+//! The side of operations that change entries.
 //!
-//! Under the writer lock the number of subscriptions does not change. Whoever has
-//! it not (a fault, a migration through rmap) looks at the number in the section
-//! in which it takes the entry, and has told by then or comes again, or gives up: see
+//! Under the writer lock the number of subscriptions does not change. Without it (in a fault, or a
+//! migration through rmap) a caller reads the number in the section in which it takes the entry. If
+//! there are subscribers that it has not told, it tells them and starts over, or gives up: see
 //! `space/ops/subscribe.rs`. Before it tells it counts itself and looks at the number once more,
 //! since `unsubscribe` waits for those who count only.
 

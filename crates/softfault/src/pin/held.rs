@@ -1,7 +1,7 @@
-//! What the holder of a pin has: the frame's number and its bytes.
+//! The holder's side of a pin: the frame's number and its bytes.
 //!
-//! The type says what the pin was asked for. A page that the program may only read
-//! is pinned by a [`Pin`], which has no way to write.
+//! The type tells the purpose of the pin. A [`Pin`] of a page that the program may only read cannot
+//! write.
 //!
 //! Locks on entry: none.
 

@@ -1,5 +1,5 @@
-//! Pages that are pinned for long lie in blocks of their own: one of them anywhere else keeps a
-//! block from ever being a huge page.
+//! Long-term pins: their pages are in blocks of their own, because one of them in any other block
+//! keeps it from ever becoming a huge page.
 //!
 //! ```text
 //! pinned  as any page: present, and the space's alone if it is private
@@ -7,8 +7,8 @@
 //! pinned  where it is then; if it has not moved, its block says so
 //! ```
 //! Others may pin, unmap or write the page between the two pins, as before the first. The move may
-//! be refused for any reason for which compaction leaves a page where it is. Huge pages stay: they
-//! have blocks of their own.
+//! fail for any reason for which compaction leaves a page in place. Huge pages stay: they have
+//! blocks of their own.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,5 +1,4 @@
-//! Module `pin`: frames that stay where they are while a device, or another
-//! program, works on them.
+//! Module `pin`: keeps frames in place while a device, or another program, accesses them.
 //!
 //! ```text
 //! quick   in a section: entry read, pin raised, entry read again       raise.rs
@@ -9,17 +8,15 @@
 //!         protected, forked, its space may end
 //! release one read-modify-write, from any CPU; the last holder frees the frame
 //! ```
-//! A private page is made the space's alone before it is pinned, for reading,
-//! too, and fork copies a pinned page instead of sharing it. So a pinned private
-//! frame has at most one mapping, a write fault may always keep it, and what the
-//! holder and the program write they both see (I23).
+//! A private page is unshared before it is pinned, also for reading, and fork copies a pinned page
+//! instead of sharing it. So a pinned private frame has at most one mapping, a write fault can
+//! always reuse it, and the holder and the program see each other's writes (I23).
 //!
 //! Pages of shared objects are pinned as they are.
 //!
 //! A page that is pinned for long first moves to a block of such pages (`long.rs`).
 //!
-//! Neighbours: `fault` for the slow way, `frame` for the counts. Locks on entry:
-//! none, no section.
+//! It uses `fault` for the slow path and `frame` for the counts. Locks on entry: none, no section.
 
 mod held;
 mod long;

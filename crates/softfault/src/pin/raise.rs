@@ -1,17 +1,15 @@
-//! The quick way: one look, in one section.
+//! The fast path of a pin: one read of the entry, in one section.
 //!
 //! ```text
 //! pin   state += pin       ; entry still the same?   else: undo, the slow way
 //! fork  entry locked       ; state += map, pins?     else: undo, copy
 //! ```
-//! Both changes of the state are read-modify-writes of one word, and one of them
-//! comes second: if it is fork's, fork sees the pin; if it is the pin's, it
-//! acquires what fork released before, and sees the lock bit. So no fence is
-//! needed besides (I23).
+//! Both changes of the state are read-modify-writes of one word, and one of them comes second. If
+//! it is fork's, fork sees the pin. If it is the pin's, it acquires what fork released before, and
+//! sees the lock bit. So no further fence is needed (I23).
 //!
-//! In the section in which its entry was read a frame cannot be freed: whoever
-//! takes the entry waits for the section before it drops the count, and sees the
-//! pin then.
+//! A frame cannot be freed during the section in which its entry was read: whoever takes the entry
+//! waits for the section before it drops the count, and then sees the pin.
 
 use crate::addr::{Access, Order, Pfn, Rights, Vpn};
 use crate::frame::{FrameDesc, FrameKind};

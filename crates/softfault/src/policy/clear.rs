@@ -1,9 +1,9 @@
-//! In which order the sub-pages of a large page are cleared or copied.
+//! The order in which the sub-pages of a large page are cleared or copied.
 //!
-//! A program touches the sub-page that it faulted on at once, its neighbours
-//! soon, the others perhaps. Whatever was written last is still in a cache, so
-//! the order decides what is warm when the program goes on. All here is
-//! reckoning with numbers of sub-pages; the mechanism is in [`crate::clear`].
+//! A program touches the sub-page that it faulted on at once, its neighbours soon, the others
+//! perhaps. Whatever was written last is still in a cache, so the order decides what is warm when
+//! the program goes on. This file only computes with indices of sub-pages; the mechanism is in
+//! [`crate::clear`].
 
 use crate::addr::Order;
 use core::ops::Range;

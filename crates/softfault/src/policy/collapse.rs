@@ -1,7 +1,7 @@
 //! Whether 512 small pages become a huge one.
 //!
-//! The mechanism counts what stands in a leaf table, asks before it touches
-//! anything, and asks again once nobody can change what it counted.
+//! The mechanism counts the entries of a leaf table, asks before it changes anything, and asks
+//! again when nobody can change the entries.
 
 /// What stands in the entries of one leaf table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

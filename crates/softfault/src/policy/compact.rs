@@ -1,7 +1,6 @@
-//! Which block to empty, and when it is not worth trying again.
+//! Which block to empty, and when another attempt is not worth it.
 //!
-//! Values and pure functions; the mechanism in `compact/` looks at every frame
-//! itself before it touches it.
+//! Values and pure functions; the mechanism in `compact/` checks every frame before it moves it.
 
 use crate::setters::setters;
 

@@ -1,12 +1,12 @@
-//! What the programs on a CPU do with new pages: write all of each, or little.
+//! Write density: whether the programs on a CPU write all of each new page, or little.
 //!
-//! No measurement at boot can know that, and the best way of zeroing depends on it.
-//! So each CPU takes the time from one refill to the next, which is what a batch has
-//! cost: its zeroing, and the program's work on it. Now and then it has a batch
-//! zeroed for the other write density, and changes over if that was cheaper. Whatever else
-//! happens between two refills, a trap or the program's own work, happens with both.
+//! No measurement at boot can tell, and the best way of zeroing depends on it. So each CPU measures
+//! the time from one refill to the next, which is the cost of a batch: its zeroing, and the
+//! program's work on it. Now and then it has a batch zeroed for the other write density, and
+//! changes over if that was cheaper. Whatever else happens between two refills, a trap or the
+//! program's own work, happens with both.
 //!
-//! All here is reckoning with times; the mechanism is in `clear/batch.rs`.
+//! This file only computes with times; the mechanism is in `clear/batch.rs`.
 
 /// What programs do with new pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

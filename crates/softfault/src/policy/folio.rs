@@ -1,7 +1,7 @@
-//! Which size a new page of an object has.
+//! The order of a new folio of an object.
 //!
-//! Values and pure functions. The mechanism claims each slot of the page before it puts it in,
-//! so an answer that is out of date costs a turn and nothing else.
+//! Values and pure functions. The mechanism claims each slot of the folio before it fills it, so an
+//! outdated answer only costs a turn.
 
 use crate::addr::Order;
 use core::ops::Range;

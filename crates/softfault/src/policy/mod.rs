@@ -1,8 +1,8 @@
 //! Module `policy`: decisions, as pure functions.
 //!
-//! A policy gets a question by value and gives a plan by value. It holds no
-//! lock, reads no memory, and cannot break anything: the mechanism checks the
-//! plan against what it sees and counts a refusal (`fault_plan_rejected`).
+//! A policy takes a question by value and returns a plan by value. It holds no lock, reads no
+//! memory, and cannot break anything: the mechanism checks each plan against the state that it
+//! sees, and counts rejected ones (`fault_plan_rejected`).
 
 pub mod clear;
 pub mod collapse;

@@ -1,7 +1,7 @@
-//! How many CPUs share blocks, where there are not many blocks for each of them.
+//! How many CPUs share blocks when there are few blocks per CPU.
 //!
-//! A block with a frame in use is lost for huge pages. If each CPU began blocks of its own,
-//! many CPUs would leave none in a small memory, however few frames are in use.
+//! A block with a frame in use cannot become a huge page. If each CPU began blocks of its own, many
+//! CPUs would leave no whole block in a small memory, even with few frames in use.
 //!
 //! Source: LLFree (USENIX ATC 2023) reserves a tree of blocks for each CPU and kind of
 //! frame, and reserves for fewer CPUs where memory has not enough trees; Linux takes over

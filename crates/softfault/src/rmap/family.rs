@@ -1,25 +1,22 @@
-//! Fork families: which spaces may map a private frame, and how long the frame of
-//! a founder stays.
+//! Fork families: which spaces may map a private frame, and the lifetime of a founder's frame.
 //!
 //! ```text
 //! private frame ─▶ founder's frame: refs, lock, first ─▶ member ─▶ member ...
 //! ```
-//! A private frame names its family by the frame of the founder, and holds no
-//! reference to it. A walk therefore takes a reference of its own, and only if
-//! there is one already (I30):
+//! A private frame names its family by the frame of the founder, and holds no reference to it. A
+//! walk therefore takes a reference of its own, and only if the count is not zero (I30):
 //!
-//! 1. it enters a section and makes its CPU known as one that looks a family up;
+//! 1. it enters a section and sets its CPU's bit as one that looks up a family;
 //! 2. it reads the descriptor of the private frame, and sees that the frame that
 //!    is named is a founder's;
 //! 3. it raises `refs` by compare-and-swap, never from zero.
 //!
-//! Each member holds one reference until its very end. Whoever drops the last one
-//! first marks the frame as no founder's, then waits until every lookup that may
-//! have seen the old mark is over, and only then gives the frame back. The wait
-//! costs nothing where no CPU looks a family up: an exit sends no interrupt.
+//! Each member holds one reference until its very end. Dropping the last one first unmarks the
+//! frame, then waits until every lookup has ended that may have seen the old mark, and only then
+//! frees the frame. The wait costs nothing if no CPU looks up a family: an exit sends no interrupt.
 //!
-//! Locks: the family's guards the list of members. A member whose space ends
-//! leaves the list first, so that what a walk meets under the lock is in place.
+//! Locks: the family's lock guards the list of members. A member whose space ends leaves the list
+//! first, so every member that a walk finds under the lock exists.
 
 use crate::addr::{OptPfn, Pfn};
 use crate::frame::{Fill, FrameKind, Memory, MetaUse};

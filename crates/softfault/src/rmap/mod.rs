@@ -6,17 +6,15 @@
 //! are, in each member, those of VMAs in which the index falls. Most VMAs lie
 //! where they were first mapped, and there the index is the page number.
 //!
-//! Against Linux's trees of `anon_vma`: no allocation on first write, nothing to
-//! copy at fork but one list link; a walk visits all members of the family, also
-//! those that never had the page. A family of thousands pays for that in reclaim.
-//! In each member it looks up the page at the index, and searches the VMAs that
-//! mremap(2) has displaced (`space/tree/displaced.rs`): log(VMAs) each, as long as
-//! the moves have kept the order of what they moved.
+//! Compared with Linux's trees of `anon_vma`: a first write allocates nothing, and fork copies
+//! nothing but one list link. But a walk visits all members of the family, including those that
+//! never had the page, which is slow in families of thousands. In each member it looks up the page
+//! at the index, and searches the VMAs that mremap(2) has displaced (`space/tree/displaced.rs`):
+//! log(VMAs) each, as long as the moves have kept the order of what they moved.
 //!
-//! Locks: the family's, under that nothing but sections. There is no lock of all
-//! families: `family` has the references that keep a family's data in place.
-//! `take` makes the entries of a frame `Busy`, for who wants to change what they
-//! map.
+//! Locks: the family's, and under it nothing but sections. There is no lock of all families:
+//! references keep a family's data alive (`family`). `take` makes the entries of a frame `Busy`,
+//! for operations that change what they map.
 
 pub(crate) mod family;
 mod object;

@@ -1,4 +1,4 @@
-//! Removing the entries of an object's pages, in every space that has any.
+//! Removes the entries of an object's pages, in every space that has any.
 //!
 //! ```text
 //! for each member   visit its space: it stays
@@ -7,14 +7,14 @@
 //!   ...             shootdown, grace
 //!   settle          Busy ─▶ none
 //! ```
-//! No new entry of the pages can come: the caller has marked them and waited for sections. So
-//! when a member has been gone through, none is left there. The page tables are asked, not
-//! the VMAs: munmap(2) publishes a tree without a VMA before it takes the entries. An entry or
-//! a table that another operation owns is waited for, outside sections, with nothing owned and
-//! nobody told. The entries before it are done, so that a program that keeps some entry owned
-//! does not stop the walk. An entry of a page that came to the object meanwhile goes, too.
+//! No new entry of the pages can come: the caller has marked them and waited for sections. So after
+//! a member was visited, none is left there. The walk reads the page tables, not the VMAs, because
+//! munmap(2) publishes a tree without a VMA before it takes the entries. If another operation owns
+//! an entry or a table, the walk waits for it outside sections, with nothing owned and no notice
+//! open. It finishes the entries before it first, so a program that keeps some entry owned does not
+//! stop the walk. Entries of pages that were added to the object meanwhile are removed, too.
 //!
-//! Locks on entry: none, no section. Takes those of the object's shards.
+//! Locks on entry: none, no section. Takes the locks of the object's shards.
 
 use crate::account::Event;
 use crate::account::rss::Rss;

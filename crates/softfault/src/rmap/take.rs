@@ -1,20 +1,17 @@
-//! Taking the entries of a frame: what migration and the split of a whole folio
-//! begin with.
+//! Takes the entries of a frame, for migration and for the split of a whole folio.
 //!
-//! Each entry that is found is made `Busy`, in a section of its space, and given
-//! to the caller by value. From then on nothing but that entry keeps the space
-//! where it is: a space with a foreign `Busy` in it cannot end (its tables are
-//! emptied before its own frame goes, and that pass waits), and the table with
-//! the entry stays, too. So the caller may shoot down and resolve with no lock
-//! held; after the last entry of a space is resolved it must not touch the space
-//! any more.
+//! Each entry is made `Busy` in a section of its space, and returned by value. From then on the
+//! entry keeps the space alive: a space with a foreign `Busy` entry cannot end (its tables are
+//! emptied before its own frame is freed, and that pass waits), and the table that contains the
+//! entry stays, too. So the caller may shoot down and resolve with no lock held. After it has
+//! resolved the last entry of a space it must not access the space.
 //!
-//! Whoever takes waits for nobody meanwhile: an entry that is somebody else's is
-//! passed over, and the number of those that were found tells.
+//! The walk never waits: it skips entries that others own, and the caller sees that from the number
+//! of entries found.
 //!
-//! Subscribers are told before an entry is taken, with nothing owned and no lock held. So a
-//! walk that takes ends where they were not told, and another one finds them: it raises the
-//! visits of their spaces, which keep these in place without an entry (I44).
+//! Subscribers are told before an entry is taken, with nothing owned and no lock held. So the walk
+//! ends at a space whose subscribers were not told. Another walk finds such spaces and raises their
+//! visits, which keep them alive without an entry (I44).
 //!
 //! Locks on entry: none, no section. Takes the family's.
 

@@ -1,7 +1,7 @@
-//! A page that was swapped out comes back for who holds the object.
+//! Swaps a page in for the holder of an object's handle.
 //!
-//! The frame comes first, as for a fault (`fault/shared.rs`): who waits for one has nothing, and while the
-//! machine reads nothing is held.
+//! The frame comes first, as for a fault (`fault/shared.rs`). A caller that waits for a frame holds
+//! nothing, and nothing is held while the machine reads.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,5 +1,4 @@
-//! What has to be true of objects at rest: I14 for their references, I12 for
-//! their frames. Part of `Vm::check`.
+//! Checks of objects at rest: I14 for their references, I12 for their frames. Part of `Vm::check`.
 
 use super::object::Top;
 use super::slot::{Below, ObjectPage, PageFrame, level_of};

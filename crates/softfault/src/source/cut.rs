@@ -1,4 +1,4 @@
-//! A hole, or the end of the object, cuts a folio.
+//! Cuts a folio at the edge of a hole, or at the end of the object.
 //!
 //! ```text
 //! pinned, or no larger than the object's least,  stays whole; the pages that go are zeroed
@@ -6,11 +6,10 @@
 //! else                                           the pages that stay become aligned folios of
 //!                                                their own, the others are freed
 //! ```
-//! Neither needs memory that is not free, but for the nodes of the tree that take the place of a folio of 2 MiB. They
-//! are obtained before anything is barred (`cut_nodes.rs`); a folio for which there are none
-//! stays whole, too. All pages of the folio are marked as leaving, no entry maps one, and
-//! all sections that had read one of its words have ended. So nobody looks at its head or its
-//! tails, and pins are final.
+//! Neither needs memory that is not free, but for the nodes of the tree that take the place of a folio of 2
+//! MiB. They are obtained before anything is barred (`cut_nodes.rs`); a folio for which there are none stays
+//! whole, too. All pages of the folio are marked as leaving, no entry maps one, and all sections that had read
+//! one of its words have ended. So nobody reads its head or its tails, and the pin count can only fall.
 //!
 //! Locks on entry: the object's `resize`, no section.
 

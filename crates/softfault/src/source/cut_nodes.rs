@@ -1,12 +1,12 @@
-//! Nodes of an object's tree for folios that are about to be cut.
+//! Preallocated nodes of an object's tree, for folios that are about to be cut.
 //!
-//! A folio of 2 MiB is one word. What stays of it are words of a node, which takes its place. So
-//! whoever discards looks at both ends of the part first, and obtains the nodes while nothing is
-//! barred. After that nothing can fail: a folio that came meanwhile, or for which there were no
-//! frames, stays whole, and is zeroed where it should go.
+//! A folio of 2 MiB is one word. The pages of it that stay become words of a node, which takes its
+//! place. So a discard first checks both ends of its range, and obtains the nodes before it marks
+//! any page. After that nothing can fail: a folio that was added meanwhile, or for which there were
+//! no frames, stays whole, and the discarded part of it is zeroed.
 //!
-//! The nodes are in use until they go back: nobody waits for them, since who discards waits for others
-//! (I28).
+//! The nodes count as used frames, not as held ones, until they are freed: a discard waits for others,
+//! so nobody may wait for it (I28).
 //!
 //! Locks on entry: the object's `resize`, no section.
 

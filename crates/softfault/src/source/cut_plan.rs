@@ -1,4 +1,5 @@
-//! What becomes of the pages of a folio of which some go. Arithmetic, no shared memory.
+//! Plans what becomes of the pages of a folio of which some are removed. Arithmetic, no shared
+//! memory.
 //!
 //! Locks on entry: none.
 

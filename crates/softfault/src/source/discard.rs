@@ -1,4 +1,4 @@
-//! The object's side of pages that leave it while it lives on.
+//! Discard: the object's side of removing pages from a live object.
 //!
 //! ```text
 //! bar      the word of each page is marked as leaving
@@ -6,8 +6,8 @@
 //! free     the words are emptied; a frame that nothing pins is freed, one that is
 //!          pinned is an orphan, which its last pin frees
 //! ```
-//! A folio of several pages leaves with all of them. Where only some go it is barred as a whole,
-//! and cut (`cut.rs`).
+//! A folio of several pages leaves as a whole. If only some of its pages are discarded, all are
+//! marked, and the folio is cut (`cut.rs`).
 //!
 //! Locks on entry: the object's `resize`, no section.
 

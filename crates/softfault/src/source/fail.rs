@@ -1,16 +1,16 @@
-//! The memory of a page fails, and takes it out of its folio.
+//! Removes a page whose memory has failed from its folio.
 //!
 //! ```text
 //! the page, and those that make up the object's least size with it   POISONED: no frame
 //! the others                                                         aligned folios where they are
 //! the failed frame                                                   out of use
 //! ```
-//! As a cut (`cut.rs`) it needs no memory and copies nothing. All pages of the folio are marked as
-//! moving, no entry maps one, and all sections that had read one of its words have ended. Pins are
-//! final, and there is none.
+//! Like a cut (`cut.rs`) it needs no memory and copies nothing. All pages of the folio are marked
+//! as moving, no entry maps one, and all sections that had read one of its words have ended. There
+//! is no pin, and none can come.
 //!
-//! The words are ended from the highest down, as those of a move: a remover that goes upwards finds
-//! the old size, and marks all pages of it, or finds the new sizes from there on.
+//! The words are unmarked from the highest down, as after a move. So a remover, which goes upwards,
+//! either finds the old order and marks all pages of it, or finds the new orders from there on.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,4 +1,4 @@
-//! A folio of several pages comes to an object that may have some.
+//! Fills a folio of several pages into an object that may have some of them.
 //!
 //! ```text
 //! order    by what is missing around the page, and what frames there are    policy/folio.rs
@@ -7,10 +7,11 @@
 //! head     tails, then the descriptor of the head; nobody sees them yet
 //! put      the word of each page
 //! ```
-//! Who meets a claimed word waits with nothing held. So does who finds his own word empty and
-//! another of the least size not: a remover has not emptied that yet, or somebody claims the words.
-//! Who loses a claim looks again, sees the word that was not empty, and waits or takes a smaller
-//! size. Whoever claims is in a section, holds the frames already, and waits for nobody.
+//! A fault that finds a claimed word waits with nothing held. It also waits if its own word is
+//! empty and another one of the least size is not: a remover has not emptied that yet, or the words
+//! are being claimed. The loser of a claim starts over, sees the word that was not empty, and waits
+//! or takes a smaller size. A claim is made in a section by a caller that has the frames already,
+//! and it never waits.
 //!
 //! Locks on entry: a section.
 

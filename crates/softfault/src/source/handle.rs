@@ -1,7 +1,7 @@
-//! What the embedder holds of a shared object: a file in memory, a segment.
+//! The embedder's handle of a shared object: of a memory file or a segment.
 //!
-//! Reads and writes go to the frames that mappings show, each page in a section
-//! of its own, so that they and the programs see the same bytes at once.
+//! Reads and writes access the frames that are mapped, each page in a section of its own. So they
+//! and the programs see each other's changes at once.
 //!
 //! Locks on entry: none, no section.
 

@@ -1,24 +1,23 @@
-//! What keeps an object for those who come from one of its frames, and their moves of its
-//! pages.
+//! References to an object that is found from one of its frames, and moves of its pages.
 //!
 //! ```text
 //! frame of a page ─▶ header: keeps ─▶ slots of its folio ─▶ marked as moving ─▶ other frames
 //! ```
-//! A frame names its object, and holds no reference to it. A walk takes one of its own, and
-//! only if there is one already, as for families (I30):
+//! A frame names its object and holds no reference to it. A walk takes a reference of its own, and
+//! only if the count is not zero, as for families (I30):
 //!
-//! 1. it enters a section and makes its CPU known as one that looks something up;
+//! 1. it enters a section and sets its CPU's bit as one that looks something up;
 //! 2. it reads the descriptor of the frame, and sees that the frame that is named is the header
 //!    of an object;
 //! 3. it raises `keeps` by compare-and-swap, never from zero.
 //!
-//! VMAs and the handle hold one together. Whoever drops the last one frees the pages, marks the
-//! header's frame as none, waits for lookups that may have seen the old mark, and gives it
-//! back. So neither the end of an object nor a walk waits for the other, and no page is moving
-//! when the tree is freed. The wait for lookups costs nothing where no CPU looks anything up.
+//! VMAs and the handle hold one reference together. Dropping the last one frees the pages, unmarks
+//! the header's frame, waits for lookups that may have seen the old mark, and frees the header. So
+//! neither the end of an object nor a walk waits for the other, and no page is moving when the tree
+//! is freed. The wait for lookups costs nothing if no CPU looks anything up.
 //!
-//! The descriptor of a page may be out of date when it is read. The slot decides: it names the
-//! frame, or there is no move.
+//! The descriptor of a page may be out of date when it is read. The slot decides: unless it names
+//! the frame, there is no move.
 //!
 //! Locks on entry: none, no section.
 

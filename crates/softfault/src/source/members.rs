@@ -1,18 +1,18 @@
-//! Who maps an object: its members, in shards.
+//! The members of an object, which say who maps it, in shards.
 //!
 //! ```text
 //! object ─▶ shard: lock, tree of members ordered by page
 //!                     member: space, displacement, pages      node.rs, treap.rs
 //! ```
-//! A member joins before its first VMA is published, and leaves when the last entry of the
-//! last one has been removed, shot down and harvested (I44). Entries of an object's page come
-//! from faults only. So who makes new entries impossible, waits for all sections, and then
-//! visits the members finds every entry.
+//! A member joins before its first VMA is published, and leaves when the last entry of the last one
+//! has been removed, shot down and harvested (I44). Only faults make entries of an object's page.
+//! So a remover that makes new entries impossible, waits for all sections and then visits the
+//! members finds every entry.
 //!
 //! A space chooses its shard by a hash of its number, so that programs that map the same
 //! library do not wait for one lock.
 //!
-//! Locks on entry: none, no section. Takes a shard's, under which nothing is taken.
+//! Locks on entry: none, no section. Takes the lock of a shard, under which no other lock is taken.
 
 mod node;
 mod treap;

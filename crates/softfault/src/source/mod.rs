@@ -1,12 +1,12 @@
-//! Module `source`: where the bytes of a page come from.
+//! Module `source`: the sources of page content, that is, shared objects.
 //!
-//! Private anonymous memory needs nothing but frames of zeroes, which `frame`
-//! has; shared memory has an object that remembers its frames. `object` is what
-//! faults see of it, `pages` goes over them in order, `handle` is what the embedder
-//! holds, `discard` how pages leave an object that lives on, `refs` how long an object
-//! lives, `transit` how its pages go to the swap area and come back, `keep` what keeps it for who comes from a frame of it, `check` what has to be true of objects at rest.
+//! Private anonymous memory only needs zeroed frames from `frame`. Shared memory has an object, which owns its
+//! frames. `object` is the part that faults use, `pages` iterates over the pages, `handle` is the embedder's
+//! handle, `discard` removes pages from a live object, `refs` counts references, `transit` moves pages to the
+//! swap area and back, `keep` takes references from a frame of the object, `check` checks objects at rest.
 //!
-//! This module works on `Links`, save `handle`, `prealloc`, `bring` and `write_error`, which are operations, and `check`.
+//! This module works on `Links`, except `handle`, `prealloc`, `bring` and `write_error`, which are operations,
+//! and `check`.
 
 pub(crate) mod bring;
 mod check;

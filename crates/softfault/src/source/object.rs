@@ -1,19 +1,18 @@
 //! A shared object: page index to frame, for as long as a VMA maps a page of it
 //! or the embedder has a handle.
 //!
-//! A radix tree of frames, 512 words each, as high as the highest page in it
-//! asks: a new top is put above the old one when a page needs it. A folio of 2 MiB is a word
-//! of the level above pages, in the place of a node (`slot.rs`). Nodes stay
-//! until the object dies. The word of a page owns the page's frame. It is filled by
-//! compare-and-swap from zero. `discard` alone empties it: it marks the word, waits for
-//! all sections, removes every entry of the page, and only then frees the frame. A move
-//! (`keep.rs`) puts another frame into it in the same way. So whoever reads a page's word
-//! shows a section, and whoever finds it marked waits; who only asks whether there is a page
-//! (`pages.rs`) needs no section.
+//! A radix tree of frames, 512 words each, as high as its highest page requires: a new top is put
+//! above the old one when a page needs it. A folio of 2 MiB is a word of the level above pages, in
+//! the place of a node (`slot.rs`). Nodes stay until the object dies. The word of a page owns the
+//! page's frame. It is filled by compare-and-swap from zero. `discard` alone empties it: it marks
+//! the word, waits for all sections, removes every entry of the page, and only then frees the
+//! frame. A move (`keep.rs`) puts another frame into it in the same way. So reading a page's word
+//! to use its frame needs a section, and a reader that finds it marked waits. Asking whether there
+//! is a page (`pages.rs`) needs no section.
 //!
-//! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging leave it
-//! alone, and only what maps, unmaps or forks touches it. A handle counts as one.
-//! `nr_writable` counts the same way, without handles and `NEVERWRITE` VMAs.
+//! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging do not change it; only
+//! mapping, unmapping and fork do. A handle counts as one. `nr_writable` counts the same way,
+//! without handles and `NEVERWRITE` VMAs.
 //!
 //! Locks on entry: none.
 

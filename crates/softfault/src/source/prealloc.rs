@@ -1,8 +1,8 @@
-//! Frames of zeroes in the hand of who writes to an object through its handle.
+//! Preallocated zeroed frames of a write to an object through its handle.
 //!
-//! A page of the object, or a node on the way to it, is missing: the writer leaves the section,
-//! brings what was wanted, and looks again. Others may have been quicker, or may have changed
-//! what is wanted.
+//! If a page of the object, or a node on the way to it, is missing, the writer leaves the section,
+//! obtains the frames, and starts over. Others may have filled the page meanwhile, or changed the
+//! size that is needed.
 //!
 //! Locks on entry: none; `put_into` in the section of the lookup, `bring` outside sections.
 

@@ -1,6 +1,6 @@
-//! How long an object lives: references of VMAs, of the handle, of walks, and its end.
+//! References to an object, by VMAs, the handle and walks, and its end.
 //!
-//! Locks on entry: none. Outside sections where an object may end.
+//! Locks on entry: none. Called outside sections if the object may end.
 
 use super::object::Top;
 use super::slot::{Below, INDEX_BITS, ObjectPage, PageSlot};

@@ -1,10 +1,11 @@
-//! The word of a page in its object: the frame that it has, and what is being done to it.
-//! A folio of 2 MiB is one word, in the node above those of pages.
+//! The word of a page in its object: its frame and its state. A folio of 2 MiB is one word, in the
+//! node above those of pages.
 //!
 //! ```text
 //! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
 //! ```
-//! With TRANSIT 58 or SWAPPED 62 the page is not in memory, or on its way: see `swapped.rs` and `swapped_slot.rs`.
+//! With SWAPPED 62 the page is swapped out, with TRANSIT 58 it is in transit: see `swapped.rs` and
+//! `swapped_slot.rs`.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
@@ -28,10 +29,10 @@
 //! | frame, the order of the level | a folio |
 //! | FILLING | a folio that somebody is about to put in |
 //!
-//! So a node and a folio are put in by compare-and-swap from 0, and one of them wins. A folio
-//! becomes a node where it is cut (`cut.rs`).
+//! So a node and a folio are both installed by compare-and-swap from 0, and one of them wins. A
+//! folio is replaced by a node where it is cut (`cut.rs`).
 //!
-//! Locks on entry: see the table. Who reads a word to use the frame shows a section.
+//! Locks on entry: see the table. Reading a word to use its frame needs a section.
 
 use super::swapped::{SWAPPED, Swapped, TRANSIT};
 use crate::addr::{OptPfn, Order, Pfn};

@@ -1,10 +1,10 @@
-//! The word of a page that is not in memory, or on its way.
+//! The word of a page that is swapped out or in transit.
 //!
 //! ```text
 //! swapped     slot + 1   0..33 | bytes that are kept 40..53 | SWAPPED 62
 //! in transit  frame + 1  0..33 | bytes that are kept 40..53 | TRANSIT 58
 //! ```
-//! `swapped_slot.rs` has how it changes.
+//! `swapped_slot.rs` has its changes.
 //!
 //! Locks on entry: none.
 

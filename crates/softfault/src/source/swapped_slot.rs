@@ -1,4 +1,4 @@
-//! How the word of a page changes that goes to the swap area, or comes back.
+//! Changes of the word of a page that is swapped out or in.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
@@ -8,13 +8,14 @@
 //! | fewer bytes kept | a new size, under `resize` | swapped |
 //! | nothing | `discard`, under `resize` | either |
 //!
-//! A page in transit has a folio that is locked (`frame/folio_lock.rs`): who wants the page waits for
-//! that. Who takes the page out waits for nobody: whoever has put it in transit finds the word
-//! changed at the end, and frees frame and slot. So the word owns the slot's one entry (I48)
-//! while it is swapped, and whoever has put it in transit meanwhile.
+//! A page in transit has a locked folio (`frame/folio_lock.rs`), and faults wait for the lock. A
+//! remover does not wait: the CPU that put the page in transit finds the word changed at the end, and
+//! frees frame and slot. So the word owns the slot's one entry (I48) while the page is swapped out,
+//! and that CPU owns it during transit.
 //!
-//! All changes are compare-and-swaps from the word that was seen. One in transit comes back only by
-//! who has the frame; one that is swapped means the same whenever it comes back.
+//! All changes are compare-and-swaps from the word that was seen. ABA is harmless: only the owner
+//! of a frame can write its in-transit word again, and a swapped-out word means the same whenever
+//! it returns.
 //!
 //! Locks on entry: see the table.
 

@@ -8,13 +8,13 @@
 //!        the machine reads ─▶ bytes that are not kept are zeroed
 //!        folio unlocked ─▶ word: the frame, or swapped if it was not read ─▶ who waits is woken
 //! ```
-//! The word is changed by compare-and-swap: the first of those who want the page reads it, for all of
-//! them. If the page was taken out meanwhile, frame and slot go at the end.
-//! Whoever is at work keeps the object, which does not end before. Nothing else is held while the machine
-//! works: not even frames, since the one that is read into is in use.
+//! The word is changed by compare-and-swap, so the first fault reads the page for all that want it. If
+//! the page was removed meanwhile, frame and slot are freed at the end. The reader or writer keeps the
+//! object, so it does not end before. Nothing else is held while the machine works: not even frames,
+//! because the one that is read into is in use.
 //!
-//! The folio is unlocked before the word changes: afterwards the frame may be anybody's. Who comes
-//! between the two finds it unlocked and looks again.
+//! The folio is unlocked before the word changes, because afterwards the frame may be reused. A
+//! fault that comes between the two finds the folio unlocked and starts over.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 

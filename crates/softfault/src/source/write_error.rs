@@ -1,4 +1,4 @@
-//! Why an object was not written.
+//! Errors of writes to an object.
 //!
 //! Locks on entry: none.
 

@@ -1,8 +1,7 @@
-//! A program's memory as the program would see it, for those who serve it:
-//! system calls, debuggers, emulated devices.
+//! Access to a program's memory for others: system calls, debuggers, emulated devices.
 //!
-//! Rights are checked and faults taken as for the program's own accesses. Each
-//! page is copied in one section: at most 4 KiB, about 100 ns.
+//! Rights are checked and faults handled as for the program's own accesses. Each page is copied in
+//! one section: at most 4 KiB, about 100 ns.
 
 use super::AddressSpace;
 use crate::addr::{Access, PAGE_SIZE, Rights, Vpn};
@@ -18,14 +17,14 @@ use crate::table::walk::Mapped;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct AccessError {
-    /// First byte that was not reached; those before it were.
+    /// Address of the first byte that was not accessed. All bytes before it were.
     pub at: u64,
-    /// What the program would have been told.
+    /// The fault that the program's own access would have got.
     pub fault: FaultError,
 }
 
 impl AccessError {
-    /// EFAULT, or ENOMEM for want of a frame.
+    /// EFAULT, or ENOMEM if frames were refused.
     pub fn errno(&self) -> crate::errno::Errno {
         match self.fault {
             FaultError::OutOfFrames => crate::errno::Errno::ENOMEM,
@@ -93,10 +92,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Changes an aligned 32-bit word atomically, as a futex does; `None` from
-    /// `f` leaves it. Gives the old value. `f` runs again if somebody else changed
-    /// the word meanwhile. Nothing is held while it runs: it may call back, and the
-    /// exchange looks the page up again.
+    /// Changes an aligned 32-bit word atomically, as a futex does, and returns the old value.
+    /// `None` from `f` leaves the word. `f` runs again if the word was changed meanwhile. Nothing
+    /// is held while it runs: it may call the core, and the exchange looks the page up again.
     ///
     /// # Errors
     ///
@@ -175,15 +173,14 @@ impl<M: Machine> AddressSpace<'_, M> {
             let request = Request { vpn, want: Want::Access(access) };
             let done = self.fault(request).map_err(|fault| AccessError { at, fault })?;
             if done == FaultDone::Spurious {
-                // Good already for the fault, not yet for the look here: what this
-                // CPU reads is behind.
+                // The fault saw a good entry already, but this CPU's reads lag behind.
                 self.vm.machine.relax();
             }
         }
     }
 
-    /// Writes under the entry's lock if the page is private and exclusive, so
-    /// that a fork cannot share it half-way.
+    /// Writes under the entry's lock bit if the page is private and exclusive, so that a fork
+    /// cannot share it in the middle of a write.
     fn try_forced(&self, at: u64, offset: usize, part: &[u8]) -> bool {
         let vpn = Vpn::of(at);
         if vpn >= Self::user_range().end {

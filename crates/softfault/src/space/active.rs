@@ -18,7 +18,7 @@ use core::marker::PhantomData;
 pub struct Active<'a, 'vm, M: Machine> {
     pub(super) space: &'a AddressSpace<'vm, M>,
     cpu: CpuId,
-    /// The thread may not be another CPU when this is dropped.
+    /// Not `Send`: it has to be dropped on the same CPU.
     stays: PhantomData<*const ()>,
 }
 
@@ -60,7 +60,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.set_active(cpu);
     }
 
-    /// Takes back [`activate_raw`](Self::activate_raw).
+    /// Undoes [`activate_raw`](Self::activate_raw).
     ///
     /// # Safety
     ///

@@ -1,8 +1,8 @@
-//! An address space without its handle: for who holds an entry of it.
+//! An address space without its handle, for an operation that owns an entry of it.
 //!
-//! Locks on entry: none. The space stays where it is as long as the caller holds
-//! a `Busy` entry in it that is his, or the lock of its family (`rmap/take.rs`), or
-//! visits it (`members.rs`); after that a borrowed space must not be used any more.
+//! Locks on entry: none. The space exists as long as the caller owns a `Busy` entry of it, holds
+//! the lock of its family (`rmap/take.rs`), or visits it (`members.rs`). After that a borrowed
+//! space must not be used.
 
 use super::{AddressSpace, SpaceData};
 use crate::addr::Pfn;
@@ -12,7 +12,7 @@ use crate::space::Vm;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
-/// The space, to be used and not to be ended.
+/// A borrowed space. Dropping it does not end the space.
 pub(crate) struct BorrowedSpace<'vm, M: Machine>(ManuallyDrop<AddressSpace<'vm, M>>);
 
 impl<'vm, M: Machine> Deref for BorrowedSpace<'vm, M> {

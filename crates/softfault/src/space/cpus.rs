@@ -1,9 +1,9 @@
-//! The CPUs that may hold translations of an address space, or be in a section of it:
-//! waiting for them, shooting them down, counting shootdowns.
+//! The CPUs that may hold translations of an address space or be in a section of it: waits,
+//! shootdowns, counts of shootdowns.
 //!
-//! A CPU's bit is set before it loads the root table (`active.rs`), or before it enters
-//! a section on behalf of a space that it does not run (`section/visit.rs`, which has
-//! the order that I11 demands). A writer publishes first and reads the set afterwards.
+//! A CPU's bit is set before it loads the root table (`active.rs`), or before it enters a section
+//! of a space that it does not run (`section/visit.rs`, in the order that I11 requires). A writer
+//! publishes first and reads the set afterwards.
 //!
 //! Locks on entry: none; outside sections to wait and to shoot down.
 
@@ -20,13 +20,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.space_section(&self.data.cpus, self.id)
     }
 
-    /// The CPUs to reckon with; after a fence, so that what was written before
-    /// is seen by those who are not in it yet.
+    /// The CPUs that may hold translations of this space or be in a section of it. Read after a
+    /// fence: a CPU that is not in the set yet sees what was written before.
     pub(crate) fn cpus(&self) -> CpuSet {
         self.vm.cpus_in(&self.data.cpus)
     }
 
-    /// Waits until no section uses what was published away before this.
+    /// Waits until no section uses a version that was replaced before this call.
     pub(crate) fn wait_for_readers(&self) {
         let cpus = self.cpus();
         if !cpus.is_only(self.vm.machine.this_cpu()) {
@@ -35,12 +35,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Drops translations everywhere; afterwards no access goes through them.
+    /// Invalidates translations on all CPUs; afterwards no access uses them.
     pub(crate) fn shootdown(&self, what: Flush) {
         let mut cpus = self.cpus();
         if self.data.shot.is_counted() {
-            // Before the CPUs that are waited for are read: a section that is not
-            // waited for sees the new count (I39).
+            // Before the set of CPUs is read: a section that is not waited for sees the new count
+            // (I39).
             self.data.shot.raise();
             cpus = self.cpus();
         }
@@ -50,8 +50,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The same, and no section that read the old entries is left either: from
-    /// now on their frames can be freed.
+    /// Shoots down and also waits for all sections that may have read the old entries. Their frames
+    /// can be freed afterwards.
     pub(crate) fn shootdown_and_wait(&self, what: Flush) {
         self.shootdown(what);
         self.wait_after_shootdown();
@@ -66,7 +66,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 }
 
 impl ShotLine {
-    /// From now on shootdowns are counted, if they were not before.
+    /// Starts counting shootdowns, if they were not counted before.
     ///
     /// The fence pairs with the one before [`is_counted`](Self::is_counted): a remover
     /// that finds nothing to count has changed its entries before the caller reads any.
@@ -86,7 +86,7 @@ impl ShotLine {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whoever reads a new count reads the entries that were changed before it.
+    /// Release: a reader of the new count also reads the entries that were changed before it.
     #[inline(always)]
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)

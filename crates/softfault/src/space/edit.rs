@@ -1,4 +1,4 @@
-//! A new version of the VMA tree in the making, in the terms of operations.
+//! Building a new version of the VMA tree, in terms of operations.
 //!
 //! Locks on entry: the writer lock.
 
@@ -12,11 +12,11 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
-/// Where an edit gets frames for nodes when the pool is empty: from nowhere, or as a
-/// holder. Nobody has it outside [`prepare`](AddressSpace::prepare).
+/// The source of frames for nodes when the pool is empty: none, or that of a holder. Only
+/// [`prepare`](AddressSpace::prepare) makes one.
 pub(crate) type Nodes<'s, M> = Option<&'s Source<'s, M>>;
 
-/// Edits under way. Dropped, nothing has happened.
+/// Edits in progress. Dropping this undoes them.
 pub(crate) struct Edit<'a, 'vm, M: Machine> {
     space: &'a AddressSpace<'vm, M>,
     writer: &'a Writer<'a, M>,
@@ -29,17 +29,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Edit { space: self, writer, txn: Txn::begin(self.tree(writer)) }
     }
 
-    /// After the publication of a tree, or the taking of a table: whoever enters a
-    /// section from now on and sees the new generation looks both up again.
+    /// Raises the generation, after a tree was published or a table taken: later sections see it
+    /// and look both up again.
     pub(crate) fn announce(&self, writer: &Writer<'_, M>) {
         self.assert_writer(writer);
         let generation = &self.data.generation;
         generation.store(generation.get() + 1, Ordering::Release);
     }
 
-    /// Replaced nodes where nothing else has to be waited for: freed at once if
-    /// no other CPU can be reading them, else left to the next grace period. An
-    /// mmap(2) of a program on many CPUs interrupts none of them.
+    /// Frees replaced nodes when nothing else has to wait: at once if no other CPU can be reading
+    /// them, else with the next grace period, which this waits for only if many are deferred. So
+    /// few mmap(2) of a program on many CPUs interrupt the others.
     pub(crate) fn free_retired(&self, writer: &Writer<'_, M>, retired: Retired<'vm, M>) {
         let alone = self.cpus().is_only(self.vm.machine.this_cpu());
         if !alone && self.tree(writer).nr_deferred() + retired.nr_nodes() < self.vm.tunables.deferred_nodes_max {
@@ -50,7 +50,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         retired.free();
     }
 
-    /// Before a grace period: what was left to it comes along.
+    /// Adds the nodes that were deferred to this grace period.
     pub(crate) fn with_deferred(&self, writer: &Writer<'_, M>, mut retired: Retired<'vm, M>) -> Retired<'vm, M> {
         self.assert_writer(writer);
         retired.append(self.tree(writer).claim_deferred());
@@ -75,14 +75,14 @@ impl<'a, 'vm, M: Machine> Edit<'a, 'vm, M> {
         Lent { space: self.space, txn: &mut self.txn, nodes }
     }
 
-    /// Makes it the space's tree. Free the retired nodes after a grace period.
+    /// Publishes it as the space's tree. The caller frees the retired nodes after a grace period.
     pub(crate) fn publish(self) -> Retired<'vm, M> {
         let retired = self.txn.publish();
         self.space.announce(self.writer);
         retired
     }
 
-    /// Freezes what is edited so far as a first version, and goes on.
+    /// Keeps the edits so far as a first version and continues with a second one.
     pub(crate) fn seal(self) -> TwoEdits<'a, 'vm, M> {
         TwoEdits { space: self.space, writer: self.writer, steps: self.txn.seal() }
     }
@@ -129,15 +129,15 @@ pub(crate) struct TrialEdit<'a, 'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
-    /// Publishes the second version. Free the retired nodes after a grace period.
+    /// Publishes the second version. The caller frees the retired nodes after a grace period.
     pub(crate) fn publish_second(self) -> Retired<'vm, M> {
         let retired = self.trial.publish_second();
         self.space.announce(self.writer);
         retired
     }
 
-    /// Publishes the version before the trial again, without an allocation. Free
-    /// the retired nodes after a grace period.
+    /// Publishes the version before the trial again, without an allocation. The caller frees the
+    /// retired nodes after a grace period.
     pub(crate) fn roll_back(self) -> Retired<'vm, M> {
         let retired = self.trial.roll_back();
         self.space.announce(self.writer);
@@ -145,7 +145,7 @@ impl<'vm, M: Machine> TrialEdit<'_, 'vm, M> {
     }
 }
 
-/// A version in the making, lent to whoever edits it.
+/// A version that is being edited.
 pub(crate) struct Lent<'e, 'vm, M: Machine> {
     space: &'e AddressSpace<'vm, M>,
     txn: &'e mut Txn<'vm, M>,
@@ -168,7 +168,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
         self.txn.replace(start, vma, &mut || space.node_frame(nodes)).map(|_| ())
     }
 
-    /// Takes the range out of all VMAs, with `vma_split` at its ends.
+    /// Removes the range from all VMAs, with `vma_split` at its ends.
     pub(crate) fn carve(&mut self, range: PageRange) -> Result<(), OutOfNodes> {
         let mut pace = Pace::new(&self.space.vm.machine);
         while let Some(vma) = self.first_in(range) {
@@ -200,8 +200,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
         }
     }
 
-    /// Puts a VMA into a hole, merging with its neighbours where they continue
-    /// each other.
+    /// Inserts a VMA into a hole, and merges it with neighbours that it continues.
     pub(crate) fn place(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
         let mut whole = vma;
         let before = self.txn.view().prev(vma.range.start).map(|f| f.vma);
@@ -219,7 +218,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
         self.insert(whole)
     }
 
-    /// Gives each part of a VMA in `range` what `f` makes of it.
+    /// Replaces each part of a VMA in `range` by the result of `f`.
     pub(crate) fn rewrite(&mut self, range: PageRange, f: &mut dyn FnMut(&Vma) -> Vma) -> Result<(), OutOfNodes> {
         let mut at = range.start;
         let mut pace = Pace::new(&self.space.vm.machine);
@@ -236,7 +235,7 @@ impl<'vm, M: Machine> Lent<'_, 'vm, M> {
         Ok(())
     }
 
-    /// Puts a VMA behind all others, as it is: for copying a whole tree.
+    /// Appends a VMA without merging: for copying a whole tree.
     pub(crate) fn append(&mut self, vma: Vma) -> Result<(), OutOfNodes> {
         let (space, nodes) = (self.space, self.nodes);
         self.txn.append(vma, &mut || space.node_frame(nodes))

@@ -10,8 +10,8 @@ use crate::section::{InSection, KeepsTables};
 use crate::table::entry::Slot;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Whether the page is private and nobody maps it but this entry, whatever its
-    /// size. The zero frames are nobody's.
+    /// Whether the page, of any size, is private and only this entry maps it. Zero frames never
+    /// are.
     pub(crate) fn is_sole_mapping(&self, inside: InSection<'_>, slot: Slot<'_, M::Format>, pfn: Pfn) -> bool {
         inside.assert_of(&self.data.cpus);
         if slot.level > 0 {

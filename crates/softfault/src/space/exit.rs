@@ -8,8 +8,8 @@ use crate::table::take::{Guards, Removal};
 use core::ops::ControlFlow;
 
 impl<M: Machine> Drop for AddressSpace<'_, M> {
-    /// Frees all frames, tables and nodes. Nobody can name the space any more; a
-    /// CPU that ran it may still hold translations, so those go first.
+    /// Frees all frames, tables and nodes. Nobody can name the space any more. A CPU that ran it
+    /// may still hold translations, so those are invalidated first.
     fn drop(&mut self) {
         let vm = self.vm;
         vm.call();
@@ -34,9 +34,9 @@ impl<M: Machine> Drop for AddressSpace<'_, M> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Ends visits. While objects are mapped, others may be walking through the tables for
-    /// their pages: everything is removed as munmap(2) would, which waits for them. Then nobody
-    /// comes any more. A visitor may still be here of a member that has left before.
+    /// Ends visits. While objects are mapped, others may be walking the tables for their pages. So
+    /// everything is removed as by munmap(2), which waits for them. After that no new visitor can
+    /// come, but a visitor of a member that left earlier may still be here.
     fn leave_objects(&self) {
         let writer = &self.sole_writer();
         if self.nr_members(writer) > 0 {

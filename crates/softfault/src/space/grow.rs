@@ -9,7 +9,7 @@ use crate::frame::OutOfFrames;
 use crate::machine::Machine;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Whether the mapping above `vpn` was made to reach it. Called outside
+    /// Grows the mapping above `vpn` to include it; returns whether it did. Called outside
     /// sections.
     #[cold]
     pub(crate) fn grow_stack(&self, vpn: Vpn) -> bool {
@@ -27,7 +27,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
         let nr_more = vma.range.start.0 - vpn.0;
         let nr_total = vma.range.nr_pages() + nr_more;
-        // Page indices may not wrap around; a mapping that was moved up has few below.
+        // Page indices may not wrap around; a mapping that was moved up has few indices left below.
         let Some(index) = vma.index.checked_sub(nr_more) else { return Ok(false) };
         if !vma.flags.contains(VmaFlags::GROWSDOWN)
             || !self.fits_stack(nr_total)

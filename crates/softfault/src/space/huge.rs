@@ -1,4 +1,4 @@
-//! Which sizes of page a space may use: the knobs', unless it refuses them all.
+//! The page sizes that a space may use: those of the knobs, unless it refuses huge pages.
 
 use crate::machine::Machine;
 use crate::policy::huge::{Orders, collapsible};
@@ -6,9 +6,8 @@ use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Refuses huge pages for the whole space, or takes that back. A child
-    /// inherits it; who replaces a space by another (execve(2)) hands it on. What
-    /// is there already stays.
+    /// Refuses huge pages for the whole space, or allows them again. A child inherits the setting;
+    /// execve(2) has to copy it to the new space. Existing huge pages stay.
     ///
     /// Source: PR_SET_THP_DISABLE(2const).
     pub fn set_thp_disable(&self, disable: bool) {
@@ -20,9 +19,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.data.limits.thp_disable.get() != 0
     }
 
-    /// The sizes above a base page that a fault here may use in a VMA with these
-    /// flags. The space is asked only where the knobs allow any: while they do
-    /// not, a fault reads one word that nobody writes.
+    /// The sizes above a base page that a fault may use in a VMA with these flags. The space's
+    /// setting is read only if the knobs allow any size: otherwise a fault reads one word that
+    /// nobody writes.
     #[inline(always)]
     pub fn huge_orders(&self, flags: VmaFlags) -> Orders {
         let orders = self.vm.huge_orders(flags);

@@ -1,9 +1,9 @@
 //! Limits on an address space: `vm.max_map_count`, `RLIMIT_AS`, `RLIMIT_DATA`,
 //! `RLIMIT_MEMLOCK` and `RLIMIT_STACK`.
 //!
-//! Operations ask before they publish. What is compared is counted with the tree, so that
-//! no limit costs a walk; a fault asks only where a stack grows.
-//! Locks on entry: the writer lock, where it is asked for; a limit is set and read without it.
+//! Operations check limits before they publish. The tree keeps the counts, so no limit costs a
+//! walk. A fault checks only when a stack grows. Locks on entry: the writer lock, where it is asked
+//! for; a limit is set and read without it.
 
 use super::AddressSpace;
 use super::lock::Writer;
@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::space::Vm;
 use crate::sync::Word;
 
-/// Which limit leaves no room.
+/// The limit that was exceeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Excess {
     /// `RLIMIT_AS`.
@@ -53,8 +53,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         set_limit(&self.data.limits.limit_memlock, limit_bytes);
     }
 
-    /// Sets the limit on each mapping that grows down, in bytes (`RLIMIT_STACK`); `None` lifts
-    /// it. One that is larger stays as it is.
+    /// Sets the limit on each mapping that grows down, in bytes (`RLIMIT_STACK`); `None` lifts it.
+    /// A mapping that is larger keeps its size.
     pub fn set_limit_stack(&self, limit_bytes: Option<u64>) {
         set_limit(&self.data.limits.limit_stack, limit_bytes);
     }
@@ -65,7 +65,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.data.tree.tally().nr_data_pages
     }
 
-    /// Whether a tree of so many VMAs has too many: more than allowed, and more than now.
+    /// Whether so many VMAs are too many: more than allowed, and more than there are now.
     pub(crate) fn exceeds_map_count(&self, writer: &Writer<'_, M>, nr_vmas: u64) -> bool {
         self.assert_writer(writer);
         nr_vmas > self.vm.max_map_count().max(self.tree(writer).nr_in_tree())
@@ -100,7 +100,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.tree(writer).tally().nr_data_pages + nr_more > limit_pages(&self.data.limits.limit_data)
     }
 
-    /// Whether a heap of so many bytes keeps to `RLIMIT_DATA` by itself.
+    /// Whether a heap of so many bytes alone is within `RLIMIT_DATA`.
     pub(crate) fn fits_heap(&self, nr_bytes: u64) -> bool {
         nr_bytes.div_ceil(PAGE_SIZE) <= limit_pages(&self.data.limits.limit_data)
     }
@@ -110,7 +110,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         nr_pages <= limit_pages(&self.data.limits.limit_stack)
     }
 
-    /// Whether `nr_more` pages of such a VMA keep to `RLIMIT_MEMLOCK`.
+    /// Whether `nr_more` more pages of such a VMA are within `RLIMIT_MEMLOCK`.
     pub(crate) fn may_lock(&self, writer: &Writer<'_, M>, flags: VmaFlags, nr_more: u64) -> bool {
         self.assert_writer(writer);
         let nr_locked = self.tree(writer).tally().nr_locked_pages;
@@ -122,7 +122,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         limit_pages(&self.data.limits.limit_memlock)
     }
 
-    /// What a new mapping is marked with besides its own flags.
+    /// Flags that a new mapping gets besides its own.
     pub(crate) fn future_locks(&self) -> VmaFlags {
         VmaFlags::from_bits_retain(self.data.limits.lock_future.get())
     }

@@ -8,16 +8,16 @@ use crate::machine::Machine;
 use crate::section::KeepsTables;
 use crate::section::visit::CpusLine;
 
-/// Nobody but the owner changes the space until this is dropped. Functions that ask for
-/// this cannot be called without it.
+/// Guard of the writer lock: nobody else changes the space until it is dropped. Functions that need
+/// the lock take a reference to it.
 #[must_use]
 pub(crate) struct Writer<'a, M: Machine> {
     data: &'a SpaceData,
-    /// `None` where nobody else can name the space.
+    /// `None` if nobody else can name the space, so that no lock is needed.
     _lock: Option<WordLock<'a, M>>,
 }
 
-/// Only the holder takes tables away (I15).
+/// Only the holder removes tables (I15).
 impl<M: Machine> KeepsTables for &Writer<'_, M> {
     #[inline(always)]
     fn assert_of(self, cpus: &CpusLine) {
@@ -32,14 +32,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Writer { data: self.data, _lock: Some(lock_word(&self.data.writer.word, &self.vm.machine)) }
     }
 
-    /// The same without the lock, for a space that no other thread can name: a child that
-    /// fork has not returned yet, a space at its end, and any space at rest.
+    /// A guard without the lock, for a space that no other thread can name: a child that fork has
+    /// not returned yet, a space at its end, or any space at rest.
     pub(crate) fn sole_writer(&self) -> Writer<'vm, M> {
         debug_assert!(is_free(&self.data.writer.word), "locks: another thread changes the space");
         Writer { data: self.data, _lock: None }
     }
 
-    /// Panics in debug builds if the writer is of another space.
+    /// Panics in debug builds if the guard belongs to another space.
     #[inline(always)]
     pub(crate) fn assert_writer(&self, writer: &Writer<'_, M>) {
         debug_assert!(core::ptr::eq(writer.data, self.data), "locks: the writer lock of another space");

@@ -1,16 +1,16 @@
-//! The objects that a space maps: its members, and visits of others to them.
+//! The members of a space, one for each object and displacement that it maps, and visits to them.
 //!
 //! ```text
 //! mmap, mremap, fork   reserve (may fail) ... join, before the VMA is published
 //! munmap, ...          the entries go ... leave, before the object loses the reference
 //! exit                 all entries go; all leave; wait until visits is 0; free
 //! ```
-//! A visitor finds a member under the lock of its shard, and raises `visits` of the space
-//! before it drops the lock; one that comes from a private page does so under the family's.
-//! Whoever ends the space leaves the family, takes out all members under these locks, and then
-//! waits for visitors, whom only a subscriber can make sleep: so the space and its tables stay
-//! until they have gone. What a visitor may do without the writer lock is what `rmap` does:
-//! take entries, and tell of it.
+//! A visitor finds a member under the lock of its shard, and raises the space's `visits` before it
+//! drops the lock. A visitor that comes from a private page does so under the family's lock. The
+//! end of the space leaves the family, removes all members under these locks, and then waits for
+//! visitors. So the space and its tables exist while they are visited. Only a subscriber can make a
+//! visitor sleep. Without the writer lock a visitor may do what `rmap` does: take entries and
+//! notify subscribers.
 //!
 //! Locks on entry: the writer lock; for visits none.
 
@@ -38,16 +38,15 @@ pub(crate) struct MembersLine {
     nr_free: Word,
     /// The frame that was added last, an [`OptPfn`].
     frames: Word,
-    /// Visitors: raised under the lock of a shard that has a member of the space, or of the
-    /// family.
+    /// Visitors. Raised under the lock of the family, or of a shard that has a member of the space.
     visits: Word,
     pad: [Word; 2],
 }
 
-/// In `visits` of a space that has ended.
+/// The value of `visits` of a space that has ended.
 const ENDED: u64 = 1 << 63;
 
-/// The frame that was added last, before something that may be undone.
+/// The last frame of members before a step that may be undone.
 #[derive(Clone, Copy)]
 pub(crate) struct MembersMark(OptPfn);
 
@@ -79,7 +78,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// The same for one mapping, unless a member shows such pages already.
+    /// Reserves a member for one mapping, unless one with its object and displacement exists.
     pub(crate) fn reserve_member_for(
         &self,
         writer: &Writer<'_, M>,
@@ -106,7 +105,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         id
     }
 
-    /// All pages of a VMA are about to be published. A member is reserved.
+    /// Joins with all pages of a VMA that is about to be published. A member is reserved.
     pub(crate) fn join_members(&self, writer: &Writer<'_, M>, vma: &Vma) {
         self.assert_writer(writer);
         if vma.object == ObjectId::NONE {
@@ -136,7 +135,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.join_object(id, pages);
     }
 
-    /// `nr_pages` pages of such a VMA are gone, with every entry.
+    /// Leaves with `nr_pages` pages of such a VMA; all their entries were removed.
     fn leave_members(&self, writer: &Writer<'_, M>, vma: &Vma, nr_pages: u64) {
         self.assert_writer(writer);
         if vma.object == ObjectId::NONE || nr_pages == 0 {
@@ -155,13 +154,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The same, and then the object's references to them.
+    /// Leaves with these pages, then drops their references to the object.
     pub(crate) fn put_object_pages(&self, writer: &Writer<'_, M>, vma: &Vma, nr_pages: u64) {
         self.leave_members(writer, vma, nr_pages);
         self.vm.object_put(vma, nr_pages);
     }
 
-    /// Members that a child needs that has the same mappings.
+    /// Members that a child with the same mappings needs.
     pub(crate) fn nr_members(&self, writer: &Writer<'_, M>) -> u64 {
         self.assert_writer(writer);
         self.data.members.nr.get()
@@ -172,12 +171,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         MembersMark(OptPfn::from_word(self.data.members.frames.get()))
     }
 
-    /// Gives back the frames that were added since: no member has joined meanwhile.
+    /// Frees the frames that were added since: no member has joined meanwhile.
     pub(crate) fn shrink_members(&self, writer: &Writer<'_, M>, mark: MembersMark) {
         self.assert_writer(writer);
         let line = &self.data.members;
         while let Some(frame) = OptPfn::from_word(line.frames.get()).get().filter(|f| OptPfn::some(*f) != mark.0) {
-            // The free ones that were added last are the frame's.
+            // The free members added last are those of the frame.
             (1..SLOTS_PER_FRAME).for_each(|_| {
                 let id = self.take_member();
                 debug_assert!(id.frame() == frame, "mark: members that are free come back in order");
@@ -199,7 +198,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Waits for visitors: none comes, since the space has left its family and all objects.
+    /// Waits for visitors. No new one can come, because the space has left its family and all
+    /// objects.
     pub(crate) fn wait_for_visitors(&self) {
         while self.nr_visits() != 0 {
             self.vm.machine.relax();
@@ -221,7 +221,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.data.members.visits.load(Ordering::Acquire)
     }
 
-    /// Gives back the frames of members, at the end.
+    /// Frees the frames of members, at the end.
     pub(crate) fn free_members(&self, writer: &Writer<'_, M>) {
         self.assert_writer(writer);
         self.data.members.visits.fetch_or(ENDED, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// A space that is visited. It stays until this is dropped.
+/// A visited space. It exists until this is dropped.
 pub(crate) struct SpaceVisit<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     frame: Pfn,
@@ -254,7 +254,7 @@ impl<'vm, M: Machine> SpaceVisit<'vm, M> {
     }
 }
 
-/// A member that is visited, and with it its space.
+/// A visited member and its space.
 pub(crate) struct Visit<'vm, M: Machine> {
     to: SpaceVisit<'vm, M>,
     pub(crate) identity: Identity,
@@ -266,7 +266,7 @@ impl<'vm, M: Machine> Visit<'vm, M> {
         self.to.space()
     }
 
-    /// Those of some pages that the member shows.
+    /// The part of some pages that the member maps.
     pub(crate) fn pages_of(&self, pages: ObjectPages) -> ObjectPages {
         ObjectPages { start: self.pages.start.max(pages.start), end: self.pages.end.min(pages.end) }
     }
@@ -282,7 +282,7 @@ impl<M: Machine> Drop for SpaceVisit<'_, M> {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Begins a visit to the next member that shows any of these pages.
+    /// Begins a visit to the next member that maps any of these pages.
     pub(crate) fn visit_next(
         &self,
         object: ObjectId,
@@ -296,9 +296,9 @@ impl<M: Machine> Vm<M> {
         })
     }
 
-    /// Begins a visit to a space whose own frame this is. The caller has the lock of a shard
-    /// with a member of it, or that of its family, of which it is a member: the end of the
-    /// space takes it out there first, and waits for visitors afterwards.
+    /// Begins a visit to a space whose own frame this is. The caller holds the lock of a shard that
+    /// has a member of it, or of its family: the end of the space removes it there first, and waits
+    /// for visitors afterwards.
     pub(crate) fn visit_space(&self, frame: Pfn) -> SpaceVisit<'_, M> {
         let data: &SpaceData = mem::view(&self.machine, frame, 0);
         data.members.visits.fetch_add(1, Ordering::Relaxed);

@@ -1,17 +1,14 @@
 //! Module `space`: which pages are mapped, by whom, with which rights.
 //!
-//! An [`AddressSpace`] is one frame of [`SpaceData`] plus what hangs from it: the
-//! VMA tree, the page tables, a line of resident counts per CPU. Faults read the
-//! tree in a section; everything that changes it is an operation (`ops/`) under
-//! the one writer lock.
+//! An [`AddressSpace`] is one frame of [`SpaceData`], the VMA tree, the page tables, and a line of
+//! resident counts for each CPU. Faults read the tree in a section. Operations (`ops/`) change it
+//! under the writer lock.
 //!
-//! Order of an operation that takes something away (I7):
-//! publish the new tree, wait until no section uses the old one, take the
-//! entries, shoot down, wait again, free.
+//! An operation that removes something works in this order (I7): publish the new tree, wait until
+//! no section uses the old one, take the entries, shoot down, wait again, free.
 //!
-//! Functions that need the writer lock take its guard, `&Writer` (`lock.rs`). An
-//! operation that is refused frames drops the lock, and starts again if memory could
-//! be reclaimed (`reclaim.rs`).
+//! Functions that need the writer lock take its guard, `&Writer` (`lock.rs`). When an operation is
+//! refused frames, it drops the lock and starts again if memory could be reclaimed (`reclaim.rs`).
 //!
 //! This module works on [`Vm`], which is declared in `vm.rs` together with what it
 //! embeds.
@@ -60,7 +57,7 @@ pub(crate) use members::{MembersLine, SpaceVisit, Visit};
 pub(crate) use rss::RssFrames;
 use tree::TreeRoot;
 
-/// What an address space consists of, in a frame of its own.
+/// The words of an address space, in a frame of their own.
 #[repr(C, align(64))]
 pub(crate) struct SpaceData {
     /// Never reused.
@@ -73,7 +70,7 @@ pub(crate) struct SpaceData {
     pub(crate) tree: TreeRoot,
     /// Held by the operation under way. See `lock`.
     pub(crate) writer: WriterLine,
-    /// FaultLocking `global`: the spinlock. Also its resident count.
+    /// Fault-locking mode `global`: the spinlock and the resident count.
     pub(crate) global: GlobalLine,
     /// CPUs that may hold translations or be in a section of this space.
     pub(crate) cpus: CpusLine,
@@ -107,7 +104,7 @@ pub(crate) struct GlobalLine {
 /// A line of its own, which nobody writes in a space without walkers.
 #[repr(C, align(64))]
 pub(crate) struct ShotLine {
-    /// Shootdowns since there was a walker; 0 is none so far. Never begins anew.
+    /// Shootdowns since the first walker was made; 0 if none was made. Never reset.
     pub(crate) count: Word,
     pub(crate) pad: [Word; 7],
 }
@@ -121,7 +118,7 @@ pub(crate) struct LimitsData {
     pub(crate) brk_end: Word,
     /// Pages in all VMAs (`VmSize`).
     pub(crate) nr_mapped_pages: Word,
-    /// Most bytes in all VMAs (`RLIMIT_AS`), and one; 0 is no limit.
+    /// Limit of bytes in all VMAs (`RLIMIT_AS`), plus 1; 0 is no limit.
     pub(crate) limit_as: Word,
     /// The same for data (`RLIMIT_DATA`).
     pub(crate) limit_data: Word,
@@ -172,10 +169,9 @@ impl<M: Machine> Vm<M> {
         Ok(space)
     }
 
-    /// Not yet a member of its family: of `family`, or one of its own.
+    /// Creates a space in `family`, or in a family of its own. It is not a member of it yet.
     pub(crate) fn new_space_parts(&self, family: Option<u64>) -> Result<AddressSpace<'_, M>, OutOfFrames> {
-        // Held until the space has them: whoever is refused the second frame gives the
-        // first one back.
+        // Held until the space has them: if the second frame is refused, the first one is freed.
         let ((frame, root), _held) = self.obtain_all(&mut |source| self.space_frames(source))?;
         let id = self.next_space_id.fetch_add(1, Ordering::Relaxed);
         self.frames.desc(frame).assign(FrameKind::Meta, 0, id, MetaUse::Space as u64);
@@ -201,12 +197,12 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// The subsystem that it belongs to.
+    /// The `Vm` that it belongs to.
     pub fn vm(&self) -> &'vm Vm<M> {
         self.vm
     }
 
-    /// What the machine has to know of it.
+    /// The tag that the machine needs.
     pub fn tag(&self) -> SpaceTag {
         SpaceTag { id: self.id, root: self.root }
     }
@@ -221,8 +217,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES))
     }
 
-    /// The same, up to the end of its last table: where the user part ends a page
-    /// early, that page is in no hole of the user part but in its tables.
+    /// Pages up to the end of the last table of the user part: if the user part ends a page
+    /// earlier, that page is in no hole, but in the tables.
     pub(crate) fn table_range() -> PageRange {
         let span = span_of::<M::Format>(M::Format::LEVELS - 1);
         PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES.next_multiple_of(span)))

@@ -1,4 +1,4 @@
-//! What a space tells its subscribers.
+//! Notices of a space to its subscribers.
 
 use super::AddressSpace;
 use crate::addr::PageRange;
@@ -23,8 +23,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.invalidate(self.told(), range, why)
     }
 
-    /// Where several ranges change with one shootdown, each is told for itself. Under
-    /// the writer lock, so that those who hear the start hear the end.
+    /// If several ranges change with one shootdown, each gets its own notice. Under the writer
+    /// lock, so that subscribers that get the start also get the end.
     pub(crate) fn tell_start(&self, range: PageRange, why: Why) {
         let was_told = self.vm.tell_start(self.told(), range, why);
         debug_assert!(was_told, "I24: nobody unsubscribes under the writer lock");

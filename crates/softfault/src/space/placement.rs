@@ -1,4 +1,4 @@
-//! Where a mapping goes that may go anywhere: top-down, as Linux places them.
+//! Placement of mappings without a fixed address: top-down, as on Linux.
 
 use super::AddressSpace;
 use super::tree::{Direction, GapRequest, Snapshot};
@@ -8,8 +8,8 @@ use crate::machine::Machine;
 use crate::space::Vm;
 use crate::table::format::Format;
 
-/// Pages that stay free below a growing mapping, so that it does not run into
-/// what is there unnoticed: 1 MiB, as Linux's `stack_guard_gap`.
+/// Pages that stay free below a growing mapping, so that it does not grow into another mapping
+/// unnoticed: 1 MiB, as Linux's `stack_guard_gap`.
 pub(crate) const STACK_GUARD_GAP_PAGES: u64 = 256;
 
 /// Pages between the highest placement and the end of the user part: room for
@@ -17,7 +17,7 @@ pub(crate) const STACK_GUARD_GAP_PAGES: u64 = 256;
 /// 8 MiB stack limit is 128 MiB plus the gap.
 const STACK_ROOM_PAGES: u64 = (128 << 20 >> 12) + 256;
 
-/// Where `MAP_32BIT` finds room: 1 GiB to 2 GiB.
+/// The range for `MAP_32BIT`: 1 GiB to 2 GiB.
 const FIRST_OF_32BIT: Vpn = Vpn(1 << 30 >> 12);
 const END_OF_32BIT: Vpn = Vpn(2 << 30 >> 12);
 
@@ -31,12 +31,12 @@ pub(crate) enum Backing {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// The lowest page that may be mapped without asking for it.
+    /// The lowest page that placement uses.
     pub(crate) fn min_page(&self) -> Vpn {
         Vpn::of(self.vm.tunables.mmap_min_addr.next_multiple_of(4096))
     }
 
-    /// A hole of `nr_pages`: at the hint if it is free there, else the highest.
+    /// Finds a hole of `nr_pages`: at the hint if that is free, else the highest.
     pub(crate) fn find_hole(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64) -> Option<Vpn> {
         let user = M::Format::USER_PAGES;
         if let Some(start) = (hint >= PAGE_SIZE).then(|| Vpn::of(hint).max(self.min_page()))
@@ -48,8 +48,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.find_anywhere(tree, nr_pages, 1)
     }
 
-    /// The same where nothing is asked for: whole huge pages go to where huge pages
-    /// fit, if there is room, as Linux does since 6.7.
+    /// Finds a hole without a hint: mappings of whole huge pages are aligned for them if there is
+    /// room, as on Linux since 6.7.
     pub(crate) fn find_hole_for(
         &self,
         tree: &Snapshot<'_, M>,
@@ -64,8 +64,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.find_hole(tree, hint, nr_pages)
     }
 
-    /// The same for `MAP_32BIT`, as Linux: at the hint if that is below 2 GiB, else the lowest
-    /// from 1 GiB on.
+    /// Finds a hole for `MAP_32BIT` as Linux does: at the hint if that is below 2 GiB, else the
+    /// lowest from 1 GiB on.
     pub(crate) fn find_hole_below_2g(&self, tree: &Snapshot<'_, M>, hint: u64, nr_pages: u64) -> Option<Vpn> {
         let window = PageRange::new(FIRST_OF_32BIT, Vpn(END_OF_32BIT.0.min(M::Format::USER_PAGES)));
         let start = Vpn::of(hint).max(self.min_page());
@@ -81,14 +81,14 @@ impl<M: Machine> AddressSpace<'_, M> {
         let wanted = |window, direction| GapRequest { align_pages, ..GapRequest::new(window, nr_pages, direction) };
         let top = Vpn(if user > 4 * STACK_ROOM_PAGES { user - STACK_ROOM_PAGES } else { user });
         let low = PageRange::new(self.min_page().min(top), top);
-        // Above the usual room only when below there is none.
+        // Above the usual range only if there is no room below.
         let all = PageRange::new(low.start, Vpn(user));
         find_gap(tree, wanted(low, Direction::TopDown)).or_else(|| find_gap(tree, wanted(all, Direction::BottomUp)))
     }
 }
 
-/// The first hole in that direction which keeps its distance from mappings that
-/// grow down. Such mappings are few, so each costs one more search.
+/// Finds the first hole in that direction that keeps the guard gap from mappings that grow down.
+/// Such mappings are few, so each may cost one more search.
 fn find_gap<M: Machine>(tree: &Snapshot<'_, M>, mut request: GapRequest) -> Option<Vpn> {
     loop {
         let window = request.window;
@@ -105,7 +105,7 @@ fn find_gap<M: Machine>(tree: &Snapshot<'_, M>, mut request: GapRequest) -> Opti
     }
 }
 
-/// Whether the range is free, and not close below a mapping that grows down.
+/// Whether the range is free and outside the guard gap of mappings that grow down.
 fn fits_at<M: Machine>(tree: &Snapshot<'_, M>, range: PageRange) -> bool {
     let Some(next) = tree.next(range.start).map(|f| f.vma) else { return true };
     let gap = if next.flags.contains(VmaFlags::GROWSDOWN) { STACK_GUARD_GAP_PAGES } else { 0 };

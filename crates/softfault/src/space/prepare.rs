@@ -1,9 +1,8 @@
 //! The frames that a change of the VMA tree needs, all or none.
 //!
-//! Frames for nodes are added to the tree's pool one by one, as an edit finds that it
-//! needs more. One that is refused keeps none: two that need two frames each, of which
-//! two are free, would otherwise both be refused, and the frames would be lost to all
-//! others until the space ends.
+//! Frames for nodes are added to the tree's pool one by one, as an edit needs more. An edit that is
+//! refused keeps none. Otherwise two edits that need two frames each, while two are free, would
+//! both be refused, and the frames would be unavailable until the space ends.
 //!
 //! Locks on entry: the writer lock; nothing held (I28).
 
@@ -26,10 +25,10 @@ impl From<OutOfNodes> for OutOfFrames {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Prepares a change, so that its commit needs nothing: `f` edits, and may take
-    /// other frames from the same source. It begins anew each time that it is called:
-    /// with the pool alone, as a holder, and in a last-resort turn. It gives back all but
-    /// nodes when it fails, and publishes nothing.
+    /// Prepares a change, so that its commit needs no frame. `f` edits, and may take other frames
+    /// from the same source. It is called up to three times and starts over each time: with the
+    /// pool alone, as a holder, and in a last-resort turn. When it fails it gives back everything
+    /// but nodes, and it publishes nothing.
     pub(crate) fn prepare<T, E: FrameRefusal>(
         &self,
         writer: &Writer<'_, M>,
@@ -41,8 +40,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Prepares that each part of a VMA in `range` becomes what `f` makes of it, unless
-    /// there are `too_many` VMAs then: more than allowed, and more than now.
+    /// Prepares that `f` replaces each part of a VMA in `range`, unless there would be `too_many`
+    /// VMAs: more than allowed, and more than now.
     pub(crate) fn prepare_rewrite<'a, E: FrameRefusal + From<OutOfNodes> + Copy>(
         &'a self,
         writer: &'a Writer<'_, M>,
@@ -84,7 +83,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Whether there were replaced nodes that only a grace period kept from the pool.
+    /// Waits for a grace period if replaced nodes were deferred to the next one, and frees them.
+    /// Returns whether there were any.
     fn end_deferral(&self, writer: &Writer<'_, M>) -> bool {
         self.assert_writer(writer);
         let retired = self.tree(writer).claim_deferred();

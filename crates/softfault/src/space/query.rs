@@ -1,4 +1,4 @@
-//! What is asked of the VMA tree, with the writer lock or with nothing held.
+//! Queries of the VMA tree, with the writer lock or with nothing held.
 
 use super::AddressSpace;
 use super::lock::Writer;
@@ -36,8 +36,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         PageRange::new(range.start, end.min(range.end))
     }
 
-    /// The hole around a range that no VMA meets: tables wholly inside it serve
-    /// nobody.
+    /// The hole around a range without VMAs: tables wholly inside it are unused.
     pub(crate) fn hole_around(&self, writer: &Writer<'_, M>, range: PageRange) -> PageRange {
         self.assert_writer(writer);
         let tree = self.tree(writer).snapshot();
@@ -56,11 +55,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.vma_at_rest(vpn, &|tree| tree.next(vpn))
     }
 
-    /// A VMA that nobody is moving. One that is on its way is waited for, as a
-    /// fault waits (I29). A hole at the page may be one for a moment only, where a
-    /// mapping is replaced: whoever makes it so has the writer lock, which is waited
-    /// for, too, as a fault does. Refused in a notice of any kind, lest one of a move
-    /// waits for itself.
+    /// The VMA at a page, when no mremap is moving it. Waits for a move, as a fault does (I29). A
+    /// hole may exist only for a moment while a mapping is replaced. The replacing operation has
+    /// the writer lock, so this waits for it, too, as a fault does. Refused in notices, because a
+    /// notice of a move would wait for itself.
     fn vma_at_rest(&self, vpn: Vpn, find: &dyn for<'s> Fn(Snapshot<'s, M>) -> Option<Found<'s>>) -> Option<Vma> {
         self.vm.assert_outside();
         loop {

@@ -1,4 +1,4 @@
-//! What the VMA tree and the tables of a space say, for those who may ask.
+//! Reads of the VMA tree and the tables of a space, by holders of a token.
 //!
 //! The tree is read under the writer lock or in a section, tables likewise. Each
 //! function takes the token: `&Writer`, [`InSection`], or either of them as
@@ -20,7 +20,7 @@ use crate::sync::Ordering;
 use crate::table::walk::{self, Mapped, Walk};
 
 impl SpaceData {
-    /// The version of the tree published last.
+    /// The last published version of the tree.
     #[inline(always)]
     pub(crate) fn tree_in<'s, M: Machine>(&'s self, machine: &'s M, inside: InSection<'s>) -> Snapshot<'s, M> {
         inside.assert_of(&self.cpus);
@@ -35,14 +35,14 @@ impl SpaceData {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// The tree, for whoever has the writer lock.
+    /// The tree, for the holder of the writer lock.
     #[inline(always)]
     pub(crate) fn tree(&self, writer: &Writer<'_, M>) -> Tree<'vm, M> {
         self.assert_writer(writer);
         Tree::new(&self.vm.machine, &self.data.tree)
     }
 
-    /// The version of the tree published last, for whoever is in a section of the space.
+    /// The last published version of the tree, for a CPU in a section of the space.
     #[inline(always)]
     pub(crate) fn tree_in<'s>(&'s self, inside: InSection<'s>) -> Snapshot<'s, M> {
         self.data.tree_in(&self.vm.machine, inside)
@@ -55,7 +55,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         walk::walk(&self.vm.machine, self.root, vpn, kept)
     }
 
-    /// What maps a page, whatever its size; `None` for anything that is no mapping.
+    /// The mapping of a page, at any level; `None` for anything else.
     #[inline]
     pub(crate) fn mapped(&self, kept: impl KeepsTables, vpn: Vpn) -> Option<Mapped<'vm, M::Format>> {
         kept.assert_of(&self.data.cpus);

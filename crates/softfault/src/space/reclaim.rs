@@ -1,9 +1,9 @@
-//! What is done about a shortage of frames, by those who were refused.
+//! Reclaim: how callers react when frames are refused or memory is low.
 //!
-//! The allocator refuses and does nothing else. Two callers react, with no lock, no
-//! entry and no section held: a fault between two turns, and an operation that has
-//! dropped the writer lock and starts again. What can reclaim memory lies above
-//! (`compact`, `shrink`), and is given to the subsystem when it is made.
+//! The allocator only refuses. Two callers react, with no lock, entry or section held: a fault
+//! between two turns, and an operation that has dropped the writer lock and starts again. The
+//! functions that free memory are in higher layers (`compact`, `shrink`) and are passed to `Vm`
+//! when it is made.
 //!
 //! Locks on entry: none, no section. Takes the lock `reclaiming`.
 
@@ -20,7 +20,7 @@ pub(super) mod reclaiming;
 /// How often a fault or an operation may start again before it is refused.
 const NR_RETRIES: u32 = 3;
 
-/// How often it still may.
+/// Retries that are left.
 pub(crate) struct Retries(u32);
 
 impl Default for Retries {
@@ -31,10 +31,10 @@ impl Default for Retries {
 
 /// An error that may say that frames were refused.
 pub(crate) trait FrameRefusal {
-    /// That this was refused.
+    /// The error for this refusal.
     fn of(refused: OutOfFrames) -> Self;
 
-    /// What was asked for, if that is the reason.
+    /// The frames that were refused, if that is the reason.
     fn refused_frames(&self) -> Option<OutOfFrames>;
 }
 
@@ -48,7 +48,7 @@ impl FrameRefusal for OutOfFrames {
     }
 }
 
-/// For the error of an operation that has the variant `OutOfFrames`.
+/// Implements [`FrameRefusal`] for an operation's error with the variant `OutOfFrames`.
 macro_rules! frame_refusal {
     ($name:ident) => {
         impl From<$crate::frame::OutOfFrames> for $name {
@@ -78,18 +78,17 @@ macro_rules! frame_refusal {
 pub(crate) use frame_refusal;
 
 impl<M: Machine> Vm<M> {
-    /// Attempts something that may be refused for want of frames, and attempts it again
-    /// as long as memory can be reclaimed, a few times. A refused attempt has kept
-    /// nothing; what a successful one gives holds nothing. Like a fault that allocated,
-    /// an operation then reacts to memory that is low.
+    /// Calls `attempt`, and calls it again after a refusal of frames if memory could be reclaimed,
+    /// a few times. A refused attempt has kept nothing, and the result of a successful one holds
+    /// nothing. Afterwards reacts to low memory, as a fault that allocated does.
     pub(crate) fn with_reclaim<T, E: FrameRefusal>(&self, attempt: &mut dyn FnMut() -> Result<T, E>) -> Result<T, E> {
         let done = self.until_reclaimed(attempt)?;
         self.reclaim_if_low();
         Ok(done)
     }
 
-    /// The same for what is held afterwards (I28): the caller reacts to memory that is low
-    /// when it holds nothing any more.
+    /// Like `with_reclaim`, for results that are held (I28): the caller reacts to low memory later,
+    /// when it holds nothing.
     pub(crate) fn until_reclaimed<T, E: FrameRefusal>(
         &self,
         attempt: &mut dyn FnMut() -> Result<T, E>,
@@ -105,18 +104,17 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// How often frames were given back; read before an attempt that may be refused.
+    /// Number of reclaims that freed frames. Read before an attempt that may be refused.
     pub(crate) fn nr_reclaimed(&self) -> u64 {
         self.nr_reclaimed.load(Ordering::Acquire)
     }
 
-    /// Whether frames were given back since there were `before` reclaims, by the caller or
-    /// by another CPU, so that the caller may start again. It was refused and holds
-    /// nothing.
+    /// Reclaims memory for a caller that was refused and holds nothing. Returns whether it may
+    /// start again: frames were freed since there were `before` reclaims, by this CPU or another.
     ///
-    /// One CPU at a time reclaims. Another one that was refused as well waits for it: it
-    /// would mostly find no huge page that is left to split, and frames all the same. If it
-    /// is refused again the reclaim was too small for it, and it looks for itself.
+    /// One CPU at a time reclaims. Another one that was refused waits for it: it would rarely find
+    /// a huge page left to split, but finds the freed frames. If it is refused again, that reclaim
+    /// was too small, and it reclaims itself.
     #[cold]
     pub(crate) fn reclaim(&self, retries: &mut Retries, before: u64, refused: OutOfFrames) -> bool {
         self.assert_outside();
@@ -132,7 +130,7 @@ impl<M: Machine> Vm<M> {
         self.shrink(self.tunables.shrink_blocks_direct, nr_frames) || by_another
     }
 
-    /// Under the lock. Whether frames were given back.
+    /// Frees frames, under the lock. Returns whether any were freed.
     fn shrink(&self, nr_blocks: u64, nr_frames: u64) -> bool {
         let has_freed = (self.reclaim.shrink)(self, nr_blocks, nr_frames) > 0;
         if has_freed {
@@ -142,10 +140,10 @@ impl<M: Machine> Vm<M> {
         has_freed
     }
 
-    /// At the end of a fault or an operation that allocated: gives some frames back before
-    /// the last one is gone, if memory is short and no other CPU does so. The next one goes
-    /// on, until as many are free as the watermark `high`, or there is nothing to be found
-    /// here: then whoever begins the next block sets the flag. The caller holds nothing.
+    /// Called at the end of a fault or an operation that allocated, with nothing held: frees some
+    /// frames if memory is low and no other CPU does so. Later calls continue until as many frames
+    /// are free as the watermark `high`, or nothing was found. Then the next CPU that begins a
+    /// block sets the flag again.
     #[inline]
     pub(crate) fn reclaim_if_low(&self) {
         let is_low = &self.frames.is_low;
@@ -168,16 +166,16 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Takes a frame as a reaction would.
+    /// Takes a frame of the reserve, as a reaction would.
     #[cfg(any(test, feature = "hooks"))]
     pub(crate) fn take_reserved(&self) -> Option<Pfn> {
         self.frames.take_reserved(self.reclaiming.lock(&self.machine).pressure)
     }
 
-    /// A huge frame for a fault, which has not much time. The caller may be counted as a
-    /// holder: nothing here waits for frames.
+    /// A huge frame for a fault, which has little time. The caller may count as a holder: nothing
+    /// here waits for frames.
     pub(crate) fn obtain_huge_for_fault(&self, advice: HugeAdvice) -> Result<HugeFrame, OutOfFrames> {
-        // An injected failure is one: nothing is made in its place.
+        // An injected failure counts as a refusal: no huge frame is made in its place.
         if let Some(huge) = self.obtain_huge_if_free()? {
             return Ok(huge);
         }
@@ -185,10 +183,10 @@ impl<M: Machine> Vm<M> {
         (self.reclaim.compact)(self, effort, &self.tunables.compact_fault).ok_or(OutOfFrames::huge::<M::Format>())
     }
 
-    /// Makes one for a collapse, which has time, and leaves it to whoever comes
-    /// first. With no lock held: compaction takes long.
+    /// Makes a huge frame for a collapse, which has time, and leaves it free; another CPU may take
+    /// it first. Called with no lock held, because compaction takes long.
     pub(crate) fn make_huge_for_collapse(&self) -> Result<(), OutOfFrames> {
-        // Free for all that others know, until it is.
+        // Held: others have to expect that the frame becomes free, until it has.
         let _held = self.hold_unless_last_resort().ok_or(OutOfFrames::huge::<M::Format>())?;
         let made = (self.reclaim.compact)(self, Effort::Direct, &self.tunables.compact_background);
         let huge = made.ok_or(OutOfFrames::huge::<M::Format>())?;
@@ -197,13 +195,13 @@ impl<M: Machine> Vm<M> {
     }
 }
 
-/// Frames after which a reclaim may end; `None` if there can never be enough.
+/// Number of frames after which a reclaim may end; `None` if there can never be enough.
 fn nr_to_free(refused: OutOfFrames, nr_total: u64) -> Option<u64> {
     match refused {
-        // How many come after it is not known.
+        // The number of frames needed after it is unknown.
         OutOfFrames::Frame => Some(u64::MAX),
         OutOfFrames::Frames(nr_frames) => Some(u64::from(nr_frames)).filter(|nr| *nr <= nr_total),
-        // Any frame may be the one that is missing between others.
+        // Any frame may be the missing one of a run.
         OutOfFrames::Block(order) => Some(u64::MAX).filter(|_| order.nr_pages() <= nr_total),
     }
 }

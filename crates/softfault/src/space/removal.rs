@@ -1,4 +1,4 @@
-//! From "these pages go" to frames that are free: the one path for all.
+//! Removal of pages: the one path from a range to freed frames.
 //!
 //! Locks on entry: the writer lock, no section.
 
@@ -17,11 +17,11 @@ use crate::table::pmd;
 use crate::table::take::{self, Harvest, Met, Removal};
 use core::ops::ControlFlow;
 
-/// Frees what a removal brings in.
+/// Frees what a removal gathers.
 struct Sink<'a, M: Machine> {
     vm: &'a Vm<M>,
     batch: FreeBatch<'a, M>,
-    /// Of frames that entries named, so that their sections stay.
+    /// Of frames that entries named, so their memory sections exist.
     descs: DescCursor<'a>,
     /// Of the frames, when this began.
     nr_emptied: u64,
@@ -47,7 +47,7 @@ impl<M: Machine> Harvest for Sink<'_, M> {
             // The latter of a tail.
             FrameKind::Shared | FrameKind::Free => {
                 self.nr_shmem += 1;
-                // The object's slot has the frame, until the last entry is gone.
+                // The object's slot owns the frame until the last entry is gone.
                 self.vm.frames.note_removed(&leaf);
             }
             _ => self.nr_zero += 1,
@@ -97,11 +97,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Removes every mapping of the range. No section may be able to find a VMA
-    /// there any more, unless faults that come back in are welcome (madvise).
+    /// Removes every mapping of the range. No section may still find a VMA there, unless faults may
+    /// refill the range (madvise).
     pub(crate) fn remove_pages(&self, writer: &Writer<'_, M>, removal: &Removal, why: Why) {
         let machine = &self.vm.machine;
-        // Above the user part the root has entries of the embedder's.
+        // Above the user part the root has entries of the embedder.
         let removal = &Removal {
             range: removal.range.intersect(&Self::user_range()),
             free_inside: removal.free_inside.intersect(&Self::table_range()),
@@ -123,18 +123,17 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return;
         }
         if taken.tables {
-            // Per-CPU hints name leaf tables; sections that still believe them
-            // are waited for below.
+            // Per-CPU hints name leaf tables. Sections that still use them are waited for below.
             self.announce(writer);
         }
-        // Tables go: the caches of upper levels have to go with them.
+        // If tables are removed, the paging-structure caches have to be invalidated, too.
         self.shootdown_and_wait(if taken.tables { Flush::Space } else { Flush::Pages(removal.range) });
         let mut sink = self.sink();
         take::harvest(machine, self.root, removal, &mut sink);
         self.account_removal(sink);
     }
 
-    /// `before` is the version that still had the range; it can be read until
+    /// Finishes a removal. `before` is the version that had the range; it can be read until
     /// `retired` is freed.
     pub(crate) fn finish_removal(
         &self,
@@ -153,7 +152,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         retired.free();
     }
 
-    /// Everything, at the end. No CPU runs the space and nobody can name it.
+    /// Removes everything, at the end. No CPU runs the space and nobody can name it.
     pub(crate) fn remove_all(&self, writer: &Writer<'_, M>) {
         self.assert_writer(writer);
         let mut sink = self.sink();

@@ -1,10 +1,9 @@
 //! Resident counts of an address space: a line for each CPU that faults in it.
 //!
-//! The lines of the first CPUs lie in the frame of the space. Those of 64 further CPUs are
-//! a frame, which is added when one of them has been through the slow half of a fault.
-//! Until then, and as long as memory is short, such a CPU counts by read-modify-writes in
-//! a line that it shares. So a space needs no adjacent frames however many CPUs there are,
-//! and none for CPUs that never run it.
+//! The lines of the first CPUs are in the frame of the space. Each further 64 CPUs share a frame of
+//! lines, which is added when one of them has been through the slow half of a fault. Until then,
+//! and while memory is short, such a CPU counts by read-modify-writes in a shared line. So a space
+//! needs no adjacent frames, whatever the number of CPUs, and none for CPUs that never run it.
 //!
 //! Locks on entry: none.
 
@@ -16,7 +15,7 @@ use crate::machine::{CpuId, MAX_CPUS, Machine, Tick};
 use crate::mem::{self, FrameArray};
 use crate::sync::{Ordering, Word};
 
-/// CPUs whose lines lie beside the space.
+/// CPUs whose lines are in the frame of the space.
 const NR_INLINE: usize = (PAGE_SIZE as usize - RSS_OFFSET) / size_of::<RssLine>();
 /// Lines in a frame.
 const NR_IN_FRAME: usize = PAGE_SIZE as usize / size_of::<RssLine>();
@@ -32,14 +31,14 @@ pub(crate) struct RssFrames {
 const _: () = assert!(size_of::<RssFrames>() == 64);
 
 impl SpaceData {
-    /// The frames of lines that there are.
+    /// The frames of lines that exist.
     pub(super) fn rss_frames(&self) -> impl Iterator<Item = Pfn> {
         self.rss_frames.words.iter().filter_map(|word| OptPfn::from_word(word.load(Ordering::Acquire)).get())
     }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// The lines beside the space.
+    /// The lines in the frame of the space.
     pub(super) fn inline_lines(machine: &M, frame: Pfn) -> FrameArray<RssLine> {
         FrameArray::over(machine, frame, RSS_OFFSET, NR_INLINE)
     }
@@ -59,8 +58,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Adds the frame of lines that this CPU lacks, if a frame is at hand. Called with nothing
-    /// held: afterwards this may be another CPU.
+    /// Adds the frame of lines that this CPU lacks, if one is free. Called with nothing held;
+    /// afterwards the caller may run on another CPU.
     pub(crate) fn add_rss_frame(&self) {
         let (vm, id) = (self.vm, self.vm.machine.this_cpu());
         let Some(i) = usize::from(id.0).checked_sub(NR_INLINE) else { return };
@@ -68,7 +67,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if word.load(Ordering::Relaxed) != OptPfn::NONE.to_word() {
             return;
         }
-        // Not needed: nobody is delayed for it who is about to be refused (I28).
+        // Optional, so it must not delay a last-resort allocation (I28).
         let Some(held) = vm.hold_unless_last_resort() else { return };
         let Ok(frame) = vm.source().frame(Fill::Fixed) else { return held.in_vain() };
         vm.frames.desc(frame).assign(FrameKind::Meta, 0, u64::from(self.frame.0), MetaUse::Rss as u64);

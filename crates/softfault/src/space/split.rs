@@ -3,13 +3,12 @@
 //! ```text
 //! mapping ─▶ Busy ─▶ shootdown ─▶ fill the deposited leaf table ─▶ table
 //! ```
-//! It allocates nothing and cannot fail: the leaf table was put aside when the
-//! mapping was made, and the counts have room (`MAPS_LIMIT`). Between the
-//! shootdown and the table no CPU has a translation, so that none ever holds one
-//! of each size. Nobody has to wait for sections: one that saw the old entry uses
-//! frames that stay where they are, with the rights that they had.
+//! A split allocates nothing and cannot fail: the leaf table was deposited when the mapping was
+//! made, and the counts have room (`MAPS_LIMIT`). Between the shootdown and the table no CPU has a
+//! translation, so none ever holds both sizes. No grace period is needed: a section that saw the
+//! old entry uses frames that stay in place, with the rights that they had.
 //!
-//! No subscriber is told: what was mapped stays mapped, byte for byte.
+//! Subscribers are not told: the mapped bytes do not change.
 //!
 //! Locks on entry: none, no section. Whoever made the entry `Busy` splits it.
 
@@ -33,8 +32,7 @@ use crate::table::walk::{self, Walk};
 pub(crate) type ZeroPages = [u64; 8];
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Splits the mapping that stands in the entry; whatever else stands there is
-    /// left, or waited for.
+    /// Splits the huge mapping in the entry, if there is one. Waits for an entry that others own.
     pub(crate) fn pmd_split(&self, pmd: PmdSlot<'_, M::Format>) {
         loop {
             let seen = pmd.slot.observe();
@@ -50,7 +48,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// Returns nothing, since nothing can go wrong.
+    /// Returns nothing, because it cannot fail.
     pub(crate) fn finish_split(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf) {
         self.shootdown(Flush::Pages(pmd.span()));
         let table = self.fill_deposit(&pmd, old);
@@ -58,10 +56,10 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.vm.count(Event::ThpSplitPmd, 1);
     }
 
-    /// The same for a folio that nothing else maps, in the place of the pages
-    /// `zero` (bit i of word i / 64) with the zero frame, which they are. The caller
-    /// has shot down and waited, and none of them is pinned: nobody can write to
-    /// them. Gives the number of frames that have become free.
+    /// Splits a folio that nothing else maps, and maps the zero frame for the pages `zero` (bit i
+    /// of word i / 64), which contain only zeroes. The caller has shot down and waited, and none of
+    /// the pages is pinned, so nobody can write to them. Returns the number of frames that were
+    /// freed.
     pub(crate) fn finish_split_without(&self, pmd: PmdSlot<'_, M::Format>, old: Leaf, zero: &ZeroPages) -> u64 {
         let table = self.fill_deposit(&pmd, old);
         let frames = &self.vm.frames;
@@ -89,7 +87,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         nr_freed
     }
 
-    /// Makes the deposit show what the mapping showed.
+    /// Fills the deposited table with the entries of the huge mapping.
     fn fill_deposit(&self, pmd: &PmdSlot<'_, M::Format>, old: Leaf) -> Pfn {
         let machine = &self.vm.machine;
         crate::pace::answer(machine);
@@ -116,10 +114,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         table
     }
 
-    /// Splits what reaches over the page's start: for edges of VMAs, after the
-    /// tree that has them was published. Whoever installs a huge mapping looks at
-    /// the generation once more when the entry is locked; so either it is seen
-    /// here, or it is not made.
+    /// Splits a huge mapping that extends across the page's start: for edges of VMAs, after their
+    /// tree was published. A fault that installs a huge mapping checks the generation again when
+    /// the entry is locked. So either this sees the mapping, or it is not made.
     pub(crate) fn split_at(&self, writer: &Writer<'_, M>, vpn: Vpn) {
         self.assert_writer(writer);
         if vpn.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES) || vpn >= Self::user_range().end {
@@ -135,7 +132,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// Both ends of a range.
+    /// Splits at both ends of a range.
     pub(crate) fn split_edges(&self, writer: &Writer<'_, M>, range: PageRange) {
         self.split_at(writer, range.start);
         self.split_at(writer, range.end);

@@ -1,19 +1,18 @@
-//! Who needs which slot of the swap area: two words a slot.
+//! The slots of the swap area and who uses them: two words per slot.
 //!
 //! ```text
 //! state  entries 0..32 | readers 32..60 | FRAME 60 | WRITTEN 61 | WRITING 62 | USED 63; 0 while free
 //! frame  with FRAME: the frame that has the page's bytes; while free: the next free slot + 1
 //! ```
-//! A slot stays what it is while an entry names it, somebody reads, or its page is being
-//! written (I48). Its frame stays until the page is written, or nobody needs it. Each change is one
-//! compare-and-swap, and whoever makes the last one frees frame and slot. So nobody waits.
+//! A slot is not reused while an entry names it, it is being read, or its page is being written
+//! (I48). It keeps its frame until the page is written or nobody needs it. Each change is one
+//! compare-and-swap, and the last one frees frame and slot. So nobody waits.
 //!
 //! Entries cannot overflow their count: each is in a space of its own, which takes three frames,
 //! and there are less than 2^32 frames.
 //!
-//! Free slots are a stack. Its word has a number that each change raises, so that a slot which
-//! has left the top and come back is told apart. Slots that were never used lie above `nr_begun`:
-//! the area is not written before it is used.
+//! Free slots form a stack. Its word contains a counter that each change raises, against ABA. Slots
+//! that were never used lie above `nr_begun`, so the area is not written before it is used.
 //!
 //! Locks on entry: none; a section or not.
 

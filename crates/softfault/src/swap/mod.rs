@@ -1,8 +1,8 @@
 //! Module `swap`: the slots of pages that were swapped out.
 //!
-//! `area` has the words; this frees what they spare. The bytes are the machine's:
-//! [`Machine::swap_out`], [`Machine::swap_in`]. `compact/swap_out.rs` swaps out, a fault brings
-//! back (`fault/swapped.rs`), operations drop and share slots as they do frames.
+//! `area` has the words; this file frees the frames that they release. The machine stores the
+//! bytes: [`Machine::swap_out`], [`Machine::swap_in`]. `compact/swap_out.rs` swaps out, faults swap
+//! in (`fault/swapped.rs`), and operations drop and share slots as they do frames.
 
 pub(crate) mod area;
 

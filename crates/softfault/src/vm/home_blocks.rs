@@ -1,4 +1,4 @@
-//! Who looks for frames where first: each CPU has home blocks of its own in the memory of its node.
+//! Home blocks: each CPU searches a share of its node's memory first.
 
 use super::refusal::nr_blocks_of;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};

@@ -1,12 +1,12 @@
-//! Where the metadata of memory lies at the beginning: which sections have some, and the frames
-//! that all of it takes, in one piece.
+//! The initial layout of metadata: which memory sections have some, and the adjacent frames that it
+//! takes.
 //!
 //! ```text
 //! descriptors of the sections that are there │ their blocks │ data of CPUs │ summaries, and the
 //! words that say where the first two lie │ slots of the swap area │ zero frame
 //! ```
-//! Sections that the metadata fills are left out as holes are: nobody asks for the descriptor of a
-//! frame of it. So a terabyte has no 66 MB of descriptors that say "reserved".
+//! Memory sections that the metadata fills are treated as holes: nobody reads the descriptor of a
+//! metadata frame. That saves 66 MB of descriptors that say "reserved" per terabyte.
 //!
 //! Locks on entry: none; there is no `Vm` yet.
 

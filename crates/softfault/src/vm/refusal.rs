@@ -1,5 +1,5 @@
-//! What a machine has to say of its memory before there is a [`Vm`](crate::Vm), and why it
-//! is refused. Nothing here writes: a refused machine is as it was.
+//! Checks of a machine before a [`Vm`](crate::Vm) is made, and why it is refused. Nothing here
+//! writes: a refused machine is unchanged.
 
 use crate::addr::{BLOCK_FRAMES, PAGE_SIZE, Pfn};
 use crate::frame::mem_sections::MEM_SECTION_FRAMES;

@@ -1,16 +1,17 @@
-//! A walk of page tables that notes which pages were used, some entries at a time.
+//! Ageing: a walk of page tables that records which pages were used, some entries at a time.
 //!
 //! ```text
 //! some entries of a leaf table   accessed? subscribers asked, too
 //! their frames                   ─▶ the generation of now, a word of 32 frames at a time
 //! these entries                  accessed ─▶ not accessed, if they have not changed
 //! ```
-//! A frame is noted before its bit is cleared: at each moment one of the two tells of the use.
+//! The use of a frame is recorded before its accessed bit is cleared, so at each moment one of the
+//! two shows it.
 //!
-//! TLBs are not flushed, as on Linux. A CPU that has a translation does not set the bit again
-//! before it has dropped it, so that a page that is used all the time may look idle as long as
-//! the translation lives. This costs a page that is faulted in again. A shootdown for each walk
-//! would cost all programs their translations. `test_and_clear_young` shoots down.
+//! TLBs are not flushed, as on Linux. A CPU does not set the bit again while it has a translation,
+//! so a page in constant use may look idle until the translation is evicted. At worst the page is
+//! faulted in again. A shootdown for each walk would cost all programs their translations.
+//! `test_and_clear_young` does shoot down.
 //!
 //! Entries that are locked or `Busy` are passed over; their bits stay for the next walk.
 //!

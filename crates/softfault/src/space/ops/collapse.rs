@@ -12,24 +12,22 @@
 //! settle    old frames counted down, the leaf table emptied and put in deposit
 //! publish   Busy ─▶ huge mapping
 //! ```
-//! Faults that come meanwhile find `Busy` and wait outside their sections. So do
-//! operations, under the writer lock: whoever publishes a tree looks at the entry
-//! afterwards, and finds `Busy`, the table or the huge mapping, each of which it
-//! treats as its own change demands. The collapse itself asks for no lock once the
-//! table is detached, so that nobody waits in a circle (I31). It looks at the
-//! generation before each page and once more before it settles: an operation on
-//! the mapping gets the table back, and waits for one page at most.
+//! Faults during a collapse find `Busy` and wait outside their sections. So do operations, under
+//! the writer lock: after publishing a tree they read the entry and find `Busy`, the table or the
+//! huge mapping, and handle each. The collapse takes no lock after the table is detached, so there
+//! is no circular wait (I31). It checks the generation before each page and once more before it
+//! settles: an operation on the mapping gets the table back, and waits for one page at most.
 //!
-//! Where the pages lie in one block in order, as after a split, nothing is copied:
-//! the block becomes a folio again.
+//! If the pages are in one block in order, as after a split, nothing is copied: the block becomes a
+//! folio again.
 //!
-//! Where no frame is left for a twin, `MADV_COLLAPSE` reclaims memory and begins again;
-//! khugepaged leaves the stretch as it is.
+//! If there is no frame for a twin, `MADV_COLLAPSE` reclaims memory and starts over; khugepaged
+//! skips the range.
 //!
-//! `look` says what may be collapsed, `fill` makes the huge page, `range` goes over
-//! the stretches of a range.
+//! `scan` decides what may be collapsed, `fill` makes the huge page, `range` iterates over the PMD
+//! ranges of a range.
 //!
-//! Locks on entry: none, no section. Takes the writer lock to look and detach.
+//! Locks on entry: none, no section. Takes the writer lock to check and detach.
 
 mod fill;
 mod range;

@@ -1,4 +1,4 @@
-//! Pages leave an object that lives on: a smaller size, a hole.
+//! Discards pages of a live object: for a smaller size, or a hole.
 //!
 //! ```text
 //! size     stored first, when it shrinks; after a grace period nobody puts a page in
@@ -10,8 +10,8 @@
 //! unmap    every entry of each space that may have one                rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
 //! ```
-//! At no time do two frames show the same page: until every entry is gone, nobody gets a new
-//! one. Who waits for a page spins, as for an entry that is `Busy`: the remover waits for
+//! Two frames never show the same page at one time: until every entry is removed, nobody gets a new
+//! frame. A fault on the page spins, as for an entry that is `Busy`: the remover waits for
 //! sections, shootdowns and such entries, and never sleeps.
 //!
 //! Locks on entry: none, no section. Takes the object's `resize`. Under it frames for nodes are

@@ -6,13 +6,11 @@
 //!                    the write right, which drops the lock
 //! then               one shootdown of the parent, before fork returns
 //! ```
-//! Faults of the parent's other threads go on all the while: each page of the
-//! child is a value that it had during the fork, and no write after fork has
-//! returned shows in it (F5).
+//! Faults of the parent's other threads continue during the fork. Each page of the child has a
+//! content that it had during the fork, and no write after fork has returned shows in it (F5).
 //!
-//! A page that is pinned stays the parent's, and the child gets a copy (I23):
-//! whoever holds the pin and the parent go on seeing each other's writes.
-//! A page with as many mappings as can be counted is copied, too.
+//! The parent keeps a pinned page, and the child gets a copy (I23): the holder of the pin and the
+//! parent still see each other's writes. A page whose map count is at its limit is copied, too.
 
 mod child;
 mod count;

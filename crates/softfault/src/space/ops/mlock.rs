@@ -1,4 +1,4 @@
-//! mlock(2) and its family: pages that stay.
+//! mlock(2) and its family.
 //!
 //! There is no reclaim yet, so a locked page stays anyway; what these calls do is
 //! mark mappings, bring their pages in, and keep to the limit. The tree counts how much is

@@ -6,8 +6,8 @@
 //! 3. *prepare*: everything that may fail: the new tree, table frames;
 //! 4. *commit*: publish, wait, remove, free; nothing here fails.
 //!
-//! Where frames are refused the operation keeps nothing and drops the lock.
-//! `with_reclaim` (`space/reclaim.rs`) reclaims memory and begins again with step 2.
+//! When frames are refused, the operation keeps nothing and drops the lock. `with_reclaim`
+//! (`space/reclaim.rs`) reclaims memory and starts again with step 2.
 
 mod advise;
 mod age;

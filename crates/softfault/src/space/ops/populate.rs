@@ -1,4 +1,4 @@
-//! Faults ahead of the program: `MAP_POPULATE`, `MADV_POPULATE_*`.
+//! Faults pages in ahead of the program: `MAP_POPULATE`, `MADV_POPULATE_*`.
 
 use crate::addr::{Access, Order, PageRange, Vpn};
 use crate::fault::{FaultDone, FaultError, Request, Want};

@@ -1,4 +1,4 @@
-//! mremap(2): growing, shrinking, and what a move is to be.
+//! mremap(2): growing, shrinking, and checking a move.
 //!
 //! Neighbours: `moving` moves. Locks on entry: none.
 

@@ -1,4 +1,4 @@
-//! The descriptors of a folio's tails become free memory, and come back.
+//! Frees the descriptors of a folio's tails, and restores them.
 //!
 //! ```text
 //! free     bar, grace, unmap: as for pages that leave       source/discard.rs, rmap/object.rs
@@ -6,11 +6,11 @@
 //!          the slots are as they were; grace; 3 frames are free
 //! restore  3 frames (may fail) ─▶ the block names them
 //! ```
-//! While the slots are marked a program that wants a page of the folio waits, as for one that moves. It
-//! faults again afterwards: no entry is kept. Pins stay: they are counted at the head.
+//! While the slots are marked, faults on the folio wait, as during a move. Programs fault again
+//! afterwards, because no entry is kept. Pins stay: they are counted at the head.
 //!
-//! A folio without them does not move (`compact/single.rs` restores them first). So while a section is open in
-//! which it was not marked as moving it fills its block.
+//! A folio without them does not move (`compact/single.rs` restores them first). So during a section in which
+//! it was not marked as moving it fills its block.
 //!
 //! Locks on entry: none, no section. Takes the object's `resize`, under which no frame is obtained.
 

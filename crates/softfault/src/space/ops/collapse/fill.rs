@@ -1,7 +1,6 @@
-//! The huge page itself: filled from the pages of a detached table, and published.
+//! Fills the huge page from the pages of a detached table, and publishes it.
 //!
-//! Locks on entry: none, no section. The entry of level 1 is `Busy` and the
-//! caller's.
+//! Locks on entry: none, no section. The caller owns the entry of level 1, which is `Busy`.
 
 use super::Detached;
 use super::scan::Survey;

@@ -1,7 +1,7 @@
-//! What may be collapsed: the stretch, its leaf table, and the policy's word for it.
+//! Checks what may be collapsed: the PMD range, its leaf table, and the policy's decision.
 //!
-//! The first look is under the writer lock; the second one is at a table that is
-//! detached. Locks on entry: those.
+//! The first check is under the writer lock; the second one is of a detached table. Locks on entry:
+//! those.
 
 use crate::account::Event;
 use crate::addr::{Pfn, Vpn};

@@ -1,4 +1,4 @@
-//! The child, while nobody else can name it: its tables are put in with plain stores.
+//! The child, while nobody else can name it: tables are installed with plain stores.
 //!
 //! Locks on entry: the parent's writer lock, no section.
 

@@ -1,12 +1,12 @@
 //! How many frames a child needs before its parent's pages are shared.
 //!
-//! The sum of the parent's table counts is at hand and exact where every table is copied.
-//! Where large VMAs are left out, or where there are many CPUs with a count each, tables are
-//! counted from the levels above the leaf tables. Only if these frames cannot be set aside, or a fork ran out of frames before, is every entry
-//! looked at, which costs about as much as the fork: leaf tables that are empty are left
-//! out then, and pages that have to be copied are counted.
+//! The sum of the parent's table counts is exact if every table is copied. Where large VMAs are left out, or
+//! where there are many CPUs with a count each, tables are counted from the levels above the leaf tables. Only
+//! if these frames cannot be set aside, or a fork ran out of frames before, every entry is read, which costs
+//! about as much as the fork. Then empty leaf tables are left out, and pages that have to be copied are
+//! counted.
 //!
-//! Faults and pins go on, so that each count may be too low when it is used.
+//! Faults and pins continue, so each count may be too low when it is used.
 //!
 //! Locks on entry: the parent's writer lock, no section.
 

@@ -1,5 +1,4 @@
-//! What a fork owes to those who hold pages of the parent, or show them in tables
-//! of their own: `pin`, `notify`.
+//! Fork's duties to holders of pins of the parent's pages, and to subscribers: `pin`, `notify`.
 //!
 //! Locks on entry: the parent's writer lock, no section.
 

@@ -1,4 +1,4 @@
-//! What mremap(2) does with the entries of a mapping that moves.
+//! Moves the entries of a mapping for mremap(2).
 //!
 //! ```text
 //! take      each entry of the source ─▶ Busy, noted in the destination with the

@@ -1,4 +1,4 @@
-//! How a mapping moves: one commit that cannot fail, after a count that is final.
+//! Moves a mapping: one commit that cannot fail, after a final count of tables.
 //!
 //! ```text
 //! prepare    two versions of the tree: the source *moving*; the target in place
@@ -8,10 +8,10 @@
 //! carry      the source's entries to the target                      carry.rs
 //! commit     publish the second, free the source's tables
 //! ```
-//! A fault adds to what the source holds. So the tables are counted when no fault
-//! can add any more: the section of each that found the source unmarked has ended
-//! (I29). Owners of `Busy` entries go on meanwhile; they change what an entry maps,
-//! or split a huge one, and the count has room for that.
+//! Faults add tables to the source. So the tables are counted when no fault can add any more: all
+//! sections that found the source unmarked have ended (I29). Owners of `Busy` entries continue
+//! meanwhile. They change what an entry maps, or split a huge mapping, and the count has room for
+//! that.
 //!
 //! A fault waits with nothing held and outside sections, as it does for an entry
 //! that is `Busy`. Accesses that need no fault (the program's own, pins, lookups)
