@@ -336,6 +336,8 @@ fn a_fault_in_a_notice_begins_nothing() {
     World { vm, cpu: &cpu, space }.map(AWAY, 1, RW);
     [BASE, AWAY].iter().for_each(|at| space.write(*at, &[7; PAGE as usize]).unwrap());
     assert_eq!(vm.swap_out_frame(faulted_frame(space, BASE)), Ok(0));
+    // The CPU has frames in its cache for pages of objects.
+    space.handle_fault(MIDDLE, Access::Write).unwrap();
     let _subscription = space.subscribe();
     let tries = Arc::new(Mutex::new(0));
     let nr_tries = tries.clone();

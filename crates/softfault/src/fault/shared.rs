@@ -65,9 +65,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let ObjectSlot::Page(at) = *place else { return Turn::Raced };
-        // Not from the CPU's frame cache: a fault in a notice panics after its first turn, so the first turn
-        // may not begin a read.
-        let Some(pfn) = prealloc.take_brought(Fill::Shared) else { return Turn::Need(Need::Frame(Fill::Shared)) };
+        // In a notice the CPU's frame cache is closed. So a fault in a notice, which panics after its first
+        // turn, does not begin a read.
+        let frame = prealloc.take(Fill::Shared, fault.inside, fault.here.cpu);
+        let Some(pfn) = frame else { return Turn::Need(Need::Frame(Fill::Shared)) };
         match self.vm.begin_to_read(fault.inside, (fault.found.object(), index), at, swapped, pfn) {
             Ok(transit) => Turn::ReadShared(transit),
             Err(_) => {

@@ -16,12 +16,7 @@ impl<'vm, M: Machine> Prealloc<'vm, M> {
 
     /// Takes the frame out of the preallocation, which still counts it as held (I28).
     pub(crate) fn take_raw(&mut self) -> Option<Pfn> {
-        self.take_brought(Fill::Raw)
-    }
-
-    /// The same for any use: a frame that was brought.
-    pub(crate) fn take_brought(&mut self, fill: Fill) -> Option<Pfn> {
-        self.singles[fill as usize].take()
+        self.singles[Fill::Raw as usize].take()
     }
 
     /// Puts it back, whatever it contains.
