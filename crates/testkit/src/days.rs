@@ -5,7 +5,8 @@
 //! One thread takes the part of every CPU in turn, so that a seed repeats a run. A turn is some
 //! touches of the process that the CPU is at, so that pages of many processes lie side by
 //! side. `town.rs` has the processes and what outlives them, `process.rs` one process,
-//! `after.rs` the count of huge pages at the end.
+//! `after.rs` the count of huge pages at the end. A pager swaps pages out meanwhile, and some memory fails
+//! (`trouble.rs`).
 //!
 //! Source: the question is that of Contiguitas (ISCA 2023), which found that pages that cannot
 //! move, not a lack of free ones, keep old servers from huge pages.
@@ -13,6 +14,7 @@
 mod after;
 mod process;
 mod town;
+mod trouble;
 
 use crate::judge::{check, check_after_exit};
 use softfault::policy::compact::CompactBudget;
@@ -20,6 +22,7 @@ use softfault::policy::huge::Enabled;
 use softfault::{AddressSpace, CpuId, HugeKnobs, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig};
 use town::Town;
+pub use trouble::Counts as TroubleCounts;
 
 pub(crate) type Space<'vm> = AddressSpace<'vm, Hosted>;
 pub(crate) type Done<T = ()> = Result<T, String>;
@@ -27,6 +30,9 @@ pub(crate) type Done<T = ()> = Result<T, String>;
 /// Least memory of a run, and memory of each CPU.
 const LEAST_BYTES: u64 = 256 << 20;
 const BYTES_PER_CPU: u64 = 32 << 20;
+
+/// The swap area is so much smaller than memory.
+const SWAP_SHARE: u64 = 8;
 
 /// Which pages the processes have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +108,8 @@ pub struct Row {
     pub nr_object_pages: u64,
     /// See [`nr_used`](Row::nr_used).
     pub nr_pins: u64,
+    /// What the pager and failing memory have done.
+    pub trouble: TroubleCounts,
     /// Blocks' worth of free pages.
     pub nr_possible: u64,
     /// Blocks that were free before compaction.
@@ -124,7 +132,10 @@ impl Row {
 ///
 /// What went wrong first: a byte, an invariant, a frame that did not come back.
 pub fn run(seed: u64, size: Size, mix: Mix, progress: &mut dyn FnMut(Progress)) -> Done<Row> {
-    let config = HostedConfig::default().with_nr_cpus(size.nr_cpus).with_arena_bytes(size.bytes);
+    let config = HostedConfig::default()
+        .with_nr_cpus(size.nr_cpus)
+        .with_arena_bytes(size.bytes)
+        .with_swap_bytes(size.bytes / SWAP_SHARE);
     let hosted = Hosted::new(config).map_err(|e| e.to_string())?;
     // No clock decides what is done, so that a seed repeats a run.
     let [fault, background] = [CompactBudget::FAULT, CompactBudget::BACKGROUND].map(|b| b.with_time_ns(u64::MAX));
@@ -149,6 +160,7 @@ pub fn run(seed: u64, size: Size, mix: Mix, progress: &mut dyn FnMut(Progress)) 
     if let Some(text) = check_after_exit(&vm) {
         return Err(text);
     }
+    row.trouble.missing(mix)?;
     let lost = nr_free_before - crate::hosted::nr_free_pages(&vm);
     if lost > 0 { Err(format!("{lost} frames did not come back")) } else { Ok(row) }
 }

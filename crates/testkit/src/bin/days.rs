@@ -57,12 +57,11 @@ fn hide() {
     }
 }
 
-const HEADER: &str =
-    "cpus  mix       processes  uses  used pages  of objects    pins  possible  before   after   share";
+const HEADER: &str = "cpus  mix       processes  uses  used pages  of objects    pins  private+object out  failed  possible  before   after   share";
 
 fn line(row: &Row) -> String {
     format!(
-        "{:>4}  {:<8}  {:>9}  {:>4}  {:>10}  {:>10}  {:>6}  {:>8}  {:>6}  {:>6}  {:>4} %",
+        "{:>4}  {:<8}  {:>9}  {:>4}  {:>10}  {:>10}  {:>6}  {:>18}  {:>6}  {:>8}  {:>6}  {:>6}  {:>4} %",
         row.nr_cpus,
         row.mix.name,
         row.nr_processes,
@@ -70,6 +69,8 @@ fn line(row: &Row) -> String {
         row.nr_used,
         row.nr_object_pages,
         row.nr_pins,
+        format!("{}+{}", row.trouble.nr_private_out, row.trouble.nr_object_out),
+        format!("{}+{}", row.trouble.nr_private_failed, row.trouble.nr_object_failed),
         row.nr_possible,
         row.nr_before,
         row.nr_after,
@@ -87,6 +88,10 @@ fn json(row: &Row, seed: u64) -> String {
         "used_pages": row.nr_used,
         "object_pages": row.nr_object_pages,
         "long_pins": row.nr_pins,
+        "private_pages_swapped_out": row.trouble.nr_private_out,
+        "object_pages_swapped_out": row.trouble.nr_object_out,
+        "private_pages_failed": row.trouble.nr_private_failed,
+        "object_pages_failed": row.trouble.nr_object_failed,
         "huge_pages_possible": row.nr_possible,
         "huge_pages_before": row.nr_before,
         "huge_pages_after": row.nr_after,

@@ -4,7 +4,9 @@
 use super::{Done, Space};
 use crate::op::PAGE;
 use crate::random::Random;
-use softfault::{Access, Advice, MapFlags, ObjectPart, Pin, Prot, SharedObject, Term};
+use softfault::{
+    Access, Advice, Event, FaultError, MapFlags, ObjectPart, Pfn, Pin, PinError, Prot, SharedObject, Term,
+};
 use softfault_host::Hosted;
 
 const SMALL: u64 = 0x20_0000_0000;
@@ -27,6 +29,8 @@ pub(super) struct Process<'vm> {
     /// Pages of the shared area, and those of them that were touched.
     pub(super) nr_shared: u64,
     nr_shared_touched: u64,
+    /// Pages of its library.
+    nr_library: u64,
     /// The turn in which it ends.
     pub(super) ends_at: u64,
     /// Where the stamps are and what they say.
@@ -66,6 +70,7 @@ impl<'vm> Process<'vm> {
             nr_touched: 0,
             nr_shared: birth.nr_shared,
             nr_shared_touched: 0,
+            nr_library: library.map_or(0, |library| library.size_bytes() / PAGE),
             ends_at: 0,
             stamps: vec![],
         };
@@ -96,7 +101,27 @@ impl<'vm> Process<'vm> {
     }
 
     fn fault(&self, at: u64, access: Access) -> Done {
-        self.space.handle_fault(at, access).map(|_| ()).map_err(|e| format!("a fault at {at:#x}: {e}"))
+        match self.space.handle_fault(at, access) {
+            Ok(_) => Ok(()),
+            Err(error) if self.has_failed(&error) => Ok(()),
+            Err(error) => Err(format!("a fault at {at:#x}: {error}")),
+        }
+    }
+
+    /// Whether it says that memory has failed, and some has. The program does without the page.
+    fn has_failed(&self, error: &FaultError) -> bool {
+        *error == FaultError::Poisoned && self.space.vm().event(Event::FramesPoisoned) > 0
+    }
+
+    /// The frame of one of its pages, and whether that is a page of an object.
+    pub(super) fn any_frame(&self, random: &mut Random) -> Option<(Pfn, bool)> {
+        let (base, nr) = match random.below(3) {
+            0 => (SMALL, self.nr_touched),
+            1 => (SHARED, self.nr_shared_touched),
+            _ => (LIBRARY, self.nr_library),
+        };
+        let at = base + random.below(nr.max(1)) * PAGE;
+        Some((self.space.translate_at_rest(at)?.pfn, base != SMALL))
     }
 
     /// A child, which has all pages in common with it.
@@ -120,30 +145,37 @@ impl<'vm> Process<'vm> {
             self.fault(at, Access::Write)?;
             if self.nr_touched.is_multiple_of(STAMP_EVERY) {
                 self.stamp(at, number)?;
-                used(self.frame(at)?, STAMP_EVERY);
+                self.frame(at)?.iter().for_each(|frame| used(*frame, STAMP_EVERY));
             }
             self.nr_touched += 1;
             // Between the others, so that they lie among them.
             if self.nr_shared_touched * self.nr_pages < self.nr_touched * self.nr_shared {
                 let at = SHARED + self.nr_shared_touched * PAGE;
                 self.fault(at, Access::Write)?;
-                used(self.frame(at)?, 1);
+                self.frame(at)?.iter().for_each(|frame| used(*frame, 1));
                 self.nr_shared_touched += 1;
             }
         }
         Ok(())
     }
 
-    fn frame(&self, at: u64) -> Done<u64> {
-        let found = self.space.translate_at_rest(at).ok_or("a page that was touched is not there")?;
-        Ok(found.pfn.0.into())
+    /// The frame of a page that was touched. `None` if its memory has failed.
+    fn frame(&self, at: u64) -> Done<Option<u64>> {
+        match self.space.translate_at_rest(at) {
+            Some(found) => Ok(Some(found.pfn.0.into())),
+            None if self.space.handle_fault(at, Access::Read).is_err_and(|error| self.has_failed(&error)) => Ok(None),
+            None => Err("a page that was touched is not there".into()),
+        }
     }
 
     fn stamp(&mut self, at: u64, number: u64) -> Done {
         let stamp = number << 32 | ((at / PAGE) & 0xffff_ffff);
-        self.space.write(at, &stamp.to_le_bytes()).map_err(|e| said("write")(&e))?;
         self.stamps.retain(|(other, _)| *other != at);
-        self.stamps.push((at, stamp));
+        match self.space.write(at, &stamp.to_le_bytes()) {
+            Ok(()) => self.stamps.push((at, stamp)),
+            Err(error) if self.has_failed(&error.fault) => {}
+            Err(error) => return Err(said("write")(&error)),
+        }
         Ok(())
     }
 
@@ -167,14 +199,22 @@ impl<'vm> Process<'vm> {
             return Ok(None);
         }
         let at = SMALL + random.below(self.nr_touched) * PAGE;
-        self.space.pin_page(at, Term::Long).map(Some).map_err(|e| said("pin")(&e))
+        match self.space.pin_page(at, Term::Long) {
+            Ok(pin) => Ok(Some(pin)),
+            Err(PinError::Fault(error)) if self.has_failed(&error) => Ok(None),
+            Err(error) => Err(said("pin")(&error)),
+        }
     }
 
     /// Looks at what it has written.
     pub(super) fn look(&self) -> Done {
         for (at, stamp) in &self.stamps {
             let mut bytes = [0; 8];
-            self.space.read(*at, &mut bytes).map_err(|e| said("read")(&e))?;
+            match self.space.read(*at, &mut bytes) {
+                Ok(()) => {}
+                Err(error) if self.has_failed(&error.fault) => continue,
+                Err(error) => return Err(said("read")(&error)),
+            }
             if u64::from_le_bytes(bytes) != *stamp {
                 return Err(format!("{at:#x} should say {stamp:#x}, says {:#x}", u64::from_le_bytes(bytes)));
             }

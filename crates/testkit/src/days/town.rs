@@ -1,6 +1,7 @@
 //! The processes of a run, the libraries that they map, and the pins that outlive them.
 
 use super::process::{Birth, Process};
+use super::trouble::Trouble;
 use super::{Done, Mix, Progress, Row, Size, Space};
 use crate::op::PAGE;
 use crate::random::Random;
@@ -39,6 +40,7 @@ pub(super) struct Town<'vm> {
     nr_total: u64,
     nr_processes: u64,
     turn: u64,
+    trouble: Trouble,
     /// Private pages of a process, on average.
     nr_pages: u64,
 }
@@ -57,6 +59,7 @@ impl<'vm> Town<'vm> {
             nr_total: vm.vmstat().nr_total_pages,
             nr_processes: 0,
             turn: 0,
+            trouble: Trouble::new(seed, vm.nr_blocks()),
             nr_pages: 0,
             nr_uses: 0,
         }
@@ -115,7 +118,10 @@ impl<'vm> Town<'vm> {
                 }
             }
         }
-        self.look_after_the_living()
+        self.look_after_the_living()?;
+        let processes = self.growing.iter().flatten().chain(&self.living);
+        self.trouble.turn(self.vm, processes, self.mix.objects_permille > 0);
+        Ok(())
     }
 
     fn born(&mut self) -> Done<Process<'vm>> {
@@ -236,6 +242,7 @@ impl<'vm> Town<'vm> {
             nr_object_pages: in_libraries + processes.map(|process| process.nr_shared).sum::<u64>(),
             nr_pins: self.pins.len() as u64,
             nr_possible: nr_free / BLOCK_PAGES,
+            trouble: self.trouble.counts(),
             nr_before: 0,
             nr_after: 0,
         }
