@@ -37,13 +37,20 @@ pub struct Simulated {
     arena: Mapping,
     frames: [FrameRange; 1],
     nr_cpus: usize,
+    /// What `begin` says.
+    is_zero: bool,
 }
 
 impl Simulated {
     /// `nr_frames` frames; nothing is taken from the host until they are touched.
     pub fn new(nr_cpus: usize, nr_frames: u64) -> Result<Simulated, LabError> {
         let arena = Mapping::fresh(nr_frames as usize * PAGE_BYTES)?;
-        Ok(Simulated { arena, frames: [FrameRange { first: Pfn(0), nr_frames }], nr_cpus })
+        Ok(Simulated { arena, frames: [FrameRange { first: Pfn(0), nr_frames }], nr_cpus, is_zero: true })
+    }
+
+    /// The same of which the core does not know that it is zero, as after firmware has used it.
+    pub fn with_unknown_content(self) -> Simulated {
+        Simulated { is_zero: false, ..self }
     }
 
     /// Gives the host back what frames of programs take: they hold zeroes, since no
@@ -61,7 +68,7 @@ unsafe impl Machine for Simulated {
         &self.frames
     }
     fn begin(&mut self) -> bool {
-        true
+        self.is_zero
     }
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8 {
         self.arena.base().wrapping_add(pfn.0 as usize * PAGE_BYTES)

@@ -9,6 +9,8 @@
 //! This file is the experiment for the runner.
 
 mod ageing;
+#[cfg(test)]
+mod boot_tests;
 mod call;
 mod count;
 #[cfg(test)]
@@ -89,7 +91,7 @@ impl Experiment for Options {
 /// All rows in one machine.
 fn in_machine(options: &Options, config: Config, state: State) -> Result<Vec<Row>, LabError> {
     machine::become_cpu(0);
-    let vm = begin(config)?;
+    let vm = begin(config, What::Boot)?;
     let programs = match state {
         State::AgedReally => ageing::age(&vm, config, options.seed())?,
         _ => {
@@ -102,34 +104,35 @@ fn in_machine(options: &Options, config: Config, state: State) -> Result<Vec<Row
     if state == State::Aged {
         stage.warm_up()?;
     }
-    let calls = What::ALL.into_iter().filter(|what| *what != What::Boot);
+    let calls = What::ALL.into_iter().filter(|what| !matches!(what, What::Boot | What::BootUnknown));
     let mut rows = calls.map(|what| stage.run(what)).collect::<Result<Vec<_>, _>>()?;
     check(&vm, "after the calls")?;
     drop(programs);
     drop(vm);
     if state == State::Fresh {
-        rows.insert(0, boot(config)?);
+        rows.splice(0..0, [boot(config, What::Boot)?, boot(config, What::BootUnknown)?]);
     }
     Ok(rows)
 }
 
-/// Over memory that is zero, of which nothing is the host's yet.
-fn begin(config: Config) -> Result<Vm<Simulated>, LabError> {
+/// Over memory of which nothing is the host's yet: it is zero, whether the core knows that or not.
+fn begin(config: Config, what: What) -> Result<Vm<Simulated>, LabError> {
     let simulated = Simulated::new(usize::from(config.cpus), config.bytes / PAGE_BYTES)?;
+    let simulated = if what == What::BootUnknown { simulated.with_unknown_content() } else { simulated };
     Vm::new(simulated, Tunables::default()).map_err(|e| LabError::subsystem("Vm::new", e))
 }
 
 /// `Vm::new` once recorded, and some times not.
-fn boot(config: Config) -> Result<Row, LabError> {
+fn boot(config: Config, what: What) -> Result<Row, LabError> {
     let mut counter = Counter::new();
-    let vm = counter.count(|| begin(config))?;
+    let vm = counter.count(|| begin(config, what))?;
     let name = |addr| vm.describe(addr).map_or("elsewhere".into(), |p| format!("{}.{}", p.structure, p.field));
     let places = counter.places(name);
     drop(vm);
     for _ in 0..TIMED_BOOTS {
-        drop(counter.time(|| begin(config))?);
+        drop(counter.time(|| begin(config, what))?);
     }
-    let (what, state) = (What::Boot, State::Fresh);
+    let state = State::Fresh;
     Ok(Row { what, state, config, steps: counter.steps(), ns: counter.ns(), places })
 }
 

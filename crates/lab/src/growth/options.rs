@@ -51,6 +51,8 @@ Rows
   collapse     of 2 MiB of which every 16th page is there; a refusal counts, too
   boot         the beginning, over memory that is zero: only in fresh memory. It lays out the summaries of all memory,
                and is exempt from the goal; a terabyte should take less than 0.1 s
+  boot, not zero
+               the same over memory of unknown content: the metadata of 2 GiB is cleared, that of the rest later
   vmstat, /proc
                the counters of the system, the resident pages of a process that all CPUs run. They may visit
                each CPU, and are exempt from the goal; larger memory alone costs them nothing

@@ -5,6 +5,8 @@
 pub enum What {
     /// The beginning of all, over memory that is zero.
     Boot,
+    /// The same over memory of unknown content.
+    BootUnknown,
     /// A touch of a small page.
     Touch4K,
     /// A touch where 64 KiB may come at once.
@@ -31,8 +33,9 @@ pub enum What {
 
 impl What {
     /// In the order in which they run: a refusal needs memory that is used up.
-    pub const ALL: [What; 12] = [
+    pub const ALL: [What; 13] = [
         What::Boot,
+        What::BootUnknown,
         What::Touch4K,
         What::Touch64K,
         What::Touch2M,
@@ -53,6 +56,7 @@ impl What {
             What::Touch64K => "touch 64 KiB",
             What::Touch2M => "touch 2 MiB",
             What::Proc => "/proc",
+            What::BootUnknown => "boot, not zero",
             _ => self.key(),
         }
     }
@@ -61,6 +65,7 @@ impl What {
     pub fn key(self) -> &'static str {
         match self {
             What::Boot => "boot",
+            What::BootUnknown => "boot_not_zero",
             What::Touch4K => "touch_4k",
             What::Touch64K => "touch_64k",
             What::Touch2M => "touch_2m",
@@ -77,7 +82,7 @@ impl What {
 
     /// Whether it may visit each CPU, or the summaries of all memory.
     pub fn is_exempt(self) -> bool {
-        matches!(self, What::Boot | What::Vmstat | What::Proc)
+        matches!(self, What::Boot | What::BootUnknown | What::Vmstat | What::Proc)
     }
 
     /// Whether it waits for the CPUs that run its address space, so that only one does.
