@@ -8,11 +8,12 @@
 //!              next generation. Then nobody has the number (modulo 4) that is used next
 //! ```
 //! In steady state a claim reads one line, which has the ages of 256 frames, and the word of the
-//! generation, and writes neither. Free frames have any age; a pass leaves them alone, so that
-//! memory that was never used is never written.
+//! generation, and writes neither. Free frames have any age. A pass skips them, so memory that was
+//! never used is never written.
 //!
-//! A frame may look younger than it is: a use is noted in the generation in which the walk began,
-//! or a later one. It looks older only to who has looked at its age before its accessed bit.
+//! A frame may look younger than it is: a use is recorded in the generation in which the walk
+//! began, or a later one. It looks older only to a reader that reads its age before its accessed
+//! bit.
 //!
 //! Locks on entry: none.
 
@@ -30,7 +31,8 @@ fn place_of(pfn: Pfn) -> (BlockId, usize, u32) {
 }
 
 impl Frames {
-    /// The frames `mask` of the 64 from `base` are used now, or claimed. Writes only what differs.
+    /// Records that the frames `mask` of the 64 from `base` are used or claimed now. Writes only
+    /// what differs.
     #[inline]
     pub(crate) fn note_used(&self, base: u64, mask: u64) {
         let (b, w, _) = place_of(Pfn(base as u32));
@@ -64,14 +66,14 @@ impl Frames {
         }
     }
 
-    /// The pages of an entry are used now, `nr` from `first` on. A folio of an object has the age
-    /// of its head, and is mapped page by page.
+    /// Records that the pages of an entry are used now, `nr` from `first` on. A folio of an object
+    /// has the age of its head, and is mapped page by page.
     pub(crate) fn note_mapping_used(&self, first: Pfn, nr: u64) {
         self.note_run_used(if nr == 1 { self.head(first) } else { first }, nr);
     }
 
-    /// An entry of an object's page is being removed: what it showed of its use goes into the
-    /// frame's state, and its age. Before the page can leave its object.
+    /// Records the accessed and dirty bits of an entry of an object's page that is being removed,
+    /// in the frame's state and its age. Called before the page can leave its object.
     #[inline]
     pub(crate) fn note_removed(&self, leaf: &Leaf) {
         let head = self.head_of_named(leaf.pfn);
@@ -81,7 +83,7 @@ impl Frames {
         }
     }
 
-    /// A page has moved: frame `to`, which is the caller's alone, is as old as `from`.
+    /// Gives frame `to`, which the caller owns alone, the age of `from`: the page has moved.
     pub(crate) fn carry_age(&self, from: Pfn, to: Pfn) {
         let (b, w, bit) = place_of(to);
         let block = self.blocks.at(b).data;
@@ -109,7 +111,7 @@ impl Frames {
         self.blocks.at(b).data.generation_of(w, bit)
     }
 
-    /// Frames in use of one word, of that age at least.
+    /// Frames in use of one word that have at least that age.
     pub(crate) fn idle_in(&self, b: BlockId, w: usize, age: u32) -> u64 {
         let (block, state) = (self.blocks.at(b), self.ages.now());
         let used = !block.free_word(w);

@@ -1,8 +1,7 @@
-//! Zeroing ahead of time, for CPUs that have nothing else to do.
+//! Pre-zeroing of free blocks, on idle CPUs.
 //!
-//! A block that is wholly free is claimed, zeroed past the caches and given back
-//! as one that is zero: its bitmap of dirty frames says so, and nothing else has
-//! to know. While it is claimed no allocation fails for want of it
+//! A wholly free block is claimed, zeroed past the caches, and freed with its dirty bitmap clear;
+//! nothing else has to know. While it is claimed no allocation is refused for lack of it
 //! (`claimed`).
 //!
 //! Locks on entry: none, no section.
@@ -17,8 +16,8 @@ use crate::pace::Pace;
 
 impl<M: Machine> Memory<M> {
     /// Zeroes up to `max_blocks` free home blocks of this CPU, until
-    /// [`zero_ahead_blocks`](crate::Tunables::zero_ahead_blocks) of them are zero.
-    /// Gives the number zeroed; with 0 there is nothing to do for now.
+    /// [`zero_ahead_blocks`](crate::Tunables::zero_ahead_blocks) of them are zero. Returns the
+    /// number zeroed; 0 if there is nothing to do for now.
     pub fn zero_ahead(&self, max_blocks: u64) -> u64 {
         if Self::NR_SUB_FRAMES != BLOCK_FRAMES {
             return 0;
@@ -39,7 +38,8 @@ impl<M: Machine> Memory<M> {
         zeroed.take(nr_wanted as usize).count() as u64
     }
 
-    /// Whether it could be had; `None` if a last-resort allocation runs, who will be with the others, too.
+    /// Whether the block could be claimed; `None` while a last-resort allocation runs, which would refuse
+    /// other blocks, too.
     fn zero_block(&self, b: BlockId) -> Option<bool> {
         let _held = self.hold_unless_last_resort()?;
         let Some(huge) = self.claim_whole(b) else { return Some(false) };

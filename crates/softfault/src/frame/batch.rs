@@ -1,22 +1,22 @@
-//! Sizes between: 2^order adjacent frames for one fault, from a block that the CPU has
-//! for that, so that no two CPUs take them from the same one.
+//! Batches: 2^order adjacent frames for one fault, from a block that the CPU has reserved for that,
+//! so that no two CPUs use the same one.
 //!
-//! A fault asks for a size only if one of them may be free ([`may_have_run`]): a word for
-//! the block of its own and one for all others. A search looks at a bounded number of
-//! blocks, since a single frame will do. A block that had no such run says so from then on,
-//! so that the next search looks at others.
+//! A fault asks for an order only if such a run may be free ([`may_have_run`]), which reads one
+//! word for the CPU's block and one for all others. A search tries a bounded number of blocks,
+//! because a single frame will do. A block without such a run records that, so the next search
+//! tries others.
 //!
 //! [`may_have_run`]: Memory::may_have_run
 //!
-//! Locks on entry: none, no section. Answers nobody: it begins and ends on one CPU.
+//! Locks on entry: none, no section. Does not answer other CPUs, so it begins and ends on one CPU.
 
 use super::Memory;
 use super::summary::Kind;
 use crate::addr::{BlockId, OptBlock, Order, Pfn};
 use crate::machine::Machine;
 
-/// Blocks that are looked at. With four, a fault that finds nothing and takes a small page
-/// touches less than twice the words of one that asks for a small page.
+/// Blocks that a search tries. With four, a fault that finds nothing and takes a small page touches
+/// less than twice the words of one that asks for a small page.
 const MAX_BLOCKS: usize = 4;
 
 impl<M: Machine> Memory<M> {
@@ -29,7 +29,7 @@ impl<M: Machine> Memory<M> {
         own.is_some_and(|b| blocks.at(b).may_have_run(tag, order)) || blocks.summary.has(kind)
     }
 
-    /// 2^order frames; `None` where a few looks found none.
+    /// Allocates 2^order frames; `None` if a few blocks had none.
     pub(super) fn claim_batch(&self, order: Order) -> Option<Pfn> {
         let (frames, kind) = (&self.frames, Kind::run(order)?);
         let (cpu, tag) = (self.this_cpu_data(), self.batch_tag());
@@ -38,7 +38,7 @@ impl<M: Machine> Memory<M> {
             self.count_taken(order.nr_pages());
             return Some(found);
         }
-        // Told by one word, most often.
+        // One word is usually enough to tell.
         if !frames.blocks.summary.has(kind) {
             return None;
         }
@@ -55,7 +55,7 @@ impl<M: Machine> Memory<M> {
         Some(found)
     }
 
-    /// Under which this CPU reserves its block.
+    /// The tag with which this CPU reserves its block.
     fn batch_tag(&self) -> u64 {
         u64::from(self.machine.this_cpu().0) + 1
     }
@@ -73,8 +73,8 @@ impl<M: Machine> Memory<M> {
         found
     }
 
-    /// Reserves the block and takes the first frames from it. Not before a look at its
-    /// bitmap: a reservation changes most kinds, and the summaries are told of each.
+    /// Reserves the block and takes the first frames from it. Reads its bitmap first: a reservation
+    /// changes most kinds, and each change updates the summaries.
     fn begin_batches(&self, b: BlockId, tag: u64, order: Order) -> Option<(BlockId, Pfn)> {
         let block = self.frames.blocks.at(b);
         if !block.has_run(order) || !block.reserve(tag) {

@@ -1,4 +1,4 @@
-//! 512 frames, 2 MiB: what is free among them, and what of that is not zero.
+//! A block of 512 frames, 2 MiB: which are free, and which of these may not be zero.
 
 use super::class::{CLASS_MARKS, Class};
 use super::folio::FolioData;
@@ -21,18 +21,18 @@ mod hole;
 mod lost_runs;
 mod release;
 
-/// One block. Whole lines, so that a CPU at work in its own block writes no
-/// line that another CPU at work in its own writes.
+/// One block. It fills whole cache lines, so that CPUs that use different blocks write different
+/// lines.
 #[repr(C, align(64))]
 pub struct BlockData {
     /// `offers.rs` has its bits.
     pub(crate) state: Word,
     /// The folio that fills the block, if there is one.
     pub(crate) folio: FolioData,
-    /// Bit clear: the frame is free. The only authority.
+    /// Bit clear: the frame is free. This bitmap alone decides.
     used: [Word; BLOCK_WORDS],
-    /// Bit set: the frame, if it is free, may hold anything; clear: it is all
-    /// zero. Says nothing of frames in use, so that taking one need not write it.
+    /// Bit set: the frame, if it is free, may have any content; clear: it is all zero. Means
+    /// nothing for frames in use, so that claiming one need not write it.
     pub(crate) dirty: [Word; BLOCK_WORDS],
     /// Bit set: the frame belongs to a folio of an object and is not its head.
     pub(crate) tails: Tails,
@@ -55,23 +55,22 @@ impl BlockData {
     pub(crate) fn nr_free_exact(&self) -> u64 {
         (0..BLOCK_WORDS).map(|w| u64::from(self.free_word(w).count_ones())).sum()
     }
-    /// The tag of whoever has reserved it, 0 if nobody has.
+    /// The tag of the reservation's owner, 0 if there is none.
     pub(crate) fn owner(&self) -> u64 {
         (self.state.load(Ordering::Relaxed) & RESERVED) >> RESERVED_SHIFT
     }
-    /// By the strongest of its marks.
+    /// The class of the strongest mark.
     #[inline(always)]
     pub(crate) fn class(&self) -> Class {
         Class::of_state(self.state.load(Ordering::Relaxed))
     }
-    /// Whether whoever `tag` stands for may find 2^order free frames beside each other, as far
-    /// as the state says.
+    /// Whether the owner of `tag` may find 2^order adjacent free frames, according to the state.
     pub(crate) fn may_have_run(&self, tag: u64, order: Order) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let owner = (state & RESERVED) >> RESERVED_SHIFT;
         (owner == tag || owner == 0) && has_run(state, order.0.into())
     }
-    /// Order of the largest run of free frames, at most 8: a look at the bitmap.
+    /// Order of the largest run of free frames, at most 8. Reads the bitmap.
     pub(super) fn largest_run(&self) -> u32 {
         largest_run(core::array::from_fn(|w| self.free_word(w)))
     }
@@ -99,8 +98,8 @@ impl Deref for Block<'_> {
 }
 
 impl Block<'_> {
-    /// At the very beginning: frames that are not there to be used, and what is not
-    /// zero of the others.
+    /// Initialises a word: frames that do not exist or are in use, and which of the others may not
+    /// be zero.
     pub(crate) fn init(&self, w: usize, unusable: u64, content: Content) {
         if unusable != 0 {
             self.used[w].set(unusable);
@@ -122,7 +121,7 @@ impl Block<'_> {
         self.weigh(more_used(0, self.state.get()));
     }
 
-    /// Reserves it for whoever `tag` stands for; `false` where another has it.
+    /// Reserves it for the owner of `tag`; `false` if another has reserved it.
     pub(crate) fn reserve(&self, tag: u64) -> bool {
         let seen = self.state.load(Ordering::Relaxed);
         let ours = seen | tag << RESERVED_SHIFT;
@@ -145,7 +144,8 @@ impl Block<'_> {
         }
     }
 
-    /// A frame in use is of that class from now on, or frames for it will come from here.
+    /// Adds the mark of a class: a frame in use is of that class now, or frames for it will come
+    /// from here.
     pub(crate) fn mark(&self, class: Class) {
         if self.state.load(Ordering::Relaxed) & class.mark() != class.mark() {
             let before = self.state.fetch_or(class.mark(), Ordering::AcqRel);
@@ -163,7 +163,7 @@ impl Block<'_> {
         was_weaker
     }
 
-    /// It is of class `to` in place of `from`, which is stronger.
+    /// Changes the class to `to` from `from`, which is stronger.
     pub(crate) fn weaken(&self, from: Class, to: Class) {
         self.mark(to);
         let before = self.state.fetch_and(!from.mark(), Ordering::AcqRel);
@@ -177,7 +177,7 @@ impl Block<'_> {
         self.lose_runs();
     }
 
-    /// All of its frames are the caller's, so that it is of no class.
+    /// Clears all marks: the caller owns all frames.
     pub(crate) fn unmark(&self) {
         if self.state.load(Ordering::Relaxed) & CLASS_MARKS != 0 {
             let before = self.state.fetch_and(!(CLASS_MARKS | SEEN), Ordering::AcqRel);
@@ -185,7 +185,7 @@ impl Block<'_> {
         }
     }
 
-    /// Tells the summaries of kinds that a change of the state gave or took, after it.
+    /// Updates the summaries after a change of the state that added or removed kinds.
     #[inline(always)]
     fn note(&self, kinds: u32) {
         if kinds != 0 {
@@ -193,7 +193,7 @@ impl Block<'_> {
         }
     }
 
-    /// Tells the summaries of frames that are in use now (I41).
+    /// Updates the summaries' count of frames in use (I41).
     #[inline(always)]
     fn weigh(&self, more_used: u64) {
         if more_used != 0 {
@@ -232,16 +232,16 @@ impl Block<'_> {
             && Kind::ALL.into_iter().all(is_in_trees)
     }
 
-    /// Whether the trees name it for something that it does not have: a search would come in
-    /// vain, once.
+    /// Whether the summaries name it for a kind that it does not offer: one search would try it in
+    /// vain.
     #[cfg(test)]
     pub(crate) fn is_named_in_vain(&self) -> bool {
         let offered = offers(self.state.load(Ordering::Acquire));
         Kind::ALL.into_iter().any(|kind| offered & kind.bit() == 0 && self.summary.says(kind, self.b))
     }
 
-    /// Whether it offers that, for who was sent here. If not, it is taken back what was
-    /// said too late.
+    /// Whether it offers the kind, for a search that was sent here. If not, clears the outdated
+    /// bit.
     pub(crate) fn offers(&self, kind: Kind) -> bool {
         let has = offers(self.state.load(Ordering::Relaxed)) & kind.bit() != 0;
         if !has {

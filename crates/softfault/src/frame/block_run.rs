@@ -1,16 +1,16 @@
-//! 1 GiB for a folio of an object: 512 neighbouring blocks, aligned, all of them free.
+//! Runs of blocks: 1 GiB for a folio of an object, 512 adjacent, aligned blocks that are all free.
 //!
 //! ```text
 //! find     a GiB all of whose blocks are named by the summaries as free, from a cursor on
 //! claim    block by block, the lowest first; where one is lost those before it go back
 //! ```
-//! Eight words of the summaries name the blocks of a GiB (more in memory so small that block groups are). What they name
-//! may be out of date: the claim decides. So a look costs as much in any machine, and a search makes a bounded
-//! number of looks. It begins where the last one ended, so that one that is refused looks at other memory
-//! than the one before. No memory is made free for it: a refusal says that none was found.
+//! Eight words of the summaries name the blocks of a GiB (more in memory so small that block groups are). They
+//! may be out of date: the claim decides. So one look costs the same in any machine, and a search makes a
+//! bounded number of looks. It begins where the last one ended, so after a refusal the next one looks at other
+//! memory. It frees no memory: a refusal says that no run was found.
 //!
-//! Nobody else claims blocks that way round, and single blocks are claimed by one change each: of two that
-//! want the same GiB one gets all of it, or neither does.
+//! All runs are claimed in this order, and single blocks by one change each. So of two callers that want
+//! the same GiB at most one gets it.
 //!
 //! Locks on entry: none, no section. The caller counts as a holder (I28).
 
@@ -25,7 +25,7 @@ use crate::sync::Ordering;
 const NR_BLOCKS: u32 = (Order::PUD.nr_pages() / BLOCK_FRAMES) as u32;
 
 impl<M: Machine> Memory<M> {
-    /// 1 GiB, the caller's alone, after so many looks at most.
+    /// Claims 1 GiB, which the caller then owns alone, with so many looks at most.
     pub(super) fn claim_blocks(&self, most_looks: usize) -> Option<Pfn> {
         let (blocks, cursor) = (&self.frames.blocks, &self.frames.next_run);
         let nr_runs = blocks.nr() as u32 / NR_BLOCKS;

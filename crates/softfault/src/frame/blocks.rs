@@ -1,4 +1,4 @@
-//! All blocks of memory, and those of them that offer something.
+//! All blocks of memory, and searches for those that offer a kind.
 //!
 //! Locks on entry: none.
 
@@ -13,7 +13,7 @@ use crate::addr::{BlockId, BlockRange, Pfn};
 pub(crate) struct Blocks {
     pub(crate) data: BlockPieces,
     pub(crate) summary: Summary,
-    /// Stands for each block of a hole: see `sections`.
+    /// Stands for each block of a hole: see `mem_sections`.
     no_memory: BlockData,
 }
 
@@ -28,7 +28,7 @@ impl Blocks {
         let data = self.data.get(b.0 as usize).unwrap_or(&self.no_memory);
         Block { data, b, summary: &self.summary }
     }
-    /// Whether there is memory in its section.
+    /// Whether there is memory in its memory section.
     pub(crate) fn is_there(&self, b: BlockId) -> bool {
         self.data.get(b.0 as usize).is_some()
     }
@@ -48,7 +48,7 @@ impl Blocks {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &BlockData> {
         self.there().map(|b| self.at(b).data)
     }
-    /// Whether what stands for the holes is as it was at the beginning.
+    /// Whether the block that stands for holes is unchanged.
     pub(crate) fn are_holes_unwritten(&self) -> bool {
         self.no_memory.is_of_no_memory()
     }
@@ -56,8 +56,8 @@ impl Blocks {
     pub(crate) fn names(&self) -> BlockRange {
         BlockRange { start: BlockId(0), end: BlockId(self.nr() as u32) }
     }
-    /// Those of some blocks that offer it, from `from` on and around. Each is looked up
-    /// when it is asked for.
+    /// Those of some blocks that offer a kind, from `from` on and wrapping around. Each is looked
+    /// up lazily.
     pub(crate) fn offering(&self, kind: Kind, some: BlockRange, from: BlockId) -> impl Iterator<Item = BlockId> {
         let from = if some.contains(from) { from } else { some.start };
         let parts = [BlockRange { start: from, ..some }, BlockRange { end: from, ..some }];

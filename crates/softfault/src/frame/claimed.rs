@@ -1,9 +1,8 @@
-//! A block whose free frames are in one hand: compaction's while it empties the
-//! rest, or whoever zeroes ahead.
+//! A claimed block: compaction, while it empties the rest, or pre-zeroing owns all of its free
+//! frames.
 //!
-//! Frames that are held in this way count as free: an allocation waits for them
-//! before it is refused (`last_resort`, I28). The holder allocates nothing and waits for
-//! nothing that allocates.
+//! Such frames count as held: an allocation waits for them before it is refused (`last_resort`,
+//! I28). The holder allocates nothing and waits for nobody who allocates.
 //!
 //! Locks on entry: none, no section.
 
@@ -17,8 +16,8 @@ use crate::machine::Machine;
 const COMPACTION: u64 = 0xffff;
 
 impl<M: Machine> Memory<M> {
-    /// Claims the free frames of a block, if there is such a block and nobody has
-    /// reserved it, and no allocation is about to be refused.
+    /// Claims the free frames of a block, if the block exists, nobody has reserved it, and no
+    /// allocation has the last-resort turn.
     pub(crate) fn claim_rest<'a>(&'a self, b: BlockId, held: Held<'a>) -> Option<ClaimedBlock<'a, M>> {
         let frames = &self.frames;
         if !frames.blocks.is_there(b) || frames.is_last_resort_active() || !frames.blocks.at(b).reserve(COMPACTION) {
@@ -31,19 +30,19 @@ impl<M: Machine> Memory<M> {
     }
 }
 
-/// See the module. What was claimed goes back when this is dropped.
+/// A claimed block. Dropping this frees what was claimed.
 pub(crate) struct ClaimedBlock<'a, M: Machine> {
     memory: &'a Memory<M>,
     b: BlockId,
     ours: [u64; BLOCK_WORDS],
     /// Of these, the ones that are zero.
     zero: [u64; BLOCK_WORDS],
-    // Declared last: frames are in sight again before it goes.
+    // Declared last: the frames are free before the hold ends.
     _held: Held<'a>,
 }
 
 impl<M: Machine> ClaimedBlock<'_, M> {
-    /// Claims what is free, or has become so.
+    /// Claims the frames that are free now.
     pub(crate) fn claim_more(&mut self) {
         let block = self.memory.frames.blocks.at(self.b);
         for w in 0..BLOCK_WORDS {
@@ -59,14 +58,13 @@ impl<M: Machine> ClaimedBlock<'_, M> {
         (pfn.0 as usize / 64 % BLOCK_WORDS, 1 << (pfn.0 % 64))
     }
 
-    /// A frame of the block that is the caller's alone becomes part of what is
-    /// claimed.
+    /// Adds a frame of the block that the caller owns alone.
     pub(crate) fn add(&mut self, pfn: Pfn) {
         let (w, bit) = self.place(pfn);
         self.ours[w] |= bit;
     }
 
-    /// Claims one that may have become free. Whether it is ours now.
+    /// Claims one that may have been freed; returns whether it did.
     pub(crate) fn claim_one(&mut self, pfn: Pfn) -> bool {
         let (w, bit) = self.place(pfn);
         if let Some(zero) = self.memory.frames.blocks.at(self.b).claim_exact(w, bit) {
@@ -89,7 +87,7 @@ impl<M: Machine> ClaimedBlock<'_, M> {
         (0..64).filter(move |i| rest & 1 << i != 0).map(move |i| Pfn((base + i) as u32))
     }
 
-    /// All of it as one huge frame; `Err` with what is claimed where that is not all.
+    /// Turns it into one huge frame; `Err(self)` if not all frames are claimed.
     #[allow(clippy::result_large_err)] // who fails keeps the claim; a box there is not
     pub(crate) fn into_huge(mut self) -> Result<HugeFrame, Self> {
         let first = self.b.first_frame();
@@ -99,7 +97,7 @@ impl<M: Machine> ClaimedBlock<'_, M> {
         self.memory.frames.blocks.at(self.b).unmark();
         let content = Content::zero_if(self.zero.iter().all(|w| *w == !0));
         self.memory.frames.note_run_used(first, BLOCK_FRAMES);
-        // In use from now on, and not to be released below.
+        // In use from now on, so `Drop` must not free it.
         self.ours = [0; BLOCK_WORDS];
         Ok(HugeFrame { first, content })
     }

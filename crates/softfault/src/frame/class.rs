@@ -1,12 +1,12 @@
 //! Classes of blocks: what the frames in use of a block have in common.
 //!
-//! A state has a mark for each class but the movable one: set when frames for that class are
-//! taken, gone when the block is wholly free. The strongest mark is the class. So whatever falls
-//! back into a block of a weaker class raises it, and compaction passes the block over without a
-//! look at descriptors. A block offers its free frames to its own class alone, each class by a
-//! kind of its own. The rows of the summaries have room for it, and only one kind changes with a
-//! state: a second tree costs no memory and no time. One kind for all would send each search
-//! past the blocks of the others, of which there may be any number.
+//! A block's state has a mark for each class but the movable one: set when frames for that class
+//! are taken, cleared when the block is wholly free. The strongest mark is the class. So an
+//! unmovable frame that had to come from a block of a weaker class raises the class, and compaction
+//! skips the block without reading descriptors. A block offers its free frames to its own class
+//! only, each class by a kind of its own. That costs no memory and no time: the rows of the
+//! summaries have room for it, and a change of state changes only one kind. With one kind for all,
+//! each search would have to skip any number of blocks of other classes.
 //!
 //! Locks on entry: none.
 
@@ -21,7 +21,7 @@ pub(super) const PINNED: u64 = 1 << 34;
 pub(super) const SHARED: u64 = 1 << 35;
 pub(super) const CLASS_MARKS: u64 = FIXED | PINNED | SHARED;
 
-/// The class of a block, and of what is wanted of it; weaker ones first.
+/// The class of a block, or of a request; weaker ones first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Class {
@@ -36,8 +36,8 @@ pub enum Class {
 }
 
 impl Class {
-    /// Those that have a mark, in the order in which they lend each other frames: so that nothing
-    /// movable is spoiled while blocks of others have room.
+    /// The classes with a mark, in the order in which they lend each other frames, so that no
+    /// movable block is used while theirs have room.
     const LENDERS: [Class; 3] = [Class::Fixed, Class::Pinned, Class::Shared];
 
     /// By the strongest mark of a state.
@@ -62,7 +62,7 @@ impl Class {
         }
     }
 
-    /// By which its blocks with free frames are found, unless CPUs take small frames from them.
+    /// The kind by which its blocks with free frames are found; none if CPUs refill from them.
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
         match self {
@@ -73,7 +73,7 @@ impl Class {
         }
     }
 
-    /// Where a class with a mark finds frames before it takes some among private pages.
+    /// The kinds of other classes that lend frames before private pages' blocks are used.
     pub(super) fn lenders(self) -> impl Iterator<Item = Kind> {
         Class::LENDERS.into_iter().filter(move |class| *class != self).map(Class::kind)
     }
@@ -95,8 +95,8 @@ impl Fill {
 }
 
 impl CpuData {
-    /// The block that the last frames of the class came from. Of pinned ones there is none:
-    /// one frame at a time is taken, after a search.
+    /// The block that gave the last frames of the class. Pinned pages have none: they are allocated
+    /// one at a time, after a search.
     pub(super) fn last_block(&self, class: Class) -> Option<&Word> {
         match class {
             Class::Fixed => Some(&self.fixed_block),

@@ -1,13 +1,14 @@
-//! Sections of the beginning that nobody has needed yet, where memory is not zero.
+//! Deferred sections: initial memory sections that are initialised when they are needed, if memory
+//! is not zero at boot.
 //!
-//! Their metadata has its place, and is not written: of a terabyte that would be 33 GB before the first
+//! Their metadata has its place and is not written: for a terabyte that would be 33 GB before the first
 //! program runs. Such a section looks like a hole until its turn comes:
 //!
 //! ```text
 //! turn     whoever begins blocks, now and then; an allocation that finds nothing, before it is refused; an idle CPU
 //! section  its metadata is zeroed ─▶ blocks of which each frame is in use ─▶ the tables name them ─▶ each block is released
 //! ```
-//! The second is what happens to memory that is added (`lay_out.rs`).
+//! Added memory is initialised in the same way (`lay_out.rs`).
 //!
 //! Locks on entry: none, no section. Takes a lock under which nobody waits for frames.
 
@@ -20,8 +21,8 @@ use crate::machine::Machine;
 use crate::mem;
 use crate::sync::{Ordering, Word};
 
-/// Blocks that CPUs begin until the next section gets its turn: half of those in a section, so that there
-/// are always more. A guess.
+/// Blocks that CPUs begin until the next section has its turn: half of those in a section, so that blocks
+/// never run out. A guess.
 const BLOCKS_PER_TURN: u64 = 32;
 
 /// See the module.
@@ -30,10 +31,10 @@ pub(crate) struct DeferredSections {
     next: Word,
     /// Frames of those that have not.
     nr_pages: Word,
-    /// Blocks that were begun while there were some.
+    /// Blocks that were begun while there were deferred sections.
     nr_begun: Word,
     lock: Word,
-    /// First frame of the descriptors, and of the blocks, of all sections of the beginning.
+    /// First frame of the descriptors, and of the blocks, of all initial sections.
     descs_at: Pfn,
     blocks_at: Pfn,
 }
@@ -86,7 +87,7 @@ impl<M: Machine> Memory<M> {
         let deferred = &self.frames.deferred;
         let is_some_left = deferred.nr_pages() != 0;
         if is_some_left {
-            // Else somebody else has laid the last one out meanwhile.
+            // Else another CPU has laid out the last one meanwhile.
             _ = self.lay_out_next(&Spin::lock(&deferred.lock, &self.machine));
         }
         is_some_left

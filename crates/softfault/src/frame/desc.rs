@@ -1,4 +1,4 @@
-//! What is known of one frame, in 32 bytes.
+//! The descriptor of one frame: 32 bytes.
 //!
 //! ```text
 //! state  kind 0..4 | ORPHAN 4 | MAPPED 5 | REFERENCED 6 | DIRTY 7 | maps 8..44 | pins 44..64
@@ -9,14 +9,14 @@
 //! index  page index 0..52 in the owner | generation 52..64
 //! link   free for the owner of the moment: the lock of a leaf table
 //! ```
-//! A page of an object counts no maps: the object's slot owns its frame, and MAPPED,
-//! REFERENCED and DIRTY say once and for all that an entry was made, used, written through.
-//! That of a folio's head speaks for the whole folio: see `object_folio.rs`.
+//! A page of an object counts no maps: the object's slot owns its frame. MAPPED, REFERENCED and
+//! DIRTY are sticky: an entry was made, used, or written through. A folio's head has them for the
+//! whole folio: see `object_folio.rs`.
 //!
-//! There is no untyped reference count: each reference is a map or a pin, and a
-//! short reader is a section. So nothing unexpected can hold a frame.
+//! There is no untyped reference count: each reference is a map or a pin, and short readers use a
+//! section. So there are no references of unknown origin.
 //!
-//! All zeroes is a free frame, so that fresh memory needs no initial write.
+//! All zeroes is a free frame, so zeroed memory needs no initialisation.
 
 use crate::addr::{Access, Order};
 use crate::machine::MAX_CPUS;
@@ -24,14 +24,13 @@ use crate::sync::{Ordering, Word};
 use crate::table::format::Leaf;
 
 const MAPS_SHIFT: u32 = 8;
-/// Of the order of an object's folio, in the bits of the maps that its pages do not count.
+/// The order of an object's folio is in the bits of the map count, which its pages do not have.
 const ORDER_SHIFT: u32 = MAPS_SHIFT;
 const ORDER_MASK: u64 = 31;
 const PINS_SHIFT: u32 = 44;
 pub(crate) const MAP_ONE: u64 = 1 << MAPS_SHIFT;
 const MAPS_MAX: u64 = (1 << (PINS_SHIFT - MAPS_SHIFT)) - 1;
-/// Mappings of one frame, or huge mappings of one folio, above which no more can be
-/// made one by one.
+/// Limit of the map count of a frame, or of huge mappings of a folio, for raises by one.
 pub(super) const MAPS_LIMIT: u64 = 1 << 35;
 const PIN_ONE: u64 = 1 << PINS_SHIFT;
 const PINS_MAX: u64 = (1 << (64 - PINS_SHIFT)) - 1;
@@ -45,16 +44,16 @@ const REFERENCED: u64 = 1 << 6;
 pub(super) const DIRTY: u64 = 1 << 7;
 /// Of a page of an object: its frame has the content.
 pub(super) const UPTODATE: u64 = 1 << 13;
-/// The content is on its way from or to somewhere else.
+/// The content is being read or written.
 pub(super) const LOCKED: u64 = 1 << 14;
 /// Somebody waits until it is not.
 pub(super) const WAITERS: u64 = 1 << 15;
-/// It is on its way out.
+/// The content is being written.
 pub(super) const WRITEBACK: u64 = 1 << 16;
 
-// The count never reaches the pins. Up to MAX_CPUS raises can be between test and
-// addition. A split adds without a test: one for a leaf table of its own, and there
-// are fewer tables than frame numbers.
+// The map count never overflows into the pins. Up to MAX_CPUS raises can be between test and
+// addition. A split adds without a test: one for each leaf table, and there are fewer tables than
+// frame numbers.
 const _: () = assert!(MAPS_LIMIT + MAX_CPUS as u64 + (1 << u32::BITS) <= MAPS_MAX);
 
 /// What a frame is used for.
@@ -63,7 +62,7 @@ const _: () = assert!(MAPS_LIMIT + MAX_CPUS as u64 + (1 << u32::BITS) <= MAPS_MA
 pub(crate) enum FrameKind {
     /// In no use: its bit in the block is clear, or it is in a frame cache or a spare.
     Free = 0,
-    /// Not ours to give: a hole, the metadata.
+    /// Not for allocation: a hole, or metadata.
     Reserved = 1,
     /// A page table.
     Table = 2,
@@ -75,7 +74,7 @@ pub(crate) enum FrameKind {
     Shared = 5,
     /// The zero frame.
     Zero = 6,
-    /// A page that was swapped out and is not written yet: its slot's, which `owner` names.
+    /// A swapped-out page that is not written yet. Its slot, which `owner` names, owns it.
     Swap = 7,
 }
 
@@ -102,8 +101,8 @@ pub(crate) enum MetaUse {
     Rss = 2,
     Tree = 3,
     ObjectNode = 4,
-    /// A founder's frame of which the last member has gone, or the header of an object that
-    /// has ended: on its way back.
+    /// A founder's frame without members, or the header of an object that has ended: about to be
+    /// freed.
     Former = 5,
     /// Set aside for the reaction to pressure.
     Reserve = 6,
@@ -111,12 +110,12 @@ pub(crate) enum MetaUse {
     Members = 7,
     /// The header of an object that is there. As for founders, no page has that index.
     Object = -2,
-    /// A founder's, of which there are references. No page has that index: a frame
-    /// that says so is or was a founder's, whatever else is read of its descriptor.
+    /// A founder's frame that has references. No page has that index: a frame with it is or was a
+    /// founder's, whatever else is read of its descriptor.
     Founder = -1,
 }
 
-/// The mapping count would overflow; refused while a refusal is still possible.
+/// The map count would overflow; refused while a refusal is still possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MapsFull;
 
@@ -124,7 +123,7 @@ pub struct MapsFull;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PinsFull;
 
-/// The first word, taken apart.
+/// The first word, decoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FrameState(pub u64);
 
@@ -163,7 +162,7 @@ impl FrameState {
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0
     }
-    /// Of an object's page at rest: it has its content, and nobody reads or writes that.
+    /// Whether an object's page is at rest: its content is valid, and nobody reads or writes it.
     pub fn is_at_rest(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
     }
@@ -189,8 +188,8 @@ impl FrameDesc {
         FrameState(self.state.load(Ordering::Acquire))
     }
 
-    /// Makes a frame that is the caller's alone into something. Becomes visible
-    /// with the entry that names it, whose store releases.
+    /// Gives a frame that the caller owns alone a kind and an owner. The entry that names it
+    /// publishes this: its store releases.
     #[inline(always)]
     pub(crate) fn assign(&self, kind: FrameKind, maps: u64, owner: u64, index: u64) {
         self.owner.set(owner);
@@ -198,8 +197,9 @@ impl FrameDesc {
         self.state.set(kind as u64 | (maps * MAP_ONE));
     }
 
-    /// Makes frames that are the caller's alone the page of an object in the place of `from`, as
-    /// many, which no entry names any more: the head. Entries of the new ones are still to come.
+    /// Initialises the head of a folio of an object that replaces the equally large folio `from`,
+    /// which no entry names any more. The caller owns the frames alone, and no entry names them
+    /// yet.
     pub(super) fn assign_moved(&self, from: &FrameDesc) {
         self.owner.set(from.owner.get());
         self.index.set(from.index.get());
@@ -207,30 +207,30 @@ impl FrameDesc {
         self.state.set(FrameKind::Shared as u64 | from.state().0 & kept);
     }
 
-    /// Makes frames that are the caller's alone a folio of an object: their head. They have the
-    /// content.
+    /// Initialises the head of a folio of an object. The caller owns the frames alone; they have
+    /// the content.
     pub(crate) fn assign_folio(&self, order: Order, object: u64, index: u64) {
         self.owner.set(object);
         self.index.set(index);
         self.state.set(FrameKind::Shared as u64 | UPTODATE | u64::from(order.0) << ORDER_SHIFT);
     }
 
-    /// The head of a part of a folio that was cut: used and written as that was. The caller's
-    /// alone; entries are still to come.
+    /// Initialises the head of a part of a folio that was cut, with the same flags. The caller owns
+    /// the frames alone, and no entry names them yet.
     pub(crate) fn note_as(&self, old: FrameState) {
         self.note(old.0 & (REFERENCED | DIRTY));
     }
 
-    /// Back to free; the caller's alone again.
+    /// Resets it to free. The caller owns the frame alone.
     #[inline(always)]
     pub(crate) fn clear(&self) {
         self.state.set(FrameKind::Free as u64);
     }
 
-    /// One more entry names the frame. The caller holds the lock bit of an entry
-    /// that names it already, or the slot of the object that has it, so the
-    /// count cannot be zero or reach it meanwhile. Gives the state as it was at
-    /// that very moment, which a pin changes by a read-modify-write too (I23).
+    /// Raises the map count. The caller owns the lock bit of an entry that names the frame already,
+    /// or the slot of the object that has it, so the count cannot be zero or become zero meanwhile.
+    /// Returns the state as it was at that moment; a pin changes it by a read-modify-write, too
+    /// (I23).
     #[inline]
     pub(crate) fn map_raise(&self) -> Result<FrameState, MapsFull> {
         if self.state().nr_maps() >= MAPS_LIMIT {
@@ -239,41 +239,41 @@ impl FrameDesc {
         Ok(FrameState(self.state.fetch_add(MAP_ONE, Ordering::AcqRel)))
     }
 
-    /// One more entry, where a huge one is split that counts for the frame
-    /// already: cannot fail.
+    /// Raises the map count for the split of a huge entry, which counts for the frame already:
+    /// cannot fail.
     pub(super) fn map_raise_split(&self) {
         self.state.fetch_add(MAP_ONE, Ordering::AcqRel);
     }
 
-    /// One entry less; whether it was the last and no pin is left, so that the
-    /// frame is now the caller's alone.
+    /// Lowers the map count. Returns whether it was the last map and there is no pin, so that the
+    /// caller now owns the frame alone.
     #[inline(always)]
     pub(crate) fn map_drop(&self) -> bool {
         // All other bits of a private frame are zero.
         if self.state().0 == FrameKind::Anon as u64 | MAP_ONE {
-            // Only an entry or a pin can raise the count, and the last entry is
-            // in the caller's hand: no other CPU can reach the frame.
+            // Only an entry or a pin can raise the count, and the caller has the last entry: no
+            // other CPU can reach the frame.
             return true;
         }
         let after = FrameState(self.state.fetch_sub(MAP_ONE, Ordering::AcqRel).wrapping_sub(MAP_ONE));
         after.is_unused()
     }
 
-    /// An entry is about to name a page of an object, for such an access. In the section in
-    /// which the object's slot was read. Writes nothing that is known already.
+    /// Sets MAPPED, and the flags of the access, before an entry names a page of an object. In the
+    /// section in which the object's slot was read. Does not write if they are set.
     #[inline]
     pub(crate) fn note_mapped(&self, access: Access) {
         self.note(MAPPED | REFERENCED | if access == Access::Write { DIRTY } else { 0 });
     }
 
-    /// What an entry of an object's page showed that is being removed. Before the page can
-    /// leave its object.
+    /// Sets the flags for the accessed and dirty bits of an entry that is being removed. Before the
+    /// page can leave its object.
     #[inline]
     pub(crate) fn note_use(&self, leaf: &Leaf) {
         self.note(if leaf.accessed { REFERENCED } else { 0 } | if leaf.dirty { DIRTY } else { 0 });
     }
 
-    /// Somebody has written to a page of an object, not through an entry.
+    /// Sets DIRTY, for a write that was not made through an entry.
     pub(crate) fn note_written(&self) {
         self.note(DIRTY);
     }
@@ -285,15 +285,14 @@ impl FrameDesc {
         }
     }
 
-    /// The page has left its object, and no entry names it; whether nothing pins it, so that
-    /// the frame is now the caller's alone.
+    /// Makes the page an orphan: it has left its object, and no entry names it. Returns whether
+    /// nothing pins it, so that the caller now owns the frame alone.
     pub(crate) fn orphan(&self) -> bool {
         FrameState(self.state.fetch_or(ORPHAN, Ordering::AcqRel)).is_unused()
     }
 
-    /// One more pin. The caller is in the section in which it read an entry that
-    /// names the frame, so that the frame is nobody else's meanwhile. Gives the
-    /// state as it was at that very moment.
+    /// Raises the pin count. The caller is in the section in which it read an entry that names the
+    /// frame, so the frame is not reused meanwhile. Returns the state as it was at that moment.
     #[inline]
     pub(crate) fn pin_raise(&self) -> Result<FrameState, PinsFull> {
         // As for mappings.
@@ -303,14 +302,14 @@ impl FrameDesc {
         Ok(FrameState(self.state.fetch_add(PIN_ONE, Ordering::AcqRel)))
     }
 
-    /// Whether it is pinned, by a change of the word that changes nothing: a pin
-    /// that it does not see will see what the caller did before.
+    /// Whether it is pinned, read by a read-modify-write that changes nothing: a pin that this does
+    /// not see will see what the caller did before.
     pub(crate) fn has_pins_now(&self) -> bool {
         FrameState(self.state.fetch_or(0, Ordering::AcqRel)).pins() > 0
     }
 
-    /// One pin less; whether nothing else held the frame, so that it is now the
-    /// caller's alone. A page of an object is the object's until it is an orphan.
+    /// Lowers the pin count. Returns whether nothing else holds the frame, so that the caller now
+    /// owns it alone. An object owns its page until that is an orphan.
     pub(crate) fn pin_drop(&self) -> bool {
         let after = FrameState(self.state.fetch_sub(PIN_ONE, Ordering::AcqRel).wrapping_sub(PIN_ONE));
         let is_ours = match after.kind() {
@@ -321,9 +320,8 @@ impl FrameDesc {
         is_ours && after.is_unused()
     }
 
-    /// Whether exactly one entry names it. Pins change nothing about that: a
-    /// private frame is exclusive when it is pinned, and fork copies it instead of
-    /// sharing it (I23).
+    /// Whether exactly one entry names it. Pins do not matter: a private frame is exclusive when it
+    /// is pinned, and fork copies it instead of sharing it (I23).
     pub(crate) fn is_exclusive(&self) -> bool {
         self.state().nr_maps() == 1
     }

@@ -1,4 +1,4 @@
-//! Which frames have the descriptors of a block, where they are not where its section has them: see
+//! The frames that have a block's descriptors, if these are not in the memory section's place: see
 //! `tail_descs.rs`.
 //!
 //! Locks on entry: none.
@@ -13,8 +13,8 @@ pub(super) const DESCS_PER_FRAME: u64 = PAGE_SIZE / size_of::<FrameDesc>() as u6
 pub(super) const NR_QUARTERS: usize = (BLOCK_FRAMES / DESCS_PER_FRAME) as usize;
 const NUMBER_BITS: usize = 32;
 
-/// For each quarter of a block the frame that has its descriptors, or 0 if they are where the section has
-/// them. The zero frame stands for a frame that is free memory.
+/// For each quarter of a block the frame that has its descriptors, or 0 if they are in the memory
+/// section's place. The zero frame means that the descriptors' frame is free memory.
 #[repr(transparent)]
 pub(crate) struct DescFrames([Word; NR_QUARTERS * NUMBER_BITS / 64]);
 

@@ -1,17 +1,15 @@
-//! The folio that fills a block: what a huge fault writes in place of 512
-//! descriptors.
+//! The folio that fills a block: one head that a huge fault writes instead of 512 descriptors.
 //!
 //! ```text
 //! state  kind 0..4 (0: no folio) | DERIVED 4 | PINNED 5 | LOCK 6 | maps 8..64
 //! owner, index   as in a descriptor, of the first frame
 //! ```
-//! `maps` counts huge entries. While there is one, the descriptors of the
-//! sub-frames say nothing but pins. The first split of an entry *derives* them:
-//! from then on each sub-frame counts its own entries, and one for the folio as
-//! long as a huge entry is left. When the last one goes the folio dissolves, its
-//! one is dropped everywhere, and what nobody maps or pins is free. So no split
-//! can fail, whatever pins are held, and part of a huge page that is unmapped is
-//! free at once: there is no queue of splits to come.
+//! `maps` counts huge entries. Before the first split the descriptors of the sub-frames only count
+//! pins. The first split of an entry *derives* them: from then on each sub-frame counts its own
+//! entries, plus one for the folio while there is a huge entry. When the last huge entry is removed
+//! the folio dissolves: that one is dropped everywhere, and frames that nobody maps or pins are
+//! freed. So no split can fail, whatever is pinned, and unmapped parts of a huge page are freed at
+//! once: there is no deferred split queue.
 //!
 //! | change | by |
 //! | --- | --- |
@@ -19,8 +17,8 @@
 //! | one less, the page unmapped | removal, after the grace period |
 //! | one less, its frames mapped one by one | whoever splits, owning the entry |
 //!
-//! Locks on entry: none, no section. LOCK is held for a pass over descriptors,
-//! and nothing is taken under it.
+//! Locks on entry: none, no section. LOCK is held for a pass over descriptors, and no other lock is
+//! taken under it.
 
 use super::desc::{FrameKind, MAP_ONE};
 use super::desc_frames::DescFrames;
@@ -42,7 +40,7 @@ pub(crate) struct FolioData {
     pub(crate) first: Word,
     /// Round of compaction in which the block was tried in vain, + 1.
     pub(crate) passed_over: Word,
-    /// Where the block's descriptors lie that are not where its section has them.
+    /// The frames of the block's descriptors that are not in the memory section's place.
     pub(crate) descs: DescFrames,
 }
 
@@ -51,8 +49,8 @@ pub(crate) struct FolioData {
 pub(crate) struct FolioState(pub(super) u64);
 
 impl FolioState {
-    /// What the folio is used for; `Free` is no folio, `Reserved` one that is in
-    /// somebody's hand.
+    /// What the folio is used for; `Free` is no folio, `Reserved` one that its allocator still
+    /// owns.
     pub(crate) fn kind(self) -> FrameKind {
         FrameKind::of(self.0)
     }
@@ -60,7 +58,7 @@ impl FolioState {
     pub(crate) fn nr_maps(self) -> u64 {
         self.0 / MAP_ONE
     }
-    /// Whether the descriptors of its frames speak for themselves.
+    /// Whether the descriptors of its frames count for themselves.
     pub(crate) fn is_derived(self) -> bool {
         self.0 & DERIVED != 0
     }
@@ -68,7 +66,7 @@ impl FolioState {
     pub(crate) fn was_pinned(self) -> bool {
         self.0 & PINNED != 0
     }
-    /// Whether a pass over its descriptors is under way.
+    /// Whether a pass over its descriptors is in progress.
     pub(crate) fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
@@ -89,8 +87,8 @@ impl FolioData {
         FolioState(self.state.load(Ordering::Acquire))
     }
 
-    /// In the block of frames that are the caller's alone; `false` where the block
-    /// has a folio already (a format whose huge pages are smaller than a block).
+    /// Reserves the block's folio, for frames that the caller owns alone; `false` if the block has
+    /// a folio already (a format whose huge pages are smaller than a block).
     pub(crate) fn reserve(&self, first: Pfn) -> bool {
         let to = FrameKind::Reserved as u64;
         let done = self.state.compare_exchange(0, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
@@ -105,22 +103,22 @@ impl FolioData {
         Pfn(self.first.get() as u32)
     }
 
-    /// Makes one that is the caller's alone into something with one huge entry;
-    /// visible with that entry, whose store releases.
+    /// Gives a folio that the caller owns alone an owner and one huge entry. The store of that
+    /// entry publishes this.
     pub(crate) fn assign(&self, kind: FrameKind, owner: u64, index: u64) {
         self.owner.set(owner);
         self.index.set(index);
         self.state.set(kind as u64 | MAP_ONE);
     }
 
-    /// The same back: the entry was not made.
+    /// Undoes `assign`: the entry was not made.
     pub(crate) fn unassign(&self) {
         self.state.set(FrameKind::Reserved as u64);
     }
 
-    /// Before the first pin of one of its frames is counted, in the section in
-    /// which a huge entry was seen to name it. Nothing to say of one that has
-    /// dissolved since: its descriptors are derived by additions.
+    /// Sets PINNED before the first pin of one of its frames is counted, in the section in which a
+    /// huge entry was seen to name it. Not needed if it has dissolved since: its descriptors are
+    /// derived by additions.
     pub(crate) fn note_pin(&self) {
         let mut seen = self.state.load(Ordering::Relaxed);
         while seen & PINNED == 0 && FolioState(seen).kind() == FrameKind::Anon {
@@ -143,16 +141,15 @@ impl FolioData {
         }
     }
 
-    /// One entry less, the descriptors derived, the lock dropped. A pin may be
-    /// noted meanwhile, so nothing is stored blindly.
+    /// Lowers the count, sets DERIVED and drops LOCK, by read-modify-writes: a pin may be recorded
+    /// meanwhile.
     pub(super) fn unlock_with_one_less(&self) {
         self.state.fetch_or(DERIVED, Ordering::Relaxed);
         self.state.fetch_sub(MAP_ONE + LOCK, Ordering::Release);
     }
 
-    /// No folio any more; its frames are for themselves from now on. An exchange:
-    /// a pin may be noted at this very moment, which loom does not order against a
-    /// plain store.
+    /// Ends the folio; its frames count for themselves from now on. An exchange: a pin may be
+    /// recorded at this moment, which loom does not order against a plain store.
     pub(super) fn dissolve(&self) {
         self.state.swap(FrameKind::Free as u64, Ordering::AcqRel);
     }

@@ -1,8 +1,8 @@
-//! How much of free memory lies in pieces that are too small.
+//! Fragmentation: how much of free memory is in runs that are too small.
 //!
-//! Reads the blocks' bitmaps and nothing else: exact at rest, a fair guess while
-//! others are at work. Frames in the frame caches of CPUs count as used, as do those on
-//! Linux's per-CPU lists. Locks on entry: none.
+//! Reads only the blocks' bitmaps: exact at rest, an estimate while others allocate and free.
+//! Frames in the frame caches of CPUs count as used, as do those on Linux's per-CPU lists. Locks on
+//! entry: none.
 
 use super::Frames;
 use super::Memory;
@@ -12,7 +12,7 @@ use crate::addr::{BLOCK_FRAMES, BlockId, Order};
 use crate::machine::Machine;
 use crate::pace::Pace;
 
-/// Free memory as it looks to who wants 2^order adjacent, aligned frames.
+/// Free memory, for a request of 2^order adjacent, aligned frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct Fragmentation {
@@ -23,9 +23,8 @@ pub struct Fragmentation {
 }
 
 impl Fragmentation {
-    /// The share of free memory that is of no use for the order, in thousandths:
-    /// 0 where all of it is in pieces large enough, 1,000 where none is, or
-    /// where nothing is free at all.
+    /// The share of free memory that is unusable for the order, in thousandths: 0 if all of it is
+    /// in large enough runs, 1,000 if none is, or if nothing is free.
     ///
     /// Source: `unusable_index` in Linux's debugfs, directory `extfrag`.
     pub fn unusable_permille(&self) -> u64 {

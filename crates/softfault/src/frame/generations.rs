@@ -1,5 +1,5 @@
-//! The words that ages refer to: which generation it is now, and a pass that makes room for the
-//! next one. The rules are in `age.rs`.
+//! The words that ages refer to: the current generation, and a pass that makes room for the next
+//! one. The rules are in `age.rs`.
 //!
 //! Locks on entry: none.
 

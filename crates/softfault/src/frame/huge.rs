@@ -1,8 +1,7 @@
-//! Huge frames: whole blocks, or what the format calls huge.
+//! Huge frames: whole blocks, or the format's huge size.
 //!
-//! A CPU looks in its home blocks first, on from where it found the last one, so
-//! that CPUs meet in no block's line as long as each has free ones. A block that
-//! serves somebody's small frames is left alone as long as there are others.
+//! A CPU searches its home blocks first, from where it found the last one, so CPUs do not share
+//! cache lines of blocks while each has free ones. Blocks that CPUs refill from are used last.
 //!
 //! Locks on entry: none, no section.
 
@@ -17,10 +16,10 @@ use crate::pace::Pace;
 use crate::sync::Ordering;
 use crate::table::format::huge_order;
 
-/// Blocks that are looked at for a huge frame that is smaller than a block. A guess.
+/// Blocks that a search tries for a huge frame that is smaller than a block. A guess.
 const MOST_LOOKS: usize = 64;
 
-/// A huge frame that is the caller's alone.
+/// A huge frame, owned by one caller alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HugeFrame {
     pub(crate) first: Pfn,
@@ -28,7 +27,7 @@ pub(crate) struct HugeFrame {
 }
 
 impl<M: Machine> Memory<M> {
-    /// A huge frame, the caller's alone. Called with nothing held.
+    /// Allocates a huge frame. Called with nothing held.
     pub(crate) fn obtain_huge(&self) -> Result<HugeFrame, OutOfFrames> {
         let wanted = OutOfFrames::huge::<M::Format>();
         self.frames.count_down(wanted)?;
@@ -42,8 +41,8 @@ impl<M: Machine> Memory<M> {
         Ok(self.claim_huge(Self::NR_SUB_FRAMES))
     }
 
-    /// Zeroes one that is the caller's alone, the page that is wanted first last.
-    /// Called with nothing held.
+    /// Zeroes one that the caller owns alone; the page that is used first is zeroed last. Called
+    /// with nothing held.
     pub(crate) fn zero_huge(&self, first: Pfn, sub_page: Option<u64>) {
         let order = huge_order::<M::Format>();
         clear::clear_folio(&self.machine, first, order, sub_page, self.clear_order(order), self.clear_by());
@@ -68,7 +67,7 @@ impl<M: Machine> Memory<M> {
         Ok(first)
     }
 
-    /// Sees to it that there is a huge zero frame. It stays for good.
+    /// Makes the huge zero frame, if there is none. It is never freed.
     pub(crate) fn make_huge_zero(&self) -> Result<(), OutOfFrames> {
         if self.frames.huge_zero() != OptPfn::NONE {
             return Ok(());

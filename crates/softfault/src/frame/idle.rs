@@ -1,4 +1,4 @@
-//! Generations go by, and pages that nobody uses are counted.
+//! Advances generations, and counts idle pages.
 //!
 //! Locks on entry: none. `advance_generation` takes the lock of the pass.
 
@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::{self, Ordering};
 
-/// What [`advance_generation`](Memory::advance_generation) came to.
+/// The result of [`advance_generation`](Memory::advance_generation).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 #[non_exhaustive]

@@ -1,5 +1,4 @@
-//! Where allocations count down to an injected failure; nothing without the feature
-//! `hooks`.
+//! Injected allocation failures; empty without the feature `hooks`.
 
 use super::{Frames, OutOfFrames};
 #[cfg(any(test, feature = "hooks"))]

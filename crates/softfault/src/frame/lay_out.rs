@@ -1,5 +1,5 @@
-//! A section gets its metadata, and its frames become free: memory that is added, and memory of the beginning whose
-//! turn has come.
+//! Initialises the metadata of a memory section and frees its frames: for added memory, and for deferred
+//! sections.
 //!
 //! ```text
 //! lay out   descriptors and blocks, which are zeroes, say that each frame is in use ─▶ the tables name them
@@ -29,8 +29,8 @@ pub(super) fn first_desc_of(section: usize) -> Pfn {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Gives a section that was never there its metadata. Its frames are reserved, the first one with that owner: it
-    /// looks as if it had been removed, or is there.
+    /// Gives a section that never existed its metadata. Its frames are reserved, the first one with that owner:
+    /// the section looks removed, or present.
     pub(super) fn lay_out(&self, section: usize, descs_at: Pfn, blocks_at: Pfn, owner: u64) {
         let frames = &self.frames;
         let descs = FrameArray::<FrameDesc>::over(&self.machine, descs_at, 0, frames.descs.len_of(section));
@@ -38,9 +38,9 @@ impl<M: Machine> Memory<M> {
         descs.iter().for_each(|desc| desc.assign(FrameKind::Reserved, 0, 0, 0));
         descs.at(0).owner.set(owner);
         blocks.iter().for_each(BlockData::hide);
-        // Of the memory of the beginning, too, without the lock of resizes.
+        // Also called for initial memory, without the lock of resizes.
         let _lock = Spin::lock(&frames.leading, &self.machine);
-        // Who goes by blocks looks for descriptors.
+        // Passes over blocks read descriptors.
         frames.descs.put(section, &descs);
         frames.blocks.data.put(section, &blocks);
         frames.lead_to(section);
@@ -50,7 +50,7 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner, 0);
     }
 
-    /// The frames of a section of which each is reserved are free from now on.
+    /// Frees all frames of a section, each of which is reserved.
     pub(super) fn bring(&self, section: usize, content: Content) {
         let mut pace = Pace::new(&self.machine);
         for b in range_of(&self.frames.blocks.data, section).iter() {

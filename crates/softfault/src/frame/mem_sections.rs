@@ -1,22 +1,22 @@
-//! Where the descriptors and blocks of frames lie: by sections of 128 MiB, each of which has
-//! memory or is a hole.
+//! Memory sections of 128 MiB: where the descriptors and blocks of their frames are. Each section
+//! has memory or is a hole.
 //!
 //! ```text
 //! places of descriptors   a word per section ──▶ 32,768 descriptors, 256 frames
 //! places of blocks        a word per section ──▶ 64 blocks
 //! ```
-//! Within a section both are dense, so that a descriptor is one load away from its number, of a
-//! word that nobody writes while the section stays. A hole has neither: 1 GiB at 512 GiB costs
-//! the descriptors of 1 GiB, and a word of each table and a row of the summaries for each
-//! 128 MiB below it. In a section that is partly a hole, the hole's frames have descriptors, and
-//! are reserved.
+//! Within a memory section both are dense. So finding a descriptor by frame number takes one load,
+//! of a word that nobody writes while the section exists. A hole has neither: 1 GiB at 512 GiB
+//! costs the descriptors of 1 GiB, plus a word of each table and a row of the summaries for each
+//! 128 MiB below it. If part of a section is a hole, the hole's frames have descriptors and are
+//! reserved.
 //!
-//! A block of a hole looks like one of which all frames are in use (`no_memory`), so that a pass
-//! over blocks by number needs no look first. It is never written: it offers nothing, so that
-//! nobody reserves it or claims from it. A descriptor is another matter. Who has a frame, or an
-//! entry or slot that names it, knows that there is one ([`desc`](Frames::desc)). Who has a mere
-//! number asks, and shows the section that keeps what was found
-//! ([`find_desc`](Frames::find_desc)). Tails of a folio may have none: see `tail_descs.rs`.
+//! A block of a hole looks like one whose frames are all in use (`no_memory`), so a pass over
+//! blocks by number needs no check. It is never written: it offers nothing, so nobody reserves it
+//! or claims from it. Descriptors differ. The owner of a frame, or of an entry or slot that names
+//! it, knows that the descriptor exists ([`desc`](Frames::desc)). For any other number
+//! [`find_desc`](Frames::find_desc) checks, and its result lives as long as a read-side section.
+//! Tails of a folio may have none: see `tail_descs.rs`.
 //!
 //! Source: Linux, `SPARSEMEM` (sections of 128 MiB on x86-64, `mem_section`).
 //!
@@ -30,9 +30,9 @@ use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::mem::{Cursor, Near, Pieces};
 use crate::section::InSection;
 
-/// log2 of the blocks in a section.
+/// log2 of the blocks in a memory section.
 pub(crate) const MEM_SECTION_BLOCK_SHIFT: u32 = 6;
-/// log2 of the frames in a section.
+/// log2 of the frames in a memory section.
 pub(crate) const MEM_SECTION_SHIFT: u32 = MEM_SECTION_BLOCK_SHIFT + BLOCK_FRAMES.ilog2();
 /// Frames in a section.
 pub(crate) const MEM_SECTION_FRAMES: u64 = 1 << MEM_SECTION_SHIFT;
@@ -133,7 +133,7 @@ impl Frames {
         })
     }
 
-    /// Whether the block lies in a section that has not been needed yet.
+    /// Whether the block lies in a deferred section.
     pub(crate) fn is_deferred(&self, b: BlockId) -> bool {
         self.descs.deferred((b.0 >> MEM_SECTION_BLOCK_SHIFT) as usize).is_some()
     }

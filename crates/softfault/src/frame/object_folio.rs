@@ -1,13 +1,13 @@
-//! Folios of objects: 2^order adjacent frames, naturally aligned, of which the first, the
-//! *head*, speaks for all.
+//! Folios of objects: 2^order adjacent frames, naturally aligned. The descriptor of the first one,
+//! the *head*, is that of the folio.
 //!
-//! The head's descriptor has the order, the owner, the index, the sticky bits and the pins of
-//! all of its frames. The descriptors of the others, the *tails*, are not written: they stay as
-//! those of free frames, all zero. No frame that an entry or a slot names looks like that
-//! otherwise, so whoever meets such a descriptor looks for the head, and nobody else has to.
-//! A bitmap of each block says where folios begin: a set bit is a tail, so the head is the
-//! highest clear bit at or below a frame. The first frame of a block is a tail where a folio of 1 GiB began
-//! in another block, and nowhere else: its head follows from its alignment.
+//! The head's descriptor has the order, the owner, the index, the sticky bits and the pins of all of its
+//! frames. The descriptors of the others, the *tails*, are not written: they stay all zero, as those of
+//! free frames. No other frame that an entry or a slot names has such a descriptor. So only a reader of an
+//! all-zero descriptor has to look for the head. A bitmap of each block says where folios begin: a set bit
+//! is a tail, so the head is the highest clear bit at or below a frame. The first frame of a block is a
+//! tail where a folio of 1 GiB began in another block, and nowhere else: its head follows from its
+//! alignment.
 //!
 //! | step | before it |
 //! | --- | --- |
@@ -19,8 +19,8 @@
 //!
 //! Tails of a folio of 2 MiB may have no descriptors of their own: see `tail_descs.rs`.
 //!
-//! Locks on entry: none. Who looks a head up is in the section in which the entry or slot was
-//! read, or has a pin.
+//! Locks on entry: none. A head is looked up in the section in which the entry or slot was read, or
+//! with a pin.
 
 use super::tails::Tails;
 use super::{BLOCK_WORDS, Class, Content, Fill, FrameDesc, FrameKind, Frames, Memory, word_base};

@@ -1,9 +1,9 @@
-//! What the allocator says when it refuses.
+//! The allocator's refusal.
 
 use crate::addr::Order;
 use crate::table::format::{Format, huge_order};
 
-/// The frames that were asked for were not there. Nothing was kept.
+/// The requested frames are not free. Nothing was kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OutOfFrames {
@@ -16,7 +16,7 @@ pub enum OutOfFrames {
 }
 
 impl OutOfFrames {
-    /// So many frames. A number that no machine has stays one.
+    /// So many frames; the number saturates, at one that no machine has.
     pub(crate) fn frames(nr_frames: u64) -> OutOfFrames {
         OutOfFrames::Frames(u32::try_from(nr_frames).unwrap_or(u32::MAX))
     }

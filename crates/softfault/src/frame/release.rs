@@ -1,4 +1,4 @@
-//! Frames on their way back to the bitmaps.
+//! Frees frames: returns them to the bitmaps.
 //!
 //! Locks on entry: none.
 

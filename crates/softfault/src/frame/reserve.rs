@@ -1,16 +1,16 @@
-//! The reserve: as many frames as the watermark `min` that no ordinary allocation finds.
+//! The reserve: as many frames as the watermark `min`, which ordinary allocations do not find.
 //!
-//! Whoever reacts to pressure may need frames to free others. So some are claimed at the
-//! beginning and set aside: in use for the bitmaps and the summaries, so that no search comes
-//! across them and a refusal is as exact as without them. They are chained by bitmap words, up
-//! to 64 frames each: the first frame's descriptor says which, and which group comes next.
+//! A reaction to pressure may need frames to free others. So some are claimed at creation and set
+//! aside. The bitmaps and summaries count them as in use, so no search finds them and a refusal is
+//! as exact as without them. They are chained by bitmap words, up to 64 frames each: the first
+//! frame's descriptor tells which, and where the next word is.
 //!
-//! Taking and filling wants a [`Pressure`], of which each [`Memory`] has one. `space/reclaim.rs`
-//! keeps it beside the lock of the reaction and lends it to who has the lock, so that the
-//! compiler refuses anybody else. What was taken goes back like any other frame; the reserve is
-//! filled again, from anywhere, once as much is free as the watermark `high`.
+//! Taking and filling needs the [`Pressure`] token, of which each [`Memory`] has one.
+//! `space/reclaim.rs` keeps it with the lock of the reaction and lends it to the holder, so the
+//! compiler refuses all others. Frames that were taken are freed like any other. The reserve is
+//! refilled, from anywhere, when as many frames are free as the watermark `high`.
 //!
-//! Locks on entry: that of the reaction, or none at the very beginning.
+//! Locks on entry: that of the reaction, or none at creation.
 
 use super::class::Class;
 use super::desc::{FrameKind, MetaUse};
@@ -21,8 +21,8 @@ use crate::addr::{OptPfn, Pfn};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
 
-/// Frames that one reaction sets aside at most: eight words, which takes less time than to
-/// look at one huge page.
+/// The most frames that one reaction sets aside: eight words, which takes less time than reading
+/// one huge page.
 const FRAMES_PER_REACTION: u64 = 512;
 
 /// The right to take from the reserve, and to fill it.
@@ -138,7 +138,7 @@ impl<M: Machine> Memory<M> {
         }
         let least = self.frames.reserve.nr_missing().saturating_sub(FRAMES_PER_REACTION);
         while self.frames.reserve.nr_missing() > least {
-            // Not while somebody is about to be refused: these frames are for him.
+            // Not while an allocation has the last-resort turn: it gets these frames.
             let Some(_held) = self.hold_unless_last_resort() else { return };
             let before = self.nr_reserve_pages();
             if !self.frames.set_aside(pressure, self.frames.reserve.nr_missing() - least) {

@@ -1,17 +1,17 @@
-//! Memory comes and goes while all else goes on, a section of 128 MiB at a time.
+//! Adds and removes memory at run time, in sections of 128 MiB.
 //!
 //! ```text
 //! add      frames for the metadata (may fail) ─▶ the machine agrees ─▶ descriptors of free frames, blocks of which
 //!          each frame is in use ─▶ the tables name them ─▶ each block is released, as if it had been used
 //! remove   each block is claimed as for a huge page (may fail) ─▶ descriptors: removed ─▶ the machine has it back
 //! ```
-//! A block of which all frames are in use and stay is what a hole's block looks like
-//! (`BlockData::of_no_memory`), so nobody sees a difference when the tables change. The rest are claims and releases
-//! as any others: whoever claims the last frame of a section first has it.
+//! A hole's block looks like one whose frames are all in use and unmovable (`BlockData::of_no_memory`), so
+//! nobody sees a difference when the tables change. The rest are ordinary claims and releases: the first CPU
+//! that claims the last frame of a section gets it.
 //!
-//! The metadata of a section that was removed stays for when it comes back: 33 bytes a frame. So a view of a
-//! descriptor or a block that somebody still has is as good as before, and a section's metadata is at one place as long
-//! as there is a [`Vm`](crate::Vm).
+//! The metadata of a removed section is kept in case it comes back: 33 bytes per frame. So existing views of
+//! its descriptors and blocks stay valid, and a section's metadata never changes its place in the life of a
+//! [`Vm`](crate::Vm).
 //!
 //! Locks on entry: none, no section. Takes the lock of resizes, under which the caller is a holder of frames.
 
@@ -56,8 +56,8 @@ impl<M: Machine> Memory<M> {
     /// subsystem's from now on ([`Machine::add_frames`]). Takes 1.03 MiB for the metadata of each section that was
     /// never there.
     ///
-    /// Watermarks follow. The homes of CPUs stay as they were at the beginning: the new frames are taken when those
-    /// near a CPU have gone.
+    /// Watermarks follow. The home blocks of CPUs do not change: the new frames are used when those near a CPU
+    /// are used up.
     ///
     /// # Errors
     ///

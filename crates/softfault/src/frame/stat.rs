@@ -1,9 +1,9 @@
-//! How much is free, and what is counted.
+//! Counts of free frames, and counters.
 //!
-//! Each CPU counts the frames that it claims from the blocks less those that it gives back to
-//! them, wherever they came from, in a word that nobody else writes. What was free at first less
-//! the sum is what the bitmaps say is free (I43). So a look at all of memory visits the CPUs and
-//! no block, and no fault writes a line for it that it does not write anyway.
+//! Each CPU counts the frames that it claims from the blocks less those that it gives back to them,
+//! wherever they came from, in a word that nobody else writes. What was free at first less the sum
+//! is what the bitmaps say is free (I43). So counting all of memory reads the CPUs and no block,
+//! and no fault writes an additional line.
 //!
 //! Locks on entry: none.
 

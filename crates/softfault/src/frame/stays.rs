@@ -1,13 +1,14 @@
-//! Frames for what compaction leaves alone: tables and nodes, pages with long-term pins, pages of objects.
+//! Frames for classes that compaction does not move freely: tables and nodes, pages with long-term pins,
+//! pages of objects.
 //!
-//! Each class has blocks of its own, so that the others can be emptied when a huge frame is
-//! wanted. Like reservations, this is advisory: a class that finds no block of its own takes over
-//! one with many free frames, then takes frames from other classes, and then from blocks of
-//! private pages. Whatever block it is, its state says so from then on.
+//! Each class has blocks of its own, so that the others can be emptied when a huge frame is needed.
+//! This is advisory, like reservations: a class that finds no block of its own takes over one with
+//! many free frames, then takes frames from other classes, and then from blocks of private pages.
+//! The block's state records it in each case.
 //!
-//! Tables and pages of objects come from the CPU's own part of memory, or from its neighbours'
-//! where memory is small (`policy/share.rs`). Long-term pins are rare, and each takes a shootdown:
-//! all CPUs take them from the same blocks.
+//! Tables and pages of objects come from the CPU's home blocks, or from its neighbourhood where
+//! memory is small (`policy/share.rs`). Long-term pins are rare, and each takes a shootdown anyway,
+//! so all CPUs use the same blocks for them.
 //!
 //! Locks on entry: none, no section. The caller is counted as a holder.
 

@@ -1,5 +1,5 @@
-//! Trees of bitmaps that tell which blocks have something to offer, so that nobody
-//! walks over memory to find one, or to learn that there is none.
+//! Summaries: trees of bitmaps that tell which blocks offer which kind, so that no search walks
+//! over memory to find one, or to learn that there is none.
 //!
 //! ```text
 //! level 2   one bit for each word of level 1 ...            until one row is left
@@ -8,26 +8,26 @@
 //!           each CPU's share is some block groups, and those are a word of level 1
 //! row       the words of all kinds for the same blocks: four lines
 //! ```
-//! A set bit says that the block, or the whole word below, has *nothing* of the kind:
-//! so a row of zeroes stands for free memory, and memory that nobody has used needs no
-//! row written. (Of kinds that such memory has not it says the opposite.) Zones of CPUs
-//! consist of whole block groups, so that no line of level 0 serves two, save where a node ends.
+//! A set bit means that the block, or the whole word below, has *nothing* of the kind. So a row of
+//! zeroes stands for free memory, and unused memory needs no row written. (For kinds that such
+//! memory does not offer, the meaning is reversed.) A CPU's home blocks are whole block groups, so
+//! no line of level 0 is shared by two, except where a node ends.
 //!
-//! A bit above is never set at rest while something below is there (I40). Whoever
-//! makes something available clears the bits *after* that, from the block up, each by a
-//! read-modify-write; it goes on up where the word had nothing before. Whoever uses the
-//! last of it sets the bit by a read-modify-write, looks at the block (or the word below)
-//! again, and takes the bit back if there is something after all. Both are changes of
-//! the same word, so that the later one has seen what the earlier one had done: either
-//! the bit is cleared last, or the second look sees why it should be.
+//! A bit above is never set at rest while something below is there (I40). A CPU that makes
+//! something available clears the bits *afterwards*, from the block up, each by a
+//! read-modify-write. It continues upwards only if the word had nothing before. A CPU that uses the
+//! last of it sets the bit by a read-modify-write, reads the block (or the word below) again, and
+//! clears the bit if there is something after all. Both change the same word, so the later one sees
+//! what the earlier one did: either the bit is cleared last, or the second read sees why it has to
+//! be cleared.
 //!
-//! Who goes on up is whoever found nothing in the word: the others would return before
-//! they can be found. Of free frames ([`assure`](Summary::assure)) each looks up the whole
-//! way and clears what is still set, so that nobody is refused what he gave back himself.
+//! Only the CPU that found nothing in the word continues upwards, so the others may return before
+//! their blocks can be found. For free frames ([`assure`](Summary::assure)) each CPU checks all
+//! levels and clears what is still set, so that nobody is refused frames that it freed itself.
 //!
-//! A search goes up to the first row with something after its place, and down again: as
-//! many words as there are levels, twice. It may pass over what changes under its eyes.
-//! Where a word has nothing though the bit above says so, it sets the bit.
+//! A search goes up to the first row with something after its place, and down again: it reads at
+//! most two words for each level. It may miss concurrent changes. If a word has nothing although
+//! the bit above is clear, it sets the bit.
 //!
 //! Source: tree summaries as in LLFree (Wrenger et al., USENIX ATC 2023), which has one
 //! level of them; hierarchical bitmaps as in schedulers' priority maps.
@@ -160,7 +160,7 @@ impl Summary {
         self.nr_rows(0)
     }
 
-    /// Its blocks. Zones begin where one begins.
+    /// Its blocks. Home blocks begin where one begins.
     pub(crate) fn blocks_of(&self, block_group: u32) -> BlockRange {
         let [start, end] = [block_group, block_group + 1]
             .map(|block_group| BlockId((block_group * self.block_group()).min(self.nr_blocks)));

@@ -2,7 +2,7 @@
 //! take are free memory meanwhile.
 //!
 //! ```text
-//! bare     no entry names the folio ─▶ the block names the zero frame in place of the 3 frames ─▶ its section
+//! drop     no entry names the folio ─▶ the block names the zero frame in place of the 3 frames ─▶ its section
 //!          is apart ─▶ grace ─▶ the frames are free
 //! whole    3 frames (may fail) ─▶ zeroed ─▶ the block names them
 //! ```
@@ -17,7 +17,7 @@
 //! | who reads descriptors of tails | why they are there |
 //! | --- | --- |
 //! | whoever read the entry, slot or number in a section | the grace period |
-//! | a remover that owns the entry | the folio becomes bare when no entry names it, and owned ones are waited for |
+//! | a remover that owns the entry | tail descriptors are dropped when no entry names the folio, after a wait for owned ones |
 //! | the holder of a pin | it does not: the bitmap of tails says what the head is |
 //!
 //! Source: Linux, `mm/hugetlb_vmemmap.c`, which maps the pages of tails to one page.

@@ -270,7 +270,7 @@ fn a_refusal_takes_one_attempt_on_each_cpu() {
     be(0);
 }
 
-/// A thief who is not in need asks some CPUs, and the next time others.
+/// A thief outside a last-resort turn empties a few CPUs' caches, and others the next time.
 #[test]
 fn compaction_robs_some_cpus_at_a_time() {
     let nr_cpus = 40;

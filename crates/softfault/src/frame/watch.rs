@@ -5,25 +5,25 @@
 //! block group  sum over its blocks: a word beside its summaries                     summary.rs
 //! all          sum over block groups, of what each was when it was last looked at   here
 //! ```
-//! No fault writes a line for it that it does not write anyway. A CPU that begins a block in
-//! another block group notes by how much the one that it leaves has changed. After some blocks it
-//! *looks*: it adds that, and the block group that it is in, to the sum. How many blocks it may
-//! begin before that depends on how far the watermark is (`policy/watermark.rs`), now and when
-//! it looked last, so that the shared sum is hardly ever written while much is free. What
-//! others gave back to a block group that nobody begins a block in is missed, so one block group at
-//! random is counted anew at each look if it has more free frames, and several in turn,
-//! round and round, where little seems to be free. Memory of a few block groups has no shared sum.
+//! No fault writes an additional line for it. A CPU that begins a block in another block group
+//! records by how much the one that it leaves has changed. After some blocks it takes a *sample*,
+//! or look: it adds that change, and the change of the current block group, to the sum. The number
+//! of blocks until then depends on the distance to the watermark (`policy/watermark.rs`), now and
+//! at the last sample, so the shared sum is rarely written while much is free. Frames that others
+//! free in a block group where nobody begins a block would be missed. So each sample also counts
+//! one random block group again if that has more free frames, and several in turn if little seems
+//! to be free. Memory of a few block groups has no shared sum.
 //!
-//! Nobody looks while nobody would react: no huge page would be split, and the reserve is full.
-//! The first CPU that begins a block then makes the *phase* odd, and the first one that
-//! begins a block while somebody would react again makes it even, and asks for a *round*: all
-//! block groups are counted again. Until it is over, each CPU that begins a block counts some of
-//! them, and nobody decides by the sum.
+//! There are no samples while nobody would react, because no huge page would be split and the
+//! reserve is full. The first CPU that begins a block then makes the *phase* odd. The first one
+//! that begins a block while somebody would react again makes it even and starts a *round*: all
+//! block groups are counted again. Until the round is over, each CPU that begins a block counts
+//! some of them, and nobody uses the sum.
 //!
-//! At rest, and once each block group has been looked at, the frames that are free in blocks are
-//! between 2/3 and 4/3 of the number seen here (I41). Otherwise they may be fewer by half of what
-//! lies between that number and `high`, and by a block for each CPU; and more by what came
-//! back and has not been looked at.
+//! At rest, and after each block group was sampled, the free frames in blocks are between 2/3 and
+//! 4/3 of the number seen here (I41). Otherwise they may be fewer, by half of the distance from
+//! that number to `high` and a block for each CPU; or more, by frames that were freed and not
+//! sampled yet.
 //!
 //! Locks on entry: none, no section.
 
