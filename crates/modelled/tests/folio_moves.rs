@@ -97,6 +97,67 @@ fn a_move_against_a_discard() {
     move_against(1, |_, object| object.discard(0..2), [0, 0]);
 }
 
+/// Moves one page alone: there are no two frames beside each other.
+fn mover_of_a_part(w: World, pfn: Pfn) -> Actor {
+    Box::new(move || {
+        w.vm.fail_runs(Some(Order(1)));
+        _ = w.vm.migrate_frame(pfn);
+    })
+}
+
+/// One CPU moves a page of the folio, another does something with it.
+fn part_against(
+    preemptions: usize,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+    expected: [u8; 2],
+) {
+    explore(preemptions, move || {
+        let (w, object, pfn) = world(0);
+        run(vec![mover_of_a_part(w, pfn), Box::new(move || other(w, object))]);
+        w.check(&[]);
+        assert_words(object, expected);
+    });
+}
+
+#[test]
+fn a_move_of_a_part_against_a_fault() {
+    let fault = |w: World, _: &Object| _ = w.space.write(AT * 4096, &[9; 8]).unwrap();
+    part_against(2, fault, [9, 8]);
+}
+
+#[test]
+fn a_move_of_a_part_against_a_store_to_it() {
+    part_against(2, |w, _| w.space.write((AT + 1) * 4096, &[9; 8]).unwrap(), [7, 9]);
+}
+
+#[test]
+fn a_move_of_a_part_against_a_discard() {
+    part_against(1, |_, object| object.discard(0..1), [0, 8]);
+    part_against(1, |_, object| object.discard(0..2), [0, 0]);
+}
+
+/// A pin of the page that would stay keeps all.
+#[test]
+fn a_move_of_a_part_against_a_pin() {
+    explore(1, || {
+        let (w, object, pfn) = world(0);
+        w.space.handle_fault(AT * 4096, Access::Write).unwrap();
+        let held = Arc::new(Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || match w.space.pin_page_mut(AT * 4096, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+            Err(error) => panic!("{error}"),
+        };
+        run(vec![mover_of_a_part(w, pfn), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        held.write(0, &[9; 8]);
+        assert_words(object, [9, 8]);
+        drop(held);
+        w.check(&[]);
+    });
+}
+
 /// The old frames are wanted at once.
 #[test]
 fn a_move_against_a_read() {
@@ -274,6 +335,10 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_move_against_half_a_fill,
     a_move_against_the_end_of_the_object,
     a_move_against_a_hole_in_the_least_size,
+    a_move_of_a_part_against_a_fault,
+    a_move_of_a_part_against_a_store_to_it,
+    a_move_of_a_part_against_a_discard,
+    a_move_of_a_part_against_a_pin,
     a_failure_against_a_fault,
     a_failure_against_a_hole_beside_it,
     a_failure_against_a_pin,

@@ -212,6 +212,34 @@ fn a_move_against_a_pin_of_a_tail() {
     });
 }
 
+/// The word becomes a node, of which one part lies elsewhere.
+fn part_against(
+    preemptions: usize,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+    expected: [u8; 2],
+) {
+    explore(preemptions, move || {
+        let (w, object, pfn) = world_to_move();
+        let mover = move || {
+            w.vm.fail_runs(Some(Order::PMD));
+            _ = w.vm.migrate_frame(pfn);
+        };
+        run(vec![Box::new(mover), Box::new(move || other(w, object))]);
+        w.check(&[]);
+        assert_words(object, expected);
+    });
+}
+
+#[test]
+fn a_move_of_a_part_against_a_fault() {
+    part_against(1, |w, _| w.space.write(AT * 4096, &[9; 8]).unwrap(), [9, 8]);
+}
+
+#[test]
+fn a_move_of_a_part_against_a_cut() {
+    part_against(0, |_, object| object.discard(1..LARGE), [7, 0]);
+}
+
 const WITH_PAGES: &[(&str, fn())] = models![
     a_fault_against_a_cut,
     a_fill_against_a_discard_of_a_part,
@@ -220,6 +248,8 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_move_against_a_cut,
     a_move_against_the_return_of_descriptors,
     a_move_against_a_pin_of_a_tail,
+    a_move_of_a_part_against_a_fault,
+    a_move_of_a_part_against_a_cut,
 ];
 
 #[test]

@@ -4,9 +4,12 @@
 mod common;
 
 use common::{BASE, FIXED, PAGE, PRIVATE, RW, check};
+use softfault::hooks::Holds;
 use softfault::policy::compact::CompactBudget;
+use softfault::policy::folio::FolioOrders;
 use softfault::{
-    AddMemoryRefusal, AddressSpace, Advance, CpuId, Event, FrameRange, Order, Pfn, RemoveMemoryRefusal, Tunables, Vm,
+    AddMemoryRefusal, AddressSpace, Advance, Advice, CpuId, Event, FrameRange, Order, Pfn, RemoveMemoryRefusal,
+    Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +52,46 @@ fn programs_use_memory_that_came() {
     assert_eq!(vm.remove_memory(section(1)), Ok(()));
     check(&vm, &[]);
     assert_eq!(vm.vmstat().nr_free_pages, nr_free - 256 - 8);
+}
+
+/// Folios of 2 MiB keep a section from being removed until they have moved, whole or in parts: no
+/// block is wholly free elsewhere.
+#[test]
+fn a_section_with_large_folios_is_emptied() {
+    let vm = vm(1);
+    let _cpu = vm.machine().bind(CpuId(0)).unwrap();
+    vm.add_memory(section(1)).unwrap();
+    let space: AddressSpace<'_, Hosted> = vm.new_space().unwrap();
+    // What lies below the section: pages of it stay in each block.
+    let nr_below = 24 * 256 - 900;
+    space.mmap(BASE, nr_below * PAGE, RW, PRIVATE | FIXED).unwrap();
+    (0..nr_below).for_each(|page| space.write(BASE + page * PAGE, b"p").unwrap());
+    let orders = FolioOrders::new(Order::BASE, Order::PMD).unwrap();
+    let object = vm.new_shared_object_of(3 * 512 * PAGE, orders).unwrap();
+    (0..3 * 512).for_each(|page: u64| object.write(page * PAGE, &page.to_le_bytes()).unwrap());
+    (0..nr_below).filter(|page| page % 300 != 0).for_each(|page| {
+        space.madvise(BASE + page * PAGE, PAGE, Advice::DontNeed).unwrap();
+    });
+    let range = section(1);
+    assert_eq!(vm.remove_memory(range), Err(RemoveMemoryRefusal::InUse));
+    // What becomes free there is kept, so that nothing moves from one place of it to another.
+    let blocks = 64..128;
+    blocks.clone().for_each(|b| vm.take_bits(b, &[!0; 8]));
+    for pfn in (range.first.0..).take(SECTION as usize).map(Pfn) {
+        if vm.migrate_frame(pfn).is_ok() {
+            vm.take_bits(pfn.0 / 512, &[!0; 8]);
+        }
+    }
+    blocks.for_each(|b| vm.give_bits(b, &[!0; 8], Holds::Anything));
+    check(&vm, &[&space]);
+    assert_eq!(vm.remove_memory(range), Ok(()));
+    assert!(vm.event(Event::FolioMovedInPart) >= 3);
+    for page in 0..3 * 512_u64 {
+        let mut bytes = [0; 8];
+        object.read(page * PAGE, &mut bytes);
+        assert_eq!(u64::from_le_bytes(bytes), page);
+    }
+    check(&vm, &[&space]);
 }
 
 /// One CPU adds and removes; others fault, and give back what they have; one compacts and counts.

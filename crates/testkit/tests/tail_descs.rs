@@ -83,12 +83,12 @@ fn nobody_notices() {
         before.write(0, &[9; 8]);
         after.write(0, &[8; 8]);
         assert_eq!((bytes(w.space, AT + 5 * PAGE), bytes(w.space, AT + 6 * PAGE)), ([9; 8], [8; 8]));
-        drop((before, after));
         let first = w.space.translate_at_rest(AT).unwrap().pfn;
         for i in [0, 1, 128, 300, 511] {
             assert!(w.vm.migrate_frame(Pfn(first.0 + i)).is_err());
             assert!(w.vm.poison_frame(Pfn(first.0 + i)).is_err());
         }
+        drop((before, after));
         assert!(w.vm.idle_pages(0) >= 2 * NR);
         _ = w.space.age_pages(AT, 2 * NR);
         let child = w.space.fork().unwrap();

@@ -213,6 +213,8 @@ events! {
     MigrateRefusedSubscribed = "migrate_refused_subscribed",
     /// Not moved: a mapping came, went, or was somebody else's meanwhile.
     MigrateRefusedRaced = "migrate_refused_raced",
+    /// Folios of objects of which a part moved, as there were no frames for the whole.
+    FolioMovedInPart = "folio_moved_in_part",
     /// Not moved: no frame to move to.
     MigrateRefusedNoTarget = "migrate_refused_no_target",
     /// Frames that had descriptors of a folio's tails and became free memory.

@@ -29,6 +29,7 @@ mod migrate;
 mod moves;
 mod object;
 mod object_out;
+mod part;
 mod poison;
 mod refusal;
 mod scan;

@@ -36,7 +36,7 @@ use crate::source::slot::PageFrame;
 use crate::space::Vm;
 
 /// A folio that is marked as moving; `page` is its first. Has to be ended.
-struct Moving<'a, 'vm, M: Machine> {
+pub(super) struct Moving<'a, 'vm, M: Machine> {
     this: Move,
     object: &'a KeptObject<'vm, M>,
     page: u64,
@@ -116,7 +116,16 @@ impl<M: Machine> Vm<M> {
         kept: &'a mut Option<KeptObject<'vm, M>>,
     ) -> Result<Moving<'a, 'vm, M>, MigrateRefusal> {
         let (object, page) = self.object_of(this.from).ok_or(MigrateRefusal::Raced)?;
-        let object = &*kept.insert(object);
+        self.mark_as_moving(this, (kept.insert(object), page), nr_mappings_max)
+    }
+
+    /// The same for a folio of that object, `page` its first.
+    pub(super) fn mark_as_moving<'a, 'vm>(
+        &'vm self,
+        this: Move,
+        (object, page): (&'a KeptObject<'vm, M>, u64),
+        nr_mappings_max: u64,
+    ) -> Result<Moving<'a, 'vm, M>, MigrateRefusal> {
         if self.object(object.id).nr_members.get() > nr_mappings_max {
             return Err(MigrateRefusal::TooManyMaps);
         }
@@ -128,7 +137,7 @@ impl<M: Machine> Vm<M> {
 
     /// Removes the entries of all of them: of pages that follow one another in one pass over
     /// the spaces.
-    fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>], why: Why) {
+    pub(super) fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>], why: Why) {
         moving.sort_unstable_by_key(|moving| moving.as_ref().map(Moving::place));
         let mut rest = moving.iter().flatten().peekable();
         while let Some(first) = rest.next() {
@@ -172,7 +181,7 @@ impl<M: Machine> Vm<M> {
     /// Final once the folio is marked, and no entry is left. One whose tails have no descriptors had them
     /// when the move began: who takes them waits until it is not moving, who brings them back does so
     /// only then.
-    fn why_it_stays(&self, head: Pfn, order: Order) -> Option<MigrateRefusal> {
+    pub(super) fn why_it_stays(&self, head: Pfn, order: Order) -> Option<MigrateRefusal> {
         if self.frames.desc(head).state().pins() > 0 {
             return Some(MigrateRefusal::Pinned);
         }
@@ -181,7 +190,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Answers other CPUs between two pages.
-    fn copy_pages(&self, Move { from, to, order }: Move) {
+    pub(super) fn copy_pages(&self, Move { from, to, order }: Move) {
         let mut pace = Pace::new(&self.machine);
         for i in 0..order.nr_pages() as u32 {
             pace.page();

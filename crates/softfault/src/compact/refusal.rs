@@ -1,6 +1,8 @@
 //! Why a page was not moved, and why no block was freed: one variant, one counter, one word each.
 
 use crate::account::Event;
+use crate::frame::OutOfFrames;
+use crate::space::reclaim::FrameRefusal;
 
 /// Why a frame stays where it is, or in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +56,16 @@ impl MigrateRefusal {
             MigrateRefusal::Raced => Event::MigrateRefusedRaced,
             MigrateRefusal::NoTarget => Event::MigrateRefusedNoTarget,
         }
+    }
+}
+
+impl FrameRefusal for MigrateRefusal {
+    fn of(_: OutOfFrames) -> MigrateRefusal {
+        MigrateRefusal::NoTarget
+    }
+
+    fn refused_frames(&self) -> Option<OutOfFrames> {
+        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
     }
 }
 

@@ -8,8 +8,9 @@ use super::moves::{Movable, Move, nobody_is_told};
 use super::object::ObjectMoves;
 use super::subscribed::SubscribedMoves;
 use crate::addr::{BlockId, Order, Pfn};
-use crate::frame::{Content, Fill, OutOfFrames};
+use crate::frame::{Content, Fill};
 use crate::machine::Machine;
+use crate::source::slot::PageFrame;
 use crate::space::Vm;
 use crate::space::ops::TailDescsRefusal;
 use crate::space::reclaim::FrameRefusal;
@@ -18,19 +19,11 @@ use crate::space::reclaim::FrameRefusal;
 /// guess: all who map the page lose their entries.
 const MOST_MAPPINGS_TO_PIN: u64 = 16;
 
-impl FrameRefusal for MigrateRefusal {
-    fn of(_: OutOfFrames) -> MigrateRefusal {
-        MigrateRefusal::NoTarget
-    }
-
-    fn refused_frames(&self) -> Option<OutOfFrames> {
-        (*self == MigrateRefusal::NoTarget).then_some(OutOfFrames::Frame)
-    }
-}
-
 impl<M: Machine> Vm<M> {
     /// Moves one page to another frame, whoever maps it, and gives the new frame. A page of a larger
-    /// folio of an object moves with the folio, whose frames stay beside each other.
+    /// folio of an object moves with the folio, whose frames stay beside each other. Where there are no
+    /// frames for the folio it is cut, unless it has the least size of its object: the largest part of it that
+    /// finds frames moves, and the others stay where they are.
     /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
     /// asks wants this page moved, so memory is reclaimed for its new frame. Compaction,
     /// which moves pages by itself, reclaims nothing: it looks for its own frames
@@ -65,10 +58,7 @@ impl<M: Machine> Vm<M> {
         if let Movable::OfObject { head, order } = kind
             && order > Order::BASE
         {
-            if fill == Fill::Pinned {
-                return Err(MigrateRefusal::HugePage);
-            }
-            return self.migrate_folio(head, order, most_mappings).map(|to| Pfn(to.0 + (pfn.0 - head.0)));
+            return self.migrate_folio(pfn, PageFrame { pfn: head, order }, fill, most_mappings);
         }
         // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
         let (to, _held) = self.obtain_held(fill).map_err(MigrateRefusal::of)?;
@@ -97,15 +87,21 @@ impl<M: Machine> Vm<M> {
         result.map(|()| to)
     }
 
-    /// Moves a folio of several pages of an object, and gives its new head.
-    fn migrate_folio(&self, from: Pfn, order: Order, most_mappings: u64) -> Result<Pfn, MigrateRefusal> {
-        if order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(from)) {
-            self.restore_to_move(from)?;
+    /// Moves a folio of several pages of an object, or the part around `pfn` for which there are frames,
+    /// and gives the new frame of that page.
+    fn migrate_folio(&self, pfn: Pfn, head: PageFrame, fill: Fill, most: u64) -> Result<Pfn, MigrateRefusal> {
+        if head.order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(head.pfn)) {
+            self.restore_to_move(head.pfn)?;
         }
-        let (to, _held) = self.obtain_folio_to_fill(order).map_err(MigrateRefusal::of)?;
-        let result = self.move_of_object(Move { from, to, order }, most_mappings);
-        self.release_run(if result.is_ok() { from } else { to }, order.nr_pages(), Content::Unknown);
-        result.map(|()| to)
+        let whole = match (head.order, fill) {
+            (order, Fill::Pinned) => self.obtain_folio_set_apart(order),
+            (order, _) => self.obtain_folio_to_fill(order),
+        };
+        let Ok((to, _held)) = whole else { return self.migrate_part(pfn, head, fill, most) };
+        let moved = self.move_of_object(Move { from: head.pfn, to, order: head.order }, most);
+        let left = if moved.is_ok() { head.pfn } else { to };
+        self.release_run(left, head.order.nr_pages(), Content::Unknown);
+        moved.map(|()| Pfn(to.0 + (pfn.0 - head.pfn.0)))
     }
 
     /// The tails of a folio get their descriptors back, before anything is marked. Who takes them

@@ -1,4 +1,4 @@
-//! Frames for a folio of an object. It does not move, so it comes from a block with pages of
+//! Frames for a folio of an object. It comes from a block with pages of
 //! objects, then from one that is wholly free, and only then from among private pages. Blocks that
 //! serve something else come last.
 //!
@@ -60,21 +60,48 @@ impl<M: Machine> Memory<M> {
 
     /// The same for a size that the caller can do without: waits for nobody.
     pub(crate) fn obtain_folio_if_found(&self, order: Order, sub_page: u32) -> Result<(Pfn, Held<'_>), OutOfFrames> {
-        let wanted = OutOfFrames::Block(order);
-        self.frames.count_down(wanted)?;
-        if self.frames.is_frozen() {
-            return Err(wanted);
-        }
-        let (claimed, held) = self.hold_folio(order, None)?;
+        let (claimed, held) = self.obtain_run_if_found(order, &|| self.claim_folio(order, None))?;
         Ok((self.make_folio_zero(&claimed, order, sub_page), held))
     }
 
-    /// One attempt; where a smaller size will do there is no `search`. Leaves no trace if it has
-    /// claimed nothing, not even for a moment.
+    /// The same, to be overwritten.
+    pub(crate) fn obtain_folio_to_fill_if_found(&self, order: Order) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let (claimed, held) = self.obtain_run_if_found(order, &|| self.claim_folio(order, None))?;
+        self.begin_folio(&claimed, order);
+        Ok((claimed.first, held))
+    }
+
+    /// The same for a folio that is pinned for long: in a block of such pages, or in one that becomes that.
+    pub(crate) fn obtain_folio_set_apart(&self, order: Order) -> Result<(Pfn, Held<'_>), OutOfFrames> {
+        let (claimed, held) = self.obtain_run_if_found(order, &|| self.claim_folio_set_apart(order))?;
+        self.begin_folio(&claimed, order);
+        self.frames.blocks.at(BlockId::of(claimed.first)).mark(Class::Pinned);
+        Ok((claimed.first, held))
+    }
+
+    fn obtain_run_if_found(
+        &self,
+        order: Order,
+        claim: &dyn Fn() -> Option<Claimed>,
+    ) -> Result<(Claimed, Held<'_>), OutOfFrames> {
+        let wanted = OutOfFrames::Block(order);
+        self.frames.count_down(wanted)?;
+        if self.frames.is_frozen() { Err(wanted) } else { self.hold_claimed(order, claim) }
+    }
+
     fn hold_folio(&self, order: Order, search: Option<Search>) -> Result<(Claimed, Held<'_>), OutOfFrames> {
+        self.hold_claimed(order, &|| self.claim_folio(order, search))
+    }
+
+    /// One attempt. Leaves no trace if it has claimed nothing, not even for a moment.
+    fn hold_claimed(
+        &self,
+        order: Order,
+        claim: &dyn Fn() -> Option<Claimed>,
+    ) -> Result<(Claimed, Held<'_>), OutOfFrames> {
         let nr_undone = || self.frames.nr_undone.load(Ordering::Relaxed);
         let (held, before) = (self.hold(), nr_undone());
-        if let Some(claimed) = self.claim_folio(order, search) {
+        if let Some(claimed) = claim() {
             return Ok((claimed, held));
         }
         // Others may have changed it: a trace too many.
@@ -84,6 +111,7 @@ impl<M: Machine> Memory<M> {
         Err(OutOfFrames::Block(order))
     }
 
+    /// Where a smaller size will do there is no `search`.
     fn claim_folio(&self, order: Order, search: Option<Search>) -> Option<Claimed> {
         let found = self.claim_folio_in_blocks(order, search);
         if found.is_some() || search != Some(Search::Everywhere) {
@@ -121,6 +149,20 @@ impl<M: Machine> Memory<M> {
             .or_else(|| self.claim_run(Kind::Unseen, order, most, see).map(of(order)))
             .or_else(|| self.claim_of_cpu(self.machine.this_cpu(), order).map(of(order)))
             .or_else(|| self.claim_run(Kind::Any, order, FEW_LOOKS, |b| blocks.at(b).owner() != 0).map(of(order)))
+    }
+
+    /// As single frames for long-term pins are found (`stays.rs`), but for blocks that pages of objects
+    /// have: there it is already.
+    fn claim_folio_set_apart(&self, order: Order) -> Option<Claimed> {
+        let of = |from: Order| move |first: Pfn| Claimed { first, from };
+        if order >= Order::PMD {
+            return self.claim_block().map(of(Order::PMD));
+        }
+        let has_run = |b| self.frames.blocks.at(b).may_have_run(0, order);
+        (self.claim_run(Kind::Pinned, order, MOST_LOOKS, has_run).map(of(order)))
+            .or_else(|| self.claim_run(Kind::Run8, order, MOST_LOOKS, |_| true).map(of(order)))
+            .or_else(|| self.claim_block().map(of(Order::PMD)))
+            .or_else(|| self.claim_run(Kind::Fixed, order, MOST_LOOKS, has_run).map(of(order)))
     }
 
     /// Of a run that is the caller's alone. Gives back what is too much. Blocks stay as they are.

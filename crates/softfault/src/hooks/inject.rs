@@ -1,5 +1,6 @@
 //! Allocations that fail on demand.
 
+use crate::addr::Order;
 use crate::cpu::ATTENTION_INJECT;
 use crate::machine::{CpuId, Machine};
 use crate::space::Vm;
@@ -17,5 +18,10 @@ impl<M: Machine> Vm<M> {
                 None => attention.fetch_and(!ATTENTION_INJECT, Ordering::SeqCst),
             };
         }
+    }
+
+    /// Refuses all runs of 2^least frames and more from now on, as if none were free.
+    pub fn fail_runs(&self, least: Option<Order>) {
+        self.frames.injection.arm_runs(least);
     }
 }

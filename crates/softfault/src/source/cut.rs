@@ -120,6 +120,17 @@ impl<M: Machine> Links<M> {
         old: FrameState,
     ) -> PageFrame {
         let pfn = Pfn(folio.frame.pfn.0 + (first - folio.first) as u32);
+        self.make_head_at(folio, (first, order), pfn, old)
+    }
+
+    /// The same in frames from `pfn` on, which are the caller's alone.
+    pub(super) fn make_head_at(
+        &self,
+        folio: &Folio<'_>,
+        (first, order): (u64, Order),
+        pfn: Pfn,
+        old: FrameState,
+    ) -> PageFrame {
         self.make_folio(pfn, order, folio.id.0, first);
         self.frames.desc(pfn).note_as(old);
         self.frames.carry_age(folio.frame.pfn, pfn);

@@ -13,7 +13,7 @@
 use super::cut_plan::Plan;
 use super::slot::{ObjectPage, level_of};
 use crate::addr::{ObjectPages, Order, Pfn};
-use crate::frame::{Fill, FrameKind, MetaUse};
+use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
@@ -30,7 +30,11 @@ pub(crate) struct CutNodes<'a, M: Machine> {
     nr: usize,
 }
 
-impl<M: Machine> CutNodes<'_, M> {
+impl<'a, M: Machine> CutNodes<'a, M> {
+    pub(super) fn none(links: &'a Links<M>) -> Self {
+        CutNodes { links, frames: [Pfn(0); NODES_MAX], nr: 0 }
+    }
+
     pub(super) fn nr(&self) -> usize {
         self.nr
     }
@@ -51,7 +55,7 @@ impl<M: Machine> Drop for CutNodes<'_, M> {
 impl<M: Machine> Links<M> {
     /// Nodes for the folios of which `pages` take a part.
     pub(crate) fn object_cut_nodes(&self, id: ObjectId, pages: ObjectPages) -> CutNodes<'_, M> {
-        let mut nodes = CutNodes { links: self, frames: [Pfn(0); NODES_MAX], nr: 0 };
+        let mut nodes = CutNodes::none(self);
         let first = self.large_folio_at(id, pages.start).filter(|(all, _)| all.start < pages.start);
         let last = self.large_folio_at(id, pages.end).filter(|(all, _)| all.start < pages.end);
         let last = last.filter(|last| first.as_ref() != Some(last));
@@ -60,12 +64,29 @@ impl<M: Machine> Links<M> {
         let nr_wanted = [first, last].into_iter().flatten().map(nr_of).sum();
         while nodes.nr < nr_wanted {
             // Some are of no use to a folio that needs more, and may be enough for the other.
-            let Ok((pfn, _held)) = self.obtain_held(Fill::Fixed) else { break };
-            self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
-            nodes.frames[nodes.nr] = pfn;
-            nodes.nr += 1;
+            if self.obtain_node(id, &mut nodes).is_err() {
+                break;
+            }
         }
         nodes
+    }
+
+    /// A node in place of a folio of that order, if that is one word. For who takes a part of it out.
+    pub(crate) fn object_node_for(&self, id: ObjectId, order: Order) -> Result<CutNodes<'_, M>, OutOfFrames> {
+        let mut nodes = CutNodes::none(self);
+        if level_of(order) > 0 {
+            self.obtain_node(id, &mut nodes)?;
+        }
+        Ok(nodes)
+    }
+
+    /// In use from now on.
+    fn obtain_node(&self, id: ObjectId, nodes: &mut CutNodes<'_, M>) -> Result<(), OutOfFrames> {
+        let (pfn, _held) = self.obtain_held(Fill::Fixed)?;
+        self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
+        nodes.frames[nodes.nr] = pfn;
+        nodes.nr += 1;
+        Ok(())
     }
 
     /// The pages of a folio that is one word, and its order.

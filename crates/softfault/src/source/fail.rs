@@ -5,27 +5,19 @@
 //! the others                                                         aligned folios where they are
 //! the failed frame                                                   out of use
 //! ```
-//! Like a cut (`cut.rs`) it needs no memory and copies nothing. All pages of the folio are marked
-//! as moving, no entry maps one, and all sections that had read one of its words have ended. There
-//! is no pin, and none can come.
-//!
-//! The words are unmarked from the highest down, as after a move. So a remover, which goes upwards,
-//! either finds the old order and marks all pages of it, or finds the new orders from there on.
+//! See `part.rs`.
 //!
 //! Locks on entry: none, no section.
 
-use super::cut::Folio;
-use super::cut_plan::pieces;
+use super::cut_nodes::CutNodes;
 use super::keep::KeptObject;
+use super::part::{Goes, Part};
 use super::slot::PageFrame;
 use crate::addr::{Order, Pfn};
-use crate::frame::{Content, FrameKind};
+use crate::frame::Content;
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
-
-/// Parts of a folio that has lost a page: two of each size at most, and what is lost.
-const PARTS_MAX: usize = 2 * Order::PMD.0 as usize + 1;
 
 impl<M: Machine> Links<M> {
     /// Whether a folio can lose a page. One that stayed beyond the end of its object, as it was
@@ -40,28 +32,8 @@ impl<M: Machine> Links<M> {
         let least = self.object_orders(kept.id).least();
         let lost = around(bad, least);
         let frame_of = |page: u64| Pfn(head.pfn.0 + (page - first) as u32);
-        let ended = self.with_slot(kept, first, |slot| {
-            let folio = Folio { id: kept.id, first, slot, frame: head };
-            let old = self.frames.desc(head.pfn).state();
-            self.end_folio(head.pfn, head.order);
-            let before = pieces(first..lost.start).chain([(lost.start, least)]);
-            let all = before.chain(pieces(lost.end..first + head.order.nr_pages()));
-            let mut parts = [None; PARTS_MAX];
-            for (place, part) in parts.iter_mut().zip(all) {
-                let is_lost = part.0 == lost.start;
-                *place = Some((part, (!is_lost).then(|| self.make_head_of_part(&folio, part, old))));
-            }
-            // Before the words, after which nobody keeps the frame.
-            self.frames.desc(frame_of(bad)).assign(FrameKind::Reserved, 0, 0, 0);
-            for ((page, order), frame) in parts.into_iter().flatten().rev() {
-                let slot = slot.beside(page);
-                match frame {
-                    Some(frame) => slot.end_move(frame),
-                    None => slot.end_poisoned(order),
-                }
-            }
-        });
-        debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
+        let part = Part { page: lost.start, order: least, to: Goes::Failed(frame_of(bad)) };
+        self.object_end_part(kept, first, head, part, &mut CutNodes::none(self));
         lost.filter(|page| *page != bad).for_each(|page| self.release_one(frame_of(page), Content::Unknown));
     }
 }

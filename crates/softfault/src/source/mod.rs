@@ -3,7 +3,8 @@
 //! Private anonymous memory only needs zeroed frames from `frame`. Shared memory has an object, which owns its
 //! frames. `object` is the part that faults use, `pages` iterates over the pages, `handle` is the embedder's
 //! handle, `discard` removes pages from a live object, `refs` counts references, `transit` moves pages to the
-//! swap area and back, `keep` takes references from a frame of the object, `check` checks objects at rest.
+//! swap area and back, `keep` takes references from a frame of the object, `part` takes a part of a folio out of its
+//! frames, `check` checks objects at rest.
 //!
 //! This module works on `Links`, except `handle`, `prealloc`, `bring` and `write_error`, which are operations,
 //! and `check`.
@@ -22,6 +23,7 @@ pub(crate) mod keep;
 pub(crate) mod members;
 pub(crate) mod object;
 mod pages;
+pub(crate) mod part;
 mod prealloc;
 mod refs;
 pub(crate) mod slot;

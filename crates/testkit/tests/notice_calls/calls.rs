@@ -52,6 +52,7 @@ calls! {
     Yes "Vm::set_clear_orders": |s| s.vm.set_clear_orders(&ClearTable::default());
     Yes "Vm::set_zeroing": |s| s.vm.set_zeroing(&ClearTable::default());
     Yes "Vm::fail_allocation": |s| s.vm.fail_allocation(None);
+    Yes "Vm::fail_runs": |s| s.vm.fail_runs(None);
     Yes "Vm::poll_compaction_request": |s| _ = s.vm.poll_compaction_request();
     Yes "Vm::nr_blocks_emptied": |s| _ = s.vm.nr_blocks_emptied();
     Yes "Vm::huge_orders": |s| _ = s.vm.huge_orders(VmaFlags::empty());

@@ -1,0 +1,106 @@
+//! Moving a part of a folio of an object, where there are no frames for the whole of it.
+//!
+//! ```text
+//! the object's `resize`
+//! a node if the folio is one word; frames for a smaller folio      may fail
+//! mark, grace, unmap                                               as for a move: object.rs
+//! is a pin left? does it lie beyond the end?                       else: as it was
+//! copy the part ─▶ heads of what stays, in place, and of the part ─▶ words     source/part.rs
+//! ```
+//! Whoever wants a frame out of use gets that, and the folio becomes several. Compaction does not do it: to
+//! cut folios is no gain for who wants large pages.
+//!
+//! `resize` is held so that no remover meets a word that becomes a node. It comes before the frames: who has it may wait
+//! for all holders of frames (I28). Nothing is marked while frames are obtained.
+//!
+//! Locks on entry: none, no section, no frames held. Takes the object's `resize`.
+
+use super::MigrateRefusal;
+use super::moves::Move;
+use crate::account::Event;
+use crate::addr::{Order, Pfn};
+use crate::frame::{Content, Fill, Held};
+use crate::lock::lock_word;
+use crate::machine::Machine;
+use crate::notify::notice::Why;
+use crate::source::keep::KeptObject;
+use crate::source::part::{Goes, Part};
+use crate::source::slot::PageFrame;
+use crate::space::Vm;
+use crate::space::reclaim::FrameRefusal;
+
+impl<M: Machine> Vm<M> {
+    /// Moves the largest part around `pfn` for which there are frames of a folio for which there were none,
+    /// and gives the new frame of that page.
+    pub(super) fn migrate_part(
+        &self,
+        pfn: Pfn,
+        head: PageFrame,
+        fill: Fill,
+        nr_mappings_max: u64,
+    ) -> Result<Pfn, MigrateRefusal> {
+        let (object, page) = self.object_of(head.pfn).ok_or(MigrateRefusal::Raced)?;
+        let least = self.object_orders(object.id).least();
+        if least >= head.order {
+            return Err(MigrateRefusal::NoTarget);
+        }
+        let _resize = lock_word(&self.object(object.id).resize, &self.machine);
+        let mut node = self.object_node_for(object.id, head.order).map_err(MigrateRefusal::of)?;
+        let (PageFrame { pfn: to, order }, _held) = self.obtain_part(head.order, least, fill)?;
+        let from = PageFrame { pfn, order }.head();
+        let part = Move { from, to, order };
+        let moved = self.mark_and_unmap((&object, page), head, nr_mappings_max).map(|()| {
+            self.copy_pages(part);
+            let part = Part { page: page + u64::from(from.0 - head.pfn.0), order, to: Goes::To(to) };
+            self.object_end_part(&object, page, head, part, &mut node);
+        });
+        let event = if moved.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
+        self.count(event, order.nr_pages());
+        let (left, fill) = if moved.is_ok() { (from, Fill::Raw) } else { (to, fill) };
+        match order {
+            Order::BASE => self.give_back(left, fill),
+            order => self.release_run(left, order.nr_pages(), Content::Unknown),
+        }
+        moved?;
+        self.count(Event::FolioMovedInPart, 1);
+        Ok(Pfn(to.0 + (pfn.0 - from.0)))
+    }
+
+    /// Frames for the largest part of a folio, of the least order or more. Sizes between can be done without.
+    fn obtain_part(&self, whole: Order, least: Order, fill: Fill) -> Result<(PageFrame, Held<'_>), MigrateRefusal> {
+        let mut refusal = MigrateRefusal::NoTarget;
+        for order in (least.0..whole.0).rev().map(Order) {
+            let found = match (order, fill) {
+                (Order::BASE, fill) => self.obtain_held(fill),
+                (order, Fill::Pinned) => self.obtain_folio_set_apart(order),
+                (order, _) if order == least => self.obtain_folio_to_fill(order),
+                (order, _) => self.obtain_folio_to_fill_if_found(order),
+            };
+            match found {
+                Ok((pfn, held)) => return Ok((PageFrame { pfn, order }, held)),
+                Err(refused) => refusal = MigrateRefusal::of(refused),
+            }
+        }
+        Err(refusal)
+    }
+
+    /// The folio is marked as moving afterwards, without an entry or a pin; or it is as it was.
+    fn mark_and_unmap(
+        &self,
+        (object, first): (&KeptObject<'_, M>, u64),
+        head: PageFrame,
+        nr_mappings_max: u64,
+    ) -> Result<(), MigrateRefusal> {
+        let all = Move { from: head.pfn, to: head.pfn, order: head.order };
+        let mut moving = [Some(self.mark_as_moving(all, (object, first), nr_mappings_max)?)];
+        self.grace_everywhere();
+        self.unmap_moving(&mut moving, Why::Migrate);
+        let refused = self.why_it_stays(head.pfn, head.order).or_else(|| {
+            // What stays would be folios of their own, beyond the end.
+            (!self.can_lose_a_page(object, first, head.order)).then_some(MigrateRefusal::NoTarget)
+        });
+        let Some(refusal) = refused else { return Ok(()) };
+        self.object_end_move(object, first, head);
+        Err(refusal)
+    }
+}
