@@ -2,8 +2,8 @@
 //!
 //! Locks on entry: none, no section: answers other CPUs. The frames are the caller's alone.
 
+use super::Memory;
 use super::tails::Tails;
-use super::{Content, Memory};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::clear;
 use crate::machine::Machine;
@@ -32,19 +32,19 @@ impl<M: Machine> Memory<M> {
 
     /// Sets or clears the tails of the blocks behind the first one.
     pub(super) fn set_tails_behind(&self, first: Pfn, order: Order, set: fn(&Tails)) {
-        let mut pace = Pace::new(&self.machine);
-        for b in blocks_of(first, order).skip(1) {
-            pace.step();
-            set(&self.frames.blocks.at(b).tails);
-        }
+        self.for_each_block(first, order, &mut |b| {
+            if b.first_frame() != first {
+                set(&self.frames.blocks.at(b).tails);
+            }
+        });
     }
 
-    /// Frees the frames of a folio that has ended.
-    pub(super) fn release_blocks_of_folio(&self, first: Pfn, order: Order) {
+    /// Calls `f` with each block of a folio. Answers between, if there are some: one block may be in a section.
+    pub(super) fn for_each_block(&self, first: Pfn, order: Order, f: &mut dyn FnMut(BlockId)) {
         let mut pace = Pace::new(&self.machine);
         for b in blocks_of(first, order) {
             pace.step();
-            self.release_run(b.first_frame(), BLOCK_FRAMES, Content::Unknown);
+            f(b);
         }
     }
 }

@@ -45,6 +45,7 @@ mod folio_lock;
 mod folio_maps;
 mod fragment;
 pub(crate) mod frame_cache;
+mod frame_list;
 #[cfg(test)]
 mod freeze_tests;
 mod generations;
@@ -96,6 +97,7 @@ pub(crate) use desc::{FrameKind, FrameState, MapsFull, MetaUse};
 pub(crate) use folio_lock::{FolioWait, FolioWaits, Io};
 pub use fragment::Fragmentation;
 pub use frame_cache::FrameCache;
+pub(crate) use frame_list::FrameList;
 pub(crate) use generations::Ages;
 pub use generations::OLDEST_AGE;
 pub(crate) use held::Held;
@@ -110,7 +112,7 @@ pub(crate) use reserve::{Pressure, Reserve};
 pub use resize::{AddMemoryRefusal, RemoveMemoryRefusal};
 pub(crate) use runs::BLOCK_WORDS;
 pub(crate) use summary::{FEW_BLOCKS, Kind, Summary, SummaryRow};
-pub(crate) use tail_descs::{DescSpares, FormerDescs, NR_OF_TAILS};
+pub(crate) use tail_descs::nr_frames_of_tails;
 pub(crate) use want::{Content, Fill};
 pub(crate) use watch::Watch;
 

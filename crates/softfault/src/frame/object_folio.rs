@@ -98,13 +98,21 @@ impl<M: Machine> Memory<M> {
         if state.kind() != FrameKind::Shared || state.order() == Order::BASE {
             return self.give_back(head, Fill::Raw);
         }
-        let (b, order) = (BlockId::of(head), state.order());
-        let nr_kept =
-            if order == Order::PMD && self.frames.lacks_tail_descs(b) { self.make_whole_at_end(b) } else { 0 };
-        self.end_folio(head, order);
+        let order = state.order();
+        if order < Order::PMD {
+            self.end_folio(head, order);
+            return self.release_run(head, order.nr_pages(), Content::Unknown);
+        }
+        self.frames.desc(head).clear();
+        self.for_each_block(head, order, &mut |b| self.give_back_block(b));
+    }
+
+    /// Gives back a block of a folio, whose head has been cleared.
+    fn give_back_block(&self, b: BlockId) {
+        let nr_kept = if self.frames.lacks_tail_descs(b) { self.make_whole_at_end(b) } else { 0 };
+        self.frames.blocks.at(b).tails.clear_all();
         match nr_kept {
-            _ if order > Order::PMD => self.release_blocks_of_folio(head, order),
-            0 => self.release_run(head, order.nr_pages(), Content::Unknown),
+            0 => self.release_run(b.first_frame(), BLOCK_FRAMES, Content::Unknown),
             _ => self.release_but_last(b, nr_kept),
         }
     }

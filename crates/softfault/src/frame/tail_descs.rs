@@ -1,5 +1,5 @@
 //! Folios of 2 MiB whose tails have no descriptors: 3 of the 4 frames that the descriptors of a block
-//! take are free memory meanwhile.
+//! take are free memory meanwhile. Of one of 1 GiB it is all 4 of the blocks behind the first: 2,047 of 2,048.
 //!
 //! ```text
 //! drop     no entry names the folio ─▶ the block names the zero frame in place of the 3 frames ─▶ its section
@@ -25,23 +25,20 @@
 //! Locks on entry: none.
 
 use super::desc_frames::{DESCS_PER_FRAME, NR_QUARTERS, place_of};
+use super::frame_list::FrameList;
 use super::mem_sections::MEM_SECTION_SHIFT;
 use super::{Class, Content, Fill, FrameKind, Frames, Memory, OutOfFrames};
 use crate::addr::{BLOCK_FRAMES, BlockId, Order, Pfn};
 use crate::machine::Machine;
 use crate::mem;
+use crate::pace::Pace;
 use crate::sync::Ordering;
+use core::ops::Range;
 
-/// Of the frames that the descriptors of a block take, the ones that have those of tails alone.
-pub(crate) const NR_OF_TAILS: usize = NR_QUARTERS - 1;
-
-/// Frames that had the descriptors of a folio's tails. Nobody finds them any more; those who have are
-/// still there.
-#[must_use]
-pub(crate) struct FormerDescs([Pfn; NR_OF_TAILS]);
-
-/// Frames of zeroes that are the caller's alone, to have them again.
-pub(crate) type DescSpares = [Pfn; NR_OF_TAILS];
+/// Of the frames that the descriptors of a folio of whole blocks take, the ones that have those of tails alone.
+pub(crate) fn nr_frames_of_tails(order: Order) -> u64 {
+    order.nr_pages() / DESCS_PER_FRAME - 1
+}
 
 /// What the descriptor of such a frame has as its owner: no section that was removed has that.
 fn owner_of(b: BlockId, quarter: usize) -> u64 {
@@ -51,7 +48,7 @@ fn owner_of(b: BlockId, quarter: usize) -> u64 {
 impl Frames {
     /// Whether the tails of the folio that fills the block have no descriptors.
     pub(crate) fn lacks_tail_descs(&self, b: BlockId) -> bool {
-        self.desc_frames(b).get(NR_OF_TAILS) == Some(self.zero)
+        self.desc_frames(b).get(NR_QUARTERS - 1) == Some(self.zero)
     }
 
     /// The frame that has the descriptors of a quarter where the section has them; `None` if it has no
@@ -62,29 +59,41 @@ impl Frames {
         self.descs.is_there(pfn.0 as usize).then_some(pfn)
     }
 
-    /// Nobody finds the descriptors of these tails from now on, but who is in a section. No entry names the
-    /// folio, which fills the block and is the caller's to change. `None` if they lie in frames without
-    /// descriptors, which nobody could have.
-    pub(crate) fn drop_tail_descs(&self, b: BlockId) -> Option<FormerDescs> {
-        let frames = self.desc_frames(b);
-        let mut former = FormerDescs([self.zero; NR_OF_TAILS]);
-        for (i, pfn) in former.0.iter_mut().enumerate() {
-            *pfn = frames.get(i + 1).or_else(|| self.frame_in_place(b, i + 1))?;
+    /// The quarters of a block that have descriptors of tails alone: all, if its first frame is one.
+    fn tail_quarters(&self, b: BlockId) -> Range<usize> {
+        usize::from(!self.is_tail(b.first_frame()))..NR_QUARTERS
+    }
+
+    /// The frame that has the descriptors of a quarter. `None` if that has no descriptor itself: nobody could have it.
+    fn desc_frame(&self, b: BlockId, quarter: usize) -> Option<Pfn> {
+        self.desc_frames(b).get(quarter).or_else(|| self.frame_in_place(b, quarter))
+    }
+
+    fn drop_tail_descs_of(&self, b: BlockId, former: &mut FrameList) {
+        for quarter in self.tail_quarters(b) {
+            if let Some(pfn) = self.desc_frame(b, quarter) {
+                former.push(self, pfn);
+            }
+            // The last one says that all are.
+            self.desc_frames(b).set(quarter, self.zero);
         }
-        // The last one says that all are.
-        (1..NR_QUARTERS).for_each(|quarter| frames.set(quarter, self.zero));
         // After them: who finds it apart finds them.
         self.descs.take_apart((b.first_frame().0 >> MEM_SECTION_SHIFT) as usize);
-        Some(former)
+    }
+
+    /// Where the descriptor of a tail is, if it is in a frame that may go.
+    #[cfg(any(test, feature = "hooks"))]
+    pub(crate) fn place_of_tail(&self, tail: Pfn) -> Option<(Pfn, usize)> {
+        let (quarter, offset) = place_of(tail);
+        let b = BlockId::of(tail);
+        let frame = self.tail_quarters(b).contains(&quarter).then(|| self.desc_frame(b, quarter))??;
+        Some((frame, offset))
     }
 
     /// Writes what that of a private page looks like where the descriptor of a tail was.
     #[cfg(any(test, feature = "hooks"))]
-    pub(crate) fn overwrite_former(&self, former: &FormerDescs, tail: Pfn) {
-        let (quarter, offset) = place_of(tail);
-        if let Some(frame) = quarter.checked_sub(1).and_then(|i| former.0.get(i)) {
-            self.map.view::<super::FrameDesc>(*frame, offset).assign(FrameKind::Anon, 1, 0, 0);
-        }
+    pub(crate) fn overwrite_former(&self, (frame, offset): (Pfn, usize)) {
+        self.map.view::<super::FrameDesc>(frame, offset).assign(FrameKind::Anon, 1, 0, 0);
     }
 
     /// I51 of a block: its descriptors are in frames that are reserved for them, or those of a folio's
@@ -96,15 +105,17 @@ impl Frames {
             let is_right = match frames.get(quarter) {
                 None => true,
                 Some(_) if !is_apart => false,
-                Some(pfn) if pfn == self.zero => quarter > 0 && self.lacks_tail_descs(b) && self.is_filled_by_folio(b),
-                Some(pfn) => quarter > 0 && !self.lacks_tail_descs(b) && self.has_descs_of(pfn) == Some((b, quarter)),
+                Some(pfn) if pfn == self.zero => {
+                    self.tail_quarters(b).contains(&quarter) && self.lacks_tail_descs(b) && self.is_filled_by_folio(b)
+                }
+                Some(pfn) => !self.lacks_tail_descs(b) && self.has_descs_of(pfn) == Some((b, quarter)),
             };
             (!is_right).then_some(Pfn(b.first_frame().0 + (quarter as u64 * DESCS_PER_FRAME) as u32))
         })
     }
 
     fn is_filled_by_folio(&self, b: BlockId) -> bool {
-        let head = self.desc(b.first_frame()).state();
+        let head = self.desc(self.head(b.first_frame())).state();
         head.kind() == FrameKind::Shared && head.order() >= Order::PMD
     }
 
@@ -127,28 +138,52 @@ impl Frames {
 }
 
 impl<M: Machine> Memory<M> {
+    /// Nobody finds the descriptors of the tails of a folio of whole blocks from now on, but who is in a section; the
+    /// frames that had them. No entry names the folio, which is the caller's to change. `None` if some lie in frames
+    /// without descriptors.
+    pub(crate) fn drop_tail_descs(&self, first: Pfn, order: Order) -> Option<FrameList> {
+        let (frames, mut have_all) = (&self.frames, true);
+        self.for_each_block(first, order, &mut |b| {
+            have_all &= frames.tail_quarters(b).all(|quarter| frames.desc_frame(b, quarter).is_some());
+        });
+        let mut former = FrameList::EMPTY;
+        if have_all {
+            self.for_each_block(first, order, &mut |b| frames.drop_tail_descs_of(b, &mut former));
+        }
+        have_all.then_some(former)
+    }
+
     /// The frames are free memory from now on; their number. The sections are over that had found them.
-    pub(crate) fn free_former_descs(&self, former: &FormerDescs) -> u64 {
-        self.nr_total_pages.fetch_add(NR_OF_TAILS as u64, Ordering::Relaxed);
-        for pfn in former.0 {
+    pub(crate) fn free_former_descs(&self, mut former: FrameList) -> u64 {
+        let nr = former.nr();
+        self.nr_total_pages.fetch_add(nr, Ordering::Relaxed);
+        let mut pace = Pace::new(&self.machine);
+        while let Some(pfn) = former.pop(&self.frames) {
+            pace.step();
             self.frames.desc(pfn).clear();
             // Of the descriptors in it only the states are known to be zero.
             self.release_one(pfn, Content::Unknown);
         }
-        NR_OF_TAILS as u64
+        nr
     }
 
-    /// Frames for the descriptors of a folio's tails, for a holder; all or none.
+    /// Frames of zeroes for so many descriptors of a folio's tails, for a holder; all or none.
     pub(crate) fn desc_spares(
         &self,
+        nr: u64,
         get: &mut dyn FnMut() -> Result<Pfn, OutOfFrames>,
-    ) -> Result<DescSpares, OutOfFrames> {
-        let mut spares = [Pfn(0); NR_OF_TAILS];
-        for i in 0..NR_OF_TAILS {
+    ) -> Result<FrameList, OutOfFrames> {
+        let mut spares = FrameList::EMPTY;
+        let mut pace = Pace::new(&self.machine);
+        for _ in 0..nr {
+            pace.step();
             match get() {
-                Ok(pfn) => spares[i] = pfn,
+                Ok(pfn) => {
+                    self.frames.desc(pfn).assign(FrameKind::Reserved, 0, 0, 0);
+                    spares.push(&self.frames, pfn);
+                }
                 Err(lack) => {
-                    spares[..i].iter().for_each(|pfn| self.give_back(*pfn, Fill::Fixed));
+                    self.give_back_spares(spares);
                     return Err(lack);
                 }
             }
@@ -156,43 +191,65 @@ impl<M: Machine> Memory<M> {
         Ok(spares)
     }
 
+    pub(crate) fn give_back_spares(&self, mut spares: FrameList) {
+        let mut pace = Pace::new(&self.machine);
+        while let Some(pfn) = spares.pop(&self.frames) {
+            pace.step();
+            self.give_back(pfn, Fill::Fixed);
+        }
+    }
+
     /// The same without a wait, for callers who may hold frames.
-    pub(crate) fn desc_spares_if_free(&self) -> Result<DescSpares, OutOfFrames> {
+    fn desc_spares_if_free(&self, nr: u64) -> Result<FrameList, OutOfFrames> {
         if self.frames.is_frozen() {
             return Err(OutOfFrames::Frame);
         }
         let _held = self.hold();
         let source = self.source();
-        self.desc_spares(&mut || source.frame(Fill::Fixed))
+        self.desc_spares(nr, &mut || source.frame(Fill::Fixed))
     }
 
-    /// The tails have descriptors again. The folio is the caller's to change.
-    pub(crate) fn make_whole(&self, b: BlockId, spares: &DescSpares) {
-        for (i, pfn) in spares.iter().enumerate() {
-            self.frames.desc(*pfn).assign(FrameKind::Reserved, 0, owner_of(b, i + 1), 0);
-            self.frames.desc_frames(b).set(i + 1, *pfn);
+    /// The tails of a folio of whole blocks have descriptors again, in as many frames as they take. The folio is the
+    /// caller's to change.
+    pub(crate) fn make_whole(&self, first: Pfn, order: Order, spares: &mut FrameList) {
+        self.for_each_block(first, order, &mut |b| self.make_block_whole(b, spares));
+    }
+
+    /// The same, if there are such frames.
+    pub(crate) fn make_whole_if_free(&self, first: Pfn, order: Order) -> Result<(), OutOfFrames> {
+        let mut spares = self.desc_spares_if_free(nr_frames_of_tails(order))?;
+        self.make_whole(first, order, &mut spares);
+        Ok(())
+    }
+
+    fn make_block_whole(&self, b: BlockId, spares: &mut FrameList) {
+        for quarter in self.frames.tail_quarters(b) {
+            let Some(pfn) = spares.pop(&self.frames) else { return debug_assert!(false, "I51: frames were counted") };
+            self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner_of(b, quarter), 0);
+            self.frames.desc_frames(b).set(quarter, pfn);
+            self.nr_total_pages.fetch_sub(1, Ordering::Relaxed);
         }
-        self.nr_total_pages.fetch_sub(NR_OF_TAILS as u64, Ordering::Relaxed);
     }
 
-    /// The folio is about to be given back, and the caller's alone: that cannot fail. Where no frame is
+    /// The block is about to be given back with its folio, and the caller's alone: that cannot fail. Where no frame is
     /// free its own last ones become descriptors. How many of them stay in use.
     pub(super) fn make_whole_at_end(&self, b: BlockId) -> u64 {
-        if let Ok(spares) = self.desc_spares_if_free() {
-            self.make_whole(b, &spares);
+        let quarters = self.frames.tail_quarters(b);
+        let nr = quarters.len() as u64;
+        if let Ok(mut spares) = self.desc_spares_if_free(nr) {
+            self.make_block_whole(b, &mut spares);
             return 0;
         }
-        let first = Pfn(b.first_frame().0 + (BLOCK_FRAMES - NR_OF_TAILS as u64) as u32);
-        mem::zero_frames(&self.machine, first, NR_OF_TAILS as u64);
+        let first = Pfn(b.first_frame().0 + (BLOCK_FRAMES - nr) as u32);
+        mem::zero_frames(&self.machine, first, nr);
         self.frames.blocks.at(b).mark(Class::Fixed);
+        let own = || quarters.clone().zip((first.0..).map(Pfn));
         // Those of the frames are in the last of them.
-        let own: DescSpares = core::array::from_fn(|i| Pfn(first.0 + i as u32));
-        self.make_whole_of_own(b, &own);
-        NR_OF_TAILS as u64
-    }
-
-    fn make_whole_of_own(&self, b: BlockId, own: &DescSpares) {
-        own.iter().enumerate().for_each(|(i, pfn)| self.frames.desc_frames(b).set(i + 1, *pfn));
-        self.make_whole(b, own);
+        own().for_each(|(quarter, pfn)| self.frames.desc_frames(b).set(quarter, pfn));
+        own().for_each(|(quarter, pfn)| {
+            self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner_of(b, quarter), 0);
+        });
+        self.nr_total_pages.fetch_sub(nr, Ordering::Relaxed);
+        nr
     }
 }

@@ -1,6 +1,6 @@
 //! What is known of an object's page.
 
-use crate::addr::{BlockId, Pfn};
+use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
 use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
@@ -23,10 +23,12 @@ impl<M: Machine> Vm<M> {
     /// or changes meanwhile. The frames are written at once where the descriptor of `tail` was.
     pub fn free_and_overwrite_tail_descs(&self, head: Pfn, tail: Pfn) {
         self.call();
-        let former =
-            self.frames.drop_tail_descs(BlockId::of(head)).expect("the descriptors lie in frames that have some");
-        self.free_when_unseen(&former);
-        self.frames.overwrite_former(&former, tail);
+        let place = self.frames.place_of_tail(tail);
+        let former = self.drop_tail_descs(head, Order::PMD).expect("the descriptors lie in frames that have some");
+        self.free_when_unseen(former);
+        if let Some(place) = place {
+            self.frames.overwrite_former(place);
+        }
     }
 }
 

@@ -78,7 +78,7 @@ impl<M: Machine> Links<M> {
         if order < Order::PMD || !self.frames.lacks_tail_descs(b) {
             return true;
         }
-        self.desc_spares_if_free().map(|spares| self.make_whole(b, &spares)).is_ok()
+        self.make_whole_if_free(pfn, order).is_ok()
     }
 
     /// The word of a part, below a node that nobody sees yet; other nodes on the way are put in.

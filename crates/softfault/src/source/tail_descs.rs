@@ -2,23 +2,23 @@
 //!
 //! Locks on entry: the object's `resize`, no section.
 
-use super::slot::ObjectPage;
-use crate::addr::{BlockId, ObjectPages, Order};
+use super::slot::{ObjectPage, PageFrame};
+use crate::addr::{ObjectPages, Order};
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::space::vma::ObjectId;
 use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
-    /// The pages, which were barred and are not moving, stay. Calls `f` with the block of the folio that
-    /// they are, if they are one that fills a block: no entry maps it, and nobody else changes it.
-    pub(crate) fn object_unbar<T>(&self, id: ObjectId, pages: ObjectPages, f: &dyn Fn(BlockId) -> T) -> Option<T> {
+    /// The pages, which were barred and are not moving, stay. Calls `f` with the head of the folio that
+    /// they are, if they are one of whole blocks: no entry maps it, and nobody else changes it.
+    pub(crate) fn object_unbar<T>(&self, id: ObjectId, pages: ObjectPages, f: &dyn Fn(PageFrame) -> T) -> Option<T> {
         let mut result = None;
         let _ = self.for_each_page(id, pages, &mut |index, slot| {
             match slot.page() {
                 ObjectPage::Leaving(frame) if slot.is_leaving() && frame.head() == frame.pfn => {
-                    if index == pages.start && frame.order == Order::PMD {
-                        result = Some(f(BlockId::of(frame.pfn)));
+                    if index == pages.start && frame.order >= Order::PMD {
+                        result = Some(f(frame));
                     }
                     slot.put(frame.pfn, frame.order);
                 }

@@ -3,8 +3,8 @@
 //! ```text
 //! free     bar, grace, unmap: as for pages that leave       source/discard.rs, rmap/object.rs
 //!          the block names no descriptors of tails          frame/tail_descs.rs
-//!          the slots are as they were; grace; 3 frames are free
-//! restore  3 frames (may fail) ─▶ the block names them
+//!          the slots are as they were; grace; 3 frames are free, or 2,047
+//! restore  as many frames (may fail) ─▶ the blocks name them
 //! ```
 //! While the slots are marked, faults on the folio wait, as during a move. Programs fault again
 //! afterwards, because no entry is kept. Pins stay: they are counted at the head.
@@ -17,20 +17,20 @@
 use super::super::Vm;
 use crate::account::Event;
 use crate::addr::{BlockId, ObjectPages, Order};
-use crate::frame::{DescSpares, Fill, FormerDescs, FrameKind, NR_OF_TAILS, OutOfFrames};
+use crate::frame::{Fill, FrameList, OutOfFrames, nr_frames_of_tails};
 use crate::lock::lock_word;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::policy::folio::around;
 use crate::source::handle::SharedObject;
-use crate::source::slot::ObjectPage;
+use crate::source::slot::{ObjectPage, PageFrame};
 use crate::space::vma::ObjectId;
 
 /// Why the descriptors of a folio's tails stay as they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TailDescsRefusal {
-    /// The object has no folio of 2 MiB at this page.
+    /// The object has no folio of 2 MiB or 1 GiB at this page.
     NoFolio,
     /// They are free already, or there.
     Unchanged,
@@ -55,7 +55,7 @@ impl TailDescsRefusal {
 impl core::fmt::Display for TailDescsRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
-            TailDescsRefusal::NoFolio => "page: should be one of a folio of 2 MiB",
+            TailDescsRefusal::NoFolio => "page: should be one of a folio of 2 MiB or 1 GiB",
             TailDescsRefusal::Unchanged => "page: its folio is like that already",
             TailDescsRefusal::InMetadata => "page: the descriptors lie in frames that have none",
             TailDescsRefusal::NoFrames => "page: there are no frames for the descriptors",
@@ -65,8 +65,8 @@ impl core::fmt::Display for TailDescsRefusal {
 impl core::error::Error for TailDescsRefusal {}
 
 impl<M: Machine> SharedObject<'_, M> {
-    /// Makes the frames free memory that have the descriptors of the tails of the 2 MiB folio that `page`,
-    /// a number, lies in. Gives their number. Mappings of the folio are emptied, and fault again. Pins stay.
+    /// Makes the frames free memory that have the descriptors of the tails of the folio of 2 MiB or 1 GiB that
+    /// `page`, a number, lies in. Gives their number: 3, or 2,047. Mappings of the folio are emptied, and fault again. Pins stay.
     ///
     /// Whatever takes the folio apart needs the descriptors. A folio that ends obtains frames for them, or
     /// keeps as many of its own. A folio that a hole would cut stays whole where there are none.
@@ -113,76 +113,106 @@ impl<M: Machine> Vm<M> {
     fn try_free_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
-        let lacks_tail_descs = self.with_large_folio(id, page, |b| self.frames.lacks_tail_descs(b));
-        if lacks_tail_descs.ok_or(TailDescsRefusal::NoFolio)? {
+        let found = self.with_large_folio(id, page, |head| (head, self.frames.lacks_tail_descs(BlockId::of(head.pfn))));
+        let (head, lacks_tail_descs) = found.ok_or(TailDescsRefusal::NoFolio)?;
+        if lacks_tail_descs {
             return Err(TailDescsRefusal::Unchanged);
         }
-        let pages = ObjectPages::from(around(page, Order::PMD));
+        let pages = ObjectPages::from(around(page, head.order));
         self.object_bar(id, pages);
         self.grace_everywhere();
         self.wait_for_moves(id, pages);
         if self.object_was_mapped(id, pages) {
             self.unmap_object_pages(id, pages, Why::Migrate);
         }
-        let former = self.object_unbar(id, pages, &|b| self.frames.drop_tail_descs(b));
+        let former = self.object_unbar(id, pages, &|head| self.drop_tail_descs(head.pfn, head.order));
         let former = former.ok_or(TailDescsRefusal::NoFolio)?.ok_or(TailDescsRefusal::InMetadata)?;
-        Ok(self.free_when_unseen(&former))
+        Ok(self.free_when_unseen(former))
     }
 
     /// Whoever has found them is in a section: no entry of the tails was left.
-    pub(crate) fn free_when_unseen(&self, former: &FormerDescs) -> u64 {
+    pub(crate) fn free_when_unseen(&self, former: FrameList) -> u64 {
         self.grace_everywhere();
         self.free_former_descs(former)
     }
 
     fn try_restore_tail_descs(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         self.assert_outside();
-        let spares = self.with_reclaim(&mut || self.reserved_spares()).map_err(|_| TailDescsRefusal::NoFrames)?;
-        self.restore_with(id, page, &spares)
-    }
-
-    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs), for who reclaims memory himself.
-    pub(crate) fn restore_tail_descs_if_free(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
-        let spares = self.reserved_spares().map_err(|_| TailDescsRefusal::NoFrames)?;
-        self.counted(Event::TailDescsRestored, self.restore_with(id, page, &spares))
-    }
-
-    /// The frames are used, or go back.
-    fn restore_with(&self, id: ObjectId, page: u64, spares: &DescSpares) -> Result<u64, TailDescsRefusal> {
-        let _resize = lock_word(&self.object(id).resize, &self.machine);
-        let restored = self.with_large_folio(id, page, |b| {
-            let lacks_tail_descs = self.frames.lacks_tail_descs(b);
-            if lacks_tail_descs {
-                self.make_whole(b, spares);
+        loop {
+            let order = self.order_of_large(id, page).ok_or(TailDescsRefusal::NoFolio)?;
+            let spares = self.with_reclaim(&mut || self.reserved_spares(order));
+            let spares = spares.map_err(|_| TailDescsRefusal::NoFrames)?;
+            match self.restore_with(id, page, order, spares)? {
+                0 => {}
+                nr_frames => return Ok(nr_frames),
             }
-            lacks_tail_descs
+        }
+    }
+
+    /// Of the folio that the page lies in, as far as a look goes.
+    fn order_of_large(&self, id: ObjectId, page: u64) -> Option<Order> {
+        let section = self.section();
+        match self.object_slot(section.inside(), id, page).page() {
+            ObjectPage::Frame(frame) | ObjectPage::Leaving(frame) => Some(frame.order).filter(|of| *of >= Order::PMD),
+            _ => None,
+        }
+    }
+
+    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs) of 2 MiB, for who reclaims memory himself.
+    pub(crate) fn restore_tail_descs_if_free(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
+        let spares = self.reserved_spares(Order::PMD).map_err(|_| TailDescsRefusal::NoFrames)?;
+        self.counted(Event::TailDescsRestored, self.restore_with(id, page, Order::PMD, spares))
+    }
+
+    /// The frames are used, or go back. How many: 0 if the folio has another order by now.
+    fn restore_with(
+        &self,
+        id: ObjectId,
+        page: u64,
+        order: Order,
+        mut spares: FrameList,
+    ) -> Result<u64, TailDescsRefusal> {
+        let _resize = lock_word(&self.object(id).resize, &self.machine);
+        let found = self.with_large_folio(id, page, |head| {
+            let lacks_tail_descs = self.frames.lacks_tail_descs(BlockId::of(head.pfn));
+            if lacks_tail_descs && head.order == order && order == Order::PMD {
+                self.make_whole(head.pfn, order, &mut spares);
+            }
+            (head, lacks_tail_descs)
         });
-        if restored != Some(true) {
-            spares.iter().for_each(|pfn| self.give_back(*pfn, Fill::Fixed));
-        }
-        match restored {
-            Some(true) => Ok(NR_OF_TAILS as u64),
-            Some(false) => Err(TailDescsRefusal::Unchanged),
+        let result = match found {
             None => Err(TailDescsRefusal::NoFolio),
-        }
+            Some((_, false)) => Err(TailDescsRefusal::Unchanged),
+            Some((head, true)) if head.order != order => Ok(0),
+            Some((head, true)) => {
+                // One of 1 GiB does not move: it need not be done in the section.
+                if order > Order::PMD {
+                    self.make_whole(head.pfn, order, &mut spares);
+                }
+                Ok(nr_frames_of_tails(order))
+            }
+        };
+        self.give_back_spares(spares);
+        result
     }
 
     /// In use from now on, so that nothing is held under the lock.
-    fn reserved_spares(&self) -> Result<DescSpares, OutOfFrames> {
-        let get = &mut |source: &crate::frame::Source<'_, M>| self.desc_spares(&mut || source.frame(Fill::Fixed));
-        let (spares, _held) = self.obtain_all(get)?;
-        spares.iter().for_each(|pfn| self.frames.desc(*pfn).assign(FrameKind::Reserved, 0, 0, 0));
-        Ok(spares)
+    fn reserved_spares(&self, order: Order) -> Result<FrameList, OutOfFrames> {
+        let nr = nr_frames_of_tails(order);
+        let get = &mut |source: &crate::frame::Source<'_, M>| self.desc_spares(nr, &mut || source.frame(Fill::Fixed));
+        self.obtain_all(get).map(|(spares, _held)| spares)
     }
 
-    /// Calls `f` with the block that the folio of that page fills, in a section in which it stays there:
+    /// Calls `f` with the head of the folio of whole blocks of that page, in a section in which it stays there:
     /// whoever begins to move it waits for the section, and one who moves it already is waited for. Under
     /// `resize`.
-    fn with_large_folio<T>(&self, id: ObjectId, page: u64, f: impl FnOnce(BlockId) -> T) -> Option<T> {
+    fn with_large_folio<T>(&self, id: ObjectId, page: u64, f: impl FnOnce(PageFrame) -> T) -> Option<T> {
         loop {
             let section = self.section();
             match self.object_slot(section.inside(), id, page).page() {
-                ObjectPage::Frame(frame) if frame.order == Order::PMD => return Some(f(BlockId::of(frame.pfn))),
+                ObjectPage::Frame(frame) if frame.order >= Order::PMD => {
+                    return Some(f(PageFrame { pfn: frame.head(), ..frame }));
+                }
                 ObjectPage::Leaving(_) => {}
                 _ => return None,
             }
