@@ -1,4 +1,4 @@
-//! What can go wrong in an experiment, and the exit code that says so.
+//! The errors of experiments, and their exit codes.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -1,8 +1,7 @@
-//! The `softfault` command: the experiments, one subcommand each, and a tour of
-//! them when it is called without any.
+//! The `softfault` command: one subcommand for each experiment. Without a subcommand it runs a tour.
 //!
-//! A subcommand is a folder with an `Options` (what may be typed) and files that measure, compute and print.
-//! Most are an `Experiment` for their options: `bench` has that trait and the runner of all of them.
+//! A subcommand is a folder with `Options` (its command line) and files that measure, compute and print.
+//! Most implement `Experiment` for their options; `bench` has that trait and the runner.
 //!
 //! | exit code | meaning |
 //! | --- | --- |
@@ -10,7 +9,7 @@
 //! | 1 | an experiment could not be run, or a check inside it failed |
 //! | 2 | an argument is wrong; the message names it and says what it should be |
 //!
-//! `softfault run` and `softfault compare` have the program's exit code instead; see their help.
+//! `softfault run` and `softfault compare` return the program's exit code instead; see their help.
 
 mod anon_w_seq;
 mod bench;
@@ -38,19 +37,19 @@ Examples:
   softfault                                    a tour of under a minute
   softfault pft -g 1 -r 5 -t 1,2               the table of 2004, four fault-locking modes and this host's Linux
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed --fault-locking split,lockfree
-  softfault conflicts --cpus 512               which cache lines do CPUs fight for in a fault?
-  softfault clear-huge                         the orders of 2017 and 2026 for clearing a huge page, and ours
-  softfault largepages --size 0.5              what do 2 MiB pages save? the program of 2011
-  softfault anon-w-seq --processes 2           what these orders do for programs that write their memory
-  softfault fragment --share 50                memory without whole 2 MiB blocks, and a program in it
-  softfault growth                             does a call cost more in a terabyte, on 512 CPUs?
+  softfault conflicts --cpus 512               which cache lines move between CPUs in a fault?
+  softfault clear-huge                         orders of clearing a huge page: 2017, 2026 and ours
+  softfault largepages --size 0.5              what 2 MiB pages save: the program of 2011
+  softfault anon-w-seq --processes 2           these orders and programs that write their memory
+  softfault fragment --share 50                a program in memory without free 2 MiB blocks
+  softfault growth                             whether a call costs more in a terabyte, on 512 CPUs
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
   softfault compare -- ./hello                 the same program there and on Debian's Linux, timed
-  softfault shell                              busybox on the reference kernel, to poke at it
+  softfault shell                              busybox on the reference kernel
 
-Every subcommand explains its columns and its keys: softfault pft --help";
+Each subcommand explains its columns and JSON keys: softfault pft --help";
 
-/// Experiments with the Softfault virtual-memory subsystem, beside this host's Linux.
+/// Experiments with the Softfault virtual-memory subsystem, compared with this host's Linux.
 #[derive(Parser)]
 #[command(name = "softfault", version, after_help = EXAMPLES)]
 struct Cli {
@@ -60,19 +59,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// First-touch page faults per second: the experiment of 2004, rerun here
+    /// First-touch page faults per second: the experiment of 2004
     Pft(pft::Options),
-    /// Cache lines that CPUs take from each other while they fault, counted for up to 512 CPUs
+    /// Count the cache lines that move between CPUs in page faults, for up to 512 CPUs
     Conflicts(conflicts::Options),
-    /// Clearing and copying a 2 MiB page: GB/s of each order, and how warm it leaves what is touched next
+    /// Clear and copy 2 MiB pages: GB/s of each order, and the latency of the loads that follow
     ClearHuge(clear_huge::Options),
-    /// A memset of fresh memory, with and without huge pages: the experiment of 2011, rerun here
+    /// memset of fresh memory with and without huge pages: the experiment of 2011
     Largepages(largepages::Options),
-    /// Processes that write their own memory, each 2 MiB of it cleared first: the experiment of 2017
+    /// Processes that clear and write memory, 2 MiB at a time: the experiment of 2017
     AnonWSeq(anon_w_seq::Options),
-    /// Memory fragmented on purpose, how far it is, and what huge pages cost a program there
+    /// Fragment memory, measure the fragmentation, and time a program with and without huge pages
     Fragment(fragment::Options),
-    /// Words that a call touches: does it cost more in a terabyte on 512 CPUs than in a gigabyte on one?
+    /// Count the words that each call touches, in machines of 1 GiB to 1 TiB with 1 to 512 CPUs
     Growth(growth::Options),
     /// Run a static Linux program on the reference kernel, in QEMU
     Run(run::RunOptions),
@@ -84,7 +83,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        // Its exit code is the program's, whatever that means.
+        // These return the program's exit code.
         Some(Command::Run(options)) => return run::main(&options),
         Some(Command::Shell(options)) => return shell::main(&options),
         Some(Command::Compare(options)) => return compare::main(&options),

@@ -1,4 +1,4 @@
-//! What the experiments need of the host: pinning, CPU time, fresh mappings.
+//! The host's services for experiments: pinning, CPU time, fresh mappings.
 //!
 //! One of the lab's files with `unsafe`; its invariants:
 //! - **L1** a system call is given pointers to live values of the type that it

@@ -1,13 +1,13 @@
 //! A program in an address space of the hosted machine, at the speed of this CPU.
 //!
-//! A page fault is a call of `handle_fault`; the program's stores go straight to
-//! the frame that the page then has. Which frame that is the core is asked
-//! through `translate`: a walk of the tables, which hardware does, too.
+//! A page fault is a call of `handle_fault`. The program's stores go straight to the
+//! page's frame, which the core's `translate` finds by a walk of the tables, as
+//! hardware would.
 //!
 //! One of the lab's files with `unsafe`:
-//! - **L8** a [`Piece`] is memory that one thread has for itself: part of a
-//!   `Mapping`, or frames that a private mapping named when the core was asked;
-//!   there is no call into the core between that and the piece's last use.
+//! - **L8** a [`Piece`] is memory of one thread: part of a `Mapping`, or frames that
+//!   `translate` gave for a private mapping. The thread calls no other function of
+//!   the core between that call and the last use of the piece.
 
 use crate::bench::bind;
 use crate::error::LabError;

@@ -1,5 +1,5 @@
-//! What `softfault` does without arguments: shows a newcomer the main job in
-//! under a minute, with real measurements, smaller than those of the README.
+//! The tour, which `softfault` runs without arguments: under a minute, with real
+//! measurements that are smaller than those of the README.
 
 use crate::bench::{self, Report, typed};
 use crate::conflicts;

@@ -1,6 +1,5 @@
-//! `softfault anon-w-seq`: processes that each write their own memory in
-//! sequence, every 2 MiB of it cleared first in the order under test: the
-//! experiment of 2017.
+//! `softfault anon-w-seq`, the experiment of 2017: processes write their own memory in
+//! sequence. Each 2 MiB is first cleared in the order under test.
 //!
 //! ```text
 //! options ──> crew (the processes) ──> rows ──> output

@@ -1,4 +1,4 @@
-//! The table, the figures beside those of 2017, JSON and the plot.
+//! The table, the comparison with 2017, JSON and the plot.
 
 use super::rows::{Report, Row};
 use super::work::Work;

@@ -1,4 +1,4 @@
-//! What the processes do in a run.
+//! The work of one process in a run.
 
 use softfault::clear::ClearOrder;
 use std::fmt;

@@ -1,8 +1,8 @@
-//! One of the processes: does what it reads on standard input, a line a run, and
-//! writes the nanoseconds from the common start to its end on standard output.
+//! One of the processes. It reads one line on standard input for each run, and writes
+//! the nanoseconds from the common start to its own end on standard output.
 //!
-//! Its own memory is made and touched before it says that it is ready, so that a
-//! run times clearing and writing and nothing else.
+//! It maps and touches its memory before it reports that it is ready, so a run times
+//! only clearing and writing.
 
 use super::options::Options;
 use super::work::Work;

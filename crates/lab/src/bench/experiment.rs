@@ -1,10 +1,10 @@
-//! The shape of an experiment, and the one runner that all of them share.
+//! The `Experiment` trait and the runner that all experiments share.
 //!
 //! ```text
 //! check ──> set_up ──> jobs ──> sample, in a random order within each repetition ──> report ──> text, json, chart
 //! ```
-//! An experiment says what it runs and what its samples come to. Memory, seed, order, progress and output belong to
-//! the runner.
+//! An experiment defines its jobs and reduces its samples to a report. The runner owns memory checks, seed, order,
+//! progress and output.
 
 use super::chart::Chart;
 use super::json::Lines;

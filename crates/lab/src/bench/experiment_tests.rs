@@ -1,4 +1,4 @@
-//! A whole experiment as small as one can be, and that the runner keeps its promises to it.
+//! The smallest whole experiment, and what the runner guarantees it.
 
 use super::super::chart::{Better, Places, Scale, Series, Whose};
 use super::super::options::{Repeated, defaults};

@@ -1,4 +1,4 @@
-//! The memory that an experiment takes, checked before anything runs.
+//! Checks the memory that an experiment needs before it runs.
 
 use crate::error::LabError;
 

@@ -1,9 +1,8 @@
-//! What all experiments share: their shape and its runner, tables, JSON, plots, options; the machine that the rows of
-//! an experiment share.
+//! Shared by all experiments: the `Experiment` trait and its runner, tables, JSON, plots, options, and the machine on
+//! which an experiment runs its rows.
 //!
-//! It knows no experiment. A new one is its options and their help, an [`Experiment`] for them, a [`Report`], and a line in
-//! `main.rs`;
-//! `experiment_tests.rs` has a whole one.
+//! It names no experiment. A new experiment needs options with their help, an [`Experiment`] implementation, a [`Report`]
+//! and a line in `main.rs`; `experiment_tests.rs` has a whole one.
 
 mod arena;
 mod chart;

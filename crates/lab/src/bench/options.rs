@@ -1,10 +1,10 @@
-//! Options that several experiments have.
+//! Options that several experiments share.
 
 use clap::{Arg, Args, Parser, ValueEnum};
 use softfault::FaultLocking;
 use std::path::{Path, PathBuf};
 
-/// The options of an experiment that repeats its jobs; [`defaults`] has those that differ.
+/// The options of an experiment that repeats its jobs; [`defaults`] sets what differs.
 #[derive(Args, Debug, Clone)]
 pub struct Repeated {
     /// Repetitions of every row
@@ -28,16 +28,16 @@ pub struct Once {
     seed: u64,
 }
 
-/// What these options say to the runner.
+/// The runner's settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
     /// Repetitions of each job.
     pub reps: u32,
     /// Seed of the order within a repetition.
     pub seed: u64,
-    /// Lines of JSON instead of text.
+    /// Print JSON lines instead of text.
     pub json: bool,
-    /// The file of the plot.
+    /// File to write the plot to.
     pub plot: Option<&'a Path>,
 }
 
@@ -55,7 +55,7 @@ impl Once {
     }
 }
 
-/// What differs between experiments: the defaults of `--reps` and `--seed`, and what `--plot` draws. For
+/// Sets what differs between experiments: the defaults of `--reps` and `--seed`, and the help of `--plot`. For
 /// `Command::mut_args`.
 pub fn defaults(reps: &'static str, seed: &'static str, plot: &'static str) -> impl Fn(Arg) -> Arg {
     move |arg| match arg.get_id().as_str() {
@@ -66,12 +66,12 @@ pub fn defaults(reps: &'static str, seed: &'static str, plot: &'static str) -> i
     }
 }
 
-/// What stands beside our rows.
+/// What to compare with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Against {
-    /// The host's kernel
+    /// This host's Linux
     Linux,
-    /// Nothing but historic figures
+    /// Only historic figures
     None,
 }
 
@@ -79,7 +79,7 @@ pub enum Against {
 ///
 /// # Panics
 ///
-/// Ends the process where the line is wrong: it is for lines in this program.
+/// Ends the process if the line is wrong: only for lines that this program contains.
 pub fn typed<T: Args>(line: &str) -> T {
     #[derive(Parser)]
     struct Typed<T: Args> {
@@ -89,19 +89,19 @@ pub fn typed<T: Args>(line: &str) -> T {
     Typed::parse_from(line.split_whitespace()).options
 }
 
-/// The name of a plot.
+/// Parses the file name of a plot.
 fn parse_svg(text: &str) -> Result<PathBuf, String> {
     if text.ends_with(".svg") { Ok(text.into()) } else { Err("should be the name of a file that ends in .svg".into()) }
 }
 
-/// Some memory.
+/// Parses an amount of memory in GiB.
 pub fn parse_gib(text: &str) -> Result<f64, String> {
     let wanted = "should be a number of GiB from 0.001 to 16384, such as 1 or 0.25";
     let gib: f64 = text.parse().map_err(|_| wanted.to_string())?;
     if (0.001..=16384.0).contains(&gib) { Ok(gib) } else { Err(wanted.into()) }
 }
 
-/// One fault-locking mode by its name.
+/// Parses the name of a fault-locking mode.
 pub fn parse_fault_locking(text: &str) -> Result<FaultLocking, String> {
     FaultLocking::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| {
         let names: Vec<&str> = FaultLocking::ALL.iter().map(|d| d.name()).collect();

@@ -1,7 +1,7 @@
-//! What is said of several measurements of one thing.
+//! Median, spread and ratios of repeated measurements.
 //!
-//! Ratios pair samples of one repetition, and the median of the pairs is taken: the host's speed drifts by more than
-//! the differences of interest.
+//! A ratio is the median over the ratios of samples of the same repetition: the host's speed drifts by more than the
+//! differences of interest.
 
 /// The middle value, or the mean of the two in the middle.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Text tables.
 
 use super::stats::Figure;
 use comfy_table::{CellAlignment, Table, presets};

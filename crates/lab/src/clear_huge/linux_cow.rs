@@ -1,5 +1,5 @@
-//! The host's copy-on-write of huge memory, in a process of its own: who forks
-//! makes all of its memory copy-on-write, and our pages should not be.
+//! The host's copy-on-write of huge pages, in a separate process: fork makes all memory of
+//! the calling process copy-on-write, and our pages must not be.
 
 use super::work::Sample;
 use crate::clearing::linux::{self, Fresh};

@@ -1,6 +1,6 @@
-//! Everything that is timed, and what is done right before and after it.
+//! The timed code, and the steps directly before and after it.
 //!
-//! A sample makes the page dirty and cold, stops the time of the clear, and of the loads that follow it.
+//! A sample makes the page dirty and cold, then times the clear and the loads that follow.
 
 use super::linux_cow::Cow;
 use super::place::{DISTANCES, Place};

@@ -1,5 +1,5 @@
-//! `softfault clear-huge`: how fast each order clears (or copies) a 2 MiB page,
-//! and how warm it leaves what the program touches next.
+//! `softfault clear-huge`: how fast each order clears (or copies) a 2 MiB page, and how
+//! fast the program's next loads are.
 //!
 //! ```text
 //! options ──> measure (timed) ──> rows ──> table, output

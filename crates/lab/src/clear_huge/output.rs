@@ -1,4 +1,4 @@
-//! JSON and the plot: nanoseconds a line over the distance from the fault.
+//! JSON and the plot: nanoseconds per line over the distance from the fault.
 
 use super::place::DISTANCES;
 use super::rows::{Report, Row, Touch};

@@ -1,4 +1,4 @@
-//! Where a fault is, and how far from it the program goes on.
+//! The faulting sub-page, and the distance of the loads from it.
 
 use crate::clearing::NR_SUBPAGES;
 

@@ -16,26 +16,26 @@ pub const CPU_DEFAULT: &str = "max";
 const LINUX_BYTES: u64 = 128 << 20;
 
 const HELP: &str = "\
-Both systems boot in the same QEMU, with the same CPUs, memory and files, in turns. On both, a child first touches most
-of the memory, twice, so that neither pays for what QEMU's host has not provided yet. Then PROGRAM is run and timed from
-fork to wait4. Its output goes to files in the machine's memory meanwhile; it is printed once, as are its errors and its
-exit status, as `softfault run` does; with --json it goes to standard error. Figures are medians over the boots;
-spread is (slowest - fastest) / median of the wall time; ratio is Linux over the reference kernel for the time, the
-reference kernel over Linux for --rate: above 1, the reference kernel is ahead.
+Both systems boot alternately in the same QEMU, with the same CPUs, memory and files. First a child touches most of the
+memory twice, so that the host has provided it. Then PROGRAM runs, timed from fork to wait4. Its output goes to files in
+the machine's memory and is printed once, with its exit status, as by `softfault run`; with --json, to standard error.
 
-Linux is Debian's linux-image-cloud-amd64, fetched by apt-get and unpacked into $XDG_CACHE_HOME or ~/.cache, never
-installed; it boots with init_on_alloc=0 and mitigations=off unless told otherwise. Both boot with
-transparent_hugepage=never, or what --thp says; --append is for the reference kernel alone.
+Figures are medians over the boots. spread is (slowest - fastest) / median of the wall time. ratio is Linux over the
+reference kernel for times, and the reference kernel over Linux for --rate: above 1, the reference kernel is faster.
 
---icount measures no program but counts instructions that the systems take for a fault, a munmap, a fork; the same in
-each run, on any host. A write fault is counted without the 512 steps of `rep stosq` that clear the page.
+Linux is Debian's linux-image-cloud-amd64. apt-get downloads it; it is unpacked into $XDG_CACHE_HOME or ~/.cache and
+not installed. It boots with init_on_alloc=0 and, by default, mitigations=off. Both systems boot with
+transparent_hugepage=never, or as --thp says. --append applies to the reference kernel only.
+
+--icount runs no program. It counts the instructions that each system takes for a fault, a munmap and a fork. The
+counts are the same in each run and on any host. A write fault excludes the 512 steps of `rep stosq` that clear the page.
 
 --json: an object per system with `system`, `wall_s`, `user_s`, `system_s`, `minor_faults`, `major_faults`,
 `max_rss_kib`, `spread`, `rate` (with --rate), then one with `ratio_wall` and `ratio_rate`; null if the program's exit
 statuses differ.
 
---timeout is for each boot. Exit codes: the program's, and those of softfault run: 2 for wrong arguments, 250 to 253
-for failures of the machine.
+--timeout applies to each boot. Exit codes: the program's, or those of softfault run: 2 for a wrong argument, 250 to 253
+for a failure of the machine.
 
 Examples:
   softfault compare -- ./fork_loop 100                      wall, user and system time, faults, peak memory
@@ -66,15 +66,15 @@ pub struct Options {
     #[command(flatten)]
     pub machine: MachineOptions,
 
-    /// Boots of each system
+    /// Number of boots of each system
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub reps: u32,
 
-    /// Runs of the program in each boot, whose median counts
+    /// Runs of the program in each boot; the median counts
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub inner: u32,
 
-    /// A Debian package with another Linux kernel
+    /// Debian package of another Linux kernel
     #[arg(long, value_name = "FILE.deb")]
     pub linux: Option<PathBuf>,
 
@@ -82,27 +82,27 @@ pub struct Options {
     #[arg(long, value_name = "WHEN", default_value = "never")]
     pub thp: HugePages,
 
-    /// Linux's mitigations of the CPU's leaks
+    /// Linux's mitigations of CPU vulnerabilities
     #[arg(long, value_name = "HOW", default_value = "off")]
     pub mitigations: Mitigations,
 
-    /// QEMU's CPU model for both
+    /// QEMU's CPU model for both systems
     #[arg(long, value_name = "MODEL", default_value = CPU)]
     pub cpu: String,
 
-    /// The CPU model `max`, with which QEMU emulates Linux's clearing a byte at a time: an artefact, and labelled so
+    /// Use CPU model `max`: QEMU then emulates Linux's page clearing a byte at a time, an artefact that the output names
     #[arg(long, conflicts_with = "cpu")]
     pub cpu_default: bool,
 
-    /// Boot one of the systems only
+    /// Boot only this system
     #[arg(long, value_name = "SYSTEM")]
     pub only: Option<System>,
 
-    /// A regular expression that finds a rate in the program's output: its first group, where it matches last
+    /// Regular expression for a rate in the program's output: the first group of the last match
     #[arg(long, value_name = "REGEX", value_parser = parse_rate)]
     pub rate: Option<Regex>,
 
-    /// Print JSON, an object per line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 
@@ -114,7 +114,7 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["command", "rate", "plot", "inner", "reps", "files", "root"])]
     pub icount: bool,
 
-    /// The program, as it is called inside the machine or on this host, and its arguments
+    /// The program (a path in the machine or on this host) and its arguments
     #[arg(last = true, required_unless_present = "icount", value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }

@@ -1,5 +1,5 @@
-//! `softfault conflicts`: which cache lines CPUs take from each other while they
-//! fault, counted for as many CPUs as the core knows.
+//! `softfault conflicts`: counts the cache lines that move between CPUs in page faults, for
+//! up to 512 CPUs.
 //!
 //! ```text
 //!                history: how memory came to be what it is, where it has aged

@@ -1,4 +1,4 @@
-//! What may be typed after `softfault conflicts`.
+//! The command line of `softfault conflicts`.
 
 use crate::bench::parse_fault_locking;
 use crate::error::LabError;
@@ -8,45 +8,40 @@ use softfault::FaultLocking;
 
 const HELP: &str = "\
 What is counted
-  CPUs are simulated: one thread takes turns as each of them, one fault a turn, all in one address space.
-  The core's own sources run, compiled a second time so that every atomic operation is noted with the
-  64-byte cache line it falls on.
-  transfer   a write to a line that was last written by another CPU: the line has to travel
-  read miss  a read of a line last written by another CPU, where the reader has neither read nor written
-             it since that write
-  Both are per 1,000 faults. Counting begins before the first fault, so that each CPU's first refill is in it;
-  lines written while the machine was set up count as written by CPU 0.
-  Which cells travelled is told by structure and field.
+  CPUs are simulated: one thread acts as each CPU in turn, one fault per turn, all in one address space. The
+  core's sources are compiled a second time so that each atomic operation records its 64-byte cache line.
+  transfer   a write to a line that another CPU wrote last: the line moves between caches
+  read miss  a read of a line that another CPU wrote last, and that the reader has not accessed since
+  Both are per 1,000 faults. Counting begins before the first fault and so includes each CPU's first refill.
+  Lines written during setup count as written by CPU 0. The output names the structure and field of each line.
 
 Frames
-  fresh  all memory is free and was never used, as after a boot
-  aged   the same CPUs have used all of it before: each has filled its share, one page a turn, and given back
-         8 pages of every 64, picked at random. Who wrote a line last, that history says. The default is 4,096
-         touches then, since it takes eight times the memory.
+  fresh  all memory is free and unused, as after a boot
+  aged   each CPU has filled its share of memory, one page per turn, and freed 8 random pages of each 64. That
+         history determines who wrote a line last. It takes eight times the memory: the default is 4,096 touches.
 
-What it cannot see
-  Bytes of the pages themselves (zeroing), and anything but atomic cells; the core keeps all that CPUs
-  share in such cells, and `cargo xtask check` sees to it. No clock: turns are strictly fair, which real
-  CPUs are not.
+Limits
+  The recorder sees only atomic cells: not the bytes of pages, so not zeroing. The core keeps everything that
+  CPUs share in atomic cells; `cargo xtask check` enforces that. There is no clock: turns are strictly fair.
 
 Layouts: which pages belong to which CPU
-  own-table    each CPU has a stretch of its own, aligned to 2 MiB: its own leaf tables
-  chunks       stretches of 64 pages, dealt out in turn: leaf tables are shared, lines of entries are not
-  interleaved  single pages, dealt out in turn: 8 entries share a line, so travelling lines cannot be avoided
-  same-object  each CPU runs an address space of its own, and all map the same shared object: every CPU touches
-               every page of it, in the same order. The default is 512 touches then, 2 MiB
+  own-table    one range per CPU, aligned to 2 MiB: each CPU has its own leaf tables
+  chunks       64 pages to each CPU in turn: CPUs share leaf tables, but not lines of entries
+  interleaved  one page to each CPU in turn: 8 entries share a line, so transfers are unavoidable
+  same-object  each CPU runs its own address space; all map one shared object, and every CPU touches all of its
+               pages in the same order. The default is 512 touches (2 MiB)
 
 Pages
-  small         4 KiB each
-  16K ... 1M    a size between, a power of two: every fault maps so many adjacent frames. Layouts count in pages of
-                the size. The default is as many touches as take the memory of 32,768 small pages, 512 at least.
-  huge          2 MiB each: every fault maps a whole block, zero as after a boot. Layouts count in huge pages, so
-                that own-table is 1 GiB for each CPU. The default is 512 touches then.
+  small         4 KiB
+  16K ... 1M    a power of two: each fault maps that many bytes of adjacent frames. Layouts count in pages of that
+                size. The default number of touches takes the memory of 32,768 small pages, at least 512 touches.
+  huge          2 MiB: each fault maps a whole block, zero as after a boot. Layouts count in huge pages: own-table
+                takes 1 GiB for each CPU. The default is 512 touches.
 
 JSON
-  One object: cpus, layout, discipline, frames, pages, touches, transfers_per_1000_faults,
-  read_misses_per_1000_faults, worst (a list of structure, field and transfers_per_1000_faults, the
-  worst first), and experiment, value, unit, which every experiment has.
+  One object with the keys cpus, layout, discipline, frames, pages, touches, transfers_per_1000_faults,
+  read_misses_per_1000_faults, worst (a list of structure, field and transfers_per_1000_faults, the worst
+  first), experiment, value and unit.
 
 Examples:
   softfault conflicts --cpus 512
@@ -57,22 +52,22 @@ Examples:
 /// Which pages belong to which CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Layout {
-    /// A stretch of its own for each CPU, aligned to 2 MiB
+    /// One range per CPU, aligned to 2 MiB
     OwnTable,
-    /// 64 pages at a time, dealt out in turn
+    /// 64 pages to each CPU in turn
     Chunks,
-    /// Single pages, dealt out in turn
+    /// One page to each CPU in turn
     Interleaved,
-    /// The same pages for all, of one object that each maps in a space of its own
+    /// The same pages for all CPUs, of one object that each maps in its own space
     SameObject,
 }
 
-/// In which state memory is when the first fault comes.
+/// The state of memory at the first fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Frames {
-    /// All of it free, as after a boot
+    /// All memory is free, as after a boot
     Fresh,
-    /// Used by the same CPUs before; what is free lies scattered between what is not
+    /// The same CPUs have used it; free frames are scattered
     Aged,
 }
 
@@ -171,7 +166,7 @@ impl Layout {
     }
 }
 
-/// What may be typed after `softfault conflicts`.
+/// The command line of `softfault conflicts`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = HELP)]
 pub struct Options {
@@ -191,10 +186,10 @@ pub struct Options {
         ("layout", "same-object", "512"), ("frames", "aged", "4096"),
     ]), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub touches: u32,
-    /// State of memory when the first fault comes
+    /// State of memory at the first fault
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
-    /// What a fault maps
+    /// Size of the pages that a fault maps
     #[arg(long, value_name = "SIZE", default_value = "small", value_parser = parse_pages, ignore_case = true)]
     pub pages: Pages,
     /// Print one JSON object instead of text

@@ -1,4 +1,4 @@
-//! What a run comes to, as text and as JSON.
+//! The result of a run as text and as JSON.
 
 use super::options::Options;
 use super::simulate::{Counted, Place};

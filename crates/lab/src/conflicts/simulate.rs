@@ -1,4 +1,4 @@
-//! The run itself: CPUs take turns, each turn one fault, every touch noted.
+//! The simulation: CPUs take turns of one fault each, and every access is recorded.
 
 use super::history;
 use super::lines::{Hot, Lines};

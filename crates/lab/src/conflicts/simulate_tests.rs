@@ -1,4 +1,4 @@
-//! The recorder sees what is there, and what is planted.
+//! The recorder sees the core's accesses, and planted ones.
 
 use super::super::options::{Frames, Layout, parse_pages};
 use super::*;

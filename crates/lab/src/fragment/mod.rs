@@ -1,5 +1,5 @@
-//! `softfault fragment`: memory fragmented on purpose, how far it is, and what a
-//! program pays there for being allowed huge pages that it cannot get.
+//! `softfault fragment`: fragments memory, measures the fragmentation, and times a program
+//! that may use huge pages but finds none.
 //!
 //! ```text
 //! options ──> holders: one frame kept in each block ──> program (timed, twice) ──> reckon

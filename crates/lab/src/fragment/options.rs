@@ -1,4 +1,4 @@
-//! What may be typed after `softfault fragment`.
+//! The command line of `softfault fragment`.
 
 use crate::bench::{Need, Repeated, defaults, parse_gib};
 use crate::error::LabError;
@@ -11,36 +11,36 @@ const GIB: f64 = (1u64 << 30) as f64;
 const LEAST_BYTES: u64 = 32 << 20;
 
 const HELP: &str = "\
-What is done
-  A hosted machine with SIZE of memory, all free. In --share percent of its 2 MiB blocks, picked by chance,
-  one frame is then kept, so that almost as much memory is free as before, but not in blocks:
-    unmovable   one frame at random, taken out of use for good, as a kernel's own data would (the default)
-    --movable   one page of another program, which has filled all memory and given back everything else:
-                compaction may move it out of the way
-  Then a program maps half of what is free, writes all of it (every page a fault), writes it again and reads
-  it, once with enabled=always, which has nothing huge to give, and once with enabled=never, in a random order
+What is measured
+  A hosted machine starts with --size GiB of free memory. Then one frame is kept in --share percent of its
+  2 MiB blocks, chosen at random. Almost all memory stays free, but few blocks are free as a whole:
+    unmovable   (the default) one random frame is taken out of use, like a kernel's own data
+    --movable   one page of another program stays; that program has filled all memory and freed everything
+                else. Compaction can move the page
+  Then a program maps half of the free memory, writes all of it (one fault per page), writes it again and reads
+  it. It runs with enabled=always, where no huge page is available, and with enabled=never, in a random order
   within each repetition. Both must read the same.
 
 Fragmentation index
-  The share of free memory that is of no use to who wants 2^order adjacent, aligned frames: 0 where all free
-  memory is in pieces large enough, 1 where none is. Linux shows it in debugfs as extfrag/unusable_index.
+  The share of free memory that is unusable for 2^order adjacent, aligned frames: 0 if all free memory is in
+  large enough pieces, 1 if none is. Linux has it in debugfs as extfrag/unusable_index.
 
 Columns
-  free       MiB that are free
+  free       free memory in MiB
   index      before and after
   ms         of CPU time, the median over the repetitions, and in brackets (slowest - fastest) / median: the
              first memset (faults and stores), and the whole program
-  huge       part of the program's memory that was mapped by 2 MiB pages
-  compacted  2 MiB blocks that faults made by moving pages out of the way (--movable --defrag always)
-  fallbacks  huge faults that found no block and went on with 4 KiB
-  always / never  the median of the ratios within a repetition; at most 1.10 is the goal
+  huge       share of the program's memory that 2 MiB pages map
+  compacted  2 MiB blocks that faults freed by moving pages (--movable --defrag always)
+  fallbacks  huge faults that found no block and used 4 KiB
+  always / never  the median of the ratios within a repetition; the goal is at most 1.10
 
 JSON
   One object per line: for each order experiment, row (index), kind (movable or unmovable), share_percent,
   order, block_bytes, index_before, index_after; for both programs row (program), enabled, defrag, reps,
   seconds, spread, memset_seconds, memset_spread, huge_share, thp_fault_alloc, thp_fault_fallback,
-  compact_success; at last row (ratio): seconds always over never, spread. Keys that mean nothing on a line
-  are null; value and unit, which every experiment has, are on all.
+  compact_success; last, row (ratio): seconds of always over never, spread. Keys that do not apply to a line
+  are null. All lines have value and unit.
 
 Examples:
   softfault fragment
@@ -48,24 +48,24 @@ Examples:
   softfault fragment --movable --defrag always
   softfault fragment --share 10 --json | jq -r 'select(.row == \"index\") | [.order, .index_after] | @tsv'";
 
-/// What may be typed after `softfault fragment`.
+/// The command line of `softfault fragment`.
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = HELP,
     mut_args(defaults("5", "512", "the index of each order, before and after,")),
-    mut_arg("seed", |seed| seed.help("Seed of what is kept, and of the order of programs within a repetition"))
+    mut_arg("seed", |seed| seed.help("Seed of the kept frames and of the order of programs within a repetition"))
 )]
 pub struct Options {
-    /// Memory of the hosted machine, GiB; fractions are welcome
+    /// Memory of the hosted machine in GiB, fractions allowed
     #[arg(short, long, value_name = "GIB", default_value = "1", value_parser = parse_gib)]
     pub size: f64,
-    /// Keep pages that may be moved, in place of frames that may not
+    /// Keep movable pages instead of unmovable frames
     #[arg(long)]
     pub movable: bool,
-    /// Part of the 2 MiB blocks in which a frame is kept, in percent
+    /// Percent of the 2 MiB blocks in which a frame is kept
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub share: u32,
-    /// What a fault may do for a huge page when there is none
+    /// Effort of a fault that finds no huge page (the defrag knob)
     #[arg(long, value_name = "WORD", default_value = "madvise", value_parser = parse_defrag)]
     pub defrag: Defrag,
     #[command(flatten)]

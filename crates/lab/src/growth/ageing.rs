@@ -1,8 +1,8 @@
-//! Real age: programs map, touch, fork, unmap and end by chance until memory looks as it does after
-//! long use. The other way to age memory is `state`, which has to agree with this one.
+//! Ages memory by use: programs map, touch, fork, unmap and exit at random until memory looks as it
+//! does after long use. `state` sets the bitmaps instead; both have to agree.
 //!
-//! Frames of programs are given back to the host now and then, so that 16 GiB take little of its
-//! memory: nobody ever writes anything into them.
+//! Programs' frames are returned to the host from time to time, so that 16 GiB take little of its
+//! memory: nothing is ever written to them.
 
 use super::options::Config;
 use crate::conflicts::machine::{self, Simulated};

@@ -1,4 +1,4 @@
-//! What one call touches: every word of the core's that it reads or writes, noted by the recorder.
+//! Counts the words of the core that a call reads or writes, with the recorder.
 
 use softfault_recorded::sync::record;
 use std::cell::RefCell;

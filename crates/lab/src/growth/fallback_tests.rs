@@ -1,5 +1,5 @@
-//! A touch for which a larger size is allowed and none is free, over a touch of a small page:
-//! words touched, as the recorder counts them.
+//! Compares the words touched by two faults: one that may use a larger size but finds none free,
+//! and one of a small page.
 
 use super::call::{self, BASE, HUGE_BYTES, PAGE_BYTES};
 use super::count::Counter;

@@ -1,5 +1,5 @@
-//! `softfault growth`: what a call costs in a terabyte on 512 CPUs, over what it costs in a
-//! gigabyte on one.
+//! `softfault growth`: the cost of each call in a terabyte on 512 CPUs, relative to its cost in a
+//! gigabyte on one CPU.
 //!
 //! ```text
 //! options ──> a machine of each size ──> state: bitmaps of blocks, or ageing: by use

@@ -1,4 +1,4 @@
-//! What may be typed after `softfault growth`.
+//! The command line of `softfault growth`.
 
 use crate::bench::{Once, defaults};
 use crate::error::LabError;
@@ -17,49 +17,47 @@ const MOST_AGED_BYTES: u64 = 64 << 30;
 
 const HELP: &str = "\
 What is counted
-  The core's own sources run on simulated CPUs, compiled so that every word that they touch is noted. Each row
-  is called --calls times, each time on a CPU by chance; `steps` are the words that the worst call touched.
-  No call should cost more because memory is larger or there are more CPUs: the goal is at most 2 times the
-  steps of the first machine in every other one.
-  ns is the median of further calls without the recorder, on this host: it shows what steps come to, and has
-  the host's own page faults in it where a call clears memory.
+  The core's sources run on simulated CPUs, compiled so that each access to a shared word is recorded. Each row
+  makes --calls calls, each on a random CPU; `steps` is the number of words that the most expensive call
+  touched. No call should cost more in a larger machine: the goal is at most 2 times the steps of the first
+  machine.
+  ns is the median of further calls without the recorder, on this host. Where a call clears memory, it includes
+  the host's own page faults.
 
 A simulated terabyte
-  Frames that nobody touches take no memory of the host. The state of memory is set in the bitmaps of its
-  2 MiB blocks, as ordinary calls would set them; afterwards the checker recomputes what each block offers and
-  compares the summaries with it, before the calls and after them. The clock stands still, so that no budget of
-  time hides a walk.
+  Untouched frames take no memory of the host. The state of memory is written to the bitmaps of the 2 MiB
+  blocks, as ordinary calls would leave them. Before and after the calls the checker recomputes what each block
+  offers and compares the summaries with it. The clock stands still, so that no time budget hides a walk.
 
 States
-  fresh        all of it free and never used
-  aged         6 % of the blocks whole, 3 % full, in the others short runs of free frames, in few blocks many;
-               some have tables in them. All that is free has to be cleared, and each CPU has run before
-  aged-really  the same by use: programs map, touch, fork, unmap and end by chance until three times as much
-               as all of memory has been touched; up to 64G. Where both are asked for, a table compares them:
-               the goal is 20 % at most
-  full         the last free frames are one block, in the home blocks farthest from the calling CPU
-  fragmented   one frame of every 16 is used, so that there is no run of 64 KiB
+  fresh        all memory is free and unused
+  aged         6 % of the blocks are free, 3 % full; the others have short free runs, and a few have many. Some
+               blocks contain page tables. All free frames have to be cleared, and each CPU has run before
+  aged-really  the same state by real use: programs map, touch, fork, unmap and exit at random until they have
+               touched three times the size of memory; up to 64G. With `aged` as well, a table compares the
+               two; the goal is a difference of at most 20 %
+  full         only one block is free, in the home blocks farthest from the calling CPU
+  fragmented   one frame of each 16 is used: no run of 64 KiB is free
 
 Rows
-  touch        the first touch of a page, in 2 MiB that had no page yet: 4 KiB, 64 KiB or 2 MiB as the knobs of
-               huge pages say. Where there is no frame of the size it falls back, which is what is counted. The
-               address space is one that all CPUs run.
-  refusal      a touch of 4 KiB after the last frame has gone, and one refusal before it: the first one asks each
-               CPU that has had frames since the last refusal, once, and is not counted
+  touch        the first touch of 2 MiB that have no page yet, with pages of 4 KiB, 64 KiB or 2 MiB by the huge
+               page knobs. Where no such frame is free, the fallback is counted. All CPUs run the address space
+  refusal      a touch of 4 KiB with no free frame, after one refusal that is not counted: the first refusal
+               asks each CPU that has had frames since the last one
   fork, exit, munmap, mincore
-               of a process with one CPU, and 64 pages (mincore: 128 of 512, every fourth)
-  collapse     of 2 MiB of which every 16th page is there; a refusal counts, too
-  boot         the beginning, over memory that is zero: only in fresh memory. It lays out the summaries of all memory,
-               and is exempt from the goal; a terabyte should take less than 0.1 s
+               of a process that runs on one CPU and has 64 pages (mincore: 128 of 512, every fourth)
+  collapse     of 2 MiB with every 16th page present; a refusal counts, too
+  boot         the boot in fresh, zeroed memory. It writes the summaries of all memory and is exempt from the
+               goal; a terabyte should take less than 0.1 s
   boot, not zero
-               the same over memory of unknown content: the metadata of 2 GiB is cleared, that of the rest later
+               the same boot over memory of unknown content: it clears the metadata of 2 GiB, later calls the rest
   vmstat, /proc
-               the counters of the system, the resident pages of a process that all CPUs run. They may visit
-               each CPU, and are exempt from the goal; larger memory alone costs them nothing
+               the system's counters, and the resident pages of a process that all CPUs run. They visit each
+               CPU and are exempt from the goal; larger memory alone adds nothing
 
 JSON
-  One object per line, for each row, state and machine: what, state, memory_gib, cpus, steps, ns, and experiment,
-  value, unit, which every experiment has.
+  One object per line for each row, state and machine, with the keys what, state, memory_gib, cpus, steps, ns,
+  experiment, value and unit.
 
 Examples:
   softfault growth
@@ -67,18 +65,18 @@ Examples:
   softfault growth --memory 1G,16G --cpus 1 --state aged,aged-really
   softfault growth --json | jq -r 'select(.what == \"refusal\") | [.state, .memory_gib, .cpus, .steps] | @tsv'";
 
-/// In which state memory is when a call comes.
+/// The state of memory at a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum State {
-    /// All of it free and never used, as after a boot
+    /// All memory is free and unused, as after a boot
     Fresh,
-    /// Used for long: blocks that are full, whole, scattered, and some with frames that stay
+    /// Long use: full blocks, free blocks, scattered free frames, and blocks with page tables
     Aged,
-    /// All used but one block, the last of the home blocks that is farthest from the calling CPU
+    /// All but one block is used: the last of the home blocks farthest from the calling CPU
     Full,
-    /// One frame of every 16 used: plenty is free, and no run of 64 KiB
+    /// One frame of each 16 is used: no run of 64 KiB is free
     Fragmented,
-    /// As aged, by programs that use all of memory for a while; up to 64G
+    /// As aged, made by programs that use all memory; up to 64G
     AgedReally,
 }
 
@@ -95,21 +93,21 @@ impl State {
     }
 }
 
-/// What may be typed after `softfault growth`.
+/// The command line of `softfault growth`.
 #[derive(Args, Debug, Clone)]
 #[command(
     after_help = HELP,
-    mut_args(defaults("1", "12", "how the steps of each row grow")),
+    mut_args(defaults("1", "12", "the growth of the steps of each row")),
     mut_arg("seed", |seed| seed.help("Seed of the CPUs that call"))
 )]
 pub struct Options {
-    /// Sizes of memory: a number and M, G or T, several with commas
+    /// Sizes of memory: numbers with M, G or T, separated by commas
     #[arg(long, value_name = "SIZES", default_value = "1G,16G,256G,1T", value_delimiter = ',', value_parser = parse_size)]
     pub memory: Vec<u64>,
-    /// Numbers of CPUs, several with commas
+    /// Numbers of CPUs, separated by commas
     #[arg(long, value_name = "NUMBERS", default_value = "1,64,512", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=softfault::machine::MAX_CPUS as i64))]
     pub cpus: Vec<u16>,
-    /// States of memory, several with commas
+    /// States of memory, separated by commas
     #[arg(
         long,
         value_enum,
@@ -118,7 +116,7 @@ pub struct Options {
         value_delimiter = ','
     )]
     pub state: Vec<State>,
-    /// Calls of each row that are counted
+    /// Counted calls of each row
     #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub calls: u32,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! JSON, one object per line, and the plot: how many times the first machine's steps each call takes in the others.
+//! JSON, one object per line, and the plot: the steps of each call relative to the first machine.
 
 use super::options::Config;
 use super::report::{MOST_GROWTH, Report};

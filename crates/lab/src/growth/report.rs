@@ -1,4 +1,4 @@
-//! All rows beside each other: how each grows, and whether it may.
+//! The growth of each row, and whether it meets the goal.
 
 use super::options::{Config, State};
 use super::rows::Row;

@@ -1,4 +1,4 @@
-//! The rows: what is called, how often, and what is prepared before each call.
+//! The rows: the call, the number of calls, and the preparation of each.
 
 use super::call::{self, BASE, HUGE_BYTES, OnCpu, PAGE_BYTES, Space, failed};
 use super::count::{Counter, Place};

@@ -1,6 +1,6 @@
-//! The state of memory: set in the bitmaps of blocks, whatever its size.
+//! Sets the state of memory of any size in the bitmaps of its blocks.
 //!
-//! Which bits, block by block, is arithmetic; the hooks of the core set them and tell the summaries.
+//! The bits of each block are computed; hooks of the core set them and update the summaries.
 
 use super::options::State;
 use crate::conflicts::machine::{self, Simulated};

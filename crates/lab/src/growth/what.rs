@@ -1,4 +1,4 @@
-//! The names of the rows, and what is special about each.
+//! The names and special properties of the rows.
 
 /// What is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
-//! The figures of 2011, 3 GiB, in the message of the commit that brought
-//! transparent huge pages into Linux: what the program printed, two runs of each.
+//! The figures of 2011 for 3 GiB: the program's output in the message of the commit that added
+//! transparent huge pages to Linux, two runs of each row.
 
 use super::plan::{NR_ROWS, Row, Thp};
 

@@ -1,6 +1,5 @@
-//! `softfault largepages`: the program that transparent huge pages were shown
-//! with in 2011, on our hosted machine and on the host's Linux, without and with
-//! huge pages.
+//! `softfault largepages`: the program of 2011 that demonstrated transparent huge pages, on
+//! the hosted machine and on the host's Linux, without and with huge pages.
 //!
 //! ```text
 //! options ──> plan ──> ours, linux (timed) ──> reckon ──> table, output

@@ -1,4 +1,4 @@
-//! What may be typed after `softfault largepages`, and whether memory allows it.
+//! The command line of `softfault largepages`, and the check of available memory.
 
 use crate::bench::{Against, Need, Repeated, defaults, parse_gib};
 use crate::clearing::parse_order;
@@ -16,72 +16,72 @@ const SMALLEST_GIB: f64 = 0.25;
 
 const HELP: &str = "\
 What is measured
-  The program that transparent huge pages were shown with in 2011: a memset of fresh memory, so that every
-  page has to be faulted in, two more memsets of the same memory, and twice a write of one byte in each
-  4,096. Each on our hosted machine and on this host's Linux, with 4 KiB pages (off) and with 2 MiB pages
-  (on), all in a random order within each repetition. The program works on at most 2 MiB at a time.
+  The program of 2011 that demonstrated transparent huge pages: a memset of fresh memory, which faults in each
+  page, two more memsets of the same memory, then two passes that write one byte in each 4,096. It runs on the
+  hosted machine and on this host's Linux, with 4 KiB pages (off) and 2 MiB pages (on), in a random order within
+  each repetition. The program works on at most 2 MiB at a time.
 
 Rows
-  memset of fresh memory    page faults and stores; all zeroing falls inside the timed part
-  second, third memset      stores alone; what the TLB costs a memset
-  a byte in each 4,096      in 2011 printed as \"random access tlb miss\"; it is a stride, which the CPU
-                            foresees, and so less of a burden than random access would be
+  memset of fresh memory    page faults and stores; all zeroing is timed
+  second, third memset      stores only: the cost of TLB misses for a memset
+  a byte in each 4,096      \"random access tlb miss\" in 2011. It is a stride, which the CPU prefetches, so
+                            cheaper than random access
   the same again
 
 Columns
-  off, on    milliseconds of CPU time (what others get of the CPU does not count), the median over the
-             repetitions, and in brackets (slowest - fastest) / median
-  on, zeroed the same as on, but that an idle CPU had zeroed all free blocks (Vm::zero_ahead) before the
-             clock started: no zeroing inside the timed part, so never to be compared without saying so
-  hugetlb    later: comes with hugetlbfs
-  2011       as printed then, for 3 GiB, the mean of two runs
+  off, on    milliseconds of the program's CPU time: the median over the repetitions, and in brackets
+             (slowest - fastest) / median
+  on, zeroed as on, with all free blocks zeroed by an idle CPU (Vm::zero_ahead) before the clock starts. No
+             zeroing is timed: say so in every comparison
+  hugetlb    not measured: the library has no hugetlbfs yet
+  2011       as printed in 2011 for 3 GiB, the mean of two runs
 
 Not like for like
-  Ours has no trap: the first row is a call of handle_fault for each page, a walk to its frame, and the
-  stores. The later rows are the speed of this CPU on memory that the host maps by pages of the same size
-  as ours: with one program there is nothing of ours in them. What our tables would cost is in the second
-  table, from an emulated TLB. Linux runs in memory that it has just had in its hands.
+  Ours has no trap: the first row is one handle_fault call for each page, a walk to its frame, and the stores.
+  The later rows run none of the library: they show the speed of this CPU on memory that the host maps with
+  pages of the same size. The second table, from an emulated TLB, shows what our page tables would cost. Linux
+  runs in memory that it has just freed.
 
 Clearing
-  A program that goes on to write the whole page is served best by `runs` or `forward`, which leave it in the
-  caches; the core cannot know that at the first touch and by itself takes what a short measurement finds
-  best for a program that touches little more than it faulted on (`calibrated`; see softfault clear-huge).
+  `runs` and `forward` leave the page in the caches, which suits a program that then writes all of it. The core
+  cannot know that at the first touch. Its default is `calibrated`: the order that a short measurement finds
+  best for a program that touches little more than the faulting address (see softfault clear-huge).
 
 The emulated TLB
   One store to each page, twice, through a TLB of --tlb-entries translations of either size.
   lookups    pages accessed
-  misses     lookups that led to a walk of the tables, in the first pass (cold) and in the second
-  loads      table entries read by hardware that caches none between walks: native, in a guest whose
-             hypervisor maps it by 4 KiB pages (nested 4K), and by 2 MiB pages (nested 2M). A nested walk
-             is two-dimensional: 24 loads with 4 KiB pages on both sides, 19 with 2 MiB on one, 15 on both.
+  misses     lookups that needed a page walk, in the first pass (cold) and in the second
+  loads      table entries that hardware without paging-structure caches reads: native, in a guest that its
+             hypervisor maps with 4 KiB pages (nested 4K), and with 2 MiB pages (nested 2M). A nested walk has
+             two dimensions: 24 loads with 4 KiB pages on both sides, 19 with 2 MiB on one, 15 on both.
 
 JSON
-  One object per line: first the rows: experiment, system, thp, row, gib, reps, huge_share (the part that
-  was mapped by huge pages), seconds, spread, seconds_2011 (of the same setting, 3 GiB); then the passes, row
+  One object per line: first the rows: experiment, system, thp, row, gib, reps, huge_share (the share
+  that huge pages map), seconds, spread, seconds_2011 (of the same setting, 3 GiB); then the passes, row
   tlb_cold and tlb_second: lookups, misses, loads, loads_nested_4k, loads_nested_2m; then the ratios, row
-  ratio_to_linux_on, ratio_to_off, ratio_zeroed_to_linux_on: how many times as fast our memset of fresh
-  memory is with huge pages, spread. thp is off, on or on_zeroed. Keys that mean nothing on a line are null;
-  value and unit, which every experiment has, are on all.
+  ratio_to_linux_on, ratio_to_off, ratio_zeroed_to_linux_on: the speed of our memset of fresh
+  memory with huge pages relative to the other, spread. thp is off, on or on_zeroed. Keys that do not apply to a
+  line are null. All lines have value and unit.
 
 Examples:
   softfault largepages
   softfault largepages --size 0.5 --reps 7 --plot largepages.svg
   softfault largepages --size 1 --tlb-entries 64 --json | jq -r 'select(.misses) | [.thp, .row, .misses] | @tsv'";
 
-/// What may be typed after `softfault largepages`.
+/// The command line of `softfault largepages`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = HELP, mut_args(defaults("3", "2011", "the time of each row")))]
 pub struct Options {
-    /// Memory of the program, GiB; fractions are welcome [default: 3, or less where memory is short]
+    /// Memory of the program in GiB, fractions allowed [default: 3, or less if memory is short]
     #[arg(short, long, value_name = "GIB", value_parser = parse_gib)]
     pub size: Option<f64>,
-    /// Translations that the emulated TLB holds
+    /// Entries of the emulated TLB
     #[arg(long, value_name = "N", default_value = "1536", value_parser = clap::value_parser!(u32).range(4..=1 << 20))]
     pub tlb_entries: u32,
-    /// In which order our huge pages are cleared, or `calibrated`
+    /// Order of clearing our huge pages, or `calibrated`
     #[arg(long, value_name = "ORDER", default_value = "runs", value_parser = parse_clearing)]
     pub clear_order: Clearing,
-    /// What stands beside our rows
+    /// What to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
     #[command(flatten)]

@@ -1,10 +1,9 @@
 //! The program on the hosted machine.
 //!
-//! Faults and stores are those of [`crate::stage`]; the core's `translate` is in
-//! the timed part. The CPU's own TLB sees the arena, not our tables. So the rows after the first
-//! run in an arena that the host maps by pages of the size that ours have. The
-//! first row always runs in the one of huge pages: a kernel reaches frames through
-//! a direct map of huge pages, whatever it gives the program.
+//! Faults and stores are those of [`crate::stage`]; the core's `translate` is timed. The CPU's
+//! own TLB translates the arena, not our tables, so the rows after the first run in an arena
+//! that the host maps with pages of the same size as ours. The first row always runs in the
+//! arena of huge pages: a kernel reaches all frames through a direct map of huge pages.
 
 use super::options::{Clearing, Options};
 use super::plan::Thp;

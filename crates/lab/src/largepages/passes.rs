@@ -1,7 +1,7 @@
-//! What the emulated TLB says: a store to each page, twice, through it.
+//! The emulated TLB's counts: two passes with a store to each page.
 //!
-//! A memset looks the TLB up more often than a stride of 4,096 does, but misses
-//! as often: once for each page that is not cached when it comes to it.
+//! A memset makes more TLB lookups than a stride of 4,096, but the same number of misses:
+//! one for each page that is not cached when it is first accessed.
 
 use super::ours::Arenas;
 use super::plan::Thp;

@@ -1,4 +1,4 @@
-//! What is run: systems, settings of huge pages, the five rows.
+//! The runs: systems, huge page settings, and the five rows.
 
 use super::options::Options;
 use std::fmt;

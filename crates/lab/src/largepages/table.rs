@@ -1,4 +1,4 @@
-//! The tables: times beside those of 2011, and the emulated TLB.
+//! The tables: times compared with 2011, and the emulated TLB.
 
 use super::history::{GIB_2011, Then};
 use super::plan::{Row, System, Thp};

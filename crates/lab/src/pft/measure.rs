@@ -1,13 +1,12 @@
-//! Everything that is timed, and what is done right before and after it.
+//! The timed code, and the steps directly before and after it.
 //!
-//! Each function here runs one row of one repetition and gives a [`Sample`]. All
-//! go through [`together`], so that threads start and stop the clock in the same
-//! way whatever they do in between. The plan, the reckoning and the printing are
-//! in the neighbouring files.
+//! Each function here runs one row of one repetition and returns a [`Sample`]. All use
+//! [`together`], so that all rows start and stop the clock in the same way. The plan, the
+//! statistics and the output are in the neighbouring files.
 //!
 //! One of the lab's files with `unsafe` (L1 and L2 are in `os.rs`):
-//! - **L3** outside a `Vm`'s life the arena's frames are nobody's, so that bytes
-//!   of frames named in `Hosted::regions` may be written through `frame_ptr`.
+//! - **L3** without a living `Vm` nobody uses the arena's frames, so bytes of frames
+//!   in `Hosted::regions` may be written through `frame_ptr`.
 //! - **L10** is in `write.rs`.
 
 use super::options::Pages;

@@ -1,4 +1,4 @@
-//! What may be typed after `softfault pft`, and what it comes to.
+//! The command line of `softfault pft`, and the values derived from it.
 
 use super::write::Write;
 use crate::bench::{
@@ -10,43 +10,42 @@ use softfault::FaultLocking;
 use softfault::clear::{Ways, Zeroing};
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Most threads: what a `CpuSet` of the core holds.
+/// Most threads: the capacity of the core's `CpuSet`.
 const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
 
 const HELP: &str = "\
 What is measured
-  GIB of anonymous memory is mapped, and each of the threads, pinned to CPUs, writes to its own share of
-  the pages, every page for the first time. Fault-locking modes, Linux and the plain zeroing of the same pages are
-  run in a random order within each repetition, so that the host's moods hit all of them alike.
+  GIB of anonymous memory is mapped. Each thread is pinned to a CPU and writes to its own share of the pages,
+  all for the first time. Fault-locking modes, Linux and the plain zeroing of the same pages are
+  run in a random order within each repetition, so that changes of the host's speed affect all of them.
 
 Rows
   global        one spinlock per address space (Linux before 2004)
   fastpath2004  a lock bit in the page-table entry (the patch of 2004)
   split         a lock per leaf table and a reference count on the VMA (today's Linux)
   lockfree      a compare-and-swap inside a read section (the default of the library)
-  touch         this host's Linux, a real store to each page: trap and all
-  populate      this host's Linux, madvise(MADV_POPULATE_WRITE): no trap; then the stores
-  Ours are calls of handle_fault on the hosted machine, each followed by a walk of our tables and the store that
-  caused it: they have no trap either, nor memory control groups nor mitigations. The ratio to touch is
-  therefore not like for like.
+  touch         this host's Linux, one store to each page: the trap is included
+  populate      this host's Linux, madvise(MADV_POPULATE_WRITE), without traps; then the stores
+  Ours are handle_fault calls on the hosted machine, each followed by a walk of our tables and the store. They
+  have no trap, no memory control groups and no mitigations, so the ratio to touch is not like for like.
 
 Write
-  one     each fault is followed by a store of one byte to its page (the default, on both systems)
-  all     by stores to all of the page
-  none    ours by nothing: the fault alone, without the walk; the default with frames that are zero. Linux's touches
-          still store one byte, without which there would be no fault
-  The plain zeroing has no stores after it.
+  one     a store of one byte to the page follows each fault (the default, on both systems)
+  all     stores to the whole page follow
+  none    nothing follows ours: the fault alone, without the walk (the default with zeroed frames). Linux still
+          stores one byte, which causes the fault
+  No stores follow the plain zeroing.
 
 Zeroing
-  auto       as a calibration of some milliseconds finds best here. Where it depends on the program, each CPU tries both
-             ways now and then and takes the time from one refill of 64 frames to the next, stores included
-  stores     plain stores: rep stosb, or what the C library takes for a memset
+  auto       the best of a calibration of some milliseconds. If the result depends on the program, each CPU tries both
+             ways from time to time and times the interval between two refills of 64 frames, stores included
+  stores     plain stores: rep stosb, or the C library's memset
   vector     stores of 32 bytes (AVX2)
-  streaming  non-temporal stores: past the caches, dear for a program that writes the whole page
-  clzero     AMD's instruction that zeroes a line past the caches
-  One row for each that is listed, in turn within a repetition, which makes them comparable. A way that this CPU has not
-  is refused. Frames that are zero already are zeroed by nobody. Huge pages are zeroed in the calibrated order; a
-  forced way replaces the plain and the streaming part of it. The table below the rows has what the calibration found.
+  streaming  non-temporal stores, which bypass the caches: expensive for a program that writes the whole page
+  clzero     AMD's instruction that zeroes a line and bypasses the caches
+  Each listed way has its own row; all run within each repetition and are comparable. A way that this CPU lacks is
+  refused. Zeroed frames are not zeroed again. Huge pages are zeroed in the calibrated order; a forced way replaces
+  its plain and its streaming part. The table below the rows shows the result of the calibration.
 
 Columns
   Gb Rep Threads User System Wall flt/cpu/s fault/wsec
@@ -60,22 +59,22 @@ Columns
   /zero batch  our time over the time to zero them in the batches that our refills use, by plain stores
 
 Frames
-  fresh   every frame is dirty when a repetition starts; all zeroing falls inside the timed part
-  zeroed  every frame is known to be zero: the cost of the software alone; never compared with Linux
-  aged    as zeroed, and one frame in eight is free, scattered at random over eight times the memory, as
-          after a long day: descriptors of neighbouring pages share no cache line any more
+  fresh   every frame is dirty when a repetition starts; all zeroing is timed
+  zeroed  every frame is known to be zero: the cost of the software alone, not compared with Linux
+  aged    as zeroed, with one frame in eight free, at random over eight times the memory, as after long use:
+          descriptors of neighbouring pages share no cache line
 
 Pages
   small   4 KiB each; Linux's too
-  huge    2 MiB each, on both sides; Linux's memory is advised to be huge. Ours are cleared in the order that a
-          short calibration finds best here, and `/zero batch` is over that same clear alone, `/zero` over one
-          plain fill of the 2 MiB. One fault-locking mode: huge mappings exclude each other in one way only
+  huge    2 MiB each on both systems; Linux's memory is under MADV_HUGEPAGE. Ours are cleared in the calibrated
+          order. `/zero batch` divides by that clear alone, `/zero` by one plain fill of the 2 MiB. Faults on
+          huge pages have only one locking mode
 
 JSON
-  One object per line and nothing else on standard output. system, discipline, threads, frames, gib, reps,
+  One object per line, nothing else on standard output. Keys: system, discipline, threads, frames, gib, reps,
   pages, page_bytes, write, zeroing (null beside Linux), user_s, system_s, wall_s, spread, faults_per_wall_s, faults_per_cpu_s, ns_per_fault,
-  ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing, ratio_to_batched_zeroing as above (null where a ratio would mean
-  nothing), and experiment, value, unit, which every experiment has.
+  ratio_to_linux_touch, ratio_to_linux_populate, ratio_to_zeroing, ratio_to_batched_zeroing as above (null where a ratio does not
+  apply), experiment, value and unit.
 
 Examples:
   softfault pft -g 1 -r 5 -t 1,2
@@ -85,7 +84,7 @@ Examples:
   softfault pft -g 0.5 -r 9 -t 1,2,4 --plot faults.svg
   softfault pft -g 1 -t 1,2 --json | jq -r '[.discipline, .threads, .ns_per_fault] | @tsv'";
 
-/// What a fault maps.
+/// Size of the pages that a fault maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Pages {
     /// 4 KiB
@@ -95,14 +94,14 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// Bytes of one.
+    /// Bytes of one page.
     pub fn nr_bytes(self) -> u64 {
         match self {
             Pages::Small => PAGE_BYTES,
             Pages::Huge => 2 << 20,
         }
     }
-    /// For people.
+    /// The name in tables.
     pub fn size(self) -> &'static str {
         match self {
             Pages::Small => "4 KiB",
@@ -116,16 +115,16 @@ impl Pages {
 pub enum Rss {
     /// One counter that all CPUs write, as in the patch
     Shared,
-    /// A counter per CPU, its author's second idea
+    /// A counter for each CPU, the author's second proposal
     Percpu,
 }
 
-/// Who chooses how frames are zeroed.
+/// How frames are zeroed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chosen {
-    /// The library, by calibration.
+    /// As the library's calibration chooses.
     Auto,
-    /// Whoever typed it.
+    /// As the command line says.
     Forced(Zeroing),
 }
 
@@ -137,7 +136,7 @@ impl Chosen {
             Chosen::Forced(way) => way.name(),
         }
     }
-    /// As a tunable.
+    /// The value of the tunable.
     pub fn tunable(self) -> Option<Zeroing> {
         match self {
             Chosen::Auto => None,
@@ -156,32 +155,32 @@ fn parse_zeroing(text: &str) -> Result<Chosen, String> {
     })
 }
 
-/// What may be typed after `softfault pft`.
+/// The command line of `softfault pft`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = HELP, mut_args(defaults("3", "2004", "faults per second over threads")))]
 pub struct Options {
-    /// Memory touched in each repetition, GiB; fractions are welcome
+    /// Memory touched in each repetition in GiB, fractions allowed
     #[arg(short, long, value_name = "GIB", default_value = "1", value_parser = parse_gib)]
     pub gib: f64,
     /// Numbers of threads, separated by commas [default: 1 and the number of CPUs]
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS as i64))]
     pub threads: Vec<u16>,
-    /// Which of our fault-locking modes, separated by commas
+    /// Fault-locking modes, separated by commas
     #[arg(long, alias = "discipline", value_name = "LIST", value_delimiter = ',', default_value = "global,fastpath2004,split,lockfree", value_parser = parse_fault_locking)]
     pub fault_locking: Vec<FaultLocking>,
     /// State of the frames when a repetition starts
     #[arg(long, value_enum, default_value = "fresh")]
     pub frames: Frames,
-    /// What a fault maps
+    /// Size of the pages that a fault maps
     #[arg(long, value_enum, default_value = "small")]
     pub pages: Pages,
-    /// What stands beside our rows
+    /// What to compare with
     #[arg(long, value_enum, default_value = "linux")]
     pub against: Against,
-    /// What is written to a page once its fault is over [default: one, none if the frames are zero]
+    /// What to write to a page after its fault [default: one; none if the frames are zero]
     #[arg(long, value_enum)]
     pub write: Option<Write>,
-    /// By which instructions frames are zeroed, separated by commas
+    /// Instructions that zero frames, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "auto", value_parser = parse_zeroing)]
     pub zeroing: Vec<Chosen>,
     /// How `fastpath2004` counts resident pages
@@ -197,7 +196,7 @@ impl Options {
         (self.gib * GIB / self.pages.nr_bytes() as f64) as u64
     }
 
-    /// Numbers of threads: as typed, each once, or 1 and as many as there are CPUs.
+    /// Numbers of threads: as given, each once, or 1 and the number of CPUs.
     pub fn thread_counts(&self, nr_cpus: usize) -> Vec<usize> {
         let mut counts: Vec<usize> = self.threads.iter().map(|&t| usize::from(t)).collect();
         if counts.is_empty() {
@@ -208,20 +207,19 @@ impl Options {
         counts
     }
 
-    /// The largest of them.
+    /// The largest number of threads.
     pub fn max_threads(&self, nr_cpus: usize) -> usize {
         self.thread_counts(nr_cpus).into_iter().max().unwrap_or(1)
     }
 
-    /// Whether rows of the host's Linux are run: never beside zeroed frames,
-    /// since Linux has to zero its own.
+    /// Whether to run the host's Linux: not with zeroed frames, since Linux has to
+    /// zero its own.
     pub fn with_linux(&self) -> bool {
         self.against == Against::Linux && !self.frames.are_zero()
     }
 
-    /// Bytes that the hosted machine's arena needs: the pages, 2 % for tables and
-    /// descriptors, and room for what each CPU reserves ahead of need; all that
-    /// several times over where most of it will be out of use.
+    /// Bytes of the hosted machine's arena: the pages, 2 % for tables and descriptors,
+    /// and the reserve of each CPU; a multiple of that where most frames stay unused.
     pub fn arena_bytes(&self, max_threads: usize) -> u64 {
         let bytes = self.nr_pages() * self.pages.nr_bytes();
         let whole = bytes + bytes / 50 + (64 << 20) + max_threads as u64 * (8 << 20);
@@ -229,12 +227,12 @@ impl Options {
         (whole * times).next_multiple_of(2 << 20)
     }
 
-    /// What is written to a page once its fault is over.
+    /// What to write to a page after its fault.
     pub fn written(&self) -> Write {
         Write::or_default(self.write, self.frames)
     }
 
-    /// Refuses a way of zeroing that a machine has not.
+    /// Refuses a way of zeroing that this CPU lacks.
     pub fn check_zeroing(&self, ways: Ways) -> Result<(), LabError> {
         let is_missing = |chosen: &&Chosen| chosen.tunable().is_some_and(|way| !ways.has(way));
         let Some(missing) = self.zeroing.iter().find(is_missing) else { return Ok(()) };
@@ -243,7 +241,7 @@ impl Options {
         Err(LabError::Argument { name: "--zeroing", given: missing.name().into(), wanted })
     }
 
-    /// Refuses arguments that cannot be meant together; gives the memory of our machine and of Linux's rows.
+    /// Refuses contradicting arguments; returns the memory of our machine and of Linux's rows.
     pub fn check_for(&self, max_threads: usize) -> Result<Need, LabError> {
         let wrong = |name, given: String, wanted: String| Err(LabError::Argument { name, given, wanted });
         if self.pages == Pages::Huge && self.frames == Frames::Aged {

@@ -1,4 +1,4 @@
-//! Which rows there are, and in which order a repetition runs them.
+//! The rows, and the order in which a repetition runs them.
 
 use super::options::{Chosen, Options};
 use softfault::FaultLocking;

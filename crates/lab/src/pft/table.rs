@@ -1,4 +1,4 @@
-//! The tables: ours with the columns of 2004 and some more, and that of 2004.
+//! The tables: ours, with the columns of 2004 and more, and the table of 2004.
 
 use super::history::OldRow;
 use super::options::Options;

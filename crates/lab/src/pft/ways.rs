@@ -1,5 +1,5 @@
-//! What the calibration found, for people: each way of zeroing by batch, and what the
-//! library chose.
+//! The table of the calibration: each way of zeroing by batch size, and the library's
+//! choice.
 
 use crate::bench::plain_table;
 use softfault::clear::{BatchPlan, ClearTable, Zeroing};

@@ -1,9 +1,8 @@
-//! What the program writes to a page once the fault is over.
+//! The program's stores to a page after its fault.
 //!
 //! One of the lab's files with `unsafe`:
-//! - **L10** the page is this thread's alone: of a host mapping, or the frames that
-//!   an entry names for a page that nobody else touches, and that no call removes
-//!   before the store is over.
+//! - **L10** only this thread uses the page: part of a host mapping, or the frames of an
+//!   entry whose page no other thread touches and no call removes before the store ends.
 
 use crate::bench::Frames;
 use clap::ValueEnum;

@@ -1,4 +1,4 @@
-//! Packing files as a cpio archive, form "newc": what both kernels read.
+//! Packs files as a cpio archive in the "newc" format, which both kernels read.
 
 use super::content::Content;
 use super::files::Payload;

@@ -1,6 +1,5 @@
-//! A folder of the host's that becomes the machine's file system. What cannot go there is
-//! left out and counted: a folder of a real system has sockets, devices and files that are
-//! not for everybody.
+//! A folder of the host that becomes the machine's file system. Sockets, devices and
+//! unreadable files are left out and counted.
 
 use super::RunError;
 use super::content::Content;

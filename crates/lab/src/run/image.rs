@@ -1,4 +1,4 @@
-//! What `build.rs` built.
+//! The kernel image that `build.rs` built.
 
 /// The reference kernel: an ELF file that QEMU's `-kernel` takes (PVH).
 pub const KERNEL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/softfault-kernel"));

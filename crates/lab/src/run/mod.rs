@@ -1,11 +1,9 @@
-//! `softfault run`: boots the reference kernel in QEMU with some files, runs one
-//! program on it, and is to its caller as the program itself would be: output,
-//! error output, exit status.
+//! `softfault run`: boots the reference kernel in QEMU with some files and runs one
+//! program on it. Its output, error output and exit status are the program's.
 //!
-//! `options` says what may be typed, `files` and `host_folder` collect what goes
-//! into the machine, `archive` packs it, `qemu` starts and ends the machine,
-//! `packets` takes its output apart, `verdict` says what its end means.
-//! `softfault compare` uses them, too.
+//! `options` is the command line. `files` and `host_folder` collect the machine's files,
+//! `archive` packs them, `qemu` starts and ends the machine, `packets` parses its output,
+//! and `verdict` interprets its end. `softfault compare` uses them, too.
 
 pub mod archive;
 pub mod content;

@@ -1,5 +1,5 @@
-//! What may be typed after `softfault run`, and of it what other commands that boot
-//! a machine take, too.
+//! The command line of `softfault run`, and the options that all commands which boot
+//! a machine share.
 
 use super::RunError;
 use clap::Args;
@@ -14,53 +14,53 @@ pub const LEAST_BYTES: u64 = 32 * MIB;
 const MOST_BYTES: u64 = 512 << 30;
 
 const HELP: &str = "\
-Exit codes: the program's own status; 128+N if signal N killed it; and
+Exit codes: the program's status; 128+N if signal N killed it; and
   1    the host or QEMU refused something
   2    an argument is wrong, or the program cannot be run
   250  the kernel panicked
-  251  --timeout was over
+  251  --timeout expired
   252  the machine reset itself (a triple fault)
   253  QEMU is not installed (Debian package qemu-system-x86)
-A program may exit with these too; a line on standard error tells them apart.
+A program can exit with these codes too; a line on standard error distinguishes the cases.
 
 Examples:
-  softfault run -- ./hello                       a static program of this host's
+  softfault run -- ./hello                       a static program on this host
   softfault run --cpus 2 --mem 1G --stats -- ./pft -t 2
   softfault run --file data.txt:/etc/data --file ./hello -- /hello world
   softfault run --append 'fault_locking=split transparent_hugepage=madvise' -- ./hello";
 
-/// The machine and what is in it: for every command that boots one.
+/// The machine and its files, for each command that boots one.
 #[derive(Args, Clone, Debug)]
 pub struct MachineOptions {
     /// CPUs of the machine, 1 to 64 [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub cpus: Option<u32>,
 
-    /// Memory of the machine: a number of bytes, or with K, M or G behind it
+    /// Memory of the machine: bytes, or a number with K, M or G
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     pub mem: u64,
 
-    /// A file of the host's to put into the machine, by default at /NAME; may be repeated
+    /// Copy a file of the host into the machine, by default to /NAME; repeatable
     #[arg(long = "file", value_name = "SRC[:DST]")]
     pub files: Vec<String>,
 
-    /// A folder of the host's whose content becomes the machine's file system; `--file` adds to it. Sockets, devices
-    /// and what cannot be read are left out
+    /// Use a folder of the host as the machine's file system; `--file` adds to it. Sockets, devices and unreadable
+    /// files are left out
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 
-    /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, for good; 2 is
-    /// madvise), thp_cow=split|copy (what a write to a shared huge page copies: 4 KiB or all),
-    /// fault_locking=global|fastpath2004|split|lockfree, delays=MICROSECONDS (signals and wake-ups take longer by chance: a
-    /// test of their order), and, to see how a failure looks, selftest=panic|reset|user-access
+    /// Parameters of the reference kernel: transparent_hugepage=always|madvise|never|0|2 (0 is never, and final; 2 is
+    /// madvise), thp_cow=split|copy (a write to a shared huge page copies 4 KiB or all of it),
+    /// fault_locking=global|fastpath2004|split|lockfree, delays=MICROSECONDS (random delays of signals and
+    /// wake-ups, to test their order), and selftest=panic|reset|user-access, which causes that failure
     #[arg(long, value_name = "PARAMS", default_value = "")]
     pub append: String,
 
-    /// Give up after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
 
-    /// Print the kernel's log and QEMU's command line as they come, on standard error
+    /// Print the kernel's log and QEMU's command line on standard error
     #[arg(long, short)]
     pub verbose: bool,
 }
@@ -76,12 +76,12 @@ pub struct RunOptions {
     #[arg(long)]
     pub stats: bool,
 
-    /// The program, as it is called inside the machine or on this host, and its arguments
+    /// The program (a path in the machine or on this host) and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
 }
 
-/// Bytes from `512M` and the like.
+/// Parses a number of bytes such as `512M`.
 fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("should be a size such as 512M or 2G, from {}M to 512G", LEAST_BYTES / MIB);
     let (digits, shift) = match text.as_bytes().last() {

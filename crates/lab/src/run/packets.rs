@@ -1,5 +1,5 @@
-//! Taking the machine's output apart: packets on several channels, as the kernel
-//! defines them (`packet.rs`).
+//! Parses the machine's output: packets on several channels, as the kernel defines them
+//! (`packet.rs`).
 
 pub use super::packet::End;
 use super::packet::{Channel, START};

@@ -1,4 +1,4 @@
-//! From how a machine ended to an exit code and a reason.
+//! Maps the end of a machine to an exit code and a reason.
 
 use super::packets::End;
 use super::qemu::Outcome;

@@ -1,5 +1,4 @@
-//! The keyboard: this terminal without its own line editing, and what is typed
-//! on its way to the machine.
+//! The keyboard: puts this terminal into raw mode and passes its input to the machine.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::process::ChildStdin;
@@ -12,14 +11,14 @@ static WAS_QUIT: AtomicBool = AtomicBool::new(false);
 const QUIT: u8 = 0x1d;
 /// What a terminal sends for the end of input: Ctrl-D.
 const END_OF_INPUT: u8 = 4;
-/// Where there is no window.
+/// Without a window.
 const DEFAULT_SIZE: [u16; 2] = [24, 80];
 
-/// The terminal passes on every key as it is, until this is dropped.
+/// The terminal is in raw mode until this is dropped.
 pub struct Raw(Option<libc::termios>);
 
 impl Raw {
-    /// Where standard input is a terminal; else this does nothing.
+    /// Does nothing if standard input is no terminal.
     pub fn enter() -> Raw {
         if !io::stdin().is_terminal() {
             return Raw(None);
@@ -67,8 +66,8 @@ pub fn window_size() -> [u16; 2] {
     if size.contains(&0) { DEFAULT_SIZE } else { size }
 }
 
-/// Passes on what is typed, in a thread of its own, which ends with the process:
-/// a read of a terminal cannot be called off.
+/// Passes the keyboard's input on. Its thread ends with the process: a read of a
+/// terminal cannot be cancelled.
 pub fn pass_on(mut to: ChildStdin, quit: Box<dyn Fn() + Send>) {
     thread::spawn(move || {
         let mut bytes = [0; 1024];

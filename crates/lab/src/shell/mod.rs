@@ -1,8 +1,8 @@
 //! `softfault shell`: busybox on the reference kernel, with this terminal as its
 //! console.
 //!
-//! What is typed goes to QEMU's serial line byte by byte, as it is (`keys`); the
-//! kernel makes lines and signals of it. The rest is `softfault run`.
+//! The keyboard's bytes go to QEMU's serial line unchanged (`keys`); the kernel makes
+//! lines and signals of them. The rest is `softfault run`.
 
 mod keys;
 
@@ -16,19 +16,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Where the shell lies in the machine.
+/// The path of the shell in the machine.
 const BUSYBOX: &str = "/bin/busybox";
-/// Where Debian has it.
+/// The path of busybox in Debian.
 const ON_HOST: [&str; 2] = ["/bin/busybox", "/usr/bin/busybox"];
-/// A day: nobody wants to be thrown out.
+/// A day: an interactive shell should not time out.
 const TIMEOUT_S: u64 = 86_400;
 
 /// Ended from the keyboard, as by Ctrl-C.
 const EXIT_QUIT: u8 = 130;
 
 const HELP: &str = "\
-The shell is this host's static busybox (Debian package busybox-static). `exit` or Ctrl-D ends it, Ctrl-]
-ends the machine whatever it does. Its exit code is the shell's; see `softfault run --help` for the others.
+The shell is this host's static busybox (Debian package busybox-static). `exit` or Ctrl-D ends it; Ctrl-] stops
+the machine at once. The exit code is the shell's; `softfault run --help` lists the others.
 
 Examples:
   softfault shell
@@ -42,12 +42,12 @@ pub struct Options {
     #[command(flatten)]
     pub machine: MachineOptions,
 
-    /// Another busybox, linked statically
+    /// Use this statically linked busybox
     #[arg(long, value_name = "FILE")]
     pub busybox: Option<PathBuf>,
 }
 
-/// Runs it; the exit code is the shell's, or one of `verdict`.
+/// Runs the shell; the exit code is the shell's, or one of `verdict`.
 pub fn main(options: &Options) -> ExitCode {
     let code = run(options).unwrap_or_else(|error| {
         eprintln!("softfault shell: {error}");
@@ -56,7 +56,7 @@ pub fn main(options: &Options) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The busybox to take.
+/// The busybox to use.
 fn busybox(options: &Options) -> Result<PathBuf, RunError> {
     if let Some(path) = &options.busybox {
         return Ok(path.clone());
@@ -71,7 +71,7 @@ fn busybox(options: &Options) -> Result<PathBuf, RunError> {
     })
 }
 
-/// The commands that it can be called by.
+/// The names of its commands.
 fn applets(busybox: &Path) -> Result<Vec<String>, RunError> {
     let wrong = |what: String| RunError::Argument(format!("{}: should be a busybox: {what}", busybox.display()));
     let listed = Command::new(busybox).arg("--list").output().map_err(|e| wrong(e.to_string()))?;

@@ -1,7 +1,7 @@
-//! Plots: what an experiment says about one, and the file that comes of it.
+//! Plots: their description by an experiment, and the SVG file.
 //!
-//! An experiment gives series and whose they are. How they look follows from that, the same in all plots: ours and
-//! Linux's rows stand out, historic ones are muted.
+//! An experiment gives each series and its owner. The owner determines the style, in all plots alike: our rows and
+//! Linux's stand out, historic rows are muted.
 
 mod draw;
 mod style;
