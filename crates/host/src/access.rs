@@ -1,9 +1,8 @@
-//! What programs do: loads, stores and fetches on a CPU, in an address space.
+//! Loads, stores and fetches of programs on a CPU, in an address space.
 //!
-//! Each page of an access is one section of the CPU (E4): mailbox, TLB or walk,
-//! data. The `try_` functions are the bare hardware and report a page fault; the
-//! others hand it to the core and go on where it happened, as a kernel and its
-//! program do together.
+//! The access to each page is one section of the CPU (E4): mailbox, TLB or walk, data.
+//! The `try_` functions are the bare hardware and return a page fault. The others pass
+//! the fault to the core and then continue the access, as a kernel would.
 
 use crate::arena::Arena;
 use crate::cpu::{BindError, CpuGuard, CpuState, Stay};
@@ -17,10 +16,10 @@ use softfault::machine::{Flush, SpaceTag};
 use softfault::table::format::{Format, X86_64};
 use softfault::{AddressSpace, FaultError};
 
-/// Faults of one access after which nobody can still be in a race.
+/// More faults of one access than any race can cause.
 const MANY: u32 = 10_000_000;
 
-/// The hardware's complaint: the tables allow no such access now.
+/// A page fault: the tables do not allow the access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageFault {
     /// The first byte that was not transferred; those below it were.
@@ -29,8 +28,7 @@ pub struct PageFault {
     pub access: Access,
 }
 
-/// The core's answer to a page fault that it could not mend: what a kernel makes
-/// a signal of.
+/// A page fault that the core refused to resolve. A kernel raises a signal for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Trap {
@@ -38,7 +36,7 @@ pub struct Trap {
     pub addr: u64,
     /// What was tried.
     pub access: Access,
-    /// Why it may not be.
+    /// The core's reason.
     pub cause: FaultError,
 }
 
@@ -145,10 +143,10 @@ impl<F: Format> CpuGuard<'_, F> {
         Ok(Running { cpu: self, space, tag: space.tag() })
     }
 
-    /// Loads the space's root table, so to say: from now on shootdowns reach this
-    /// CPU, and its TLB keeps what it learns until [`depart`](Self::depart). May
-    /// be called several times for one space. Dropping the space before that
-    /// panics.
+    /// Enters the space, as a load of its root table does: from now on shootdowns reach
+    /// this CPU, and its TLB keeps translations of the space until
+    /// [`depart`](Self::depart). It may be called several times for one space. Dropping
+    /// the space before the last `depart` panics.
     ///
     /// # Errors
     ///
@@ -163,8 +161,9 @@ impl<F: Format> CpuGuard<'_, F> {
         self.begin_stay(space, Stay::Arrived)
     }
 
-    /// Takes back one [`arrive`](Self::arrive) at this space; when nobody runs in it
-    /// either, the CPU forgets all translations of it. Does nothing if there was none.
+    /// Reverts one [`arrive`](Self::arrive) at this space. After the last one, and with no
+    /// [`Running`] left, the CPU drops all translations of the space. Does nothing without
+    /// an `arrive`.
     pub fn depart(&self, space: &AddressSpace<'_, Hosted<F>>) {
         self.end_stay(space, Stay::Arrived);
     }
@@ -211,7 +210,7 @@ impl<F: Format> Running<'_, F> {
         access_page(self.cpu.machine, self.cpu.state(), self.tag, addr, access, data)
     }
 
-    /// Repeats `once` until it succeeds or the core gives up on its fault.
+    /// Repeats `once` until it succeeds or the core refuses its fault.
     ///
     /// # Panics
     ///
@@ -228,21 +227,21 @@ impl<F: Format> Running<'_, F> {
         panic!("one access faulted {MANY} times, and each time the core said that it was mended")
     }
 
-    /// Loads bytes; a page fault ends it.
+    /// Loads bytes; stops at a page fault.
     pub fn try_load(&self, addr: u64, into: &mut [u8]) -> Result<(), PageFault> {
         each_page(addr, into.len(), |at, part| {
             self.page(at, Access::Read, |arena, frame| arena.load(frame, offset_of(at), &mut into[part]))
         })
     }
 
-    /// Stores bytes; a page fault ends it.
+    /// Stores bytes; stops at a page fault.
     pub fn try_store(&self, addr: u64, from: &[u8]) -> Result<(), PageFault> {
         each_page(addr, from.len(), |at, part| {
             self.page(at, Access::Write, |arena, frame| arena.store(frame, offset_of(at), &from[part]))
         })
     }
 
-    /// Fetches an instruction's first byte; a page fault ends it.
+    /// Fetches the first byte of an instruction, or returns a page fault.
     pub fn try_fetch(&self, addr: u64) -> Result<u8, PageFault> {
         let mut byte = [0];
         self.page(addr, Access::Exec, |arena, frame| arena.load(frame, offset_of(addr), &mut byte))?;
@@ -264,7 +263,7 @@ impl<F: Format> Running<'_, F> {
         self.insist(|| self.try_fetch(addr))
     }
 
-    /// Loads a word, at once if it is aligned.
+    /// Loads a word; atomically if it is aligned.
     #[inline]
     pub fn read_u64(&self, addr: u64) -> Result<u64, Trap> {
         if !addr.is_multiple_of(8) {
@@ -275,7 +274,7 @@ impl<F: Format> Running<'_, F> {
         self.insist(|| self.page(addr, Access::Read, |arena, frame| arena.word(frame, offset_of(addr)).load(Acquire)))
     }
 
-    /// Stores a word, at once if it is aligned.
+    /// Stores a word; atomically if it is aligned.
     #[inline]
     pub fn write_u64(&self, addr: u64, value: u64) -> Result<(), Trap> {
         if !addr.is_multiple_of(8) {
@@ -288,8 +287,8 @@ impl<F: Format> Running<'_, F> {
         })
     }
 
-    /// Adds to an aligned word in one step, as `lock xadd` does; gives the old
-    /// value. `None` if `addr` is no multiple of 8.
+    /// Atomically adds to an aligned word, as `lock xadd` does, and returns the old value.
+    /// `None` if `addr` is no multiple of 8.
     pub fn add_u64(&self, addr: u64, n: u64) -> Option<Result<u64, Trap>> {
         addr.is_multiple_of(8).then(|| {
             self.insist(|| {

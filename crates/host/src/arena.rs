@@ -1,8 +1,7 @@
 //! Physical memory: one anonymous mapping of the process, frame 0 first.
 //!
-//! The only module that has the mapping's address. Programs' bytes and table
-//! entries are reached here, by atomic operations; the core reaches its frames
-//! through [`Arena::frame_ptr`].
+//! Only this module has the mapping's address. It accesses programs' bytes and table
+//! entries with atomic operations. The core gets its frames from [`Arena::frame_ptr`].
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;

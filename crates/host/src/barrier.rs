@@ -1,14 +1,14 @@
-//! The heavy barrier: every other thread of the process executes a full fence,
-//! and pays nothing for it when nobody asks (E7).
+//! The heavy barrier: every other thread of the process executes a full fence. The
+//! threads pay only when the barrier is used (E7).
 //!
 //! Its light counterpart is a plain store with a compiler fence, in the core's
-//! sections and in this crate's accesses. `barrier/tests.rs` holds the litmus
-//! test of the pair on the machine that it runs on.
+//! sections and in this crate's accesses. `barrier/tests.rs` is the litmus test of the
+//! pair on the host.
 
 use core::sync::atomic::{Ordering, fence};
 use rustix::thread::{CpuSet, MembarrierCommand, membarrier, membarrier_query, sched_getaffinity, sched_setaffinity};
 
-/// How the heavy barrier is made.
+/// The implementation of the heavy barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Barrier {
@@ -24,8 +24,8 @@ pub enum Barrier {
 }
 
 impl Barrier {
-    /// Registers the process and returns the barrier that it is going to be; `None` if the
-    /// host does not have the one that is asked for.
+    /// Registers the process and returns the barrier to use; `None` if the host lacks the
+    /// requested one.
     pub(crate) fn choose(self) -> Option<Barrier> {
         match self {
             Barrier::Walk => Some(Barrier::Walk),
@@ -36,7 +36,7 @@ impl Barrier {
         }
     }
 
-    /// Passes the barrier; the caller executes a full fence as well.
+    /// Executes the barrier; the caller executes a full fence as well.
     pub(crate) fn pass(self) {
         fence(Ordering::SeqCst);
         if self == Barrier::Membarrier && membarrier(MembarrierCommand::PrivateExpedited).is_ok() {

@@ -1,9 +1,9 @@
-//! Break before make: before a page gets another frame or another size, every
-//! translation of it has to be gone everywhere. Arm demands it; x86 forgives
-//! more, so only a check finds who forgets.
+//! Break before make: all translations of a page must be gone before the page gets
+//! another frame or another size. Arm requires that; x86 tolerates violations, so only
+//! this check finds them.
 //!
-//! Called by the owner of a TLB inside an access, after the walk and before the
-//! fill. Takes one mailbox's lock at a time, for a look through one TLB.
+//! The owner of a TLB calls it inside an access, between walk and fill. It takes one
+//! mailbox lock at a time, while it scans one TLB.
 
 use crate::cpu::CpuState;
 use crate::tlb::Translation;
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use softfault::addr::Vpn;
 use std::sync::{Mutex, PoisonError};
 
-/// What has been found so far.
+/// The violations found so far.
 #[derive(Default)]
 pub(crate) struct Violations {
     nr: AtomicU64,

@@ -9,12 +9,11 @@ use softfault::machine::MAX_CPUS;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Mode {
-    /// As x86-64 without `INVLPGB`: a request is posted, and the target serves
-    /// it before its next access. Until then its TLB is stale, which nobody may
-    /// notice.
+    /// As x86-64 without `INVLPGB`: the initiator posts a request, and the target serves
+    /// it before its next access. Until then the target's TLB is stale.
     Interrupt,
-    /// As Arm's `TLBI` and x86's `INVLPGB`: the entries go at once and the
-    /// target is interrupted by nothing.
+    /// As Arm's `TLBI` and x86's `INVLPGB`: the initiator removes the entries at once,
+    /// without an interrupt.
     Broadcast,
 }
 
@@ -31,35 +30,35 @@ pub enum Mode {
 pub struct HostedConfig {
     /// CPUs, 1 to 512; a thread becomes one by [`bind`](crate::Hosted::bind).
     pub nr_cpus: usize,
-    /// Physical memory in bytes, a multiple of 4,096, at most 16 TiB. Nothing is
-    /// reserved for it: the host gives pages as they are touched.
+    /// Physical memory in bytes, a multiple of 4,096, at most 16 TiB. The host allocates
+    /// pages when they are first touched.
     pub arena_bytes: u64,
-    /// Memory behind it that may be added ([`add_memory`](softfault::Memory::add_memory)), a multiple of
+    /// Memory behind it in bytes that can be added ([`add_memory`](softfault::Memory::add_memory)), a multiple of
     /// 4,096; with `arena_bytes` at most 16 TiB.
     pub spare_bytes: u64,
     /// How invalidations reach other CPUs.
     pub mode: Mode,
-    /// Translations that a CPU's TLB holds, at least 4.
+    /// Entries of each CPU's TLB, at least 4.
     pub tlb_entries: usize,
-    /// Whether the host should back the arena with huge pages.
+    /// Whether to ask the host for huge pages for the arena.
     pub huge: bool,
-    /// Whether the first [`Vm`](softfault::Vm) over the machine hears that all
-    /// frames are zero, which they are. Otherwise it clears them before use.
+    /// Whether the machine reports to its first [`Vm`](softfault::Vm) that all frames are
+    /// zero. They are; without the report the `Vm` clears them before use.
     pub zeroed: bool,
-    /// Whether the page walk changes no entry: an access through one that is not
-    /// accessed, or a store through one that is clean, is a page fault. RISC-V calls
-    /// that Svade; Arm has it without FEAT_HAFDBS.
+    /// Whether software sets accessed and dirty bits: an access through an entry that is
+    /// not accessed, or a store through a clean entry, is a page fault. This is RISC-V's
+    /// Svade, and Arm without FEAT_HAFDBS.
     pub software_ad_bits: bool,
     /// Whether each TLB fill looks for a live translation of the same page to
     /// another frame or of another size on any CPU: Arm's break-before-make
     /// rule. Slow; see [`violations`](crate::Hosted::violations).
     pub strict_bbm: bool,
     /// Size of the swap area in bytes, a multiple of 4,096, below 16 TiB; 0 for none. The host
-    /// gives memory as pages are written.
+    /// allocates memory when pages are written.
     pub swap_bytes: u64,
-    /// How the heavy barrier is made.
+    /// The implementation of the heavy barrier.
     pub barrier: Barrier,
-    /// Where each CPU's random numbers begin; the same seed gives the same ones.
+    /// Seed of the CPUs' random numbers.
     pub seed: u64,
 }
 
@@ -157,7 +156,7 @@ impl Default for HostedConfig {
     }
 }
 
-/// Why a machine could not be made.
+/// Why [`Hosted::new`](crate::Hosted::new) failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HostedError {
@@ -171,9 +170,9 @@ pub enum HostedError {
     Tlb(usize),
     /// `swap_bytes` is out of range.
     Swap(u64),
-    /// The host refused the arena.
+    /// The host refused to map the arena.
     Map(u64, Errno),
-    /// The host has no `membarrier(2)` and the configuration asks for it.
+    /// The configuration asks for `membarrier(2)`, which the host lacks.
     Barrier,
 }
 

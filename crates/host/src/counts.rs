@@ -1,8 +1,8 @@
-//! What a CPU's TLB was asked, and what its misses would have cost hardware.
+//! Counts of TLB lookups and misses, and of the loads that the misses would cost hardware.
 //!
-//! The owner of a CPU counts with plain loads and stores in its own line; no
-//! lock. A reset by anybody keeps what was counted until then and takes it off
-//! later readings, so it never races with the owner.
+//! The owner of a CPU counts with plain loads and stores in its own cache line, without a
+//! lock. A reset stores the current counts; later readings subtract them. So a reset by
+//! another thread does not race with the owner.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use softfault::table::format::Format;
@@ -56,7 +56,7 @@ struct Counts {
     found: [u64; MAX_LEVELS],
 }
 
-/// Where a CPU's readings begin.
+/// The counts of a CPU at its last reset.
 #[derive(Default)]
 pub(crate) struct Baseline(Mutex<Counts>);
 
@@ -80,26 +80,25 @@ impl Baseline {
     }
 }
 
-/// Memory loads of a two-dimensional walk: the guest's walk reads `nr_guest`
-/// entries, and each of their addresses, and at last that of the data, is first
-/// translated by a walk of the hypervisor's `nr_host` levels.
+/// Memory loads of a two-dimensional walk. The guest's walk reads `nr_guest` entries. A
+/// walk of the hypervisor's `nr_host` levels first translates the address of each entry
+/// and of the data.
 pub const fn nested_loads(nr_guest: u8, nr_host: u8) -> u64 {
     (nr_guest as u64 + 1) * (nr_host as u64 + 1) - 1
 }
 
-/// What a CPU's TLB was asked since the last
+/// Counts of a CPU's TLB since the last
 /// [`reset_tlb_stats`](crate::Hosted::reset_tlb_stats).
 ///
-/// Loads are those of hardware that caches no table entries between walks, for
-/// walks that found a translation; one that ended in a page fault is a miss and
-/// no more.
+/// Loads are those of hardware without paging-structure caches, for walks that found a
+/// translation. A walk that ended in a page fault counts only as a miss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TlbStats {
-    /// Accesses to a page: the TLB was looked at once for each.
+    /// Accesses to a page, each with one TLB lookup.
     pub lookups: u64,
-    /// Lookups that led to a walk: nothing cached, or a first store through what
-    /// was cached clean.
+    /// Lookups that needed a walk: nothing cached, or the first store through a clean
+    /// entry.
     pub misses: u64,
     /// Table entries read by the walks: with four levels 4 for a page of 4 KiB,
     /// 3 for one of 2 MiB.

@@ -1,8 +1,8 @@
-//! One emulated CPU, and which CPU a thread is. `cpu/guard.rs` is how it becomes one.
+//! One emulated CPU, and the binding of threads to CPUs. `cpu/guard.rs` binds and unbinds.
 //!
-//! No lock on entry. The thread's cell says "CPU n of machine m" in one word, so
-//! that the core's question *which CPU is this?* costs one load, one exclusive
-//! or and one comparison, and a thread of another machine cannot pass (E3).
+//! No lock on entry. The thread's cell holds machine and CPU in one word, so `this_cpu`
+//! costs one load, one exclusive or and one comparison, which also rejects threads of
+//! other machines (E3).
 
 use crate::counts::{Baseline, Counters};
 use crate::mailbox::Mailbox;
@@ -18,9 +18,9 @@ pub use guard::CpuGuard;
 
 /// Bits of a thread's cell that hold the CPU; the machine's number is above.
 pub(crate) const CPU_BITS: u32 = 16;
-/// The cell of a thread that is a CPU and may not act as one: of no machine.
+/// The cell of a bound thread that may not act as a CPU: it names no machine.
 const NO_CPU: u64 = u64::MAX;
-/// Table pointers that a CPU's paging-structure cache holds.
+/// Entries of a CPU's paging-structure cache.
 const NR_TABLES_CACHED: usize = 32;
 
 thread_local! {
@@ -37,7 +37,7 @@ pub(crate) fn bound() -> u64 {
     BOUND.get()
 }
 
-/// Runs `f`, which the core waits for: the thread stays the CPU that it is (I2).
+/// Runs `f`, a callback of the core; the thread keeps its CPU meanwhile (I2).
 pub(crate) fn as_callback<T>(f: impl FnOnce() -> T) -> T {
     /// Ends the callback, also when `f` panics.
     struct Over;
@@ -51,9 +51,9 @@ pub(crate) fn as_callback<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Runs `f` as a callback while the thread is no CPU, so that it cannot call the core.
+/// Runs `f` as a callback with the thread unbound, so that it cannot call the core.
 pub(crate) fn as_no_cpu(f: impl FnOnce()) {
-    /// Makes the thread what it was, also when `f` panics.
+    /// Restores the binding, also when `f` panics.
     struct Again(u64);
     impl Drop for Again {
         fn drop(&mut self) {
@@ -71,7 +71,7 @@ pub(crate) fn spun_long() -> bool {
     spins.is_multiple_of(64)
 }
 
-/// What only the owner writes shares no line with what others write.
+/// State that only the owner writes, in cache lines of its own.
 #[repr(align(128))]
 pub(crate) struct OwnLine {
     /// Odd while an access is under way (E4).
@@ -82,8 +82,8 @@ pub(crate) struct OwnLine {
     pub(crate) place: Place,
 }
 
-/// Where a CPU is. Written by the CPU alone; kept by it, not by the guard, so that
-/// the next thread that is the CPU knows it, too.
+/// The space that a CPU is in. Only the CPU writes it. The CPU owns it, not the guard, so
+/// the next thread on the CPU finds it.
 #[derive(Default)]
 pub(crate) struct Place {
     /// Id of the space whose root is loaded, if one of the counts is above 0.
@@ -117,7 +117,7 @@ impl Place {
         self.space.store(space_id, Relaxed);
         self.count(stay).store(self.count(stay).load(Relaxed) + 1, Relaxed);
     }
-    /// Whether there was such a stay in that space.
+    /// Ends one such stay; `false` if there was none in that space.
     pub(crate) fn end(&self, space_id: u64, stay: Stay) -> bool {
         let nr = self.count(stay).load(Relaxed);
         if nr == 0 || self.space.load(Relaxed) != space_id {
@@ -162,8 +162,8 @@ impl CpuState {
         }
     }
 
-    /// Drops what this CPU has cached of the space in `what`. Leaf tables stay
-    /// cached unless the whole space goes: who frees a table has to say so.
+    /// Drops the CPU's cached translations of the space in `what`. Cached leaf tables stay
+    /// unless `what` is the whole space: a flush for a freed table has to say so.
     pub(crate) fn flush(&self, space_id: u64, what: Flush) {
         // Tables first: a walk through a cached table pointer that is about to go
         // has to be one that the TLB's count still catches (E6).
@@ -173,19 +173,19 @@ impl CpuState {
         self.tlb.invalidate(space_id, what);
     }
 
-    /// Drops all that this CPU has cached.
+    /// Drops everything that this CPU caches.
     pub(crate) fn flush_all(&self) {
         self.tables.invalidate_all();
         self.tlb.invalidate_all();
     }
 
-    /// As a CPU of a machine that begins anew: nothing cached, in no space.
+    /// Resets the CPU: nothing cached, in no space.
     pub(crate) fn begin(&self) {
         self.flush_all();
         self.own.place.forget();
     }
 
-    /// Opens the section of an access, and serves what was posted before it.
+    /// Begins the section of an access and serves the requests posted before it.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Inside<'_> {
         let even = self.own.slot.load(Relaxed);
@@ -222,31 +222,31 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// What a CPU has done so far.
+/// Counts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CpuStats {
-    /// Page walks: accesses that its TLB did not answer.
+    /// Page walks: accesses that missed the TLB.
     pub walks: u64,
-    /// Flushes that reached it through its mailbox.
+    /// Flushes served from its mailbox.
     pub served: u64,
-    /// Times that its mailbox ran over, and all its translations went.
+    /// Mailbox overflows, each of which flushed all translations.
     pub overflows: u64,
 }
 
-/// Why a thread could not become a CPU, or a CPU not enter an address space.
+/// Why a thread cannot be bound to a CPU, or a CPU cannot enter an address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BindError {
     /// The machine has no such CPU.
     Unknown(CpuId),
-    /// Another thread is that CPU.
+    /// Another thread is bound to that CPU.
     Taken(CpuId),
-    /// The calling thread is a CPU already, of this machine or of another.
+    /// The calling thread is already bound to a CPU, of this or another machine.
     Bound,
     /// The CPU runs in another address space.
     Elsewhere,
-    /// The address space belongs to another machine than the CPU.
+    /// The address space belongs to another machine.
     OtherMachine,
 }
 

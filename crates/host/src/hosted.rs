@@ -1,4 +1,4 @@
-//! The machine as a whole: what it is made of.
+//! The hosted machine as a whole.
 
 use crate::arena::Arena;
 use crate::barrier::Barrier;
@@ -18,7 +18,7 @@ use softfault::{Notice, PAGE_SIZE};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Who hears of the notices of all spaces: see [`Hosted::on_notice`].
+/// Receives the notices of all spaces: see [`Hosted::on_notice`].
 pub type Subscriber = Box<dyn Fn(SpaceTag, &Notice) -> bool + Send + Sync>;
 
 /// Called where the core waits: see [`Hosted::on_wait`].
@@ -27,7 +27,7 @@ pub type WaitHook = Box<dyn Fn() + Send + Sync>;
 /// A machine in this process; any number of them may exist.
 pub struct Hosted<F: Format = X86_64> {
     pub(crate) arena: Arena,
-    /// Whether the next `Vm` hears that all frames are zero.
+    /// Whether the machine reports to the next `Vm` that all frames are zero.
     pub(crate) are_zero: bool,
     /// The machine's number shifted past the CPU: what a bound thread's cell
     /// begins with (E3).
@@ -47,14 +47,14 @@ pub struct Hosted<F: Format = X86_64> {
 }
 
 impl Hosted<X86_64> {
-    /// A machine with x86-64's page tables of four levels.
+    /// Creates a machine with x86-64's four-level page tables.
     pub fn new(config: HostedConfig) -> Result<Hosted<X86_64>, HostedError> {
         Hosted::with_format(config)
     }
 }
 
 impl<F: Format> Hosted<F> {
-    /// A machine with the page tables of `F`.
+    /// Creates a machine with page tables of format `F`.
     pub fn with_format(config: HostedConfig) -> Result<Hosted<F>, HostedError> {
         static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
         config.check()?;
@@ -81,14 +81,14 @@ impl<F: Format> Hosted<F> {
         })
     }
 
-    /// Zeroes all of its memory, and says so to the next [`Vm`](softfault::Vm).
+    /// Zeroes all memory, and reports that to the next [`Vm`](softfault::Vm).
     pub fn zero(&mut self) {
         self.arena.zero();
         self.are_zero = true;
     }
 
-    /// Stores `word` at the start of every frame: the next [`Vm`](softfault::Vm)
-    /// finds none of them zero.
+    /// Stores `word` at the start of every frame, so that no frame is zero for the next
+    /// [`Vm`](softfault::Vm).
     pub fn soil(&mut self, word: u64) {
         self.are_zero = false;
         for frame in 0..self.arena.nr_frames() {
@@ -96,44 +96,43 @@ impl<F: Format> Hosted<F> {
         }
     }
 
-    /// Makes writes to the swap area fail, or reads from it, until it is called again. A page
+    /// Makes writes to the swap area fail, or reads from it, until the next call. A page
     /// whose write has failed cannot be read.
     pub fn fail_swap(&self, writes: bool, reads: bool) {
         self.swap.fail(writes, reads);
     }
 
-    /// Passes the notices of spaces with a subscription on, from now on and for
-    /// good; gives the subscriber back where there is one already. What it may do
-    /// is said at [`Machine::notify`](softfault::Machine::notify). One that panics
-    /// counts as one that answered `false`: see [`notices_lost`](Self::notices_lost).
+    /// Passes all notices of spaces with a subscription to `subscriber`, which cannot be
+    /// removed. Returns it as an error if the machine already has one.
+    /// [`Machine::notify`](softfault::Machine::notify) says what it may do. A panic of the
+    /// subscriber counts as the answer `false`: see [`notices_lost`](Self::notices_lost).
     pub fn on_notice(&self, subscriber: Subscriber) -> Result<(), Subscriber> {
         self.subscriber.set(subscriber)
     }
 
-    /// Times that the subscriber panicked, also because it called the core back in a
-    /// way that [`Machine::notify`](softfault::Machine::notify) excludes. The operation
-    /// that told it went on: half of one would leave the space broken.
+    /// Number of panics of the subscriber, including those of calls that
+    /// [`Machine::notify`](softfault::Machine::notify) forbids. The operation that sent the
+    /// notice continues, since half an operation would leave the space broken.
     pub fn notices_lost(&self) -> u64 {
         self.notices_lost.load(Relaxed)
     }
 
-    /// Calls `hook` wherever the core lets others run: in each turn of a wait, in
-    /// place of parking, and before barriers and shootdowns. For tests that decide
-    /// which thread goes on. The thread is no CPU meanwhile: a hook that calls the
-    /// core panics. Gives the hook back where there is one already.
+    /// Calls `hook` wherever the core lets others run: in each turn of a wait, instead of
+    /// parking, and before barriers and shootdowns. It is for tests that schedule threads.
+    /// The thread is unbound meanwhile: a hook that calls the core panics. Returns the hook
+    /// as an error if the machine already has one.
     ///
-    /// A hook may panic to fail its test; a port may not (M8). The panic unwinds
-    /// through the core in the middle of an operation: locks stay held, entries stay
-    /// owned, and frames may be free that a TLB still knows. From then on the machine is
-    /// unusable. Call nothing that takes its spaces, pins or guards, let no program run
-    /// on it, and leak its spaces ([`ManuallyDrop`](core::mem::ManuallyDrop)): the end of
-    /// one is a call into the core. The machine itself may be dropped after its last
-    /// thread has ended.
+    /// A hook may panic to fail its test; a port may not (M8). The panic unwinds through the
+    /// core in the middle of an operation: locks stay held, entries stay owned, and TLBs may
+    /// still translate to free frames. After that the machine is unusable: call nothing that
+    /// takes its spaces, pins or guards, run no program on it, and leak its spaces
+    /// ([`ManuallyDrop`](core::mem::ManuallyDrop)), since dropping one calls the core. The
+    /// machine itself may be dropped after its last thread has ended.
     pub fn on_wait(&self, hook: WaitHook) -> Result<(), WaitHook> {
         self.wait_hook.set(hook)
     }
 
-    /// The calling CPU answers others. Whether a hook was called.
+    /// Answers other CPUs. Returns whether a hook was called.
     pub(crate) fn waits(&self) -> bool {
         ticks::answered();
         if cfg!(debug_assertions) {
@@ -142,8 +141,8 @@ impl<F: Format> Hosted<F> {
         self.wait_hook.get().inspect(|hook| as_no_cpu(hook)).is_some()
     }
 
-    /// Panics if the calling CPU is in a section of the core: who waits for the
-    /// section's end would take the answer for it, or wait for ever (I8, M3).
+    /// Panics if the calling CPU is in a section of the core. A CPU that waits for the end
+    /// of the section would take the answer for the end, or wait for ever (I8, M3).
     fn assert_outside(&self) {
         let Some((frame, offset)) = ticks::section() else { return };
         let is_outside = self.arena.word(frame, offset).load(Relaxed).is_multiple_of(2);
@@ -155,36 +154,34 @@ impl<F: Format> Hosted<F> {
         self.mode
     }
 
-    /// How the heavy barrier is made; never [`Barrier::Auto`].
+    /// The implementation of the heavy barrier; never [`Barrier::Auto`].
     pub fn barrier(&self) -> Barrier {
         self.barrier
     }
 
-    /// What `cpu` has done so far; `None` if there is no such CPU.
+    /// Counts of `cpu`; `None` if there is no such CPU.
     pub fn stats(&self, cpu: CpuId) -> Option<CpuStats> {
         let state = self.cpus.get(cpu.0 as usize)?;
         let (served, overflows) = state.mailbox.counts();
         Some(CpuStats { walks: state.own.counters.walks(), served, overflows })
     }
 
-    /// What the TLB of `cpu` was asked since the last reset; `None` if there is
-    /// no such CPU. While the CPU is at work, as of some moment for each count.
+    /// Counts of the TLB of `cpu` since the last reset; `None` if there is no such CPU.
+    /// While the CPU runs, the counts may be of different moments.
     pub fn tlb_stats(&self, cpu: CpuId) -> Option<TlbStats> {
         let state = self.cpus.get(cpu.0 as usize)?;
         Some(state.baseline.stats::<F>(&state.own.counters))
     }
 
-    /// Begins to count anew what the TLB of `cpu` is asked; its translations
-    /// stay, so that a second pass over the same memory can be told from the
-    /// first. `false` if there is no such CPU.
+    /// Resets the counts of the TLB of `cpu`. Its translations stay, so a second pass over
+    /// the same memory can be counted separately. `false` if there is no such CPU.
     pub fn reset_tlb_stats(&self, cpu: CpuId) -> bool {
         let state = self.cpus.get(cpu.0 as usize);
         state.inspect(|state| state.baseline.reset(&state.own.counters)).is_some()
     }
 
-    /// With `strict_bbm`: how often a translation was filled while another one
-    /// of the same page was live, and the first case in words. Always `(0, None)`
-    /// without it.
+    /// With `strict_bbm`: the number of TLB fills while a contradicting translation of the
+    /// same page was live, and a description of the first. Otherwise `(0, None)`.
     pub fn violations(&self) -> (u64, Option<String>) {
         self.violations.as_ref().map_or((0, None), Violations::report)
     }

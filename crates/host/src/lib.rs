@@ -34,33 +34,31 @@
 //! # Invariants
 //!
 //! The core's I1 to I4 rest on these:
-//! - **E1** the arena is one private mapping, readable and writable, aligned to
-//!   2 MiB, mapped when a `Hosted` is made and unmapped when it is dropped; only
-//!   this crate has its address, and gives it out only through `frame_ptr`.
-//! - **E2** program bytes and table entries are touched here by atomic
-//!   operations only, never through references to plain bytes, after a check
-//!   that the frame lies in the arena.
-//! - **E3** a thread is bound to at most one CPU at a time and a CPU to at most
-//!   one thread; the thread's cell says which machine it means, and machine
-//!   numbers are never reused. The binding does not end in a callback of the core.
-//! - **E4** an access is a section of its CPU: the slot goes odd by a plain
-//!   store before the first look at mailbox or TLB, and even after the last byte
-//!   has moved. Nothing inside it waits for another CPU's access or section.
-//! - **E5** `shootdown` makes the request visible (mailbox, or the remote
-//!   entries themselves), then passes the heavy barrier, then waits for each
-//!   target's slot that is odd. So an access either sees the request or is
-//!   waited for.
-//! - **E6** a TLB entry is filled by its owner alone, with a full fence between
-//!   the fill and a look at the invalidation count; if the count moved since
-//!   before the walk, the entry goes at once. So no entry outlives an
-//!   invalidation that began after its walk. The count is read before the cached
-//!   table pointers are, and these are invalidated before the TLB is, so that a
-//!   walk through a pointer that goes is one that began before.
-//! - **E7** the heavy barrier is `membarrier(2)`, or a walk of the calling thread
-//!   over every CPU that the process may use; each CPU that runs a thread of the
-//!   process executes a full barrier in either.
-//! - **E8** a thread that parks checks the word under the lock that `unpark`
-//!   takes after the word was changed.
+//! - **E1** The arena is one private mapping, readable, writable and aligned to 2 MiB. It
+//!   is mapped when a `Hosted` is created and unmapped when it is dropped. Only this crate
+//!   has its address, and passes it on only through `frame_ptr`.
+//! - **E2** This crate accesses program bytes and table entries with atomic operations
+//!   only, never through references to plain bytes, after checking that the frame is in
+//!   the arena.
+//! - **E3** A thread is bound to at most one CPU, and a CPU to at most one thread. The
+//!   thread's cell names the machine; machine numbers are never reused. The binding does
+//!   not end in a callback of the core.
+//! - **E4** An access is a section of its CPU. A plain store makes the slot odd before the
+//!   access first reads mailbox or TLB, and even after its last byte. An access never
+//!   waits for another CPU's access or section.
+//! - **E5** `shootdown` publishes the request (in the mailbox, or by removing the remote
+//!   entries), then executes the heavy barrier, then waits for each target whose slot is
+//!   odd. So an access either sees the request or is waited for.
+//! - **E6** Only the owner fills a TLB entry. It executes a full fence after the fill, then
+//!   reads the invalidation count, and drops the entry if the count has changed since
+//!   before the walk. So no entry outlives an invalidation that began after its walk. The
+//!   owner reads the count before the cached table pointers; an invalidation drops those
+//!   before TLB entries. So a walk through a stale pointer began before the invalidation.
+//! - **E7** The heavy barrier is `membarrier(2)`, or a walk of the calling thread over every
+//!   CPU that the process may use. Both make each CPU that runs a thread of the process
+//!   execute a full barrier.
+//! - **E8** A thread that parks checks the word under the lock that `unpark` takes after
+//!   the word has changed.
 #![deny(unsafe_code)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! What the core asks of its surroundings, answered by the hosted machine.
+//! The core's [`Machine`] trait for the hosted machine.
 #![allow(unsafe_code)]
 
 use crate::cpu::{CpuState, as_callback, bound};
@@ -159,8 +159,7 @@ unsafe impl<F: Format> Machine for Hosted<F> {
 }
 
 impl<F: Format> Hosted<F> {
-    /// Loads a word of a frame as a device does: by the frame's number, through
-    /// nobody's tables.
+    /// Loads a word of a frame as a device does: by frame number, without page tables.
     ///
     /// ```compile_fail,E0133
     /// # use softfault::Pfn;
@@ -171,8 +170,8 @@ impl<F: Format> Hosted<F> {
     ///
     /// # Safety
     ///
-    /// I6, I24: the caller keeps the frame by a pin, or has looked it up and has not
-    /// been told of a change since. A pin reads and writes without `unsafe`.
+    /// I6, I24: the caller has pinned the frame, or has looked it up and received no notice
+    /// of a change since. A pin reads and writes without `unsafe`.
     ///
     /// # Panics
     ///
@@ -198,14 +197,14 @@ impl<F: Format> Hosted<F> {
     }
 }
 
-/// The calling CPU, which is in no space, begins to run this one.
+/// Makes the calling CPU, which is in no space, run this one.
 pub(crate) fn load_root<F: Format>(space: &AddressSpace<'_, Hosted<F>>) {
     // SAFETY: I11: a CPU is in one space at a time (`Place`), so that the core
     // knows of it until `leave_root`, and refuses to drop the space before.
     unsafe { space.activate_raw() }
 }
 
-/// The calling CPU, `cpu`, stops running the space.
+/// Makes the calling CPU, `cpu`, leave the space.
 pub(crate) fn leave_root<F: Format>(cpu: &CpuState, space: &AddressSpace<'_, Hosted<F>>) {
     // No shootdown reaches this CPU from now on, so nothing may stay.
     cpu.flush(space.tag().id, Flush::Space);

@@ -1,15 +1,14 @@
-//! Flushes that were posted to a CPU and that it has not served yet
-//! ([`Mode::Interrupt`](crate::Mode)).
+//! Flushes that are posted to a CPU and not yet served ([`Mode::Interrupt`](crate::Mode)).
 //!
-//! Posters and the owner take the lock for a moment each; nobody waits for
-//! anything while holding it. The flag is looked at without it, once an access.
+//! Posters and the owner hold the lock briefly and wait for nothing under it. Each access
+//! reads the flag once, without the lock.
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 use softfault::addr::PageRange;
 use softfault::machine::Flush;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Requests that fit; one more, and the owner drops all its translations.
+/// Capacity in requests; on overflow the owner drops all its translations.
 const NR_POSTS: usize = 16;
 
 #[derive(Default)]
@@ -21,7 +20,7 @@ pub(crate) struct Posts {
 }
 
 impl Posts {
-    /// Whether a translation of `pages` goes when they are served.
+    /// Whether serving them drops a translation of `pages`.
     pub(crate) fn take(&self, space_id: u64, pages: &PageRange) -> bool {
         let takes = |what: &Flush| match what {
             Flush::Pages(range) => range.overlaps(pages),
@@ -45,14 +44,14 @@ impl Mailbox {
         self.posts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is something to serve. The heavy barrier of E5 orders it.
+    /// Whether requests are waiting. The heavy barrier of E5 orders the load.
     #[inline(always)]
     pub(crate) fn has_post(&self) -> bool {
         self.any.load(Acquire)
     }
 
-    /// What waits to be served, held up while the result lives. `None` says that
-    /// all requests made before the call are served: the flag goes down last.
+    /// The waiting requests; none is served while the result lives. `None` means that all
+    /// requests made before the call are served, since the flag is cleared last.
     pub(crate) fn waiting(&self) -> Option<MutexGuard<'_, Posts>> {
         self.has_post().then(|| self.posts())
     }
@@ -68,8 +67,8 @@ impl Mailbox {
         self.any.store(true, Release);
     }
 
-    /// Passes all requests to `flush`, which drops what they name; `None` is everything. By the
-    /// owner, inside an access.
+    /// Passes all requests to `flush`, which drops their translations; `None` is everything.
+    /// The owner calls it inside an access.
     pub(crate) fn serve(&self, flush: impl Fn(Option<(u64, Flush)>)) {
         let mut posts = self.posts();
         if posts.overflow {
@@ -85,7 +84,7 @@ impl Mailbox {
         self.any.store(false, Release);
     }
 
-    /// Requests served, and times that they did not fit.
+    /// Requests served, and overflows.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let posts = self.posts();
         (posts.served, posts.overflows)

@@ -1,8 +1,8 @@
-//! Sleeping at a word: a hashed table of locks and condition variables, as the
-//! host's futex is inside, but for words of 64 bits.
+//! Parking at a word: a hash table of locks and condition variables, like a futex but for
+//! words of 64 bits.
 //!
-//! The lock of a bucket is held for a look at the word or for a notification,
-//! never while anything is waited for (E8).
+//! A thread holds the lock of a bucket to read the word or to notify, and never waits
+//! under it (E8).
 
 use core::ptr;
 use softfault::sync::{Ordering, Word};
@@ -33,7 +33,7 @@ impl Parking {
         &self.buckets[(hash >> (64 - NR_BUCKETS.ilog2())) as usize]
     }
 
-    /// Sleeps if `word` is `expected`, until somebody unparks this bucket.
+    /// Sleeps if `word` is `expected`, until a thread unparks this bucket.
     pub(crate) fn park(&self, word: &Word, expected: u64) {
         let bucket = self.bucket(word);
         let held = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -44,7 +44,7 @@ impl Parking {
         }
     }
 
-    /// Wakes all who sleep at the word, and those whose word shares its bucket.
+    /// Wakes all threads that sleep at the word or at another word of its bucket.
     pub(crate) fn unpark(&self, word: &Word) {
         let bucket = self.bucket(word);
         let held = bucket.lock.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,8 @@
-//! Making other CPUs forget (I4), in both modes.
+//! Shootdowns (I4) in both modes.
 //!
-//! The caller is a CPU of the machine, inside a call into the core and outside
-//! any access. Nothing is held while it waits, and an access waits for nobody
-//! (E4), so two callers never wait for each other.
+//! The caller is a CPU of the machine, inside a call into the core and outside accesses.
+//! It holds nothing while it waits, and an access never waits (E4), so two callers never
+//! wait for each other.
 
 use crate::config::Mode;
 use crate::cpu::{CpuState, spun_long};
@@ -39,7 +39,7 @@ impl<F: Format> Hosted<F> {
     }
 }
 
-/// Waits until the access that is under way on `cpu`, if any, is over.
+/// Waits for the end of the current access on `cpu`, if there is one.
 fn wait_out(cpu: &CpuState) {
     let slot = &cpu.own.slot;
     let seen = slot.load(Acquire);
@@ -48,7 +48,7 @@ fn wait_out(cpu: &CpuState) {
     }
 }
 
-/// One turn of a spin; now and then the host may run another thread.
+/// One turn of a spin loop; every 64th yields to the host.
 pub(crate) fn pause() {
     if spun_long() {
         std::thread::yield_now();

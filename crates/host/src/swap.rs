@@ -1,4 +1,4 @@
-//! A swap area in the host's memory, whose writes and reads can be made to fail.
+//! A swap area in the host's memory. Tests can make its writes and reads fail.
 
 use crate::arena::Arena;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const WORDS: usize = 512;
 
-/// One page, once it was written.
+/// One page, if it has been written.
 type Slot = Mutex<Option<Box<[u64; WORDS]>>>;
 
 pub(crate) struct Swap {

@@ -1,17 +1,15 @@
-//! Counts the steps that a thread takes in the core without an answer to other CPUs.
+//! Counts the steps of a thread in the core since it last answered other CPUs.
 //!
-//! With debug assertions, as tests are built, more than [`MOST_STEPS`] steps end the
-//! process.
-//! Without them nothing is counted. Also knows where the core says whether the
-//! thread's CPU is in a section.
+//! With debug assertions, as in tests, more than [`MOST_STEPS`] steps end the process.
+//! Without them nothing is counted. The module also keeps the address of the core's word
+//! that says whether the thread's CPU is in a section.
 
 use core::cell::Cell;
 use softfault::addr::Pfn;
 use softfault::machine::Tick;
 use std::io::Write;
 
-/// Steps that may pass without an answer: some microseconds, or the entries of two
-/// tables.
+/// Most steps without an answer: some microseconds, or the entries of two page tables.
 pub const MOST_STEPS: u32 = 1024;
 
 thread_local! {
@@ -21,13 +19,13 @@ thread_local! {
     static SECTION: Cell<Option<(Pfn, usize)>> = const { Cell::new(None) };
 }
 
-/// Steps that the calling thread has taken in all; 0 without debug assertions.
+/// All steps of the calling thread; 0 without debug assertions.
 pub fn nr_steps() -> u64 {
     ALL_STEPS.get()
 }
 
-/// Counts a tick of the calling thread. Ends the process if it has taken too many
-/// steps: a panic would leave locks and entries that others wait for.
+/// Counts a tick of the calling thread. Ends the process after too many steps: a panic
+/// would leave locks and entries that other threads wait for.
 #[inline(always)]
 pub(crate) fn tick(tick: Tick) {
     if !cfg!(debug_assertions) {

@@ -1,9 +1,8 @@
-//! A set-associative cache of translations that really goes stale.
+//! A set-associative TLB that goes stale as a real one does.
 //!
-//! One owner looks up and fills; anybody may invalidate (the hardware's
-//! broadcast). An entry is a key, which is 0 while the entry is not valid, the
-//! space it belongs to, and what it translates to. Only the key decides; it is
-//! written last and taken away first.
+//! The owner looks up and fills; any CPU may invalidate (the hardware's broadcast). An
+//! entry has a key, a space and a value. The key is 0 while the entry is invalid. A fill
+//! writes the key last; an invalidation clears it first.
 //!
 //! ```text
 //! key    63:7 first page | 6:1 order | 0 valid
@@ -17,8 +16,7 @@
 //! key = new; full fence          take away every key that matches
 //! if count != before: key = 0
 //! ```
-//! Either the key is there when the other side looks, or the owner sees the
-//! count.
+//! Either the other side finds the key, or the owner sees the new count.
 
 use core::sync::atomic::{AtomicU64, Ordering::*, fence};
 use softfault::addr::{PageRange, Pfn, Rights, Vpn};
@@ -33,14 +31,14 @@ const DIRTY: u64 = 1 << 35;
 /// Ranges up to this many pages are looked up page by page.
 const NR_PROBED: u64 = 32;
 
-/// What a walk found: pages from `page`, aligned to their number, at `pfn`.
+/// The result of a walk: pages from `page`, aligned to their number, at `pfn`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Translation {
     pub(crate) page: Vpn,
     pub(crate) order: u8,
     pub(crate) pfn: Pfn,
     pub(crate) rights: Rights,
-    /// Whether the table entry is known to be dirty.
+    /// Whether the table entry was dirty.
     pub(crate) dirty: bool,
 }
 

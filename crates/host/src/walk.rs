@@ -1,9 +1,9 @@
-//! The page walk, as hardware does it: reads the tables in the arena, follows
-//! only what is present, and makes the leaf entry accessed and dirty, or faults where
-//! the machine leaves that to software.
+//! The hardware page walk: reads the tables in the arena, follows only present entries,
+//! and sets the accessed and dirty bits of the leaf entry, or faults if the machine leaves
+//! those to software.
 //!
-//! Runs inside an access (E4). A table that the walk has found may be detached
-//! while it is being read; it is not freed before the access is over.
+//! It runs inside an access (E4). A table may be detached while the walk reads it, but is
+//! not freed before the end of the access.
 
 use crate::cpu::CpuState;
 use crate::hosted::Hosted;
@@ -13,7 +13,7 @@ use softfault::addr::{Access, Pfn, Rights, Vpn};
 use softfault::machine::SpaceTag;
 use softfault::table::format::{self, Entry, Format, Leaf, index_of};
 
-/// The translation of `page`, or `None` where the tables allow no such access.
+/// Translates `page`; `None` if the tables do not allow the access.
 pub(crate) fn walk<F: Format>(
     machine: &Hosted<F>,
     cpu: &CpuState,
@@ -50,8 +50,8 @@ enum Step {
     Mapped(Leaf),
 }
 
-/// One entry. It becomes accessed and dirty by compare-and-swap on the whole word,
-/// so never in an entry that has meanwhile become something else.
+/// Reads one entry. A compare-and-swap of the whole word sets accessed and dirty, so it
+/// fails if the entry has changed.
 fn step<F: Format>(machine: &Hosted<F>, table: Pfn, level: u8, page: Vpn, access: Access) -> Option<Step> {
     let word = machine.arena.word(table, index_of::<F>(page.0, level) * 8);
     let mut seen = word.load(Acquire);

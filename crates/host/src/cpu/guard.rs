@@ -1,4 +1,4 @@
-//! How a thread becomes a CPU of a machine, and ceases to be one (E3).
+//! Binds a thread to a CPU of a machine, and unbinds it (E3).
 
 use super::{BOUND, BindError, CALLBACKS, CpuState, bound};
 use crate::hosted::Hosted;
@@ -9,22 +9,21 @@ use softfault::machine::CpuId;
 use softfault::table::format::{Format, X86_64};
 
 impl<F: Format> Hosted<F> {
-    /// Makes the calling thread the CPU `cpu` until the guard is dropped.
+    /// Binds the calling thread to `cpu` until the guard is dropped.
     pub fn bind(&self, cpu: CpuId) -> Result<CpuGuard<'_, F>, BindError> {
         CpuGuard::new(self, cpu)
     }
 }
 
-/// The calling thread is a CPU until this is dropped.
+/// The calling thread is bound to a CPU until this is dropped.
 ///
-/// Needed for every call into the core and for every access. It may not be dropped in a
-/// hook of [`Hosted::on_wait`] or a subscriber of [`Hosted::on_notice`], which the core
-/// calls in the middle of an operation of this CPU: that panics, and the thread stays
-/// bound for ever, as if the guard had been forgotten.
+/// Every call into the core and every access needs it. Dropping it panics in a hook of
+/// [`Hosted::on_wait`] and in a subscriber of [`Hosted::on_notice`], which the core calls
+/// in the middle of an operation of this CPU. The thread then stays bound for ever.
 pub struct CpuGuard<'m, F: Format = X86_64> {
     pub(crate) machine: &'m Hosted<F>,
     cpu: CpuId,
-    /// The cell is the thread's, so the guard has to stay there.
+    /// The cell belongs to the thread, so the guard must not leave the thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -44,7 +43,7 @@ impl<'m, F: Format> CpuGuard<'m, F> {
         Ok(CpuGuard { machine, cpu, stays: PhantomData })
     }
 
-    /// The CPU that the thread is.
+    /// The CPU.
     pub fn id(&self) -> CpuId {
         self.cpu
     }
@@ -63,7 +62,7 @@ impl<'m, F: Format> CpuGuard<'m, F> {
 impl<F: Format> Drop for CpuGuard<'_, F> {
     /// # Panics
     ///
-    /// In a hook or a subscriber, unless that panics already.
+    /// In a hook or a subscriber that is not already panicking.
     fn drop(&mut self) {
         if CALLBACKS.get() > 0 {
             // The operation that called goes on as this CPU, so nobody else may become it.
