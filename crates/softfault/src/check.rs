@@ -1,11 +1,10 @@
-//! The invariants of `docs/invariants.md` that can be checked at rest, each by a
-//! function of its name. Our tests run [`Vm::check`] after every operation. The core
-//! itself never calls it.
+//! Checks of the invariants of `docs/invariants.md` that can be checked at rest. Our tests run
+//! [`Vm::check`] after every operation. The core itself never calls it.
 //!
-//! A port may run it in debug builds. It finds mistakes of the port, too: a shootdown
-//! that returns too early or a frame that somebody else writes breaks an invariant.
+//! A port may run it in debug builds. It also finds errors of the port: a shootdown that returns
+//! too early, or a foreign write to a frame, breaks an invariant.
 //!
-//! At rest means: no operation and no fault is under way on any CPU.
+//! At rest means: no operation and no fault is in progress on any CPU.
 
 use crate::account::Event;
 use crate::addr::{BlockId, PageRange, Pfn, Rights, Vpn};
@@ -123,8 +122,7 @@ impl<M: Machine> Vm<M> {
                     return Err(Broken::LeftLocked(pfn));
                 }
             }
-            // A page that no entry maps and nothing pins, a table that none names:
-            // lost to everybody.
+            // A page without entries and pins, or a table that no entry names: leaked.
             let nr_named = match state.kind() {
                 FrameKind::Anon => state.nr_maps() + state.pins(),
                 FrameKind::Table => u64::from(counts[p as usize]),
@@ -140,9 +138,9 @@ impl<M: Machine> Vm<M> {
         Counter::Pins.check(nr_held, nr_pins)
     }
 
-    /// I40: no block is passed over that has something. I41: block groups count their frames. I43: so
-    /// do CPUs. I50, I51: what is there is found, and nobody has written what
-    /// stands for blocks without memory.
+    /// I40: searches skip no block that offers something. I41: block groups count their frames. I43:
+    /// CPUs count theirs. I50, I51: descriptors and blocks that exist are found, and nobody has
+    /// written the block that stands for holes.
     pub(crate) fn check_summaries(&self) -> Result<(), Broken> {
         let blocks = &self.frames.blocks;
         let told = |b: &BlockId| blocks.at(*b).is_told();
@@ -176,7 +174,7 @@ impl<M: Machine> Vm<M> {
         in_block || in_cache
     }
 
-    /// I20: what is said to be zero is zero; the zero frame above all.
+    /// I20: frames that are recorded as zero are zero, and so is the zero frame.
     fn check_zero(&self) -> Result<(), Broken> {
         self.check_is_zero(self.frames.zero)?;
         self.check_huge_zero()?;

@@ -56,8 +56,8 @@ pub(crate) struct By {
     pub(crate) far: Zeroing,
 }
 
-/// Fills the 2^order frames from `first` with zeroes; `hint` is the index of the
-/// one that is needed first, if that is known. The frames are the caller's alone (I6).
+/// Fills the 2^order frames from `first` with zeroes; `hint` is the index of the one that is needed
+/// first, if that is known. The frames are owned by the caller alone (I6).
 pub(crate) fn clear_folio<M: Machine>(
     machine: &M,
     first: Pfn,

@@ -1,8 +1,7 @@
-//! Linux's error numbers, for those who speak system calls.
+//! Linux's error numbers, for embedders with system calls.
 //!
-//! Inside the core errors are enums, one per operation; this is the border. The table is
-//! the only one: an embedder's system calls that have nothing to do with memory take
-//! their numbers from it too.
+//! Inside the core errors are enums, one per operation; here they become numbers. An embedder can
+//! use this table for its other system calls, too.
 
 /// An error number as Linux on x86-64 has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

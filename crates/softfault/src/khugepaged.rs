@@ -1,10 +1,9 @@
 //! Module `khugepaged`: scans one space for memory to collapse into huge pages, one step at a time.
 //!
-//! The core has no threads and no list of programs. The embedder's daemon goes
-//! round its spaces, gives each a number of entries to look at (`pages_to_scan`),
-//! sleeps `scan_sleep_millisecs` between rounds and `alloc_sleep_millisecs` after
-//! one that found no huge frame, and wakes early when a block becomes free
-//! (`Vm::nr_blocks_emptied`).
+//! The core has no threads and no list of programs. The embedder's daemon iterates over its spaces,
+//! scans a number of entries of each (`pages_to_scan`), sleeps `scan_sleep_millisecs` between
+//! rounds and `alloc_sleep_millisecs` after one that found no huge frame, and wakes early when a
+//! block becomes free (`Vm::nr_blocks_emptied`).
 //!
 //! Locks on entry: none, no section. Takes the writer lock of the space to check each PMD range,
 //! and holds none while pages are copied.
@@ -22,20 +21,19 @@ use crate::space::vma::{ObjectId, Vma};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Scan {
-    /// Entries that were looked at.
+    /// Entries that were scanned.
     pub nr_scanned: u64,
     /// Huge pages that were made.
     pub nr_collapsed: u64,
     /// Where the next step of this space goes on, bytes; `None` at its end.
     pub next: Option<u64>,
-    /// Why the last stretch that was looked at stayed as it was.
+    /// Why the last PMD range that was scanned was not collapsed.
     pub refused: Option<CollapseRefusal>,
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Looks at up to `nr_ptes` entries from address `from` on, and makes huge
-    /// pages of what knobs, advice and limits allow. Ends early where no huge frame
-    /// is to be had.
+    /// Scans up to `nr_ptes` entries from address `from` on, and collapses what knobs, advice and
+    /// limits allow. Ends early when no huge frame can be had.
     ///
     /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst.
     pub fn khugepaged_scan(&self, from: u64, nr_ptes: u64) -> Scan {
@@ -61,13 +59,12 @@ impl<M: Machine> AddressSpace<'_, M> {
         scan
     }
 
-    /// The first stretch from `at` on that may become huge; where to go on.
+    /// The first PMD range from `at` on that may become huge, and where to continue.
     fn scan_stretch(&self, at: Vpn, limits: &CollapseLimits, scan: &mut Scan) -> Option<Vpn> {
         let nr = Vm::<M>::NR_SUB_FRAMES;
-        // What is found is looked at again under the writer lock.
+        // The result is checked again under the writer lock.
         let vma = self.vma_from(at)?;
-        // A look at a VMA costs something, too, or a space of a million small ones
-        // would be one step.
+        // A VMA counts, too. Otherwise a space with a million small ones would be one step.
         scan.nr_scanned += 1;
         let base = Vpn(vma.range.start.max(at).0.next_multiple_of(nr));
         let stretch = PageRange::new(base, Vpn(base.0 + nr));

@@ -1,4 +1,4 @@
-//! All that the core asks of its surroundings.
+//! The interface between the core and its embedder.
 //!
 //! A port implements [`Machine`] once; the core is generic over it, so there is
 //! no dynamic dispatch in a fault. `examples/port_in_100_lines.rs` is the
@@ -52,7 +52,8 @@ impl CpuSet {
     pub(crate) fn words(&self) -> [u64; MAX_CPUS / 64] {
         self.bits
     }
-    /// The first `nr_most` members from number `first` on, around; and where the others begin.
+    /// The first `nr_most` members from number `first` on, wrapping around; and where the others
+    /// begin.
     pub(crate) fn some_from(&self, first: u64, nr_most: usize) -> (CpuSet, u64) {
         let (mut some, mut next) = (CpuSet::EMPTY, first);
         let behind = self.iter().filter(|cpu| u64::from(cpu.0) >= first);
@@ -72,7 +73,7 @@ impl CpuSet {
         assert!(usize::from(cpu.0) < MAX_CPUS, "cpu is {}, should be below {MAX_CPUS}", cpu.0);
         self.bits[cpu.0 as usize / 64] |= 1 << (cpu.0 % 64);
     }
-    /// Takes `cpu` out; one that no set can hold is in none.
+    /// Removes `cpu`. A number that no set can hold is in no set.
     pub fn remove(&mut self, cpu: CpuId) {
         if let Some(word) = self.bits.get_mut(usize::from(cpu.0) / 64) {
             *word &= !(1 << (cpu.0 % 64));
@@ -82,11 +83,11 @@ impl CpuSet {
     pub fn contains(&self, cpu: CpuId) -> bool {
         self.bits.get(usize::from(cpu.0) / 64).is_some_and(|word| word & (1 << (cpu.0 % 64)) != 0)
     }
-    /// Whether nobody is in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|w| *w == 0)
     }
-    /// Whether `cpu` is in it and nobody else, or nobody at all.
+    /// Whether it has no member except `cpu`.
     pub fn is_only(&self, cpu: CpuId) -> bool {
         let mut rest = *self;
         rest.remove(cpu);
@@ -108,7 +109,7 @@ impl CpuSet {
     }
 }
 
-/// Names an address space to the machine. Exhaustive: machines make keys of it.
+/// Identifies an address space to the machine. Exhaustive: machines use it as a key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SpaceTag {
     /// Never reused.
@@ -117,10 +118,9 @@ pub struct SpaceTag {
     pub root: Pfn,
 }
 
-/// Which translations a shootdown is about. There may be more kinds. A machine that
-/// does not know one drops all translations of the space, paging-structure caches
-/// included, as for `Space`: to drop more than was asked for is always sound (I4) and
-/// costs only time.
+/// The translations that a shootdown invalidates. There may be more kinds. For an unknown kind a
+/// machine invalidates all translations of the space, paging-structure caches included, as for
+/// `Space`. Invalidating more than requested is always sound (I4) and costs only time.
 ///
 /// It says nothing of instructions: see [`Machine`] on instruction caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,21 +137,21 @@ pub enum Flush {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Tick {
-    /// A call of the embedder begins.
+    /// The embedder has called into the core.
     Call,
     /// One step of a pass whose length depends on the program, on memory or on the
     /// number of CPUs: an entry, a VMA, a page of an object, a CPU.
     Step,
 }
 
-/// The surroundings of the subsystem.
+/// The machine that the embedder provides.
 ///
 /// # Instruction caches
 ///
-/// The core takes for granted that an instruction fetch sees the stores that happened
-/// before it, as on x86 and on Arm with `CTR_EL0.DIC` and `IDC`. It clears and copies
-/// frames by stores, and makes them executable without telling the machine.
-/// `docs/design.md` has what a port to other CPUs would lack.
+/// The core assumes that an instruction fetch sees the stores that happened before it, as on x86
+/// and on Arm with `CTR_EL0.DIC` and `IDC`. It clears and copies frames by stores, and makes them
+/// executable without telling the machine. `docs/design.md` says what a port to other CPUs would
+/// need.
 ///
 /// # Safety
 ///
@@ -202,14 +202,14 @@ pub enum Tick {
 /// - **M6** the embedder writes only those entries of a root table that lie above the
 ///   user part of the format, before the root is first loaded. The core neither reads
 ///   nor frees what they name;
-/// - **M7** a walker of the embedder's own (an emulated TLB, a second table) reads
-///   entries as whole words while its CPU is active in the space, changes
-///   them only as [`used`](crate::table::format::used) does, by compare-and-swap in a
-///   present leaf, and drops what it keeps in [`shootdown`](Machine::shootdown). A frame
-///   that [`Walker::translate`](crate::Walker::translate) gave is used through
-///   [`frame_ptr`](Machine::frame_ptr) only while the CPU is active and the translation
-///   [is current](crate::Walker::is_current), and no such access is under way when
-///   `shootdown` returns;
+/// - **M7** a walker of the embedder's own (an emulated TLB, a second table) reads entries as whole
+///   words while its CPU is active in the space, changes them only as
+///   [`used`](crate::table::format::used) does, by compare-and-swap in a present leaf, and drops
+///   what it keeps in [`shootdown`](Machine::shootdown). A frame that
+///   [`Walker::translate`](crate::Walker::translate) gave is used through
+///   [`frame_ptr`](Machine::frame_ptr) only while the CPU is active and the translation [is
+///   current](crate::Walker::is_current), and no such access is in progress when `shootdown`
+///   returns;
 /// - **M8** no callback unwinds: an operation that is left half-way leaves locks and
 ///   entries as they are, and nothing may use the subsystem afterwards.
 #[allow(unsafe_code)] // the promise is the implementor's; nothing here is unsafe to call
@@ -221,26 +221,27 @@ pub unsafe trait Machine: Sized + Sync {
     /// The same on every call. Ranges may touch: the core joins their frames.
     fn frames(&self) -> &[FrameRange];
 
-    /// One past the highest frame that may be added; constant. What lies below costs some words for each 128 MiB.
+    /// One past the highest frame that may be added; constant. Each 128 MiB below it costs a few words.
     fn nr_frames_at_most(&self) -> u64 {
         0
     }
-    /// Makes memory the subsystem's, as I1 says, until [`frames_removed`](Self::frames_removed): see
-    /// [`add_memory`](crate::Memory::add_memory). Whether all of it is zero; `None` if the machine has no such memory.
+    /// Hands memory to the core, as I1 says, until [`frames_removed`](Self::frames_removed): see
+    /// [`add_memory`](crate::Memory::add_memory). Returns whether all of it is zero; `None` if the machine has
+    /// no such memory.
     fn add_frames(&self, _range: &FrameRange) -> Option<bool> {
         None
     }
-    /// Memory is the machine's again, to do with as it likes. No CPU has a translation of it.
+    /// Returns memory to the machine. No CPU has a translation of it.
     fn frames_removed(&self, _range: &FrameRange) {}
 
-    /// How many nodes of memory there are, at most [`MAX_NODES`]; constant. Nodes steer
-    /// from where a CPU takes frames first; any answers are sound.
+    /// Number of memory nodes, at most [`MAX_NODES`]; constant. A CPU searches its node for frames
+    /// first; any answer is sound.
     fn nr_nodes(&self) -> usize {
         1
     }
 
-    /// The node of all frames of a range, by its place in [`frames`](Machine::frames);
-    /// constant. A firmware's range of two nodes is two ranges here.
+    /// The node of all frames of a range, by its place in [`frames`](Machine::frames); constant. If
+    /// a firmware range spans two nodes, report two ranges.
     fn node_of_range(&self, range: usize) -> MemoryNode {
         let _ = range;
         MemoryNode(0)
@@ -253,32 +254,31 @@ pub unsafe trait Machine: Sized + Sync {
         MemoryNode(0)
     }
 
-    /// Says that the frames are about to be written, and returns whether all of
-    /// them are zero now. [`Vm::new`](crate::Vm::new) calls it once, after its
-    /// checks and before it touches a frame. A machine that serves again later
-    /// returns `true` at most the first time, and drops the translations that
-    /// its CPUs still hold: the next `Vm` counts its spaces from 1 again.
+    /// Announces that the frames are about to be written, and returns whether all of them are zero
+    /// now. [`Vm::new`](crate::Vm::new) calls it once, after its checks and before it touches a
+    /// frame. A machine that serves again later returns `true` at most the first time, and drops
+    /// the translations that its CPUs still hold: the next `Vm` counts its spaces from 1 again.
     fn begin(&mut self) -> bool {
         false
     }
 
-    /// The direct map: where the frame's bytes are. Linear over all frames of all
-    /// ranges (I1); there need be no memory between ranges.
+    /// The direct map: the address of the frame's bytes. Linear over all frames of all ranges (I1);
+    /// there need be no memory between ranges.
     fn frame_ptr(&self, pfn: Pfn) -> *mut u8;
 
-    /// How many CPUs there are, at most [`MAX_CPUS`]; constant.
+    /// Number of CPUs, at most [`MAX_CPUS`]; constant.
     fn nr_cpus(&self) -> usize;
 
     /// The CPU that executes the caller.
     fn this_cpu(&self) -> CpuId;
 
-    /// Makes every CPU of the set execute a full barrier: an interrupt that is
-    /// waited for, `membarrier(2)`. The calling CPU is never in the set.
+    /// Makes every CPU of the set execute a full barrier, and waits for that: by an interrupt, or
+    /// `membarrier(2)`. The calling CPU is never in the set.
     fn heavy_barrier(&self, cpus: &CpuSet);
 
-    /// Drops translations on every CPU of the set, the calling one included if
-    /// it is a member, and waits until it is done. Spinning in here has to serve
-    /// the requests of others, or two removers wait for each other for ever.
+    /// Invalidates translations on every CPU of the set, including the calling one if it is a
+    /// member, and waits until that is done. A wait in here has to serve requests of other CPUs;
+    /// otherwise two removers could wait for each other for ever.
     fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush);
 
     /// Whether, once [`shootdown`](Machine::shootdown) returns, every access
@@ -287,51 +287,49 @@ pub unsafe trait Machine: Sized + Sync {
     /// of a broadcast invalidation, which interrupts nobody.
     fn shootdown_is_grace(&self) -> bool;
 
-    /// One turn of a spin, and one chunk of clearing or copying: serves pending
-    /// requests of other CPUs, and lets others run where that is the machine's
-    /// to decide. Never called in a section, so that answering here may count as
-    /// the end of all sections of this CPU.
+    /// Called in each iteration of a spin, and for each chunk of clearing or copying: serves
+    /// pending requests of other CPUs, and may let other threads run. Never called in a section, so
+    /// an answer here may count as the end of all sections of this CPU.
     fn relax(&self);
 
-    /// Waits while `word` has the value `expected`; may return for no reason.
-    /// Called with nothing held.
+    /// Waits while `word` has the value `expected`; may return spuriously. Called with nothing
+    /// held.
     fn park(&self, word: &Word, expected: u64);
 
-    /// Ends the waiting of those who [`park`](Machine::park) at `word`.
+    /// Wakes all that [`park`](Machine::park) at `word`.
     fn unpark(&self, word: &Word);
 
-    /// Whether an access makes its entry accessed and dirty without a fault. Any answer is
-    /// sound; `false` saves a fault for each page that another one's fault brings along.
+    /// Whether the hardware sets the accessed and dirty bits of an entry without a fault. Any
+    /// answer is sound; `false` saves a fault for each neighbouring page that a fault maps.
     #[inline(always)]
     fn marks_entries(&self) -> bool {
         true
     }
 
-    /// Whether code of the subsystem may use vector registers beyond those that the
-    /// compiler uses for this target anyway: `false` where they are a program's and
-    /// nobody saves them, as in most kernels (I42).
+    /// Whether the core may use vector registers beyond those that the compiler uses for this
+    /// target anyway: `false` if they contain a program's state that is not saved, as in most
+    /// kernels (I42).
     fn vector_registers(&self) -> bool {
         false
     }
 
-    /// What to put into an empty entry. Any answer is sound.
+    /// Decides what to put into an empty entry. Any answer is sound.
     #[inline(always)]
     fn fault_policy(&self, question: &FaultQuestion) -> FaultPlan {
         policy::fault::linux(question)
     }
 
-    /// Tells those who subscribed to a space ([`AddressSpace::subscribe`]); the
-    /// answer counts for [`Notice::Young`] only. Never called for a space without
-    /// subscriptions, never in a section. Whoever calls may hold the space's writer
-    /// lock: this must not wait for anybody who operates on the space, faults in it or
-    /// pins its pages. Whoever takes pages out of a [`SharedObject`](crate::SharedObject), or
-    /// moves them, tells the spaces that map them while others wait for the pages: this must not
-    /// wait for anybody who uses an object, or operates on, faults in or pins pages of any space
-    /// that maps one. Whoever moves a private page, or takes one out of use, tells the spaces that
-    /// share it since fork(2) one after another, and the end of each waits until all have been told:
-    /// this must not wait for anybody who operates on such a space or ends it. A fault or a
-    /// compaction that calls holds frames: this must not wait for
-    /// anybody who may be waiting for a frame.
+    /// Notifies the subscribers of a space ([`AddressSpace::subscribe`]). The answer counts for
+    /// [`Notice::Young`] only. Never called for a space without subscriptions, never in a section.
+    /// The following may be blocked until this returns, so this must not wait for them: (1)
+    /// operations on the space, faults in it and pins of its pages, because the caller may hold the
+    /// space's writer lock; (2) users of a [`SharedObject`](crate::SharedObject), and operations,
+    /// faults and pins in any space that maps one, because removing or moving its pages notifies
+    /// those spaces while others wait for the pages; (3) operations on a space that shares private
+    /// pages with this one since fork(2), and its end, because moving a private page, or taking one
+    /// out of use, notifies such spaces one after another, and the end of each waits until all were
+    /// told; (4) anybody who may be waiting for a frame, because a fault or a compaction that calls
+    /// this holds frames.
     ///
     /// May be called back here, about this space and any other:
     /// - [`lookup`] and [`is_current`] of a subscription, [`page_state`];
@@ -339,12 +337,11 @@ pub unsafe trait Machine: Sized + Sync {
     /// - reads of counters and sizes (`vmstat`, [`rss_pages`], ...), and what reads or
     ///   writes one setting of a space.
     ///
-    /// Everything else panics as the first thing that it does: operations, accesses,
-    /// new pins, new objects and spaces and the end of one, subscriptions, steps of
-    /// daemons. A handle that ends here panics in its `Drop`, which aborts the program if
-    /// a panic is under way. [`handle_fault`] panics unless one look at the page settles the fault
-    /// without a frame. The CPU stays the same until this returns, also in a
-    /// [`relax`](Machine::relax) of a call that it makes (I2).
+    /// All other calls panic before they do anything: operations, accesses, new pins, new objects
+    /// and spaces and the end of one, subscriptions, steps of daemons. A handle that ends here
+    /// panics in its `Drop`, which aborts the program if a panic is in progress. [`handle_fault`]
+    /// panics unless its first turn can finish the fault without a frame. The CPU stays the same
+    /// until this returns, also in a [`relax`](Machine::relax) of a call that it makes (I2).
     ///
     /// [`AddressSpace::subscribe`]: crate::AddressSpace::subscribe
     /// [`lookup`]: crate::Subscription::lookup
@@ -358,34 +355,33 @@ pub unsafe trait Machine: Sized + Sync {
         false
     }
 
-    /// Hears of the progress of calls; must not call back. May be called in a section.
-    /// Does nothing unless a machine measures how long calls go on without an answer
-    /// to other CPUs.
+    /// Reports the progress of a call; must not call back. May be called in a section. Does nothing
+    /// by default; test machines measure with it how long calls run without answering other CPUs.
     #[inline(always)]
     fn tick(&self, tick: Tick) {
         let _ = tick;
     }
 
-    /// Hears that this CPU is about to enter a section; the word is odd until it
-    /// leaves. Does nothing unless a machine checks that it is asked to wait outside
-    /// sections only.
+    /// Reports that this CPU is about to enter a section; the word is odd until it leaves. Does
+    /// nothing by default; test machines check with it that waits happen outside sections only.
     #[inline(always)]
     fn entered(&self, slot: &Word) {
         let _ = slot;
     }
 
-    /// Slots of the swap area, of a page each; constant. Without any nothing is swapped out.
+    /// Number of slots of the swap area, of a page each; constant. With 0 nothing is swapped out.
     fn nr_swap_slots(&self) -> u32 {
         0
     }
 
-    /// Writes the frame's bytes to the slot. As [`swap_in`](Machine::swap_in): called outside sections,
-    /// with no lock and no entry held, but with frames. It may wait, for nobody who waits for a frame.
+    /// Writes the frame's bytes to the slot. Like [`swap_in`](Machine::swap_in) it is called outside
+    /// sections, with no lock or entry held, but with frames. It may wait, but not for anybody who
+    /// waits for a frame.
     fn swap_out(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
         Err(SwapError)
     }
 
-    /// Fills the frame, which is the caller's alone, with what was written to the slot last. Several CPUs may
+    /// Fills the frame, which the caller owns alone, with what was written to the slot last. Several CPUs may
     /// read a slot at a time; nobody writes it meanwhile.
     fn swap_in(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
         Err(SwapError)

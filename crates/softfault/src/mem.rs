@@ -139,7 +139,7 @@ impl<T: Words> FrameArray<T> {
 
 /// Fills `nr_frames` adjacent frames with zeroes.
 ///
-/// The frames must be the caller's alone: in no table, on no list (I6).
+/// The frames must be owned by the caller alone: in no table, on no list (I6).
 #[inline]
 pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     let (first, bytes) = (machine.frame_ptr(first), (nr_frames * PAGE_SIZE) as usize);
@@ -154,9 +154,8 @@ pub fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
     copy_frames(machine, to, from, 1);
 }
 
-/// Copies adjacent frames; `to` must be the caller's alone (I6), `from` may be
-/// read by others meanwhile, and is written by nobody: no translation, section or
-/// pin can reach it.
+/// Copies adjacent frames; `to` must be owned by the caller alone (I6), `from` may be read by
+/// others meanwhile, and is written by nobody: no translation, section or pin can reach it.
 #[inline]
 pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let bytes = (nr_frames * PAGE_SIZE) as usize;

@@ -1,9 +1,8 @@
-//! The bytes of programs, through the direct map.
+//! Access to the bytes of programs, through the direct map.
 //!
-//! One of the few modules with `unsafe`. Programs, and whoever has a page pinned,
-//! write this memory while the core reads it, so every access here is atomic: relaxed, whole words where
-//! they lie aligned, bytes at the ends. A torn copy of more than a word is what
-//! two programs would see of each other, too.
+//! One of the few modules with `unsafe`. Programs, and holders of pins, write this memory while the core
+//! reads it. So every access here is atomic: relaxed, whole words where they are aligned, bytes at the
+//! ends. Copies of more than a word may be torn, as between two programs.
 //!
 //! These cells are the programs' and not the core's. `sync` names core's atomics for
 //! them; only under shuttle are they cells of the model, whose stores are buffered.
@@ -47,7 +46,7 @@ pub(crate) fn read<M: Machine>(machine: &M, pfn: Pfn, offset: usize, into: &mut 
     }
 }
 
-/// Whether every byte of a frame is zero, as far as one look at each word tells.
+/// Whether every byte of a frame is zero, from one read of each word.
 pub(crate) fn is_zero<M: Machine>(machine: &M, pfn: Pfn) -> bool {
     (0..PAGE_SIZE as usize).step_by(8).all(|offset| word(machine, pfn, offset).load(Ordering::Relaxed) == 0)
 }
@@ -69,8 +68,8 @@ pub(crate) fn write<M: Machine>(machine: &M, pfn: Pfn, offset: usize, from: &[u8
     }
 }
 
-/// Copies a whole frame. `to` is the caller's alone; `from` may be written
-/// meanwhile, by atomics as here: each word is copied as it was at one moment.
+/// Copies a whole frame. `to` is owned by the caller alone; `from` may be written meanwhile, by
+/// atomics as here: each word is copied as it was at one moment.
 pub(crate) fn copy_frame<M: Machine>(machine: &M, to: Pfn, from: Pfn) {
     for offset in (0..PAGE_SIZE as usize).step_by(8) {
         let value = word(machine, from, offset).load(Ordering::Relaxed);

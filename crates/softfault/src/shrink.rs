@@ -1,14 +1,13 @@
-//! Module `shrink`: huge pages that are mostly zeroes are split when memory is short,
-//! and their zero sub-pages are freed.
+//! Module `shrink`: splits huge pages that are mostly zeroes when memory is short, and frees their
+//! zero sub-pages.
 //!
-//! There is no queue of them and no lock: a cursor goes over the blocks, whose
-//! first lines say which have a folio. Its one entry is found through rmap, so that no
-//! space has to be named.
+//! There is no queue and no lock: a cursor passes over the blocks, whose first lines tell which
+//! have a folio. The folio's only entry is found through rmap, so the caller names no space.
 //!
-//! Called by daemons and by `space/reclaim.rs`, after a refusal or under the low
-//! watermark, and never by the allocator. It allocates nothing.
+//! Daemons call it, and `space/reclaim.rs` after a refusal or below the low watermark; the
+//! allocator never does. It allocates nothing.
 //!
-//! Locks on entry: none, no section. Takes the family's for the walk.
+//! Locks on entry: none, no section. Takes the family's lock for the walk.
 
 use crate::account::Event;
 use crate::addr::{BlockId, Pfn, Vpn};
@@ -24,19 +23,18 @@ use crate::sync::{self, Ordering};
 use crate::table::format::Entry;
 
 impl<M: Machine> Vm<M> {
-    /// Looks at up to `nr_blocks` blocks, on from where the last call ended, for
-    /// huge pages with more zero sub-pages than `khugepaged/max_ptes_none`, splits
-    /// these, and gives the zero sub-pages back. Gives the number of frames freed.
+    /// Searches up to `nr_blocks` blocks, from where the last call ended, for huge pages with more
+    /// zero sub-pages than `khugepaged/max_ptes_none`, splits these, and frees the zero sub-pages.
+    /// Returns the number of frames freed.
     ///
-    /// Called outside sections, with no lock held. Passes over entries that belong to
-    /// somebody else for a moment.
+    /// Called outside sections, with no lock held. Skips entries that other operations own.
     ///
     /// Source: Linux, Documentation/admin-guide/mm/transhuge.rst, `shrink_underused`.
     pub fn shrink_underused(&self, nr_blocks: u64) -> u64 {
         self.shrink_until(nr_blocks, u64::MAX)
     }
 
-    /// The same until so many frames were freed, or all blocks have been looked at.
+    /// Like `shrink_underused`, until so many frames were freed or all blocks were searched.
     pub(crate) fn shrink_until(&self, nr_blocks: u64, nr_frames: u64) -> u64 {
         self.assert_outside();
         let Some(most_zero) = self.underused_above() else { return 0 };
@@ -51,7 +49,7 @@ impl<M: Machine> Vm<M> {
             let mut b = blocks.around(self.underused_cursor.fetch_add(1, Ordering::Relaxed));
             let nr_in_hole = blocks.distance(b);
             if nr_in_hole > 0 {
-                // One of several that are here goes on after it; the others look at nothing once.
+                // If several CPUs are here, one continues after it; the others search nothing once.
                 b = blocks.around(self.underused_cursor.fetch_add(nr_in_hole, Ordering::Relaxed) - 1 + nr_in_hole);
             }
             nr_freed += self.shrink_in(b, most_zero);
@@ -72,9 +70,9 @@ impl<M: Machine> Vm<M> {
         let mut fits = |space: &SpaceData, vma: &Vma| !is_locked(vma) && !space.notify.has_any();
         self.rmap_take_huge(first, None, &mut fits, &mut taken);
         let [Some(taken)] = taken else { return 0 };
-        // A look while programs may still write, to find out whether a shootdown is
-        // worth it. The entry is ours first: a folio that nothing keeps may be
-        // somebody's by now who zeroes it or copies to it by plain stores (I6).
+        // A look while programs may still write, to find out whether a shootdown is worth it. The
+        // entry is ours first: a folio that nothing keeps may be reused by now, and be zeroed or
+        // copied to by plain stores (I6).
         if self.zero_pages(first, most_zero).is_none() {
             taken.pmd.slot.resolve(Entry::Leaf(taken.old));
             return 0;

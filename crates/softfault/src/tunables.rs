@@ -76,8 +76,8 @@ pub struct Tunables {
     /// The knobs of huge pages at the beginning; later
     /// [`Base::set_huge_knobs`](crate::Base::set_huge_knobs).
     pub thp: HugeKnobs,
-    /// No huge page as long as the [`Vm`](crate::Vm) lives, by advice neither
-    /// (boot parameter `transparent_hugepage=0`): `thp` may allow none then.
+    /// Disables huge pages for the life of the [`Vm`](crate::Vm), also by advice (boot parameter
+    /// `transparent_hugepage=0`): `thp` may not enable any then.
     pub thp_off: bool,
     /// The order in which large pages are cleared and copied; `None` leaves it to
     /// what [`calibrate`](crate::clear::calibrate) measured, page size by page size.
@@ -86,7 +86,7 @@ pub struct Tunables {
     /// the CPU has it not. `None` leaves it to what [`calibrate`](crate::clear::calibrate)
     /// measured.
     pub zeroing: Option<Zeroing>,
-    /// What a fault may spend to get a huge page by moving others (`defrag`).
+    /// Budget of a fault for compaction to get a huge page (`defrag`).
     pub compact_fault: CompactBudget,
     /// The same for a collapse, and for a daemon's step.
     pub compact_background: CompactBudget,
@@ -99,18 +99,18 @@ pub struct Tunables {
     /// Below `low` huge pages that are mostly zeroes are split (`shrink_underused`), until as
     /// much as `high` is free.
     pub watermark_scale_factor: u64,
-    /// Whether as many frames as the watermark `min` are set aside for the reaction to
-    /// pressure, so that nobody else takes memory below it. Off, every frame can be had. What
-    /// the core does under pressure today needs no frames; reclaim will.
+    /// Whether as many frames as the watermark `min` are set aside for the reaction to pressure.
+    /// Otherwise every frame can be allocated. What the core does under pressure today needs no
+    /// frames; reclaim will.
     pub keep_min: bool,
-    /// Blocks of 2 MiB that are looked at for such pages at the end of a fault, after a
-    /// CPU has begun a block while memory is short.
+    /// Blocks of 2 MiB that are searched for such pages at the end of a fault, after a CPU has
+    /// begun a block while memory is short.
     pub shrink_blocks: u64,
-    /// The same before a fault or an operation is refused for want of frames. It goes on where
-    /// the last one ended, so that whoever is refused and tries again gets to all of memory in
-    /// the end, and no fault walks over a terabyte. 1,024 is a guess: 2 GiB.
+    /// The same before a fault or an operation is refused frames. The search continues where the
+    /// last one ended. So a caller that tries again after refusals finally covers all of memory,
+    /// and no fault walks over a terabyte. 1,024 is a guess: 2 GiB.
     pub shrink_blocks_direct: u64,
-    /// Blocks of 2 MiB that a CPU that is idle keeps zeroed ahead; see
+    /// Blocks of 2 MiB that an idle CPU keeps pre-zeroed; see
     /// [`Memory::zero_ahead`](crate::Memory::zero_ahead).
     pub zero_ahead_blocks: u64,
     /// Retired tree nodes (1 KiB each) at which an operation waits for a grace period

@@ -100,7 +100,7 @@ impl<'vm> Full<'vm> {
         self.vm.take_all();
     }
 
-    /// The last free frames: a block at the end of the home blocks that is farthest away.
+    /// The last free frames: a block at the end of the home blocks of the CPU that is farthest away.
     pub fn leave_far_block(&self, cpu: u16) -> Result<(), LabError> {
         self.close();
         let far = if cpu < self.nr_cpus.div_ceil(2) { self.nr_cpus - 1 } else { 0 };

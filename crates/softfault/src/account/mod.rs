@@ -1,8 +1,7 @@
 //! Module `account`: what happened, counted where it happened.
 //!
-//! Events are per CPU, added with a plain load and store, and summed when read.
-//! Resident counts are per CPU and address space. Both are exact at rest: when
-//! no operation is under way.
+//! Events are per CPU, added with a plain load and store, and summed when read. Resident counts are
+//! per CPU and address space. Both are exact at rest: when no operation is in progress.
 //!
 //! This module has names and words. `base.rs` counts, `frame/stat.rs` sums.
 
@@ -37,7 +36,7 @@ events! {
     ZeroMap = "zero_page_map",
     /// Private copies made of shared frames.
     CowBreak = "cow_break",
-    /// Write faults that found the frame theirs alone and kept it.
+    /// Write faults that found that only their entry maps the frame, and reused it.
     CowReuse = "cow_reuse",
     /// Pages of shared objects mapped.
     SharedMap = "shared_map",
@@ -55,7 +54,7 @@ events! {
     PlanRejected = "fault_plan_rejected",
     /// Faults outside every mapping.
     RefusedNotMapped = "fault_refused_not_mapped",
-    /// Faults for want of a right.
+    /// Faults refused: the VMA does not grant the right.
     RefusedNoRights = "fault_refused_no_rights",
     /// Faults on a guard.
     RefusedGuard = "fault_refused_guard",
@@ -65,7 +64,7 @@ events! {
     RefusedPoisoned = "fault_refused_poisoned",
     /// Faults on a page that could not be read from the swap area.
     RefusedNotRead = "fault_refused_not_read",
-    /// Faults for want of a frame.
+    /// Faults refused: out of frames.
     RefusedOutOfFrames = "fault_refused_out_of_frames",
     /// Shootdowns sent, local ones included.
     Shootdown = "tlb_shootdown",
@@ -121,7 +120,7 @@ events! {
     SwapRefusedLocked = "swap_refused_locked",
     /// Swapped out, and kept in memory: the machine could not write it.
     SwapRefusedNotWritten = "swap_refused_not_written",
-    /// Compactions begun for somebody who waits.
+    /// Direct compactions: begun for a fault or a call that waits.
     CompactStall = "compact_stall",
     /// Of these, with a block made.
     CompactSuccess = "compact_success",
@@ -155,7 +154,7 @@ events! {
     CollapsePoisoned = "collapse_poisoned",
     /// Collapses refused: a page was swapped out.
     CollapseSwapped = "collapse_swapped",
-    /// Collapses refused: an entry was somebody's.
+    /// Collapses refused: an operation owned an entry.
     CollapseBusy = "collapse_busy",
     /// Collapses refused: an operation changed the mapping meanwhile.
     CollapseChanged = "collapse_changed",
@@ -167,7 +166,7 @@ events! {
     NotifyStart = "notify_start",
     /// Lookups refused: the subscription was to another space.
     LookupOtherSpace = "lookup_refused_other_space",
-    /// Lookups refused because of a change under way.
+    /// Lookups refused because of a change in progress.
     LookupUnderWay = "lookup_refused_under_way",
     /// Lookups refused because no page was there.
     LookupAbsent = "lookup_refused_absent",
@@ -203,7 +202,7 @@ events! {
     MigrateRefusedReserved = "migrate_refused_reserved",
     /// Not moved: part of a huge page.
     MigrateRefusedHuge = "migrate_refused_huge",
-    /// Not moved: free, or in somebody's hand.
+    /// Not moved: free, cached or held.
     MigrateRefusedNotInUse = "migrate_refused_not_in_use",
     /// Not moved: more mappings than are handled at once.
     MigrateRefusedTooManyMaps = "migrate_refused_too_many_maps",
@@ -211,7 +210,7 @@ events! {
     MigrateRefusedWalkTooLong = "migrate_refused_walk_too_long",
     /// Not moved: a space that maps it has subscribers.
     MigrateRefusedSubscribed = "migrate_refused_subscribed",
-    /// Not moved: a mapping came, went, or was somebody else's meanwhile.
+    /// Not moved: a mapping came or went, or another operation owned it.
     MigrateRefusedRaced = "migrate_refused_raced",
     /// Folios of objects of which a part moved, as there were no frames for the whole.
     FolioMovedInPart = "folio_moved_in_part",
@@ -253,7 +252,7 @@ events! {
     RemoveMemoryLastResort = "remove_memory_last_resort",
     /// Faults that found no huge page and left it at that, or to the daemon.
     CompactNotAsked = "compact_not_asked",
-    /// Compactions put off, since the last ones were in vain.
+    /// Compactions deferred, because the last ones failed.
     CompactDeferred = "compact_deferred",
     /// Compactions that found no block worth emptying.
     CompactNoBlock = "compact_no_block",
@@ -261,7 +260,8 @@ events! {
     CompactInTheWay = "compact_in_the_way",
     /// Compactions that ran out of frames to look at or to move, or of time.
     CompactOverBudget = "compact_over_budget",
-    /// Compactions that ended, or did not begin, because somebody waited for frames.
+    /// Compactions that ended, or did not begin, because a last-resort allocation waited for
+    /// frames.
     CompactLastResort = "compact_last_resort",
 }
 

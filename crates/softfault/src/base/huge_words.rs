@@ -1,5 +1,5 @@
-//! The knobs as a running [`Vm`](crate::Vm) keeps them: three words that every fault may
-//! read and hardly anybody writes, on a line of their own.
+//! The knobs as a running [`Vm`](crate::Vm) keeps them: three words that every fault may read and
+//! that are rarely written, on a line of their own.
 //!
 //! All that a fault asks is in the first word, its answers computed when the knobs
 //! were set, so that one load sees one moment's settings. Writers take the spinlock

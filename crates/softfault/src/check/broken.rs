@@ -44,7 +44,7 @@ pub enum Broken {
     /// Members of an object, or of a space, are not those that its VMAs ask for: see the space's
     /// or the object's own frame. I44.
     WrongMembers(Pfn),
-    /// A change of entries of the space with this frame counts as under way or untold though
+    /// A change of entries of the space with this frame counts as in progress or untold though
     /// nobody is at work. I24.
     LeftTelling(Pfn),
     /// A slot of the swap area does not count its entries, or is in use without any, or its

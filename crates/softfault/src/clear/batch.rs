@@ -13,10 +13,9 @@ use crate::mem::ways::{self, Ways};
 use crate::policy::density::{Learned, WriteDensity};
 use crate::policy::zero::{BatchPlan, BatchPlans, class_of};
 
-/// Zeroes frame `base + i` for each bit i of `mask`, as `plan` says; a way that is not
-/// among `ways` is replaced by plain stores, and near frames that are not there are
-/// none. The frames are the caller's alone (I6), and zero for everybody who learns
-/// of them by a release that follows.
+/// Zeroes frame `base + i` for each bit i of `mask`, as `plan` says; a way that is not among `ways`
+/// is replaced by plain stores, and near frames that are not there are none. The frames are owned
+/// by the caller alone (I6), and zero for everybody who learns of them by a release that follows.
 pub(crate) fn zero_batch<M: Machine>(machine: &M, ways: Ways, plan: BatchPlan, base: u64, mask: u64) {
     let near = lowest(mask, plan.nr_near);
     for (mask, way) in [(mask & !near, plan.far), (near, plan.near)] {

@@ -93,7 +93,7 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
         Ok(announced)
     }
 
-    /// Finds who has to be told of a private page, before `deadline_ns`. Nothing is told yet.
+    /// Finds the spaces to tell of a private page, before `deadline_ns`. Tells nobody yet.
     ///
     /// # Errors
     ///

@@ -42,8 +42,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(())
     }
 
-    /// Between pieces of work; other CPUs get their answers, too. An attempt holds frames, and
-    /// gets none while a last-resort allocation runs of the last ones, who waits for it.
+    /// Between pieces of work; other CPUs get their answers, too. An attempt holds frames, and gets
+    /// none while a last-resort allocation waits for the last ones.
     pub(super) fn check_time(&self) -> Result<(), CompactRefusal> {
         if self.is_over() {
             return Err(CompactRefusal::OverBudget);

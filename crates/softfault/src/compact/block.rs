@@ -25,7 +25,7 @@ use crate::space::Vm;
 use crate::sync::Ordering;
 
 const NR_WORDS: usize = 8;
-/// Looks at the same block: what was somebody's for a moment may be free later.
+/// Tries the same block again: an entry that was owned for a moment may be free now.
 const NR_PASSES: u32 = 3;
 
 impl<'vm, M: Machine> Attempt<'vm, M> {
@@ -87,7 +87,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         if frames.is_last_resort_active() { None } else { free.find_map(|b| self.vm.claim_whole(b)) }
     }
 
-    /// The next attempt begins at `end`, with all that is before it in vain.
+    /// The next attempt begins at `end`; all blocks before it were tried without success.
     fn move_on(&self, end: BlockId) {
         let nr_blocks = self.vm.frames.blocks.nr();
         self.vm.compact.cursor.set(u64::from(end.0) % nr_blocks);
@@ -118,7 +118,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(None)
     }
 
-    /// This block has been in vain in this round.
+    /// Records that this block was tried without success in this round.
     fn pass_over(&self, b: BlockId) {
         self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
     }

@@ -95,8 +95,8 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         self.nr_entries = first;
     }
 
-    /// Moves them, and says of each what came of it. Where it has moved, `from` is
-    /// the caller's alone afterwards, else `to` is still.
+    /// Moves them, and says of each what came of it. Where it has moved, `from` is owned by the
+    /// caller alone afterwards, else `to` is still.
     pub(super) fn finish(&mut self, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         self.shoot_down_and_wait();
         for number in 0..self.nr_moves {

@@ -52,7 +52,7 @@ use crate::sync::Ordering;
 use attempt::Attempt;
 
 impl<M: Machine> Vm<M> {
-    /// A huge frame, the caller's alone, made by moving what is in the way.
+    /// Makes a huge frame by moving pages away. The caller owns it alone.
     pub(crate) fn compact(&self, budget: &CompactBudget) -> Result<HugeFrame, CompactRefusal> {
         self.count(Event::CompactStall, 1);
         let made = Attempt::new(self, budget).run();

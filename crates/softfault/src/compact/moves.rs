@@ -79,7 +79,7 @@ pub(super) enum Movable {
     OfObject { head: Pfn, order: Order },
 }
 
-/// For who takes entries of spaces without subscribers only.
+/// For callers that only take entries of spaces without subscribers.
 pub(super) fn nobody_is_told(_space: Pfn, _vpn: Vpn) -> bool {
     false
 }

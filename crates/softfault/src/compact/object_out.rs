@@ -11,8 +11,8 @@
 //! without waiting: see `source/transit.rs`.
 //!
 //! Whether a mapping locks the page is checked twice: first, so that programs do not fault for nothing,
-//! and again when no entry is left. An mlock that found the page present before its entry was removed has
-//! published its VMA by then. A later mlock swaps the page in.
+//! and again when there is no entry left. An mlock that found the page present before its entry was
+//! removed has published its VMA by then. A later mlock swaps the page in.
 //!
 //! Locks on entry: none, no section. Takes the locks of the object's shards.
 
@@ -31,7 +31,7 @@ use crate::space::Vm;
 use crate::space::vma::{ObjectId, Vma, VmaFlags};
 
 impl<M: Machine> Vm<M> {
-    /// Writes the page to the slot, which is the caller's alone, and frees its frame.
+    /// Writes the page to the slot, which the caller owns alone, and frees its frame.
     pub(super) fn write_object_page(&self, frame: PageFrame, slot: SwapSlot) -> Result<(), SwapRefusal> {
         let transit = self.begin_to_swap_out(frame, slot).inspect_err(|_| self.swap.unclaim(slot))?;
         self.swap.begin_object(slot);

@@ -18,7 +18,7 @@ pub enum MigrateRefusal {
     Reserved,
     /// It is part of a larger page: a huge one, or a folio of an object that fills a block and is not to be moved as one.
     HugePage,
-    /// It is free, or in somebody's hand.
+    /// It is free, cached or held.
     NotInUse,
     /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than the
     /// budget permits to look at.
@@ -27,15 +27,15 @@ pub enum MigrateRefusal {
     WalkTooLong,
     /// A space that maps it has subscribers, and the budget does not permit to tell them.
     Subscribed,
-    /// A mapping came or went, or was somebody else's for a moment. Or the page has left its
-    /// object, or is about to, or somebody else moves it.
+    /// A mapping came or went, or another operation owned it for a moment. Or the page has left its
+    /// object, is about to, or is being moved.
     Raced,
     /// There is no frame to move it to.
     NoTarget,
 }
 
 impl MigrateRefusal {
-    /// The same of a page whose subscribers have been told: somebody subscribed meanwhile, or the
+    /// The same for a page whose subscribers were told: a space got a subscriber meanwhile, or the
     /// page is mapped elsewhere by now.
     pub(super) fn once_told(self) -> MigrateRefusal {
         if self == MigrateRefusal::Subscribed { MigrateRefusal::Raced } else { self }
@@ -139,7 +139,7 @@ impl core::fmt::Display for PoisonRefusal {
 }
 impl core::error::Error for PoisonRefusal {}
 
-/// Why a page is in memory still.
+/// Why a page was not swapped out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SwapRefusal {
@@ -198,15 +198,15 @@ impl core::error::Error for SwapRefusal {}
 pub enum CompactRefusal {
     /// Nobody may make one here: the knobs, the caller's size of pages.
     NotAsked,
-    /// The last attempts were in vain, and it is too early for the next.
+    /// The last attempts failed, and it is too early for the next one.
     Deferred,
-    /// No block can be emptied as things are.
+    /// No block can be emptied at present.
     NoBlock,
     /// In the last of the blocks that were tried there was a frame that stays.
     InTheWay(MigrateRefusal),
     /// Frames or time ran out.
     OverBudget,
-    /// Somebody waits for frames, and nobody else gets any meanwhile.
+    /// A last-resort allocation waits for frames, and nobody else gets any meanwhile.
     LastResort,
 }
 

@@ -95,7 +95,7 @@ impl<'a, M: Machine> Targets<'a, M> {
         }
     }
 
-    /// 2^order adjacent frames that are the caller's alone; `None` if there are none, or if `go_on`,
+    /// 2^order adjacent frames that the caller owns alone; `None` if there are none, or if `go_on`,
     /// which is asked now and then, says so.
     pub(super) fn next(&mut self, order: Order, go_on: &mut dyn FnMut() -> bool) -> Option<Pfn> {
         if order > Order::BASE {

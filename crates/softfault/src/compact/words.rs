@@ -6,7 +6,7 @@ use crate::sync::Word;
 pub(crate) struct CompactWords {
     /// Number of the block at which the next search begins.
     pub(crate) cursor: Word,
-    /// Which blocks have been in vain: those that say this number, + 1.
+    /// The round: blocks with this number + 1 were tried without success.
     pub(crate) round: Word,
     /// [`Deferral`](crate::policy::compact::Deferral) of faults.
     pub(crate) deferral: Word,

@@ -31,7 +31,7 @@ impl Request {
         }
     }
 
-    /// Whether a private page has to be the space's alone afterwards.
+    /// Whether a private page has to be unshared afterwards.
     #[inline(always)]
     pub(crate) fn wants_own(self) -> bool {
         matches!(self.want, Want::Access(Access::Write) | Want::ForcedWrite | Want::Unshare)

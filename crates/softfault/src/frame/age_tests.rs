@@ -75,7 +75,7 @@ fn change(vm: &Vm<Plain>, model: &mut Model, seed: &mut u64) {
     }
 }
 
-/// Frames come, are used, move and go, in each generation and while a pass is under way.
+/// Frames come, are used, move and go, in each generation and while a pass is in progress.
 #[test]
 fn ages_agree_with_a_list_of_generations() {
     let vm = vm(NR_FRAMES, Tunables::default());

@@ -128,7 +128,7 @@ fn a_folio_that_is_not_found_leaves_no_trace() {
     block.release_words(6..7, !0, Content::Unknown);
     block.claim_exact(3, 1 << 63).unwrap();
     assert!((7..=9).all(|order| !has_left_a_trace(order)), "the first of two words was claimed");
-    // It says that it is wholly free: somebody's claim is under way, or was a moment ago.
+    // It says that it is wholly free: somebody's claim is in progress, or was a moment ago.
     block.release_words(0..2, !0, Content::Unknown);
     block.state.set(0);
     vm.frames.blocks.summary.offer(Kind::Whole, BlockId(4));

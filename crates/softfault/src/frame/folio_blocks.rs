@@ -1,6 +1,6 @@
 //! Folios of whole blocks: the tails behind the first block, and zeroes.
 //!
-//! Locks on entry: none, no section: answers other CPUs. The frames are the caller's alone.
+//! Locks on entry: none, no section: answers other CPUs. The frames are owned by the caller alone.
 
 use super::Memory;
 use super::tails::Tails;

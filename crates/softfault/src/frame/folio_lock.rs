@@ -7,12 +7,12 @@
 //! WAITERS               somebody sleeps until LOCKED is clear
 //! ```
 //! A folio that is locked is mapped by no entry, and pinned by nobody. The word of its page names
-//! it (`source/swapped.rs`), so that whoever wants the page finds it, and waits.
+//! it (`source/swapped.rs`), so that a fault on the page finds it, and waits.
 //!
-//! Who waits sleeps at one of a few words that count wakes, not at the descriptor: the folio may
-//! be gone, and its descriptor something else's, before the waiter sleeps. The
-//! waiter reads the count, then sets WAITERS, and sleeps while the count is what it was; who unlocks
-//! takes WAITERS and LOCKED together, then raises the count.
+//! A waiter sleeps at one of a few words that count wakes, not at the descriptor: the folio may be
+//! gone, and its descriptor reused, before the waiter sleeps. The waiter reads the count, then sets
+//! WAITERS, and sleeps while the count is unchanged. Unlocking clears WAITERS and LOCKED together,
+//! then raises the count.
 //!
 //! Locks on entry: none. [`FolioWaits::join`] in the section in which a word named the folio;
 //! what waits or wakes outside sections.
@@ -90,8 +90,8 @@ pub(crate) struct Unlocked {
 }
 
 impl FrameDesc {
-    /// Makes a frame that is the caller's alone the page of an object, which it is going to read. The word of the
-    /// page names it.
+    /// Makes a frame that the caller owns alone the page of an object, which it is going to read. The word of
+    /// the page names it.
     pub(crate) fn assign_reading(&self, object: u64, index: u64) {
         self.owner.set(object);
         self.index.set(index);

@@ -1,4 +1,4 @@
-//! The counts of a folio and of its frames: who maps it, and what is left of it.
+//! The counts of a folio and of its frames.
 //!
 //! Locks on entry: none, no section, unless a function says so.
 
@@ -167,8 +167,8 @@ impl<M: Machine> Memory<M> {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Mappings of a page above which no more are made: fork copies the page, and a
-    /// fault on a page of an object fails.
+    /// Limit of the mappings of a page: at the limit fork copies the page, and a fault on a page of
+    /// an object fails.
     pub const MAX_MAPPINGS: u64 = MAPS_LIMIT;
 
     /// Whether the frame lies in the folio of its block, if there is one.

@@ -20,7 +20,7 @@ pub(crate) struct Generation(pub(super) u8);
 /// every claim reads it, and only an advance writes it.
 #[repr(align(64))]
 pub(crate) struct Ages {
-    /// Generation << 1 | whether a pass is under way.
+    /// Generation << 1 | whether a pass is in progress.
     pub(super) state: Word,
     /// The block at which the pass goes on.
     pub(super) cursor: Word,

@@ -81,8 +81,8 @@ impl<M: Machine> Memory<M> {
     /// generations: not claimed, and not found accessed by a walk ([`age_pages`]) in the last
     /// `age` of them, this one included. 0 counts all; above [`OLDEST_AGE`] nothing is known.
     ///
-    /// Reads the bitmaps of all blocks, and the descriptors of frames that are old enough. Exact
-    /// at rest; while a pass is under way pages of age 3 count as 2 ([`advance_generation`]).
+    /// Reads the bitmaps of all blocks, and the descriptors of frames that are old enough. Exact at
+    /// rest; while a pass is in progress pages of age 3 count as 2 ([`advance_generation`]).
     ///
     /// [`age_pages`]: crate::AddressSpace::age_pages
     /// [`advance_generation`]: Self::advance_generation

@@ -63,9 +63,9 @@ impl Frames {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Makes frames that are the caller's alone one folio of an object, of which they are the
-    /// pages from `index` on. Visible with the slot that names it, whose store releases. Outside sections if the
-    /// folio is larger than a block: answers other CPUs.
+    /// Makes frames that the caller owns alone one folio of an object, of which they are the pages from `index`
+    /// on. Visible with the slot that names it, whose store releases. Outside sections if the folio is larger
+    /// than a block: answers other CPUs.
     pub(crate) fn make_folio(&self, first: Pfn, order: Order, object: u64, index: u64) {
         debug_assert!(index.is_multiple_of(order.nr_pages()));
         self.set_tails(first, order);
@@ -83,7 +83,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Makes frames that are the caller's alone the folio of an object in the place of `from`, which no
+    /// Makes frames that the caller owns alone the folio of an object in the place of `from`, which no
     /// entry names any more. As used as that was. Visible with the slots that name it.
     pub(crate) fn make_moved_folio(&self, from: Pfn, to: Pfn, order: Order) {
         self.set_tails(to, order);
@@ -91,8 +91,8 @@ impl<M: Machine> Memory<M> {
         self.frames.blocks.at(BlockId::of(to)).raise(Class::Shared);
     }
 
-    /// Gives back a page of any size that is the caller's alone: nobody names it, and all
-    /// sections that saw it have ended.
+    /// Gives back a page of any size that the caller owns alone: nobody names it, and all sections
+    /// that saw it have ended.
     pub(crate) fn give_back_page(&self, head: Pfn) {
         let state = self.frames.desc(head).state();
         if state.kind() != FrameKind::Shared || state.order() == Order::BASE {

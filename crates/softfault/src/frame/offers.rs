@@ -17,7 +17,7 @@ pub(super) const COUNT: u64 = 0xffff;
 pub(super) const RESERVED_SHIFT: u32 = 16;
 pub(super) const RESERVED: u64 = 0xffff << RESERVED_SHIFT;
 pub(super) const DIRTY: u64 = 1 << 33;
-/// Orders of runs, from 2^8 frames down, of which there was none when somebody looked.
+/// Orders of runs, from 2^8 frames down, of which the last search found none.
 pub(super) const LOST_SHIFT: u32 = 36;
 pub(super) const LOST: u64 = 0xf << LOST_SHIFT;
 /// The summaries name its runs.
@@ -61,7 +61,7 @@ pub(super) fn offers(state: u64) -> u32 {
     bits | Kind::runs_up_to(run)
 }
 
-/// Order of the largest run that was there when somebody last looked for one.
+/// Order of the largest run that the last search found.
 #[inline(always)]
 fn largest_run(state: u64) -> u32 {
     RUN_ORDER - ((state & LOST) >> LOST_SHIFT) as u32

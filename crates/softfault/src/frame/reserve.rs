@@ -103,7 +103,7 @@ impl Frames {
         groups.take(1 + self.reserve.nr_frames() as usize).sum()
     }
 
-    /// Takes one frame out of the reserve: the caller's alone, of any content.
+    /// Takes one frame out of the reserve: owned by the caller alone, of any content.
     #[cfg(any(test, feature = "hooks"))] // until the reaction needs frames
     pub(crate) fn take_reserved(&self, _: &Pressure) -> Option<Pfn> {
         let first = OptPfn::from_word(self.reserve.top.get()).get()?;

@@ -65,8 +65,8 @@ impl<M: Machine> Memory<M> {
         Some(claim)
     }
 
-    /// Every block with some free frames serves somebody's small ones. This CPU's serves from
-    /// now on the class, all of it and for all CPUs, so that each does not spoil its own.
+    /// Every block with some free frames is one that a CPU refills from. This CPU's serves from now
+    /// on the class, all of it and for all CPUs, so that each does not spoil its own.
     fn give_up_own(&self, most: u64, class: Class) -> Option<Claim> {
         let cpu = self.this_cpu_data();
         let b = OptBlock::from_word(cpu.block.get()).get()?;

@@ -131,8 +131,8 @@ impl Summary {
         }
     }
 
-    /// Frames in use in a block group, as counted: any number for a moment while changes are
-    /// under way.
+    /// Frames in use in a block group, as counted: any number for a moment while changes are in
+    /// progress.
     pub(crate) fn nr_used(&self, block_group: u32) -> u64 {
         self.rows.at(block_group as usize).0[USED].load(Ordering::Relaxed)
     }

@@ -199,7 +199,7 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// The same without a wait, for callers who may hold frames.
+    /// The same without a wait, for callers that may hold frames.
     fn desc_spares_if_free(&self, nr: u64) -> Result<FrameList, OutOfFrames> {
         if self.frames.is_frozen() {
             return Err(OutOfFrames::Frame);

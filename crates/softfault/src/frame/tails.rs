@@ -39,7 +39,8 @@ impl Tails {
     }
 
     pub(super) fn set(&self, offset: u64, nr: u64) {
-        // Relaxed: seen by who reads the slot or entry that names the folio, whose store releases.
+        // Relaxed: a reader of the slot or entry that names the folio sees it, because that store
+        // releases.
         self.of_folio(offset, nr).for_each(|(word, mask)| _ = word.fetch_or(mask, Ordering::Relaxed));
     }
 
@@ -47,7 +48,8 @@ impl Tails {
         self.of_folio(offset, nr).for_each(|(word, mask)| _ = word.fetch_and(!mask, Ordering::Relaxed));
     }
 
-    /// All frames are tails: those of a folio that began in another block. The block is the caller's alone.
+    /// All frames are tails: those of a folio that began in another block. The block is owned by the caller
+    /// alone.
     pub(super) fn set_all(&self) {
         self.0.iter().for_each(|word| word.store(!0, Ordering::Relaxed));
     }

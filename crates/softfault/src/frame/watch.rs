@@ -148,8 +148,8 @@ impl<M: Machine> Memory<M> {
         self.nr_reserve_pages() + self.frames.deferred.nr_pages()
     }
 
-    /// Whether somebody would react to a shortage. While nobody would no block group is counted, and
-    /// all CPUs only read here; all are counted again afterwards.
+    /// Whether somebody would react to a shortage. While nobody would, no block group is counted,
+    /// and all CPUs only read here. Afterwards all are counted again.
     fn would_react(&self) -> bool {
         let (watch, reserve) = (&self.frames.watch, &self.frames.reserve);
         let would_react = self.underused_above().is_some() || reserve.nr_missing() > 0;
@@ -286,7 +286,7 @@ impl Frames {
         if self.has_sum() { self.nr_free_of(self.watch.nr_used.get()) } else { 0 }
     }
 
-    /// Changes under way may make it any number for a moment.
+    /// Changes in progress may make it any number for a moment.
     fn nr_free_of(&self, nr_used: u64) -> u64 {
         ((self.blocks.nr() * BLOCK_FRAMES).wrapping_sub(nr_used) as i64).max(0) as u64
     }

@@ -7,10 +7,9 @@ use crate::machine::Machine;
 use crate::space::Vm;
 
 impl<M: Machine> Vm<M> {
-    /// Takes free frames at random out of use for good, so that about
-    /// `free_of_64` in each 64 stay free: no two free frames need be adjacent
-    /// any more, and refills come in ones and twos. There is no free list that
-    /// could be shuffled; scattered bits are what age does to bitmaps.
+    /// Takes random free frames out of use permanently, so that about `free_of_64` in each 64 stay
+    /// free: no two free frames need be adjacent any more, and refills come in ones and twos. There
+    /// is no free list that could be shuffled; scattered bits are what age does to bitmaps.
     ///
     /// Call it at rest. Gives the number of frames taken.
     pub fn age(&self, free_of_64: u32, seed: u64) -> u64 {
@@ -28,9 +27,8 @@ impl<M: Machine> Vm<M> {
         nr_taken
     }
 
-    /// Takes one free frame at random out of use for good in `percent` of the
-    /// blocks, each picked by chance: memory with as much free as before and few
-    /// or no blocks that are whole.
+    /// Takes one random free frame out of use permanently in `percent` of the blocks, each picked
+    /// by chance: memory with as much free as before and few or no blocks that are whole.
     ///
     /// Call it at rest. Gives the number of frames taken.
     pub fn hold_one_in_each_block(&self, percent: u32, seed: u64) -> u64 {

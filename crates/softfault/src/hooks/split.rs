@@ -12,10 +12,9 @@ use crate::space::Vm;
 const SPLITS_MAX: usize = 16;
 
 impl<M: Machine> Vm<M> {
-    /// Splits the huge page that the frame is part of, for all who map it: then it
-    /// is 512 small pages. Nothing can go wrong; nothing happens where it is part
-    /// of none. Entries that are somebody else's are waited for, so this is not for
-    /// those who hold anything.
+    /// Splits the huge page that the frame is part of, for all who map it: then it is 512 small
+    /// pages. Nothing can go wrong; nothing happens where it is part of none. It waits for entries
+    /// that others own, so this is not for those who hold anything.
     pub fn split_folio(&self, pfn: Pfn) {
         self.call();
         if self.frames.find_desc_at_rest(pfn).is_none() {

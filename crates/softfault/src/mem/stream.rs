@@ -15,7 +15,7 @@ use crate::addr::{PAGE_SIZE, Pfn};
 use crate::machine::Machine;
 use crate::sync;
 
-/// Zeroes `nr_frames` adjacent frames, the caller's alone (I6).
+/// Zeroes `nr_frames` adjacent frames, owned by the caller alone (I6).
 pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     let (first, len) = (machine.frame_ptr(first), (nr_frames * PAGE_SIZE) as usize);
     sync::about_to_touch(first, len);
@@ -26,8 +26,8 @@ pub fn zero_frames<M: Machine>(machine: &M, first: Pfn, nr_frames: u64) {
     sync::zeroed(first, len);
 }
 
-/// Copies `nr_frames` adjacent frames; `to` must be the caller's alone (I6), and
-/// `from` as for [`super::copy_frames`].
+/// Copies `nr_frames` adjacent frames; `to` must be owned by the caller alone (I6), and `from` as
+/// for [`super::copy_frames`].
 pub fn copy_frames<M: Machine>(machine: &M, to: Pfn, from: Pfn, nr_frames: u64) {
     let len = (nr_frames * PAGE_SIZE) as usize;
     let (from, to) = (machine.frame_ptr(from), machine.frame_ptr(to));

@@ -55,9 +55,9 @@ const fn bit(way: Zeroing) -> u8 {
     1 << way as u8
 }
 
-/// Fills `nr_frames` adjacent frames, the caller's alone (I6), with zeroes: that way,
-/// or by plain stores where there is no such. Whoever passes the caches calls
-/// [`stream::done`] before anybody else may learn of the frames.
+/// Fills `nr_frames` adjacent frames, owned by the caller alone (I6), with zeroes: that way, or by
+/// plain stores where there is no such. Whoever passes the caches calls [`stream::done`] before
+/// anybody else may learn of the frames.
 pub fn zero_frames<M: Machine>(machine: &M, ways: Ways, way: Zeroing, first: Pfn, nr_frames: u64) {
     let len = (nr_frames * PAGE_SIZE) as usize;
     match ways.or_stores(way) {

@@ -19,9 +19,8 @@ struct Ageing<'a, 'vm, M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Pages that were used since that was last forgotten, by anybody's tables: those
-    /// of mappings that `addr..addr + len` meets. Of a huge mapping all count, or
-    /// none.
+    /// Pages that were used since their accessed bits were last cleared, by any tables: those of
+    /// mappings that `addr..addr + len` meets. Of a huge mapping all count, or none.
     pub fn test_young(&self, addr: u64, len: u64) -> u64 {
         self.count_young(addr, len, Accessed::Keep)
     }

@@ -12,8 +12,8 @@ use crate::table::format::{Leaf, huge_order};
 use core::marker::PhantomData;
 
 /// What gives the right to look pages up in one space. Given back by
-/// [`unsubscribe`](AddressSpace::unsubscribe); merely dropped, it stays in force
-/// until the space ends, which is no harm to anybody but in time.
+/// [`unsubscribe`](AddressSpace::unsubscribe); merely dropped, it stays in force until the space
+/// ends, which costs only time.
 #[must_use]
 pub struct Subscription<'vm, M: Machine> {
     vm: &'vm Vm<M>,
@@ -34,7 +34,7 @@ pub struct Lookup<'vm> {
     pub translation: Translation,
     /// The address of the `Vm` and the id of the space.
     of: (usize, u64),
-    /// Changes that were over then; none was under way.
+    /// Changes that were over then; none was in progress.
     changes: u64,
     /// Another `Vm` may have the same address later, and spaces of the same ids.
     vm: PhantomData<&'vm ()>,

@@ -34,7 +34,7 @@ use crate::sync::Word;
 pub(crate) struct NotifyLine {
     /// Subscriptions in force. Changes under the writer lock.
     pub(crate) nr_subscribers: Word,
-    /// Changes under way 0..24 | changes that are over 24..64.
+    /// Changes in progress 0..24 | changes that are over 24..64.
     pub(crate) changes: Word,
     /// Changes whose end subscribers have not been told yet.
     pub(crate) nr_untold: Word,

@@ -15,17 +15,16 @@ use crate::cpu::ATTENTION_TELLING;
 use crate::machine::{Machine, SpaceTag};
 use crate::sync::{self, Ordering, Word};
 
-/// One more that is over, and was never under way.
+/// One more that is over, and was never in progress.
 pub(crate) const ONE_IS_OVER: u64 = 1 << 24;
-/// One more that is over, one fewer under way.
+/// One more that is over, one fewer in progress.
 const OVER: u64 = ONE_IS_OVER - 1;
 
 pub(crate) const fn is_under_way(changes: u64) -> bool {
     changes & (ONE_IS_OVER - 1) != 0
 }
 
-/// A change under way. Its end is told when it is dropped, which has to be after
-/// the shootdown.
+/// A change in progress. Its end is told when it is dropped, which has to be after the shootdown.
 #[must_use]
 pub(crate) struct Invalidation<'a, M: Machine> {
     base: &'a Base<M>,
@@ -78,13 +77,13 @@ pub(crate) struct Told<'a> {
 }
 
 impl NotifyLine {
-    /// Whether anybody has to be told.
+    /// Whether there are subscribers to tell.
     #[inline]
     pub(crate) fn has_any(&self) -> bool {
         self.nr_subscribers.load(Ordering::Acquire) != 0
     }
 
-    /// Whether no change is under way, and none has to be told to its end (I24).
+    /// Whether no change is in progress, and none has to be told to its end (I24).
     pub(crate) fn is_at_rest(&self) -> bool {
         !is_under_way(self.changes.load(Ordering::Acquire)) && self.nr_untold.load(Ordering::Acquire) == 0
     }

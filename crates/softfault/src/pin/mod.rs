@@ -106,7 +106,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut may_move = term == Term::Long;
         loop {
             match self.try_pin(vpn, access) {
-                // Present, and the space's alone if it is private; now it may move.
+                // The page is present, and unshared if it is private. Now it may move.
                 Tried::Pinned(pfn, order) if may_move && self.vm.is_among_others(pfn, order) => {
                     may_move = false;
                     self.vm.unpin_to_move(pfn);

@@ -112,8 +112,8 @@ fn raise<F: Format>(
     Tried::Changed
 }
 
-/// A page that may not be written just now: whether it is the space's alone is
-/// decided under the entry's lock bit, as reuse decides it (I13).
+/// A page that may not be written at present: whether it is unshared is decided under the entry's
+/// lock bit, as reuse decides it (I13).
 fn raise_locked<F: Format>(_inside: InSection<'_>, slot: Slot<'_, F>, seen: Seen, desc: &FrameDesc) -> Tried {
     let Ok(leaf) = slot.lock(seen) else { return Tried::Changed };
     let tried = match desc.pin_raise() {

@@ -18,7 +18,7 @@ pub(crate) struct CollapseQuestion {
     pub nr_poisoned: u64,
     /// Pages that were swapped out.
     pub nr_swapped: u64,
-    /// Entries that belong to somebody for a moment.
+    /// Entries that an operation owns for a moment.
     pub nr_busy: u64,
     /// Pages that were used lately.
     pub nr_referenced: u64,
@@ -31,7 +31,7 @@ pub(crate) struct CollapseLimits {
     pub max_ptes_none: u64,
     /// Most pages that others map (`max_ptes_shared`).
     pub max_ptes_shared: u64,
-    /// Whether memory that nobody uses is left as it is.
+    /// Whether idle memory is not collapsed.
     pub wants_referenced: bool,
     /// Whether frames may be moved out of the way for a huge one
     /// (`khugepaged/defrag`).
@@ -72,7 +72,7 @@ pub enum CollapseRefusal {
     Poisoned,
     /// A page was swapped out.
     Swapped,
-    /// An entry belongs to somebody for a moment.
+    /// An operation owns an entry for a moment.
     Busy,
     /// An operation changed the mapping meanwhile.
     Changed,

@@ -68,7 +68,7 @@ pub(crate) struct BlockSummary {
     /// Of these, the ones that look as if they could be moved. Counting ends at
     /// the first that does not.
     pub nr_movable: u64,
-    /// Tried already, in vain.
+    /// Already tried without success.
     pub is_tried: bool,
 }
 
@@ -137,7 +137,7 @@ impl Deferral {
         let nr_passed = self.nr_passed.saturating_add(1);
         (u64::from(nr_passed) >= 1 << self.shift, Deferral { nr_passed, ..self })
     }
-    /// It was tried in vain.
+    /// It was tried without success.
     pub fn failed(self) -> Deferral {
         Deferral { nr_passed: 0, shift: (self.shift + 1).min(SHIFT_MAX as u32) }
     }

@@ -36,7 +36,7 @@ pub(crate) struct FamilyData {
     /// Next and previous member, each an [`OptPfn`]; `next` is [`LEFT`] after the end.
     pub(crate) next: Word,
     pub(crate) prev: Word,
-    /// Members, and walks under way. The frame goes back when it reaches zero.
+    /// Members, and walks in progress. The frame goes back when it reaches zero.
     pub(crate) refs: Word,
     pub(crate) lock: Word,
     /// First member, an [`OptPfn`].
@@ -178,8 +178,8 @@ impl<M: Machine> Links<M> {
         head.first.set(me);
     }
 
-    /// The first act of a space's end: from now on no walk finds it. A walk under way is
-    /// waited for.
+    /// The first act of a space's end: from now on no walk finds it. A walk in progress is waited
+    /// for.
     pub(crate) fn leave_family(&self, frame: Pfn, founder: Pfn) {
         let mine = self.family_data(frame);
         let head = self.family_data(founder);
@@ -203,7 +203,7 @@ impl<M: Machine> Links<M> {
         self.family_put(founder);
     }
 
-    /// Members and walks under way, and the members that are listed: equal at rest.
+    /// Members and walks in progress, and the members that are listed: equal at rest.
     pub(crate) fn family_counts(&self, founder: Pfn) -> (u64, u64) {
         let head = self.family_data(founder);
         let mut nr_listed = 0;

@@ -170,7 +170,7 @@ impl<M: Machine> Removal<'_, '_, M> {
         }
     }
 
-    /// Takes one entry if it maps a page of the object; `None` if it is somebody else's.
+    /// Takes one entry if it maps a page of the object; `None` if another operation owns it.
     fn take(&self, _inside: InSection<'_>, table: Pfn, vpn: Vpn) -> Option<bool> {
         let slot = walk::leaf_slot::<M>(&self.space.vm.machine, table, vpn);
         loop {

@@ -57,7 +57,7 @@ impl<M: Machine> Vm<M> {
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
                 return Err(Broken::WrongCount(pfn));
             }
-            // No walk is under way (I30).
+            // No walk is in progress (I30).
             if data.keeps.get() != 1 {
                 return Err(Broken::WrongCount(pfn));
             }

@@ -39,8 +39,8 @@ impl<M: Machine> Links<M> {
         largest(&question, &mut |pages| place.are_missing(index, pages))
     }
 
-    /// Puts a folio of zeroes, the caller's alone, around the page whose lookup found nothing;
-    /// `frame` is its head. After a look at the size in the section of the lookup.
+    /// Puts a folio of zeroes, owned by the caller alone, around the page whose lookup found
+    /// nothing; `frame` is its head. After a look at the size in the section of the lookup.
     pub(crate) fn object_fill_folio(
         &self,
         id: ObjectId,

@@ -203,9 +203,9 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Puts a frame of zeroes, the caller's alone, where the lookup of `index`
-    /// found nothing: one step on the way to the page, or the page. After a look at the
-    /// size in the section of the lookup, which the slot does not outlive.
+    /// Puts a frame of zeroes, owned by the caller alone, where the lookup of `index` found
+    /// nothing: one step on the way to the page, or the page. After a look at the size in the
+    /// section of the lookup, which the slot does not outlive.
     pub(crate) fn object_fill(
         &self,
         id: ObjectId,

@@ -20,21 +20,21 @@ use crate::space::vma::ObjectId;
 
 /// What has become of a page that was missing.
 pub(super) enum Put<'vm, M: Machine> {
-    /// Frames were put in, by the caller or by somebody who was quicker. Look again.
+    /// Frames were filled in, by the caller or by another CPU that was first. Start over.
     Done,
-    /// Somebody is at work on the words of the folio: give back, wait, and look again.
+    /// Another operation owns words of the folio: free the frames, wait, and start over.
     Wait,
-    /// There are no such frames in hand.
+    /// No such frames are preallocated.
     NeedsFrames,
-    /// The page was swapped out: give back, bring it, and look again.
+    /// The page was swapped out: free the frames, swap it in, and start over.
     Bring,
-    /// It is on its way there or back: give back, wait, and look again.
+    /// It is in transit: free the frames, wait, and start over.
     Sleep(FolioWait),
     /// The place of a large page is the caller's to [fill](Spare::fill).
     Fill(LargeFill<'vm, M>),
 }
 
-/// What is not used goes back.
+/// Preallocated frames of a write. Unused ones are freed.
 pub(super) struct ObjectPrealloc<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// The first of 2^order frames.
@@ -47,7 +47,7 @@ pub(super) struct ObjectPrealloc<'vm, M: Machine> {
     most_there: Order,
     /// How often memory may still be reclaimed for a large page.
     retries: Retries,
-    /// From before the frames were claimed.
+    /// The hold, from before the frames were claimed.
     held: Option<Held<'vm>>,
 }
 
@@ -65,7 +65,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         }
     }
 
-    /// Before anybody is waited for.
+    /// Called before the caller waits for anybody.
     pub(super) fn give_back(&mut self) {
         match self.frames.take() {
             Some(PageFrame { pfn, order: Order::BASE }) => self.vm.give_back(pfn, self.fill),
@@ -75,7 +75,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         self.held = None;
     }
 
-    /// Puts in what is in hand, if that is what is missing.
+    /// Fills in the preallocated frames, if these are what is missing.
     pub(super) fn put_into(
         &mut self,
         inside: InSection<'_>,
@@ -138,7 +138,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         Ok(())
     }
 
-    /// Gets what was wanted, or finds that it has to be smaller.
+    /// Obtains the frames that are needed, or records that the order has to be smaller.
     pub(super) fn bring(&mut self, id: ObjectId, index: u64) -> Result<(), OutOfFrames> {
         self.give_back();
         self.fill = self.wanted_fill;

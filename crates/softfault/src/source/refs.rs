@@ -27,7 +27,7 @@ impl<M: Machine> Links<M> {
     }
 
     /// `nr_pages` fewer of such a VMA, after a wait as for [`object_drop`](Self::object_drop).
-    /// No translation of the pages is left: whoever reads a count of 0 sees every store.
+    /// There is no translation of the pages any more: a reader of a count of 0 sees every store.
     pub(crate) fn object_put(&self, vma: &Vma, nr_pages: u64) {
         if vma.object == ObjectId::NONE || nr_pages == 0 {
             return;
@@ -48,7 +48,7 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// The pages, and the nodes of the tree. Nobody is left who knows the object, but for
+    /// Frees the pages, and the nodes of the tree. Nobody can name the object any more, but for
     /// lookups that find out that it has ended.
     pub(super) fn free_pages(&self, id: ObjectId) {
         let top = Top::of(self.object(id));

@@ -91,7 +91,7 @@ pub(crate) enum ObjectPage {
     Frame(PageFrame),
     /// The object is about to lose it, or its frame. Wait with nothing held, and look again.
     Leaving(PageFrame),
-    /// It is in the swap area. Who wants it brings it back.
+    /// It is in the swap area. A fault swaps it in.
     Swapped(Swapped),
     /// It is on its way there or back; its frame is locked until it has arrived. Wait with
     /// nothing held, and look again.
@@ -277,8 +277,8 @@ impl<'a> PageSlot<'a> {
         self.word().load(Ordering::Acquire) & LEAVING != 0
     }
 
-    /// Whether somebody moves the page. Once it is not, and was marked as leaving before, it
-    /// has its last frame.
+    /// Whether the page is being moved. Once it is not, and was marked as leaving before, it has
+    /// its last frame.
     pub(super) fn is_moving(self) -> bool {
         self.word().load(Ordering::Acquire) & MOVING != 0
     }

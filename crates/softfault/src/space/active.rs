@@ -23,10 +23,10 @@ pub struct Active<'a, 'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Makes the calling CPU one that runs the space: shootdowns reach it, and
-    /// faults need not announce it. Call it before the root table is loaded, and
-    /// drop the result after another root is loaded and no translation is left.
-    /// The CPU enters no other space, and not this one again, until then.
+    /// Makes the calling CPU one that runs the space: shootdowns reach it, and faults need not
+    /// announce it. Call it before the root table is loaded, and drop the result after another root
+    /// is loaded and there is no translation left. The CPU enters no other space, and not this one
+    /// again, until then.
     ///
     /// # Panics
     ///

@@ -68,7 +68,7 @@ pub(crate) struct SpaceData {
     /// Grows whenever a new tree is published; read by every fault.
     pub(crate) generation: Word,
     pub(crate) tree: TreeRoot,
-    /// Held by the operation under way. See `lock`.
+    /// Held by the operation in progress. See `lock`.
     pub(crate) writer: WriterLine,
     /// Fault-locking mode `global`: the spinlock and the resident count.
     pub(crate) global: GlobalLine,

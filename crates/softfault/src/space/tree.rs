@@ -131,7 +131,7 @@ impl<'a, M: Machine> Tree<'a, M> {
     }
 
     /// Gives each frame that was added since `mark` to `f`, who may reuse it. No version was
-    /// published since, and no transaction is under way.
+    /// published since, and no transaction is in progress.
     pub fn shrink_pool(self, mark: PoolMark, f: &mut dyn FnMut(Pfn)) {
         pool::shrink(self, mark, f);
     }

@@ -1,8 +1,7 @@
-//! The subsystem: spaces, and all that lies below them.
+//! [`Vm`]: the subsystem, with spaces and everything below them.
 //!
-//! Each component embeds the one below and hands out nothing else: `Base` (the machine,
-//! its CPUs), `Memory` (frames), `Links` (objects, families), [`Vm`]. A module works on
-//! one of them, so that it cannot call what lies above.
+//! Each component embeds the one below: `Base` (the machine, its CPUs), `Memory` (frames), `Links`
+//! (objects, families), [`Vm`]. A module works on one of them, so it cannot call what is above.
 
 use super::reclaim::reclaiming::Reclaiming;
 use crate::addr::Pfn;
@@ -15,30 +14,30 @@ use crate::policy::huge::Effort;
 use crate::sync::Word;
 use core::ops::Deref;
 
-/// What the modules above do about a shortage.
+/// Functions of higher layers that react to a shortage of frames.
 pub(crate) struct Reclaim<M: Machine> {
-    /// Looks at so many blocks for frames that hold nothing but zeroes, until so many
-    /// were given back. Gives their number.
+    /// Searches so many blocks for huge pages with zero frames, until so many frames were freed.
+    /// Returns the number freed.
     pub(crate) shrink: fn(&Vm<M>, u64, u64) -> u64,
-    /// Makes a huge frame by moving what is in the way; the caller's alone.
+    /// Makes a huge frame by compaction; the caller owns it alone.
     pub(crate) compact: fn(&Vm<M>, Effort, &CompactBudget) -> Option<HugeFrame>,
-    /// Moves the page of a frame to a block of pages with long-term pins. Whether it has moved.
+    /// Moves the page of a frame to a block of pages with long-term pins. Returns whether it moved.
     pub(crate) set_apart: fn(&Vm<M>, Pfn) -> bool,
 }
 
 /// The subsystem. No global state: there may be any number of them.
 pub struct Vm<M: Machine> {
     links: Links<M>,
-    /// Most VMAs in an address space, now.
+    /// The current limit of VMAs in an address space.
     pub(crate) max_map_count: Word,
     pub(crate) next_space_id: Word,
     pub(crate) reclaim: Reclaim<M>,
     /// Held by the CPU that reclaims memory.
     pub(crate) reclaiming: Reclaiming,
-    /// How often that gave frames back.
+    /// Number of reclaims that freed frames.
     pub(crate) nr_reclaimed: Word,
     pub(crate) compact: CompactWords,
-    /// The block that is looked at next for huge pages that are mostly zeroes.
+    /// The next block to search for huge pages that are mostly zeroes.
     pub(crate) underused_cursor: Word,
 }
 

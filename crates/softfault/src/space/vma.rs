@@ -3,8 +3,7 @@
 use crate::addr::{PageRange, Rights, Vpn};
 
 bitflags::bitflags! {
-    /// Everything about a VMA that is yes or no. The low three bits are its
-    /// rights.
+    /// Flags of a VMA. The low three bits are its rights.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
     pub struct VmaFlags: u64 {
         /// May be read.
@@ -51,13 +50,12 @@ bitflags::bitflags! {
 }
 
 impl VmaFlags {
-    /// The VMA is on its way to another place: mremap(2) counts and takes what it
-    /// holds, and faults wait (I29). In no tree that an operation leaves behind,
-    /// so that no report shows it.
+    /// mremap(2) is moving the VMA: it counts and takes what the VMA maps, and faults wait (I29).
+    /// No operation ends with such a VMA in the tree, so no report shows it.
     pub(crate) const MOVING: VmaFlags = VmaFlags::from_bits_retain(1 << 31);
 
-    /// What a moving VMA shows of these flags: no right, so that a fault learns of
-    /// the move where it would be refused, and no other fault has to ask.
+    /// The flags of the VMA while it is moving: without rights, so that a fault learns of the move
+    /// where it would be refused, and other faults need no check.
     pub(crate) fn moving(self) -> VmaFlags {
         self.with_rights(Rights::empty()) | VmaFlags::MOVING
     }
@@ -72,8 +70,8 @@ impl VmaFlags {
     pub fn rights(self) -> Rights {
         Rights::from_bits_truncate(self.bits() as u8 & 7)
     }
-    /// Flags that say what may be in a VMA or what it is called: two VMAs that
-    /// differ in nothing else are one, with all of them.
+    /// Flags that do not keep VMAs apart: two VMAs that differ in these only are merged, with the
+    /// flags of both.
     pub(crate) const STICKY: VmaFlags = VmaFlags::MAYGUARD.union(VmaFlags::HEAP).union(VmaFlags::STACK);
 
     /// The same flags with other rights.
@@ -92,7 +90,7 @@ impl ObjectId {
     pub const NONE: ObjectId = ObjectId(0);
 }
 
-/// A mapping, by value. What is in a tree never changes; a change is a new tree.
+/// A mapping, by value. VMAs in a tree never change; a change makes a new tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Vma {
@@ -102,12 +100,11 @@ pub struct Vma {
     pub flags: VmaFlags,
     /// Where the pages come from.
     pub object: ObjectId,
-    /// The page of the object that `range.start` shows; 0 where there is no object.
+    /// The page of the object at `range.start`; 0 if there is no object.
     pub pgoff: u64,
-    /// The index of the private page at `range.start`: the page number that it was first
-    /// mapped at. mremap(2) keeps it, so that rmap finds private pages by one index through
-    /// moves. A private mapping of an object has both. A shared one has no private
-    /// pages, and nobody compares its index.
+    /// The index of the private page at `range.start`: the page number that it was first mapped at.
+    /// mremap(2) keeps it, so that rmap finds private pages by one index through moves. A private
+    /// mapping of an object has both. A shared one has no private pages, and its index is unused.
     pub index: u64,
 }
 
@@ -137,7 +134,7 @@ impl Vma {
     pub(crate) fn part(&self, range: PageRange) -> Vma {
         self.shown_at(range, range.start)
     }
-    /// The same flags at another place: `range` begins with what `first` shows.
+    /// A VMA with the same flags at another place: `range` begins with the page at `first`.
     pub(crate) fn shown_at(&self, range: PageRange, first: Vpn) -> Vma {
         Vma { range, pgoff: self.pgoff_of(first), index: self.index_of(first), ..*self }
     }
@@ -164,8 +161,8 @@ mod tests {
         Vma { range, flags, object: ObjectId(object), pgoff, index }
     }
 
-    /// A private mapping of an object is one with its neighbour only if both its pages of the
-    /// object and its private pages go on.
+    /// A private mapping of an object continues its neighbour only if both its pages of the object
+    /// and its private indices continue.
     #[test]
     fn neighbours_are_one_if_what_they_have_goes_on() {
         const PRIVATE: VmaFlags = VmaFlags::WRITE;

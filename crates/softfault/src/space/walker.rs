@@ -1,13 +1,12 @@
-//! Walks for those who translate in software: emulators, interpreters, devices that
-//! are programs.
+//! Walks for software that translates addresses: emulators, interpreters, device models.
 //!
-//! A [`Walker`] is what hardware has between its TLB and the page tables. The TLB is
-//! the embedder's: what it keeps are [`Walked`] values. Each one has the space's count
-//! of shootdowns as it was before the entry was read. The core raises the count after
-//! it has changed entries and before it waits for the CPUs of the space (I39).
+//! A [`Walker`] is the page-table walker of such a CPU. The TLB is the embedder's: it contains
+//! [`Walked`] values. Each one has the space's count of shootdowns from before the entry was read.
+//! The core raises the count after it has changed entries and before it waits for the CPUs of the
+//! space (I39).
 //!
-//! Neighbours: `fault` where the entry does not allow the access, `cpus.rs` for the
-//! count. Locks on entry: none, no section.
+//! It uses `fault` where the entry does not allow the access, and `cpus.rs` for the count. Locks on
+//! entry: none, no section.
 
 use super::{Active, AddressSpace};
 use crate::addr::{Access, Order, Pfn, Rights, Vpn};
@@ -47,7 +46,7 @@ use core::marker::PhantomData;
 /// }
 /// ```
 ///
-/// It does not outlive the guard, without which shootdowns pass the CPU over:
+/// It does not outlive the guard, without which shootdowns would skip the CPU:
 ///
 /// ```compile_fail,E0505
 /// fn late<M: softfault::Machine>(active: softfault::Active<'_, '_, M>) {
@@ -62,21 +61,20 @@ pub struct Walker<'a, 'vm, M: Machine> {
     stays: PhantomData<*const ()>,
 }
 
-/// When something was true of a space. Two are equal if no translation of the space
-/// was dropped between them.
+/// A point in time of a space. Two stamps are equal if no translation of the space was invalidated
+/// between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp<'vm> {
     /// The address of the `Vm` and the id of the space.
     of: (usize, u64),
     count: u64,
-    /// Another `Vm` may come to lie where this one was.
+    /// Another `Vm` may have the same address later.
     vm: PhantomData<&'vm ()>,
 }
 
-/// A translation for a TLB, good while it [is current](Walker::is_current).
+/// A translation for a TLB, valid while it [is current](Walker::is_current).
 ///
-/// Nobody but a walker makes one, since stores go through it without a further look
-/// at the tables:
+/// Only a walker makes one, because stores go through it without another read of the tables:
 ///
 /// ```compile_fail,E0616
 /// fn forge(walked: &mut softfault::Walked<'_>) {
@@ -90,25 +88,25 @@ pub struct Walked<'vm> {
 }
 
 impl<'vm> Walked<'vm> {
-    /// Frame of the 4 KiB page, size of the mapping, and the rights that may be kept.
-    /// `WRITE` is among them only if the entry is dirty: the first store to a clean
-    /// page has to walk, to make it so.
+    /// Frame of the 4 KiB page, size of the mapping, and the rights that may be kept. `WRITE` is
+    /// among them only if the entry is dirty: the first store to a clean page has to walk, which
+    /// makes it dirty.
     pub fn translation(&self) -> Translation {
         self.translation
     }
-    /// From before the entry was read.
+    /// The stamp from before the entry was read.
     pub fn stamp(&self) -> Stamp<'vm> {
         self.stamp
     }
 }
 
-/// Why an access could not be made through a [`Walked`]: walk again.
+/// Why an access could not be made through a [`Walked`]. The caller has to walk again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Miss {
     /// It is not among the rights that may be kept.
     NoRights,
-    /// Translations of the space were dropped since, or it is of another space.
+    /// Translations of the space were invalidated since, or it belongs to another space.
     Stale,
 }
 
@@ -123,8 +121,8 @@ impl fmt::Display for Miss {
 impl core::error::Error for Miss {}
 
 impl<'vm, M: Machine> Active<'_, 'vm, M> {
-    /// What walks the tables of the space for this CPU. The first walker of a space
-    /// makes its shootdowns count, for as long as the space lives.
+    /// Makes a walker of the space's tables for this CPU. The first walker of a space turns on its
+    /// count of shootdowns, for the rest of the space's life.
     pub fn walker(&self) -> Walker<'_, 'vm, M> {
         self.space.vm.call();
         self.space.data.shot.begin_to_count();
@@ -138,8 +136,8 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         self.space
     }
 
-    /// Translates for one access, as hardware does: makes the entry accessed, and dirty
-    /// for a store. Takes the fault first if the entry does not allow the access.
+    /// Translates for one access, as hardware does: sets the entry's accessed bit, and the dirty
+    /// bit for a store. Handles the fault first if the entry does not allow the access.
     ///
     /// An entry that allows it costs one walk. After a fault the walk begins at the
     /// leaf table that the fault used.
@@ -166,8 +164,7 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
                 return Ok(walked);
             }
             if done == FaultDone::Spurious {
-                // The entry changed between the fault and the look: by an operation,
-                // which has to get on.
+                // An operation changed the entry after the fault. Let it continue.
                 self.space.vm.machine.relax();
             }
         }
@@ -180,7 +177,7 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         self.walked(self.space.mapped(section.inside(), vpn)?, access, stamp)
     }
 
-    /// The same; one load of an entry where the CPU remembers the leaf table.
+    /// Like `walk`, with one load of an entry if the CPU's hint has the leaf table.
     fn look_after_fault(&self, vpn: Vpn, access: Access) -> Option<Walked<'vm>> {
         let section = self.space.section();
         let stamp = self.stamp();
@@ -192,8 +189,8 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         self.walked(mapped, access, stamp)
     }
 
-    /// In the section in which the entry was read; the stamp was read before it. As
-    /// hardware, it goes through an entry with the lock bit, too (I33).
+    /// Makes the translation, in the section in which the entry was read. The stamp was read
+    /// before. Like hardware, it uses an entry with the lock bit, too (I33).
     fn walked(&self, mapped: Mapped<'_, M::Format>, access: Access, stamp: Stamp<'vm>) -> Option<Walked<'vm>> {
         let Mapped { slot, seen, leaf, .. } = mapped;
         if !leaf.rights.contains(access.needs()) || slot.mark(seen, access).is_err() {
@@ -205,21 +202,20 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         Some(Walked { translation: Translation { pfn: leaf.pfn, rights, order }, stamp })
     }
 
-    /// The present. A TLB that has one stamp for all that is in it compares it with
-    /// this, and empties itself when they differ.
+    /// The current stamp. A TLB with one stamp for all of its entries compares it with this, and
+    /// flushes itself when they differ.
     #[inline]
     pub fn stamp(&self) -> Stamp<'vm> {
         let of = (core::ptr::from_ref(self.space.vm).addr(), self.space.id);
         Stamp { of, count: self.space.data.shot.count(), vm: PhantomData }
     }
 
-    /// Whether no translation of the space was dropped since the walk.
+    /// Whether no translation of the space was invalidated since the walk.
     ///
-    /// The answer is about the past: a shootdown may come right after it. Whoever uses
-    /// the frame by [`frame_ptr`](Machine::frame_ptr) promises that
-    /// [`shootdown`](Machine::shootdown) does not return before the access is over (M7).
-    /// [`load_through`](Self::load_through) and [`store_through`](Self::store_through)
-    /// need no such promise.
+    /// The answer may be outdated at once: a shootdown may follow. A caller that uses the frame
+    /// through [`frame_ptr`](Machine::frame_ptr) promises that [`shootdown`](Machine::shootdown)
+    /// does not return before the access is over (M7). [`load_through`](Self::load_through) and
+    /// [`store_through`](Self::store_through) need no such promise.
     #[inline]
     pub fn is_current(&self, walked: &Walked<'vm>) -> bool {
         walked.stamp == self.stamp()
@@ -267,8 +263,8 @@ impl<'vm, M: Machine> Walker<'_, 'vm, M> {
         self.through(walked, Access::Write, |pfn| program::write(&self.space.vm.machine, pfn, offset, from))
     }
 
-    /// In a section in which the translation is current the frame is not freed, nor
-    /// copied from, before the section has ended (I39).
+    /// In a section in which the translation is current, the frame is not freed, nor copied from,
+    /// before the section ends (I39).
     #[inline]
     fn through(&self, walked: &Walked<'vm>, access: Access, f: impl FnOnce(Pfn)) -> Result<(), Miss> {
         self.space.vm.call();

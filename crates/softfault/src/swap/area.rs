@@ -48,7 +48,7 @@ pub(crate) struct SwapArea {
     nr_begun: Word,
 }
 
-/// A frame that its slot does not need any more: the caller's alone.
+/// A frame that its slot does not need any more: owned by the caller alone.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Spared(pub(crate) Option<Pfn>);
@@ -99,8 +99,7 @@ impl SwapArea {
         self.slots.at(slot.0 as usize)
     }
 
-    /// A slot that is the caller's alone until [`fill`](Self::fill) or
-    /// [`unclaim`](Self::unclaim).
+    /// A slot that the caller owns alone until [`fill`](Self::fill) or [`unclaim`](Self::unclaim).
     pub(crate) fn claim(&self) -> Option<SwapSlot> {
         let slot = self.pop().or_else(|| self.begin())?;
         self.slot(slot).state.store(USED | WRITING, Ordering::Release);
@@ -192,7 +191,7 @@ impl SwapArea {
         let may_read = |state: u64| state & ENTRIES != 0 && state & READERS != READERS && is_somewhere(state);
         let _spares_nothing = self.change(slot, &|state| may_read(state).then_some(state + READER))?;
         let data = self.slot(slot);
-        // While somebody reads the frame stays, or there is none.
+        // While the slot is read its frame stays, or there is none.
         let has_frame = data.state.load(Ordering::Acquire) & FRAME != 0;
         Some(if has_frame { Source::Memory(Pfn(data.frame.get() as u32)) } else { Source::Area })
     }

@@ -1,5 +1,5 @@
-//! Which runs of free frames a block has lost: looked for when somebody wanted one in vain, and
-//! when frames come back after that.
+//! Which runs of free frames a block has lost: determined after a request for one failed, and when
+//! frames come back after that.
 //!
 //! Locks on entry: none.
 

@@ -41,8 +41,8 @@ impl Block<'_> {
         }
         let runs = if self.state.load(Ordering::Relaxed) & LOST == 0 { 0 } else { self.find_runs() };
         self.note((kinds | runs) & !Kind::Any.bit());
-        // Whoever gives back is counted nowhere: the frame may be out of nobody's sight, not
-        // even while others of the block come and go.
+        // A CPU that frees is not counted as a holder: the frame must not be invisible to others,
+        // not even while others of the block come and go.
         self.summary.assure(Kind::Any, self.b, kinds);
         self.weigh(more_used(before, before - nr));
         is_whole

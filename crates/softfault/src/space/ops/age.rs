@@ -146,7 +146,7 @@ impl<M: Machine> Step<'_, '_, M> {
         after(pmd)
     }
 
-    /// Whether the mapping was used, by anybody's tables.
+    /// Whether the mapping was used, by the space's tables or a subscriber's.
     fn is_young(&mut self, leaf: &Leaf, whole: PageRange) -> bool {
         let notice = Notice::Young { range: whole, clear: true };
         // Asked in any case: the subscriber has to forget, too.

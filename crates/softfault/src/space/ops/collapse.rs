@@ -153,8 +153,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Takes the table out of its entry, under the writer lock: no removal that
-    /// keeps numbers in entries of this table is under way.
+    /// Takes the table out of its entry, under the writer lock: no removal that keeps numbers in
+    /// entries of this table is in progress.
     fn detach(
         &self,
         base: Vpn,

@@ -118,7 +118,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             PageRange::new(range.start, Vpn((range.start.0 / span + 1) * span).min(range.end))
         };
         match self.walk(writer, range.start) {
-            // An entry of an upper level is somebody else's for a moment.
+            // Another operation owns an entry of an upper level for a moment.
             Walk::Owned => {
                 machine.relax();
                 range.start

@@ -187,9 +187,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// Takes from the entries what the VMA no longer gives, and gives what needs
-    /// no decision. A write right needs one: it is left to the fault.
-    /// `lost` is what any of the VMAs no longer gives.
+    /// Takes from the entries what the VMA no longer gives, and gives what needs no decision. A
+    /// write right needs one, so faults add it. `lost` is what any of the VMAs no longer gives.
     fn sweep_rights(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights, lost: Rights) {
         let mut shrunk = false;
         let _told = (!lost.is_empty()).then(|| self.invalidate(range, Why::Protect));

@@ -87,8 +87,8 @@ struct Remap {
 /// VMAs that come of cutting both places out of larger ones.
 const NR_SPLIT: u64 = 2;
 
-/// What a call has done for good before it starts again. Others may have mapped memory
-/// there meanwhile, which is not the call's to unmap.
+/// What a call has already done before it starts again. Others may have mapped memory there
+/// meanwhile, which is not the call's to unmap.
 struct Progress {
     /// Of the old pages, those that have not moved.
     rest: PageRange,

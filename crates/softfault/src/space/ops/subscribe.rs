@@ -10,10 +10,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// From now on [`Machine::notify`] hears of this space. Subscriptions are
     /// counted; every notice is given once, however many there are.
     ///
-    /// What is under way when this is called has changed its entries when this
-    /// returns, so that no lookup finds what was never told of: operations hold the
-    /// writer lock, and a fault that saw no subscription took its entry in the
-    /// section that is waited for here.
+    /// What is in progress when this is called has changed its entries when this returns, so that
+    /// no lookup finds what was never told of: operations hold the writer lock, and a fault that
+    /// saw no subscription took its entry in the section that is waited for here.
     pub fn subscribe(&self) -> Subscription<'vm, M> {
         let _writer = self.write_lock();
         let notify = &self.data.notify;

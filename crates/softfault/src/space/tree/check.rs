@@ -148,9 +148,9 @@ impl<M: Machine> Snapshot<'_, M> {
 }
 
 impl<M: Machine> Tree<'_, M> {
-    /// Checks the version published last, and that each node of the pool is in
-    /// exactly one of three places: this version, the free list, `retired`. No
-    /// transaction may be under way, no retired nodes on their way back.
+    /// Checks the version published last, and that each node of the pool is in exactly one of three
+    /// places: this version, the free list, `retired`. No transaction may be in progress, no
+    /// retired nodes on their way back.
     pub fn check_at_rest(&self, retired: &[&Retired<'_, M>]) -> Result<(), TreeFault> {
         let census = self.snapshot().census()?;
         if census.tally != self.tally() {

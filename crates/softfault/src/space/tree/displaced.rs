@@ -1,20 +1,18 @@
-//! Finding displaced VMAs by page index: what the reverse map asks.
+//! Finds displaced VMAs by page index, for the reverse map.
 //!
-//! A private VMA is *displaced* if the index of its pages is not their page
-//! number, because mremap(2) moved it. All other private VMAs are found by
-//! [`lookup`](super::Snapshot::lookup) at the index itself. Inner nodes know for
-//! each child the interval that the indices of the displaced VMAs below it lie
-//! in, so that the search enters only children that may have the index.
+//! A private VMA is *displaced* if the index of its pages is not their page number, because
+//! mremap(2) moved it. All other private VMAs are found by [`lookup`](super::Snapshot::lookup) at
+//! the index itself. Inner nodes have, for each child, the interval of the indices of the displaced
+//! VMAs below it. So the search enters only children that may have the index.
 //!
 //! ```text
 //!   AA  B'B'   CC D'     inner: [-, 40..42) [90..91)     index 41: left child only
 //!   10  30(40) 50 60(90)
 //! ```
-//! Cost: the intervals of siblings are disjoint as long as the displaced VMAs
-//! have kept their order, and then a search enters one node a level. Moves that
-//! reverse the order of many VMAs make the intervals overlap; at worst, a random
-//! permutation, the search enters each node that has a displaced VMA. VMAs that
-//! were never moved cost nothing in either case.
+//! Cost: while displaced VMAs keep their order, the intervals of siblings are disjoint, and a
+//! search enters one node per level. Moves that change the order of many VMAs make the intervals
+//! overlap. At worst, after a random permutation, the search enters each node that has a displaced
+//! VMA. VMAs that were never moved cost nothing.
 //!
 //! Locks on entry: a section.
 
@@ -27,10 +25,10 @@ use crate::addr::Vpn;
 use crate::machine::{Machine, Tick};
 use crate::space::vma::Vma;
 
-/// Most nodes that one call enters: a section is short.
+/// The most nodes that one call enters, to keep the section short.
 const NODES_MAX: u32 = 64;
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Displaced {
     /// This VMA has the page; the next search begins at its end.

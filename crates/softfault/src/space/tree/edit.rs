@@ -1,8 +1,8 @@
-//! Inserting, removing and replacing a VMA in a version in the making.
+//! Inserts, removes and replaces a VMA in a version that is being edited.
 //!
-//! Each edit first reserves the nodes that it can need at most, so that it
-//! happens whole or not at all. Neighbours: `txn` owns the version, `node` moves
-//! entries. Locks on entry: the writer lock, which the transaction stands for.
+//! Each edit first reserves the most nodes that it may need, so that it happens completely or not
+//! at all. `txn` owns the version, `slots` moves entries. Locks on entry: the writer lock, which
+//! the transaction implies.
 
 use super::indices::Indices;
 use super::layout::{HEIGHT_MAX, Inner, Leaf};
@@ -15,8 +15,7 @@ use crate::machine::Machine;
 use crate::space::vma::Vma;
 
 impl<'a, M: Machine> Txn<'a, M> {
-    /// Adds `vma`, which must not be empty nor have a page in common with
-    /// another.
+    /// Adds `vma`, which must not be empty nor overlap another.
     pub fn insert(&mut self, vma: Vma, alloc: &mut FrameSource) -> Result<(), OutOfNodes> {
         debug_assert!(!vma.range.is_empty(), "vma: should have a page");
         debug_assert!(
@@ -41,8 +40,8 @@ impl<'a, M: Machine> Txn<'a, M> {
         Ok(())
     }
 
-    /// Adds `vma` behind all others: what fork does with each, so that it has a
-    /// short way of its own where the last leaf is this transaction's and has room.
+    /// Appends `vma`. Fork does this with each VMA, so there is a fast path if the last leaf
+    /// belongs to this transaction and has room.
     pub fn append(&mut self, vma: Vma, alloc: &mut FrameSource) -> Result<(), OutOfNodes> {
         debug_assert!(!vma.range.is_empty(), "vma: should have a page");
         if self.root.is_none() || self.append_below(self.root, &vma).is_none() {
@@ -81,7 +80,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         }
     }
 
-    /// Takes out the VMA that starts at `start`; `None` if there is none.
+    /// Removes the VMA that starts at `start`; `None` if there is none.
     pub fn remove(&mut self, start: Vpn, alloc: &mut FrameSource) -> Result<Option<Vma>, OutOfNodes> {
         let Some(old) = self.starting_at(start) else { return Ok(None) };
         // On each level a copy, and one of the neighbour that it joins.
@@ -92,9 +91,8 @@ impl<'a, M: Machine> Txn<'a, M> {
         Ok(Some(old))
     }
 
-    /// Puts `vma` in the place of the one that starts at `start`; gives the old
-    /// one, or `None` if there is none. `vma` may have another extent, as long
-    /// as it stays clear of the others.
+    /// Replaces the VMA that starts at `start` by `vma`; returns the old one, or `None` if there is
+    /// none. `vma` may have another extent, but must not overlap others.
     pub fn replace(&mut self, start: Vpn, vma: Vma, alloc: &mut FrameSource) -> Result<Option<Vma>, OutOfNodes> {
         let Some(old) = self.starting_at(start) else { return Ok(None) };
         debug_assert!(!vma.range.is_empty(), "vma: should have a page");
@@ -172,8 +170,8 @@ impl<'a, M: Machine> Txn<'a, M> {
         root
     }
 
-    /// Gives the node that takes the place of `id`, without the VMA at `start`.
-    /// It may have too few entries then, which is its parent's to mend.
+    /// Gives the node that takes the place of `id`, without the VMA at `start`. It may have too few
+    /// entries then, which its parent repairs.
     fn remove_below(&mut self, id: NodeId, start: u64) -> NodeId {
         let id = self.own(id);
         match self.tree.node(id) {
@@ -211,8 +209,8 @@ impl<'a, M: Machine> Txn<'a, M> {
         inner.put(i, &self.branch(left));
     }
 
-    /// Drops a root that does nothing: an inner one of one child, an empty leaf.
-    /// What is below has as many entries as it needs.
+    /// Drops a useless root: an inner node with one child, or an empty leaf. What is below has as
+    /// many entries as it needs.
     fn shrink(&mut self) {
         let below = match self.tree.node(self.root) {
             NodeRef::Leaf(leaf) if leaf.len() == 0 => NodeId::NONE,

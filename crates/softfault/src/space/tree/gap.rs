@@ -1,13 +1,12 @@
-//! Finding room between VMAs: where mmap(2) places what has no address.
+//! Finds holes between VMAs, for mmap(2) without an address.
 //!
-//! Inner nodes know the largest hole below each child, so that only children
-//! are entered that have one of the wanted size. Holes *between* children, and
-//! those before the first and after the last VMA, are seen on the way. With an
-//! alignment a hole may be large enough and still not do; then the search goes
-//! on, and it is exact: it finds a place whenever there is one.
+//! Inner nodes have the largest hole below each child, so the search enters only children with a
+//! large enough hole. It checks holes *between* children, and those before the first and after the
+//! last VMA, on the way. With an alignment a hole may be large enough and still not fit; then the
+//! search continues. It is exact: it finds a place whenever there is one.
 //!
-//! Locks on entry: the writer lock, because what is found is only good while
-//! nobody else maps it.
+//! Locks on entry: the writer lock, because the result is valid only while nobody else maps the
+//! hole.
 
 use super::node::{NodeId, NodeRef};
 use super::read::Snapshot;
@@ -75,11 +74,11 @@ fn distance(from: u64, to: u64, align: u64) -> u64 {
     if to >= from { to - from } else { align - from + to }
 }
 
-/// A search under way.
+/// A search in progress.
 struct Search<'a, 'r, M> {
     snapshot: Snapshot<'a, M>,
     request: &'r GapRequest,
-    /// Nodes that may still be entered: only wrong nodes use it up.
+    /// Nodes that may still be entered. Only corrupt nodes exhaust it.
     nr_nodes_left: &'r mut u64,
 }
 

@@ -1,10 +1,9 @@
-//! How the tree lies in memory: root words, and nodes of 1 KiB, four to a frame.
+//! The memory layout of the tree: root words, and nodes of 1 KiB, four per frame.
 //!
-//! One of the few modules with `unsafe`, for the promise that these types are
-//! made of words alone. A search reads the header and the ends, which follow it
-//! at once; all else that a fault wants to know of its VMA is in one cache line.
-//! Reference counts are apart from it, because the fault-locking mode that uses them
-//! writes them on every fault.
+//! One of the few modules with `unsafe`, for the promise that these types consist of words. A
+//! search reads the header and the ends, which follow it. The rest that a fault needs of its VMA is
+//! in one cache line. Reference counts are in other lines, because the fault-locking mode that uses
+//! them writes them on every fault.
 //!
 //! ```text
 //! byte  0      32            192                          832        992
@@ -26,8 +25,8 @@ pub(super) const NODE_BYTES: usize = 1024;
 pub(super) const NODES_PER_FRAME: u64 = PAGE_SIZE / NODE_BYTES as u64;
 /// Most VMAs in a leaf.
 pub(super) const LEAF_MAX: usize = 20;
-/// Fewest, but for the root. A third and not a half, so that a mapping that
-/// comes and goes does not split and join a node each time.
+/// Fewest, except in the root. A third and not a half, so that a mapping that is made and removed
+/// again and again does not split and join a node each time.
 pub(super) const LEAF_MIN: usize = LEAF_MAX / 3;
 /// Most children of an inner node.
 pub(super) const INNER_MAX: usize = 24;
@@ -37,8 +36,7 @@ pub(super) const INNER_MIN: usize = INNER_MAX / 3;
 /// Bounds the recursion of the edits.
 pub(super) const HEIGHT_MAX: u8 = 9;
 
-/// Where a tree begins; part of the address space's own words. All zeroes is the
-/// empty tree.
+/// The root words of a tree, part of the address space's words. All zeroes is the empty tree.
 #[repr(C)]
 #[derive(Default, Debug)]
 pub struct TreeRoot {
@@ -61,7 +59,7 @@ pub(super) struct TallyWords {
     pub(super) nr_locked_pages: Word,
 }
 
-/// The nodes in nobody's use, and the frames they all lie in.
+/// The free nodes, and the frames of all nodes.
 #[repr(C)]
 #[derive(Default, Debug)]
 pub(super) struct PoolHead {
@@ -73,8 +71,8 @@ pub(super) struct PoolHead {
     pub(super) nr_free: Word,
     /// Frames.
     pub(super) nr_frames: Word,
-    /// Retired nodes that wait for the next grace period: first, last, number.
-    /// Under the writer lock.
+    /// Retired nodes that are deferred to the next grace period: first, last, number. Under the
+    /// writer lock.
     pub(super) deferred_first: Word,
     pub(super) deferred_last: Word,
     pub(super) nr_deferred: Word,
@@ -85,8 +83,7 @@ pub(super) struct PoolHead {
 pub(super) struct Header {
     /// Level (bits 8 to 15, 0 is a leaf) and number of entries (bits 0 to 7).
     pub(super) head: Word,
-    /// The transaction that made the node: it alone may change it, and only
-    /// until it ends.
+    /// The transaction that made the node. Only it may change the node, until it ends.
     pub(super) stamp: Word,
     /// State (bits 62 and 63) and the next node in that state's list.
     pub(super) link: Word,
@@ -94,7 +91,7 @@ pub(super) struct Header {
     pub(super) frame_link: Word,
 }
 
-/// What a fault wants to know of the VMA that it found.
+/// The part of a VMA that a fault needs.
 #[repr(C)]
 pub(super) struct Record {
     pub(super) start: Word,

@@ -1,4 +1,4 @@
-//! What a node is called, what its header says, and how it is searched.
+//! Names, headers and searches of nodes.
 //!
 //! Neighbours: `layout` has the words, `slots` the entries.
 
@@ -11,10 +11,9 @@ use crate::sync::Word;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeId(u64);
 
-/// Marks a word as a child's name. No word of a leaf can have it: page numbers,
-/// frame numbers, flags and counts are far smaller. So a stale reader that takes
-/// a leaf for the inner node that it was finds no child in it, and every name
-/// that it does find is one that a node of this pool has had.
+/// Tags a word as a child's name. No word of a leaf can have it: page numbers, frame numbers, flags
+/// and counts are far smaller. So a stale reader that takes a leaf for the inner node that it was
+/// before finds no child in it, and every name that it finds is that of a node of this pool.
 const CHILD_TAG: u64 = 0xc41d << 48;
 const TAG_MASK: u64 = 0xffff << 48;
 
@@ -52,7 +51,7 @@ impl NodeId {
     }
 }
 
-/// What a node is doing; the top bits of its link word.
+/// The state of a node, in the top bits of its link word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// In a version, published or not.
@@ -109,15 +108,15 @@ pub(super) enum NodeRef<'a> {
     Inner(&'a Inner),
 }
 
-/// An end beyond all pages: what a place without an entry has, so that a search
-/// need not know how many there are.
+/// An end beyond all pages. Places without an entry have it, so that a search need not know the
+/// number of entries.
 pub(super) const NO_END: u64 = u64::MAX;
 
 /// How many of the ascending `words` are at most `vpn`.
 ///
-/// The last word of each stride first, then one stride: 8 or 9 loads of 20 or
-/// 24. No branch depends on what they say: where in a node the answer lies is
-/// anyone's guess, so it is not guessed, and the loads of a cold node overlap.
+/// Compares the last word of each stride first, then one stride: 8 or 9 loads of 20 or 24. No
+/// branch depends on them: it would be unpredictable, and without it the loads of a cold node
+/// overlap.
 #[inline(always)]
 pub(super) fn nr_up_to<const N: usize>(words: &[Word; N], vpn: u64) -> usize {
     // 20 words: 4, 9 and 14, then five; 24: 5, 11 and 17, then six.

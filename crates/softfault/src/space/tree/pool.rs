@@ -1,13 +1,13 @@
-//! Where nodes come from and where they go.
+//! The pool of nodes.
 //!
-//! Frames are added when an edit finds too few free nodes. Once a version with nodes
-//! in them is published, they stay until the address space ends, so that a node's
-//! memory is a node for ever (see `read`). Those of an edit that is refused go back.
+//! Frames are added when an edit finds too few free nodes. Once a version with nodes in them is
+//! published, they stay until the address space ends. So the memory of a node is always a node (see
+//! `read`). Frames of an edit that is refused are freed.
 //!
-//! Locks on entry: the writer lock to add and to allocate; none to give back: a
-//! removal may end, and let the next begin, before its grace period does. With
-//! one allocating CPU the free list has no ABA problem: what it sees at the head nobody
-//! else takes away, and it can only come back by way of that CPU.
+//! Locks on entry: the writer lock to add and to allocate; none to give back: an operation may end,
+//! and the next one begin, before its grace period ends. With one allocating CPU the free list has
+//! no ABA problem: nobody else removes the head that it sees, and a node returns to the list only
+//! after that CPU has allocated it.
 
 use super::Tree;
 use super::layout::{Inner, Leaf, NODES_PER_FRAME};
@@ -40,8 +40,8 @@ pub(super) fn mark<M: Machine>(tree: Tree<'_, M>) -> PoolMark {
     PoolMark(last_frame(tree))
 }
 
-/// The frames that were added since the mark, newest first. A frame is not looked at any
-/// more once it was given: its receiver may give it to somebody else.
+/// The frames that were added since the mark, newest first. A frame is not read after it was passed
+/// on, because its receiver may free it.
 fn frames_since<M: Machine>(tree: Tree<'_, M>, mark: PoolMark) -> impl Iterator<Item = Pfn> {
     let mut at = last_frame(tree);
     core::iter::from_fn(move || {
@@ -73,8 +73,8 @@ pub(super) struct Chain {
 impl Chain {
     pub(super) const EMPTY: Chain = Chain { first: NodeId::NONE, last: NodeId::NONE, nr_nodes: 0 };
 
-    /// Puts a node of the published version on the chain. Readers may be in it,
-    /// and do not look at its link.
+    /// Puts a node of the published version on the chain. Readers may be in it, but do not read its
+    /// link.
     pub(super) fn retire<M: Machine>(&mut self, tree: Tree<'_, M>, id: NodeId) {
         tree.header(id).set_state(State::Retired, self.first);
         if self.first.is_none() {
@@ -137,8 +137,8 @@ impl<'a, M: Machine> Retired<'a, M> {
         self.chain = Chain { first: theirs.first, last, nr_nodes: ours.nr_nodes + theirs.nr_nodes };
     }
 
-    /// Leaves them to the next grace period that somebody waits for anyway. Under
-    /// the writer lock.
+    /// Defers them to the next grace period that an operation waits for anyway. Under the writer
+    /// lock.
     pub fn defer(self) {
         let pool = &self.tree.root.pool;
         if self.chain.first.is_none() {
@@ -185,8 +185,8 @@ fn push<M: Machine>(tree: Tree<'_, M>, chain: &Chain) {
     let mut head = pool.free.load(Ordering::Relaxed);
     loop {
         tree.header(chain.last).set_state(State::Free, NodeId::from_root_word(head));
-        // Release: whoever allocates finds the links and, on reuse, no store of ours
-        // follows its own.
+        // Release: the allocating CPU finds the links, and on reuse none of our stores follows its
+        // own.
         match pool.free.compare_exchange(head, chain.first.to_root_word(), Ordering::Release, Ordering::Relaxed) {
             Ok(_) => break,
             Err(now) => head = now,
@@ -264,7 +264,7 @@ pub(super) fn shrink<M: Machine>(tree: Tree<'_, M>, mark: PoolMark, f: &mut dyn 
     if nr_frames == 0 {
         return;
     }
-    // All at once: nobody else allocates, and whoever gives back begins a new list.
+    // All at once: nobody else allocates, and CPUs that free nodes start a new list.
     let mut id = NodeId::from_root_word(pool.free.swap(0, Ordering::Acquire));
     let (mut kept, mut nr_going) = (Chain::EMPTY, 0);
     while !id.is_none() {

@@ -1,10 +1,9 @@
-//! Reading one version of the tree: what a fault does, and what writers do with
-//! a version of their own.
+//! Reads one version of the tree: for faults, and for writers with a version of their own.
 //!
-//! Locks on entry: none; a section, or the writer lock. A reader that has
-//! neither, or has outstayed its section, gets wrong answers and no worse: the frames
-//! of published nodes stay with the address space, only names of such nodes are
-//! followed, the level falls with every step, and lengths are bounded.
+//! Locks on entry: none; a section, or the writer lock. A reader without either, or after the end
+//! of its section, gets wrong answers, but nothing worse: the frames of published nodes stay with
+//! the address space, only names of such nodes are followed, the level falls with every step, and
+//! lengths are bounded.
 
 use super::Tree;
 use super::layout::{HEIGHT_MAX, INNER_MAX, Inner, LEAF_MAX, Leaf};
@@ -31,7 +30,7 @@ impl<M> Clone for Snapshot<'_, M> {
 }
 impl<M> Copy for Snapshot<'_, M> {}
 
-/// A VMA where it lies.
+/// A VMA in its node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
     /// The VMA.
@@ -86,9 +85,8 @@ impl<'a, M: Machine> Snapshot<'a, M> {
         Some(Found::at(leaf, i))
     }
 
-    /// Calls `f` with each VMA that has a page in `range`, lowest first, until
-    /// it says to stop. Answers other CPUs: under the writer lock or at rest, not in
-    /// a section.
+    /// Calls `f` with each VMA that overlaps `range`, lowest first, until it breaks. Answers other
+    /// CPUs: called under the writer lock or at rest, not in a section.
     pub fn for_each(&self, range: PageRange, f: &mut dyn FnMut(Vma) -> ControlFlow<()>) -> ControlFlow<()> {
         if range.is_empty() {
             return ControlFlow::Continue(());

@@ -1,9 +1,8 @@
 //! Entries of nodes, and how they move within and between them.
 //!
-//! Leaves and inner nodes differ in what an entry is, and in nothing else that
-//! an edit has to know: [`Slots`] is what they have in common. Neighbours:
-//! `layout` has the words, `edit` decides what moves. Everything that writes
-//! here writes a node that its transaction made and nobody else can see.
+//! For an edit, leaves and inner nodes differ only in their entries; [`Slots`] is what they have in
+//! common. `layout` has the words, `edit` decides what moves. All writes here are to nodes that the
+//! transaction made and nobody else can see.
 
 use super::indices::Indices;
 use super::layout::{Header, INNER_MAX, INNER_MIN, Inner, LEAF_MAX, LEAF_MIN, Leaf};
@@ -55,7 +54,7 @@ pub(super) trait Slots: crate::mem::Words {
         self.header().len().min(Self::MAX)
     }
 
-    /// Makes an empty node of one with anything in it.
+    /// Empties a node of any content.
     fn clear(&self, level: u8) {
         (0..Self::MAX).for_each(|i| self.end_word(i).set(NO_END));
         self.header().set_empty(level);
@@ -87,14 +86,14 @@ pub(super) trait Slots: crate::mem::Words {
         self.header().set_len(len + 1);
     }
 
-    /// Takes the first `nr` entries from `at` on out.
+    /// Removes `nr` entries from `at` on.
     fn remove_at(&self, at: usize, nr: usize) {
         let len = self.len();
         (at + nr..len).for_each(|i| self.put(i - nr, &self.entry(i)));
         self.truncate(len - nr);
     }
 
-    /// Puts `nr` entries of `from`, those from `at` on, behind its own.
+    /// Appends `nr` entries of `from`, from `at` on.
     fn append(&self, from: &Self, at: usize, nr: usize) {
         let len = self.len();
         (0..nr).for_each(|i| self.put(len + i, &from.entry(at + i)));
@@ -114,8 +113,8 @@ pub(super) trait Slots: crate::mem::Words {
         }
     }
 
-    /// Puts the entries of this node and of the one to its right into one if
-    /// they fit (`true`: `right` is empty now), else deals them out evenly.
+    /// Merges the entries of this node and of the one to its right if they fit (`true`: `right` is
+    /// empty now), else distributes them evenly.
     fn join(&self, right: &Self) -> bool {
         let (a, b) = (self.len(), right.len());
         if a + b <= Self::MAX {

@@ -1,7 +1,7 @@
-//! What a version of the tree counts, so that limits cost no walk.
+//! Counts of a version of the tree, so that limits cost no walk.
 //!
-//! Each edit of a transaction adds and takes away what it changes; the counts are
-//! published with the version. Locks on entry: the writer lock.
+//! Each edit of a transaction updates them; they are published with the version. Locks on entry:
+//! the writer lock.
 
 use super::layout::{TallyWords, TreeRoot};
 use crate::space::vma::{Vma, VmaFlags};

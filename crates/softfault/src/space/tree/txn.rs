@@ -1,9 +1,8 @@
-//! A transaction: a version in the making, and how it becomes the version.
+//! Transactions: editing a version, and publishing it.
 //!
-//! What may fail (taking frames) happens while editing; publishing cannot fail
-//! and takes nothing. A transaction that is dropped has never been. Nodes that
-//! it made bear its number in their stamp: those it edits in place, all others
-//! it copies first. Neighbours: `edit` has the edits.
+//! Edits may fail, because they allocate frames; publishing cannot. Dropping a transaction undoes
+//! it. Nodes that it made have its number as their stamp: it edits those in place, and copies all
+//! others first. `edit` has the edits.
 //!
 //! Locks on entry: the writer lock, from [`Txn::begin`] until the transaction is
 //! published or dropped.
@@ -18,7 +17,7 @@ use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::sync::Ordering;
 
-/// A version in the making.
+/// A version that is being edited.
 #[must_use = "a transaction that is not published has no effect"]
 pub struct Txn<'a, M: Machine> {
     pub(super) tree: Tree<'a, M>,
@@ -41,8 +40,7 @@ impl<'a, M: Machine> Txn<'a, M> {
         Txn { tree, base, root: base, tally, serial: tree.root.txn_serial.get(), retired: Chain::EMPTY }
     }
 
-    /// The version as edited so far. The next edit changes it under a reader's
-    /// hands, hence the borrow.
+    /// The version as edited so far. The borrow prevents edits while it is read.
     pub fn view(&self) -> Snapshot<'_, M> {
         Snapshot::at(self.tree, self.root)
     }
@@ -67,8 +65,8 @@ impl<'a, M: Machine> Txn<'a, M> {
         Retired::new(self.tree, core::mem::replace(&mut self.retired, Chain::EMPTY))
     }
 
-    /// Freezes the version as edited so far and starts another on top of it, so
-    /// that both are ready before the first is published.
+    /// Seals the version as edited so far and starts another one on top of it, so that both are
+    /// ready before the first is published.
     pub fn seal(self) -> TwoStep<'a, M> {
         let second = Txn::begin_on(self.tree, self.root, self.tally);
         TwoStep { second, first: self }
@@ -95,14 +93,14 @@ impl<'a, M: Machine> Txn<'a, M> {
         copy
     }
 
-    /// Parts with a node of its own that it has no more use for.
+    /// Frees a node of its own that it no longer needs.
     pub(super) fn discard(&self, id: NodeId) {
         debug_assert_eq!(self.tree.header(id).stamp.get(), self.serial);
         give(self.tree, id);
     }
 
-    /// Gives back the nodes that this transaction made. They hang together:
-    /// below a node of an earlier version there are earlier ones only.
+    /// Frees the nodes that this transaction made. They are connected: below a node of an earlier
+    /// version there are only earlier ones.
     fn give_fresh(&self, id: NodeId, pace: &mut Pace<'_, M>) {
         if id.is_none() || self.tree.header(id).stamp.get() != self.serial {
             return;
@@ -116,16 +114,16 @@ impl<'a, M: Machine> Txn<'a, M> {
 }
 
 impl<M: Machine> Drop for Txn<'_, M> {
-    /// Nothing has happened. After [`Txn::publish`] there is nothing to do here.
+    /// Undoes the transaction. After [`Txn::publish`] there is nothing to do.
     fn drop(&mut self) {
         self.give_fresh(self.root, &mut Pace::new(self.tree.machine));
         self.retired.revive(self.tree);
     }
 }
 
-/// Two versions that are published one after the other: between them a range is
-/// in no VMA while its pages go (mmap(2) over a mapping), or in one that is marked
-/// while they move (mremap(2)).
+/// Two versions that are published one after the other. Between them a range is in no VMA while its
+/// pages are removed (mmap(2) over a mapping), or in a VMA that is marked while they move
+/// (mremap(2)).
 ///
 /// ```text
 ///   base    **AAA*****    first   **********    second  **BBB*****
@@ -149,14 +147,13 @@ impl<'a, M: Machine> TwoStep<'a, M> {
         &mut self.second
     }
 
-    /// Makes the first the version that readers see. The second is what remains
-    /// to be published, or dropped.
+    /// Publishes the first version. The second remains, to be published or dropped.
     pub fn publish_first(self) -> (Retired<'a, M>, Txn<'a, M>) {
         (self.first.publish(), self.second)
     }
 
-    /// Makes the first the version that readers see until the caller knows which
-    /// version is to follow: the second, or again the one before.
+    /// Publishes the first version as a trial. The caller then publishes the second one, or the one
+    /// before again.
     pub fn publish_trial(self) -> Trial<'a, M> {
         let first = &self.first;
         let (base, serial, root) = (first.base, first.serial, first.root);

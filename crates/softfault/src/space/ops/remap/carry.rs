@@ -78,9 +78,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Takes the source's entries to the destination. Subscribers have been told.
     pub(super) fn carry_entries(&self, writer: &Writer<'_, M>, m: &MoveRange, mut reserve: TableReserve<'vm, M>) {
-        // Taken as a removal takes them, so that a copy under way in a source that
-        // stays mapped is told apart; the rights, which a removal forgets, are
-        // noted in the destination.
+        // Taken as a removal takes them, so that a copy in progress in a source that stays mapped
+        // is told apart; the rights, which a removal forgets, are noted in the destination.
         self.for_each_entry(writer, m.old, &mut |vpn, slot| self.carry_entry(writer, m, vpn, slot, &mut reserve));
         if m.carries == Carries::All {
             self.shootdown_and_wait(Flush::Pages(m.old));
