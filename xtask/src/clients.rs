@@ -1,10 +1,8 @@
-//! `cargo xtask clients`: other people's memory programs, for the reference kernel.
+//! `cargo xtask clients`: builds other projects' memory programs for the reference kernel.
 //!
-//! Each is cloned at the commit it was tried at and built static, so that
-//! `softfault run` and `softfault compare` can take it as it is. Sources come to
-//! `DIR/src/NAME`, programs to `DIR/bin/NAME`; nothing of them belongs to this
-//! project. A program that is there already is built anew only from a clean start:
-//! remove its `src` folder for that.
+//! Each is cloned at a tested commit and linked statically, for `softfault run` and
+//! `softfault compare`. Sources are in `DIR/src/NAME`, programs in `DIR/bin/NAME`; none is
+//! part of this project. To rebuild a program, remove its `src` folder.
 
 mod recipes;
 

@@ -3,14 +3,14 @@
 //! | file | command |
 //! | --- | --- |
 //! | `check.rs` | `check`: the one gate, also what `.ci/run` runs |
-//! | `lint/` | `lint`: rules of this project that no ready-made tool knows |
-//! | `readme.rs` | `readme`: runs what README and `docs/commands.md` tell people to run |
-//! | `clients.rs` | `clients`: other people's memory programs, cloned and built static |
+//! | `lint/` | `lint`: the project's own lints |
+//! | `readme.rs` | `readme`: runs the commands in README and `docs/commands.md` |
+//! | `clients.rs` | `clients`: clones and builds other projects' memory programs |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
-//! | `packages.rs` | which Debian packages the tests need |
-//! | `publish.rs` | `package`: whether the library's package is complete |
-//! | `shell.rs` | running other programs |
+//! | `packages.rs` | the Debian packages that the tests need |
+//! | `publish.rs` | `package`: checks that the library's package is complete |
+//! | `shell.rs` | runs other programs |
 
 mod check;
 mod clients;
@@ -36,26 +36,26 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Everything that has to hold before a commit: format, lints, docs, tests, README
+    /// Run the whole gate: format, lints, docs, tests, models, mutants, README
     Check(check::Options),
-    /// The project's own lints alone
+    /// Run only the project's own lints
     Lint(lint::Options),
-    /// The programs on the reference kernel, in QEMU
+    /// Run the programs on the reference kernel, in QEMU
     KernelTest,
-    /// Other people's memory programs for the reference kernel: clones and builds them
+    /// Clone and build other projects' memory programs for the reference kernel
     Clients(clients::Options),
-    /// Wrong variants of the code, each of which a named test must notice
+    /// Run mutants: wrong variants of the code that a named test must notice
     Mutants(mutants::Options),
-    /// Whether the library's package is complete and builds
+    /// Check that the library's package is complete and builds
     Package,
-    /// Runs the experiments and writes docs/measurements.md from what they print
+    /// Run the experiments and write docs/measurements.md from their output
     Measure(measure::Options),
-    /// Runs every command in the `console` blocks of the README and docs/commands.md
+    /// Run every command in the `console` blocks of the README and docs/commands.md
     Readme,
     /// Long runs: `soak differential --seconds N [--seed S]`; `soak days`, huge pages after days of use; `soak pipelines`, on
     /// the reference kernel
     Soak {
-        /// Passed on as they are
+        /// Passed on unchanged
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<String>,
     },

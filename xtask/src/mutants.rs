@@ -1,8 +1,7 @@
-//! `cargo xtask mutants`: does the test notice?
+//! `cargo xtask mutants`: checks that tests notice wrong code.
 //!
-//! A mutant is a wrong variant of the real code: one text in one file replaced
-//! by another. Its named test must fail on it; one that passes three times has let
-//! the mutant survive, and protects nothing. The lists are `xtask/mutants/*.toml`:
+//! A mutant replaces one text in one file by another. Its named test must fail; if the test
+//! passes three times, the mutant has survived. The lists are `xtask/mutants/*.toml`:
 //!
 //! ```toml
 //! [[mutant]]
@@ -15,15 +14,14 @@
 //! seconds = 120   # optional; a test that takes longer, or 20 times what it usually takes, has noticed, too
 //! ```
 //!
-//! Work is done on mirrors of the tree in `target/mutants/tree-N`. Every test must
-//! pass on the unchanged mirror and every mutant must compile, or a failure would
-//! say nothing. The unchanged tests run first: between mutants each would cost a
-//! build. `target/mutants/logs` keeps the output of each test and shows whether a
-//! mutant was killed for the right reason.
+//! Mutants run on mirrors of the tree in `target/mutants/tree-N`. Every test must pass on
+//! the unchanged mirror and every mutant must compile, or a failure would mean nothing. The
+//! unchanged tests run first, since each would cost a build between mutants.
+//! `target/mutants/logs` keeps the output of each test, which shows why a mutant died.
 //!
-//! `--sample SECONDS` is what the gate runs: the order depends on the commit, and no
-//! mutant starts after the time is used up. A mutant that does not match, compile or
-//! die fails the run in either form.
+//! The gate runs `--sample SECONDS`: the order depends on the commit, and no mutant starts
+//! after that time. A mutant that does not match, does not compile or survives fails the
+//! run in either form.
 
 mod place;
 mod sample;

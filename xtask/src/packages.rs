@@ -1,7 +1,7 @@
-//! The Debian packages that the tests need, brought when that is possible.
+//! The Debian packages that the tests need.
 //!
-//! A kernel test without QEMU would have to be skipped, and a skipped test is
-//! not a pass: so the packages are installed, or named and the check fails.
+//! Without QEMU the kernel tests would have to be skipped, and a skipped test is no pass.
+//! So the packages are installed as root; otherwise the check names them and fails.
 
 use crate::shell::{self, Line};
 use std::path::PathBuf;

@@ -1,9 +1,7 @@
-//! What `cargo package` would publish of the library is complete: licences, README,
-//! CHANGELOG, metadata, every file that its documentation cites; no feature is on by
-//! default; and it builds.
+//! Checks the library's package: licences, README, CHANGELOG, metadata and every file that
+//! its documentation cites are in it, no feature is on by default, and it builds.
 //!
-//! Licences and documents are symbolic links to those at the top, which cargo
-//! follows.
+//! Licences and documents are symbolic links to the files at the top; cargo follows them.
 
 use crate::shell;
 use std::path::{Component, Path, PathBuf};

@@ -1,8 +1,7 @@
-//! `cargo xtask readme`: runs what the README and `docs/commands.md` tell people to run.
+//! `cargo xtask readme`: runs the commands in the README and `docs/commands.md`.
 //!
-//! A command is a line that starts with `$ ` in a block fenced as `console`; the
-//! rest of the block is output. The commands of one block share a shell, so that
-//! `cd` works; the first that fails ends its block.
+//! A command is a line that starts with `$ ` in a `console` block; other lines are output.
+//! The commands of a block share a shell, so `cd` works. The first failure ends its block.
 
 use crate::shell::{self, Line};
 

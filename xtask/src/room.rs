@@ -1,5 +1,5 @@
-//! Whether the disk has room for what the gate builds: a compiler that runs out of it in the middle names some
-//! other file of some other program.
+//! Checks that the disk has room for the gate's builds. A compiler that runs out of disk space reports an unrelated
+//! file.
 
 use crate::shell;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Running other programs, from the top of the checkout.
+//! Runs other programs in the top folder of the checkout.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,14 +1,13 @@
-//! What may happen at each wait: actors that take turns.
+//! Interleavings at the core's waits: actors that take turns.
 //!
-//! Each actor is a thread with its own CPU. One baton passes between them, at
-//! `relax`, `park`, barriers and shootdowns, by a seed or by a list of decisions. So
-//! each interleaving at waits repeats exactly. What happens between two instructions
-//! of a section is for loom.
+//! Each actor is a thread with its own CPU. A baton passes between them at `relax`,
+//! `park`, barriers and shootdowns, by a seed or by a list of decisions, so each
+//! interleaving at waits repeats exactly. Loom covers interleavings within a section.
 //!
 //! A round has a space with private memory of two huge pages, a heap and a shared object.
-//! Actors store, look, pin, fork, and change the space all the time; `history.rs`
-//! knows what each page may hold. At the end all bytes are compared, the core's
-//! checker looks at everything, and each frame has to be back.
+//! Actors store, load, pin, fork and change the space; `history.rs` records what each page
+//! may hold. At the end all bytes are compared, the core's checker runs, and every frame
+//! must be free again.
 
 mod actor;
 mod deed;

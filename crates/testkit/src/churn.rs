@@ -1,12 +1,11 @@
-//! Huge pages made, split, shared, moved, pinned and collapsed by several CPUs at
-//! once in several spaces, with what each page holds known all the time.
+//! Several CPUs make, split, share, move, pin and collapse huge pages at once in several
+//! spaces. The test knows the content of each page at any time.
 //!
-//! Each space has some stretches of 2 MiB, each of them cut into [`Chunk`]s. Who
-//! holds the lock of a chunk may do with its pages what he likes and knows what is
-//! in them; so the CPUs work side by side in the same huge pages. Without any lock
-//! everybody may read anywhere, collapse, and turn the knobs. Each page carries a
-//! stamp: its space, its place, a number that never repeats. What a reader without
-//! a lock sees has to be zero or a stamp of that place.
+//! Each space has ranges of 2 MiB that are divided into [`Chunk`]s. The holder of a chunk's
+//! lock may change its pages and knows their content, so CPUs work in the same huge pages
+//! at once. Without a lock a CPU may read anywhere, collapse, and change the knobs. Each
+//! page has a stamp: its space, its address, and a unique number. A reader without a lock
+//! must find zero or a stamp of that address.
 //!
 //! Memory fails under all of them: no more pages than there were entries of the frames that failed, and each
 //! until it is replaced.

@@ -1,5 +1,5 @@
-//! What a kernel's daemons do between the steps of programs. No step's outcome may
-//! come of it, while frames are zeroed, freed as zero, moved and swapped out.
+//! The work of a kernel's daemons between the steps of programs: they zero, free, move and
+//! swap out frames. No step's outcome may depend on it.
 
 use crate::random::Random;
 use softfault::policy::compact::CompactBudget;

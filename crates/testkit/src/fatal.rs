@@ -1,5 +1,5 @@
-//! A panic of the core in a test of several CPUs. The CPU keeps what it owns, and the
-//! others wait for that for ever. So such a panic ends the process, with its text.
+//! Panics of the core in tests of several CPUs. The panicking CPU keeps its locks and
+//! entries, and the others would wait for them for ever, so the panic ends the process.
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;

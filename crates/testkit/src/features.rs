@@ -1,6 +1,5 @@
-//! What one kernel has and another has not, of what a sequence may ask: by age,
-//! by configuration, by CPU. Asked before sequences are made, so that one set of
-//! answers holds for all of them.
+//! Features that a sequence may use and a kernel may lack, by version, configuration or
+//! CPU. They are queried before sequences are generated, and hold for all of them.
 
 use crate::numbers::{MAP_ANONYMOUS, MAP_FIXED, MAP_LOCKED, MAP_PRIVATE, MREMAP_DONTUNMAP};
 use crate::op::{Call, Op, PAGE, WINDOW};

@@ -1,10 +1,8 @@
-//! Sequences from bytes that nobody chose: what a fuzzer mutates, and a corpus
-//! file holds, is a machine and the calls to make on it.
+//! Sequences from a fuzzer's bytes: a machine, and the calls to make on it.
 //!
-//! `coding.rs` has the format. Every string of bytes is a sequence: a step that
-//! the model knows no answer to, or that would reach beyond what sequences may
-//! touch, is left out. The judge is the model, step by step; at the end the
-//! core's checker looks at what is there, and all frames have to come back.
+//! `coding.rs` has the format. Every string of bytes is a valid sequence: steps that the
+//! model cannot predict, or that leave the allowed addresses, are skipped. The model judges
+//! each step; at the end the core's checker runs, and all frames must be free again.
 
 mod coding;
 

@@ -1,10 +1,9 @@
-//! Sequences that are worth running: mostly calls that succeed, on ranges that
-//! touch each other, with some that must fail in each way there is.
+//! Generates sequences of calls. Most calls succeed, on adjacent ranges; some fail, in each
+//! possible way.
 //!
-//! The generator keeps the model beside it, so it knows what is mapped, and
-//! drops a step whose outcome the model does not know. This file chooses ranges;
-//! `calls.rs` makes the steps, `rare.rs` and `huge.rs` those that chance alone rarely
-//! makes.
+//! The generator runs the model to know what is mapped, and drops steps that the model
+//! cannot predict. This file chooses ranges, `calls.rs` makes the steps, and `rare.rs` and
+//! `huge.rs` make steps that random choice rarely makes.
 
 mod calls;
 mod huge;

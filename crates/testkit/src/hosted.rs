@@ -1,8 +1,7 @@
 //! Sequences on the hosted machine: each step on one of its CPUs, in turn.
 //!
-//! The CPUs stay in their address space between steps, so that translations go
-//! stale unless the core shoots them down, and move only when a step is another
-//! program's.
+//! A CPU stays in its address space between steps and leaves it only for another program's
+//! step, so translations go stale unless the core shoots them down.
 
 use crate::op::{Call, HEAP, KnobBits, Op, Outcome, PAGE, is_ours};
 use core::fmt;

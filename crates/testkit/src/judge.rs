@@ -1,4 +1,4 @@
-//! Two or three sides, one sequence: where they differ.
+//! Runs one sequence on two or three sides and finds where they differ.
 
 use crate::features::Features;
 use crate::hosted::{HugeCounts, Programs, nr_free_pages};

@@ -1,23 +1,23 @@
-//! What Softfault is tested against.
+//! The test kit: a model of an address space, generated calls, oracles and drivers.
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`op`] | one step of a sequence and its outcome |
-//! | [`numbers`] | Linux's numbers that steps have as arguments |
+//! | [`numbers`] | Linux's constants in the arguments of steps |
 //! | [`model`] | an address space as a map of pages |
 //! | [`generate`] | sequences from a seed |
-//! | [`features`] | what kernels may lack |
+//! | [`features`] | features that a kernel may lack |
 //! | [`formats`] | page-table formats that tests run on |
-//! | [`linux`] | a child process on the host's Linux that executes them |
+//! | [`linux`] | runs sequences in a child process on the host's Linux |
 //! | [`fuzz`] | sequences from a fuzzer's bytes |
-//! | [`hosted`] | the hosted machine that executes them |
-//! | [`native`] | this process's own Linux or reference kernel that executes them |
-//! | [`lockstep`] | the same on several CPUs in turn |
-//! | [`parallel`] | several CPUs at once, each in a part of its own |
-//! | [`judge`] | both and the model, compared |
-//! | [`shortest`] | the shortest sequence that still differs |
-//! | [`spread`](mod@spread) | which CPUs of a large machine a test's threads are |
-//! | [`table`] | what a soak has covered |
+//! | [`hosted`] | runs sequences on the hosted machine |
+//! | [`native`] | runs steps in this process, on Linux or the reference kernel |
+//! | [`lockstep`] | runs a sequence on several CPUs in turn |
+//! | [`parallel`] | runs a sequence on each of several CPUs at once |
+//! | [`judge`] | compares Linux, the core and the model |
+//! | [`shortest`] | shortens a sequence that fails |
+//! | [`spread`](mod@spread) | chooses the CPUs of a test in a large machine |
+//! | [`table`] | the coverage of a soak |
 //! | [`baton`] | actors that take turns at each wait of the core |
 //! | [`churn`] | huge pages split, shared, moved, pinned by several CPUs at once |
 //! | [`days`] | processes come and go for days; then the huge pages are counted |

@@ -1,10 +1,9 @@
-//! The host's Linux as the oracle: a child process executes sequences on its own
-//! address space.
+//! The host's Linux as the oracle: a child process runs sequences in its own address space.
 //!
-//! Parent and child share one mapping, the `Board`: the parent writes steps
-//! and waits, the child writes outcomes. A step that belongs to a forked program
-//! is executed by a real fork of the child; whose turn it is stands on the board.
-//! The child's half is `agent.rs`; its steps are those of `native.rs`.
+//! Parent and child share one mapping, the `Board`. The parent writes steps and waits; the
+//! child writes outcomes. A real fork of the child runs the steps of a forked program; the
+//! board says whose turn it is. `agent.rs` is the child's half, with the steps of
+//! `native.rs`.
 //!
 //! Invariants of this file and of `agent.rs`:
 //! - **N1** the board is one shared mapping of zeroes, made of atomics alone, and

@@ -1,9 +1,9 @@
-//! One sequence on several CPUs in turn: what each step must give is known, and
-//! a translation that was not shot down on another CPU shows.
+//! Runs one sequence on several CPUs in turn. The model predicts each outcome, and a missed
+//! shootdown on another CPU becomes visible.
 //!
-//! Each CPU is a thread that stays in its address space between steps. One step
-//! is under way at a time. Between steps CPUs do what daemons do (`daemons.rs`), and
-//! nothing may come of it. In every second sequence memory fails, too (`trouble.rs`).
+//! Each CPU is a thread that stays in its address space between steps. One step runs at a
+//! time. Between steps CPUs run daemons (`daemons.rs`), which must not change any outcome.
+//! In every second sequence memory fails, too (`trouble.rs`).
 
 use crate::daemons::Daemon;
 use crate::formats::Tested;

@@ -1,9 +1,8 @@
 //! An address space that is obviously right: a map of pages.
 //!
-//! No VMAs, no tables, no frames: each page says what may be done with it and
-//! what is in it. What Linux decides by the boundaries of its VMAs, which depend
-//! on history, the model does not know; where a step would depend on it the
-//! model answers [`Unknown`], and the generator looks for another step.
+//! It has no VMAs, tables or frames: each page has rights and content. Some outcomes on
+//! Linux depend on VMA boundaries, and so on history, which the model does not have. It
+//! answers [`Unknown`] for such a step, and the generator chooses another one.
 //!
 //! `place.rs` has the calls that map, `remap.rs` mremap(2), `advise.rs`
 //! madvise(2), `access.rs` what programs do and fork(2), `huge.rs` what huge pages

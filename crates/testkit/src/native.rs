@@ -1,9 +1,9 @@
-//! Steps in this very process, by raw system calls and real accesses: for the
-//! child of `linux.rs`, and for a program that runs sequences on the reference
-//! kernel (on the host's Linux, too, to show that it is right).
+//! Runs steps in this process, by raw system calls and real accesses. The child of
+//! `linux.rs` uses it, and a program that runs sequences on the reference kernel or, to
+//! validate the program, on the host's Linux.
 //!
-//! Fork and exit are the child's own. Several threads may execute steps at once,
-//! each in a part of the window of its own. Their accesses are in `probe`.
+//! The child implements fork and exit itself. Several threads may run steps at once, each in
+//! its own part of the window. `probe` has their accesses.
 //!
 //! - **N4** from [`Turn::begin`] to [`Turn::end`] nobody in the process
 //!   allocates; steps touch only the window, the heap past the break of the

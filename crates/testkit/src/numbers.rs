@@ -1,5 +1,5 @@
-//! Numbers that steps have as arguments: those of the C library's headers, and not of
-//! the library under test, so that a wrong number there is seen.
+//! Constants in the arguments of steps. They come from the C library's headers, not from the
+//! library under test, so that tests find a wrong constant there.
 
 macro_rules! numbers {
     ($($name:ident)*) => {

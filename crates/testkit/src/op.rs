@@ -1,9 +1,7 @@
-//! One step of a sequence: a call of the memory system or an access of a
-//! program, with its raw arguments, and what came of it.
+//! One step of a sequence (a system call or an access, with raw arguments) and its outcome.
 //!
-//! Steps are plain numbers, so that they can lie in memory that is shared with
-//! another process. All addresses are in the [`WINDOW`], in the heap, or chosen
-//! so that the call must fail: the same on every side.
+//! Steps are plain numbers, so processes can share them in memory. All addresses are in the
+//! [`WINDOW`], in the heap, or such that the call must fail on every side.
 
 use core::fmt;
 use softfault::Errno;

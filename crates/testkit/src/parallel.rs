@@ -1,10 +1,9 @@
-//! Several CPUs in one address space at once, each with a sequence in a part of
-//! the window of its own.
+//! Runs several CPUs in one address space at once, each with a sequence in its own part of
+//! the window.
 //!
-//! What a CPU does to its part nobody else sees, so each step still must give
-//! what the model says, while tree, tables, counts and TLBs are everybody's. The
-//! parts lie side by side in the same leaf tables. A fork by one CPU copies the
-//! parts of all; only its own part of the child is looked at.
+//! CPUs do not touch each other's parts, so the model predicts each step, while the CPUs
+//! share the tree, tables, counts and TLBs. The parts are adjacent, in the same leaf tables.
+//! A fork copies all parts; the forking CPU then checks only its own part of the child.
 //!
 //! With every second pair of seeds memory fails, pages are swapped out, and daemons run (`trouble.rs`).
 

@@ -1,4 +1,4 @@
-//! The shortest sequence that still shows what a longer one showed.
+//! Shortens a sequence while it still fails.
 
 use crate::op::Op;
 

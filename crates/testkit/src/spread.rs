@@ -1,4 +1,4 @@
-//! Few threads on a machine of many CPUs: which CPUs they are.
+//! Chooses the CPUs of a few threads on a machine of many CPUs.
 //!
 //! Sets of CPUs are words of 64, home blocks and counters are per CPU. So the last
 //! CPU and those on both sides of a word's edge come first; a seed draws the rest.

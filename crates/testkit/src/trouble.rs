@@ -1,9 +1,8 @@
 //! Memory that fails and pages that leave memory, between the steps of a sequence.
 //!
-//! Nobody knows beforehand which spaces share a frame, so the model runs beside the machine: before a
-//! frame fails, all pages that translate to it are looked for, and the model learns that these fail and
-//! no others. What has to come of the steps after that is the model's answer. A step that the model cannot judge any more
-//! is left out.
+//! Which spaces share a frame is known only at run time, so the model runs along with the machine. Before a
+//! frame fails, the test finds all pages that translate to it and tells the model. The model then predicts the
+//! next steps; steps that it can no longer predict are skipped.
 //!
 //! What happens after a step depends on the step and a seed alone, so that a sequence from which steps are dropped
 //! has the same trouble after those that stay.

@@ -1,4 +1,4 @@
-//! What hooks and subscribers cannot do to the thread that calls them.
+//! Hooks and subscribers cannot unbind the thread that calls them, nor break it by a panic.
 #![forbid(unsafe_code)]
 
 mod common;

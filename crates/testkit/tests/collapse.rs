@@ -1,4 +1,4 @@
-//! Small pages become a huge one, or everything stays as it was.
+//! Collapse: small pages become a huge page, or nothing changes.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Compaction: fragmented memory gives huge pages again, whoever maps what is in
-//! the way, and nobody notices.
+//! Compaction makes huge pages available in fragmented memory, whoever maps the pages in the
+//! way, and programs do not notice.
 #![deny(unsafe_code)]
 
 mod common;

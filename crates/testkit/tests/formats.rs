@@ -1,6 +1,6 @@
-//! Suites of this folder on other page tables: those of RISC-V, on machines that leave
-//! accessed and dirty to software, and Arm's. `common/format.rs` chooses the format by the name of
-//! the module, and how much less is repeated.
+//! Suites of this folder on other page tables: RISC-V's, on machines where software sets
+//! accessed and dirty bits, and Arm's. `common/format.rs` chooses the format by the name of the
+//! module, and a smaller number of repetitions.
 #![allow(clippy::duplicate_mod)] // compiled for each format
 
 #[path = "formats/sv39.rs"]

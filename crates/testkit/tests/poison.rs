@@ -1,4 +1,4 @@
-//! Memory that fails: who touches the page is told, and each operation handles its entry.
+//! Failed memory: accesses to the page are refused by name, and each operation handles its entry.
 #![deny(unsafe_code)]
 
 mod common;

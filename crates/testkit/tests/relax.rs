@@ -1,4 +1,4 @@
-//! What may happen while the core waits: see `softfault_testkit::baton`.
+//! Interleavings at the core's waits: see `softfault_testkit::baton`.
 
 use softfault_testkit::baton::{Deed, Round, Schedule};
 

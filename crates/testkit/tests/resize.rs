@@ -1,4 +1,4 @@
-//! Memory comes and goes under programs, compaction and those who count.
+//! Memory is added and removed under programs, compaction and counters.
 #![deny(unsafe_code)]
 
 mod common;

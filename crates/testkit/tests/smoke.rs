@@ -1,4 +1,4 @@
-//! The thinnest slice: map, touch, fork, copy, unmap, exit; everything back.
+//! A minimal test: map, touch, fork, copy, unmap, exit; every frame is free again.
 
 use softfault::addr::Access;
 use softfault::machine::CpuId;

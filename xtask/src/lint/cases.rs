@@ -1,5 +1,5 @@
-//! `docs/cases.md` and the tests agree: the list names tests that exist, each case has one or says why not, and a test
-//! whose name begins with a case is listed under it.
+//! Checks that `docs/cases.md` and the tests agree: the listed tests exist, each case has a test or says why not, and a
+//! test whose name begins with a case is listed under that case.
 
 use super::{Breach, Source};
 use std::collections::{HashMap, HashSet};

@@ -1,5 +1,5 @@
-//! No function of the core takes a `bool`: at the call, `f(x, true)` says nothing. Two named
-//! values do.
+//! No function of the core takes a `bool`: `f(x, true)` does not explain itself at the call.
+//! An enum of two values does.
 
 use super::{Breach, Source, is_for_tests};
 use syn::visit::{self, Visit};

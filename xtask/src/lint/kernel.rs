@@ -1,9 +1,9 @@
 //! All memory management of the reference kernel is the library's: it writes no
 //! user page-table entry and keeps no list of mappings.
 //!
-//! Looked for as words: the table formats' encoder, mappers of other crates, and
-//! collections of mappings. `boot/` makes the kernel's own tables before there
-//! is a library to ask, and knows no user address.
+//! The lint searches for words: the table formats' encoder, mappers of other crates, and
+//! collections of mappings. `boot/` is exempt: it makes the kernel's own tables before the
+//! library runs, and has no user addresses.
 
 use super::{Breach, Source};
 

@@ -1,8 +1,7 @@
-//! Rules of this project that no ready-made tool knows; each is a file here.
+//! The project's own lints, one file each.
 //!
-//! A rule looks at the project's files and gives the places that break it. Most
-//! rules are about which words may stand where, and look at text; `flags` and `layers`
-//! read the syntax tree.
+//! A lint reads the project's files and returns the places that break its rule. Most lints
+//! search text; `flags` and `layers` read the syntax tree.
 
 mod cases;
 mod flags;

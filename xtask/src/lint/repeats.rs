@@ -1,8 +1,7 @@
-//! No code stands twice: runs of more than [`MOST_LINES`] lines, the same to the letter, belong in one
-//! place that both use.
+//! No code is repeated: more than [`MOST_LINES`] identical lines in a row belong in a shared function.
 //!
-//! Rust alone, and not what is only there for tests, whose cases may be alike. Lines that say nothing
-//! by themselves do not count: blank ones, comments, imports, and lone brackets.
+//! The lint reads Rust only, and no test code. Blank lines, comments, imports and lone brackets do not
+//! count.
 
 use super::{Breach, Source};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Files that a stranger can read: each opens with what it does, few are long.
+//! Every file begins with a description, and few files are long.
 
 use super::{Breach, Source};
 

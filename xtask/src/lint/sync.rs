@@ -1,5 +1,5 @@
-//! Every atomic and every shared cell of the core comes from `sync`: what does
-//! not is invisible to the model checker and to the recorder.
+//! Every atomic and every shared cell of the core comes from `sync`: others would be
+//! invisible to the model checker and the recorder.
 
 use super::{Breach, Source};
 

@@ -1,5 +1,5 @@
-//! `unsafe` stands in few named files of the core, and says which invariant
-//! makes it sound.
+//! `unsafe` occurs only in named files, and each block cites the invariant that makes it
+//! sound.
 
 use super::{Breach, Source};
 use std::collections::HashSet;

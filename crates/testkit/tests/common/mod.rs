@@ -1,5 +1,5 @@
-//! What the tests of this folder share: machines in every mode and fault-locking mode,
-//! several CPUs at once in one address space, and the look at what is left.
+//! Shared by the tests of this folder: machines in every shootdown and fault-locking mode,
+//! several CPUs in one address space, and the checks at the end.
 #![allow(dead_code)] // each test file uses its part
 
 pub mod format;
