@@ -14,9 +14,10 @@ use crate::machine::{CpuId, Machine, Tick};
 use crate::mem::FrameArray;
 use crate::mem::ways::Ways;
 use crate::pace::Pace;
+use crate::policy::around::FaultAround;
 use crate::policy::zero::NR_CLASSES;
 use crate::swap::area::SwapArea;
-use crate::sync::Word;
+use crate::sync::{Ordering, Word};
 use crate::tunables::Tunables;
 
 /// The machine, its per-CPU data and the settings. [`Memory`](crate::frame::Memory) embeds it, and
@@ -34,6 +35,8 @@ pub struct Base<M: Machine> {
     pub(crate) ways: Ways,
     /// Slots of pages that were swapped out.
     pub(crate) swap: SwapArea,
+    /// [`FaultAround`] as a word.
+    pub(crate) fault_around: Word,
 }
 
 impl<M: Machine> Base<M> {
@@ -54,12 +57,24 @@ impl<M: Machine> Base<M> {
             batch_plans: [const { Word::new(0) }; NR_CLASSES],
             ways,
             swap,
+            fault_around: Word::new(tunables.fault_around.to_word()),
         }
     }
 
     /// The embedder's machine.
     pub fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// How many pages of a file or a shared object a read fault maps.
+    pub fn fault_around(&self) -> FaultAround {
+        FaultAround::from_word(self.fault_around.load(Ordering::Relaxed))
+    }
+
+    /// Changes that, for faults from now on.
+    pub fn set_fault_around(&self, to: FaultAround) {
+        self.call_anywhere();
+        self.fault_around.store(to.to_word(), Ordering::Relaxed);
     }
 
     /// Limits and thresholds.

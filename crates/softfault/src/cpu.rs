@@ -40,7 +40,13 @@ pub(crate) struct HintData {
     pub(crate) stretch: Word,
     /// In the object.
     pub(crate) pgoff: Word,
-    pub(crate) spare: [Word; 6],
+    /// What the last fault-around in adaptive mode has left: the first page of its VMA, its window, and log2 of
+    /// the pages that this could have had. No end is nothing.
+    pub(crate) around_vma: Word,
+    pub(crate) around_start: Word,
+    pub(crate) around_end: Word,
+    pub(crate) around_order: Word,
+    pub(crate) spare: [Word; 2],
 }
 
 /// Where the CPU looks for frames. Written once at creation; read by other CPUs.

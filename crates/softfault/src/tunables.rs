@@ -2,6 +2,7 @@
 
 pub(crate) mod huge;
 
+use crate::policy::around::FaultAround;
 use crate::policy::clear::ClearOrder;
 use crate::policy::compact::CompactBudget;
 use crate::policy::zero::Zeroing;
@@ -117,6 +118,9 @@ pub struct Tunables {
     /// and frees them; fewer are left to the next grace period. 64 is a guess: about
     /// twenty operations. Models set 2.
     pub deferred_nodes_max: u64,
+    /// How many pages of a shared object a read fault maps at the beginning (`fault_around_bytes`); later
+    /// [`Base::set_fault_around`](crate::Base::set_fault_around). 64 KiB, as in Linux.
+    pub fault_around: FaultAround,
 }
 
 setters!(Tunables {
@@ -139,6 +143,7 @@ setters!(Tunables {
     with_shrink_blocks_direct: shrink_blocks_direct = u64,
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
+    with_fault_around: fault_around = FaultAround,
 });
 
 impl Default for Tunables {
@@ -162,6 +167,7 @@ impl Default for Tunables {
             shrink_blocks_direct: 1024,
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,
+            fault_around: FaultAround::DEFAULT,
             compact_background: CompactBudget::BACKGROUND,
         }
     }

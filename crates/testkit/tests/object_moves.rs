@@ -8,6 +8,7 @@ use common::moving::{counts_up, moves_all};
 use common::objects::{EXTRA, Object, bytes, faulted_frame, map};
 use common::*;
 use softfault::hooks::Class;
+use softfault::policy::around::FaultAround;
 use softfault::policy::huge::{Defrag, Enabled};
 use softfault::{Access, CompactRefusal, Event, FaultDone, MigrateRefusal, MlockFlags, Order, Pfn, Term};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -20,6 +21,8 @@ fn byte(space: &Space<'_>, at: u64) -> u8 {
 #[test]
 fn all_mappings_see_the_page_in_its_new_frame() {
     in_each_setup(1, 16 << 20, |w| {
+        // Entries are counted page by page.
+        w.vm.set_fault_around(FaultAround::OFF);
         let object = w.vm.new_shared_object(8 * PAGE).unwrap();
         map(w.space, BASE, 8, &object, 0);
         (0..8).for_each(|page| w.space.write(BASE + page * PAGE, &[page as u8 + 1]).unwrap());

@@ -6,6 +6,7 @@ pub mod pager;
 
 use softfault_modelled::addr::{Access, Pfn, SwapSlot};
 use softfault_modelled::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag};
+use softfault_modelled::policy::around::FaultAround;
 use softfault_modelled::policy::fault::{FaultPlan, FaultQuestion, always_new, linux};
 use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
@@ -336,6 +337,8 @@ impl World {
         let thp = HugeKnobs::DEFAULT.with_enabled(enabled);
         let tunables =
             tunables.with_fault_locking(fault_locking).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
+        // Has models of its own.
+        let tunables = tunables.with_fault_around(FaultAround::OFF);
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had
         // it in the execution before is gone.

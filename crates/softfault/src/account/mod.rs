@@ -40,6 +40,8 @@ events! {
     CowReuse = "cow_reuse",
     /// Pages of shared objects mapped.
     SharedMap = "shared_map",
+    /// Pages of shared objects mapped by a fault on a neighbour.
+    MapAround = "map_around",
     /// Page tables installed.
     TableInstall = "pgtable_install",
     /// Page tables freed.

@@ -48,6 +48,16 @@ impl FoundVma<'_> {
         self.cpu.hint.pgoff.get().wrapping_add(vpn.0 - self.cpu.hint.start.get())
     }
 
+    /// Its first page.
+    pub(crate) fn start(&self) -> Vpn {
+        Vpn(self.cpu.hint.start.get())
+    }
+
+    /// The pages that lie in the VMA.
+    pub(crate) fn part_of(&self, range: PageRange) -> PageRange {
+        range.intersect(&PageRange::new(self.start(), Vpn(self.cpu.hint.end.get())))
+    }
+
     /// Whether all of the pages lie in the VMA.
     pub(crate) fn covers(&self, range: PageRange) -> bool {
         self.cpu.hint.start.get() <= range.start.0 && range.end.0 <= self.cpu.hint.end.get()

@@ -17,6 +17,7 @@
 //! When frames are refused, the fault holds none. Then `space/reclaim.rs` frees some, if it can,
 //! and the next turn begins; three times at most.
 
+mod around;
 mod batch;
 mod context;
 mod copy;

@@ -136,6 +136,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Ok(()) => {
                 here.rss.add(Rss::Shmem, 1);
                 here.count_done(Event::SharedMap);
+                if request.access() != Access::Write {
+                    self.map_around(fault);
+                }
                 Turn::Done(FaultDone::Shared)
             }
             Err(_) => Turn::Raced,

@@ -266,6 +266,11 @@ impl FrameDesc {
         self.note(MAPPED | REFERENCED | if access == Access::Write { DIRTY } else { 0 });
     }
 
+    /// Sets the mapped flag for an entry that a fault on a neighbour makes: nobody has used the page.
+    pub(crate) fn note_mapped_around(&self) {
+        self.note(MAPPED);
+    }
+
     /// Sets the flags for the accessed and dirty bits of an entry that is being removed. Before the
     /// page can leave its object.
     #[inline]

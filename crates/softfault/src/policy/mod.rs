@@ -4,6 +4,7 @@
 //! memory, and cannot break anything: the mechanism checks each plan against the state that it
 //! sees, and counts rejected ones (`fault_plan_rejected`).
 
+pub mod around;
 pub mod clear;
 pub mod collapse;
 pub mod compact;

@@ -93,6 +93,7 @@ impl Top {
 }
 
 /// Where a lookup ended.
+#[derive(Clone, Copy)]
 pub(crate) enum ObjectSlot<'a> {
     /// The place of the page, or of the folio of 2 MiB that it is in: see [`ObjectPage`].
     Page(PageSlot<'a>),
@@ -102,7 +103,19 @@ pub(crate) enum ObjectSlot<'a> {
     Low(Top),
 }
 
-impl ObjectSlot<'_> {
+impl<'a> ObjectSlot<'a> {
+    /// In the same section, where the lookup of `index` would end, if that follows from this one of `last`.
+    pub(crate) fn beside(self, last: u64, index: u64) -> Option<ObjectSlot<'a>> {
+        if last >> INDEX_BITS != index >> INDEX_BITS {
+            return None;
+        }
+        Some(match self {
+            ObjectSlot::Page(slot) => ObjectSlot::Page(slot.beside(index)),
+            // Nothing was there of all 512.
+            ObjectSlot::Hole(_) | ObjectSlot::Low(_) => self,
+        })
+    }
+
     /// What is there of the page.
     #[inline]
     pub(crate) fn page(&self) -> ObjectPage {

@@ -60,6 +60,8 @@ calls! {
     Yes "Vm::khugepaged_wanted": |s| _ = s.vm.khugepaged_wanted();
     Yes "Vm::huge_off": |s| _ = s.vm.huge_off();
     Yes "Vm::max_map_count": |s| _ = s.vm.max_map_count();
+    Yes "Vm::fault_around": |s| _ = s.vm.fault_around();
+    Yes "Vm::set_fault_around": |s| s.vm.set_fault_around(s.vm.fault_around());
     Yes "Vm::set_max_map_count": |s| s.vm.set_max_map_count(s.vm.max_map_count());
     Yes "Vm::generation": |s| _ = s.vm.generation();
     Yes "Vm::idle_pages": |s| _ = s.vm.idle_pages(0);
