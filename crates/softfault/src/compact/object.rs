@@ -62,7 +62,7 @@ pub(super) struct ObjectMoves<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// Mappings of an object that may be visited for its pages.
     nr_mappings_max: u64,
-    /// Nothing is done to these yet.
+    /// Nothing has been done to these yet.
     pub(super) waiting: Moves,
 }
 
@@ -71,8 +71,8 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
         ObjectMoves { vm, nr_mappings_max, waiting: Moves::new() }
     }
 
-    /// Moves them, and says of each what came of it. Where it has moved, `from` is
-    /// the caller's alone afterwards, else `to` is still.
+    /// Moves them and returns the result of each. If one has moved, the caller owns `from` alone
+    /// afterwards, else still `to`.
     pub(super) fn run(&mut self, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         let vm = self.vm;
         let mut done = |this: Move, result: Result<(), MigrateRefusal>| {
@@ -198,8 +198,9 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Takes the page out of its frame, whose memory has failed, and the frame out of use. Its slot
-    /// says so from now on (`source/fail.rs`). `head` is the first of the 2^order frames of its folio.
+    /// Removes the page from its frame, whose memory has failed, and takes the frame out of use. Its
+    /// slot is POISONED from now on (`source/fail.rs`). `head` is the first of the 2^order frames of
+    /// its folio.
     pub(super) fn poison_object_page(&self, pfn: Pfn, head: Pfn, order: Order) -> Result<(), MigrateRefusal> {
         // What stays of 2 MiB would need a node.
         if order >= Order::PMD {

@@ -23,7 +23,7 @@ use crate::sync::Ordering;
 
 /// The smallest run that CPUs reserve blocks for.
 const LEAST_BATCH: Order = Order(2);
-/// Blocks of a kind that a search looks at for a size that need not be. A guess.
+/// Blocks of a kind that a search tries for an order that the caller can do without. A guess.
 const MOST_LOOKS: usize = 64;
 /// Blocks with free frames that are looked at last: where memory is a few blocks, CPUs have reserved
 /// all of them.
@@ -58,7 +58,7 @@ impl<M: Machine> Memory<M> {
         self.surely(&mut |search| self.hold_folio(order, Some(search)))
     }
 
-    /// The same for a size that the caller can do without: waits for nobody.
+    /// The same for an order that the caller can do without: does not wait.
     pub(crate) fn obtain_folio_if_found(&self, order: Order, sub_page: u32) -> Result<(Pfn, Held<'_>), OutOfFrames> {
         let (claimed, held) = self.obtain_run_if_found(order, &|| self.claim_folio(order, None))?;
         Ok((self.make_folio_zero(&claimed, order, sub_page), held))
@@ -93,7 +93,7 @@ impl<M: Machine> Memory<M> {
         self.hold_claimed(order, &|| self.claim_folio(order, search))
     }
 
-    /// One attempt. Leaves no trace if it has claimed nothing, not even for a moment.
+    /// One attempt. Its hold ends in vain if it has claimed nothing, not even for a moment.
     fn hold_claimed(
         &self,
         order: Order,
@@ -215,7 +215,7 @@ impl<M: Machine> Memory<M> {
         Some(first)
     }
 
-    /// In a block that one of the CPUs has reserved, or had.
+    /// Claims from a block that a CPU has reserved, or had reserved.
     fn claim_reserved(&self, order: Order, cpus: &CpuSet) -> Option<Claimed> {
         if order >= Order::PMD {
             return None;

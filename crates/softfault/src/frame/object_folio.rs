@@ -42,8 +42,8 @@ impl Frames {
         }
     }
 
-    /// The frame whose descriptor speaks for one that an entry or a slot names: read in the section that
-    /// is open, or the entry is the caller's. Who has a pin alone asks for the [`head`](Self::head).
+    /// The head of a frame that an entry or a slot names. The entry or slot was read in the open
+    /// section, or the caller owns the entry. With a pin alone the caller uses [`head`](Self::head).
     #[inline(always)]
     pub(crate) fn head_of_named(&self, pfn: Pfn) -> Pfn {
         if self.desc(pfn).state().kind() == FrameKind::Free { self.head(pfn) } else { pfn }
@@ -63,9 +63,9 @@ impl Frames {
 }
 
 impl<M: Machine> Memory<M> {
-    /// Makes frames that the caller owns alone one folio of an object, of which they are the pages from `index`
-    /// on. Visible with the slot that names it, whose store releases. Outside sections if the folio is larger
-    /// than a block: answers other CPUs.
+    /// Makes frames that the caller owns alone one folio of an object: its pages from `index` on. The slot that
+    /// names it publishes this: its store releases. Outside sections if the folio is larger than a block:
+    /// answers other CPUs.
     pub(crate) fn make_folio(&self, first: Pfn, order: Order, object: u64, index: u64) {
         debug_assert!(index.is_multiple_of(order.nr_pages()));
         self.set_tails(first, order);
@@ -83,16 +83,16 @@ impl<M: Machine> Memory<M> {
         }
     }
 
-    /// Makes frames that the caller owns alone the folio of an object in the place of `from`, which no
-    /// entry names any more. As used as that was. Visible with the slots that name it.
+    /// Makes frames that the caller owns alone a folio of an object that replaces `from`, which no
+    /// entry names any more, with the same flags. The slots that name it publish this.
     pub(crate) fn make_moved_folio(&self, from: Pfn, to: Pfn, order: Order) {
         self.set_tails(to, order);
         self.frames.desc(to).assign_moved(self.frames.desc(from));
         self.frames.blocks.at(BlockId::of(to)).raise(Class::Shared);
     }
 
-    /// Gives back a page of any size that the caller owns alone: nobody names it, and all sections
-    /// that saw it have ended.
+    /// Frees a page of any size that the caller owns alone: nothing names it, and all sections that
+    /// saw it have ended.
     pub(crate) fn give_back_page(&self, head: Pfn) {
         let state = self.frames.desc(head).state();
         if state.kind() != FrameKind::Shared || state.order() == Order::BASE {

@@ -21,17 +21,15 @@ use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 use core::ops::{ControlFlow, Range};
 
-/// Memory that spaces can share, with a size in bytes, and pages only where
-/// something was written or touched. Lives as long as this handle or a mapping of
-/// it, whichever ends last.
+/// Memory that spaces can share. It has a size in bytes, and pages only where something was written
+/// or touched. It lives as long as this handle or a mapping of it, whichever ends last.
 pub struct SharedObject<'vm, M: Machine> {
     pub(crate) vm: &'vm Vm<M>,
     pub(crate) id: ObjectId,
 }
 
 impl<M: Machine> Vm<M> {
-    /// An empty object, all zero. Sizes above [`SharedObject::MAX_BYTES`] count as
-    /// that.
+    /// Makes an empty object, all zero. Sizes above [`SharedObject::MAX_BYTES`] count as that.
     ///
     /// # Errors
     ///
@@ -40,11 +38,10 @@ impl<M: Machine> Vm<M> {
         self.new_shared_object_of(size_bytes, FolioOrders::BASE)
     }
 
-    /// The same, with pages of some sizes. A page is as large as `orders` permits, as lies in
-    /// the object, and as there are frames for; where there are none for the least size,
-    /// accesses are refused with [`OutOfFrames`](crate::FaultError::OutOfFrames). What is
-    /// discarded of a page leaves memory if the page is not pinned, in pieces of the least size;
-    /// else it is zeroed.
+    /// Makes an empty object with pages of some sizes. A page is as large as `orders`, the object's
+    /// size and free frames permit. If there are no frames for the least size, accesses are refused
+    /// with [`OutOfFrames`](crate::FaultError::OutOfFrames). Discarding part of a page frees frames
+    /// in pieces of the least size, unless the page is pinned: then the part is zeroed.
     ///
     /// # Errors
     ///
@@ -69,7 +66,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// The largest size: 2^63 - 1 bytes.
     pub const MAX_BYTES: u64 = MAX_OBJECT_BYTES;
 
-    /// Names it, as [`Vma::object`](crate::Vma) does.
+    /// Its identity, as in [`Vma::object`](crate::Vma).
     pub fn id(&self) -> ObjectId {
         self.id
     }
@@ -81,20 +78,19 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
 
     /// Changes the size, to [`MAX_BYTES`](Self::MAX_BYTES) at most.
     ///
-    /// What is beyond a smaller size is gone, from all mappings, too, when this returns, and
-    /// zero if the object grows again; accesses are refused with
+    /// When this returns, pages beyond a smaller size are removed, also from all mappings, and they
+    /// are zero if the object grows again; accesses are refused with
     /// [`BeyondObject`](crate::FaultError::BeyondObject).
     ///
-    /// Subscribers of spaces that map the pages are told: call it with no lock held that is
-    /// taken in [`Machine::notify`]. Who touches a page that is about to go waits.
+    /// Subscribers of spaces that map the pages are told, so the caller must hold no lock that is
+    /// taken in [`Machine::notify`]. Accesses to a page that is being removed wait.
     pub fn set_size_bytes(&self, size_bytes: u64) {
         self.vm.call();
         self.vm.object_set_size(self.id, size_bytes);
     }
 
-    /// Takes pages out of the object and out of all mappings, by number: they are zero when
-    /// they are asked for again. About locks and waiting see
-    /// [`set_size_bytes`](Self::set_size_bytes).
+    /// Removes pages, by number, from the object and from all mappings: they are zero when they are
+    /// accessed again. For locks and waiting see [`set_size_bytes`](Self::set_size_bytes).
     pub fn discard(&self, pages: impl Into<ObjectPages>) {
         self.vm.call();
         self.vm.object_discard(self.id, pages.into());
@@ -130,13 +126,13 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         Ok(())
     }
 
-    /// Pages of it that were swapped out, or are on their way. Looks at all pages.
+    /// Number of its pages that are swapped out or in transit. Reads all pages.
     pub fn nr_swapped_pages(&self) -> u64 {
         self.vm.call();
         self.count_pages(&|page| page.is_away())
     }
 
-    /// Pages that it has in memory, mapped or not. Looks at all of them.
+    /// Number of its pages in memory, mapped or not. Reads all of them.
     pub fn nr_resident_pages(&self) -> u64 {
         self.vm.call();
         self.count_pages(&|page| matches!(page, ObjectPage::Frame(_) | ObjectPage::Leaving(_)))
@@ -190,8 +186,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Reads up to the size, or up to a page whose memory failed
-    /// ([`next_poisoned`](Self::next_poisoned)), or that was swapped out and cannot be brought back;
-    /// gives the number of bytes. Pages that are not there are zero, and stay away.
+    /// ([`next_poisoned`](Self::next_poisoned)), or that was swapped out and cannot be read back.
+    /// Returns the number of bytes. Missing pages read as zero and are not added.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         self.vm.call();
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
@@ -228,7 +224,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         ReadPart::Done
     }
 
-    /// Writes up to the size; bytes beyond it are left out.
+    /// Writes up to the size; bytes beyond it are not written.
     ///
     /// # Errors
     ///
@@ -253,8 +249,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         Ok(())
     }
 
-    /// Calls `f` in a section with the page's frame, made if there is none; not
-    /// at all if the page lies beyond the size.
+    /// Calls `f` in a section with the page's frame, which is added if there is none. Does not call
+    /// it if the page lies beyond the size.
     fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), ObjectWriteError> {
         let mut prealloc = ObjectPrealloc::new(self.vm);
         loop {
@@ -316,16 +312,16 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 }
 
-/// What came of a read of one page.
+/// The result of a read of one page.
 enum ReadPart {
     Done,
-    /// The page is about to leave the object: look again.
+    /// The page is about to leave the object: start over.
     Leaving,
     /// Its memory failed.
     Poisoned,
     /// It was swapped out.
     Swapped,
-    /// It is on its way there or back: wait, and look again.
+    /// It is in transit: wait, and start over.
     InTransit(FolioWait),
 }
 

@@ -44,13 +44,13 @@ const ORDER_SHIFT: u32 = 34;
 const ORDER_MASK: u64 = 31;
 /// The memory of the page failed. It has no frame, and gets none until it has left the object.
 const POISONED: u64 = 1 << 59;
-/// Somebody is about to put a page in, and waits for nobody meanwhile.
+/// A page is being filled in, by a CPU that does not wait.
 const FILLING: u64 = 1 << 60;
-/// The page is leaving the object, whose slot has its frame until no
-/// entry maps it. Nobody maps, reads or writes it from now on. Set and cleared under `resize`.
+/// The page is leaving the object. The slot has its frame until no entry maps it. From now on
+/// nobody maps, reads or writes it. Set and cleared under `resize`.
 const LEAVING: u64 = 1 << 63;
-/// The same while the page moves to another frame. Set only while none
-/// of the two is, and cleared by who has set it.
+/// The page is moving to another frame. Set only if neither flag is set, and cleared by the CPU
+/// that set it.
 pub(super) const MOVING: u64 = 1 << 61;
 
 /// The frame of a page, and the size of the folio that it belongs to.
@@ -61,7 +61,7 @@ pub(crate) struct PageFrame {
 }
 
 impl PageFrame {
-    /// The frame whose descriptor speaks for it.
+    /// The head of its folio.
     #[inline(always)]
     pub(crate) fn head(self) -> Pfn {
         Pfn(self.pfn.0 & !(self.order.nr_pages() as u32 - 1))
@@ -85,27 +85,27 @@ pub(crate) enum ObjectPage {
     Absent,
     /// Its memory failed: there is nothing to map, read or write until it has left the object.
     Poisoned,
-    /// Somebody is about to put one in. Wait with nothing held, and look again.
+    /// A page is being filled in. Wait with nothing held, and start over.
     Filling,
     /// Its frame, which stays the page's until the section ends.
     Frame(PageFrame),
-    /// The object is about to lose it, or its frame. Wait with nothing held, and look again.
+    /// The object is about to lose it, or its frame. Wait with nothing held, and start over.
     Leaving(PageFrame),
     /// It is in the swap area. A fault swaps it in.
     Swapped(Swapped),
-    /// It is on its way there or back; its frame is locked until it has arrived. Wait with
-    /// nothing held, and look again.
+    /// It is in transit; its folio is locked until that is over. Wait with nothing held, and start
+    /// over.
     InTransit(Pfn),
 }
 
 impl ObjectPage {
-    /// Whether it is in the swap area, or on its way there or back.
+    /// Whether it is swapped out or in transit.
     pub(crate) fn is_away(self) -> bool {
         matches!(self, ObjectPage::Swapped(_) | ObjectPage::InTransit(_))
     }
 }
 
-/// Somebody else was quicker; the frame is the caller's still, and zero.
+/// Another CPU was first. The caller still owns the frame, which is zero.
 pub(crate) struct LostFill;
 
 /// log2 of the words in a node.
@@ -210,8 +210,8 @@ impl<'a> PageSlot<'a> {
         done.map(|_| ()).map_err(|_| LostFill)
     }
 
-    /// Claims the places of a folio, the lowest first, so that of two that want some place both
-    /// want one of them succeeds; all or none.
+    /// Claims the places of a folio, all or none. The lowest comes first, so of two overlapping
+    /// claims one succeeds.
     pub(super) fn claim(self, order: Order) -> Result<(), LostFill> {
         let group = self.group(order);
         for (i, word) in group.iter().enumerate() {
@@ -251,7 +251,7 @@ impl<'a> PageSlot<'a> {
         true
     }
 
-    /// The pages of the folio are missing from now on. Whoever fills them again acquires this.
+    /// Empties the slots of the folio. A later fill acquires this.
     pub(super) fn empty_all(self, order: Order) {
         self.group(order).iter().for_each(|word| word.store(0, Ordering::Release));
     }
@@ -261,13 +261,13 @@ impl<'a> PageSlot<'a> {
         PageSlot::new(self.node, self.level, index)
     }
 
-    /// Puts a node in where nothing was seen.
+    /// Installs a node in an empty place.
     pub(super) fn fill_node(self, node: Pfn) -> Result<(), LostFill> {
         let named = OptPfn::some(node).to_word();
         self.word().compare_exchange(0, named, Ordering::AcqRel, Ordering::Acquire).map(|_| ()).map_err(|_| LostFill)
     }
 
-    /// A node in the place of a folio that the caller has cut. Whoever finds it acquires its words.
+    /// Replaces a folio that the caller has cut by a node. Readers of the node acquire its words.
     pub(super) fn put_node(self, node: Pfn) {
         self.word().store(OptPfn::some(node).to_word(), Ordering::Release);
     }
@@ -301,8 +301,8 @@ impl<'a> PageSlot<'a> {
         true
     }
 
-    /// Gives the pages that the caller has marked their frames, the old ones or others. If one is
-    /// about to leave the object it still is.
+    /// Ends a move: gives the pages that the caller has marked their frames, the old ones or new
+    /// ones. A page that is marked as leaving keeps that mark.
     pub(super) fn end_move(self, head: PageFrame) {
         end_moves(self.group(head.order), head);
     }
