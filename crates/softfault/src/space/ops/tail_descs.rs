@@ -221,3 +221,7 @@ impl<M: Machine> Vm<M> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "tail_descs_tests.rs"]
+mod tests;
