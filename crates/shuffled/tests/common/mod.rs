@@ -17,8 +17,8 @@ pub const RW: Prot = Prot::READ.union(Prot::WRITE);
 pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS).union(MapFlags::FIXED);
 /// Most frames of any machine here.
 const MOST_FRAMES: u64 = 1024;
-/// The same with memory that is added. The host gives it when it is touched.
-const MOST_FRAMES_LATER: u64 = 1 << 16;
+/// The same with memory that is added, or is laid out late. The host gives it when it is touched.
+const MOST_FRAMES_LATER: u64 = 19 << 15;
 /// Slots of the swap area.
 pub const NR_SLOTS: usize = 8;
 
@@ -42,6 +42,8 @@ pub struct Shuffled<F> {
     memory: *mut u8,
     frames: [FrameRange; 1],
     nr_frames_at_most: u64,
+    /// What `begin` says.
+    is_zero: bool,
     /// Threads are coroutines of one system thread and no access to a TLB has a
     /// scheduling point in it.
     tlbs: Vec<RefCell<Tlb>>,
@@ -65,7 +67,7 @@ unsafe impl<F: Format> Machine for Shuffled<F> {
         &self.frames
     }
     fn begin(&mut self) -> bool {
-        true
+        self.is_zero
     }
     fn nr_frames_at_most(&self) -> u64 {
         self.nr_frames_at_most
@@ -149,6 +151,19 @@ pub fn vm_that_grows<F: Format>(
     nr_frames_at_most: u64,
     tunables: Tunables,
 ) -> &'static Vm<Shuffled<F>> {
+    assert!(nr_frames <= MOST_FRAMES && nr_frames_at_most <= MOST_FRAMES_LATER);
+    // SAFETY: I6: nobody has the frames between two schedules.
+    unsafe { core::ptr::write_bytes(memory(), 0, nr_frames as usize * 4096) };
+    vm_of(nr_cpus, nr_frames, nr_frames_at_most, true, tunables)
+}
+
+/// The same of a machine that has all of it from the beginning, as the schedules before have left it.
+pub fn vm_that_is_not_zero<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'static Vm<Shuffled<F>> {
+    assert!(nr_frames <= MOST_FRAMES_LATER);
+    vm_of(nr_cpus, nr_frames, 0, false, tunables)
+}
+
+fn memory() -> *mut u8 {
     std::thread_local! {
         static MEMORY: *mut u8 = {
             let layout = std::alloc::Layout::from_size_align(MOST_FRAMES_LATER as usize * 4096, 4096).unwrap();
@@ -156,14 +171,21 @@ pub fn vm_that_grows<F: Format>(
             unsafe { std::alloc::alloc_zeroed(layout) }
         };
     }
-    assert!(nr_frames <= MOST_FRAMES && nr_frames_at_most <= MOST_FRAMES_LATER);
-    let memory = MEMORY.with(|m| *m);
-    // SAFETY: I6: nobody has the frames between two schedules.
-    unsafe { core::ptr::write_bytes(memory, 0, nr_frames as usize * 4096) };
+    MEMORY.with(|m| *m)
+}
+
+fn vm_of<F: Format>(
+    nr_cpus: usize,
+    nr_frames: u64,
+    nr_frames_at_most: u64,
+    is_zero: bool,
+    tunables: Tunables,
+) -> &'static Vm<Shuffled<F>> {
+    let memory = memory();
     let tlbs = (0..nr_cpus).map(|_| RefCell::default()).collect();
     let frames = [FrameRange { first: Pfn(0), nr_frames }];
     let machine =
-        Shuffled { memory, frames, nr_frames_at_most, tlbs, swapped: RefCell::default(), format: PhantomData };
+        Shuffled { memory, frames, nr_frames_at_most, is_zero, tlbs, swapped: RefCell::default(), format: PhantomData };
     Box::leak(Box::new(Vm::new(machine, tunables).unwrap()))
 }
 

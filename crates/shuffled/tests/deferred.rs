@@ -1,0 +1,88 @@
+//! Sections that are laid out late, where memory is not zero: by CPUs that find no frame, by an idle one, and while
+//! memory is counted and somebody tries to remove what is not memory yet.
+//!
+//! Ways to fail: a section is laid out twice, or with the metadata of another; an allocation is refused though a section
+//! is still to come; a frame of it is given out before it is laid out, or counted twice.
+
+mod common;
+
+use common::{FIXED_PRIVATE, RW, Shuffled, run, shuffled, vm_that_is_not_zero};
+use softfault_shuffled::addr::Pfn;
+use softfault_shuffled::table::format::X86_64;
+use softfault_shuffled::{AddressSpace, FrameRange, Order, RemoveMemoryRefusal, Tunables, Vm};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const NR_SCHEDULES: usize = 10;
+const SECTION_FRAMES: u64 = 32_768;
+/// Sections at the beginning are 16. Of the other three some hold metadata.
+const NR_SECTIONS: u64 = 19;
+const BASE: u64 = 0x4000_0000;
+const NR_PAGES: u64 = 8;
+
+type Machine = Shuffled<X86_64>;
+type Space = AddressSpace<'static, Machine>;
+
+/// How often a removal found that a section is not there yet.
+static NR_REFUSED: AtomicU64 = AtomicU64::new(0);
+
+/// Those that come late, and the one of the metadata, which is not memory.
+const LATE: FrameRange =
+    FrameRange { first: Pfn((SECTION_FRAMES * (NR_SECTIONS - 3)) as u32), nr_frames: 3 * SECTION_FRAMES };
+
+/// No page is refused: there is a section for them.
+fn touch(space: &Space, first: u64) {
+    for page in first..first + NR_PAGES {
+        let at = BASE + page * 4096;
+        space.write(at, &page.to_le_bytes()).unwrap();
+        let mut bytes = [0xee; 4096];
+        space.read(at, &mut bytes).unwrap();
+        assert_eq!((u64::from_le_bytes(bytes[..8].try_into().unwrap()), bytes[8..].iter().max()), (page, Some(&0)));
+    }
+}
+
+fn remove_and_count(vm: &'static Vm<Machine>) {
+    let nr_total = vm.vmstat().nr_total_pages;
+    for _ in 0..3 {
+        assert!(vm.vmstat().nr_free_pages <= nr_total, "counted twice");
+        assert_eq!(vm.remove_memory(LATE), Err(RemoveMemoryRefusal::NotThere));
+        NR_REFUSED.fetch_add(1, Ordering::Relaxed);
+        shuttle::thread::yield_now();
+    }
+}
+
+fn schedule() {
+    let tunables = Tunables::default().with_zero_batch(4);
+    let vm = vm_that_is_not_zero(5, NR_SECTIONS * SECTION_FRAMES, tunables);
+    let space: Arc<Space> = Arc::new(vm.new_space().unwrap());
+    space.mmap(BASE, 2 * NR_PAGES * 4096, RW, FIXED_PRIVATE).unwrap();
+    let before = vm.vmstat().nr_free_pages;
+    vm.take_all();
+    let nr_later = vm.vmstat().nr_free_pages;
+    assert!(nr_later >= SECTION_FRAMES && nr_later < before, "{nr_later} of {before}");
+    let [first, second] = [(); 2].map(|()| space.clone());
+    run(
+        5,
+        vec![
+            Box::new(move || touch(&first, 0)),
+            Box::new(move || touch(&second, NR_PAGES)),
+            Box::new(move || while vm.initialise_section() {}),
+            Box::new(move || while vm.initialise_section() {}),
+            Box::new(move || remove_and_count(vm)),
+        ],
+    );
+    while vm.initialise_section() {}
+    vm.check_summaries_at_rest().unwrap();
+    drop(space);
+    vm.empty_caches();
+    // What was taken stays so, but for a few frames that the space had before.
+    let nr_more = vm.vmstat().nr_free_pages.checked_sub(nr_later).expect("frames of sections that came late are lost");
+    assert!(nr_more < 16, "{nr_more} frames are counted twice");
+    assert_eq!(vm.fragmentation(Order::PMD).nr_free, nr_later + nr_more, "all sections have come");
+}
+
+#[test]
+fn sections_come_once_and_in_time() {
+    shuffled(NR_SCHEDULES, schedule);
+    assert!(NR_REFUSED.load(Ordering::Relaxed) > 0);
+}
