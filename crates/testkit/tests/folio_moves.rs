@@ -161,6 +161,7 @@ fn a_folio_moves_in_part() {
                     let moved = w.vm.migrate_frame(before[page as usize]);
                     w.vm.fail_runs(None);
                     assert_eq!(frame(w.space, page), moved.unwrap());
+                    assert!(w.vm.block_class(moved.unwrap().0 / 512) >= Class::Shared);
                     let nr_nodes = u64::from(size == 9);
                     assert_eq!(nr_free - w.vm.vmstat().nr_free_pages, nr_nodes);
                     let nr_moved = (0..nr).filter(|page| frame(w.space, *page) != before[*page as usize]).count();
@@ -326,19 +327,25 @@ fn blocks_with_folios_are_emptied() {
 /// Compaction empties blocks, and leaves those that one folio fills.
 #[test]
 fn a_block_with_one_folio_stays() {
-    in_setup(Setup::PLAIN, 1, 32 << 20, |w| {
-        let nr = w.vm.fragmentation(Order::PMD).nr_usable / 512;
+    let vm = Setup::PLAIN.vm(1, 32 << 20);
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    {
+        let w = &World { vm: &vm, space: &space, cpu: &cpu };
+        let nr = w.vm.fragmentation(Order::PMD).nr_usable / 512 - 6;
         let object = object(w, 512 * nr, orders(9, 9));
         (0..nr).for_each(|i| object.write(i * 512 * PAGE, b"h").unwrap());
         map(w.space, AT, 512 * nr, &object, 0);
         let frames = [0, nr - 1].map(|i| frame(w.space, i * 512));
+        // There are free frames, none of which is a block.
+        vm.age(32, 7);
         for _ in 0..20 {
             assert!(w.vm.compact_step(&patient()).is_err());
         }
         assert_eq!([0, nr - 1].map(|i| frame(w.space, i * 512)), frames);
         assert_eq!(w.vm.event(Event::PgmigrateSuccess), 0);
         check(w.vm, &[w.space]);
-    });
+    }
 }
 
 fn poisoned(object: &Object<'_>, nr_pages: u64) -> Vec<u64> {
