@@ -246,6 +246,10 @@ fn the_kth_allocation_of_a_fill_fails() {
                 assert!(k >= 2, "a table, a node and the page");
                 break;
             }
+            // What came so far stays: then the next one is refused.
+            w.vm.fail_allocation(Some(0));
+            assert_eq!(touch(w.space, AT + 3 * PAGE), Err(FaultError::OutOfFrames));
+            w.vm.fail_allocation(None);
             assert_eq!((touched, gib.nr_resident_pages()), (Err(FaultError::OutOfFrames), 0));
             assert!(before.0 - nr_free(w) < 8, "tables and nodes that came");
         }
