@@ -121,7 +121,7 @@ fn part_against(
 
 #[test]
 fn a_move_of_a_part_against_a_fault() {
-    let fault = |w: World, _: &Object| _ = w.space.write(AT * 4096, &[9; 8]).unwrap();
+    let fault = |w: World, _: &Object| w.space.write(AT * 4096, &[9; 8]).unwrap();
     part_against(2, fault, [9, 8]);
 }
 

@@ -44,7 +44,10 @@ fn parse(cmdline: &str) -> Params {
     for word in cmdline.split_ascii_whitespace() {
         match word.split_once('=') {
             None if word == "stats" => params.stats = true,
-            Some(("fault_locking" | "discipline", name)) => match FaultLocking::ALL.into_iter().find(|d| d.name() == name) {
+            Some(("fault_locking" | "discipline", name)) => match FaultLocking::ALL
+                .into_iter()
+                .find(|d| d.name() == name)
+            {
                 Some(fault_locking) => params.tunables.fault_locking = fault_locking,
                 None => refuse(format_args!("fault_locking={name}: should be global, fastpath2004, split or lockfree")),
             },
