@@ -166,9 +166,12 @@ pub fn vm_that_is_not_zero<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: 
 fn memory() -> *mut u8 {
     std::thread_local! {
         static MEMORY: *mut u8 = {
-            let layout = std::alloc::Layout::from_size_align(MOST_FRAMES_LATER as usize * 4096, 4096).unwrap();
+            // Of the smallest alignment: the allocator writes the zeroes of an aligned block, all 2 GiB of them.
+            let layout = std::alloc::Layout::from_size_align((MOST_FRAMES_LATER as usize + 1) * 4096, 1).unwrap();
             // SAFETY: I1: the layout has a size; the memory is never given back.
-            unsafe { std::alloc::alloc_zeroed(layout) }
+            let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+            // SAFETY: I1: the memory has a page more than is used.
+            unsafe { memory.add(memory.align_offset(4096)) }
         };
     }
     MEMORY.with(|m| *m)
