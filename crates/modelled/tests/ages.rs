@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{World, explore, run, use_blocks};
 use softfault_modelled::{Access, AddressSpace, Advance, FaultLocking};
 
@@ -97,21 +96,10 @@ fn a_walk_against_a_store() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a_walk_against_who_wants_to_evict,
     two_walks_note_neighbours,
     a_late_walk_against_a_pass,
     a_late_claim_against_a_pass,
     a_walk_against_a_store
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

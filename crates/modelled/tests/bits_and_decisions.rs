@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{World, explore, run};
 use softfault_modelled::{Access, AddressSpace, FaultDone, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags, Prot};
@@ -135,8 +135,7 @@ fn f1_global_counts_both() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     f5_reuse_against_fork,
     f11_more_rights,
     f11_a_move,
@@ -147,13 +146,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     f11_a_fault_that_marks_against_a_store,
     f1_global_counts_both
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

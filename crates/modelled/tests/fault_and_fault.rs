@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{World, explore, run};
 use softfault_modelled::hooks::Mapping;
 use softfault_modelled::{Access, Event, FaultLocking, Vpn};
@@ -83,16 +83,4 @@ fn f2_descriptor_before_entry() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] =
-    models![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}
+beside_pagers![f1_lockfree, f1_fastpath2004, f1_split, f1_global, f1_tables_race_too, f2_descriptor_before_entry];

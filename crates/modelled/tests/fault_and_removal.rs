@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{FIXED_PRIVATE, READ, RW, World, be, explore, run};
 use softfault_modelled::{Access, FaultError, FaultLocking};
 use softfault_modelled::{Advice, MremapFlags};
@@ -114,8 +113,7 @@ fn f7_remote_fault_and_munmap() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     f3_munmap_of_a_page,
     f8_munmap_of_everything,
     f4_the_mapping_is_replaced,
@@ -128,13 +126,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     f3_munmap_of_a_page_being_read,
     f7_remote_fault_and_munmap
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{Modelled, World, explore, run};
 use softfault_modelled::policy::around::FaultAround;
 use softfault_modelled::{Access, Advice, FaultError, FaultLocking, MapFlags, ObjectPart, Pfn, Prot, SharedObject};
@@ -129,8 +128,7 @@ fn around_against_a_loss_of_rights() {
     around_against(|w, _, _| w.space.mprotect((AT + 1) * 4096, 4096, Prot::READ).unwrap());
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a1_around_against_a_discard,
     a6_around_against_a_smaller_size,
     around_against_a_fault_on_the_neighbour,
@@ -139,13 +137,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     around_against_the_end_of_the_mapping,
     around_against_a_loss_of_rights
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

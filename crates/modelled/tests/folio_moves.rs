@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
@@ -323,7 +323,7 @@ fn a_failure_against_a_pin() {
     });
 }
 
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a_move_against_a_fault,
     a_move_against_a_store_to_a_tail,
     a_move_against_a_write_by_the_handle,
@@ -343,13 +343,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_failure_against_a_hole_beside_it,
     a_failure_against_a_pin,
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{Modelled, READ, World, explore, let_others_run_in_shootdowns_of, run, small_pages_on};
 use softfault_modelled::policy::collapse::CollapseRefusal;
 use softfault_modelled::{Access, Event, FaultDone, Pin, Term};
@@ -351,8 +351,7 @@ fn collapse_against_collapse() {
     let _ = collapse_against(|w| _ = w.space.collapse(0), |w| assert_eq!((byte(w, 0), byte(w, 1)), (1, 2)));
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     t2_huge_install_against_small_install,
     huge_install_against_an_edge,
     huge_install_against_munmap,
@@ -371,13 +370,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     collapse_against_fork,
     collapse_against_collapse
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

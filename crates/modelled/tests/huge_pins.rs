@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{Modelled, World, explore, run};
 use softfault_modelled::MlockFlags;
 use softfault_modelled::policy::huge::Enabled;
@@ -194,8 +193,7 @@ fn mlock_against_the_underused_split() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     t4_release_against_a_split,
     t4_release_against_the_end_of_the_folio,
     t5_pin_against_a_split,
@@ -205,13 +203,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_write_through_a_pin_against_the_underused_split,
     mlock_against_the_underused_split
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{Modelled, RW, World, explore, run, use_three_whole_blocks, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
@@ -241,7 +241,7 @@ fn a_move_of_a_part_against_a_cut() {
     part_against(0, |_, object| object.discard(1..LARGE), [7, 0]);
 }
 
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a_fault_against_a_cut,
     a_fill_against_a_discard_of_a_part,
     a_move_against_a_fault,
@@ -252,13 +252,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_move_of_a_part_against_a_fault,
     a_move_of_a_part_against_a_cut,
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run, use_cpus};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, SharedObject};
 use softfault_modelled::{MapFlags, MremapFlags};
@@ -223,8 +222,7 @@ fn two_objects_lose_pages_in_one_table() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a_first_mapping_against_a_discard,
     an_unmapping_against_a_discard,
     an_unmapping_of_one_page_against_a_discard,
@@ -236,13 +234,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_forced_write_against_a_discard,
     two_objects_lose_pages_in_one_table
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

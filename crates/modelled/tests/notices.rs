@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{Modelled, World, explore, on_notice, run};
 use loom::sync::Mutex;
 use softfault_modelled::{
@@ -161,8 +160,7 @@ fn t14_end_of_a_subscription_against_a_discard() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     t14_lookup_against_a_copy,
     t14_lookup_against_munmap,
     t14_subscription_against_a_copy,
@@ -170,13 +168,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     t14_subscription_against_a_discard,
     t14_end_of_a_subscription_against_a_discard
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::MapFlags;
 use softfault_modelled::{Access, FaultError, FaultLocking, ObjectPart, SharedObject};
@@ -171,8 +170,7 @@ fn two_writes_raise_the_tree() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a_fault_against_a_discard,
     a_fault_against_a_smaller_size,
     an_unmapping_against_a_discard,
@@ -183,13 +181,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     two_writes_raise_one_top,
     two_writes_raise_the_tree
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, SharedObject, Term};
@@ -141,7 +141,7 @@ fn an_unmapping_against_a_discard() {
     });
 }
 
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     two_faults_bring_one_folio,
     a_fill_against_a_discard_of_a_part,
     a_fault_against_a_cut,
@@ -149,13 +149,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_last_pin_against_a_discard,
     an_unmapping_against_a_discard,
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

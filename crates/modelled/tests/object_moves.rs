@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{Modelled, RW, World, explore, run};
 use softfault_modelled::{Access, AddressSpace, FaultError, FaultLocking, ObjectPart, Pfn, SharedObject};
 use softfault_modelled::{MapFlags, Term};
@@ -291,8 +291,7 @@ fn a_failure_against_a_discard() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     a_move_against_a_fault,
     a_move_against_a_store,
     a_move_against_a_write_by_the_handle,
@@ -310,13 +309,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     a_failure_against_a_pin,
     a_failure_against_a_discard
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

@@ -6,7 +6,7 @@
 
 mod common;
 
-use common::pager::{self, Pager};
+use common::pager;
 use common::{Modelled, RW, World, be, explore, let_others_run_in_shootdowns_of, let_parks_block, let_reads_fail};
 use common::{run, use_swap};
 use softfault_modelled::{Access, Advice, MlockFlags, SharedObject, SwapRefusal, Term};
@@ -341,7 +341,7 @@ fn out_against_the_end_of_the_object() {
     ends_against(false, |w, pfn| _ = w.vm.swap_out_frame(pfn));
 }
 
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     out_against_a_fault,
     out_against_a_store,
     out_against_the_handle,
@@ -361,13 +361,3 @@ const WITH_PAGES: &[(&str, fn())] = models![
     in_against_the_end_of_the_object,
     out_against_the_end_of_the_object,
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

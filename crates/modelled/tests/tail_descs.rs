@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{Modelled, RW, World, explore, run, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{
@@ -73,15 +72,4 @@ fn a_look_up_while_they_come_back() {
     });
 }
 
-const WITH_PAGES: &[(&str, fn())] =
-    models![a_look_up_by_number, the_last_pin_of_a_tail, a_look_up_while_they_come_back,];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}
+beside_pagers![a_look_up_by_number, the_last_pin_of_a_tail, a_look_up_while_they_come_back,];

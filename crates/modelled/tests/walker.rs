@@ -3,7 +3,6 @@
 
 mod common;
 
-use common::pager::{self, Pager};
 use common::{World, explore, let_shootdowns_wait, run};
 use softfault_modelled::{Access, Advice, FaultLocking, Machine, Pfn, Walked};
 use std::sync::Arc;
@@ -92,20 +91,9 @@ fn store_of_a_cpu_that_arrives_against_an_interrupt() {
     });
 }
 
-/// Those that have pages of the world's space.
-const WITH_PAGES: &[(&str, fn())] = models![
+beside_pagers![
     first_walk_and_store_against_munmap,
     walk_and_store_against_munmap,
     store_of_a_cpu_that_arrives_against_munmap,
     store_of_a_cpu_that_arrives_against_an_interrupt
 ];
-
-#[test]
-fn beside_a_pager() {
-    pager::beside_a_pager(Pager::SwapsOut, WITH_PAGES);
-}
-
-#[test]
-fn where_memory_fails() {
-    pager::beside_a_pager(Pager::Fails, WITH_PAGES);
-}

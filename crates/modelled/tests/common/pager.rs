@@ -121,6 +121,24 @@ pub fn read_page(object: &SharedObject<'static, Modelled>, at: u64, bytes: &mut 
     assert_eq!(nr, bytes.len());
 }
 
+/// Two tests, of the file's models that have pages of the world's space: beside each pager.
+#[macro_export]
+macro_rules! beside_pagers {
+    ($($model:ident),+ $(,)?) => {
+        const WITH_PAGES: &[(&str, fn())] = $crate::models![$($model),+];
+
+        #[test]
+        fn beside_a_pager() {
+            $crate::common::pager::beside_a_pager($crate::common::pager::Pager::SwapsOut, WITH_PAGES);
+        }
+
+        #[test]
+        fn where_memory_fails() {
+            $crate::common::pager::beside_a_pager($crate::common::pager::Pager::Fails, WITH_PAGES);
+        }
+    };
+}
+
 /// The names of models, with them.
 #[macro_export]
 macro_rules! models {
