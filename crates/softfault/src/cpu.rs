@@ -40,13 +40,14 @@ pub(crate) struct HintData {
     pub(crate) stretch: Word,
     /// In the object.
     pub(crate) pgoff: Word,
-    /// What the last fault-around in adaptive mode has left: the first page of its VMA, its window, and log2 of
-    /// the pages that this could have had. No end is nothing.
+    /// The last fault-around in adaptive mode: id of the address space, 0 for none; first page of the VMA; the
+    /// window, and its order, which may be larger than what was left of it.
+    pub(crate) around_space: Word,
     pub(crate) around_vma: Word,
     pub(crate) around_start: Word,
     pub(crate) around_end: Word,
     pub(crate) around_order: Word,
-    pub(crate) spare: [Word; 2],
+    pub(crate) spare: Word,
 }
 
 /// Where the CPU looks for frames. Written once at creation; read by other CPUs.

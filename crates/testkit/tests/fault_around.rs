@@ -268,6 +268,21 @@ fn adaptive_windows_of_sparse_touches_are_empty() {
     });
 }
 
+/// What a process did says nothing about another one that has a mapping at the same address.
+#[test]
+fn adaptive_windows_begin_anew_in_each_space() {
+    in_setup(Setup::PLAIN, 1, 64 << 20, |w| {
+        let object = full(w, 2 * TABLE);
+        let other = w.vm.new_space().unwrap();
+        [w.space, &other].iter().for_each(|space| map(space, AT, 2 * TABLE, &object, 0));
+        w.vm.set_fault_around(FaultAround::Adaptive);
+        [7, TABLE + 7].iter().for_each(|page| read(w.space, *page).unwrap());
+        assert_eq!(w.rss().shmem, 16 + 1);
+        read(&other, 100).unwrap();
+        assert_eq!(other.rss_pages().shmem, 16);
+    });
+}
+
 /// A6: no mapping beyond a new end survives, and no page that left the object is seen.
 #[test]
 fn a6_truncation_against_fault_around() {

@@ -11,10 +11,12 @@
 //!
 //! Locks on entry: the section of the fault.
 
+use super::batch::aligned;
 use super::context::Fault;
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Vpn};
+use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::around::{AroundOrder, FaultAround, Last, adapt, neighbourhood, window};
 use crate::source::object::ObjectSlot;
@@ -22,9 +24,7 @@ use crate::source::slot::ObjectPage;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::sync::Ordering;
-use crate::table::entry::Slot;
-use crate::table::format::{Entry, Format, Leaf};
-use crate::table::walk;
+use crate::table::format::{Entry, Leaf, huge_order};
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// After the page of a read fault was mapped.
@@ -42,36 +42,46 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if found.flags().contains(VmaFlags::RANDOM) {
             return;
         }
-        let bounds = found.part_of(table_range::<M::Format>(request.vpn));
-        let (order, hint) = match around {
-            FaultAround::Fixed(order) => (order, None),
+        let bounds = found.part_of(aligned(request.vpn, huge_order::<M::Format>()));
+        let order = match around {
+            FaultAround::Fixed(order) => order,
             FaultAround::Adaptive => {
-                let hint = &here.cpu.hint;
-                let pages = PageRange::new(Vpn(hint.around_start.get()), Vpn(hint.around_end.get()));
-                let order = AroundOrder::new(hint.around_order.get() as u8).unwrap_or(AroundOrder::OFF);
-                let last = Last { vma_start: hint.around_vma.get(), pages, order };
-                let last = (hint.around_end.get() != 0).then_some(last);
-                let order = adapt(request.vpn, found.start(), last, || self.has_neighbour(fault, bounds));
-                (order, Some(hint))
+                let last = self.last_window(here.cpu);
+                adapt(request.vpn, found.start(), last, || self.has_neighbour(fault, bounds))
             }
         };
         let pages = window(request.vpn, order, bounds);
         let nr_mapped = self.map_ready(fault, pages);
         here.rss.add(Rss::Shmem, nr_mapped);
         here.cpu.count_by(Event::MapAround, nr_mapped);
-        if let Some(hint) = hint {
-            hint.around_vma.set(found.start().0);
-            hint.around_start.set(pages.start.0);
-            hint.around_end.set(pages.end.0);
-            hint.around_order.set(u64::from(order.get()));
+        if around == FaultAround::Adaptive {
+            self.note_window(here.cpu, Last { vma_start: found.start().0, pages, order });
         }
+    }
+
+    /// The CPU's last window, if it was in this space.
+    fn last_window(&self, cpu: &CpuData) -> Option<Last> {
+        let hint = &cpu.hint;
+        let order = AroundOrder::new(hint.around_order.get() as u8)?;
+        let pages = PageRange::new(Vpn(hint.around_start.get()), Vpn(hint.around_end.get()));
+        let last = Last { vma_start: hint.around_vma.get(), pages, order };
+        (hint.around_space.get() == self.id).then_some(last)
+    }
+
+    fn note_window(&self, cpu: &CpuData, last: Last) {
+        let hint = &cpu.hint;
+        hint.around_space.set(self.id);
+        hint.around_vma.set(last.vma_start);
+        hint.around_start.set(last.pages.start.0);
+        hint.around_end.set(last.pages.end.0);
+        hint.around_order.set(u64::from(last.order.get()));
     }
 
     /// Whether a page near that of the fault is mapped.
     fn has_neighbour(&self, fault: &Fault<'_>, bounds: PageRange) -> bool {
         let near = neighbourhood(fault.request.vpn, bounds);
-        let others = (near.start.0..near.end.0).map(Vpn).filter(|vpn| *vpn != fault.request.vpn);
-        others.into_iter().any(|vpn| matches!(self.entry_at(fault, vpn).observe().entry, Entry::Leaf(_)))
+        let mut others = (near.start.0..near.end.0).map(Vpn).filter(|vpn| *vpn != fault.request.vpn);
+        others.any(|vpn| matches!(self.leaf_at(fault.leaf_table(), vpn).observe().entry, Entry::Leaf(_)))
     }
 
     /// Maps the pages of the window that are there, in entries that are none; how many.
@@ -84,7 +94,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut place: Option<(u64, ObjectSlot<'_>)> = None;
         let mut nr_mapped = 0;
         for vpn in (pages.start.0..pages.end.0).map(Vpn) {
-            let slot = self.entry_at(fault, vpn);
+            let slot = self.leaf_at(fault.leaf_table(), vpn);
             let index = found.pgoff_of(vpn);
             if slot.observe().entry != Entry::None || index >= nr_pages {
                 continue;
@@ -102,15 +112,4 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         nr_mapped
     }
-
-    fn entry_at(&self, fault: &Fault<'_>, vpn: Vpn) -> Slot<'vm, M::Format> {
-        walk::leaf_slot(&self.vm.machine, fault.leaf_table(), vpn)
-    }
-}
-
-/// The pages that one leaf table maps.
-fn table_range<F: Format>(vpn: Vpn) -> PageRange {
-    let nr = 1 << F::INDEX_BITS;
-    let start = vpn.0 & !(nr - 1);
-    PageRange::new(Vpn(start), Vpn(start + nr))
 }

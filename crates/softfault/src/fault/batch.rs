@@ -25,7 +25,7 @@ use crate::table::walk;
 use crate::tunables::FaultLocking;
 
 /// The aligned pages of that order around `vpn`.
-fn around(vpn: Vpn, order: Order) -> PageRange {
+pub(super) fn aligned(vpn: Vpn, order: Order) -> PageRange {
     let start = Vpn(vpn.0 & !(order.nr_pages() - 1));
     PageRange::new(start, Vpn(start.0 + order.nr_pages()))
 }
@@ -59,7 +59,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             FaultPlan::ZeroFrame | FaultPlan::NewFrame => return None,
         };
-        let range = around(request.vpn, order);
+        let range = aligned(request.vpn, order);
         let Some(first) = prealloc.private_batch(order) else {
             return Some(Turn::Need(Need::Batch { order, sub_page: (request.vpn.0 - range.start.0) as u32 }));
         };
@@ -74,7 +74,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let is_none = |vpn| matches!(self.leaf_at(table, Vpn(vpn)).observe().entry, Entry::None);
         let mut seen = PageRange::new(fault.request.vpn, fault.request.vpn);
         let mut is_free = |order: Order| {
-            let range = around(fault.request.vpn, order);
+            let range = aligned(fault.request.vpn, order);
             let (before, after) = (range.start.0..seen.start.0, seen.end.0..range.end.0);
             seen = range;
             found.covers(range) && range.nr_pages() < Self::NR_LEAVES && before.chain(after).all(is_none)
@@ -86,7 +86,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Pages of a leaf table.
     const NR_LEAVES: u64 = crate::space::Vm::<M>::NR_SUB_FRAMES;
 
-    fn leaf_at(&self, table: Pfn, vpn: Vpn) -> crate::table::entry::Slot<'vm, M::Format> {
+    pub(super) fn leaf_at(&self, table: Pfn, vpn: Vpn) -> crate::table::entry::Slot<'vm, M::Format> {
         walk::leaf_slot(&self.vm.machine, table, vpn)
     }
 
