@@ -18,13 +18,12 @@ use super::target::Targets;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::account::Event;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
-use crate::frame::{ClaimedBlock, HugeFrame, Kind};
+use crate::frame::{BLOCK_WORDS, ClaimedBlock, HugeFrame, Kind};
 use crate::machine::Machine;
 use crate::policy::compact::{self, CompactPlan, CompactQuestion};
 use crate::space::Vm;
 use crate::sync::Ordering;
 
-const NR_WORDS: usize = 8;
 /// Tries the same block again: an entry that was owned for a moment may be free now.
 const NR_PASSES: u32 = 3;
 
@@ -172,7 +171,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         let mut result = Ok(());
         // Frames before it belong to a folio that has begun to move.
         let mut next = Pfn(0);
-        for w in 0..NR_WORDS {
+        for w in 0..BLOCK_WORDS {
             let rest = claimed.rest(w);
             for pfn in rest {
                 if pfn < next {

@@ -7,12 +7,11 @@ use super::candidates::{Candidates, NR_CANDIDATES};
 use super::moves::Movable;
 use super::{CompactRefusal, MigrateRefusal};
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
-use crate::frame::{Class, FrameKind, Kind, word_base};
+use crate::frame::{BLOCK_WORDS, Class, FrameKind, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::policy::compact::BlockSummary;
 use crate::sync;
 
-const NR_WORDS: usize = 8;
 /// Blocks among which candidates are chosen, before those behind them are looked at: so
 /// many counts are read between two looks at the clock. A guess.
 const NR_IN_WINDOW: u64 = 256;
@@ -146,7 +145,7 @@ impl<M: Machine> Attempt<'_, M> {
         let block = self.vm.frames.blocks.at(b);
         let mut now = BlockSummary { nr_free: block.nr_free_exact(), ..BlockSummary::default() };
         now.nr_used = BLOCK_FRAMES - now.nr_free;
-        for (w, free) in (0..NR_WORDS).map(|w| (w, block.free_word(w))) {
+        for (w, free) in (0..BLOCK_WORDS).map(|w| (w, block.free_word(w))) {
             self.spend_scan(free.count_zeros().into())?;
             for i in (0..64).filter(|i| free & 1 << i == 0) {
                 let pfn = Pfn((word_base(b, w) + i) as u32);

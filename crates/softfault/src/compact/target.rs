@@ -7,7 +7,7 @@
 
 use super::moves::Move;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Order, Pfn};
-use crate::frame::{Class, Content, Kind, word_base};
+use crate::frame::{BLOCK_WORDS, Class, Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
@@ -42,7 +42,6 @@ struct Pass {
     most_looks: u64,
 }
 
-const NR_WORDS: usize = 8;
 /// Sizes of what is looked for: a block is no target.
 const NR_ORDERS: usize = Order::PMD.0 as usize;
 /// Words or blocks that are looked at between two questions whether to go on.
@@ -128,7 +127,7 @@ impl<'a, M: Machine> Targets<'a, M> {
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let (vm, most) = (self.vm, self.nr_wanted.clamp(1, 64));
         let claimed = self.search(Order::BASE, go_on, &mut |b| {
-            let some = (0..NR_WORDS).map(|w| (w, vm.frames.blocks.at(b).claim_some(w, most)));
+            let some = (0..BLOCK_WORDS).map(|w| (w, vm.frames.blocks.at(b).claim_some(w, most)));
             { some }.find(|(_, (mask, _))| *mask != 0).map(|(w, (mask, zero))| (word_base(b, w), mask, zero))
         });
         let Some((base, mask, zero)) = claimed else { return false };

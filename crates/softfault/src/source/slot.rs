@@ -2,7 +2,7 @@
 //! node above those of pages.
 //!
 //! ```text
-//! frame + 1  0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
+//! OptPfn     0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
 //! ```
 //! With SWAPPED 62 the page is swapped out, with TRANSIT 58 it is in transit: see `swapped.rs` and
 //! `swapped_slot.rs`.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! swapped     slot + 1   0..33 | bytes that are kept 40..53 | SWAPPED 62
-//! in transit  frame + 1  0..33 | bytes that are kept 40..53 | TRANSIT 58
+//! in transit  OptPfn     0..33 | bytes that are kept 40..53 | TRANSIT 58
 //! ```
 //! `swapped_slot.rs` has its changes.
 //!
