@@ -44,14 +44,14 @@ const FIRST_TOUCH: Experiment = Experiment {
     name: "first-touch",
     title: "First touches of 4 KiB pages",
     about: "\
-Each page is zeroed within its fault: nine tenths of the time is zeroing, so that the disciplines differ by a sixth only. Goals:
+Each page is zeroed within its fault: nine tenths of the time is zeroing, so the fault-locking modes differ by a sixth only. Goals:
 10 times Linux's touches with one thread, 8 times with two. `/zero` is our time over the time to zero the same pages one by one
 (goal 0.75), `/zero batch` over zeroing them in the batches of our refills (goal 1.2). With two threads the figure moves with the
 bandwidth of memory: between 7.9 and 15.2 times on different days of one machine.",
     depends: Depends::OnTheCpu,
     runs: &[Command {
-        full: "pft -g 1 -r 7 -t {threads} --discipline lockfree",
-        quick: "pft -g 0.05 -r 1 -t 1 --discipline lockfree",
+        full: "pft -g 1 -r 7 -t {threads} --fault-locking lockfree",
+        quick: "pft -g 0.05 -r 1 -t 1 --fault-locking lockfree",
     }],
     tables: &[table(&[], PFT_COLUMNS)],
 };
@@ -70,8 +70,8 @@ times the faults of one; `lockfree` 5 times `global` and 2.5 times `split` with 
             quick: "pft -g 0.05 -r 1 -t 1 --frames zeroed",
         },
         Command {
-            full: "pft -g 0.25 -r 9 -t 1 --frames aged --discipline lockfree",
-            quick: "pft -g 0.01 -r 1 -t 1 --frames aged --discipline lockfree",
+            full: "pft -g 0.25 -r 9 -t 1 --frames aged --fault-locking lockfree",
+            quick: "pft -g 0.01 -r 1 -t 1 --frames aged --fault-locking lockfree",
         },
     ],
     tables: &[table(&[("system", "softfault")], PFT_COLUMNS)],
@@ -94,12 +94,12 @@ fast, and 0.95.",
     depends: Depends::OnTheCpu,
     runs: &[
         Command {
-            full: "pft -g 0.5 -r 15 -t 1 --discipline lockfree --against none --zeroing {ways} --write one",
-            quick: "pft -g 0.02 -r 1 -t 1 --discipline lockfree --against none --zeroing {ways} --write one",
+            full: "pft -g 0.5 -r 15 -t 1 --fault-locking lockfree --against none --zeroing {ways} --write one",
+            quick: "pft -g 0.02 -r 1 -t 1 --fault-locking lockfree --against none --zeroing {ways} --write one",
         },
         Command {
-            full: "pft -g 0.5 -r 15 -t 1 --discipline lockfree --against none --zeroing {ways} --write all",
-            quick: "pft -g 0.02 -r 1 -t 1 --discipline lockfree --against none --zeroing {ways} --write all",
+            full: "pft -g 0.5 -r 15 -t 1 --fault-locking lockfree --against none --zeroing {ways} --write all",
+            quick: "pft -g 0.02 -r 1 -t 1 --fault-locking lockfree --against none --zeroing {ways} --write all",
         },
     ],
     tables: &[table(&[("system", "softfault")], ZEROING_COLUMNS)],
@@ -113,8 +113,8 @@ Beside Linux's touches of memory that is advised to be huge. Goals: 3 times Linu
 clear alone (`/zero batch`).",
     depends: Depends::OnTheCpu,
     runs: &[Command {
-        full: "pft -g 1 -r 9 -t {threads} --pages huge --discipline lockfree",
-        quick: "pft -g 0.1 -r 1 -t 1 --pages huge --discipline lockfree",
+        full: "pft -g 1 -r 9 -t {threads} --pages huge --fault-locking lockfree",
+        quick: "pft -g 0.1 -r 1 -t 1 --pages huge --fault-locking lockfree",
     }],
     tables: &[table(
         &[],
