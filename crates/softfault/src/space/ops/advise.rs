@@ -1,4 +1,7 @@
-//! madvise(2).
+//! madvise(2): one advice, applied to the part of each VMA in the range.
+//!
+//! Locks on entry: none. Takes the writer lock once for the range; for each PMD range with
+//! `MADV_COLLAPSE`, and not at all to populate.
 
 use super::{is_aligned, page_align, pages};
 use crate::account::rss::Rss;
@@ -45,19 +48,19 @@ frame_refusal!(MadviseError);
 /// VMAs with one of these are no private anonymous memory.
 const NOT_ANONYMOUS: VmaFlags = VmaFlags::SHARED.union(VmaFlags::FILE);
 
-/// What an advice amounts to.
+/// The operation that an advice asks for.
 enum Action {
     /// Only flags of the VMA: (set, cleared).
     Flags(VmaFlags, VmaFlags),
-    /// Nothing to do without files; the range is checked.
+    /// WILLNEED: nothing to read without files; the range is checked.
     Nothing,
     /// COLD, PAGEOUT: nothing to do without reclaim; the range is checked.
     Age,
     Drop,
-    /// DONTNEED_LOCKED: locked pages, too.
+    /// DONTNEED_LOCKED: drops locked pages, too.
     DropLocked,
     Free,
-    /// REMOVE: nothing that is here can take it.
+    /// REMOVE: refused for every kind of mapping.
     Refused,
     /// COLLAPSE.
     Collapse,
@@ -97,12 +100,12 @@ fn action(advice: Advice) -> Action {
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Takes advice about `addr..addr + len`.
+    /// Applies `advice` to the pages of `addr..addr + len`.
     ///
     /// # Errors
     ///
-    /// [`MadviseError`]. As on Linux, with `NotMapped` the mapped pages of the
-    /// range were treated, and with the others those before the offending one.
+    /// [`MadviseError`]. As on Linux, with `NotMapped` the advice was applied to all mapped pages of
+    /// the range; with any other error, to those before the page that was refused.
     ///
     /// Source: madvise(2).
     pub fn madvise(&self, addr: u64, len: u64, advice: Advice) -> Result<(), MadviseError> {
@@ -200,10 +203,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// The pages go, the mapping stays. Faults go on meanwhile: what they
-    /// install before the harvest goes too, what they install after it stays.
+    /// Removes the pages and keeps the mapping. Faults continue meanwhile: pages that they install
+    /// before the harvest are removed, too; pages installed after it stay.
     fn drop_pages(&self, writer: &Writer<'_, M>, vma: &Vma, part: PageRange) {
-        // Guards live in entries, so their tables have to stay.
+        // Guards are entries, so their tables have to stay.
         let may_guard = vma.flags.contains(VmaFlags::MAYGUARD);
         let removal = if may_guard {
             Removal::keeping_tables(part, Guards::Keep)
@@ -213,8 +216,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.remove_pages(writer, &removal, Why::Discard);
     }
 
-    /// Marks pages clean and old; reclaim may then drop them instead of writing
-    /// them out. Until there is reclaim they simply stay.
+    /// Clears the accessed and dirty bits of the pages, and drops swapped-out ones. Present pages
+    /// stay: there is no reclaim that could drop them.
     fn free_lazily(&self, writer: &Writer<'_, M>, part: PageRange) {
         let mut found = false;
         let _told = self.invalidate(part, Why::Clean);
@@ -224,7 +227,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 let leaf = match seen.entry {
                     Entry::Leaf(leaf) => leaf,
                     Entry::Table(_) => return Next::Again,
-                    // As Linux: what the program does not want any more may be lost.
+                    // As Linux: the program no longer wants this page, so its loss is no error.
                     Entry::Poison => {
                         slot.publish_locked(Entry::None);
                         return Next::GoOn;
@@ -273,9 +276,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             };
             let mut cleared_rest = false;
             while !matches!(slot.observe().entry, Entry::Guard) && slot.fill(Entry::Guard).is_err() {
-                // A page is there, or a fault was quicker: it goes, and again.
-                // The rest goes with it, once: pages there are the rule at first,
-                // and a quicker fault after that.
+                // The entry maps a page: remove it and try again. The first time the rest of the
+                // range is removed with it, since most of it is usually present. After that, only
+                // a concurrent fault can have filled an entry, and it is removed alone.
                 let one = PageRange::new(Vpn(vpn), Vpn(vpn + 1));
                 let rest = PageRange::new(Vpn(vpn), part.end);
                 let range = if cleared_rest { one } else { rest };
@@ -288,7 +291,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// The mark on the VMA, and the tables that the guards lie in.
+    /// Prepares the VMA's mark and the tables for the guards.
     fn prepare_guards<'a>(
         &'a self,
         writer: &'a Writer<'_, M>,
@@ -298,7 +301,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<(Option<Edit<'a, 'vm, M>>, TableReserve<'vm, M>), MadviseError> {
         let mut edit = None;
         if !vma.flags.contains(VmaFlags::MAYGUARD) {
-            // The whole VMA: a flag on a part would split it, which nobody asked.
+            // The whole VMA: a flag on a part of it would split it.
             let edit = edit.insert(self.edit(writer));
             edit.with(nodes).rewrite(vma.range, &mut |v| Vma { flags: v.flags | VmaFlags::MAYGUARD, ..*v })?;
         }
@@ -315,7 +318,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         take::for_each_part(&self.vm.machine, self.root, part, &mut |found| match found {
             Part::Table(table, pages) => take::for_each_in_table(&self.vm.machine, table, pages, &mut |_, slot| {
                 if matches!(slot.observe().entry, Entry::Guard) {
-                    // Nobody changes a guard but the writer.
+                    // Only the writer changes a guard.
                     slot.publish_locked(Entry::None);
                 }
                 Next::GoOn
@@ -325,7 +328,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         });
     }
 
-    /// Takes the lock for each huge page apart.
+    /// Collapses the PMD ranges of the range. Takes the writer lock for each of them.
     fn collapse_advised(&self, range: PageRange) -> Result<(), MadviseError> {
         let mut at = range.start;
         let mut hole = false;
@@ -354,7 +357,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         while at < range.end {
             pace.step();
             let vma = self.vma_at(at).ok_or(MadviseError::NotMapped)?;
-            // Stricter than a fault, which lets what may be written be read.
+            // Stricter than a fault, which allows reads of a write-only mapping.
             if !vma.flags.rights().contains(access.needs()) {
                 return Err(MadviseError::NoRights);
             }

@@ -28,16 +28,16 @@ use crate::table::format::{Entry, Format, Leaf, span_of};
 use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 
-/// Entries between two looks at other CPUs, and of one note.
+/// Entries that are read between two answers to other CPUs, and recorded together.
 const ENTRIES_PER_TURN: u64 = 64;
 
-/// What one step of [`age_pages`](AddressSpace::age_pages) did.
+/// The result of one step of [`age_pages`](AddressSpace::age_pages).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Aged {
-    /// Pages that were found used. Of a huge mapping all count, or none.
+    /// Pages that were found used. A huge mapping counts with all of its pages, or with none.
     pub nr_young: u64,
-    /// Where the next step of this space goes on, bytes; `None` at its end.
+    /// Address of the next step in this space, bytes; `None` at its end.
     pub next: Option<u64>,
 }
 
@@ -49,16 +49,16 @@ struct Step<'a, 'vm, M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Notes which pages are in use: those whose entries are accessed, or that a subscriber has
-    /// used, are as young as can be from now on ([`idle_pages`](crate::Memory::idle_pages)), and their accessed bits are
-    /// cleared. Looks at up to `nr_entries` entries from address `from` on. A hole and a huge
-    /// mapping count as one entry.
+    /// Records which pages were used, and clears their accessed bits. A page was used if its entry is
+    /// accessed or a subscriber says so; its age becomes 0
+    /// ([`idle_pages`](crate::Memory::idle_pages)). Reads up to `nr_entries` entries from address
+    /// `from` on. A hole and a huge mapping count as one entry each.
     ///
-    /// Of a huge mapping all pages are noted. A page that several entries map is as young as the
-    /// youngest of them.
+    /// Use of a huge mapping is recorded for all of its pages. A page that several entries map has
+    /// the age of the youngest of them.
     ///
-    /// No TLB is flushed: uses through translations that a CPU has still are not seen. What is
-    /// seen here is not seen by [`test_young`](Self::test_young) any more.
+    /// No TLB is flushed: uses through translations that a CPU still has are not seen. Uses that are
+    /// recorded here are no longer seen by [`test_young`](Self::test_young).
     ///
     /// # Panics
     ///
@@ -88,7 +88,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             at = match above {
                 Walk::Huge(pmd) => step.huge(&pmd),
                 Walk::Hole(pmd) => after(&pmd),
-                // Somebody else's for a moment.
+                // Another operation owns the entry for a moment.
                 Walk::Owned | Walk::Leaf(_) => Vpn((at.0 | (span_of::<M::Format>(1) - 1)) + 1),
             };
         }
@@ -103,7 +103,7 @@ fn after<F: Format>(place: &PmdSlot<'_, F>) -> Vpn {
 }
 
 impl<M: Machine> Step<'_, '_, M> {
-    /// At most [`ENTRIES_PER_TURN`] entries of a leaf table.
+    /// Records the use of at most [`ENTRIES_PER_TURN`] entries of a leaf table.
     fn entries(&mut self, table: Pfn, part: PageRange) {
         let machine = &self.space.vm.machine;
         let slot_of = |i: u64| walk::leaf_slot::<M>(machine, table, Vpn(part.start.0 + i));
@@ -131,7 +131,7 @@ impl<M: Machine> Step<'_, '_, M> {
         }
     }
 
-    /// A huge mapping; gives the page after it.
+    /// Records the use of a huge mapping; returns the page after it.
     fn huge(&mut self, pmd: &PmdSlot<'_, M::Format>) -> Vpn {
         let vm = self.space.vm;
         let loaded = pmd.slot.load();
@@ -149,7 +149,7 @@ impl<M: Machine> Step<'_, '_, M> {
     /// Whether the mapping was used, by the space's tables or a subscriber's.
     fn is_young(&mut self, leaf: &Leaf, whole: PageRange) -> bool {
         let notice = Notice::Young { range: whole, clear: true };
-        // Asked in any case: the subscriber has to forget, too.
+        // Also if the leaf is accessed: the subscriber has to clear its mark, too.
         let by_others = self.tells && self.space.vm.tell_machine(self.space.tag(), &notice);
         let is_young = leaf.accessed || by_others;
         self.nr_young += if is_young { whole.nr_pages() } else { 0 };
@@ -157,8 +157,8 @@ impl<M: Machine> Step<'_, '_, M> {
     }
 }
 
-/// The accessed bit goes. Where the entry has changed it stays: what made it change has used the
-/// page, or put another frame there, which was not noted.
+/// Clears the accessed bit, unless the entry has changed: then the page was used again, or the entry
+/// maps another frame, whose use was not recorded.
 fn forget<F: Format>(slot: Slot<'_, F>, loaded: Unread) {
     let _ = slot.clear_accessed(slot.seen(loaded));
 }

@@ -1,4 +1,6 @@
 //! brk(2): the heap.
+//!
+//! Locks on entry: none. Takes the writer lock.
 
 use super::map::MmapError;
 use super::unmap::MunmapError;
@@ -14,7 +16,7 @@ use crate::space::vma::VmaFlags;
 const NONE: PageRange = PageRange::new(Vpn(0), Vpn(0));
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Sets where the heap begins, in bytes from 0: once, when a program is loaded.
+    /// Sets the start of the heap, in bytes from 0. Called once, when a program is loaded.
     pub fn set_brk(&self, start: u64) {
         let _writer = self.write_lock();
         let limits = &self.data.limits;
@@ -22,8 +24,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         limits.brk_end.set(start);
     }
 
-    /// Moves the end of the heap to `addr` if it can be; gives where it is
-    /// afterwards. As the system call, not as the library function.
+    /// Moves the end of the heap to `addr`, if that is possible, and returns the end of the heap
+    /// afterwards. Like the system call, unlike the library function.
     ///
     /// Source: brk(2), "C library/kernel differences".
     pub fn brk(&self, addr: u64) -> u64 {
@@ -35,13 +37,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         end
     }
 
-    /// What the heap gained, and where it ends.
+    /// Returns the pages that the heap gained, and its end.
     fn move_break(&self, addr: u64) -> (PageRange, u64) {
         let moved = self.vm.with_reclaim(&mut || self.try_move_break(addr));
         moved.unwrap_or_else(|_| (NONE, self.data.limits.brk_end.get()))
     }
 
-    /// The same, or out of frames.
+    /// As [`move_break`](Self::move_break), but may be refused frames.
     fn try_move_break(&self, addr: u64) -> Result<(PageRange, u64), MmapError> {
         let writer = &self.write_lock();
         let limits = &self.data.limits;
@@ -62,7 +64,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok((grown, limits.brk_end.get()))
     }
 
-    /// As Linux: where the program has unmapped all of it already, the end stays.
+    /// Unmaps the end of the heap. As on Linux, the end stays if the program has unmapped all of the
+    /// range already.
     fn shrink_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<bool, MmapError> {
         if !occupied(&self.tree(writer).snapshot(), range) {
             return Ok(false);
@@ -74,7 +77,7 @@ impl<M: Machine> AddressSpace<'_, M> {
     }
 
     fn grow_heap(&self, writer: &Writer<'_, M>, range: PageRange) -> Result<bool, MmapError> {
-        // One page of distance to what lies above, as Linux keeps it.
+        // As Linux, keeps one page of distance to the next mapping above.
         let with_gap = PageRange::new(range.start, Vpn(range.end.0 + 1));
         if range.end.addr() > task_size::<M::Format>() || occupied(&self.tree(writer).snapshot(), with_gap) {
             return Ok(false);

@@ -1,15 +1,15 @@
 //! Collapse: 512 small pages become a huge one.
 //!
 //! ```text
-//! detach    under the writer lock: may it be? a twin, a huge frame that is free;
-//!           table ─▶ Busy; generation. Where no huge frame is free the lock is
-//!           dropped, one is made by compaction, and it begins again
-//! wait      no lock: shootdown, grace: nobody reaches the leaf table any more,
-//!           and no pin is under way
-//! look      again; on any doubt the table is put back as it was
-//! copy      page by page, as long as the mapping is the same; what nobody
-//!           touched is zero
-//! settle    old frames counted down, the leaf table emptied and put in deposit
+//! detach    under the writer lock: checks; a twin, a free huge frame;
+//!           table ─▶ Busy; generation. If no huge frame is free, the lock is
+//!           dropped, compaction makes one, and this step starts over
+//! wait      no lock: shootdown, grace. Nobody reaches the leaf table any more,
+//!           and no pin is in progress
+//! check     again; if it fails, the table is put back as it was
+//! copy      page by page, as long as the mapping is the same; pages that were
+//!           never touched are zero
+//! settle    map counts of old frames lowered, the leaf table emptied and deposited
 //! publish   Busy ─▶ huge mapping
 //! ```
 //! Faults during a collapse find `Busy` and wait outside their sections. So do operations, under
@@ -51,12 +51,11 @@ use crate::table::format::Entry;
 use crate::table::place::PmdSlot;
 use scan::Scan;
 
-/// A leaf table whose entry is `Busy` and the caller's. What it holds ends in the
-/// order of the fields.
+/// A leaf table whose entry is `Busy` and owned by the caller. Fields are dropped in this order.
 struct Detached<'a, M: Machine> {
     pmd: PmdSlot<'a, M::Format>,
     table: Pfn,
-    /// The mapping that it belongs to, as it was at this generation.
+    /// Its mapping, as of this generation.
     vma: Vma,
     generation: u64,
     new: NewHuge<'a, M>,
@@ -64,7 +63,7 @@ struct Detached<'a, M: Machine> {
     _held: Option<Held<'a>>,
 }
 
-/// A huge frame to fill, if one is needed. Goes back unless it was used.
+/// A huge frame to fill, if one is needed. Freed on drop unless it was used.
 struct NewHuge<'a, M: Machine> {
     vm: &'a Vm<M>,
     frame: Option<HugeFrame>,
@@ -78,8 +77,8 @@ impl<M: Machine> Drop for NewHuge<'_, M> {
     }
 }
 
-/// Attempts to get a huge frame: one that was made may be somebody else's before
-/// the lock is taken again.
+/// Attempts to get a huge frame: another CPU may allocate the one that compaction made before the
+/// lock is taken again.
 const TRIES_MAX: u32 = 3;
 
 impl FrameRefusal for CollapseRefusal {
@@ -87,21 +86,21 @@ impl FrameRefusal for CollapseRefusal {
         CollapseRefusal::NoFrame
     }
 
-    /// The twin is one frame. A huge frame is not reclaimed for: compaction has made one
-    /// or not, and huge pages would be split to make another.
+    /// Memory is reclaimed for the twin, which is one frame. It is not for a huge frame: compaction
+    /// has tried to make one, and reclaim would split huge pages to make another.
     fn refused_frames(&self) -> Option<OutOfFrames> {
         (*self == CollapseRefusal::NoFrame).then_some(OutOfFrames::Frame)
     }
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Makes the 2 MiB at `base`, aligned, one huge page, whatever the limits of
-    /// khugepaged say: what `MADV_COLLAPSE` does with each of its parts. A program asks
-    /// for it, so memory is reclaimed for the table that it may need.
+    /// Collapses the 2 MiB at `base`, which is aligned, into one huge page. The limits of khugepaged
+    /// do not apply. `MADV_COLLAPSE` does this for each PMD range. Memory is reclaimed for the table
+    /// that it may need, because a program asked for it.
     ///
     /// # Errors
     ///
-    /// [`CollapseRefusal`]; everything is as before then.
+    /// [`CollapseRefusal`]; nothing has changed then.
     ///
     /// Source: madvise(2).
     pub fn collapse(&self, base: u64) -> Result<(), CollapseRefusal> {
@@ -111,9 +110,9 @@ impl<M: Machine> AddressSpace<'_, M> {
         self.count_refusal(self.vm.with_reclaim(attempt))
     }
 
-    /// The same within limits, and only where `allowed` says so of the VMA. For
-    /// khugepaged, which reclaims nothing: nobody waits for it, it comes again, and it
-    /// would split huge pages to make others.
+    /// Collapses within limits, and only in VMAs that `allowed` accepts. For khugepaged. It reclaims
+    /// no memory: nobody waits for it, it will try again, and reclaim would split huge pages to make
+    /// others.
     pub(crate) fn collapse_at(
         &self,
         base: Vpn,
@@ -164,7 +163,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         let writer = &self.write_lock();
         let Scan { vma, pmd, table, survey } = self.scan(writer, base, allowed, limits)?;
         self.twin_for(writer, pmd.table)?;
-        // Nothing is allocated after this, and nobody waited for who allocates (I28).
+        // Nothing is allocated after this (I28).
         let (held, frame) = match survey.in_place {
             Some(_) => (None, None),
             None => {
@@ -183,8 +182,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(Detached { pmd, table, vma, generation, new, _told: told, _held: held })
     }
 
-    /// Whether the stretch still lies in a mapping like the one that it was
-    /// detached from. The generation tells whether there is anything to look up.
+    /// Checks that the PMD range is still in a mapping like the one at the time of `detach`. The tree
+    /// is looked up only if the generation has changed.
     fn recheck(&self, detached: &mut Detached<'_, M>) -> Result<(), CollapseRefusal> {
         let generation = self.data.generation.load(Ordering::Acquire);
         if generation == detached.generation {
@@ -199,14 +198,13 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// A twin for the table of level 1, if it has none. Under the writer lock,
-    /// which keeps the table.
+    /// Allocates a twin for the table of level 1, if it has none. The writer lock keeps the table.
     fn twin_for(&self, writer: &Writer<'_, M>, table: Pfn) -> Result<(), CollapseRefusal> {
         self.assert_writer(writer);
         if self.vm.frames.twin(table).is_some() {
             return Ok(());
         }
-        // It goes back if a fault was quicker.
+        // Given back if a fault has put one there first.
         let (twin, _held) = self.vm.obtain_held(Fill::Fixed).map_err(CollapseRefusal::of)?;
         if self.vm.frames.put_twin(table, twin) {
             self.charge(Rss::Tables, 1);

@@ -1,22 +1,22 @@
-//! Discards pages of a live object: for a smaller size, or a hole.
+//! Discards pages of a live object: when it shrinks, or for a hole.
 //!
 //! ```text
 //! size     stored first, when it shrinks; after a grace period nobody puts a page in
 //!          beyond it
-//! nodes    for folios that are about to be cut; where there are none, those stay whole   source/cut_nodes.rs
-//! bar      each page is marked as leaving: who wants it waits         source/discard.rs
-//! grace    of all CPUs: whoever had found a page has made its entry, or has not
-//!          moves of these pages that had begun before are waited for
-//! unmap    every entry of each space that may have one                rmap/object.rs
+//! nodes    for folios that will be cut; a folio without one stays whole   source/cut_nodes.rs
+//! bar      each page is marked as leaving: faults on it wait          source/discard.rs
+//! grace    of all CPUs: every fault that had found a page unmarked has ended;
+//!          then moves of these pages that had begun before are waited for
+//! unmap    every entry of each space that may map one                 rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
 //! ```
-//! Two frames never show the same page at one time: until every entry is removed, nobody gets a new
-//! frame. A fault on the page spins, as for an entry that is `Busy`: the remover waits for
-//! sections, shootdowns and such entries, and never sleeps.
+//! A page never has two frames at a time: until every entry is removed, no fault gets a new frame.
+//! A fault on the page spins, as for an entry that is `Busy`: the remover waits only for sections,
+//! shootdowns and such entries, and never sleeps.
 //!
-//! Locks on entry: none, no section. Takes the object's `resize`. Under it frames for nodes are
-//! obtained while no page is marked. Afterwards nothing is taken but the locks of its shards and
-//! sections.
+//! Locks on entry: none, no section. Takes the object's `resize`. Under it, frames for nodes are
+//! obtained before any page is marked. After that only the locks of its shards and sections are
+//! taken.
 
 use crate::addr::{ObjectPages, Order, PAGE_SIZE};
 use crate::lock::lock_word;
@@ -28,8 +28,7 @@ use crate::space::Vm;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 
-/// Pages that leave together, for one grace period: 128 MiB. Their users wait meanwhile. A
-/// guess.
+/// Pages that are discarded in one grace period: 128 MiB. Faults on them wait meanwhile. A guess.
 const MOST_AT_ONCE: u64 = 1 << 15;
 
 impl<M: Machine> Vm<M> {
@@ -40,7 +39,7 @@ impl<M: Machine> Vm<M> {
         let _resize = lock_word(&data.resize, &self.machine);
         let old_bytes = data.size_bytes.get();
         if size_bytes > old_bytes {
-            // What a mapping wrote past the old end, in its last page.
+            // A mapping may have written past the old end, in its last page.
             self.zero_to_the_end(id, old_bytes);
             self.zero_beyond(id, old_bytes.div_ceil(PAGE_SIZE));
             data.size_bytes.store(size_bytes, Ordering::Release);
@@ -48,21 +47,21 @@ impl<M: Machine> Vm<M> {
             data.size_bytes.store(size_bytes, Ordering::Release);
             self.grace_everywhere();
             self.zero_to_the_end(id, size_bytes);
-            // Folios may reach beyond the old end, too.
+            // To the end of all pages: folios may reach beyond the old size, too.
             self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end).into());
         }
     }
 
-    /// Zeroes what is behind the byte in its page. Nothing is, if a page begins there. A page that is
-    /// swapped out need not be read for that.
+    /// Zeroes the rest of the page from `first_byte` on. A page that is swapped out need not be read
+    /// for that.
     fn zero_to_the_end(&self, id: ObjectId, first_byte: u64) {
         let zeroed = self.object_zero(id, first_byte..first_byte.next_multiple_of(PAGE_SIZE));
         debug_assert!(zeroed.is_ok(), "the end of a page need not be read");
     }
 
-    /// Zeroes the pages of a folio that reaches beyond the end: one of the least size, or one
-    /// that was pinned when the object shrank, through which the holder of the pin may have
-    /// stored since.
+    /// Zeroes the pages beyond the end of folios that reach beyond it: folios of the least size, and
+    /// folios that were pinned when the object shrank. The holder of the pin may have written there
+    /// since.
     fn zero_beyond(&self, id: ObjectId, first: u64) {
         let mut rest = ObjectPages { start: first, ..ObjectPages::ALL };
         while let Some(page) = self.object_next_page(id, rest) {
@@ -79,7 +78,7 @@ impl<M: Machine> Vm<M> {
         self.remove_from(id, pages);
     }
 
-    /// Under `resize`: one remover at a time.
+    /// Removes the pages, part by part. The caller holds `resize`: one remover at a time.
     fn remove_from(&self, id: ObjectId, mut rest: ObjectPages) {
         while let Some(first) = self.object_next_page(id, rest) {
             let part = ObjectPages { start: first, end: self.end_of_part(id, first).min(rest.end) };
@@ -95,15 +94,16 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Where the part that begins with that page ends: no folio lies in two. One of 1 GiB leaves as a whole, and
-    /// those who want it wait for all of it.
+    /// Returns the end of the part that begins with page `first`, so that no folio is in two parts.
+    /// A folio of 1 GiB is discarded as a whole, and faults on it wait for all of it.
     fn end_of_part(&self, id: ObjectId, first: u64) -> u64 {
         let up_to = |end: u64, order: Order| end.saturating_add(order.nr_pages() - 1) & !(order.nr_pages() - 1);
         let end = up_to(first.saturating_add(MOST_AT_ONCE), Order::PMD);
         if self.may_lie_in_large_folio(id, end) { up_to(end, Order::PUD) } else { end }
     }
 
-    /// Any CPU may be looking at an object, whichever space it runs.
+    /// Waits for a grace period of all CPUs: any of them may be reading an object, whichever space
+    /// it runs.
     pub(crate) fn grace_everywhere(&self) {
         self.grace(&CpuSet::first(self.machine.nr_cpus()));
     }

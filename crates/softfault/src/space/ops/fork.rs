@@ -46,17 +46,16 @@ op_error! {
 
 frame_refusal!(ForkError);
 
-/// What a child gets of a mapping.
+/// The entries of a mapping that the child gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     All,
-    /// Guards alone: pages of an object are found again by a fault.
+    /// Guards only: the child faults pages of an object in again.
     Guards,
 }
 
-/// What it gets of this one.
+/// Returns the entries of this mapping that the child gets.
 fn wanted(vma: &Vma) -> Option<Wanted> {
-    // Pages of an object are found again by a fault.
     let skip = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
     if vma.flags.intersects(skip) && !vma.flags.contains(VmaFlags::MAYGUARD) {
         return None;
@@ -67,24 +66,24 @@ fn wanted(vma: &Vma) -> Option<Wanted> {
     Some(if vma.flags.contains(VmaFlags::SHARED) { Wanted::Guards } else { Wanted::All })
 }
 
-/// What sharing one entry came to.
+/// The outcome of sharing one entry.
 enum Shared {
     /// Nothing to share.
     Nothing,
-    /// The entry that the child is to have, and what that counts as.
+    /// The child's entry, and the counter that it adds to.
     Entry(Unread, Option<Rss>),
-    /// The child needs a copy; why.
+    /// The child needs a copy, for this reason.
     Copied(Event),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// A child that shares every frame with this space, copy-on-write, save
-    /// where `MADV_DONTFORK` or `MADV_WIPEONFORK` say otherwise.
+    /// Creates a child that shares every frame with this space, copy-on-write, except in mappings
+    /// with `MADV_DONTFORK` or `MADV_WIPEONFORK`.
     ///
     /// # Errors
     ///
-    /// [`ForkError`]; nothing is kept then. Pages of the parent may have lost
-    /// their write right in the tables; their next write finds them its own.
+    /// [`ForkError`]; nothing is kept then. Entries of the parent may have lost their write right; the
+    /// next write to such a page faults and gets it back without a copy.
     ///
     /// Source: fork(2), madvise(2).
     pub fn fork(&self) -> Result<AddressSpace<'vm, M>, ForkError> {
@@ -92,7 +91,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut how = Count::Tables;
         self.vm.with_reclaim(&mut || {
             let child = self.fork_once(how);
-            // It was refused in the middle, or what it lacks has changed since.
+            // The count of tables was too low: the next attempt counts exactly.
             how = Count::Exactly;
             child
         })
@@ -107,9 +106,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.tell_of_fork(writer, &Self::tell_start);
         let copied = self.copy_to(writer, &mut Child::of(&child), how, &mut write_protected);
         if write_protected {
-            // Also after a failure: an entry without the right under a
-            // translation with it would let two frames be seen after the next
-            // copy.
+            // Also after a failure: with a stale writable translation over a write-protected
+            // entry, threads would see two frames after the next copy.
             self.shootdown_and_wait(Flush::Space);
         }
         self.tell_of_fork(writer, &Self::tell_end);
@@ -142,9 +140,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         to.thp_disable.set(from.thp_disable.get());
     }
 
-    /// Makes the child's tree; gives the number of pages in VMAs that are not copied. An
-    /// object gains the pages at once: dropping the child gives back exactly what its tree
-    /// names.
+    /// Makes the child's tree; returns the number of pages in VMAs that are not copied. References to
+    /// objects are taken at once: dropping the child puts the references of the VMAs in its tree.
     fn copy_vmas(&self, writer: &Writer<'_, M>, child: &Child<'_, 'vm, M>) -> Result<u64, ForkError> {
         self.assert_writer(writer);
         let Child { space: child, writer: sole, .. } = child;
@@ -217,8 +214,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         result
     }
 
-    /// The part of one leaf table. The child's own is put in before anything is
-    /// shared, so that what is shared has its entry.
+    /// Copies a part of one leaf table. The child's table is installed before the first page is
+    /// shared, so that the child's entry can be written at once.
     fn copy_table(
         &self,
         writer: &Writer<'_, M>,
@@ -273,7 +270,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         result
     }
 
-    /// Raises the count under the entry's lock and takes the write right away.
+    /// Raises the map count under the entry's lock and removes the write right.
     #[inline(always)]
     fn share_entry(&self, slot: Slot<'_, M::Format>, mut loaded: Unread, write_protected: &mut bool) -> Shared {
         loop {
@@ -281,8 +278,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             match seen.entry {
                 Entry::None | Entry::Table(_) => return Shared::Nothing,
                 Entry::Guard | Entry::Poison => return Shared::Entry(loaded, None),
-                // A fault may bring the page back meanwhile, and the slot may become another
-                // page's. Not once it has our entry: if this one names it then, both do.
+                // A fault may swap the page in meanwhile, and the slot may be reused for another
+                // page. Once our entry is counted it is not: if the parent's entry still names the
+                // slot then, both entries may.
                 Entry::Swap(of) => {
                     if self.vm.swap.add_entry(of) {
                         if slot.is_still(seen) {
@@ -302,8 +300,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// A huge mapping is shared as it is: one count for all of it. The child's
-    /// entry, and its deposit, are there before the count is raised.
+    /// Shares a huge mapping as it is, with one map count. The child's table and its deposit are
+    /// allocated before the count is raised.
     fn copy_huge(
         &self,
         child: &mut Child<'_, 'vm, M>,
@@ -311,7 +309,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         write_protected: &mut bool,
     ) -> Result<Next, OutOfFrames> {
         let to = child.pmd_for(pmd.base)?;
-        // It goes back where the entry turns out to be no huge mapping: held until then.
+        // Given back if the entry is no longer a huge mapping; counted as held until then.
         let (deposit, held) = child.new_table_held(0)?;
         loop {
             let seen = pmd.slot.observe();
@@ -320,7 +318,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     let Ok(leaf) = pmd.slot.lock(seen) else { continue };
                     let of_zero = self.vm.is_huge_zero(leaf.pfn);
                     if !of_zero && self.vm.folio_has_pins(leaf.pfn) {
-                        // The pages that are pinned have to be copied, and they alone.
+                        // Only the pinned pages have to be copied.
                         pmd.slot.unlock(leaf);
                         child.drop_table(deposit);
                         drop(held);
@@ -355,8 +353,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The lock bit first, then the look at the pins, which is the raise itself: a
-    /// pin that this does not see will see the bit (I23).
+    /// Shares a page whose entry is locked. The raise of the map count returns the pin count of the
+    /// same moment. The lock bit was set before: a pin that is not counted yet will find it (I23).
     #[inline]
     fn share_locked(
         &self,

@@ -1,4 +1,6 @@
-//! mmap(2): anonymous memory, and shared objects that the embedder has.
+//! mmap(2): anonymous memory, and objects of the embedder.
+//!
+//! Locks on entry: none. Takes the writer lock.
 
 use super::{is_aligned, page_align, task_size};
 use crate::addr::{PAGE_SIZE, PageRange, Vpn};
@@ -54,7 +56,7 @@ impl From<Excess> for MmapError {
 
 frame_refusal!(MmapError);
 
-/// Which part of an object is to be mapped, and how.
+/// The part of an object to map, and whether it may be written.
 #[non_exhaustive]
 pub struct ObjectPart<'a, 'vm, M: Machine> {
     /// The object.
@@ -82,7 +84,7 @@ impl<'a, 'vm, M: Machine> ObjectPart<'a, 'vm, M> {
     }
 }
 
-/// The same, checked.
+/// An [`ObjectPart`] that was checked, or the marks of a copy of a file.
 #[derive(Clone, Copy)]
 pub(crate) struct Given {
     object: ObjectId,
@@ -90,24 +92,23 @@ pub(crate) struct Given {
     flags: VmaFlags,
 }
 
-/// What is at the place of a new mapping.
+/// The state of the range of a new mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Hole,
-    /// Pages of other mappings, which go.
+    /// Pages of other mappings, which are unmapped.
     Mapped,
 }
 
-/// A mapping that only has to be published.
+/// A mapping that is ready to be published.
 enum Prepared<'a, 'vm, M: Machine> {
     IntoHole(Edit<'a, 'vm, M>),
     Over(TwoEdits<'a, 'vm, M>),
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Maps anonymous memory; arguments as the system call has them. Bits of `prot`
-    /// and `flags` that mean nothing here are ignored, as Linux ignores them.
-    /// Gives the address, in bytes.
+    /// Maps anonymous memory. Takes the arguments of the system call and returns the address, in
+    /// bytes. As on Linux, unknown bits of `prot` and `flags` are ignored.
     ///
     /// # Errors
     ///
@@ -127,8 +128,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.map_checked(addr, len, prot, flags, None)
     }
 
-    /// Maps private memory that the caller fills with the bytes of a file. It is as
-    /// anonymous memory to everybody but madvise(2), which refuses what asks for no file.
+    /// Maps private memory that the caller fills with the bytes of a file. It behaves as anonymous
+    /// memory, except that madvise(2) refuses advice that is for anonymous memory only.
     /// `flags` as in [`mmap`](Self::mmap), without `MAP_ANONYMOUS`.
     ///
     /// # Errors
@@ -147,9 +148,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.map_checked(addr, len, prot, flags, Some(given))
     }
 
-    /// Maps `part` of an object, shared: stores go to the object, and all who map
-    /// it see them. Pages beyond its size are refused when they are touched. The
-    /// mapping keeps the object; the handle may go.
+    /// Maps `part` of an object, shared: stores go to the object and are visible in all of its
+    /// mappings. Accesses to pages beyond its size fail. The mapping holds a reference to the
+    /// object; the handle may be dropped.
     ///
     /// # Errors
     ///
@@ -220,13 +221,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             || flags.contains(MapFlags::LOCKED)
             || !self.future_locks().is_empty()
         {
-            // As Linux: the mapping stands even where populating it fails.
+            // As Linux: the mapping stays even if populating it fails.
             self.populate_quietly(range);
         }
         Ok(range.start.addr())
     }
 
-    /// Gives the pages of the mapping. Without a fixed place, `addr` is a hint.
+    /// Maps under the writer lock and returns the pages of the mapping. Without a fixed place, `addr`
+    /// is a hint.
     fn map_locked(
         &self,
         addr: u64,
@@ -270,8 +272,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(range)
     }
 
-    /// Maps new memory, or the object that is given, in place of whatever is in
-    /// the range.
+    /// Maps new memory or the given object, and unmaps whatever is in the range.
     pub(crate) fn insert_mapping(
         &self,
         writer: &Writer<'_, M>,
@@ -303,7 +304,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// The VMA, and its references to the object.
+    /// Makes the VMA, and takes its references to the object.
     fn new_vma(
         &self,
         range: PageRange,
@@ -353,11 +354,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(Prepared::Over(edits))
     }
 
-    /// In two versions: the new VMA is visible only after the old pages are gone.
+    /// Replaces other mappings, in two versions of the tree: the new VMA is visible only after the
+    /// old pages were removed.
     fn put_over(&self, writer: &Writer<'_, M>, vma: Vma, edits: TwoEdits<'_, 'vm, M>) {
         let before = self.tree(writer).snapshot();
         let (retired, second) = edits.publish_first();
-        // Tables stay: they are about to be needed again.
+        // Tables stay: the new mapping will need them.
         let removal = Removal::keeping_tables(vma.range, Guards::Remove);
         self.finish_removal(writer, &before, retired, &removal);
         let retired = second.publish();

@@ -1,4 +1,6 @@
-//! mincore(2).
+//! mincore(2): which pages of a range are resident.
+//!
+//! Locks on entry: none. Takes the writer lock for one batch of runs at a time.
 
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::{ObjectPages, PageRange, Vpn};
@@ -21,7 +23,7 @@ op_error! {
     }
 }
 
-/// Runs that are copied under the writer lock at one go: 1 KiB of stack.
+/// Runs that are collected under the writer lock in one batch: 1 KiB of stack.
 const NR_RUNS: usize = 64;
 
 /// Whether pages are in memory.
@@ -38,7 +40,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Adds pages, while it [is not full](Self::is_full).
+    /// Adds pages. The list must not be [full](Self::is_full).
     fn add(&mut self, nr_pages: u64, residence: Residence) {
         match self.runs[..self.len].last_mut() {
             _ if nr_pages == 0 => {}
@@ -55,15 +57,14 @@ impl Runs {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Calls `out(number of pages, whether they are resident)` with the pages of the
-    /// range in turn, adjacent ones of one kind together as a rule. A hole in the
-    /// tables costs one call, however large it is. Nothing is held while `out` runs:
-    /// it may call back.
+    /// Calls `out(number of pages, whether they are resident)` for the pages of the range in order.
+    /// Most adjacent pages of one kind are reported together. A hole in the tables of any size costs
+    /// one call. No lock is held while `out` runs: it may call back.
     ///
     /// # Errors
     ///
-    /// [`MincoreError`]; `out` may have been called for pages before the first
-    /// that is not mapped.
+    /// [`MincoreError`]; `out` may have been called for pages before the first one that is not
+    /// mapped.
     ///
     /// Source: mincore(2).
     pub fn mincore(&self, addr: u64, len: u64, out: &mut dyn FnMut(u64, bool)) -> Result<(), MincoreError> {
@@ -86,7 +87,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Moves the start of `rest` on to its end, or as far as there is room for runs.
+    /// Fills `runs` from the start of `rest`, and advances that start past the reported pages.
     fn residence_of_batch(&self, rest: &mut PageRange, runs: &mut Runs) -> Result<(), MincoreError> {
         let writer = &self.write_lock();
         let mut pace = Pace::new(&self.vm.machine);
@@ -101,9 +102,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Reports the pages of the range that one walk answers for: those of a leaf
-    /// table, of a huge mapping, of a hole, as far as there is room for their runs.
-    /// Gives the first page after them.
+    /// Reports the pages that one walk finds: those of a leaf table, a huge mapping or a hole, up to
+    /// the end of the range or until `runs` is full. Returns the first page after them.
     fn residence_from(
         &self,
         writer: &Writer<'_, M>,
@@ -146,7 +146,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// One page whose leaf table is there: under the writer lock it stays.
+    /// Reports one page whose leaf table exists; the writer lock keeps it.
     fn residence_of(&self, writer: &Writer<'_, M>, vma: &Vma, vpn: Vpn, runs: &mut Runs) {
         self.assert_writer(writer);
         let Walk::Leaf(slot) = self.walk(writer, vpn) else {
@@ -154,19 +154,19 @@ impl<M: Machine> AddressSpace<'_, M> {
             return runs.add(1, Residence::Absent);
         };
         match slot.observe().entry {
-            // As Linux says: nothing would have to be read for a page that failed.
+            // As on Linux, a page that failed counts as resident: no I/O would bring it in.
             Entry::Leaf(_) | Entry::LockedLeaf(_) | Entry::Busy | Entry::Poison => runs.add(1, Residence::Resident),
             Entry::Swap(_) => runs.add(1, Residence::Absent),
             Entry::Guard if vma.object == ObjectId::NONE => runs.add(1, Residence::Absent),
-            // A guard hides a page of an object from the program, not from this.
+            // A guard denies the program the page of an object; mincore reports it as it is.
             Entry::Guard | Entry::None | Entry::LockedNone | Entry::Table(_) => {
                 _ = self.residence_in_object(vma, PageRange::new(vpn, Vpn(vpn.0 + 1)), runs);
             }
         }
     }
 
-    /// Pages that are not mapped here, but perhaps there for others who share the
-    /// object. Gives the first page after those that there was room for.
+    /// Reports pages that have no entry here, but may be resident in the object. Returns the first
+    /// page that was not reported.
     fn residence_in_object(&self, vma: &Vma, part: PageRange, runs: &mut Runs) -> Vpn {
         let first = vma.pgoff_of(part.start);
         let (mut at, end) = (first, first + part.nr_pages());

@@ -1,8 +1,9 @@
 //! mlock(2) and its family.
 //!
-//! There is no reclaim yet, so a locked page stays anyway; what these calls do is
-//! mark mappings, bring their pages in, and keep to the limit. The tree counts how much is
-//! locked.
+//! These calls mark mappings, bring their pages in, and enforce the limit. The tree counts the
+//! locked pages. They are not swapped out, and `shrink_underused` skips them.
+//!
+//! Locks on entry: none. Takes the writer lock to mark; pages are brought in without it.
 
 use super::page_align;
 use crate::addr::{Access, PAGE_SIZE, PageRange, Vpn};
@@ -36,12 +37,12 @@ op_error! {
 
 frame_refusal!(MlockError);
 
-/// What these calls set and clear.
+/// The flags that these calls set and clear.
 const MASK: VmaFlags = VmaFlags::LOCKED.union(VmaFlags::ONFAULT);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Locks the pages of `addr..addr + len` and brings them in, unless `flags`
-    /// say `MLOCK_ONFAULT`. mlock(2) is this with no flags. The limit is that of
+    /// has `MLOCK_ONFAULT`. Without flags it is mlock(2). The limit is set by
     /// [`set_limit_memlock`](Self::set_limit_memlock).
     ///
     /// # Errors
@@ -67,7 +68,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     fn lock_range(&self, range: PageRange, set: VmaFlags) -> Result<(), MlockError> {
         let writer = &self.write_lock();
         if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages()) {
-            // The range may be locked in part; nothing of it is counted twice.
+            // A part of the range may be locked already, and is not counted twice.
             let again = self.nr_locked_in(writer, range);
             if !self.may_lock(writer, VmaFlags::LOCKED, range.nr_pages().saturating_sub(again)) {
                 return Err(MlockError::OverLimit);
@@ -89,9 +90,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.with_reclaim(&mut || self.mark(&self.write_lock(), range, VmaFlags::empty()))
     }
 
-    /// Locks what is mapped (`MCL_CURRENT`), what will be (`MCL_FUTURE`), or both.
-    /// The limit as for [`mlock`](Self::mlock). Pages that cannot be brought in are left
-    /// out, as on Linux.
+    /// Locks all mappings (`MCL_CURRENT`), future mappings (`MCL_FUTURE`), or both.
+    /// The limit is that of [`mlock`](Self::mlock). As on Linux, pages that cannot be brought in are
+    /// skipped.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// Unlocks everything, and what will be mapped is not locked.
+    /// Unlocks all mappings, and clears `MCL_FUTURE`.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         })
     }
 
-    /// Pages of all locked VMAs, present or not (`VmLck`).
+    /// Number of pages in locked VMAs, present or not (`VmLck`).
     pub fn nr_locked_pages(&self) -> u64 {
         self.vm.call();
         self.tree(&self.write_lock()).tally().nr_locked_pages
@@ -190,15 +191,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let marked = &mut |vma: &Vma| Vma { flags: (vma.flags - MASK) | set, ..*vma };
         let edit = self.prepare_rewrite(writer, range, marked, MlockError::TooManyVmas)?;
         let retired = edit.publish();
-        // Before the pages are looked at: see `shrink_underused`.
+        // Publishes the flags before the pages are read: see `shrink_underused`.
         sync::fence();
         self.split_edges(writer, range);
         self.free_retired(writer, retired);
         Ok(())
     }
 
-    /// Pages of the locked VMAs of the range, up to the first that cannot be. With
-    /// nothing held: what another thread does to the range meanwhile is its affair.
+    /// Brings in the pages of the locked VMAs of the range, up to the first page that cannot be. No
+    /// lock is held: other threads may change the range meanwhile.
     fn bring_in(&self, range: PageRange) -> Result<(), MlockError> {
         let mut rest = range;
         let mut pace = Pace::new(&self.vm.machine);
@@ -223,8 +224,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// Whole pages, with Linux's wrap: a length that rounds up past 2^64 is none. The range
-/// may end past the last address.
+/// Rounds to whole pages. As on Linux, a length that rounds up past 2^64 becomes 0. The range may
+/// end past the last address.
 fn rounded(addr: u64, len: u64) -> PageRange {
     let start = Vpn::of(addr);
     let nr_pages = page_align(len.wrapping_add(addr % PAGE_SIZE)) / PAGE_SIZE;

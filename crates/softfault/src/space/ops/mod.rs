@@ -1,7 +1,7 @@
-//! One file per operation; a folder has the parts of a large one. Each has the same shape:
+//! One file per operation; a folder holds the parts of a large one. Each operation has the same
+//! steps:
 //!
-//! 1. check the arguments in the order in which Linux does, so that of two
-//!    errors the same one is reported;
+//! 1. check the arguments in Linux's order, so that of two errors the same one is reported;
 //! 2. take the writer lock;
 //! 3. *prepare*: everything that may fail: the new tree, table frames;
 //! 4. *commit*: publish, wait, remove, free; nothing here fails.

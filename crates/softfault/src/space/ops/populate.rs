@@ -11,7 +11,7 @@ use crate::table::walk::Walk;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// Makes every page of the range present for `access`, up to the first that
-    /// cannot be. Called with nothing held.
+    /// cannot be. The caller holds no lock and no frames.
     pub(crate) fn populate(&self, range: PageRange, access: Access) -> Result<(), FaultError> {
         let mut vpn = range.start;
         let mut pace = Pace::new(&self.vm.machine);
@@ -25,7 +25,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 _ => Order::BASE,
             };
             if order != Order::BASE {
-                // The fault may have looked at each of its frames: three such are a long pass.
+                // The fault may have visited each frame of the folio: a long pass.
                 pace::answer(&self.vm.machine);
             }
             vpn = Vpn((vpn.0 + 1).next_multiple_of(order.nr_pages()));
@@ -33,7 +33,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Size of the mapping that shows the page, which had nothing to be done.
+    /// Returns the order of the mapping of a page that was already present.
     fn order_at(&self, vpn: Vpn) -> Order {
         let section = self.section();
         match self.walk(section.inside(), vpn) {
@@ -42,8 +42,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// For `MAP_POPULATE`: writable private memory is populated for writing,
-    /// everything else for reading; what cannot be is left.
+    /// Populates a range for `MAP_POPULATE`: writable private memory for writing, everything else for
+    /// reading. Errors are ignored.
     pub(crate) fn populate_quietly(&self, range: PageRange) {
         let Some(vma) = self.vma_at(range.start) else { return };
         let rights = vma.flags.rights();

@@ -1,4 +1,6 @@
-//! mprotect(2).
+//! mprotect(2): the tree first, then one sweep over the entries.
+//!
+//! Locks on entry: none. Takes the writer lock, and drops it while locked memory is populated.
 
 use super::{is_aligned, page_align, pages};
 use crate::addr::{PageRange, Rights};
@@ -32,9 +34,9 @@ op_error! {
 
 frame_refusal!(MprotectError);
 
-/// How the range extends, if it does.
+/// The flags that extend the range.
 const GROWS: Prot = Prot::GROWSDOWN.union(Prot::GROWSUP);
-/// All that a protection may be made of.
+/// All flags of a protection.
 const KNOWN: Prot = GROWS.union(Prot::READ).union(Prot::WRITE).union(Prot::EXEC).union(Prot::SEM);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
@@ -42,9 +44,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`MprotectError`]. As on Linux, the mappings before the one that was refused may
-    /// have their new rights: with `NotMapped`, `NeverWritable`, `OverData`, and where locked memory
-    /// becomes writable and so gets pages of its own. Else nothing is changed.
+    /// [`MprotectError`]. As on Linux, the mappings before the refused one may have their new rights:
+    /// with `NotMapped`, `NeverWritable` and `OverData`, and if locked memory becomes writable, which
+    /// copies its pages. Otherwise nothing is changed.
     ///
     /// Source: mprotect(2).
     pub fn mprotect(&self, addr: u64, len: u64, prot: Prot) -> Result<(), MprotectError> {
@@ -88,8 +90,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             };
             self.protect_range(&writer, PageRange::new(rest.start, part.end), rights)?;
             rest.start = part.end;
-            // Faults take the lock for themselves; what lies behind may be another
-            // mapping afterwards, and is looked at anew.
+            // Faults may take the lock themselves. The rest of the range may have other mappings
+            // afterwards, so it is looked up again.
             drop(writer);
             self.populate_quietly(part);
             writer = self.write_lock();
@@ -113,8 +115,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(PageRange::new(vma.range.start, range.end))
     }
 
-    /// The first part that is locked and private and becomes writable: as on
-    /// Linux, it gets pages of its own at once.
+    /// Finds the first locked private part that becomes writable. As on Linux, its pages are copied
+    /// at once.
     fn first_to_fill(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights) -> Option<PageRange> {
         self.assert_writer(writer);
         if !rights.contains(Rights::WRITE) {
@@ -132,8 +134,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         found
     }
 
-    /// The range, all of it mapped, up to the first VMA that may not have the rights, and
-    /// why.
+    /// Cuts the range, all of which is mapped, at the first VMA that may not have the rights. Returns
+    /// the reason, too.
     fn allowed_prefix(
         &self,
         writer: &Writer<'_, M>,
@@ -152,7 +154,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             refused = match () {
                 () if vma.flags.contains(VmaFlags::NEVERWRITE) => Some(MprotectError::NeverWritable),
                 () if becomes_data && self.exceeds_data(writer, nr_data) && !self.exceeds_as(writer, nr_pages, 0) => {
-                    // As Linux: not where the VMA could not be made a second time as it is.
+                    // As Linux: no such error if the limit on the address space has no room for a
+                    // second VMA of this size.
                     Some(MprotectError::OverData)
                 }
                 () => return ControlFlow::Continue(()),
@@ -175,8 +178,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let edit = self.prepare_rewrite(writer, range, protected, MprotectError::TooManyVmas)?;
         let retired = edit.publish();
         if retired.nr_nodes() > 0 {
-            // Every fault from here on installs with the new rights, so that one
-            // sweep finds all entries that have too many.
+            // Every fault after this grace period installs with the new rights, so one sweep finds
+            // all entries with too many.
             let retired = self.with_deferred(writer, retired);
             self.wait_for_readers();
             retired.free();
@@ -187,8 +190,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// Takes from the entries what the VMA no longer gives, and gives what needs no decision. A
-    /// write right needs one, so faults add it. `lost` is what any of the VMAs no longer gives.
+    /// Removes rights from the entries that the VMA no longer grants, and adds new ones. The write
+    /// right is not added: a fault decides whether to copy first. `lost` has the rights that any of
+    /// the VMAs lost.
     fn sweep_rights(&self, writer: &Writer<'_, M>, range: PageRange, rights: Rights, lost: Rights) {
         let mut shrunk = false;
         let _told = (!lost.is_empty()).then(|| self.invalidate(range, Why::Protect));

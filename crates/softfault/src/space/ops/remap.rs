@@ -1,6 +1,6 @@
-//! mremap(2): growing, shrinking, and checking a move.
+//! mremap(2): grows and shrinks mappings, and checks moves.
 //!
-//! Neighbours: `moving` moves. Locks on entry: none.
+//! Neighbours: `moving` moves. Locks on entry: none. Takes the writer lock.
 
 mod carry;
 mod moving;
@@ -72,40 +72,39 @@ impl From<MunmapError> for MremapError {
     }
 }
 
-/// Flags with which the new address counts; they go with `MAYMOVE` alone.
+/// Flags that use the new address; they need `MAYMOVE`.
 const TO_PLACE: MremapFlags = MremapFlags::FIXED.union(MremapFlags::DONTUNMAP);
-/// A call, or a part of one, whose arguments were checked.
+/// A call, or a part of one, with checked arguments.
 struct Remap {
-    /// May reach past the mapping, and past the user part.
+    /// May extend past the mapping, and past the user part.
     old: PageRange,
     nr_new: u64,
     flags: MremapFlags,
-    /// Counts where the flags say so.
+    /// Used with flags of `TO_PLACE`.
     new: Vpn,
 }
 
-/// VMAs that come of cutting both places out of larger ones.
+/// VMAs that are added when both ranges are cut out of larger VMAs.
 const NR_SPLIT: u64 = 2;
 
-/// What a call has already done before it starts again. Others may have mapped memory there
-/// meanwhile, which is not the call's to unmap.
+/// The progress of a call that starts over. Other threads may have mapped memory meanwhile, which the
+/// call must not unmap.
 struct Progress {
-    /// Of the old pages, those that have not moved.
+    /// The old pages that have not moved yet.
     rest: PageRange,
-    /// The target that was made free last.
+    /// The target that was unmapped last.
     cleared: Option<PageRange>,
     /// The pages behind the new length are unmapped.
     has_cut: bool,
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Grows, shrinks or moves a mapping. Gives its address, in bytes.
+    /// Grows, shrinks or moves a mapping. Returns its address, in bytes.
     ///
     /// # Errors
     ///
-    /// [`MremapError`]; nothing is changed then, save that with `MREMAP_FIXED`
-    /// the target may have been unmapped, and of several mappings the first ones
-    /// moved, as on Linux.
+    /// [`MremapError`]; nothing is changed then, except as on Linux: with `MREMAP_FIXED`
+    /// the target may have been unmapped, and the first of several mappings may have moved.
     ///
     /// Source: mremap(2).
     pub fn mremap(
@@ -145,13 +144,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let attempt = &mut || self.remap_once(&call, &mut progress);
         let (locked, at) = self.vm.with_reclaim(attempt)?;
         if locked && call.nr_new > old.nr_pages() {
-            // As Linux: what is locked is there; where that fails, it stands.
+            // As Linux: the new pages of a locked mapping are brought in; errors are ignored.
             self.populate_quietly(PageRange::new(Vpn(at.0 + old.nr_pages()), Vpn(at.0 + call.nr_new)));
         }
         Ok(at.addr())
     }
 
-    /// Whether what has grown is locked, and where it is.
+    /// One attempt. Returns whether the mapping has grown and is locked, and its first page.
     fn remap_once(&self, call: &Remap, progress: &mut Progress) -> Result<(bool, Vpn), MremapError> {
         let writer = &self.write_lock();
         let flags = call.flags;
@@ -171,9 +170,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok((vma.flags.contains(VmaFlags::LOCKED), at))
     }
 
-    /// A move to a fixed place may be of several mappings: one after the other,
-    /// up to the first that is refused. Holes stay holes, and leave the target as
-    /// it is.
+    /// Moves several mappings to a fixed place, one after the other, up to the first that is
+    /// refused. For a hole in the source, the target is left as it is.
     fn move_each(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<(), MremapError> {
         loop {
             let rest = progress.rest;
@@ -186,7 +184,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// Gives the first page of the mapping.
+    /// Grows, shrinks or moves one mapping. Returns its first page.
     fn remap_locked(
         &self,
         writer: &Writer<'_, M>,
@@ -204,7 +202,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             self.cut_tail(writer, call, progress)?;
             return Ok(old.start);
         }
-        // With a fixed place, what is cut off may be of other mappings.
+        // With a fixed place, the part that is cut off may belong to other mappings.
         let nr_kept = if flags.contains(MremapFlags::FIXED) { nr_old.min(nr_new) } else { nr_old };
         if nr_kept > vma.range.end.0 - old.start.0 {
             return Err(MremapError::NotMapped);
@@ -232,7 +230,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // With an old size of 0 the target may have been the source itself.
         let vma = self.tree(writer).lookup(old.start).map(|f| f.vma).ok_or(MremapError::NotMapped)?;
         if flags.contains(MremapFlags::DONTUNMAP) {
-            // What was in the target no longer counts.
+            // Only now: the pages that were in the target no longer count.
             self.check_room(writer, &vma, nr_new)?;
         }
         let source = match vma.object {
@@ -246,14 +244,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(to.start)
     }
 
-    /// Unmaps what the mapping is to have no longer.
+    /// Unmaps the pages past the new length.
     fn cut_tail(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<(), MremapError> {
         let tail = PageRange::new(Vpn(call.old.start.0 + call.nr_new), call.old.end);
         if tail.is_empty() || progress.has_cut {
             return Ok(());
         }
         if tail.end > Self::user_range().end {
-            // Never past the user part: what lies there is the embedder's.
+            // Never past the user part: the embedder owns the rest.
             return Err(MremapError::BadTarget);
         }
         self.unmap_range(writer, tail)?;
@@ -265,19 +263,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.excess(writer, vma.flags, nr_more, 0).map_or(Ok(()), |excess| Err(excess.into()))
     }
 
-    /// Whether a move after `nr_more` splits could exceed the limit on VMAs half-way. As
-    /// Linux, which refuses three VMAs early.
+    /// Whether a move after `nr_more` splits could exceed the limit on VMAs half-way. As on Linux,
+    /// moves are refused three VMAs before the limit.
     fn is_near_map_count(&self, writer: &Writer<'_, M>, nr_more: u64) -> bool {
         self.assert_writer(writer);
         const DISTANCE: u64 = 3;
         self.tree(writer).nr_in_tree() + nr_more >= self.vm.max_map_count().saturating_sub(DISTANCE)
     }
 
-    /// The pages that the mapping moves to; free.
+    /// Finds or clears the pages that the mapping moves to.
     fn target(&self, writer: &Writer<'_, M>, call: &Remap, progress: &mut Progress) -> Result<PageRange, MremapError> {
         let pages_from = |start: Vpn| PageRange::new(start, Vpn(start.0 + call.nr_new));
         if call.flags.contains(MremapFlags::FIXED) {
-            // As Linux: what is there goes first, and stays gone.
+            // As Linux: the target is unmapped first, and stays unmapped if the move fails.
             let new = pages_from(call.new);
             let is_again = progress.cleared == Some(new);
             if is_again && self.nr_mapped_in(writer, new) != 0 {
@@ -292,7 +290,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.find_hole(&tree, hint, call.nr_new).map(pages_from).ok_or(MremapError::NoHole)
     }
 
-    /// Whether there was room behind the mapping.
+    /// Grows the mapping in place. Returns whether there was room after it.
     fn grow_in_place(&self, writer: &Writer<'_, M>, vma: &Vma, call: &Remap) -> Result<bool, MremapError> {
         let range = PageRange::new(call.old.end, Vpn(call.old.start.0 + call.nr_new));
         if vma.range.end != range.start || range.end > Self::user_range().end {
@@ -301,7 +299,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if self.nr_mapped_in(writer, range) != 0 {
             return Ok(false);
         }
-        // As large a displacement: the member of the VMA shows it, too.
+        // The displacement is the same, so the VMA's member covers these pages, too.
         let more = vma.shown_at(range, range.start);
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
@@ -317,8 +315,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     }
 }
 
-/// With `MREMAP_DONTUNMAP` alone the new address is only a hint, but Linux asks
-/// as much of it.
+/// Checks the new address. With `MREMAP_DONTUNMAP` alone it is only a hint, but Linux checks it in
+/// the same way.
 fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, limit: u64) -> Result<(), MremapError> {
     if !is_aligned(new) {
         return Err(MremapError::Unaligned);
@@ -326,8 +324,8 @@ fn check_target(old: u64, old_len: u64, new: u64, new_len: u64, limit: u64) -> R
     if new_len > limit || new > limit - new_len {
         return Err(MremapError::BadTarget);
     }
-    // Sums wrap, as in Linux: a range past the end of everything meets nothing,
-    // and is refused for not being mapped.
+    // Sums wrap, as in Linux: a range that wraps overlaps nothing here, and is refused later because
+    // it is not mapped.
     let apart = old.wrapping_add(old_len) <= new || new.wrapping_add(new_len) <= old;
     if apart { Ok(()) } else { Err(MremapError::BadTarget) }
 }

@@ -1,5 +1,6 @@
-//! What is mapped where: the data of `/proc/PID/maps` and `smaps`, and single
-//! translations.
+//! Reports of mappings: the data of `/proc/PID/maps` and `smaps`, and single translations.
+//!
+//! Locks on entry: none. Takes the writer lock for one batch of VMAs at a time.
 
 use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
 use crate::machine::Machine;
@@ -13,43 +14,41 @@ use crate::table::format::{Entry, Leaf};
 use crate::table::take::Next;
 use core::ops::ControlFlow;
 
-/// VMAs that are copied under the writer lock at one go: 1 KiB of stack.
+/// VMAs that are copied under the writer lock in one batch: 1 KiB of stack.
 const BATCH: usize = 16;
 
-/// What an address translates to.
+/// The translation of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Translation {
     /// The frame of the page.
     pub pfn: Pfn,
-    /// What the hardware allows now; copy-on-write may hide a right that the
-    /// VMA gives.
+    /// Rights that the hardware grants now. Copy-on-write may withhold one that the VMA grants.
     pub rights: Rights,
     /// Size of the mapping.
     pub order: Order,
 }
 
-/// What is mapped at an address.
+/// The state of a mapped page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct PageState {
-    /// What the hardware allows now; copy-on-write may hide a right that the
-    /// VMA gives.
+    /// Rights that the hardware grants now. Copy-on-write may withhold one that the VMA grants.
     pub rights: Rights,
     /// Size of the mapping.
     pub order: Order,
 }
 
-/// One VMA with what is resident of it, in pages; as `/proc/PID/smaps`.
+/// One VMA and its resident pages, as in `/proc/PID/smaps`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SmapsEntry {
     /// The VMA.
     pub vma: Vma,
-    /// Present pages, the zero frame not counted.
+    /// Present pages, without the zero frame.
     pub rss_pages: u64,
-    /// Of these, pages that others map too. An estimate for pages of an object, which count no
-    /// maps: all, if the object is mapped in two places, else none.
+    /// Of these, pages with more than one mapping. An estimate for pages of an object, which have no
+    /// map count: all of them if the object is mapped in two places, otherwise none.
     pub shared_pages: u64,
     /// Of these, pages used since it was last cleared.
     pub referenced_pages: u64,
@@ -57,11 +56,11 @@ pub struct SmapsEntry {
     pub dirty_pages: u64,
     /// Of these, private pages in huge mappings (`AnonHugePages`).
     pub anon_huge_pages: u64,
-    /// Pages that were swapped out, which are not resident.
+    /// Pages that are swapped out. They are not resident.
     pub swap_pages: u64,
 }
 
-/// How many entries map a page.
+/// The number of entries that map a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MappedBy {
     One,
@@ -79,9 +78,9 @@ impl SmapsEntry {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Calls `f` with each VMA, lowest first, with nothing held: `f` may call back.
-    /// VMAs are copied in batches under the writer lock. Where the space changes
-    /// between two batches, no page is named twice.
+    /// Calls `f` with each VMA, lowest first. No lock is held while `f` runs: it may call back. VMAs
+    /// are copied in batches under the writer lock. No page is reported twice, even if the space
+    /// changes between two batches.
     pub fn maps(&self, f: &mut dyn FnMut(&Vma)) {
         self.vm.call();
         let mut batch = [None; BATCH];
@@ -92,7 +91,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// Calls `f` with each VMA and what is resident of it, as [`maps`](Self::maps).
+    /// Calls `f` with each VMA and its resident pages, as [`maps`](Self::maps) does.
     pub fn smaps(&self, f: &mut dyn FnMut(&SmapsEntry)) {
         self.vm.call();
         let mut from = Vpn(0);
@@ -104,23 +103,22 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// The first VMA at `addr`, in bytes, or above, without what of it lies below: for a
-    /// report that is made piece by piece. Takes the writer lock, and answers no other CPU
-    /// where the lock is free: whoever calls this in a loop has to.
+    /// Returns the first VMA at `addr`, in bytes, or above, cut off below `addr`. For reports that
+    /// are made piece by piece. Takes the writer lock. Answers no other CPU if the lock is free, so
+    /// a caller in a loop has to.
     pub fn next_vma(&self, addr: u64) -> Option<Vma> {
         self.vm.call();
         let writer = &self.write_lock();
         self.first_from(writer, Vpn::of(addr))
     }
 
-    /// The same with what is resident of it; answers other CPUs.
+    /// As [`next_vma`](Self::next_vma), with the resident pages. Answers other CPUs.
     pub fn next_smaps(&self, addr: u64) -> Option<SmapsEntry> {
         self.vm.call();
         self.smaps_from(Vpn::of(addr))
     }
 
-    /// Copies the next VMAs from `from`, cut off below it; returns the end of the
-    /// last of them.
+    /// Copies the next VMAs from `from`, cut off below it. Returns the end of the last one.
     fn vmas_from(&self, from: Vpn, batch: &mut [Option<Vma>; BATCH]) -> Option<Vpn> {
         let writer = &self.write_lock();
         let range = PageRange::new(from, Self::user_range().end);
@@ -134,7 +132,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         batch.iter().flatten().last().map(|vma| vma.range.end)
     }
 
-    /// The first VMA from `from`, cut off below it, and what is resident of it.
+    /// Reports the first VMA from `from`, cut off below it, and its resident pages.
     fn smaps_from(&self, from: Vpn) -> Option<SmapsEntry> {
         let writer = &self.write_lock();
         self.first_from(writer, from).map(|vma| self.smaps_of(writer, vma))
@@ -189,26 +187,25 @@ impl<M: Machine> AddressSpace<'_, M> {
         }
     }
 
-    /// Pages in all VMAs (`VmSize`).
+    /// Number of pages in all VMAs (`VmSize`).
     pub fn nr_mapped_pages(&self) -> u64 {
         self.data.limits.nr_mapped_pages.get()
     }
 
-    /// Number of VMAs. Writers are waited for.
+    /// Number of VMAs. Waits for writers.
     pub fn nr_vmas(&self) -> u64 {
         self.tree(&self.write_lock()).nr_in_tree()
     }
 
-    /// The VMA that holds the address, by value. A writer is waited for if there seems
-    /// to be none: a call that replaces a mapping makes it a hole for a moment.
+    /// Returns the VMA that contains the address. Waits for the writer if there seems to be none: a
+    /// call that replaces a mapping makes it a hole for a moment.
     pub fn vma(&self, addr: u64) -> Option<Vma> {
         self.vma_at(Vpn::of(addr))
     }
 
-    /// What is mapped at the address now; `None` where a touch would fault. Says
-    /// nothing of the frame: its number is for those who hold it by a
-    /// [pin](Self::pin_page) or hear when it changes
-    /// ([`Subscription::lookup`](crate::Subscription::lookup)).
+    /// Returns the state of the page at the address; `None` if any access would fault. The frame is
+    /// left out: only holders of a [pin](Self::pin_page) and subscribers, who are told of changes
+    /// ([`Subscription::lookup`](crate::Subscription::lookup)), may use its number.
     pub fn page_state(&self, addr: u64) -> Option<PageState> {
         self.translation(addr).map(|t| PageState { rights: t.rights, order: t.order })
     }

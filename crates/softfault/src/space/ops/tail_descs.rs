@@ -1,16 +1,16 @@
 //! Frees the descriptors of a folio's tails, and restores them.
 //!
 //! ```text
-//! free     bar, grace, unmap: as for pages that leave       source/discard.rs, rmap/object.rs
+//! free     bar, grace, unmap: as for a discard               source/discard.rs, rmap/object.rs
 //!          the block names no descriptors of tails          frame/tail_descs.rs
-//!          the slots are as they were; grace; 3 frames are free, or 2,047
+//!          the slots are unmarked; grace; 3 frames are freed, or 2,047
 //! restore  as many frames (may fail) ─▶ the blocks name them
 //! ```
 //! While the slots are marked, faults on the folio wait, as during a move. Programs fault again
 //! afterwards, because no entry is kept. Pins stay: they are counted at the head.
 //!
-//! A folio without them does not move (`compact/single.rs` restores them first). So during a section in which
-//! it was not marked as moving it fills its block.
+//! A folio without them does not move (`compact/single.rs` restores them first). So if a section finds it
+//! without a mark, it fills its block until the section ends.
 //!
 //! Locks on entry: none, no section. Takes the object's `resize`, under which no frame is obtained.
 
@@ -32,9 +32,9 @@ use crate::space::vma::ObjectId;
 pub enum TailDescsRefusal {
     /// The object has no folio of 2 MiB or 1 GiB at this page.
     NoFolio,
-    /// They are free already, or there.
+    /// They are in the requested state already.
     Unchanged,
-    /// They lie in frames that nobody could use: in a section that the metadata fills.
+    /// Their frames would be of no use: they are in a memory section that the metadata fills.
     InMetadata,
     /// There are no frames for them.
     NoFrames,
@@ -65,18 +65,19 @@ impl core::fmt::Display for TailDescsRefusal {
 impl core::error::Error for TailDescsRefusal {}
 
 impl<M: Machine> SharedObject<'_, M> {
-    /// Makes the frames free memory that have the descriptors of the tails of the folio of 2 MiB or 1 GiB that
-    /// `page`, a number, lies in. Gives their number: 3, or 2,047. Mappings of the folio are emptied, and fault again. Pins stay.
+    /// Frees the frames that hold the descriptors of a folio's tails. `page`, a number, is any page of the
+    /// folio, which has 2 MiB or 1 GiB. Returns the number of frames: 3, or 2,047. Entries of the folio are
+    /// removed and faulted in again. Pins stay.
     ///
-    /// Whatever takes the folio apart needs the descriptors. A folio that ends obtains frames for them, or
-    /// keeps as many of its own. A folio that a hole would cut stays whole where there are none.
+    /// The descriptors are needed again to cut or free the folio. A folio that is freed obtains frames for
+    /// them, or keeps as many of its own. A folio that a hole would cut stays whole if there are none.
     ///
-    /// Subscribers of spaces that map the pages are told: call it with no lock held that is taken in
+    /// Subscribers of spaces that map the pages are told. The caller must hold no lock that is taken in
     /// [`Machine::notify`].
     ///
     /// # Errors
     ///
-    /// [`TailDescsRefusal`]; nothing has changed then, save that entries may have to be faulted again.
+    /// [`TailDescsRefusal`]; nothing has changed then, except that entries may have been removed.
     ///
     /// # Panics
     ///
@@ -86,7 +87,7 @@ impl<M: Machine> SharedObject<'_, M> {
         self.vm.counted(Event::TailDescsFreed, self.vm.try_free_tail_descs(self.id, page))
     }
 
-    /// Obtains frames for the descriptors of such tails again. Gives their number.
+    /// Restores the descriptors of a folio's tails, and returns the number of frames that they take.
     ///
     /// # Errors
     ///
@@ -130,7 +131,8 @@ impl<M: Machine> Vm<M> {
         Ok(self.free_when_unseen(former))
     }
 
-    /// Whoever has found them is in a section: no entry of the tails was left.
+    /// Frees the frames after a grace period. No entry of the tails exists, so only open sections can still
+    /// use the descriptors.
     pub(crate) fn free_when_unseen(&self, former: FrameList) -> u64 {
         self.grace_everywhere();
         self.free_former_descs(former)
@@ -149,7 +151,7 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Of the folio that the page lies in, as far as a look goes.
+    /// Returns the order of the page's large folio. Advisory: it may change at any moment.
     fn order_of_large(&self, id: ObjectId, page: u64) -> Option<Order> {
         let section = self.section();
         match self.object_slot(section.inside(), id, page).page() {
@@ -158,13 +160,15 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs) of 2 MiB, for who reclaims memory himself.
+    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs) of 2 MiB, for a caller that reclaims memory
+    /// itself.
     pub(crate) fn restore_tail_descs_if_free(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
         let spares = self.reserved_spares(Order::PMD).map_err(|_| TailDescsRefusal::NoFrames)?;
         self.counted(Event::TailDescsRestored, self.restore_with(id, page, Order::PMD, spares))
     }
 
-    /// The frames are used, or go back. How many: 0 if the folio has another order by now.
+    /// Restores the descriptors in these frames, or gives the frames back. Returns their number, or 0 if the
+    /// folio has another order by now.
     fn restore_with(
         &self,
         id: ObjectId,
@@ -185,7 +189,7 @@ impl<M: Machine> Vm<M> {
             Some((_, false)) => Err(TailDescsRefusal::Unchanged),
             Some((head, true)) if head.order != order => Ok(0),
             Some((head, true)) => {
-                // One of 1 GiB does not move: it need not be done in the section.
+                // A folio of 1 GiB does not move, so the section is not needed.
                 if order > Order::PMD {
                     self.make_whole(head.pfn, order, &mut spares);
                 }
@@ -196,15 +200,15 @@ impl<M: Machine> Vm<M> {
         result
     }
 
-    /// In use from now on, so that nothing is held under the lock.
+    /// Allocates the frames. They count as used, not as held: no frames may be held under `resize`.
     fn reserved_spares(&self, order: Order) -> Result<FrameList, OutOfFrames> {
         let nr = nr_frames_of_tails(order);
         let get = &mut |source: &crate::frame::Source<'_, M>| self.desc_spares(nr, &mut || source.frame(Fill::Fixed));
         self.obtain_all(get).map(|(spares, _held)| spares)
     }
 
-    /// Calls `f` with the head of the folio of whole blocks of that page, in a section in which it stays there:
-    /// whoever begins to move it waits for the section, and one who moves it already is waited for. Under
+    /// Calls `f` with the head of the page's folio of whole blocks, in a section in which the folio stays. A
+    /// mover that starts now waits for the section; a move in progress is waited for. The caller holds
     /// `resize`.
     fn with_large_folio<T>(&self, id: ObjectId, page: u64, f: impl FnOnce(PageFrame) -> T) -> Option<T> {
         loop {

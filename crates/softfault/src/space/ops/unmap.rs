@@ -1,4 +1,6 @@
-//! munmap(2).
+//! munmap(2), and the unmapping that other operations need.
+//!
+//! Locks on entry: none for the call, which takes the writer lock.
 
 use super::{is_aligned, page_align, pages, task_size};
 use crate::addr::PageRange;
@@ -23,7 +25,7 @@ op_error! {
 frame_refusal!(MunmapError);
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Unmaps what is mapped in `addr..addr + len`; holes are no error.
+    /// Unmaps all mappings in `addr..addr + len`. Holes are no error.
     ///
     /// # Errors
     ///

@@ -18,8 +18,8 @@ use crate::table::format::{Entry, Leaf};
 use crate::table::pmd;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// Fills the huge mapping and publishes it. Nobody changes the table now but
-    /// owners of single entries, which the look refuses.
+    /// Fills the huge mapping and publishes it. Only owners of single entries could still change the
+    /// table, and `verdict` refuses a table with such entries.
     pub(super) fn fill(&self, detached: &mut Detached<'_, M>, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
         let survey = self.survey(detached.table);
         pace::answer(&self.vm.machine);
@@ -43,11 +43,11 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// Copies the pages together and gives the first frame. No translation and no
-    /// section knows the old frames.
+    /// Copies the pages into the huge frame and returns its first frame. No translation and no
+    /// section refers to the old frames.
     fn copy_together(&self, detached: &mut Detached<'_, M>) -> Result<Pfn, CollapseRefusal> {
         let vm = self.vm;
-        // The pages were in order at first, and are not now.
+        // There is no huge frame if the pages were in place at the first check. They no longer are.
         let new = detached.new.frame.as_mut().ok_or(CollapseRefusal::Changed)?;
         let before = core::mem::replace(&mut new.content, Content::Unknown);
         let first = new.first;
@@ -64,8 +64,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(first)
     }
 
-    /// Counts the old frames down; the copies are as old as they were. From here on nothing can
-    /// fail.
+    /// Lowers the map counts of the old frames and gives the copies their ages. Nothing can fail from
+    /// here on.
     fn count_down_pages(&self, table: Pfn, first: Pfn) {
         let vm = self.vm;
         let mut batch = FreeBatch::new(vm);
@@ -87,8 +87,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         vm.count(Event::ThpCollapseAlloc, 1);
     }
 
-    /// The pages lie in their block in order, and are nobody else's: their
-    /// descriptors are cleared, and the block has a folio again.
+    /// Makes the block one folio again and clears the descriptors of its frames. The pages are in
+    /// their block in order, and only this space maps them.
     fn rejoin(&self, detached: &Detached<'_, M>, first: Pfn) -> Result<Pfn, CollapseRefusal> {
         let folio = self.vm.frames.folio(first);
         if !folio.reserve(first) {
@@ -104,8 +104,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(first)
     }
 
-    /// The entry, with the leaf table in deposit. Once it is there an operation may
-    /// take it, and the table of level 1 with it.
+    /// Deposits the leaf table and publishes the entry. An operation may take the entry as soon as
+    /// it is published, and the table of level 1 with it.
     fn publish_collapsed(&self, detached: &Detached<'_, M>, first: Pfn, survey: &Survey) {
         let Detached { pmd, table, vma, .. } = detached;
         mem::zero_frames(&self.vm.machine, *table, 1);

@@ -13,8 +13,8 @@ use crate::table::format::span_of;
 use crate::table::walk::Walk;
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// `MADV_COLLAPSE` for the whole stretches of a range: each in turn, the lock
-    /// dropped between. Gives the last refusal, if there was one.
+    /// Collapses the whole PMD ranges of a range, one after the other. The lock is dropped between
+    /// them. Returns the last refusal, if there was one.
     pub(crate) fn collapse_range(&self, vma: &Vma, range: PageRange) -> Result<(), CollapseRefusal> {
         let nr = Vm::<M>::NR_SUB_FRAMES;
         let has_room = vma.range.start.0.next_multiple_of(nr) + nr <= vma.range.end.0;
@@ -42,8 +42,8 @@ impl<M: Machine> AddressSpace<'_, M> {
         result
     }
 
-    /// Where the hole in the tables that the page lies in ends; the page itself if it
-    /// lies in none. Advisory: it may fill up at any moment.
+    /// Returns the end of the hole in the tables around the page, or the page itself if there is
+    /// none. Advisory: the hole may be filled at any moment.
     pub(crate) fn end_of_hole(&self, vpn: Vpn) -> Vpn {
         let section = self.section();
         match self.walk(section.inside(), vpn) {

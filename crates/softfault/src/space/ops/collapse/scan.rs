@@ -1,7 +1,8 @@
 //! Checks what may be collapsed: the PMD range, its leaf table, and the policy's decision.
 //!
-//! The first check is under the writer lock; the second one is of a detached table. Locks on entry:
-//! those.
+//! The first check is under the writer lock; the second one is of a detached table.
+//!
+//! Locks on entry: the writer lock, or none for a detached table.
 
 use crate::account::Event;
 use crate::addr::{Pfn, Vpn};
@@ -17,16 +18,16 @@ use crate::table::format::{self, Entry};
 use crate::table::place::PmdSlot;
 use crate::table::walk::{self, Walk};
 
-/// What a look at a leaf table found, besides the counts.
+/// The state of a leaf table: the counts for the policy, and what the collapse itself needs.
 pub(super) struct Survey {
     question: CollapseQuestion,
-    /// First frame, if all pages lie in one folio's place, in order.
+    /// First frame, if all pages are in order in one aligned block.
     pub(super) in_place: Option<Pfn>,
     pub(super) accessed: bool,
     pub(super) dirty: bool,
 }
 
-/// A stretch that may be collapsed.
+/// A PMD range that may be collapsed.
 pub(super) struct Scan<'a, M: Machine> {
     pub(super) vma: Vma,
     pub(super) pmd: PmdSlot<'a, M::Format>,
@@ -35,8 +36,8 @@ pub(super) struct Scan<'a, M: Machine> {
 }
 
 impl<M: Machine> AddressSpace<'_, M> {
-    /// The VMA that has the whole stretch and may be collapsed, its table and what
-    /// stands in it.
+    /// Finds the VMA that covers the whole PMD range and may be collapsed, and surveys its leaf
+    /// table.
     pub(super) fn scan(
         &self,
         writer: &Writer<'_, M>,
@@ -62,7 +63,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         is_inside && vma.object == ObjectId::NONE && base.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES)
     }
 
-    /// What the policy says, and what cannot be whatever it says.
+    /// Asks the policy, and refuses tables that cannot be collapsed even if it agrees.
     pub(super) fn verdict(&self, survey: &Survey, limits: &CollapseLimits) -> Result<(), CollapseRefusal> {
         collapse::linux(&survey.question, limits)?;
         let CollapseQuestion { nr_pinned, nr_guards, nr_poisoned, nr_swapped, nr_busy, .. } = survey.question;
@@ -73,7 +74,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         Ok(())
     }
 
-    /// The entry of level 1, and the leaf table that it names.
+    /// Finds the entry of level 1 and the leaf table that it points to.
     pub(super) fn collapse_place(
         &self,
         writer: &Writer<'_, M>,

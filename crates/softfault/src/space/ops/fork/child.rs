@@ -1,4 +1,5 @@
-//! The child, while nobody else can name it: tables are installed with plain stores.
+//! The child before it is published: nobody else can reach it, so tables are installed with plain
+//! stores.
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
@@ -20,7 +21,7 @@ use crate::table::walk::{self, Walk};
 pub(super) struct Child<'a, 'vm, M: Machine> {
     pub(super) space: &'a AddressSpace<'vm, M>,
     pub(super) writer: Writer<'vm, M>,
-    /// For tables; also for copies, where there are no other frames.
+    /// For tables; also for copies, if there are no other frames.
     pub(super) reserve: TableReserve<'vm, M>,
 }
 
@@ -29,12 +30,12 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         Child { space, writer: space.sole_writer(), reserve: TableReserve::new(space.vm) }
     }
 
-    /// Gives a page table that is charged, and in no place yet.
+    /// Allocates a page table and charges it. It is not installed yet.
     fn new_table(&mut self, level: u64) -> Result<Pfn, OutOfFrames> {
         self.new_table_held(level).map(|(table, _held)| table)
     }
 
-    /// The same for a caller who may have to drop it: counted as held.
+    /// As [`new_table`](Self::new_table), for a caller that may drop it: counted as held.
     pub(super) fn new_table_held(&mut self, level: u64) -> Result<(Pfn, Option<Held<'vm>>), OutOfFrames> {
         let (table, held) = match self.reserve.pop() {
             Some(table) => (table, None),
@@ -46,7 +47,7 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         Ok((table, held))
     }
 
-    /// A frame to copy into, which is counted as held.
+    /// Allocates a frame to copy into, which is counted as held.
     pub(super) fn frame_for_copy(&mut self) -> Result<(Pfn, Option<Held<'vm>>), OutOfFrames> {
         if self.reserve.is_held() {
             let free = self.space.vm.source().frame(Fill::Raw).ok();
@@ -57,7 +58,8 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         self.obtain(Fill::Raw)
     }
 
-    /// More than was counted. May wait for frames, so that the reserve ends first (I28).
+    /// Obtains a frame that was not counted in advance. May wait for frames, so the reserve is given
+    /// back first (I28).
     #[cold]
     fn obtain(&mut self, fill: Fill) -> Result<(Pfn, Option<Held<'vm>>), OutOfFrames> {
         self.reserve.give_back();
@@ -70,7 +72,7 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         self.space.vm.count(Event::TableFree, 1);
     }
 
-    /// Gives the entry of level 1 over a page, in a table that has a twin.
+    /// Returns the entry of level 1 over a page, in a table that has a twin.
     pub(super) fn pmd_for(&mut self, vpn: Vpn) -> Result<PmdSlot<'vm, M::Format>, OutOfFrames> {
         loop {
             let Walk::Hole(hole) = self.space.walk(&self.writer, vpn) else {
@@ -88,7 +90,7 @@ impl<'a, 'vm, M: Machine> Child<'a, 'vm, M> {
         }
     }
 
-    /// Gives the entries of the leaf table of a page, which is put in if it is missing.
+    /// Returns the entries of the leaf table of a page. Installs the table if it is missing.
     pub(super) fn leaf_table_for(&mut self, vpn: Vpn) -> Result<&'vm [Word; 512], OutOfFrames> {
         let machine = &self.space.vm.machine;
         loop {

@@ -1,4 +1,4 @@
-//! How many frames a child needs before its parent's pages are shared.
+//! Counts the frames that a child needs before its parent's pages are shared.
 //!
 //! The sum of the parent's table counts is exact if every table is copied. Where large VMAs are left out, or
 //! where there are many CPUs with a count each, tables are counted from the levels above the leaf tables. Only
@@ -22,10 +22,11 @@ use crate::table::reserve::TableReserve;
 use crate::table::take::{self, Next, Part};
 use core::ops::ControlFlow;
 
-/// Pages of VMAs that are left out, up to which their tables may be set aside in vain.
+/// Largest number of pages in VMAs that are not copied for which the sum is used all the same: tables
+/// for them are set aside in vain.
 const FEW_PAGES: u64 = 1 << 12;
-/// CPUs up to which the parent's counts are summed: each has one, and no call may cost more
-/// for each CPU that there is.
+/// Largest number of CPUs for which the parent's counts are summed: each CPU has one, and the cost of
+/// a call must not grow with the number of CPUs.
 const FEW_CPUS: usize = 32;
 
 /// How a fork counts.
@@ -37,7 +38,7 @@ pub(super) enum Count {
     Exactly,
 }
 
-/// Frames that the child needs, of pages named in ascending order.
+/// Counts the frames that the child needs. Pages are added in ascending order.
 struct Needed {
     /// For each level, the span of the last table that was counted.
     last: [u64; 8],
@@ -46,7 +47,7 @@ struct Needed {
 }
 
 impl Needed {
-    /// The tables from `level` up, the root left out.
+    /// Adds the tables of a page from `level` up, without the root.
     fn tables<F: Format>(&mut self, vpn: Vpn, level: u8) {
         for level in level..F::LEVELS - 1 {
             let index = vpn.0 / span_of::<F>(level + 1);
@@ -57,8 +58,8 @@ impl Needed {
         }
     }
 
-    /// A huge mapping: the twin of the table that it is in, and its deposit, or the leaf
-    /// table if it has to be split.
+    /// Adds a huge mapping: the twin of its table, and its deposit, which becomes the leaf table if
+    /// the mapping is split.
     fn huge<F: Format>(&mut self, vpn: Vpn) {
         self.tables::<F>(vpn, 1);
         let index = vpn.0 / span_of::<F>(2);
@@ -67,13 +68,13 @@ impl Needed {
     }
 }
 
-/// Whether the sum of the parent's counts will do.
+/// Whether the sum of the parent's counts is used.
 fn is_summed(nr_left_out: u64, nr_cpus: usize) -> bool {
     nr_left_out <= FEW_PAGES && nr_cpus <= FEW_CPUS
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Sets aside what the child needs. Nothing has been shared yet.
+    /// Sets aside the frames that the child needs, before any page is shared.
     pub(super) fn reserve_for_child(
         &self,
         writer: &Writer<'_, M>,
@@ -123,7 +124,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         needed.nr
     }
 
-    /// Of a huge mapping with pins, the pinned pages are copied.
+    /// Counts a huge mapping, and a copy for each of its pinned pages.
     fn count_huge(&self, pmd: &PmdSlot<'_, M::Format>, needed: &mut Needed) {
         needed.huge::<M::Format>(pmd.base);
         if let Entry::Leaf(leaf) = pmd.slot.observe().entry

@@ -1,4 +1,4 @@
-//! Fork's duties to holders of pins of the parent's pages, and to subscribers: `pin`, `notify`.
+//! Fork of pinned pages, and notices to subscribers. Neighbours: `pin`, `notify`.
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
@@ -19,7 +19,8 @@ use crate::table::format::{Entry, Leaf};
 use core::ops::ControlFlow;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Of each mapping for itself; the tree is the same before and after.
+    /// Calls `tell` for each mapping that is shared copy-on-write. The tree is the same before and
+    /// after the fork.
     pub(super) fn tell_of_fork(&self, writer: &Writer<'_, M>, tell: &dyn Fn(&Self, PageRange, Why)) {
         self.assert_writer(writer);
         if !self.has_subscribers() {
@@ -36,9 +37,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Copies a page that cannot be shared: entry -> Busy -> shootdown -> copy -> the
     /// entry as it was. No program writes the page meanwhile, and the parent's page
-    /// keeps frame and rights. The holder of a pin may write: the copy is made word by
-    /// word, and each word is as it was at one moment. A frame first: nothing may fail once
-    /// the entry is Busy. Gives what the child's entry, which is made here, counts as.
+    /// keeps its frame and rights. The holder of a pin may write. So the page is copied word by
+    /// word, and each word is read once. The frame is allocated first: nothing may fail once
+    /// the entry is Busy. Writes the child's entry and returns the counter that it adds to.
     #[cold]
     pub(super) fn copy_for_child(
         &self,
@@ -51,7 +52,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     ) -> Result<Option<Rss>, OutOfFrames> {
         self.assert_writer(writer);
         let vm = self.vm;
-        // Counted: it goes back if the page has gone.
+        // Counted as held: given back if the page is gone.
         let (to, _held) = child.frame_for_copy()?;
         let old = loop {
             let seen = slot.observe();
@@ -62,8 +63,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
-                // Under the writer lock no page goes but one whose memory fails or that is
-                // swapped out. Then what stands there now is shared, unless it is back already.
+                // Under the writer lock a page is only removed if its memory fails or it is swapped
+                // out. Then the new entry is shared, unless the page is present again.
                 Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
                     match self.share_entry(slot, slot.load(), write_protected) {
                         Shared::Copied(_) => {}

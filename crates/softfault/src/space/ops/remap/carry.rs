@@ -1,11 +1,11 @@
 //! Moves the entries of a mapping for mremap(2).
 //!
 //! ```text
-//! take      each entry of the source ─▶ Busy, noted in the destination with the
-//!           lock bit; a huge one as it is, where its place is aligned
+//! take      each entry of the source ─▶ Busy, and a locked entry in the destination;
+//!           a huge mapping stays huge if its target is aligned
 //! ...       shootdown, grace
-//! settle    Busy ─▶ none; a huge mapping's deposit goes with it
-//! unlock    what is in the destination
+//! settle    Busy ─▶ none; a huge mapping's deposit moves, too
+//! unlock    the entries of the destination
 //! ```
 //! Neighbours: `moving` counts, reserves and publishes. Locks on entry: the writer
 //! lock; the source is marked as moving and no section found it unmarked (I29).
@@ -22,7 +22,7 @@ use crate::table::reserve::{TableCount, TableReserve};
 use crate::table::take::Next;
 use crate::table::walk::{self, Walk};
 
-/// A move that was checked: the pages `old` of one VMA become the first ones of `new`.
+/// A checked move: the pages `old` of one VMA become the first pages of `new`.
 pub(super) struct MoveRange {
     pub(super) old: PageRange,
     pub(super) new: PageRange,
@@ -30,38 +30,37 @@ pub(super) struct MoveRange {
     pub(super) carries: Carries,
 }
 
-/// What goes with a mapping.
+/// The entries that move with a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Carries {
     All,
-    /// Pages of an object stay behind: a fault finds them again. So no entry of them comes to
-    /// a place that a walk over the object's members has passed.
+    /// Guards only. Entries of an object's pages are dropped and faulted in again, so that none
+    /// appears where a walk over the object's members has already passed.
     Guards,
 }
 
-/// What becomes of the place that a mapping moves from.
+/// The fate of the source of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Source {
     /// It is unmapped.
     Unmapped,
-    /// It stays mapped, and its pages go.
+    /// It stays mapped without its pages.
     Emptied,
-    /// It stays mapped with its pages: those of an object are found again by a fault.
+    /// It stays mapped with its pages, which belong to an object.
     Kept,
 }
 
 impl MoveRange {
-    /// Where a page of the source goes.
+    /// Returns the new place of a page of the source.
     fn target(&self, vpn: Vpn) -> Vpn {
         Vpn(self.new.start.0 + (vpn.0 - self.old.start.0))
     }
 }
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
-    /// Tables that the destination lacks for the entries that the source has. A
-    /// huge mapping that moves as it is needs a twin in place of a leaf table; one
-    /// that is split, here or by somebody else meanwhile, has its pages in two leaf
-    /// tables at most.
+    /// Counts the tables that the destination lacks for the entries of the source. A huge mapping
+    /// that moves as it is needs a twin in place of a leaf table. One that is split, by this call or
+    /// concurrently, needs at most two leaf tables.
     pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &MoveRange) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
@@ -76,10 +75,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         count.nr()
     }
 
-    /// Takes the source's entries to the destination. Subscribers have been told.
+    /// Moves the source's entries to the destination. Subscribers have been told.
     pub(super) fn carry_entries(&self, writer: &Writer<'_, M>, m: &MoveRange, mut reserve: TableReserve<'vm, M>) {
-        // Taken as a removal takes them, so that a copy in progress in a source that stays mapped
-        // is told apart; the rights, which a removal forgets, are noted in the destination.
+        // Entries are taken as a removal takes them. So the settling pass knows its own entries from
+        // those that a copy on write has made Busy. The rights, which this form does not keep, are
+        // stored in the destination.
         self.for_each_entry(writer, m.old, &mut |vpn, slot| self.carry_entry(writer, m, vpn, slot, &mut reserve));
         if m.carries == Carries::All {
             self.shootdown_and_wait(Flush::Pages(m.old));
@@ -104,7 +104,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
     }
 
-    /// One entry of the source, huge or not, to its place in the destination.
+    /// Moves one entry of the source, huge or not, to its place in the destination.
     fn carry_entry(
         &self,
         writer: &Writer<'_, M>,
@@ -128,11 +128,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     if slot.take_for_removal(seen).is_ok()
                         && let Some(kept) = slot.removed()
                     {
-                        // After the entry is taken: of one that somebody else splits
-                        // instead, no twin is left that the count does not have.
+                        // Only after the entry is taken: if another CPU splits the mapping
+                        // instead, no twin was used that the count does not include.
                         let to_slot = self.reserved(writer, to, slot.level, reserve);
-                        // Locked: the hardware could use it, but there is no VMA,
-                        // so nobody asks; it keeps rights and frame.
+                        // Locked entries keep rights and frame. Hardware could use one, but the
+                        // destination has no VMA yet, so no program may access it.
                         to_slot.set_private(Entry::LockedLeaf(Leaf { rights: leaf.rights, ..kept }));
                         return Next::GoOn;
                     }
@@ -150,7 +150,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
     }
 
-    /// The entry of the destination for one of the source that is this call's.
+    /// Returns the entry of the destination for an entry of the source that this call owns.
     fn reserved(
         &self,
         writer: &Writer<'_, M>,
@@ -166,15 +166,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         slot.expect("I15: the reserve covers what the source holds")
     }
 
-    /// Whether a huge mapping can go to the page as it is: to an aligned place with
-    /// no leaf table.
+    /// Whether a huge mapping can move to the page as it is: the place is aligned and has no leaf
+    /// table.
     fn is_room_for_huge(&self, writer: &Writer<'_, M>, to: Vpn) -> bool {
         self.assert_writer(writer);
         let is_aligned = to.0.is_multiple_of(Vm::<M>::NR_SUB_FRAMES);
         is_aligned && matches!(self.walk(writer, to), Walk::Hole(_))
     }
 
-    /// The deposit goes with its mapping. Both entries are owned by this call.
+    /// Moves the deposit of a huge mapping. This call owns both entries.
     fn carry_deposit(&self, writer: &Writer<'_, M>, from: Vpn, to: Vpn) {
         self.assert_writer(writer);
         let (machine, frames) = (&self.vm.machine, &self.vm.frames);

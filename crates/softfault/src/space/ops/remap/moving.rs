@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! prepare    two versions of the tree: the source *moving*; the target in place
-//! mark       publish the first, wait: a fault in the source waits from now on
-//! reserve    tables for all that the source holds
-//!              none left ─▶ publish the version before again; nothing has changed
+//! mark       publish the first, wait: faults in the source wait from now on
+//! reserve    tables for all entries of the source
+//!              refused ─▶ publish the version before again; nothing has changed
 //! carry      the source's entries to the target                      carry.rs
 //! commit     publish the second, free the source's tables
 //! ```
@@ -14,8 +14,8 @@
 //! that.
 //!
 //! A fault waits with nothing held and outside sections, as it does for an entry
-//! that is `Busy`. Accesses that need no fault (the program's own, pins, lookups)
-//! go on until their entry is taken.
+//! that is `Busy`. Accesses that need no fault (by the program, pins, lookups)
+//! continue until their entry is taken.
 //!
 //! Neighbours: `remap` checks the call, `carry` moves the entries. Locks on entry:
 //! the writer lock.
@@ -56,8 +56,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         new: PageRange,
         source: Source,
     ) -> Result<(), MoveRefused> {
-        // Private pages keep the index that they were first mapped with, so that
-        // rmap finds them; a shared one its place in the object.
+        // Private pages keep the index of their first mapping, so that rmap finds them; shared
+        // pages keep their place in the object.
         let moved = vma.shown_at(new, old.start);
         if old.is_empty() {
             return self.duplicate(writer, moved);
@@ -91,7 +91,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(())
     }
 
-    /// Both versions, with every node that they need.
+    /// Prepares both versions of the tree, with every node that they need.
     fn prepare_move<'a>(
         &'a self,
         writer: &'a Writer<'_, M>,
@@ -106,7 +106,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if m.source == Source::Unmapped {
             edits.second(nodes).carve(m.old)?;
         } else {
-            // As Linux: locked is what has moved, and no part of the mapping any more.
+            // As Linux: the moved pages are locked; the VMA of the source no longer is.
             let is_locked = vma.flags.contains(VmaFlags::LOCKED);
             let no_lock = VmaFlags::LOCKED | VmaFlags::ONFAULT;
             let flags = if is_locked { vma.flags - no_lock } else { vma.flags };
@@ -120,7 +120,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Ok(edits)
     }
 
-    /// A second mapping of an object, for an old size of 0. Nothing moves.
+    /// Maps pages of an object a second time, for an old size of 0. Nothing moves.
     fn duplicate(&self, writer: &Writer<'_, M>, copy: Vma) -> Result<(), MoveRefused> {
         let edit = self.prepare(writer, &mut |nodes| {
             let mut edit = self.edit(writer);
