@@ -23,20 +23,20 @@ use crate::pace;
 use crate::rmap::TakeEnded;
 use crate::space::{SpaceVisit, Vm};
 
-/// Stretches that are announced together: as many as the entries of one page, so that one page
-/// always finds room.
+/// Most ranges that are announced together: the largest number of entries of one page, so that there
+/// is room for any single page.
 const STRETCHES_MAX: usize = MAPS_MAX as usize;
 
-/// Pages of one space that follow one another. Fields are dropped in this order: the end is
-/// told while the space is visited.
+/// Adjacent pages of one space. Fields are dropped in this order: the end is told while the space is
+/// visited.
 struct Stretch<'vm, M: Machine> {
     change: Option<Invalidation<'vm, M>>,
     range: PageRange,
     visit: SpaceVisit<'vm, M>,
 }
 
-/// What subscribers are told of. The end is told when this is dropped, which has to be after
-/// the last entry was resolved.
+/// The pages that subscribers are told of. Dropping it tells the end, so it is dropped after the last
+/// entry was resolved.
 pub(super) struct Announcement<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     why: Why,
@@ -47,9 +47,9 @@ pub(super) struct Announcement<'vm, M: Machine> {
 /// Why a page is not announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotAnnounced {
-    /// There is no room beside what was found before.
+    /// There is no room for its entries.
     Full,
-    /// It stays where it is.
+    /// The page cannot be moved.
     Stays(MigrateRefusal),
 }
 
@@ -61,7 +61,7 @@ struct Places<'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> Places<'vm, M> {
-    /// Whether there is room for more.
+    /// Adds an entry. Returns `false` if there is no room, which ends the walk.
     fn add(&mut self, visit: SpaceVisit<'vm, M>, vpn: Vpn) -> bool {
         self.are_more = self.nr == STRETCHES_MAX;
         if self.are_more {
@@ -78,11 +78,11 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
         Announcement { vm, why, stretches: [const { None }; STRETCHES_MAX], nr: 0 }
     }
 
-    /// Of one private page, which is told.
+    /// Announces one private page: finds its spaces and tells them.
     ///
     /// # Errors
     ///
-    /// Why it stays where it is; nothing was told then.
+    /// [`MigrateRefusal`]; nobody was told then.
     pub(super) fn of_page(vm: &'vm Vm<M>, pfn: Pfn, why: Why) -> Result<Self, MigrateRefusal> {
         let mut announced = Announcement::new(vm, why);
         match announced.find(pfn, u64::MAX) {
@@ -97,7 +97,7 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
     ///
     /// # Errors
     ///
-    /// [`NotAnnounced`]; what was found before is unchanged.
+    /// [`NotAnnounced`]; pages that were found before are kept.
     pub(super) fn find(&mut self, pfn: Pfn, deadline_ns: u64) -> Result<(), NotAnnounced> {
         let mut found = Places { places: [const { None }; STRETCHES_MAX], nr: 0, are_more: false };
         let walked = self.vm.rmap_find_subscribed(pfn, deadline_ns, &mut |visit, vpn| found.add(visit, vpn));
@@ -127,7 +127,7 @@ impl<'vm, M: Machine> Announcement<'vm, M> {
         self.nr += 1;
     }
 
-    /// Tells the start of all that was found.
+    /// Tells the start for all pages that were found.
     pub(super) fn tell(&mut self) {
         for stretch in self.stretches.iter_mut().flatten() {
             pace::answer(&self.vm.machine);

@@ -8,14 +8,14 @@ use crate::machine::Machine;
 use crate::policy::compact::CompactBudget;
 use crate::space::Vm;
 
-/// One attempt, and what it may still spend.
+/// One attempt, and its remaining budget.
 pub(super) struct Attempt<'vm, M: Machine> {
     pub(super) vm: &'vm Vm<M>,
     pub(super) left: CompactBudget,
     pub(super) deadline_ns: u64,
     /// Whether the frame caches of some CPUs were emptied already.
     pub(super) stole: bool,
-    /// What stood in the way last.
+    /// The last obstacle.
     pub(super) refusal: CompactRefusal,
 }
 
@@ -25,7 +25,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Attempt { vm, left: *budget, deadline_ns, stole: false, refusal: CompactRefusal::NoBlock }
     }
 
-    /// Of some CPUs, once in an attempt.
+    /// Empties the frame caches of some CPUs. Called at most once in an attempt.
     pub(super) fn steal_caches(&mut self) {
         self.stole = true;
         self.vm.steal_some_caches();
@@ -42,8 +42,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(())
     }
 
-    /// Between pieces of work; other CPUs get their answers, too. An attempt holds frames, and gets
-    /// none while a last-resort allocation waits for the last ones.
+    /// Checks the deadline and answers other CPUs. Called between pieces of work. Also ends the attempt if
+    /// a last-resort allocation waits: the attempt holds frames, and would get no others.
     pub(super) fn check_time(&self) -> Result<(), CompactRefusal> {
         if self.is_over() {
             return Err(CompactRefusal::OverBudget);

@@ -19,7 +19,7 @@ pub(super) struct Batch<'vm, M: Machine> {
 }
 
 impl<'vm, M: Machine> Batch<'vm, M> {
-    /// For objects with so many mappings at most.
+    /// An empty batch. Objects with more than `nr_mappings_max` mappings are refused.
     pub(super) fn new(vm: &'vm Vm<M>, nr_mappings_max: u64) -> Self {
         Batch {
             private: Migration::new(vm),
@@ -28,22 +28,22 @@ impl<'vm, M: Machine> Batch<'vm, M> {
         }
     }
 
-    /// Whether one more page might not find room.
+    /// Whether there may be no room for one more page.
     pub(super) fn is_full(&self) -> bool {
         self.private.is_full() || self.subscribed.waiting.is_full() || self.objects.waiting.is_full()
     }
 
-    /// Puts everything back, and says what is not going to move.
+    /// Restores all entries, and calls `not_moved` with each move.
     pub(super) fn abandon(&mut self, not_moved: &mut dyn FnMut(Move)) {
         self.private.abandon(not_moved);
         self.subscribed.waiting.take().chain(self.objects.waiting.take()).for_each(not_moved);
     }
 
-    /// Moves them, with walks that end at `deadline_ns`, and says of each what came of it, as
-    /// [`Migration::finish`] does.
+    /// Moves all pages and reports the result of each, as [`Migration::finish`] does. Walks end at
+    /// `deadline_ns`.
     pub(super) fn finish(&mut self, deadline_ns: u64, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         self.private.finish(done);
-        // These begin with no entry owned.
+        // These need that no entry is owned.
         self.subscribed.run(&mut self.private, deadline_ns, done);
         self.objects.run(done);
     }

@@ -24,7 +24,7 @@ use crate::policy::compact::{self, CompactPlan, CompactQuestion};
 use crate::space::Vm;
 use crate::sync::Ordering;
 
-/// Tries the same block again: an entry that was owned for a moment may be free now.
+/// Passes over one block: an entry that another operation owned may be free in the next one.
 const NR_PASSES: u32 = 3;
 
 impl<'vm, M: Machine> Attempt<'vm, M> {
@@ -41,7 +41,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
                     return Ok(huge);
                 }
             }
-            // Idle CPUs end their reservations, and blocks whose pins have gone are not passed over.
+            // Reservations of idle CPUs end, and blocks whose pins are gone become candidates.
             let may_steal = !self.stole;
             if may_steal {
                 self.steal_caches();
@@ -54,7 +54,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         self.try_candidates(&mut full)?.ok_or(self.refusal)
     }
 
-    /// One window after another, until a block is free, or the budget is used up.
+    /// Tries one window after another, until a block is free or the budget is used up.
     fn try_blocks(&mut self, mut rest: BlockRange) -> Result<Option<HugeFrame>, CompactRefusal> {
         while rest.start < rest.end {
             if self.left.nr_blocks == 0 {
@@ -78,7 +78,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         Ok(None)
     }
 
-    /// A block that is wholly free by now.
+    /// Claims a block that has become wholly free.
     fn claim_free(&self) -> Option<HugeFrame> {
         let frames = &self.vm.frames;
         let all = frames.blocks.names();
@@ -86,17 +86,17 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         if frames.is_last_resort_active() { None } else { free.find_map(|b| self.vm.claim_whole(b)) }
     }
 
-    /// The next attempt begins at `end`; all blocks before it were tried without success.
+    /// Advances the start of the next attempt to `end`: all blocks before it were tried without success.
     fn move_on(&self, end: BlockId) {
         let nr_blocks = self.vm.frames.blocks.nr();
         self.vm.compact.cursor.set(u64::from(end.0) % nr_blocks);
         if u64::from(end.0) == nr_blocks {
-            // All of memory has been: from now on all is looked at anew.
+            // All of memory was tried: a new round begins, in which every block is a candidate again.
             self.vm.compact.round.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The best of them by what the policy says, until one is free.
+    /// Empties the candidates in the policy's order, until one is free.
     fn try_candidates(&mut self, found: &mut Candidates) -> Result<Option<HugeFrame>, CompactRefusal> {
         for i in 0..found.nr {
             self.check_time()?;
@@ -122,7 +122,8 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         self.vm.frames.blocks.at(b).folio.passed_over.set(self.vm.compact.round.get() + 1);
     }
 
-    /// Empties the block, whichever it is: the policy's word for it is not taken.
+    /// Empties the block. Checks each of its frames again, since the policy only decides which block to
+    /// try.
     pub(super) fn empty(&mut self, b: BlockId) -> Result<HugeFrame, CompactRefusal> {
         let raced = CompactRefusal::InTheWay(MigrateRefusal::Raced);
         let mut claimed = self.vm.claim_rest(b, self.vm.hold()).ok_or(raced)?;
@@ -149,7 +150,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         }
     }
 
-    /// One pass over the frames that are not ours. What is in the way ends it.
+    /// Makes one pass over the frames that are not claimed. A frame that cannot move ends it.
     fn move_out(
         &mut self,
         claimed: &mut ClaimedBlock<'_, M>,
@@ -169,7 +170,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         targets: &mut Targets<'_, M>,
     ) -> Result<(), CompactRefusal> {
         let mut result = Ok(());
-        // Frames before it belong to a folio that has begun to move.
+        // Frames before this one belong to a folio that is being moved.
         let mut next = Pfn(0);
         for w in 0..BLOCK_WORDS {
             let rest = claimed.rest(w);
@@ -196,9 +197,9 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
         result.and(self.finish(batch, claimed, targets))
     }
 
-    /// Takes a private frame's entries, if there is one to move it to. That of an object waits
-    /// for the others, and so does one of which subscribers have to be told. A folio of an object
-    /// moves from its head on; gives the size.
+    /// Adds a frame to the batch, if there is a target. The entries of a private page are taken at once.
+    /// Pages of objects, and pages whose subscribers have to be told, wait until the batch is finished.
+    /// A folio of an object is added with its head. Returns the order.
     fn begin(
         &mut self,
         from: Pfn,
@@ -207,7 +208,7 @@ impl<'vm, M: Machine> Attempt<'vm, M> {
     ) -> Result<Order, CompactRefusal> {
         let kind = self.check_movable(from).map_err(CompactRefusal::InTheWay)?;
         let order = match kind {
-            // Its head was passed over, and was something else then.
+            // The head was visited before, and was not part of this folio then.
             Movable::OfObject { head, .. } if head != from => {
                 return Err(CompactRefusal::InTheWay(MigrateRefusal::Raced));
             }

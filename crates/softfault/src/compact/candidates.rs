@@ -14,7 +14,7 @@ pub(super) struct Candidates {
     pub(super) blocks: [BlockSummary; NR_CANDIDATES],
     pub(super) nr: usize,
     pub(super) nr_free: u64,
-    /// Blocks of the window that were looked at, and where the next window begins.
+    /// Blocks of the window that were visited, and the start of the next window.
     pub(super) nr_looks: u64,
     pub(super) end: BlockId,
 }

@@ -33,13 +33,13 @@ use crate::table::format::{Entry, Leaf};
 /// Entries of all moves of a batch.
 const ENTRIES_MAX: usize = 32;
 
-/// Pages on the move. What is neither finished nor abandoned is put back, and
-/// its frames are lost.
+/// Pages that are being moved. Dropped before it is finished or abandoned, it restores the entries,
+/// but the target frames are lost.
 pub(super) struct Migration<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     moves: [Move; MOVES_MAX],
     nr_moves: usize,
-    /// With the number of the move that each belongs to.
+    /// Each with the number of its move.
     entries: [Option<(u8, TakenEntry<'vm, M>)>; ENTRIES_MAX],
     nr_entries: usize,
 }
@@ -49,7 +49,7 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         Migration { vm, moves: [Move::NOTHING; MOVES_MAX], nr_moves: 0, entries: [None; ENTRIES_MAX], nr_entries: 0 }
     }
 
-    /// Whether one more frame might not find room.
+    /// Whether there may be no room for one more frame.
     pub(super) fn is_full(&self) -> bool {
         self.nr_moves == MOVES_MAX || self.nr_entries + MAPS_MAX as usize > ENTRIES_MAX
     }
@@ -95,8 +95,8 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         self.nr_entries = first;
     }
 
-    /// Moves them, and says of each what came of it. Where it has moved, `from` is owned by the
-    /// caller alone afterwards, else `to` is still.
+    /// Moves the pages and reports the result of each. If a page has moved, the caller alone owns `from`
+    /// afterwards; otherwise it still owns `to`.
     pub(super) fn finish(&mut self, done: &mut dyn FnMut(Move, Result<(), MigrateRefusal>)) {
         self.shoot_down_and_wait();
         for number in 0..self.nr_moves {
@@ -109,7 +109,7 @@ impl<'vm, M: Machine> Migration<'vm, M> {
         (self.nr_moves, self.nr_entries) = (0, 0);
     }
 
-    /// Puts everything back and says what is not going to move.
+    /// Restores all entries, and calls `not_moved` with each move.
     pub(super) fn abandon(&mut self, not_moved: &mut dyn FnMut(Move)) {
         self.put_back_from(0);
         self.moves[..self.nr_moves].iter().for_each(|this| not_moved(*this));
@@ -166,8 +166,8 @@ impl<M: Machine> Drop for Migration<'_, M> {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Shoots down the translations of entries that were taken, in each space once, however
-    /// many of its entries there are, and waits for the sections that saw them.
+    /// Shoots down the translations of entries that were taken, once for each space, and waits for the
+    /// sections that may have seen them.
     pub(super) fn shoot_down_taken<'e, 'vm: 'e>(
         &'vm self,
         nr: usize,

@@ -1,9 +1,9 @@
 //! Module `compact`: moves used frames so that free ones become adjacent.
 //!
 //! ```text
-//! who wants a block ─▶ worth trying again?  policy/compact.rs
-//!                  ─▶ which block           block.rs
-//!                  ─▶ its pages elsewhere   migrate.rs, subscribed.rs, object.rs, target.rs
+//! request ─▶ worth trying again?  policy/compact.rs
+//!         ─▶ choose a block       block.rs, scan.rs
+//!         ─▶ move its pages out   migrate.rs, subscribed.rs, object.rs, target.rs
 //! ```
 //! Small private pages can move, and pages of objects, each with its folio unless that fills a
 //! block. A block that contains anything else (tables, nodes, pinned pages, huge pages) cannot be
@@ -60,7 +60,7 @@ impl<M: Machine> Vm<M> {
         made.inspect_err(|refusal| self.count(refusal.event(), 1))
     }
 
-    /// As far as the caller may go for a huge frame when none is free.
+    /// Does as much for a huge frame as the caller may: compacts, wakes the daemon, or nothing.
     pub(crate) fn compact_as_far_as(
         &self,
         effort: Effort,
@@ -78,7 +78,7 @@ impl<M: Machine> Vm<M> {
     }
 
     fn compact_unless_deferred(&self, budget: &CompactBudget) -> Result<HugeFrame, CompactRefusal> {
-        // Several CPUs may overwrite each other's: it only steers.
+        // Not atomic: CPUs may overwrite each other's updates. The word is a hint.
         let (go, now) = Deferral::from_word(self.compact.deferral.get()).ask();
         self.compact.deferral.set(now.to_word());
         if !go {
@@ -88,7 +88,7 @@ impl<M: Machine> Vm<M> {
         let made = self.compact(budget);
         let then = match made {
             Ok(_) => Deferral::default(),
-            // It says nothing about the blocks.
+            // Not a failure of the blocks.
             Err(CompactRefusal::LastResort) => now,
             Err(_) => now.failed(),
         };
@@ -96,20 +96,20 @@ impl<M: Machine> Vm<M> {
         made
     }
 
-    /// Whether a fault has asked for a block since this was asked last.
+    /// Whether a fault has asked for a block since the last call.
     pub fn poll_compaction_request(&self) -> bool {
         self.compact.wanted.get() != 0 && self.compact.wanted.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// One step of a daemon's: makes one block wholly free, within the budget, and
-    /// leaves it to whoever comes first.
+    /// Makes one block wholly free, within the budget: one step of an embedder's daemon. The block is
+    /// free memory afterwards, for any allocation.
     ///
     /// # Errors
     ///
-    /// [`CompactRefusal`]; pages may have moved all the same.
+    /// [`CompactRefusal`]; some pages may have moved.
     pub fn compact_step(&self, budget: &CompactBudget) -> Result<(), CompactRefusal> {
         self.call();
-        // Free for all that others know, until it is.
+        // The huge frame counts as held until it is given back.
         let _held = self.hold_unless_last_resort().ok_or(CompactRefusal::LastResort)?;
         let huge = self.compact(budget)?;
         self.compact.deferral.set(0);

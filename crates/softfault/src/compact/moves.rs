@@ -8,23 +8,23 @@ use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::space::Vm;
 
-/// Frames that are moved together: one grace period for all of them. More would
-/// keep the programs that want the first of them waiting for the last.
+/// Frames that are moved together, with one grace period for all of them. With more, programs that
+/// fault on the first would wait too long for the last.
 pub(super) const MOVES_MAX: usize = 16;
 /// The largest folio of an object that moves: it fills a block.
 const LARGEST: Order = Order::PMD;
-/// Entries of one of them.
+/// Most entries of one frame that moves.
 pub(super) const MAPS_MAX: u64 = 16;
 
 /// Pages of the folios that are moved together; the last one may exceed it.
 const PAGES_MAX: u64 = 64;
 
-/// From one frame to another, or from one aligned run of frames to another.
+/// A move from one frame to another, or from one aligned run of frames to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Move {
     /// The page's frame, or the head of a folio of an object.
     pub(super) from: Pfn,
-    /// The caller's alone, and as many.
+    /// As many frames, which the caller owns alone.
     pub(super) to: Pfn,
     /// More than one frame only for a page of an object.
     pub(super) order: Order,
@@ -39,7 +39,7 @@ impl Move {
     }
 }
 
-/// Pages that are to move together, to which nothing is done yet.
+/// Pages that will move together. Nothing has been done to them yet.
 pub(super) struct Moves {
     moves: [Move; MOVES_MAX],
     nr: usize,
@@ -55,31 +55,31 @@ impl Moves {
         self.nr == MOVES_MAX || self.nr_pages >= PAGES_MAX
     }
 
-    /// Adds one. The batch is not full.
+    /// Adds a move. The list must not be full.
     pub(super) fn add(&mut self, this: Move) {
         self.moves[self.nr] = this;
         self.nr += 1;
         self.nr_pages += this.order.nr_pages();
     }
 
-    /// Takes all of them; the batch is empty then.
+    /// Removes and returns all moves.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Move> + use<> {
         let taken = core::mem::replace(self, Moves::new());
         taken.moves.into_iter().take(taken.nr)
     }
 }
 
-/// What looks as if it could be moved.
+/// A page that looks movable. The check is advisory; the move itself decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Movable {
-    /// A private page that so many entries map.
+    /// A private page, and the number of entries that map it.
     Private(u64),
-    /// A page of an object, which moves with its folio: see [`ObjectMoves`]. That has 2^order frames
-    /// from `head` on.
+    /// A page of an object, which moves with its folio of 2^order frames from `head` on: see
+    /// [`ObjectMoves`].
     OfObject { head: Pfn, order: Order },
 }
 
-/// For callers that only take entries of spaces without subscribers.
+/// The `is_told` of callers that only take entries of spaces without subscribers.
 pub(super) fn nobody_is_told(_space: Pfn, _vpn: Vpn) -> bool {
     false
 }
@@ -106,8 +106,8 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// The same of a tail, for which its head speaks. What is read here may be out of date; the
-    /// words of the object decide.
+    /// As [`check_movable`](Self::check_movable), for a tail: its head decides. The descriptors may be
+    /// out of date; the move checks the words of the object.
     fn check_tail_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
         let head = self.frames.head(pfn);
         if self.frames.is_tail(head) {

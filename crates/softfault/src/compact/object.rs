@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! keep     the object of each; the slots of its pages are marked      source/keep.rs
-//! grace    of all CPUs: whoever had found a page has made its entry, or has not
+//! grace    of all CPUs: every fault that had found a page unmarked has ended
 //! unmap    every entry of the pages, in every space                   rmap/object.rs
 //! is a pin left? the head counts them                                 else: as it was
 //! copy ─▶ tails and head of the new folio ─▶ slots, which are not marked any more
@@ -35,7 +35,7 @@ use crate::source::keep::KeptObject;
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
 
-/// A folio that is marked as moving; `page` is its first. Has to be ended.
+/// A folio that is marked as moving; `page` is its first page. The caller has to end the move.
 pub(super) struct Moving<'a, 'vm, M: Machine> {
     this: Move,
     object: &'a KeptObject<'vm, M>,
@@ -51,13 +51,13 @@ impl<M: Machine> Moving<'_, '_, M> {
         self.page + self.this.order.nr_pages()
     }
 
-    /// Where the pages are if the folio with that head has them.
+    /// The pages' place if they are in the folio with that head.
     fn in_folio(&self, head: Pfn) -> PageFrame {
         PageFrame { pfn: head, order: self.this.order }
     }
 }
 
-/// Pages of objects that are to move.
+/// Pages of objects that will move together.
 pub(super) struct ObjectMoves<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// Mappings of an object that may be visited for its pages.
@@ -80,8 +80,8 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
             vm.count(event, this.order.nr_pages());
             done(this, result);
         };
-        // Dropped at the very end: the last reference frees an object, and nobody waits for that
-        // at a page that is marked.
+        // Dropped last: the last reference frees an object, which must not happen while a page is
+        // marked and faults wait for it.
         let mut kept: [Option<KeptObject<'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
         let mut moving: [Option<Moving<'_, 'vm, M>>; MOVES_MAX] = [const { None }; MOVES_MAX];
         let mut nr_moving = 0;
@@ -108,7 +108,7 @@ impl<'vm, M: Machine> ObjectMoves<'vm, M> {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Keeps the object by `kept`, whatever comes of it.
+    /// Marks the folio as moving. Stores a reference to the object in `kept`, also if this fails.
     fn begin_object_move<'a, 'vm>(
         &'vm self,
         this: Move,
@@ -119,7 +119,7 @@ impl<M: Machine> Vm<M> {
         self.mark_as_moving(this, (kept.insert(object), page), nr_mappings_max)
     }
 
-    /// The same for a folio of that object, `page` its first.
+    /// Marks a folio of the object as moving; `page` is its first page.
     pub(super) fn mark_as_moving<'a, 'vm>(
         &'vm self,
         this: Move,
@@ -135,8 +135,7 @@ impl<M: Machine> Vm<M> {
         Ok(Moving { this, object, page })
     }
 
-    /// Removes the entries of all of them: of pages that follow one another in one pass over
-    /// the spaces.
+    /// Removes the entries of all folios. Adjacent folios are removed in one pass over the spaces.
     pub(super) fn unmap_moving(&self, moving: &mut [Option<Moving<'_, '_, M>>], why: Why) {
         moving.sort_unstable_by_key(|moving| moving.as_ref().map(Moving::place));
         let mut rest = moving.iter().flatten().peekable();
@@ -158,8 +157,8 @@ impl<M: Machine> Vm<M> {
         self.frames.desc(moving.this.from).state().was_mapped()
     }
 
-    /// No entry is left. Where the object has ended meanwhile its pages go with the caller's
-    /// reference.
+    /// Copies the folio and ends the move; its entries were removed before. If the object has ended
+    /// meanwhile, dropping the caller's reference frees the pages.
     fn finish_object_move(&self, moving: &Moving<'_, '_, M>) -> Result<(), MigrateRefusal> {
         let Move { from, to, order } = moving.this;
         let refused = self.why_it_stays(from, order);
@@ -178,9 +177,8 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Final once the folio is marked, and no entry is left. One whose tails have no descriptors had them
-    /// when the move began: who takes them waits until it is not moving, who brings them back does so
-    /// only then.
+    /// Returns the reason why the folio cannot move. The answer is final if the folio is marked and has no
+    /// entry. If its tails lack descriptors now, they were freed before the folio was marked.
     pub(super) fn why_it_stays(&self, head: Pfn, order: Order) -> Option<MigrateRefusal> {
         if self.frames.desc(head).state().pins() > 0 {
             return Some(MigrateRefusal::Pinned);
@@ -189,7 +187,7 @@ impl<M: Machine> Vm<M> {
         lacks_tail_descs.then_some(MigrateRefusal::Raced)
     }
 
-    /// Answers other CPUs between two pages.
+    /// Copies the pages of the folio. Answers other CPUs between two pages.
     pub(super) fn copy_pages(&self, Move { from, to, order }: Move) {
         let mut pace = Pace::new(&self.machine);
         for i in 0..order.nr_pages() as u32 {
@@ -198,11 +196,10 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Removes the page from its frame, whose memory has failed, and takes the frame out of use. Its
-    /// slot is POISONED from now on (`source/fail.rs`). `head` is the first of the 2^order frames of
-    /// its folio.
+    /// Takes a frame whose memory failed out of use, and marks its page's slot POISONED
+    /// (`source/fail.rs`). `head` is the first of the 2^order frames of its folio.
     pub(super) fn poison_object_page(&self, pfn: Pfn, head: Pfn, order: Order) -> Result<(), MigrateRefusal> {
-        // What stays of 2 MiB would need a node.
+        // The rest of a folio of 2 MiB would need a node.
         if order >= Order::PMD {
             return Err(MigrateRefusal::HugePage);
         }

@@ -1,7 +1,7 @@
 //! Swaps out a page of an object.
 //!
 //! ```text
-//! does a mapping lock it?             then nothing is done
+//! does a mapping lock it?             refused
 //! mark, grace, unmap                  as for a move: object.rs
 //! is a pin left? is it locked now?    else: as it was
 //! its folio locked ─▶ word: in transit ─▶ the machine writes
@@ -71,7 +71,7 @@ impl<M: Machine> Vm<M> {
         Err(self.stay(&object, page, frame, refusal))
     }
 
-    /// Nothing is done to the page any more, for this reason.
+    /// Ends the attempt: unmarks the page and returns the reason.
     fn stay(&self, object: &KeptObject<'_, M>, page: u64, frame: PageFrame, why: SwapRefusal) -> SwapRefusal {
         self.object_end_move(object, page, frame);
         why

@@ -1,4 +1,4 @@
-//! Moving a part of a folio of an object, where there are no frames for the whole of it.
+//! Moves a part of a folio of an object, if there are no frames for the whole folio.
 //!
 //! ```text
 //! the object's `resize`
@@ -7,11 +7,11 @@
 //! is a pin left? does it lie beyond the end?                       else: as it was
 //! copy the part ─▶ heads of what stays, in place, and of the part ─▶ words     source/part.rs
 //! ```
-//! Whoever wants a frame out of use gets that, and the folio becomes several. Compaction does not do it: to
-//! cut folios is no gain for who wants large pages.
+//! The frame becomes free, and the folio becomes several. Compaction does not do this: it makes large pages,
+//! and would gain nothing by cutting others.
 //!
-//! `resize` is held so that no remover meets a word that becomes a node. It comes before the frames: who has it may wait
-//! for all holders of frames (I28). Nothing is marked while frames are obtained.
+//! `resize` is held so that no remover finds a word that is being replaced by a node. It is taken before frames
+//! are obtained: its holder may wait for all holders of frames (I28). Nothing is marked while frames are obtained.
 //!
 //! Locks on entry: none, no section, no frames held. Takes the object's `resize`.
 
@@ -30,8 +30,8 @@ use crate::space::Vm;
 use crate::space::reclaim::FrameRefusal;
 
 impl<M: Machine> Vm<M> {
-    /// Moves the largest part around `pfn` for which there are frames of a folio for which there were none,
-    /// and gives the new frame of that page.
+    /// Moves the largest part of the folio that contains `pfn` and for which there are frames. Returns the new
+    /// frame of that page.
     pub(super) fn migrate_part(
         &self,
         pfn: Pfn,
@@ -66,7 +66,8 @@ impl<M: Machine> Vm<M> {
         Ok(Pfn(to.0 + (pfn.0 - from.0)))
     }
 
-    /// Frames for the largest part of a folio, of the least order or more. Sizes between can be done without.
+    /// Obtains frames for the largest possible part of a folio, of the least order or more. Waits for frames of
+    /// the least order only.
     fn obtain_part(&self, whole: Order, least: Order, fill: Fill) -> Result<(PageFrame, Held<'_>), MigrateRefusal> {
         let mut refusal = MigrateRefusal::NoTarget;
         for order in (least.0..whole.0).rev().map(Order) {
@@ -84,7 +85,7 @@ impl<M: Machine> Vm<M> {
         Err(refusal)
     }
 
-    /// The folio is marked as moving afterwards, without an entry or a pin; or it is as it was.
+    /// Marks the folio as moving and removes its entries. It has no pins then. On failure the folio is unmarked.
     fn mark_and_unmap(
         &self,
         (object, first): (&KeptObject<'_, M>, u64),
@@ -96,7 +97,7 @@ impl<M: Machine> Vm<M> {
         self.grace_everywhere();
         self.unmap_moving(&mut moving, Why::Migrate);
         let refused = self.why_it_stays(head.pfn, head.order).or_else(|| {
-            // What stays would be folios of their own, beyond the end.
+            // The rest would become folios of their own, beyond the end of the object.
             (!self.can_lose_a_page(object, first, head.order)).then_some(MigrateRefusal::NoTarget)
         });
         let Some(refusal) = refused else { return Ok(()) };

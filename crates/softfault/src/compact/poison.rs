@@ -13,24 +13,24 @@ use crate::space::Vm;
 use crate::table::format::Entry;
 
 impl<M: Machine> Vm<M> {
-    /// Takes a frame out of use whose memory has failed, and gives the number of entries that
-    /// mapped it. These are poisoned: a touch is [`Poisoned`](crate::FaultError::Poisoned),
-    /// until the program unmaps or discards the page. fork(2) copies them, and mremap(2)
-    /// carries them. The frame is never given out again.
+    /// Takes a frame whose memory failed out of use, and returns the number of entries that
+    /// mapped it. These are poisoned: an access fails with
+    /// [`Poisoned`](crate::FaultError::Poisoned), until the program unmaps or discards the page.
+    /// fork(2) copies poisoned entries, and mremap(2) moves them. The frame is never allocated again.
     ///
-    /// A page of an object that fails is poisoned in the object: faults of all who map it, and
-    /// reads and writes by the handle, are refused until it is discarded. The number is 0 then:
-    /// the entries are removed and not counted.
+    /// A page of an object is poisoned in the object: faults in all of its mappings, and reads and
+    /// writes by the handle, are refused until it is discarded. Entries are removed and not counted:
+    /// the returned number is 0.
     ///
-    /// A page of a larger folio of an object takes with it the pages that make up the least size of
-    /// the object's folios, as Linux has it of hugetlb(7): all of these are poisoned, in the object,
-    /// and healed together. The other pages of the folio become folios of their own, where they are.
+    /// If an object's folios have a least size above one page, all pages of the aligned part of that
+    /// size are poisoned and healed together, as in hugetlb(7) of Linux. The other pages of the folio
+    /// become folios of their own, in place.
     ///
-    /// Private pages of 4 KiB, and pages of objects, without pins.
+    /// Works on private pages of 4 KiB and pages of objects, without pins.
     ///
     /// # Errors
     ///
-    /// [`PoisonRefusal`]: why the frame stays in use. Nothing has changed then.
+    /// [`PoisonRefusal`]; the frame stays in use and nothing has changed.
     pub fn poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
         self.assert_outside();
         self.call();

@@ -4,15 +4,15 @@ use crate::account::Event;
 use crate::frame::OutOfFrames;
 use crate::space::reclaim::FrameRefusal;
 
-/// Why a frame stays where it is, or in use.
+/// Why a page cannot be moved, or its frame taken out of use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MigrateRefusal {
-    /// Somebody outside holds it.
+    /// It has pins.
     Pinned,
     /// It is a page table.
     Table,
-    /// It belongs to the subsystem: spaces, tree nodes, objects.
+    /// It has data of the core: spaces, tree nodes, objects.
     Meta,
     /// It is a hole, the zero frame, or was taken out of use.
     Reserved,
@@ -20,23 +20,23 @@ pub enum MigrateRefusal {
     HugePage,
     /// It is free, cached or held.
     NotInUse,
-    /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than the
-    /// budget permits to look at.
+    /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than
+    /// the budget allows.
     TooManyMaps,
-    /// The time ran out before the spaces that may map it had been looked at.
+    /// The time ran out before all spaces that may map it were visited.
     WalkTooLong,
-    /// A space that maps it has subscribers, and the budget does not permit to tell them.
+    /// A space that maps it has subscribers, and the budget does not allow to tell them.
     Subscribed,
-    /// A mapping came or went, or another operation owned it for a moment. Or the page has left its
-    /// object, is about to, or is being moved.
+    /// A mapping was added or removed, or another operation owned an entry. Or the page has left its
+    /// object, is leaving it, or is being moved.
     Raced,
     /// There is no frame to move it to.
     NoTarget,
 }
 
 impl MigrateRefusal {
-    /// The same for a page whose subscribers were told: a space got a subscriber meanwhile, or the
-    /// page is mapped elsewhere by now.
+    /// Turns `Subscribed` into `Raced`, for a page whose subscribers were told: a space got a subscriber
+    /// meanwhile, or the page was mapped at another address.
     pub(super) fn once_told(self) -> MigrateRefusal {
         if self == MigrateRefusal::Subscribed { MigrateRefusal::Raced } else { self }
     }
@@ -123,7 +123,7 @@ impl PoisonRefusal {
 impl From<NotWithdrawn> for PoisonRefusal {
     fn from(why: NotWithdrawn) -> PoisonRefusal {
         match why {
-            // It was none when it was looked at first.
+            // It was not a page of an object at the first check.
             NotWithdrawn::OfObject => PoisonRefusal::Stays(MigrateRefusal::Raced),
             NotWithdrawn::Stays(refusal) => PoisonRefusal::Stays(refusal),
         }
@@ -151,8 +151,9 @@ pub enum SwapRefusal {
     Locked,
     /// Its entries cannot be taken.
     Stays(MigrateRefusal),
-    /// The machine could not write it. Entries of a private page name the slot, which keeps the frame
-    /// until nobody needs it: faults copy the page. A page of an object is in its frame again.
+    /// The machine could not write it. The entries of a private page refer to the slot, which keeps the
+    /// frame until its last entry is gone: faults copy the page. A page of an object is in its frame
+    /// again.
     NotWritten,
 }
 
@@ -172,7 +173,7 @@ impl SwapRefusal {
 impl From<NotWithdrawn> for SwapRefusal {
     fn from(why: NotWithdrawn) -> SwapRefusal {
         match why {
-            // A private page was seen before.
+            // It was a private page at the first check.
             NotWithdrawn::OfObject => SwapRefusal::Stays(MigrateRefusal::Raced),
             NotWithdrawn::Stays(refusal) => SwapRefusal::Stays(refusal),
         }
@@ -196,17 +197,17 @@ impl core::error::Error for SwapRefusal {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CompactRefusal {
-    /// Nobody may make one here: the knobs, the caller's size of pages.
+    /// The knobs, or the caller's page size, do not allow it.
     NotAsked,
     /// The last attempts failed, and it is too early for the next one.
     Deferred,
     /// No block can be emptied at present.
     NoBlock,
-    /// In the last of the blocks that were tried there was a frame that stays.
+    /// The last block that was tried has a frame that cannot move.
     InTheWay(MigrateRefusal),
     /// Frames or time ran out.
     OverBudget,
-    /// A last-resort allocation waits for frames, and nobody else gets any meanwhile.
+    /// A last-resort allocation waits for frames, and no other allocation gets any meanwhile.
     LastResort,
 }
 

@@ -12,24 +12,24 @@ use crate::machine::{Machine, Tick};
 use crate::policy::compact::BlockSummary;
 use crate::sync;
 
-/// Blocks among which candidates are chosen, before those behind them are looked at: so
-/// many counts are read between two looks at the clock. A guess.
+/// Blocks of one window, among which candidates are chosen: the number of counts that are read between
+/// two checks of the clock. A guess.
 const NR_IN_WINDOW: u64 = 256;
-/// Blocks that are looked at for a full one, at the end of an attempt in vain. A guess.
+/// Blocks that are searched for full ones, at the end of an attempt without success. A guess.
 const NR_FULL_LOOKS: u64 = 16;
-/// Blocks of long-term pins whose pins are looked for, at the end of an attempt in vain. A guess.
+/// Blocks of long-term pins whose pins are counted, at the end of an attempt without success. A guess.
 const NR_PINNED_LOOKS: usize = 4;
-/// Free frames that are enough for what leaves any block.
+/// Free frames that are enough for all pages of any block.
 const ENOUGH_FREE: u64 = 2 * BLOCK_FRAMES;
-/// Blocks at most that are looked at for them, where the window has too few. A guess.
+/// Most blocks that are searched for them, if the window has too few. A guess.
 const MOST_LOOKS: usize = 64;
 
 impl<M: Machine> Attempt<'_, M> {
-    /// Some blocks of pages that can move, with no free frame, from anywhere on: what is free lies
-    /// among tables and pinned pages, and can be had where these pages are.
+    /// Gathers full blocks of movable pages, from a random block on. Used if the free frames are in
+    /// blocks with tables and pinned pages: pages of a full block move there, and it becomes free.
     pub(super) fn gather_full(&self) -> Candidates {
         let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
-        // A fault may not move so many.
+        // Not for a fault, whose budget is smaller.
         if self.left.nr_migrated < BLOCK_FRAMES {
             return Candidates::default();
         }
@@ -52,11 +52,11 @@ impl<M: Machine> Attempt<'_, M> {
         found
     }
 
-    /// Takes the mark of some blocks that had pages with long-term pins and have none any more;
-    /// whether there were any.
+    /// Unmarks some blocks that no longer have pages with long-term pins. Returns whether there were
+    /// any.
     pub(super) fn forget_pins(&mut self) -> Result<bool, CompactRefusal> {
         let blocks = &self.vm.frames.blocks;
-        // Not in a fault.
+        // Not for a fault, whose budget is smaller.
         if self.left.nr_migrated < BLOCK_FRAMES {
             return Ok(false);
         }
@@ -69,7 +69,7 @@ impl<M: Machine> Attempt<'_, M> {
                 continue;
             }
             blocks.at(b).weaken(Class::Pinned, Class::Shared);
-            // Whoever pins a page there either finds the mark missing, or is seen.
+            // A CPU that pins a page there either finds the block unmarked, or its pin is counted.
             sync::fence();
             if self.has_pins(b) {
                 blocks.at(b).raise(Class::Pinned);
@@ -89,7 +89,8 @@ impl<M: Machine> Attempt<'_, M> {
         })
     }
 
-    /// Looks at counts alone, of blocks that the summaries name as partly used.
+    /// Gathers candidates from the counts of blocks that the summaries list as partly used. Reads no
+    /// descriptors.
     pub(super) fn gather(&self, rest: BlockRange) -> Candidates {
         let (frames, round) = (&self.vm.frames, self.vm.compact.round.get() + 1);
         let mut found = Candidates { end: rest.end, ..Candidates::default() };
@@ -116,8 +117,8 @@ impl<M: Machine> Attempt<'_, M> {
         found
     }
 
-    /// Free frames that what leaves a block may go to, as far as that matters: no block is
-    /// wholly free when this is asked, or hardly any.
+    /// Counts free frames that pages of a block may move to, in some blocks. Hardly any block is wholly
+    /// free when this is called.
     fn nr_free_elsewhere(&self) -> u64 {
         let blocks = &self.vm.frames.blocks;
         let some = blocks.offering(Kind::Any, blocks.names(), BlockId(0)).take(MOST_LOOKS);
@@ -129,8 +130,8 @@ impl<M: Machine> Attempt<'_, M> {
         self.left.nr_mappings > 0
     }
 
-    /// Whether a frame looks as if it could be moved, and may be within the budget. A folio that fills a
-    /// block stays: it would take a free block to make one.
+    /// Whether a frame looks movable within the budget. A folio that fills a block stays: its target would
+    /// be a free block.
     pub(super) fn check_movable(&self, pfn: Pfn) -> Result<Movable, MigrateRefusal> {
         match self.vm.check_movable(pfn)? {
             Movable::OfObject { order, .. } if order >= Order::PMD => Err(MigrateRefusal::HugePage),
@@ -139,8 +140,7 @@ impl<M: Machine> Attempt<'_, M> {
         }
     }
 
-    /// Looks at the descriptors of the frames in use, up to the first that cannot
-    /// be moved.
+    /// Reads the descriptors of the frames in use, up to the first frame that cannot move.
     pub(super) fn summarize(&mut self, b: BlockId) -> Result<BlockSummary, CompactRefusal> {
         let block = self.vm.frames.blocks.at(b);
         let mut now = BlockSummary { nr_free: block.nr_free_exact(), ..BlockSummary::default() };
@@ -153,7 +153,7 @@ impl<M: Machine> Attempt<'_, M> {
                 match self.check_movable(pfn) {
                     Ok(_) => now.nr_movable += 1,
                     Err(MigrateRefusal::NotInUse) if !self.stole => {
-                        // In the frame cache of a CPU, most likely.
+                        // Most likely in the frame cache of a CPU.
                         self.steal_caches();
                         return self.summarize(b);
                     }

@@ -15,23 +15,23 @@ use crate::space::Vm;
 use crate::space::ops::TailDescsRefusal;
 use crate::space::reclaim::FrameRefusal;
 
-/// Mappings of an object that are gone through for one of its pages that is pinned for long. A
-/// guess: all who map the page lose their entries.
+/// Most mappings of an object whose page is moved for a long-term pin. A guess: all of them lose their
+/// entries of the page.
 const MOST_MAPPINGS_TO_PIN: u64 = 16;
 
 impl<M: Machine> Vm<M> {
-    /// Moves one page to another frame, whoever maps it, and gives the new frame. A page of a larger
-    /// folio of an object moves with the folio, whose frames stay beside each other. Where there are no
-    /// frames for the folio it is cut, unless it has the least size of its object: the largest part of it that
-    /// finds frames moves, and the others stay where they are.
-    /// Programs notice nothing. For taking a frame out of service, and for tests: whoever
-    /// asks wants this page moved, so memory is reclaimed for its new frame. Compaction,
-    /// which moves pages by itself, reclaims nothing: it looks for its own frames
-    /// (`Targets`), and is what others are reclaimed with.
+    /// Moves one page to another frame and returns the new frame. Any space may map the page; programs
+    /// do not notice the move. A page of a larger folio of an object moves with the folio, to adjacent
+    /// frames. If there are no frames for the whole folio, it is cut, unless it has the least size of its
+    /// object: the largest part for which there are frames moves, and the others stay in place.
+    ///
+    /// For taking a frame out of service, and for tests. Memory is reclaimed for the new frame, since
+    /// the caller wants this page moved. Compaction does not use this: it reclaims nothing and finds its
+    /// own frames (`Targets`).
     ///
     /// # Errors
     ///
-    /// [`MigrateRefusal`]; the page is where it was.
+    /// [`MigrateRefusal`]; the page has not moved.
     pub fn migrate_frame(&self, pfn: Pfn) -> Result<Pfn, MigrateRefusal> {
         self.assert_outside();
         self.call();
@@ -43,8 +43,8 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Moves the page of a frame to a block of pages with long-term pins: see
-    /// [`Reclaim`](crate::space::vm::Reclaim). Memory is not reclaimed for it: the page can be pinned
-    /// where it is.
+    /// [`Reclaim`](crate::space::vm::Reclaim). Memory is not reclaimed for it, since the page can be
+    /// pinned in place.
     pub(crate) fn set_apart(&self, pfn: Pfn) -> bool {
         let moved = self.try_migrate_frame(pfn, Fill::Pinned, MOST_MAPPINGS_TO_PIN);
         if let Err(refusal) = moved {
@@ -60,7 +60,7 @@ impl<M: Machine> Vm<M> {
         {
             return self.migrate_folio(pfn, PageFrame { pfn: head, order }, fill, most_mappings);
         }
-        // A frame first: nothing may be waited for once entries are Busy, or a slot is marked.
+        // The frame first: no waiting for frames while entries are Busy or a slot is marked.
         let (to, _held) = self.obtain_held(fill).map_err(MigrateRefusal::of)?;
         let this = Move { from: pfn, to, order: Order::BASE };
         let mut result = Ok(());
@@ -87,8 +87,8 @@ impl<M: Machine> Vm<M> {
         result.map(|()| to)
     }
 
-    /// Moves a folio of several pages of an object, or the part around `pfn` for which there are frames,
-    /// and gives the new frame of that page.
+    /// Moves a folio of several pages of an object, or the part around `pfn` for which there are frames.
+    /// Returns the new frame of that page.
     fn migrate_folio(&self, pfn: Pfn, head: PageFrame, fill: Fill, most: u64) -> Result<Pfn, MigrateRefusal> {
         if head.order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(head.pfn)) {
             self.restore_to_move(head.pfn)?;
@@ -104,13 +104,13 @@ impl<M: Machine> Vm<M> {
         moved.map(|()| Pfn(to.0 + (pfn.0 - head.pfn.0)))
     }
 
-    /// The tails of a folio get their descriptors back, before anything is marked. Who takes them
-    /// again before the folio is marked is met there.
+    /// Restores the descriptors of a folio's tails, before anything is marked. They may be freed again
+    /// before the folio is marked; `why_it_stays` checks that.
     fn restore_to_move(&self, head: Pfn) -> Result<(), MigrateRefusal> {
         let (object, page) = self.object_of(head).ok_or(MigrateRefusal::Raced)?;
         match self.restore_tail_descs_if_free(object.id, page) {
             Err(TailDescsRefusal::NoFrames) => Err(MigrateRefusal::NoTarget),
-            // It is not what it was; the words of the object decide.
+            // The folio has changed; the move checks the words of the object.
             _ => Ok(()),
         }
     }

@@ -19,10 +19,10 @@ use crate::notify::notice::Why;
 use crate::space::Vm;
 use core::iter::Peekable;
 
-/// What becomes of a move: see [`Migration::finish`].
+/// Called with the result of a move: see [`Migration::finish`].
 type Done<'a> = dyn FnMut(Move, Result<(), MigrateRefusal>) + 'a;
 
-/// Pages that are to move once their subscribers have been told.
+/// Pages that will move once their subscribers have been told.
 pub(super) struct SubscribedMoves<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     /// Nothing is done to these yet.
@@ -34,8 +34,8 @@ impl<'vm, M: Machine> SubscribedMoves<'vm, M> {
         SubscribedMoves { vm, waiting: Moves::new() }
     }
 
-    /// Moves them, with walks that end at `deadline_ns`, and says of each what came of it, as
-    /// [`Migration::finish`] does. `migration` is empty.
+    /// Moves the pages and reports the result of each, as [`Migration::finish`] does. Walks end at
+    /// `deadline_ns`. `migration` must be empty.
     pub(super) fn run(&mut self, migration: &mut Migration<'vm, M>, deadline_ns: u64, done: &mut Done<'_>) {
         let mut rest = self.waiting.take().peekable();
         while rest.peek().is_some() {
@@ -43,7 +43,7 @@ impl<'vm, M: Machine> SubscribedMoves<'vm, M> {
         }
     }
 
-    /// Moves those of which one announcement has room to tell, at least one. Leaves the others.
+    /// Moves as many pages as fit into one announcement, at least one.
     fn run_some(
         &self,
         rest: &mut Peekable<impl Iterator<Item = Move>>,

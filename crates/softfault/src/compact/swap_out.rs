@@ -6,9 +6,9 @@
 //! slot: entries, frame
 //! each entry ─▶ Swap(slot)            from here on faults copy the frame, and calls drop entries
 //! the machine writes                  nothing held but the slot
-//! slot: written; the frame is free    or was already, if nobody needed the page any more
+//! slot: written; the frame is freed   or was before, if the last entry is gone
 //! ```
-//! After an entry was changed only the write can fail. Then the slot keeps the frame.
+//! After the first entry was changed, only the write can fail. Then the slot keeps the frame.
 //!
 //! Locks on entry: none, no section.
 
@@ -25,18 +25,17 @@ use crate::space::Vm;
 use crate::table::format::Entry;
 
 impl<M: Machine> Vm<M> {
-    /// Writes a page to the swap area and frees its frame, and gives the number of
-    /// entries that mapped it. These name a slot of the area; a fault brings the page back for
-    /// one of them. Pages of 4 KiB only, without pins, in no locked
-    /// mapping. Subscribers are told.
+    /// Writes a page to the swap area, frees its frame, and returns the number of entries that mapped
+    /// it. These refer to a slot of the area; a fault swaps the page in for one of them. Works on pages
+    /// of 4 KiB without pins, in no locked mapping. Subscribers are told.
     ///
-    /// Of a page of an object the entries are removed, and not counted: the number is 0. The object
-    /// remembers the slot. Whoever wants the page first brings it back for all.
+    /// The entries of an object's page are removed and not counted: the returned number is 0. The object
+    /// keeps the slot. The first fault or access by the handle swaps the page in for all mappings.
     ///
     /// # Errors
     ///
-    /// [`SwapRefusal`]: why the page is in memory still. Nothing has changed then, unless
-    /// it is [`NotWritten`](SwapRefusal::NotWritten).
+    /// [`SwapRefusal`]; the page is still in memory. Nothing has changed, unless the error is
+    /// [`NotWritten`](SwapRefusal::NotWritten).
     pub fn swap_out_frame(&self, pfn: Pfn) -> Result<u64, SwapRefusal> {
         self.assert_outside();
         self.call();
@@ -58,7 +57,7 @@ impl<M: Machine> Vm<M> {
         let taken = withdrawn.inspect_err(|_| self.swap.unclaim(slot))?;
         let nr_entries = taken.nr_entries();
         self.frames.desc(pfn).assign(FrameKind::Swap, 0, u64::from(slot.0), 0);
-        // Before the first entry names it.
+        // Before the first entry refers to the slot.
         self.swap.fill(slot, pfn, nr_entries);
         taken.replace_with(Entry::Swap(slot), Some(Rss::Swap));
         let written = self.machine.swap_out(slot, pfn);

@@ -1,7 +1,7 @@
-//! Target frames for pages that leave a block: from partly used blocks, the fuller ones first.
+//! Finds target frames for pages that leave a block: in partly used blocks, the fuller ones first.
 //! Wholly free blocks are not used: using one up to free another would gain nothing. If there is no
-//! target, compaction does not reclaim: reclaim splits huge pages, which compaction is there to
-//! make.
+//! target, compaction does not reclaim: reclaim would split huge pages, and compaction is to make
+//! them.
 //!
 //! Locks on entry: none, no section.
 
@@ -11,11 +11,15 @@ use crate::frame::{BLOCK_WORDS, Class, Content, Kind, word_base};
 use crate::machine::{Machine, Tick};
 use crate::space::Vm;
 
-/// Passes over the blocks: of the class of the one to be emptied those that are fuller, then all;
-/// the same of the other class whose pages move; those with pins and those with tables, which
-/// want their free frames for themselves; and those that CPUs take their small frames from. The
-/// trees have no name for fuller ones, and for the last; what else they name is passed over, as
-/// far as [`MOST_LOOKS`] goes.
+/// Passes over the blocks, in this order:
+///
+/// 1. blocks of the source's class that are fuller than the source, then all of that class;
+/// 2. the same for the other movable class;
+/// 3. blocks with pins, then blocks with tables, which need their free frames for those;
+/// 4. blocks that CPUs have reserved for small frames.
+///
+/// The summaries do not know fuller blocks, nor those of the last pass. These passes skip other blocks
+/// that the summaries list, up to [`MOST_LOOKS`] of them.
 const fn passes(own: Kind, other: Kind) -> [Pass; 7] {
     [
         Pass { kind: own, fuller: true, most_looks: MOST_LOOKS },
@@ -31,10 +35,10 @@ const fn passes(own: Kind, other: Kind) -> [Pass; 7] {
 static FOR_MOVABLE: [Pass; 7] = passes(Kind::Spare, Kind::Shared);
 static FOR_SHARED: [Pass; 7] = passes(Kind::Shared, Kind::Spare);
 
-/// Blocks that are looked at in a pass that may find nothing in them. A guess.
+/// Blocks that are visited in a pass that may find nothing. A guess.
 const MOST_LOOKS: u64 = 256;
 
-/// Which blocks a pass accepts.
+/// The blocks that a pass accepts.
 struct Pass {
     kind: Kind,
     /// Only those with fewer free frames than the source.
@@ -42,32 +46,32 @@ struct Pass {
     most_looks: u64,
 }
 
-/// Sizes of what is looked for: a block is no target.
+/// Number of orders that are searched for: smaller than a block.
 const NR_ORDERS: usize = Order::PMD.0 as usize;
-/// Words or blocks that are looked at between two questions whether to go on.
+/// Blocks that are visited between two calls of `go_on`.
 const STEPS_PER_QUESTION: u32 = 256;
 
-/// Where a search for frames of one size goes on.
+/// The position of a search for frames of one order.
 #[derive(Clone, Copy, Default)]
 struct Search {
-    /// Passes that are over, and where this one goes on: part of memory (behind the source,
-    /// before it) and block.
+    /// Number of finished passes, and the position in the present one: part of memory (0 after the
+    /// source, 1 before it) and block.
     nr_passes: usize,
     after: Option<(usize, BlockId)>,
-    /// Blocks that were looked at in this pass.
+    /// Blocks that were visited in this pass.
     nr_looks: u64,
     /// The block that the last frames came from.
     now: Option<BlockId>,
 }
 
-/// Frames claimed: single ones, at most a word of a bitmap at a time, of which what is left goes back,
-/// and runs for folios of objects.
+/// Claims target frames: single frames, at most one word of a bitmap at a time, and runs for folios of
+/// objects. Unused single frames are released on drop.
 pub(super) struct Targets<'a, M: Machine> {
     vm: &'a Vm<M>,
     source: BlockId,
     /// Free frames of the source when it was chosen.
     source_free: u64,
-    /// Frames that will be asked for at most.
+    /// Most frames that may still be asked for.
     nr_wanted: u64,
     passes: &'static [Pass],
     searches: [Search; NR_ORDERS],
@@ -94,8 +98,8 @@ impl<'a, M: Machine> Targets<'a, M> {
         }
     }
 
-    /// 2^order adjacent frames that the caller owns alone; `None` if there are none, or if `go_on`,
-    /// which is asked now and then, says so.
+    /// Returns 2^order adjacent frames that the caller owns alone. `None` if there are none, or if
+    /// `go_on`, which is called now and then, returns `false`.
     pub(super) fn next(&mut self, order: Order, go_on: &mut dyn FnMut() -> bool) -> Option<Pfn> {
         if order > Order::BASE {
             return self.claim_run(order, go_on);
@@ -109,13 +113,13 @@ impl<'a, M: Machine> Targets<'a, M> {
         Some(Pfn(self.base as u32 + bit.trailing_zeros()))
     }
 
-    /// Where something was to move that stays.
+    /// Takes back the target of a page that has not moved.
     pub(super) fn put_back(&mut self, Move { to: pfn, order, .. }: Move) {
         self.nr_wanted += order.nr_pages();
         if order > Order::BASE {
             self.vm.release_run(pfn, order.nr_pages(), Content::Unknown);
         } else if self.base == u64::from(pfn.0) & !63 {
-            // Nothing is known of its content any more.
+            // Its content is no longer known.
             self.mask |= 1 << (pfn.0 % 64);
             self.zero &= !(1 << (pfn.0 % 64));
         } else {
@@ -123,7 +127,7 @@ impl<'a, M: Machine> Targets<'a, M> {
         }
     }
 
-    /// Some frames of a word.
+    /// Claims some frames of one word.
     fn claim_word(&mut self, go_on: &mut dyn FnMut() -> bool) -> bool {
         let (vm, most) = (self.vm, self.nr_wanted.clamp(1, 64));
         let claimed = self.search(Order::BASE, go_on, &mut |b| {
@@ -145,8 +149,8 @@ impl<'a, M: Machine> Targets<'a, M> {
         Some(first)
     }
 
-    /// From the blocks after the source, as the summaries name them, so that full ones are
-    /// passed over. A name that is out of date is taken back, so that nobody is sent there again.
+    /// Calls `claim` with the blocks that the summaries list, beginning after the source, until it
+    /// succeeds. Full blocks are not listed.
     fn search<T>(
         &mut self,
         order: Order,
@@ -179,7 +183,7 @@ impl<'a, M: Machine> Targets<'a, M> {
                 continue;
             }
             if let Some(found) = claim(b) {
-                // There may be more of them.
+                // The next search continues in this block.
                 search.now = Some(b);
                 break Some(found);
             }
@@ -188,7 +192,7 @@ impl<'a, M: Machine> Targets<'a, M> {
         found
     }
 
-    /// The next block of the kind after the last one, around to the source.
+    /// Returns the next block of the kind after the last one, up to the source.
     fn next_block(&self, search: &mut Search, kind: Kind) -> Option<BlockId> {
         let blocks = &self.vm.frames.blocks;
         let all = blocks.names();

@@ -27,13 +27,13 @@ use crate::space::Vm;
 use crate::space::vma::VmaFlags;
 use crate::table::format::Entry;
 
-/// A frame whose entries are all the caller's, with counts that are final. Put back unless
-/// [`settle`](Withdrawn::settle) is called.
+/// A frame all of whose entries the caller owns; its counts are final. The entries are restored on drop,
+/// unless [`replace_with`](Withdrawn::replace_with) is called.
 pub(super) struct Withdrawn<'vm, M: Machine> {
     vm: &'vm Vm<M>,
     entries: [Option<TakenEntry<'vm, M>>; MAPS_MAX as usize],
     nr_entries: usize,
-    /// The end is told when this is dropped, after the entries.
+    /// Dropping it tells the end, after the entries were restored.
     announced: Option<Announcement<'vm, M>>,
 }
 
@@ -42,7 +42,7 @@ impl<M: Machine> Vm<M> {
     ///
     /// # Errors
     ///
-    /// Why the frame stays as it is; nothing has changed then.
+    /// [`NotWithdrawn`]; nothing has changed then.
     pub(super) fn withdraw_entries(&self, pfn: Pfn, why: Why) -> Result<Withdrawn<'_, M>, NotWithdrawn> {
         if let Movable::OfObject { .. } = self.check_movable(pfn)? {
             return Err(NotWithdrawn::OfObject);
@@ -69,7 +69,7 @@ impl<M: Machine> Vm<M> {
         Ok(taken)
     }
 
-    /// Takes as many entries as the frame has now, of spaces whose subscribers have been told.
+    /// Takes the frame's entries. Entries of spaces with subscribers only if these were told.
     fn take_entries<'vm>(
         &'vm self,
         pfn: Pfn,
@@ -93,14 +93,14 @@ impl<M: Machine> Vm<M> {
 }
 
 impl<M: Machine> Withdrawn<'_, M> {
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn nr_entries(&self) -> u64 {
         self.nr_entries as u64
     }
 
-    /// Whether a mapping locks the page. Looked at after the grace period: whoever had locked it and found
-    /// the page there, before its entry was taken, has published that by now. Whoever locks it
-    /// later waits for the entry, and brings the page back.
+    /// Whether a mapping of the page is locked. Called after the grace period: an mlock that found the page
+    /// present before its entry was taken has published its VMA by then. A later mlock waits for the
+    /// entry, and swaps the page in.
     pub(super) fn any_is_locked(&self) -> bool {
         self.entries.iter().flatten().any(|entry| {
             let space = self.vm.borrow_space(entry.space);
@@ -110,12 +110,12 @@ impl<M: Machine> Withdrawn<'_, M> {
         })
     }
 
-    /// All entries become `to`, which names no frame. `counted` is what each counts as
-    /// from now on. The frame has a new owner before: it is nobody's page any more.
+    /// Replaces all entries with `to`, which refers to no frame. `counted` is the counter that each adds to
+    /// from now on. The caller has given the frame a new owner before.
     pub(super) fn replace_with(mut self, to: Entry, counted: Option<Rss>) {
         for place in &mut self.entries {
             let Some(entry) = place.take() else { continue };
-            // Before the entry is resolved: nothing keeps the space afterwards.
+            // Before the entry is resolved: the space may end afterwards.
             let space = self.vm.borrow_space(entry.space);
             space.charge(Rss::Anon, -1);
             counted.iter().for_each(|what| space.charge(*what, 1));

@@ -2,7 +2,7 @@
 
 use crate::sync::Word;
 
-/// What is known from one attempt to the next. Hints, all of it.
+/// State that is kept between attempts. All of it is a hint.
 pub(crate) struct CompactWords {
     /// Number of the block at which the next search begins.
     pub(crate) cursor: Word,
