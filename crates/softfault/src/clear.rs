@@ -27,9 +27,9 @@ use crate::policy;
 use crate::policy::zero::{BATCHES, class_of};
 use crate::sync::Word;
 
-/// Most frames that are cleared or copied at one go, and between two turns of
+/// Most frames that are cleared or copied in one piece, between two calls of
 /// [`Machine::relax`]. One string instruction over 4 KiB runs at half the speed
-/// of one over 64 KiB; beyond 256 KiB, some 6 microseconds, nothing is gained.
+/// of one over 64 KiB; above 256 KiB, some 6 microseconds, nothing is gained.
 pub const CHUNK_FRAMES: u64 = 64;
 const WORDS_PER_LINE: usize = 8;
 
@@ -48,7 +48,7 @@ impl core::fmt::Display for Poisoned {
 }
 impl core::error::Error for Poisoned {}
 
-/// The ways in which large pages are zeroed: what their order calls near, and far.
+/// The ways to zero the near and the far part of a large page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct By {
     pub(crate) ways: Ways,
@@ -77,12 +77,12 @@ pub(crate) fn clear_folio<M: Machine>(
 }
 
 /// Copies the 2^order frames from `from` to those from `to`; `hint` as for
-/// [`clear_folio`]. `check` is asked about each sub-page right before it is read.
+/// [`clear_folio`]. `check` is called for each sub-page right before it is read.
 ///
 /// # Errors
 ///
-/// What `check` said; some of the copy has been written then, and none of it
-/// after that.
+/// The error of `check`. A part of the copy has been written then; nothing is written
+/// after it.
 pub(crate) fn copy_folio<M: Machine>(
     machine: &M,
     to: Pfn,
@@ -104,8 +104,8 @@ pub(crate) fn copy_folio<M: Machine>(
     })
 }
 
-/// Does `work` on pieces of the plan's runs, in order, until one fails; what is
-/// written begins at `to`.
+/// Calls `work` for pieces of the plan's runs, in order, until one fails. The frames
+/// that are written begin at `to`.
 fn in_pieces<M: Machine, E>(
     machine: &M,
     to: Pfn,
@@ -118,8 +118,8 @@ fn in_pieces<M: Machine, E>(
     let mut nr_since = 0;
     let mut result = Ok(());
     for piece in plan.flat_map(pieces) {
-        // Of single sub-pages several are done between two turns: a turn may cost
-        // as much as clearing one.
+        // Several single sub-pages between two calls of `relax`: one may cost as much as
+        // clearing a sub-page.
         if nr_since + piece.count > CHUNK_FRAMES {
             machine.relax();
             nr_since = 0;
@@ -134,16 +134,16 @@ fn in_pieces<M: Machine, E>(
     result
 }
 
-/// Asks for the frame's lines before memory is kept busy by what is streamed:
-/// else the last stores wait behind all that, and the program's first loads wait
-/// for them (measured: 4.6 instead of 3.8 ns a line).
+/// Prefetches the frame's lines before streaming stores keep memory busy. Otherwise the
+/// last stores wait behind those, and the program's first loads wait for the last
+/// stores (measured: 4.6 instead of 3.8 ns a line).
 fn call_near<M: Machine>(machine: &M, pfn: Pfn) {
     let lines: &[[Word; WORDS_PER_LINE]; PAGE_SIZE as usize / 8 / WORDS_PER_LINE] = mem::view(machine, pfn, 0);
     lines.iter().for_each(mem::prefetch);
 }
 
-/// A run in pieces that are dealt with at one go: single sub-pages if it goes
-/// backward, since a piece itself goes forward.
+/// Cuts a run into pieces. A backward run becomes single sub-pages, since a piece is
+/// always written forward.
 fn pieces(run: Run) -> impl Iterator<Item = Run> {
     let step = if run.is_backward { 1 } else { CHUNK_FRAMES };
     (0..run.count.div_ceil(step)).map(move |i| {
@@ -176,15 +176,15 @@ impl<M: Machine> Base<M> {
         By { ways: self.ways, near, far }
     }
 
-    /// From now on frames are zeroed by the ways that `table` says are best; single ones
-    /// as the programs on each CPU turn out to use them.
+    /// Sets the best ways of zeroing in `table`. Single frames are zeroed for the write density that
+    /// each CPU measures.
     pub fn set_zeroing(&self, table: &ClearTable) {
         for (word, nr_frames) in self.batch_plans.iter().zip(BATCHES) {
             word.set(table.batch(nr_frames).map_or(0, BatchPlans::to_word));
         }
     }
 
-    /// From now on large pages are cleared as `table` says is best.
+    /// Sets the best orders of clearing large pages in `table`.
     pub fn set_clear_orders(&self, table: &ClearTable) {
         let word = |order: u8| {
             let best = table.best(Order(order))?;

@@ -1,8 +1,8 @@
 //! Zeroes the single frames of one refill.
 //!
-//! Where the best way depends on the program, a refill measures the time since the last one and
+//! If the best way depends on the program, a refill measures the time since the last one and
 //! learns from it (`policy/density.rs`). The words for that are per CPU and only hints: a caller
-//! that has changed CPUs spoils one sample.
+//! that was moved to another CPU spoils one sample.
 
 use crate::addr::Pfn;
 use crate::base::Base;
@@ -59,9 +59,8 @@ impl<M: Machine> Base<M> {
         }
     }
 
-    /// Takes the time of the batch that is used up, and says for which write density the next
-    /// one is zeroed, of so many frames. One that is too small to be timed is zeroed for the
-    /// write density that is believed: a trial that nobody times would go on.
+    /// Records the time of the last batch, and returns the write density for the next one, of
+    /// `nr_frames`. A batch that is too small to be timed is never a trial.
     fn learn(&self, cpu: &CpuData, nr_frames: u32) -> WriteDensity {
         let BatchData { learned: word, begun, last, .. } = &cpu.batches;
         let now = self.machine.now_ns();

@@ -1,10 +1,10 @@
 //! Calibration: measures in some milliseconds which order and way of clearing is best.
 //!
-//! What is timed is a clear and what follows it in a program: loads from the
-//! target and the sub-pages after it, each waiting for the one before. Clearing
-//! alone would always be won by whoever streams past the caches. A program that
-//! goes on to write the whole page at once is served best by `forward`, and that
-//! cannot be known at its first touch.
+//! A sample is a clear and the program's next accesses: loads from the target and
+//! the sub-pages after it, each waiting for the one before. If only the clear were
+//! timed, streaming past the caches would always win. `forward` is best for a
+//! program that then writes the whole page at once, but that is not known at its
+//! first access.
 
 use super::{CHUNK_FRAMES, ClearOrder, Scratch, WARM_RADIUS};
 use crate::addr::{Order, PAGE_SIZE, Pfn};
@@ -82,10 +82,10 @@ impl ClearTable {
     }
 }
 
-/// Measures every order on pages of every size up to 2 MiB that `scratch` has
-/// room for. The frames are zero afterwards where they were used. They should be several times what the caches hold: in less, every
-/// page is warm before it is cleared, and stores past the caches look worse than
-/// they are. Called with nothing held.
+/// Measures every order on pages of every size up to 2 MiB that `scratch` has room
+/// for. Frames that were used are zero afterwards. There should be several times as
+/// many as fit into the caches: otherwise every page is warm before it is cleared, and
+/// stores past the caches look worse than they are. The caller holds no lock.
 pub fn calibrate<M: Machine>(scratch: &mut Scratch<'_, M>) -> ClearTable {
     let mut table = ClearTable::default();
     let nr_frames = scratch.range().nr_frames;
@@ -150,7 +150,7 @@ impl Plans {
 
     fn measure<M: Machine>(&mut self, walk: &mut Walk<'_, '_, M>, nr_frames: u64) {
         let mut samples = [[[0; NR_SAMPLES]; 2]; MOST_PLANS];
-        // In turn, as above.
+        // Interleaved, as above.
         for sample in 0..NR_SAMPLES {
             for ((plan, _), samples) in self.measured().iter().zip(&mut samples) {
                 for (density, samples) in [WriteDensity::Sparse, WriteDensity::Dense].into_iter().zip(samples) {
@@ -170,7 +170,7 @@ impl Plans {
 
 fn measured<M: Machine>(walk: &mut Walk<'_, '_, M>, order: Order) -> [u64; NR_ORDERS] {
     let mut samples = [[0; NR_SAMPLES]; NR_ORDERS];
-    // The orders in turn, so that the machine's moods hit all of them alike.
+    // The orders are interleaved, so that disturbances affect all of them alike.
     for sample in 0..NR_SAMPLES {
         for (how, samples) in ClearOrder::ALL.into_iter().zip(&mut samples) {
             let (at_start, in_middle) = (0, order.nr_pages() / 2);
@@ -183,8 +183,8 @@ fn measured<M: Machine>(walk: &mut Walk<'_, '_, M>, order: Order) -> [u64; NR_OR
     })
 }
 
-/// Goes round the scratch frames, so that each page was last touched as long ago
-/// as there are others.
+/// Cycles through the scratch frames, so that all other pages were touched since a
+/// page was last used.
 struct Walk<'s, 'm, M: Machine> {
     scratch: &'s mut Scratch<'m, M>,
     next: u64,

@@ -1,4 +1,4 @@
-//! Frames of a machine that no [`Vm`](crate::Vm) has, to measure clearing on.
+//! Frames of a machine that belong to no [`Vm`](crate::Vm), for measurements of clearing.
 
 use super::{BatchPlan, BatchPlans, By, ClearOrder, Poisoned, Ways, clear_folio, copy_folio, zero_batch};
 use crate::addr::{Order, Pfn};

@@ -1,4 +1,5 @@
-//! Fault-around: which neighbours of a page a read fault maps, too, if they are there.
+//! Fault-around: chooses the neighbours that a read fault maps together with its page, if they are
+//! present.
 //!
 //! Values and pure functions. The mechanism maps what it finds in the window, and skips the rest,
 //! so any window inside the VMA and the leaf table is sound.

@@ -1,8 +1,8 @@
 //! The order in which the sub-pages of a large page are cleared or copied.
 //!
 //! A program touches the sub-page that it faulted on at once, its neighbours soon, the others
-//! perhaps. Whatever was written last is still in a cache, so the order decides what is warm when
-//! the program goes on. This file only computes with indices of sub-pages; the mechanism is in
+//! perhaps. Sub-pages that were written last are still in a cache, so the order decides which are warm
+//! when the program continues. This file only computes with indices of sub-pages; the mechanism is in
 //! [`crate::clear`].
 
 use crate::addr::Order;
@@ -14,8 +14,7 @@ pub const WARM_RADIUS: u64 = 8;
 /// Neighbours on each side that [`ClearOrder::Runs`] leaves for its last run.
 const LAST_RUN_RADIUS: u64 = 2;
 
-/// An order in which to clear or copy; the target is the sub-page that the fault
-/// was on.
+/// An order in which to clear or copy. The target is the sub-page of the fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]
 pub enum ClearOrder {
@@ -52,9 +51,9 @@ impl ClearOrder {
         ClearOrder::ALL.into_iter().find(|order| order.name() == name)
     }
 
-    /// What to do with a page of `nr_subpages`, one after the other. `hint` is
-    /// the target's index; with none, or one outside the page, its end included,
-    /// the start is the target.
+    /// Returns the runs for a page of `nr_subpages`, in order. `hint` is the target's
+    /// index. Without it, or if it is outside the page, the target is the first
+    /// sub-page.
     pub fn plan(self, nr_subpages: u64, hint: Option<u64>) -> Plan {
         let target = hint.filter(|hint| *hint < nr_subpages).unwrap_or(0);
         let around = |radius: u64| target.saturating_sub(radius)..(target + radius + 1).min(nr_subpages);
@@ -74,10 +73,9 @@ impl ClearOrder {
     }
 }
 
-/// The order for a page of 2^order sub-pages where nobody has measured. Up to
-/// 256 KiB nothing is evicted, and one run forward is what CPUs do best. Above
-/// it, where there are stores that pass the caches, most of the page is better
-/// kept out of them.
+/// The order for a page of 2^order sub-pages without calibration. Up to 256 KiB
+/// nothing is evicted, and one run forward is fastest. Above that, if the CPU has
+/// stores that pass the caches, most of the page is better kept out of them.
 pub const fn usual(order: Order) -> ClearOrder {
     match (order.nr_pages() > 64, cfg!(all(target_arch = "x86_64", target_feature = "sse2"))) {
         (false, _) => ClearOrder::Forward,
@@ -86,7 +84,7 @@ pub const fn usual(order: Order) -> ClearOrder {
     }
 }
 
-/// Adjacent sub-pages, dealt with one after the other.
+/// Adjacent sub-pages, cleared or copied one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Run {
@@ -96,7 +94,7 @@ pub struct Run {
     pub count: u64,
     /// From the highest down to the lowest.
     pub is_backward: bool,
-    /// Past the caches: nobody is expected to look at these soon.
+    /// Past the caches: the program is not expected to touch these soon.
     pub is_streaming: bool,
 }
 
@@ -113,15 +111,15 @@ impl Run {
         Run { is_streaming: true, ..self }
     }
 
-    /// The indices in the order in which they are dealt with.
+    /// The indices, in the order of the work.
     pub fn indices(self) -> impl Iterator<Item = u64> {
         let at = move |i| if self.is_backward { self.start + self.count - 1 - i } else { self.start + i };
         (0..self.count).map(at)
     }
 }
 
-/// The runs of an order, in turn; none is empty, and together they name each
-/// sub-page once.
+/// Iterates over the runs of an order. None is empty, and each sub-page is in exactly
+/// one of them.
 #[derive(Clone, Debug)]
 pub struct Plan {
     target: u64,

@@ -1,9 +1,9 @@
-//! Whether 512 small pages become a huge one.
+//! Decides whether 512 small pages are collapsed into a huge one.
 //!
-//! The mechanism counts the entries of a leaf table, asks before it changes anything, and asks
-//! again when nobody can change the entries.
+//! The mechanism counts the entries of a leaf table. It asks before it changes anything, and again when
+//! nobody else can change the entries.
 
-/// What stands in the entries of one leaf table.
+/// Counts of the entries of one leaf table, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct CollapseQuestion {
     /// Entries without a page of their own: none, or the zero frame.
@@ -24,7 +24,7 @@ pub(crate) struct CollapseQuestion {
     pub nr_referenced: u64,
 }
 
-/// How far a collapse goes.
+/// Limits of a collapse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CollapseLimits {
     /// Most entries without a page (`max_ptes_none`).
@@ -39,7 +39,7 @@ pub(crate) struct CollapseLimits {
 }
 
 impl CollapseLimits {
-    /// `MADV_COLLAPSE`: the program knows what it wants.
+    /// No limits, for `MADV_COLLAPSE`.
     pub(crate) const NONE: CollapseLimits = CollapseLimits {
         max_ptes_none: u64::MAX,
         max_ptes_shared: u64::MAX,
@@ -66,7 +66,7 @@ pub enum CollapseRefusal {
     ExceedShared,
     /// A page is pinned.
     Pinned,
-    /// A guard stands there.
+    /// An entry is a guard.
     Guard,
     /// The memory of a page failed: a fault on it has to say so.
     Poisoned,
@@ -107,7 +107,7 @@ impl CollapseRefusal {
     }
 }
 
-/// As Linux decides, but for pins, which it takes for any reference too many.
+/// Decides as Linux, except for pins: Linux refuses pages with any extra reference.
 ///
 /// # Errors
 ///

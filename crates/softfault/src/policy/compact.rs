@@ -1,26 +1,26 @@
-//! Which block to empty, and when another attempt is not worth it.
+//! Decides which block to empty, and when to defer another attempt.
 //!
 //! Values and pure functions; the mechanism in `compact/` checks every frame before it moves it.
 
 use crate::setters::setters;
 
-/// What one compaction may cost. Whatever runs out first ends it.
+/// The budget of one compaction. The first limit that is reached ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CompactBudget {
-    /// Blocks that are partly used and are looked at.
+    /// Partly used blocks that are visited.
     pub nr_blocks: u64,
-    /// Frames whose descriptors are looked at.
+    /// Frames whose descriptors are read.
     pub nr_scanned: u64,
     /// Frames that are moved.
     pub nr_migrated: u64,
-    /// Mappings of an object, those of all spaces together, that may be gone through for a page
-    /// of it. Pages of objects with more stay where they are; with 0 those of all objects do.
+    /// Mappings of an object, in all spaces, that may be visited for one of its pages. Pages of objects
+    /// with more mappings do not move; with 0, no page of an object does.
     pub nr_mappings: u64,
     /// Whether private pages of spaces with subscribers move. These are told, and may sleep.
     pub moves_subscribed: bool,
-    /// Nanoseconds; looked at before each frame, and within the search for its
-    /// entries and for a frame to move it to.
+    /// Nanoseconds. Checked before each frame, and within the searches for its entries and for a
+    /// target frame.
     pub time_ns: u64,
 }
 
@@ -45,9 +45,9 @@ impl CompactBudget {
         moves_subscribed: false,
         time_ns: 1_000_000,
     };
-    /// For a daemon, between two looks at whether it should stop, and for a call that wants
-    /// a huge page. A guess. Where this many blocks were in vain the next attempt goes on
-    /// behind them, so that the cost of one does not grow with memory.
+    /// For one step of a daemon, and for a call that wants a huge page. A guess. After this many blocks
+    /// without success the next attempt continues with the blocks after them, so that the cost of one
+    /// attempt does not grow with memory.
     pub const BACKGROUND: CompactBudget = CompactBudget {
         nr_blocks: 512,
         nr_scanned: 65_536,
@@ -65,25 +65,24 @@ pub(crate) struct BlockSummary {
     pub nr_free: u64,
     /// Frames in use.
     pub nr_used: u64,
-    /// Of these, the ones that look as if they could be moved. Counting ends at
-    /// the first that does not.
+    /// Frames of these that look movable. Counting ends at the first one that does not.
     pub nr_movable: u64,
     /// Already tried without success.
     pub is_tried: bool,
 }
 
-/// What is asked: these blocks, this much left.
+/// The question: the candidates and the remaining budget.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactQuestion<'a> {
     /// Blocks with the most free frames that were found.
     pub blocks: &'a [BlockSummary],
-    /// Free frames in these blocks and others, at least; not more is known.
+    /// Known free frames, in these blocks and others. There may be more.
     pub nr_free: u64,
     /// Frames that may still be moved.
     pub nr_migrated: u64,
 }
 
-/// What to do.
+/// The answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CompactPlan {
     /// Empty this one of the blocks.
@@ -92,8 +91,8 @@ pub(crate) enum CompactPlan {
     GiveUp,
 }
 
-/// The block with the fewest frames to move, if all of them can be moved, there is
-/// room for them elsewhere, and so many may be.
+/// Chooses the block with the fewest frames to move, among those whose frames all look movable, have
+/// room elsewhere and are within the budget.
 pub(crate) fn cheapest(question: &CompactQuestion<'_>) -> CompactPlan {
     let is_worth = |block: &BlockSummary| {
         !block.is_tried
@@ -111,8 +110,7 @@ pub(crate) fn cheapest(question: &CompactQuestion<'_>) -> CompactPlan {
 /// Longest pause: 64 requests.
 const SHIFT_MAX: u64 = 6;
 
-/// How many requests to let pass after those that failed: twice as many each time.
-/// In one word.
+/// The number of requests to skip after failed ones: doubled with each failure. Fits one word.
 ///
 /// Source: the idea is Linux's `compact_defer_shift`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -132,7 +130,7 @@ impl Deferral {
     pub fn to_word(self) -> u64 {
         u64::from(self.nr_passed) | u64::from(self.shift) << 32
     }
-    /// One more request: whether it is to be tried, and what is known then.
+    /// Decides whether one more request is tried. Returns the new state, too.
     pub fn ask(self) -> (bool, Deferral) {
         let nr_passed = self.nr_passed.saturating_add(1);
         (u64::from(nr_passed) >= 1 << self.shift, Deferral { nr_passed, ..self })

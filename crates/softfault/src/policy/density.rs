@@ -1,10 +1,10 @@
 //! Write density: whether the programs on a CPU write all of each new page, or little.
 //!
-//! No measurement at boot can tell, and the best way of zeroing depends on it. So each CPU measures
+//! The best way of zeroing depends on it, and no measurement at boot can tell. So each CPU measures
 //! the time from one refill to the next, which is the cost of a batch: its zeroing, and the
-//! program's work on it. Now and then it has a batch zeroed for the other write density, and
-//! changes over if that was cheaper. Whatever else happens between two refills, a trap or the
-//! program's own work, happens with both.
+//! program's work on it. Now and then it zeroes a batch for the other write density, and switches if
+//! that was cheaper. Other costs between two refills, such as traps or the program's own work, are the
+//! same for both.
 //!
 //! This file only computes with times; the mechanism is in `clear/batch.rs`.
 
@@ -27,7 +27,7 @@ impl WriteDensity {
     }
 }
 
-/// What a CPU has learned; a value that fits a word. Dense is believed at first.
+/// The state of a CPU, which fits a word. `Dense` at first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Learned {
     /// Smoothed time per frame with each plan; 0 is not known.
@@ -55,15 +55,15 @@ impl Learned {
         self.density
     }
 
-    /// The write density for which the next batch is zeroed that is timed.
+    /// The write density for the next batch that is timed.
     pub(crate) fn next(self) -> WriteDensity {
         let [known, other] = [self.density, self.density.other()].map(|density| self.time[density as usize]);
         let is_trial = known != 0 && (other == 0 || self.since >= 1 << self.period_log2);
         if is_trial { self.density.other() } else { self.density }
     }
 
-    /// After a batch that was zeroed for `density`, and took so long per frame, the
-    /// program's work included.
+    /// Learns from a batch that was zeroed for `density`, and its time per frame, including the
+    /// program's work.
     pub(crate) fn after(mut self, density: WriteDensity, time: u64) -> Learned {
         let before = self.time[density as usize];
         let time = time.clamp(1, MOST_TIME);

@@ -1,10 +1,10 @@
-//! What to put into an empty entry of private anonymous memory.
+//! Decides what a fault maps at an empty entry of private anonymous memory.
 
 use crate::addr::{Access, Order};
 use crate::policy::huge::Orders;
 use crate::space::vma::VmaFlags;
 
-/// What a policy is told.
+/// The question to a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct FaultQuestion {
@@ -26,7 +26,7 @@ impl FaultQuestion {
     }
 }
 
-/// What it may answer.
+/// The answer of a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultPlan {
@@ -56,8 +56,8 @@ pub fn linux(question: &FaultQuestion) -> FaultPlan {
     }
 }
 
-/// A frame at the first touch, whatever it is: no second fault for memory that
-/// is read before it is written, a frame for each page that is only read.
+/// Maps a frame at the first access, also for a read. This saves the second fault of memory that is read
+/// before it is written, and costs a frame for each page that is only read.
 pub fn always_new(_: &FaultQuestion) -> FaultPlan {
     FaultPlan::NewFrame
 }

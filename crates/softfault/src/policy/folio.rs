@@ -1,4 +1,4 @@
-//! The order of a new folio of an object.
+//! Chooses the order of a new folio of an object.
 //!
 //! Values and pure functions. The mechanism claims each slot of the folio before it fills it, so an
 //! outdated answer only costs a turn.
@@ -102,9 +102,9 @@ pub(crate) fn around(index: u64, order: Order) -> Range<u64> {
     start..start + order.nr_pages()
 }
 
-/// The largest size whose pages are all missing and lie in the object. The least size may
-/// reach beyond its end. `None` while a page of the least size is there: at rest all of them
-/// are, or none (I45), so that somebody is about to put the others in or to take it out.
+/// Returns the largest order whose pages are all missing and inside the object. A folio of the least
+/// order may reach beyond its end. `None` if a page of the least folio is present: at rest all of its
+/// pages are, or none (I45), so another CPU is filling it in or removing it.
 pub(crate) fn largest(question: &FolioQuestion, is_empty: &mut dyn FnMut(Range<u64>) -> bool) -> Option<Order> {
     let FolioOrders { least, most } = question.orders;
     let mut found = least;

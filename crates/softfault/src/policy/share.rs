@@ -1,4 +1,4 @@
-//! How many CPUs share blocks when there are few blocks per CPU.
+//! Decides how many CPUs share blocks when there are few blocks per CPU.
 //!
 //! A block with a frame in use cannot become a huge page. If each CPU began blocks of its own, many
 //! CPUs would leave no whole block in a small memory, even with few frames in use.

@@ -1,5 +1,4 @@
-//! How much memory stays free: Linux's three watermarks, and how often a CPU looks whether
-//! memory is below one.
+//! Computes Linux's three watermarks, and how often a CPU checks whether memory is below one.
 //!
 //! Source: Linux, Documentation/admin-guide/sysctl/vm.rst, `min_free_kbytes` and
 //! `watermark_scale_factor`.

@@ -1,9 +1,9 @@
-//! By which instructions frames are zeroed.
+//! Chooses the instructions that zero frames.
 //!
-//! A CPU has several ways, and no order of them holds for all CPUs. A way that
-//! passes the caches costs less by itself, and more to a program that goes on to
-//! write whole pages. All here is reckoning; the instructions are in `mem/ways.rs`,
-//! the mechanism is in [`crate::clear`].
+//! A CPU has several ways, and the best one depends on the CPU. A way that passes
+//! the caches costs less by itself, but more for a program that then writes whole
+//! pages. This file only computes; the instructions are in `mem/ways.rs`, the
+//! mechanism is in [`crate::clear`].
 
 /// A way of filling frames with zeroes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -39,8 +39,8 @@ impl Zeroing {
         Zeroing::ALL.into_iter().find(|way| way.name() == name)
     }
 
-    /// Whether it leaves nothing in the caches. Such stores are ordered by nothing
-    /// but a fence of their own.
+    /// Whether it leaves nothing in the caches. Only a fence of their own orders such
+    /// stores.
     pub const fn passes_caches(self) -> bool {
         matches!(self, Zeroing::Streaming | Zeroing::Clzero)
     }

@@ -15,11 +15,11 @@ use crate::space::Vm;
 use crate::space::vma::ObjectId;
 
 impl<M: Machine> Vm<M> {
-    /// Brings a page back, if it is swapped out. It may be swapped out again when the caller looks.
+    /// Swaps a page in, if it is swapped out. It may be swapped out again before the caller reads it.
     ///
     /// # Errors
     ///
-    /// [`ObjectWriteError`]; the page is as it was.
+    /// [`ObjectWriteError`]; the page has not changed.
     pub(crate) fn object_bring(&self, id: ObjectId, page: u64) -> Result<(), ObjectWriteError> {
         let (pfn, held) = self.until_reclaimed(&mut || self.obtain_held(Fill::Shared))?;
         let begun = {

@@ -14,7 +14,7 @@ use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::Word;
 use core::ops::ControlFlow;
 
-/// Pages of VMAs that may be written and that show the object.
+/// Number of pages of VMAs that may be written and map the object.
 fn nr_writable_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId) -> u64 {
     let mut nr_pages = 0;
     for space in spaces {
@@ -28,7 +28,7 @@ fn nr_writable_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId)
     nr_pages
 }
 
-/// What a frame is to an object.
+/// The role of a frame in an object.
 enum Role {
     Header,
     Node,
@@ -36,10 +36,10 @@ enum Role {
 }
 
 impl<M: Machine> Vm<M> {
-    /// Every object is kept by exactly the VMAs and the handle that it counts, counts those
-    /// VMAs that may be written, and every frame of an object is where its descriptor says.
-    /// `counts` is used for frames that no entry may map: pages of VMAs of a header, 1 for a
-    /// node that was reached.
+    /// Checks that each object counts exactly its VMAs and its handle, and the pages of VMAs that may be
+    /// written, and that each frame of an object is where its descriptor says. For frames that no entry
+    /// may map, `counts` has other numbers: for a header the pages of its VMAs, for a node 1 if it was
+    /// reached.
     pub(crate) fn check_objects(&self, spaces: &[&AddressSpace<'_, M>], counts: &mut [u32]) -> Result<(), Broken> {
         for space in spaces {
             let _ = space.tree(&space.sole_writer()).for_each(AddressSpace::<M>::user_range(), &mut |vma| {
@@ -85,7 +85,8 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
-    /// I48: notes which slots of the swap area pages of objects name. None lies beyond the end.
+    /// I48: records the slots of the swap area that belong to pages of objects. No such page is beyond
+    /// the end.
     pub(crate) fn count_swapped_pages(&self, counts: &mut [u32]) -> Result<(), Broken> {
         for pfn in self.frames.numbers().filter(|pfn| matches!(self.object_part(*pfn), Some(Role::Header))) {
             let id = ObjectId(u64::from(pfn.0));
@@ -128,8 +129,8 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// Whether the slots that the head's descriptor names have its frames, and are not marked.
-    /// The first lies below the object's end.
+    /// Whether the slots in the head's descriptor have its frames and are not marked. The first one is
+    /// below the object's end.
     pub(crate) fn is_in_its_object(&self, head: Pfn) -> bool {
         let desc = self.frames.desc(head);
         let (header, order) = (Pfn(desc.owner.get() as u32), desc.state().order());

@@ -1,15 +1,15 @@
 //! Cuts a folio at the edge of a hole, or at the end of the object.
 //!
 //! ```text
-//! pinned, or no larger than the object's least,  stays whole; the pages that go are zeroed
+//! pinned, or no larger than the object's least,  stays whole; the discarded pages are zeroed
 //! or no frames for the descriptors of its tails
-//! else                                           the pages that stay become aligned folios of
-//!                                                their own, the others are freed
+//! otherwise                                      the remaining pages become aligned folios,
+//!                                                the others are freed
 //! ```
-//! Neither needs memory that is not free, but for the nodes of the tree that take the place of a folio of 2
-//! MiB. They are obtained before anything is barred (`cut_nodes.rs`); a folio for which there are none stays
-//! whole, too. All pages of the folio are marked as leaving, no entry maps one, and all sections that had read
-//! one of its words have ended. So nobody reads its head or its tails, and the pin count can only fall.
+//! Only the nodes that replace a folio of 2 MiB need memory. They are obtained before anything is marked
+//! (`cut_nodes.rs`); without them, the folio stays whole, too. All pages of the folio are marked as leaving, no
+//! entry maps one, and all sections that had read one of its words have ended. So nobody reads its head or its
+//! tails, and the pin count can only fall.
 //!
 //! Locks on entry: the object's `resize`, no section.
 
@@ -36,14 +36,14 @@ pub(super) struct Folio<'a> {
 }
 
 impl<M: Machine> Links<M> {
-    /// Takes those of its pages out of a folio that are among `pages`, which are some of them.
+    /// Removes those pages from a folio that are among `pages`, but not all of its pages.
     pub(super) fn cut(&self, folio: &Folio<'_>, pages: ObjectPages, nodes: &mut CutNodes<'_, M>) {
         let Folio { id, first, frame: PageFrame { pfn, order }, .. } = *folio;
         let all = first..first + order.nr_pages();
         let plan = Plan::new(&all, pages, self.object_orders(id).least());
         let Plan { goes, inner } = &plan;
-        // Who holds a pin stores anywhere in it. Where it has grown since nodes were counted, or
-        // there were none, it stays as well.
+        // The holder of a pin may store anywhere in the folio. It also stays whole if it was added after
+        // the nodes were counted, or if there were no frames for them.
         let stays = inner.is_empty() || nodes.nr() < plan.nr_nodes(&all, order);
         if stays || self.frames.desc(pfn).has_pins_now() || !self.has_descs(pfn, order) {
             self.zero_pages(folio, goes.clone());
@@ -72,7 +72,8 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Whether all frames of the folio have descriptors, or have them again: each part has a head.
+    /// Makes sure that all frames of the folio have descriptors, since each part needs a head. Returns
+    /// `false` if there are no frames for them.
     fn has_descs(&self, pfn: Pfn, order: Order) -> bool {
         let b = BlockId::of(pfn);
         if order < Order::PMD || !self.frames.lacks_tail_descs(b) {
@@ -81,7 +82,8 @@ impl<M: Machine> Links<M> {
         self.make_whole_if_free(pfn, order).is_ok()
     }
 
-    /// The word of a part, below a node that nobody sees yet; other nodes on the way are put in.
+    /// Returns the word of a part, below a node that is not published yet. Installs further nodes on the
+    /// way.
     fn slot_below(
         &self,
         mut node: Pfn,
@@ -111,8 +113,8 @@ impl<M: Machine> Links<M> {
         slot.put(frame.pfn, frame.order);
     }
 
-    /// Some pages of a folio that is no more are one of their own, as used as that was. No word
-    /// names it yet.
+    /// Makes some pages of a former folio a folio of their own, with the same age. No word refers to it
+    /// yet.
     pub(super) fn make_head_of_part(
         &self,
         folio: &Folio<'_>,
@@ -123,7 +125,7 @@ impl<M: Machine> Links<M> {
         self.make_head_at(folio, (first, order), pfn, old)
     }
 
-    /// The same in frames from `pfn` on, which are the caller's alone.
+    /// As [`make_head_of_part`](Self::make_head_of_part), in frames from `pfn` on, which the caller owns alone.
     pub(super) fn make_head_at(
         &self,
         folio: &Folio<'_>,

@@ -1,9 +1,9 @@
 //! Preallocated nodes of an object's tree, for folios that are about to be cut.
 //!
-//! A folio of 2 MiB is one word. The pages of it that stay become words of a node, which takes its
-//! place. So a discard first checks both ends of its range, and obtains the nodes before it marks
-//! any page. After that nothing can fail: a folio that was added meanwhile, or for which there were
-//! no frames, stays whole, and the discarded part of it is zeroed.
+//! A folio of 2 MiB is one word. When it is cut, a node replaces that word, with words for the
+//! remaining pages. So a discard first checks both ends of its range, and obtains the nodes before it
+//! marks any page. After that nothing can fail: a folio that was added meanwhile, or for which there
+//! were no frames, stays whole, and its discarded part is zeroed.
 //!
 //! The nodes count as used frames, not as held ones, until they are freed: a discard waits for others,
 //! so nobody may wait for it (I28).
@@ -23,7 +23,7 @@ use core::ops::Range;
 /// Two folios of two levels, each cut at one end.
 const NODES_MAX: usize = 4;
 
-/// What is not taken goes back.
+/// Nodes for the folios of one discard. Unused ones are freed on drop.
 pub(crate) struct CutNodes<'a, M: Machine> {
     links: &'a Links<M>,
     frames: [Pfn; NODES_MAX],
@@ -53,7 +53,7 @@ impl<M: Machine> Drop for CutNodes<'_, M> {
 }
 
 impl<M: Machine> Links<M> {
-    /// Nodes for the folios of which `pages` take a part.
+    /// Obtains nodes for the folios that `pages` overlaps in part.
     pub(crate) fn object_cut_nodes(&self, id: ObjectId, pages: ObjectPages) -> CutNodes<'_, M> {
         let mut nodes = CutNodes::none(self);
         let first = self.large_folio_at(id, pages.start).filter(|(all, _)| all.start < pages.start);
@@ -63,7 +63,7 @@ impl<M: Machine> Links<M> {
         let nr_of = |(all, order): (Range<u64>, Order)| Plan::new(&all, pages, least).nr_nodes(&all, order);
         let nr_wanted = [first, last].into_iter().flatten().map(nr_of).sum();
         while nodes.nr < nr_wanted {
-            // Some are of no use to a folio that needs more, and may be enough for the other.
+            // Too few nodes for one folio may be enough for the other.
             if self.obtain_node(id, &mut nodes).is_err() {
                 break;
             }
@@ -71,7 +71,8 @@ impl<M: Machine> Links<M> {
         nodes
     }
 
-    /// A node in place of a folio of that order, if that is one word. For who takes a part of it out.
+    /// Obtains the node that replaces a folio of that order, if it is one word. For the removal of a part
+    /// of it.
     pub(crate) fn object_node_for(&self, id: ObjectId, order: Order) -> Result<CutNodes<'_, M>, OutOfFrames> {
         let mut nodes = CutNodes::none(self);
         if level_of(order) > 0 {
@@ -80,7 +81,7 @@ impl<M: Machine> Links<M> {
         Ok(nodes)
     }
 
-    /// In use from now on.
+    /// Allocates a node. Its frame counts as used from now on.
     fn obtain_node(&self, id: ObjectId, nodes: &mut CutNodes<'_, M>) -> Result<(), OutOfFrames> {
         let (pfn, _held) = self.obtain_held(Fill::Fixed)?;
         self.frames.desc(pfn).assign(FrameKind::Meta, 0, id.0, MetaUse::ObjectNode as u64);
@@ -89,7 +90,7 @@ impl<M: Machine> Links<M> {
         Ok(())
     }
 
-    /// The pages of a folio that is one word, and its order.
+    /// Returns the pages of the folio around `page`, and its order, if it is one word.
     fn large_folio_at(&self, id: ObjectId, page: u64) -> Option<(Range<u64>, Order)> {
         let section = self.section();
         match self.object_slot(section.inside(), id, page).page() {

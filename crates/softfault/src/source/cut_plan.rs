@@ -1,5 +1,4 @@
-//! Plans what becomes of the pages of a folio of which some are removed. Arithmetic, no shared
-//! memory.
+//! Plans the cut of a folio of which some pages are removed. Arithmetic only: reads no shared memory.
 //!
 //! Locks on entry: none.
 
@@ -7,27 +6,27 @@ use super::slot::level_of;
 use crate::addr::{ObjectPages, Order};
 use core::ops::Range;
 
-/// What goes of a folio, and what of that leaves memory.
+/// The removed pages of a folio, and those of them that are freed.
 pub(super) struct Plan {
     pub(super) goes: Range<u64>,
-    /// Whole folios of the least size; empty if there is none. The rest of what goes is zeroed.
+    /// Whole folios of the least size, which are freed; may be empty. The other removed pages are zeroed.
     pub(super) inner: Range<u64>,
 }
 
 impl Plan {
-    /// For a folio of the pages `all`, of which some are among `pages`.
+    /// Plans the cut of a folio with the pages `all`, some of which are among `pages`.
     pub(super) fn new(all: &Range<u64>, pages: ObjectPages, least: Order) -> Plan {
         let goes = pages.start.max(all.start)..pages.end.min(all.end);
         let inner = round_up(goes.start, least)..round_down(goes.end, least);
         Plan { inner: if inner.is_empty() { goes.start..goes.start } else { inner }, goes }
     }
 
-    /// The folios that stay.
+    /// Returns the remaining folios.
     pub(super) fn parts(&self, all: &Range<u64>) -> impl Iterator<Item = (u64, Order)> + use<> {
         pieces(all.start..self.inner.start).chain(pieces(self.inner.end..all.end))
     }
 
-    /// Nodes that the parts which stay need in place of a folio of that order.
+    /// Number of nodes that the remaining parts need in place of a folio of that order.
     pub(super) fn nr_nodes(&self, all: &Range<u64>, order: Order) -> usize {
         if self.inner.is_empty() || level_of(order) == 0 {
             return 0;
@@ -51,7 +50,7 @@ fn round_down(page: u64, order: Order) -> u64 {
     page & !(order.nr_pages() - 1)
 }
 
-/// The largest aligned folios, of 2 MiB at most, that some pages are, in order.
+/// Divides pages into the largest aligned folios, of at most 2 MiB, in order.
 pub(super) fn pieces(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)> {
     core::iter::from_fn(move || {
         let nr = pages.end.checked_sub(pages.start).filter(|nr| *nr > 0)?;

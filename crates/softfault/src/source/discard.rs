@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! bar      the word of each page is marked as leaving
-//! ...      the caller: grace; moves that are under way; removal of every entry (`rmap/object.rs`)
-//! free     the words are emptied; a frame that nothing pins is freed, one that is
-//!          pinned is an orphan, which its last pin frees
+//! ...      the caller: grace; wait for moves in progress; removal of every entry (`rmap/object.rs`)
+//! free     the words are emptied; frames without pins are freed; a pinned frame
+//!          becomes an orphan, which its last pin frees
 //! ```
 //! A folio of several pages leaves as a whole. If only some of its pages are discarded, all are
 //! marked, and the folio is cut (`cut.rs`).
@@ -25,7 +25,7 @@ use crate::space::vma::ObjectId;
 use core::ops::{ControlFlow, Range};
 
 impl<M: Machine> Links<M> {
-    /// The first of these pages that is there.
+    /// Returns the first of these pages that is present, swapped out or poisoned.
     pub(crate) fn object_next_page(&self, id: ObjectId, pages: ObjectPages) -> Option<u64> {
         let mut found = None;
         let _ = self.for_each_page(id, pages, &mut |index, _| {
@@ -35,7 +35,8 @@ impl<M: Machine> Links<M> {
         found
     }
 
-    /// Whether a folio of 1 GiB may be around the page, now or later: not where a node is, which stays.
+    /// Whether a folio of 1 GiB may contain the page, now or later. Not if there is a node in its place,
+    /// since nodes stay.
     pub(crate) fn may_lie_in_large_folio(&self, id: ObjectId, page: u64) -> bool {
         let section = self.section();
         self.object_orders(id).most() > Order::PMD
@@ -45,9 +46,9 @@ impl<M: Machine> Links<M> {
             }
     }
 
-    /// Marks the pages that are there, and the others of their folios; gives these and all
-    /// between. Those that are swapped out are taken out at once. After the next grace period of all CPUs
-    /// nobody maps, reads or writes one of them anew.
+    /// Marks the present pages, and the other pages of their folios. Returns `pages`, extended by the
+    /// pages of folios that reach beyond it. Pages that are swapped out are removed at once. After the next
+    /// grace period of all CPUs nobody starts to map, read or write one of them.
     pub(crate) fn object_bar(&self, id: ObjectId, pages: ObjectPages) -> ObjectPages {
         let mut all = pages;
         let least = self.object_orders(id).least();
@@ -84,8 +85,8 @@ impl<M: Machine> Links<M> {
         all
     }
 
-    /// Waits until nobody moves one of these pages, which are barred: no move begins. A mover
-    /// waits for sections, shootdowns, `Busy` entries and subscribers.
+    /// Waits for moves of these pages, which are marked, so that no new move begins. A mover waits for
+    /// sections, shootdowns, `Busy` entries and subscribers.
     pub(crate) fn wait_for_moves(&self, id: ObjectId, pages: ObjectPages) {
         let _ = self.for_each_page(id, pages, &mut |_, slot| {
             while slot.is_moving() {
@@ -95,8 +96,7 @@ impl<M: Machine> Links<M> {
         });
     }
 
-    /// Whether an entry may map one of these pages. Exact for pages that are barred, after
-    /// the grace period.
+    /// Whether an entry may map one of these pages. Exact for marked pages, after the grace period.
     pub(crate) fn object_was_mapped(&self, id: ObjectId, pages: ObjectPages) -> bool {
         let was_mapped = |slot: PageSlot<'_>| match slot.page() {
             ObjectPage::Absent | ObjectPage::Filling | ObjectPage::Poisoned => false,
@@ -111,8 +111,8 @@ impl<M: Machine> Links<M> {
         walked.is_break()
     }
 
-    /// Takes out the pages that were barred: no entry maps them any more. Of `barred` those
-    /// that are not among `pages` stay (`cut.rs`).
+    /// Removes the marked pages, which no entry maps any more. Pages of `barred` that are not among
+    /// `pages` stay (`cut.rs`).
     pub(crate) fn object_free(
         &self,
         id: ObjectId,
@@ -159,13 +159,14 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// Zeroes bytes of one page, if it is there. Needs no lock: waits for a page that is
-    /// leaving, or on its way to the swap area or back. One that is there, swapped out, is cut
-    /// short where the bytes go on to its end.
+    /// Zeroes bytes of one page, if the object has it. Needs no lock: waits for a page that is leaving
+    /// or in transit. If the page is swapped out and the bytes extend to its end, only its number of
+    /// kept bytes is reduced.
     ///
     /// # Errors
     ///
-    /// The page is swapped out, and what is after the bytes stays: it has to be brought back first.
+    /// The page is swapped out and bytes after the range have to be kept. The caller has to swap it in
+    /// first.
     pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), IsAway> {
         if bytes.is_empty() {
             return Ok(());
@@ -198,6 +199,6 @@ impl<M: Machine> Links<M> {
     }
 }
 
-/// A page is in the swap area that has to be in memory.
+/// A page is swapped out and has to be swapped in first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IsAway;

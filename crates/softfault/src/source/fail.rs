@@ -20,14 +20,15 @@ use crate::machine::Machine;
 use crate::policy::folio::around;
 
 impl<M: Machine> Links<M> {
-    /// Whether a folio can lose a page. One that stayed beyond the end of its object, as it was
-    /// pinned, cannot: the pages that are there would be folios of their own.
+    /// Whether a folio can lose a page. A folio that reaches beyond the end of its object, since it was
+    /// pinned when the object shrank, cannot: its pages beyond the end would become folios.
     pub(crate) fn can_lose_a_page(&self, kept: &KeptObject<'_, M>, first: u64, order: Order) -> bool {
         let is_least = order == self.object_orders(kept.id).least();
         is_least || first + order.nr_pages() <= self.object_nr_pages(kept.id)
     }
 
-    /// The frame of page `bad` has failed; `head` is its folio's, and `first` that one's page.
+    /// Removes page `bad`, whose frame has failed, from the folio with that `head`. `first` is the folio's
+    /// first page.
     pub(crate) fn object_end_failed(&self, kept: &KeptObject<'_, M>, first: u64, head: PageFrame, bad: u64) {
         let least = self.object_orders(kept.id).least();
         let lost = around(bad, least);

@@ -1,14 +1,14 @@
-//! References to an object that is found from one of its frames, and moves of its pages.
+//! Takes references to an object that is found from one of its frames, and marks its pages as moving.
 //!
 //! ```text
 //! frame of a page ─▶ header: keeps ─▶ slots of its folio ─▶ marked as moving ─▶ other frames
 //! ```
-//! A frame names its object and holds no reference to it. A walk takes a reference of its own, and
-//! only if the count is not zero, as for families (I30):
+//! A frame's descriptor has the number of its object, but holds no reference. A walk takes a reference of
+//! its own, and only if the count is not zero, as for families (I30):
 //!
-//! 1. it enters a section and sets its CPU's bit as one that looks something up;
-//! 2. it reads the descriptor of the frame, and sees that the frame that is named is the header
-//!    of an object;
+//! 1. it enters a section and sets its CPU's bit of CPUs that look something up;
+//! 2. it reads the descriptor of the frame, and checks that the frame given there is the header of an
+//!    object;
 //! 3. it raises `keeps` by compare-and-swap, never from zero.
 //!
 //! VMAs and the handle hold one reference together. Dropping the last one frees the pages, unmarks
@@ -16,8 +16,8 @@
 //! neither the end of an object nor a walk waits for the other, and no page is moving when the tree
 //! is freed. The wait for lookups costs nothing if no CPU looks anything up.
 //!
-//! The descriptor of a page may be out of date when it is read. The slot decides: unless it names
-//! the frame, there is no move.
+//! The descriptor of a page may be out of date when it is read. The slot decides: unless it has the
+//! frame, there is no move.
 //!
 //! Locks on entry: none, no section.
 
@@ -31,7 +31,7 @@ use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 
-/// A walk's reference: the object stays until this is dropped. With the last one it ends.
+/// A walk's reference to an object. Dropping the last reference ends the object.
 pub(crate) struct KeptObject<'vm, M: Machine> {
     links: &'vm Links<M>,
     pub(crate) id: ObjectId,
@@ -50,7 +50,8 @@ impl<M: Machine> Drop for KeptObject<'_, M> {
 }
 
 impl<M: Machine> Links<M> {
-    /// A reference to the object that a page's frame names, or the head of a folio, and the number of the page.
+    /// Takes a reference to the object of a page's frame, or of a folio's head. Returns the number of the page,
+    /// too.
     pub(crate) fn object_of(&self, pfn: Pfn) -> Option<(KeptObject<'_, M>, u64)> {
         let lookup = &self.lookup_section();
         let desc = self.frames.find_desc(lookup.inside(), pfn)?;
@@ -68,14 +69,14 @@ impl<M: Machine> Links<M> {
         self.is_header(lookup, frame, MetaUse::Object)
     }
 
-    /// One more reference, if there is one. In the section in which the frame was seen to be
-    /// the header of an object.
+    /// Takes a reference, unless the count is zero. Called in the section in which the frame was seen to
+    /// be the header of an object.
     fn object_keep(&self, lookup: &LookupSection<'_>, id: ObjectId) -> Option<KeptObject<'_, M>> {
         let (header, keeps) = (Pfn(id.0 as u32), &self.object(id).keeps);
         self.raise_from_one(lookup, header, MetaUse::Object, keeps).then(|| KeptObject { links: self, id })
     }
 
-    /// One more reference, in a section in which something keeps the object: a VMA, a handle.
+    /// Takes a reference, in a section in which a VMA or a handle keeps the object.
     pub(super) fn object_keep_found(&self, inside: InSection<'_>, id: ObjectId) -> KeptObject<'_, M> {
         self.assert_inside(inside);
         let before = self.object(id).keeps.fetch_add(1, Ordering::AcqRel);
@@ -84,15 +85,16 @@ impl<M: Machine> Links<M> {
     }
 
     /// Marks all pages of a folio as moving, `page` the first, if their slots have these frames. After
-    /// the next grace period of all CPUs nobody maps, reads or writes one of them anew. Whether they
-    /// are marked now; the caller ends it.
+    /// the next grace period of all CPUs nobody starts to map, read or write one of them. Returns whether
+    /// they are marked; then the caller has to end the move.
     pub(crate) fn object_begin_move(&self, kept: &KeptObject<'_, M>, page: u64, from: PageFrame) -> bool {
-        // What the descriptor says of the page may be out of date.
+        // The page number in the descriptor may be out of date.
         page.is_multiple_of(from.order.nr_pages())
             && self.with_slot(kept, page, |slot| slot.begin_to_move(from)).unwrap_or(false)
     }
 
-    /// Gives the pages of a folio their frames. The caller has marked them, and no entry maps one.
+    /// Ends a move: stores the frames of the pages of a folio. The caller has marked the pages, and no
+    /// entry maps one.
     pub(crate) fn object_end_move(&self, kept: &KeptObject<'_, M>, page: u64, to: PageFrame) {
         let ended = self.with_slot(kept, page, |slot| slot.end_move(to));
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");

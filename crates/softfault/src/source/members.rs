@@ -1,4 +1,4 @@
-//! The members of an object, which say who maps it, in shards.
+//! The members of an object, that is, its mappings, in shards.
 //!
 //! ```text
 //! object ─▶ shard: lock, tree of members ordered by page
@@ -29,7 +29,7 @@ use crate::space::vma::ObjectId;
 use crate::sync::{Ordering, Word};
 use treap::ByPage;
 
-/// Shards of an object: a line each, in the object's frame.
+/// Number of shards of an object. Each has a cache line in the object's frame.
 pub(crate) const NR_SHARDS: usize = 16;
 
 /// Some of an object's members.
@@ -41,7 +41,7 @@ pub(crate) struct Shard {
     pad: [Word; 6],
 }
 
-/// How far a walk over an object's members is.
+/// The position of a walk over an object's members.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MembersCursor {
     shard: usize,
@@ -70,7 +70,7 @@ impl<M: Machine> Links<M> {
         self.in_shard(shard).insert(id);
     }
 
-    /// From now on it shows these pages, too.
+    /// Extends the pages of a member.
     pub(crate) fn widen_member(&self, id: MemberId, pages: ObjectPages) {
         let member = id.data(&self.machine);
         let shard = self.shard_of(member);
@@ -80,7 +80,7 @@ impl<M: Machine> Links<M> {
         self.in_shard(shard).changed(id);
     }
 
-    /// No entry of it is left. The object is still there.
+    /// Removes a member, which has no entry left. The caller keeps the object.
     pub(crate) fn leave_object(&self, id: MemberId) {
         let member = id.data(&self.machine);
         self.object(ObjectId(member.object.get())).nr_members.fetch_sub(1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ impl<M: Machine> Links<M> {
         self.in_shard(shard).remove(id);
     }
 
-    /// Whether the trees of the object are. At rest.
+    /// Whether the trees of the object are in order. At rest.
     pub(crate) fn are_members_sound(&self, object: ObjectId) -> bool {
         self.object(object).shards.iter().all(|shard| self.in_shard(shard).is_sound())
     }
@@ -100,8 +100,8 @@ impl<M: Machine> Links<M> {
         self.in_shard(self.shard_of(member)).member_at((member.joined_at.get(), id)) == Some(id)
     }
 
-    /// The next member that shows any of these pages. `visit` is called with it under the
-    /// lock of its shard: the space is there until then.
+    /// Finds the next member that maps any of these pages, and calls `visit` with it under the lock of
+    /// its shard: until the lock is dropped, the space cannot end.
     pub(crate) fn next_member<T>(
         &self,
         object: ObjectId,
@@ -111,7 +111,7 @@ impl<M: Machine> Links<M> {
     ) -> Option<T> {
         let shards = &self.object(object).shards;
         while let Some(shard) = shards.get(at.shard) {
-            // Whoever joined before the grace period that the caller waited for is seen.
+            // Members that joined before the caller's grace period are found.
             if shard.root.load(Ordering::Acquire) != 0 {
                 let _lock = Spin::lock(&shard.lock, &self.machine);
                 let tree = self.in_shard(shard);

@@ -1,4 +1,4 @@
-//! The pages that an object has, in order.
+//! Iterates over the pages of an object, in order.
 //!
 //! Locks on entry: none, no section.
 
@@ -14,11 +14,11 @@ use crate::sync::{Ordering, Word};
 use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
-    /// Calls `f` with the number and the slot of each page that is there, or is being put in, in order,
-    /// until it breaks off; of a folio that is one word only of the first page among these
-    /// ([`PageSlot::nr_pages`]). What comes and goes meanwhile may be left out. An empty
-    /// word of an upper node skips its whole span. Answers other CPUs: not in a
-    /// section.
+    /// Calls `f` with the number and the slot of each page that is present, swapped out or being filled in,
+    /// in order, until it breaks off. For a folio that is one word, `f` is called for the first page in
+    /// the range only ([`PageSlot::nr_pages`]). Pages that are added or removed meanwhile may be missed.
+    /// An empty word of an upper node skips its whole span. Answers other CPUs, so it must not be called
+    /// in a section.
     pub(crate) fn for_each_page(
         &self,
         id: ObjectId,
@@ -32,8 +32,7 @@ impl<M: Machine> Links<M> {
         }
     }
 
-    /// The node, its level, of which 0 has pages, and the number of the first page
-    /// below it.
+    /// The node, its level (0 has words of pages), and the number of the first page below it.
     fn walk_node(
         &self,
         (node, level, base): (Pfn, u32, u64),
@@ -50,7 +49,7 @@ impl<M: Machine> Links<M> {
             let (word, at) = (words[i as usize].load(Ordering::Acquire), base + (i << shift));
             let page = at.max(pages.start);
             match Below::of(word) {
-                // The range may be empty: it ends where it begins, within a folio.
+                // The range may be empty, and begin and end within a folio.
                 _ if word == 0 || page >= pages.end => {}
                 Below::Node(below) if level > 0 => self.walk_node((below, level - 1, at), pages, pace, f)?,
                 _ => f(page, PageSlot::new(words, level, page))?,

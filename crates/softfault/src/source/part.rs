@@ -1,16 +1,16 @@
-//! A part of a folio leaves its frames, and the rest of the folio stays where it is.
+//! Removes a part of a folio from its frames; the rest of the folio stays in place.
 //!
 //! ```text
 //! the part     other frames, or none: its memory failed (`fail.rs`)
 //! the others   aligned folios where they are
 //! ```
-//! Nothing is copied here, and no memory is needed but a node for a folio of 2 MiB, whose one word cannot say so much.
-//! All words of the folio are marked as moving, no entry maps a page of it, and all sections have ended that had read one
-//! of the words. Pins are final, and there is none.
+//! Nothing is copied here. The only memory needed is the node that replaces the one word of a folio of 2 MiB. All words
+//! of the folio are marked as moving, no entry maps a page of it, and all sections that had read one of the words have
+//! ended. The pin count is final and zero.
 //!
-//! The words are ended from the highest down, as those of a move: a remover that goes upwards finds
-//! the old size, and marks all pages of it, or finds the new sizes from there on. A node comes under `resize`: no remover
-//! is there.
+//! The words are written from the highest down, as those of a move: a remover that goes upwards finds
+//! the old size and marks all of its pages, or finds the new sizes from there on. A node is installed under `resize`, so
+//! no remover is running then.
 //!
 //! Locks on entry: none, no section; of a folio that is one word the object's `resize`.
 
@@ -25,10 +25,10 @@ use crate::links::Links;
 use crate::machine::Machine;
 use crate::mem;
 
-/// Parts of a folio that has lost one: two of each size at most, and what is lost.
+/// Most parts of a folio that loses one: two of each size, and the lost part.
 const PARTS_MAX: usize = 2 * Order::PMD.0 as usize + 1;
 
-/// 2^order aligned pages of a folio, and the frames that they have from now on.
+/// 2^order aligned pages of a folio, and their new frames.
 #[derive(Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) page: u64,
@@ -36,20 +36,20 @@ pub(crate) struct Part {
     pub(crate) to: Goes,
 }
 
-/// Where a part of a folio goes.
+/// The new place of a part of a folio.
 #[derive(Clone, Copy)]
 pub(crate) enum Goes {
-    /// Its content is in the frames from this one on, which are the caller's alone.
+    /// The frames from this one on, which the caller owns alone and which have its content.
     To(Pfn),
-    /// The memory of this frame failed, which is out of use from now on.
+    /// None: the memory of this frame failed. It is out of use from now on.
     Failed(Pfn),
 }
 
-/// Some pages, and the frames that they have now, or that their memory failed.
+/// Some pages and their new frames, or that their memory failed.
 type Ended = ((u64, Order), Option<PageFrame>);
 
 impl<M: Machine> Links<M> {
-    /// The folio, whose first page is `first`, loses the part.
+    /// Removes the part from the folio, whose first page is `first`.
     pub(crate) fn object_end_part(
         &self,
         kept: &KeptObject<'_, M>,
@@ -73,7 +73,7 @@ impl<M: Machine> Links<M> {
         debug_assert!(ended.is_some(), "I22: nodes stay as long as their object");
     }
 
-    /// The heads of all parts, which no word names yet; the folio is no more.
+    /// Makes the heads of all parts. No word refers to them yet, and the old folio has ended.
     fn make_heads(&self, folio: &Folio<'_>, lost: Part) -> [Option<Ended>; PARTS_MAX] {
         let old = self.frames.desc(folio.frame.pfn).state();
         self.end_folio(folio.frame.pfn, folio.frame.order);
@@ -98,7 +98,7 @@ impl<M: Machine> Links<M> {
         parts
     }
 
-    /// Nobody sees the node yet.
+    /// Writes the words of the parts into a node that is not published yet.
     fn end_in_node(&self, parts: &[Option<Ended>], any: PageSlot<'_>) {
         for ((page, order), frame) in parts.iter().flatten() {
             if let Some(frame) = frame {

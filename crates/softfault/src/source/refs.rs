@@ -1,4 +1,4 @@
-//! References to an object, by VMAs, the handle and walks, and its end.
+//! Counts references to an object, by VMAs, the handle and walks, and frees it with the last one.
 //!
 //! Locks on entry: none. Called outside sections if the object may end.
 
@@ -14,7 +14,7 @@ use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::{Ordering, Word};
 
 impl<M: Machine> Links<M> {
-    /// `nr_pages` more pages of such a VMA map its object.
+    /// Adds references of `nr_pages` pages of such a VMA to its object.
     pub(crate) fn object_get(&self, vma: &Vma, nr_pages: u64) {
         if vma.object == ObjectId::NONE {
             return;
@@ -26,8 +26,9 @@ impl<M: Machine> Links<M> {
         data.refs.fetch_add(nr_pages, Ordering::Relaxed);
     }
 
-    /// `nr_pages` fewer of such a VMA, after a wait as for [`object_drop`](Self::object_drop).
-    /// There is no translation of the pages any more: a reader of a count of 0 sees every store.
+    /// Drops references of `nr_pages` pages of such a VMA, after a wait as for
+    /// [`object_drop`](Self::object_drop). No translation of the pages is left, so a reader of a count
+    /// of 0 sees every store.
     pub(crate) fn object_put(&self, vma: &Vma, nr_pages: u64) {
         if vma.object == ObjectId::NONE || nr_pages == 0 {
             return;
@@ -39,17 +40,17 @@ impl<M: Machine> Links<M> {
         self.object_drop(vma.object, nr_pages);
     }
 
-    /// Drops references of VMAs, or the handle's; the last one frees the object, unless a walk
-    /// keeps it, which does so then. The caller has waited since the VMAs went, so no section
-    /// can still be looking. Outside sections: the end of a large object answers other CPUs.
+    /// Drops references of VMAs, or that of the handle. The last one frees the object, unless a walk
+    /// holds a reference and frees it later. The caller has waited since the VMAs were removed, so no
+    /// section uses the object. Called outside sections: the end of a large object answers other CPUs.
     pub(crate) fn object_drop(&self, id: ObjectId, nr_pages: u64) {
         if self.object(id).refs.fetch_sub(nr_pages, Ordering::AcqRel) == nr_pages {
             self.object_unkeep(id);
         }
     }
 
-    /// Frees the pages, and the nodes of the tree. Nobody can name the object any more, but for
-    /// lookups that find out that it has ended.
+    /// Frees the pages and the nodes of the tree. Only lookups can still find the object, and they see
+    /// that it has ended.
     pub(super) fn free_pages(&self, id: ObjectId) {
         let top = Top::of(self.object(id));
         if let Some(node) = top.node() {
@@ -69,7 +70,7 @@ impl<M: Machine> Links<M> {
         self.give_back(node, Fill::Raw);
     }
 
-    /// A folio goes with its first page.
+    /// Frees a folio when its first page is visited.
     fn free_page(&self, slot: PageSlot<'_>) {
         let frame = match slot.page() {
             ObjectPage::Absent | ObjectPage::Poisoned => return,
@@ -77,13 +78,13 @@ impl<M: Machine> Links<M> {
             ObjectPage::Swapped(swapped) => return self.swap_drop(swapped.slot),
             other => return debug_assert!(false, "I22: nobody fills, moves or removes it, {other:?}"),
         };
-        // Else the last pin frees it (I23).
+        // Otherwise the last pin frees it (I23).
         if frame.head() == frame.pfn && self.frames.desc(frame.pfn).orphan() {
             self.give_back_page(frame.pfn);
         }
     }
 
-    /// One reference less; with the last one the object ends.
+    /// Drops one reference. The last one ends the object.
     pub(super) fn object_unkeep(&self, id: ObjectId) {
         // Release: what was done to the object comes before its end.
         let before = self.object(id).keeps.fetch_sub(1, Ordering::AcqRel);

@@ -46,8 +46,8 @@ const ORDER_MASK: u64 = 31;
 const POISONED: u64 = 1 << 59;
 /// A page is being filled in, by a CPU that does not wait.
 const FILLING: u64 = 1 << 60;
-/// The page is leaving the object. The slot has its frame until no entry maps it. From now on
-/// nobody maps, reads or writes it. Set and cleared under `resize`.
+/// The page is leaving the object. The slot has its frame until no entry maps it. Nobody starts to map,
+/// read or write it. Set and cleared under `resize`.
 const LEAVING: u64 = 1 << 63;
 /// The page is moving to another frame. Set only if neither flag is set, and cleared by the CPU
 /// that set it.
@@ -79,7 +79,7 @@ impl PageFrame {
     }
 }
 
-/// What the word of a page says.
+/// The state of a page, decoded from its word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ObjectPage {
     Absent,
@@ -89,7 +89,7 @@ pub(crate) enum ObjectPage {
     Filling,
     /// Its frame, which stays the page's until the section ends.
     Frame(PageFrame),
-    /// The object is about to lose it, or its frame. Wait with nothing held, and start over.
+    /// The page is leaving the object, or moving. Wait with nothing held, and start over.
     Leaving(PageFrame),
     /// It is in the swap area. A fault swaps it in.
     Swapped(Swapped),
@@ -116,7 +116,7 @@ pub(super) fn level_of(order: Order) -> u32 {
     u32::from(order.0) / INDEX_BITS
 }
 
-/// What a word above level 0 says of the pages below it.
+/// The state of a word above level 0.
 pub(super) enum Below {
     Nothing,
     Node(Pfn),
@@ -146,7 +146,7 @@ pub(crate) struct PageSlot<'a> {
 }
 
 impl<'a> PageSlot<'a> {
-    /// Of page `index` in a node of that level.
+    /// The word of page `index` in a node of that level.
     #[inline(always)]
     pub(super) fn new(node: &'a [Word; 512], level: u32, index: u64) -> PageSlot<'a> {
         let shift = INDEX_BITS * level;
@@ -158,7 +158,7 @@ impl<'a> PageSlot<'a> {
         &self.node[self.i]
     }
 
-    /// The pages from this one on for which its word stands.
+    /// Number of pages from this one on that its word stands for.
     pub(crate) fn nr_pages(self) -> u64 {
         (1 << (INDEX_BITS * self.level)) - self.sub_page
     }
@@ -173,7 +173,7 @@ impl<'a> PageSlot<'a> {
         &self.node[first..first + nr]
     }
 
-    /// Its frame, where the word names `head`: above level 0 that is the folio's first.
+    /// Returns its frame, given the frame in the word: above level 0 that is the folio's first.
     #[inline(always)]
     fn frame_of(self, head: PageFrame) -> PageFrame {
         PageFrame { pfn: Pfn(head.pfn.0 + self.sub_page as u32), ..head }
@@ -186,7 +186,7 @@ impl<'a> PageSlot<'a> {
             None if word & FILLING != 0 => ObjectPage::Filling,
             None if word & POISONED != 0 => ObjectPage::Poisoned,
             None => ObjectPage::Absent,
-            // A node has come in the place of what the caller saw: look again.
+            // A node has replaced the folio that the caller saw: start over.
             Some(frame) if self.level > 0 && frame.order == Order::BASE => ObjectPage::Filling,
             Some(head) if word & (LEAVING | MOVING | SWAPPED | TRANSIT) == 0 => ObjectPage::Frame(self.frame_of(head)),
             Some(_) if word & SWAPPED != 0 => ObjectPage::Swapped(Swapped::of_word(word)),
@@ -195,15 +195,15 @@ impl<'a> PageSlot<'a> {
         }
     }
 
-    /// Whether some pages of its node, which is of level 0, are missing, as far as a look goes. Its
-    /// own number is `index`.
+    /// Whether some pages of its node, which is of level 0, are missing. Advisory. The page's number is
+    /// `index`.
     pub(super) fn are_missing(self, index: u64, pages: Range<u64>) -> bool {
         let first = index - self.i as u64;
         let words = &self.node[(pages.start - first) as usize..(pages.end - first) as usize];
         words.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
-    /// Puts a page of one frame in.
+    /// Fills in a page of one frame.
     pub(super) fn fill(self, pfn: Pfn) -> Result<(), LostFill> {
         let frame = PageFrame { pfn, order: Order::BASE };
         let done = self.word().compare_exchange(0, frame.to_word(), Ordering::AcqRel, Ordering::Acquire);
@@ -223,7 +223,7 @@ impl<'a> PageSlot<'a> {
         Ok(())
     }
 
-    /// Puts a folio into the places that the caller has claimed, or that nobody sees.
+    /// Fills a folio into places that the caller has claimed, or that are not published yet.
     pub(super) fn put(self, first: Pfn, order: Order) {
         for (i, word) in self.group(order).iter().enumerate() {
             let frame = PageFrame { pfn: first, order };
@@ -231,9 +231,9 @@ impl<'a> PageSlot<'a> {
         }
     }
 
-    /// Marks all pages of the folio as leaving. One at a time does this. Waits for who is
-    /// putting it in. Somebody may be moving the page: see [`is_moving`](Self::is_moving).
-    /// `false` if it is a single page that is swapped out by now.
+    /// Marks all pages of the folio as leaving. Only one CPU at a time does this for an object. Waits
+    /// while the folio is being filled in. The page may be moving: see [`is_moving`](Self::is_moving).
+    /// Returns `false` if it is a single page that has been swapped out.
     pub(super) fn begin_to_leave<M: Machine>(self, order: Order, machine: &M) -> bool {
         for word in self.group(order) {
             loop {
@@ -256,7 +256,7 @@ impl<'a> PageSlot<'a> {
         self.group(order).iter().for_each(|word| word.store(0, Ordering::Release));
     }
 
-    /// That of another page in the same node.
+    /// The word of another page in the same node.
     pub(super) fn beside(self, index: u64) -> PageSlot<'a> {
         PageSlot::new(self.node, self.level, index)
     }
@@ -272,20 +272,19 @@ impl<'a> PageSlot<'a> {
         self.word().store(OptPfn::some(node).to_word(), Ordering::Release);
     }
 
-    /// Whether the object is about to lose the page.
+    /// Whether the page is leaving the object.
     pub(super) fn is_leaving(self) -> bool {
         self.word().load(Ordering::Acquire) & LEAVING != 0
     }
 
-    /// Whether the page is being moved. Once it is not, and was marked as leaving before, it has
-    /// its last frame.
+    /// Whether the page is being moved. A page that is leaving and not moving keeps its frame until it
+    /// is removed.
     pub(super) fn is_moving(self) -> bool {
         self.word().load(Ordering::Acquire) & MOVING != 0
     }
 
-    /// Marks all pages of the folio with that head as moving, if these are their frames, and nobody
-    /// else does anything to one of them; all or none. The lowest first, so that one of two movers
-    /// gives up at once.
+    /// Marks all pages of the folio with that head as moving, or none: only if they have these frames and
+    /// no other mark. The lowest comes first, so that one of two movers gives up at once.
     pub(super) fn begin_to_move(self, head: PageFrame) -> bool {
         if self.level != level_of(head.order) {
             return false;
@@ -301,33 +300,33 @@ impl<'a> PageSlot<'a> {
         true
     }
 
-    /// Ends a move: gives the pages that the caller has marked their frames, the old ones or new
-    /// ones. A page that is marked as leaving keeps that mark.
+    /// Ends a move: stores the old or new frames of the pages that the caller has marked. A page that is
+    /// marked as leaving keeps that mark.
     pub(super) fn end_move(self, head: PageFrame) {
         end_moves(self.group(head.order), head);
     }
 
-    /// The pages around it, which the caller has marked, have lost their frames: their memory failed.
+    /// Marks the pages around it, which the caller has marked as moving, as POISONED: they have no frame.
     pub(super) fn end_poisoned(self, order: Order) {
         self.group(order).iter().rev().for_each(|word| end_with(word, |_| POISONED));
     }
 
-    /// The page, whose memory had failed, is missing from now on. Nobody but who discards changes
-    /// such a word; it was marked as leaving if it failed between a look at it and the mark.
+    /// Removes a page whose memory had failed. Only a discard changes such a word. It may also be marked
+    /// as leaving, if it failed just before the discard marked it.
     pub(super) fn heal(self) {
         debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
         self.word().store(0, Ordering::Release);
     }
 
-    /// The page, whose memory had failed, stays as it is, though it may be marked as leaving.
+    /// Keeps a page whose memory had failed, and removes the mark of leaving that it may have.
     pub(super) fn stay_poisoned(self) {
         debug_assert_eq!(self.word().load(Ordering::Relaxed) & !LEAVING, POISONED);
         self.word().fetch_and(!LEAVING, Ordering::Release);
     }
 }
 
-/// The pages from the folio's first one on, the lowest last: who finds that one without a mark, and
-/// goes on upwards, finds all without.
+/// Writes the words of the folio, the lowest last: a reader that finds the lowest without a mark and goes
+/// upwards finds all of them without.
 fn end_moves(words: &[Word], head: PageFrame) {
     for (i, word) in words.iter().enumerate().rev() {
         let to = head.next(i).to_word();

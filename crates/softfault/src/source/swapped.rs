@@ -12,7 +12,7 @@ use crate::addr::{OptPfn, PAGE_SIZE, Pfn, SwapSlot};
 
 /// The page is in the swap area.
 pub(super) const SWAPPED: u64 = 1 << 62;
-/// It is on its way there or back.
+/// The page is in transit, to the swap area or back.
 pub(super) const TRANSIT: u64 = 1 << 58;
 const KEPT_SHIFT: u32 = 40;
 const KEPT_MASK: u64 = (1 << 13) - 1;
@@ -22,7 +22,7 @@ const NUMBER_MASK: u64 = (1 << 33) - 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Swapped {
     pub(crate) slot: SwapSlot,
-    /// Of its bytes so many are as they were written; the others are zero when it comes back.
+    /// Number of bytes that are kept. The others are zeroed when the page is swapped in.
     pub(crate) nr_kept: u64,
 }
 
@@ -35,7 +35,7 @@ impl Swapped {
         (u64::from(self.slot.0) + 1) | self.nr_kept << KEPT_SHIFT | SWAPPED
     }
 
-    /// The word while the page is on its way from or to the slot.
+    /// The word while the page is in transit from or to the slot.
     pub(super) fn in_transit(self, pfn: Pfn) -> u64 {
         OptPfn::some(pfn).to_word() | self.nr_kept << KEPT_SHIFT | TRANSIT
     }

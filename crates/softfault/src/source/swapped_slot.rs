@@ -2,9 +2,9 @@
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
-//! | in transit | who swaps out, for whom the page is kept | MOVING, without LEAVING |
-//! | in transit | who wants the page, in a section, with a frame | swapped |
-//! | swapped, or a frame | whoever has put it in transit | in transit |
+//! | in transit | the CPU that swaps it out and has marked it | MOVING, without LEAVING |
+//! | in transit | a CPU that needs the page, in a section, with a frame | swapped |
+//! | swapped, or a frame | the CPU that put it in transit | in transit |
 //! | fewer bytes kept | a new size, under `resize` | swapped |
 //! | nothing | `discard`, under `resize` | either |
 //!
@@ -25,13 +25,13 @@ use crate::addr::{Order, Pfn, SwapSlot};
 use crate::frame::Io;
 use crate::sync::Ordering;
 
-/// What `discard` has found of a page that may be swapped out.
+/// The result of removing a page that may be swapped out.
 pub(super) enum Dropped {
-    /// The slot's one entry is the caller's.
+    /// The caller owns the slot's one entry.
     Slot(SwapSlot),
-    /// Whoever has put the page in transit drops everything.
+    /// The CPU that put the page in transit frees frame and slot.
     InTransit,
-    /// It is something else.
+    /// It is neither swapped out nor in transit.
     NotAway,
 }
 
@@ -44,34 +44,35 @@ impl PageSlot<'_> {
         self.word().compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The caller reads the page into a frame that is its alone, with a descriptor that says so.
+    /// Begins to swap in: puts the page in transit. The caller owns the frame alone and has set its
+    /// descriptor.
     pub(super) fn begin_read(self, from: Swapped, pfn: Pfn) -> Result<(), LostFill> {
         if self.change(from.to_word(), from.in_transit(pfn)) { Ok(()) } else { Err(LostFill) }
     }
 
-    /// The end of that; `false` if the page was taken out of the object meanwhile.
+    /// Ends a swap-in. Returns `false` if the page was removed from the object meanwhile.
     pub(super) fn end_read(self, from: Swapped, pfn: Pfn, io: Io) -> bool {
         self.change(from.in_transit(pfn), if io == Io::Done { frame_word(pfn) } else { from.to_word() })
     }
 
-    /// The caller, who has marked the page as moving, writes it to a slot. `false` if it is about to
-    /// leave the object: then nothing has changed.
+    /// Begins to swap out: puts the page in transit. The caller has marked it as moving. Returns `false`
+    /// if the page is leaving the object; then nothing has changed.
     pub(super) fn begin_write(self, pfn: Pfn, to: Swapped) -> bool {
         self.change(frame_word(pfn) | MOVING, to.in_transit(pfn))
     }
 
-    /// The end of that, as for a read.
+    /// Ends a swap-out. Returns `false` if the page was removed from the object meanwhile.
     pub(super) fn end_write(self, to: Swapped, pfn: Pfn, io: Io) -> bool {
         self.change(to.in_transit(pfn), if io == Io::Done { to.to_word() } else { frame_word(pfn) })
     }
 
-    /// The bytes from `nr_kept` on are zero. `false` if the page is not what it was.
+    /// Reduces the number of kept bytes to at most `nr_kept`. Returns `false` if the word has changed.
     pub(super) fn keep_at_most(self, seen: Swapped, nr_kept: u64) -> bool {
         let less = Swapped { nr_kept: seen.nr_kept.min(nr_kept), ..seen };
         less == seen || self.change(seen.to_word(), less.to_word())
     }
 
-    /// Takes the page out of the object if it is swapped out.
+    /// Removes the page from the object if it is swapped out or in transit.
     pub(super) fn drop_away(self) -> Dropped {
         loop {
             let seen = self.word().load(Ordering::Acquire);

@@ -10,8 +10,8 @@ use crate::space::vma::ObjectId;
 use core::ops::ControlFlow;
 
 impl<M: Machine> Links<M> {
-    /// The pages, which were barred and are not moving, stay. Calls `f` with the head of the folio that
-    /// they are, if they are one of whole blocks: no entry maps it, and nobody else changes it.
+    /// Unmarks pages that were marked as leaving and are not moving. If they are one folio of whole blocks,
+    /// calls `f` with its head first: no entry maps the folio, and nobody else changes it.
     pub(crate) fn object_unbar<T>(&self, id: ObjectId, pages: ObjectPages, f: &dyn Fn(PageFrame) -> T) -> Option<T> {
         let mut result = None;
         let _ = self.for_each_page(id, pages, &mut |index, slot| {

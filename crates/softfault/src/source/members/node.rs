@@ -2,9 +2,9 @@
 //!
 //! Page `i` of the object lies at the virtual page `i + displacement` of the space.
 //!
-//! Locks: the links, `first`, `end` and what they make of subtrees are guarded by the lock of
-//! the shard or, for the space's own tree, by the space's writer lock. The identity never
-//! changes while the member is in a tree.
+//! Locks: the links, `first`, `end` and the spans of subtrees are guarded by the lock of the shard or,
+//! for the space's own tree, by the space's writer lock. The identity never changes while the member is
+//! in a tree.
 
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::hash::mix;
@@ -57,7 +57,7 @@ pub(crate) struct MemberData {
     pub(crate) displacement: Word,
     /// `first` when the member joined: the order in the shard.
     pub(crate) joined_at: Word,
-    /// Pages of the object that VMAs of the member show or have shown.
+    /// Pages of the object that VMAs of the member map or have mapped.
     pub(crate) first: Word,
     pub(crate) end: Word,
     /// Pages of its VMAs. Under the writer lock.
@@ -71,14 +71,14 @@ pub(crate) struct MemberData {
     pub(super) in_space: Children,
     /// Pages that the checker counted.
     pub(crate) counted: Word,
-    /// Orders both trees from the top down; drawn when the member joins, so that no program
-    /// chooses who is deep.
+    /// Orders both trees from the top down. Random, drawn when the member joins, so that programs cannot
+    /// choose the depth.
     pub(super) priority: Word,
 }
 
 const _: () = assert!(size_of::<MemberData>() == MEMBER_BYTES);
 
-/// What a member is known by within its space.
+/// Identifies a member within its space.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Identity {
     pub(crate) object: ObjectId,

@@ -1,11 +1,11 @@
 //! A tree of members that needs no memory: a binary tree by key, a heap by the random
 //! priority of each member.
 //!
-//! A member is in two: that of a shard, ordered by page, in which each member knows what the
-//! pages of its subtree span, and that of its space, ordered by identity. The depth is about
-//! 2 ln(members): programs choose the keys, and not the priorities.
+//! A member is in two trees: that of a shard, ordered by page, in which each member has the span of the
+//! pages in its subtree, and that of its space, ordered by identity. The depth is about 2 ln(members):
+//! programs choose the keys, but not the priorities.
 //!
-//! Locks on entry: what guards the tree.
+//! Locks on entry: the one that guards the tree.
 
 use super::node::{Children, Identity, MemberData, MemberId};
 use crate::addr::ObjectPages;
@@ -13,19 +13,19 @@ use crate::machine::{Machine, Tick};
 use crate::sync::Word;
 use core::marker::PhantomData;
 
-/// Which of its two trees: by what members are ordered, and where their children are.
+/// One of the two trees of a member: the order of members, and the place of their children.
 pub(crate) trait Order {
     type Key: Ord + Copy;
     fn key(id: MemberId, member: &MemberData) -> Self::Key;
     fn children(member: &MemberData) -> &Children;
-    /// The children, or what is below them, have changed.
+    /// Updates a member after its children or their subtrees have changed.
     fn refresh<M: Machine>(machine: &M, member: &MemberData);
 }
 
-/// In a shard. The key is final, so that a walk can go on after a key.
+/// The tree of a shard. Keys never change, so that a walk can continue after a key.
 pub(crate) struct ByPage;
 
-/// In a space.
+/// The tree of a space.
 pub(crate) struct ByIdentity;
 
 impl Order for ByPage {
@@ -90,24 +90,24 @@ impl<'a, M: Machine, O: Order> Treap<'a, M, O> {
         id.data(self.machine).priority.get()
     }
 
-    /// Puts in a member whose key and priority are set.
+    /// Inserts a member whose key and priority are set.
     pub(crate) fn insert(&self, id: MemberId) {
         let root = self.insert_below(MemberId(self.root.get()), id, self.key(id));
         self.root.set(root.0);
     }
 
-    /// Takes out a member that is there.
+    /// Removes a member of the tree.
     pub(crate) fn remove(&self, id: MemberId) {
         let root = self.remove_below(MemberId(self.root.get()), id, self.key(id));
         self.root.set(root.0);
     }
 
-    /// Updates what the tree knows of subtrees after a member has changed its pages.
+    /// Updates the spans of subtrees after a member has changed its pages.
     pub(crate) fn changed(&self, id: MemberId) {
         self.refresh_to(MemberId(self.root.get()), id, self.key(id));
     }
 
-    /// The member with the key.
+    /// Finds the member with the key.
     pub(crate) fn member_at(&self, key: O::Key) -> Option<MemberId> {
         let mut at = MemberId(self.root.get());
         while let Some(id) = at.some() {
@@ -151,7 +151,7 @@ impl<'a, M: Machine, O: Order> Treap<'a, M, O> {
         root
     }
 
-    /// Those below the key, and those above.
+    /// Splits a tree into the members below the key and those above.
     fn split(&self, root: MemberId, key: O::Key) -> (MemberId, MemberId) {
         if root == MemberId::NONE {
             return (MemberId::NONE, MemberId::NONE);
@@ -185,7 +185,7 @@ impl<'a, M: Machine, O: Order> Treap<'a, M, O> {
         root
     }
 
-    /// Two trees, all of one below all of the other.
+    /// Joins two trees. All keys of the first are below all keys of the second.
     fn merge(&self, low: MemberId, high: MemberId) -> MemberId {
         if low == MemberId::NONE || high == MemberId::NONE {
             return if low == MemberId::NONE { high } else { low };
@@ -214,7 +214,7 @@ impl<'a, M: Machine, O: Order> Treap<'a, M, O> {
 }
 
 impl<M: Machine> Treap<'_, M, ByPage> {
-    /// The first member after the key, or of all, that shows any of these pages.
+    /// Finds the first member that maps any of these pages, after the key if there is one.
     pub(crate) fn next(&self, pages: ObjectPages, after: Option<(u64, MemberId)>) -> Option<MemberId> {
         self.next_below(MemberId(self.root.get()), pages, after)
     }
@@ -237,7 +237,7 @@ impl<M: Machine> Treap<'_, M, ByPage> {
         self.next_below(MemberId(member.in_shard.right.get()), pages, after)
     }
 
-    /// Whether members are in order, and know what their subtrees show. At rest.
+    /// Whether members are in order and the spans of their subtrees are right. At rest.
     pub(crate) fn is_sound(&self) -> bool {
         let (mut before, mut is_sound) = (None, true);
         self.for_each(&mut |id| {
