@@ -138,6 +138,6 @@ impl Trouble {
 }
 
 fn frame_of<'s, 'vm: 's, F: Format>(spaces: Spaces<'_, 's, 'vm, F>, who: u64, number: u64) -> Option<(Pfn, u8)> {
-    let there = spaces(who)?.translate_at_rest(number * PAGE)?;
-    Some((there.pfn, there.order.0))
+    let (pfn, order) = spaces(who)?.frame_at_rest(number * PAGE)?;
+    Some((pfn, order.0))
 }

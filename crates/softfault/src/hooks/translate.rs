@@ -1,8 +1,10 @@
 //! Frame numbers of a machine at rest.
 
+use crate::addr::{Order, PageRange, Pfn, Vpn};
 use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::ops::Translation;
+use crate::table::format::huge_order;
 
 impl<M: Machine> AddressSpace<'_, M> {
     /// What the address translates to: the number means nothing as soon as anybody else
@@ -10,5 +12,17 @@ impl<M: Machine> AddressSpace<'_, M> {
     /// [`Walker`](crate::Walker) says how long it is good.
     pub fn translate_at_rest(&self, addr: u64) -> Option<Translation> {
         self.translation(addr)
+    }
+
+    /// The frame of a page, and the order of its entry, whatever the program may do with the page.
+    pub fn frame_at_rest(&self, addr: u64) -> Option<(Pfn, Order)> {
+        let vpn = Vpn::of(addr);
+        if !PageRange::contains(&Self::user_range(), vpn) {
+            return None;
+        }
+        let section = self.section();
+        let mapped = self.mapped(section.inside(), vpn)?;
+        let order = if mapped.slot.level > 0 { huge_order::<M::Format>() } else { Order::BASE };
+        Some((mapped.leaf.pfn, order))
     }
 }

@@ -43,9 +43,10 @@ impl Model {
         }
     }
 
-    /// Whether the page may be the zero frame still.
+    /// Whether the page may be the zero frame: still, or again, as a huge page that is split keeps no pages of zeroes.
     pub(crate) fn may_be_zero(&self, who: u64, number: u64) -> bool {
-        self.space(who).pages.get(&number).is_some_and(|page| page.present != Present::Data && page.content.is_empty())
+        let is_zero = |page: &Page| page.attrs.object.is_none() && page.content.values().all(|word| *word == 0);
+        self.space(who).pages.get(&number).is_some_and(is_zero)
     }
 
     /// Whether the page is an object's.

@@ -94,6 +94,7 @@ calls! {
     Yes "AddressSpace::nr_mapped_pages": |s| _ = s.space.nr_mapped_pages();
     Yes "AddressSpace::page_state": |s| _ = s.space.page_state(BASE);
     Yes "AddressSpace::translate_at_rest": |s| _ = s.space.translate_at_rest(BASE);
+    Yes "AddressSpace::frame_at_rest": |s| _ = s.space.frame_at_rest(BASE);
     Yes "AddressSpace::thp_disable": |s| _ = s.space.thp_disable();
     Yes "AddressSpace::set_thp_disable": |s| s.space.set_thp_disable(false);
     Yes "AddressSpace::set_limit_as": |s| s.space.set_limit_as(None);
