@@ -114,6 +114,23 @@ impl BlockRange {
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = BlockId> + Clone + use<> {
         (self.start.0..self.end.0).map(BlockId)
     }
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.start.0 >= self.end.0
+    }
+    pub(crate) const fn extent(&self) -> u64 {
+        self.end.0.saturating_sub(self.start.0) as u64
+    }
+    /// The blocks that are in both.
+    pub(crate) fn common(&self, other: &BlockRange) -> BlockRange {
+        BlockRange { start: self.start.max(other.start), end: self.end.min(other.end) }
+    }
+    /// Both ends in one word, so that whoever reads them reads two that belong together.
+    pub(crate) const fn to_word(self) -> u64 {
+        self.start.0 as u64 | (self.end.0 as u64) << 32
+    }
+    pub(crate) const fn from_word(word: u64) -> BlockRange {
+        BlockRange { start: BlockId(word as u32), end: BlockId((word >> 32) as u32) }
+    }
 }
 
 /// Number of a virtual page: virtual address / [`PAGE_SIZE`].

@@ -153,6 +153,9 @@ impl<M: Machine> Vm<M> {
         if let Some(section) = self.frames.wrong_section() {
             return Err(Broken::Section(Pfn(frames_of(section).0 as u32)));
         }
+        if let Some(cpu) = self.wrong_home() {
+            return Err(Broken::Home(cpu));
+        }
         if let Some(pfn) = blocks.there().find_map(|b| self.frames.wrong_descs(b)) {
             return Err(Broken::Descs(pfn));
         }

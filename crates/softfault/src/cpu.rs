@@ -50,27 +50,22 @@ pub(crate) struct HintData {
     pub(crate) spare: Word,
 }
 
-/// Where the CPU looks for frames. Written once at creation; read by other CPUs.
+/// Where the CPU looks for frames. Written at creation, and when memory comes or goes; read by other CPUs.
 #[repr(C, align(64))]
 pub(crate) struct Locality {
-    /// The CPU's home blocks: the first, and one past the last.
-    pub(crate) home_start_block: Word,
-    pub(crate) home_end_block: Word,
+    /// The CPU's home blocks, a [`BlockRange`] as a word.
+    pub(crate) home: Word,
     /// Its neighbourhood: the home blocks of the CPUs with which it shares blocks for unmovable frames.
-    pub(crate) neighbourhood_start: Word,
-    pub(crate) neighbourhood_end: Word,
+    pub(crate) neighbourhood: Word,
     /// First CPU of its cluster, whose CPUs refill from the same blocks.
     pub(crate) first_of_cluster: Word,
-    pub(crate) spare: [Word; 3],
+    pub(crate) spare: [Word; 5],
 }
 
 impl Locality {
     /// The neighbourhood.
     pub(crate) fn blocks(&self) -> BlockRange {
-        BlockRange {
-            start: BlockId(self.neighbourhood_start.get() as u32),
-            end: BlockId(self.neighbourhood_end.get() as u32),
-        }
+        BlockRange::from_word(self.neighbourhood.get())
     }
 
     pub(crate) fn first_of_cluster(&self) -> CpuId {
@@ -162,10 +157,7 @@ pub(crate) struct BatchData {
 impl CpuData {
     /// This CPU's home blocks.
     pub(crate) fn home_range(&self) -> BlockRange {
-        BlockRange {
-            start: BlockId(self.locality.home_start_block.get() as u32),
-            end: BlockId(self.locality.home_end_block.get() as u32),
-        }
+        BlockRange::from_word(self.locality.home.get())
     }
 
     /// Where the search for the next block goes on.

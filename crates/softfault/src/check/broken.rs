@@ -64,6 +64,8 @@ pub enum Broken {
     Unmarked(Pfn),
     /// The words that say where descriptors and blocks lie do not agree, from this frame on. I50.
     Section(Pfn),
+    /// The home blocks of this CPU begin or end in memory that was removed. I50.
+    Home(CpuId),
     /// The descriptors of this frame and those after it are in a frame that is another's, or nowhere
     /// though a frame needs one; or the frame is reserved for some that are elsewhere. I51.
     Descs(Pfn),

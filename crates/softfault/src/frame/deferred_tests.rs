@@ -6,8 +6,11 @@ use crate::frame::mem_sections::MEM_SECTION_FRAMES;
 use crate::mem;
 use crate::space::Vm;
 use crate::sync::Word;
-use crate::testing::{Plain, from_frame};
+use crate::testing::{Plain, from_frame, on_relax};
 use crate::tunables::Tunables;
+use core::cell::Cell;
+use std::boxed::Box;
+use std::rc::Rc;
 use std::vec;
 use std::vec::Vec;
 
@@ -48,6 +51,22 @@ fn idle_cpus_lay_out_one_section_after_the_other() {
     }
     assert!(!vm.initialise_section());
     check(&vm);
+}
+
+/// Whoever counts memory while a section comes counts no frame twice.
+#[test]
+fn a_section_that_comes_is_counted_once() {
+    let vm: &'static Vm<Plain> = Box::leak(Box::new(dirty()));
+    let nr_looks = Rc::new(Cell::new(0));
+    let looks = nr_looks.clone();
+    on_relax(move || {
+        looks.set(looks.get() + 1);
+        let stat = vm.vmstat();
+        assert_eq!(stat.nr_free_pages, stat.nr_total_pages);
+    });
+    while vm.initialise_section() {}
+    on_relax(|| ());
+    assert!(nr_looks.get() > 1);
 }
 
 /// The next block that is begun brings no section.

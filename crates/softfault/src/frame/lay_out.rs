@@ -50,19 +50,30 @@ impl<M: Machine> Memory<M> {
         self.frames.desc(pfn).assign(FrameKind::Reserved, 0, owner, 0);
     }
 
-    /// Frees all frames of a section, each of which is reserved.
+    /// Frees all frames of a section, each of which is reserved. Counts nothing.
     pub(super) fn bring(&self, section: usize, content: Content) {
         let mut pace = Pace::new(&self.machine);
         for b in range_of(&self.frames.blocks.data, section).iter() {
             pace.step();
             let first = b.first_frame();
             (0..BLOCK_FRAMES as u32).for_each(|i| self.frames.desc(Pfn(first.0 + i)).clear());
-            self.release_run(first, BLOCK_FRAMES, content);
+            self.release_uncounted(b, content);
         }
     }
 }
 
 impl Frames {
+    /// Whether a section has memory. Under the lock of resizes.
+    pub(super) fn is_present(&self, section: usize) -> bool {
+        self.find_desc_at_rest(first_desc_of(section)).is_some() && !self.is_removed(section)
+    }
+
+    /// Whether a section had memory, which was removed, or has only metadata yet. Under the lock of resizes.
+    pub(super) fn is_removed(&self, section: usize) -> bool {
+        let desc = self.find_desc_at_rest(first_desc_of(section));
+        desc.is_some_and(|desc| desc.state().kind() == FrameKind::Reserved && desc.owner.get() == REMOVED)
+    }
+
     /// The holes below a section lead to it. Under the lock of those who change that.
     fn lead_to(&self, section: usize) {
         for hole in (0..section).rev().take_while(|hole| self.find_desc_at_rest(first_desc_of(*hole)).is_none()) {

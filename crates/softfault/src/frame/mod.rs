@@ -50,6 +50,7 @@ mod frame_list;
 mod freeze_tests;
 mod generations;
 mod held;
+pub(crate) mod home_blocks;
 mod huge;
 mod idle;
 mod inject;
@@ -132,13 +133,13 @@ pub struct Memory<M: Machine> {
     pub(crate) thief: Word,
     /// Frames that were free at creation, plus those added since, less those removed.
     pub(crate) nr_total_pages: Word,
-    /// Frames free at creation, less those in the reserve and in deferred sections.
+    /// Frames free at creation, those in deferred sections included, less those in the reserve.
     nr_free_at_first: u64,
 }
 
 impl<M: Machine> Memory<M> {
     pub(crate) fn new(base: Base<M>, frames: Frames, nr_total_pages: u64) -> Memory<M> {
-        let nr_free_at_first = nr_total_pages - frames.reserve.nr_frames() - frames.deferred.nr_pages();
+        let nr_free_at_first = nr_total_pages - frames.reserve.nr_frames();
         Memory { base, frames, thief: Word::new(0), nr_total_pages: Word::new(nr_total_pages), nr_free_at_first }
     }
 

@@ -39,7 +39,12 @@ impl<M: Machine> Memory<M> {
             return;
         }
         self.count_taken(BLOCK_FRAMES.wrapping_neg());
-        if self.frames.blocks.at(BlockId::of(first)).release_words(0..BLOCK_WORDS, !0, content) {
+        self.release_uncounted(BlockId::of(first), content);
+    }
+
+    /// Frees all frames of a block, which are not counted as taken.
+    pub(super) fn release_uncounted(&self, b: BlockId, content: Content) {
+        if self.frames.blocks.at(b).release_words(0..BLOCK_WORDS, !0, content) {
             self.frames.nr_emptied.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -21,13 +21,12 @@ pub use refusal::{AddMemoryRefusal, RemoveMemoryRefusal};
 
 use super::blocks::word_base;
 use super::class::Class;
-use super::desc::FrameKind;
 use super::lay_out::{BLOCK_FRAMES_PER_MEM_SECTION, DESC_FRAMES_PER_MEM_SECTION, REMOVED, first_desc_of};
 use super::mem_sections::{MEM_SECTION_FRAMES, MEM_SECTION_SHIFT, frames_of};
 use super::runs::BLOCK_WORDS;
 use super::{Content, Frames, Memory, OutOfFrames};
 use crate::account::Event;
-use crate::addr::{BLOCK_FRAMES, BlockId, OptPfn, Order, Pfn};
+use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, OptPfn, Order, Pfn};
 use crate::lock::lock_word;
 use crate::machine::{FrameRange, Machine};
 use crate::pace::Pace;
@@ -51,13 +50,18 @@ fn sections_of(range: &FrameRange) -> Option<Range<usize>> {
     is_whole.then_some((first >> MEM_SECTION_SHIFT) as usize..(end >> MEM_SECTION_SHIFT) as usize)
 }
 
+fn blocks_of(range: &FrameRange) -> BlockRange {
+    BlockRange { start: BlockId::of(range.first), end: BlockId((range.end() / BLOCK_FRAMES) as u32) }
+}
+
 impl<M: Machine> Memory<M> {
     /// Adds memory: whole sections of 128 MiB that are not there, of which the machine says that they are the
     /// subsystem's from now on ([`Machine::add_frames`]). Takes 1.03 MiB for the metadata of each section that was
     /// never there.
     ///
-    /// Watermarks follow. The home blocks of CPUs do not change: the new frames are used when those near a CPU
-    /// are used up.
+    /// Watermarks follow. CPUs without home blocks, or with few, get theirs in the new memory; the rest of it is used
+    /// when what is near a CPU is used up. Which node memory belongs to is known only if it was there at the beginning:
+    /// with several nodes, other memory becomes nobody's home.
     ///
     /// # Errors
     ///
@@ -104,7 +108,9 @@ impl<M: Machine> Memory<M> {
             self.bring(section, Content::zero_if(is_zero));
         }
         self.nr_total_pages.fetch_add(range.nr_frames, Ordering::Relaxed);
+        self.count_taken(range.nr_frames.wrapping_neg());
         self.marks_follow();
+        self.homes_come(blocks_of(range));
         Ok(())
     }
 
@@ -179,8 +185,8 @@ impl<M: Machine> Memory<M> {
             return Err(RemoveMemoryRefusal::NotThere);
         }
         self.steal_caches();
-        let blocks = BlockId::of(range.first).0..(range.end() / BLOCK_FRAMES) as u32;
-        self.claim_to_remove(blocks)?;
+        let blocks = blocks_of(range);
+        self.claim_to_remove(blocks.start.0..blocks.end.0)?;
         let frames = (range.first.0..).take(range.nr_frames as usize).map(Pfn);
         let mut pace = Pace::new(&self.machine);
         for pfn in frames {
@@ -191,6 +197,7 @@ impl<M: Machine> Memory<M> {
         sections.for_each(|section| self.reserve_frame(first_desc_of(section), REMOVED));
         self.nr_total_pages.fetch_sub(range.nr_frames, Ordering::Relaxed);
         self.marks_follow();
+        self.homes_go(blocks);
         self.machine.frames_removed(range);
         Ok(())
     }
@@ -249,12 +256,6 @@ impl Frames {
         chain.0 = OptPfn::from_word(head.link.get());
         head.link.set(0);
         Some((descs_at, Pfn(head.index.get() as u32)))
-    }
-
-    /// Whether a section has memory. Under the lock of resizes.
-    fn is_present(&self, section: usize) -> bool {
-        let desc = self.find_desc_at_rest(first_desc_of(section));
-        desc.is_some_and(|desc| desc.state().kind() != FrameKind::Reserved || desc.owner.get() != REMOVED)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Each CPU counts the frames that it claims from the blocks less those that it gives back to them,
 //! wherever they came from, in a word that nobody else writes. What was free at first less the sum
 //! is what the bitmaps say is free (I43). So counting all of memory reads the CPUs and no block,
-//! and no fault writes an additional line.
+//! and no fault writes an additional line. Frames of deferred sections are free from the beginning, so
+//! that nothing is counted when one comes. Added memory is counted once all of it is there.
 //!
 //! Locks on entry: none.
 
@@ -54,7 +55,7 @@ impl<M: Machine> Memory<M> {
     /// Free frames, those in per-CPU frame caches included. Answers other CPUs meanwhile.
     pub(crate) fn nr_free_pages(&self) -> u64 {
         let mut pace = Pace::new(&self.machine);
-        let mut nr_free = self.nr_free_at_first + self.frames.deferred.nr_pages();
+        let mut nr_free = self.nr_free_at_first;
         for id in 0..self.machine.nr_cpus() {
             pace.step();
             let cpu = self.cpu(CpuId(id as u16));
@@ -66,7 +67,8 @@ impl<M: Machine> Memory<M> {
 
     /// Frames that are free in blocks, as the CPUs have counted. Exact at rest.
     pub(crate) fn nr_free_as_counted(&self) -> u64 {
-        self.cpus.iter().fold(self.nr_free_at_first, |nr, cpu| nr.wrapping_sub(cpu.batches.nr_taken.get()))
+        let nr_there = self.nr_free_at_first - self.frames.deferred.nr_pages();
+        self.cpus.iter().fold(nr_there, |nr, cpu| nr.wrapping_sub(cpu.batches.nr_taken.get()))
     }
 
     /// How often a block of 2 MiB has become wholly free: when it has grown, a

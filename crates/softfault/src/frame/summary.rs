@@ -204,6 +204,12 @@ impl Summary {
         self.widths[0]
     }
 
+    /// Blocks of such block groups as one CPU's home blocks should have all of, or none. Each such share begins at a
+    /// multiple of it.
+    pub(crate) fn nr_blocks_in_share(&self) -> u32 {
+        self.nr_block_groups_in_share() * self.block_group()
+    }
+
     /// Block groups that one CPU's home blocks should have all of, or none, since they share a row.
     pub(crate) fn nr_block_groups_in_share(&self) -> u32 {
         if self.widths[1] < 64 { self.widths[1] } else { 1 }

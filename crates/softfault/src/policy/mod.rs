@@ -11,6 +11,7 @@ pub mod compact;
 pub mod density;
 pub mod fault;
 pub mod folio;
+pub(crate) mod homes;
 pub mod huge;
 pub(crate) mod share;
 pub mod watermark;

@@ -1,12 +1,13 @@
-//! Home blocks: each CPU searches a share of its node's memory first.
+//! Home blocks at the beginning: each CPU searches a share of its node's memory first. What becomes of them
+//! when memory comes or goes is in `frame/home_blocks.rs`.
 
 use super::refusal::nr_blocks_of;
 use crate::addr::{BLOCK_FRAMES, BlockId, BlockRange, Pfn};
 use crate::cpu::CpuData;
+use crate::frame::home_blocks::{neighbours, set_neighbourhoods};
 use crate::frame::{FEW_BLOCKS, Frames, Memory};
 use crate::machine::{CpuId, MAX_NODES, Machine, MemoryNode};
 use crate::mem::FrameArray;
-use crate::policy::share;
 
 impl<M: Machine> Memory<M> {
     /// The node that a frame belongs to; `None` if the machine has no such frame.
@@ -44,25 +45,15 @@ impl Frames {
                 let (home_range, nr) = self
                     .next_home_range(&mut block_groups, |nr| (nr_before + nr) * nr_members < nr_free * (i as u64 + 1));
                 nr_before += nr;
-                let cpu = cpus.at(cpu);
-                cpu.locality.home_start_block.set(home_range.start.0.into());
-                cpu.locality.home_end_block.set(home_range.end.0.into());
+                cpus.at(cpu).locality.home.set(home_range.to_word());
             }
         }
-        let nr_sharers =
-            share::sharers(nr_blocks_of(machine.frames()), cpus.len() as u64, share::BLOCKS_FOR_WHAT_STAYS) as usize;
+        let nr_cluster = self.nr_cluster as usize;
         for (i, cpu) in cpus.iter().enumerate() {
-            // Of so many neighbours, those of the same node.
-            let near = |nr: usize| {
-                let first = i / nr * nr;
-                (first..(first + nr).min(cpus.len())).filter(|other| node_of(*other) == node_of(i))
-            };
-            cpu.locality.first_of_cluster.set(near(self.nr_cluster as usize).next().unwrap_or(i) as u64);
-            let home_ranges = near(nr_sharers).map(|other| cpus.at(other).home_range());
-            let neighbourhood = from_first_to_last(home_ranges).unwrap_or(cpu.home_range());
-            cpu.locality.neighbourhood_start.set(neighbourhood.start.0.into());
-            cpu.locality.neighbourhood_end.set(neighbourhood.end.0.into());
+            let first = neighbours(i, nr_cluster, cpus.len(), node_of).next();
+            cpu.locality.first_of_cluster.set(first.unwrap_or(i) as u64);
         }
+        set_neighbourhoods(cpus, nr_blocks_of(machine.frames()), node_of, &mut || ());
     }
 
     /// Takes block groups as long as it `wants_more` than so many free frames; gives the largest part of
@@ -146,14 +137,6 @@ impl Frames {
         let (range, _) = parts.min_by_key(|(_, r)| r.first)?;
         Some(usize::from(machine.node_of_range(range).0))
     }
-}
-
-/// What lies between the ends of these, of those that are not empty.
-fn from_first_to_last(home_ranges: impl Iterator<Item = BlockRange>) -> Option<BlockRange> {
-    home_ranges.filter(|home_range| home_range.start < home_range.end).reduce(|all, home_range| BlockRange {
-        start: all.start.min(home_range.start),
-        end: all.end.max(home_range.end),
-    })
 }
 
 #[cfg(test)]

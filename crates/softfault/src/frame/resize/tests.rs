@@ -4,6 +4,7 @@ use super::*;
 use crate::addr::Order;
 use crate::compact::MigrateRefusal;
 use crate::frame::Fill;
+use crate::frame::desc::FrameKind;
 use crate::frame::mem_sections::MEM_SECTION_FRAMES as SECTION;
 use crate::mem;
 use crate::policy::huge::Enabled;
