@@ -9,9 +9,9 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use softfault::FrameRange;
 use softfault::addr::Pfn;
 use softfault::sync::Word;
+use softfault::{FileFill, FrameRange};
 
 const FRAME_BYTES: usize = 4096;
 const ALIGN_BYTES: usize = 2 << 20;
@@ -148,6 +148,32 @@ impl Arena {
                 AtomicU64::from_ptr(mid.add(i * 8).cast()).store(u64::from_ne_bytes(*word), Relaxed);
             }
             store_bytes(mid.add(words * 8), tail);
+        }
+    }
+}
+
+impl Arena {
+    /// The bytes of a fill, which the core has just made: nobody else reads or writes its frames until it comes back.
+    ///
+    /// # Panics
+    ///
+    /// If they are not in the arena.
+    #[allow(clippy::mut_from_ref)] // E9
+    pub(crate) fn bytes_to_fill(&self, fill: &FileFill) -> &mut [u8] {
+        let (first, nr) = (u64::from(fill.first_frame().0), fill.nr_frames());
+        assert!(first + nr <= self.nr_frames() && fill.len_bytes() <= nr * FRAME_BYTES as u64);
+        // SAFETY: E1, E9: in the mapping, and the fill's alone during the call.
+        unsafe { core::slice::from_raw_parts_mut(self.frame_ptr(fill.first_frame()), fill.len_bytes() as usize) }
+    }
+
+    /// Copies into adjacent frames, as [`store`](Self::store).
+    pub(crate) fn store_over(&self, first: Pfn, offset: u64, from: &[u8]) {
+        let (mut at, mut rest) = (offset, from);
+        while !rest.is_empty() {
+            let start = (at % FRAME_BYTES as u64) as usize;
+            let (part, others) = rest.split_at(rest.len().min(FRAME_BYTES - start));
+            self.store(Pfn(first.0 + (at / FRAME_BYTES as u64) as u32), start, part);
+            (at, rest) = (at + part.len() as u64, others);
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::bbm::Violations;
 use crate::config::{HostedConfig, HostedError, Mode};
 use crate::counts::TlbStats;
 use crate::cpu::{CPU_BITS, CpuState, CpuStats, as_no_cpu};
+use crate::file::Files;
 use crate::park::Parking;
 use crate::swap::Swap;
 use crate::ticks;
@@ -42,6 +43,7 @@ pub struct Hosted<F: Format = X86_64> {
     pub(crate) notices_lost: AtomicU64,
     pub(crate) wait_hook: OnceLock<WaitHook>,
     pub(crate) swap: Swap,
+    pub(crate) files: Files,
     pub(crate) started: Instant,
     format: PhantomData<fn() -> F>,
 }
@@ -76,6 +78,7 @@ impl<F: Format> Hosted<F> {
             notices_lost: AtomicU64::new(0),
             wait_hook: OnceLock::new(),
             swap: Swap::new((config.swap_bytes / PAGE_SIZE) as u32),
+            files: Files::default(),
             started: Instant::now(),
             format: PhantomData,
         })

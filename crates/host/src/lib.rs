@@ -59,6 +59,9 @@
 //!   execute a full barrier.
 //! - **E8** A thread that parks checks the word under the lock that `unpark` takes after
 //!   the word has changed.
+//! - **E9** The bytes of a fill are a reference of the thread on which the core has called
+//!   [`fill`](softfault::Machine::fill), until that call returns. The core gives a fill's frames to nobody else
+//!   before the fill comes back, and zeroes them before.
 #![deny(unsafe_code)]
 
 mod access;
@@ -68,6 +71,8 @@ mod bbm;
 mod config;
 mod counts;
 mod cpu;
+mod file;
+mod fill;
 mod hosted;
 mod machine;
 mod mailbox;
@@ -85,5 +90,6 @@ pub use barrier::Barrier;
 pub use config::{HostedConfig, HostedError, Mode};
 pub use counts::{TlbStats, nested_loads};
 pub use cpu::{BindError, CpuGuard, CpuStats};
+pub use file::HostFile;
 pub use hosted::{Hosted, Subscriber, WaitHook};
 pub use ticks::{MOST_STEPS, nr_steps};

@@ -10,7 +10,7 @@ use softfault::addr::Pfn;
 use softfault::machine::{CpuId, CpuSet, Flush, Machine, SpaceTag, Tick};
 use softfault::sync::Word;
 use softfault::table::format::Format;
-use softfault::{AddressSpace, FrameRange, Notice, SwapError, SwapSlot};
+use softfault::{AddressSpace, FileFill, Filling, FrameRange, Notice, SwapError, SwapSlot};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 // SAFETY: I1: E1, E2; accesses touch a frame only where a table of the core maps
@@ -129,6 +129,11 @@ unsafe impl<F: Format> Machine for Hosted<F> {
     fn swap_in(&self, slot: SwapSlot, pfn: Pfn) -> Result<(), SwapError> {
         self.waits();
         self.swap.read(slot, &self.arena, pfn)
+    }
+
+    fn fill(&self, fill: FileFill) -> Filling {
+        self.waits();
+        self.fill_from_file(fill)
     }
 
     fn now_ns(&self) -> u64 {

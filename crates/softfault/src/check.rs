@@ -118,7 +118,7 @@ impl<M: Machine> Vm<M> {
             }
             if state.kind() == FrameKind::Shared {
                 self.check_tails_of(pfn)?;
-                if !state.is_at_rest() {
+                if !state.is_at_rest() && !self.is_being_filled(pfn) {
                     return Err(Broken::LeftLocked(pfn));
                 }
             }

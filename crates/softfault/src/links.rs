@@ -5,7 +5,7 @@ use crate::frame::{Fill, FolioWaits, FrameKind, Memory, MetaUse};
 use crate::machine::{CpuSet, Machine};
 use crate::section::visit::{CpusLine, SpaceSection};
 use crate::section::{InSection, KeepsTables};
-use crate::sync::{Ordering, Word};
+use crate::sync::{self, Ordering, Word};
 use core::ops::Deref;
 
 /// Memory, plus the lookups of families in progress. `source` and `rmap/family` work on it.
@@ -15,6 +15,8 @@ pub struct Links<M: Machine> {
     lookups: CpusLine,
     /// The queue of waiters for locked folios.
     pub(crate) folio_waits: FolioWaits,
+    /// No other `Vm` of the process has it.
+    pub(crate) number: u64,
 }
 
 /// A section in which a family or an object is looked up. Freeing a founder's frame or an object's
@@ -39,7 +41,7 @@ impl<M: Machine> Deref for Links<M> {
 
 impl<M: Machine> Links<M> {
     pub(crate) fn new(memory: Memory<M>) -> Links<M> {
-        Links { memory, lookups: CpusLine::default(), folio_waits: FolioWaits::default() }
+        Links { memory, lookups: CpusLine::default(), folio_waits: FolioWaits::default(), number: sync::fresh_number() }
     }
 
     pub(crate) fn into_memory(self) -> Memory<M> {

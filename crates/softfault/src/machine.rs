@@ -11,9 +11,11 @@ use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::sync::Word;
 use crate::table::format::Format;
 
+mod file;
 mod range;
 mod swap;
 
+pub use file::{FileFill, FileId, FillError, Filling, ForeignFill};
 pub use range::{FrameRange, MAX_NODES, MemoryNode};
 pub use swap::SwapError;
 
@@ -169,8 +171,8 @@ pub enum Tick {
 ///   [`nr_cpus`](Machine::nr_cpus), no two threads of execution have the same
 ///   number at one time, and it does not change inside a call into the core
 ///   except in [`park`](Machine::park), in [`relax`](Machine::relax), in
-///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in) and in closures
-///   that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
+///   [`swap_out`](Machine::swap_out), in [`swap_in`](Machine::swap_in), in [`fill`](Machine::fill) and in
+///   closures that the caller passed, and there not while [`notify`](Machine::notify) runs on it;
 /// - **I3** after [`heavy_barrier`](Machine::heavy_barrier), each CPU of the set
 ///   has executed a full memory barrier since the call began, or is not running;
 /// - **I4** after [`shootdown`](Machine::shootdown), no CPU of the set starts an
@@ -181,7 +183,7 @@ pub enum Tick {
 ///   are the caller's on all of them;
 /// - **M1** no callback calls back into the core, with two exceptions: in
 ///   [`notify`](Machine::notify), the calls that are listed there; in
-///   [`relax`](Machine::relax) and [`park`](Machine::park), other threads of execution,
+///   [`relax`](Machine::relax), [`park`](Machine::park) and [`fill`](Machine::fill), other threads of execution,
 ///   which may make any call. Any other call in `notify` panics before it has changed or
 ///   taken anything;
 /// - **M2** [`frame_ptr`](Machine::frame_ptr), [`this_cpu`](Machine::this_cpu),
@@ -191,7 +193,7 @@ pub enum Tick {
 ///   the edge of one: they neither wait nor answer other CPUs;
 /// - **M3** a CPU that waits in [`relax`](Machine::relax), [`park`](Machine::park),
 ///   [`heavy_barrier`](Machine::heavy_barrier), [`shootdown`](Machine::shootdown),
-///   [`swap_out`](Machine::swap_out) or [`swap_in`](Machine::swap_in)
+///   [`swap_out`](Machine::swap_out), [`swap_in`](Machine::swap_in) or [`fill`](Machine::fill)
 ///   answers the requests of others meanwhile. An answer is given outside sections
 ///   only, if [`shootdown_is_grace`](Machine::shootdown_is_grace);
 /// - **M4** [`park`](Machine::park) returns after an [`unpark`](Machine::unpark) of the
@@ -254,10 +256,9 @@ pub unsafe trait Machine: Sized + Sync {
         MemoryNode(0)
     }
 
-    /// Announces that the frames are about to be written, and returns whether all of them are zero
-    /// now. [`Vm::new`](crate::Vm::new) calls it once, after its checks and before it touches a
-    /// frame. A machine that serves again later returns `true` at most the first time, and drops
-    /// the translations that its CPUs still hold: the next `Vm` counts its spaces from 1 again.
+    /// Announces that the frames are about to be written, and returns whether all of them are zero now.
+    /// [`Vm::new`](crate::Vm::new) calls it once, after its checks and before it touches a frame. A machine that
+    /// serves again later returns `true` at most the first time, and drops the translations that its CPUs hold.
     fn begin(&mut self) -> bool {
         false
     }
@@ -281,10 +282,9 @@ pub unsafe trait Machine: Sized + Sync {
     /// otherwise two removers could wait for each other for ever.
     fn shootdown(&self, space: SpaceTag, cpus: &CpuSet, what: Flush);
 
-    /// Whether, once [`shootdown`](Machine::shootdown) returns, every access
-    /// through an old translation and every section that was open when it began
-    /// is over. True of interrupts that are taken only outside sections; false
-    /// of a broadcast invalidation, which interrupts nobody.
+    /// Whether, once [`shootdown`](Machine::shootdown) returns, every access through an old translation and
+    /// every section that was open when it began is over. True of interrupts that are taken only outside
+    /// sections; false of a broadcast invalidation, which interrupts nobody.
     fn shootdown_is_grace(&self) -> bool;
 
     /// Called in each iteration of a spin, and for each chunk of clearing or copying: serves
@@ -292,8 +292,7 @@ pub unsafe trait Machine: Sized + Sync {
     /// an answer here may count as the end of all sections of this CPU.
     fn relax(&self);
 
-    /// Waits while `word` has the value `expected`; may return spuriously. Called with nothing
-    /// held.
+    /// Waits while `word` has the value `expected`; may return spuriously. Called with nothing held.
     fn park(&self, word: &Word, expected: u64);
 
     /// Wakes all that [`park`](Machine::park) at `word`.
@@ -385,6 +384,12 @@ pub unsafe trait Machine: Sized + Sync {
     /// read a slot at a time; nobody writes it meanwhile.
     fn swap_in(&self, _slot: SwapSlot, _pfn: Pfn) -> Result<(), SwapError> {
         Err(SwapError)
+    }
+
+    /// Reads pages of a file into frames, which are zero and nobody else's. Called outside sections, with nothing held,
+    /// so that it may wait for as long as it likes, also for memory. Only who wants one of the pages waits for it.
+    fn fill(&self, fill: FileFill) -> Filling {
+        Filling::Ended(fill, Err(FillError))
     }
 
     /// Nanoseconds since some fixed moment.

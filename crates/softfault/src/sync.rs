@@ -45,6 +45,12 @@ mod recording;
 #[cfg(softfault_sync = "recording")]
 pub use recording::*;
 
+/// A number that nothing else in the process has: an identity, which orders nothing.
+pub(crate) fn fresh_number() -> u64 {
+    static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 impl Word {
     /// A load that orders nothing: for cells with one writer.
     #[inline(always)]

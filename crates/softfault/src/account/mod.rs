@@ -108,6 +108,10 @@ events! {
     FramesPoisoned = "frames_poisoned",
     /// Faults that read a page from the swap area.
     Pgmajfault = "pgmajfault",
+    /// Pages read from files.
+    FileRead = "file_read",
+    /// Reads of folios from files that failed.
+    FileReadFailed = "file_read_failed",
     /// Pages read from the swap area, those included that were not needed any more.
     Pswpin = "pswpin",
     /// Pages written to the swap area.

@@ -40,6 +40,7 @@ use crate::addr::{Access, PAGE_SHIFT, PageRange, SwapSlot, Vpn};
 use crate::frame::FolioWait;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::source::file::FileRead;
 use crate::source::fill_large::{FillRefusal, LargeFill};
 use crate::source::transit::Transit;
 use crate::space::AddressSpace;
@@ -76,7 +77,9 @@ pub(crate) enum Turn<'vm, M: Machine> {
     SwapIn(SwapSlot),
     /// A page of an object was swapped out, and this fault reads it.
     ReadShared(Transit<'vm, M>),
-    /// It is on its way to the swap area or back.
+    /// A page of an object is missing, and this fault reads it from the file.
+    ReadFile(FileRead<'vm, M>),
+    /// It is in transit already.
     Sleep(FolioWait),
     /// The place of a large page in an object is the fault's to fill.
     Fill(LargeFill<'vm, M>),
@@ -86,7 +89,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// Makes one access possible, or says why it is not.
     ///
     /// May be called from any CPU, also for a space that the CPU does not run.
-    /// Blocks only in [`Machine::relax`] and [`Machine::park`], with nothing held, and in
+    /// Blocks only in [`Machine::relax`], [`Machine::park`] and [`Machine::fill`], with nothing held, and in
     /// [`Machine::swap_in`].
     ///
     /// # Errors
@@ -135,7 +138,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         mut turn: Turn<'vm, M>,
     ) -> Result<FaultDone, FaultError> {
         self.vm.assert_outside();
-        let (mut told, mut retries, mut is_major) = (None, Retries::default(), false);
+        let (mut told, mut retries, mut is_major, mut read_mark) = (None, Retries::default(), false, None);
         loop {
             // Of the slow steps, only a copy comes before the end of a notice: nothing waits
             // between the two.
@@ -181,6 +184,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 Turn::ReadShared(transit) => {
                     prealloc.give_back_all();
                     if transit.read_in().is_err() {
+                        return Err(self.refuse(FaultError::NotRead));
+                    }
+                    is_major = true;
+                }
+                Turn::ReadFile(read) => {
+                    prealloc.give_back_all();
+                    if read.read_after(&mut read_mark).is_err() {
                         return Err(self.refuse(FaultError::NotRead));
                     }
                     is_major = true;

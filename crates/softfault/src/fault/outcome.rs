@@ -28,7 +28,7 @@ pub enum FaultDone {
     /// The entry allowed the access and is now accessed, and dirty for a store. Hardware that does
     /// not set these bits itself faults for them.
     Marked,
-    /// A page that had been swapped out.
+    /// A page that had been swapped out, or was read from its file: the fault was a major one.
     SwappedIn,
     /// There was nothing left to do.
     Spurious,
@@ -48,8 +48,8 @@ pub enum FaultError {
     BeyondObject,
     /// The memory of the page failed, and its content is lost: SIGBUS, `BUS_MCEERR_AR`.
     Poisoned,
-    /// The page was swapped out, and the machine could not read it: SIGBUS, `BUS_ADRERR`. The
-    /// next fault tries again.
+    /// The page is in a file or was swapped out, and the machine could not read it: SIGBUS,
+    /// `BUS_ADRERR`. The next fault tries again.
     NotRead,
     /// No frame; nothing was changed. The embedder decides what happens next.
     OutOfFrames,
@@ -77,7 +77,7 @@ impl core::fmt::Display for FaultError {
             FaultError::Guard => "address: a guard page",
             FaultError::BeyondObject => "address: past the end of the object",
             FaultError::Poisoned => "address: the memory of the page failed",
-            FaultError::NotRead => "address: the page could not be read from the swap area",
+            FaultError::NotRead => "address: the page could not be read from its file or the swap area",
             FaultError::OutOfFrames => "out of frames",
         })
     }

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
 use crate::source::fill_large::is_large;
 use crate::source::object::ObjectSlot;
-use crate::source::slot::{ObjectPage, PageFrame};
+use crate::source::slot::{LostFill, ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
 use crate::space::AddressSpace;
 use crate::table::entry::Slot;
@@ -36,11 +36,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
             ObjectPage::Poisoned => return Turn::Refused(FaultError::Poisoned),
-            ObjectPage::InTransit(pfn) => return Turn::Sleep(self.vm.join_folio(fault.inside, pfn)),
+            ObjectPage::InTransit(pfn) => return Turn::Sleep(self.vm.join_folio(fault.inside, &place, pfn)),
             ObjectPage::Swapped(swapped) => return self.bring_shared(fault, index, &place, swapped, prealloc),
             ObjectPage::Absent => {}
         }
-        if self.vm.object_orders(id) != FolioOrders::BASE {
+        if self.vm.object_orders(id) != FolioOrders::BASE || self.vm.object_file(id).is_some() {
             return self.fill_folio(fault, index, &place, prealloc);
         }
         // A page or a node is missing; the loser keeps its frame.
@@ -114,15 +114,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let need = Need::Folio { order, sub_page, least: orders.least() };
             return Turn::Need(if is_small { Need::Frame(Fill::Shared) } else { need });
         };
-        if self.vm.object_fill_folio(id, index, at, PageFrame { pfn, order }).is_err() {
+        let head = PageFrame { pfn, order };
+        let filled = match self.vm.object_file(id) {
+            Some(file) => self.vm.begin_to_read_file(fault.inside, (id, index, file), at, head).map(Turn::ReadFile),
+            None => self.vm.object_fill_folio(id, index, at, head).map(|()| Turn::Again),
+        };
+        filled.unwrap_or_else(|LostFill| {
             if is_small {
                 prealloc.keep(Fill::Shared, pfn);
             } else {
                 prealloc.keep_folio(pfn, order);
             }
-            return Turn::Raced;
-        }
-        Turn::Again
+            Turn::Raced
+        })
     }
 
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {

@@ -25,7 +25,7 @@ use crate::table::format::Leaf;
 
 const MAPS_SHIFT: u32 = 8;
 /// The order of an object's folio is in the bits of the map count, which its pages do not have.
-const ORDER_SHIFT: u32 = MAPS_SHIFT;
+pub(super) const ORDER_SHIFT: u32 = MAPS_SHIFT;
 const ORDER_MASK: u64 = 31;
 const PINS_SHIFT: u32 = 44;
 pub(crate) const MAP_ONE: u64 = 1 << MAPS_SHIFT;
@@ -165,6 +165,10 @@ impl FrameState {
     /// Whether an object's page is at rest: its content is valid, and nobody reads or writes it.
     pub fn is_at_rest(self) -> bool {
         self.0 & (UPTODATE | LOCKED | WAITERS | WRITEBACK) == UPTODATE
+    }
+    /// Whether the content of the object's page is on its way into the frame.
+    pub fn is_being_read(self) -> bool {
+        self.0 & (UPTODATE | LOCKED | WRITEBACK) == LOCKED
     }
     /// Of a private page, which has no order, and of an object's, which has no maps.
     fn is_unused(self) -> bool {

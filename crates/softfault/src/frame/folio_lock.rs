@@ -1,4 +1,4 @@
-//! The lock of a folio of an object: its content is on the way from or to the swap area.
+//! The lock of a folio of an object: its content is on the way from a file, or from or to the swap area.
 //!
 //! ```text
 //! LOCKED                who has set it is the only one who uses the folio
@@ -18,8 +18,8 @@
 //! what waits or wakes outside sections.
 
 use super::FrameDesc;
-use super::desc::{DIRTY, FrameKind, FrameState, LOCKED, UPTODATE, WAITERS, WRITEBACK};
-use crate::addr::Pfn;
+use super::desc::{DIRTY, FrameKind, FrameState, LOCKED, ORDER_SHIFT, UPTODATE, WAITERS, WRITEBACK};
+use crate::addr::{Order, Pfn};
 use crate::machine::Machine;
 use crate::sync::{Ordering, Word};
 
@@ -53,6 +53,11 @@ impl FolioWaits {
         FolioWait { pfn, seen: desc.add_waiter().then_some(seen) }
     }
 
+    /// What the caller wants to wait for has changed since [`join`](Self::join): it looks again soon.
+    pub(crate) fn not_any_more(wait: FolioWait) -> FolioWait {
+        FolioWait { seen: None, ..wait }
+    }
+
     /// Waits; perhaps not long enough. With nothing held.
     pub(crate) fn wait<M: Machine>(&self, wait: FolioWait, machine: &M) {
         match wait.seen {
@@ -61,11 +66,16 @@ impl FolioWaits {
         }
     }
 
+    /// The page is not in transit any more, though the folio may stay locked for long.
+    pub(crate) fn wake_now<M: Machine>(&self, pfn: Pfn, machine: &M) {
+        self.word(pfn).fetch_add(1, Ordering::AcqRel);
+        machine.unpark(self.word(pfn));
+    }
+
     /// The folio is unlocked, and the word of its page says so.
     pub(crate) fn wake<M: Machine>(&self, pfn: Pfn, unlocked: Unlocked, machine: &M) {
         if unlocked.has_waiters {
-            self.word(pfn).fetch_add(1, Ordering::AcqRel);
-            machine.unpark(self.word(pfn));
+            self.wake_now(pfn, machine);
         }
     }
 }
@@ -90,12 +100,12 @@ pub(crate) struct Unlocked {
 }
 
 impl FrameDesc {
-    /// Makes a frame that the caller owns alone the page of an object, which it is going to read. The word of
-    /// the page names it.
-    pub(crate) fn assign_reading(&self, object: u64, index: u64) {
+    /// Makes a folio that the caller owns alone pages of an object, which it is going to read. The words of the
+    /// pages are its, too.
+    pub(crate) fn assign_reading(&self, order: Order, object: u64, index: u64) {
         self.owner.set(object);
         self.index.set(index);
-        self.state.set(FrameKind::Shared as u64 | LOCKED);
+        self.state.set(FrameKind::Shared as u64 | LOCKED | u64::from(order.0) << ORDER_SHIFT);
     }
 
     /// The caller, for whom the page is kept, is going to write it: no entry maps it, nothing pins it.
@@ -112,6 +122,11 @@ impl FrameDesc {
     /// The read is over. Nobody but its frame has the content afterwards.
     pub(crate) fn end_reading(&self, io: Io) -> Unlocked {
         self.unlock(0, if io == Io::Done { UPTODATE | DIRTY } else { 0 })
+    }
+
+    /// The read is over. The file has the content, too.
+    pub(crate) fn end_filling(&self, io: Io) -> Unlocked {
+        self.unlock(0, if io == Io::Done { UPTODATE } else { 0 })
     }
 
     fn unlock(&self, clear: u64, set: u64) -> Unlocked {

@@ -1,7 +1,7 @@
 //! Checks of objects at rest: I14 for their references, I12 for their frames. Part of `Vm::check`.
 
 use super::object::Top;
-use super::slot::{Below, ObjectPage, PageFrame, level_of};
+use super::slot::{Below, ObjectPage, PageFrame, PageSlot, level_of};
 use super::swapped::Swapped;
 use crate::addr::{ObjectPages, PAGE_SIZE, Pfn};
 use crate::check::broken::Broken;
@@ -57,8 +57,8 @@ impl<M: Machine> Vm<M> {
             if data.refs.get() == 0 || data.refs.get() as u32 != there as u32 {
                 return Err(Broken::WrongCount(pfn));
             }
-            // No walk is in progress (I30).
-            if data.keeps.get() != 1 {
+            // No walk is in progress (I30); reads of files may be.
+            if data.keeps.get() != 1 + self.nr_fills_under_way(ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
             if data.nr_writable.get() != nr_writable_in(spaces, ObjectId(u64::from(pfn.0))) {
@@ -105,6 +105,38 @@ impl<M: Machine> Vm<M> {
         Ok(())
     }
 
+    /// Folios in transit from the object's file. Those that were taken out meanwhile are not found any more: their reads
+    /// have to end before a check.
+    fn nr_fills_under_way(&self, id: ObjectId) -> u64 {
+        let mut nr = 0;
+        if self.object_file(id).is_some() {
+            let _ = self.for_each_page(id, ObjectPages::ALL, &mut |index, slot| {
+                nr += u64::from(
+                    self.head_in_transit(slot).is_some_and(|head| self.frames.desc(head).index.get() == index),
+                );
+                ControlFlow::Continue(())
+            });
+        }
+        nr
+    }
+
+    /// Whether a read of a file is under way into the folio with this head.
+    pub(crate) fn is_being_filled(&self, head: Pfn) -> bool {
+        let desc = self.frames.desc(head);
+        let header = Pfn(desc.owner.get() as u32);
+        matches!(self.object_part(header), Some(Role::Header))
+            && self.object_file(ObjectId(desc.owner.get())).is_some()
+            && desc.state().is_being_read()
+            && self.is_in_its_object(head)
+    }
+
+    fn head_in_transit(&self, slot: PageSlot<'_>) -> Option<Pfn> {
+        match slot.page() {
+            ObjectPage::InTransit(head) => Some(head),
+            _ => None,
+        }
+    }
+
     fn object_part(&self, pfn: Pfn) -> Option<Role> {
         let desc = self.frames.desc(pfn);
         let state = desc.state();
@@ -141,7 +173,9 @@ impl<M: Machine> Vm<M> {
                 let frame = PageFrame { pfn: Pfn(head.0 + i as u32), order };
                 let section = self.section();
                 let slot = self.object_slot(section.inside(), id, first + i);
-                slot.page() == ObjectPage::Frame(frame) && slot.place_of(order).is_some()
+                let in_transit = desc.state().is_being_read() && self.object_file(id).is_some();
+                let page = if in_transit { ObjectPage::InTransit(head) } else { ObjectPage::Frame(frame) };
+                slot.page() == page && slot.place_of(order).is_some()
             })
     }
 }

@@ -15,12 +15,11 @@ use super::cut::Folio;
 use super::cut_nodes::CutNodes;
 use super::object::ObjectSlot;
 use super::slot::{ObjectPage, PageSlot, level_of};
-use crate::addr::{ObjectPages, Order, PAGE_SIZE};
+use crate::addr::{ObjectPages, Order};
 use crate::frame::FreeBatch;
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::policy::folio::around;
-use crate::program;
 use crate::space::vma::ObjectId;
 use core::ops::{ControlFlow, Range};
 
@@ -158,47 +157,4 @@ impl<M: Machine> Links<M> {
             if frame.order == Order::BASE { batch.add(frame.pfn) } else { self.give_back_page(frame.pfn) }
         }
     }
-
-    /// Zeroes bytes of one page, if the object has it. Needs no lock: waits for a page that is leaving
-    /// or in transit. If the page is swapped out and the bytes extend to its end, only its number of
-    /// kept bytes is reduced.
-    ///
-    /// # Errors
-    ///
-    /// The page is swapped out and bytes after the range have to be kept. The caller has to swap it in
-    /// first.
-    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), IsAway> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
-        loop {
-            let wait = {
-                let section = self.section();
-                let ObjectSlot::Page(slot) = self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE) else {
-                    return Ok(());
-                };
-                match slot.page() {
-                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(()),
-                    ObjectPage::Frame(frame) => {
-                        self.frames.desc(frame.head()).note_written();
-                        program::zero(&self.machine, frame.pfn, at, len);
-                        return Ok(());
-                    }
-                    ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
-                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(()),
-                    ObjectPage::InTransit(pfn) => Some(self.join_folio(section.inside(), pfn)),
-                    ObjectPage::Filling | ObjectPage::Leaving(_) | ObjectPage::Swapped(_) => None,
-                }
-            };
-            match wait {
-                Some(wait) => self.wait_for_folio(wait),
-                None => self.machine.relax(),
-            }
-        }
-    }
 }
-
-/// A page is swapped out and has to be swapped in first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct IsAway;

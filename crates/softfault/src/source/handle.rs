@@ -5,14 +5,15 @@
 //!
 //! Locks on entry: none, no section.
 
-use super::discard::IsAway;
-use super::object::MAX_OBJECT_BYTES;
+use super::file::MOST_FILE_ORDER;
+use super::object::{MAX_OBJECT_BYTES, NewObject};
 use super::prealloc::{ObjectPrealloc, Put};
 use super::slot::{ObjectPage, PageFrame};
-use super::write_error::ObjectWriteError;
+use super::write_error::{NewFileError, ObjectWriteError};
+use super::zero::IsAway;
 use crate::addr::{ObjectPages, PAGE_SIZE};
 use crate::frame::{FolioWait, OutOfFrames};
-use crate::machine::Machine;
+use crate::machine::{FileFill, FileId, FillError, ForeignFill, Machine};
 use crate::pace::Pace;
 use crate::policy::folio::FolioOrders;
 use crate::program;
@@ -51,11 +52,46 @@ impl<M: Machine> Vm<M> {
         size_bytes: u64,
         orders: FolioOrders,
     ) -> Result<SharedObject<'_, M>, OutOfFrames> {
+        self.new_handle(NewObject { size_bytes, orders, file: None })
+    }
+
+    /// Makes an object whose pages come from a file: what is missing is read by [`Machine::fill`], also for
+    /// [`read`](SharedObject::read) and [`write`](SharedObject::write). Folios are smaller than 2 MiB.
+    ///
+    /// The size is the embedder's to keep right. When the file gets shorter, the object's size changes before the
+    /// storage; a hole is made in the storage before it is [discarded](SharedObject::discard).
+    ///
+    /// # Errors
+    ///
+    /// [`NewFileError`]; nothing is kept then.
+    pub fn new_file_object(
+        &self,
+        size_bytes: u64,
+        orders: FolioOrders,
+        file: FileId,
+    ) -> Result<SharedObject<'_, M>, NewFileError> {
+        if orders.most() > MOST_FILE_ORDER {
+            return Err(NewFileError::FolioTooLarge);
+        }
+        Ok(self.new_handle(NewObject { size_bytes, orders, file: Some(file) })?)
+    }
+
+    /// Ends a fill that was [under way](crate::Filling::UnderWay). From any CPU, but not in a callback of the machine.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignFill`]; nothing has changed.
+    pub fn filled(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
         self.call();
-        let size_bytes = size_bytes.min(MAX_OBJECT_BYTES);
+        self.end_fill(fill, result)
+    }
+
+    fn new_handle(&self, new: NewObject) -> Result<SharedObject<'_, M>, OutOfFrames> {
+        self.call();
+        let new = NewObject { size_bytes: new.size_bytes.min(MAX_OBJECT_BYTES), ..new };
         let id = self.with_reclaim(&mut || {
             // In use: nothing is held any more when memory is reclaimed.
-            self.obtain_all(&mut |source| self.new_object(size_bytes, orders, 1, source)).map(|(id, _held)| id)
+            self.obtain_all(&mut |source| self.new_object(new, 1, source)).map(|(id, _held)| id)
         })?;
         self.object(id).handles.set(1);
         Ok(SharedObject { vm: self, id })
@@ -126,7 +162,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
         Ok(())
     }
 
-    /// Number of its pages that are swapped out or in transit. Reads all pages.
+    /// Number of its pages that are swapped out or in transit, from a file, too. Reads all pages.
     pub fn nr_swapped_pages(&self) -> u64 {
         self.vm.call();
         self.count_pages(&|page| page.is_away())
@@ -186,8 +222,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     }
 
     /// Reads up to the size, or up to a page whose memory failed
-    /// ([`next_poisoned`](Self::next_poisoned)), or that was swapped out and cannot be read back.
-    /// Returns the number of bytes. Missing pages read as zero and are not added.
+    /// ([`next_poisoned`](Self::next_poisoned)), or that cannot be read from the file or the swap area.
+    /// Returns the number of bytes. Missing pages of an object without a file read as zero and are not added.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> usize {
         self.vm.call();
         let len = into.len().min(usize::try_from(self.size_bytes().saturating_sub(offset)).unwrap_or(usize::MAX));
@@ -199,7 +235,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     ReadPart::Leaving => self.vm.machine.relax(),
                     ReadPart::InTransit(wait) => self.vm.wait_for_folio(wait),
                     ReadPart::Swapped if self.vm.object_bring(self.id, part.index).is_ok() => {}
-                    ReadPart::Poisoned | ReadPart::Swapped => return part.done,
+                    ReadPart::Missing if self.with_frame(part.index, &mut |_| ()).is_ok() => {}
+                    ReadPart::Poisoned | ReadPart::Swapped | ReadPart::Missing => return part.done,
                 }
             }
         }
@@ -209,17 +246,21 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// Reads the part of one page.
     fn read_part(&self, part: &PagePart, into: &mut [u8]) -> ReadPart {
         let section = self.vm.section();
-        match self.vm.object_slot(section.inside(), self.id, part.index).page() {
+        let slot = self.vm.object_slot(section.inside(), self.id, part.index);
+        match slot.page() {
             ObjectPage::Frame(frame) => {
                 self.vm.frames.note_run_used(frame.head(), 1);
                 program::read(&self.vm.machine, frame.pfn, part.start, into);
             }
+            ObjectPage::Absent if self.vm.object_file(self.id).is_some() => return ReadPart::Missing,
             // Nobody has written to what is being put in.
             ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
             ObjectPage::Leaving(_) => return ReadPart::Leaving,
             ObjectPage::Poisoned => return ReadPart::Poisoned,
             ObjectPage::Swapped(_) => return ReadPart::Swapped,
-            ObjectPage::InTransit(pfn) => return ReadPart::InTransit(self.vm.join_folio(section.inside(), pfn)),
+            ObjectPage::InTransit(pfn) => {
+                return ReadPart::InTransit(self.vm.join_folio(section.inside(), &slot, pfn));
+            }
         }
         ReadPart::Done
     }
@@ -253,6 +294,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
     /// it if the page lies beyond the size.
     fn with_frame(&self, index: u64, f: &mut dyn FnMut(PageFrame)) -> Result<(), ObjectWriteError> {
         let mut prealloc = ObjectPrealloc::new(self.vm);
+        let mut mark = None;
         loop {
             let put = {
                 let section = self.vm.section();
@@ -268,7 +310,7 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     ObjectPage::Poisoned => return Err(ObjectWriteError::Poisoned),
                     ObjectPage::Absent => prealloc.put_into(section.inside(), self.id, index, &slot),
                     ObjectPage::Swapped(_) => Put::Bring,
-                    ObjectPage::InTransit(pfn) => Put::Sleep(self.vm.join_folio(section.inside(), pfn)),
+                    ObjectPage::InTransit(pfn) => Put::Sleep(self.vm.join_folio(section.inside(), &slot, pfn)),
                     ObjectPage::Filling | ObjectPage::Leaving(_) => Put::Wait,
                 }
             };
@@ -284,6 +326,10 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                     self.vm.wait_for_folio(wait);
                 }
                 Put::Fill(fill) => prealloc.fill(fill)?,
+                Put::Read(read) => {
+                    prealloc.give_back();
+                    read.read_after(&mut mark)?;
+                }
                 Put::Wait => {
                     // Whoever takes the page out may wait for frames of others.
                     prealloc.give_back();
@@ -321,6 +367,8 @@ enum ReadPart {
     Poisoned,
     /// It was swapped out.
     Swapped,
+    /// It is in the file alone.
+    Missing,
     /// It is in transit: wait, and start over.
     InTransit(FolioWait),
 }

@@ -26,7 +26,7 @@ use super::slot::{PageFrame, PageSlot};
 use crate::addr::Pfn;
 use crate::frame::{FrameKind, MetaUse};
 use crate::links::{Links, LookupSection};
-use crate::machine::Machine;
+use crate::machine::{FileFill, Machine};
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
@@ -82,6 +82,16 @@ impl<M: Machine> Links<M> {
         let before = self.object(id).keeps.fetch_add(1, Ordering::AcqRel);
         debug_assert!(before > 0, "I30: never from zero");
         KeptObject { links: self, id }
+    }
+
+    /// A fill has the reference from now on.
+    pub(super) fn keep_for_fill(&self, kept: KeptObject<'_, M>) {
+        core::mem::forget(kept);
+    }
+
+    /// The reference that a fill of this `Vm` has, which comes back once.
+    pub(super) fn kept_by_fill(&self, fill: &FileFill) -> KeptObject<'_, M> {
+        KeptObject { links: self, id: fill.object }
     }
 
     /// Marks all pages of a folio as moving, `page` the first, if their slots have these frames. After

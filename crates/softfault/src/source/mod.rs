@@ -3,7 +3,7 @@
 //! Private anonymous memory only needs zeroed frames from `frame`. Shared memory has an object, which owns its
 //! frames. `object` is the part that faults use, `pages` iterates over the pages, `handle` is the embedder's
 //! handle, `discard` removes pages from a live object, `refs` counts references, `transit` moves pages to the
-//! swap area and back, `keep` takes references from a frame of the object, `part` takes a part of a folio out of its
+//! swap area and back, `file` reads them from a file, `keep` takes references from a frame of the object, `part` takes a part of a folio out of its
 //! frames, `check` checks objects at rest.
 //!
 //! This module works on `Links`, except `handle`, `prealloc`, `bring` and `write_error`, which are operations,
@@ -16,6 +16,8 @@ mod cut_nodes;
 mod cut_plan;
 mod discard;
 mod fail;
+pub(crate) mod file;
+mod file_slot;
 mod fill;
 pub(crate) mod fill_large;
 pub(crate) mod handle;
@@ -32,3 +34,4 @@ mod swapped_slot;
 mod tail_descs;
 pub(crate) mod transit;
 pub(crate) mod write_error;
+mod zero;

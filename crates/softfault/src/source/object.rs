@@ -20,7 +20,7 @@ use super::slot::{Below, INDEX_BITS, LostFill, ObjectPage, PageSlot, level_of};
 use crate::addr::{OptPfn, Order, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FrameKind, MetaUse, OutOfFrames, Source};
 use crate::links::Links;
-use crate::machine::Machine;
+use crate::machine::{FileId, Machine};
 use crate::mem::{self};
 use crate::policy::folio::FolioOrders;
 use crate::section::InSection;
@@ -45,7 +45,13 @@ pub(crate) struct ObjectData {
     pub(crate) top: Word,
     /// Sizes of its pages, [`FolioOrders`]. Set at the very beginning.
     orders: Word,
-    pad: [Word; 5],
+    /// Whether its pages come from a file ([`IS_FILE`]), and from which. Set at the very beginning.
+    is_file: Word,
+    file: Word,
+    /// Reads of the file that have failed, and the first page of the last one's folio.
+    pub(super) nr_failed: Word,
+    pub(super) last_failed: Word,
+    pad: [Word; 1],
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
     /// Pages of VMAs that map it and that may be written, perhaps after mprotect(2).
@@ -62,6 +68,18 @@ pub(crate) struct ObjectData {
     pad_counts: [Word; 2],
     /// Who maps it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
+}
+
+/// In [`ObjectData::is_file`].
+const IS_FILE: u64 = 1;
+
+/// What a new object is.
+#[derive(Clone, Copy)]
+pub(crate) struct NewObject {
+    pub(crate) size_bytes: u64,
+    pub(crate) orders: FolioOrders,
+    /// The file that its pages come from, if they are not zero at first.
+    pub(crate) file: Option<FileId>,
 }
 
 /// The top node and its height in one word, so that no reader sees one of them
@@ -158,8 +176,7 @@ impl<M: Machine> Links<M> {
     /// A new object, with `refs` as they are to be. Nothing else is allocated.
     pub(crate) fn new_object(
         &self,
-        size_bytes: u64,
-        orders: FolioOrders,
+        new: NewObject,
         refs: u64,
         source: &Source<'_, M>,
     ) -> Result<ObjectId, OutOfFrames> {
@@ -170,8 +187,12 @@ impl<M: Machine> Links<M> {
         let data = self.object(id);
         data.refs.set(refs);
         data.keeps.set(1);
-        data.size_bytes.set(size_bytes);
-        data.orders.set(orders.to_word());
+        data.size_bytes.set(new.size_bytes);
+        data.orders.set(new.orders.to_word());
+        if let Some(FileId(file)) = new.file {
+            data.is_file.set(IS_FILE);
+            data.file.set(file);
+        }
         // Release: whoever sees the mark sees a header (I30).
         desc.index.store(MetaUse::Object as u64, Ordering::Release);
         Ok(id)
@@ -186,6 +207,13 @@ impl<M: Machine> Links<M> {
     #[inline]
     pub(crate) fn object_orders(&self, id: ObjectId) -> FolioOrders {
         FolioOrders::from_word(self.object(id).orders.get())
+    }
+
+    /// The file that its pages come from.
+    #[inline]
+    pub(crate) fn object_file(&self, id: ObjectId) -> Option<FileId> {
+        let data = self.object(id);
+        (data.is_file.get() == IS_FILE).then(|| FileId(data.file.get()))
     }
 
     /// Pages that its size covers, the last one perhaps in part. In a section the

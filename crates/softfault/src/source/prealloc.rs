@@ -6,12 +6,13 @@
 //!
 //! Locks on entry: none; `put_into` in the section of the lookup, `bring` outside sections.
 
+use super::file::FileRead;
 use super::fill_large::{FillRefusal, LargeFill, is_large};
 use super::object::ObjectSlot;
-use super::slot::{LostFill, PageFrame};
+use super::slot::{LostFill, PageFrame, PageSlot};
 use crate::addr::Order;
 use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames};
-use crate::machine::Machine;
+use crate::machine::{FileId, Machine};
 use crate::policy::folio::{FolioOrders, around};
 use crate::section::InSection;
 use crate::space::Vm;
@@ -30,8 +31,10 @@ pub(super) enum Put<'vm, M: Machine> {
     Bring,
     /// It is in transit: free the frames, wait, and start over.
     Sleep(FolioWait),
-    /// The place of a large page is the caller's to [fill](Spare::fill).
+    /// The place of a large page is the caller's to [fill](ObjectPrealloc::fill).
     Fill(LargeFill<'vm, M>),
+    /// The preallocated frames are in transit from the file: free the others, read, and start over.
+    Read(FileRead<'vm, M>),
 }
 
 /// Preallocated frames of a write. Unused ones are freed.
@@ -84,6 +87,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         slot: &ObjectSlot<'_>,
     ) -> Put<'vm, M> {
         let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
+        let file = self.vm.object_file(id);
         let order = if has_sizes { self.vm.folio_order(id, index, slot, self.most_there) } else { Some(Order::BASE) };
         let Some(order) = order else { return Put::Wait };
         let done = match slot.place_of(order) {
@@ -91,9 +95,12 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
             Some(at) if is_large(order) => {
                 return self.vm.begin_to_fill(inside, (id, index), at, order).map_or(Put::Done, Put::Fill);
             }
-            Some(at) if has_sizes => {
+            Some(at) if has_sizes || file.is_some() => {
                 (self.wanted, self.wanted_fill) = (order, Fill::Shared);
                 let Some(head) = self.take_wanted() else { return Put::NeedsFrames };
+                if let Some(file) = file {
+                    return self.put_to_read(inside, (id, index, file), at, head);
+                }
                 self.vm.object_fill_folio(id, index, at, head).map_err(|lost| (lost, head))
             }
             place => {
@@ -117,6 +124,26 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
             Err((LostFill, frame)) => self.frames = Some(frame),
         }
         Put::Done
+    }
+
+    fn put_to_read(
+        &mut self,
+        inside: InSection<'_>,
+        of: (ObjectId, u64, FileId),
+        at: PageSlot<'_>,
+        head: PageFrame,
+    ) -> Put<'vm, M> {
+        match self.vm.begin_to_read_file(inside, of, at, head) {
+            // In use.
+            Ok(read) => {
+                self.held = None;
+                Put::Read(read)
+            }
+            Err(LostFill) => {
+                self.frames = Some(head);
+                Put::Done
+            }
+        }
     }
 
     fn take_wanted(&mut self) -> Option<PageFrame> {

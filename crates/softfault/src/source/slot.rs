@@ -5,7 +5,7 @@
 //! OptPfn     0..33 | order of its folio 34..39 | POISONED 59 | FILLING 60 | MOVING 61 | LEAVING 63
 //! ```
 //! With SWAPPED 62 the page is swapped out, with TRANSIT 58 it is in transit: see `swapped.rs` and
-//! `swapped_slot.rs`.
+//! `swapped_slot.rs`, for files `file_slot.rs`.
 //!
 //! | change | by | from |
 //! | --- | --- | --- |
@@ -67,13 +67,13 @@ impl PageFrame {
         Pfn(self.pfn.0 & !(self.order.nr_pages() as u32 - 1))
     }
     /// That of another page of the same folio.
-    fn next(self, by: usize) -> PageFrame {
+    pub(super) fn next(self, by: usize) -> PageFrame {
         PageFrame { pfn: Pfn(self.pfn.0 + by as u32), ..self }
     }
     pub(super) fn to_word(self) -> u64 {
         OptPfn::some(self.pfn).to_word() | u64::from(self.order.0) << ORDER_SHIFT
     }
-    fn of_word(word: u64) -> Option<PageFrame> {
+    pub(super) fn of_word(word: u64) -> Option<PageFrame> {
         let pfn = OptPfn::from_word(word & ((1 << ORDER_SHIFT) - 1)).get()?;
         Some(PageFrame { pfn, order: Order((word >> ORDER_SHIFT & ORDER_MASK) as u8) })
     }
@@ -93,8 +93,8 @@ pub(crate) enum ObjectPage {
     Leaving(PageFrame),
     /// It is in the swap area. A fault swaps it in.
     Swapped(Swapped),
-    /// It is in transit; its folio is locked until that is over. Wait with nothing held, and start
-    /// over.
+    /// It is in transit; its folio, of which this is the head, is locked until that is over. Wait with
+    /// nothing held, and start over.
     InTransit(Pfn),
 }
 
@@ -190,7 +190,7 @@ impl<'a> PageSlot<'a> {
             Some(frame) if self.level > 0 && frame.order == Order::BASE => ObjectPage::Filling,
             Some(head) if word & (LEAVING | MOVING | SWAPPED | TRANSIT) == 0 => ObjectPage::Frame(self.frame_of(head)),
             Some(_) if word & SWAPPED != 0 => ObjectPage::Swapped(Swapped::of_word(word)),
-            Some(frame) if word & TRANSIT != 0 => ObjectPage::InTransit(frame.pfn),
+            Some(frame) if word & TRANSIT != 0 => ObjectPage::InTransit(frame.head()),
             Some(head) => ObjectPage::Leaving(self.frame_of(head)),
         }
     }

@@ -29,10 +29,12 @@ use crate::sync::Ordering;
 pub(super) enum Dropped {
     /// The caller owns the slot's one entry.
     Slot(SwapSlot),
-    /// The CPU that put the page in transit frees frame and slot.
-    InTransit,
+    /// The CPU that put the page in transit frees frame and slot. The caller wakes who waits for this folio.
+    InTransit(Pfn),
     /// It is neither swapped out nor in transit.
     NotAway,
+    /// It is about to be in the object: look again.
+    Arriving,
 }
 
 fn frame_word(pfn: Pfn) -> u64 {
@@ -79,9 +81,11 @@ impl PageSlot<'_> {
             if seen & (SWAPPED | TRANSIT) == 0 {
                 return Dropped::NotAway;
             }
+            if seen & TRANSIT != 0 {
+                return self.drop_in_transit(seen);
+            }
             if self.change(seen, 0) {
-                let is_swapped = seen & SWAPPED != 0;
-                return if is_swapped { Dropped::Slot(Swapped::of_word(seen).slot) } else { Dropped::InTransit };
+                return Dropped::Slot(Swapped::of_word(seen).slot);
             }
         }
     }
@@ -134,7 +138,7 @@ mod tests {
             assert!(matches!(at.page(), ObjectPage::Leaving(_)));
         });
         with_word(frame_word(pfn) | MOVING, |at| {
-            assert!(at.begin_write(pfn, to) && matches!(at.drop_away(), Dropped::InTransit));
+            assert!(at.begin_write(pfn, to) && matches!(at.drop_away(), Dropped::InTransit(_)));
             assert!(!at.end_write(to, pfn, Io::Done) && at.page() == ObjectPage::Absent);
         });
     }

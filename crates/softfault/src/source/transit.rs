@@ -19,12 +19,13 @@
 //! Locks on entry: none, no section, unless a function says so.
 
 use super::keep::KeptObject;
-use super::slot::{LostFill, PageSlot};
+use super::object::ObjectSlot;
+use super::slot::{LostFill, ObjectPage, PageSlot};
 use super::swapped::Swapped;
 use super::swapped_slot::Dropped;
 use crate::account::Event;
-use crate::addr::{PAGE_SIZE, Pfn};
-use crate::frame::{Fill, FolioWait, Io};
+use crate::addr::{Order, PAGE_SIZE, Pfn};
+use crate::frame::{Fill, FolioWait, FolioWaits, Io};
 use crate::links::Links;
 use crate::machine::{Machine, SwapError};
 use crate::program;
@@ -45,11 +46,14 @@ pub(crate) struct Transit<'vm, M: Machine> {
 pub(crate) struct NotRead;
 
 impl<M: Machine> Links<M> {
-    /// In the section in which the word of a page named this folio: how to wait until it is not
-    /// locked.
-    pub(crate) fn join_folio(&self, inside: InSection<'_>, pfn: Pfn) -> FolioWait {
+    /// In the section in which a page was found in transit, in the folio with that head: how to wait until it is
+    /// not locked.
+    pub(crate) fn join_folio(&self, inside: InSection<'_>, at: &ObjectSlot<'_>, head: Pfn) -> FolioWait {
         self.assert_inside(inside);
-        self.folio_waits.join(pfn, self.frames.desc(pfn))
+        let wait = self.folio_waits.join(head, self.frames.desc(head));
+        // The frame may belong to another folio by now, which may be locked for ever. A page that is still in transit
+        // there has not given its frame back.
+        if at.page() == ObjectPage::InTransit(head) { wait } else { FolioWaits::not_any_more(wait) }
     }
 
     /// Waits, perhaps not long enough. With nothing held.
@@ -76,7 +80,7 @@ impl<M: Machine> Links<M> {
         // After the word: whoever loses locks nothing. A CPU may still be looking for the lock of a page
         // that this frame had before, and would sleep, and nobody would wake it. Whoever finds the word
         // before the lock looks again.
-        self.frames.desc(pfn).assign_reading(id.0, page);
+        self.frames.desc(pfn).assign_reading(Order::BASE, id.0, page);
         Ok(Transit { object: self.object_keep_found(inside, id), page, swapped, pfn })
     }
 
@@ -102,11 +106,15 @@ impl<M: Machine> Links<M> {
         Err(object)
     }
 
-    /// Takes a page out that is swapped out; whether it was.
+    /// Takes a page out that is swapped out or in transit; whether it was. Outside sections.
     pub(super) fn drop_away(&self, slot: PageSlot<'_>) -> bool {
         match slot.drop_away() {
             Dropped::Slot(slot) => self.swap_drop(slot),
-            Dropped::InTransit => {}
+            Dropped::InTransit(head) => self.folio_waits.wake_now(head, &self.machine),
+            Dropped::Arriving => {
+                self.machine.relax();
+                return false;
+            }
             Dropped::NotAway => return false,
         }
         true

@@ -2,6 +2,7 @@
 //!
 //! Locks on entry: none.
 
+use super::transit::NotRead;
 use crate::errno::op_error;
 use crate::frame::OutOfFrames;
 
@@ -10,7 +11,27 @@ op_error! {
     ObjectWriteError {
         OutOfFrames(OutOfFrames): ENOSPC = "out of frames",
         Poisoned: EIO = "offset: the memory of a page failed",
-        NotRead: EIO = "offset: a page could not be read from the swap area",
+        NotRead: EIO = "offset: a page could not be read from the file or the swap area",
+    }
+}
+
+op_error! {
+    /// Why an object of a file was not made.
+    NewFileError {
+        OutOfFrames(OutOfFrames): ENOMEM = "out of frames",
+        FolioTooLarge: EINVAL = "orders: a folio of a file is smaller than 2 MiB",
+    }
+}
+
+impl From<OutOfFrames> for NewFileError {
+    fn from(lack: OutOfFrames) -> NewFileError {
+        NewFileError::OutOfFrames(lack)
+    }
+}
+
+impl From<NotRead> for ObjectWriteError {
+    fn from(NotRead: NotRead) -> ObjectWriteError {
+        ObjectWriteError::NotRead
     }
 }
 

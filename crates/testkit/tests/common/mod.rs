@@ -2,6 +2,7 @@
 //! several CPUs in one address space, and the checks at the end.
 #![allow(dead_code)] // each test file uses its part
 
+pub mod files;
 pub mod format;
 pub mod huge;
 pub mod moving;

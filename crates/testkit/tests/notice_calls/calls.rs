@@ -6,8 +6,8 @@ use softfault::clear::ClearTable;
 use softfault::policy::compact::CompactBudget;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, Event, FrameRange, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Pfn, Prot, Term,
-    VmaFlags,
+    Access, Event, FileId, FrameRange, HugeKnobs, MlockFlags, MlockallFlags, MremapFlags, ObjectPart, Order, Pfn, Prot,
+    Term, VmaFlags,
 };
 
 /// What becomes of a call in a notice.
@@ -73,6 +73,7 @@ calls! {
     No "Vm::new_space": |s| drop(s.vm.new_space());
     No "Vm::new_shared_object": |s| drop(s.vm.new_shared_object(PAGE));
     No "Vm::new_shared_object_of": |s| drop(s.vm.new_shared_object_of(PAGE, FolioOrders::BASE));
+    No "Vm::new_file_object": |s| drop(s.vm.new_file_object(PAGE, FolioOrders::BASE, FileId(0)));
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
     No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));
@@ -190,6 +191,7 @@ calls! {
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("Vm::new", "there is no machine to be told by yet"),
     ("Vm::into_machine", "the spaces borrow it"),
+    ("Vm::filled", "takes a fill, which only a machine has"),
     ("Vm::check_free_is_zero", "reads all free memory and waits for nobody"),
     ("Vm::pretend_mappings", "unsafe; for tests"),
     ("Active::walker", "stays on the thread of its CPU, as all that a walker does; walker.rs calls from there"),

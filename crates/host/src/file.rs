@@ -1,0 +1,48 @@
+//! Files of the hosted machine: where pages of a [`new_file_object`](softfault::Vm::new_file_object) come from.
+
+use softfault::{FileFill, FileId, FillError, Filling};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A file. Its methods are called by the threads that want a page, which hold nothing, and are no CPUs meanwhile.
+pub trait HostFile: Send + Sync {
+    /// Reads the bytes, or keeps the fill for later: see [`Filling`]. Then `bytes` end with the call, and
+    /// [`Hosted::write_fill`](crate::Hosted::write_fill) fills the frames. A panic counts as a fill that never comes back.
+    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling;
+}
+
+/// A file of the host, read as the pages are wanted. An error of the host, or an early end, fails the fill.
+impl HostFile for File {
+    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+        let read = self.read_exact_at(bytes, fill.offset_bytes());
+        Filling::Ended(fill, read.map_err(|_| FillError))
+    }
+}
+
+/// A file in memory. It ends where the bytes do: a fill that goes on behind them fails.
+impl HostFile for Vec<u8> {
+    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+        let start = usize::try_from(fill.offset_bytes()).unwrap_or(usize::MAX);
+        let there = self.get(start..).and_then(|rest| rest.get(..bytes.len()));
+        let result = there.map(|there| bytes.copy_from_slice(there)).ok_or(FillError);
+        Filling::Ended(fill, result)
+    }
+}
+
+/// The files of a machine, by number.
+#[derive(Default)]
+pub(crate) struct Files(RwLock<Vec<Arc<dyn HostFile>>>);
+
+impl Files {
+    pub(crate) fn add(&self, file: Arc<dyn HostFile>) -> FileId {
+        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        files.push(file);
+        FileId(files.len() as u64 - 1)
+    }
+
+    pub(crate) fn get(&self, id: FileId) -> Option<Arc<dyn HostFile>> {
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        files.get(usize::try_from(id.0).ok()?).cloned()
+    }
+}

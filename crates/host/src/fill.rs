@@ -1,0 +1,42 @@
+//! Fills of pages from the files of the hosted machine.
+
+use crate::cpu::as_no_cpu;
+use crate::file::HostFile;
+use crate::hosted::Hosted;
+use softfault::table::format::Format;
+use softfault::{FileFill, FileId, FillError, Filling};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+impl<F: Format> Hosted<F> {
+    /// Adds a file, for as long as the machine lives.
+    pub fn add_file(&self, file: Arc<dyn HostFile>) -> FileId {
+        self.files.add(file)
+    }
+
+    /// Writes bytes into the frames of a fill that was [kept](Filling::UnderWay), from byte `offset` on.
+    ///
+    /// # Panics
+    ///
+    /// If they go beyond the fill's [length](FileFill::len_bytes).
+    pub fn write_fill(&self, fill: &mut FileFill, offset: u64, bytes: &[u8]) {
+        let len = fill.len_bytes();
+        assert!(
+            offset <= len && bytes.len() as u64 <= len - offset,
+            "{} bytes at {offset}, should end before {len}",
+            bytes.len()
+        );
+        self.arena.store_over(fill.first_frame(), offset, bytes);
+    }
+
+    /// A file that is not there fails.
+    pub(crate) fn fill_from_file(&self, fill: FileFill) -> Filling {
+        let Some(file) = self.files.get(fill.file()) else { return Filling::Ended(fill, Err(FillError)) };
+        let bytes = self.arena.bytes_to_fill(&fill);
+        // No panic goes through the core.
+        let mut filled = Filling::UnderWay;
+        let ended = catch_unwind(AssertUnwindSafe(|| as_no_cpu(|| filled = file.fill(fill, bytes))));
+        ended.unwrap_or_else(core::mem::forget);
+        filled
+    }
+}

@@ -1,0 +1,169 @@
+//! Reads folios of an object from its file.
+//!
+//! ```text
+//! begin    section: frames ─▶ words: in transit ─▶ the folio is locked; the object is kept
+//! read     the machine: at once, or later from any CPU
+//! end      folio unlocked ─▶ words: the frames, or nothing if it was not read ─▶ who waits is woken
+//! ```
+//! Whoever finds a page missing reads it for all who want it. Others sleep, with nothing held. A remover does not
+//! wait: it takes the words out, and whoever ends the read finds that, and frees the frames. So a read that never
+//! ends keeps its frames and its object, and nobody else.
+//!
+//! The size is looked at in the section in which the read begins. Whoever makes the object smaller stores the size,
+//! and waits for sections, and takes out what is in transit behind it. Frames are zero before, so that bytes behind
+//! the size are zero.
+//!
+//! A caller whose read was under way may find the page missing again: not read, or dropped. It asks the object
+//! which ([`ReadMark`]), so that an error is reported once and a race is not.
+//!
+//! Locks on entry: none, no section, unless a function says so.
+
+use super::keep::KeptObject;
+use super::slot::{LostFill, PageFrame, PageSlot};
+use super::transit::NotRead;
+use crate::account::Event;
+use crate::addr::{Order, PAGE_SIZE};
+use crate::frame::Io;
+use crate::links::Links;
+use crate::machine::{FileFill, FileId, FillError, Filling, ForeignFill, Machine};
+use crate::policy::folio::around;
+use crate::section::InSection;
+use crate::space::vma::ObjectId;
+use crate::sync::Ordering;
+
+/// Folios of files are smaller: one word each above the lowest level could not be dropped in part.
+pub(crate) const MOST_FILE_ORDER: Order = Order(Order::PMD.0 - 1);
+
+/// A folio in transit from a file, whose object is kept. Has to be read.
+#[must_use]
+pub(crate) struct FileRead<'vm, M: Machine> {
+    object: KeptObject<'vm, M>,
+    fill: FileFill,
+}
+
+/// What an object said of failed reads before a read of one page began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReadMark {
+    first_page: u64,
+    nr_failed: u64,
+}
+
+impl<M: Machine> Links<M> {
+    /// Puts a folio of zeroes, owned by the caller alone, around a page that is missing, to be read. In the section of the
+    /// lookup, after a look at the size.
+    ///
+    /// # Errors
+    ///
+    /// Somebody was quicker; the frames are the caller's still.
+    pub(crate) fn begin_to_read_file<'vm>(
+        &'vm self,
+        inside: InSection<'_>,
+        (id, index, file): (ObjectId, u64, FileId),
+        slot: PageSlot<'_>,
+        head: PageFrame,
+    ) -> Result<FileRead<'vm, M>, LostFill> {
+        let first_page = around(index, head.order).start;
+        slot.begin_fill(head, || self.make_folio_to_read(head.pfn, head.order, id.0, first_page))?;
+        let object = self.object_keep_found(inside, id);
+        let size_bytes = self.object(id).size_bytes.load(Ordering::Acquire);
+        // The object may have become smaller since the look: then nobody will see the page.
+        let len_bytes = size_bytes.saturating_sub(first_page * PAGE_SIZE).min(head.order.nr_pages() * PAGE_SIZE);
+        let (first_frame, order) = (head.pfn, head.order);
+        let fill = FileFill { vm: self.number, object: id, file, first_page, first_frame, order, len_bytes };
+        Ok(FileRead { object, fill })
+    }
+
+    fn note_failed(&self, id: ObjectId, first_page: u64) {
+        let data = self.object(id);
+        data.last_failed.store(first_page, Ordering::Relaxed);
+        data.nr_failed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Ends a read, whoever began it.
+    fn end_file_read(&self, object: &KeptObject<'_, M>, fill: &FileFill, io: Io) {
+        let FileFill { first_page, first_frame, order, .. } = *fill;
+        let head = PageFrame { pfn: first_frame, order };
+        let unlocked = self.frames.desc(first_frame).end_filling(io);
+        let is_there = self.with_slot(object, first_page, |slot| slot.end_fill(head, io)) == Some(true);
+        self.folio_waits.wake(first_frame, unlocked, &self.machine);
+        if !is_there {
+            while self.with_slot(object, first_page, |slot| slot.is_being_dropped(head)) == Some(true) {
+                self.machine.relax();
+            }
+        }
+        if io == Io::Failed || !is_there {
+            self.give_back_page(first_frame);
+        }
+    }
+
+    /// Takes the answer to a read.
+    pub(super) fn end_fill(&self, fill: FileFill, result: Result<(), FillError>) -> Result<(), ForeignFill> {
+        if fill.vm != self.number {
+            return Err(ForeignFill);
+        }
+        // The reference that the read has had since it began.
+        let object = self.kept_by_fill(&fill);
+        if result.is_err() {
+            self.count(Event::FileReadFailed, 1);
+            // Before whoever waits finds the page missing.
+            self.note_failed(object.id, fill.first_page);
+        } else {
+            self.count(Event::FileRead, fill.nr_frames());
+        }
+        self.end_file_read(&object, &fill, Io::of(result));
+        Ok(())
+    }
+}
+
+impl<M: Machine> FileRead<'_, M> {
+    /// Reads, unless an earlier read of the page by the same caller has failed, of which `mark` knows.
+    ///
+    /// # Errors
+    ///
+    /// The machine could not read the page.
+    pub(crate) fn read_after(self, mark: &mut Option<ReadMark>) -> Result<(), NotRead> {
+        if mark.is_some_and(|mark| self.has_failed_since(mark)) {
+            self.give_up();
+            return Err(NotRead);
+        }
+        *mark = Some(self.mark());
+        self.ask()
+    }
+
+    fn mark(&self) -> ReadMark {
+        let nr_failed = self.object.links().object(self.object.id).nr_failed.load(Ordering::Acquire);
+        ReadMark { first_page: self.fill.first_page, nr_failed }
+    }
+
+    fn has_failed_since(&self, mark: ReadMark) -> bool {
+        let data = self.object.links().object(self.object.id);
+        let last = data.last_failed.load(Ordering::Relaxed);
+        data.nr_failed.load(Ordering::Acquire) != mark.nr_failed && last == mark.first_page
+    }
+
+    /// The pages are missing again: the error is reported, and nothing was read.
+    fn give_up(self) {
+        self.object.links().end_file_read(&self.object, &self.fill, Io::Failed);
+    }
+
+    /// Asks the machine. Afterwards the pages are there, or missing, or in transit still.
+    fn ask(self) -> Result<(), NotRead> {
+        let FileRead { object, fill } = self;
+        let links = object.links();
+        if fill.len_bytes == 0 {
+            links.end_file_read(&object, &fill, Io::Done);
+            return Ok(());
+        }
+        let (first_page, id) = (fill.first_page, object.id);
+        links.keep_for_fill(object);
+        match links.machine.fill(fill) {
+            Filling::UnderWay => Ok(()),
+            Filling::Ended(fill, result) => {
+                let is_ours = (fill.first_page, fill.object) == (first_page, id);
+                // The machine may have answered another one, of this `Vm` or not.
+                let _foreign = links.end_fill(fill, result);
+                if is_ours { result.map_err(|FillError| NotRead) } else { Ok(()) }
+            }
+        }
+    }
+}

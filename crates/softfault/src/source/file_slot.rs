@@ -1,0 +1,76 @@
+//! Words of pages that are being read from a file.
+//!
+//! ```text
+//! in transit  frame + 1  0..33 | order of its folio 34..39 | TRANSIT 58
+//! ```
+//!
+//! | change | by | from |
+//! | --- | --- | --- |
+//! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
+//! | in transit | the same, in the same section | FILLING |
+//! | a frame, or nothing | who has read the folio, in a section: the lowest first | in transit |
+//! | nothing | `discard`, under `resize`, and a new size: all pages, the lowest first | in transit |
+//!
+//! The word of the folio's first page decides: reader and remover both change it by compare-and-swap, and whoever
+//! succeeds changes the others by plain stores. If some of its pages leave the object, the whole folio does: it is
+//! still in the file. The reader frees the frames, after no word names them.
+//!
+//! Locks on entry: see the table.
+
+use super::slot::{LostFill, PageFrame, PageSlot};
+use super::swapped::TRANSIT;
+use super::swapped_slot::Dropped;
+use crate::frame::Io;
+use crate::sync::{Ordering, Word};
+
+fn in_transit(head: PageFrame, i: usize) -> u64 {
+    head.next(i).to_word() | TRANSIT
+}
+
+fn change(word: &Word, from: u64, to: u64) -> bool {
+    word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+}
+
+impl PageSlot<'_> {
+    /// Claims the places of a folio around the page that is going to be read, and puts it there. Its head has a
+    /// descriptor by then that says so: `assign` gives it one, between the two.
+    pub(super) fn begin_fill(self, head: PageFrame, assign: impl FnOnce()) -> Result<(), LostFill> {
+        self.claim(head.order)?;
+        assign();
+        for (i, word) in self.group(head.order).iter().enumerate() {
+            word.store(in_transit(head, i), Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The end of that: the folio is there, or missing. `false` if it was taken out of the object meanwhile.
+    pub(super) fn end_fill(self, head: PageFrame, io: Io) -> bool {
+        let to = |i| if io == Io::Done { head.next(i).to_word() } else { 0 };
+        let Some((first, others)) = self.group(head.order).split_first() else { return false };
+        if !change(first, in_transit(head, 0), to(0)) {
+            return false;
+        }
+        others.iter().enumerate().for_each(|(i, word)| word.store(to(i + 1), Ordering::Release));
+        true
+    }
+
+    /// Whether a word names the folio still. It was taken out: whoever does that is about to empty all.
+    pub(super) fn is_being_dropped(self, head: PageFrame) -> bool {
+        let group = self.group(head.order);
+        group.iter().enumerate().any(|(i, word)| word.load(Ordering::Acquire) == in_transit(head, i))
+    }
+
+    /// Takes a page in transit out, and its folio.
+    pub(super) fn drop_in_transit(self, seen: u64) -> Dropped {
+        let Some(frame) = PageFrame::of_word(seen) else { return Dropped::NotAway };
+        let group = self.group(frame.order);
+        let nr_before = group.iter().position(|word| core::ptr::eq(word, self.word())).unwrap_or(0);
+        let Some((first, others)) = group.split_first() else { return Dropped::Arriving };
+        // The frames are adjacent.
+        if !change(first, seen - nr_before as u64, 0) {
+            return Dropped::Arriving;
+        }
+        others.iter().for_each(|word| word.store(0, Ordering::Release));
+        Dropped::InTransit(frame.head())
+    }
+}

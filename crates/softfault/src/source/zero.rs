@@ -1,0 +1,76 @@
+//! Zeroes a part of a page of an object.
+//!
+//! Locks on entry: none, no section.
+
+use super::object::ObjectSlot;
+use super::slot::ObjectPage;
+use crate::addr::{ObjectPages, PAGE_SIZE};
+use crate::frame::FolioWait;
+use crate::links::Links;
+use crate::machine::Machine;
+use crate::program;
+use crate::space::vma::ObjectId;
+use core::ops::{ControlFlow, Range};
+
+/// A page is swapped out and has to be swapped in first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IsAway;
+
+/// What to do before the next look.
+enum Wait {
+    /// Nobody waits for a file here: the page is read again when it is wanted.
+    Drop,
+    Sleep(FolioWait),
+    Relax,
+}
+
+impl<M: Machine> Links<M> {
+    /// Zeroes bytes of one page, if the object has it. Needs no lock: waits for a page that is leaving
+    /// or in transit, and takes one out that is read from a file. If the page is swapped out and the bytes extend to
+    /// its end, only its number of kept bytes is reduced.
+    ///
+    /// # Errors
+    ///
+    /// The page is swapped out and bytes after the range have to be kept. The caller has to swap it in
+    /// first.
+    pub(crate) fn object_zero(&self, id: ObjectId, bytes: Range<u64>) -> Result<(), IsAway> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
+        loop {
+            let wait = {
+                let section = self.section();
+                let place = self.object_slot(section.inside(), id, bytes.start / PAGE_SIZE);
+                let ObjectSlot::Page(slot) = place else { return Ok(()) };
+                match slot.page() {
+                    ObjectPage::Absent | ObjectPage::Poisoned => return Ok(()),
+                    ObjectPage::Frame(frame) => {
+                        self.frames.desc(frame.head()).note_written();
+                        program::zero(&self.machine, frame.pfn, at, len);
+                        return Ok(());
+                    }
+                    ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
+                    ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(()),
+                    // It is read again, if it is wanted: nobody waits for a file here.
+                    ObjectPage::InTransit(_) if self.object_file(id).is_some() => Wait::Drop,
+                    ObjectPage::InTransit(pfn) => Wait::Sleep(self.join_folio(section.inside(), &place, pfn)),
+                    ObjectPage::Filling | ObjectPage::Leaving(_) | ObjectPage::Swapped(_) => Wait::Relax,
+                }
+            };
+            match wait {
+                Wait::Drop => self.drop_in_transit(id, bytes.start / PAGE_SIZE),
+                Wait::Sleep(wait) => self.wait_for_folio(wait),
+                Wait::Relax => self.machine.relax(),
+            }
+        }
+    }
+
+    /// Takes a page out that is being read from the file.
+    fn drop_in_transit(&self, id: ObjectId, page: u64) {
+        let _ = self.for_each_page(id, ObjectPages { start: page, end: page + 1 }, &mut |_, slot| {
+            let _is_out = self.drop_away(slot);
+            ControlFlow::Continue(())
+        });
+    }
+}

@@ -1,0 +1,101 @@
+//! A file whose reads the test decides: they end at once, fail, or stay under way until the test ends them.
+
+use super::objects::Object;
+use super::{Hosted, PAGE, World};
+use softfault::policy::folio::FolioOrders;
+use softfault::{FileFill, FillError, Filling, Vm};
+use softfault_host::HostFile;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// How reads are answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Reads {
+    End,
+    Fail,
+    Stay,
+}
+
+/// Byte i of page p is `content` of both, plus the file's version.
+#[derive(Default)]
+pub struct TestFile {
+    reads: AtomicU8,
+    version: AtomicU8,
+    kept: Mutex<VecDeque<FileFill>>,
+    /// First page and number of pages of each read.
+    log: Mutex<Vec<(u64, u64)>>,
+}
+
+pub fn content(page: u64, version: u8) -> u8 {
+    (page % 97) as u8 * 2 + 1 + version
+}
+
+impl HostFile for TestFile {
+    fn fill(&self, fill: FileFill, bytes: &mut [u8]) -> Filling {
+        let first = fill.offset_bytes() / PAGE;
+        self.log.lock().unwrap().push((first, fill.nr_frames()));
+        match self.reads.load(SeqCst) {
+            at if at == Reads::Stay as u8 => {
+                self.kept.lock().unwrap().push_back(fill);
+                Filling::UnderWay
+            }
+            at if at == Reads::Fail as u8 => Filling::Ended(fill, Err(FillError)),
+            _ => {
+                bytes.copy_from_slice(&self.content_of(&fill));
+                Filling::Ended(fill, Ok(()))
+            }
+        }
+    }
+}
+
+impl TestFile {
+    pub fn set(&self, reads: Reads) {
+        self.reads.store(reads as u8, SeqCst);
+    }
+
+    /// From now on the file has other bytes.
+    pub fn change(&self) {
+        self.version.fetch_add(1, SeqCst);
+    }
+
+    pub fn version(&self) -> u8 {
+        self.version.load(SeqCst)
+    }
+
+    fn content_of(&self, fill: &FileFill) -> Vec<u8> {
+        let at = |i: u64| content((fill.offset_bytes() + i) / PAGE, self.version());
+        (0..fill.len_bytes()).map(at).collect()
+    }
+
+    /// The reads so far: first page, number of pages.
+    pub fn log(&self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.log.lock().unwrap())
+    }
+
+    pub fn nr_kept(&self) -> usize {
+        self.kept.lock().unwrap().len()
+    }
+
+    pub fn take(&self) -> FileFill {
+        self.kept.lock().unwrap().pop_front().unwrap()
+    }
+
+    /// Ends the read that has been under way longest; with the bytes that the file has now, or an error.
+    pub fn end_one(&self, vm: &Vm<Hosted>, result: Result<(), FillError>) {
+        let mut fill = self.take();
+        if result.is_ok() {
+            let bytes = self.content_of(&fill);
+            vm.machine().write_fill(&mut fill, 0, &bytes);
+        }
+        vm.filled(fill, result).unwrap();
+    }
+}
+
+/// A file of so many bytes, and the object that shows it.
+pub fn file<'vm>(w: &World<'vm>, size_bytes: u64, orders: FolioOrders) -> (Arc<TestFile>, Object<'vm>) {
+    let file = Arc::new(TestFile::default());
+    let id = w.vm.machine().add_file(file.clone());
+    (file, w.vm.new_file_object(size_bytes, orders, id).unwrap())
+}
