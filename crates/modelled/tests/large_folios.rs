@@ -3,7 +3,7 @@
 mod common;
 
 use common::pager;
-use common::{Modelled, RW, World, explore, run, use_three_whole_blocks, use_whole_block};
+use common::{Modelled, RW, World, explore, run, use_swap, use_three_whole_blocks, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{Access, FaultLocking, MapFlags, ObjectPart, Order, Pfn, SharedObject, Term};
 use std::sync::{Arc, Mutex};
@@ -241,6 +241,71 @@ fn a_move_of_a_part_against_a_cut() {
     part_against(0, |_, object| object.discard(1..LARGE), [7, 0]);
 }
 
+/// One CPU splits the folio by its second page, another does something with it.
+fn split_against(
+    preemptions: usize,
+    split: impl Fn(World, Pfn) + Sync + Send + Copy + 'static,
+    other: impl Fn(World, &'static Object) + Sync + Send + Copy + 'static,
+    expected: [u8; 2],
+) {
+    use_swap(false);
+    explore(preemptions, move || {
+        let (w, object, pfn) = world_to_move();
+        run(vec![Box::new(move || split(w, pfn)), Box::new(move || other(w, object))]);
+        w.check(&[]);
+        assert_words(object, expected);
+    });
+}
+
+fn goes_out(w: World, pfn: Pfn) {
+    _ = w.vm.swap_out_frame(pfn);
+}
+
+fn fails(w: World, pfn: Pfn) {
+    _ = w.vm.poison_frame(pfn);
+}
+
+/// What has no entry yet gets one, of the folio or of the part that stays.
+#[test]
+fn a_split_against_a_fault() {
+    split_against(1, goes_out, |w, _| w.space.write(AT * 4096, &[9; 8]).unwrap(), [9, 8]);
+}
+
+/// The word becomes a node, by who is first.
+#[test]
+fn a_split_against_a_cut() {
+    split_against(0, goes_out, |_, object| object.discard(2..LARGE), [7, 8]);
+}
+
+/// What is left, and what comes in its place, are what the remover passes over or takes.
+#[test]
+fn a_failure_against_a_cut() {
+    split_against(0, fails, |_, object| object.discard(1..LARGE), [7, 0]);
+}
+
+/// A pin of another page keeps it whole, whenever it came.
+#[test]
+fn a_split_against_a_pin() {
+    use_swap(false);
+    explore(1, || {
+        let (w, object, pfn) = world_to_move();
+        let held = Arc::new(Mutex::new(None));
+        let pinned = held.clone();
+        let pin = move || match w.space.pin_page_mut(AT * 4096, Term::Short) {
+            Ok(pin) => *pinned.lock().unwrap() = Some(pin),
+            Err(error) => panic!("{error}"),
+        };
+        run(vec![Box::new(move || goes_out(w, pfn)), Box::new(pin)]);
+        w.check(&[]);
+        let held = held.lock().unwrap().take().unwrap();
+        held.write(0, &[9; 8]);
+        assert_words(object, [9, 8]);
+        assert!(w.vm.migrate_frame(held.pfn()).is_err());
+        drop(held);
+        w.check(&[]);
+    });
+}
+
 beside_pagers![
     a_fault_against_a_cut,
     a_fill_against_a_discard_of_a_part,
@@ -251,4 +316,5 @@ beside_pagers![
     a_move_against_a_pin_of_a_tail,
     a_move_of_a_part_against_a_fault,
     a_move_of_a_part_against_a_cut,
+    a_split_against_a_pin,
 ];

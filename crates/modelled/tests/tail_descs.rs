@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Modelled, RW, World, explore, run, use_whole_block};
+use common::{Modelled, RW, World, explore, run, use_swap, use_whole_block};
 use softfault_modelled::policy::folio::FolioOrders;
 use softfault_modelled::{
-    Access, FaultLocking, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, PoisonRefusal, SharedObject, Term,
+    Access, FaultLocking, MapFlags, MigrateRefusal, ObjectPart, Order, Pfn, SharedObject, SwapRefusal, Term,
 };
 
 type Object = SharedObject<'static, Modelled>;
@@ -18,6 +18,7 @@ const TAIL: Pfn = Pfn(512 + PAGE as u32);
 /// An object that is one folio of 2 MiB.
 fn world() -> (World, &'static Object) {
     use_whole_block();
+    use_swap(false);
     let w = World::new(FaultLocking::Lockfree, 0, 1);
     let orders = FolioOrders::new(Order::PMD, Order::PMD).unwrap();
     let object: &'static Object = Box::leak(Box::new(w.vm.new_shared_object_of(512 * 4096, orders).unwrap()));
@@ -37,7 +38,7 @@ fn free(w: World) -> Box<dyn FnOnce() + Send> {
 fn a_look_up_by_number() {
     explore(2, || {
         let (w, _) = world();
-        let look = move || assert_eq!(w.vm.poison_frame(TAIL), Err(PoisonRefusal::Stays(MigrateRefusal::HugePage)));
+        let look = move || assert_eq!(w.vm.swap_out_frame(TAIL), Err(SwapRefusal::Stays(MigrateRefusal::CannotSplit)));
         run(vec![free(w), Box::new(look)]);
         w.check(&[]);
     });
@@ -66,7 +67,7 @@ fn a_look_up_while_they_come_back() {
     explore(2, || {
         let (w, object) = world();
         w.vm.free_and_overwrite_tail_descs(Pfn(512), TAIL);
-        let look = move || assert_eq!(w.vm.poison_frame(TAIL), Err(PoisonRefusal::Stays(MigrateRefusal::HugePage)));
+        let look = move || assert_eq!(w.vm.swap_out_frame(TAIL), Err(SwapRefusal::Stays(MigrateRefusal::CannotSplit)));
         run(vec![Box::new(move || assert_eq!(object.restore_tail_descs(0), Ok(3))), Box::new(look)]);
         w.check(&[]);
     });

@@ -176,7 +176,7 @@ fn what_cannot_be_swapped_out_is_refused_by_name() {
         assert_eq!(w.vm.event(Event::SwapRefusedLocked), 1);
         let large = w.vm.new_shared_object_of(4 * PAGE, FolioOrders::new(Order(2), Order(2)).unwrap()).unwrap();
         map(w.space, AWAY, 4, &large, 0);
-        assert_eq!(refused(AWAY), SwapRefusal::Stays(MigrateRefusal::HugePage));
+        assert_eq!(refused(AWAY), SwapRefusal::Stays(MigrateRefusal::CannotSplit));
         assert_eq!((object.nr_swapped_pages(), large.nr_swapped_pages()), (0, 0));
         drop(pin);
         // All slots are free still.

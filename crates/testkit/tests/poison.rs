@@ -12,10 +12,9 @@ use common::{
 use softfault::addr::Access;
 use softfault::errno::Errno;
 use softfault::policy::collapse::CollapseRefusal;
-use softfault::policy::folio::FolioOrders;
 use softfault::{
-    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, ObjectWriteError, Order,
-    Pfn, PinError, PoisonRefusal, Term, Tunables, Vm,
+    AddressSpace, Advice, CpuId, Event, FaultDone, FaultError, MigrateRefusal, MlockFlags, ObjectWriteError, Pfn,
+    PinError, PoisonRefusal, Term, Tunables, Vm,
 };
 use softfault_host::{Hosted, HostedConfig};
 use std::thread;
@@ -166,10 +165,6 @@ fn what_cannot_be_taken_out_of_use_is_refused_by_name() {
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();
     let refused = |pfn| vm.poison_frame(pfn).unwrap_err();
-    let folios = vm.new_shared_object_of(512 * PAGE, FolioOrders::new(Order(9), Order(9)).unwrap()).unwrap();
-    map(&space, AWAY, 4, &folios, 0);
-    space.write(AWAY, &[1]).unwrap();
-    assert_eq!(refused(frame_of(&space, AWAY)), PoisonRefusal::Stays(MigrateRefusal::HugePage));
     let small = vm.new_shared_object(PAGE).unwrap();
     map(&space, AWAY + 4 * PAGE, 1, &small, 0);
     let pin = space.pin_page_mut(AWAY + 4 * PAGE, Term::Short).unwrap();

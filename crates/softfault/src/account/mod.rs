@@ -208,6 +208,8 @@ events! {
     MigrateRefusedReserved = "migrate_refused_reserved",
     /// Not moved: part of a huge page.
     MigrateRefusedHuge = "migrate_refused_huge",
+    /// Not moved: part of a folio of an object that cannot be split.
+    MigrateRefusedCannotSplit = "migrate_refused_cannot_split",
     /// Not moved: free, cached or held.
     MigrateRefusedNotInUse = "migrate_refused_not_in_use",
     /// Not moved: more mappings than are handled at once.
@@ -220,6 +222,8 @@ events! {
     MigrateRefusedRaced = "migrate_refused_raced",
     /// Folios of objects of which a part moved, as there were no frames for the whole.
     FolioMovedInPart = "folio_moved_in_part",
+    /// Folios of objects split where they are, as a page of them failed or is swapped out.
+    FoliosSplit = "folios_split",
     /// Not moved: no frame to move to.
     MigrateRefusedNoTarget = "migrate_refused_no_target",
     /// Frames that had descriptors of a folio's tails and became free memory.

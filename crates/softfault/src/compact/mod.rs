@@ -34,6 +34,7 @@ mod poison;
 mod refusal;
 mod scan;
 mod single;
+mod split;
 mod subscribed;
 mod swap_out;
 mod target;

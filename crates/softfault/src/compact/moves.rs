@@ -11,8 +11,6 @@ use crate::space::Vm;
 /// Frames that are moved together, with one grace period for all of them. With more, programs that
 /// fault on the first would wait too long for the last.
 pub(super) const MOVES_MAX: usize = 16;
-/// The largest folio of an object that moves: it fills a block.
-const LARGEST: Order = Order::PMD;
 /// Most entries of one frame that moves.
 pub(super) const MAPS_MAX: u64 = 16;
 
@@ -98,7 +96,6 @@ impl<M: Machine> Vm<M> {
             FrameKind::Table => Err(MigrateRefusal::Table),
             FrameKind::Meta | FrameKind::Swap => Err(MigrateRefusal::Meta),
             FrameKind::Anon | FrameKind::Shared if state.pins() > 0 => Err(MigrateRefusal::Pinned),
-            FrameKind::Shared if state.order() > LARGEST => Err(MigrateRefusal::HugePage),
             FrameKind::Shared => Ok(Movable::OfObject { head: pfn, order: state.order() }),
             FrameKind::Anon if state.nr_maps() == 0 => Err(MigrateRefusal::Raced),
             FrameKind::Anon if state.nr_maps() > MAPS_MAX => Err(MigrateRefusal::TooManyMaps),

@@ -13,9 +13,9 @@
 //! does not record them.
 //!
 //! A folio of 2 MiB moves as any: it has one word, and its target is a whole block. Compaction, which makes
-//! blocks, leaves it.
+//! blocks, leaves it. One of 1 GiB is split first (`part.rs`).
 //!
-//! A page whose memory failed is removed in the same way, and its slot becomes POISONED.
+//! A page whose memory failed is removed in the same way, and its slot becomes POISONED (`split.rs`).
 //!
 //! A mover waits for sections, shootdowns, `Busy` entries and subscribers, but not for another
 //! mover: it gives up a page that is marked. It owns no entry when it begins, and it marks all
@@ -194,28 +194,5 @@ impl<M: Machine> Vm<M> {
             pace.page();
             mem::copy_frame(&self.machine, Pfn(to.0 + i), Pfn(from.0 + i));
         }
-    }
-
-    /// Takes a frame whose memory failed out of use, and marks its page's slot POISONED
-    /// (`source/fail.rs`). `head` is the first of the 2^order frames of its folio.
-    pub(super) fn poison_object_page(&self, pfn: Pfn, head: Pfn, order: Order) -> Result<(), MigrateRefusal> {
-        // The rest of a folio of 2 MiB would need a node.
-        if order >= Order::PMD {
-            return Err(MigrateRefusal::HugePage);
-        }
-        let mut kept = None;
-        let this = Move { from: head, to: head, order };
-        let mut moving = [Some(self.begin_object_move(this, u64::MAX, &mut kept)?)];
-        self.grace_everywhere();
-        self.unmap_moving(&mut moving, Why::Poison);
-        let [Some(moving)] = &moving else { return Ok(()) };
-        let (object, first, folio) = (moving.object, moving.page, moving.in_folio(head));
-        let is_pinned = self.frames.desc(head).state().pins() > 0;
-        if is_pinned || !self.can_lose_a_page(object, first, order) {
-            self.object_end_move(object, first, folio);
-            return Err(if is_pinned { MigrateRefusal::Pinned } else { MigrateRefusal::HugePage });
-        }
-        self.object_end_failed(object, first, folio, first + u64::from(pfn.0 - head.0));
-        Ok(())
     }
 }

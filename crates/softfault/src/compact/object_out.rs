@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! does a mapping lock it?             refused
+//! is its folio larger?                split: split.rs
 //! mark, grace, unmap                  as for a move: object.rs
 //! is a pin left? is it locked now?    else: as it was
 //! its folio locked ─▶ word: in transit ─▶ the machine writes
@@ -14,7 +15,10 @@
 //! and again when there is no entry left. An mlock that found the page present before its entry was
 //! removed has published its VMA by then. A later mlock swaps the page in.
 //!
-//! Locks on entry: none, no section. Takes the locks of the object's shards.
+//! A page of a larger folio first becomes one of its own. Whoever moves or discards it between the two is met at
+//! its word; the folio stays split.
+//!
+//! Locks on entry: none, no section. Takes the object's `resize`, and the locks of its shards.
 
 use super::{MigrateRefusal, SwapRefusal};
 use crate::account::Event;
@@ -41,15 +45,17 @@ impl<M: Machine> Vm<M> {
     }
 
     fn begin_to_swap_out(&self, frame: PageFrame, slot: SwapSlot) -> Result<Transit<'_, M>, SwapRefusal> {
-        if frame.order > Order::BASE {
-            return Err(SwapRefusal::Stays(MigrateRefusal::HugePage));
-        }
-        let pfn = frame.pfn;
+        let (pfn, head) = (frame.pfn, frame.head());
         let raced = SwapRefusal::Stays(MigrateRefusal::Raced);
-        let (object, page) = self.object_of(pfn).ok_or(raced)?;
+        let (object, first) = self.object_of(head).ok_or(raced)?;
+        let page = first + u64::from(pfn.0 - head.0);
         if self.any_mapping_locks(object.id, page) {
             return Err(SwapRefusal::Locked);
         }
+        if frame.order > Order::BASE {
+            self.split_off((&object, first), frame, Why::SwapOut).map_err(SwapRefusal::Stays)?;
+        }
+        let frame = PageFrame { pfn, order: Order::BASE };
         if !self.object_begin_move(&object, page, frame) {
             return Err(raced);
         }

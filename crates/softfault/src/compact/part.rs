@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! the object's `resize`
-//! a node if the folio is one word; frames for a smaller folio      may fail
-//! mark, grace, unmap                                               as for a move: object.rs
-//! is a pin left? does it lie beyond the end?                       else: as it was
+//! nodes if the folio is one word; frames for a smaller folio       may fail
+//! mark, grace, unmap; pins are final                               as for a split: split.rs
 //! copy the part ─▶ heads of what stays, in place, and of the part ─▶ words     source/part.rs
 //! ```
 //! The frame becomes free, and the folio becomes several. Compaction does not do this: it makes large pages,
@@ -23,7 +22,6 @@ use crate::frame::{Content, Fill, Held};
 use crate::lock::lock_word;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
-use crate::source::keep::KeptObject;
 use crate::source::part::{Goes, Part};
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
@@ -42,17 +40,19 @@ impl<M: Machine> Vm<M> {
         let (object, page) = self.object_of(head.pfn).ok_or(MigrateRefusal::Raced)?;
         let least = self.object_orders(object.id).least();
         if least >= head.order {
-            return Err(MigrateRefusal::NoTarget);
+            // One of 1 GiB was not to move as a whole.
+            let is_movable = head.order <= Order::PMD;
+            return Err(if is_movable { MigrateRefusal::NoTarget } else { MigrateRefusal::CannotSplit });
         }
         let _resize = lock_word(&self.object(object.id).resize, &self.machine);
-        let mut node = self.object_node_for(object.id, head.order).map_err(MigrateRefusal::of)?;
+        let mut nodes = self.object_split_nodes(object.id, head.order, least).map_err(MigrateRefusal::of)?;
         let (PageFrame { pfn: to, order }, _held) = self.obtain_part(head.order, least, fill)?;
         let from = PageFrame { pfn, order }.head();
         let part = Move { from, to, order };
-        let moved = self.mark_and_unmap((&object, page), head, nr_mappings_max).map(|()| {
+        let moved = self.mark_and_unmap((&object, page), head, nr_mappings_max, Why::Migrate).map(|()| {
             self.copy_pages(part);
             let part = Part { page: page + u64::from(from.0 - head.pfn.0), order, to: Goes::To(to) };
-            self.object_end_part(&object, page, head, part, &mut node);
+            self.object_end_part(&object, page, head, part, &mut nodes);
         });
         let event = if moved.is_ok() { Event::PgmigrateSuccess } else { Event::PgmigrateFail };
         self.count(event, order.nr_pages());
@@ -70,7 +70,7 @@ impl<M: Machine> Vm<M> {
     /// the least order only.
     fn obtain_part(&self, whole: Order, least: Order, fill: Fill) -> Result<(PageFrame, Held<'_>), MigrateRefusal> {
         let mut refusal = MigrateRefusal::NoTarget;
-        for order in (least.0..whole.0).rev().map(Order) {
+        for order in (least.0..whole.0.min(Order::PMD.0 + 1)).rev().map(Order) {
             let found = match (order, fill) {
                 (Order::BASE, fill) => self.obtain_held(fill),
                 (order, Fill::Pinned) => self.obtain_folio_set_apart(order),
@@ -82,26 +82,6 @@ impl<M: Machine> Vm<M> {
                 Err(refused) => refusal = MigrateRefusal::of(refused),
             }
         }
-        Err(refusal)
-    }
-
-    /// Marks the folio as moving and removes its entries. It has no pins then. On failure the folio is unmarked.
-    fn mark_and_unmap(
-        &self,
-        (object, first): (&KeptObject<'_, M>, u64),
-        head: PageFrame,
-        nr_mappings_max: u64,
-    ) -> Result<(), MigrateRefusal> {
-        let all = Move { from: head.pfn, to: head.pfn, order: head.order };
-        let mut moving = [Some(self.mark_as_moving(all, (object, first), nr_mappings_max)?)];
-        self.grace_everywhere();
-        self.unmap_moving(&mut moving, Why::Migrate);
-        let refused = self.why_it_stays(head.pfn, head.order).or_else(|| {
-            // The rest would become folios of their own, beyond the end of the object.
-            (!self.can_lose_a_page(object, first, head.order)).then_some(MigrateRefusal::NoTarget)
-        });
-        let Some(refusal) = refused else { return Ok(()) };
-        self.object_end_move(object, first, head);
         Err(refusal)
     }
 }

@@ -9,6 +9,7 @@ use crate::addr::Pfn;
 use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
+use crate::source::slot::PageFrame;
 use crate::space::Vm;
 use crate::table::format::Entry;
 
@@ -24,7 +25,8 @@ impl<M: Machine> Vm<M> {
     ///
     /// If an object's folios have a least size above one page, all pages of the aligned part of that
     /// size are poisoned and healed together, as in hugetlb(7) of Linux. The other pages of the folio
-    /// become folios of their own, in place.
+    /// become folios of their own, in place. A folio of 2 MiB or 1 GiB needs one or two frames for that,
+    /// and those for the descriptors of its tails if these were given back.
     ///
     /// Works on private pages of 4 KiB and pages of objects, without pins.
     ///
@@ -48,7 +50,10 @@ impl<M: Machine> Vm<M> {
 
     fn try_poison_frame(&self, pfn: Pfn) -> Result<u64, PoisonRefusal> {
         if let Ok(Movable::OfObject { head, order }) = self.check_movable(pfn) {
-            return self.poison_object_page(pfn, head, order).map(|()| 0).map_err(PoisonRefusal::Stays);
+            return self
+                .poison_object_page(pfn, PageFrame { pfn: head, order })
+                .map(|()| 0)
+                .map_err(PoisonRefusal::Stays);
         }
         let taken = self.withdraw_entries(pfn, Why::Poison)?;
         let desc = self.frames.desc(pfn);

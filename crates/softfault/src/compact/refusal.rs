@@ -16,8 +16,11 @@ pub enum MigrateRefusal {
     Meta,
     /// It is a hole, the zero frame, or was taken out of use.
     Reserved,
-    /// It is part of a larger page: a huge one, or a folio of an object that fills a block and is not to be moved as one.
+    /// It is part of a larger page: a huge one, or, for compaction, a folio of an object that fills a block.
     HugePage,
+    /// It is part of a folio of an object that cannot be split: pages of the object are not smaller, or it reaches beyond the
+    /// end, as it was pinned when the object became smaller.
+    CannotSplit,
     /// It is free, cached or held.
     NotInUse,
     /// More entries map it than are handled at once, or more spaces with subscribers. Or its object has more mappings than
@@ -30,7 +33,7 @@ pub enum MigrateRefusal {
     /// A mapping was added or removed, or another operation owned an entry. Or the page has left its
     /// object, is leaving it, or is being moved.
     Raced,
-    /// There is no frame to move it to.
+    /// There is no frame to move it to, or none that a split of its folio needs.
     NoTarget,
 }
 
@@ -49,6 +52,7 @@ impl MigrateRefusal {
             MigrateRefusal::Meta => Event::MigrateRefusedMeta,
             MigrateRefusal::Reserved => Event::MigrateRefusedReserved,
             MigrateRefusal::HugePage => Event::MigrateRefusedHuge,
+            MigrateRefusal::CannotSplit => Event::MigrateRefusedCannotSplit,
             MigrateRefusal::NotInUse => Event::MigrateRefusedNotInUse,
             MigrateRefusal::TooManyMaps => Event::MigrateRefusedTooManyMaps,
             MigrateRefusal::WalkTooLong => Event::MigrateRefusedWalkTooLong,
@@ -77,6 +81,7 @@ impl core::fmt::Display for MigrateRefusal {
             MigrateRefusal::Meta => "frame: should be a program's page, and is the subsystem's",
             MigrateRefusal::Reserved => "frame: should be a program's page, and is out of use",
             MigrateRefusal::HugePage => "frame: should be a small page, and is part of a larger one",
+            MigrateRefusal::CannotSplit => "frame: is part of a folio that cannot be split",
             MigrateRefusal::NotInUse => "frame: should be in use, and is free or in somebody's hand",
             MigrateRefusal::TooManyMaps => "frame: has more mappings than are handled at once",
             MigrateRefusal::WalkTooLong => "frame: the time ran out while its mappings were looked for",

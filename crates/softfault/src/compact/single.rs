@@ -7,12 +7,11 @@ use super::migrate::Migration;
 use super::moves::{Movable, Move, nobody_is_told};
 use super::object::ObjectMoves;
 use super::subscribed::SubscribedMoves;
-use crate::addr::{BlockId, Order, Pfn};
+use crate::addr::{Order, Pfn};
 use crate::frame::{Content, Fill};
 use crate::machine::Machine;
 use crate::source::slot::PageFrame;
 use crate::space::Vm;
-use crate::space::ops::TailDescsRefusal;
 use crate::space::reclaim::FrameRefusal;
 
 /// Most mappings of an object whose page is moved for a long-term pin. A guess: all of them lose their
@@ -22,8 +21,8 @@ const MOST_MAPPINGS_TO_PIN: u64 = 16;
 impl<M: Machine> Vm<M> {
     /// Moves one page to another frame and returns the new frame. Any space may map the page; programs
     /// do not notice the move. A page of a larger folio of an object moves with the folio, to adjacent
-    /// frames. If there are no frames for the whole folio, it is cut, unless it has the least size of its
-    /// object: the largest part for which there are frames moves, and the others stay in place.
+    /// frames. If there are no frames for the whole folio, or it is of 1 GiB, it is split, unless it has the
+    /// least size of its object: the largest part for which there are frames moves, and the others stay in place.
     ///
     /// For taking a frame out of service, and for tests. Memory is reclaimed for the new frame, since
     /// the caller wants this page moved. Compaction does not use this: it reclaims nothing and finds its
@@ -90,8 +89,9 @@ impl<M: Machine> Vm<M> {
     /// Moves a folio of several pages of an object, or the part around `pfn` for which there are frames.
     /// Returns the new frame of that page.
     fn migrate_folio(&self, pfn: Pfn, head: PageFrame, fill: Fill, most: u64) -> Result<Pfn, MigrateRefusal> {
-        if head.order >= Order::PMD && self.frames.lacks_tail_descs(BlockId::of(head.pfn)) {
-            self.restore_to_move(head.pfn)?;
+        self.restore_to_split(head)?;
+        if head.order > Order::PMD {
+            return self.migrate_part(pfn, head, fill, most);
         }
         let whole = match (head.order, fill) {
             (order, Fill::Pinned) => self.obtain_folio_set_apart(order),
@@ -102,17 +102,6 @@ impl<M: Machine> Vm<M> {
         let left = if moved.is_ok() { head.pfn } else { to };
         self.release_run(left, head.order.nr_pages(), Content::Unknown);
         moved.map(|()| Pfn(to.0 + (pfn.0 - head.pfn.0)))
-    }
-
-    /// Restores the descriptors of a folio's tails, before anything is marked. They may be freed again
-    /// before the folio is marked; `why_it_stays` checks that.
-    fn restore_to_move(&self, head: Pfn) -> Result<(), MigrateRefusal> {
-        let (object, page) = self.object_of(head).ok_or(MigrateRefusal::Raced)?;
-        match self.restore_tail_descs_if_free(object.id, page) {
-            Err(TailDescsRefusal::NoFrames) => Err(MigrateRefusal::NoTarget),
-            // The folio has changed; the move checks the words of the object.
-            _ => Ok(()),
-        }
     }
 
     fn move_of_object(&self, this: Move, most_mappings: u64) -> Result<(), MigrateRefusal> {

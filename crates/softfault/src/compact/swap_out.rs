@@ -26,16 +26,18 @@ use crate::table::format::Entry;
 
 impl<M: Machine> Vm<M> {
     /// Writes a page to the swap area, frees its frame, and returns the number of entries that mapped
-    /// it. These refer to a slot of the area; a fault swaps the page in for one of them. Works on pages
-    /// of 4 KiB without pins, in no locked mapping. Subscribers are told.
+    /// it. These refer to a slot of the area; a fault swaps the page in for one of them. Works on private
+    /// pages of 4 KiB and pages of objects, without pins, in no locked mapping. Subscribers are told.
     ///
     /// The entries of an object's page are removed and not counted: the returned number is 0. The object
-    /// keeps the slot. The first fault or access by the handle swaps the page in for all mappings.
+    /// keeps the slot. The first fault or access by the handle swaps the page in for all mappings. A page of
+    /// a larger folio is split off first, unless the object's least size forbids it. The other pages stay in
+    /// their frames, in folios as large as possible, and programs fault on them again.
     ///
     /// # Errors
     ///
     /// [`SwapRefusal`]; the page is still in memory. Nothing has changed, unless the error is
-    /// [`NotWritten`](SwapRefusal::NotWritten).
+    /// [`NotWritten`](SwapRefusal::NotWritten), except that the folio may have been split.
     pub fn swap_out_frame(&self, pfn: Pfn) -> Result<u64, SwapRefusal> {
         self.assert_outside();
         self.call();

@@ -6,7 +6,7 @@ use crate::source::handle::SharedObject;
 use crate::source::slot::ObjectPage;
 use crate::space::Vm;
 
-/// What is known once and for all of a page of an object.
+/// What is known of a page of an object, in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ObjectPageState {
@@ -16,6 +16,8 @@ pub struct ObjectPageState {
     pub referenced: bool,
     /// It was written: through the handle, by a fault, or by an entry that is gone.
     pub dirty: bool,
+    /// The size of its folio.
+    pub order: Order,
 }
 
 impl<M: Machine> Vm<M> {
@@ -42,6 +44,7 @@ impl<M: Machine> SharedObject<'_, M> {
             mapped: state.was_mapped(),
             referenced: state.was_referenced(),
             dirty: state.is_dirty(),
+            order: frame.order,
         })
     }
 }

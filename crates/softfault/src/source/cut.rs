@@ -84,7 +84,7 @@ impl<M: Machine> Links<M> {
 
     /// Returns the word of a part, below a node that is not published yet. Installs further nodes on the
     /// way.
-    fn slot_below(
+    pub(super) fn slot_below(
         &self,
         mut node: Pfn,
         mut level: u32,

@@ -71,11 +71,16 @@ impl<M: Machine> Links<M> {
         nodes
     }
 
-    /// Obtains the node that replaces a folio of that order, if it is one word. For the removal of a part
-    /// of it.
-    pub(crate) fn object_node_for(&self, id: ObjectId, order: Order) -> Result<CutNodes<'_, M>, OutOfFrames> {
+    /// Obtains all nodes that a split of a folio of order `whole` needs, if all of its parts have order `part` or
+    /// more. A folio below 2 MiB needs none, nor does one that stays whole.
+    pub(crate) fn object_split_nodes(
+        &self,
+        id: ObjectId,
+        whole: Order,
+        part: Order,
+    ) -> Result<CutNodes<'_, M>, OutOfFrames> {
         let mut nodes = CutNodes::none(self);
-        if level_of(order) > 0 {
+        while (nodes.nr as u32) < level_of(whole) - level_of(part) {
             self.obtain_node(id, &mut nodes)?;
         }
         Ok(nodes)

@@ -61,6 +61,22 @@ pub(super) fn pieces(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)
     })
 }
 
+/// The same, the highest first.
+fn pieces_down(mut pages: Range<u64>) -> impl Iterator<Item = (u64, Order)> {
+    core::iter::from_fn(move || {
+        let nr = pages.end.checked_sub(pages.start).filter(|nr| *nr > 0)?;
+        let order = Order(nr.ilog2().min(pages.end.trailing_zeros()) as u8).min(Order::PMD);
+        pages.end -= order.nr_pages();
+        Some((pages.end, order))
+    })
+}
+
+/// The folios that a folio of the pages `all` is split into where one is `part`, the highest first.
+pub(super) fn split_down(all: Range<u64>, part: (u64, Order)) -> impl Iterator<Item = (u64, Order)> {
+    let behind = part.0 + part.1.nr_pages()..all.end;
+    pieces_down(behind).chain([part]).chain(pieces_down(all.start..part.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,8 +92,23 @@ mod tests {
             assert_eq!(next, end);
         }
         let of = |pages| pieces(pages).map(|(first, order)| (first, order.0)).collect::<std::vec::Vec<_>>();
+        for (start, end) in [(0, 512), (7, 16), (3, 3), (512, 512 + 100), (1, 1537), (513, 5000)] {
+            let mut down = pieces_down(start..end).collect::<std::vec::Vec<_>>();
+            down.reverse();
+            assert_eq!(down, pieces(start..end).collect::<std::vec::Vec<_>>(), "the same ones");
+        }
         assert_eq!(of(0..7), [(0, 2), (4, 1), (6, 0)]);
         assert_eq!(of(5..16), [(5, 0), (6, 1), (8, 3)]);
+    }
+
+    #[test]
+    fn a_split_is_the_part_and_what_is_beside_it() {
+        let of = |all, part| split_down(all, part).map(|(first, order)| (first, order.0)).collect::<std::vec::Vec<_>>();
+        assert_eq!(of(16..24, (19, Order(0))), [(20, 2), (19, 0), (18, 0), (16, 1)]);
+        assert_eq!(of(0..8, (0, Order(3))), [(0, 3)]);
+        let gib = of(0..1 << 18, (600, Order(0)));
+        assert_eq!((gib.len(), gib[0]), (511 + 10, ((1 << 18) - 512, 9)));
+        assert_eq!(gib.iter().map(|(_, order)| 1u64 << order).sum::<u64>(), 1 << 18);
     }
 
     /// One in place of the folio, and one for each 2 MiB of which a part stays.

@@ -7,9 +7,10 @@
 //! ```
 //! See `part.rs`.
 //!
-//! Locks on entry: none, no section.
+//! Locks on entry: none, no section. Of a folio that is one word the object's `resize`.
 
 use super::cut_nodes::CutNodes;
+use super::cut_plan::pieces;
 use super::keep::KeptObject;
 use super::part::{Goes, Part};
 use super::slot::PageFrame;
@@ -17,6 +18,7 @@ use crate::addr::{Order, Pfn};
 use crate::frame::Content;
 use crate::links::Links;
 use crate::machine::Machine;
+use crate::pace;
 use crate::policy::folio::around;
 
 impl<M: Machine> Links<M> {
@@ -29,12 +31,22 @@ impl<M: Machine> Links<M> {
 
     /// Removes page `bad`, whose frame has failed, from the folio with that `head`. `first` is the folio's
     /// first page.
-    pub(crate) fn object_end_failed(&self, kept: &KeptObject<'_, M>, first: u64, head: PageFrame, bad: u64) {
+    pub(crate) fn object_end_failed(
+        &self,
+        kept: &KeptObject<'_, M>,
+        first: u64,
+        head: PageFrame,
+        bad: u64,
+        nodes: &mut CutNodes<'_, M>,
+    ) {
         let least = self.object_orders(kept.id).least();
         let lost = around(bad, least);
         let frame_of = |page: u64| Pfn(head.pfn.0 + (page - first) as u32);
         let part = Part { page: lost.start, order: least, to: Goes::Failed(frame_of(bad)) };
-        self.object_end_part(kept, first, head, part, &mut CutNodes::none(self));
-        lost.filter(|page| *page != bad).for_each(|page| self.release_one(frame_of(page), Content::Unknown));
+        self.object_end_part(kept, first, head, part, nodes);
+        for (page, order) in pieces(lost.start..bad).chain(pieces(bad + 1..lost.end)) {
+            pace::answer(&self.machine);
+            self.release_run(frame_of(page), order.nr_pages(), Content::Unknown);
+        }
     }
 }

@@ -311,6 +311,11 @@ impl<'a> PageSlot<'a> {
         self.group(order).iter().rev().for_each(|word| end_with(word, |_| POISONED));
     }
 
+    /// Does the same in a node that is not published yet.
+    pub(super) fn put_poisoned(self, order: Order) {
+        self.group(order).iter().for_each(|word| word.store(POISONED, Ordering::Release));
+    }
+
     /// Removes a page whose memory had failed. Only a discard changes such a word. It may also be marked
     /// as leaving, if it failed just before the discard marked it.
     pub(super) fn heal(self) {

@@ -78,7 +78,7 @@ fn what_failed_at_the_end_of_an_object_is_healed() {
     large.set_size_bytes(4 * PAGE);
     let bad = Pfn(pin.pfn().0 + 1);
     drop(pin);
-    assert_eq!(vm.poison_frame(bad), refused(MigrateRefusal::HugePage));
+    assert_eq!(vm.poison_frame(bad), refused(MigrateRefusal::CannotSplit));
     large.set_size_bytes(3 * PAGE);
     vm.poison_frame(bad).unwrap();
     assert_eq!((poisoned(&large, 16), large.nr_resident_pages()), (vec![1], 2));

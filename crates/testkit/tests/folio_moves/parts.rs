@@ -103,7 +103,7 @@ fn what_stays_whole_moves_in_no_part() {
             assert_eq!(in_part(3), Err(MigrateRefusal::Pinned));
             object.set_size_bytes(10 * PAGE);
             drop(pin);
-            assert_eq!(in_part(3), Err(MigrateRefusal::NoTarget));
+            assert_eq!(in_part(3), Err(MigrateRefusal::CannotSplit));
             check(w.vm, &[w.space]);
             assert_eq!((object.nr_resident_pages(), w.vm.vmstat().nr_free_pages), (nr, nr_free));
             object.set_size_bytes(nr * PAGE);

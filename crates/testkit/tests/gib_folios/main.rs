@@ -90,8 +90,6 @@ fn a_gib_is_one_word() {
         for page in SOME {
             let frame = w.space.translate_at_rest(AT + (NR + page) * PAGE).unwrap().pfn;
             assert_eq!(u64::from(frame.0 - first.0), page);
-            assert_eq!(w.vm.migrate_frame(frame), Err(MigrateRefusal::HugePage));
-            assert!(w.vm.poison_frame(frame).is_err());
         }
         assert_eq!(object.free_tail_descs(0), Err(TailDescsRefusal::NoFolio));
         check(w.vm, &[w.space]);

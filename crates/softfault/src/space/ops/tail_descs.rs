@@ -9,8 +9,8 @@
 //! While the slots are marked, faults on the folio wait, as during a move. Programs fault again
 //! afterwards, because no entry is kept. Pins stay: they are counted at the head.
 //!
-//! A folio without them does not move (`compact/single.rs` restores them first). So if a section finds it
-//! without a mark, it fills its block until the section ends.
+//! A folio without them neither moves nor is split (`compact/split.rs` restores them first). So if a section finds
+//! it without a mark, it fills its block until the section ends.
 //!
 //! Locks on entry: none, no section. Takes the object's `resize`, under which no frame is obtained.
 
@@ -160,11 +160,16 @@ impl<M: Machine> Vm<M> {
         }
     }
 
-    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs) of 2 MiB, for a caller that reclaims memory
-    /// itself.
-    pub(crate) fn restore_tail_descs_if_free(&self, id: ObjectId, page: u64) -> Result<u64, TailDescsRefusal> {
-        let spares = self.reserved_spares(Order::PMD).map_err(|_| TailDescsRefusal::NoFrames)?;
-        self.counted(Event::TailDescsRestored, self.restore_with(id, page, Order::PMD, spares))
+    /// As [`restore_tail_descs`](SharedObject::restore_tail_descs) of a folio of that order, for a caller that
+    /// reclaims memory itself.
+    pub(crate) fn restore_tail_descs_if_free(
+        &self,
+        id: ObjectId,
+        page: u64,
+        order: Order,
+    ) -> Result<u64, TailDescsRefusal> {
+        let spares = self.reserved_spares(order).map_err(|_| TailDescsRefusal::NoFrames)?;
+        self.counted(Event::TailDescsRestored, self.restore_with(id, page, order, spares))
     }
 
     /// Restores the descriptors in these frames, or gives the frames back. Returns their number, or 0 if the
@@ -189,7 +194,7 @@ impl<M: Machine> Vm<M> {
             Some((_, false)) => Err(TailDescsRefusal::Unchanged),
             Some((head, true)) if head.order != order => Ok(0),
             Some((head, true)) => {
-                // A folio of 1 GiB does not move, so the section is not needed.
+                // A folio of 1 GiB is split under `resize` only, so the section is not needed.
                 if order > Order::PMD {
                     self.make_whole(head.pfn, order, &mut spares);
                 }
