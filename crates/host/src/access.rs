@@ -10,7 +10,10 @@ use crate::hosted::Hosted;
 use crate::machine::{leave_root, load_root};
 use crate::walk::walk;
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Release},
+};
 use softfault::addr::{Access, PAGE_SIZE, Pfn, Vpn};
 use softfault::machine::{Flush, SpaceTag};
 use softfault::table::format::{Format, X86_64};
@@ -272,6 +275,17 @@ impl<F: Format> Running<'_, F> {
             return Ok(u64::from_ne_bytes(bytes));
         }
         self.insist(|| self.page(addr, Access::Read, |arena, frame| arena.word(frame, offset_of(addr)).load(Acquire)))
+    }
+
+    /// Gives `data` the words of the page at `addr`, faulting it in: a program that loads many words of one
+    /// page, of which hardware translates each without delay. One lookup in the TLB stands for all.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds if `data` accesses memory through the machine: accesses do not nest.
+    #[inline]
+    pub fn read_page<T>(&self, addr: u64, mut data: impl FnMut(&[AtomicU64; 512]) -> T) -> Result<T, Trap> {
+        self.insist(|| self.page(addr, Access::Read, |arena, frame| data(arena.words(frame))))
     }
 
     /// Stores a word; atomically if it is aligned.

@@ -116,6 +116,13 @@ impl Arena {
         unsafe { AtomicU64::from_ptr(self.bytes(pfn, offset, 8).cast()) }
     }
 
+    /// All words of the frame.
+    #[inline(always)]
+    pub(crate) fn words(&self, pfn: Pfn) -> &[AtomicU64; FRAME_BYTES / 8] {
+        // SAFETY: E1, E2: a whole frame of the mapping; any bits are valid.
+        unsafe { &*self.frame_ptr(pfn).cast() }
+    }
+
     /// Copies from the frame, as loads of a program: each aligned word at once.
     pub(crate) fn load(&self, pfn: Pfn, offset: usize, into: &mut [u8]) {
         let from = self.bytes(pfn, offset, into.len());

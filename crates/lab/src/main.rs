@@ -18,6 +18,7 @@ mod clearing;
 mod compare;
 mod conflicts;
 mod error;
+mod fault_around;
 mod fragment;
 mod growth;
 mod largepages;
@@ -41,6 +42,7 @@ Examples:
   softfault clear-huge                         orders of clearing a huge page: 2017, 2026 and ours
   softfault largepages --size 0.5              what 2 MiB pages save: the program of 2011
   softfault anon-w-seq --processes 2           these orders and programs that write their memory
+  softfault fault-around --size 0.5             a cached file read with windows of 4 KiB to 2 MiB: 2014 and ours
   softfault fragment --share 50                a program in memory without free 2 MiB blocks
   softfault growth                             whether a call costs more in a terabyte, on 512 CPUs
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
@@ -69,6 +71,8 @@ enum Command {
     Largepages(largepages::Options),
     /// Processes that clear and write memory, 2 MiB at a time: the experiment of 2017
     AnonWSeq(anon_w_seq::Options),
+    /// Threads that read a file in memory, with windows of 4 KiB to 2 MiB: the experiment of 2014
+    FaultAround(fault_around::Options),
     /// Fragment memory, measure the fragmentation, and time a program with and without huge pages
     Fragment(fragment::Options),
     /// Count the words that each call touches, in machines of 1 GiB to 1 TiB with 1 to 512 CPUs
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Some(Command::ClearHuge(options)) => clear_huge::run(&options),
         Some(Command::Largepages(options)) => bench::run(&options),
         Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),
+        Some(Command::FaultAround(options)) => bench::run(&options),
         Some(Command::Fragment(options)) => bench::run(&options),
         Some(Command::Growth(options)) => bench::run(&options),
     };
@@ -120,8 +125,8 @@ mod tests {
             arg.get_default_values()[0].to_string_lossy().parse::<u64>().expect("a number")
         };
         let both = |command| (default(command, "reps"), default(command, "seed"));
-        let all = ["pft", "largepages", "clear-huge", "anon-w-seq", "fragment"].map(both);
-        assert_eq!(all, [(3, 2004), (3, 2011), (21, 2017), (15, 2017), (5, 512)]);
+        let all = ["pft", "largepages", "clear-huge", "anon-w-seq", "fault-around", "fragment"].map(both);
+        assert_eq!(all, [(3, 2004), (3, 2011), (21, 2017), (15, 2017), (3, 2014), (5, 512)]);
         assert_eq!(default("growth", "seed"), 12);
     }
 }

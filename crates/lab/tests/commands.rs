@@ -60,6 +60,17 @@ fn wrong_arguments_are_named_and_explained() {
     is_refused("largepages --clear-order best", "--clear-order", "forward, converge, runs, hybrid, calibrated");
     is_refused("largepages --against 2011", "--against", "linux");
     is_refused("largepages --plot pages", "--plot", ".svg");
+    is_refused("fault-around --size 0", "--size", "number of GiB");
+    is_refused("fault-around --size 0.0015", "--size", "2 MiB at least");
+    is_refused("fault-around --size 16384", "--size", "should be smaller");
+    is_refused("fault-around --threads 1,513", "--threads", "512");
+    is_refused("fault-around --threads 0", "--threads", "1..");
+    is_refused("fault-around --orders 4,10", "--orders", "0 to 9, or adaptive");
+    is_refused("fault-around --orders 4,", "--orders", "0 to 9, or adaptive");
+    is_refused("fault-around --pattern backwards", "--pattern", "sparse");
+    is_refused("fault-around --plot around.png", "--plot", ".svg");
+    is_refused("conflicts --fault-around 4", "--fault-around", "no object");
+    is_refused("conflicts --layout own-part --fault-around 10", "--fault-around", "0 to 9");
     is_refused("fragment --size 0.02", "--size", "32 MiB at least");
     is_refused("fragment --size 16384", "--size", "should be smaller");
     is_refused("fragment --share 101", "--share", "0..=100");
@@ -202,6 +213,45 @@ fn largepages_gives_rows_passes_and_ratios() {
     assert!(of("softfault", "on", "ratio_to_linux_on")["value"].as_f64().unwrap() > 0.0);
 }
 
+/// Counts of faults: those of ours are the same in each run, and Linux's nearly so.
+#[test]
+fn fault_around_counts_the_faults_of_each_window() {
+    let tables = 10;
+    let of = |arguments: &str| {
+        let lines = json_lines(&format!("fault-around --orders 0,4,9,adaptive --json {arguments}"));
+        move |system: &str, order: &str, key: &str| {
+            let line = lines.iter().find(|line| line["system"] == system && line["order"] == order);
+            line.unwrap_or_else(|| panic!("{system} {order}"))[key].as_u64().unwrap()
+        }
+    };
+    let seq = of("--size 0.0205 --reps 1 --threads 2");
+    for (order, faults) in [("0", 512 * tables), ("4", 32 * tables), ("9", tables), ("adaptive", tables + 3)] {
+        assert_eq!(seq("softfault", order, "minor_faults"), 2 * faults, "{order}");
+        assert_eq!(seq("softfault", order, "pages_mapped"), 2 * 512 * tables);
+        assert_eq!(seq("softfault", order, "pages_touched"), 2 * 512 * tables);
+        assert_eq!(seq("softfault", order, "major_faults"), 0);
+    }
+    // Linux skips a page that the other thread is just mapping.
+    let linux = seq("linux", "4", "minor_faults");
+    assert!((2 * 32 * tables..=2 * 512 * tables).contains(&linux), "{linux}");
+
+    let sparse = of("--size 0.0205 --reps 1 --threads 1 --pattern sparse --against none");
+    let touches = 64 * tables;
+    for (order, mapped) in [("0", touches), ("4", 16 * touches), ("9", 512 * touches), ("adaptive", touches + 64 * 15)]
+    {
+        assert_eq!(sparse("softfault", order, "minor_faults"), touches, "{order}");
+        assert_eq!(sparse("softfault", order, "pages_mapped"), mapped, "{order}");
+    }
+    let random = of("--size 0.003 --reps 1 --threads 1 --pattern random --against none");
+    let most = |order: &str, most: u64| {
+        let faults = random("softfault", order, "minor_faults");
+        assert!(faults <= most, "{order}: {faults}");
+    };
+    most("4", 32);
+    // Two for each 64 KiB, the first of which finds it empty.
+    most("adaptive", 2 * 32);
+}
+
 #[test]
 fn fragment_leaves_no_block_whole_and_the_program_falls_back() {
     for kind in ["", "--movable"] {
@@ -243,8 +293,9 @@ fn blocks_that_were_spared_become_huge_pages() {
 
 #[test]
 fn conflicts_gives_one_object() {
-    for layout in ["own-table", "chunks", "interleaved", "same-object"] {
+    for layout in ["own-table", "chunks", "interleaved", "same-object", "own-part", "own-part --fault-around 4"] {
         let rows = json_lines(&format!("conflicts --cpus 8 --touches 1024 --layout {layout} --json"));
+        let layout = layout.split(' ').next().unwrap();
         assert_eq!(rows.len(), 1);
         let row = &rows[0];
         assert_eq!((row["cpus"].as_u64(), row["layout"].as_str()), (Some(8), Some(layout)));

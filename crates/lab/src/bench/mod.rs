@@ -13,6 +13,7 @@ mod options;
 mod order;
 mod stats;
 mod table;
+mod window;
 
 pub use arena::{AGED_FREE_OF_64, Arena, Frames, PAGE_BYTES, bind, calibrated, prepare_frames, warm};
 pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
@@ -23,3 +24,4 @@ pub use options::{Against, Once, Repeated, Settings, defaults, parse_fault_locki
 pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};
 pub use table::{Columns, milliseconds, percent, plain_table, short_gib, times};
+pub use window::{Window, parse_window};

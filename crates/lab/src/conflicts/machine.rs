@@ -27,6 +27,23 @@ pub fn become_cpu(cpu: u16) {
     CPU.set(cpu);
 }
 
+std::thread_local! {
+    static IS_PAUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `look` without a record of what it touches.
+pub fn unrecorded<T>(look: impl FnOnce() -> T) -> T {
+    IS_PAUSED.set(true);
+    let done = look();
+    IS_PAUSED.set(false);
+    done
+}
+
+/// Whether this thread's touches are not recorded at the moment.
+pub fn is_paused() -> bool {
+    IS_PAUSED.get()
+}
+
 /// The CPU that this thread is.
 pub fn this_cpu() -> u16 {
     CPU.get()

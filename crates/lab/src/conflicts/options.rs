@@ -1,6 +1,6 @@
 //! The command line of `softfault conflicts`.
 
-use crate::bench::parse_fault_locking;
+use crate::bench::{Window, parse_fault_locking, parse_window};
 use crate::error::LabError;
 use crate::os;
 use clap::{Args, ValueEnum};
@@ -30,6 +30,12 @@ Layouts: which pages belong to which CPU
   interleaved  one page to each CPU in turn: 8 entries share a line, so transfers are unavoidable
   same-object  each CPU runs its own address space; all map one shared object, and every CPU touches all of its
                pages in the same order. The default is 512 touches (2 MiB)
+  own-part     as same-object, but each CPU touches a part of its own, 2 MiB
+
+Fault-around
+  With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, and each
+  CPU's touches are reads of 2 MiB of it in order, a mapping of the same 2 MiB after the other. A fault maps the
+  window's pages; what is mapped is not touched. For same-object and own-part; the default is 32,768 touches.
 
 Pages
   small         4 KiB
@@ -39,7 +45,8 @@ Pages
                 takes 1 GiB for each CPU. The default is 512 touches.
 
 JSON
-  One object with the keys cpus, layout, discipline, frames, pages, touches, transfers_per_1000_faults,
+  One object with the keys cpus, layout, discipline, frames, pages, touches, faults, fault_around (null where
+  none was asked for), transfers_per_1000_faults,
   read_misses_per_1000_faults, worst (a list of structure, field and transfers_per_1000_faults, the worst
   first), experiment, value and unit.
 
@@ -47,6 +54,7 @@ Examples:
   softfault conflicts --cpus 512
   softfault conflicts --cpus 64 --layout chunks --fault-locking split
   softfault conflicts --cpus 512 --pages 64K
+  softfault conflicts --cpus 512 --layout same-object --fault-around adaptive
   softfault conflicts --cpus 512 --touches 1024 --json";
 
 /// Which pages belong to which CPU.
@@ -60,6 +68,8 @@ pub enum Layout {
     Interleaved,
     /// The same pages for all CPUs, of one object that each maps in its own space
     SameObject,
+    /// A part of one object for each CPU, which maps it in its own space
+    OwnPart,
 }
 
 /// The state of memory at the first fault.
@@ -143,6 +153,7 @@ impl Layout {
             Layout::Chunks => "chunks",
             Layout::Interleaved => "interleaved",
             Layout::SameObject => "same-object",
+            Layout::OwnPart => "own-part",
         }
     }
     /// Which page, from the start of the mapping, CPU `cpu` of `nr_cpus` touches
@@ -152,7 +163,7 @@ impl Layout {
             Layout::OwnTable => cpu * touches.next_multiple_of(TABLE_PAGES) + turn,
             Layout::Chunks => (turn / CHUNK_PAGES * nr_cpus + cpu) * CHUNK_PAGES + turn % CHUNK_PAGES,
             Layout::Interleaved => turn * nr_cpus + cpu,
-            Layout::SameObject => turn,
+            Layout::SameObject | Layout::OwnPart => turn,
         }
     }
     /// Pages that the mapping needs.
@@ -162,7 +173,12 @@ impl Layout {
             Layout::Chunks => nr_cpus * touches.next_multiple_of(CHUNK_PAGES),
             Layout::Interleaved => nr_cpus * touches,
             Layout::SameObject => touches,
+            Layout::OwnPart => nr_cpus * touches.next_multiple_of(TABLE_PAGES),
         }
+    }
+    /// Whether CPUs have spaces of their own, which map one object.
+    pub fn has_object(self) -> bool {
+        matches!(self, Layout::SameObject | Layout::OwnPart)
     }
 }
 
@@ -180,10 +196,11 @@ pub struct Options {
     #[arg(long, alias = "discipline", value_name = "MODE", default_value = "lockfree", value_parser = parse_fault_locking)]
     pub fault_locking: FaultLocking,
     /// First touches per CPU
-    #[arg(long, value_name = "N", default_value = "32768", default_value_ifs([
+    #[arg(long, value_name = "N", default_value = "32768",
+        default_value_if("fault_around", clap::builder::ArgPredicate::IsPresent, "32768"), default_value_ifs([
         ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),
         ("pages", "256K", "512"), ("pages", "512K", "512"), ("pages", "1M", "512"), ("pages", "huge", "512"),
-        ("layout", "same-object", "512"), ("frames", "aged", "4096"),
+        ("layout", "same-object", "512"), ("layout", "own-part", "512"), ("frames", "aged", "4096"),
     ]), value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub touches: u32,
     /// State of memory at the first fault
@@ -192,6 +209,9 @@ pub struct Options {
     /// Size of the pages that a fault maps
     #[arg(long, value_name = "SIZE", default_value = "small", value_parser = parse_pages, ignore_case = true)]
     pub pages: Pages,
+    /// Read pages that are in memory, with this window: 0 to 9, or adaptive
+    #[arg(long, value_name = "ORDER", value_parser = parse_window)]
+    pub fault_around: Option<Window>,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -202,29 +222,54 @@ impl Options {
     pub fn nr_cpus(&self) -> u64 {
         u64::from(self.cpus)
     }
-    /// Faults, all CPUs together.
-    pub fn nr_faults(&self) -> u64 {
-        self.nr_cpus() * u64::from(self.touches)
+    /// Pages of the object that a CPU maps, in the layouts that have one.
+    pub fn part_pages(&self) -> u64 {
+        match self.fault_around {
+            Some(_) => TABLE_PAGES.min(u64::from(self.touches)),
+            None => u64::from(self.touches),
+        }
+    }
+    /// Where the part of a CPU begins in the object, pages.
+    pub fn part_of(&self, cpu: u64) -> u64 {
+        if self.layout == Layout::OwnPart { cpu * self.part_pages().next_multiple_of(TABLE_PAGES) } else { 0 }
+    }
+    /// Pages of the object.
+    pub fn object_pages(&self) -> u64 {
+        self.part_of(self.nr_cpus() - 1) + self.part_pages()
     }
     /// Frames of the simulated machine: the pages, 2 % for tables and
     /// descriptors, and what each CPU may reserve ahead of need.
     pub fn nr_frames(&self) -> u64 {
-        let pages = self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches)) * self.pages.nr_frames();
+        let pages = match self.fault_around {
+            // Those of the object, and a leaf table for each mapping.
+            Some(_) => self.object_pages() + self.nr_cpus() * u64::from(self.touches) / TABLE_PAGES,
+            None => self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches)) * self.pages.nr_frames(),
+        };
         let nr = pages + pages / 50 + self.nr_cpus() * 4 * TABLE_PAGES + (64 << 20) / 4096;
         let times = if self.frames == Frames::Aged { 64 / AGED_FREE_OF_64 } else { 1 };
         (nr * times).next_multiple_of(TABLE_PAGES)
     }
     /// Refuses what can be seen to fail.
     pub fn check(&self) -> Result<(), LabError> {
-        if self.layout == Layout::SameObject {
-            let (given, wanted) = (self.pages.name().into(), "with --layout same-object should be small".into());
+        if self.layout.has_object() {
+            let with = |what| format!("with --layout {} should be {what}", self.layout.name());
             if self.pages != Pages::SMALL {
-                return Err(LabError::Argument { name: "--pages", given, wanted });
+                return Err(LabError::Argument {
+                    name: "--pages",
+                    given: self.pages.name().into(),
+                    wanted: with("small"),
+                });
             }
             if self.frames != Frames::Fresh {
-                let wanted = "with --layout same-object should be fresh".into();
-                return Err(LabError::Argument { name: "--frames", given: self.frames.name().into(), wanted });
+                return Err(LabError::Argument {
+                    name: "--frames",
+                    given: self.frames.name().into(),
+                    wanted: with("fresh"),
+                });
             }
+        } else if let Some(window) = self.fault_around {
+            let wanted = format!("with --layout {} there is no object: should be left out", self.layout.name());
+            return Err(LabError::Argument { name: "--fault-around", given: window.name(), wanted });
         }
         if self.pages != Pages::SMALL && self.frames == Frames::Aged {
             let wanted = format!("with --pages {} should be fresh: aged memory has none left", self.pages.name());

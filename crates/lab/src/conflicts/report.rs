@@ -20,6 +20,9 @@ pub struct Report {
     frames: &'static str,
     pages: &'static str,
     touches: u32,
+    /// Faults that were counted, all CPUs together.
+    pub faults: u64,
+    fault_around: Option<String>,
     /// Writes to lines last written by another CPU.
     pub transfers_per_1000_faults: f64,
     /// Reads of lines written by another CPU since.
@@ -55,6 +58,8 @@ impl Report {
             frames: options.frames.name(),
             pages: options.pages.name(),
             touches: options.touches,
+            faults: counted.nr_faults,
+            fault_around: options.fault_around.map(crate::bench::Window::name),
             transfers_per_1000_faults: rate(counted.transfers),
             read_misses_per_1000_faults: rate(counted.read_misses),
             worst: counted.places.iter().take(NR_WORST).map(worst).collect(),
@@ -71,12 +76,13 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} simulated CPUs, {} first touches of {} pages each, layout {}, fault-locking mode {}, {} frames\n\n\
+            "{} simulated CPUs, {} first touches of {} pages each, {} faults, layout {}, fault-locking mode {}, {} frames\n\n\
              transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
              read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
             self.cpus,
             self.touches,
             self.pages,
+            self.faults,
             self.layout,
             self.fault_locking,
             self.frames,

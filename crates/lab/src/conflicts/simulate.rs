@@ -7,6 +7,7 @@ use super::options::{Frames, Layout, Options, Pages};
 use crate::error::LabError;
 use crate::progress;
 use softfault_recorded::addr::Access;
+use softfault_recorded::policy::around::{AroundOrder, FaultAround};
 use softfault_recorded::policy::huge::{Enabled, SizeEnabled};
 use softfault_recorded::sync::{Touch, record};
 use softfault_recorded::{
@@ -18,7 +19,7 @@ use std::rc::Rc;
 
 const PAGE_BYTES: u64 = 4096;
 const TABLE_ENTRIES: u64 = 512;
-/// Where all spaces map the object of that layout.
+/// Where all spaces map the object of the layouts that have one.
 const OBJECT_AT: u64 = 1 << 32;
 
 /// One field of one structure, and the lines that travelled for it.
@@ -51,6 +52,7 @@ pub struct Counted {
 pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabError> {
     let machine = Simulated::new(usize::from(options.cpus), options.nr_frames())?;
     let tunables = Tunables::default().with_fault_locking(recorded(options)).with_thp(knobs(options.pages));
+    let tunables = tunables.with_fault_around(window(options));
     let lines = Rc::new(RefCell::new(Lines::new()));
     machine::become_cpu(0);
     let recording = Recording::start(Rc::clone(&lines));
@@ -67,7 +69,7 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
     }
     // Who wrote what so far is remembered; what it cost is not.
     lines.borrow_mut().start_counting();
-    take_turns(&spaces, base, options, &mut beside)?;
+    let nr_faults = take_turns(&spaces, base, options, &mut beside)?;
     drop(recording);
     let lines = lines.borrow();
     let places = by_place(lines.hot(), |addr| vm.describe(addr).map(|place| (place.structure, place.field)));
@@ -75,7 +77,7 @@ pub fn run(options: &Options, mut beside: impl FnMut()) -> Result<Counted, LabEr
         machine::become_cpu(cpu);
         drop(active);
     }
-    Ok(Counted { nr_faults: options.nr_faults(), transfers: lines.transfers, read_misses: lines.read_misses, places })
+    Ok(Counted { nr_faults, transfers: lines.transfers, read_misses: lines.read_misses, places })
 }
 
 /// One for all CPUs, or one each; and where the pages are in all of them.
@@ -83,11 +85,11 @@ fn spaces<'vm>(
     vm: &'vm Vm<Simulated>,
     options: &Options,
 ) -> Result<(Vec<AddressSpace<'vm, Simulated>>, u64), LabError> {
-    let nr = if options.layout == Layout::SameObject { options.cpus } else { 1 };
+    let nr = if options.layout.has_object() { options.cpus } else { 1 };
     let new_space = |_| vm.new_space().map_err(|e| LabError::subsystem("new_space", e));
     let spaces = (0..nr).map(new_space).collect::<Result<Vec<_>, _>>()?;
     let base = match options.layout {
-        Layout::SameObject => map_object(vm, &spaces, options)?,
+        Layout::SameObject | Layout::OwnPart => map_object(vm, &spaces, options)?,
         _ => map(&spaces[0], options)?,
     };
     Ok((spaces, base))
@@ -98,26 +100,45 @@ fn of_cpu<'a, 'vm>(spaces: &'a [AddressSpace<'vm, Simulated>], cpu: u16) -> &'a 
     &spaces[usize::from(cpu) % spaces.len()]
 }
 
-/// Maps one object, which is empty, in each of the spaces.
+/// Maps one object in each of the spaces: as often as its pages are to be touched. It is empty, or its pages
+/// are all there, each written by CPU 0.
 fn map_object(vm: &Vm<Simulated>, spaces: &[AddressSpace<Simulated>], options: &Options) -> Result<u64, LabError> {
-    let len = u64::from(options.touches) * PAGE_BYTES;
-    let object = vm.new_shared_object(len).map_err(|e| LabError::subsystem("new_shared_object", e))?;
-    for space in spaces {
-        let (prot, flags) = (Prot::READ | Prot::WRITE, MapFlags::SHARED | MapFlags::FIXED);
-        space
-            .mmap_object(OBJECT_AT, len, prot, flags, ObjectPart::new(&object))
-            .map_err(|e| LabError::subsystem(format!("mmap_object of {len} bytes"), e))?;
+    let bytes = options.object_pages() * PAGE_BYTES;
+    let object = vm.new_shared_object(bytes).map_err(|e| LabError::subsystem("new_shared_object", e))?;
+    if options.fault_around.is_some() {
+        for page in 0..options.object_pages() {
+            object.write(page * PAGE_BYTES, &[1]).map_err(|e| LabError::subsystem("filling the object", e))?;
+        }
+    }
+    let (part, touches) = (options.part_pages(), u64::from(options.touches));
+    for (cpu, space) in (0..options.nr_cpus()).zip(spaces) {
+        for first in (0..touches).step_by(part as usize) {
+            let (len, offset) = (part.min(touches - first) * PAGE_BYTES, options.part_of(cpu) * PAGE_BYTES);
+            let (prot, flags) = (Prot::READ | Prot::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+            space
+                .mmap_object(
+                    OBJECT_AT + first * PAGE_BYTES,
+                    len,
+                    prot,
+                    flags,
+                    ObjectPart::new(&object).with_offset_bytes(offset),
+                )
+                .map_err(|e| LabError::subsystem(format!("mmap_object of {len} bytes"), e))?;
+        }
     }
     Ok(OBJECT_AT)
 }
 
+/// How many faults there were: one a touch, unless a fault maps the pages of later touches.
 fn take_turns(
     spaces: &[AddressSpace<Simulated>],
     base: u64,
     options: &Options,
     beside: &mut impl FnMut(),
-) -> Result<(), LabError> {
+) -> Result<u64, LabError> {
     let (nr_cpus, touches) = (options.nr_cpus(), u64::from(options.touches));
+    let access = if options.fault_around.is_some() { Access::Read } else { Access::Write };
+    let mut nr_faults = 0;
     let wanted = what_is_mapped(options);
     let bar = progress::bar(touches);
     for turn in 0..touches {
@@ -125,8 +146,13 @@ fn take_turns(
             machine::become_cpu(cpu as u16);
             let page = options.layout.page(cpu, nr_cpus, turn, touches);
             let addr = base + page * options.pages.nr_frames() * PAGE_BYTES;
-            let done = of_cpu(spaces, cpu as u16)
-                .handle_fault(addr, Access::Write)
+            let space = of_cpu(spaces, cpu as u16);
+            if options.fault_around.is_some() && machine::unrecorded(|| space.page_state(addr).is_some()) {
+                continue;
+            }
+            nr_faults += 1;
+            let done = space
+                .handle_fault(addr, access)
                 .map_err(|e| LabError::subsystem(format!("fault {turn} of CPU {cpu}"), e))?;
             if done != wanted {
                 return Err(LabError::subsystem(format!("fault {turn} of CPU {cpu}"), WrongSize));
@@ -136,7 +162,14 @@ fn take_turns(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(())
+    Ok(nr_faults)
+}
+
+/// What a read fault maps besides its page.
+fn window(options: &Options) -> FaultAround {
+    let Some(window) = options.fault_around else { return FaultAround::DEFAULT };
+    // The recorded core has types of its own.
+    window.order().and_then(|order| AroundOrder::new(order.get())).map_or(FaultAround::Adaptive, FaultAround::Fixed)
 }
 
 /// This size alone.
@@ -151,7 +184,7 @@ fn knobs(pages: Pages) -> HugeKnobs {
 /// What each fault has to say.
 fn what_is_mapped(options: &Options) -> FaultDone {
     match options.pages {
-        Pages::SMALL if options.layout == Layout::SameObject => FaultDone::Shared,
+        Pages::SMALL if options.layout.has_object() => FaultDone::Shared,
         Pages::SMALL => FaultDone::Installed,
         Pages::HUGE => FaultDone::Huge,
         pages => FaultDone::Folio(Order(pages.order())),
@@ -192,6 +225,9 @@ struct Recording;
 impl Recording {
     fn start(lines: Rc<RefCell<Lines>>) -> Recording {
         record(Some(Box::new(move |addr, touch| {
+            if machine::is_paused() {
+                return;
+            }
             let mut lines = lines.borrow_mut();
             match touch {
                 Touch::Read => lines.read(machine::this_cpu(), addr),

@@ -13,6 +13,7 @@ fn options(cpus: u16, fault_locking: Typed) -> Options {
         touches: 512,
         frames: Frames::Fresh,
         pages: Pages::SMALL,
+        fault_around: None,
         json: false,
     }
 }
@@ -26,8 +27,8 @@ fn a_planted_shared_counter_costs_a_thousand_transfers_more() {
         planted.fetch_add(1, Ordering::Relaxed);
     })
     .unwrap();
-    assert_eq!(planted.get(), options.nr_faults());
-    let more = (with.transfers - without.transfers) * 1000 / options.nr_faults();
+    assert_eq!(planted.get(), with.nr_faults);
+    let more = (with.transfers - without.transfers) * 1000 / with.nr_faults;
     assert!((990..=1010).contains(&more), "{more} transfers more per 1,000 faults");
     assert_eq!(with.places[0].structure, "elsewhere", "the core does not know the planted counter");
 }
@@ -87,4 +88,17 @@ fn faults_of_one_object_take_at_most_8_lines_in_1000() {
     let counted = run(&Options { layout: Layout::SameObject, ..options(512, Typed::Lockfree) }, || ()).unwrap();
     assert_eq!(counted.nr_faults, 512 * 512);
     assert!(counted.transfers <= 8 * counted.nr_faults / 1000, "{}: {:?}", counted.transfers, counted.places);
+}
+
+/// A page that is mapped costs no fault, and the same 2 MiB in the next mapping do again.
+#[test]
+fn fault_around_maps_what_later_turns_would_touch() {
+    for (around, nr_faults) in [("0", 1024), ("4", 64), ("9", 2), ("adaptive", 4 + 3)] {
+        for layout in [Layout::SameObject, Layout::OwnPart] {
+            let fault_around = Some(crate::bench::parse_window(around).unwrap());
+            let options = Options { layout, fault_around, touches: 1024, ..options(4, Typed::Lockfree) };
+            let counted = run(&options, || ()).unwrap();
+            assert!(counted.nr_faults.abs_diff(4 * nr_faults) <= 4, "{around}: {}", counted.nr_faults);
+        }
+    }
 }

@@ -24,7 +24,9 @@ use crate::source::slot::ObjectPage;
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::sync::Ordering;
-use crate::table::format::{Entry, Leaf, huge_order};
+use crate::table::entry::Slot;
+use crate::table::format::{Entry, Leaf, huge_order, index_of};
+use crate::table::walk;
 
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// After the page of a read fault was mapped.
@@ -51,9 +53,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
         };
         let pages = window(request.vpn, order, bounds);
-        let nr_mapped = self.map_ready(fault, pages);
-        here.rss.add(Rss::Shmem, nr_mapped);
-        here.cpu.count_by(Event::MapAround, nr_mapped);
+        // In adaptive mode a program that touches single pages far apart has windows of one page.
+        if order != AroundOrder::OFF {
+            let nr_mapped = self.map_ready(fault, pages);
+            here.rss.add(Rss::Shmem, nr_mapped);
+            here.cpu.count_by(Event::MapAround, nr_mapped);
+        }
         if around == FaultAround::Adaptive {
             self.note_window(here.cpu, Last { vma_start: found.start().0, pages, order });
         }
@@ -77,11 +82,18 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         hint.around_order.set(u64::from(last.order.get()));
     }
 
-    /// Whether a page near that of the fault is mapped.
+    /// Whether an entry near that of the fault is in use. Every fault of a program that touches single pages
+    /// far apart looks in vain: so the entries, two cache lines, are not decoded.
     fn has_neighbour(&self, fault: &Fault<'_>, bounds: PageRange) -> bool {
         let near = neighbourhood(fault.request.vpn, bounds);
-        let mut others = (near.start.0..near.end.0).map(Vpn).filter(|vpn| *vpn != fault.request.vpn);
-        others.any(|vpn| matches!(self.leaf_at(fault.leaf_table(), vpn).observe().entry, Entry::Leaf(_)))
+        let first = index_of::<M::Format>(near.start.0, 0);
+        let entries = &walk::entries(&self.vm.machine, fault.leaf_table())[first..first + near.nr_pages() as usize];
+        let is_in_use = |word| {
+            let slot = Slot::<M::Format>::new(word, 0);
+            !slot.is_none(slot.load())
+        };
+        // The page of the fault is one of them.
+        entries.iter().filter(|word| is_in_use(word)).count() > 1
     }
 
     /// Maps the pages of the window that are there, in entries that are none; how many.

@@ -1,0 +1,128 @@
+//! The host's `fault_around_bytes`, where it may be read and set. It is put back when the experiment ends,
+//! also by an error, a panic or a signal.
+//!
+//! One of the lab's files with `unsafe` (L1 is in `os.rs`):
+//! - **L12** the handler of signals uses atomic cells and calls that POSIX allows there. The descriptor that
+//!   it writes to stays open while it may run.
+
+use crate::error::LabError;
+use softfault::policy::around::AroundOrder;
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+const PATH: &str = "/sys/kernel/debug/fault_around_bytes";
+/// Signals that end a process and can be caught.
+const SIGNALS: [libc::c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+
+/// For the handler: the open file, or -1, and what was in it.
+static OPEN: AtomicI32 = AtomicI32::new(-1);
+static BEFORE: AtomicU64 = AtomicU64::new(0);
+
+/// Holds the host's setting.
+pub struct Knob {
+    file: File,
+    before: u64,
+}
+
+impl Knob {
+    /// The host's, if this process may set it.
+    pub fn of_host() -> Option<Knob> {
+        Knob::at(Path::new(PATH))
+    }
+
+    /// Opens it; none if it cannot be read, or not be set to what it is.
+    fn at(path: &Path) -> Option<Knob> {
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        let mut text = [0; 32];
+        let nr = file.read_at(&mut text, 0).ok()?;
+        let before = std::str::from_utf8(&text[..nr]).ok()?.trim().parse().ok()?;
+        write(&file, before).ok()?;
+        BEFORE.store(before, Ordering::Relaxed);
+        OPEN.store(file.as_raw_fd(), Ordering::Release);
+        for signal in SIGNALS {
+            let handler: extern "C" fn(libc::c_int) = put_back_and_end;
+            // SAFETY: L12.
+            unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
+        }
+        Some(Knob { file, before })
+    }
+
+    /// Sets the window of all processes.
+    pub fn set(&self, order: AroundOrder) -> Result<(), LabError> {
+        write(&self.file, order.bytes()).map_err(|e| LabError::host(format!("{PATH} set to {}", order.bytes()), e))
+    }
+}
+
+impl Drop for Knob {
+    fn drop(&mut self) {
+        if write(&self.file, self.before).is_err() {
+            eprintln!("softfault: {PATH} could not be put back to {}", self.before);
+        }
+        OPEN.store(-1, Ordering::Release);
+        for signal in SIGNALS {
+            // SAFETY: L12: the default again, before the file is closed.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
+}
+
+fn write(file: &File, bytes: u64) -> std::io::Result<()> {
+    file.write_all_at(format!("{bytes}\n").as_bytes(), 0)
+}
+
+extern "C" fn put_back_and_end(signal: libc::c_int) {
+    put_back();
+    // SAFETY: L12: what would have happened without a handler.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+}
+
+/// Writes the number in decimal without memory from the heap.
+fn put_back() {
+    let fd = OPEN.load(Ordering::Acquire);
+    if fd < 0 {
+        return;
+    }
+    let (mut rest, mut at, mut text) = (BEFORE.load(Ordering::Relaxed), 20, [b'\n'; 21]);
+    loop {
+        at -= 1;
+        text[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    // SAFETY: L12: the bytes from the first digit on, to a descriptor that is open.
+    unsafe { libc::pwrite(fd, text[at..].as_ptr().cast(), text.len() - at, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_put_back_at_the_end_and_by_the_handler() {
+        let path = std::env::temp_dir().join(format!("softfault-knob-{}", std::process::id()));
+        let said = || std::fs::read_to_string(&path).unwrap().lines().next().unwrap().to_string();
+        std::fs::write(&path, "65536\n").unwrap();
+        let knob = Knob::at(&path).unwrap();
+        knob.set(AroundOrder::new(9).unwrap()).unwrap();
+        assert_eq!(said(), "2097152");
+        put_back();
+        // A file in debugfs is written anew by each write; this one keeps the rest.
+        assert_eq!(said(), "65536");
+        knob.set(AroundOrder::new(9).unwrap()).unwrap();
+        drop(knob);
+        assert_eq!(said(), "65536");
+        put_back();
+        assert!(Knob::at(Path::new("/nowhere/fault_around_bytes")).is_none());
+        std::fs::write(&path, "no number\n").unwrap();
+        assert!(Knob::at(&path).is_none());
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,196 @@
+//! From samples to medians, ratios and the rows of 2014 beside them.
+
+use super::history::{self, OldRow};
+use super::load::{Load, Sample};
+use super::options::Options;
+use super::pattern::Pattern;
+use super::plan::{Job, System};
+use crate::bench::{Figure, PAGE_BYTES, Sampled, Window, median, paired};
+use crate::os;
+use softfault::policy::around::{FaultAround, MOST_ORDER};
+
+/// One system with one window and a number of threads.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which.
+    pub job: Job,
+    /// Median of the first passes, seconds.
+    pub wall_s: Figure,
+    /// Median of the second passes, seconds.
+    pub resident_s: f64,
+    /// Median over the repetitions.
+    pub minor_faults: u64,
+    /// Likewise.
+    pub major_faults: u64,
+    /// Likewise.
+    pub pages_mapped: u64,
+    /// All threads together.
+    pub pages_touched: u64,
+    /// What faults took for each page that a thread touched.
+    pub ns_per_page: f64,
+    /// Linux's time for faults over ours, of the same order.
+    pub ratio_to_linux: Option<f64>,
+    /// Over those of the same system and as many threads.
+    pub faults_over_order_0: Option<f64>,
+    /// Likewise.
+    pub faults_over_order_9: Option<f64>,
+    /// The first pass, likewise.
+    pub time_over_order_0: Option<f64>,
+    /// As many threads and the same order.
+    pub in_2014: Option<OldRow>,
+}
+
+/// All that a run has found.
+pub struct Report {
+    /// In which order the file was read.
+    pub pattern: Pattern,
+    /// The file.
+    pub gib: f64,
+    /// How many times a thread mapped it.
+    pub nr_rounds: u64,
+    /// Repetitions.
+    pub reps: u32,
+    /// Release of the host's kernel.
+    pub kernel: String,
+    /// Whether Linux ran, too.
+    pub with_linux: bool,
+    /// By threads, ours first.
+    pub rows: Vec<Row>,
+    /// The whole table of 2014.
+    pub old: Vec<OldRow>,
+}
+
+type Samples<'a> = &'a [Sampled<Job, Sample>];
+
+impl Report {
+    /// Computes the rows.
+    pub fn new(options: &Options, load: &Load, sampled: Samples<'_>) -> Report {
+        let old = history::rows(load.pattern);
+        Report {
+            pattern: load.pattern,
+            gib: (load.nr_pages * PAGE_BYTES) as f64 / (1u64 << 30) as f64,
+            nr_rounds: load.nr_rounds(),
+            reps: options.repeated.settings().reps,
+            kernel: os::kernel_release(),
+            with_linux: options.with_linux(),
+            rows: sampled.iter().map(|of| row(load, of, sampled, &old)).collect(),
+            old,
+        }
+    }
+
+    /// Ours with that window.
+    pub fn ours(&self, window: &str, nr_threads: usize) -> Option<&Row> {
+        let is_meant = |row: &&Row| row.job.system == System::Softfault && row.job.nr_threads == nr_threads;
+        self.rows.iter().filter(is_meant).find(|row| row.job.window.name() == window)
+    }
+
+    /// Numbers of threads.
+    pub fn thread_counts(&self) -> Vec<usize> {
+        let mut counts: Vec<usize> = self.rows.iter().map(|row| row.job.nr_threads).collect();
+        counts.dedup();
+        counts
+    }
+}
+
+fn row(load: &Load, of: &Sampled<Job, Sample>, all: Samples<'_>, old: &[OldRow]) -> Row {
+    let Sampled { job, samples } = of;
+    let job = *job;
+    let nr = |count: fn(&Sample) -> u64| median(samples.iter().map(|s| count(s) as f64)) as u64;
+    let faults = |samples: &[Sample]| median(samples.iter().map(|s| s.minor_faults as f64));
+    let with = |wanted: &dyn Fn(&Job) -> bool| {
+        let found = all.iter().find(|other| other.job.nr_threads == job.nr_threads && wanted(&other.job));
+        found.map(|other| other.samples.as_slice())
+    };
+    // The same system: Linux's rows differ in what gives them their windows.
+    let of_order = |order: u8| {
+        with(&|other| {
+            let is_order = other.window.order().is_some_and(|of| of.get() == order);
+            is_order && other.system.name() == job.system.name() && other.window != job.window
+        })
+    };
+    let linux = with(&|other| other.system != System::Softfault && other.window == job.window);
+    let each = load.nr_touched_each();
+    Row {
+        job,
+        wall_s: Figure::of(walls(samples)),
+        resident_s: median(samples.iter().map(|s| s.resident.as_secs_f64())),
+        minor_faults: nr(|s| s.minor_faults),
+        major_faults: nr(|s| s.major_faults),
+        pages_mapped: nr(|s| s.pages_mapped),
+        pages_touched: each * job.nr_threads as u64,
+        ns_per_page: median(samples.iter().map(|s| s.faults_s() * 1e9 / each as f64)),
+        ratio_to_linux: linux
+            .filter(|_| job.system == System::Softfault)
+            .map(|linux| paired(&costs(linux), &costs(samples))),
+        faults_over_order_0: of_order(0).map(|other| faults(samples) / faults(other)),
+        faults_over_order_9: of_order(MOST_ORDER).map(|other| faults(samples) / faults(other)),
+        time_over_order_0: of_order(0).map(|other| paired(&walls(samples), &walls(other))),
+        in_2014: old.iter().copied().find(|old| is_as_in_2014(&job, old)),
+    }
+}
+
+fn is_as_in_2014(job: &Job, old: &OldRow) -> bool {
+    let Window(FaultAround::Fixed(order)) = job.window else { return false };
+    (old.nr_threads, old.order) == (job.nr_threads, order.get())
+}
+
+fn walls(samples: &[Sample]) -> Vec<f64> {
+    samples.iter().map(|s| s.wall.as_secs_f64()).collect()
+}
+
+fn costs(samples: &[Sample]) -> Vec<f64> {
+    samples.iter().map(Sample::faults_s).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::bench::typed;
+    use std::time::Duration;
+
+    fn sample(wall_ms: u64, minor_faults: u64) -> Sample {
+        Sample {
+            wall: Duration::from_millis(wall_ms),
+            resident: Duration::from_millis(10),
+            minor_faults,
+            major_faults: 0,
+            pages_mapped: 1024,
+        }
+    }
+
+    /// A file of 2 tables, two repetitions; the host is ten times slower in the second.
+    pub fn report() -> Report {
+        let options: Options = typed("fault-around --size 0.004 --threads 8 --orders 0,1,4,9,adaptive --reps 2");
+        let load = Load { pattern: Pattern::Sparse, nr_pages: 1024, cpus: vec![0] };
+        let jobs = super::super::plan::jobs(&options, 1, false).remove(0);
+        let sampled: Vec<_> = jobs
+            .into_iter()
+            .map(|job| {
+                let (ms, faults) = match (job.system, job.window.name().as_str()) {
+                    (System::Softfault, "0") => (20, 1000),
+                    (System::Softfault, "4") => (15, 60),
+                    (System::Softfault, "9") => (12, 10),
+                    (System::Softfault, _) => (13, 11),
+                    (_, "4") => (60, 62),
+                    _ => (110, 1001),
+                };
+                Sampled { job, samples: vec![sample(ms, faults), sample(10 + (ms - 10) * 10, faults)] }
+            })
+            .collect();
+        Report::new(&options, &load, &sampled)
+    }
+
+    #[test]
+    fn ratios_pair_what_belongs_to_one_repetition() {
+        let report = report();
+        let row = |window| report.ours(window, 8).unwrap();
+        assert_eq!(row("4").ratio_to_linux, Some(10.0), "50 ms over 5");
+        assert_eq!((row("9").ratio_to_linux, row("adaptive").ratio_to_linux), (None, None));
+        assert_eq!((row("4").faults_over_order_0, row("adaptive").faults_over_order_9), (Some(0.06), Some(1.1)));
+        assert_eq!((row("0").faults_over_order_0, row("9").faults_over_order_9), (None, None));
+        assert_eq!(row("4").pages_touched, 8 * 2 * 64);
+        assert_eq!(row("0").ns_per_page, 55e6 / 128.0);
+        assert_eq!(row("4").in_2014.map(|old| old.minor_faults), Some(65_620));
+        assert_eq!(report.thread_counts(), [8]);
+    }
+}
