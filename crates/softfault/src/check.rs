@@ -14,7 +14,7 @@ use crate::machine::{CpuId, Machine};
 use crate::mem;
 use crate::space::AddressSpace;
 use crate::space::Vm;
-use crate::space::vma::{Vma, VmaFlags};
+use crate::space::vma::{ObjectId, Vma, VmaFlags};
 use crate::sync::Word;
 use crate::table::format::{Entry, Format};
 use crate::table::take::{self, Next};
@@ -257,9 +257,9 @@ impl<M: Machine> AddressSpace<'_, M> {
                 }
                 Entry::Guard if vma.is_some_and(|v| v.flags.contains(VmaFlags::MAYGUARD)) => Ok(()),
                 Entry::Guard => Err(Broken::OutsideVma(vpn.addr())),
-                Entry::Poison if vma.is_some_and(|v| v.is_private()) => Ok(()),
+                Entry::Poison if vma.is_some_and(|v| v.is_private() && !self.is_past_object(&v, vpn)) => Ok(()),
                 Entry::Poison => Err(Broken::OutsideVma(vpn.addr())),
-                Entry::Swap(of) if vma.is_some_and(|v| v.is_private()) => {
+                Entry::Swap(of) if vma.is_some_and(|v| v.is_private() && !self.is_past_object(&v, vpn)) => {
                     nr_swapped += 1;
                     self.vm.count_slot(of, counts)
                 }
@@ -289,9 +289,22 @@ impl<M: Machine> AddressSpace<'_, M> {
                 Err(Broken::SharedWritable(vpn.addr()))
             }
             FrameKind::Zero if rights.contains(Rights::WRITE) => Err(Broken::SharedWritable(vpn.addr())),
+            FrameKind::Shared if vma.is_private() && rights.contains(Rights::WRITE) => {
+                Err(Broken::SharedWritable(vpn.addr()))
+            }
+            // I54: a mapping of an object shows its pages, or copies of them.
+            FrameKind::Zero if vma.object != ObjectId::NONE => Err(Broken::NotInObject(vpn.addr())),
+            FrameKind::Anon if !vma.is_private() || self.is_past_object(&vma, vpn) => {
+                Err(Broken::NotInObject(vpn.addr()))
+            }
             FrameKind::Anon | FrameKind::Shared | FrameKind::Zero => Ok(()),
             _ => Err(Broken::BadFrame(pfn)),
         }
+    }
+
+    /// Whether the page lies beyond the end of the object that the VMA maps.
+    fn is_past_object(&self, vma: &Vma, vpn: Vpn) -> bool {
+        vma.object != ObjectId::NONE && vma.pgoff_of(vpn) >= self.vm.object_nr_pages(vma.object)
     }
 
     /// I14: the object of the VMA has the frame at the page's place, and knows that it is mapped.

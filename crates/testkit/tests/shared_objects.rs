@@ -269,7 +269,7 @@ fn bad_arguments() {
         let try_map = |addr, len, prot, flags, part| w.space.mmap_object(addr, len, prot, flags, part);
         assert_eq!(try_map(0, PAGE, RW, MAP, at(1)), Err(MmapError::OffsetUnaligned));
         assert_eq!(try_map(0, 0, RW, MAP, at(0)), Err(MmapError::ZeroLength));
-        assert_eq!(try_map(0, PAGE, RW, MapFlags::PRIVATE, at(0)), Err(MmapError::NotShared));
+        assert_eq!(try_map(0, PAGE, RW, MapFlags::PRIVATE | GROWSDOWN, at(0)), Err(MmapError::BadFlags));
         assert_eq!(try_map(0, 1 << 62, RW, MAP, at(0)), Err(MmapError::TooLong));
         assert_eq!(try_map(0, u64::MAX, RW, MAP, at(0)), Err(MmapError::TooLong));
         assert_eq!(try_map(0, PAGE, RW, MAP, at(1 << 63)), Err(MmapError::OffsetOverflow));

@@ -119,7 +119,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let ObjectPage::Frame(frame) = at.page() else { continue };
             // Before the entry, as for the page of the fault.
             self.vm.frames.desc(frame.head()).note_mapped_around();
-            let leaf = Leaf { pfn: frame.pfn, rights: found.entry_rights(), accessed, dirty: false };
+            let leaf = Leaf { pfn: frame.pfn, rights: found.object_rights(), accessed, dirty: false };
             nr_mapped += u64::from(slot.fill(Entry::Leaf(leaf)).is_ok());
         }
         nr_mapped

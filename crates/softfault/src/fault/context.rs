@@ -4,7 +4,7 @@ use super::find::{FoundVma, hinted_table};
 use super::request::Request;
 use crate::account::Event;
 use crate::account::rss::{Rss, RssLine};
-use crate::addr::Pfn;
+use crate::addr::{Access, Pfn, Rights};
 use crate::base::HugeNow;
 use crate::cpu::CpuData;
 use crate::machine::Machine;
@@ -12,6 +12,8 @@ use crate::policy::fault::FaultQuestion;
 use crate::policy::huge::Orders;
 use crate::section::InSection;
 use crate::space::AddressSpace;
+use crate::space::vma::VmaFlags;
+use crate::table::format::Leaf;
 
 /// The cache lines that a fault writes besides entry and descriptor. Valid until the next wait,
 /// after which the caller may run on another CPU (I2).
@@ -72,4 +74,18 @@ impl<M: Machine> AddressSpace<'_, M> {
         let id = self.vm.machine.this_cpu();
         Here { cpu: self.vm.cpu(id), rss: self.rss_line(id) }
     }
+}
+
+/// The entry of a private frame that the fault installs.
+#[inline(always)]
+pub(super) fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
+    let Fault { request, found, .. } = fault;
+    let writes = request.access() == Access::Write;
+    let mut rights = found.entry_rights();
+    // A forced write gives the entry only the VMA's rights. A page that is only read stays clean,
+    // and is writable if nobody shares it.
+    if !found.flags().contains(VmaFlags::WRITE) {
+        rights -= Rights::WRITE;
+    }
+    Leaf { pfn, rights, accessed: true, dirty: writes }
 }

@@ -7,6 +7,10 @@
 //! old -> Busy -> shootdown -> copy -> new: between the shootdown and the new entry no CPU has a
 //! translation. So no two CPUs ever see different frames, nobody writes the old frame while it is
 //! copied, and the sequence is the break-before-make that Arm and RISC-V require.
+//!
+//! The old frame may be an object's, shown by a private mapping. Others may then write it while it is
+//! copied, as they may write a file that is read. Whoever takes the page out of its object, or moves
+//! it, waits for the entry (`rmap/object.rs`), so the frame stays what it is.
 
 use super::FaultDone;
 use crate::account::Event;
@@ -15,7 +19,8 @@ use crate::addr::{PageRange, Pfn, Rights, Vpn};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::{Flush, Machine};
 use crate::mem;
-use crate::space::AddressSpace;
+use crate::program;
+use crate::space::{AddressSpace, Vm};
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 
@@ -34,6 +39,9 @@ impl<'vm, M: Machine> Copying<'vm, M> {
     pub(crate) fn finish(self, space: &AddressSpace<'vm, M>) -> FaultDone {
         let vm = space.vm;
         let from_zero = self.old.pfn == vm.frames.zero;
+        if self.is_of_object(vm) {
+            return self.finish_from_object(space);
+        }
         let page = PageRange::new(self.vpn, Vpn(self.vpn.0 + 1));
         space.shootdown(Flush::Pages(page));
         if !from_zero {
@@ -57,6 +65,30 @@ impl<'vm, M: Machine> Copying<'vm, M> {
         if vm.frames.desc(self.old.pfn).map_drop() {
             vm.give_back(self.old.pfn, Fill::Raw);
         }
+        here.count_done(Event::CowBreak);
+        FaultDone::Copied
+    }
+
+    /// Whether the old frame is an object's, mapped privately. The entry is the caller's, so that the
+    /// frame cannot leave or change its object: whoever takes its entries waits for this one.
+    fn is_of_object(&self, vm: &Vm<M>) -> bool {
+        vm.frames.head_desc(self.old.pfn).state().kind() == FrameKind::Shared
+    }
+
+    /// Nothing stored through the old entry, which had no right to: no section has to be waited for.
+    /// Others store through theirs meanwhile. The old frame stays the object's.
+    #[cold]
+    fn finish_from_object(self, space: &AddressSpace<'vm, M>) -> FaultDone {
+        let vm = space.vm;
+        space.shootdown(Flush::Pages(PageRange::new(self.vpn, Vpn(self.vpn.0 + 1))));
+        program::copy_frame(&vm.machine, self.to, self.old.pfn);
+        vm.frames.desc(self.to).assign(FrameKind::Anon, 1, space.family, self.index);
+        vm.frames.note_removed(&self.old);
+        let leaf = Leaf { pfn: self.to, rights: self.rights, accessed: true, dirty: true };
+        self.slot.resolve(Entry::Leaf(leaf));
+        let here = space.here();
+        here.rss.add(Rss::Anon, 1);
+        here.rss.add(Rss::Shmem, 1u64.wrapping_neg());
         here.count_done(Event::CowBreak);
         FaultDone::Copied
     }

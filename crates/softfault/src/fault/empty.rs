@@ -10,18 +10,18 @@
 //! | `split` | lock of the leaf table, reference count of the VMA | both |
 //! | `lockfree` | compare-and-swap of the entry | none |
 
-use super::context::{Fault, Here, Lost};
+use super::context::{Fault, Here, Lost, new_leaf};
 use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{Access, Pfn, Rights};
+use crate::addr::Rights;
 use crate::frame::{Fill, FrameKind};
 use crate::lock::Spin;
 use crate::machine::Machine;
 use crate::policy::fault::{FaultPlan, FaultQuestion};
 use crate::space::AddressSpace;
-use crate::space::vma::{ObjectId, VmaFlags};
+use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
@@ -174,17 +174,4 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         global.rss_anon.add_owned(1);
         Ok(())
     }
-}
-
-#[inline(always)]
-pub(super) fn new_leaf(fault: Fault<'_>, pfn: Pfn) -> Leaf {
-    let Fault { request, found, .. } = fault;
-    let writes = request.access() == Access::Write;
-    let mut rights = found.entry_rights();
-    // A forced write gives the entry only the VMA's rights. A page that is only read stays clean,
-    // and is writable if nobody shares it.
-    if !found.flags().contains(VmaFlags::WRITE) {
-        rights -= Rights::WRITE;
-    }
-    Leaf { pfn, rights, accessed: true, dirty: writes }
 }

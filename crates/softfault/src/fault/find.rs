@@ -92,6 +92,18 @@ impl FoundVma<'_> {
         if self.flags().contains(VmaFlags::MOVING) { Turn::Wait } else { Turn::Refused(FaultError::NoRights) }
     }
 
+    /// Whether the VMA has private pages.
+    #[inline(always)]
+    pub(crate) fn is_private(&self) -> bool {
+        !self.flags().contains(VmaFlags::SHARED)
+    }
+
+    /// The most rights that an entry of the object's own page may grant: never to write where the
+    /// mapping is private.
+    pub(crate) fn object_rights(&self) -> Rights {
+        if self.is_private() { self.entry_rights() - Rights::WRITE } else { self.entry_rights() }
+    }
+
     /// The most rights that an entry may grant.
     #[inline(always)]
     pub(crate) fn entry_rights(&self) -> Rights {

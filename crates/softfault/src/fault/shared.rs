@@ -1,14 +1,16 @@
-//! Faults on an empty entry of shared memory: maps the object's frame, or first makes one.
+//! Faults on an empty entry of a mapping of an object: maps the object's frame, or first makes one.
+//! Where the mapping is private and the page is to be its own, the page is copied instead.
 
-use super::context::Fault;
+use super::context::{Fault, new_leaf};
 use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{Access, Order};
-use crate::frame::Fill;
+use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
+use crate::program;
 use crate::source::fill_large::is_large;
 use crate::source::object::ObjectSlot;
 use crate::source::slot::{LostFill, ObjectPage, PageFrame};
@@ -33,6 +35,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         let place = self.vm.object_slot(fault.inside, id, index);
         match place.page() {
+            ObjectPage::Frame(frame) if request.wants_own() && found.is_private() => {
+                return self.copy_of_object(fault, slot, frame, prealloc);
+            }
             ObjectPage::Frame(frame) => return self.map_shared(fault, slot, frame),
             ObjectPage::Filling | ObjectPage::Leaving(_) => return Turn::Wait,
             ObjectPage::Poisoned => return Turn::Refused(FaultError::Poisoned),
@@ -129,13 +134,43 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         })
     }
 
+    /// Copies the object's page into a private frame, without mapping it first. The frame stays the
+    /// page's until the section ends, so the copy is made inside it: whoever takes the page out or
+    /// moves it comes before the look at its slot, or waits for the copy.
+    #[cold]
+    #[inline(never)]
+    fn copy_of_object(
+        &self,
+        fault: &Fault<'_>,
+        slot: Slot<'_, M::Format>,
+        from: PageFrame,
+        prealloc: &mut Prealloc<'vm, M>,
+    ) -> Turn<'vm, M> {
+        let Fault { here, request, found, inside } = *fault;
+        let frames = &self.vm.frames;
+        let Some(to) = prealloc.take(Fill::Raw, inside, here.cpu) else { return Turn::Need(Need::Frame(Fill::Raw)) };
+        frames.desc(to).assign(FrameKind::Anon, 1, self.family, found.index_of(request.vpn));
+        frames.note_mapping_used(from.pfn, 1);
+        // Others may be storing to the object's page.
+        program::copy_frame(&self.vm.machine, to, from.pfn);
+        // Dirty: nobody else has these bytes once the object changes.
+        let leaf = Leaf { dirty: true, ..new_leaf(*fault, to) };
+        if slot.fill(Entry::Leaf(leaf)).is_err() {
+            prealloc.keep(Fill::Raw, to);
+            return Turn::Raced;
+        }
+        here.rss.add(Rss::Anon, 1);
+        here.count_done(Event::CowBreak);
+        Turn::Done(FaultDone::Copied)
+    }
+
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         // Before the entry: whoever removes the page from its object waits for this section, and
         // then checks whether there may be entries.
         self.vm.frames.desc(frame.head()).note_mapped(request.access());
         let dirty = request.access() == Access::Write;
-        let leaf = Leaf { pfn: frame.pfn, rights: found.entry_rights(), accessed: true, dirty };
+        let leaf = Leaf { pfn: frame.pfn, rights: found.object_rights(), accessed: true, dirty };
         match slot.fill(Entry::Leaf(leaf)) {
             Ok(()) => {
                 here.rss.add(Rss::Shmem, 1);

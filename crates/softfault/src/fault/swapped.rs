@@ -15,8 +15,7 @@
 //! Locks on entry: none, no section. The preallocation has a frame and counts as held during the read:
 //! the machine must not wait for anybody who waits for a frame.
 
-use super::context::{Fault, Here};
-use super::empty::new_leaf;
+use super::context::{Fault, Here, new_leaf};
 use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, FaultError, Request, Turn};
 use crate::account::Event;

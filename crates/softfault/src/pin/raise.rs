@@ -50,10 +50,21 @@ impl<M: Machine> AddressSpace<'_, M> {
         match desc.state().kind() {
             // Writable is exclusive (I13).
             FrameKind::Anon if leaf.rights.contains(Rights::WRITE) => raise(inside, slot, seen, leaf, desc, access),
+            // A private mapping gets a copy first, also to be read: the holder and the program see
+            // each other's writes (I23).
+            FrameKind::Shared if !leaf.rights.contains(Rights::WRITE) && self.is_private_at(inside, vpn) => {
+                Tried::NotYet
+            }
             FrameKind::Shared => raise(inside, slot, seen, leaf, desc, access),
             FrameKind::Anon if desc.is_exclusive() => raise_locked(inside, slot, seen, desc),
             _ => Tried::NotYet,
         }
+    }
+
+    /// Whether the page is in a private mapping. In a hole that munmap(2) has just made it does not
+    /// matter.
+    fn is_private_at(&self, inside: InSection<'_>, vpn: Vpn) -> bool {
+        self.tree_in(inside).lookup(vpn).is_some_and(|found| found.vma.is_private())
     }
 
     /// A page of a huge mapping: the pin is its own frame's, and the folio is told

@@ -16,6 +16,7 @@
 //! references keep a family's data alive (`family`). `take` makes the entries of a frame `Busy`,
 //! for operations that change what they map.
 
+mod copies;
 pub(crate) mod family;
 mod object;
 mod take;

@@ -103,7 +103,7 @@ impl<M: Machine> Removal<'_, '_, M> {
                     // Its owner may wait for our entries, or for whom we have told.
                     self.flush();
                     self.told = None;
-                    while self.is_owned(at) {
+                    while is_owned(self.space, at) {
                         self.space.vm.machine.relax();
                     }
                 }
@@ -159,17 +159,6 @@ impl<M: Machine> Removal<'_, '_, M> {
         Chunked::Taken(chunk, next)
     }
 
-    /// Whether the entry of a page, or a table above it, belongs to another operation.
-    fn is_owned(&self, vpn: Vpn) -> bool {
-        let section = self.space.section();
-        let inside = section.inside();
-        match walk::walk(&self.space.vm.machine, self.space.data.root_in(inside), vpn, inside) {
-            Walk::Owned => true,
-            Walk::Hole(_) | Walk::Huge(_) => false,
-            Walk::Leaf(slot) => matches!(slot.observe().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_)),
-        }
-    }
-
     /// Takes one entry if it maps a page of the object; `None` if another operation owns it.
     fn take(&self, _inside: InSection<'_>, table: Pfn, vpn: Vpn) -> Option<bool> {
         let slot = walk::leaf_slot::<M>(&self.space.vm.machine, table, vpn);
@@ -215,5 +204,16 @@ impl<M: Machine> Removal<'_, '_, M> {
         self.space.charge(Rss::Shmem, -nr);
         self.space.vm.count(Event::Unmapped, nr as u64);
         self.nr_chunks = 0;
+    }
+}
+
+/// Whether the entry of a page, or a table above it, belongs to another operation.
+pub(super) fn is_owned<M: Machine>(space: &AddressSpace<'_, M>, vpn: Vpn) -> bool {
+    let section = space.section();
+    let inside = section.inside();
+    match walk::walk(&space.vm.machine, space.data.root_in(inside), vpn, inside) {
+        Walk::Owned => true,
+        Walk::Hole(_) | Walk::Huge(_) => false,
+        Walk::Leaf(slot) => matches!(slot.observe().entry, Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_)),
     }
 }

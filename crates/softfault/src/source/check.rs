@@ -14,18 +14,20 @@ use crate::space::vma::{ObjectId, VmaFlags};
 use crate::sync::Word;
 use core::ops::ControlFlow;
 
-/// Number of pages of VMAs that may be written and map the object.
-fn nr_writable_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId) -> u64 {
-    let mut nr_pages = 0;
+/// Pages of VMAs that map the object: of shared ones that may be written, and of private ones.
+fn nr_pages_in<M: Machine>(spaces: &[&AddressSpace<'_, M>], object: ObjectId) -> (u64, u64) {
+    let (mut nr_writable, mut nr_private) = (0, 0);
     for space in spaces {
         let _ = space.tree(&space.sole_writer()).for_each(AddressSpace::<M>::user_range(), &mut |vma| {
-            if vma.object == object && !vma.flags.contains(VmaFlags::NEVERWRITE) {
-                nr_pages += vma.range.nr_pages();
+            if vma.object == object && vma.is_private() {
+                nr_private += vma.range.nr_pages();
+            } else if vma.object == object && !vma.flags.contains(VmaFlags::NEVERWRITE) {
+                nr_writable += vma.range.nr_pages();
             }
             ControlFlow::Continue(())
         });
     }
-    nr_pages
+    (nr_writable, nr_private)
 }
 
 /// The role of a frame in an object.
@@ -61,7 +63,8 @@ impl<M: Machine> Vm<M> {
             if data.keeps.get() != 1 + self.nr_fills_under_way(ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
-            if data.nr_writable.get() != nr_writable_in(spaces, ObjectId(u64::from(pfn.0))) {
+            let nr_pages = (data.nr_writable.get(), data.nr_private.get());
+            if nr_pages != nr_pages_in(spaces, ObjectId(u64::from(pfn.0))) {
                 return Err(Broken::WrongCount(pfn));
             }
             self.check_members_of(spaces, ObjectId(u64::from(pfn.0)))?;

@@ -12,7 +12,7 @@
 //!
 //! `refs` counts *pages of VMAs*, not VMAs: so `vma_split` and merging do not change it; only
 //! mapping, unmapping and fork do. A handle counts as one. `nr_writable` counts the same way,
-//! without handles and `NEVERWRITE` VMAs.
+//! without handles, `NEVERWRITE` and private VMAs; `nr_private` counts the latter.
 //!
 //! Locks on entry: none.
 
@@ -54,7 +54,7 @@ pub(crate) struct ObjectData {
     pad: [Word; 1],
     /// Pages of VMAs that map it, and the handle.
     pub(crate) refs: Word,
-    /// Pages of VMAs that map it and that may be written, perhaps after mprotect(2).
+    /// Of these, pages of shared mappings that may be written, perhaps after mprotect(2).
     pub(crate) nr_writable: Word,
     /// 1 while the embedder has a handle.
     pub(crate) handles: Word,
@@ -65,7 +65,10 @@ pub(crate) struct ObjectData {
     /// 1 while `refs` is not 0, and 1 of each walk (`keep.rs`). Whoever drops the last one ends
     /// the object.
     pub(crate) keeps: Word,
-    pad_counts: [Word; 2],
+    /// Pages of VMAs that map it privately, which a smaller size looks for.
+    pub(crate) nr_private: Word,
+    /// Times that the size has become smaller, raised after the size: see `fork`.
+    pub(crate) nr_cuts: Word,
     /// Who maps it: see `members`.
     pub(crate) shards: [Shard; NR_SHARDS],
 }

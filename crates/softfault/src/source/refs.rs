@@ -20,7 +20,10 @@ impl<M: Machine> Links<M> {
             return;
         }
         let data = self.object(vma.object);
-        if !vma.flags.contains(VmaFlags::NEVERWRITE) {
+        if vma.is_private() {
+            // Before the VMA is published: see `drop_copies`.
+            data.nr_private.fetch_add(nr_pages, Ordering::Relaxed);
+        } else if !vma.flags.contains(VmaFlags::NEVERWRITE) {
             data.nr_writable.fetch_add(nr_pages, Ordering::Relaxed);
         }
         data.refs.fetch_add(nr_pages, Ordering::Relaxed);
@@ -33,8 +36,10 @@ impl<M: Machine> Links<M> {
         if vma.object == ObjectId::NONE || nr_pages == 0 {
             return;
         }
-        if !vma.flags.contains(VmaFlags::NEVERWRITE) {
-            // Before the references: the last of them frees the header.
+        // Before the references: the last of them frees the header.
+        if vma.is_private() {
+            self.object(vma.object).nr_private.fetch_sub(nr_pages, Ordering::Relaxed);
+        } else if !vma.flags.contains(VmaFlags::NEVERWRITE) {
             self.object(vma.object).nr_writable.fetch_sub(nr_pages, Ordering::Release);
         }
         self.object_drop(vma.object, nr_pages);

@@ -44,7 +44,8 @@ bitflags::bitflags! {
         const MAYGUARD = 1 << 17;
         /// Never to be made writable: its object was opened for reading.
         const NEVERWRITE = 1 << 18;
-        /// A private copy of a file, which the embedder filled: not anonymous.
+        /// A private mapping of an object, or a private copy of a file, which the embedder filled:
+        /// not anonymous.
         const FILE = 1 << 19;
     }
 }

@@ -9,6 +9,7 @@
 //!          then moves of these pages that had begun before are waited for
 //! unmap    every entry of each space that may map one                 rmap/object.rs
 //! free     the words are emptied; frames that nothing pins go         source/discard.rs
+//! copies   of pages beyond a smaller size; a hole keeps them          rmap/copies.rs
 //! ```
 //! A page never has two frames at a time: until every entry is removed, no fault gets a new frame.
 //! A fault on the page spins, as for an entry that is `Busy`: the remover waits only for sections,
@@ -26,7 +27,7 @@ use crate::pace;
 use crate::source::object::MAX_OBJECT_BYTES;
 use crate::space::Vm;
 use crate::space::vma::ObjectId;
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 
 /// Pages that are discarded in one grace period: 128 MiB. Faults on them wait meanwhile. A guess.
 const MOST_AT_ONCE: u64 = 1 << 15;
@@ -45,10 +46,18 @@ impl<M: Machine> Vm<M> {
             data.size_bytes.store(size_bytes, Ordering::Release);
         } else if size_bytes < old_bytes {
             data.size_bytes.store(size_bytes, Ordering::Release);
+            // After the size, before the walk over mappings: see `fork`.
+            data.nr_cuts.fetch_add(1, Ordering::AcqRel);
+            sync::fence();
             self.grace_everywhere();
             self.zero_to_the_end(id, size_bytes);
             // To the end of all pages: folios may reach beyond the old size, too.
-            self.remove_from(id, (size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end).into());
+            let beyond = ObjectPages::from(size_bytes.div_ceil(PAGE_SIZE)..ObjectPages::ALL.end);
+            self.remove_from(id, beyond);
+            // A VMA is counted before a fault can make a copy in it.
+            if data.nr_private.load(Ordering::Acquire) != 0 {
+                self.drop_copies(id, beyond);
+            }
         }
     }
 

@@ -13,8 +13,10 @@
 //! parent still see each other's writes. A page whose map count is at its limit is copied, too.
 
 mod child;
+mod copies;
 mod count;
 mod held;
+mod wanted;
 
 use crate::account::Event;
 use crate::account::rss::Rss;
@@ -36,6 +38,7 @@ use crate::table::walk;
 use child::Child;
 use core::ops::ControlFlow;
 use count::Count;
+use wanted::{Wanted, wanted};
 
 op_error! {
     /// Why fork(2) gave no child.
@@ -45,26 +48,6 @@ op_error! {
 }
 
 frame_refusal!(ForkError);
-
-/// The entries of a mapping that the child gets.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    All,
-    /// Guards only: the child faults pages of an object in again.
-    Guards,
-}
-
-/// Returns the entries of this mapping that the child gets.
-fn wanted(vma: &Vma) -> Option<Wanted> {
-    let skip = VmaFlags::DONTFORK | VmaFlags::WIPEONFORK | VmaFlags::SHARED;
-    if vma.flags.intersects(skip) && !vma.flags.contains(VmaFlags::MAYGUARD) {
-        return None;
-    }
-    if vma.flags.intersects(VmaFlags::DONTFORK | VmaFlags::WIPEONFORK) {
-        return None;
-    }
-    Some(if vma.flags.contains(VmaFlags::SHARED) { Wanted::Guards } else { Wanted::All })
-}
 
 /// The outcome of sharing one entry.
 enum Shared {
@@ -149,7 +132,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             let mut edit = child.edit(sole);
             let (mut nr_pages, mut nr_left_out, mut result) = (0, 0, Ok(()));
             let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
-                if wanted(&vma) != Some(Wanted::All) {
+                if matches!(wanted(&vma), None | Some(Wanted::Guards)) {
                     nr_left_out += vma.range.nr_pages();
                 }
                 if vma.flags.contains(VmaFlags::DONTFORK) {
@@ -183,7 +166,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let mut result = Ok(());
         let _ = self.tree(writer).for_each(Self::user_range(), &mut |vma| {
             let Some(what) = wanted(&vma) else { return ControlFlow::Continue(()) };
-            result = self.copy_range(writer, child, vma.range, what, write_protected);
+            result = match what {
+                Wanted::Copies => self.copy_private(writer, child, &vma, write_protected),
+                Wanted::All | Wanted::Guards => self.copy_range(writer, child, vma.range, what, write_protected),
+            };
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         result
@@ -242,14 +228,14 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 None => child.leaf_table_for(vpn).map(|table| to = Some(table)),
             };
             let child_slot = || to.map(|to| Slot::<M::Format>::new(&to[i], 0));
-            let counted = match copied.map(|()| self.share_entry(slot, loaded, write_protected)) {
+            let counted = match copied.map(|()| self.share_entry(slot, loaded, what, write_protected)) {
                 Ok(Shared::Nothing) => Ok(None),
                 Ok(Shared::Entry(word, counted)) => {
                     child_slot().iter().for_each(|to| to.copy_private(word));
                     Ok(counted)
                 }
                 Ok(Shared::Copied(why)) => {
-                    self.copy_for_child(writer, child, (slot, child_slot()), vpn, why, write_protected)
+                    self.copy_for_child(writer, child, (slot, child_slot()), vpn, (why, what), write_protected)
                 }
                 Err(e) => Err(e),
             };
@@ -272,7 +258,13 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Raises the map count under the entry's lock and removes the write right.
     #[inline(always)]
-    fn share_entry(&self, slot: Slot<'_, M::Format>, mut loaded: Unread, write_protected: &mut bool) -> Shared {
+    fn share_entry(
+        &self,
+        slot: Slot<'_, M::Format>,
+        mut loaded: Unread,
+        what: Wanted,
+        write_protected: &mut bool,
+    ) -> Shared {
         loop {
             let seen = slot.seen(loaded);
             match seen.entry {
@@ -291,6 +283,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.lock(seen) {
+                        if what == Wanted::Copies && self.is_of_object(leaf) {
+                            slot.unlock(leaf);
+                            return Shared::Nothing;
+                        }
                         return self.share_locked(slot, leaf, self.vm.frames.desc(leaf.pfn), write_protected);
                     }
                 }

@@ -27,7 +27,6 @@ op_error! {
         Unaligned: EINVAL = "addr: should be a multiple of the page size with MAP_FIXED",
         BadFlags: EINVAL = "flags: should have exactly one of MAP_SHARED and MAP_PRIVATE, and nothing that contradicts it",
         NotAnonymous: EBADF = "flags: should have MAP_ANONYMOUS; there are no files here",
-        NotShared: EINVAL = "flags: should have MAP_SHARED; private copies of an object are the embedder's to make",
         OtherVm: EINVAL = "object: should belong to the same Vm as the address space",
         OffsetUnaligned: EINVAL = "offset_bytes: should be a multiple of the page size",
         OffsetOverflow: EOVERFLOW = "offset_bytes, length: should end within the largest size of an object",
@@ -148,9 +147,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         self.map_checked(addr, len, prot, flags, Some(given))
     }
 
-    /// Maps `part` of an object, shared: stores go to the object and are visible in all of its
-    /// mappings. Accesses to pages beyond its size fail. The mapping holds a reference to the
-    /// object; the handle may be dropped.
+    /// Maps `part` of an object. With `MAP_SHARED` stores go to the object and are visible in all of
+    /// its mappings. With `MAP_PRIVATE` a page shows the object until the program writes to it, and
+    /// is a private copy from then on; [`may_write`](ObjectPart::may_write) does not matter. Accesses
+    /// to pages beyond the object's size fail. A smaller size drops private copies beyond it;
+    /// [`discard`](SharedObject::discard) keeps them. The mapping holds a reference to the object;
+    /// the handle may be dropped.
     ///
     /// # Errors
     ///
@@ -174,10 +176,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if len == 0 {
             return Err(MmapError::ZeroLength);
         }
-        if flags.map_type() != MapType::Shared {
-            return Err(MmapError::NotShared);
-        }
-        if prot.contains(Prot::WRITE) && !part.may_write {
+        let is_private = match flags.map_type() {
+            MapType::Shared => false,
+            MapType::Private if !flags.contains(MapFlags::GROWSDOWN) => true,
+            _ => return Err(MmapError::BadFlags),
+        };
+        if prot.contains(Prot::WRITE) && !part.may_write && !is_private {
             return Err(MmapError::NoWriteRight);
         }
         if len > task_size::<M::Format>() {
@@ -189,7 +193,11 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         let given = Given {
             object: part.object.id,
             pgoff: part.offset_bytes / PAGE_SIZE,
-            flags: if part.may_write { VmaFlags::empty() } else { VmaFlags::NEVERWRITE },
+            flags: match () {
+                () if is_private => VmaFlags::FILE,
+                () if part.may_write => VmaFlags::empty(),
+                () => VmaFlags::NEVERWRITE,
+            },
         };
         self.map_checked(addr, len, prot, flags, Some(given))
     }

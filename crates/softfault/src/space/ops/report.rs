@@ -3,6 +3,7 @@
 //! Locks on entry: none. Takes the writer lock for one batch of VMAs at a time.
 
 use crate::addr::{Order, PageRange, Pfn, Rights, Vpn};
+use crate::frame::FrameKind;
 use crate::machine::Machine;
 use crate::pace::Pace;
 use crate::space::AddressSpace;
@@ -171,9 +172,12 @@ impl<M: Machine> AddressSpace<'_, M> {
 
     fn add_page(&self, entry: &mut SmapsEntry, leaf: Leaf) {
         if leaf.pfn != self.vm.frames.zero {
+            let state = self.vm.frames.desc(leaf.pfn).state();
             let several = match entry.vma.object {
-                ObjectId::NONE => self.vm.frames.desc(leaf.pfn).state().nr_maps() > 1,
-                object => self.vm.object(object).nr_members.load(Ordering::Relaxed) > 1,
+                object if object != ObjectId::NONE && state.kind() != FrameKind::Anon => {
+                    self.vm.object(object).nr_members.load(Ordering::Relaxed) > 1
+                }
+                _ => state.nr_maps() > 1,
             };
             entry.add(1, if several { MappedBy::Several } else { MappedBy::One }, leaf);
         }

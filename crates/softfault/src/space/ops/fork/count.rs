@@ -106,7 +106,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         Part::Table(table, pages) => {
                             take::for_each_in_table(&self.vm.machine, table, pages, &mut |vpn, slot| {
                                 let entry = slot.observe().entry;
-                                if what == Wanted::All || entry == Entry::Guard {
+                                if what != Wanted::Guards || entry == Entry::Guard {
                                     needed.tables::<M::Format>(vpn, 0);
                                     needed.nr += u64::from(self.is_copied(entry));
                                 }

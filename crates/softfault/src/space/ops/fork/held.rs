@@ -2,8 +2,8 @@
 //!
 //! Locks on entry: the parent's writer lock, no section.
 
-use super::Shared;
 use super::child::Child;
+use super::{Shared, Wanted};
 use crate::account::Event;
 use crate::account::rss::Rss;
 use crate::addr::{PageRange, Vpn};
@@ -47,7 +47,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         child: &mut Child<'_, 'vm, M>,
         (slot, to_slot): (Slot<'_, M::Format>, Option<Slot<'_, M::Format>>),
         vpn: Vpn,
-        why: Event,
+        (why, what): (Event, Wanted),
         write_protected: &mut bool,
     ) -> Result<Option<Rss>, OutOfFrames> {
         self.assert_writer(writer);
@@ -59,14 +59,22 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             match seen.entry {
                 Entry::Leaf(_) => {
                     if let Ok(leaf) = slot.take(seen) {
-                        break leaf;
+                        if what != Wanted::Copies || !self.is_of_object(leaf) {
+                            break leaf;
+                        }
+                        // The copy has gone with the end of its object, which is larger again. The
+                        // translation stays the entry's.
+                        slot.resolve(Entry::Leaf(leaf));
+                        vm.give_back(to, Fill::Raw);
+                        return Ok(None);
                     }
                 }
                 Entry::Busy | Entry::LockedNone | Entry::LockedLeaf(_) => vm.machine.relax(),
-                // Under the writer lock a page is only removed if its memory fails or it is swapped
-                // out. Then the new entry is shared, unless the page is present again.
+                // Under the writer lock a page is only removed if its memory fails, it is swapped out,
+                // or its object has become smaller. Then the new entry is shared, unless the page is
+                // present again.
                 Entry::None | Entry::Table(_) | Entry::Guard | Entry::Poison | Entry::Swap(_) => {
-                    match self.share_entry(slot, slot.load(), write_protected) {
+                    match self.share_entry(slot, slot.load(), what, write_protected) {
                         Shared::Copied(_) => {}
                         Shared::Nothing => {
                             vm.give_back(to, Fill::Raw);

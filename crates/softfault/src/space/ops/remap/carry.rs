@@ -10,7 +10,10 @@
 //! Neighbours: `moving` counts, reserves and publishes. Locks on entry: the writer
 //! lock; the source is marked as moving and no section found it unmarked (I29).
 
+use crate::account::Event;
+use crate::account::rss::Rss;
 use crate::addr::{PageRange, Vpn};
+use crate::frame::FrameKind;
 use crate::machine::{Flush, Machine};
 use crate::space::AddressSpace;
 use crate::space::Vm;
@@ -34,6 +37,9 @@ pub(super) struct MoveRange {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Carries {
     All,
+    /// Everything of a private mapping of an object except entries of the object's pages. Those are
+    /// dropped and faulted in again, as for `Guards`.
+    Copies,
     /// Guards only. Entries of an object's pages are dropped and faulted in again, so that none
     /// appears where a walk over the object's members has already passed.
     Guards,
@@ -64,7 +70,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
     pub(super) fn count_tables(&self, writer: &Writer<'_, M>, m: &MoveRange) -> u64 {
         let mut count = TableCount::new(&self.vm.machine, self.root);
         self.for_each_entry(writer, m.old, &mut |vpn, slot| {
-            if m.carries == Carries::All || matches!(slot.observe().entry, Entry::Guard) {
+            if m.carries != Carries::Guards || matches!(slot.observe().entry, Entry::Guard) {
                 count.add(m.target(vpn), writer);
                 if slot.level > 0 {
                     count.add(m.target(Vpn(vpn.0 + Vm::<M>::NR_SUB_FRAMES - 1)), writer);
@@ -81,17 +87,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         // those that a copy on write has made Busy. The rights, which this form does not keep, are
         // stored in the destination.
         self.for_each_entry(writer, m.old, &mut |vpn, slot| self.carry_entry(writer, m, vpn, slot, &mut reserve));
-        if m.carries == Carries::All {
-            self.shootdown_and_wait(Flush::Pages(m.old));
-            self.for_each_entry(writer, m.old, &mut |vpn, slot| {
-                if slot.removed().is_some() {
-                    if slot.level > 0 {
-                        self.carry_deposit(writer, vpn, m.target(vpn));
-                    }
-                    slot.resolve(Entry::None);
-                }
-                Next::GoOn
-            });
+        if m.carries != Carries::Guards {
+            self.settle_source(writer, m);
         }
         let spread = PageRange::new(m.new.start, Vpn(m.new.start.0 + m.old.nr_pages()));
         self.for_each_entry(writer, spread, &mut |_, slot| {
@@ -100,8 +97,36 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             }
             Next::GoOn
         });
-        self.charge(crate::account::rss::Rss::Tables, reserve.nr_used() as i64);
-        self.vm.count(crate::account::Event::TableInstall, reserve.nr_used());
+        self.charge(Rss::Tables, reserve.nr_used() as i64);
+        self.vm.count(Event::TableInstall, reserve.nr_used());
+    }
+
+    /// Empties the entries of the source that were taken.
+    fn settle_source(&self, writer: &Writer<'_, M>, m: &MoveRange) {
+        self.shootdown_and_wait(Flush::Pages(m.old));
+        let mut nr_dropped = 0;
+        self.for_each_entry(writer, m.old, &mut |vpn, slot| {
+            if let Some(kept) = slot.removed() {
+                if slot.level > 0 {
+                    self.carry_deposit(writer, vpn, m.target(vpn));
+                } else if self.stays_behind(m, kept) {
+                    self.vm.frames.note_removed(&kept);
+                    nr_dropped += 1;
+                }
+                slot.resolve(Entry::None);
+            }
+            Next::GoOn
+        });
+        if nr_dropped != 0 {
+            self.charge(Rss::Shmem, -nr_dropped);
+            self.vm.count(Event::Unmapped, nr_dropped as u64);
+        }
+    }
+
+    /// Whether an entry that this call has taken names a page of an object. The entry keeps the page
+    /// where it is.
+    fn stays_behind(&self, m: &MoveRange, leaf: Leaf) -> bool {
+        m.carries == Carries::Copies && self.vm.frames.head_desc(leaf.pfn).state().kind() == FrameKind::Shared
     }
 
     /// Moves one entry of the source, huge or not, to its place in the destination.
@@ -128,6 +153,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                     if slot.take_for_removal(seen).is_ok()
                         && let Some(kept) = slot.removed()
                     {
+                        if slot.level == 0 && self.stays_behind(m, kept) {
+                            return Next::GoOn;
+                        }
                         // Only after the entry is taken: if another CPU splits the mapping
                         // instead, no twin was used that the count does not include.
                         let to_slot = self.reserved(writer, to, slot.level, reserve);

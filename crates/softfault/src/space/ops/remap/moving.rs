@@ -23,6 +23,7 @@
 use super::carry::{Carries, MoveRange, Source};
 use crate::addr::PageRange;
 use crate::frame::OutOfFrames;
+use crate::lock::lock_word;
 use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::space::AddressSpace;
@@ -63,13 +64,21 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return self.duplicate(writer, moved);
         }
         // Entries of an object's pages come from faults only (I44).
-        let carries = if vma.object == ObjectId::NONE { Carries::All } else { Carries::Guards };
+        let carries = match vma.object {
+            ObjectId::NONE => Carries::All,
+            _ if vma.is_private() => Carries::Copies,
+            _ => Carries::Guards,
+        };
+        // A smaller size drops private copies by a walk over mappings, under `resize`. None may come
+        // from a place that the walk has not reached to one that it has passed (I54).
+        let resize = (carries == Carries::Copies).then(|| &self.vm.object(vma.object).resize);
+        let _resize = resize.map(|word| lock_word(word, &self.vm.machine));
         let m = MoveRange { old, new, source, carries };
         let edits = self.prepare(writer, &mut |nodes| self.prepare_move(writer, vma, &m, moved, nodes))?;
         let trial = edits.publish_trial();
         self.wait_for_readers();
         // Subscribers are told while no frames are held (I28).
-        let told = (m.carries == Carries::All).then(|| self.invalidate(m.old, Why::Move));
+        let told = (m.carries != Carries::Guards).then(|| self.invalidate(m.old, Why::Move));
         let mut reserve = TableReserve::new(self.vm);
         if let Err(refused) = reserve.add(self.count_tables(writer, &m)) {
             self.free_retired(writer, trial.roll_back());

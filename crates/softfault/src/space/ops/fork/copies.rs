@@ -1,0 +1,59 @@
+//! Fork of a private mapping of an object.
+//!
+//! ```text
+//! fork       cuts, size; copies below the end; fence; cuts again: they have changed? all over again
+//! set_size   size, cuts; fence, grace; a walk that drops copies beyond the end   rmap/copies.rs
+//! ```
+//! The child's VMAs have joined the object before. Copies below the end that was read are copied.
+//! If a size became smaller before the first look, its end was read, or its walk was over when the
+//! object grew again. If one becomes smaller after the last look, its walk comes after the copies and
+//! drops those of the child. One between the two may have walked over the child before its entries
+//! came and over the parent after they were copied: then the child's go, and are copied again.
+//!
+//! Locks on entry: the parent's writer lock, no section. Fork holds frames, so it cannot wait for
+//! `resize`.
+
+use super::Wanted;
+use super::child::Child;
+use crate::addr::{PageRange, Vpn};
+use crate::frame::{FrameKind, OutOfFrames};
+use crate::machine::Machine;
+use crate::notify::notice::Why;
+use crate::space::AddressSpace;
+use crate::space::lock::Writer;
+use crate::space::vma::Vma;
+use crate::sync::{self, Ordering};
+use crate::table::format::Leaf;
+use crate::table::take::{Guards, Removal};
+
+impl<'vm, M: Machine> AddressSpace<'vm, M> {
+    /// Shares the private copies of the mapping, as they were at one moment between two sizes.
+    pub(super) fn copy_private(
+        &self,
+        writer: &Writer<'_, M>,
+        child: &mut Child<'_, 'vm, M>,
+        vma: &Vma,
+        write_protected: &mut bool,
+    ) -> Result<(), OutOfFrames> {
+        let object = self.vm.object(vma.object);
+        loop {
+            let before = object.nr_cuts.load(Ordering::Acquire);
+            let nr_below = self.vm.object_nr_pages(vma.object).saturating_sub(vma.pgoff).min(vma.range.nr_pages());
+            let below = PageRange::new(vma.range.start, Vpn(vma.range.start.0 + nr_below));
+            self.copy_range(writer, child, below, Wanted::Copies, write_protected)?;
+            let beyond = PageRange::new(below.end, vma.range.end);
+            self.copy_range(writer, child, beyond, Wanted::Guards, write_protected)?;
+            sync::fence();
+            if object.nr_cuts.load(Ordering::Relaxed) == before {
+                return Ok(());
+            }
+            let removal = Removal::keeping_tables(vma.range, Guards::Remove);
+            child.space.remove_pages(&child.writer, &removal, Why::Discard);
+        }
+    }
+
+    /// Whether an entry that the caller owns names a page of an object.
+    pub(super) fn is_of_object(&self, leaf: Leaf) -> bool {
+        self.vm.frames.head_desc(leaf.pfn).state().kind() == FrameKind::Shared
+    }
+}
