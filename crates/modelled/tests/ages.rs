@@ -1,4 +1,4 @@
-//! I47: ages, of which walks, claims and advances write the same words.
+//! I47: ages. Walks, claims and advances write the same words.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn walk(space: &AddressSpace<'static, common::Modelled>) {
     let _ = space.age_pages(0, ALL);
 }
 
-/// At each moment the entry or the age tells of the use.
+/// At each moment the entry or the age shows the use.
 #[test]
 fn a_walk_against_who_wants_to_evict() {
     explore(2, || {
@@ -51,8 +51,8 @@ fn two_walks_note_neighbours() {
     });
 }
 
-/// Generations go by while a use is on its way into the age; the last pass stays where it is,
-/// behind the page, so that the checker sees what it has to have moved away.
+/// The generation advances while a use is being recorded. The last pass stops after the page, so that the
+/// checker sees whether it has moved the page's old age away.
 fn against_generations(late: impl Fn(World) + Sync + Send + Copy + 'static) {
     use_blocks();
     explore(2, move || {
@@ -82,7 +82,7 @@ fn a_late_claim_against_a_pass() {
     against_generations(|w| w.touch(1));
 }
 
-/// A store comes while the page is found unused, and while it is noted.
+/// A store is made while the walk finds the page unused, and while it records the use.
 #[test]
 fn a_walk_against_a_store() {
     explore(2, || {

@@ -1,6 +1,5 @@
-//! F11, and copy-on-write decisions on a page that only one space has left: both
-//! are about an entry that others change between the look and the change. And the
-//! one resident count that two faults share.
+//! F11, and copy-on-write decisions on a page that only one space still maps: in both another CPU changes
+//! the entry between the read and the change. Also the resident count that two faults share.
 
 mod common;
 
@@ -12,8 +11,8 @@ use std::sync::{Arc, Mutex};
 
 const RWX: Prot = Prot::READ.union(Prot::WRITE).union(Prot::EXEC);
 
-/// A page that has been shared and is no longer: not writable, and whoever writes
-/// may keep it, unless a second fork comes in between.
+/// A page that is no longer shared and not writable: a write may reuse it, unless a second fork
+/// comes in between.
 #[test]
 fn f5_reuse_against_fork() {
     explore(2, || {
@@ -41,7 +40,7 @@ fn store_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
     access_against(|w| w.space.write(0, &[1]).is_ok(), op);
 }
 
-/// The same for the fault that hardware without accessed and dirty bits takes.
+/// The same, for the fault of hardware without accessed and dirty bits.
 fn fault_against(op: impl Fn(World) + Sync + Send + Copy + 'static) {
     access_against(|w| w.space.handle_fault(0, Access::Write).is_ok(), op);
 }
@@ -107,8 +106,8 @@ fn f11_a_fault_that_marks_against_fork() {
     fault_against(|w| drop(w.space.fork().unwrap()));
 }
 
-/// A load finds the zero page old, and a store replaces it. Who replaces the zero page
-/// waits for no section: the marks may not bring it back.
+/// A load finds the zero page old, and a store replaces it. The store waits for no section, so setting the
+/// accessed bit must not bring the zero page back.
 #[test]
 fn f11_a_fault_that_marks_against_a_store() {
     explore(2, || {

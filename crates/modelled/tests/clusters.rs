@@ -1,5 +1,5 @@
-//! CPUs that take small frames from the same block, since there are few: the block may be
-//! used up, or its reservation end, while another CPU joins.
+//! Clusters: CPUs that share a block for small frames, since there are few blocks. The block may be used
+//! up, or its reservation end, while another CPU joins.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn touch(w: World, page: u64) -> bool {
     w.space.handle_fault(page * 4096, Access::Write).is_ok()
 }
 
-/// Neither has taken frames yet. Both take some, and none twice.
+/// Neither CPU has frames yet. Both take some, and no frame is taken twice.
 #[test]
 fn two_cpus_join_the_block_of_a_third() {
     explore(2, || {
@@ -23,7 +23,7 @@ fn two_cpus_join_the_block_of_a_third() {
     });
 }
 
-/// The one that joins first takes the last frame; the other takes it out of its frame cache, or is
+/// The CPU that joins first takes the last frame. The other takes it from that CPU's frame cache, or is
 /// refused since it is in use.
 #[test]
 fn one_frame_is_left_for_two_who_join() {

@@ -1,4 +1,4 @@
-//! Every file of models is played beside a pager, too, or has no page that can go.
+//! Checks that each file of models also runs beside a pager, or has no page that can be swapped out.
 
 use std::fs;
 use std::path::Path;

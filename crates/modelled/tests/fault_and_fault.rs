@@ -59,7 +59,7 @@ fn f1_tables_race_too() {
     });
 }
 
-/// F2: who sees the entry sees a whole descriptor: rmap finds the mapping.
+/// F2: a CPU that sees the entry sees the whole descriptor: rmap finds the mapping.
 #[test]
 fn f2_descriptor_before_entry() {
     explore(2, || {

@@ -42,7 +42,7 @@ fn f3_munmap_of_a_page() {
     fault_against(Access::Write, |w| w.space.munmap(0, 4096).unwrap());
 }
 
-/// F8: the table goes too, and the frames it was in may be used again.
+/// F8: the table is freed, too, and its frame may be used again.
 #[test]
 fn f8_munmap_of_everything() {
     fault_against(Access::Write, |w| w.space.munmap(0, 4 * 4096).unwrap());

@@ -1,5 +1,5 @@
-//! I22: a read fault maps a neighbour's page, against everybody who takes that page out of its
-//! object, moves it, maps it, or takes its entry, table or mapping.
+//! I22: a read fault maps a neighbour of its page while another CPU discards, moves or maps the neighbour,
+//! or removes its entry, table or mapping.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn around_against(other: impl Fn(World, &'static Object, Pfn) + Sync + Send + Co
     });
 }
 
-/// The neighbour's frame goes, and is used again at once.
+/// The neighbour's frame is freed and reused at once.
 #[test]
 fn a1_around_against_a_discard() {
     explore(2, || {

@@ -1,5 +1,5 @@
-//! I22, I45: a folio of an object moves as a whole, or stays, against everybody who may use one of
-//! its pages, take one out, or move it, too.
+//! I22, I45: a folio of an object moves as a whole or not at all, while another CPU uses, discards or moves
+//! one of its pages.
 
 mod common;
 
@@ -158,7 +158,7 @@ fn a_move_of_a_part_against_a_pin() {
     });
 }
 
-/// The old frames are wanted at once.
+/// The old frames are allocated again at once.
 #[test]
 fn a_move_against_a_read() {
     explore(2, || {
@@ -214,8 +214,8 @@ fn a_move_against_a_fill() {
     });
 }
 
-/// The mover finds the first page there, and the second one still being put in. Were that one marked, who puts
-/// it in would wipe the mark out, and the store would come to the frame that the page leaves.
+/// The mover finds the first page present, and the second one still FILLING. If it marked the second one, the
+/// filler would overwrite the mark, and a store would be lost in the old frame.
 #[test]
 fn a_move_against_half_a_fill() {
     explore(3, || {
@@ -282,7 +282,7 @@ fn a_failure_against_a_fault() {
     });
 }
 
-/// What goes is gone, whatever sizes the remover has found.
+/// Discarded pages are gone, whichever sizes the remover has found.
 #[test]
 #[ignore = "half a minute, for a mutant: `-- --ignored`"]
 fn a_failure_against_a_discard() {

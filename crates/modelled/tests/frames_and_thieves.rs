@@ -1,5 +1,5 @@
-//! F10, I10: the last frames are in frame caches, and one CPU takes them out of the
-//! hands of others that are just using or filling theirs.
+//! F10, I10: the last frames are in frame caches. One CPU (the thief) empties the caches of others
+//! while these use or fill them.
 
 mod common;
 
@@ -11,8 +11,8 @@ use softfault_modelled::{Access, FaultError, FaultLocking};
 /// two. Two for all take minutes, and show no more.
 const PREEMPTIONS: usize = 1;
 
-/// All free frames go for good, but for `nr_left`, which lie in the blocks: every
-/// frame cache is empty.
+/// A world in which all frames but `nr_left` are used. These are in the blocks: every frame cache is
+/// empty.
 fn nearly_nothing(nr_left: u64) -> World {
     let w = World::new(FaultLocking::Lockfree, 0, 8);
     (0..nr_left).for_each(|page| w.touch(page));
@@ -33,7 +33,7 @@ fn touch(w: World, page: u64) -> bool {
 }
 
 /// One fault is filling its frame cache while the other finds the blocks empty and
-/// steals. Whoever comes too late is refused; no frame is lost or had twice.
+/// steals. The later one is refused; no frame is lost or allocated twice.
 #[test]
 fn f10_a_thief_against_a_refill() {
     explore(PREEMPTIONS, || {
@@ -45,8 +45,8 @@ fn f10_a_thief_against_a_refill() {
     });
 }
 
-/// A CPU fills one of its frame caches with what a thief has just taken from another of
-/// them, while the thief has the CPU's frame caches in its hands still.
+/// A CPU fills one of its frame caches with frames that a thief has just taken from another one of them,
+/// while the thief still has the CPU's caches locked.
 #[test]
 fn f10_a_thief_against_a_refill_with_its_loot() {
     explore(PREEMPTIONS, || {
@@ -66,9 +66,8 @@ fn f10_a_thief_against_a_refill_with_its_loot() {
     });
 }
 
-/// One fault claims both frames that are left, and takes one. The other finds the
-/// blocks empty while they are on their way, and must not be refused: it sees the
-/// claim or, in the blocks or in the frame cache, the frame.
+/// One fault claims the two last frames, and takes one. The other finds the blocks empty before they are in
+/// the cache. It must not be refused: it sees the claim, or the frame in the blocks or in the cache.
 #[test]
 fn f10_what_is_on_its_way_is_waited_for() {
     explore(PREEMPTIONS, || {

@@ -1,5 +1,5 @@
-//! T2, T3, T8: huge mappings made, split and collapsed under everybody's hands.
-//! In the toy format a huge page is four small ones.
+//! T2, T3, T6, T8: huge mappings are made, split and collapsed while other CPUs use them. In the toy format
+//! a huge page is four small ones.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn fault(w: World, page: u64) {
     drop(active);
 }
 
-/// Nothing is mapped, but what a huge page takes besides itself is there.
+/// Nothing is mapped, but the tables that a huge page needs exist.
 fn ready() -> World {
     let w = World::huge(0, 4);
     w.touch(0);
@@ -28,8 +28,8 @@ fn ready() -> World {
     w
 }
 
-/// T2: one wants a huge page, one a small one: the leaf table and the huge mapping
-/// are for one entry.
+/// T2: one fault needs a huge page, another a small one: the leaf table and the huge mapping compete for
+/// one entry.
 #[test]
 fn t2_huge_install_against_small_install() {
     small_pages_on(2);
@@ -43,8 +43,8 @@ fn t2_huge_install_against_small_install() {
     });
 }
 
-/// The edge of a mapping comes into the stretch of a huge fault: either the fault
-/// sees that the tree is another, or the edge splits what was made.
+/// The edge of a mapping moves into the range of a huge fault: either the fault sees the new tree, or the
+/// operation splits the huge mapping.
 #[test]
 fn huge_install_against_an_edge() {
     explore(2, || {
@@ -89,8 +89,7 @@ fn byte(w: World, page: u64) -> u8 {
     b[0]
 }
 
-/// T3: who reads and writes without a lock finds its bytes before, during and
-/// after the split.
+/// T3: readers and writers without a lock find their bytes before, during and after the split.
 #[test]
 fn t3_split_against_readers_and_writers() {
     explore(2, || {
@@ -144,7 +143,7 @@ fn split_against_the_other_mappings_end() {
     });
 }
 
-/// T6: one decides that the page is its own alone while the other splits.
+/// T6: one space decides to reuse the page while the other one splits it.
 #[test]
 fn t6_reuse_against_a_split_elsewhere() {
     explore(2, || {
@@ -272,8 +271,8 @@ fn collapse_against_munmap_of_a_part() {
     );
 }
 
-/// The stretch moves, to an aligned place and to one in two tables. The collapse gives
-/// way to the mark, or the huge page moves: all pages are at the new place.
+/// The range moves, to an aligned place and to one in two tables. The collapse gives up because of the
+/// mark, or the huge page moves: all pages are at the new place.
 #[test]
 fn collapse_against_mremap() {
     for to in [8, 11] {
@@ -298,7 +297,7 @@ fn collapse_against_mremap_of_a_part() {
     );
 }
 
-/// What MADV_DONTNEED was told to drop is zero, in whichever table it stood.
+/// The range of MADV_DONTNEED is zero, whichever table it was in.
 #[test]
 fn collapse_against_dontneed() {
     collapse_against(
@@ -345,7 +344,7 @@ fn collapse_against_fork() {
     });
 }
 
-/// Two want the same stretch: the second finds the table gone, or the huge page.
+/// Two collapses of the same range: the second one finds the table detached, or the huge page.
 #[test]
 fn collapse_against_collapse() {
     let _ = collapse_against(|w| _ = w.space.collapse(0), |w| assert_eq!((byte(w, 0), byte(w, 1)), (1, 2)));

@@ -51,7 +51,7 @@ fn assert_words(object: &Object, expected: [u8; 2]) {
     expected.iter().zip(0..).for_each(|(byte, page)| assert_word(object, page, *byte));
 }
 
-/// Whoever looks the page up finds the folio, waits, or finds the part.
+/// A lookup of the page finds the folio, waits, or finds the part.
 #[test]
 fn a_fault_against_a_cut() {
     explore(2, || {
@@ -85,7 +85,7 @@ fn a_fill_against_a_discard_of_a_part() {
     });
 }
 
-/// Only one block is whole: who finds the place claimed waits, and takes no small page in the place of the folio.
+/// Only one block is whole. A fault that finds the place claimed waits, and puts no small page there.
 #[test]
 fn two_who_want_a_page_bring_one_folio() {
     explore(2, || {
@@ -175,7 +175,7 @@ fn a_move_against_the_end_of_descriptors() {
     move_against(1, |_, object| assert_eq!(object.free_tail_descs(0), Ok(3)), [7, 8]);
 }
 
-/// Who moves a folio without descriptors brings them back; so does another CPU.
+/// The mover of a folio without tail descriptors restores them, and so does another CPU.
 #[test]
 fn a_move_against_the_return_of_descriptors() {
     explore(0, || {

@@ -1,5 +1,5 @@
-//! I44: whoever takes a page out of an object finds every entry of it, whatever the spaces do
-//! meanwhile that map it: begin to map it, fork, move it, end.
+//! I44: a CPU that removes a page from an object finds every entry of the page, while spaces begin to map
+//! it, fork, move their mapping, or end.
 
 mod common;
 

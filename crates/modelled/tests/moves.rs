@@ -1,4 +1,4 @@
-//! I27: a page that moves to another frame, against everybody who may use it.
+//! I27: a private page moves to another frame while another CPU uses it.
 
 mod common;
 

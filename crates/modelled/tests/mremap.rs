@@ -23,7 +23,7 @@ fn half_full() -> World {
     w
 }
 
-/// Whatever the fault put in before or after, it is where the page is.
+/// The page of the fault is at its place, whether the fault came before or after the move.
 fn moves_against_a_fault(flags: MremapFlags, preemptions: usize) {
     let nr_waited: &'static AtomicU64 = Box::leak(Box::default());
     explore(preemptions, move || {

@@ -1,4 +1,4 @@
-//! I24: a subscriber that maps what it has looked up never keeps what has changed.
+//! I24: a subscriber that maps a frame from a lookup never keeps it after the page has changed.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! I12, I14 for pages that leave an object that lives on, against all who may just
-//! be looking at them: faults, the embedder's reads and writes, last unmappings.
+//! I12, I14: pages are discarded from a live object while other CPUs fault on them, read or write them by
+//! the handle, or remove the last mapping.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! I45: a folio of an object comes whole, is found from each of its pages, and is cut only when
-//! nobody has a page of it.
+//! I45: a folio of an object is filled in whole, is found from each of its pages, and is cut only when no
+//! CPU uses one of them.
 
 mod common;
 

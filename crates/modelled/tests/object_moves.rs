@@ -1,5 +1,5 @@
-//! I22, I30: a page of an object that moves to another frame, against everybody who may use
-//! the page, take it out, or end the object.
+//! I22, I30: a page of an object moves to another frame while another CPU uses the page, discards it, or
+//! ends the object.
 
 mod common;
 
@@ -163,8 +163,8 @@ fn a_move_against_a_move() {
     });
 }
 
-/// The last mapping goes, the handle has gone before; the header's frame is another object's at
-/// once. The mover has the object still, or finds that there is none.
+/// The last mapping is removed after the handle was dropped, and another object gets the header's frame at
+/// once. The mover still has a reference to the object, or finds that it has ended.
 #[test]
 fn a_move_against_the_end_of_the_object() {
     explore(1, || {

@@ -1,8 +1,8 @@
-//! I22, I48, I52: a page of an object that goes to the swap area and comes back, against everybody who
-//! may use the page, take it out, or end the object.
+//! I22, I48, I52: a page of an object is swapped out and in while another CPU uses the page, discards it,
+//! or ends the object.
 //!
-//! Ways to fail: two frames show the page, or two CPUs read it; a store is lost, or what was taken out
-//! comes back; a frame, slot or object goes while somebody needs it, or never; who waits is not woken.
+//! Ways to fail: the page has two frames, or two CPUs read it; a store is lost, or a discarded page comes
+//! back; a frame, slot or object is freed while it is used, or never; a waiter is not woken.
 
 mod common;
 
@@ -306,8 +306,8 @@ fn out_against_a_late_reader() {
     });
 }
 
-/// The last mapping goes, the handle has gone before; the header's frame is another object's at once.
-/// Whoever is at work on the page has the object still.
+/// The last mapping is removed after the handle was dropped, and another object gets the header's frame at
+/// once. The CPU that swaps the page still has a reference to its object.
 fn ends_against(is_out: bool, other: impl Fn(World, Pfn) + Sync + Send + Copy + 'static) {
     explore(1, move || {
         use_swap(false);

@@ -1,5 +1,5 @@
-//! Memory that fails, against everybody who may use the page: nobody ever has the frame
-//! again, and whoever maps it is told.
+//! The memory of a page fails while another CPU uses it: the frame is never allocated again, and accesses
+//! to the page fail.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! I24, I27: a private page moves, or goes out of use, in a space with subscribers. A subscriber
-//! never uses a frame that is not the page's any more, and hears of no space that has ended.
+//! I24, I27: a private page moves, or its memory fails, in a space with subscribers. A subscriber never uses
+//! a former frame of the page, and gets no notice of a space that has ended.
 
 mod common;
 

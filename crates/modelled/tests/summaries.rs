@@ -1,5 +1,5 @@
-//! I40: at rest no search passes over a block that has something. Each pair of changes that
-//! meet in a word of one level, or in the words of two.
+//! I40: at rest the summaries list each block that has something to offer. The models cover each pair of
+//! changes that meet in a word of one level, or in words of two levels.
 
 mod common;
 
@@ -95,8 +95,8 @@ fn who_frees_finds_it_while_another_goes_up() {
     with_blocks(2, &[], |_| (), ACTORS);
 }
 
-/// The frame that came back is gone when he who brought it looks at the block's state, and
-/// another comes back before he has told of that.
+/// A freed frame is allocated again before the CPU that freed it reads the block's state, and another one
+/// is freed before that CPU has updated the summaries.
 #[test]
 fn who_frees_hides_nothing() {
     const ACTORS: &[BlockActor] = &[

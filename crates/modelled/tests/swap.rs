@@ -1,8 +1,8 @@
-//! Pages that are swapped out, against everybody who may want them: what comes back is what was
-//! written, each slot and frame has one owner, and all come back.
+//! Private pages are swapped out while other CPUs use them: a page that is swapped in has the bytes that
+//! were written, each slot and frame has one owner, and all are freed in the end.
 //!
-//! Ways to fail: a fault brings back what its slot has become meanwhile; a slot or a frame is
-//! freed that somebody needs, or is not; a page that was taken away comes back.
+//! Ways to fail: a fault reads a slot that was reused meanwhile; a slot or a frame is freed while it is
+//! used, or never; a discarded page comes back.
 
 mod common;
 
@@ -83,7 +83,7 @@ fn a_fault_against_a_fault() {
     swapped_out(2, |w| assert_eq!(byte_at(w.space, 0), 7), |w| assert_eq!(byte_at(w.space, 0), 7), has_its_pages);
 }
 
-/// The slot becomes that of another page while somebody is about to read it.
+/// The slot is reused for another page while a CPU is about to read it.
 #[test]
 fn a_fault_against_another_use_of_the_slot() {
     swapped_out(
@@ -97,7 +97,7 @@ fn a_fault_against_another_use_of_the_slot() {
     );
 }
 
-/// The page goes out again, changed, while somebody brings it back.
+/// The page is changed and swapped out again while another CPU swaps it in.
 #[test]
 fn a_fault_against_the_page_going_out_again() {
     swapped_out(

@@ -1,4 +1,4 @@
-//! I51: who looks a tail up never sees what becomes of the frame that had its descriptor.
+//! I51: a lookup of a tail never reads the reused frame that had its descriptor.
 
 mod common;
 
@@ -61,7 +61,7 @@ fn the_last_pin_of_a_tail() {
     });
 }
 
-/// Descriptors come back while somebody looks.
+/// Descriptors are restored during a lookup.
 #[test]
 fn a_look_up_while_they_come_back() {
     explore(2, || {

@@ -106,8 +106,8 @@ pub fn let_reads_fail(they_do: bool) {
     READS_FAIL.set(they_do);
 }
 
-/// From now on who sleeps in this test does so until the word has changed: who is not woken
-/// sleeps for ever, which ends the model.
+/// From now on a sleeping CPU of this test sleeps until the word has changed. One that is not woken sleeps
+/// for ever, which ends the model.
 pub fn let_parks_block() {
     PARKS_BLOCK.set(true);
 }
