@@ -93,7 +93,7 @@ fn each_reason_to_refuse_has_its_name() {
 }
 
 #[test]
-fn what_a_child_shares_is_copied_and_stays_the_childs() {
+fn shared_pages_are_copied_and_the_child_keeps_its_own() {
     with_space(NEVER, |vm, space| {
         map(space, AT, HUGE);
         (0..512).for_each(|page| space.write(AT + page * PAGE, &[page as u8]).unwrap());
@@ -187,7 +187,7 @@ fn dirty_pages(space: &common::Space<'_>) -> u64 {
 
 /// Whoever writes pages out goes by the dirty bit.
 #[test]
-fn what_was_dirty_stays_dirty() {
+fn dirty_pages_stay_dirty() {
     with_space(NEVER, |vm, space| {
         map(space, AT, 2 * HUGE);
         for page in (0..1024).map(|i| i ^ 1) {

@@ -170,7 +170,7 @@ fn a_fault_moves_no_more_than_its_budget() {
 
 /// Frames that stay are named, and the fault falls back.
 #[test]
-fn what_is_in_the_way_is_named() {
+fn obstacles_are_named() {
     for why in [MigrateRefusal::Pinned, MigrateRefusal::Reserved] {
         let vm = vm(32 << 20);
         let _cpu = vm.machine().bind(CpuId(0)).unwrap();

@@ -88,7 +88,7 @@ fn many_spaces_lose_what_is_discarded() {
 /// Between two mappings at one displacement lies what is no mapping of the object at that one:
 /// private pages, a huge page, guards, the object at another displacement.
 #[test]
-fn what_lies_between_two_mappings_stays() {
+fn pages_between_two_mappings_stay() {
     in_setup(Setup::PLAIN, 1, 64 << 20, |w| {
         let nr_pages = 6 * HUGE / PAGE;
         let object = w.vm.new_shared_object(nr_pages * PAGE).unwrap();

@@ -97,7 +97,7 @@ fn a_pin_of_a_shared_huge_page_unshares() {
 
 /// The frame goes with the last of entry and pin, whatever became of the others.
 #[test]
-fn what_is_pinned_outlives_its_mapping() {
+fn a_pinned_page_outlives_its_mapping() {
     in_each(|w| {
         for whole in [false, true] {
             w.map(AT, NR_PAGES, RW);

@@ -91,7 +91,7 @@ fn errno_of_mlock() {
 }
 
 #[test]
-fn what_cannot_be_brought_in_stays_marked() {
+fn pages_that_cannot_be_brought_in_stay_marked() {
     alone(|w| {
         let at = w.space.mmap(0, 4 * PAGE, NONE, PRIVATE).unwrap();
         assert_eq!(errno(w.space.mlock(at, 4 * PAGE, MlockFlags::empty()), |e| e.errno()), "ENOMEM", "PROT_NONE");

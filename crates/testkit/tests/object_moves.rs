@@ -113,7 +113,7 @@ fn a_pinned_page_stays() {
 
 /// A node of the object, and its header, belong to the subsystem.
 #[test]
-fn what_an_object_is_made_of_stays() {
+fn headers_and_nodes_of_objects_do_not_move() {
     in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
         let object = w.vm.new_shared_object(PAGE).unwrap();
         assert_eq!(w.vm.migrate_frame(Pfn(object.id().0 as u32)), Err(MigrateRefusal::Meta));

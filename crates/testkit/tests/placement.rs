@@ -74,7 +74,7 @@ fn processes_come(nr_cpus: usize, nr_active: u64) -> [u64; 3] {
 }
 
 #[test]
-fn what_stays_spoils_no_more_blocks_with_many_cpus() {
+fn unmovable_frames_spoil_no_more_blocks_with_many_cpus() {
     for nr_cpus in [1, 64, 512] {
         let [nr_free, nr_whole, nr_huge] = processes_come(nr_cpus, 1);
         assert_eq!((nr_free, nr_huge), (114, 114), "{nr_cpus} CPUs");

@@ -58,7 +58,7 @@ fn is_fresh(space: &Space<'_>, at: u64) -> bool {
 }
 
 #[test]
-fn whoever_touches_it_is_told() {
+fn accesses_to_a_failed_page_are_refused() {
     with_poison(|w| {
         let at = BASE + PAGE;
         assert!(is_poisoned(w.space, at));
@@ -160,7 +160,7 @@ fn all_entries_of_a_shared_frame_are_poisoned() {
 }
 
 #[test]
-fn what_cannot_be_taken_out_of_use_is_refused_by_name() {
+fn frames_that_stay_in_use_are_refused_by_name() {
     let vm = Setup::PLAIN.vm(1, 32 << 20);
     let _cpu = vm.machine().bind(CpuId(0)).unwrap();
     let space = vm.new_space().unwrap();

@@ -72,7 +72,7 @@ fn while_another_is_filled(replace: impl Fn(&Space<'_>) + Sync, look: impl Fn(&S
 }
 
 #[test]
-fn what_may_never_be_written_is_refused_though_it_came_late() {
+fn a_late_mapping_that_may_not_be_written_is_refused() {
     let flags = |space: &Space<'_>| space.vma(BEHIND).unwrap().flags;
     while_another_is_filled(
         |space| {

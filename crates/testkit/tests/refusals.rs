@@ -256,7 +256,7 @@ fn reserves_of_any_size_get_what_huge_pages_do_not_use() {
 
 /// More tables than the machine has frames: refused before anything is done for it.
 #[test]
-fn what_can_never_be_splits_no_huge_page() {
+fn an_impossible_request_splits_no_huge_page() {
     let nr_tables = 10_000;
     with_underused(nr_tables, |vm, space, other| {
         let nr_huge = huge_pages(other);

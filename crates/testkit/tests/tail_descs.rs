@@ -61,7 +61,7 @@ fn three_frames_of_each_folio_are_free() {
 
 /// Faults, pins, uses, munmap and moves of what lies beside it.
 #[test]
-fn nobody_notices() {
+fn freeing_tail_descs_changes_no_bytes() {
     in_each_setup(1, 16 << 20, |w| {
         let object = object(w, 2, 0);
         write_all(&object, 2 * NR);

@@ -101,7 +101,7 @@ fn t14_release() {
 }
 
 #[test]
-fn who_is_refused_a_frame_number() {
+fn refused_lookups_name_the_reason() {
     in_setup(Setup::PLAIN, 1, ARENA, |w| {
         w.map(BASE, 2, RW);
         let other = w.vm.new_space().unwrap();

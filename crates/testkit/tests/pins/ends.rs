@@ -46,7 +46,7 @@ fn unmapped_with_the_pin_outstanding() {
 /// DONTNEED, a move, a change of rights: the page goes or stays, the pin holds the
 /// frame that it found.
 #[test]
-fn what_happens_to_the_page_is_no_matter_of_the_pin() {
+fn a_pin_outlives_changes_of_its_page() {
     in_plain_setup(|w| {
         w.map(BASE, 4, RW);
         (0..3).for_each(|i| write(w.space, BASE + i * PAGE, 10 + i));

@@ -23,7 +23,7 @@ fn a_fault_is_taken_once() {
 }
 
 #[test]
-fn what_is_refused_is_what_a_fault_refuses() {
+fn walks_refuse_what_faults_refuse() {
     with_walker(|space, walker| {
         let prot = |prot| space.mprotect(BASE, PAGE, prot).unwrap();
         walker.translate(BASE, Access::Write).unwrap();
