@@ -113,6 +113,17 @@ static void private(void) {
     strcpy(p, "mine");
     char text[20] = "";
     CHECK(pread(fd, text, 9, 0) == 9 && strcmp(text, "original") == 0);
+    /* A page shows the file until it is written; then nothing of the file but a cut is seen. */
+    char *s = p + PAGE;
+    CHECK(s[1] == 0 && pwrite(fd, "late", 5, PAGE) == 5 && strcmp(s, "late") == 0);
+    CHECK(pwrite(fd, "again", 6, 0) == 6 && strcmp(p, "mine") == 0 && pwrite(fd, "original", 9, 0) == 9);
+    s[0] = 'f';
+    CHECK(pwrite(fd, "never", 6, PAGE) == 6 && strcmp(s, "fate") == 0);
+    CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, PAGE, PAGE) == 0 && strcmp(s, "fate") == 0);
+    CHECK(madvise(s, PAGE, MADV_DONTNEED) == 0 && s[0] == 0);
+    s[0] = 'f';
+    CHECK(ftruncate(fd, 100) == 0 && touch(s) == BEYOND && touch_writing(s) == BEYOND && strcmp(p, "mine") == 0);
+    CHECK(ftruncate(fd, 2 * PAGE + 100) == 0 && s[0] == 0);
     char *q = mmap(0, PAGE, PROT_NONE, MAP_PRIVATE, fd, 0);
     CHECK(q != MAP_FAILED && touch(q) == SIGSEGV && mprotect(q, PAGE, PROT_READ) == 0 && strcmp(q, "original") == 0);
     CHECK(close(fd) == 0 && munmap(p, 3 * PAGE) == 0 && munmap(q, PAGE) == 0);

@@ -12,6 +12,7 @@
 //!   which no step touches, and changes only registers that a probe gives back.
 #![allow(unsafe_code)]
 
+pub mod file;
 mod probe;
 
 use crate::features::{Features, LOCKED_PAGES_MAX};

@@ -1,13 +1,9 @@
-//! mmap(2) of what is open. Files shared are their object; files private are
-//! anonymous memory that is filled at once, since there is no page cache to copy
-//! from later: writes to the file after the call are not seen, and what lies
-//! behind its end, in whole pages, is zero rather than out of reach.
+//! mmap(2) of what is open. Files are mapped as their objects, shared or private.
 
 use super::Call;
 use super::memory::to_errno;
 use crate::linux::errno::{self, Errno};
 use crate::linux::file::{Kind, Open};
-use crate::linux::fs::Inode;
 use crate::linux::fs::seals::Seals;
 use crate::port::mm::{self, USER_END};
 use softfault::{MapFlags, MapType, ObjectPart, Prot};
@@ -76,7 +72,7 @@ pub fn map(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
         }
         Kind::Zero => to_errno!(call.space().mmap(addr, len, prot, flags | MapFlags::ANONYMOUS)),
         Kind::File if is_shared => map_shared(call, open, asked),
-        Kind::File => map_copy(call, &open.inode, asked),
+        Kind::File => map_private(call, open, asked),
         // What has no name is on no file system that programs are run from.
         Kind::Pipe { .. } | Kind::Event(_) | Kind::Epoll(_) if prot.contains(Prot::EXEC) => Err(Errno::EPERM),
         _ => Err(Errno::ENODEV),
@@ -98,38 +94,10 @@ fn map_shared(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
 }
 
-/// Private memory with the file's bytes. Until the call returns another thread
-/// may see part of them.
-fn map_copy(call: &Call, inode: &Inode, asked: &Asked) -> errno::Result {
+/// The file itself, until the program writes to a page. No seal forbids that.
+fn map_private(call: &Call, open: &Open, asked: &Asked) -> errno::Result {
     let &Asked { addr, len, prot, flags, offset_bytes } = asked;
-    let at = to_errno!(call.space().mmap_file_copy(addr, len, prot, flags))?;
-    let copied = copy(call, inode, offset_bytes, at, len);
-    if copied.is_err() {
-        let _ = call.space().munmap(at, len);
-    }
-    copied.map(|()| at)
-}
-
-/// Pages of zeroes are left to be touched; where the file has none they are not
-/// even looked at.
-fn copy(call: &Call, inode: &Inode, offset: u64, at: u64, len: u64) -> errno::Result<()> {
-    let object = if inode.archive_bytes().is_some() { None } else { Some(inode.object()?) };
-    let end = offset.saturating_add(len.next_multiple_of(PAGE_BYTES)).min(inode.size_bytes()).div_ceil(PAGE_BYTES);
-    let mut page = [0; PAGE_BYTES as usize];
-    let mut number = offset / PAGE_BYTES;
-    while number < end {
-        if let Some(object) = &object {
-            match object.next_resident(number..end) {
-                Some(next) => number = next,
-                None => break,
-            }
-        }
-        let nr = inode.read_at(number * PAGE_BYTES, &mut page)?;
-        if page[..nr].iter().any(|byte| *byte != 0) {
-            let written = call.space().write_forced(at + (number * PAGE_BYTES - offset), &page[..nr]);
-            written.map_err(|error| error.errno())?;
-        }
-        number += 1;
-    }
-    Ok(())
+    let object = open.object()?;
+    let part = ObjectPart::new(&object).with_offset_bytes(offset_bytes);
+    to_errno!(call.space().mmap_object(addr, len, prot, flags, part))
 }

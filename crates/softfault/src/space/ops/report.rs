@@ -55,6 +55,8 @@ pub struct SmapsEntry {
     pub referenced_pages: u64,
     /// Of these, pages written since it was last cleared.
     pub dirty_pages: u64,
+    /// Of these, private pages: not those of an object.
+    pub anon_pages: u64,
     /// Of these, private pages in huge mappings (`AnonHugePages`).
     pub anon_huge_pages: u64,
     /// Pages that are swapped out. They are not resident.
@@ -154,6 +156,7 @@ impl<M: Machine> AddressSpace<'_, M> {
             shared_pages: 0,
             referenced_pages: 0,
             dirty_pages: 0,
+            anon_pages: 0,
             anon_huge_pages: 0,
             swap_pages: 0,
         };
@@ -180,6 +183,7 @@ impl<M: Machine> AddressSpace<'_, M> {
                 _ => state.nr_maps() > 1,
             };
             entry.add(1, if several { MappedBy::Several } else { MappedBy::One }, leaf);
+            entry.anon_pages += u64::from(state.kind() == FrameKind::Anon);
         }
     }
 
@@ -187,6 +191,7 @@ impl<M: Machine> AddressSpace<'_, M> {
         if !self.vm.is_huge_zero(leaf.pfn) {
             let by = if self.vm.folio_is_exclusive(leaf.pfn) { MappedBy::One } else { MappedBy::Several };
             entry.add(Vm::<M>::NR_SUB_FRAMES, by, leaf);
+            entry.anon_pages += Vm::<M>::NR_SUB_FRAMES;
             entry.anon_huge_pages += Vm::<M>::NR_SUB_FRAMES;
         }
     }

@@ -4,7 +4,7 @@ use crate::linux::fs::mapped;
 use crate::linux::process::Process;
 use crate::port::mm::Space;
 use core::fmt::{self, Write};
-use softfault::{SmapsEntry, Vma, VmaFlags};
+use softfault::{ObjectId, SmapsEntry, Vma, VmaFlags};
 
 /// One line of `maps`.
 struct Line<'a>(&'a Vma);
@@ -17,8 +17,9 @@ impl fmt::Display for Line<'_> {
         let [r, w, x] = [letter(VmaFlags::READ, 'r'), letter(VmaFlags::WRITE, 'w'), letter(VmaFlags::EXEC, 'x')];
         let shared = if has(VmaFlags::SHARED) { 's' } else { 'p' };
         let (start, end) = (vma.range.start.addr(), vma.range.end.addr());
-        let offset = if has(VmaFlags::SHARED) { vma.pgoff * 4096 } else { 0 };
-        let file = if has(VmaFlags::SHARED) { mapped::find(vma.object) } else { None };
+        let is_of_object = vma.object != ObjectId::NONE;
+        let offset = if is_of_object { vma.pgoff * 4096 } else { 0 };
+        let file = if is_of_object { mapped::find(vma.object) } else { None };
         let (device, number) = file.as_ref().map_or((0, 0), |name| (name.device, name.inode_number));
         let mut head = Head::default();
         write!(head, "{start:08x}-{end:08x} {r}{w}{x}{shared} {offset:08x} 00:{device:02x} {number} ")?;
@@ -117,7 +118,7 @@ impl Sums {
         self.shared += entry.shared_pages;
         self.referenced += entry.referenced_pages;
         self.dirty += entry.dirty_pages;
-        self.anonymous += if has(VmaFlags::SHARED) { 0 } else { entry.rss_pages };
+        self.anonymous += entry.anon_pages;
         self.anon_huge += entry.anon_huge_pages;
         self.locked += if has(VmaFlags::LOCKED) { entry.rss_pages } else { 0 };
     }
