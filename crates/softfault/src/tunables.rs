@@ -121,6 +121,10 @@ pub struct Tunables {
     /// How many pages of a shared object a read fault maps at the beginning (`fault_around_bytes`); later
     /// [`Base::set_fault_around`](crate::Base::set_fault_around). 64 KiB, as in Linux.
     pub fault_around: FaultAround,
+    /// Bytes of a file that are read at a time at most, where it is read in sequence; 0 reads what is missing alone.
+    /// The window that is read may be longer where it ends at a multiple of this. 1 MiB: the largest folio of a file; Linux's
+    /// `read_ahead_kb` is 128.
+    pub readahead_bytes: u64,
 }
 
 setters!(Tunables {
@@ -144,6 +148,7 @@ setters!(Tunables {
     with_zero_ahead_blocks: zero_ahead_blocks = u64,
     with_deferred_nodes_max: deferred_nodes_max = u64,
     with_fault_around: fault_around = FaultAround,
+    with_readahead_bytes: readahead_bytes = u64,
 });
 
 impl Default for Tunables {
@@ -168,6 +173,7 @@ impl Default for Tunables {
             zero_ahead_blocks: 16,
             deferred_nodes_max: 64,
             fault_around: FaultAround::DEFAULT,
+            readahead_bytes: 1 << 20,
             compact_background: CompactBudget::BACKGROUND,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! window    of the VMA's part in the leaf table of the fault         policy/around.rs
+//! folio     all of the fault's folio in that part, if it is larger
 //! entries   those that are none, in one section, the fault's own
 //! pages     those in memory that nobody is putting in, taking out or moving: others are skipped
 //! ```
@@ -20,7 +21,7 @@ use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::around::{AroundOrder, FaultAround, Last, adapt, neighbourhood, window};
 use crate::source::object::ObjectSlot;
-use crate::source::slot::ObjectPage;
+use crate::source::slot::{ObjectPage, PageFrame};
 use crate::space::AddressSpace;
 use crate::space::vma::VmaFlags;
 use crate::sync::Ordering;
@@ -28,18 +29,26 @@ use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf, huge_order, index_of};
 use crate::table::walk;
 
+/// The pages of the window, and those of the fault's folio within the same bounds.
+fn with_folio(pages: PageRange, vpn: Vpn, frame: PageFrame, bounds: PageRange) -> PageRange {
+    let start = vpn.0.saturating_sub(u64::from(frame.pfn.0 - frame.head().0));
+    let end = vpn.0 + frame.order.nr_pages() - u64::from(frame.pfn.0 - frame.head().0);
+    let (start, end) = (start.max(bounds.start.0), end.min(bounds.end.0));
+    PageRange::new(Vpn(pages.start.0.min(start)), Vpn(pages.end.0.max(end)))
+}
+
 impl<'vm, M: Machine> AddressSpace<'vm, M> {
     /// After the page of a read fault was mapped.
     #[inline]
-    pub(super) fn map_around(&self, fault: &Fault<'_>) {
+    pub(super) fn map_around(&self, fault: &Fault<'_>, frame: PageFrame) {
         let word = self.vm.fault_around.load(Ordering::Relaxed);
         if word != FaultAround::OFF.to_word() {
-            self.map_window(fault, FaultAround::from_word(word));
+            self.map_window(fault, frame, FaultAround::from_word(word));
         }
     }
 
     #[inline(never)]
-    fn map_window(&self, fault: &Fault<'_>, around: FaultAround) {
+    fn map_window(&self, fault: &Fault<'_>, frame: PageFrame, around: FaultAround) {
         let Fault { here, request, found, .. } = *fault;
         if found.flags().contains(VmaFlags::RANDOM) {
             return;
@@ -54,7 +63,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         let pages = window(request.vpn, order, bounds);
         // In adaptive mode a program that touches single pages far apart has windows of one page.
-        if order != AroundOrder::OFF {
+        let is_alone = order == AroundOrder::OFF;
+        let pages = if is_alone { pages } else { with_folio(pages, request.vpn, frame, bounds) };
+        if !is_alone {
             let nr_mapped = self.map_ready(fault, pages);
             here.rss.add(Rss::Shmem, nr_mapped);
             here.cpu.count_by(Event::MapAround, nr_mapped);

@@ -42,7 +42,7 @@ use crate::machine::Machine;
 use crate::notify::notice::Why;
 use crate::source::file::FileRead;
 use crate::source::fill_large::{FillRefusal, LargeFill};
-use crate::source::transit::Transit;
+use crate::source::transit::{NotRead, Transit};
 use crate::space::AddressSpace;
 use crate::space::reclaim::Retries;
 use crate::table::format::Entry;
@@ -190,8 +190,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 }
                 Turn::ReadFile(read) => {
                     prealloc.give_back_all();
-                    if read.read_after(&mut read_mark).is_err() {
-                        return Err(self.refuse(FaultError::NotRead));
+                    match read.read_after(&mut read_mark) {
+                        Ok(ahead) => self.vm.read_ahead(ahead),
+                        Err(NotRead) => return Err(self.refuse(FaultError::NotRead)),
                     }
                     is_major = true;
                 }

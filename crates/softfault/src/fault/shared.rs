@@ -10,12 +10,14 @@ use crate::addr::{Access, Order};
 use crate::frame::{Fill, FrameKind};
 use crate::machine::Machine;
 use crate::policy::folio::{FolioOrders, around};
+use crate::policy::readahead::Pattern;
 use crate::program;
 use crate::source::fill_large::is_large;
 use crate::source::object::ObjectSlot;
 use crate::source::slot::{LostFill, ObjectPage, PageFrame};
 use crate::source::swapped::Swapped;
 use crate::space::AddressSpace;
+use crate::space::vma::VmaFlags;
 use crate::table::entry::Slot;
 use crate::table::format::{Entry, Leaf};
 
@@ -93,8 +95,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         prealloc: &mut Prealloc<'vm, M>,
     ) -> Turn<'vm, M> {
         let id = fault.found.object();
-        let orders = self.vm.object_orders(id);
-        let Some(order) = self.vm.folio_order(id, index, place, prealloc.most_there()) else { return Turn::Wait };
+        let (orders, file) = (self.vm.object_orders(id), self.vm.object_file(id));
+        let end = file.map_or(u64::MAX, |_| self.ahead_end(fault, index));
+        let order = self.vm.folio_order(id, index, place, prealloc.most_there(), end);
+        let Some(order) = order else { return Turn::Wait };
         let Some(at) = place.place_of(order) else {
             let Some(pfn) = prealloc.take(Fill::Fixed, fault.inside, fault.here.cpu) else {
                 return Turn::Need(Need::Frame(Fill::Fixed));
@@ -121,7 +125,10 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         };
         let head = PageFrame { pfn, order };
         let filled = match self.vm.object_file(id) {
-            Some(file) => self.vm.begin_to_read_file(fault.inside, (id, index, file), at, head).map(Turn::ReadFile),
+            Some(file) => {
+                let begun = self.vm.begin_to_read_file(fault.inside, (id, index, file), at, head);
+                begun.map(|read| Turn::ReadFile(read.and_ahead(end)))
+            }
             None => self.vm.object_fill_folio(id, index, at, head).map(|()| Turn::Again),
         };
         filled.unwrap_or_else(|LostFill| {
@@ -164,6 +171,19 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         Turn::Done(FaultDone::Copied)
     }
 
+    /// Where the pages end that are to be read with this one, which is missing.
+    fn ahead_end(&self, fault: &Fault<'_>, index: u64) -> u64 {
+        let flags = fault.found.flags();
+        let pattern = if flags.contains(VmaFlags::RANDOM) {
+            Pattern::Random
+        } else if flags.contains(VmaFlags::SEQUENTIAL) {
+            Pattern::Sequential
+        } else {
+            Pattern::Normal
+        };
+        self.vm.readahead_window(fault.inside, fault.found.object(), index, pattern).end
+    }
+
     fn map_shared(&self, fault: &Fault<'_>, slot: Slot<'_, M::Format>, frame: PageFrame) -> Turn<'vm, M> {
         let Fault { here, request, found, .. } = *fault;
         // Before the entry: whoever removes the page from its object waits for this section, and
@@ -176,7 +196,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                 here.rss.add(Rss::Shmem, 1);
                 here.count_done(Event::SharedMap);
                 if request.access() != Access::Write {
-                    self.map_around(fault);
+                    self.map_around(fault, frame);
                 }
                 Turn::Done(FaultDone::Shared)
             }

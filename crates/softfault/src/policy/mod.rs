@@ -13,6 +13,7 @@ pub mod fault;
 pub mod folio;
 pub(crate) mod homes;
 pub mod huge;
+pub(crate) mod readahead;
 pub(crate) mod share;
 pub mod watermark;
 pub mod zero;

@@ -30,6 +30,7 @@ use crate::policy::folio::around;
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
 use crate::sync::Ordering;
+use core::ops::Range;
 
 /// Folios of files are smaller: one word each above the lowest level could not be dropped in part.
 pub(crate) const MOST_FILE_ORDER: Order = Order(Order::PMD.0 - 1);
@@ -39,6 +40,15 @@ pub(crate) const MOST_FILE_ORDER: Order = Order(Order::PMD.0 - 1);
 pub(crate) struct FileRead<'vm, M: Machine> {
     object: KeptObject<'vm, M>,
     fill: FileFill,
+    /// Where the pages end that are read afterwards, if they can be.
+    ahead_end: u64,
+}
+
+/// Pages of a file to be read ahead. The object is kept.
+#[must_use]
+pub(crate) struct Ahead<'vm, M: Machine> {
+    pub(super) object: KeptObject<'vm, M>,
+    pub(super) pages: Range<u64>,
 }
 
 /// What an object said of failed reads before a read of one page began.
@@ -70,7 +80,7 @@ impl<M: Machine> Links<M> {
         let len_bytes = size_bytes.saturating_sub(first_page * PAGE_SIZE).min(head.order.nr_pages() * PAGE_SIZE);
         let (first_frame, order) = (head.pfn, head.order);
         let fill = FileFill { vm: self.number, object: id, file, first_page, first_frame, order, len_bytes };
-        Ok(FileRead { object, fill })
+        Ok(FileRead { object, fill, ahead_end: 0 })
     }
 
     fn note_failed(&self, id: ObjectId, first_page: u64) {
@@ -115,19 +125,25 @@ impl<M: Machine> Links<M> {
     }
 }
 
-impl<M: Machine> FileRead<'_, M> {
-    /// Reads, unless an earlier read of the page by the same caller has failed, of which `mark` knows.
+impl<'vm, M: Machine> FileRead<'vm, M> {
+    /// Reads, unless an earlier read of the page by the same caller has failed, of which `mark` knows. What is to be
+    /// read ahead comes next.
     ///
     /// # Errors
     ///
     /// The machine could not read the page.
-    pub(crate) fn read_after(self, mark: &mut Option<ReadMark>) -> Result<(), NotRead> {
+    pub(crate) fn read_after(self, mark: &mut Option<ReadMark>) -> Result<Option<Ahead<'vm, M>>, NotRead> {
         if mark.is_some_and(|mark| self.has_failed_since(mark)) {
             self.give_up();
             return Err(NotRead);
         }
         *mark = Some(self.mark());
         self.ask()
+    }
+
+    /// Pages up to this one are read afterwards.
+    pub(crate) fn and_ahead(self, ahead_end: u64) -> Self {
+        FileRead { ahead_end, ..self }
     }
 
     fn mark(&self) -> ReadMark {
@@ -147,23 +163,28 @@ impl<M: Machine> FileRead<'_, M> {
     }
 
     /// Asks the machine. Afterwards the pages are there, or missing, or in transit still.
-    fn ask(self) -> Result<(), NotRead> {
-        let FileRead { object, fill } = self;
+    fn ask(self) -> Result<Option<Ahead<'vm, M>>, NotRead> {
+        let FileRead { object, fill, ahead_end } = self;
         let links = object.links();
+        let pages = fill.first_page + fill.nr_frames()..ahead_end;
         if fill.len_bytes == 0 {
             links.end_file_read(&object, &fill, Io::Done);
-            return Ok(());
+            return Ok(None);
         }
+        let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });
         let (first_page, id) = (fill.first_page, object.id);
         links.keep_for_fill(object);
         match links.machine.fill(fill) {
-            Filling::UnderWay => Ok(()),
+            Filling::UnderWay => {}
             Filling::Ended(fill, result) => {
                 let is_ours = (fill.first_page, fill.object) == (first_page, id);
                 // The machine may have answered another one, of this `Vm` or not.
                 let _foreign = links.end_fill(fill, result);
-                if is_ours { result.map_err(|FillError| NotRead) } else { Ok(()) }
+                if is_ours {
+                    result.map_err(|FillError| NotRead)?;
+                }
             }
         }
+        Ok(ahead)
     }
 }

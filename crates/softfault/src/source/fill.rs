@@ -24,7 +24,8 @@ use crate::policy::folio::{FolioQuestion, around, largest};
 use crate::space::vma::ObjectId;
 
 impl<M: Machine> Links<M> {
-    /// The size that a page which is missing is to have; there are frames up to `most_there`.
+    /// The size that a page which is missing is to have; there are frames up to `most_there`, and a folio larger
+    /// than the least does not go beyond page `end`.
     /// A look only: what is there when the page is put in decides. `None`: wait with nothing held.
     pub(crate) fn folio_order(
         &self,
@@ -32,8 +33,9 @@ impl<M: Machine> Links<M> {
         index: u64,
         place: &ObjectSlot<'_>,
         most_there: Order,
+        end: u64,
     ) -> Option<Order> {
-        let (orders, nr_pages) = (self.object_orders(id), self.object_nr_pages(id));
+        let (orders, nr_pages) = (self.object_orders(id), self.object_nr_pages(id).min(end));
         let most_there = most_there.min(place.most_order());
         let question = FolioQuestion { index, nr_pages, orders, most_there };
         largest(&question, &mut |pages| place.are_missing(index, pages))

@@ -328,7 +328,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                 Put::Fill(fill) => prealloc.fill(fill)?,
                 Put::Read(read) => {
                     prealloc.give_back();
-                    read.read_after(&mut mark)?;
+                    let ahead = read.read_after(&mut mark)?;
+                    self.vm.read_ahead(ahead);
                 }
                 Put::Wait => {
                     // Whoever takes the page out may wait for frames of others.

@@ -84,6 +84,12 @@ impl<M: Machine> Links<M> {
         KeptObject { links: self, id }
     }
 
+    /// One more reference, of somebody who has one.
+    pub(super) fn keep_again(&self, kept: &KeptObject<'_, M>) -> KeptObject<'_, M> {
+        self.object(kept.id).keeps.fetch_add(1, Ordering::AcqRel);
+        KeptObject { links: self, id: kept.id }
+    }
+
     /// A fill has the reference from now on.
     pub(super) fn keep_for_fill(&self, kept: KeptObject<'_, M>) {
         core::mem::forget(kept);

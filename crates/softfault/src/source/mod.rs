@@ -27,6 +27,7 @@ pub(crate) mod object;
 mod pages;
 pub(crate) mod part;
 mod prealloc;
+mod readahead;
 mod refs;
 pub(crate) mod slot;
 pub(crate) mod swapped;

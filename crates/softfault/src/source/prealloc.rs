@@ -14,6 +14,7 @@ use crate::addr::Order;
 use crate::frame::{Content, Fill, FolioWait, Held, OutOfFrames};
 use crate::machine::{FileId, Machine};
 use crate::policy::folio::{FolioOrders, around};
+use crate::policy::readahead::Pattern;
 use crate::section::InSection;
 use crate::space::Vm;
 use crate::space::reclaim::Retries;
@@ -88,7 +89,12 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
     ) -> Put<'vm, M> {
         let has_sizes = self.vm.object_orders(id) != FolioOrders::BASE;
         let file = self.vm.object_file(id);
-        let order = if has_sizes { self.vm.folio_order(id, index, slot, self.most_there) } else { Some(Order::BASE) };
+        let end = match file {
+            Some(_) => self.vm.readahead_window(inside, id, index, Pattern::Normal).end,
+            None => u64::MAX,
+        };
+        let order =
+            if has_sizes { self.vm.folio_order(id, index, slot, self.most_there, end) } else { Some(Order::BASE) };
         let Some(order) = order else { return Put::Wait };
         let done = match slot.place_of(order) {
             // Whoever loses the place looks again.
@@ -99,7 +105,7 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
                 (self.wanted, self.wanted_fill) = (order, Fill::Shared);
                 let Some(head) = self.take_wanted() else { return Put::NeedsFrames };
                 if let Some(file) = file {
-                    return self.put_to_read(inside, (id, index, file), at, head);
+                    return self.put_to_read(inside, (id, index, file), at, head, end);
                 }
                 self.vm.object_fill_folio(id, index, at, head).map_err(|lost| (lost, head))
             }
@@ -132,12 +138,13 @@ impl<'vm, M: Machine> ObjectPrealloc<'vm, M> {
         of: (ObjectId, u64, FileId),
         at: PageSlot<'_>,
         head: PageFrame,
+        ahead_end: u64,
     ) -> Put<'vm, M> {
         match self.vm.begin_to_read_file(inside, of, at, head) {
             // In use.
             Ok(read) => {
                 self.held = None;
-                Put::Read(read)
+                Put::Read(read.and_ahead(ahead_end))
             }
             Err(LostFill) => {
                 self.frames = Some(head);

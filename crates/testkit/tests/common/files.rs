@@ -6,7 +6,7 @@ use softfault::policy::folio::FolioOrders;
 use softfault::{FileFill, FillError, Filling, Vm};
 use softfault_host::HostFile;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 /// How reads are answered.
@@ -19,9 +19,10 @@ pub enum Reads {
 }
 
 /// Byte i of page p is `content` of both, plus the file's version.
-#[derive(Default)]
 pub struct TestFile {
     reads: AtomicU8,
+    /// Reads from this page on fail.
+    failing_from: AtomicU64,
     version: AtomicU8,
     kept: Mutex<VecDeque<FileFill>>,
     /// First page and number of pages of each read.
@@ -30,6 +31,18 @@ pub struct TestFile {
 
 pub fn content(page: u64, version: u8) -> u8 {
     (page % 97) as u8 * 2 + 1 + version
+}
+
+impl Default for TestFile {
+    fn default() -> TestFile {
+        TestFile {
+            reads: AtomicU8::new(Reads::End as u8),
+            failing_from: AtomicU64::new(u64::MAX),
+            version: AtomicU8::new(0),
+            kept: Mutex::default(),
+            log: Mutex::default(),
+        }
+    }
 }
 
 impl HostFile for TestFile {
@@ -41,7 +54,9 @@ impl HostFile for TestFile {
                 self.kept.lock().unwrap().push_back(fill);
                 Filling::UnderWay
             }
-            at if at == Reads::Fail as u8 => Filling::Ended(fill, Err(FillError)),
+            at if at == Reads::Fail as u8 || first >= self.failing_from.load(SeqCst) => {
+                Filling::Ended(fill, Err(FillError))
+            }
             _ => {
                 bytes.copy_from_slice(&self.content_of(&fill));
                 Filling::Ended(fill, Ok(()))
@@ -53,6 +68,11 @@ impl HostFile for TestFile {
 impl TestFile {
     pub fn set(&self, reads: Reads) {
         self.reads.store(reads as u8, SeqCst);
+    }
+
+    /// From now on reads from this page on fail.
+    pub fn set_failing_from(&self, page: u64) {
+        self.failing_from.store(page, SeqCst);
     }
 
     /// From now on the file has other bytes.

@@ -95,7 +95,8 @@ impl Setup {
         let thp = HugeKnobs::DEFAULT.with_enabled(Enabled::Never);
         let tunables =
             Tunables::default().with_fault_locking(self.fault_locking).with_rss_percpu(rss_percpu).with_thp(thp);
-        Vm::new(hosted, tunables).unwrap()
+        // Most tests of files say which page is read when.
+        Vm::new(hosted, tunables.with_readahead_bytes(0)).unwrap()
     }
 }
 

@@ -1,0 +1,150 @@
+//! Read-ahead: how much of a file is read where a page is missing.
+//!
+//! Values and pure functions. What is in the cache before the page says how the file is read: there is no
+//! state of open files, mappings or CPUs, so that any number of streams keep their windows, whoever reads
+//! them, and random reads between them change nothing.
+//!
+//! Source: `page_cache_ra_order` and `get_next_ra_size` of Linux, which keep such a state per open file and look at the
+//! cache only where it says nothing.
+
+use core::ops::Range;
+
+/// Pages that the first miss of a stream reads.
+const FIRST_PAGES: u64 = 4;
+/// How much longer the next window is than what is there before it.
+const GROWTH: u64 = 4;
+
+/// What the program has said of its accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pattern {
+    /// Nothing.
+    Normal,
+    /// `MADV_RANDOM`: nothing is read ahead.
+    Random,
+    /// `MADV_SEQUENTIAL`: the longest window at once.
+    Sequential,
+}
+
+/// A page of a file that is missing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadaheadQuestion {
+    /// Its number.
+    pub(crate) index: u64,
+    /// Pages that the object's size covers.
+    pub(crate) nr_pages: u64,
+    /// The longest window, in pages.
+    pub(crate) most_pages: u64,
+    pub(crate) pattern: Pattern,
+}
+
+/// The pages to read, from the missing one on. The window ends at a multiple of its length, so that the folios of the next one are
+/// large: it may be nearly twice as long as the longest. `is_there` says whether a page is in the cache; it is asked at most ten times.
+pub(crate) fn window(question: &ReadaheadQuestion, is_there: &mut dyn FnMut(u64) -> bool) -> Range<u64> {
+    let ReadaheadQuestion { index, nr_pages, most_pages, pattern } = *question;
+    let most = most_pages.max(1);
+    let wanted = match pattern {
+        Pattern::Random => return index..index + 1,
+        Pattern::Sequential => most,
+        Pattern::Normal => match nr_before(index, most, is_there) {
+            0 => FIRST_PAGES,
+            before => before * GROWTH,
+        },
+    };
+    // A power of two.
+    let len = 1 << wanted.min(most).ilog2();
+    let end = index.saturating_add(len).checked_next_multiple_of(len).unwrap_or(u64::MAX);
+    index..end.min(nr_pages).max(index + 1)
+}
+
+/// About how many pages are there without a gap before this one: a power of two, found by looks at distances that double.
+fn nr_before(index: u64, most: u64, is_there: &mut dyn FnMut(u64) -> bool) -> u64 {
+    let mut nr = 0;
+    let mut by = 1;
+    while by <= most && by <= index && is_there(index - by) {
+        nr = by;
+        by *= 2;
+    }
+    nr
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    const MOST: u64 = 256;
+
+    /// A cache that is filled by what is read.
+    #[derive(Default)]
+    struct Cache(BTreeSet<u64>);
+
+    impl Cache {
+        fn miss(&mut self, index: u64, nr_pages: u64, pattern: Pattern) -> Range<u64> {
+            let question = ReadaheadQuestion { index, nr_pages, most_pages: MOST, pattern };
+            let mut nr_looks = 0;
+            let read = window(&question, &mut |page| {
+                nr_looks += 1;
+                self.0.contains(&page)
+            });
+            assert!(nr_looks <= 10 && read.start == index && read.end > index && read.end - index < 2 * MOST);
+            self.0.extend(read.clone());
+            read
+        }
+
+        /// The lengths of the windows of a stream, from `index` on.
+        fn stream(&mut self, mut index: u64, nr_windows: usize) -> Vec<u64> {
+            (0..nr_windows)
+                .map(|_| {
+                    let read = self.miss(index, u64::MAX, Pattern::Normal);
+                    index = read.end;
+                    read.end - read.start
+                })
+                .collect()
+        }
+    }
+
+    #[test]
+    fn a_stream_has_full_windows_at_its_fourth_miss() {
+        for start in [0, 1, 5, 63, 1000, 1001, 4095, 123_456_789] {
+            let lengths = Cache::default().stream(start, 8);
+            assert!(lengths[3..].iter().all(|len| *len >= MOST), "{start}: {lengths:?}");
+            assert!(lengths[4..].iter().all(|len| *len == MOST), "{start}: {lengths:?}");
+        }
+        assert_eq!(Cache::default().stream(0, 6), [4, 28, 224, 256, 256, 256]);
+    }
+
+    #[test]
+    fn random_reads_change_nothing_for_a_stream() {
+        let mut cache = Cache::default();
+        let mut page = 12_345u64;
+        for _ in 0..10_000 {
+            page = page.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let read = cache.miss(page >> 20 | 1 << 40, u64::MAX, Pattern::Normal);
+            assert!(read.end - read.start <= 8);
+        }
+        assert_eq!(cache.stream(0, 5)[4], MOST);
+    }
+
+    #[test]
+    fn two_streams_keep_their_windows() {
+        let mut cache = Cache::default();
+        let mut at = [0, 1 << 30];
+        for turn in 0..16 {
+            let read = cache.miss(at[turn % 2], u64::MAX, Pattern::Normal);
+            assert!(turn < 8 || read.end - read.start == MOST);
+            at[turn % 2] = read.end;
+        }
+    }
+
+    #[test]
+    fn advice_and_the_end_of_the_file() {
+        let mut cache = Cache::default();
+        assert_eq!(cache.miss(7, 1000, Pattern::Random), 7..8);
+        assert_eq!(cache.miss(512, 1000, Pattern::Sequential), 512..768);
+        assert_eq!(cache.miss(998, 1000, Pattern::Normal), 998..1000);
+        assert_eq!(cache.miss(999, 999, Pattern::Normal), 999..1000, "it became smaller");
+        let small = ReadaheadQuestion { index: 3, nr_pages: 9, most_pages: 0, pattern: Pattern::Sequential };
+        assert_eq!(window(&small, &mut |_| true), 3..4);
+    }
+}

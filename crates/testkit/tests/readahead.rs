@@ -1,0 +1,106 @@
+//! Read-ahead: which pages of a file are read where one is missing, and how many faults that leaves.
+#![deny(unsafe_code)]
+
+mod common;
+
+use common::files::{Reads, TestFile, content as byte_of, file};
+use common::objects::{Object, bytes, map, orders};
+use common::*;
+use softfault::policy::folio::FolioOrders;
+use softfault::{Access, Advice, CpuId, Event, Tunables, Vm};
+use softfault_testkit::formats::Tested;
+use std::sync::Arc;
+
+/// At the beginning of a leaf table.
+const AT: u64 = 0x20_0000_0000;
+
+/// A machine with read-ahead, and a file of so many pages that is mapped at `AT`.
+fn with_file(nr_pages: u64, sizes: FolioOrders, test: impl Fn(&World<'_>, &TestFile, &Object<'_>)) {
+    let hosted = Hosted::with_format(Format::config().with_nr_cpus(2).with_arena_bytes(64 << 20)).unwrap();
+    let vm = Vm::new(hosted, Tunables::default()).unwrap();
+    let cpu = vm.machine().bind(CpuId(0)).unwrap();
+    let space = vm.new_space().unwrap();
+    let w = World { vm: &vm, cpu: &cpu, space: &space };
+    let (file, object): (Arc<TestFile>, _) = file(&w, nr_pages * PAGE, sizes);
+    map(&space, AT, nr_pages, &object, 0);
+    test(&w, &file, &object);
+    check(&vm, &[&space]);
+}
+
+/// Reads a byte of each page, with a fault where there is no entry; the number of faults.
+fn read_all(w: &World<'_>, pages: std::ops::Range<u64>) -> u64 {
+    let mut nr_faults = 0;
+    for page in pages {
+        if w.space.page_state(AT + page * PAGE).is_none() {
+            w.space.handle_fault(AT + page * PAGE, Access::Read).unwrap();
+            nr_faults += 1;
+        }
+        assert_eq!(bytes(w.space, AT + page * PAGE), [byte_of(page, 0)]);
+    }
+    nr_faults
+}
+
+/// The share of a GiB that fits: 32 MiB in 32 faults, and some at the beginning while the window grows.
+#[test]
+fn a_cold_file_read_in_sequence_takes_one_fault_for_each_large_folio() {
+    with_file(8192, orders(0, 8), |w, file, _| {
+        let nr_faults = read_all(w, 0..8192);
+        assert!(nr_faults <= 32 + 18, "{nr_faults} faults");
+        assert_eq!((w.rss().major_faults, w.vm.event(Event::FileRead)), (35 - 1, 8192));
+        let log = file.log();
+        assert_eq!(log[..4], [(0, 4), (4, 4), (8, 8), (16, 16)], "windows of 4 and 28 pages");
+        assert!(log[12..].iter().all(|read| *read == (read.0, 256)), "{log:?}");
+    });
+}
+
+#[test]
+fn small_folios_are_read_ahead_as_well() {
+    with_file(1024, FolioOrders::BASE, |w, file, _| {
+        read_all(w, 0..1024);
+        assert_eq!((w.rss().major_faults, file.log().len()), (6, 1024));
+    });
+}
+
+#[test]
+fn advice_decides() {
+    with_file(1024, orders(0, 8), |w, file, object| {
+        w.space.madvise(AT, 1024 * PAGE, Advice::Random).unwrap();
+        w.space.handle_fault(AT + 8 * PAGE, Access::Read).unwrap();
+        assert_eq!(file.log(), [(8, 1)]);
+        w.space.madvise(AT, 1024 * PAGE, Advice::Sequential).unwrap();
+        w.space.handle_fault(AT + 512 * PAGE, Access::Read).unwrap();
+        assert_eq!(file.log(), [(512, 256)]);
+        assert_eq!(object.nr_resident_pages(), 257);
+    });
+}
+
+/// What cannot be read ahead harms nobody.
+#[test]
+fn an_error_ahead_is_nobodys() {
+    with_file(64, FolioOrders::BASE, |w, file, object| {
+        file.set_failing_from(2);
+        w.space.handle_fault(AT, Access::Read).unwrap();
+        assert_eq!((object.nr_resident_pages(), w.vm.event(Event::RefusedNotRead)), (2, 0));
+        assert!(w.space.handle_fault(AT + 2 * PAGE, Access::Read).is_err());
+        file.set_failing_from(u64::MAX);
+        read_all(w, 0..64);
+    });
+}
+
+/// A machine that answers later is asked for all of a window before anybody sleeps.
+#[test]
+fn reads_under_way_are_all_of_a_window() {
+    with_file(64, FolioOrders::BASE, |w, file, object| {
+        file.set(Reads::Stay);
+        std::thread::scope(|scope| {
+            let (vm, space) = (w.vm, w.space);
+            scope.spawn(move || {
+                let _cpu = vm.machine().bind(CpuId(1)).unwrap();
+                space.handle_fault(AT, Access::Read).unwrap();
+            });
+            wait_until(|| file.nr_kept() == 4);
+            (0..4).for_each(|_| file.end_one(w.vm, Ok(())));
+        });
+        assert_eq!((object.nr_resident_pages(), w.rss().major_faults), (4, 1));
+    });
+}
