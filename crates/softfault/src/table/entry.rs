@@ -121,15 +121,31 @@ impl<'a, F: Format> Slot<'a, F> {
     /// else changes the entry, though the hardware goes on using it.
     #[inline]
     pub(crate) fn lock(&self, seen: Seen) -> Result<Leaf, Changed> {
-        let mut expected = seen.raw;
-        loop {
-            let Entry::Leaf(leaf) = F::decode(expected, self.level) else { return Err(Changed) };
-            match self.word.compare_exchange(expected, expected | F::LOCK, Ordering::AcqRel, Ordering::Acquire) {
+        let Entry::Leaf(leaf) = seen.entry else { return Err(Changed) };
+        self.lock_leaf(seen, leaf)
+    }
+
+    /// The same, of an entry that is known to be this mapping.
+    #[inline(always)]
+    pub(crate) fn lock_leaf(&self, seen: Seen, leaf: Leaf) -> Result<Leaf, Changed> {
+        match self.word.compare_exchange(seen.raw, seen.raw | F::LOCK, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(leaf),
+            Err(now) => self.lock_used(seen, now),
+        }
+    }
+
+    /// The same where the hardware has perhaps set bits since.
+    #[cold]
+    #[inline(never)]
+    fn lock_used(&self, seen: Seen, mut now: u64) -> Result<Leaf, Changed> {
+        while is_same_but_used::<F>(now, seen.raw) {
+            let Entry::Leaf(leaf) = F::decode(now, self.level) else { break };
+            match self.word.compare_exchange(now, now | F::LOCK, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(leaf),
-                Err(now) if is_same_but_used::<F>(now, seen.raw) => expected = now,
-                Err(_) => return Err(Changed),
+                Err(other) => now = other,
             }
         }
+        Err(Changed)
     }
 
     /// Clears the lock bit and sets the mapping, keeping bits that the hardware set meanwhile. The
@@ -145,6 +161,13 @@ impl<'a, F: Format> Slot<'a, F> {
                 Err(other) => now = other,
             }
         }
+    }
+
+    /// Clears the lock bit and leaves the mapping as it is (I34). The caller owns the lock bit. Returns the
+    /// new entry.
+    #[inline(always)]
+    pub(crate) fn unlock_unchanged(&self) -> Unread {
+        Unread(self.word.fetch_and(!F::LOCK, Ordering::AcqRel) & !F::LOCK)
     }
 
     /// Makes a mapping `Busy`: the caller owns the entry until [`resolve`](Self::resolve). Returns

@@ -263,6 +263,12 @@ fn empty_tree<M: Machine>(machine: &M, at: At, into: &mut impl Harvest) {
     // Above the user part the embedder keeps entries of its own in the root.
     let user = PageRange::new(Vpn(0), Vpn(M::Format::USER_PAGES));
     for_each_used(machine, at, user, |slot, mut loaded, span| {
+        // Most entries are of leaf tables: told from others without a look at the level.
+        if at.level == 0
+            && let Entry::Leaf(leaf) = slot.of_leaf_table().seen(loaded).entry
+        {
+            return into.leaf(leaf);
+        }
         loop {
             match slot.seen(loaded).entry {
                 Entry::None | Entry::Guard | Entry::Poison => return,

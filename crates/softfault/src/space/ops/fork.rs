@@ -281,8 +281,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
                         self.vm.swap_drop(of);
                     }
                 }
-                Entry::Leaf(_) => {
-                    if let Ok(leaf) = slot.lock(seen) {
+                Entry::Leaf(leaf) => {
+                    if let Ok(leaf) = slot.lock_leaf(seen, leaf) {
                         if what == Wanted::Copies && self.is_of_object(leaf) {
                             slot.unlock(leaf);
                             return Shared::Nothing;
@@ -351,7 +351,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
 
     /// Shares a page whose entry is locked. The raise of the map count returns the pin count of the
     /// same moment. The lock bit was set before: a pin that is not counted yet will find it (I23).
-    #[inline]
+    #[inline(always)]
     fn share_locked(
         &self,
         slot: Slot<'_, M::Format>,
@@ -371,8 +371,12 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             Err(MapsFull) => Some(Event::ForkMapsFull),
         };
         let rights = if refused.is_none() { leaf.rights - Rights::WRITE } else { leaf.rights };
-        *write_protected |= rights != leaf.rights;
-        let now = slot.unlock(Leaf { rights, ..leaf });
+        let now = if rights != leaf.rights {
+            *write_protected = true;
+            slot.unlock(Leaf { rights, ..leaf })
+        } else {
+            slot.unlock_unchanged()
+        };
         refused.map_or(Shared::Entry(now, (!is_zero).then_some(Rss::Anon)), Shared::Copied)
     }
 }
