@@ -18,7 +18,7 @@ pub const FIXED_PRIVATE: MapFlags = MapFlags::PRIVATE.union(MapFlags::ANONYMOUS)
 /// Most frames of any machine here.
 const MOST_FRAMES: u64 = 1024;
 /// The same with memory that is added, or is laid out late. The host gives it when it is touched.
-const MOST_FRAMES_LATER: u64 = 19 << 15;
+const MOST_FRAMES_LATER: u64 = 21 << 15;
 /// Slots of the swap area.
 pub const NR_SLOTS: usize = 8;
 
@@ -157,16 +157,21 @@ pub fn vm_that_grows<F: Format>(
     vm_of(nr_cpus, nr_frames, nr_frames_at_most, true, tunables)
 }
 
-/// The same of a machine that has all of it from the beginning, as the schedules before have left it.
-pub fn vm_that_is_not_zero<F: Format>(nr_cpus: usize, nr_frames: u64, tunables: Tunables) -> &'static Vm<Shuffled<F>> {
-    assert!(nr_frames <= MOST_FRAMES_LATER);
-    vm_of(nr_cpus, nr_frames, 0, false, tunables)
+/// The same of a machine whose memory is not zero: as the schedules before have left it.
+pub fn vm_that_is_not_zero<F: Format>(
+    nr_cpus: usize,
+    nr_frames: u64,
+    nr_frames_at_most: u64,
+    tunables: Tunables,
+) -> &'static Vm<Shuffled<F>> {
+    assert!(nr_frames.max(nr_frames_at_most) <= MOST_FRAMES_LATER);
+    vm_of(nr_cpus, nr_frames, nr_frames_at_most, false, tunables)
 }
 
 fn memory() -> *mut u8 {
     std::thread_local! {
         static MEMORY: *mut u8 = {
-            // Of the smallest alignment: the allocator writes the zeroes of an aligned block, all 2 GiB of them.
+            // Of the smallest alignment: the allocator writes the zeroes of an aligned block, all 2.6 GiB of them.
             let layout = std::alloc::Layout::from_size_align((MOST_FRAMES_LATER as usize + 1) * 4096, 1).unwrap();
             // SAFETY: I1: the layout has a size; the memory is never given back.
             let memory = unsafe { std::alloc::alloc_zeroed(layout) };

@@ -69,6 +69,17 @@ fn a_section_that_comes_is_counted_once() {
     assert!(nr_looks.get() > 1);
 }
 
+/// Blocks that are begun bring sections before memory runs out.
+#[test]
+fn a_section_comes_in_time() {
+    let vm = dirty();
+    let nr_left = vm.frames.deferred.nr_pages();
+    let pfn = vm.obtain(Fill::Raw).unwrap();
+    assert_eq!(vm.frames.deferred.nr_pages(), nr_left - MEM_SECTION_FRAMES);
+    vm.give_back(pfn, Fill::Raw);
+    check(&vm);
+}
+
 /// The next block that is begun brings no section.
 fn not_in_time(vm: &Vm<Plain>) {
     vm.frames.deferred.nr_begun.set(1);

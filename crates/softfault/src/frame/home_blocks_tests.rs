@@ -138,6 +138,19 @@ fn homes_end_with_their_memory() {
     assert_eq!(nr_without(&vm), 0, "{:?}", homes(&vm));
 }
 
+/// The home blocks of the beginning lie in holes, too: what is left ends before one.
+#[test]
+fn a_home_that_is_cut_ends_in_memory() {
+    let vm = growing(2, 13);
+    vm.add_memory(sections(1, 1)).unwrap();
+    vm.add_memory(sections(3, 1)).unwrap();
+    let at_first = homes(&vm).into_iter().find(|home| !home.is_empty()).unwrap();
+    assert!(at_first.end > BlockId(4 * 64));
+    vm.remove_memory(sections(3, 1)).unwrap();
+    check(&vm);
+    assert!(homes(&vm).contains(&BlockRange { end: BlockId(2 * 64), ..at_first }), "{:?}", homes(&vm));
+}
+
 /// Memory of which nobody knows the node is nobody's home; what was there at the beginning comes back to its node.
 #[test]
 fn homes_are_of_the_node() {
