@@ -4,7 +4,7 @@
 //! line counts tests, and steps that are not tests, as passed or failed.
 
 use crate::shell::{self, Line};
-use crate::{lint, mutants, packages, publish, readme, room};
+use crate::{lint, models, mutants, packages, publish, readme, room};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ const STEPS: [Step; 14] = [
     Step { name: "package of the library", slow: false, run: |_| publish::check() },
     Step { name: "documentation", slow: false, run: |_| documentation() },
     Step { name: "tests", slow: false, run: |tally| tests(&shell::cargo(TESTS), tally) },
-    Step { name: "model checking", slow: true, run: |tally| tests(&shell::cargo(MODELS), tally) },
+    Step { name: "model checking", slow: true, run: |tally| models::run(|text| tally.see(text)) },
     Step {
         name: "a sample of the mutants",
         slow: true,
@@ -60,13 +60,22 @@ const CLIPPY: &str = "clippy --workspace --all-targets --keep-going -- -D warnin
 const CLIPPY_KERNEL: &str = "clippy -- -D warnings";
 /// The modelled core only makes sense under loom, in its own step.
 const TESTS: &str = "test --workspace --exclude softfault-modelled --exclude softfault-shuffled --no-fail-fast";
-const MODELS: &str = "test --release -p softfault-modelled -p softfault-shuffled --no-fail-fast";
 
 /// Results so far.
 #[derive(Default)]
 struct Tally {
     passed: u64,
     failed: u64,
+}
+
+impl Tally {
+    /// Counts the tests in a line of a test binary's output.
+    fn see(&mut self, text: &str) {
+        if let Some((passed, failed)) = counts(text) {
+            self.passed += passed;
+            self.failed += failed;
+        }
+    }
 }
 
 /// Runs the gate. What it prints last is the count, whatever happens.
@@ -130,12 +139,7 @@ fn documentation() -> Result<(), String> {
 }
 
 fn tests(line: &Line, tally: &mut Tally) -> Result<(), String> {
-    shell::run_watched(line, |text| {
-        if let Some((passed, failed)) = counts(text) {
-            tally.passed += passed;
-            tally.failed += failed;
-        }
-    })
+    shell::run_watched(line, |text| tally.see(text))
 }
 
 /// From `test result: ok. 12 passed; 0 failed; ...`.

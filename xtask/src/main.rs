@@ -7,6 +7,7 @@
 //! | `readme.rs` | `readme`: runs the commands in README and `docs/commands.md` |
 //! | `clients.rs` | `clients`: clones and builds other projects' memory programs |
 //! | `measure/` | `measure`: runs the experiments, writes `docs/measurements.md` |
+//! | `models.rs` | `models`: the model checks of the gate |
 //! | `mutants.rs` | `mutants`: wrong variants of the code that a named test must kill |
 //! | `packages.rs` | the Debian packages that the tests need |
 //! | `publish.rs` | `package`: checks that the library's package is complete |
@@ -16,6 +17,7 @@ mod check;
 mod clients;
 mod lint;
 mod measure;
+mod models;
 mod mutants;
 mod packages;
 mod publish;
@@ -40,6 +42,8 @@ enum Task {
     Check(check::Options),
     /// Run only the project's own lints
     Lint(lint::Options),
+    /// Run the model checks only, several binaries at a time
+    Models,
     /// Run the programs on the reference kernel, in QEMU
     KernelTest,
     /// Clone and build other projects' memory programs for the reference kernel
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Task::Check(options) => return check::run(&options),
         Task::Lint(options) => lint::run_with(&options),
         Task::KernelTest => packages::ensure().and_then(|()| shell::run(&shell::cargo(check::KERNEL_TEST))),
+        Task::Models => models::run(|_| ()),
         Task::Clients(options) => clients::run(&options),
         Task::Mutants(options) => mutants::run(&options),
         Task::Measure(options) => measure::run(&options),
