@@ -22,7 +22,7 @@ pub struct AltStack {
     pub bytes: u64,
 }
 
-/// What is known about a thread's signals.
+/// The signal state of a thread.
 #[derive(Default)]
 pub struct ThreadSignals {
     /// Sent to this thread, not delivered yet.
@@ -42,7 +42,7 @@ pub struct ThreadSignals {
     pub forking: Option<u64>,
 }
 
-/// What is kept about a thread, beside what the port does.
+/// The personality's state of a thread, besides that of the port.
 pub struct Task {
     /// Its number; the first thread's is the process's.
     pub tid: u32,

@@ -22,7 +22,7 @@ const HEAP_PER_PLACE: usize = 80;
 /// of memory.
 const NR_FREE_PLACES: usize = 2;
 
-/// One direction of one file: what is rung when it may have become ready.
+/// One direction of one file: rung when the file may have become ready.
 pub struct Bell {
     waiters: SpinLock<VecDeque<Arc<Thread>>>,
     /// How often it has rung.

@@ -80,7 +80,7 @@ const fn default_modes() -> Termios {
     Termios { input: ICRNL, output: OPOST | ONLCR, control: CONTROL_MODES, local, line: 0, characters }
 }
 
-/// What a byte leads to, beside what is kept.
+/// The effect of a byte, besides the byte that is stored.
 #[derive(Default)]
 struct Effect {
     /// Shown.
@@ -107,7 +107,7 @@ impl State {
     fn has(&self, local: u32) -> bool {
         self.modes.local & local != 0
     }
-    /// What is shown for a byte: control characters as `^C`.
+    /// The echo of a byte: control characters as `^C`.
     fn echo(&self, byte: u8, effect: &mut Effect) {
         if !self.has(ECHO) {
             return;
@@ -202,12 +202,12 @@ impl State {
     }
 }
 
-/// Whether somebody sits at the console.
+/// Whether a user is at the console.
 pub fn is_terminal() -> bool {
     IS_TERMINAL.load(Ordering::Relaxed)
 }
 
-/// Somebody does, in front of so many rows and columns.
+/// Sets that a user is, in front of so many rows and columns.
 pub fn set_terminal(size: [u16; 2]) {
     STATE.lock().size = [size[0], size[1], 0, 0];
     IS_TERMINAL.store(true, Ordering::Relaxed);

@@ -57,7 +57,7 @@ impl Epoll {
         self.bell.ring();
         Ok(())
     }
-    /// Changes what it is watched for.
+    /// Changes the events it is watched for.
     pub fn modify(&self, number: u32, events: u32, data: u64) -> errno::Result<()> {
         {
             let mut watches = self.watches.lock();

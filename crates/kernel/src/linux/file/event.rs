@@ -52,7 +52,7 @@ impl Event {
         self.filled.ring();
         Ok(())
     }
-    /// What it is ready for.
+    /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
         let count = *self.count.lock();
         let data = if count > 0 { Ready::IN } else { Ready::empty() };

@@ -18,7 +18,7 @@ use spin::Once;
 /// Heap that a lock costs.
 const HEAP_PER_LOCK: usize = 256;
 
-/// Who holds a lock.
+/// The owner of a lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
     /// A process, by its number: until it closes the file, anyhow.
@@ -55,7 +55,7 @@ struct Held {
 }
 
 static LOCKS: SpinLock<BTreeMap<u64, Vec<Held>>> = SpinLock::new(BTreeMap::new());
-/// Files that somebody has locked, for those who only look.
+/// Number of files with locks, for readers that only check.
 static NR_FILES: AtomicU64 = AtomicU64::new(0);
 static RELEASED: Once<Arc<Bell>> = Once::new();
 
@@ -82,7 +82,7 @@ impl Request {
     }
 }
 
-/// A lock that stands in the way.
+/// A conflicting lock.
 pub fn conflict(inode_number: u64, wanted: &Request) -> Option<Request> {
     let locks = LOCKS.lock();
     let held = locks.get(&inode_number)?;

@@ -97,7 +97,7 @@ pub struct Spot {
 
 /// An open file; numbers that were duplicated share one.
 pub struct Open {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The file.
     pub inode: Arc<Inode>,
@@ -185,7 +185,7 @@ impl Open {
         let _ = self.path().and_then(|path| mapped::set(object.id(), &self.inode, &path));
         Ok(object)
     }
-    /// What it is ready for.
+    /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
         match &self.kind {
             Kind::Null | Kind::Zero | Kind::Full | Kind::Random | Kind::File | Kind::Dir | Kind::Text(_) => {

@@ -1,4 +1,4 @@
-//! Opening an inode: what comes of it, by what is in it.
+//! Opens inodes: the kind of open file follows from the kind of inode.
 
 use super::{Kind, bell, console};
 use crate::linux::errno::{self, Errno};

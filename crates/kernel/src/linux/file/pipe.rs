@@ -33,7 +33,7 @@ struct State {
     nr_opened: [u64; 2],
 }
 
-/// What somebody who opens a pipe finds, of readers and of writers.
+/// The readers and writers of a pipe when it is opened.
 #[derive(Clone, Copy)]
 pub struct Seen {
     /// Ends that are open.
@@ -200,7 +200,7 @@ impl Reader {
         }
         Ok(nr)
     }
-    /// What it is ready for.
+    /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
         let state = self.0.state.lock();
         let data = if state.bytes.is_empty() { Ready::empty() } else { Ready::IN };
@@ -219,7 +219,7 @@ impl Writer {
         self.0.filled.ring();
         Ok(nr)
     }
-    /// What it is ready for.
+    /// The directions it is ready for.
     pub fn ready(&self) -> Ready {
         let state = self.0.state.lock();
         let has_room = state.capacity.saturating_sub(state.bytes.len()) >= ATOMIC_BYTES;

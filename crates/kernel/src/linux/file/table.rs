@@ -1,4 +1,4 @@
-//! A process's numbers for what it has open.
+//! The table of file descriptors of a process.
 
 use super::console;
 use super::{Kind, Open};
@@ -78,7 +78,7 @@ impl Table {
         let _charge = heap::charge(HEAP_PER_NUMBER)?;
         Ok(self.0.insert(number, Slot { open, closes_on_exec, _charge }).map(|slot| slot.open))
     }
-    /// Takes a number away; what it stood for.
+    /// Removes a descriptor and returns its open file.
     pub fn remove(&mut self, number: u32) -> errno::Result<Arc<Open>> {
         self.0.remove(&number).map(|slot| slot.open).ok_or(Errno::EBADF)
     }

@@ -10,7 +10,7 @@ use crate::linux::errno::{self, Errno};
 use crate::linux::file::pipe::Pipe;
 use alloc::sync::Arc;
 
-/// What is to be made.
+/// The kind of inode to make.
 pub enum New<'a> {
     /// An empty file.
     File,

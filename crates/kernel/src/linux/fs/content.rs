@@ -111,7 +111,7 @@ impl Content {
         };
         Some((page * PAGE_BYTES).max(from))
     }
-    /// The right to change it; sleeps while somebody else has it.
+    /// Acquires the right to change it. Sleeps while another thread has it.
     pub fn writer(&self) -> Writer<'_> {
         Writer { content: self, seals: self.writing.lock() }
     }

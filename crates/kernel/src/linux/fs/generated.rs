@@ -15,7 +15,7 @@ use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG};
 pub trait Generate: Send + Sync {
     /// Its type and rights.
     fn about(&self) -> About;
-    /// What is called `name` in it, if it is a directory.
+    /// Its entry `name`, if it is a directory.
     fn lookup(&self, _name: &[u8]) -> Option<Node> {
         None
     }

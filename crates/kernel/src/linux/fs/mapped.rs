@@ -17,7 +17,7 @@ use softfault::ObjectId;
 /// Heap that a name costs, besides its bytes.
 const HEAP_PER_NAME: usize = 128;
 
-/// What is known of a mapped file.
+/// The state of a mapped file.
 #[derive(Clone)]
 pub struct Name {
     /// The file's number.

@@ -30,7 +30,7 @@ const MAX_LINE: usize = 256;
 /// Arguments or environment: texts without zeroes.
 pub type Texts = Vec<Vec<u8>>;
 
-/// What is to be run.
+/// The program to run.
 pub struct Command {
     /// Path of the file.
     pub path: Vec<u8>,

@@ -97,11 +97,11 @@ impl Ids {
 /// Sets of capabilities.
 #[derive(Clone, Copy)]
 pub struct Capabilities {
-    /// What it may do now.
+    /// The effective set.
     pub effective: u64,
-    /// What it may make effective.
+    /// The permitted set.
     pub permitted: u64,
-    /// What it may hand on.
+    /// The inheritable set.
     pub inheritable: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct Identity {
     pub users: Ids,
     /// Of groups.
     pub groups: Ids,
-    /// What it may do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
 }
 

@@ -37,7 +37,7 @@ pub enum LimitError {
     Unknown,
     /// The present value would be above the largest.
     Inverted,
-    /// The largest value would be above what it was.
+    /// The hard limit would be raised.
     Raised,
 }
 

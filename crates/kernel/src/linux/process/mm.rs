@@ -27,7 +27,7 @@ pub struct Mm {
     nr_users: AtomicU32,
     /// Whether it may be dumped (PR_SET_DUMPABLE).
     pub dumpable: AtomicBool,
-    /// The most pages that were resident, as far as anybody looked.
+    /// The largest number of resident pages that was observed.
     peak_pages: AtomicU64,
 }
 

@@ -52,11 +52,11 @@ const HEAP_PER_PROCESS: usize = 16 * 1024;
 pub struct Inherited {
     /// What happens on each signal; signal n at n-1.
     pub actions: [Action; NR_SIGNALS],
-    /// What it has open.
+    /// Its open files.
     pub files: file::Table,
     /// Where relative paths begin, and which rights new files do not get.
     pub place: fs::Place,
-    /// What it may have.
+    /// Its limits.
     pub limits: Limits,
     /// Who it is.
     pub identity: Identity,
@@ -86,11 +86,11 @@ pub struct Process {
     ending: AtomicU64,
     /// 0, or the thread that is replacing the program: the others have to end.
     replacing: AtomicU32,
-    /// What it has open.
+    /// Its open files.
     pub files: SpinLock<file::Table>,
     /// Where relative paths begin, and which rights new files do not get.
     pub place: SpinLock<fs::Place>,
-    /// What it may have.
+    /// Its limits.
     pub limits: SpinLock<Limits>,
     /// Who it is.
     pub identity: SpinLock<Identity>,
@@ -291,7 +291,7 @@ impl Process {
     pub fn session(&self) -> u32 {
         table::group_and_session(self.pid).map_or(0, |g| g.1)
     }
-    /// What it is called: at most 15 bytes.
+    /// Its name: at most 15 bytes.
     pub fn name(&self) -> String {
         let given = self.given_name.lock().clone();
         given.or_else(|| self.mm().map(|mm| mm.name().to_string())).unwrap_or_default()

@@ -15,7 +15,7 @@ use linux_raw_sys::auxvec::{
 use linux_raw_sys::general::RLIMIT_STACK;
 use softfault::{MapFlags, Prot};
 
-/// What is mapped at first, beside the arguments; touches below make it grow.
+/// The part that is mapped at first, besides the arguments. Accesses below make it grow.
 const FIRST_BYTES: u64 = 128 << 10;
 /// Most bytes of arguments and environment, whatever the stack's limit.
 const MAX_TEXT_BYTES: u64 = 6 << 20;
@@ -71,7 +71,7 @@ impl Texts<'_> {
     }
 }
 
-/// What is being laid out, from the top down.
+/// The initial stack, which is written from the top down.
 struct Builder<'a> {
     space: &'a Space,
     at: u64,

@@ -33,7 +33,7 @@ struct State {
 }
 
 impl State {
-    /// What is left, and the interval.
+    /// The remaining time, and the interval.
     fn left(&self, now_ns: u64) -> (u64, u64) {
         let left = if self.at_ns == 0 { 0 } else { self.at_ns.saturating_sub(now_ns).max(1) };
         (left, self.interval_ns)
@@ -80,7 +80,7 @@ impl Alarm {
         sched::timer_changed();
         before
     }
-    /// What is left, and the interval.
+    /// The remaining time, and the interval.
     pub fn get(&self) -> (u64, u64) {
         self.0.lock().left(time::now_ns())
     }

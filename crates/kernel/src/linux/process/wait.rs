@@ -1,4 +1,4 @@
-//! Waiting for children: wait4(2), waitid(2), and what they tell.
+//! Waits for children: wait4(2), waitid(2), and their results.
 
 use super::{Process, table};
 use crate::linux::signal;
@@ -137,7 +137,7 @@ pub struct Wanted {
     pub stops: bool,
     /// Their going on.
     pub resumes: bool,
-    /// What is told may be told again.
+    /// The state may be reported again.
     pub keep: bool,
 }
 
@@ -147,7 +147,7 @@ pub struct News {
     pub pid: u32,
     /// The status word of wait(2).
     pub status: u32,
-    /// What it and its own children had used.
+    /// The resources that it and its own children had used.
     pub usage: ChildUsage,
 }
 

@@ -1,4 +1,4 @@
-//! Calls that change what is known about a file: mode, owner, times, size.
+//! Calls that change the attributes of a file: mode, owner, times, size.
 
 use super::Call;
 use super::path::{From, follow, open_file, resolve, resolve_inode};
@@ -17,7 +17,7 @@ use linux_raw_sys::general::{
 const NS_PER_S: i64 = 1_000_000_000;
 const SET_ID_BITS: u32 = 0o6000;
 
-/// Whether what is in the file system is to be left alone.
+/// Refuses changes of generated files.
 fn check_mutable(inode: &Inode) -> errno::Result<()> {
     if matches!(inode.body, Body::Generated(_)) { Err(Errno::EPERM) } else { Ok(()) }
 }

@@ -44,7 +44,7 @@ pub fn limit(call: &Call) -> u64 {
     call.process.limits.lock().now(RLIMIT_NOFILE)
 }
 
-/// Puts what was opened under the lowest free number.
+/// Gives an opened file the lowest free descriptor.
 pub fn add(call: &Call, open: Arc<Open>, flags: u32) -> errno::Result {
     let limit = limit(call);
     let number = call.process.files.lock().put(open.clone(), 0, flags & O_CLOEXEC != 0, limit);

@@ -124,7 +124,7 @@ pub fn for_each_part(call: &Call, start: u64, end: u64, mut f: impl FnMut(u64, u
     whole
 }
 
-/// What is shared is in one place only: there is nothing to write back.
+/// Shared memory has one copy only: there is nothing to write back.
 pub fn msync(call: &mut Call) -> errno::Result {
     const MS_INVALIDATE: u32 = 2;
     const MS_SYNC: u32 = 4;

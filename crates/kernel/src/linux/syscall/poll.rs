@@ -75,7 +75,7 @@ enum Polled {
     None,
     /// A number that is not open.
     Invalid,
-    /// A file and what it is polled for.
+    /// A file and the events it is polled for.
     File(Arc<Open>, Ready),
 }
 
@@ -160,7 +160,7 @@ pub fn ppoll(call: &mut Call) -> errno::Result {
     result
 }
 
-/// Says how much of a timeout is left, in seconds and parts of `unit_ns`.
+/// Stores the rest of a timeout, in seconds and parts of `unit_ns`.
 fn put_rest(call: &Call, timeout_at: u64, deadline: Option<u64>, unit_ns: u64) {
     if let Some(deadline) = deadline.filter(|_| timeout_at != 0) {
         let left = deadline.saturating_sub(now_ns());

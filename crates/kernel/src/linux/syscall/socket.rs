@@ -26,7 +26,7 @@ pub fn socketpair(call: &mut Call) -> errno::Result {
     add_both(call, file::new_pair(flags & O_NONBLOCK)?, flags, call.args[3])
 }
 
-/// What is asked of a socket, of something that is none.
+/// Refuses a call on a socket: it is not supported, or the file is no socket.
 pub fn none(call: &mut Call) -> errno::Result {
     let open = open_file(call, 0)?;
     Err(if matches!(open.inode.body, Body::Socket) { Errno::EOPNOTSUPP } else { Errno::ENOTSOCK })

@@ -1,4 +1,4 @@
-//! Calls about time: clocks, sleeping, what was used.
+//! Calls about time: clocks, sleeping, CPU time.
 
 use super::Call;
 use crate::linux::errno::{self, Errno, Restart};

@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
-/// A name and what it stands for.
+/// A name and its content.
 pub struct Fixed {
     pub(super) name: &'static str,
     pub(super) what: What,

@@ -1,4 +1,4 @@
-//! What is in `/proc` and `/sys`: implementations of [`super::generated::Generate`].
+//! The contents of `/proc` and `/sys`: implementations of [`super::generated::Generate`].
 //!
 //! `fixed` has the names that are always there, `process` those of a process,
 //! `system`, `memory` and `mappings` write the texts, `knobs` are the numbers that

@@ -1,4 +1,4 @@
-//! `/proc/PID` and what is in it.
+//! `/proc/PID` and its files.
 
 use super::{mappings, memory};
 use crate::linux::errno::{self, Errno};
@@ -43,7 +43,7 @@ enum What {
     Cmdline,
     /// Environment, as the program has it now.
     Environ,
-    /// Accepts what is written and forgets it.
+    /// Accepts writes and ignores them.
     Sink,
     Exe,
     Cwd,
