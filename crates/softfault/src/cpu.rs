@@ -47,7 +47,9 @@ pub(crate) struct HintData {
     pub(crate) around_start: Word,
     pub(crate) around_end: Word,
     pub(crate) around_order: Word,
-    pub(crate) spare: Word,
+    /// The table that a fault of this CPU installed last, as an [`OptPfn`](crate::addr::OptPfn); 0 once a fault in
+    /// adaptive mode was in it. Only advice: the table may be gone.
+    pub(crate) fresh_table: Word,
 }
 
 /// Where the CPU looks for frames. Written at creation, and when memory comes or goes; read by other CPUs.

@@ -33,9 +33,10 @@ Layouts: which pages belong to which CPU
   own-part     as same-object, but each CPU touches a part of its own, 2 MiB
 
 Fault-around
-  With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, and each
-  CPU's touches are reads of 2 MiB of it in order, a mapping of the same 2 MiB after the other. A fault maps the
-  window's pages; what is mapped is not touched. For same-object and own-part; the default is 32,768 touches.
+  With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, written by
+  CPU 0, or for own-part by the CPU whose part they are. Each CPU's touches are reads of 2 MiB of it in order, a
+  mapping of the same 2 MiB after the other. A fault maps the window's pages; what is mapped is not touched. For
+  same-object and own-part; the default is 32,768 touches.
 
 Pages
   small         4 KiB

@@ -101,14 +101,16 @@ fn of_cpu<'a, 'vm>(spaces: &'a [AddressSpace<'vm, Simulated>], cpu: u16) -> &'a 
 }
 
 /// Maps one object in each of the spaces: as often as its pages are to be touched. It is empty, or its pages
-/// are all there, each written by CPU 0.
+/// are all there, each written by the CPU whose part it is.
 fn map_object(vm: &Vm<Simulated>, spaces: &[AddressSpace<Simulated>], options: &Options) -> Result<u64, LabError> {
     let bytes = options.object_pages() * PAGE_BYTES;
     let object = vm.new_shared_object(bytes).map_err(|e| LabError::subsystem("new_shared_object", e))?;
     if options.fault_around.is_some() {
         for page in 0..options.object_pages() {
+            machine::become_cpu(if options.layout == Layout::OwnPart { (page / TABLE_ENTRIES) as u16 } else { 0 });
             object.write(page * PAGE_BYTES, &[1]).map_err(|e| LabError::subsystem("filling the object", e))?;
         }
+        machine::become_cpu(0);
     }
     let (part, touches) = (options.part_pages(), u64::from(options.touches));
     for (cpu, space) in (0..options.nr_cpus()).zip(spaces) {

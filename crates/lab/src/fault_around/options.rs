@@ -24,8 +24,8 @@ Patterns
 
 Systems
   softfault  the hosted machine: threads are CPUs, loads go through an emulated TLB of 1,536 translations for each.
-             For seq one lookup stands for the words of a page, for random each load is looked up. The file is a
-             shared object. A fault has no trap, so the ratio to Linux is not like for like
+             For seq one lookup stands for the words of a page. For random each load is looked up, which takes
+             longer than the loads and hides the time of faults: count them. The file is a shared object. A fault has no trap, so the ratio to Linux is not like for like
   linux      this host's, the file in a memfd, 4 KiB pages. `default`: the window of 64 KiB as it is, which is
              order 4. `emulated`: smaller windows, by cutting the mapping into VMAs of that size, which costs
              look-ups that a smaller window would not; the file is then read part by part, as 65,530 VMAs are all

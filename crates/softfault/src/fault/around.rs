@@ -16,7 +16,7 @@ use super::batch::aligned;
 use super::context::Fault;
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::{PageRange, Vpn};
+use crate::addr::{OptPfn, PageRange, Pfn, Vpn};
 use crate::cpu::CpuData;
 use crate::machine::Machine;
 use crate::policy::around::{AroundOrder, FaultAround, Last, adapt, neighbourhood, window};
@@ -58,7 +58,8 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             FaultAround::Fixed(order) => order,
             FaultAround::Adaptive => {
                 let last = self.last_window(here.cpu);
-                adapt(request.vpn, found.start(), last, || self.has_neighbour(fault, bounds))
+                let is_fresh = is_fresh(here.cpu, fault.leaf_table());
+                adapt(request.vpn, found.start(), last, || !is_fresh && self.has_neighbour(fault, bounds))
             }
         };
         let pages = window(request.vpn, order, bounds);
@@ -93,8 +94,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         hint.around_order.set(u64::from(last.order.get()));
     }
 
-    /// Whether an entry near that of the fault is in use. Every fault of a program that touches single pages
-    /// far apart looks in vain: so the entries, two cache lines, are not decoded.
+    /// Whether an entry near that of the fault is in use. The entries, two cache lines, are not decoded.
     fn has_neighbour(&self, fault: &Fault<'_>, bounds: PageRange) -> bool {
         let near = neighbourhood(fault.request.vpn, bounds);
         let first = index_of::<M::Format>(near.start.0, 0);
@@ -135,4 +135,15 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         }
         nr_mapped
     }
+}
+
+/// Whether this is the first fault in a leaf table that the CPU has installed, so that there is nothing near
+/// it. That is every fault of a program that touches single pages far apart.
+fn is_fresh(cpu: &CpuData, table: Pfn) -> bool {
+    let fresh = &cpu.hint.fresh_table;
+    let is_fresh = fresh.get() == OptPfn::some(table).to_word();
+    if is_fresh {
+        fresh.set(0);
+    }
+    is_fresh
 }

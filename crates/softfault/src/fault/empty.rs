@@ -15,7 +15,7 @@ use super::prealloc::{Need, Prealloc};
 use super::{FaultDone, Turn};
 use crate::account::Event;
 use crate::account::rss::Rss;
-use crate::addr::Rights;
+use crate::addr::{OptPfn, Rights};
 use crate::frame::{Fill, FrameKind};
 use crate::lock::Spin;
 use crate::machine::Machine;
@@ -48,6 +48,7 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
             return Turn::Raced;
         }
         here.cpu.count(Event::TableInstall);
+        here.cpu.hint.fresh_table.set(OptPfn::some(table).to_word());
         here.rss.add(Rss::Tables, 1);
         // Start over: the section is cheap, and one path is easier to get right than two.
         Turn::Again

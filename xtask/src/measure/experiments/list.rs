@@ -309,7 +309,7 @@ time of order 0, where order 9 took 13.6 times in 2014.",
             quick: "fault-around --pattern sparse --size 0.02 --reps 1 --threads 1",
         },
         Command {
-            full: "fault-around --pattern random --size 0.25 --reps 3 --threads 1",
+            full: "fault-around --pattern random --size 0.02 --reps 3 --threads 1",
             quick: "fault-around --pattern random --size 0.01 --reps 1 --threads 1",
         },
     ],
