@@ -15,6 +15,8 @@ pub struct Links<M: Machine> {
     lookups: CpusLine,
     /// The queue of waiters for locked folios.
     pub(crate) folio_waits: FolioWaits,
+    /// Whether there has been an object of a file. Never goes back.
+    pub(crate) has_files: Word,
     /// No other `Vm` of the process has it.
     pub(crate) number: u64,
 }
@@ -41,7 +43,13 @@ impl<M: Machine> Deref for Links<M> {
 
 impl<M: Machine> Links<M> {
     pub(crate) fn new(memory: Memory<M>) -> Links<M> {
-        Links { memory, lookups: CpusLine::default(), folio_waits: FolioWaits::default(), number: sync::fresh_number() }
+        Links {
+            memory,
+            lookups: CpusLine::default(),
+            folio_waits: FolioWaits::default(),
+            has_files: Word::new(0),
+            number: sync::fresh_number(),
+        }
     }
 
     pub(crate) fn into_memory(self) -> Memory<M> {

@@ -90,7 +90,10 @@ impl<M: Machine> Vm<M> {
         Ok(Vm::over(
             Links::new(Memory::new(base, frames, nr_total_pages)),
             Reclaim {
-                shrink: Vm::shrink_until,
+                shrink: |vm, nr_blocks, nr_frames| match vm.drop_clean_until(nr_blocks, nr_frames) {
+                    0 => vm.shrink_until(nr_blocks, nr_frames),
+                    nr_freed => nr_freed,
+                },
                 compact: |vm, effort, budget| vm.compact_as_far_as(effort, budget).ok(),
                 set_apart: Vm::set_apart,
             },

@@ -110,6 +110,8 @@ events! {
     Pgmajfault = "pgmajfault",
     /// Pages read from files.
     FileRead = "file_read",
+    /// Clean pages of files that were dropped for want of frames.
+    FileDropped = "file_dropped",
     /// Reads of folios from files that failed.
     FileReadFailed = "file_read_failed",
     /// Pages read from the swap area, those included that were not needed any more.

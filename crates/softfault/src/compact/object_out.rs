@@ -84,7 +84,7 @@ impl<M: Machine> Vm<M> {
     }
 
     /// Whether a mapping of the page is locked.
-    fn any_mapping_locks(&self, id: ObjectId, page: u64) -> bool {
+    pub(super) fn any_mapping_locks(&self, id: ObjectId, page: u64) -> bool {
         let mut at = MembersCursor::default();
         let pages = ObjectPages { start: page, end: page + 1 };
         let mut pace = Pace::new(&self.machine);

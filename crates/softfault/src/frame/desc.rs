@@ -158,6 +158,10 @@ impl FrameState {
     pub fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
     }
+    /// Whether it is a folio of an object that is up to date and clean, and that nothing pins.
+    pub fn is_clean_folio(self) -> bool {
+        self.kind() == FrameKind::Shared && self.is_at_rest() && self.0 & (DIRTY | ORPHAN) == 0 && self.pins() == 0
+    }
     /// Whether it has left its object: the last pin that goes frees it.
     pub fn is_orphan(self) -> bool {
         self.0 & ORPHAN != 0

@@ -10,6 +10,7 @@
 //! | in transit | the same, in the same section | FILLING |
 //! | a frame, or nothing | who has read the folio, in a section: the lowest first | in transit |
 //! | nothing | `discard`, under `resize`, and a new size: all pages, the lowest first | in transit |
+//! | nothing | who has marked a clean folio as moving: all pages, the lowest first | MOVING, the first without LEAVING |
 //!
 //! The word of the folio's first page decides: reader and remover both change it by compare-and-swap, and whoever
 //! succeeds changes the others by plain stores. If some of its pages leave the object, the whole folio does: it is
@@ -17,7 +18,7 @@
 //!
 //! Locks on entry: see the table.
 
-use super::slot::{LostFill, PageFrame, PageSlot};
+use super::slot::{LostFill, MOVING, PageFrame, PageSlot};
 use super::swapped::TRANSIT;
 use super::swapped_slot::Dropped;
 use crate::frame::Io;
@@ -58,6 +59,17 @@ impl PageSlot<'_> {
     pub(super) fn is_being_dropped(self, head: PageFrame) -> bool {
         let group = self.group(head.order);
         group.iter().enumerate().any(|(i, word)| word.load(Ordering::Acquire) == in_transit(head, i))
+    }
+
+    /// The folio, which the caller has marked as moving, is missing from now on. `false` if `discard` has marked its first
+    /// page: then nothing has changed.
+    pub(super) fn end_dropped(self, head: PageFrame) -> bool {
+        let Some((first, others)) = self.group(head.order).split_first() else { return false };
+        if !change(first, head.to_word() | MOVING, 0) {
+            return false;
+        }
+        others.iter().for_each(|word| word.store(0, Ordering::Release));
+        true
     }
 
     /// Takes a page in transit out, and its folio.

@@ -193,6 +193,7 @@ impl<M: Machine> Links<M> {
         data.size_bytes.set(new.size_bytes);
         data.orders.set(new.orders.to_word());
         if let Some(FileId(file)) = new.file {
+            self.has_files.store(1, Ordering::Relaxed);
             data.is_file.set(IS_FILE);
             data.file.set(file);
         }

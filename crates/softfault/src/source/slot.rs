@@ -238,7 +238,7 @@ impl<'a> PageSlot<'a> {
         for word in self.group(order) {
             loop {
                 let seen = word.load(Ordering::Acquire);
-                if seen & (SWAPPED | TRANSIT) != 0 {
+                if seen & (SWAPPED | TRANSIT) != 0 || seen == 0 {
                     return false;
                 }
                 if seen & FILLING != 0 {

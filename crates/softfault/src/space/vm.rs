@@ -39,6 +39,8 @@ pub struct Vm<M: Machine> {
     pub(crate) compact: CompactWords,
     /// The next block to search for huge pages that are mostly zeroes.
     pub(crate) underused_cursor: Word,
+    /// Where the search for clean folios of files goes on.
+    pub(crate) clean_cursor: Word,
 }
 
 impl<M: Machine> Deref for Vm<M> {
@@ -61,6 +63,7 @@ impl<M: Machine> Vm<M> {
             nr_reclaimed: Word::new(0),
             compact: CompactWords::new(),
             underused_cursor: Word::new(0),
+            clean_cursor: Word::new(0),
         }
     }
 
