@@ -5,7 +5,7 @@
 mod common;
 
 use common::files::{Reads, content as byte_of, file};
-use common::objects::{EXTRA, bytes, content, map, orders};
+use common::objects::{EXTRA, Object, bytes, content, map, orders};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
@@ -226,6 +226,88 @@ fn reads_that_never_end_harm_nobody_else() {
             (0..64).for_each(|_| file.end_one(w.vm, Ok(())));
         });
         assert_eq!(object.nr_resident_pages(), 65);
+    });
+}
+
+/// A handle that sleeps for a page that goes with the end of the object finds zeroes there, and no page.
+#[test]
+fn a_handle_reads_nothing_behind_the_size() {
+    in_each_setup(2, 16 << 20, |w| {
+        let (file, object) = file(w, 2 * PAGE, BASE_ORDERS);
+        file.set(Reads::Stay);
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let _cpu = w.vm.machine().bind(CpuId(1)).unwrap();
+                content::<2>(&object, 5)
+            });
+            wait_until(|| file.nr_kept() == 1);
+            object.set_size_bytes(0);
+            assert_eq!(reading.join().unwrap(), [0; 2]);
+        });
+        file.end_one(w.vm, Ok(()));
+        assert_eq!((object.nr_resident_pages(), file.log().len()), (0, 1));
+        check(w.vm, &[w.space]);
+    });
+}
+
+/// Whoever waits for a file holds no frames: others who want the last ones are refused, and do not wait for him.
+#[test]
+fn a_read_under_way_holds_no_frames() {
+    in_setup(Setup::PLAIN, 2, 8 << 20, |w| {
+        let (file, object) = file(w, 4 * PAGE, BASE_ORDERS);
+        map(w.space, BASE, 4, &object, 0);
+        read(w.space, 0).unwrap();
+        file.set(Reads::Stay);
+        thread::scope(|scope| {
+            scope.spawn(|| read_on(w.vm, w.space, 1, 1).unwrap());
+            wait_until(|| file.nr_kept() == 1);
+            w.map(EXTRA, 4096, RW);
+            let refused = w.space.madvise(EXTRA, 4096 * PAGE, POPULATE_WRITE);
+            assert_eq!(refused.unwrap_err().errno(), Errno::ENOMEM);
+            w.space.munmap(EXTRA, 4096 * PAGE).unwrap();
+            file.end_one(w.vm, Ok(()));
+        });
+        check(w.vm, &[w.space]);
+    });
+}
+
+/// Whatever allocation fails, nothing is read, and nothing kept of it.
+#[test]
+fn the_kth_allocation_fails() {
+    type Call<'a> = &'a dyn Fn(&World<'_>, &Object<'_>) -> bool;
+    let faults: Call<'_> = &|w, _| {
+        let done = read(w.space, 2);
+        assert!(matches!(done, Ok(_) | Err(FaultError::OutOfFrames)), "{done:?}");
+        done.is_ok()
+    };
+    let writes: Call<'_> = &|_, object| {
+        let done = object.write(2 * PAGE, &[0xaa]);
+        assert!(matches!(done, Ok(()) | Err(ObjectWriteError::OutOfFrames(_))), "{done:?}");
+        done.is_ok()
+    };
+    in_setup(Setup::PLAIN, 1, 16 << 20, |w| {
+        for (i, sizes) in [BASE_ORDERS, orders(0, 2), orders(2, 2)].repeat(2).into_iter().enumerate() {
+            let call = if i < 3 { faults } else { writes };
+            let fails_at = |k| {
+                let (file, object) = file(w, 8 * PAGE, sizes);
+                map(w.space, BASE, 8, &object, 0);
+                w.vm.fail_allocation(Some(k));
+                let done = call(w, &object);
+                w.vm.fail_allocation(None);
+                check(w.vm, &[w.space]);
+                let nr_reads = file.log().len();
+                assert_eq!(object.nr_swapped_pages(), 0);
+                if !done {
+                    assert_eq!((nr_reads, object.nr_resident_pages()), (0, 0));
+                    assert!(call(w, &object));
+                }
+                assert_eq!(content(&object, 2 * PAGE + 1), [byte_of(2, 0)]);
+                w.space.munmap(BASE, 8 * PAGE).unwrap();
+                !done
+            };
+            let nr_failures = (0..).take_while(|k| fails_at(*k)).count();
+            assert!((1..20).contains(&nr_failures), "{nr_failures} allocations failed");
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 //! frames, CPUs that are loom's threads.
 #![allow(dead_code)]
 
+pub mod files;
 pub mod pager;
 mod schedules;
 
@@ -15,7 +16,7 @@ use softfault_modelled::policy::huge::Enabled;
 use softfault_modelled::sync::{self, Word};
 use softfault_modelled::table::format::Toy;
 use softfault_modelled::{AddressSpace, FaultLocking, FrameRange, HugeKnobs, Notice, SwapError, Tunables, Vm};
-use softfault_modelled::{MapFlags, Prot};
+use softfault_modelled::{FileFill, Filling, MapFlags, Prot};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -277,6 +278,9 @@ unsafe impl Machine for Modelled {
         unsafe { *self.frame_ptr(pfn).cast::<Page>() = *page };
         Ok(())
     }
+    fn fill(&self, fill: FileFill) -> Filling {
+        files::answer(fill)
+    }
     fn now_ns(&self) -> u64 {
         0
     }
@@ -333,6 +337,7 @@ impl World {
         WAITS.set(false);
         SLOTS_WRITTEN.with(|slots| *slots.borrow_mut() = [const { None }; NR_SLOTS]);
         READS_FAIL.set(false);
+        files::reset();
         for range in Modelled.frames() {
             // SAFETY: I1, I6: no thread runs yet.
             unsafe { core::ptr::write_bytes(Modelled.frame_ptr(range.first), 0, range.nr_frames as usize * 4096) };
@@ -341,7 +346,7 @@ impl World {
         let tunables =
             tunables.with_fault_locking(fault_locking).with_mmap_min_addr(0).with_zero_batch(4).with_thp(thp);
         // Has models of its own.
-        let tunables = tunables.with_fault_around(FaultAround::OFF);
+        let tunables = tunables.with_fault_around(FaultAround::OFF).with_readahead_bytes(0);
         let place = PLACE.with(|p| p.vm);
         // SAFETY: I1: the place is this system thread's, leaked, and whoever had
         // it in the execution before is gone.

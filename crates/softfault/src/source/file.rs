@@ -29,7 +29,7 @@ use crate::machine::{FileFill, FileId, FillError, Filling, ForeignFill, Machine}
 use crate::policy::folio::around;
 use crate::section::InSection;
 use crate::space::vma::ObjectId;
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 use core::ops::Range;
 
 /// Folios of files are smaller: one word each above the lowest level could not be dropped in part.
@@ -174,6 +174,8 @@ impl<'vm, M: Machine> FileRead<'vm, M> {
         let ahead = (!pages.is_empty()).then(|| Ahead { object: links.keep_again(&object), pages });
         let (first_page, id) = (fill.first_page, object.id);
         links.keep_for_fill(object);
+        // Whoever changes the file and then takes pages out fences, too: it finds the words, or this finds the change.
+        sync::fence();
         match links.machine.fill(fill) {
             Filling::UnderWay => {}
             Filling::Ended(fill, result) => {

@@ -7,7 +7,7 @@
 //! | change | by | from |
 //! | --- | --- | --- |
 //! | FILLING | a fault or a writer, in a section | nothing, all pages of the folio, the lowest first |
-//! | in transit | the same, in the same section | FILLING |
+//! | in transit | the same, in the same section: the lowest last | FILLING |
 //! | a frame, or nothing | who has read the folio, in a section: the lowest first | in transit |
 //! | nothing | `discard`, under `resize`, and a new size: all pages, the lowest first | in transit |
 //! | nothing | who has marked a clean folio as moving: all pages, the lowest first | MOVING, the first without LEAVING |
@@ -19,8 +19,7 @@
 //! Locks on entry: see the table.
 
 use super::slot::{LostFill, MOVING, PageFrame, PageSlot};
-use super::swapped::TRANSIT;
-use super::swapped_slot::Dropped;
+use super::swapped::{Dropped, Swapped, TRANSIT};
 use crate::frame::Io;
 use crate::sync::{Ordering, Word};
 
@@ -38,7 +37,8 @@ impl PageSlot<'_> {
     pub(super) fn begin_fill(self, head: PageFrame, assign: impl FnOnce()) -> Result<(), LostFill> {
         self.claim(head.order)?;
         assign();
-        for (i, word) in self.group(head.order).iter().enumerate() {
+        // The lowest last: whoever finds it takes the folio out, with words that nobody writes afterwards.
+        for (i, word) in self.group(head.order).iter().enumerate().rev() {
             word.store(in_transit(head, i), Ordering::Release);
         }
         Ok(())
@@ -70,6 +70,13 @@ impl PageSlot<'_> {
         }
         others.iter().for_each(|word| word.store(0, Ordering::Release));
         true
+    }
+
+    /// Takes the folio out if the page is being read from a file, and not in transit to or from the swap area: of such
+    /// pages some bytes are kept.
+    pub(super) fn drop_fill(self) -> Option<Dropped> {
+        let seen = self.word().load(Ordering::Acquire);
+        (seen & TRANSIT != 0 && Swapped::of_word(seen).nr_kept == 0).then(|| self.drop_in_transit(seen))
     }
 
     /// Takes a page in transit out, and its folio.

@@ -252,7 +252,8 @@ impl<'vm, M: Machine> SharedObject<'vm, M> {
                 self.vm.frames.note_run_used(frame.head(), 1);
                 program::read(&self.vm.machine, frame.pfn, part.start, into);
             }
-            ObjectPage::Absent if self.vm.object_file(self.id).is_some() => return ReadPart::Missing,
+            ObjectPage::Absent if self.vm.is_in_file(self.id, part.index) => return ReadPart::Missing,
+            ObjectPage::Filling if self.vm.is_in_file(self.id, part.index) => return ReadPart::Leaving,
             // Nobody has written to what is being put in.
             ObjectPage::Absent | ObjectPage::Filling => into.fill(0),
             ObjectPage::Leaving(_) => return ReadPart::Leaving,

@@ -26,7 +26,7 @@ use crate::policy::folio::FolioOrders;
 use crate::section::InSection;
 use crate::source::members::{NR_SHARDS, Shard};
 use crate::space::vma::ObjectId;
-use crate::sync::{Ordering, Word};
+use crate::sync::{self, Ordering, Word};
 use core::ops::Range;
 
 /// Enough for every page below [`MAX_OBJECT_BYTES`].
@@ -225,6 +225,18 @@ impl<M: Machine> Links<M> {
     #[inline]
     pub(crate) fn object_nr_pages(&self, id: ObjectId) -> u64 {
         self.object(id).size_bytes.load(Ordering::Acquire).div_ceil(PAGE_SIZE)
+    }
+
+    /// Whether a missing page is in the file. Not behind a size that has become smaller.
+    pub(super) fn is_in_file(&self, id: ObjectId, index: u64) -> bool {
+        self.object_file(id).is_some() && index < self.object_nr_pages(id)
+    }
+
+    /// After a change of the file, and before a look for pages that are read: see `ask` in `file.rs`.
+    pub(crate) fn fence_reads(&self, id: ObjectId) {
+        if self.object_file(id).is_some() {
+            sync::fence();
+        }
     }
 
     /// Looks a page up. The caller has something that keeps the object: a VMA that cannot

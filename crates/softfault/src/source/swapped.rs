@@ -44,3 +44,15 @@ impl Swapped {
         Swapped { slot: SwapSlot(((word & NUMBER_MASK) - 1) as u32), nr_kept: word >> KEPT_SHIFT & KEPT_MASK }
     }
 }
+
+/// The result of removing a page that may be swapped out.
+pub(super) enum Dropped {
+    /// The caller owns the slot's one entry.
+    Slot(SwapSlot),
+    /// The CPU that put the page in transit frees frame and slot. The caller wakes who waits for this folio.
+    InTransit(Pfn),
+    /// It is neither swapped out nor in transit.
+    NotAway,
+    /// It is about to be in the object: look again.
+    Arriving,
+}

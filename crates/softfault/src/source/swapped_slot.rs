@@ -20,22 +20,10 @@
 //! Locks on entry: see the table.
 
 use super::slot::{LostFill, MOVING, PageFrame, PageSlot};
-use super::swapped::{SWAPPED, Swapped, TRANSIT};
-use crate::addr::{Order, Pfn, SwapSlot};
+use super::swapped::{Dropped, SWAPPED, Swapped, TRANSIT};
+use crate::addr::{Order, Pfn};
 use crate::frame::Io;
 use crate::sync::Ordering;
-
-/// The result of removing a page that may be swapped out.
-pub(super) enum Dropped {
-    /// The caller owns the slot's one entry.
-    Slot(SwapSlot),
-    /// The CPU that put the page in transit frees frame and slot. The caller wakes who waits for this folio.
-    InTransit(Pfn),
-    /// It is neither swapped out nor in transit.
-    NotAway,
-    /// It is about to be in the object: look again.
-    Arriving,
-}
 
 fn frame_word(pfn: Pfn) -> u64 {
     PageFrame { pfn, order: Order::BASE }.to_word()
@@ -94,7 +82,7 @@ impl PageSlot<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::PAGE_SIZE;
+    use crate::addr::{PAGE_SIZE, SwapSlot};
     use crate::source::slot::ObjectPage;
     use crate::sync::Word;
     use crate::tunables::Tunables;

@@ -21,8 +21,7 @@
 use super::keep::KeptObject;
 use super::object::ObjectSlot;
 use super::slot::{LostFill, ObjectPage, PageSlot};
-use super::swapped::Swapped;
-use super::swapped_slot::Dropped;
+use super::swapped::{Dropped, Swapped};
 use crate::account::Event;
 use crate::addr::{Order, PAGE_SIZE, Pfn};
 use crate::frame::{Fill, FolioWait, FolioWaits, Io};

@@ -4,13 +4,14 @@
 
 use super::object::ObjectSlot;
 use super::slot::ObjectPage;
-use crate::addr::{ObjectPages, PAGE_SIZE};
+use super::swapped::Dropped;
+use crate::addr::{PAGE_SIZE, Pfn};
 use crate::frame::FolioWait;
 use crate::links::Links;
 use crate::machine::Machine;
 use crate::program;
 use crate::space::vma::ObjectId;
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 
 /// A page is swapped out and has to be swapped in first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,8 +19,8 @@ pub(crate) struct IsAway;
 
 /// What to do before the next look.
 enum Wait {
-    /// Nobody waits for a file here: the page is read again when it is wanted.
-    Drop,
+    /// The page was taken out, with its folio, whose head this is.
+    Wake(Pfn),
     Sleep(FolioWait),
     Relax,
 }
@@ -37,6 +38,7 @@ impl<M: Machine> Links<M> {
         if bytes.is_empty() {
             return Ok(());
         }
+        self.fence_reads(id);
         let (at, len) = ((bytes.start % PAGE_SIZE) as usize, (bytes.end - bytes.start) as usize);
         loop {
             let wait = {
@@ -52,25 +54,20 @@ impl<M: Machine> Links<M> {
                     }
                     ObjectPage::Swapped(_) if at + len < PAGE_SIZE as usize => return Err(IsAway),
                     ObjectPage::Swapped(swapped) if slot.keep_at_most(swapped, at as u64) => return Ok(()),
-                    // It is read again, if it is wanted: nobody waits for a file here.
-                    ObjectPage::InTransit(_) if self.object_file(id).is_some() => Wait::Drop,
-                    ObjectPage::InTransit(pfn) => Wait::Sleep(self.join_folio(section.inside(), &place, pfn)),
+                    // Nobody waits for a file here: the page is read again, if it is wanted.
+                    ObjectPage::InTransit(pfn) => match self.object_file(id).and_then(|_| slot.drop_fill()) {
+                        Some(Dropped::InTransit(head)) => Wait::Wake(head),
+                        Some(_) => Wait::Relax,
+                        None => Wait::Sleep(self.join_folio(section.inside(), &place, pfn)),
+                    },
                     ObjectPage::Filling | ObjectPage::Leaving(_) | ObjectPage::Swapped(_) => Wait::Relax,
                 }
             };
             match wait {
-                Wait::Drop => self.drop_in_transit(id, bytes.start / PAGE_SIZE),
+                Wait::Wake(head) => self.folio_waits.wake_now(head, &self.machine),
                 Wait::Sleep(wait) => self.wait_for_folio(wait),
                 Wait::Relax => self.machine.relax(),
             }
         }
-    }
-
-    /// Takes a page out that is being read from the file.
-    fn drop_in_transit(&self, id: ObjectId, page: u64) {
-        let _ = self.for_each_page(id, ObjectPages { start: page, end: page + 1 }, &mut |_, slot| {
-            let _is_out = self.drop_away(slot);
-            ControlFlow::Continue(())
-        });
     }
 }

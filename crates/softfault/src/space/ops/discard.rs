@@ -84,6 +84,7 @@ impl<M: Machine> Vm<M> {
     pub(crate) fn object_discard(&self, id: ObjectId, pages: ObjectPages) {
         self.assert_outside();
         let _resize = lock_word(&self.object(id).resize, &self.machine);
+        self.fence_reads(id);
         self.remove_from(id, pages);
     }
 

@@ -1,0 +1,260 @@
+//! I52 for files: a folio that is read against everybody who may use its pages, take them out, or end the object.
+//!
+//! Ways to fail: a page is read twice, or its read is lost; what was taken out comes back; a word names a frame
+//! that is free; an object goes while somebody reads; somebody sleeps for a read that never ends, or for no read.
+
+mod common;
+
+use common::files::{self, Reads};
+use common::pager;
+use common::{Modelled, RW, World, be, explore, let_parks_block, run, use_swap};
+use softfault_modelled::policy::folio::FolioOrders;
+use softfault_modelled::{Access, AddressSpace, FaultDone, FaultError, FaultLocking, FillError};
+use softfault_modelled::{FileId, MapFlags, ObjectPart, Order, SharedObject};
+
+type Object = SharedObject<'static, Modelled>;
+type Space = AddressSpace<'static, Modelled>;
+
+const FIXED_SHARED: MapFlags = MapFlags::SHARED.union(MapFlags::FIXED);
+const PAGE: u64 = 4096;
+/// Where the object is mapped.
+const AT: u64 = 4;
+/// The file's bytes after it has changed.
+const NEW: u8 = 2;
+
+fn map(space: &Space, object: &Object, nr_pages: u64) {
+    space.mmap_object(AT * PAGE, nr_pages * PAGE, RW, FIXED_SHARED, ObjectPart::new(object)).unwrap();
+}
+
+/// A file of two folios of that order, mapped; table and node are there, and no page.
+fn file(order: u8) -> (World, Object) {
+    let w = World::new(FaultLocking::Lockfree, 0, 1);
+    w.touch(0);
+    let (orders, nr_pages) = (FolioOrders::new(Order(order), Order(order)).unwrap(), 2 << order);
+    let object = w.vm.new_file_object(nr_pages * PAGE, orders, FileId(0)).unwrap();
+    map(w.space, &object, nr_pages);
+    w.space.handle_fault(AT * PAGE, Access::Read).unwrap();
+    object.discard(0..nr_pages);
+    files::reset();
+    be(0);
+    (w, object)
+}
+
+/// The same, of an object that lasts.
+fn world(order: u8) -> (World, &'static Object) {
+    let (w, object) = file(order);
+    (w, Box::leak(Box::new(object)))
+}
+
+fn fault(space: &Space, page: u64) -> Result<FaultDone, FaultError> {
+    space.handle_fault((AT + page) * PAGE, Access::Read)
+}
+
+fn byte_at(space: &Space, page: u64) -> u8 {
+    let mut byte = [0];
+    space.read((AT + page) * PAGE, &mut byte).unwrap();
+    byte[0]
+}
+
+fn content(object: &Object, at: u64) -> u8 {
+    let mut byte = [0xee];
+    pager::read_page(object, at, &mut byte);
+    byte[0]
+}
+
+/// One reads, the other sleeps meanwhile, or finds it done.
+#[test]
+fn two_faults_read_one_folio() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(1);
+        run([0, 1]
+            .map(|page| Box::new(move || assert_eq!(byte_at(w.space, page), 1)) as Box<dyn FnOnce() + Send>)
+            .into());
+        w.check(&[]);
+        assert_eq!((files::nr_reads(), content(object, PAGE)), (1, 1));
+    });
+}
+
+/// A handle never finds zeroes where the file has bytes.
+#[test]
+fn a_fault_against_a_handle() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(0);
+        let read = move || assert_eq!(content(object, 0), 1);
+        run(vec![Box::new(move || assert_eq!(byte_at(w.space, 0), 1)), Box::new(read)]);
+        w.check(&[]);
+        assert_eq!(files::nr_reads(), 1);
+    });
+}
+
+/// The end of a read that was under way against who sleeps for it.
+#[test]
+fn a_fault_against_the_end_of_its_read() {
+    let_parks_block();
+    explore(2, || {
+        let (w, _) = world(0);
+        files::set_reads(Reads::StayFrom(0));
+        let end = move || {
+            files::wait_until_kept();
+            assert!(files::end_kept(w.vm, Ok(())));
+        };
+        run(vec![Box::new(move || assert_eq!(byte_at(w.space, 0), 1)), Box::new(end)]);
+        w.check(&[]);
+        assert_eq!(files::nr_reads(), 1);
+    });
+}
+
+/// A read that ends by itself while the file changes, and pages are taken out. Of these no old byte is left, at `at`
+/// nor behind.
+fn read_against(order: u8, page: u64, at: u64, remove: impl Fn(&Object) + Sync + Send + Copy + 'static) {
+    let_parks_block();
+    explore(1, move || {
+        let (w, object) = world(order);
+        let change = move || {
+            files::set_version(NEW);
+            remove(object);
+            assert!(at >= object.size_bytes() || content(object, at) != 1, "it has come back");
+        };
+        run(vec![Box::new(move || _ = byte_at(w.space, page)), Box::new(change)]);
+        w.check(&[]);
+        object.set_size_bytes((2 << order) * PAGE);
+        assert_ne!(content(object, at), 1, "it has come back late");
+        w.check(&[]);
+    });
+}
+
+#[test]
+fn a_read_against_a_discard() {
+    read_against(0, 0, 0, |object| object.discard(0..1));
+    for page in [0, 1] {
+        read_against(1, page, PAGE, |object| object.discard(1..2));
+    }
+    read_against(1, 0, 0, |object| object.discard(0..1));
+}
+
+#[test]
+fn a_read_against_a_smaller_size() {
+    read_against(1, 0, 11, |object| object.set_size_bytes(10));
+}
+
+#[test]
+fn a_read_against_zeroes() {
+    read_against(1, 1, PAGE + 5, |object| object.zero(PAGE + 5..PAGE + 6).unwrap());
+}
+
+/// It never ends, and whoever wants its page has the new one.
+#[test]
+fn a_read_that_never_ends_against_a_discard() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(1);
+        files::set_reads(Reads::StayFrom(0));
+        let remove = move || {
+            files::wait_until_kept();
+            files::set_version(NEW);
+            files::set_reads(Reads::End);
+            object.discard(1..2);
+        };
+        run(vec![Box::new(move || assert_eq!(byte_at(w.space, 0), NEW)), Box::new(remove)]);
+        assert!(files::end_kept(w.vm, Ok(())));
+        w.check(&[]);
+        assert_eq!(content(object, PAGE), NEW);
+    });
+}
+
+/// A handle reads a page that is gone with the end of the object.
+#[test]
+fn a_handle_against_a_smaller_size() {
+    let_parks_block();
+    explore(1, || {
+        let (w, object) = world(0);
+        let read = move || assert_ne!(object.read(PAGE, &mut [0xee]), 2);
+        run(vec![Box::new(read), Box::new(move || object.set_size_bytes(PAGE))]);
+        w.check(&[]);
+        assert_eq!(object.nr_resident_pages(), 0);
+    });
+}
+
+/// Whoever reads while a page goes to the swap area and is zeroed in part finds the other part.
+#[test]
+fn a_dirty_page_that_goes_out_against_zeroes() {
+    let_parks_block();
+    explore(1, || {
+        use_swap(false);
+        let (w, object) = world(0);
+        object.write(0, &[9; 8]).unwrap();
+        fault(w.space, 0).unwrap();
+        let pfn = w.space.translate_at_rest(AT * PAGE).unwrap().pfn;
+        be(0);
+        run(vec![Box::new(move || _ = w.vm.swap_out_frame(pfn)), Box::new(move || object.zero(1..2).unwrap())]);
+        w.check(&[]);
+        assert_eq!([0, 1, 2].map(|at| content(object, at)), [9, 0, 9]);
+    });
+}
+
+/// The last mapping goes, the handle has gone before: whoever reads has the object still. `stays`: the read ends after
+/// that.
+#[test]
+fn a_read_against_the_end_of_the_object() {
+    let_parks_block();
+    for stays in [false, true] {
+        explore(1, move || {
+            let (w, object) = file(0);
+            drop(object);
+            let read = move || match fault(w.space, 0) {
+                Ok(_) | Err(FaultError::NotMapped) => {}
+                Err(error) => panic!("{error}"),
+            };
+            if stays {
+                files::set_reads(Reads::StayFrom(0));
+            }
+            let end = move || {
+                if stays {
+                    files::wait_until_kept();
+                }
+                w.space.munmap(AT * PAGE, 2 * PAGE).unwrap();
+                let object: &'static _ = Box::leak(Box::new(w.vm.new_shared_object(PAGE).unwrap()));
+                assert_eq!((object.nr_mapped_pages(), files::end_kept(w.vm, Ok(()))), (0, stays));
+            };
+            run(vec![Box::new(read), Box::new(end)]);
+            w.check(&[]);
+        });
+    }
+}
+
+/// Whose read fails late is told; who comes later reads by himself.
+#[test]
+fn a_late_failure_against_another_fault() {
+    let_parks_block();
+    for comes_later in [false, true] {
+        explore(1, move || {
+            let (w, _) = world(0);
+            files::set_reads(Reads::StayFrom(0));
+            let read = move || match fault(w.space, 0) {
+                Err(FaultError::NotRead) => {}
+                other => assert!(comes_later && other.is_ok(), "{other:?}"),
+            };
+            let fail = move || {
+                files::wait_until_kept();
+                files::set_reads(Reads::End);
+                assert!(files::end_kept(w.vm, Err(FillError)));
+                if comes_later {
+                    fault(w.space, 0).unwrap();
+                }
+            };
+            run(vec![Box::new(read), Box::new(fail)]);
+            w.check(&[]);
+        });
+    }
+}
+
+beside_pagers![
+    two_faults_read_one_folio,
+    a_fault_against_the_end_of_its_read,
+    a_read_against_a_discard,
+    a_read_against_a_smaller_size,
+    a_read_against_zeroes,
+    a_read_against_the_end_of_the_object,
+];
