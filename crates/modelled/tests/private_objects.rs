@@ -181,9 +181,8 @@ fn cut_against(
 }
 
 /// The child's entry comes to a place that the walk has passed, or the parent's goes first.
-#[test]
-fn a_fork_against_a_smaller_size() {
-    explore(0, || {
+fn fork_against_a_smaller_size(preemptions: usize) {
+    explore(preemptions, || {
         let (w, object, _) = world_with_copy();
         let child = Arc::new(Mutex::new(None));
         let place = child.clone();
@@ -194,6 +193,17 @@ fn a_fork_against_a_smaller_size() {
         object.set_size_bytes(4096);
         assert_eq!((ends(w.space, AT), ends(&child, AT)), ([0, 0], [0, 0]));
     });
+}
+
+#[test]
+fn a_fork_against_a_smaller_size() {
+    fork_against_a_smaller_size(0);
+}
+
+#[test]
+#[ignore = "half a minute, for a mutant: `-- --ignored`"]
+fn a_fork_is_preempted_beside_a_smaller_size() {
+    fork_against_a_smaller_size(1);
 }
 
 /// The copy moves from a place that the walk has not reached, if it may.

@@ -136,8 +136,9 @@ fn a_running_program_loses_its_copies() {
 fn a_smaller_size_leaves_other_mappings() {
     with_private(|w, object| {
         w.map(BASE + 4 * PAGE, 1, RW);
-        let other = w.vm.new_shared_object(PAGE).unwrap();
-        map_private(w.space, BASE + 5 * PAGE, 1, &other, 0);
+        // At the displacement of the first mapping.
+        let other = w.vm.new_shared_object(NR * PAGE).unwrap();
+        map_private(w.space, BASE + 5 * PAGE, 1, &other, 5);
         map_private(w.space, BASE + 6 * PAGE, 1, object, 0);
         (0..NR).for_each(|i| w.space.write(BASE + i * PAGE, &[1]).unwrap());
         object.set_size_bytes(PAGE);
@@ -168,6 +169,7 @@ fn fork_shares_copies_and_nothing_else() {
 fn a_pinned_copy_stays_the_parents() {
     with_private(|w, object| {
         let pin = w.space.pin_page_mut(BASE, Term::Short).unwrap();
+        w.space.handle_fault(BASE + PAGE, Access::Read).unwrap();
         let reader = w.space.pin_page(BASE + PAGE, Term::Long).unwrap();
         let child = w.space.fork().unwrap();
         pin.write(0, &[5]);
