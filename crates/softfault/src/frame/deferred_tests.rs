@@ -3,6 +3,7 @@
 use crate::addr::Pfn;
 use crate::frame::Fill;
 use crate::frame::mem_sections::MEM_SECTION_FRAMES;
+use crate::machine::FrameRange;
 use crate::mem;
 use crate::space::Vm;
 use crate::sync::Word;
@@ -15,6 +16,7 @@ use std::vec;
 use std::vec::Vec;
 
 const NR_SECTIONS: u64 = 20;
+const HOLE: FrameRange = FrameRange { first: Pfn((17 * MEM_SECTION_FRAMES) as u32), nr_frames: MEM_SECTION_FRAMES };
 
 /// With a hole in it, and a part of a section at the end. Where the metadata will lie is written all over.
 fn dirty() -> Vm<Plain> {
@@ -22,6 +24,8 @@ fn dirty() -> Vm<Plain> {
     let ranges = [(0, 17 * MEM_SECTION_FRAMES), ((18 * MEM_SECTION_FRAMES) as u32, 2 * MEM_SECTION_FRAMES - 5000)];
     let mut machine = from_frame(0, nr, &ranges);
     machine.is_zero = false;
+    machine.addable = HOLE;
+    machine.nr_frames_at_most = nr;
     let in_deferred = (16 * MEM_SECTION_FRAMES) as u32 + 7;
     for pfn in (1..6000).chain([in_deferred]) {
         let words: &[Word; 512] = mem::view(&machine, Pfn(pfn), 0);
@@ -67,6 +71,18 @@ fn a_section_that_comes_is_counted_once() {
     while vm.initialise_section() {}
     on_relax(|| ());
     assert!(nr_looks.get() > 1);
+}
+
+/// The hole below a section that is added leads to it, and is a section that comes later still.
+#[test]
+fn sections_come_after_one_above_them_was_added() {
+    let vm = dirty();
+    not_in_time(&vm);
+    vm.add_memory(HOLE).unwrap();
+    assert_eq!(vm.frames.deferred.nr_pages(), 2 * MEM_SECTION_FRAMES);
+    while vm.initialise_section() {}
+    assert_eq!(vm.frames.wrong_section(), None);
+    assert_eq!(vm.vmstat().nr_free_pages, vm.frames.nr_free_in_blocks());
 }
 
 /// Blocks that are begun bring sections before memory runs out.
