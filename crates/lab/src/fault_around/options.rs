@@ -40,7 +40,8 @@ Columns
   mapped       pages mapped after the first pass over pages touched
   pass         seconds of wall time: the median over the repetitions, and in brackets (slowest - fastest) / median
   resident     seconds of the second pass
-  ns/page      (pass - resident) over the pages that a thread touched: what faults cost
+  ns/page      (pass - resident) over the pages that a thread touched: what faults cost; -
+               where a second pass was not shorter
   x linux      ns/page of Linux over ours at the same order: median of the ratios within a repetition
   /order 0     faults and pass over those of order 0
   2014         the row of 2014 with as many threads: faults and wall time a page. The whole table of 2014 follows;

@@ -22,7 +22,7 @@ struct Keys<'a> {
     spread: f64,
     pages_mapped: u64,
     pages_touched: u64,
-    ns_per_page: f64,
+    ns_per_page: Option<f64>,
     ratio_to_linux: Option<f64>,
     faults_over_order_0: Option<f64>,
     faults_over_order_9: Option<f64>,

@@ -26,8 +26,9 @@ pub struct Row {
     pub pages_mapped: u64,
     /// All threads together.
     pub pages_touched: u64,
-    /// What faults took for each page that a thread touched.
-    pub ns_per_page: f64,
+    /// What faults took for each page that a thread touched. None where some second pass was not shorter: then loads
+    /// hide the faults.
+    pub ns_per_page: Option<f64>,
     /// Linux's time for faults over ours, of the same order.
     pub ratio_to_linux: Option<f64>,
     /// Over those of the same system and as many threads.
@@ -118,10 +119,10 @@ fn row(load: &Load, of: &Sampled<Job, Sample>, all: Samples<'_>, old: &[OldRow])
         major_faults: nr(|s| s.major_faults),
         pages_mapped: nr(|s| s.pages_mapped),
         pages_touched: each * job.nr_threads as u64,
-        ns_per_page: median(samples.iter().map(|s| s.faults_s() * 1e9 / each as f64)),
+        ns_per_page: costs(samples).map(|costs| median(costs.iter().map(|s| s * 1e9 / each as f64))),
         ratio_to_linux: linux
             .filter(|_| job.system == System::Softfault)
-            .map(|linux| paired(&costs(linux), &costs(samples))),
+            .and_then(|linux| Some(paired(&costs(linux)?, &costs(samples)?))),
         faults_over_order_0: of_order(0).map(|other| faults(samples) / faults(other)),
         faults_over_order_9: of_order(MOST_ORDER).map(|other| faults(samples) / faults(other)),
         time_over_order_0: of_order(0).map(|other| paired(&walls(samples), &walls(other))),
@@ -138,8 +139,9 @@ fn walls(samples: &[Sample]) -> Vec<f64> {
     samples.iter().map(|s| s.wall.as_secs_f64()).collect()
 }
 
-fn costs(samples: &[Sample]) -> Vec<f64> {
-    samples.iter().map(Sample::faults_s).collect()
+/// What faults took, in seconds, if that can be seen in each repetition.
+fn costs(samples: &[Sample]) -> Option<Vec<f64>> {
+    samples.iter().map(|sample| Some(sample.faults_s()).filter(|s| *s > 0.0)).collect()
 }
 
 #[cfg(test)]
@@ -189,7 +191,8 @@ pub mod tests {
         assert_eq!((row("4").faults_over_order_0, row("adaptive").faults_over_order_9), (Some(0.06), Some(1.1)));
         assert_eq!((row("0").faults_over_order_0, row("9").faults_over_order_9), (None, None));
         assert_eq!(row("4").pages_touched, 8 * 2 * 64);
-        assert_eq!(row("0").ns_per_page, 55e6 / 128.0);
+        assert_eq!(row("0").ns_per_page, Some(55e6 / 128.0));
+        assert_eq!(costs(&[sample(11, 1), sample(10, 1)]), None, "the loads hide it");
         assert_eq!(row("4").in_2014.map(|old| old.minor_faults), Some(65_620));
         assert_eq!(report.thread_counts(), [8]);
     }

@@ -81,7 +81,7 @@ fn columns(pattern: Pattern) -> Columns<'static, Row> {
         .number("mapped", |row| format!("{:.2}", row.pages_mapped as f64 / row.pages_touched as f64))
         .number("pass", |row| format!("{:.4} ({})", row.wall_s.median, percent(row.wall_s.spread)))
         .number("resident", |row| format!("{:.4}", row.resident_s))
-        .number("ns/page", |row| format!("{:.1}", row.ns_per_page))
+        .number("ns/page", |row| row.ns_per_page.map_or("-".into(), |ns| format!("{ns:.1}")))
         .number("x linux", |row| times(row.ratio_to_linux))
         .number("faults/order 0", |row| row.faults_over_order_0.map_or("-".into(), |r| format!("{r:.4}")))
         .number_if(is_sparse, "pass/order 0", |row| times(row.time_over_order_0))
