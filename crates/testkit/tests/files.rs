@@ -258,16 +258,23 @@ fn a_read_under_way_holds_no_frames() {
         let (file, object) = file(w, 4 * PAGE, BASE_ORDERS);
         map(w.space, BASE, 4, &object, 0);
         read(w.space, 0).unwrap();
-        file.set(Reads::Stay);
-        thread::scope(|scope| {
-            scope.spawn(|| read_on(w.vm, w.space, 1, 1).unwrap());
-            wait_until(|| file.nr_kept() == 1);
-            w.map(EXTRA, 4096, RW);
-            let refused = w.space.madvise(EXTRA, 4096 * PAGE, POPULATE_WRITE);
-            assert_eq!(refused.unwrap_err().errno(), Errno::ENOMEM);
-            w.space.munmap(EXTRA, 4096 * PAGE).unwrap();
-            file.end_one(w.vm, Ok(()));
-        });
+        let (vm, space) = (w.vm, w.space);
+        for (page, reads) in [(1, Reads::Stay), (2, Reads::Block)] {
+            file.log();
+            file.set(reads);
+            thread::scope(|scope| {
+                scope.spawn(move || read_on(vm, space, 1, page).unwrap());
+                wait_until(|| file.nr_reads() == 1);
+                w.map(EXTRA, 4096, RW);
+                let refused = w.space.madvise(EXTRA, 4096 * PAGE, POPULATE_WRITE);
+                assert_eq!(refused.unwrap_err().errno(), Errno::ENOMEM);
+                w.space.munmap(EXTRA, 4096 * PAGE).unwrap();
+                file.set(Reads::End);
+                if reads == Reads::Stay {
+                    file.end_one(w.vm, Ok(()))
+                }
+            });
+        }
         check(w.vm, &[w.space]);
     });
 }

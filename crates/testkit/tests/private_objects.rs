@@ -180,6 +180,13 @@ fn a_pinned_copy_stays_the_parents() {
         let mut seen = [0; 2];
         reader.read(0, &mut seen);
         assert_eq!((seen, bytes::<2>(w.space, BASE + PAGE)), ([8, 4], [8, 4]));
+        w.space.handle_fault(BASE + 2 * PAGE, Access::Read).unwrap();
+        let short = w.space.pin_page(BASE + 2 * PAGE, Term::Short).unwrap();
+        object.write(2 * PAGE, &[6]).unwrap();
+        w.space.write(BASE + 2 * PAGE + 1, &[4]).unwrap();
+        short.read(0, &mut seen);
+        assert_eq!((seen, bytes::<2>(w.space, BASE + 2 * PAGE)), ([9, 4], [9, 4]));
+        drop(short);
         check(w.vm, &[w.space, &child]);
         object.set_size_bytes(0);
         pin.write(0, &[6]);

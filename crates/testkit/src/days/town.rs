@@ -22,7 +22,7 @@ const NR_LIBRARIES: u64 = 8;
 const BLOCK_PAGES: u64 = 512;
 /// Times more processes than were asked for, after which a block that is used less is
 /// accepted: it is one that something rare keeps.
-const MOST_TIMES: u64 = 3;
+const MOST_TIMES: u64 = 6;
 
 pub(super) struct Town<'vm> {
     vm: &'vm Vm<Hosted>,

@@ -16,6 +16,8 @@ pub enum Reads {
     End,
     Fail,
     Stay,
+    /// The call lasts until reads are answered otherwise.
+    Block,
 }
 
 /// Byte i of page p is `content` of both, plus the file's version.
@@ -58,6 +60,9 @@ impl HostFile for TestFile {
                 Filling::Ended(fill, Err(FillError))
             }
             _ => {
+                while self.reads.load(SeqCst) == Reads::Block as u8 {
+                    std::thread::yield_now();
+                }
                 bytes.copy_from_slice(&self.content_of(&fill));
                 Filling::Ended(fill, Ok(()))
             }
@@ -92,6 +97,10 @@ impl TestFile {
     /// The reads so far: first page, number of pages.
     pub fn log(&self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.log.lock().unwrap())
+    }
+
+    pub fn nr_reads(&self) -> usize {
+        self.log.lock().unwrap().len()
     }
 
     pub fn nr_kept(&self) -> usize {
