@@ -9,8 +9,7 @@ use common::objects::{EXTRA, Object, bytes, content, map, orders};
 use common::*;
 use softfault::policy::folio::FolioOrders;
 use softfault::{
-    Access, CpuId, Errno, Event, FaultDone, FaultError, FileId, FillError, MapFlags, NewFileError, ObjectWriteError,
-    Order, Term,
+    Access, CpuId, Errno, Event, FaultDone, FaultError, FileId, FillError, NewFileError, ObjectWriteError, Order, Term,
 };
 use std::thread;
 
@@ -380,29 +379,5 @@ fn bad_input_is_refused() {
         let object = w.vm.new_file_object(PAGE, FolioOrders::new(Order(0), Order(8)).unwrap(), FileId(77)).unwrap();
         map(w.space, BASE, 1, &object, 0);
         assert_eq!(read(w.space, 0), Err(FaultError::NotRead));
-    });
-}
-
-/// A private mapping shows the file until it is stored to, and its copies stay when clean folios go.
-#[test]
-fn a_private_mapping_copies_what_was_read() {
-    in_each_setup(1, 16 << 20, |w| {
-        let (file, object) = file(w, 8 * PAGE, BASE_ORDERS);
-        let part = common::objects::whole(&object);
-        assert_eq!(w.space.mmap_object(BASE, 8 * PAGE, RW, MapFlags::PRIVATE | FIXED, part), Ok(BASE));
-        // Read for the store, and copied in the next turn: one fault.
-        w.space.write(BASE + PAGE, &[0xaa]).unwrap();
-        assert_eq!((file.log(), w.rss().major_faults), (vec![(1, 1)], 1));
-        assert_eq!(bytes::<2>(w.space, BASE + PAGE), [0xaa, byte_of(1, 0)]);
-        assert_eq!((content(&object, PAGE), bytes(w.space, BASE + 2 * PAGE)), ([byte_of(1, 0)], [byte_of(2, 0)]));
-        file.set(Reads::Fail);
-        assert_eq!(w.space.write(BASE + 3 * PAGE, &[1]).unwrap_err().errno(), Errno::EFAULT);
-        file.set(Reads::End);
-        file.change();
-        object.discard(0..8);
-        assert_eq!(bytes(w.space, BASE + PAGE), [0xaa], "a hole keeps copies");
-        assert_eq!(bytes(w.space, BASE + 2 * PAGE), [byte_of(2, 1)]);
-        object.set_size_bytes(PAGE);
-        assert_eq!(w.space.handle_fault(BASE + PAGE, Access::Read), Err(FaultError::BeyondObject));
     });
 }

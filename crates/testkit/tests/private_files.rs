@@ -1,12 +1,14 @@
 //! Private and shared mappings of one file, against this host's Linux: random sequences of calls, sizes,
-//! holes, and accesses by mappings and by the file give the same.
+//! holes, and accesses by mappings and by the file give the same. And a private mapping of a file that is read.
 #![deny(unsafe_code)]
 
 mod common;
 
-use common::objects::{Object, whole};
+use common::files::{Reads, content as byte_of, file};
+use common::objects::{Object, bytes, content, whole};
 use common::*;
-use softfault::{Advice, Errno, Event, MapFlags, MremapFlags, Prot};
+use softfault::policy::folio::FolioOrders;
+use softfault::{Access, Advice, Errno, Event, FaultError, MapFlags, MremapFlags, Prot};
 use softfault_testkit::native::file::{Answer, NativeFile, PLACE, PLACE_PAGES};
 use softfault_testkit::random::Random;
 use std::cell::Cell;
@@ -163,4 +165,28 @@ fn sequences_give_the_same_as_on_linux() {
         });
     }
     assert!(nr_copied.get() > 5 * NR_SEQUENCES, "{} pages were copied", nr_copied.get());
+}
+
+/// A private mapping shows the file until it is stored to, and its copies stay when clean folios go.
+#[test]
+fn a_private_mapping_copies_what_was_read() {
+    in_each_setup(1, 16 << 20, |w| {
+        let (file, object) = file(w, 8 * PAGE, FolioOrders::BASE);
+        let part = whole(&object);
+        assert_eq!(w.space.mmap_object(BASE, 8 * PAGE, RW, MapFlags::PRIVATE | FIXED, part), Ok(BASE));
+        // Read for the store, and copied in the next turn: one fault.
+        w.space.write(BASE + PAGE, &[0xaa]).unwrap();
+        assert_eq!((file.log(), w.rss().major_faults), (vec![(1, 1)], 1));
+        assert_eq!(bytes::<2>(w.space, BASE + PAGE), [0xaa, byte_of(1, 0)]);
+        assert_eq!((content(&object, PAGE), bytes(w.space, BASE + 2 * PAGE)), ([byte_of(1, 0)], [byte_of(2, 0)]));
+        file.set(Reads::Fail);
+        assert_eq!(w.space.write(BASE + 3 * PAGE, &[1]).unwrap_err().errno(), Errno::EFAULT);
+        file.set(Reads::End);
+        file.change();
+        object.discard(0..8);
+        assert_eq!(bytes(w.space, BASE + PAGE), [0xaa], "a hole keeps copies");
+        assert_eq!(bytes(w.space, BASE + 2 * PAGE), [byte_of(2, 1)]);
+        object.set_size_bytes(PAGE);
+        assert_eq!(w.space.handle_fault(BASE + PAGE, Access::Read), Err(FaultError::BeyondObject));
+    });
 }

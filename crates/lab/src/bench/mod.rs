@@ -20,7 +20,9 @@ pub use chart::{Better, Chart, Mark, Places, Scale, Series, Whose};
 pub use experiment::{Experiment, Report, Sampled, measure, run};
 pub use json::Lines;
 pub use memory::Need;
-pub use options::{Against, Once, Repeated, Settings, defaults, parse_fault_locking, parse_gib, typed};
+pub use options::{
+    Against, MAX_THREADS, Once, Repeated, Settings, defaults, parse_fault_locking, parse_gib, thread_counts, typed,
+};
 pub use order::RandomOrder;
 pub use stats::{Figure, median, paired, spread};
 pub use table::{Columns, milliseconds, percent, plain_table, short_gib, times};

@@ -108,3 +108,17 @@ pub fn parse_fault_locking(text: &str) -> Result<FaultLocking, String> {
         format!("should be one of {}", names.join(", "))
     })
 }
+
+/// Most threads: the CPUs that the hosted machine can have.
+pub const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
+
+/// Numbers of threads: as given, each once, or 1 and the number of CPUs.
+pub fn thread_counts(given: &[u16], nr_cpus: usize) -> Vec<usize> {
+    let mut counts: Vec<usize> = given.iter().map(|&t| usize::from(t)).collect();
+    if counts.is_empty() {
+        counts = vec![1, nr_cpus.min(MAX_THREADS)];
+    }
+    counts.sort_unstable();
+    counts.dedup();
+    counts
+}

@@ -1,13 +1,11 @@
 //! The command line of `softfault fault-around`.
 
 use super::pattern::{Pattern, TABLE_PAGES};
-use crate::bench::{Against, Need, PAGE_BYTES, Repeated, Window, defaults, parse_gib, parse_window};
+use crate::bench::{self, Against, MAX_THREADS, Need, PAGE_BYTES, Repeated, Window, defaults, parse_gib, parse_window};
 use crate::error::LabError;
 use clap::Args;
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Most threads: the CPUs that the hosted machine can have.
-const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
 
 const HELP: &str = "\
 What is measured
@@ -91,13 +89,7 @@ impl Options {
 
     /// Numbers of threads: as given, each once, or 1 and the number of CPUs.
     pub fn thread_counts(&self, nr_cpus: usize) -> Vec<usize> {
-        let mut counts: Vec<usize> = self.threads.iter().map(|&t| usize::from(t)).collect();
-        if counts.is_empty() {
-            counts = vec![1, nr_cpus.min(MAX_THREADS)];
-        }
-        counts.sort_unstable();
-        counts.dedup();
-        counts
+        bench::thread_counts(&self.threads, nr_cpus)
     }
 
     /// The largest number of threads.

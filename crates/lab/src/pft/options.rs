@@ -2,7 +2,8 @@
 
 use super::write::Write;
 use crate::bench::{
-    AGED_FREE_OF_64, Against, Frames, Need, PAGE_BYTES, Repeated, defaults, parse_fault_locking, parse_gib,
+    self, AGED_FREE_OF_64, Against, Frames, MAX_THREADS, Need, PAGE_BYTES, Repeated, defaults, parse_fault_locking,
+    parse_gib,
 };
 use crate::error::LabError;
 use clap::{Args, ValueEnum};
@@ -10,8 +11,6 @@ use softfault::FaultLocking;
 use softfault::clear::{Ways, Zeroing};
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Most threads: the capacity of the core's `CpuSet`.
-const MAX_THREADS: usize = softfault::machine::MAX_CPUS;
 
 const HELP: &str = "\
 What is measured
@@ -198,13 +197,7 @@ impl Options {
 
     /// Numbers of threads: as given, each once, or 1 and the number of CPUs.
     pub fn thread_counts(&self, nr_cpus: usize) -> Vec<usize> {
-        let mut counts: Vec<usize> = self.threads.iter().map(|&t| usize::from(t)).collect();
-        if counts.is_empty() {
-            counts = vec![1, nr_cpus.min(MAX_THREADS)];
-        }
-        counts.sort_unstable();
-        counts.dedup();
-        counts
+        bench::thread_counts(&self.threads, nr_cpus)
     }
 
     /// The largest number of threads.
