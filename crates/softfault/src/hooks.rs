@@ -14,6 +14,7 @@
 //! | [`pretend_mappings`](Vm::pretend_mappings) | what happens at the limit of mappings |
 //! | [`spend_reserve`](Vm::spend_reserve) | what a reaction to pressure takes |
 //! | [`split_folio`](Vm::split_folio) | a split at any moment |
+//! | [`drop_clean`](Vm::drop_clean) | a drop of clean folios at any moment |
 //! | [`rmap_anon`](Vm::rmap_anon) | the reverse map, compared with the tables |
 //! | [`nr_dirty_by_word`](Vm::nr_dirty_by_word) | whether a test left anything dirty to look at |
 //! | [`event`](crate::Memory::event) | one counter |
@@ -31,6 +32,7 @@ mod age;
 mod blocks;
 mod describe;
 mod dirty;
+mod drop_clean;
 mod inject;
 mod object;
 mod pretend;

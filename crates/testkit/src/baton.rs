@@ -4,32 +4,35 @@
 //! `park`, barriers and shootdowns, by a seed or by a list of decisions, so each
 //! interleaving at waits repeats exactly. Loom covers interleavings within a section.
 //!
-//! A round has a space with private memory of two huge pages, a heap and a shared object.
-//! Actors store, load, pin, fork and change the space; `history.rs` records what each page
+//! A round has a space with private memory of two huge pages, a heap, a shared object, and a file that is mapped shared
+//! and privately. Actors store, load, pin, fork and change the space; `history.rs` records what each page
 //! may hold. At the end all bytes are compared, the core's checker runs, and every frame
 //! must be free again.
 
 mod actor;
 mod deed;
+mod file;
 mod history;
 mod turns;
+mod world;
 
 use crate::hosted::nr_free_pages;
 use crate::judge::{check_after_exit, check_some};
 use crate::op::PAGE;
 use crate::random::Random;
-use actor::{Actor, Place};
+use actor::Actor;
 pub use deed::Deed;
-use history::History;
+use file::Reads;
 use softfault::policy::huge::{CowHuge, Enabled};
-use softfault::{AddressSpace, CpuId, HugeKnobs, MapFlags, Prot, SharedObject, Tunables, Vm};
+use softfault::{CpuId, HugeKnobs, Prot, Tunables, Vm};
 use softfault_host::{Hosted, HostedConfig, Mode};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 pub use turns::Schedule;
 use turns::Turns;
+use world::World;
 
 const RW: Prot = Prot::READ.union(Prot::WRITE);
 /// Private memory: two huge pages, at one of these places.
@@ -44,6 +47,11 @@ const OBJECT_PAGES: u64 = 3;
 /// The heap: where it begins, and its pages, all of them known.
 const HEAP: u64 = 0x12_0000_0000;
 const HEAP_PAGES: u64 = 2;
+/// The file: where it is mapped shared, and its pages, all of them known.
+const FILE: u64 = 0x13_0000_0000;
+const FILE_PAGES: u64 = 4;
+/// Where it is mapped privately, at one of these places.
+const PRIVATE_FILE: [u64; 2] = [0x14_0000_0000, 0x14_0020_1000];
 /// Memory of a machine, by actors: the space, a huge copy of it for each child, tables.
 const ARENA_BYTES_PER_ACTOR: u64 = 8 << 20;
 
@@ -59,22 +67,24 @@ fn object_pages() -> Range<usize> {
     NR_KNOWN..NR_KNOWN + OBJECT_PAGES as usize
 }
 
-/// And of the heap's, which are the last ones.
+/// Of the heap's.
 fn heap_pages() -> Range<usize> {
     object_pages().end..object_pages().end + HEAP_PAGES as usize
 }
 
-/// What all actors share.
-struct World<'vm> {
-    vm: &'vm Vm<Hosted>,
-    space: AddressSpace<'vm, Hosted>,
-    object: SharedObject<'vm, Hosted>,
-    known: [u64; NR_KNOWN],
-    turns: Arc<Turns>,
-    history: Mutex<History>,
-    place: Mutex<Place>,
-    /// Whether some actor swaps pages out.
-    has_pager: bool,
+/// Of the file's, as the file and its shared mapping show them.
+fn file_pages() -> Range<usize> {
+    heap_pages().end..heap_pages().end + FILE_PAGES as usize
+}
+
+/// And as the private mapping shows them.
+fn private_pages() -> Range<usize> {
+    file_pages().end..file_pages().end + FILE_PAGES as usize
+}
+
+/// Number of pages that are known.
+fn nr_known_pages() -> usize {
+    private_pages().end
 }
 
 /// One round.
@@ -107,16 +117,19 @@ impl Round {
     ///
     /// What was wrong, and how to see it again.
     pub fn play(&self) -> Result<Vec<usize>, String> {
-        let vm = machine(self.seed, self.deeds.len())?;
+        // Lists of decisions are for two actors.
+        let reads = Reads::of(self.seed, matches!(self.schedule, Schedule::Seeded(_)));
+        let nr_cpus = self.deeds.len() + usize::from(reads.is_late());
+        let vm = machine(self.seed, nr_cpus)?;
         let label = format!("{self:?}");
-        let turns = Arc::new(Turns::new(self.deeds.len(), &self.schedule, label.clone()));
+        let turns = Arc::new(Turns::new(nr_cpus, &self.schedule, label.clone()));
         let hook = turns.clone();
         vm.machine().on_wait(Box::new(move || hook.pass())).map_err(|_| "the machine has a hook")?;
         let before = {
             let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
             nr_free_pages(&vm)
         };
-        let problems = self.play_on(&vm, turns.clone())?;
+        let problems = self.play_on(&vm, turns.clone(), reads)?;
         let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
         let after = nr_free_pages(&vm);
         match problems.first() {
@@ -126,13 +139,15 @@ impl Round {
         }
     }
 
-    fn play_on(&self, vm: &Vm<Hosted>, turns: Arc<Turns>) -> Result<Vec<String>, String> {
+    fn play_on(&self, vm: &Vm<Hosted>, turns: Arc<Turns>, reads: Reads) -> Result<Vec<String>, String> {
         let world = {
             let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
-            World::new(vm, turns, self.seed, self.deeds.iter().flatten().any(|deed| *deed == Deed::SwapOut))?
+            World::new(vm, turns, self.seed, &self.deeds)?
         };
         vm.fail_allocation(self.frames_left);
+        world.file.set(reads);
         world.history().is_starved = self.frames_left.is_some();
+        world.history().reads_fail = reads.may_fail();
         let play = |i: usize| {
             let played = catch_unwind(AssertUnwindSafe(|| Actor::new(&world, i, self.seed).play(&self.deeds[i])));
             if let Err(panic) = played {
@@ -143,8 +158,12 @@ impl Round {
         thread::scope(|scope| {
             let play = &play;
             (0..self.deeds.len()).for_each(|i| drop(scope.spawn(move || play(i))));
+            if reads.is_late() {
+                scope.spawn(|| world.end_reads(self.deeds.len(), reads));
+            }
         });
         vm.fail_allocation(None);
+        world.file.set(Reads::GOOD);
         let _cpu = vm.machine().bind(CpuId(0)).map_err(|e| e.to_string())?;
         world.look_at_all();
         let mut problems = core::mem::take(&mut world.history().problems);
@@ -160,81 +179,9 @@ impl Round {
     }
 }
 
-impl<'vm> World<'vm> {
-    fn new(vm: &'vm Vm<Hosted>, turns: Arc<Turns>, seed: u64, has_pager: bool) -> Result<World<'vm>, String> {
-        let space = vm.new_space().map_err(|e| e.to_string())?;
-        let object = vm.new_shared_object(OBJECT_PAGES * PAGE).map_err(|e| e.to_string())?;
-        let history = Mutex::new(History::new(heap_pages().end));
-        let place = Mutex::new(Place { base: PLACES[0], is_changing: false });
-        let world = World { vm, space, object, known: known(seed), turns, history, place, has_pager };
-        world.map(PLACES[0], 0, NR_PAGES).map_err(|e| e.to_string())?;
-        world.map_object().map_err(|e| e.to_string())?;
-        world.space.set_brk(HEAP);
-        if world.space.brk(HEAP + HEAP_PAGES * PAGE) == HEAP {
-            return Err("no heap".into());
-        }
-        // Some pages are there from the beginning.
-        let mut random = Random::new(seed ^ 0x5eed);
-        for (page, number) in world.known.into_iter().enumerate() {
-            if random.chance(40) {
-                let value = 1 + page as u64;
-                let id = world.history().begin(page, value);
-                let addr = PLACES[0] + number * PAGE + offset_of(page);
-                world.space.write(addr, &value.to_ne_bytes()).map_err(|e| e.to_string())?;
-                world.history().end(id, true);
-            }
-        }
-        Ok(world)
-    }
-
-    fn history(&self) -> std::sync::MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn map(&self, base: u64, first: u64, nr: u64) -> Result<(), softfault::MmapError> {
-        let flags = MapFlags::PRIVATE | MapFlags::ANONYMOUS | MapFlags::FIXED;
-        self.space.mmap(base + first * PAGE, nr * PAGE, RW, flags).map(drop)
-    }
-
-    fn map_object(&self) -> Result<(), softfault::MmapError> {
-        let part = softfault::ObjectPart::new(&self.object);
-        self.space.mmap_object(OBJECT, OBJECT_PAGES * PAGE, RW, MapFlags::SHARED | MapFlags::FIXED, part).map(drop)
-    }
-
-    /// The known ones among these pages of private memory.
-    fn known_in(&self, range: &Range<u64>) -> impl Iterator<Item = usize> + use<> {
-        let (known, range) = (self.known, range.clone());
-        (0..NR_KNOWN).filter(move |page| range.contains(&known[*page]))
-    }
-
-    /// Where a known page is, given where private memory is.
-    fn addr_of(&self, page: usize, base: u64) -> u64 {
-        let at = match self.known.get(page) {
-            Some(number) => base + number * PAGE,
-            None if object_pages().contains(&page) => OBJECT + (page - object_pages().start) as u64 * PAGE,
-            None => HEAP + (page - heap_pages().start) as u64 * PAGE,
-        };
-        at + offset_of(page)
-    }
-
-    /// At the end everything is mapped, and nothing is under way.
-    fn look_at_all(&self) {
-        let base = self.place.lock().unwrap_or_else(PoisonError::into_inner).base;
-        for page in 0..heap_pages().end {
-            let mut bytes = [0; 8];
-            let read = self.space.read(self.addr_of(page, base), &mut bytes);
-            let mut history = self.history();
-            let now = history.tick();
-            match read {
-                Ok(()) => history.saw(page, u64::from_ne_bytes(bytes), now, now + 1, "at the end"),
-                Err(error) => history.problems.push(format!("at the end: page {page}: {error}")),
-            }
-        }
-    }
-}
-
-/// Words of all places in a page are used.
+/// Words of all places in a page are used. A page of the file has its word in the same place in all mappings.
 fn offset_of(page: usize) -> u64 {
+    let page = if private_pages().contains(&page) { page - FILE_PAGES as usize } else { page };
     page as u64 * 1032 % PAGE / 8 * 8
 }
 

@@ -3,8 +3,12 @@
 
 mod accesses;
 mod changes;
+mod of_file;
 
-use super::{Deed, NR_BYTES, NR_KNOWN, NR_PAGES, World, heap_pages, object_pages};
+use super::{
+    Deed, FILE, FILE_PAGES, NR_BYTES, NR_KNOWN, NR_PAGES, World, file_pages, nr_known_pages, object_pages,
+    private_pages,
+};
 use crate::op::PAGE;
 use crate::random::Random;
 use softfault::CpuId;
@@ -18,10 +22,46 @@ const BUDGET: CompactBudget = CompactBudget::BACKGROUND.with_time_ns(u64::MAX);
 /// Ranges of private pages: all, halves, over the middle, single ones.
 const RANGES: [Range<u64>; 8] = [0..NR_PAGES, 0..512, 512..NR_PAGES, 0..2, 5..6, 256..768, 511..513, 700..1024];
 
-/// Where private memory is. One actor at a time changes what is mapped.
-pub(super) struct Place {
+/// Where private memory is, and the private mapping of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct At {
     pub(super) base: u64,
+    pub(super) file: u64,
+}
+
+/// One actor at a time changes what is mapped.
+pub(super) struct Place {
+    pub(super) at: At,
     pub(super) is_changing: bool,
+}
+
+/// What some deeds are about: pages of private memory, or a mapping of the file.
+struct Region {
+    start: u64,
+    nr_pages: u64,
+    /// Those that are known.
+    known: Vec<usize>,
+    area: Area,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Area {
+    /// From this page on.
+    Anon(u64),
+    Shared,
+    Private,
+}
+
+impl Region {
+    fn len_bytes(&self) -> u64 {
+        self.nr_pages * PAGE
+    }
+
+    /// The known pages whose bytes go with the mapping.
+    fn losing(&self) -> impl Iterator<Item = usize> + use<> {
+        let known = if self.area == Area::Shared { Vec::new() } else { self.known.clone() };
+        known.into_iter()
+    }
 }
 
 pub(super) struct Actor<'w, 'vm> {
@@ -33,10 +73,14 @@ pub(super) struct Actor<'w, 'vm> {
     meeting_page: usize,
 }
 
-/// Of all actors of a round: a private one, or one of the object.
+/// Of all actors of a round: a private one, one of the object, or one of the file.
 fn meeting_page(seed: u64) -> usize {
-    let pages = if seed.is_multiple_of(2) { 0..NR_KNOWN } else { object_pages() };
-    pages.start + (seed / 2) as usize % pages.len()
+    let pages = match seed % 3 {
+        0 => 0..NR_KNOWN,
+        1 => object_pages(),
+        _ => file_pages().start..private_pages().end,
+    };
+    pages.start + (seed / 3) as usize % pages.len()
 }
 
 impl<'w, 'vm> Actor<'w, 'vm> {
@@ -52,7 +96,9 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         {
             let running = cpu.enter(&self.world.space).expect("the CPU is in no space");
             for deed in deeds {
+                self.world.doing.lock().unwrap_or_else(PoisonError::into_inner)[self.me] = Some(*deed);
                 self.act(*deed, &running);
+                self.world.doing.lock().unwrap_or_else(PoisonError::into_inner)[self.me] = None;
                 self.world.turns.progress();
             }
         }
@@ -64,7 +110,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         let page = if self.random.chance(50) {
             self.meeting_page
         } else {
-            self.random.below(heap_pages().end as u64) as usize
+            self.random.below(nr_known_pages() as u64) as usize
         };
         match deed {
             Deed::Store => self.store_twice(page, running),
@@ -72,19 +118,22 @@ impl<'w, 'vm> Actor<'w, 'vm> {
             Deed::StoreByCall => self.store_by_call(page),
             Deed::Pin => self.pin(page, running),
             Deed::Fork => self.fork(),
-            Deed::Discard => self.discard(range),
-            Deed::Unmap => self.changing(|actor, base| actor.unmap(base, range)),
-            Deed::MapOver => self.changing(|actor, base| actor.map_over(base, range)),
-            Deed::Protect => self.changing(|actor, base| actor.protect(base, range)),
-            Deed::Guard => self.changing(|actor, base| actor.guard(base, range)),
-            Deed::Move => self.changing(|actor, base| actor.move_to_another(base, false)),
-            Deed::MoveAndKeep => self.changing(|actor, base| actor.move_to_another(base, true)),
+            Deed::Discard => self.discard(&self.region(page, &range, self.base())),
+            Deed::Unmap => self.changing(|actor, at| actor.unmap(&actor.region(page, &range, at))),
+            Deed::MapOver => self.changing(|actor, at| actor.map_over(&actor.region(page, &range, at))),
+            Deed::Protect => self.changing(|actor, at| actor.protect(&actor.region(page, &range, at))),
+            Deed::Guard => self.changing(|actor, at| actor.guard(at.base, range)),
+            Deed::Move if private_pages().contains(&page) => self.changing(|actor, at| actor.move_file(at.file)),
+            Deed::Move => self.changing(|actor, at| actor.move_to_another(at.base, false)),
+            Deed::MoveAndKeep => self.changing(|actor, at| actor.move_to_another(at.base, true)),
             Deed::Break => self.resize_heap(),
+            Deed::DiscardObject if page >= file_pages().start => self.punch_file(),
             Deed::DiscardObject => self.discard_object(),
+            Deed::ResizeObject if page >= file_pages().start => self.resize_file(),
             Deed::ResizeObject => self.resize_object(),
             Deed::Lookup => self.lookup(page % NR_KNOWN),
             Deed::Free => self.free(range),
-            Deed::Fail => self.changing(|actor, base| actor.fail(base, page)),
+            Deed::Fail => self.changing(|actor, at| actor.fail(at, page)),
             _ => self.in_the_background(deed, page, range),
         }
     }
@@ -92,7 +141,8 @@ impl<'w, 'vm> Actor<'w, 'vm> {
     /// What changes no byte.
     fn in_the_background(&mut self, deed: Deed, page: usize, range: Range<u64>) {
         let World { vm, space, .. } = self.world;
-        let base = self.base();
+        let here = self.base();
+        let base = here.base;
         let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
         match deed {
             Deed::Collapse => _ = space.madvise(base, NR_BYTES, Advice::Collapse),
@@ -102,11 +152,14 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 let _ = space.munlock(at, len);
             }
             Deed::LockAll => {
+                // As a write would: private pages are copied.
+                let copies: Vec<_> = private_pages().map(|page| self.world.history().begin_copy(page)).collect();
                 let _ = space.mlockall(MlockallFlags::CURRENT);
+                copies.into_iter().for_each(|id| self.world.history().end_copy(id, false));
                 let _ = space.munlockall();
             }
             Deed::Split | Deed::Migrate | Deed::SwapOut => {
-                let there = space.translate_at_rest(self.world.addr_of(page, base));
+                let there = space.translate_at_rest(self.world.addr_of(page, here));
                 match there {
                     Some(there) if deed == Deed::Split => vm.split_folio(there.pfn),
                     Some(there) if deed == Deed::SwapOut => _ = vm.swap_out_frame(there.pfn),
@@ -120,6 +173,7 @@ impl<'w, 'vm> Actor<'w, 'vm> {
                 _ = space.test_and_clear_young(base, NR_BYTES);
             }
             Deed::Report => self.report(base),
+            Deed::Drop => _ = vm.drop_clean(u64::MAX),
             Deed::Compact => _ = vm.compact_step(&BUDGET),
             Deed::Shrink => _ = vm.shrink_underused(u64::MAX),
             _ => _ = vm.zero_ahead(2),
@@ -134,8 +188,22 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         space.smaps(&mut |_| {});
     }
 
-    fn base(&self) -> u64 {
-        self.world.place.lock().unwrap_or_else(PoisonError::into_inner).base
+    fn base(&self) -> At {
+        self.place_now().0
+    }
+
+    /// What a deed about that page, or about that range of private memory, is about.
+    fn region(&self, page: usize, range: &Range<u64>, at: At) -> Region {
+        let of_file =
+            |start, known: Range<usize>, area| Region { start, nr_pages: FILE_PAGES, known: known.collect(), area };
+        if file_pages().contains(&page) {
+            return of_file(FILE, file_pages(), Area::Shared);
+        }
+        if private_pages().contains(&page) {
+            return of_file(at.file, private_pages(), Area::Private);
+        }
+        let (start, nr_pages) = (at.base + range.start * PAGE, range.end - range.start);
+        Region { start, nr_pages, known: self.world.known_in(range).collect(), area: Area::Anon(range.start) }
     }
 
     fn value(&mut self) -> u64 {
@@ -143,9 +211,9 @@ impl<'w, 'vm> Actor<'w, 'vm> {
         (self.me as u64 + 1) << 32 | self.nr_stores
     }
 
-    fn place_now(&self) -> (u64, bool) {
+    fn place_now(&self) -> (At, bool) {
         let place = self.world.place.lock().unwrap_or_else(PoisonError::into_inner);
-        (place.base, place.is_changing)
+        (place.at, place.is_changing)
     }
 
     /// Removals of all known pages of a range, told to the history.
@@ -156,15 +224,15 @@ impl<'w, 'vm> Actor<'w, 'vm> {
     }
 
     /// Runs `change` if nobody else changes what is mapped.
-    fn changing(&mut self, change: impl FnOnce(&mut Self, u64)) {
-        let base = {
+    fn changing(&mut self, change: impl FnOnce(&mut Self, At)) {
+        let at = {
             let mut place = self.world.place.lock().unwrap_or_else(PoisonError::into_inner);
             if core::mem::replace(&mut place.is_changing, true) {
                 return;
             }
-            place.base
+            place.at
         };
-        change(self, base);
+        change(self, at);
         self.world.place.lock().unwrap_or_else(PoisonError::into_inner).is_changing = false;
     }
 

@@ -53,6 +53,7 @@ deeds! {
     Migrate: "migrate_frame";
     Shrink: "shrink_underused";
     Ahead: "zero_ahead";
+    Drop: "drop_clean";
     SwapOut: "swap_out_frame";
     Fail: "poison_frame";
     Lookup: "subscribe", "lookup", "is_current", "unsubscribe";
@@ -64,6 +65,12 @@ impl Deed {
     /// Each operation meets each of these at its first waits.
     pub const AGAINST: [Deed; 7] =
         [Deed::Look, Deed::Store, Deed::Pin, Deed::Fork, Deed::Unmap, Deed::Discard, Deed::DiscardObject];
+
+    /// Whether it may wait for a read of a file: it wants a page. Nobody else may.
+    pub(super) fn may_want_a_page(self) -> bool {
+        use Deed::*;
+        matches!(self, Store | Look | Pin | Fork | StoreByCall | Lock | LockAll | Fail | Lookup)
+    }
 
     /// Some of them; every second is one that programs do most.
     pub(super) fn some(random: &mut Random) -> Vec<Deed> {

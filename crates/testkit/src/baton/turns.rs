@@ -38,6 +38,8 @@ struct State {
     nr_decisions: u64,
     choices: Vec<usize>,
     nr_idle: u64,
+    /// Has nothing to do until somebody wakes it.
+    resting: Option<usize>,
 }
 
 /// The baton of a round.
@@ -55,7 +57,16 @@ impl Turns {
             Schedule::Listed(list) => (None, list.clone()),
         };
         let is_done = vec![false; nr_actors];
-        let state = State { holder: 0, is_done, random, listed, nr_decisions: 0, choices: Vec::new(), nr_idle: 0 };
+        let state = State {
+            holder: 0,
+            is_done,
+            random,
+            listed,
+            nr_decisions: 0,
+            choices: Vec::new(),
+            nr_idle: 0,
+            resting: None,
+        };
         Turns { state: Mutex::new(state), passed: Condvar::new(), label }
     }
 
@@ -97,6 +108,26 @@ impl Turns {
         self.pass();
     }
 
+    /// The actor gets no turn until it is woken, or all others are done.
+    pub(super) fn rest(&self, me: usize) {
+        self.lock().resting = Some(me);
+        self.pass();
+    }
+
+    pub(super) fn wake(&self) {
+        self.lock().resting = None;
+    }
+
+    /// Whether all others are done.
+    pub(super) fn is_last(&self, me: usize) -> bool {
+        self.lock().is_done.iter().enumerate().all(|(i, done)| i == me || *done)
+    }
+
+    /// Passes since an operation has ended.
+    pub(super) fn nr_idle(&self) -> u64 {
+        self.lock().nr_idle
+    }
+
     /// How many choices each of the first decisions had.
     pub(super) fn choices(&self) -> Vec<usize> {
         self.lock().choices.clone()
@@ -112,7 +143,10 @@ impl Turns {
 
 impl State {
     fn decide(&mut self, me: usize) -> usize {
-        let left: Vec<usize> = (0..self.is_done.len()).filter(|i| !self.is_done[*i]).collect();
+        let left: Vec<usize> = {
+            let is_left = |i: &usize| !self.is_done[*i] && (self.resting != Some(*i) || *i == me);
+            (0..self.is_done.len()).filter(is_left).collect()
+        };
         let n = self.nr_decisions as usize;
         self.nr_decisions += 1;
         if let Some(random) = &mut self.random {

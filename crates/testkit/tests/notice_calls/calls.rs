@@ -77,6 +77,7 @@ calls! {
     No "Vm::huge_knobs": |s| _ = s.vm.huge_knobs();
     No "Vm::set_huge_knobs": |s| _ = s.vm.set_huge_knobs(&HugeKnobs::DEFAULT);
     No "Vm::change_huge_knobs": |s| _ = s.vm.change_huge_knobs(&mut |_| Ok(()));
+    No "Vm::drop_clean": |s| _ = s.vm.drop_clean(1);
     No "Vm::split_folio": |s| s.vm.split_folio(s.other_huge());
     No "Vm::rmap_anon": |s| _ = s.vm.rmap_anon(s.other_huge(), &mut []);
     No "Vm::migrate_frame": |s| _ = s.vm.migrate_frame(s.other.translate_at_rest(BASE).unwrap().pfn);

@@ -1,7 +1,7 @@
 //! Deeds that look at bytes or store them, each told to the history.
 
 use super::Actor;
-use crate::baton::NR_KNOWN;
+use crate::baton::{NR_KNOWN, file_pages, private_pages};
 use crate::op::PAGE;
 use softfault::{Access, FaultError, PinError, Term};
 use softfault_host::{PageFault, Running};
@@ -10,6 +10,7 @@ impl Actor<'_, '_> {
     fn store(&mut self, page: usize, running: &Running<'_>) {
         let value = self.value();
         let begin = self.world.history().tick();
+        let copy = self.world.history().begin_copy(page);
         let id = self.world.history().begin(page, value);
         let addr = self.world.addr_of(page, self.base());
         let stored = self.access(addr, Access::Write, || running.try_store(addr, &value.to_ne_bytes()));
@@ -18,9 +19,10 @@ impl Actor<'_, '_> {
             Ok(()) => history.end(id, true),
             Err(cause) => {
                 history.cancel(id);
-                history.refused(page, begin, cause == FaultError::OutOfFrames, "a store");
+                history.refused(page, begin, cause, "a store");
             }
         }
+        history.end_copy(copy, stored.is_ok());
     }
 
     /// The second time by the translation of the first, if it still holds.
@@ -34,18 +36,20 @@ impl Actor<'_, '_> {
     pub(super) fn store_by_call(&mut self, page: usize) {
         let value = self.value();
         let begin = self.world.history().tick();
+        let copy = self.world.history().begin_copy(page);
         let id = self.world.history().begin(page, value);
         let (space, addr) = (&self.world.space, self.world.addr_of(page, self.base()));
         let bytes = value.to_ne_bytes();
         let stored = if self.random.chance(50) { space.write(addr, &bytes) } else { space.write_forced(addr, &bytes) };
         let mut history = self.world.history();
-        match stored {
+        match &stored {
             Ok(()) => history.end(id, true),
             Err(e) => {
                 history.cancel(id);
-                history.refused(page, begin, e.fault == FaultError::OutOfFrames, "a store by a call");
+                history.refused(page, begin, e.fault, "a store by a call");
             }
         }
+        history.end_copy(copy, stored.is_ok());
     }
 
     pub(super) fn look(&mut self, page: usize, running: &Running<'_>) {
@@ -58,7 +62,7 @@ impl Actor<'_, '_> {
                 let end = history.tick();
                 history.saw(page, u64::from_ne_bytes(bytes), begin, end, "a look");
             }
-            Err(cause) => history.refused(page, begin, cause == FaultError::OutOfFrames, "a look"),
+            Err(cause) => history.refused(page, begin, cause, "a look"),
         }
     }
 
@@ -89,12 +93,13 @@ impl Actor<'_, '_> {
     pub(super) fn pin(&mut self, page: usize, running: &Running<'_>) {
         let begin = self.world.history().tick();
         let addr = self.world.addr_of(page, self.base());
-        let pin = match self.world.space.pin_page_mut(addr, Term::Short) {
+        let copy = self.world.history().begin_copy(page);
+        let pinned = self.world.space.pin_page_mut(addr, Term::Short);
+        self.world.history().end_copy(copy, false);
+        let pin = match pinned {
             Ok(pin) => pin,
-            Err(error) => {
-                let by_frames = error == PinError::Fault(FaultError::OutOfFrames);
-                return self.world.history().refused(page, begin, by_frames, "a pin");
-            }
+            Err(PinError::Fault(cause)) => return self.world.history().refused(page, begin, cause, "a pin"),
+            Err(_) => return self.world.history().refused(page, begin, FaultError::NotMapped, "a pin"),
         };
         let other = self.random.below(NR_KNOWN as u64) as usize;
         self.look(other, running);
@@ -128,17 +133,23 @@ impl Actor<'_, '_> {
         }
         // A store from now on is not in the child.
         self.world.turns.pass();
-        for page in 0..NR_KNOWN {
+        for page in (0..NR_KNOWN).chain(file_pages()).chain(private_pages()) {
             let (addr, mut bytes) = (self.world.addr_of(page, base), [0; 8]);
             let read = child.read(addr, &mut bytes);
             let mut history = self.world.history();
             match read {
-                Ok(()) => history.saw(page, u64::from_ne_bytes(bytes), begin, end, "a child"),
-                Err(e) => history.refused(page, begin, e.fault == FaultError::OutOfFrames, "a child"),
+                Ok(()) => {
+                    let end = if file_pages().contains(&page) { history.tick() } else { end };
+                    history.saw(page, u64::from_ne_bytes(bytes), begin, end, "a child");
+                }
+                Err(e) => history.refused(page, begin, e.fault, "a child"),
             }
             drop(history);
             // The parent goes on while the child lives.
             self.world.turns.pass();
+            if file_pages().contains(&page) {
+                continue; // The parent would see it.
+            }
             let _ = child.write(addr, &(u64::MAX - page as u64).to_ne_bytes());
         }
     }

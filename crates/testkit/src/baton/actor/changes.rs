@@ -1,23 +1,26 @@
 //! Deeds that change what is mapped or take pages away, each told to the history.
 
-use super::Actor;
-use crate::baton::{HEAP, HEAP_PAGES, NR_BYTES, NR_KNOWN, OBJECT_PAGES, PLACES, World, heap_pages, object_pages};
+use super::{Actor, Area, At, Region};
+use crate::baton::{
+    HEAP, HEAP_PAGES, NR_BYTES, NR_KNOWN, OBJECT_PAGES, PLACES, World, file_pages, heap_pages, nr_known_pages,
+    object_pages,
+};
 use crate::op::PAGE;
-use softfault::{Access, Advice, FaultError, MremapFlags, Prot};
+use softfault::{Access, Advice, FaultError, MapFlags, MmapError, MremapFlags, Prot};
 use std::ops::Range;
 use std::sync::PoisonError;
 
-const MREMAP_TO: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
+pub(super) const MREMAP_TO: MremapFlags = MremapFlags::MAYMOVE.union(MremapFlags::FIXED);
 
 impl Actor<'_, '_> {
-    pub(super) fn discard(&mut self, range: Range<u64>) {
-        let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
-        self.removing(self.world.known_in(&range), || self.world.space.madvise(at, len, Advice::DontNeed).is_ok());
+    pub(super) fn discard(&mut self, region: &Region) {
+        let space = &self.world.space;
+        self.removing(region.losing(), || space.madvise(region.start, region.len_bytes(), Advice::DontNeed).is_ok());
     }
 
     /// The pages keep their bytes, but those that are swapped out.
     pub(super) fn free(&mut self, range: Range<u64>) {
-        let (at, len) = (self.base() + range.start * PAGE, (range.end - range.start) * PAGE);
+        let (at, len) = (self.base().base + range.start * PAGE, (range.end - range.start) * PAGE);
         let advise = || self.world.space.madvise(at, len, Advice::Free);
         if self.world.has_pager {
             self.removing(self.world.known_in(&range), || {
@@ -30,13 +33,16 @@ impl Actor<'_, '_> {
     }
 
     /// The memory of a page fails, or of what has its frame by then: the program gets a new page.
-    pub(super) fn fail(&mut self, base: u64, page: usize) {
-        let World { vm, space, object, .. } = self.world;
-        let at = |page: usize| self.world.addr_of(page, base) & !(PAGE - 1);
+    pub(super) fn fail(&mut self, here: At, page: usize) {
+        let World { vm, space, object, file, file_object, .. } = self.world;
+        let at = |page: usize| self.world.addr_of(page, here) & !(PAGE - 1);
         let Some(there) = space.translate_at_rest(at(page)) else { return };
-        let all = 0..heap_pages().end;
+        let all = 0..nr_known_pages();
         self.world.history().bar(all.clone());
-        let ids: Vec<_> = all.clone().map(|page| self.world.history().begin(page, 0)).collect();
+        // A page of the file is read again.
+        let left =
+            |page: usize| if file_pages().contains(&page) { file.word((page - file_pages().start) as u64) } else { 0 };
+        let ids: Vec<_> = all.clone().map(|page| self.world.history().begin_removal(page, left(page))).collect();
         let failed = vm.poison_frame(there.pfn);
         self.world.history().note(format!("page {page} fails: {failed:?}"));
         for (page, id) in all.clone().zip(ids) {
@@ -47,6 +53,9 @@ impl Actor<'_, '_> {
             if object_pages().contains(&page) {
                 let index = (page - object_pages().start) as u64;
                 object.discard(index..index + 1);
+            } else if file_pages().contains(&page) {
+                let index = (page - file_pages().start) as u64;
+                file_object.discard(index..index + 1);
             } else {
                 self.insist("MADV_DONTNEED", || space.madvise(at(page), PAGE, Advice::DontNeedLocked));
             }
@@ -55,38 +64,44 @@ impl Actor<'_, '_> {
         self.world.history().admit(all);
     }
 
-    pub(super) fn unmap(&mut self, base: u64, range: Range<u64>) {
-        let (at, nr) = (base + range.start * PAGE, range.end - range.start);
-        self.world.history().bar(self.world.known_in(&range));
+    fn map_again(&self, region: &Region) -> Result<(), MmapError> {
+        match region.area {
+            Area::Anon(first) => self.world.map(region.start - first * PAGE, first, region.nr_pages),
+            Area::Shared => self.world.map_file(region.start, MapFlags::SHARED),
+            Area::Private => self.world.map_file(region.start, MapFlags::PRIVATE),
+        }
+    }
+
+    pub(super) fn unmap(&mut self, region: &Region) {
+        self.world.history().bar(region.known.iter().copied());
         let mut is_gone = false;
-        self.removing(self.world.known_in(&range), || {
-            let gone = self.world.space.munmap(at, nr * PAGE);
-            self.world.history().note(format!("munmap of {range:?}: {gone:?}"));
+        self.removing(region.losing(), || {
+            let gone = self.world.space.munmap(region.start, region.len_bytes());
+            self.world.history().note(format!("munmap of {} at {:x}: {gone:?}", region.nr_pages, region.start));
             is_gone = gone.is_ok();
             is_gone
         });
         if is_gone {
-            self.insist("mmap", || self.world.map(base, range.start, nr));
+            self.insist("mmap", || self.map_again(region));
         }
-        self.world.history().admit(self.world.known_in(&range));
+        self.world.history().admit(region.known.iter().copied());
     }
 
-    pub(super) fn map_over(&mut self, base: u64, range: Range<u64>) {
-        let nr = range.end - range.start;
-        self.removing(self.world.known_in(&range), || {
-            let mapped = self.world.map(base, range.start, nr);
-            self.world.history().note(format!("mmap over {range:?}: {mapped:?}"));
+    pub(super) fn map_over(&mut self, region: &Region) {
+        self.removing(region.losing(), || {
+            let mapped = self.map_again(region);
+            self.world.history().note(format!("mmap over {} at {:x}: {mapped:?}", region.nr_pages, region.start));
             mapped.is_ok()
         });
     }
 
-    pub(super) fn protect(&mut self, base: u64, range: Range<u64>) {
-        let (at, len) = (base + range.start * PAGE, (range.end - range.start) * PAGE);
-        self.world.history().bar(self.world.known_in(&range));
+    pub(super) fn protect(&mut self, region: &Region) {
+        let (at, len) = (region.start, region.len_bytes());
+        self.world.history().bar(region.known.iter().copied());
         let protected = self.world.space.mprotect(at, len, Prot::READ);
-        self.world.history().note(format!("mprotect of {range:?}: {protected:?}"));
+        self.world.history().note(format!("mprotect of {} at {at:x}: {protected:?}", region.nr_pages));
         self.insist("mprotect", || self.world.space.mprotect(at, len, Prot::READ | Prot::WRITE));
-        self.world.history().admit(self.world.known_in(&range));
+        self.world.history().admit(region.known.iter().copied());
     }
 
     pub(super) fn guard(&mut self, base: u64, range: Range<u64>) {
@@ -111,7 +126,7 @@ impl Actor<'_, '_> {
         let moved = space.mremap(base, NR_BYTES, NR_BYTES, flags, to);
         self.world.history().note(format!("mremap from {base:#x} to {to:#x}, {flags:?}: {moved:x?}"));
         if moved.is_ok() || self.finish_move(base, to, flags) {
-            self.world.place.lock().unwrap_or_else(PoisonError::into_inner).base = to;
+            self.world.place.lock().unwrap_or_else(PoisonError::into_inner).at.base = to;
             if keep {
                 self.insist("munmap", || space.munmap(base, NR_BYTES));
             }
