@@ -135,7 +135,9 @@ pub(crate) struct CpuData {
     pub(crate) samples_after: Word,
     pub(crate) watched: Word,
     pub(crate) unseen: Word,
-    pub(crate) watch_line: [Word; 5],
+    /// Frames that the next refill for tables takes, 0 at the beginning (`frame/refill.rs`).
+    pub(crate) fixed_batch: Word,
+    pub(crate) watch_line: [Word; 4],
     /// What refills have learned; see `clear/batch.rs`.
     pub(crate) batches: BatchData,
 }

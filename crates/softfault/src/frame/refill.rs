@@ -11,7 +11,7 @@ use super::runs::bits;
 use super::want::{Fill, Search};
 use super::{Memory, OutOfFrames};
 use crate::addr::{BlockId, OptBlock, Pfn};
-use crate::cpu::ATTENTION_THIEF;
+use crate::cpu::{ATTENTION_THIEF, CpuData};
 use crate::machine::{CpuId, CpuSet, Machine};
 use crate::pace::Pace;
 use crate::sync::{self, Ordering, Word};
@@ -72,8 +72,7 @@ impl<M: Machine> Memory<M> {
         let batch = self.tunables.zero_batch;
         let mut most = match fill {
             Fill::Zeroed | Fill::Raw | Fill::Shared => batch,
-            // Only one fault in 512 needs a table.
-            Fill::Fixed => batch / 8,
+            Fill::Fixed => self.this_cpu_data().tables_at_once(batch),
             // After a pin's page has moved nobody may want another.
             Fill::Pinned => 1,
         }
@@ -141,6 +140,9 @@ impl<M: Machine> Memory<M> {
                     drop(section);
                     self.machine.relax();
                 } else if self.frames.is_marked(id) {
+                    if fill == Fill::Fixed {
+                        cpu.fixed_batch.set(2 * cpu.tables_at_once(self.tunables.zero_batch));
+                    }
                     return cpu.frame_cache(fill).replace(base, mask);
                 } else {
                     self.frames.mark(id);
@@ -197,6 +199,8 @@ impl<M: Machine> Memory<M> {
                     self.release_word(base, mask, fill.content());
                 }
             }
+            // Memory is short: what a CPU keeps for tables begins small again.
+            cpu.fixed_batch.set(0);
             emptied(id);
             cpu.attention.fetch_and(!ATTENTION_THIEF, Ordering::Release);
         }
@@ -209,5 +213,15 @@ impl<M: Machine> Memory<M> {
         }
         sync::unlock(&self.thief, 0);
         found
+    }
+}
+
+impl CpuData {
+    /// Frames that a refill for tables takes. Only one fault in 512 needs a table where each maps a page, so the
+    /// first refill takes few; each takes twice as many as the one before it, up to `batch`. So a CPU keeps at most
+    /// as many as it has used. Where a fault maps a whole table (`fault/around.rs`), one fault in four needs one, and
+    /// CPUs may share the block: each refill costs two transfers.
+    pub(super) fn tables_at_once(&self, batch: u64) -> u64 {
+        self.fixed_batch.get().clamp(batch / 8, batch)
     }
 }

@@ -220,3 +220,20 @@ fn tables_go_to_blocks_of_nobody() {
     let pfn = vm.obtain(Fill::Fixed).unwrap();
     assert_ne!(BlockId::of(pfn), own);
 }
+
+/// A CPU keeps no more frames for tables than it has used, and begins anew when they are taken from it.
+#[test]
+fn refills_for_tables_grow_with_what_a_cpu_uses() {
+    let vm = vm_of(1, 16 * BLOCK_FRAMES, Tunables::default()).unwrap();
+    let cpu = vm.cpu(CpuId(0));
+    // How many a refill took, of those of its word, and how many the next one may take.
+    let refill = || {
+        vm.refill(Fill::Fixed, Search::Blocks).unwrap();
+        (cpu.fixed.mask.get().count_ones(), cpu.tables_at_once(64))
+    };
+    vm.steal_caches();
+    assert_eq!([(); 3].map(|()| refill()), [(8, 16), (16, 32), (32, 64)]);
+    assert!((0..20).all(|_| refill().1 == 64));
+    vm.steal_caches();
+    assert_eq!(refill(), (8, 16));
+}

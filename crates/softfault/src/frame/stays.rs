@@ -20,8 +20,8 @@ use crate::addr::{BlockId, OptBlock};
 use crate::machine::Machine;
 use crate::pace::Pace;
 
-/// Frames that stay in a block for a class until the CPU has another one: as many as tables
-/// take at once.
+/// Frames that stay in a block for a class until the CPU has another one, at least: as many as tables
+/// take at once at first.
 const LAST_FRAMES: u64 = 8;
 
 impl<M: Machine> Memory<M> {
@@ -45,7 +45,7 @@ impl<M: Machine> Memory<M> {
         let others = |(some, kind)| blocks.offering_last(kind, some).filter(move |b| Some(*b) != own);
         let (near, far) = (near.into_iter().flat_map(others), far.flat_map(others));
         // Nor is the last block that is wholly free begun for a few frames' sake.
-        let leaves_some = own.is_some_and(|b| blocks.at(b).nr_free() <= LAST_FRAMES)
+        let leaves_some = own.is_some_and(|b| blocks.at(b).nr_free() <= most.max(LAST_FRAMES))
             && blocks.offering(Kind::Whole, all, all.start).nth(1).is_some();
         let first = own.filter(|_| !leaves_some);
         let found = first.into_iter().chain(near).chain(own).chain(far).find_map(|b| {
