@@ -268,6 +268,20 @@ fn adaptive_windows_of_sparse_touches_are_empty() {
     });
 }
 
+/// A page that is mapped alone is the last window, too: a fault beside it maps more.
+#[test]
+fn a_stream_begins_after_touches_far_apart() {
+    in_setup(Setup::PLAIN, 1, 64 << 20, |w| {
+        let object = full(w, 3 * TABLE);
+        map(w.space, AT, 3 * TABLE, &object, 0);
+        w.vm.set_fault_around(FaultAround::Adaptive);
+        (0..3).for_each(|i| read(w.space, i * TABLE + 100).unwrap());
+        assert_eq!(mapped(w.space, TABLE..3 * TABLE), [TABLE + 100, 2 * TABLE + 100]);
+        read(w.space, 2 * TABLE + 101).unwrap();
+        assert_eq!(mapped(w.space, 2 * TABLE..3 * TABLE), pages(2 * TABLE + 100..2 * TABLE + 104));
+    });
+}
+
 /// What a process did says nothing about another one that has a mapping at the same address.
 #[test]
 fn adaptive_windows_begin_anew_in_each_space() {

@@ -53,6 +53,9 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if found.flags().contains(VmaFlags::RANDOM) {
             return;
         }
+        if around == FaultAround::Adaptive && self.stays_alone(fault) {
+            return;
+        }
         let bounds = found.part_of(aligned(request.vpn, huge_order::<M::Format>()));
         let order = match around {
             FaultAround::Fixed(order) => order,
@@ -74,6 +77,25 @@ impl<'vm, M: Machine> AddressSpace<'vm, M> {
         if around == FaultAround::Adaptive {
             self.note_window(here.cpu, Last { vma_start: found.start().0, pages, order });
         }
+    }
+
+    /// Whether the page is far from the last ones, and the first of its table: then its neighbours are neither looked
+    /// at nor mapped. Notes the window of one page.
+    #[inline]
+    fn stays_alone(&self, fault: &Fault<'_>) -> bool {
+        let Fault { here, request, found, .. } = *fault;
+        let hint = &here.cpu.hint;
+        let last = self.last_window(here.cpu);
+        if !last.is_some_and(|last| last.leaves_alone(request.vpn, found.start()))
+            || !is_fresh(here.cpu, fault.leaf_table())
+        {
+            return false;
+        }
+        // Space and VMA are those of the last window.
+        hint.around_start.set(request.vpn.0);
+        hint.around_end.set(request.vpn.0 + 1);
+        hint.around_order.set(u64::from(AroundOrder::OFF.get()));
+        true
     }
 
     /// The CPU's last window, if it was in this space.

@@ -123,14 +123,25 @@ pub(crate) struct Last {
     pub(crate) order: AroundOrder,
 }
 
+impl Last {
+    fn is_beside(&self, vpn: Vpn) -> bool {
+        self.pages.end == vpn || self.pages.start.0 == vpn.0 + 1
+    }
+
+    /// Whether [`adapt`] lets a page be mapped alone if nothing near it is mapped: the answer for most faults of a
+    /// program that touches single pages far apart, without the window that `adapt` would compute.
+    pub(crate) fn leaves_alone(&self, vpn: Vpn, vma_start: Vpn) -> bool {
+        self.vma_start == vma_start.0 && self.order <= AroundOrder::DEFAULT && !self.is_beside(vpn)
+    }
+}
+
 /// The window of the next fault in adaptive mode. A fault beside the last window quadruples it. One
 /// elsewhere in the same VMA divides it by 16; it gets the default if the page lies among others that are
 /// mapped (`is_dense`). So a program that touches single pages far apart pays for 16 once, and one that
 /// touches all pages in no order has two faults for each 16. The first fault in a VMA gets the default.
 pub(crate) fn adapt(vpn: Vpn, vma_start: Vpn, last: Option<Last>, is_dense: impl FnOnce() -> bool) -> AroundOrder {
     let Some(last) = last.filter(|last| last.vma_start == vma_start.0) else { return AroundOrder::DEFAULT };
-    let is_beside = last.pages.end == vpn || last.pages.start.0 == vpn.0 + 1;
-    if is_beside {
+    if last.is_beside(vpn) {
         return AroundOrder((last.order.0 + 2).min(MOST_ORDER));
     }
     let smaller = AroundOrder(last.order.0.saturating_sub(4));
@@ -213,5 +224,16 @@ mod tests {
         assert_eq!(after(129, 100, last, 9, true), 5);
         assert_eq!(after(129, 100, pages(128, 129), 0, false), 2);
         assert_eq!(after(128, 90, last, 9, false), DEFAULT_ORDER, "another VMA");
+    }
+
+    #[test]
+    fn a_page_that_is_left_alone_is_one_that_adapt_leaves_alone() {
+        for order in (0..=MOST_ORDER).map(AroundOrder) {
+            for (vpn, vma_start) in (100..140).flat_map(|vpn| [(vpn, 100), (vpn, 90)]) {
+                let last = Last { vma_start, pages: pages(112, 128), order };
+                let adapted = adapt(Vpn(vpn), Vpn(100), Some(last), || false);
+                assert_eq!(last.leaves_alone(Vpn(vpn), Vpn(100)), adapted == AroundOrder::OFF, "{last:?} {vpn}");
+            }
+        }
     }
 }
