@@ -36,7 +36,9 @@ Fault-around
   With --fault-around, CPUs read a file: the pages of the object are in memory before counting begins, written by
   CPU 0, or for own-part by the CPU whose part they are. Each CPU's touches are reads of 2 MiB of it in order, a
   mapping of the same 2 MiB after the other. A fault maps the window's pages; what is mapped is not touched. For
-  same-object and own-part; the default is 32,768 touches.
+  same-object and own-part; the default is 65,536 touches. With `adaptive` these are 512 faults of each CPU, 128 of
+  which make a leaf table: where memory is small (--mib-each), CPUs share the blocks that tables come from.
+  Transfers are per 1,000 pages mapped, too.
 
 Pages
   small         4 KiB
@@ -46,9 +48,9 @@ Pages
                 takes 1 GiB for each CPU. The default is 512 touches.
 
 JSON
-  One object with the keys cpus, layout, discipline, frames, pages, touches, faults, fault_around (null where
+  One object with the keys cpus, layout, discipline, frames, pages, touches, memory_gib, faults, fault_around (null where
   none was asked for), transfers_per_1000_faults,
-  read_misses_per_1000_faults, worst (a list of structure, field and transfers_per_1000_faults, the worst
+  read_misses_per_1000_faults, transfers_per_1000_pages, worst (a list of structure, field and transfers_per_1000_faults, the worst
   first), experiment, value and unit.
 
 Examples:
@@ -198,7 +200,7 @@ pub struct Options {
     pub fault_locking: FaultLocking,
     /// First touches per CPU
     #[arg(long, value_name = "N", default_value = "32768",
-        default_value_if("fault_around", clap::builder::ArgPredicate::IsPresent, "32768"), default_value_ifs([
+        default_value_if("fault_around", clap::builder::ArgPredicate::IsPresent, "65536"), default_value_ifs([
         ("pages", "16K", "8192"), ("pages", "32K", "4096"), ("pages", "64K", "2048"), ("pages", "128K", "1024"),
         ("pages", "256K", "512"), ("pages", "512K", "512"), ("pages", "1M", "512"), ("pages", "huge", "512"),
         ("layout", "same-object", "512"), ("layout", "own-part", "512"), ("frames", "aged", "4096"),
@@ -213,6 +215,9 @@ pub struct Options {
     /// Read pages that are in memory, with this window: 0 to 9, or adaptive
     #[arg(long, value_name = "ORDER", value_parser = parse_window)]
     pub fault_around: Option<Window>,
+    /// With --fault-around, MiB of memory for each CPU, at least
+    #[arg(long, value_name = "MIB", default_value = "128", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub mib_each: u32,
     /// Print one JSON object instead of text
     #[arg(long)]
     pub json: bool,
@@ -230,6 +235,10 @@ impl Options {
             None => u64::from(self.touches),
         }
     }
+    /// Pages that all CPUs touch: each is mapped by a fault of its own or of a neighbour.
+    pub fn nr_touched(&self) -> u64 {
+        self.nr_cpus() * u64::from(self.touches)
+    }
     /// Where the part of a CPU begins in the object, pages.
     pub fn part_of(&self, cpu: u64) -> u64 {
         if self.layout == Layout::OwnPart { cpu * self.part_pages().next_multiple_of(TABLE_PAGES) } else { 0 }
@@ -243,7 +252,10 @@ impl Options {
     pub fn nr_frames(&self) -> u64 {
         let pages = match self.fault_around {
             // Those of the object, and a leaf table for each mapping.
-            Some(_) => self.object_pages() + self.nr_cpus() * u64::from(self.touches) / TABLE_PAGES,
+            Some(_) => {
+                let pages = self.object_pages() + self.nr_cpus() * u64::from(self.touches) / TABLE_PAGES;
+                pages.max((self.nr_cpus() * u64::from(self.mib_each)) << 8)
+            }
             None => self.layout.nr_pages(self.nr_cpus(), u64::from(self.touches)) * self.pages.nr_frames(),
         };
         let nr = pages + pages / 50 + self.nr_cpus() * 4 * TABLE_PAGES + (64 << 20) / 4096;

@@ -20,11 +20,14 @@ pub struct Report {
     frames: &'static str,
     pages: &'static str,
     touches: u32,
+    memory_gib: f64,
     /// Faults that were counted, all CPUs together.
     pub faults: u64,
     fault_around: Option<String>,
     /// Writes to lines last written by another CPU.
     pub transfers_per_1000_faults: f64,
+    /// The same, over the pages that faults have mapped.
+    pub transfers_per_1000_pages: f64,
     /// Reads of lines written by another CPU since.
     pub read_misses_per_1000_faults: f64,
     worst: Vec<Worst>,
@@ -58,9 +61,11 @@ impl Report {
             frames: options.frames.name(),
             pages: options.pages.name(),
             touches: options.touches,
+            memory_gib: options.nr_frames() as f64 / (1 << 18) as f64,
             faults: counted.nr_faults,
             fault_around: options.fault_around.map(crate::bench::Window::name),
             transfers_per_1000_faults: rate(counted.transfers),
+            transfers_per_1000_pages: counted.transfers as f64 * 1000.0 / options.nr_touched() as f64,
             read_misses_per_1000_faults: rate(counted.read_misses),
             worst: counted.places.iter().take(NR_WORST).map(worst).collect(),
             value: rate(counted.transfers),
@@ -76,10 +81,11 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "{} simulated CPUs, {} first touches of {} pages each, {} faults, layout {}, fault-locking mode {}, {} frames\n\n\
+            "{} simulated CPUs, {:.1} GiB, {} first touches of {} pages each, {} faults, layout {}, fault-locking mode {}, {} frames\n\n\
              transfers per 1,000 faults    {:8.2}   writes to a cache line last written by another CPU\n\
              read misses per 1,000 faults  {:8.2}   reads of a line that another CPU has written since\n\n",
             self.cpus,
+            self.memory_gib,
             self.touches,
             self.pages,
             self.faults,
@@ -89,6 +95,13 @@ impl Report {
             self.transfers_per_1000_faults,
             self.read_misses_per_1000_faults
         );
+        if self.fault_around.is_some() {
+            let _ = writeln!(
+                text,
+                "transfers per 1,000 pages     {:8.3}   mapped by these faults\n",
+                self.transfers_per_1000_pages
+            );
+        }
         if self.worst.is_empty() {
             text.push_str("no line travelled\n");
             return text;

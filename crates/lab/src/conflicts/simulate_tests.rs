@@ -14,6 +14,7 @@ fn options(cpus: u16, fault_locking: Typed) -> Options {
         frames: Frames::Fresh,
         pages: Pages::SMALL,
         fault_around: None,
+        mib_each: 128,
         json: false,
     }
 }
