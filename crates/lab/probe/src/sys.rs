@@ -6,7 +6,7 @@ use core::ffi::CStr;
 use core::ptr;
 use linux_raw_sys::general as nr;
 use linux_raw_sys::general::{
-    __kernel_timespec, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, rusage,
+    __kernel_timespec, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, rusage,
 };
 use linux_raw_sys::system::sysinfo;
 
@@ -90,6 +90,15 @@ pub fn wait(pid: isize) -> Ended {
     Ended { pid, status, usage }
 }
 
+/// Minor and major faults of this process so far.
+pub fn nr_faults() -> (usize, usize) {
+    // SAFETY: L1: an rusage is plain numbers.
+    let mut usage: rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: L1: it lives in this frame.
+    unsafe { call(nr::__NR_getrusage, [nr::RUSAGE_SELF as usize, &raw mut usage as usize, 0, 0, 0, 0]) };
+    (usage.ru_minflt as usize, usage.ru_majflt as usize)
+}
+
 /// execve(2); returns only if it failed.
 pub fn exec(program: &CStr, args: *const *const u8, env: *const *const u8) -> isize {
     plain(nr::__NR_execve, &[text(program), args as usize, env as usize])
@@ -132,7 +141,30 @@ pub fn map(len: usize) -> Option<*mut u8> {
     (base > 0).then(|| ptr::with_exposed_provenance_mut(base as usize))
 }
 
-/// munmap(2) of what [`map`] gave.
+/// A new file in memory, of `len` bytes: its descriptor, or none.
+pub fn file_in_memory(name: &CStr, len: usize) -> Option<isize> {
+    let descriptor = plain(nr::__NR_memfd_create, &[text(name), 0]);
+    if descriptor < 0 {
+        return None;
+    }
+    if plain(nr::__NR_ftruncate, &[descriptor as usize, len]) != 0 {
+        close(descriptor);
+        return None;
+    }
+    Some(descriptor)
+}
+
+/// A shared mapping of a file, or none: where the kernel wants it, or at an address that [`map`] has reserved.
+pub fn map_file(descriptor: isize, at: Option<*mut u8>, len: usize) -> Option<*mut u8> {
+    let rights = (PROT_READ | PROT_WRITE) as usize;
+    let flags = (MAP_SHARED | at.map_or(0, |_| MAP_FIXED)) as usize;
+    let at = at.map_or(0, |at| at.expose_provenance());
+    // SAFETY: L1: it takes nothing that is in use, but for what the caller has reserved.
+    let base = unsafe { call(nr::__NR_mmap, [at, len, rights, flags, descriptor as usize, 0]) };
+    (base > 0).then(|| ptr::with_exposed_provenance_mut(base as usize))
+}
+
+/// munmap(2) of what [`map`] or [`map_file`] gave.
 ///
 /// # Safety
 /// Nobody uses it any more.
