@@ -28,6 +28,7 @@ mod progress;
 mod run;
 mod shell;
 mod stage;
+mod stuck_fills;
 mod tour;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +44,7 @@ Examples:
   softfault largepages --size 0.5              what 2 MiB pages save: the program of 2011
   softfault anon-w-seq --processes 2           these orders and programs that write their memory
   softfault fault-around --size 0.5             a cached file read with windows of 4 KiB to 2 MiB: 2014 and ours
+  softfault stuck-fills                        calls beside 64 reads of a file that never end
   softfault fragment --share 50                a program in memory without free 2 MiB blocks
   softfault growth                             whether a call costs more in a terabyte, on 512 CPUs
   softfault run --cpus 2 -- ./hello            a static Linux program on the reference kernel
@@ -73,6 +75,8 @@ enum Command {
     AnonWSeq(anon_w_seq::Options),
     /// Threads that read a file in memory, with windows of 4 KiB to 2 MiB: the experiment of 2014
     FaultAround(fault_around::Options),
+    /// Time calls while reads of a file never end
+    StuckFills(stuck_fills::Options),
     /// Fragment memory, measure the fragmentation, and time a program with and without huge pages
     Fragment(fragment::Options),
     /// Count the words that each call touches, in machines of 1 GiB to 1 TiB with 1 to 512 CPUs
@@ -98,6 +102,7 @@ fn main() -> ExitCode {
         Some(Command::Largepages(options)) => bench::run(&options),
         Some(Command::AnonWSeq(options)) => anon_w_seq::run(&options),
         Some(Command::FaultAround(options)) => bench::run(&options),
+        Some(Command::StuckFills(options)) => bench::run(&options),
         Some(Command::Fragment(options)) => bench::run(&options),
         Some(Command::Growth(options)) => bench::run(&options),
     };
