@@ -4,6 +4,7 @@
 use crate::bench::{self, Report, typed};
 use crate::conflicts;
 use crate::error::LabError;
+use crate::fault_around;
 use crate::largepages;
 use crate::pft;
 use crate::run;
@@ -18,6 +19,8 @@ const PFT: &str = "pft --gib 0.25 --reps 5";
 const CONFLICTS: &str = "conflicts --cpus 64 --touches 4096";
 /// Two faults, with and without 2 MiB pages, each beside the other.
 const LARGEPAGES: &str = "largepages --size 0.25 --reps 5";
+/// A file that is read in a tenth of a second, with the windows that tell the story.
+const FAULT_AROUND: &str = "fault-around --size 0.125 --reps 5 --threads 1 --orders 0,4,9,adaptive";
 
 const INTRODUCTION: &str = "\
 Softfault is a virtual-memory subsystem as a library. Its main job is the page fault: a program touches
@@ -27,7 +30,8 @@ This tour, under a minute, all of it measured now and on this machine:
   1. first-touch faults per second: four ways to exclude other CPUs, and this host's Linux
   2. how often CPUs take cache lines from each other in a fault, on 64 simulated CPUs
   3. the program of 2011 that showed what 2 MiB pages save: on ours and on this host's Linux, with and without
-  4. a Linux program with four threads on the reference kernel, whose memory is all Softfault's, in QEMU
+  4. the program of 2014 that showed what it saves to map the neighbours of a page of a cached file
+  5. a Linux program with four threads on the reference kernel, whose memory is all Softfault's, in QEMU
 ";
 
 const NEXT: &str = "\
@@ -36,6 +40,7 @@ Where to go next
   softfault pft -g 1 -r 5 -t 1,2 --frames zeroed       the software alone, nothing zeroed
   softfault conflicts --cpus 512                       512 CPUs, 16 million faults
   softfault largepages                                 3 GiB, as in 2011; softfault clear-huge: how to clear them
+  softfault fault-around --pattern sparse              what fault-around costs where it can only lose
   softfault run --stats -- ./a-static-linux-program    your program on the reference kernel, and its counters
   softfault --help                                     everything else
   crates/softfault/src/fault/mod.rs                    the fault path itself: start reading there
@@ -47,6 +52,7 @@ pub fn run() -> Result<(), LabError> {
     faults()?;
     lines()?;
     large()?;
+    neighbours()?;
     program();
     println!("{NEXT}");
     Ok(())
@@ -96,11 +102,18 @@ fn large() -> Result<(), LabError> {
     Ok(())
 }
 
+fn neighbours() -> Result<(), LabError> {
+    println!("4. softfault {FAULT_AROUND}\n");
+    let options: fault_around::Options = typed(FAULT_AROUND);
+    println!("{}", bench::measure(&options)?.text());
+    Ok(())
+}
+
 /// Needs a C compiler that links statically and QEMU; where one is missing, the
 /// tour says which and goes on.
 fn program() {
     println!(
-        "4. softfault run --cpus 2 -- tour          (crates/lab/data/tour.c, linked with this host's C library)\n"
+        "5. softfault run --cpus 2 -- tour          (crates/lab/data/tour.c, linked with this host's C library)\n"
     );
     let folder = std::env::temp_dir().join(format!("softfault-tour-{}", std::process::id()));
     let done = compiled(&folder).and_then(|program| {
@@ -142,6 +155,7 @@ mod tests {
     fn what_is_printed_can_be_typed() {
         let _: pft::Options = typed(PFT);
         let _: largepages::Options = typed(LARGEPAGES);
+        let _: fault_around::Options = typed(FAULT_AROUND);
         for fault_locking in FaultLocking::ALL {
             let _: conflicts::Options = typed(&format!("{CONFLICTS} --fault-locking {}", fault_locking.name()));
         }
